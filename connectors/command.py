@@ -1,0 +1,173 @@
+"""What can be said to a host: a query that reads, or a command that changes. No I/O."""
+
+import re
+import shlex
+import unicodedata
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Generic, Protocol, TypeVar
+
+from connectors.trouble import CommandFailed
+
+T = TypeVar("T")
+
+# Control, format, surrogate, private and unassigned characters, and line or paragraph separators.
+_UNCLEAN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+
+
+class UncleanText(ValueError):
+    """A value holds a character that people cannot see and that programs may act on."""
+
+
+def clean(text: str) -> str:
+    """Return *text* unchanged, or raise UncleanText naming the first invisible character."""
+    for character in text:
+        if unicodedata.category(character) in _UNCLEAN:
+            name = unicodedata.name(character, "a control character")
+            raise UncleanText(
+                f"holds the invisible character U+{ord(character):04X} ({name}): type it without"
+            )
+    return text
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A word that differs between hosts: looked up in the inventory's `settings` of the host."""
+
+    name: str
+    default: str
+
+    def __str__(self) -> str:
+        return self.default
+
+
+@dataclass(frozen=True)
+class Hint:
+    """What a known error text means, and what to do: *pattern* is searched for in the answer."""
+
+    pattern: str
+    meaning: str
+
+
+Word = str | Setting
+
+
+@dataclass(frozen=True)
+class Shell:
+    """A program on a host, given as separate words so that nothing is ever quoted by hand.
+
+    argv: the program and its arguments. A Setting is resolved per host before anything is shown.
+    stdin: what the program reads, sent as it is; may hold newlines.
+    root: needs root. Where the login is not root, the resolved command begins with `sudo -n`.
+    trouble: a regular expression; output that it is found in means failure, whatever the status.
+    hints: what known errors of this program mean to a person; not part of what is approved.
+    deadline: seconds of wall clock after which the host stops the command by itself.
+    """
+
+    argv: tuple[Word, ...]
+    stdin: str = ""
+    root: bool = False
+    trouble: str = ""
+    hints: tuple[Hint, ...] = field(default=(), compare=False, repr=False)
+    deadline: float = 30.0
+
+    def __post_init__(self) -> None:
+        for word in self.argv:
+            clean(str(word))
+        for line in self.stdin.split("\n"):
+            clean(line)
+
+    def resolved(self, settings: Mapping[str, str], *, sudo: bool) -> "Shell":
+        """Return the command as one host will run it: settings filled in, sudo where needed."""
+        words = tuple(
+            settings.get(word.name, word.default) if isinstance(word, Setting) else word
+            for word in self.argv
+        )
+        prefix = ("sudo", "-n", "--") if self.root and sudo else ()
+        return replace(self, argv=prefix + words, root=False)
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        return tuple(str(word) for word in self.argv)
+
+    def __str__(self) -> str:
+        line = shlex.join(self.words)
+        return f"{line} <<< {shlex.quote(self.stdin.removesuffix(chr(10)))}" if self.stdin else line
+
+
+@dataclass(frozen=True)
+class SwitchLines:
+    """Configuration lines for a network device, entered in one session."""
+
+    lines: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        for line in self.lines:
+            clean(line)
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines)
+
+
+Command = Shell | SwitchLines
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a program said, and how it ended. Bytes that are not UTF-8 appear as `\\xNN`."""
+
+    status: int
+    out: str
+    err: str = ""
+
+    @property
+    def said(self) -> str:
+        return "\n".join(part for part in (self.out.strip(), self.err.strip()) if part)
+
+
+@dataclass(frozen=True)
+class Query(Generic[T]):
+    """A command that changes nothing, and how to understand its answer.
+
+    parse: turns standard output into a type; raises NotUnderstood, or CommandFailed where the
+        program reports its errors as output.
+    statuses: exit statuses that are answers; any other is a failure.
+    """
+
+    command: Command
+    parse: Callable[[str], T]
+    statuses: frozenset[int] = frozenset({0})
+
+
+class Ask(Protocol):
+    """Puts a query to a host. It is all that a runbook may do to the outside world."""
+
+    def __call__(self, host: str, query: Query[T], /) -> T: ...
+
+
+# What any command may run into, whatever its program.
+_COMMON_HINTS = (
+    Hint(
+        r"sudo: (a password is required|a terminal is required)",
+        "the login may not run this with sudo: add the rule that it needs to the host's sudoers",
+    ),
+    Hint(r"sudo: .*command not found|: not found|command not found", "the program is not there"),
+)
+
+
+def failure(command: Command, answer: Answer, statuses: frozenset[int]) -> CommandFailed | None:
+    """Judge an answer: None if the command did its work, else what went wrong and what to do."""
+    shell = command if isinstance(command, Shell) else None
+    said_trouble = shell is not None and bool(
+        shell.trouble and re.search(shell.trouble, answer.out + answer.err)
+    )
+    if answer.status in statuses and not said_trouble:
+        return None
+    hints = (shell.hints if shell else ()) + _COMMON_HINTS
+    known = next((hint for hint in hints if re.search(hint.pattern, answer.said)), None)
+    said = _last_lines(answer.said) or f"exit status {answer.status}, no words"
+    return CommandFailed(f"{known.meaning} (it said: {said})" if known else f"it said: {said}")
+
+
+def _last_lines(text: str, *, most: int = 3) -> str:
+    return " / ".join(line.strip() for line in text.splitlines()[-most:])[:400]

@@ -1,0 +1,135 @@
+"""The hosts under our care, as the inventory file describes them. No I/O."""
+
+import base64
+import binascii
+import hashlib
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import PurePath
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+
+from connectors.command import Command, Shell, clean
+from connectors.trouble import UnknownHost
+
+_NAME = r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"
+_KEY_TYPES = ("ssh-ed25519", "ecdsa-sha2-nistp256", "ecdsa-sha2-nistp384", "ecdsa-sha2-nistp521")
+
+Name = Annotated[str, Field(pattern=_NAME)]
+Clean = Annotated[str, AfterValidator(clean)]
+
+
+def _public_key(text: str) -> str:
+    words = text.split()
+    if len(words) < 2 or words[0] not in (*_KEY_TYPES, "ssh-rsa"):
+        raise ValueError('must be a public key such as "ssh-ed25519 AAAA…", as ssh-keyscan prints')
+    try:
+        blob = base64.b64decode(words[1], validate=True)
+    except binascii.Error:
+        raise ValueError("is cut off or mistyped: its second word is not base64") from None
+    if not blob[4:].startswith(words[0].encode()):
+        raise ValueError("is cut off or mistyped: its two words do not belong together")
+    return " ".join(words[:2])
+
+
+PublicKey = Annotated[str, AfterValidator(_public_key)]
+
+
+class Host(BaseModel):
+    """One host: where it is, how we log in, who owns it.
+
+    address: name or IP address that we connect to. port: TCP. user: login name.
+    key: private key file, relative to the policy directory.
+    host_key: the public key that the host must show. host_ca: or the CA that signed it.
+    jump: the host that we go through. site: which network segment, so which workers.
+    area: the part of production that the host belongs to. tags: what runs on it.
+    settings: words of commands that differ on this host, such as `haproxy.socket`.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: Name
+    address: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9.:-]*$", max_length=253)]
+    port: Annotated[int, Field(ge=1, le=65535)] = 22
+    user: Annotated[str, Field(pattern=r"^[a-z_][a-z0-9_-]{0,31}$")] = "keyturn"
+    key: PurePath = PurePath("keys/keyturn")
+    host_key: PublicKey | None = None
+    host_ca: PublicKey | None = None
+    jump: Name | None = None
+    site: Name = "main"
+    area: Name
+    tags: frozenset[Name] = frozenset()
+    settings: Mapping[Clean, Clean] = {}
+
+    @model_validator(mode="after")
+    def _is_pinned(self) -> "Host":
+        if (self.host_key is None) == (self.host_ca is None):
+            raise ValueError("give either host_key or host_ca: a host is known by its key")
+        return self
+
+    @property
+    def fingerprint(self) -> str:
+        """The key's SHA-256 as OpenSSH prints it: `SHA256:` and unpadded base64."""
+        blob = base64.b64decode((self.host_key or self.host_ca or "").split()[1])
+        return "SHA256:" + base64.b64encode(hashlib.sha256(blob).digest()).decode().rstrip("=")
+
+    def resolve(self, command: Command) -> Command:
+        """Return the command exactly as this host will be told it."""
+        if isinstance(command, Shell):
+            return command.resolved(self.settings, sudo=self.user != "root")
+        return command
+
+
+class Inventory(BaseModel):
+    """Every host by its name. `defaults` fill in what a host leaves out."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    hosts: Mapping[str, Host]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _spread(cls, data: Any) -> Any:  # noqa: ANN401 - what a YAML file holds, not yet validated
+        if not isinstance(data, dict) or not isinstance(data.get("hosts"), dict):
+            return data
+        defaults = data.get("defaults") or {}
+        hosts = {
+            name: {**defaults, **(host or {}), "name": name}
+            for name, host in data["hosts"].items()
+            if isinstance(host, dict | None)
+        }
+        return {key: value for key, value in data.items() if key != "defaults"} | {"hosts": hosts}
+
+    @model_validator(mode="after")
+    def _jumps_lead_somewhere(self) -> "Inventory":
+        for host in self.hosts.values():
+            seen = {host.name}
+            step = host
+            while step.jump is not None:
+                if step.jump not in self.hosts:
+                    raise ValueError(f"{step.name}: jump {step.jump} is not in the inventory")
+                if step.jump in seen:
+                    raise ValueError(f"{host.name}: its jumps go round in a circle")
+                seen.add(step.jump)
+                step = self.hosts[step.jump]
+        return self
+
+    def __getitem__(self, name: str) -> Host:
+        try:
+            return self.hosts[name]
+        except KeyError:
+            close = _alike(name, self.hosts)
+            more = f": did you mean {close}?" if close else ""
+            raise UnknownHost(f"there is no host {name!r} in the inventory{more}") from None
+
+    def __iter__(self) -> Iterator[Host]:  # type: ignore[override]  # a mapping of hosts, not of pydantic fields
+        return iter(self.hosts.values())
+
+    def tagged(self, tag: str | None) -> list[Host]:
+        return [host for host in self if tag is None or tag in host.tags]
+
+
+def _alike(name: str, known: Mapping[str, Host]) -> str:
+    stem = re.sub(r"\d+$", "", name.lower())
+    return ", ".join(sorted(other for other in known if stem and other.startswith(stem))[:3])

@@ -1,0 +1,57 @@
+"""What can go wrong between us and a host, in words for the person who asked."""
+
+
+class HostTrouble(Exception):
+    """Something stood between us and the host's answer.
+
+    `started` tells what matters most of a command that changes: False means that the host
+    certainly never began it, None means that nobody can say, True means that it ran.
+    """
+
+    started: bool | None = False
+
+
+class UnknownHost(HostTrouble):
+    """The inventory has no such host."""
+
+
+class Unreachable(HostTrouble):
+    """No connection: refused, no route, no answer, or no SSH server behind the port."""
+
+
+class HostKeyMismatch(HostTrouble):
+    """The host shows another key than the inventory holds: never retried, and never logged in."""
+
+
+class LoginRefused(HostTrouble):
+    """The host's key is right, but it does not take ours."""
+
+
+class WeakAlgorithms(HostTrouble):
+    """The host offers only algorithms that we refuse to speak."""
+
+
+class CommandFailed(HostTrouble):
+    """The command ran to its end and the host says that it failed."""
+
+    started = True
+
+
+class NotUnderstood(HostTrouble):
+    """The host answered a query with something its parser does not know."""
+
+    started = True
+
+
+class Interrupted(HostTrouble):
+    """The command was sent and its end was never seen: it may or may not have run."""
+
+    started = None
+
+
+class TimedOut(Interrupted):
+    """The command did not end before its deadline."""
+
+
+class TooMuchOutput(Interrupted):
+    """The command said more than we are willing to hold, and was cut off."""

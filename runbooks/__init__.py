@@ -1,0 +1,22 @@
+"""Runbooks: one module each. A module whose name starts with "_" is what they are written in."""
+
+from runbooks._catalogue import catalogue
+from runbooks._fields import Host, tagged
+from runbooks._plan import NoUndo, Plan, Refused, Report, Step, Table
+from runbooks._runbook import AnyRunbook, Change, Check, Runbook
+
+__all__ = [
+    "AnyRunbook",
+    "Change",
+    "Check",
+    "Host",
+    "NoUndo",
+    "Plan",
+    "Refused",
+    "Report",
+    "Runbook",
+    "Step",
+    "Table",
+    "catalogue",
+    "tagged",
+]

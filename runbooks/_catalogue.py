@@ -1,0 +1,58 @@
+"""Finds every runbook by the words people use for it."""
+
+import hashlib
+import importlib
+import pkgutil
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+
+import runbooks
+from runbooks._runbook import AnyRunbook, Change, Runbook
+
+
+@cache
+def catalogue() -> Mapping[str, type[AnyRunbook]]:
+    """Return every runbook by its words, in the order of the words."""
+    found: dict[str, type[AnyRunbook]] = {}
+    for module in pkgutil.iter_modules(runbooks.__path__):
+        if not module.name.startswith("_"):
+            for runbook in _runbooks_in(module.name):
+                if runbook.words in found:
+                    raise ImportError(f'two runbooks have words="{runbook.words}"')
+                found[runbook.words] = runbook
+    return dict(sorted(found.items()))
+
+
+def _runbooks_in(module_name: str) -> Iterator[type[AnyRunbook]]:
+    """Yield the classes with words that the module itself defines.
+
+    A generic base such as Change[Bond] makes a second class in the author's module, so the words
+    tell, and not the mere subclass.
+    """
+    module = importlib.import_module(f"runbooks.{module_name}")
+    for thing in vars(module).values():
+        if isinstance(thing, type) and issubclass(thing, Runbook) and thing.words:
+            if thing.__module__ == module.__name__:
+                yield thing
+
+
+def kind(runbook: type[AnyRunbook]) -> str:
+    """Return "change" or "check"."""
+    return "change" if issubclass(runbook, Change) else "check"
+
+
+@cache
+def version(runbook: type[AnyRunbook]) -> str:
+    """Return the runbook's content hash: a changed file makes approved plans stale.
+
+    12 hex digits of the SHA-256 of its module and of every dialect, since the words that a plan
+    is made of live in both.
+    """
+    module = importlib.import_module(runbook.__module__)
+    connectors = importlib.import_module("connectors")
+    digest = hashlib.sha256()
+    dialects = sorted(Path(connectors.__path__[0]).glob("*.py"))
+    for path in (Path(str(module.__file__)), *dialects):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:12]

@@ -1,0 +1,86 @@
+"""The two kinds of runbook: a check looks, a change looks and plans."""
+
+from abc import abstractmethod
+from typing import Any, ClassVar, Generic, TypeVar, cast
+
+from pydantic import BaseModel, ConfigDict, model_validator
+
+from connectors.command import Ask, UncleanText, clean
+from runbooks._plan import Plan, Report
+
+State = TypeVar("State")
+
+
+class Runbook(BaseModel, Generic[State]):
+    """One request: its class says what is wanted, its fields say of what.
+
+    A class is a runbook people can ask for once it has `words`:
+
+        class ClearAbuser(Change[Abuser], words="abusers clear", example="lb1 203.0.113.9"):
+            ""\"Let an address back in that HAProxy has marked as an abuser.""\"
+
+    words: what people type. example: values that help shows behind the words.
+    undo: for a change, what its undo does in a few words; "" if it cannot be undone.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", str_strip_whitespace=False)
+    words: ClassVar[str] = ""
+    example: ClassVar[str] = ""
+    undo: ClassVar[str] = ""
+
+    def __init_subclass__(
+        cls,
+        *,
+        words: str = "",
+        example: str = "",
+        undo: str = "",
+        **kwargs: Any,  # noqa: ANN401 - pydantic's own class keywords pass through
+    ) -> None:
+        super().__init_subclass__(**kwargs)
+        cls.words, cls.example, cls.undo = words, example, undo
+
+    @model_validator(mode="before")
+    @classmethod
+    def _is_clean(cls, data: Any) -> Any:  # noqa: ANN401 - whatever a door was handed
+        if isinstance(data, dict):
+            for name, value in cast("dict[str, object]", data).items():
+                if isinstance(value, str):
+                    _refuse_unclean(name, value)
+        return data
+
+    @property
+    def target(self) -> str:
+        """The host that this request is about; every runbook has one."""
+        return str(getattr(self, "host", ""))
+
+    @abstractmethod
+    def read(self, ask: Ask, /) -> State:
+        """Look at everything the decision depends on, and change nothing."""
+
+
+def _refuse_unclean(name: str, value: str) -> None:
+    try:
+        clean(value)
+    except UncleanText as unclean:
+        raise ValueError(f"{name} {unclean}") from None
+    if value.startswith("-"):
+        raise ValueError(f"{name} begins with '-', which programs would take for an option")
+
+
+class Check(Runbook[State], Generic[State]):
+    @abstractmethod
+    def report(self, state: State, /) -> Report:
+        """Judge what was read."""
+
+
+class Change(Runbook[State], Generic[State]):
+    @abstractmethod
+    def plan(self, state: State, /) -> Plan:
+        """Say what is still to be done, from what was read alone.
+
+        It is called three times: to show people the plan, to make sure that nothing moved while
+        they decided, and, once applied, to prove that nothing is left.
+        """
+
+
+AnyRunbook = Runbook[Any]
