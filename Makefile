@@ -1,0 +1,124 @@
+# Everything a developer needs; "make" alone says what there is. Safe with -j, and cheap to repeat:
+# what a target needs is stamped and only done again when what it came from has changed.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-builtin-rules --no-print-directory
+ifndef VERBOSE
+.SILENT:
+endif
+
+# The first Python that is new enough. It is looked for only while there is no .venv.
+PYTHON ?= $(shell for python in python3.11 python3 python3.12 python3.13; do \
+	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && \
+	echo $$python && break; done)
+# What else to hand to pytest.
+ARGS ?=
+
+BIN := .venv/bin
+PIP := $(BIN)/pip --disable-pip-version-check --no-input --quiet
+VENDOR := bot/web/static/vendor
+
+# Package = the program or file that shows that it is there. What the tests and the demo start, or
+# what they need in order to stand in for a host.
+SYSTEM_PACKAGES := \
+	ca-certificates=/etc/ssl/certs/ca-certificates.crt \
+	haproxy=haproxy \
+	openssh-client=ssh-keygen \
+	openssh-server=sshd \
+	socat=socat \
+	sudo=sudo
+
+# $(call quietly,what it is,command): one line where all is well, everything that was said where not.
+define quietly
+said=$$($(2) 2>&1) || { printf '%s\n' "$$said" >&2; echo "$(1): not yet" >&2; exit 1; }; \
+	if [ -t 1 ]; then printf '\033[32m✓\033[0m %s\n' "$(1)"; else echo "ok  $(1)"; fi
+endef
+
+.PHONY: help
+help: ## Say what there is
+	if [ -t 1 ]; then on=$$'\033[36m' off=$$'\033[0m'; else on= off=; fi; \
+	echo "make …"; \
+	sed -nE 's/^([a-z]+):[^#]*## (.*)$$/\1\t\2/p' $(firstword $(MAKEFILE_LIST)) | \
+	while IFS=$$'\t' read -r target does; do \
+		printf '  %s%-8s%s %s\n' "$$on" "$$target" "$$off" "$$does"; done
+
+# --- What is needed ---------------------------------------------------------------------------------
+
+.PHONY: setup
+setup: .venv/.project ## Make .venv with all that requirements/dev.txt locks, and `keyturn` in it
+
+$(BIN)/pip:
+	python="$(PYTHON)"; \
+	[ -n "$$python" ] || { echo "Keyturn needs Python 3.11 or newer: install it, or name it: make PYTHON=…" >&2; exit 1; }; \
+	"$$python" -c 'import ensurepip, venv' 2>/dev/null || .ci/system python3-venv=-; \
+	"$$python" -m venv .venv
+
+.venv/.requirements: requirements/dev.txt | $(BIN)/pip
+	echo "installing the Python packages into .venv"
+	$(PIP) install --require-hashes -r requirements/dev.txt
+	touch $@
+
+.venv/.project: pyproject.toml .venv/.requirements
+	$(PIP) install --no-deps --no-build-isolation --editable .
+	touch $@
+
+.PHONY: system
+system: ## Install the system packages that tests and demo use and that are missing (as root)
+	.ci/system $(SYSTEM_PACKAGES)
+
+.PHONY: assets
+assets: $(VENDOR)/.complete ## Fetch the web pages' stylesheet and scripts
+
+# Where the machine has no npm, .venv has one.
+$(VENDOR)/.complete: package.json package-lock.json .ci/assets .ci/npm | .venv/.requirements
+	echo "fetching the web pages' stylesheet and scripts"
+	.ci/assets
+	touch $@
+
+# --- What to do -------------------------------------------------------------------------------------
+
+.PHONY: demo
+demo: setup system assets ## Start it all on this machine: hosts, chat and web; STAY=… is for the demo
+	exec $(BIN)/python -m tests.playground.demo
+
+.PHONY: test
+test: setup system assets ## Run every test on every core; ARGS="-k word" and the like go to pytest
+	$(BIN)/python -m pytest -n auto $(ARGS)
+
+CHECKS := check-format check-lint check-types check-imports check-repository
+.PHONY: check $(CHECKS)
+check: $(CHECKS) ## Check format, lint, types, import contracts and the rules of the repository
+$(CHECKS): setup
+
+check-format:
+	$(call quietly,format,$(BIN)/ruff format --check .)
+
+check-lint:
+	$(call quietly,lint,$(BIN)/ruff check .)
+
+check-types:
+	$(call quietly,types,$(BIN)/basedpyright)
+
+check-imports:
+	$(call quietly,import contracts,$(BIN)/lint-imports)
+
+check-repository:
+	$(call quietly,repository,$(BIN)/python -m pytest tests/test_repository.py)
+
+.PHONY: format
+format: setup ## Put the code into its format and mend what the linter can mend
+	$(BIN)/ruff check --fix --quiet .
+	$(BIN)/ruff format --quiet .
+
+.PHONY: lock
+lock: $(BIN)/pip ## Pin again what pyproject.toml and package.json ask for; UPGRADE=1 takes newer versions
+	.ci/lock $(if $(UPGRADE),--upgrade)
+
+.PHONY: clean
+clean: ## Take away all that make has made, except data
+	rm -rf .venv node_modules $(VENDOR) dist tests/artefacts \
+		.pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
