@@ -1,0 +1,1 @@
+"""Real daemons on loopback, for acceptance tests and for the demonstration."""
