@@ -1,0 +1,1 @@
+"""A Slack-shaped server for a machine without Slack."""
