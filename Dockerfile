@@ -1,0 +1,40 @@
+# The web pages' stylesheet and scripts, as package-lock.json pins them.
+FROM node:22-bookworm-slim AS assets
+WORKDIR /build
+COPY package.json package-lock.json ./
+COPY .ci/npm .ci/assets .ci/
+RUN bash .ci/assets
+
+# The service in a virtual environment of its own. All that came from outside is checked by its hash.
+FROM python:3.11-slim-bookworm AS service
+WORKDIR /build
+ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PIP_ROOT_USER_ACTION=ignore
+COPY requirements/ requirements/
+RUN python -m venv --without-pip /opt/keyturn \
+    && pip --python /opt/keyturn/bin/python install --require-hashes -r requirements/run.txt \
+    && pip install --require-hashes -r requirements/build.txt
+COPY pyproject.toml README.md LICENSE ./
+COPY migrations/ migrations/
+COPY connectors/ connectors/
+COPY runbooks/ runbooks/
+COPY bot/ bot/
+COPY --from=assets /build/bot/web/static/vendor/ bot/web/static/vendor/
+RUN pip wheel --no-deps --no-build-isolation --wheel-dir dist . \
+    && pip --python /opt/keyturn/bin/python install --no-deps dist/*.whl
+
+FROM python:3.11-slim-bookworm
+LABEL org.opencontainers.image.title="Keyturn" \
+      org.opencontainers.image.licenses="Apache-2.0"
+RUN groupadd --system --gid 10001 keyturn \
+    && useradd --system --uid 10001 --gid keyturn --home-dir /data --shell /usr/sbin/nologin keyturn \
+    && install --directory --owner keyturn --group keyturn --mode 0700 /data
+COPY --from=service /opt/keyturn /opt/keyturn
+ENV PATH=/opt/keyturn/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
+USER 10001:10001
+WORKDIR /data
+VOLUME /data
+EXPOSE 8080
+HEALTHCHECK --interval=15s --timeout=5s --start-period=30s --retries=3 \
+    CMD ["python", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:8080/healthz', timeout=4)"]
+ENTRYPOINT ["keyturn"]
+CMD ["serve"]

@@ -1,0 +1,218 @@
+"""The rules of the house that no linter knows."""
+
+import json
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from runbooks import catalogue
+
+ROOT = Path(__file__).parent.parent
+PACKAGES = ("bot", "runbooks", "connectors")
+MOST_LINES = 400
+SHAPELESS = {"util", "utils", "helper", "helpers", "common", "misc", "base", "core", "manager"}
+
+# Spelled in pieces, so that this file does not hold what it looks for.
+REGISTRIES = tuple(
+    "".join(pieces)
+    for pieces in (
+        ("py", "pi.org"),
+        ("python", "hosted.org"),
+        ("registry.", "npmjs"),
+        ("registry.", "yarnpkg"),
+        ("proxy.", "golang.org"),
+        ("crates", ".io"),
+        ("deb.", "debian.org"),
+    )
+)
+INDEX_OPTIONS = tuple(
+    "".join(pieces)
+    for pieces in (
+        ("index", "-url"),
+        ("INDEX", "_URL"),
+        ("DEFAULT", "_INDEX"),
+        ("trusted", "-host"),
+        ("--", "registry"),
+        ("registry", "="),
+        ("find", "-links "),
+    )
+)
+BUILD_FOLDERS = re.compile(r"(?<![\w.*})-])/(?:work|root|farm|home/\w+)/")
+
+
+def _project() -> dict[str, Any]:
+    return tomllib.loads((ROOT / "pyproject.toml").read_text())
+
+
+def _modules() -> list[Path]:
+    return [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
+
+
+def _committed() -> Iterator[tuple[str, str]]:
+    """Yield the path and the text of every committed file that is text."""
+    listing = subprocess.run(
+        ["git", "-c", "safe.directory=*", "ls-files", "-z"],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    for name in filter(None, listing.stdout.split("\0")):
+        path = ROOT / name
+        if path.is_file():
+            yield name, path.read_bytes().decode(errors="replace")
+
+
+def _lines_with(wanted: re.Pattern[str]) -> list[str]:
+    return [
+        f"{name}:{number}: {line.strip()[:120]}"
+        for name, text in _committed()
+        for number, line in enumerate(text.splitlines(), 1)
+        if wanted.search(line)
+    ]
+
+
+def _any_of(words: Sequence[str]) -> re.Pattern[str]:
+    return re.compile("|".join(map(re.escape, words)))
+
+
+def _pins(name: str) -> dict[str, str]:
+    """Return the versions that a lock file pins, by package; each must come with a hash."""
+    text = (ROOT / "requirements" / name).read_text().replace("\\\n", " ")
+    pins: dict[str, str] = {}
+    for line in text.splitlines():
+        if line.strip() and not line.lstrip().startswith("#"):
+            package, _, version = line.split()[0].partition("==")
+            assert version, f"requirements/{name} does not pin {package}"
+            assert "--hash=sha256:" in line, f"requirements/{name} has no hash for {package}"
+            pins[canonicalize_name(package)] = version
+    return pins
+
+
+def _not_locked(wanted: Sequence[str], pins: dict[str, str]) -> list[str]:
+    requirements = map(Requirement, wanted)
+    return [
+        str(requirement)
+        for requirement in requirements
+        if not requirement.specifier.contains(pins.get(canonicalize_name(requirement.name), "0"))
+        or canonicalize_name(requirement.name) not in pins
+    ]
+
+
+# --- the shape of the code ---
+
+
+def test_imports_keep_their_contracts() -> None:
+    lint = Path(sys.executable).with_name("lint-imports")
+    verdict = subprocess.run([lint], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert verdict.returncode == 0, verdict.stdout + verdict.stderr
+
+
+def test_no_module_has_a_shapeless_name() -> None:
+    parts = {part.strip("_") for path in _modules() for part in path.relative_to(ROOT).parts}
+    stems = {part.removesuffix(".py").strip("_") for part in parts}
+    assert stems & SHAPELESS == set()
+
+
+def test_no_module_outgrows_its_noun() -> None:
+    lines = {
+        str(path.relative_to(ROOT)): len(path.read_text().splitlines()) for path in _modules()
+    }
+    assert {name: count for name, count in lines.items() if count > MOST_LINES} == {}
+
+
+# --- runbooks ---
+
+
+def test_every_runbook_says_what_it_is_for() -> None:
+    assert [words for words, runbook in catalogue().items() if not runbook.__doc__] == []
+
+
+def test_every_runbook_shows_an_example() -> None:
+    assert [words for words, runbook in catalogue().items() if not runbook.example] == []
+
+
+def test_every_runbook_has_its_tests() -> None:
+    modules = {runbook.__module__.rpartition(".")[2] for runbook in catalogue().values()}
+    tests = ROOT / "tests" / "runbooks"
+    assert {name for name in modules if not (tests / f"test_{name}.py").is_file()} == set()
+
+
+def test_every_module_beside_the_language_of_runbooks_is_a_runbook() -> None:
+    modules = {path.stem for path in (ROOT / "runbooks").glob("[!_]*.py")}
+    assert modules == {runbook.__module__.rpartition(".")[2] for runbook in catalogue().values()}
+
+
+# --- what is committed ---
+
+
+@pytest.mark.parametrize("pattern", [_any_of(REGISTRIES), _any_of(INDEX_OPTIONS)])
+def test_no_file_names_a_package_registry(pattern: re.Pattern[str]) -> None:
+    assert _lines_with(pattern) == []
+
+
+def test_no_file_names_a_folder_of_the_machine_it_was_written_on() -> None:
+    assert _lines_with(BUILD_FOLDERS) == []
+
+
+@pytest.mark.parametrize("folder", ["/wo" + "rk/main", "/ro" + "ot/.ssh", "/ho" + "me/ada/src"])
+@pytest.mark.parametrize("before", ["", " ", '"', "=", "file://"])
+def test_a_folder_of_the_machine_is_seen_wherever_it_stands(folder: str, before: str) -> None:
+    assert BUILD_FOLDERS.search(before + folder)
+
+
+@pytest.mark.parametrize("text", ["https://example.org/work/1", "tests/work/", "{base}/home/x/"])
+def test_other_paths_are_left_in_peace(text: str) -> None:
+    assert not BUILD_FOLDERS.search(text)
+
+
+# --- locks and versions ---
+
+
+def test_what_the_service_needs_is_locked_with_hashes() -> None:
+    assert _not_locked(_project()["project"]["dependencies"], _pins("run.txt")) == []
+
+
+def test_what_developers_need_is_locked_with_hashes() -> None:
+    project = _project()["project"]
+    wanted = project["dependencies"] + project["optional-dependencies"]["dev"]
+    assert _not_locked(wanted, _pins("dev.txt")) == []
+
+
+def test_what_builds_the_wheel_is_locked_with_hashes() -> None:
+    assert _not_locked(_project()["build-system"]["requires"], _pins("build.txt")) == []
+
+
+@pytest.mark.parametrize("name", ["run.txt", "build.txt"])
+def test_developers_run_the_very_versions_that_are_installed(name: str) -> None:
+    assert _pins(name).items() <= _pins("dev.txt").items()
+
+
+def test_a_dependency_that_nobody_locked_is_found() -> None:
+    pins = {"left-pad": "1.0"}
+    assert _not_locked(["left_pad>=1", "left-pad>=2", "right-pad"], pins) == [
+        "left-pad>=2",
+        "right-pad",
+    ]
+
+
+def test_front_end_packages_are_locked_with_hashes_and_without_addresses() -> None:
+    wanted = json.loads((ROOT / "package.json").read_text())["dependencies"]
+    packages = json.loads((ROOT / "package-lock.json").read_text())["packages"]
+    assert packages.pop("")["dependencies"] == wanted
+    assert [name for name, package in packages.items() if "resolved" in package] == []
+    assert [name for name, package in packages.items() if "integrity" not in package] == []
+
+
+def test_the_changelog_begins_with_the_version_of_the_project() -> None:
+    newest = re.search(r"^## \[(.+?)\]", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert newest is not None
+    assert newest[1] == _project()["project"]["version"]
