@@ -69,7 +69,7 @@ class Shell:
     root: bool = False
     trouble: str = ""
     hints: tuple[Hint, ...] = field(default=(), compare=False, repr=False)
-    deadline: float = 30.0
+    deadline: int = 30
 
     def __post_init__(self) -> None:
         for word in self.argv:
@@ -92,7 +92,8 @@ class Shell:
 
     def __str__(self) -> str:
         line = shlex.join(self.words)
-        return f"{line} <<< {shlex.quote(self.stdin.removesuffix(chr(10)))}" if self.stdin else line
+        told = shlex.quote(self.stdin.removesuffix("\n"))
+        return f"{line} <<< {told}" if self.stdin else line
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import hashlib
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import PurePath
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
@@ -90,16 +90,15 @@ class Inventory(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _spread(cls, data: Any) -> Any:  # noqa: ANN401 - what a YAML file holds, not yet validated
-        if not isinstance(data, dict) or not isinstance(data.get("hosts"), dict):
-            return data
-        defaults = data.get("defaults") or {}
-        hosts = {
-            name: {**defaults, **(host or {}), "name": name}
-            for name, host in data["hosts"].items()
-            if isinstance(host, dict | None)
-        }
-        return {key: value for key, value in data.items() if key != "defaults"} | {"hosts": hosts}
+    def _spread(cls, data: Any) -> Any:
+        file = cast("dict[str, Any]", data) if isinstance(data, dict) else {}
+        if not isinstance(file.get("hosts"), dict):
+            return cast("Any", data)
+        defaults = cast("dict[str, Any]", file.get("defaults") or {})
+        listed = cast("dict[str, dict[str, Any] | None]", file["hosts"])
+        hosts = {name: {**defaults, **(host or {}), "name": name} for name, host in listed.items()}
+        rest = {key: value for key, value in file.items() if key not in {"defaults", "hosts"}}
+        return rest | {"hosts": hosts}
 
     @model_validator(mode="after")
     def _jumps_lead_somewhere(self) -> "Inventory":

@@ -6,6 +6,7 @@ import pkgutil
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
+from typing import TypeGuard
 
 import runbooks
 from runbooks._runbook import AnyRunbook, Change, Runbook
@@ -32,9 +33,12 @@ def _runbooks_in(module_name: str) -> Iterator[type[AnyRunbook]]:
     """
     module = importlib.import_module(f"runbooks.{module_name}")
     for thing in vars(module).values():
-        if isinstance(thing, type) and issubclass(thing, Runbook) and thing.words:
-            if thing.__module__ == module.__name__:
-                yield thing
+        if _is_runbook(thing) and thing.__module__ == module.__name__:
+            yield thing
+
+
+def _is_runbook(thing: object) -> TypeGuard[type[AnyRunbook]]:
+    return isinstance(thing, type) and issubclass(thing, Runbook) and bool(thing.words)
 
 
 def kind(runbook: type[AnyRunbook]) -> str:

@@ -15,7 +15,7 @@ Host = Annotated[
 ]
 
 
-def tagged(tag: str) -> Any:  # noqa: ANN401 - as pydantic's own Field: fits a field of any type
+def tagged(tag: str) -> Any:
     """Offer only hosts that carry *tag* in the inventory; the engine refuses any other."""
     return Field(
         description=f"The host to work on: one tagged {tag}",

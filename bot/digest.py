@@ -1,0 +1,28 @@
+"""Canonical JSON, and its SHA-256: the name of a thing that cannot be altered unseen. Pure."""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
+
+# No floats: two machines may write the same number differently.
+Canonical: TypeAlias = "str | int | bool | Sequence[Canonical] | Mapping[str, Canonical] | None"
+
+SHORT = 10
+
+
+def canonical(thing: Canonical) -> str:
+    """Write *thing* as JSON in the one way: keys sorted, no spaces, text as it is (RFC 8785 for
+    the types that are allowed here)."""
+    return json.dumps(
+        thing, sort_keys=True, separators=(",", ":"), ensure_ascii=False, default=_refuse
+    )
+
+
+def sha256(thing: Canonical) -> str:
+    """Return 64 hex digits."""
+    return hashlib.sha256(canonical(thing).encode()).hexdigest()
+
+
+def _refuse(thing: object) -> object:
+    raise TypeError(f"{type(thing).__name__} has no canonical form")

@@ -1,0 +1,52 @@
+"""Where a run executes: here in a thread, or (behind the same port) on a worker elsewhere."""
+
+import logging
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol
+
+from bot.store.database import Transaction
+
+log = logging.getLogger(__name__)
+
+
+class Dispatch(Protocol):
+    """Sees to it that somebody advances a run soon after the caller's transaction commits."""
+
+    def enqueue(self, tx: Transaction, run: int, site: str) -> None: ...
+
+
+class InProcess:
+    """The embedded default: a few threads of this process."""
+
+    def __init__(self, threads: int = 8) -> None:
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="run")
+        self._advance: Callable[[int], None] | None = None
+        self._closed = threading.Event()
+
+    def start(self, advance: Callable[[int], None]) -> None:
+        """Begin to work: *advance* brings one run as far as it can go."""
+        self._advance = advance
+
+    def enqueue(self, tx: Transaction, run: int, site: str) -> None:  # noqa: ARG002 - one process serves every site
+        tx.after_commit(lambda: self._submit(run))
+
+    def stop(self) -> None:
+        """Take nothing new and let what is under way come to its end."""
+        self._closed.set()
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+    def _submit(self, run: int) -> None:
+        # What is not taken now is found again at the next start: the state is in the database.
+        if not self._closed.is_set():
+            self._pool.submit(self._work, run)
+
+    def _work(self, run: int) -> None:
+        if self._advance is None:
+            raise RuntimeError("started work before start()")
+        try:
+            self._advance(run)
+        except Exception:
+            log.exception("run %d could not be advanced", run)
+            raise

@@ -1,0 +1,166 @@
+"""A runbook's fields, as words typed after a command and as blanks of a form. Pure."""
+
+import difflib
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import ValidationError
+
+from runbooks import AnyRunbook, catalogue
+
+# Phones and chat programs turn straight quotes and hyphens into typographic ones as people type.
+_PLAIN = str.maketrans("“”„‘’‚—–", "\"\"\"'''--", "")
+
+
+class NotUnderstood(Exception):
+    """The words are no request. The message says what is wrong and what to type."""
+
+
+class Misfit(NotUnderstood):
+    """Some values do not fit their fields. problems: what is wrong, by field."""
+
+    def __init__(self, words: str, problems: Mapping[str, str]) -> None:
+        super().__init__("; ".join(f"{name}: {what}" for name, what in problems.items()))
+        self.words, self.problems = words, problems
+
+
+@dataclass(frozen=True)
+class Blank:
+    """One field as a person sees it, whatever draws it.
+
+    kind: what to offer: "host", "choice" or "text". tag: hosts must carry it.
+    """
+
+    name: str
+    label: str
+    hint: str
+    kind: str
+    required: bool
+    choices: Sequence[str] = ()
+    default: str = ""
+    tag: str = ""
+
+
+def blanks(runbook: type[AnyRunbook]) -> list[Blank]:
+    """List the blanks of a form, in the order in which the words are typed."""
+    schema = runbook.model_json_schema()
+    required: list[str] = schema.get("required", [])
+    return [
+        _blank(name, _flattened(field, schema), required=name in required)
+        for name, field in schema["properties"].items()
+    ]
+
+
+def usage(runbook: type[AnyRunbook]) -> str:
+    """Return how it is typed: `abusers clear HOST ADDRESS [table=http]`."""
+    parts = [
+        blank.name.upper() if blank.required else f"[{blank.name}={blank.default}]"
+        for blank in blanks(runbook)
+    ]
+    return " ".join([runbook.words, *parts])
+
+
+def split(text: str) -> list[str]:
+    """Split what was typed into words, as a shell would, with typographic quotes made straight."""
+    try:
+        return shlex.split(text.translate(_PLAIN))
+    except ValueError:
+        raise NotUnderstood("a quotation mark is missing its partner") from None
+
+
+def find(typed: Sequence[str]) -> tuple[type[AnyRunbook], Sequence[str]]:
+    """Return the runbook whose words stand at the beginning, and the words left over."""
+    for length in range(len(typed), 0, -1):
+        runbook = catalogue().get(" ".join(typed[:length]).lower())
+        if runbook is not None:
+            return runbook, typed[length:]
+    raise NotUnderstood(_did_you_mean(typed))
+
+
+def from_words(runbook: type[AnyRunbook], typed: Sequence[str]) -> AnyRunbook:
+    """Fill the fields from `name=value` words, and those left over in their order."""
+    fields = runbook.model_fields
+    named: dict[str, str] = {}
+    plain: list[str] = []
+    for word in typed:
+        name, equals, value = word.partition("=")
+        name = name.removeprefix("--").lower()
+        if not equals or name not in fields:
+            plain.append(word)
+        elif name in named:
+            raise NotUnderstood(f"{name} is given twice")
+        else:
+            named[name] = value
+    places = [name for name in fields if name not in named]
+    if len(plain) > len(places):
+        raise NotUnderstood(
+            f"{plain[len(places)]!r} is one word too many. It is typed {usage(runbook)}"
+        )
+    return from_values(runbook, named | dict(zip(places, plain, strict=False)))
+
+
+def from_values(runbook: type[AnyRunbook], values: Mapping[str, str]) -> AnyRunbook:
+    """Fill the fields from values by name. Raises Misfit with every problem at once."""
+    try:
+        return runbook.model_validate(dict(values))
+    except ValidationError as error:
+        raise Misfit(runbook.words, _problems(runbook, error)) from None
+
+
+def _problems(runbook: type[AnyRunbook], error: ValidationError) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for problem in error.errors():
+        message = problem["msg"].removeprefix("Value error, ")
+        name = str(problem["loc"][0]) if problem["loc"] else message.split(" ", 1)[0]
+        if problem["type"] == "missing":
+            message = f"is missing. It is typed {usage(runbook)}"
+        elif problem["loc"]:
+            message = f"{problem['input']!r} does not fit: {message}"
+        found.setdefault(name, message)
+    return found
+
+
+def _did_you_mean(typed: Sequence[str]) -> str:
+    said = " ".join(typed[:3])
+    # People mistype the words, not the values behind them, so compare equally many words.
+    close = [
+        words
+        for words in catalogue()
+        if difflib.SequenceMatcher(
+            None, words, " ".join(typed[: len(words.split())]).lower()
+        ).ratio()
+        > 0.6
+    ]
+    if close:
+        return f"There is no {said!r}. Did you mean: {', '.join(close[:5])}?"
+    return f"There is no {said!r}. Type help to see what there is."
+
+
+def _flattened(field: Mapping[str, Any], schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Resolve a reference into the schema's definitions."""
+    reference = field.get("$ref", "")
+    return schema["$defs"][reference.rsplit("/", 1)[-1]] | field if reference else field
+
+
+def _blank(name: str, field: Mapping[str, Any], *, required: bool) -> Blank:
+    choices = [str(choice) for choice in field.get("enum", ())]
+    if field.get("type") == "boolean":
+        choices = ["false", "true"]
+    kind = "host" if field.get("choices") == "hosts" else "choice" if choices else "text"
+    default = field.get("default")
+    return Blank(
+        name=name,
+        label=str(field.get("title") or name.capitalize()),
+        hint=str(field.get("description", "")),
+        kind=kind,
+        required=required,
+        choices=choices,
+        default=""
+        if default is None
+        else str(default).lower()
+        if isinstance(default, bool)
+        else str(default),
+        tag=str(field.get("tag", "")),
+    )

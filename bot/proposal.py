@@ -1,0 +1,100 @@
+"""A proposal: the plan as people are asked to approve it, resolved for its hosts. Pure."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pydantic import TypeAdapter
+
+from bot import digest
+from connectors.command import Command, Shell, SwitchLines
+
+
+@dataclass(frozen=True)
+class ProposedStep:
+    """One command exactly as its host will be told it, and how it would be taken back.
+
+    fingerprint: the key that the host must show. undo: None where no_undo says why not.
+    """
+
+    title: str
+    host: str
+    fingerprint: str
+    do: Shell | SwitchLines
+    undo: Shell | SwitchLines | None
+    no_undo: str = ""
+    before: str = ""
+    after: str = ""
+
+    @property
+    def work(self) -> digest.Canonical:
+        """What a person approves of this step. The undo may hold counters, so only its kind."""
+        return {
+            "host": self.host,
+            "fingerprint": self.fingerprint,
+            "do": _command(self.do),
+            "before": self.before,
+            "after": self.after,
+            "undo": f"none: {self.no_undo}" if self.undo is None else "kept",
+        }
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """Everything that an approval is an approval of.
+
+    fields: the request's values. expires: microseconds since 1970, UTC: the last moment to start.
+    undo_of: the run that this one takes back.
+    """
+
+    runbook: str
+    runbook_version: str
+    fields: Mapping[str, str]
+    asked_by: str
+    expires: int
+    policy_version: str
+    because: str
+    steps: Sequence[ProposedStep]
+    notes: Sequence[str] = ()
+    undo_of: int | None = None
+
+    @property
+    def digest(self) -> str:
+        """64 hex digits: the SHA-256 of all that may not change between approval and start."""
+        return digest.sha256(
+            {
+                "form": 1,
+                "runbook": self.runbook,
+                "runbook_version": self.runbook_version,
+                "fields": self.fields,
+                "asked_by": self.asked_by,
+                "expires": self.expires,
+                "policy_version": self.policy_version,
+                "undo_of": self.undo_of,
+                "steps": [step.work for step in self.steps],
+            }
+        )
+
+    @property
+    def reversible(self) -> bool:
+        return all(step.undo is not None for step in self.steps)
+
+    def to_json(self) -> str:
+        return _PROPOSAL.dump_json(self).decode()
+
+    @staticmethod
+    def from_json(text: str) -> "Proposal":
+        return _PROPOSAL.validate_json(text)
+
+
+_PROPOSAL = TypeAdapter(Proposal)
+
+
+def _command(command: Command) -> digest.Canonical:
+    if isinstance(command, SwitchLines):
+        return {"lines": command.lines}
+    return {
+        "argv": command.words,
+        "stdin": command.stdin,
+        "trouble": command.trouble,
+        "deadline": command.deadline,
+    }

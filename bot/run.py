@@ -1,0 +1,157 @@
+"""A run: one request seen through from asking to proof, and what may follow what. Pure."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from bot.proposal import Proposal
+from runbooks import Report
+
+
+class State(StrEnum):
+    ASKED = "asked"  # recorded; to be read and planned
+    WAITING = "waiting"  # for approvals of its digest
+    READY = "ready"  # approved; waits for its turn on the host
+    STARTING = "starting"  # claimed, holds the lock; reads once more
+    RUNNING = "running"  # at least one intent is written
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    UNKNOWN = "unknown"  # a step began and nobody saw its end
+    UNCHANGED = "unchanged"  # all was already as asked
+    REFUSED = "refused"
+    DENIED = "denied"
+    EXPIRED = "expired"
+    WITHDRAWN = "withdrawn"
+    STALE = "stale"  # its world moved after it was shown
+
+
+_S = State
+FOLLOWS: Mapping[State, frozenset[State]] = {
+    _S.ASKED: frozenset(
+        {_S.WAITING, _S.READY, _S.SUCCEEDED, _S.UNCHANGED, _S.REFUSED, _S.FAILED, _S.WITHDRAWN}
+    ),
+    _S.WAITING: frozenset({_S.READY, _S.DENIED, _S.EXPIRED, _S.WITHDRAWN, _S.STALE, _S.REFUSED}),
+    _S.READY: frozenset({_S.STARTING, _S.DENIED, _S.EXPIRED, _S.WITHDRAWN, _S.REFUSED, _S.STALE}),
+    _S.STARTING: frozenset(
+        {
+            _S.RUNNING,
+            _S.READY,
+            _S.STALE,
+            _S.REFUSED,
+            _S.FAILED,
+            _S.EXPIRED,
+            _S.DENIED,
+            _S.UNCHANGED,
+            _S.WITHDRAWN,
+        }
+    ),
+    _S.RUNNING: frozenset({_S.SUCCEEDED, _S.FAILED, _S.UNKNOWN}),
+    # Only a named person, or proof from the host, ends an unknown.
+    _S.UNKNOWN: frozenset({_S.SUCCEEDED, _S.FAILED}),
+}
+ENDED = frozenset(state for state in State if state not in FOLLOWS)
+BEFORE_INTENT = frozenset({State.ASKED, State.WAITING, State.READY, State.STARTING})
+
+
+class StepState(StrEnum):
+    INTENT = "intent"  # committed before the command is sent
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where the request was made, so that the answer finds its way back.
+
+    door: slack, web, api, cli or schedule. channel, user: ids in the door's own terms.
+    """
+
+    door: str
+    channel: str = ""
+    user: str = ""
+
+
+@dataclass(frozen=True)
+class Run:
+    """What is known of one run. Times are microseconds since 1970, UTC; None means not yet.
+
+    version: grows with each change of the row, for compare-and-set.
+    kind: check or change. fields: the runbook's values as JSON text values.
+    needed: how many approvals; groups: whose. says: what the rules say about it.
+    undo_of: the run that this one takes back. summary: how it ended, in one sentence.
+    """
+
+    id: int
+    version: int
+    state: State
+    words: str
+    kind: str
+    fields: Mapping[str, str]
+    host: str
+    area: str
+    asked_by: str
+    origin: Origin
+    reason: str
+    asked: int
+    expires: int | None = None
+    started: int | None = None
+    ended: int | None = None
+    proposal: Proposal | None = None
+    digest: str = ""
+    needed: int = 0
+    groups: Sequence[str] = ()
+    says: Sequence[str] = ()
+    undo_of: int | None = None
+    summary: str = ""
+    report: Report | None = None
+
+    @property
+    def title(self) -> str:
+        """The request as it was typed: `abusers clear lb1 203.0.113.9`."""
+        words = " ".join([self.words, *(value for value in self.fields.values() if value)])
+        return f"undo of run {self.undo_of}: {words}" if self.undo_of else words
+
+    @property
+    def short_digest(self) -> str:
+        return self.digest[:10]
+
+    @property
+    def over(self) -> bool:
+        return self.state in ENDED
+
+
+@dataclass(frozen=True)
+class Vote:
+    """One person's yes or no to a digest. yes: whether it is an approval."""
+
+    run: int
+    person: str
+    yes: bool
+    digest: str
+    at: int
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class StepRecord:
+    """What became of one step. n counts from 1. output: what the host said, capped."""
+
+    run: int
+    n: int
+    state: StepState
+    sent: int
+    ended: int | None = None
+    status: int | None = None
+    output: str = ""
+    trouble: str = ""
+
+
+class IllegalMove(Exception):
+    """The run is in a state that this cannot follow."""
+
+
+def check_move(run: Run, to: State) -> None:
+    """Raise IllegalMove unless *to* may follow the run's state."""
+    if to not in FOLLOWS.get(run.state, frozenset()):
+        raise IllegalMove(f"run {run.id} is {run.state} and cannot become {to}")

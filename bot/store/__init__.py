@@ -1,0 +1,1 @@
+"""The store: every run, kept for good. All SQL of the house."""

@@ -1,0 +1,145 @@
+"""The change log: every event of every run, append-only, each entry bound to the one before."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Row, insert, select, text
+
+from bot.digest import Canonical, canonical, sha256
+from bot.store import tables
+from bot.store.database import Transaction
+
+GENESIS = "0" * 64
+# Any number that nothing else in the database locks by.
+_APPEND_LOCK = 0x6B657974
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One event. at: microseconds. body: canonical JSON. prev, hash: 64 hex digits of SHA-256.
+
+    hash = SHA-256 of the canonical JSON of all the other members.
+    """
+
+    seq: int
+    at: int
+    kind: str
+    run: int | None
+    person: str
+    host: str
+    body: str
+    prev: str
+    hash: str
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        return json.loads(self.body)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The outcome of a verification. broken: the first sequence number that does not fit."""
+
+    entries: int
+    head: str
+    broken: int | None = None
+    why: str = ""
+
+
+def append(
+    tx: Transaction,
+    kind: str,
+    *,
+    run: int | None = None,
+    person: str = "",
+    host: str = "",
+    **facts: Canonical,
+) -> Entry:
+    """Add an entry in the caller's transaction: what it tells of and the telling are one."""
+    if tx.sql.dialect.name == "postgresql":
+        tx.sql.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _APPEND_LOCK})
+    seq, prev = head(tx)
+    values: dict[str, Any] = {
+        "seq": seq + 1,
+        "at": tx.now,
+        "kind": kind,
+        "run": run,
+        "person": person,
+        "host": host,
+        "body": canonical(facts),
+        "prev": prev,
+    }
+    entry = Entry(**values, hash=sha256(values))
+    tx.sql.execute(insert(tables.entry).values(**values, hash=entry.hash))
+    return entry
+
+
+def head(tx: Transaction) -> tuple[int, str]:
+    """Return the newest entry's sequence number and hash; (0, GENESIS) of an empty log."""
+    row = tx.sql.execute(
+        select(tables.entry.c.seq, tables.entry.c.hash)
+        .order_by(tables.entry.c.seq.desc())
+        .limit(1)
+    ).one_or_none()
+    return (row.seq, row.hash) if row else (0, GENESIS)
+
+
+def of_run(tx: Transaction, run: int) -> list[Entry]:
+    query = select(tables.entry).where(tables.entry.c.run == run).order_by(tables.entry.c.seq)
+    return [_entry(row) for row in tx.sql.execute(query)]
+
+
+def newest(tx: Transaction, *, before: int | None = None, most: int = 50) -> list[Entry]:
+    query = select(tables.entry).order_by(tables.entry.c.seq.desc()).limit(most)
+    if before is not None:
+        query = query.where(tables.entry.c.seq < before)
+    return [_entry(row) for row in tx.sql.execute(query)]
+
+
+def after(tx: Transaction, seq: int, *, most: int = 1000) -> list[Entry]:
+    query = (
+        select(tables.entry)
+        .where(tables.entry.c.seq > seq)
+        .order_by(tables.entry.c.seq)
+        .limit(most)
+    )
+    return [_entry(row) for row in tx.sql.execute(query)]
+
+
+def verify(tx: Transaction) -> Verdict:
+    """Recompute the whole chain: dense numbers, each hash, each link."""
+    seq, prev = 0, GENESIS
+    for entry in _all(tx):
+        seq += 1
+        why = _fault(entry, seq, prev)
+        if why:
+            return Verdict(seq - 1, prev, broken=seq, why=why)
+        prev = entry.hash
+    return Verdict(seq, prev)
+
+
+def _fault(entry: Entry, seq: int, prev: str) -> str:
+    if entry.seq != seq:
+        return f"entry {seq} is missing"
+    if entry.prev != prev:
+        return f"entry {seq} does not follow the one before it"
+    content = {name: value for name, value in vars(entry).items() if name != "hash"}
+    if sha256(content) != entry.hash:
+        return f"entry {seq} was altered: its content does not have its hash"
+    return ""
+
+
+def _all(tx: Transaction) -> Iterator[Entry]:
+    result = tx.sql.execution_options(yield_per=1000).execute(
+        select(tables.entry).order_by(tables.entry.c.seq)
+    )
+    for row in result:
+        yield _entry(row)
+
+
+def _entry(row: Row[Any]) -> Entry:
+    return Entry(
+        row.seq, row.at, row.kind, row.run, row.person, row.host, row.body, row.prev, row.hash
+    )

@@ -1,0 +1,151 @@
+"""The database: one engine, short transactions, and the same clock for everybody."""
+
+import fcntl
+import threading
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, Engine, Table, create_engine, event, text
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+
+_BUSY_SECONDS = 5
+
+
+class StoreUnavailable(Exception):
+    """The database did not take what had to be recorded, so it did not happen."""
+
+
+class AlreadyRunning(Exception):
+    """Another process works on the same data directory."""
+
+
+class Transaction:
+    """One unit of work: committed as a whole, with the database's own time."""
+
+    def __init__(self, connection: Connection, now: int) -> None:
+        self.sql = connection
+        self.now = now
+        self._afterwards: list[Callable[[], None]] = []
+
+    def insert_once(self, table: Table, **values: object) -> bool:
+        """Insert a row; False if one with its key was there before. Settles races by the key."""
+        insert = postgresql.insert if self.sql.dialect.name == "postgresql" else sqlite.insert
+        return (
+            self.sql.execute(insert(table).values(values).on_conflict_do_nothing()).rowcount == 1
+        )
+
+    def after_commit(self, callback: Callable[[], None]) -> None:
+        """Do something that others can see only once all of this is durable."""
+        self._afterwards.append(callback)
+
+    def committed(self) -> None:
+        for callback in self._afterwards:
+            callback()
+
+
+class Database:
+    """Opens transactions. url: `sqlite:///file` or `postgresql+psycopg://…`."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.embedded = url.startswith("sqlite")
+        self.engine = _sqlite(url) if self.embedded else _postgresql(url)
+        # SQLite has one writer: waiting for it in turn is fairer and faster than its own polling.
+        self._writer = threading.Lock()
+
+    @contextmanager
+    def transaction(self) -> Generator[Transaction]:
+        """Write. Raises StoreUnavailable if anything could not be made durable."""
+        with self._turn(), self._guarded(), self.engine.connect() as connection:
+            if self.embedded:
+                connection.exec_driver_sql("BEGIN IMMEDIATE")
+            transaction = Transaction(connection, self._now(connection))
+            yield transaction
+            connection.commit()
+        transaction.committed()
+
+    @contextmanager
+    def reading(self) -> Generator[Transaction]:
+        """Read one consistent state. Nothing written here is kept."""
+        with self._guarded(), self.engine.connect() as connection:
+            if self.embedded:
+                connection.exec_driver_sql("BEGIN")
+            yield Transaction(connection, self._now(connection))
+            connection.rollback()
+
+    def close(self) -> None:
+        self.engine.dispose()
+
+    @contextmanager
+    def _turn(self) -> Generator[None]:
+        if not self.embedded:
+            yield
+            return
+        if not self._writer.acquire(timeout=_BUSY_SECONDS):
+            raise StoreUnavailable("the database was busy for too long: nothing was done")
+        try:
+            yield
+        finally:
+            self._writer.release()
+
+    @contextmanager
+    def _guarded(self) -> Generator[None]:
+        try:
+            yield
+        except DBAPIError as error:
+            raise StoreUnavailable(f"the database says: {error.orig}") from error
+        except SQLAlchemyError as error:
+            raise StoreUnavailable(f"the database cannot be used: {error}") from error
+
+    def _now(self, connection: Connection) -> int:
+        """Return the database's time: replicas may disagree about theirs."""
+        seconds = (
+            "(julianday('now') - 2440587.5) * 86400.0"
+            if self.embedded
+            else "extract(epoch from clock_timestamp())"
+        )
+        return round(float(connection.execute(text(f"SELECT {seconds}")).scalar_one()) * 1_000_000)
+
+
+def _sqlite(url: str) -> Engine:
+    engine = create_engine(
+        url,
+        isolation_level="AUTOCOMMIT",
+        pool_size=16,
+        max_overflow=16,
+        pool_timeout=_BUSY_SECONDS,
+    )
+
+    @event.listens_for(engine, "connect")
+    def _prepare(connection: Any, _record: object) -> None:
+        connection.isolation_level = None
+        for pragma in (
+            "journal_mode=WAL",
+            "synchronous=FULL",
+            "foreign_keys=ON",
+            f"busy_timeout={_BUSY_SECONDS * 1000}",
+        ):
+            connection.execute(f"PRAGMA {pragma}")
+
+    return engine
+
+
+def _postgresql(url: str) -> Engine:
+    return create_engine(url, pool_size=16, max_overflow=16, pool_pre_ping=True)
+
+
+@contextmanager
+def sole_user(directory: Path) -> Generator[None]:
+    """Hold the data directory alone: SQLite mode is one process, and a second one is refused."""
+    directory.mkdir(parents=True, exist_ok=True)
+    with (directory / "keyturn.lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise AlreadyRunning(
+                f"another Keyturn already works on {directory}: stop it, or use PostgreSQL"
+            ) from None
+        yield

@@ -1,0 +1,49 @@
+"""Locks: one change at a time per target, held across crashes until the change is over."""
+
+from dataclasses import dataclass
+
+from sqlalchemy import delete, select
+
+from bot.run import Run, State
+from bot.store import runs, tables
+from bot.store.database import Transaction
+
+
+@dataclass(frozen=True)
+class Lock:
+    """Who holds a target. since: microseconds."""
+
+    target: str
+    run: int
+    since: int
+
+
+def take(tx: Transaction, target: str, run: int) -> Lock | None:
+    """Take the lock for *run* and return None, or return the lock that stands in the way."""
+    if tx.insert_once(tables.target_lock, target=target, run=run, since=tx.now):
+        return None
+    holder = held(tx, target)
+    return None if holder is None or holder.run == run else holder
+
+
+def held(tx: Transaction, target: str) -> Lock | None:
+    row = tx.sql.execute(
+        select(tables.target_lock).where(tables.target_lock.c.target == target)
+    ).one_or_none()
+    return Lock(row.target, row.run, row.since) if row else None
+
+
+def release(tx: Transaction, run: int) -> None:
+    tx.sql.execute(delete(tables.target_lock).where(tables.target_lock.c.run == run))
+
+
+def next_in_line(tx: Transaction, target: str) -> Run | None:
+    """Return the run that was asked for first among those ready to start on *target*."""
+    query = (
+        select(tables.run.c.id)
+        .where(tables.run.c.host == target, tables.run.c.state == State.READY.value)
+        .order_by(tables.run.c.id)
+        .limit(1)
+    )
+    number = tx.sql.execute(query).scalar_one_or_none()
+    return runs.get(tx, number) if number is not None else None

@@ -1,0 +1,259 @@
+"""The runs: saved, changed by compare-and-set, found again."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pydantic import TypeAdapter
+from sqlalchemy import Row, Select, insert, select, update
+
+from bot.digest import canonical
+from bot.proposal import Proposal
+from bot.run import Origin, Run, State, StepRecord, StepState, Vote, check_move
+from bot.store import tables
+from bot.store.database import Transaction
+from runbooks import Report
+
+_REPORT = TypeAdapter(Report)
+_ORIGIN = TypeAdapter(Origin)
+
+
+class NoSuchRun(Exception):
+    """There is no run with this number."""
+
+
+class Overtaken(Exception):
+    """Somebody else changed the run first; look at it again."""
+
+
+@dataclass(frozen=True)
+class NewRun:
+    """A request that is not recorded yet."""
+
+    words: str
+    kind: str
+    fields: Mapping[str, str]
+    host: str
+    area: str
+    asked_by: str
+    origin: Origin
+    reason: str = ""
+    undo_of: int | None = None
+
+
+@dataclass(frozen=True)
+class Filter:
+    """Which runs to find; None means any. since, until: microseconds, on when it was asked.
+
+    before: only runs with a lower number, to page from the newest to the oldest.
+    """
+
+    host: str | None = None
+    person: str | None = None
+    words: str | None = None
+    states: frozenset[State] = frozenset()
+    since: int | None = None
+    until: int | None = None
+    before: int | None = None
+
+
+def add(tx: Transaction, new: NewRun) -> Run:
+    row = tx.sql.execute(
+        insert(tables.run)
+        .values(
+            version=1,
+            state=State.ASKED.value,
+            words=new.words,
+            kind=new.kind,
+            fields=canonical(new.fields),
+            host=new.host,
+            area=new.area,
+            asked_by=new.asked_by,
+            origin=_ORIGIN.dump_json(new.origin).decode(),
+            reason=new.reason,
+            asked=tx.now,
+            digest="",
+            needed=0,
+            groups="[]",
+            says="[]",
+            undo_of=new.undo_of,
+            summary="",
+        )
+        .returning(tables.run)
+    ).one()
+    return _run(row)
+
+
+def get(tx: Transaction, number: int) -> Run:
+    row = tx.sql.execute(select(tables.run).where(tables.run.c.id == number)).one_or_none()
+    if row is None:
+        raise NoSuchRun(f"there is no run {number}")
+    return _run(row)
+
+
+def hold(tx: Transaction, number: int) -> Run:
+    """Return the run and keep others from changing it until this transaction ends."""
+    row = tx.sql.execute(
+        select(tables.run).where(tables.run.c.id == number).with_for_update()
+    ).one_or_none()
+    if row is None:
+        raise NoSuchRun(f"there is no run {number}")
+    return _run(row)
+
+
+def move(tx: Transaction, run: Run, to: State, **changes: Any) -> Run:
+    """Bring the run into another state, or raise IllegalMove or Overtaken and change nothing."""
+    check_move(run, to)
+    return _save(tx, replace(run, state=to, **changes), was=run)
+
+
+def amend(tx: Transaction, run: Run, **changes: Any) -> Run:
+    """Change what is known of a run without moving it."""
+    return _save(tx, replace(run, **changes), was=run)
+
+
+def _save(tx: Transaction, run: Run, *, was: Run) -> Run:
+    changed = tx.sql.execute(
+        update(tables.run)
+        .where(
+            tables.run.c.id == was.id,
+            tables.run.c.version == was.version,
+            tables.run.c.state == was.state.value,
+        )
+        .values(
+            version=was.version + 1,
+            state=run.state.value,
+            expires=run.expires,
+            started=run.started,
+            ended=run.ended,
+            proposal=run.proposal.to_json() if run.proposal else None,
+            digest=run.digest,
+            needed=run.needed,
+            groups=json.dumps(list(run.groups)),
+            says=json.dumps(list(run.says), ensure_ascii=False),
+            summary=run.summary,
+            report=_REPORT.dump_json(run.report).decode() if run.report else None,
+        )
+    )
+    if changed.rowcount != 1:
+        raise Overtaken(f"run {was.id} was changed by somebody else at the same moment")
+    return replace(run, version=was.version + 1)
+
+
+def search(tx: Transaction, wanted: Filter, *, most: int = 50) -> list[Run]:
+    """Return the newest runs first, by keyset: never an offset and never a count."""
+    query = _filtered(select(tables.run), wanted).order_by(tables.run.c.id.desc()).limit(most)
+    return [_run(row) for row in tx.sql.execute(query)]
+
+
+def _filtered(query: Select[Any], wanted: Filter) -> Select[Any]:
+    column = tables.run.c
+    conditions = (
+        (wanted.host, column.host == wanted.host),
+        (wanted.person, column.asked_by == wanted.person),
+        (wanted.words, column.words == wanted.words),
+        (wanted.states or None, column.state.in_([state.value for state in wanted.states])),
+        (wanted.since, column.asked >= (wanted.since or 0)),
+        (wanted.until, column.asked <= (wanted.until or 0)),
+        (wanted.before, column.id < (wanted.before or 0)),
+    )
+    for given, condition in conditions:
+        if given is not None:
+            query = query.where(condition)
+    return query
+
+
+def due_to_expire(tx: Transaction) -> list[Run]:
+    waiting = [State.WAITING.value, State.READY.value]
+    query = select(tables.run).where(
+        tables.run.c.state.in_(waiting), tables.run.c.expires <= tx.now
+    )
+    return [_run(row) for row in tx.sql.execute(query)]
+
+
+def cast(tx: Transaction, vote: Vote) -> bool:
+    """Record a person's only vote on a run; False if that person has voted before."""
+    return tx.insert_once(
+        tables.vote,
+        run=vote.run,
+        person=vote.person,
+        yes=vote.yes,
+        digest=vote.digest,
+        at=vote.at,
+        reason=vote.reason,
+    )
+
+
+def votes(tx: Transaction, run: int) -> list[Vote]:
+    query = select(tables.vote).where(tables.vote.c.run == run).order_by(tables.vote.c.at)
+    return [Vote(**row) for row in tx.sql.execute(query).mappings()]
+
+
+def intend(tx: Transaction, run: int, n: int) -> None:
+    """Write down that step *n* is about to be sent. Committed before it is."""
+    tx.sql.execute(
+        insert(tables.step).values(
+            run=run, n=n, state=StepState.INTENT.value, sent=tx.now, output="", trouble=""
+        )
+    )
+
+
+def conclude(tx: Transaction, record: StepRecord) -> None:
+    """Write down what became of a step."""
+    tx.sql.execute(
+        update(tables.step)
+        .where(tables.step.c.run == record.run, tables.step.c.n == record.n)
+        .values(
+            state=record.state.value,
+            ended=record.ended,
+            status=record.status,
+            output=record.output,
+            trouble=record.trouble,
+        )
+    )
+
+
+def steps(tx: Transaction, run: int) -> Sequence[StepRecord]:
+    query = select(tables.step).where(tables.step.c.run == run).order_by(tables.step.c.n)
+    return [
+        StepRecord(
+            row.run,
+            row.n,
+            StepState(row.state),
+            row.sent,
+            row.ended,
+            row.status,
+            row.output,
+            row.trouble,
+        )
+        for row in tx.sql.execute(query)
+    ]
+
+
+def _run(row: Row[Any]) -> Run:
+    return Run(
+        id=row.id,
+        version=row.version,
+        state=State(row.state),
+        words=row.words,
+        kind=row.kind,
+        fields=json.loads(row.fields),
+        host=row.host,
+        area=row.area,
+        asked_by=row.asked_by,
+        origin=_ORIGIN.validate_json(row.origin),
+        reason=row.reason,
+        asked=row.asked,
+        expires=row.expires,
+        started=row.started,
+        ended=row.ended,
+        proposal=Proposal.from_json(row.proposal) if row.proposal else None,
+        digest=row.digest,
+        needed=row.needed,
+        groups=tuple(json.loads(row.groups)),
+        says=tuple(json.loads(row.says)),
+        undo_of=row.undo_of,
+        summary=row.summary,
+        report=_REPORT.validate_json(row.report) if row.report else None,
+    )

@@ -1,0 +1,173 @@
+"""Applying: step by step, each intent committed before its command, each outcome after it."""
+
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from bot import digest
+from bot.run import Run, State, StepRecord, StepState
+from bot.store import changelog, news, runs
+from bot.store.database import StoreUnavailable, Transaction
+from bot.workflow import gate
+from bot.workflow.ending import end
+from bot.workflow.parts import Parts
+from bot.workflow.planning import Remaining, remaining
+from connectors.trouble import HostTrouble
+from runbooks import Refused
+
+log = logging.getLogger(__name__)
+
+_KEPT_OUTPUT = 64 * 1024
+
+
+@dataclass(frozen=True)
+class _Outcome:
+    state: StepState
+    status: int | None = None
+    output: str = ""
+    trouble: str = ""
+
+
+class Applying:
+    """Carries approved runs out. closing: set when the process is about to end."""
+
+    def __init__(self, parts: Parts, closing: threading.Event) -> None:
+        self._parts, self._closing = parts, closing
+
+    def start(self, number: int) -> None:
+        """Claim the run, look again, pass the gate, do every step, and prove it."""
+        claimed = gate.claim(self._parts, number)
+        if claimed is None:
+            return
+        try:
+            left = remaining(self._parts, claimed, self._parts.policies.current())
+        except Refused as refused:
+            self._end_unsent(
+                claimed, State.STALE, f"After this was shown, this came up: {refused}"
+            )
+            return
+        except HostTrouble as trouble:
+            self._end_unsent(
+                claimed, State.FAILED, f"{claimed.host}: {trouble}. Nothing was sent."
+            )
+            return
+        running = gate.open_for(self._parts, claimed, left)
+        if running is not None:
+            self._do(running)
+
+    def _end_unsent(self, claimed: Run, state: State, summary: str) -> None:
+        with self._parts.database.transaction() as tx:
+            run = runs.hold(tx, claimed.id)
+            if run.state is State.STARTING:
+                end(self._parts, tx, run, state, summary)
+
+    def _do(self, running: Run) -> None:
+        steps = running.proposal.steps if running.proposal else ()
+        for n, step in enumerate(steps, start=1):
+            if n > 1 and not gate.next_step(self._parts, running, n):
+                return
+            outcome = self._tell(step.host, running, n)
+            self._durably(lambda tx, n=n, outcome=outcome: self._conclude(tx, running, n, outcome))
+            if outcome.state is not StepState.SUCCEEDED:
+                self._give_up(running, n, outcome)
+                return
+        self._prove(running)
+
+    def _tell(self, host: str, running: Run, n: int) -> _Outcome:
+        """Send one command. What goes wrong after it may have begun is unknown, never failed."""
+        if running.proposal is None:
+            raise gate.Shut(State.REFUSED, "it has no plan")
+        try:
+            answer = self._parts.fleet.tell(host, running.proposal.steps[n - 1].do)
+        except HostTrouble as trouble:
+            state = StepState.UNKNOWN if trouble.started is None else StepState.FAILED
+            return _Outcome(state, trouble=str(trouble))
+        except Exception:
+            log.exception("run %d step %d", running.id, n)
+            return _Outcome(StepState.UNKNOWN, trouble="a fault in Keyturn itself; see its log")
+        return _Outcome(StepState.SUCCEEDED, answer.status, answer.said)
+
+    def _conclude(self, tx: Transaction, run: Run, n: int, outcome: _Outcome) -> None:
+        # PostgreSQL's text holds no NUL; hosts may say anything.
+        output = outcome.output.replace("\0", "\\x00")[:_KEPT_OUTPUT]
+        runs.conclude(
+            tx,
+            StepRecord(
+                run.id, n, outcome.state, 0, tx.now, outcome.status, output, outcome.trouble
+            ),
+        )
+        changelog.append(
+            tx,
+            f"step {outcome.state}",
+            run=run.id,
+            host=run.host,
+            n=n,
+            status=outcome.status,
+            output_sha256=digest.sha256(output),
+            trouble=outcome.trouble,
+        )
+        news.announce(tx, run.id)
+
+    def _give_up(self, running: Run, n: int, outcome: _Outcome) -> None:
+        of = len(running.proposal.steps) if running.proposal else n
+        found = self._look_again(running)
+        if outcome.state is StepState.UNKNOWN:
+            summary = (
+                f"Nobody knows whether step {n} of {of} was done: {outcome.trouble}. {found} "
+                f"{running.host} stays locked until an owner settles this run."
+            )
+            state = State.UNKNOWN
+        else:
+            summary = f"Step {n} of {of} failed: {outcome.trouble}. {found}"
+            state = State.FAILED
+        self._durably(lambda tx: self._end(tx, running, state, summary))
+
+    def _prove(self, running: Run) -> None:
+        """Plan once more: what is empty now is proven."""
+        try:
+            left = remaining(self._parts, running, self._parts.policies.current())
+        except (HostTrouble, Refused) as trouble:
+            summary = f"Every step was done, but the proof could not be read: {trouble}"
+            self._durably(lambda tx: self._end(tx, running, State.FAILED, summary))
+            return
+        self._durably(lambda tx: self._conclude_proof(tx, running, left))
+
+    def _conclude_proof(self, tx: Transaction, running: Run, left: Remaining) -> None:
+        if left.steps:
+            todo = "; ".join(step.title for step in left.steps)
+            summary = f"Every step was done, yet it did not hold: {left.because}. Left: {todo}"
+            self._end(tx, running, State.FAILED, summary)
+            return
+        changelog.append(tx, "proven", run=running.id, host=running.host, because=left.because)
+        self._end(tx, running, State.SUCCEEDED, f"Proven by reading again: {left.because}")
+
+    def _end(self, tx: Transaction, running: Run, state: State, summary: str) -> None:
+        end(self._parts, tx, runs.hold(tx, running.id), state, summary)
+
+    def _look_again(self, running: Run) -> str:
+        """Say in a sentence how the host looks after a step that did not succeed."""
+        try:
+            left = remaining(self._parts, running, self._parts.policies.current())
+        except (HostTrouble, Refused) as trouble:
+            return f"Reading again did not help: {trouble}."
+        return f"Reading again: {left.because}."
+
+    def _durably(self, write: Callable[[Transaction], None]) -> None:
+        """Write what has happened on a host, however long the database needs to come back.
+
+        The thread waits with its lock and its run, and sends nothing more. If the process ends
+        first, recovery finds an intent without an outcome and calls it unknown.
+        """
+        wait = 0.1
+        while True:
+            try:
+                with self._parts.database.transaction() as tx:
+                    write(tx)
+            except StoreUnavailable as trouble:
+                log.critical("the change log cannot be written, retrying: %s", trouble)
+                if self._closing.wait(wait):
+                    raise
+                wait = min(wait * 2, 2.0)
+            else:
+                return

@@ -1,0 +1,142 @@
+"""Asking: a request is recorded before anything is done about it."""
+
+from typing import cast
+
+from bot.policy import Policy, Request
+from bot.run import Origin, Run, State, StepState
+from bot.store import changelog, news, runs
+from bot.workflow.ending import end
+from bot.workflow.parts import Parts
+from connectors.command import UncleanText, clean
+from connectors.trouble import UnknownHost
+from runbooks import AnyRunbook
+from runbooks._catalogue import kind
+
+_LONGEST_REASON = 1000
+
+
+class Unfit(Exception):
+    """The request makes no sense as it stands. The message says what to type instead."""
+
+
+def ask(
+    parts: Parts, runbook: AnyRunbook, *, person: str, origin: Origin, reason: str = ""
+) -> Run:
+    """Record the request and have it planned, or record that it was refused."""
+    policy = parts.policies.current()
+    _check_host(policy, runbook)
+    return _record(
+        parts,
+        policy,
+        runs.NewRun(
+            words=runbook.words,
+            kind=kind(type(runbook)),
+            fields=_texts(runbook),
+            host=runbook.target,
+            area=policy.area_of(runbook.target).name,
+            asked_by=person,
+            origin=origin,
+            reason=_reason(reason),
+        ),
+    )
+
+
+def undo(parts: Parts, number: int, *, person: str, origin: Origin, reason: str = "") -> Run:
+    """Ask to take a run back: a new run, planned and approved like any other."""
+    policy = parts.policies.current()
+    with parts.database.reading() as tx:
+        original = runs.get(tx, number)
+        done = [step for step in runs.steps(tx, number) if step.state is not StepState.FAILED]
+    if original.kind != "change" or original.proposal is None or not done:
+        raise Unfit(f"run {number} changed nothing, so there is nothing to undo")
+    if original.undo_of is not None:
+        raise Unfit(f"run {number} is itself an undo: ask for {original.words} again instead")
+    if original.host not in policy.inventory.hosts:
+        raise Unfit(f"{original.host} is no longer in the inventory")
+    return _record(
+        parts,
+        policy,
+        runs.NewRun(
+            words=original.words,
+            kind=original.kind,
+            fields=original.fields,
+            host=original.host,
+            area=policy.area_of(original.host).name,
+            asked_by=person,
+            origin=origin,
+            reason=_reason(reason),
+            undo_of=number,
+        ),
+    )
+
+
+def _record(parts: Parts, policy: Policy, new: runs.NewRun) -> Run:
+    request = Request(
+        runbook=new.words,
+        kind=new.kind,
+        host=new.host,
+        door=new.origin.door,
+        asked_by=new.asked_by,
+    )
+    ruling = policy.may_ask(request)
+    with parts.database.transaction() as tx:
+        run = runs.add(tx, new)
+        changelog.append(
+            tx,
+            "asked",
+            run=run.id,
+            person=run.asked_by,
+            host=run.host,
+            runbook=run.words,
+            fields=run.fields,
+            door=run.origin.door,
+            reason=run.reason,
+            undo_of=run.undo_of,
+        )
+        if not ruling.allowed:
+            why = "; ".join(ruling.says) or "no rule of the policy allows it"
+            return end(parts, tx, run, State.REFUSED, f"The policy refuses: {why}")
+        news.announce(tx, run.id)
+        parts.dispatch.enqueue(tx, run.id, policy.inventory[new.host].site)
+    return run
+
+
+def _check_host(policy: Policy, runbook: AnyRunbook) -> None:
+    try:
+        host = policy.inventory[runbook.target]
+    except UnknownHost as unknown:
+        raise Unfit(str(unknown)) from None
+    tag = wanted_tag(type(runbook))
+    if tag is not None and tag not in host.tags:
+        fit = ", ".join(sorted(other.name for other in policy.inventory.tagged(tag)))
+        raise Unfit(
+            f"{host.name} is not tagged {tag}; "
+            + (f"{runbook.words} works on {fit}" if fit else f"no host is tagged {tag} yet")
+        )
+
+
+def wanted_tag(runbook: type[AnyRunbook]) -> str | None:
+    """Return the tag that a runbook's host must carry; None if any host will do."""
+    extra: object = runbook.model_fields["host"].json_schema_extra
+    tag = cast("dict[str, object]", extra).get("tag") if isinstance(extra, dict) else None
+    return tag if isinstance(tag, str) else None
+
+
+def _texts(runbook: AnyRunbook) -> dict[str, str]:
+    """Return the fields as text, in which form they are stored, shown and typed."""
+    values = runbook.model_dump(mode="json", exclude_none=True)
+    return {name: _text(value) for name, value in values.items()}
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _reason(text: str) -> str:
+    try:
+        clean(text)
+    except UncleanText as unclean:
+        raise Unfit(f"the reason {unclean}") from None
+    if len(text) > _LONGEST_REASON:
+        raise Unfit(f"the reason has {len(text)} characters: say it in {_LONGEST_REASON}")
+    return text.strip()

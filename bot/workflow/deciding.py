@@ -1,0 +1,166 @@
+"""Deciding: approvals and denials of a digest, withdrawal, expiry, and the end of an unknown."""
+
+from bot.policy import Policy
+from bot.run import BEFORE_INTENT, Run, State, Vote
+from bot.store import changelog, news, runs
+from bot.store.database import Transaction
+from bot.workflow.asking import Unfit
+from bot.workflow.ending import end
+from bot.workflow.parts import Parts, request_of
+from connectors.command import UncleanText, clean
+
+
+class NotYours(Exception):
+    """This person may not decide that. The message says who may."""
+
+
+class TooLate(Exception):
+    """It was decided already, or has ended. The message says how."""
+
+
+def approve(parts: Parts, number: int, *, person: str, digest: str, reason: str = "") -> Run:
+    """Turn a key for the plan with this digest (all of it, or the first ten digits shown)."""
+    policy = parts.policies.current()
+    with parts.database.transaction() as tx:
+        run = runs.hold(tx, number)
+        _must_wait(tx, run)
+        if len(digest) < 10 or not run.digest.startswith(digest):
+            raise TooLate(f"run {number} has another plan now: look at it again")
+        refusal = _refusal(policy, run, person)
+        if refusal:
+            _log(tx, "approval refused", run, person, refusal)
+        elif not runs.cast(tx, _vote(tx, run, person, reason, yes=True)):
+            raise TooLate(f"You have approved run {number} before")
+        else:
+            _log(tx, "approved", run, person, reason)
+            run = _count(parts, tx, policy, run)
+            news.announce(tx, number)
+    if refusal:
+        raise NotYours(refusal)
+    return run
+
+
+def deny(parts: Parts, number: int, *, person: str, reason: str = "") -> Run:
+    """End a run that has not been sent anything yet: one no is final."""
+    policy = parts.policies.current()
+    with parts.database.transaction() as tx:
+        run = runs.hold(tx, number)
+        if run.state not in BEFORE_INTENT:
+            raise TooLate(_how_it_is(tx, run))
+        refusal = _refusal(policy, run, person)
+        if not refusal:
+            runs.cast(tx, _vote(tx, run, person, reason, yes=False))
+            name = _name(policy, person)
+            why = f": {_plain(reason)}" if reason.strip() else ""
+            run = end(parts, tx, run, State.DENIED, f"Denied by {name}{why}", person=person)
+        else:
+            _log(tx, "denial refused", run, person, refusal)
+    if refusal:
+        raise NotYours(refusal)
+    return run
+
+
+def withdraw(parts: Parts, number: int, *, person: str) -> Run:
+    """Take one's own request back before anything was sent."""
+    with parts.database.transaction() as tx:
+        run = runs.hold(tx, number)
+        if run.asked_by != person:
+            raise NotYours(f"only {run.asked_by} can withdraw run {number}; an owner can deny it")
+        if run.state not in BEFORE_INTENT:
+            raise TooLate(_how_it_is(tx, run))
+        return end(parts, tx, run, State.WITHDRAWN, "Withdrawn by its asker", person=person)
+
+
+def expire_due(parts: Parts) -> list[Run]:
+    """End every request that nobody decided or started in time."""
+    with parts.database.transaction() as tx:
+        return [
+            end(parts, tx, run, State.EXPIRED, "Nobody decided or started it in time")
+            for run in runs.due_to_expire(tx)
+        ]
+
+
+def settle(parts: Parts, number: int, *, person: str, succeeded: bool, why: str) -> Run:
+    """Let an owner say how an unknown run ended, after looking at the host."""
+    policy = parts.policies.current()
+    if len(why.strip()) < 10:
+        raise Unfit("say how you know, in ten characters or more")
+    with parts.database.transaction() as tx:
+        run = runs.hold(tx, number)
+        if run.state is not State.UNKNOWN:
+            raise TooLate(f"run {number} is {run.state}: only an unknown one needs settling")
+        if person not in policy.area_of(run.host).owners:
+            raise NotYours(
+                f"only an owner of {policy.area_of(run.host).title} can settle this run"
+            )
+        state = State.SUCCEEDED if succeeded else State.FAILED
+        summary = f"Settled as {state} by {_name(policy, person)}: {_plain(why)}"
+        return end(parts, tx, run, state, summary, person=person)
+
+
+def _vote(tx: Transaction, run: Run, person: str, reason: str, *, yes: bool) -> Vote:
+    return Vote(run.id, person, yes, run.digest, tx.now, _plain(reason))
+
+
+def _count(parts: Parts, tx: Transaction, policy: Policy, run: Run) -> Run:
+    """Let the run go on once enough people who may approve it have done so."""
+    request = request_of(run)
+    ruling = policy.may_ask(request)
+    keys = {
+        vote.person
+        for vote in runs.votes(tx, run.id)
+        if vote.yes and policy.may_approve(vote.person, request, ruling).allowed
+    }
+    if len(keys) < max(run.needed, ruling.approvals):
+        return run
+    ready = runs.move(tx, run, State.READY)
+    parts.dispatch.enqueue(tx, run.id, policy.inventory[run.host].site)
+    return ready
+
+
+def _refusal(policy: Policy, run: Run, person: str) -> str:
+    """Say why this person may not decide; "" if they may."""
+    request = request_of(run)
+    ruling = policy.may_ask(request)
+    answer = policy.may_approve(person, request, ruling)
+    if answer.allowed:
+        return ""
+    able = ", ".join(other.name for other in policy.approvers(request, ruling)) or "nobody"
+    why = "it is your own request" if person == run.asked_by else "; ".join(answer.says)
+    return f"You cannot decide run {run.id}{f': {why}' if why else ''}. Those who can: {able}."
+
+
+def _must_wait(tx: Transaction, run: Run) -> None:
+    if run.state is not State.WAITING:
+        raise TooLate(_how_it_is(tx, run))
+    if run.expires is not None and tx.now >= run.expires:
+        raise TooLate(f"Run {run.id} expired before this approval: ask again")
+
+
+def _how_it_is(tx: Transaction, run: Run) -> str:
+    """Say who settled it, and when, for someone who came second."""
+    votes = runs.votes(tx, run.id)
+    last = votes[-1] if votes else None
+    if last is None:
+        return f"Run {run.id} is {run.state} already. {run.summary}".strip()
+    seconds = (tx.now - last.at) // 1_000_000
+    verb = "approved" if last.yes else "denied"
+    return f"Run {run.id} was {verb} by {last.person} {seconds} s ago; it is {run.state} now."
+
+
+def _log(tx: Transaction, what: str, run: Run, person: str, why: str) -> None:
+    changelog.append(
+        tx, what, run=run.id, person=person, host=run.host, digest=run.digest, why=_plain(why)
+    )
+
+
+def _name(policy: Policy, person: str) -> str:
+    known = policy.person(person)
+    return known.name if known else person
+
+
+def _plain(text: str) -> str:
+    try:
+        return clean(text.strip())[:1000]
+    except UncleanText as unclean:
+        raise Unfit(f"the reason {unclean}") from None

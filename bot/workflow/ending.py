@@ -1,0 +1,33 @@
+"""How a run ends: its state, its lock, the log and whoever waits for the host, in one go."""
+
+from bot.run import Run, State
+from bot.store import changelog, locks, news, runs
+from bot.store.database import Transaction
+from bot.workflow.parts import Parts
+
+
+def end(
+    parts: Parts,
+    tx: Transaction,
+    run: Run,
+    state: State,
+    summary: str,
+    *,
+    person: str = "",
+    site: str = "main",
+) -> Run:
+    """Bring *run* to its end. An unknown one keeps its lock: nobody knows what still runs."""
+    ended = runs.move(tx, run, state, ended=tx.now, summary=summary)
+    changelog.append(tx, state.value, run=run.id, person=person, host=run.host, summary=summary)
+    if state is not State.UNKNOWN:
+        free(parts, tx, run, site=site)
+    news.announce(tx, run.id)
+    return ended
+
+
+def free(parts: Parts, tx: Transaction, run: Run, *, site: str = "main") -> None:
+    """Give up the run's lock and wake the next run that waits for the host."""
+    locks.release(tx, run.id)
+    waiting = locks.next_in_line(tx, run.host)
+    if waiting is not None and waiting.id != run.id:
+        parts.dispatch.enqueue(tx, waiting.id, site)

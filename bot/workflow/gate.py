@@ -1,0 +1,145 @@
+"""The gate: the last look before the first packet, in one transaction with the intent.
+
+Every door ends here. Nothing that a door has checked is believed: who may ask, whose approvals
+count, how long they last, what was approved and who holds the host are looked up again now.
+"""
+
+from bot.policy import NoPolicy, Policy
+from bot.run import Run, State
+from bot.store import changelog, locks, news, runs
+from bot.store.database import Transaction
+from bot.workflow.ending import end
+from bot.workflow.parts import Parts, request_of
+from bot.workflow.planning import Remaining, propose
+
+
+class Shut(Exception):
+    """The gate stays shut. state: how the run ends for it."""
+
+    def __init__(self, state: State, why: str) -> None:
+        super().__init__(why)
+        self.state = state
+
+
+def claim(parts: Parts, number: int) -> Run | None:
+    """Take the host for this run, or return None: it is not its turn, or it has ended."""
+    with parts.database.transaction() as tx:
+        run = runs.hold(tx, number)
+        if run.state is not State.READY:
+            return None
+        try:
+            authorise(tx, run, _policy(parts))
+        except Shut as shut:
+            end(parts, tx, run, shut.state, str(shut))
+            return None
+        holder = locks.take(tx, run.host, run.id)
+        if holder is not None:
+            runs.amend(tx, run, summary=f"waits for run {holder.run}, which holds {run.host}")
+            news.announce(tx, run.id)
+            return None
+        claimed = runs.move(tx, run, State.STARTING, summary="")
+        changelog.append(tx, "claimed", run=run.id, host=run.host)
+        return claimed
+
+
+def open_for(parts: Parts, claimed: Run, left: Remaining) -> Run | None:
+    """Let the run through and write its first intent; None if it ended here instead."""
+    with parts.database.transaction() as tx:
+        run = runs.hold(tx, claimed.id)
+        if run.state is not State.STARTING:
+            return None
+        try:
+            policy = _policy(parts)
+            authorise(tx, run, policy)
+            _same_as_approved(run, policy, left)
+        except Shut as shut:
+            end(parts, tx, run, shut.state, str(shut))
+            return None
+        running = runs.move(tx, run, State.RUNNING, started=tx.now)
+        changelog.append(tx, "started", run=run.id, host=run.host, digest=run.digest)
+        intend(tx, running, 1)
+        news.announce(tx, run.id)
+        return running
+
+
+def next_step(parts: Parts, running: Run, n: int) -> bool:
+    """Write the intent of a further step, if the run may still go on."""
+    with parts.database.transaction() as tx:
+        run = runs.hold(tx, running.id)
+        if run.state is not State.RUNNING:
+            return False
+        try:
+            authorise(tx, run, _policy(parts))
+        except Shut as shut:
+            end(parts, tx, run, State.FAILED, f"Stopped before step {n}: {shut}")
+            return False
+        intend(tx, run, n)
+        news.announce(tx, run.id)
+        return True
+
+
+def intend(tx: Transaction, run: Run, n: int) -> None:
+    """Write down what is about to be sent: committed before it is."""
+    if run.proposal is None:
+        raise Shut(State.REFUSED, "it has no plan")
+    step = run.proposal.steps[n - 1]
+    runs.intend(tx, run.id, n)
+    changelog.append(
+        tx, "sending", run=run.id, host=step.host, n=n, title=step.title, command=str(step.do)
+    )
+
+
+def authorise(tx: Transaction, run: Run, policy: Policy) -> None:
+    """Raise Shut unless asker, approvers and time allow this run at this moment."""
+    if run.expires is not None and tx.now >= run.expires:
+        raise Shut(State.EXPIRED, "Nobody started it in time. Ask again if it is still needed.")
+    request = request_of(run)
+    ruling = policy.may_ask(request)
+    if not ruling.allowed:
+        why = "; ".join(ruling.says) or "no rule allows it any more"
+        raise Shut(State.REFUSED, f"{run.asked_by} may no longer have this done: {why}")
+    votes = runs.votes(tx, run.id)
+    no = next((vote for vote in votes if not vote.yes), None)
+    if no is not None:
+        raise Shut(State.DENIED, f"Denied by {no.person}")
+    keys = {
+        vote.person
+        for vote in votes
+        if vote.digest == run.digest and policy.may_approve(vote.person, request, ruling).allowed
+    }
+    if len(keys) < ruling.approvals:
+        raise Shut(
+            State.REFUSED,
+            f"It takes {ruling.approvals} approval(s) by {policy.whose(request, ruling)}, and "
+            f"{len(keys)} of those given still count(s). Ask again.",
+        )
+
+
+def _same_as_approved(run: Run, policy: Policy, left: Remaining) -> None:
+    if not left.steps:
+        raise Shut(State.UNCHANGED, f"Nothing left to do: {left.because}")
+    if run.proposal is None or run.expires is None:
+        raise Shut(State.REFUSED, "It has no plan")
+    fresh = propose(run, policy, left, expires=run.expires)
+    if fresh.digest == run.digest:
+        return
+    if fresh.policy_version != run.proposal.policy_version:
+        what = "the policy was changed"
+    elif fresh.runbook_version != run.proposal.runbook_version:
+        what = "the runbook was changed"
+    elif [step.fingerprint for step in fresh.steps] != [
+        step.fingerprint for step in run.proposal.steps
+    ]:
+        what = f"{run.host} has another key"
+    else:
+        what = f"{run.host} is not as it was: {left.because}"
+    raise Shut(
+        State.STALE, f"After this was shown, {what}. Nothing was sent: ask again to see it anew."
+    )
+
+
+def _policy(parts: Parts) -> Policy:
+    try:
+        return parts.policies.current()
+    except NoPolicy as trouble:
+        raise Shut(State.REFUSED, f"There is no valid policy: {trouble}") from None

@@ -1,0 +1,51 @@
+"""What the workflow works with, handed to it once."""
+
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+from bot.dispatch import Dispatch
+from bot.policy import Policy, Request
+from bot.run import Run
+from bot.store.database import Database
+from connectors.command import Answer, Command, Query
+
+T = TypeVar("T")
+
+
+class Policies(Protocol):
+    """Hands out the policy that holds now, or raises NoPolicy."""
+
+    def current(self) -> Policy: ...
+
+
+class Fleet(Protocol):
+    """Reaches the hosts; see connectors.fleet."""
+
+    def ask(self, host: str, query: Query[T], /) -> T: ...
+
+    def tell(self, host: str, command: Command, /) -> Answer: ...
+
+    def resolve(self, host: str, command: Command, /) -> Command: ...
+
+
+@dataclass(frozen=True)
+class Parts:
+    database: Database
+    policies: Policies
+    fleet: Fleet
+    dispatch: Dispatch
+    # Microseconds that a request may wait for its approvals and its turn.
+    patience: int = 8 * 3600 * 1_000_000
+
+
+def request_of(run: Run) -> Request:
+    """Return what the rules look at."""
+    reversible = run.proposal.reversible if run.proposal else True
+    return Request(
+        runbook=run.words,
+        kind=run.kind,
+        host=run.host,
+        door=run.origin.door,
+        asked_by=run.asked_by,
+        reversible=reversible,
+    )

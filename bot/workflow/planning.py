@@ -1,0 +1,132 @@
+"""Planning: what is still to be done for a run, from what its host says now.
+
+This is the one question that is put three times: to show the plan, to see whether anything moved,
+and to prove that nothing is left. For an undo the answer is the other way round: what the original
+run did and what is still in effect, backwards.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pydantic import ValidationError
+
+from bot.policy import Policy
+from bot.proposal import Proposal, ProposedStep
+from bot.run import Run, StepState
+from bot.store import runs
+from bot.workflow.parts import Parts
+from connectors.command import Shell, SwitchLines
+from runbooks import AnyRunbook, Change, Check, NoUndo, Refused, Report, Step, catalogue
+from runbooks._catalogue import version
+
+
+@dataclass(frozen=True)
+class Remaining:
+    """What is left to do. No steps: all is as asked."""
+
+    because: str
+    steps: Sequence[ProposedStep]
+    notes: Sequence[str] = ()
+
+
+def runbook_of(run: Run) -> AnyRunbook:
+    """Return the request itself. Raises Refused if this version of Keyturn does not know it."""
+    known = catalogue().get(run.words)
+    if known is None:
+        raise Refused(f"there is no runbook {run.words!r} any more")
+    try:
+        return known.model_validate(run.fields)
+    except ValidationError:
+        raise Refused(f"{run.words} takes other values now: ask for it anew") from None
+
+
+def report(parts: Parts, run: Run) -> Report:
+    """Carry out a check. Raises Refused and HostTrouble."""
+    runbook = runbook_of(run)
+    if not isinstance(runbook, Check):
+        raise Refused(f"{run.words} is not a check")
+    return runbook.report(runbook.read(parts.fleet.ask))
+
+
+def remaining(parts: Parts, run: Run, policy: Policy) -> Remaining:
+    """Read the host and say what is left to do. Raises Refused and HostTrouble."""
+    runbook = runbook_of(run)
+    if not isinstance(runbook, Change):
+        raise Refused(f"{run.words} is not a change")
+    plan = runbook.plan(runbook.read(parts.fleet.ask))
+    steps = tuple(_proposed(parts, policy, step) for step in plan.steps)
+    fresh = Remaining(plan.because, steps, tuple(plan.notes))
+    return fresh if run.undo_of is None else _backwards(parts, run.undo_of, fresh)
+
+
+def propose(run: Run, policy: Policy, left: Remaining, *, expires: int) -> Proposal:
+    """Return what people will be asked to approve."""
+    return Proposal(
+        runbook=run.words,
+        runbook_version=version(catalogue()[run.words]),
+        fields=run.fields,
+        asked_by=run.asked_by,
+        expires=expires,
+        policy_version=policy.version,
+        because=left.because,
+        steps=left.steps,
+        notes=left.notes,
+        undo_of=run.undo_of,
+    )
+
+
+def _proposed(parts: Parts, policy: Policy, step: Step) -> ProposedStep:
+    undo = step.undo
+    return ProposedStep(
+        title=step.title,
+        host=step.host,
+        fingerprint=policy.inventory[step.host].fingerprint,
+        do=parts.fleet.resolve(step.host, step.do),
+        undo=None if isinstance(undo, NoUndo) else parts.fleet.resolve(step.host, undo),
+        no_undo=undo.reason if isinstance(undo, NoUndo) else "",
+        before=step.before,
+        after=step.after,
+    )
+
+
+def _backwards(parts: Parts, original: int, fresh: Remaining) -> Remaining:
+    """Turn the original run's steps round, as far as they are still in effect.
+
+    A step that its own runbook would do again is not in effect any more: it was undone, or
+    something else changed the same thing since, and then undoing would overwrite that.
+    """
+    with parts.database.reading() as tx:
+        proposal = runs.get(tx, original).proposal
+        records = runs.steps(tx, original)
+    if proposal is None:
+        raise Refused(f"run {original} had no plan")
+    sent = [record.n for record in records if record.state is not StepState.FAILED]
+    wanted_again = {_work(step) for step in fresh.steps}
+    in_effect = [
+        proposal.steps[n - 1] for n in sent if _work(proposal.steps[n - 1]) not in wanted_again
+    ]
+    if not in_effect:
+        return Remaining(f"what run {original} did is not in effect any more", ())
+    return Remaining(
+        f"run {original} is still in effect: {fresh.because}",
+        tuple(_turned(step) for step in reversed(in_effect)),
+        (f"Takes back run {original}.",),
+    )
+
+
+def _work(step: ProposedStep) -> tuple[str, Shell | SwitchLines]:
+    return step.host, step.do
+
+
+def _turned(step: ProposedStep) -> ProposedStep:
+    if step.undo is None:
+        raise Refused(f"“{step.title}” cannot be undone: {step.no_undo}")
+    return ProposedStep(
+        title=f"Undo: {step.title}",
+        host=step.host,
+        fingerprint=step.fingerprint,
+        do=step.undo,
+        undo=step.do,
+        before=step.after,
+        after=step.before,
+    )

@@ -1,0 +1,182 @@
+"""The workflow's face: what doors may do, and what moves a run on."""
+
+import logging
+import threading
+
+from bot.run import Origin, Run, State
+from bot.store import changelog, locks, news, runs
+from bot.store.database import StoreUnavailable
+from bot.workflow import asking, deciding
+from bot.workflow.applying import Applying
+from bot.workflow.ending import end
+from bot.workflow.parts import Parts, request_of
+from bot.workflow.planning import Remaining, propose, remaining, report
+from connectors.trouble import HostTrouble
+from runbooks import AnyRunbook, Refused, Report
+
+log = logging.getLogger(__name__)
+
+
+class Workflow:
+    """Every request takes this one path, whatever door it came through."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._closing = threading.Event()
+        self._applying = Applying(parts, self._closing)
+
+    def ask(self, runbook: AnyRunbook, *, person: str, origin: Origin, reason: str = "") -> Run:
+        """Record a request. Raises Unfit, NoPolicy and StoreUnavailable: then nothing happened."""
+        return asking.ask(self._parts, runbook, person=person, origin=origin, reason=reason)
+
+    def undo(self, number: int, *, person: str, origin: Origin, reason: str = "") -> Run:
+        return asking.undo(self._parts, number, person=person, origin=origin, reason=reason)
+
+    def approve(self, number: int, *, person: str, digest: str, reason: str = "") -> Run:
+        """Raises NotYours, TooLate, NoSuchRun."""
+        return deciding.approve(self._parts, number, person=person, digest=digest, reason=reason)
+
+    def deny(self, number: int, *, person: str, reason: str = "") -> Run:
+        return deciding.deny(self._parts, number, person=person, reason=reason)
+
+    def withdraw(self, number: int, *, person: str) -> Run:
+        return deciding.withdraw(self._parts, number, person=person)
+
+    def settle(self, number: int, *, person: str, succeeded: bool, why: str) -> Run:
+        return deciding.settle(self._parts, number, person=person, succeeded=succeeded, why=why)
+
+    def expire_due(self) -> list[Run]:
+        return deciding.expire_due(self._parts)
+
+    def advance(self, number: int) -> None:
+        """Bring a run as far as it can go now. The dispatcher calls it, in a thread of its own."""
+        try:
+            with self._parts.database.reading() as tx:
+                run = runs.get(tx, number)
+            if run.state is State.ASKED:
+                self._plan(run)
+            if run.state in {State.ASKED, State.READY}:
+                self._applying.start(number)
+        except StoreUnavailable as trouble:
+            log.critical("run %d rests until the database is back: %s", number, trouble)
+        except Exception:
+            log.exception("run %d", number)
+            self._fault(number)
+
+    def recover(self) -> None:
+        """Take up what an earlier process left. Call before the first advance()."""
+        with self._parts.database.transaction() as tx:
+            everything = [
+                run
+                for state in (State.ASKED, State.READY, State.STARTING, State.RUNNING)
+                for run in runs.search(tx, runs.Filter(states=frozenset({state})), most=100_000)
+            ]
+            for run in everything:
+                if run.state is State.RUNNING:
+                    summary = (
+                        "Keyturn stopped while a step was under way, so nobody saw its end. "
+                        f"{run.host} stays locked until an owner settles this run."
+                    )
+                    end(self._parts, tx, run, State.UNKNOWN, summary)
+                    continue
+                if run.state is State.STARTING:
+                    locks.release(tx, run.id)
+                    runs.move(tx, run, State.READY)
+                self._parts.dispatch.enqueue(tx, run.id, "main")
+
+    def close(self) -> None:
+        """Make waiting writers give up: the process is about to end."""
+        self._closing.set()
+
+    def _plan(self, run: Run) -> None:
+        try:
+            if run.kind == "check":
+                self._reported(run, report(self._parts, run))
+            else:
+                policy = self._parts.policies.current()
+                self._planned(run, remaining(self._parts, run, policy))
+        except Refused as refused:
+            self._ended(run, State.REFUSED, str(refused))
+        except HostTrouble as trouble:
+            self._ended(run, State.FAILED, f"{run.host}: {trouble}")
+
+    def _reported(self, run: Run, found: Report) -> None:
+        with self._parts.database.transaction() as tx:
+            held = runs.hold(tx, run.id)
+            if held.state is State.ASKED:
+                end(
+                    self._parts,
+                    tx,
+                    runs.amend(tx, held, report=found, started=held.asked),
+                    State.SUCCEEDED,
+                    found.summary,
+                )
+
+    def _planned(self, run: Run, left: Remaining) -> None:
+        policy = self._parts.policies.current()
+        with self._parts.database.transaction() as tx:
+            held = runs.hold(tx, run.id)
+            if held.state is not State.ASKED:
+                return
+            if not left.steps:
+                end(self._parts, tx, held, State.UNCHANGED, f"Nothing to do: {left.because}")
+                return
+            proposal = propose(held, policy, left, expires=tx.now + self._parts.patience)
+            shown = runs.amend(
+                tx, held, proposal=proposal, digest=proposal.digest, expires=proposal.expires
+            )
+            ruling = policy.may_ask(request_of(shown))
+            changelog.append(
+                tx,
+                "planned",
+                run=run.id,
+                host=run.host,
+                digest=proposal.digest,
+                plan=proposal.to_json(),
+                approvals=ruling.approvals,
+                groups=ruling.groups,
+            )
+            if not ruling.allowed:
+                why = "; ".join(ruling.says) or "no rule of the policy allows it"
+                end(self._parts, tx, shown, State.REFUSED, f"The policy refuses: {why}")
+                return
+            runs.move(
+                tx,
+                shown,
+                State.WAITING if ruling.approvals else State.READY,
+                needed=ruling.approvals,
+                groups=ruling.groups,
+                says=ruling.says,
+            )
+            news.announce(tx, run.id)
+
+    def _ended(self, run: Run, state: State, summary: str) -> None:
+        with self._parts.database.transaction() as tx:
+            held = runs.hold(tx, run.id)
+            if held.state is State.ASKED:
+                end(self._parts, tx, held, state, summary)
+
+    def _fault(self, number: int) -> None:
+        """A fault of our own: say so, and never leave a run hanging without a word."""
+        try:
+            with self._parts.database.transaction() as tx:
+                run = runs.hold(tx, number)
+                if run.state is State.RUNNING:
+                    end(
+                        self._parts,
+                        tx,
+                        run,
+                        State.UNKNOWN,
+                        "A fault in Keyturn itself, while a step was under way; see its log. "
+                        f"{run.host} stays locked until an owner settles this run.",
+                    )
+                elif run.state in {State.ASKED, State.STARTING}:
+                    end(
+                        self._parts,
+                        tx,
+                        run,
+                        State.FAILED,
+                        "A fault in Keyturn itself, before anything was sent; see its log.",
+                    )
+        except StoreUnavailable as trouble:
+            log.critical("run %d: %s", number, trouble)
