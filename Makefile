@@ -33,7 +33,7 @@ SYSTEM_PACKAGES := \
 
 # $(call quietly,what it is,command): one line where all is well, everything that was said where not.
 define quietly
-said=$$($(2) 2>&1) || { printf '%s\n' "$$said" >&2; echo "$(1): not yet" >&2; exit 1; }; \
+said=$$($(2) 2>&1) || { printf '%s\n' "$$said" >&2; echo "$(1): to be mended, see above" >&2; exit 1; }; \
 	if [ -t 1 ]; then printf '\033[32m✓\033[0m %s\n' "$(1)"; else echo "ok  $(1)"; fi
 endef
 
