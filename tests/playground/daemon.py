@@ -78,7 +78,7 @@ class Daemon(ABC):
 
     @abstractmethod
     def _choose_ports(self) -> None:
-        """Take ports that are free now, except those that the caller gave."""
+        """Take ports that are free now; not asked once the ports are settled."""
 
     @abstractmethod
     def _configure(self) -> list[str]:

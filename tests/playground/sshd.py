@@ -65,7 +65,7 @@ class Sshd(Daemon):
             **(env or {}),
             sweep.MARK: str(self.directory),
         }
-        self._port_is_given = port != 0
+        self._settled = port != 0
 
     @property
     def user(self) -> str:
@@ -113,8 +113,7 @@ class Sshd(Daemon):
         }
 
     def _choose_ports(self) -> None:
-        if not self._port_is_given:
-            self.port = free_port(self.address)
+        self.port = free_port(self.address)
 
     def _configure(self) -> list[str]:
         if os.getuid() == 0:  # only root's sshd separates privileges, and wants this directory

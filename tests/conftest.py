@@ -1,0 +1,30 @@
+"""What every test may ask for by name."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.playground.fleet import LoopbackFleet
+from tests.playground.haproxy import Haproxy
+from tests.playground.sshd import Sshd
+
+# A daemon is up in some hundredths of a second, so each test has its own: nobody meets the logins
+# or the table entries of another test, in whatever order and on however many workers they run.
+
+
+@pytest.fixture
+def sshd() -> Iterator[Sshd]:
+    with Sshd() as server:
+        yield server
+
+
+@pytest.fixture
+def haproxy() -> Iterator[Haproxy]:
+    with Haproxy() as balancer:
+        yield balancer
+
+
+@pytest.fixture
+def loopback_fleet() -> Iterator[LoopbackFleet]:
+    with LoopbackFleet() as fleet:
+        yield fleet

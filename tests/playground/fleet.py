@@ -1,0 +1,143 @@
+"""A little fleet of real hosts on loopback, with the inventory that tells of it."""
+
+import shutil
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from ruamel.yaml import YAML
+
+from connectors.inventory import Inventory
+from tests.playground.daemon import Daemon, root
+from tests.playground.haproxy import Haproxy, Level
+from tests.playground.keys import make_key
+from tests.playground.sshd import Sshd
+
+KEY = "keys/keyturn"
+
+
+@dataclass(frozen=True)
+class Place:
+    """A host to be: its name, and what the inventory says of it. Tagged haproxy, it runs one."""
+
+    name: str
+    area: str
+    tags: tuple[str, ...] = ()
+    site: str = "main"
+
+
+PLACES = (
+    Place("lb1", "edge", ("haproxy",)),
+    Place("web1", "web", ("web",)),
+    Place("db1", "storage", ("database",)),
+    Place("nas1", "storage", ("nfs",)),
+)
+WITH_SECOND_BALANCER = (*PLACES, Place("lb2", "edge", ("haproxy",)))
+
+
+class LoopbackFleet:
+    """Starts every host of *places* at once, each with an address and a host key of its own.
+
+    directory: where `inventory.yaml` and `keys/keyturn` are written, such as a policy directory;
+        what is written there stays. By default a temporary one, which goes with the fleet.
+    level: of the HAProxy socket that the inventory's setting `haproxy.socket` names.
+    options: lines of sshd_config for every host.
+    """
+
+    def __init__(
+        self,
+        directory: Path | None = None,
+        *,
+        places: Sequence[Place] = PLACES,
+        level: Level = "operator",
+        options: Sequence[str] = (),
+    ) -> None:
+        self._temporary = directory is None
+        self.directory = directory or Path(tempfile.mkdtemp(prefix="fleet-", dir=root()))
+        self._places = tuple(places)
+        self._level: Level = level
+        client = make_key()
+        self.client_key = client.write(self.directory / KEY)
+        self.hosts = {
+            place.name: Sshd(address=f"127.0.0.{number}", client=client, options=options)
+            for number, place in enumerate(self._places, start=1)
+        }
+        self.haproxies = {
+            place.name: Haproxy(address=self.hosts[place.name].address)
+            for place in self._places
+            if "haproxy" in place.tags
+        }
+
+    @property
+    def haproxy(self) -> Haproxy:
+        """The HAProxy of lb1."""
+        return self.haproxies["lb1"]
+
+    @property
+    def inventory_file(self) -> Path:
+        return self.directory / "inventory.yaml"
+
+    @property
+    def inventory(self) -> Inventory:
+        """What the inventory file says, read and validated."""
+        return Inventory.model_validate(_yaml().load(self.inventory_file))
+
+    def start(self) -> Self:
+        try:
+            for daemon in self._daemons:
+                daemon.launch()
+            for daemon in self._daemons:
+                daemon.ready()
+        except BaseException:  # also Ctrl-C: no half of a fleet is left behind
+            self.close()
+            raise
+        _yaml().dump({"hosts": self._entries()}, self.inventory_file)
+        return self
+
+    def stop(self) -> None:
+        """End every daemon; `start` brings them back at the same ports."""
+        for daemon in self._daemons:
+            daemon.stop()
+
+    def close(self) -> None:
+        """Stop, and remove all files but those in a directory that was given."""
+        for daemon in self._daemons:
+            daemon.close()
+        if self._temporary:
+            shutil.rmtree(self.directory, ignore_errors=True)
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def _daemons(self) -> list[Daemon]:
+        return [*self.haproxies.values(), *self.hosts.values()]
+
+    def _entries(self) -> dict[str, dict[str, object]]:
+        return {
+            place.name: self.hosts[place.name].inventory_entry(
+                area=place.area,
+                tags=place.tags,
+                site=place.site,
+                settings=self._settings(place.name),
+                key=KEY,
+            )
+            for place in self._places
+        }
+
+    def _settings(self, name: str) -> dict[str, str]:
+        haproxy = self.haproxies.get(name)
+        return {"haproxy.socket": haproxy.socket(self._level)} if haproxy else {}
+
+
+def _yaml() -> Any:
+    yaml = YAML(typ="safe", pure=True)
+    yaml.default_flow_style = False
+    yaml.sort_base_mapping_type_on_output = False
+    yaml.width = 200  # a public key stays on its line
+    return yaml

@@ -1,0 +1,376 @@
+import os
+import re
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from connectors.inventory import Host
+from tests.playground import daemon, sweep
+from tests.playground import sshd as sshd_module
+from tests.playground.daemon import DaemonDidNotStart, ProgramMissing, program
+from tests.playground.fleet import WITH_SECOND_BALANCER, LoopbackFleet
+from tests.playground.haproxy import ADDRESSES, Haproxy
+from tests.playground.keys import make_key
+from tests.playground.sshd import Sshd
+
+pytestmark = pytest.mark.real
+
+ABUSER = "203.0.113.9"
+SHOPPER = "203.0.113.10"
+
+
+def ssh(server: Sshd, key: Path, *words: str) -> list[str]:
+    known_hosts = server.directory / "known_hosts"
+    known_hosts.write_text(f"[{server.address}]:{server.port} {server.host_key}\n")
+    options = {
+        "UserKnownHostsFile": known_hosts,
+        "GlobalKnownHostsFile": "/dev/null",
+        "StrictHostKeyChecking": "yes",
+        "IdentitiesOnly": "yes",
+        "IdentityAgent": "none",
+        "BatchMode": "yes",
+    }
+    return [
+        *("ssh", "-F", "none", "-i", str(key), "-p", str(server.port)),
+        *(word for name, value in options.items() for word in ("-o", f"{name}={value}")),
+        *(f"{server.user}@{server.address}", *words),
+    ]
+
+
+def run(server: Sshd, *words: str, key: Path | None = None) -> subprocess.CompletedProcess[str]:
+    command = ssh(server, key or server.client_key, *words)
+    return subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+
+
+def wait_until(claim: Callable[[], bool], seconds: float = 10.0) -> None:
+    end = time.monotonic() + seconds
+    while not claim():
+        assert time.monotonic() < end, "it did not come true in time"
+        time.sleep(0.01)
+
+
+# The abuser
+
+
+def test_an_abuser_made_by_real_traffic_is_marked_and_gets_503(haproxy: Haproxy):
+    assert haproxy.get(ABUSER) == 200
+    assert haproxy.abuse(ABUSER) == 42
+    assert haproxy.marked(ABUSER)
+    assert haproxy.get(ABUSER) == 503
+
+
+def test_another_client_gets_200_while_the_abuser_is_kept_out(haproxy: Haproxy):
+    haproxy.abuse(ABUSER)
+    assert haproxy.get(SHOPPER) == 200
+    assert not haproxy.marked(SHOPPER)
+
+
+def test_a_client_that_takes_too_many_bytes_is_an_abuser_too():
+    with Haproxy(bytes_limit=100_000) as haproxy:
+        assert haproxy.abuse(ABUSER, path="/bytes/60000") == 3
+
+
+def test_a_client_below_the_limits_is_not_marked(haproxy: Haproxy):
+    with pytest.raises(RuntimeError, match=r"42 requests of 203\.0\.113\.9 did not mark it"):
+        haproxy.abuse(ABUSER, requests=42)
+
+
+def test_the_table_lists_a_rate_over_the_limit(haproxy: Haproxy):
+    haproxy.abuse(ABUSER)
+    over = haproxy.runtime("show table www data.conn_rate gt 42", level="operator")
+    assert re.search(rf"key={ABUSER} .*conn_rate\(100000\)=43 ", over)
+
+
+def test_clearing_both_entries_lets_the_client_back_in(haproxy: Haproxy):
+    haproxy.abuse(ABUSER)
+    haproxy.clear(ABUSER)
+    assert haproxy.get(ABUSER) == 200
+
+
+def test_clearing_the_mark_alone_lasts_for_no_request_while_the_rate_is_high(haproxy: Haproxy):
+    haproxy.abuse(ABUSER)
+    haproxy.runtime(f"clear table http key {ABUSER}", level="operator")
+    assert not haproxy.marked(ABUSER)
+    assert haproxy.get(ABUSER) == 503
+    assert haproxy.marked(ABUSER)
+
+
+def test_clearing_the_mark_is_enough_once_the_rate_has_fallen():
+    with Haproxy(period=1) as haproxy:
+        haproxy.abuse(ABUSER)
+        wait_until(lambda: f"key={ABUSER}" not in haproxy.table("www"))
+        assert haproxy.get(ABUSER) == 503
+        haproxy.runtime(f"clear table http key {ABUSER}")
+        assert haproxy.get(ABUSER) == 200
+
+
+def test_each_socket_allows_what_its_level_allows(haproxy: Haproxy):
+    haproxy.abuse(ABUSER)
+    clear = f"clear table http key {ABUSER}"
+    assert "Permission denied" in haproxy.runtime(clear, level="user")
+    assert "insufficient privileges" in haproxy.runtime("show table http", level="user")
+    assert haproxy.marked(ABUSER)
+    assert haproxy.runtime(clear, level="operator") == "\n"
+    assert "Permission denied" in haproxy.runtime("disable frontend http", level="operator")
+
+
+def test_other_tables_hold_texts_and_addresses_of_the_other_family(haproxy: Haproxy):
+    assert "# table: tbl-string, type: string" in haproxy.tables()
+    texts = haproxy.table("tbl-string")
+    assert all(rf" key={key} " in texts for key in ("alice", r"bob\ smith", r"x\=1\ key\=evil"))
+    assert all(f" key={address} " in haproxy.table("tbl-ipv6") for address in ADDRESSES)
+
+
+def test_a_balancer_begins_with_no_marks_and_no_rates(haproxy: Haproxy):
+    assert "key=" not in haproxy.table("http") + haproxy.table("www")
+
+
+def test_the_paths_of_the_sockets_fit_into_a_socket_address(haproxy: Haproxy):
+    assert len(haproxy.socket("operator")) < 108
+    assert stat.S_ISSOCK(Path(haproxy.socket("operator")).stat().st_mode)
+
+
+# The SSH server
+
+
+def test_a_login_with_the_made_key_runs_a_command(sshd: Sshd):
+    done = run(sshd, "id -un; command -v sshd")
+    assert (done.returncode, done.stdout) == (0, f"{sshd.user}\n/usr/sbin/sshd\n"), done.stderr
+    assert (sshd.accepted, sshd.connections) == (1, 1)
+
+
+def test_a_login_with_another_key_is_refused(sshd: Sshd):
+    done = run(sshd, "true", key=make_key().write(sshd.directory / "stranger"))
+    assert done.returncode == 255
+    assert "Permission denied" in done.stderr
+    assert (sshd.accepted, sshd.connections) == (0, 1)
+
+
+def test_another_server_at_the_same_place_is_known_by_its_key(sshd: Sshd):
+    place = ssh(sshd, sshd.client_key, "true")
+    sshd.stop()
+    with Sshd(address=sshd.address, port=sshd.port, client=sshd.client) as pretender:
+        done = subprocess.run(place, capture_output=True, text=True, timeout=30, check=False)
+        assert "HOST IDENTIFICATION HAS CHANGED" in done.stderr
+        assert (pretender.connections, pretender.accepted) == (1, 0)
+
+
+@pytest.mark.parametrize("kind", ["ed25519", "ecdsa", "rsa"])
+def test_a_server_may_have_host_keys_of_every_kind(kind: str):
+    with Sshd(host_key_types=("ecdsa", "rsa", "ed25519")) as server:
+        scan = ["ssh-keyscan", "-t", kind, "-p", str(server.port), server.address]
+        shown = subprocess.run(scan, capture_output=True, text=True, timeout=30, check=True)
+        known = {name: key.public for name, key in server.host_keys.items()}
+        assert shown.stdout.split(maxsplit=1)[1].strip() == known[kind]
+        assert server.host_key == known["ecdsa"]
+
+
+def test_options_go_before_ours_and_variables_reach_the_login():
+    with Sshd(options=["ForceCommand echo $COLOUR"], env={"COLOUR": "deep blue"}) as server:
+        assert run(server, "id").stdout == "deep blue\n"
+
+
+def test_the_start_up_files_of_whoever_runs_this_are_left_alone(sshd: Sshd):
+    assert run(sshd, 'echo "$HOME"; ls -A "$HOME"').stdout == f"{sshd.home}\n"
+
+
+def test_the_client_key_is_for_its_owner_only(sshd: Sshd):
+    assert stat.S_IMODE(sshd.client_key.stat().st_mode) == 0o600
+
+
+def test_an_inventory_entry_is_a_host(sshd: Sshd):
+    entry = sshd.inventory_entry(area="web", tags=["web"], settings={"haproxy.socket": "/run/x"})
+    host = Host.model_validate({"name": "web1", **entry})
+    assert (host.address, host.port, host.user) == (sshd.address, sshd.port, sshd.user)
+    assert host.host_key == sshd.host_key
+    assert host.settings == {"haproxy.socket": "/run/x"}
+
+
+def test_a_port_that_somebody_was_quicker_to_take_is_exchanged(monkeypatch: pytest.MonkeyPatch):
+    with socket.create_server(("127.0.0.1", 0)) as quicker:
+        taken = int(quicker.getsockname()[1])
+        offers = iter([taken, taken])
+
+        def stale(address: str) -> int:
+            return next(offers, 0) or daemon.free_port(address)
+
+        monkeypatch.setattr(sshd_module, "free_port", stale)
+        with Sshd() as server:
+            assert server.port != taken
+            assert run(server, "true").returncode == 0
+
+
+def test_a_given_port_that_is_taken_is_told_and_not_exchanged():
+    with socket.create_server(("127.0.0.1", 0)) as holder:
+        server = Sshd(port=int(holder.getsockname()[1]))
+        with pytest.raises(DaemonDidNotStart, match="in use"):
+            server.start()
+        server.close()
+
+
+def test_a_configuration_that_sshd_refuses_is_told_with_its_words():
+    server = Sshd(options=["NoSuchKeyword yes"])
+    with pytest.raises(DaemonDidNotStart, match="Bad configuration option: NoSuchKeyword"):
+        server.start()
+    server.close()
+
+
+def test_a_server_that_was_stopped_comes_back_at_the_same_port(sshd: Sshd):
+    port = sshd.port
+    sshd.stop()
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection((sshd.address, port), timeout=5)
+    sshd.start()
+    assert sshd.port == port
+    assert run(sshd, "true").returncode == 0
+
+
+def test_a_missing_program_is_told_with_the_package_that_brings_it():
+    with pytest.raises(ProgramMissing, match="install the Debian package openssh-server"):
+        program("/usr/sbin/no-such-sshd", package="openssh-server")
+
+
+# The fleet
+
+
+def test_a_fleet_is_up_within_a_second():
+    # The fastest of three, because other tests share the machine.
+    assert min(_seconds_to_start() for _ in range(3)) < 1.0
+
+
+def _seconds_to_start() -> float:
+    began = time.monotonic()
+    with LoopbackFleet(places=WITH_SECOND_BALANCER):
+        return time.monotonic() - began
+
+
+def test_the_inventory_tells_of_every_host_of_the_fleet():
+    with LoopbackFleet(places=WITH_SECOND_BALANCER) as fleet:
+        inventory = fleet.inventory
+    assert {host.name: host.area for host in inventory} == {
+        "lb1": "edge",
+        "lb2": "edge",
+        "web1": "web",
+        "db1": "storage",
+        "nas1": "storage",
+    }
+    assert len({host.host_key for host in inventory}) == 5
+    assert len({host.address for host in inventory}) == 5
+    assert [host.name for host in inventory.tagged("haproxy")] == ["lb1", "lb2"]
+
+
+def test_every_host_of_the_fleet_takes_the_one_key(loopback_fleet: LoopbackFleet):
+    for host in loopback_fleet.inventory:
+        key = loopback_fleet.directory / host.key
+        assert stat.S_IMODE(key.stat().st_mode) == 0o600
+        assert run(loopback_fleet.hosts[host.name], "true", key=key).returncode == 0
+
+
+def test_a_login_at_the_balancer_reaches_its_socket(loopback_fleet: LoopbackFleet):
+    loopback_fleet.haproxy.abuse(ABUSER)
+    path = loopback_fleet.inventory["lb1"].settings["haproxy.socket"]
+    say = f"echo 'show table http data.gpc0 gt 0' | socat stdio {path}"
+    assert f"key={ABUSER} " in run(loopback_fleet.hosts["lb1"], say).stdout
+
+
+def test_files_in_a_given_directory_stay_when_the_fleet_goes(tmp_path: Path):
+    with LoopbackFleet(tmp_path):
+        pass
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["inventory.yaml", "keys"]
+
+
+# Nothing leaks
+
+
+def test_stop_leaves_no_process_not_even_one_that_a_login_left_behind(sshd: Sshd):
+    run(sshd, "setsid sleep 600 < /dev/null > /dev/null 2>&1 &")
+    with subprocess.Popen(ssh(sshd, sshd.client_key, "sleep 600"), stderr=subprocess.DEVNULL):
+        wait_until(lambda: len(_running(sshd.processes(), "sleep")) == 2)
+        processes = sshd.processes()
+        sshd.stop()
+    assert _running(processes, "sshd") == _running(processes, "sleep") == []
+    assert sshd.processes() == []
+
+
+def test_close_removes_all_files():
+    with Sshd() as server, Haproxy() as haproxy:
+        directories = (server.directory, haproxy.directory)
+        assert all(directory.is_dir() for directory in directories)
+    assert not any(directory.exists() for directory in directories)
+
+
+OWNER = """
+import sys
+from tests.playground.daemon import root
+from tests.playground.fleet import LoopbackFleet
+fleet = LoopbackFleet().start()
+print(root(), *(pid for host in fleet.hosts.values() for pid in host.processes()),
+      fleet.haproxy.pid, flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL, None])
+def test_nothing_is_left_of_a_fleet_whose_owner_ends(end: signal.Signals | None):
+    with subprocess.Popen(
+        [sys.executable, "-c", OWNER],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        cwd=Path(__file__).parents[2],
+    ) as owner:
+        assert owner.stdin is not None
+        assert owner.stdout is not None
+        directory, *pids = owner.stdout.readline().split()
+        daemons = [int(pid) for pid in pids]
+        assert len(_running(daemons, "sshd")) == 4
+        assert len(_running(daemons, "haproxy")) == 1
+        if end is not None:
+            owner.send_signal(end)
+        else:
+            owner.stdin.close()
+    wait_until(lambda: not _running(daemons, "sshd") and not _running(daemons, "haproxy"))
+    wait_until(lambda: not Path(directory).exists())
+
+
+def test_a_sweep_spares_a_process_that_only_has_a_number_on_file(tmp_path: Path):
+    with subprocess.Popen(["sleep", "600"]) as bystander:
+        (tmp_path / sweep.PID_FILE).write_text(f"{bystander.pid}\n")
+        assert sweep.sweep(tmp_path) == []
+        assert bystander.poll() is None
+        bystander.kill()
+
+
+def test_a_sweep_ends_what_bears_the_mark_of_the_directory_and_no_other(tmp_path: Path):
+    mine = {**os.environ, sweep.MARK: str(tmp_path / "sshd")}
+    other = {**os.environ, sweep.MARK: f"{tmp_path}-other"}
+    with (
+        subprocess.Popen(["sleep", "600"], env=mine) as marked,
+        subprocess.Popen(["sleep", "600"], env=other) as bystander,
+    ):
+        wait_until(lambda: sweep.belonging(tmp_path) == [marked.pid])
+        assert sweep.sweep(tmp_path) == []
+        assert marked.wait(timeout=10) == -signal.SIGKILL
+        assert bystander.poll() is None
+        bystander.kill()
+
+
+def _running(pids: list[int], name: str) -> list[int]:
+    """Return those that still run this program; a number may have gone to another since."""
+    return [pid for pid in pids if _name(pid) == name]
+
+
+def _name(pid: int) -> str:
+    try:
+        status = Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return ""
+    return "" if "\nState:\tZ" in status else status.split("\n", 1)[0].split("\t")[1]
