@@ -5,7 +5,7 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 from ruamel.yaml import YAML
 
@@ -82,7 +82,7 @@ class LoopbackFleet:
     @property
     def inventory(self) -> Inventory:
         """What the inventory file says, read and validated."""
-        return Inventory.model_validate(_yaml().load(self.inventory_file))
+        return Inventory.model_validate(YAML(typ="safe", pure=True).load(self.inventory_file))
 
     def start(self) -> Self:
         try:
@@ -93,7 +93,9 @@ class LoopbackFleet:
         except BaseException:  # also Ctrl-C: no half of a fleet is left behind
             self.close()
             raise
-        _yaml().dump({"hosts": self._entries()}, self.inventory_file)
+        yaml = YAML()
+        yaml.width = 200  # a public key stays on its line
+        yaml.dump({"hosts": self._entries()}, self.inventory_file)
         return self
 
     def stop(self) -> None:
@@ -133,11 +135,3 @@ class LoopbackFleet:
     def _settings(self, name: str) -> dict[str, str]:
         haproxy = self.haproxies.get(name)
         return {"haproxy.socket": haproxy.socket(self._level)} if haproxy else {}
-
-
-def _yaml() -> Any:
-    yaml = YAML(typ="safe", pure=True)
-    yaml.default_flow_style = False
-    yaml.sort_base_mapping_type_on_output = False
-    yaml.width = 200  # a public key stays on its line
-    return yaml
