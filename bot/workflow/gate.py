@@ -51,7 +51,7 @@ def open_for(parts: Parts, claimed: Run, left: Remaining) -> Run | None:
         try:
             policy = _policy(parts)
             authorise(tx, run, policy)
-            _same_as_approved(run, policy, left)
+            _same_as_approved(parts, run, policy, left)
         except Shut as shut:
             end(parts, tx, run, shut.state, str(shut))
             return None
@@ -115,12 +115,12 @@ def authorise(tx: Transaction, run: Run, policy: Policy) -> None:
         )
 
 
-def _same_as_approved(run: Run, policy: Policy, left: Remaining) -> None:
+def _same_as_approved(parts: Parts, run: Run, policy: Policy, left: Remaining) -> None:
     if not left.steps:
         raise Shut(State.UNCHANGED, f"Nothing left to do: {left.because}")
     if run.proposal is None or run.expires is None:
         raise Shut(State.REFUSED, "It has no plan")
-    fresh = propose(run, policy, left, expires=run.expires)
+    fresh = propose(parts, run, policy, left, expires=run.expires)
     if fresh.digest == run.digest:
         return
     if fresh.policy_version != run.proposal.policy_version:

@@ -1,6 +1,7 @@
 """What the workflow works with, handed to it once."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
 from bot.dispatch import Dispatch
@@ -8,6 +9,7 @@ from bot.policy import Policy, Request
 from bot.run import Run
 from bot.store.database import Database
 from connectors.command import Answer, Command, Query
+from runbooks import AnyRunbook, catalogue
 
 T = TypeVar("T")
 
@@ -34,6 +36,7 @@ class Parts:
     policies: Policies
     fleet: Fleet
     dispatch: Dispatch
+    runbooks: Mapping[str, type[AnyRunbook]] = field(default_factory=catalogue)
     # Microseconds that a request may wait for its approvals and its turn.
     patience: int = 8 * 3600 * 1_000_000
 

@@ -16,7 +16,7 @@ from bot.run import Run, StepState
 from bot.store import runs
 from bot.workflow.parts import Parts
 from connectors.command import Shell, SwitchLines
-from runbooks import AnyRunbook, Change, Check, NoUndo, Refused, Report, Step, catalogue
+from runbooks import AnyRunbook, Change, Check, NoUndo, Refused, Report, Step
 from runbooks._catalogue import version
 
 
@@ -29,9 +29,9 @@ class Remaining:
     notes: Sequence[str] = ()
 
 
-def runbook_of(run: Run) -> AnyRunbook:
+def runbook_of(parts: Parts, run: Run) -> AnyRunbook:
     """Return the request itself. Raises Refused if this version of Keyturn does not know it."""
-    known = catalogue().get(run.words)
+    known = parts.runbooks.get(run.words)
     if known is None:
         raise Refused(f"there is no runbook {run.words!r} any more")
     try:
@@ -42,7 +42,7 @@ def runbook_of(run: Run) -> AnyRunbook:
 
 def report(parts: Parts, run: Run) -> Report:
     """Carry out a check. Raises Refused and HostTrouble."""
-    runbook = runbook_of(run)
+    runbook = runbook_of(parts, run)
     if not isinstance(runbook, Check):
         raise Refused(f"{run.words} is not a check")
     return runbook.report(runbook.read(parts.fleet.ask))
@@ -50,7 +50,7 @@ def report(parts: Parts, run: Run) -> Report:
 
 def remaining(parts: Parts, run: Run, policy: Policy) -> Remaining:
     """Read the host and say what is left to do. Raises Refused and HostTrouble."""
-    runbook = runbook_of(run)
+    runbook = runbook_of(parts, run)
     if not isinstance(runbook, Change):
         raise Refused(f"{run.words} is not a change")
     plan = runbook.plan(runbook.read(parts.fleet.ask))
@@ -59,11 +59,11 @@ def remaining(parts: Parts, run: Run, policy: Policy) -> Remaining:
     return fresh if run.undo_of is None else _backwards(parts, run.undo_of, fresh)
 
 
-def propose(run: Run, policy: Policy, left: Remaining, *, expires: int) -> Proposal:
+def propose(parts: Parts, run: Run, policy: Policy, left: Remaining, *, expires: int) -> Proposal:
     """Return what people will be asked to approve."""
     return Proposal(
         runbook=run.words,
-        runbook_version=version(catalogue()[run.words]),
+        runbook_version=version(parts.runbooks[run.words]),
         fields=run.fields,
         asked_by=run.asked_by,
         expires=expires,

@@ -121,7 +121,9 @@ class Workflow:
             if not left.steps:
                 end(self._parts, tx, held, State.UNCHANGED, f"Nothing to do: {left.because}")
                 return
-            proposal = propose(held, policy, left, expires=tx.now + self._parts.patience)
+            proposal = propose(
+                self._parts, held, policy, left, expires=tx.now + self._parts.patience
+            )
             shown = runs.amend(
                 tx, held, proposal=proposal, digest=proposal.digest, expires=proposal.expires
             )

@@ -1,0 +1,60 @@
+"""What differs between installations, read once from the environment or a settings file."""
+
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field, SecretStr, model_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+
+class Settings(BaseSettings):
+    """Every setting is an environment variable KEYTURN_…, or a line of the file .env.
+
+    data: where the database and the logs live. policy: the policy directory.
+    database: empty for SQLite in *data*, or postgresql+psycopg://…
+    listen, port: where the web server listens. base_url: how people reach it.
+    slack_…: bot token xoxb-…, signing secret, team id T…, channel C… for requests without one.
+    console: the chat console instead of Slack; never together with a bot token.
+    """
+
+    model_config = SettingsConfigDict(env_prefix="KEYTURN_", env_file=".env", extra="ignore")
+
+    data: Path = Path("var")
+    policy: Path = Path("policy")
+    database: str = ""
+    listen: str = "127.0.0.1"
+    port: Annotated[int, Field(ge=0, le=65535)] = 8080
+    base_url: str = ""
+    slack_bot_token: SecretStr = SecretStr("")
+    slack_signing_secret: SecretStr = SecretStr("")
+    slack_team: str = ""
+    slack_channel: str = ""
+    slack_api: str = "https://slack.com/api/"
+    console: bool = False
+
+    @model_validator(mode="after")
+    def _one_chat(self) -> "Settings":
+        if self.console and self.slack_bot_token.get_secret_value():
+            raise ValueError(
+                "KEYTURN_CONSOLE and KEYTURN_SLACK_BOT_TOKEN are both set: the console stands in "
+                "for Slack and lets whoever opens it act as anybody, so it is never beside it"
+            )
+        if self.console and self.listen not in {"127.0.0.1", "::1", "localhost"}:
+            raise ValueError("KEYTURN_CONSOLE works on 127.0.0.1 only: set KEYTURN_LISTEN so")
+        if self.slack_bot_token.get_secret_value() and not (
+            self.slack_signing_secret.get_secret_value() and self.slack_team
+        ):
+            raise ValueError(
+                "KEYTURN_SLACK_BOT_TOKEN needs KEYTURN_SLACK_SIGNING_SECRET (Basic Information of "
+                "the Slack app) and KEYTURN_SLACK_TEAM (T…) beside it"
+            )
+        return self
+
+    @property
+    def database_url(self) -> str:
+        return self.database or f"sqlite:///{(self.data / 'keyturn.db').absolute()}"
+
+    @property
+    def address(self) -> str:
+        """How people reach the pages, without a slash at the end."""
+        return (self.base_url or f"http://{self.listen}:{self.port}").rstrip("/")

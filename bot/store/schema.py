@@ -1,0 +1,43 @@
+"""The schema: brought up to date, or compared with what this version needs."""
+
+from importlib.resources import as_file, files
+
+from alembic import command
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection
+
+from bot.store.database import Database
+
+
+def upgrade(database: Database) -> None:
+    """Apply every migration that is missing."""
+    with database.engine.connect() as connection:
+        if not _behind(connection):
+            return
+    with database.engine.connect() as connection:
+        if database.embedded:
+            # A migration is applied as a whole or not at all, on SQLite too.
+            connection.exec_driver_sql("BEGIN IMMEDIATE")
+        command.upgrade(_config(connection), "head")
+        connection.commit()
+
+
+def is_current(database: Database) -> bool:
+    """Return whether the database has exactly the schema that this version works with."""
+    with database.engine.connect() as connection:
+        return not _behind(connection)
+
+
+def _behind(connection: Connection) -> bool:
+    has = MigrationContext.configure(connection).get_current_revision()
+    return has != ScriptDirectory.from_config(_config(connection)).get_current_head()
+
+
+def _config(connection: Connection) -> Config:
+    config = Config()
+    with as_file(files("migrations")) as directory:
+        config.set_main_option("script_location", str(directory))
+    config.attributes["connection"] = connection
+    return config

@@ -1,0 +1,160 @@
+"""The first schema.
+
+Revision: 0001
+"""
+
+import sqlalchemy as sa
+from alembic import op
+
+
+revision = '0001'
+down_revision = None
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    op.create_table('entry',
+    sa.Column('seq', sa.BigInteger().with_variant(sa.Integer(), 'sqlite'), nullable=False),
+    sa.Column('at', sa.BigInteger(), nullable=False),
+    sa.Column('kind', sa.String(length=32), nullable=False),
+    sa.Column('run', sa.Integer(), nullable=True),
+    sa.Column('person', sa.String(length=64), nullable=False),
+    sa.Column('host', sa.String(length=64), nullable=False),
+    sa.Column('body', sa.Text(), nullable=False),
+    sa.Column('prev', sa.String(length=64), nullable=False),
+    sa.Column('hash', sa.String(length=64), nullable=False),
+    sa.PrimaryKeyConstraint('seq', name=op.f('pk_entry')),
+    sa.UniqueConstraint('prev', name=op.f('uq_entry_prev'))
+    )
+    with op.batch_alter_table('entry', schema=None) as batch_op:
+        batch_op.create_index(batch_op.f('ix_entry_run_seq'), ['run', 'seq'], unique=False)
+
+    op.create_table('run',
+    sa.Column('id', sa.Integer(), autoincrement=True, nullable=False),
+    sa.Column('version', sa.Integer(), nullable=False),
+    sa.Column('state', sa.String(length=16), nullable=False),
+    sa.Column('words', sa.String(length=80), nullable=False),
+    sa.Column('kind', sa.String(length=8), nullable=False),
+    sa.Column('fields', sa.Text(), nullable=False),
+    sa.Column('host', sa.String(length=64), nullable=False),
+    sa.Column('area', sa.String(length=64), nullable=False),
+    sa.Column('asked_by', sa.String(length=64), nullable=False),
+    sa.Column('origin', sa.Text(), nullable=False),
+    sa.Column('reason', sa.Text(), nullable=False),
+    sa.Column('asked', sa.BigInteger(), nullable=False),
+    sa.Column('expires', sa.BigInteger(), nullable=True),
+    sa.Column('started', sa.BigInteger(), nullable=True),
+    sa.Column('ended', sa.BigInteger(), nullable=True),
+    sa.Column('proposal', sa.Text(), nullable=True),
+    sa.Column('digest', sa.String(length=64), nullable=False),
+    sa.Column('needed', sa.Integer(), nullable=False),
+    sa.Column('groups', sa.Text(), nullable=False),
+    sa.Column('says', sa.Text(), nullable=False),
+    sa.Column('undo_of', sa.Integer(), nullable=True),
+    sa.Column('summary', sa.Text(), nullable=False),
+    sa.Column('report', sa.Text(), nullable=True),
+    sa.ForeignKeyConstraint(['undo_of'], ['run.id'], name=op.f('fk_run_undo_of')),
+    sa.PrimaryKeyConstraint('id', name=op.f('pk_run'))
+    )
+    with op.batch_alter_table('run', schema=None) as batch_op:
+        batch_op.create_index(batch_op.f('ix_run_asked'), ['asked'], unique=False)
+        batch_op.create_index(batch_op.f('ix_run_asked_by_id'), ['asked_by', 'id'], unique=False)
+        batch_op.create_index(batch_op.f('ix_run_host_id'), ['host', 'id'], unique=False)
+        batch_op.create_index(batch_op.f('ix_run_state_id'), ['state', 'id'], unique=False)
+        batch_op.create_index(batch_op.f('ix_run_words_id'), ['words', 'id'], unique=False)
+
+    op.create_table('seen',
+    sa.Column('key', sa.String(length=160), nullable=False),
+    sa.Column('at', sa.BigInteger(), nullable=False),
+    sa.PrimaryKeyConstraint('key', name=op.f('pk_seen'))
+    )
+    with op.batch_alter_table('seen', schema=None) as batch_op:
+        batch_op.create_index(batch_op.f('ix_seen_at'), ['at'], unique=False)
+
+    op.create_table('session',
+    sa.Column('token', sa.String(length=64), nullable=False),
+    sa.Column('person', sa.String(length=64), nullable=False),
+    sa.Column('began', sa.BigInteger(), nullable=False),
+    sa.Column('last_seen', sa.BigInteger(), nullable=False),
+    sa.PrimaryKeyConstraint('token', name=op.f('pk_session'))
+    )
+    op.create_table('sign_in_link',
+    sa.Column('token', sa.String(length=64), nullable=False),
+    sa.Column('person', sa.String(length=64), nullable=False),
+    sa.Column('expires', sa.BigInteger(), nullable=False),
+    sa.Column('used', sa.BigInteger(), nullable=True),
+    sa.PrimaryKeyConstraint('token', name=op.f('pk_sign_in_link'))
+    )
+    op.create_table('news',
+    sa.Column('run', sa.Integer(), nullable=False),
+    sa.Column('revision', sa.Integer(), nullable=False),
+    sa.Column('told', sa.Integer(), nullable=False),
+    sa.Column('tries', sa.Integer(), nullable=False),
+    sa.Column('not_before', sa.BigInteger(), nullable=False),
+    sa.Column('trouble', sa.Text(), nullable=False),
+    sa.ForeignKeyConstraint(['run'], ['run.id'], name=op.f('fk_news_run')),
+    sa.PrimaryKeyConstraint('run', name=op.f('pk_news'))
+    )
+    op.create_table('notice',
+    sa.Column('run', sa.Integer(), nullable=False),
+    sa.Column('slot', sa.String(length=96), nullable=False),
+    sa.Column('channel', sa.String(length=32), nullable=False),
+    sa.Column('ts', sa.String(length=32), nullable=False),
+    sa.Column('digest', sa.String(length=64), nullable=False),
+    sa.ForeignKeyConstraint(['run'], ['run.id'], name=op.f('fk_notice_run')),
+    sa.PrimaryKeyConstraint('run', 'slot', name=op.f('pk_notice'))
+    )
+    op.create_table('step',
+    sa.Column('run', sa.Integer(), nullable=False),
+    sa.Column('n', sa.Integer(), nullable=False),
+    sa.Column('state', sa.String(length=16), nullable=False),
+    sa.Column('sent', sa.BigInteger(), nullable=False),
+    sa.Column('ended', sa.BigInteger(), nullable=True),
+    sa.Column('status', sa.Integer(), nullable=True),
+    sa.Column('output', sa.Text(), nullable=False),
+    sa.Column('trouble', sa.Text(), nullable=False),
+    sa.ForeignKeyConstraint(['run'], ['run.id'], name=op.f('fk_step_run')),
+    sa.PrimaryKeyConstraint('run', 'n', name=op.f('pk_step'))
+    )
+    op.create_table('target_lock',
+    sa.Column('target', sa.String(length=64), nullable=False),
+    sa.Column('run', sa.Integer(), nullable=False),
+    sa.Column('since', sa.BigInteger(), nullable=False),
+    sa.ForeignKeyConstraint(['run'], ['run.id'], name=op.f('fk_target_lock_run')),
+    sa.PrimaryKeyConstraint('target', name=op.f('pk_target_lock'))
+    )
+    op.create_table('vote',
+    sa.Column('run', sa.Integer(), nullable=False),
+    sa.Column('person', sa.String(length=64), nullable=False),
+    sa.Column('yes', sa.Boolean(), nullable=False),
+    sa.Column('digest', sa.String(length=64), nullable=False),
+    sa.Column('at', sa.BigInteger(), nullable=False),
+    sa.Column('reason', sa.Text(), nullable=False),
+    sa.ForeignKeyConstraint(['run'], ['run.id'], name=op.f('fk_vote_run')),
+    sa.PrimaryKeyConstraint('run', 'person', name=op.f('pk_vote'))
+    )
+    _refuse_all_but_insert()
+
+
+def _refuse_all_but_insert() -> None:
+    """Keep even the application from changing what the change log holds."""
+    if op.get_bind().dialect.name == "sqlite":
+        for verb in ("UPDATE", "DELETE"):
+            op.execute(
+                f"CREATE TRIGGER entry_no_{verb.lower()} BEFORE {verb} ON entry "
+                "BEGIN SELECT RAISE(ABORT, 'the change log is append-only'); END"
+            )
+        return
+    op.execute(
+        "CREATE FUNCTION entry_is_append_only() RETURNS trigger LANGUAGE plpgsql AS "
+        "$$ BEGIN RAISE EXCEPTION 'the change log is append-only'; END $$"
+    )
+    op.execute(
+        "CREATE TRIGGER entry_append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON entry "
+        "FOR EACH STATEMENT EXECUTE FUNCTION entry_is_append_only()"
+    )
+
+
+def downgrade() -> None:
+    raise NotImplementedError("the first schema holds the change log: it is not dropped by a tool")

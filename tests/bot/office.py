@@ -1,0 +1,75 @@
+"""The workflow with everything it needs, for tests: a toy fleet, real SQLite, the starter rules."""
+
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bot.policy import PolicyDirectory
+from bot.run import Origin, Run
+from bot.store import changelog, runs, schema
+from bot.store.database import Database, Transaction
+from bot.workflow import Parts, Workflow
+from runbooks import AnyRunbook
+from tests.policies import a_policy
+from tests.toy import RUNBOOKS, ToyFleet
+
+WEB = Origin("web")
+
+
+@dataclass
+class ByHand:
+    """A dispatcher that waits to be told: tests decide when, and in which order, work is done."""
+
+    waiting: list[int] = field(default_factory=list)
+
+    def enqueue(self, tx: Transaction, run: int, site: str) -> None:
+        tx.after_commit(lambda: self.waiting.append(run))
+
+
+@dataclass
+class Office:
+    workflow: Workflow
+    parts: Parts
+    fleet: ToyFleet
+    queue: ByHand
+    policies: PolicyDirectory
+
+    @property
+    def database(self) -> Database:
+        return self.parts.database
+
+    def ask(self, runbook: AnyRunbook, person: str = "dora", reason: str = "") -> Run:
+        """Ask and plan: the run as people see it next."""
+        run = self.workflow.ask(runbook, person=person, origin=WEB, reason=reason)
+        self.work()
+        return self.run(run.id)
+
+    def approve(self, run: Run, person: str = "olga") -> Run:
+        """Turn the second key and let the run go as far as it goes."""
+        self.workflow.approve(run.id, person=person, digest=run.digest)
+        self.work()
+        return self.run(run.id)
+
+    def work(self) -> None:
+        while self.queue.waiting:
+            self.workflow.advance(self.queue.waiting.pop(0))
+
+    def run(self, number: int) -> Run:
+        with self.database.reading() as tx:
+            return runs.get(tx, number)
+
+    def entries(self, run: Run | None = None) -> list[str]:
+        with self.database.reading() as tx:
+            found = changelog.of_run(tx, run.id) if run else changelog.after(tx, 0)
+        return [entry.kind for entry in found]
+
+
+@contextmanager
+def an_office(directory: Path, *, rules: str | None = None, database: Database | None = None):
+    policies = a_policy(directory / "policy", rules=rules)
+    store = database or Database(f"sqlite:///{directory / 'keyturn.db'}")
+    schema.upgrade(store)
+    fleet, queue = ToyFleet(), ByHand()
+    parts = Parts(store, policies, fleet, queue, runbooks=RUNBOOKS)
+    yield Office(Workflow(parts), parts, fleet, queue, policies)
+    store.close()

@@ -1,0 +1,436 @@
+"""One request seen through: what is sent, what is not, and what is written down of it."""
+
+import pytest
+
+from bot.run import State, StepState
+from bot.store import changelog, locks, runs
+from bot.workflow import NotYours, TooLate, Unfit
+from connectors.trouble import CommandFailed, Interrupted, Unreachable
+from tests.bot.office import WEB, Office
+from tests.toy import BreakSwitch, SetAll, SetSwitch, ShowSwitches
+
+LAMP_ON = SetSwitch(host="lb1", name="lamp", value="on")
+
+
+def test_the_main_job(office: Office):
+    asked = office.ask(LAMP_ON, person="dora", reason="the cellar is dark")
+    assert (asked.state, asked.needed, asked.groups) == (State.WAITING, 1, ("owners",))
+    assert office.fleet.told == []
+
+    done = office.approve(asked, person="olga")
+
+    assert office.fleet.told == [("lb1", "set lamp on")]
+    assert (done.state, done.summary) == (State.SUCCEEDED, "Proven by reading again: lamp is on")
+    assert office.entries(done) == [
+        "asked",
+        "planned",
+        "approved",
+        "claimed",
+        "started",
+        "sending",
+        "step succeeded",
+        "proven",
+        "succeeded",
+    ]
+
+
+def test_a_check_is_answered_at_once(office: Office):
+    run = office.ask(ShowSwitches(host="lb1"))
+    assert run.state is State.SUCCEEDED
+    assert run.report
+    assert run.report.summary == "2 switches"
+    assert office.fleet.told == []
+
+
+def test_the_plan_is_made_three_times(office: Office):
+    run = office.ask(LAMP_ON)
+    assert office.fleet.asked == 1
+    office.approve(run)
+    assert office.fleet.asked == 3
+
+
+def test_nothing_to_do_asks_nobody(office: Office):
+    run = office.ask(SetSwitch(host="lb1", name="lamp", value="off"))
+    assert (run.state, run.summary) == (State.UNCHANGED, "Nothing to do: lamp is off")
+
+
+def test_a_refusal_of_the_runbook_tells_what_to_do(office: Office):
+    office.fleet.hosts["lb1"]["lamp"] = "stuck"
+    run = office.ask(LAMP_ON)
+    assert run.state is State.REFUSED
+    assert run.summary == "lamp is stuck: loosen it before setting it"
+
+
+def test_a_plan_that_went_stale_is_not_applied(office: Office):
+    run = office.ask(LAMP_ON)
+    office.fleet.hosts["lb1"]["lamp"] = "dim"
+    ended = office.approve(run)
+    assert ended.state is State.STALE
+    assert "lb1 is not as it was" in ended.summary
+    assert office.fleet.told == []
+
+
+def test_what_somebody_else_did_meanwhile_is_not_done_again(office: Office):
+    run = office.ask(LAMP_ON)
+    office.fleet.hosts["lb1"]["lamp"] = "on"
+    assert office.approve(run).state is State.UNCHANGED
+    assert office.fleet.told == []
+
+
+def test_a_change_that_did_not_hold_is_not_called_a_success(office: Office):
+    def fall_back(host: str, words: str) -> None:
+        office.fleet.hosts[host]["lamp"] = "off"
+
+    office.fleet.after_tell = fall_back
+    ended = office.approve(office.ask(LAMP_ON))
+    assert ended.state is State.FAILED
+    assert "it did not hold" in ended.summary
+
+
+def test_a_step_that_failed_stops_the_rest(office: Office):
+    def refuse(host: str, words: str) -> None:
+        if "lamp" in words:
+            raise CommandFailed("it said: the lamp is glued")
+
+    office.fleet.before_tell = refuse
+    ended = office.approve(office.ask(SetAll(host="lb1", value="on")))
+    assert ended.state is State.FAILED
+    assert ended.summary.startswith("Step 2 of 2 failed: it said: the lamp is glued")
+    assert office.fleet.told == [("lb1", "set fan on")]
+
+
+def test_a_host_that_is_gone_before_the_command_is_a_failure_and_not_a_mystery(office: Office):
+    def gone(host: str, words: str) -> None:
+        raise Unreachable("no route")
+
+    office.fleet.before_tell = gone
+    assert office.approve(office.ask(LAMP_ON)).state is State.FAILED
+
+
+def test_an_end_that_nobody_saw_is_unknown_and_keeps_the_host_locked(office: Office):
+    def cut(host: str, words: str) -> None:
+        raise Interrupted("the connection was lost")
+
+    office.fleet.before_tell = cut
+    unknown = office.approve(office.ask(LAMP_ON))
+    assert unknown.state is State.UNKNOWN
+
+    office.fleet.before_tell = lambda _host, _words: None
+    blocked = office.approve(office.ask(SetSwitch(host="lb1", name="fan", value="on")))
+    assert blocked.state is State.READY
+    assert blocked.summary == f"waits for run {unknown.id}, which holds lb1"
+    assert office.fleet.told == []
+
+    office.workflow.settle(
+        unknown.id, person="olga", succeeded=False, why="looked: the lamp is off"
+    )
+    office.work()
+    assert office.run(blocked.id).state is State.SUCCEEDED
+
+
+def test_only_an_owner_settles_an_unknown_and_says_why(office: Office):
+    def cut(host: str, words: str) -> None:
+        raise Interrupted("the connection was lost")
+
+    office.fleet.before_tell = cut
+    run = office.approve(office.ask(LAMP_ON))
+    with pytest.raises(NotYours, match="owner of the edge"):
+        office.workflow.settle(run.id, person="dora", succeeded=True, why="I am quite sure of it")
+    with pytest.raises(Unfit, match="how you know"):
+        office.workflow.settle(run.id, person="olga", succeeded=True, why="")
+    assert office.run(run.id).state is State.UNKNOWN
+
+
+def test_a_fault_of_our_own_before_anything_was_sent_is_said_so(office: Office):
+    def trip(host: str) -> None:
+        raise ZeroDivisionError
+
+    office.fleet.before_ask = trip
+    run = office.ask(LAMP_ON)
+    assert run.state is State.FAILED
+    assert "A fault in Keyturn itself, before anything was sent" in run.summary
+
+
+def test_a_fault_of_our_own_while_sending_is_unknown(office: Office):
+    def trip(host: str, words: str) -> None:
+        raise ZeroDivisionError
+
+    office.fleet.before_tell = trip
+    assert office.approve(office.ask(LAMP_ON)).state is State.UNKNOWN
+
+
+class TestUndo:
+    def test_takes_the_steps_back_in_reverse_order(self, office: Office):
+        done = office.approve(office.ask(SetAll(host="lb1", value="on")))
+        office.fleet.told.clear()
+        undo = office.workflow.undo(done.id, person="dora", origin=WEB)
+        office.work()
+        ended = office.approve(office.run(undo.id))
+        assert ended.state is State.SUCCEEDED
+        assert office.fleet.told == [("lb1", "set lamp off"), ("lb1", "set fan off")]
+
+    def test_is_approved_like_any_other(self, office: Office):
+        done = office.approve(office.ask(LAMP_ON))
+        undo = office.workflow.undo(done.id, person="dora", origin=WEB)
+        office.work()
+        assert office.run(undo.id).state is State.WAITING
+
+    def test_of_what_is_no_longer_in_effect_does_nothing(self, office: Office):
+        done = office.approve(office.ask(LAMP_ON))
+        office.fleet.hosts["lb1"]["lamp"] = "dim"
+        undo = office.workflow.undo(done.id, person="dora", origin=WEB)
+        office.work()
+        ended = office.run(undo.id)
+        assert ended.state is State.UNCHANGED
+        assert "not in effect any more" in ended.summary
+
+    def test_of_half_a_run_takes_back_that_half(self, office: Office):
+        def refuse(host: str, words: str) -> None:
+            if words == "set lamp on":
+                raise CommandFailed("glued")
+
+        office.fleet.before_tell = refuse
+        failed = office.approve(office.ask(SetAll(host="lb1", value="on")))
+        office.fleet.told.clear()
+        undo = office.workflow.undo(failed.id, person="dora", origin=WEB)
+        office.work()
+        assert office.approve(office.run(undo.id)).state is State.SUCCEEDED
+        assert office.fleet.told == [("lb1", "set fan off")]
+
+    def test_of_what_cannot_be_undone_is_refused_with_the_reason(self, office: Office):
+        done = office.approve(office.ask(BreakSwitch(host="lb1", name="lamp")))
+        assert done.state is State.SUCCEEDED
+        undo = office.workflow.undo(done.id, person="dora", origin=WEB)
+        office.work()
+        assert office.run(undo.id).state is State.REFUSED
+        assert "cannot be undone: gone" in office.run(undo.id).summary
+
+    def test_of_a_check_makes_no_sense(self, office: Office):
+        look = office.ask(ShowSwitches(host="lb1"))
+        with pytest.raises(Unfit, match="changed nothing"):
+            office.workflow.undo(look.id, person="dora", origin=WEB)
+
+
+class TestAsking:
+    def test_an_unknown_host_is_not_a_request(self, office: Office):
+        with pytest.raises(Unfit, match="did you mean lb1, lb2"):
+            office.ask(SetSwitch(host="lb7", name="lamp", value="on"))
+        assert office.entries() == []
+
+    def test_somebody_without_a_role_may_look_and_nothing_else(self, office: Office):
+        people = office.policies.path / "people.yaml"
+        people.write_text(people.read_text() + "  gus: {name: Gus Guest}\n")
+        assert office.ask(ShowSwitches(host="lb1"), person="gus").state is State.SUCCEEDED
+        refused = office.ask(LAMP_ON, person="gus")
+        assert refused.state is State.REFUSED
+        assert office.entries(refused) == ["asked", "refused"]
+
+    def test_an_owner_makes_reversible_changes_without_waiting(self, office: Office):
+        assert office.ask(LAMP_ON, person="olga").state is State.SUCCEEDED
+
+    def test_an_owner_waits_for_another_when_it_cannot_be_undone(self, office: Office):
+        run = office.ask(BreakSwitch(host="lb1", name="lamp"), person="olga")
+        assert run.state is State.WAITING
+        with pytest.raises(NotYours, match="your own request.*Adam Admin"):
+            office.approve(run, person="olga")
+        assert office.approve(run, person="adam").state is State.SUCCEEDED
+
+    def test_a_reason_with_invisible_characters_is_refused(self, office: Office):
+        with pytest.raises(Unfit, match=r"U\+202E"):
+            office.ask(LAMP_ON, reason="nothing \u202e to see")
+
+
+class TestDeciding:
+    def test_nobody_approves_what_they_asked_for(self, office: Office):
+        run = office.ask(LAMP_ON, person="dora")
+        with pytest.raises(NotYours, match="your own request"):
+            office.approve(run, person="dora")
+        assert office.entries(run)[-1] == "approval refused"
+
+    def test_only_owners_of_the_area_approve(self, office: Office):
+        run = office.ask(LAMP_ON)
+        with pytest.raises(NotYours, match="Those who can: Adam Admin, Olga Owner"):
+            office.approve(run, person="stan")
+        assert office.fleet.told == []
+
+    def test_the_second_approver_is_told_who_was_first(self, office: Office):
+        run = office.ask(LAMP_ON)
+        office.approve(run, person="olga")
+        with pytest.raises(TooLate, match="approved by olga"):
+            office.approve(run, person="adam")
+        assert office.fleet.told == [("lb1", "set lamp on")]
+
+    def test_an_approval_of_another_digest_counts_for_nothing(self, office: Office):
+        run = office.ask(LAMP_ON)
+        with pytest.raises(TooLate, match="another plan"):
+            office.workflow.approve(run.id, person="olga", digest="0" * 64)
+        assert office.run(run.id).state is State.WAITING
+
+    @pytest.mark.parametrize("digest", ["", "a", "123456789"])
+    def test_too_little_of_a_digest_is_no_digest(self, office: Office, digest: str):
+        run = office.ask(LAMP_ON)
+        with pytest.raises(TooLate):
+            office.workflow.approve(run.id, person="olga", digest=run.digest[: len(digest)])
+
+    def test_one_no_ends_it(self, office: Office):
+        run = office.ask(LAMP_ON)
+        denied = office.workflow.deny(run.id, person="adam", reason="not today")
+        assert (denied.state, denied.summary) == (State.DENIED, "Denied by Adam Admin: not today")
+        with pytest.raises(TooLate, match="denied by adam"):
+            office.approve(run, person="olga")
+
+    def test_a_no_after_the_yes_wins_until_the_intent_is_written(self, office: Office):
+        run = office.ask(LAMP_ON)
+        office.workflow.approve(run.id, person="olga", digest=run.digest)
+        office.workflow.deny(run.id, person="adam", reason="wait")
+        office.work()
+        assert office.run(run.id).state is State.DENIED
+        assert office.fleet.told == []
+
+    def test_a_no_during_the_last_look_wins(self, office: Office):
+        run = office.ask(LAMP_ON)
+
+        def deny_meanwhile(host: str) -> None:
+            office.fleet.before_ask = lambda _host: None
+            office.workflow.deny(run.id, person="adam", reason="wait")
+
+        office.workflow.approve(run.id, person="olga", digest=run.digest)
+        office.fleet.before_ask = deny_meanwhile
+        office.work()
+        assert office.run(run.id).state is State.DENIED
+        assert office.fleet.told == []
+        with office.database.reading() as tx:
+            assert locks.held(tx, "lb1") is None
+
+    def test_the_asker_may_withdraw_and_nobody_else(self, office: Office):
+        run = office.ask(LAMP_ON)
+        with pytest.raises(NotYours, match="only dora"):
+            office.workflow.withdraw(run.id, person="olga")
+        assert office.workflow.withdraw(run.id, person="dora").state is State.WITHDRAWN
+
+
+class TestTheGate:
+    def test_an_approver_who_lost_the_role_meanwhile_does_not_count(self, office: Office):
+        run = office.ask(LAMP_ON)
+        office.workflow.approve(run.id, person="olga", digest=run.digest)
+        areas = office.policies.path / "areas.yaml"
+        areas.write_text(areas.read_text().replace("[olga, adam]", "[adam]"))
+        office.work()
+        ended = office.run(run.id)
+        assert ended.state is State.REFUSED
+        assert "0 of those given still count" in ended.summary
+        assert office.fleet.told == []
+
+    def test_an_asker_who_left_meanwhile_gets_nothing_done(self, office: Office):
+        run = office.ask(LAMP_ON)
+        office.workflow.approve(run.id, person="olga", digest=run.digest)
+        people = office.policies.path / "people.yaml"
+        people.write_text(people.read_text().replace("dora:", "dolores:"))
+        office.work()
+        assert office.run(run.id).state is State.REFUSED
+        assert office.fleet.told == []
+
+    def test_a_changed_policy_makes_the_plan_stale(self, office: Office):
+        run = office.ask(LAMP_ON)
+        office.workflow.approve(run.id, person="olga", digest=run.digest)
+        rules = office.policies.path / "policy.cedar"
+        rules.write_text(rules.read_text() + "\n// a remark\n")
+        office.work()
+        assert "the policy was changed" in office.run(run.id).summary
+
+    def test_a_new_host_key_makes_the_plan_stale(self, office: Office):
+        run = office.ask(LAMP_ON)
+        policy = office.policies.current()
+        other = policy.inventory["lb1"].model_copy(
+            update={"host_key": policy.inventory["lb1"].host_key[:-4] + "AAAA"}  # pyright: ignore
+        )
+        policy.inventory.hosts["lb1"] = other  # pyright: ignore
+        ended = office.approve(run)
+        assert ended.state is State.STALE
+        assert "lb1 has another key" in ended.summary
+        assert office.fleet.told == []
+
+    def test_a_broken_policy_refuses_everything(self, office: Office):
+        run = office.ask(LAMP_ON)
+        office.workflow.approve(run.id, person="olga", digest=run.digest)
+        (office.policies.path / "policy.cedar").write_text("permit (")
+        office.work()
+        assert office.run(run.id).state is State.REFUSED
+        assert office.fleet.told == []
+
+    def test_authority_is_looked_up_again_before_each_step(self, office: Office):
+        def fire(host: str, words: str) -> None:
+            people = office.policies.path / "people.yaml"
+            people.write_text(people.read_text().replace("dora:", "dolores:"))
+
+        office.fleet.after_tell = fire
+        ended = office.approve(office.ask(SetAll(host="lb1", value="on")))
+        assert ended.state is State.FAILED
+        assert "Stopped before step 2" in ended.summary
+        assert office.fleet.told == [("lb1", "set fan on")]
+
+    def test_an_approval_that_nobody_used_in_time_expires(self, office: Office):
+        run = office.ask(LAMP_ON)
+        office.workflow.approve(run.id, person="olga", digest=run.digest)
+        with office.database.transaction() as tx:
+            held = runs.get(tx, run.id)
+            runs.amend(tx, held, expires=tx.now)
+        office.work()
+        assert office.run(run.id).state is State.EXPIRED
+        assert office.fleet.told == []
+
+    def test_the_intent_is_durable_before_the_command_is_sent(self, office: Office):
+        seen: list[str] = []
+
+        def look(host: str, words: str) -> None:
+            with office.database.reading() as tx:
+                seen.extend(step.state for step in runs.steps(tx, 1))
+                seen.append(changelog.newest(tx, most=1)[0].kind)
+
+        office.fleet.before_tell = look
+        office.approve(office.ask(LAMP_ON))
+        assert seen == [StepState.INTENT, "sending"]
+
+
+class TestRecovery:
+    def test_a_run_under_way_when_the_process_died_is_unknown(self, office: Office):
+        class PowerCut(BaseException):
+            pass
+
+        def die(host: str, words: str) -> None:
+            raise PowerCut
+
+        office.fleet.before_tell = die
+        run = office.ask(LAMP_ON)
+        with pytest.raises(PowerCut):
+            office.approve(run)
+        assert office.run(run.id).state is State.RUNNING
+        office.workflow.recover()
+        assert office.run(run.id).state is State.UNKNOWN
+
+    def test_what_waited_goes_on(self, office: Office):
+        run = office.ask(LAMP_ON)
+        office.workflow.approve(run.id, person="olga", digest=run.digest)
+        office.queue.waiting.clear()
+        office.workflow.recover()
+        office.work()
+        assert office.run(run.id).state is State.SUCCEEDED
+
+    def test_a_claim_without_an_intent_starts_over(self, office: Office):
+        class PowerCut(BaseException):
+            pass
+
+        def die(host: str) -> None:
+            raise PowerCut
+
+        run = office.ask(LAMP_ON)
+        office.workflow.approve(run.id, person="olga", digest=run.digest)
+        office.fleet.before_ask = die
+        with pytest.raises(PowerCut):
+            office.work()
+        assert office.run(run.id).state is State.STARTING
+        office.fleet.before_ask = lambda _host: None
+        office.workflow.recover()
+        office.work()
+        assert office.run(run.id).state is State.SUCCEEDED
+        assert office.fleet.told == [("lb1", "set lamp on")]

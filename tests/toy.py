@@ -1,0 +1,142 @@
+"""A toy world: hosts with named switches, a runbook that sets them, and a fleet that keeps its
+promises about them. It is as real to the workflow as a data centre."""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from connectors.command import Answer, Command, Query, Shell
+from runbooks import Change, Check, Host, NoUndo, Plan, Refused, Report, Step
+
+T = TypeVar("T")
+Switches = dict[str, str]
+
+
+def _parse(text: str) -> Switches:
+    return dict(re.findall(r"(\w+)=(\w+)", text))
+
+
+SHOW = Query(Shell(("show",)), _parse)
+
+
+class SetSwitch(Change[Switches], words="toy set", example="lb1 lamp on", undo="sets it back"):
+    """Set one switch."""
+
+    host: Host
+    name: str
+    value: str
+
+    def read(self, ask):  # pyright: ignore
+        return ask(self.host, SHOW)
+
+    def plan(self, switches: Switches) -> Plan:
+        was = switches[self.name]
+        if was == "stuck":
+            raise Refused(f"{self.name} is stuck: loosen it before setting it")
+        if was == self.value:
+            return Plan(f"{self.name} is {was}")
+        step = Step(
+            f"Set {self.name} to {self.value}",
+            self.host,
+            do=Shell(("set", self.name, self.value)),
+            undo=Shell(("set", self.name, was)),
+            before=was,
+            after=self.value,
+        )
+        return Plan(f"{self.name} is {was}", [step])
+
+
+class SetAll(Change[Switches], words="toy set all", example="lb1 on", undo="sets them back"):
+    """Set every switch, one step each."""
+
+    host: Host
+    value: str
+
+    def read(self, ask):  # pyright: ignore
+        return ask(self.host, SHOW)
+
+    def plan(self, switches: Switches) -> Plan:
+        steps = [
+            Step(
+                f"Set {name}",
+                self.host,
+                do=Shell(("set", name, self.value)),
+                undo=Shell(("set", name, was)),
+                before=was,
+                after=self.value,
+            )
+            for name, was in sorted(switches.items())
+            if was != self.value
+        ]
+        return Plan(" ".join(f"{name}={value}" for name, value in sorted(switches.items())), steps)
+
+
+class BreakSwitch(Change[Switches], words="toy break", example="lb1 lamp"):
+    """Break a switch for good."""
+
+    host: Host
+    name: str
+
+    def read(self, ask):  # pyright: ignore
+        return ask(self.host, SHOW)
+
+    def plan(self, switches: Switches) -> Plan:
+        if switches[self.name] == "broken":
+            return Plan("broken")
+        step = Step("Break it", self.host, Shell(("set", self.name, "broken")), NoUndo("gone"))
+        return Plan("whole", [step])
+
+
+class ShowSwitches(Check[Switches], words="toy show", example="lb1"):
+    """See every switch."""
+
+    host: Host
+
+    def read(self, ask):  # pyright: ignore
+        return ask(self.host, SHOW)
+
+    def report(self, switches: Switches) -> Report:
+        return Report(
+            f"{len(switches)} switches", findings=[f"{k}={v}" for k, v in switches.items()]
+        )
+
+
+RUNBOOKS: Mapping[str, type] = {
+    runbook.words: runbook for runbook in (SetSwitch, SetAll, BreakSwitch, ShowSwitches)
+}
+
+
+@dataclass
+class ToyFleet:
+    """Answers for hosts that are dictionaries. told: every command in the order it arrived.
+
+    before_tell, before_ask: called first with the host and the words; may raise trouble, or move
+    the world as somebody else would.
+    """
+
+    hosts: dict[str, Switches] = field(
+        default_factory=lambda: {"lb1": {"fan": "off", "lamp": "off"}, "lb2": {"lamp": "off"}}
+    )
+    told: list[tuple[str, str]] = field(default_factory=list)
+    asked: int = 0
+    before_tell: Callable[[str, str], None] = lambda _host, _words: None
+    before_ask: Callable[[str], None] = lambda _host: None
+    after_tell: Callable[[str, str], None] = lambda _host, _words: None
+
+    def ask(self, host: str, query: Query[T], /) -> T:
+        self.asked += 1
+        self.before_ask(host)
+        return query.parse(" ".join(f"{k}={v}" for k, v in self.hosts[host].items()))
+
+    def tell(self, host: str, command: Command, /) -> Answer:
+        self.before_tell(host, str(command))
+        self.told.append((host, str(command)))
+        assert isinstance(command, Shell)
+        _, name, value = command.words
+        self.hosts[host][name] = value
+        self.after_tell(host, str(command))
+        return Answer(0, f"{name} is {value} now\n")
+
+    def resolve(self, host: str, command: Command, /) -> Command:
+        return command
