@@ -15,6 +15,10 @@ class UnknownHost(HostTrouble):
     """The inventory has no such host."""
 
 
+class BadSetting(HostTrouble):
+    """The inventory's settings of the host hold a word that its command cannot use."""
+
+
 class Unreachable(HostTrouble):
     """No connection: refused, no route, no answer, or no SSH server behind the port."""
 
@@ -41,6 +45,10 @@ class NotUnderstood(HostTrouble):
     """The host answered a query with something its parser does not know."""
 
     started = True
+
+
+class NotSetUp(HostTrouble):
+    """Something has to be put in place first, here or on the host; nothing was started."""
 
 
 class Interrupted(HostTrouble):

@@ -1,0 +1,77 @@
+"""The hosts under our care, and the only way to ask and to tell them anything."""
+
+from typing import Protocol, TypeVar
+
+from connectors.command import Answer, Command, Query, Shell, failure
+from connectors.inventory import Host, Inventory
+from connectors.trouble import NotSetUp, TooMuchOutput
+
+T = TypeVar("T")
+
+
+class Runner(Protocol):
+    """Runs a resolved command on a host that is reached through others; `Sessions` is one."""
+
+    def run(self, host: Host, shell: Shell, *, through: tuple[Host, ...] = ()) -> Answer: ...
+
+    def close(self) -> None: ...
+
+
+class Fleet:
+    """Knows every host, and carries queries and commands to it. Any thread may use it.
+
+    inventory: replaced as a whole when the file is read anew; what is under way ends with the one
+    that it began with.
+    """
+
+    def __init__(self, inventory: Inventory, sessions: Runner) -> None:
+        self.inventory = inventory
+        self._sessions = sessions
+
+    def resolve(self, host: str, command: Command) -> Command:
+        """Return the command exactly as this host will be told it."""
+        return self.inventory[host].resolve(command)
+
+    def ask(self, host: str, query: Query[T]) -> T:
+        """Put a query to a host and return what it understood of the answer.
+
+        Raises HostTrouble: CommandFailed or NotUnderstood for an answer that is none.
+        """
+        answer = self._run(host, query.command)
+        if trouble := failure(query.command, answer, query.statuses):
+            raise trouble
+        if answer.left_out:
+            raise TooMuchOutput(
+                f"{host} answered with {answer.left_out} bytes more than are kept, and half an "
+                "answer is none: ask for less"
+            )
+        return query.parse(answer.out)
+
+    def tell(self, host: str, command: Command) -> Answer:
+        """Run a command on a host; raise CommandFailed if the host says that it failed.
+
+        A command that is resolved already is told as it is.
+        """
+        answer = self._run(host, command)
+        if trouble := failure(command, answer, frozenset({0})):
+            raise trouble
+        return answer
+
+    def close(self) -> None:
+        self._sessions.close()
+
+    def _run(self, host: str, command: Command) -> Answer:
+        inventory = self.inventory
+        told = inventory[host].resolve(command)
+        if not isinstance(told, Shell):
+            raise NotSetUp(
+                f"{host} is to be configured line by line, and no session for that is set up: "
+                "nothing was sent"
+            )
+        return self._sessions.run(inventory[host], told, through=_jumps(inventory, host))
+
+
+def _jumps(inventory: Inventory, name: str) -> tuple[Host, ...]:
+    """Return the hosts on the way to *name*, the first one that we connect to first."""
+    jump = inventory[name].jump
+    return () if jump is None else (*_jumps(inventory, jump), inventory[jump])

@@ -1,0 +1,43 @@
+"""Our own private key files: the ones that the inventory names and no others."""
+
+import os
+import stat
+from pathlib import Path
+
+import paramiko
+
+from connectors.trouble import NotSetUp
+
+
+def load(path: Path) -> paramiko.PKey:
+    """Return the private key, with its certificate if `<path>-cert.pub` lies beside it.
+
+    A key that others on this machine can read is refused, as OpenSSH does.
+    """
+    try:
+        mode = path.stat().st_mode
+    except OSError as trouble:
+        raise NotSetUp(
+            f"our key file {path} cannot be read ({trouble.strerror}): put the private key there"
+        ) from None
+    if mode & (stat.S_IRWXG | stat.S_IRWXO):
+        raise NotSetUp(f"our key file {path} is open to others on this machine: chmod 600 {path}")
+    if not os.access(path, os.R_OK):
+        raise NotSetUp(f"our key file {path} cannot be read by us: chown it to our user")
+    return _parsed(path)
+
+
+def _parsed(path: Path) -> paramiko.PKey:
+    try:
+        return paramiko.PKey.from_path(path)
+    except (TypeError, paramiko.PasswordRequiredException):
+        # cryptography says TypeError where a passphrase is wanted and none was given.
+        raise NotSetUp(
+            f"our key file {path} is protected by a passphrase, which nobody is there to type: "
+            "use a key without one (ssh-keygen -p)"
+        ) from None
+    except Exception:  # noqa: BLE001 - whatever a parser says may quote the key: it is not told on
+        raise NotSetUp(
+            f"our key file {path} does not hold a private key that we can use: "
+            "make one with ssh-keygen -t ed25519"
+        ) from None

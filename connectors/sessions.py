@@ -1,0 +1,208 @@
+"""Connections to every host in use: opened once, shared, kept warm, closed together."""
+
+import random
+import threading
+import time
+from collections.abc import Callable, Generator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+from connectors import ssh
+from connectors.command import Answer, Shell
+from connectors.inventory import Host
+from connectors.transport import Limits, TurnedAway
+from connectors.trouble import HostTrouble, Unreachable
+
+T = TypeVar("T")
+
+# Seconds to wait before one more try, give or take a half, where a host turned us away unheard.
+_PAUSES = (0.3, 0.9)
+
+# All that makes a connection the same one: a host that the inventory describes anew gets another.
+_Line = tuple[tuple[str, ...], ...]
+
+
+@dataclass
+class _Seat:
+    """What belongs to one line: its connection, and how many commands may use it at once."""
+
+    turns: threading.Semaphore
+    users: int = 0
+    last_used: float = field(default_factory=time.monotonic)
+    session: Future[ssh.Session] | None = None
+
+    def warm(self) -> ssh.Session | None:
+        if self.session is None or not self.session.done() or self.session.exception():
+            return None
+        return self.session.result()
+
+
+class Sessions:
+    """Runs commands on hosts, over connections of its own. Any thread may use it.
+
+    keys: the directory that key files in the inventory are relative to.
+    per_host: commands that run on one host at once; sshd allows 10. More wait their turn.
+    patience: seconds that a command waits for its turn.
+    idle: seconds after which a connection that nobody uses is closed.
+    """
+
+    def __init__(
+        self,
+        keys: Path,
+        *,
+        per_host: int = 4,
+        patience: float = 60.0,
+        idle: float = 300.0,
+        limits: Limits | None = None,
+    ) -> None:
+        self._keys = keys
+        self._per_host = per_host
+        self._patience = patience
+        self._idle = idle
+        self._limits = limits or Limits()
+        self._lock = threading.Lock()
+        self._seats: dict[_Line, _Seat] = {}
+        self._closed = threading.Event()
+        self._sweeper: threading.Thread | None = None
+
+    def run(self, host: Host, shell: Shell, *, through: tuple[Host, ...] = ()) -> Answer:
+        """Run a resolved command on *host*, reached through its jump hosts, the first one first.
+
+        Raises HostTrouble, whose `started` tells whether the command may have run.
+        """
+        route = (*through, host)
+        with self._seat(route) as seat:
+            if not seat.turns.acquire(timeout=self._patience):
+                raise Unreachable(
+                    f"{host.name} is busy: {self._per_host} of our commands have been running "
+                    f"there for {self._patience:g} s. Nothing was started; ask again"
+                )
+            try:
+                return self._on(route, seat, lambda session: session.run(shell))
+            finally:
+                seat.turns.release()
+
+    def evict(self, now: float) -> None:
+        """Close every connection that nobody has used for long enough. *now* is monotonic."""
+        with self._lock:
+            carrying = [session.via for session in self._warm() if session.via]
+            over = [
+                line for line, seat in self._seats.items() if self._is_over(seat, carrying, now)
+            ]
+            seats = [self._seats.pop(line) for line in over]
+        for seat in seats:
+            if session := seat.warm():
+                session.close()
+
+    def close(self) -> None:
+        """Close every connection; what is still running ends as interrupted."""
+        with self._lock:
+            self._closed.set()
+            # Those behind a jump host end before the jump host's own.
+            for line in sorted(self._seats, key=len, reverse=True):
+                if session := self._seats[line].warm():
+                    session.close()
+            self._seats.clear()
+
+    @contextmanager
+    def _seat(self, route: tuple[Host, ...]) -> Generator[_Seat]:
+        line = _line(route)
+        with self._lock:
+            if self._closed.is_set():
+                raise Unreachable(f"{route[-1].name} was not asked: we are shutting down")
+            if line not in self._seats:
+                self._seats[line] = _Seat(threading.Semaphore(self._per_host))
+            seat = self._seats[line]
+            seat.users += 1
+        try:
+            yield seat
+        finally:
+            with self._lock:
+                seat.users -= 1
+                seat.last_used = time.monotonic()
+
+    def _on(self, route: tuple[Host, ...], seat: _Seat, act: Callable[[ssh.Session], T]) -> T:
+        """Act on the warm connection, or on a new one if it turns out to be dead unheard."""
+        session, is_new = self._session(route, seat)
+        try:
+            return act(session)
+        except ssh.Gone:
+            if is_new:
+                raise
+        return act(self._session(route, seat)[0])
+
+    def _session(self, route: tuple[Host, ...], seat: _Seat) -> tuple[ssh.Session, bool]:
+        """Return the seat's connection and whether it was opened just now.
+
+        One thread opens it; the others wait and share what comes of that, trouble too.
+        """
+        with self._lock:
+            slot = seat.session
+            if slot is not None and not _is_spent(slot):
+                mine = None
+            else:
+                slot = mine = seat.session = Future[ssh.Session]()
+        if mine is not None:
+            self._fill(mine, route)
+        return slot.result(), mine is not None
+
+    def _fill(self, slot: Future[ssh.Session], route: tuple[Host, ...]) -> None:
+        try:
+            session = self._open(route)
+        except BaseException as trouble:
+            slot.set_exception(trouble)  # whoever waits for it must hear of it, whatever it is
+            raise
+        with self._lock:
+            too_late = self._closed.is_set()
+            if self._sweeper is None and not too_late:
+                self._sweeper = threading.Thread(target=self._sweep, daemon=True)
+                self._sweeper.start()
+        if too_late:
+            session.close()
+        slot.set_result(session)
+
+    def _open(self, route: tuple[Host, ...]) -> ssh.Session:
+        *jumps, host = route
+        if not jumps:
+            return self._connect(host, None)
+        way = tuple(jumps)
+        try:
+            with self._seat(way) as seat:
+                return self._on(way, seat, lambda jump: self._connect(host, jump))
+        except HostTrouble as trouble:
+            words = f"{host.name} is reached through {jumps[-1].name}: {trouble}"
+            raise type(trouble)(words) from trouble
+
+    def _connect(self, host: Host, via: ssh.Session | None) -> ssh.Session:
+        for pause in _PAUSES:
+            try:
+                return ssh.connect(host, self._keys, self._limits, via=via)
+            except TurnedAway:
+                # Many are turned away at once: they must not come back at once.
+                self._closed.wait(pause * random.uniform(0.5, 1.5))  # noqa: S311 - no secret
+        return ssh.connect(host, self._keys, self._limits, via=via)
+
+    def _warm(self) -> list[ssh.Session]:
+        return [session for seat in self._seats.values() if (session := seat.warm())]
+
+    def _is_over(self, seat: _Seat, carrying: list[ssh.Session], now: float) -> bool:
+        in_use = seat.users > 0 or seat.warm() in carrying
+        return not in_use and now - seat.last_used >= self._idle
+
+    def _sweep(self) -> None:
+        while not self._closed.wait(self._idle / 4):
+            self.evict(time.monotonic())
+
+
+def _line(route: tuple[Host, ...]) -> _Line:
+    return tuple(
+        (host.name, host.address, str(host.port), host.user, str(host.key), str(host.host_key))
+        for host in route
+    )
+
+
+def _is_spent(slot: Future[ssh.Session]) -> bool:
+    return slot.done() and (slot.exception() is not None or not slot.result().alive)

@@ -1,0 +1,261 @@
+"""One SSH transport: dialled, known by its host key, logged in. Every trouble in our own words."""
+
+import base64
+import hashlib
+import hmac
+import logging
+import re
+import socket
+import threading
+from dataclasses import dataclass
+from typing import cast
+
+import paramiko
+from paramiko.packet import Packetizer
+from paramiko.ssh_exception import (
+    BadAuthenticationType,
+    IncompatiblePeer,
+    PartialAuthentication,
+)
+
+from connectors.inventory import Host
+from connectors.trouble import (
+    HostKeyMismatch,
+    LoginRefused,
+    Unreachable,
+    WeakAlgorithms,
+)
+
+# paramiko logs its own account, with stack traces, of everything that is told in words here.
+_LOG = "connectors.ssh.paramiko"
+logging.getLogger(_LOG).setLevel(logging.CRITICAL + 1)
+
+# What is never spoken, even where paramiko still knows it: by the words of the SSH protocol.
+REFUSED = {
+    "ciphers": ("aes128-cbc", "aes192-cbc", "aes256-cbc", "3des-cbc", "blowfish-cbc", "arcfour"),
+    "macs": ("hmac-md5", "hmac-md5-96", "hmac-sha1", "hmac-sha1-96"),
+    "kex": (
+        "diffie-hellman-group1-sha1",
+        "diffie-hellman-group14-sha1",
+        "diffie-hellman-group-exchange-sha1",
+    ),
+    "keys": ("ssh-rsa", "ssh-dss"),
+    "pubkeys": ("ssh-rsa", "ssh-dss"),
+}
+# An RSA key signs by one of these; its third way, ssh-rsa, uses SHA-1.
+_SIGNED_BY = {"ssh-rsa": ("rsa-sha2-512", "rsa-sha2-256")}
+
+_STRANGERS_BYTES = 256 * 1024
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How long we wait, in seconds, and how much we listen to.
+
+    connect: for a TCP connection. handshake: until keys are agreed. login: until it is judged.
+    channel: for a new channel on a warm connection. grace: beyond a command's own deadline, at
+    which the host should have ended it. unacknowledged: for the host's machine to confirm what
+    was sent; then the connection counts as dead. output: bytes of one command, both streams.
+
+    There is no limit on silence: a scrub or a reload may say nothing for as long as its deadline
+    allows, and a dead peer is noticed by `unacknowledged`.
+    """
+
+    connect: float = 5.0
+    handshake: float = 10.0
+    login: float = 10.0
+    channel: float = 5.0
+    grace: float = 5.0
+    unacknowledged: float = 20.0
+    output: int = 64 * 1024 * 1024
+
+
+class TurnedAway(Unreachable):
+    """The host hung up before it said a word, as sshd does when too many log in at once."""
+
+
+class _Packetizer(Packetizer):
+    """Asks for new keys after 32 GiB, half of what RFC 4344 allows for AES.
+
+    With paramiko's 512 MiB a warm connection would come to it within days, and data that is under
+    way just then can be lost: https://github.com/paramiko/paramiko/issues/822
+    """
+
+    REKEY_BYTES = 2**35
+
+
+class _Wire:
+    """The stream below a transport: knows how it began, and bounds what a stranger may send."""
+
+    def __init__(self, stream: socket.socket | paramiko.Channel) -> None:
+        self._stream = stream
+        self._heard = 0
+        self.first = b""
+        self.trusted = False
+
+    def recv(self, size: int) -> bytes:
+        data = self._stream.recv(size)
+        if not self.trusted:
+            self.first = (self.first + data)[:200]
+            self._heard += len(data)
+            if self._heard > _STRANGERS_BYTES:
+                raise EOFError
+        return data
+
+    def send(self, data: bytes) -> int:
+        return self._stream.send(data)
+
+    def settimeout(self, seconds: float) -> None:
+        self._stream.settimeout(seconds)
+
+    def close(self) -> None:
+        self._stream.close()
+
+    @property
+    def _closed(self) -> bool:  # paramiko asks its socket by this name
+        return bool(getattr(self._stream, "_closed", False))
+
+
+def dial(host: Host, limits: Limits) -> socket.socket:
+    """Open a TCP connection that sends at once and notices a peer that is gone."""
+    try:
+        stream = socket.create_connection((host.address, host.port), timeout=limits.connect)
+    except TimeoutError:
+        raise Unreachable(
+            f"{place(host)} did not answer within {limits.connect:g} s: "
+            "is it up, and does a firewall let us through?"
+        ) from None
+    except ConnectionRefusedError:
+        raise Unreachable(f"{place(host)} refused the connection: is sshd running?") from None
+    except socket.gaierror:
+        raise Unreachable(f"{place(host)} has an address that DNS does not know") from None
+    except OSError as trouble:
+        raise Unreachable(f"{place(host)} cannot be reached: {trouble.strerror}") from None
+    # Nagle's algorithm costs 40 ms for each command.
+    stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    stream.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    # Keepalives alone do not end a connection whose packets vanish: this does.
+    milliseconds = int(limits.unacknowledged * 1000)
+    stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, milliseconds)
+    return stream
+
+
+def opened(
+    host: Host, key: paramiko.PKey, limits: Limits, stream: socket.socket | paramiko.Channel
+) -> paramiko.Transport:
+    """Make sure that *host* is the one we know, and only then log in, over *stream*."""
+    wire = _Wire(stream)
+    transport = _transport(wire, host, limits)
+    try:
+        _shake_hands(transport, wire, host, limits)
+        _recognise(transport, host)
+        _log_in(transport, host, key, limits)
+    except BaseException:
+        transport.packetizer.complete_handshake()  # or its timer would outlive it
+        transport.close()
+        wire.close()
+        raise
+    wire.trusted = True
+    transport.set_keepalive(5)
+    return transport
+
+
+def _transport(wire: _Wire, host: Host, limits: Limits) -> paramiko.Transport:
+    transport = paramiko.Transport(
+        cast("socket.socket", wire), disabled_algorithms=REFUSED, packetizer_class=_Packetizer
+    )
+    transport.set_log_channel(_LOG)
+    transport.banner_timeout = transport.handshake_timeout = limits.handshake
+    # A host with several keys shows the first kind that we name: the one that we know it by. The
+    # others are named so that a host without it shows something that can be told.
+    pinned = str(host.host_key).split()[0]
+    options = transport.get_security_options()
+    first = _SIGNED_BY.get(pinned, (pinned,))
+    options.key_types = (*first, *(kind for kind in options.key_types if kind not in first))
+    return transport
+
+
+def _shake_hands(transport: paramiko.Transport, wire: _Wire, host: Host, limits: Limits) -> None:
+    done = threading.Event()
+    transport.start_client(event=done)
+    if not done.wait(limits.handshake):
+        if wire.first:
+            raise Unreachable(
+                f"{place(host)} began to speak SSH and did not come to an end "
+                f"within {limits.handshake:g} s: is it overloaded?"
+            )
+        raise Unreachable(
+            f"{place(host)} accepted the connection but never spoke SSH: "
+            "is it hung, or is something else behind that port?"
+        )
+    if not transport.is_active():
+        raise _broken_handshake(transport.get_exception(), wire.first, host)
+
+
+def _broken_handshake(
+    trouble: Exception | None, first: bytes, host: Host
+) -> Unreachable | WeakAlgorithms:
+    if isinstance(trouble, IncompatiblePeer):
+        lacking = re.search(r"no acceptable ([^)]*)", str(trouble))
+        return WeakAlgorithms(
+            f"{place(host)} offers no {lacking[1] if lacking else 'SSH version'} "
+            "that we trust: update its sshd, or lift what its configuration restricts"
+        )
+    if not first or b"MaxStartups" in first:
+        return TurnedAway(
+            f"{place(host)} hung up before it spoke SSH: "
+            "too many log in there at once (MaxStartups), or it blocks our address"
+        )
+    if not first.startswith(b"SSH-"):
+        said = first.split(b"\n")[0][:60].decode("ascii", "backslashreplace")
+        return Unreachable(
+            f"{place(host)} is no SSH server: it said {said!r}. Is that the right port?"
+        )
+    if trouble is None or isinstance(trouble, EOFError | OSError):
+        return Unreachable(f"{place(host)} hung up in the middle of the SSH handshake")
+    return Unreachable(f"{place(host)} does not keep to the SSH protocol: {trouble}")
+
+
+def _recognise(transport: paramiko.Transport, host: Host) -> None:
+    """Compare the host's key with the inventory's: both are public, still in constant time."""
+    shown = transport.get_remote_server_key().asbytes()
+    known = base64.b64decode(str(host.host_key).split()[1])
+    if not hmac.compare_digest(shown, known):
+        raise HostKeyMismatch(
+            f"{place(host)} shows the key {_fingerprint(shown)}, and the inventory knows it by "
+            f"{host.fingerprint}. Nothing was sent to it. Was it installed anew? Find out who "
+            "answers there before you change host_key in the inventory"
+        )
+
+
+def _log_in(transport: paramiko.Transport, host: Host, key: paramiko.PKey, limits: Limits) -> None:
+    judged = threading.Event()
+    try:
+        transport.auth_publickey(host.user, key, judged)
+    except paramiko.SSHException:
+        raise Unreachable(f"{place(host)} hung up before the login") from None
+    if not judged.wait(limits.login):
+        raise Unreachable(
+            f"{place(host)} did not judge our login within {limits.login:g} s: is it overloaded?"
+        )
+    if transport.is_authenticated():
+        return
+    trouble = transport.get_exception()
+    asked = f"{place(host)} refuses {host.user} with our key {host.key} ({key.fingerprint})"
+    if isinstance(trouble, BadAuthenticationType | PartialAuthentication):
+        wants = " or ".join(trouble.allowed_types) or "nothing that it names"
+        raise LoginRefused(f"{asked}: it wants {wants}. Allow logins by key alone there")
+    if not transport.is_active():
+        raise Unreachable(f"{place(host)} hung up during the login of {host.user}")
+    raise LoginRefused(
+        f"{asked}: put the public key into that user's authorized_keys, "
+        "or look why its certificate is no longer taken"
+    )
+
+
+def place(host: Host) -> str:
+    return f"{host.name} ({host.address}:{host.port})"
+
+
+def _fingerprint(blob: bytes) -> str:
+    return "SHA256:" + base64.b64encode(hashlib.sha256(blob).digest()).decode().rstrip("=")

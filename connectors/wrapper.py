@@ -1,0 +1,166 @@
+"""How a command becomes the one line that a host's login shell is given, and how its end is read.
+
+The line runs a fixed script. The script lets `timeout` watch over the command, so that the host
+itself ends what takes too long, and says a word of its own before and after the command on both
+streams. The word is new for each command and the command is not told it: output that was cut off,
+or that only looks like an end, is never taken for one. No I/O.
+"""
+
+import re
+import secrets
+import signal
+
+from connectors.command import Answer, Shell
+from connectors.trouble import Interrupted, NotSetUp, TimedOut
+
+# Seconds between asking an overdue command to end and killing it. Less than the patience of
+# whoever waits here, so that the host's own verdict arrives first.
+KILL_AFTER = 3
+
+_KEEP_FIRST = 3 * 1024 * 1024
+_KEEP_LAST = 1024 * 1024
+
+# One line without single quotes, backslashes and exclamation marks. Dialects know the words of
+# programs in English (LC_ALL), and a login's PATH often lacks sbin. A word that is given first
+# stays out of the command's environment, which a variable that the login exports would not.
+_SCRIPT = (
+    "unset kt_word kt_seconds kt_end; kt_word=$1 kt_seconds=$2; shift 2; "
+    "LC_ALL=C PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin; export LC_ALL PATH; "
+    'echo "$kt_word begins"; echo "$kt_word begins" >&2; '
+    "if command -v timeout >/dev/null; "
+    f'then timeout -k {KILL_AFTER} "$kt_seconds" "$@"; kt_end=$?; else kt_end=unwatched; fi; '
+    'echo "$kt_word $kt_end"; echo "$kt_word $kt_end" >&2'
+)
+
+_STATUS_OF_TIMEOUT = frozenset({124, 128 + signal.SIGKILL})
+_STATUS_OF_SIGNALS = range(129, 160)
+
+
+class Kept:
+    """What is kept of a stream: all of a short one, the beginning and the end of a long one."""
+
+    def __init__(self) -> None:
+        self._first = bytearray()
+        self._last = bytearray()
+        self.size = 0
+
+    def add(self, data: bytes) -> None:
+        self.size += len(data)
+        room = _KEEP_FIRST - len(self._first)
+        self._first += data[:room]
+        self._last += data[room:] if room > 0 else data
+        if len(self._last) > 2 * _KEEP_LAST:
+            del self._last[:-_KEEP_LAST]
+
+    def ends_with(self, end: re.Pattern[bytes]) -> re.Match[bytes] | None:
+        """Find *end*, a pattern of at most 100 bytes, in the last ones."""
+        return end.search(bytes((self._first[-100:] + self._last[-100:])[-100:]))
+
+    def after(self, begin: bytes) -> tuple[bytes, int]:
+        """Return the bytes after the line *begin*, and how many are missing in the middle.
+
+        A line stands in the place of the missing ones. What comes before *begin* is the noise of
+        a login.
+        """
+        found = self._first.find(begin)
+        first = bytes(self._first[found + len(begin) :] if found >= 0 else self._first)
+        last = bytes(self._last[-_KEEP_LAST:])
+        left_out = self.size - len(self._first) - len(last)
+        gap = f"\n[… {left_out} bytes are left out here …]\n".encode() if left_out else b""
+        return first + gap + last, left_out
+
+
+class Wrapped:
+    """One command, wrapped for one host, and the reading of its end."""
+
+    def __init__(self, shell: Shell, word: str | None = None) -> None:
+        """Wrap *shell*, resolved for its host; *word* is what its output is framed with."""
+        self._word = word or secrets.token_hex(16)
+        self._begin = f"{self._word} begins\n".encode()
+        self._end = re.compile(self._word.encode() + rb" (\d+|unwatched)\n\Z")
+        self._shell = shell
+        self.out = Kept()
+        self.err = Kept()
+
+    @property
+    def line(self) -> str:
+        frame = ("sh", "-c", _SCRIPT, "keyturn", self._word, str(self._shell.deadline))
+        return " ".join(quoted(word) for word in frame + self._shell.words)
+
+    @property
+    def ended(self) -> bool:
+        """Tell whether both streams have said their last word, and the same one."""
+        return self._how_it_ended() is not None
+
+    def answer(self, *, seconds: float) -> Answer:
+        """Return the answer of a command that ended by itself.
+
+        seconds: how long it took, seen from here. An exit status that `timeout` uses means what
+        it says only when there was time enough to run out.
+        """
+        end = self._how_it_ended()
+        if end is None:
+            raise Interrupted(
+                "the end of the command was never seen, so nobody can say how far it came"
+                f"{self._its_last_words()}: look at the host"
+            )
+        if end == "unwatched":
+            raise NotSetUp(
+                "the host has no program `timeout`, which every command runs under: "
+                "install coreutils there. Nothing was started"
+            )
+        self._refuse_what_was_ended(int(end), seconds)
+        out, out_left = self._text(self.out, end)
+        err, err_left = self._text(self.err, end)
+        return Answer(int(end), out, err, left_out=out_left + err_left)
+
+    def _how_it_ended(self) -> str | None:
+        out, err = self.out.ends_with(self._end), self.err.ends_with(self._end)
+        return out[1].decode() if out and err and out[1] == err[1] else None
+
+    def _refuse_what_was_ended(self, status: int, seconds: float) -> None:
+        if status in _STATUS_OF_TIMEOUT and seconds >= self._shell.deadline:
+            raise TimedOut(
+                f"the command had not ended after {self._shell.deadline} s and the host "
+                "stopped it: how far it came is not known"
+            )
+        if status in _STATUS_OF_SIGNALS:
+            raise Interrupted(
+                f"a signal ended the command before its time ({signal_name(status - 128)}, "
+                f"exit status {status}): how far it came is not known"
+            )
+
+    def _text(self, kept: Kept, end: str) -> tuple[str, int]:
+        said, left_out = kept.after(self._begin)
+        return _decoded(said[: -len(f"{self._word} {end}\n")]), left_out
+
+    def _its_last_words(self) -> str:
+        """Quote what came instead of an end: often a login shell's own words."""
+        for kept in (self.err, self.out):
+            said, _ = kept.after(self._begin)
+            words = _decoded(said).strip()
+            if words:
+                return f" (the last that came was: {words.splitlines()[-1][-200:]})"
+        return ""
+
+
+def _decoded(said: bytes) -> str:
+    return said.decode("utf-8", "backslashreplace")
+
+
+def quoted(word: str) -> str:
+    """Quote a word so that sh, bash, dash, zsh, csh and fish all read the same one.
+
+    shlex.quote is for sh alone: csh expands `!` within single quotes, fish takes `\\` for an
+    escape there, zsh looks up a bare `=ls`. Outside of quotes a backslash means the same to all.
+    """
+    if re.fullmatch(r"[A-Za-z0-9_./:,@-]+", word, re.ASCII):
+        return word
+    return "'" + re.sub(r"['\\!]", r"'\\\g<0>'", word) + "'"
+
+
+def signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
