@@ -1,0 +1,63 @@
+"""People and user groups as Slack writes them down."""
+
+from bot.console.directory import ConsoleGroup
+from bot.console.wire import Json, SlackError
+from bot.console.workspace import Workspace
+
+
+def user_json(workspace: Workspace, user_id: str) -> Json:
+    """Return one user, the bot's own included."""
+    app = workspace.app
+    if user_id == app.bot_user_id:
+        return _user(workspace, user_id, app.bot_name, app.bot_display) | {
+            "is_bot": True,
+            "profile": {"real_name": app.bot_display, "bot_id": app.bot_id},
+        }
+    person = workspace.person(user_id)
+    shown = _user(workspace, user_id, person.name, person.display)
+    shown["is_restricted"] = person.guest
+    shown["profile"] |= {"title": person.title, "email": person.email}
+    return shown
+
+
+def _user(workspace: Workspace, user_id: str, name: str, display: str) -> Json:
+    return {
+        "id": user_id,
+        "team_id": workspace.app.team_id,
+        "name": name,
+        "real_name": display,
+        "deleted": user_id in workspace.deactivated,
+        "tz": "Etc/UTC",
+        "tz_offset": 0,
+        "is_bot": False,
+        "is_app_user": False,
+        "is_admin": False,
+        "is_owner": False,
+        "is_restricted": False,
+        "is_ultra_restricted": False,
+        "is_stranger": False,
+        "updated": int(workspace.now()),
+        "profile": {"real_name": display, "display_name": name, "team": workspace.app.team_id},
+    }
+
+
+def user_by_email(workspace: Workspace, email: str) -> Json:
+    for person in workspace.people.values():
+        active = person.user_id not in workspace.deactivated
+        if active and person.email and person.email.lower() == email.lower():
+            return user_json(workspace, person.user_id)
+    raise SlackError("users_not_found")
+
+
+def group_json(workspace: Workspace, group: ConsoleGroup) -> Json:
+    return {
+        "id": group.group_id,
+        "team_id": workspace.app.team_id,
+        "is_usergroup": True,
+        "handle": group.handle,
+        "name": group.name,
+        "description": "",
+        "date_delete": 0,
+        "user_count": len(group.members),
+        "users": list(group.members),
+    }
