@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from connectors.command import Answer, Command, Query, Shell
+from connectors.command import Answer, Ask, Command, Query, Shell
 from runbooks import Change, Check, Host, NoUndo, Plan, Refused, Report, Step
 
 T = TypeVar("T")
@@ -27,7 +27,7 @@ class SetSwitch(Change[Switches], words="toy set", example="lb1 lamp on", undo="
     name: str
     value: str
 
-    def read(self, ask):  # pyright: ignore
+    def read(self, ask: Ask) -> Switches:
         return ask(self.host, SHOW)
 
     def plan(self, switches: Switches) -> Plan:
@@ -53,7 +53,7 @@ class SetAll(Change[Switches], words="toy set all", example="lb1 on", undo="sets
     host: Host
     value: str
 
-    def read(self, ask):  # pyright: ignore
+    def read(self, ask: Ask) -> Switches:
         return ask(self.host, SHOW)
 
     def plan(self, switches: Switches) -> Plan:
@@ -78,7 +78,7 @@ class BreakSwitch(Change[Switches], words="toy break", example="lb1 lamp"):
     host: Host
     name: str
 
-    def read(self, ask):  # pyright: ignore
+    def read(self, ask: Ask) -> Switches:
         return ask(self.host, SHOW)
 
     def plan(self, switches: Switches) -> Plan:
@@ -93,7 +93,7 @@ class ShowSwitches(Check[Switches], words="toy show", example="lb1"):
 
     host: Host
 
-    def read(self, ask):  # pyright: ignore
+    def read(self, ask: Ask) -> Switches:
         return ask(self.host, SHOW)
 
     def report(self, switches: Switches) -> Report:
@@ -138,5 +138,5 @@ class ToyFleet:
         self.after_tell(host, str(command))
         return Answer(0, f"{name} is {value} now\n")
 
-    def resolve(self, host: str, command: Command, /) -> Command:
+    def resolve(self, host: str, command: Command, /) -> Command:  # noqa: ARG002
         return command

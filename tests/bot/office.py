@@ -1,4 +1,4 @@
-"""The workflow with everything it needs, for tests: a toy fleet, real SQLite, the starter rules."""
+"""The workflow with all that it needs, for tests: a toy fleet, real SQLite, the starter rules."""
 
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -22,7 +22,7 @@ class ByHand:
 
     waiting: list[int] = field(default_factory=list)
 
-    def enqueue(self, tx: Transaction, run: int, site: str) -> None:
+    def enqueue(self, tx: Transaction, run: int, site: str) -> None:  # noqa: ARG002
         tx.after_commit(lambda: self.waiting.append(run))
 
 

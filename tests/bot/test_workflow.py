@@ -231,7 +231,7 @@ class TestAsking:
     def test_an_owner_waits_for_another_when_it_cannot_be_undone(self, office: Office):
         run = office.ask(BreakSwitch(host="lb1", name="lamp"), person="olga")
         assert run.state is State.WAITING
-        with pytest.raises(NotYours, match="your own request.*Adam Admin"):
+        with pytest.raises(NotYours, match=r"your own request.*Adam Admin"):
             office.approve(run, person="olga")
         assert office.approve(run, person="adam").state is State.SUCCEEDED
 

@@ -1,0 +1,196 @@
+"""The command line: `keyturn …`."""
+
+import json
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from importlib import import_module
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+import click
+
+if TYPE_CHECKING:
+    from bot.settings import Settings
+    from bot.store.database import Database
+
+# Exit statuses that scripts can tell apart; 2 is click's own for words it does not understand.
+FAILED, NOT_FOUND = 1, 3
+
+# Heavy modules are loaded by the command that needs them: `keyturn --help` answers at once.
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(version("keyturn"), prog_name="keyturn")
+def main() -> None:
+    """Two keys for production: audited runbooks, asked and approved in chat.
+
+    Settings are read from the environment (KEYTURN_…) and from the file .env.
+    """
+
+
+@main.command()
+def serve() -> None:
+    """Serve chat and web pages, and carry runs out, until interrupted."""
+    settings = _settings()
+    with _plainly():
+        import_module("bot.app").serve(settings)
+
+
+@main.command("runbooks")
+@click.option("--json", "as_json", is_flag=True, help="For programs.")
+def list_runbooks(*, as_json: bool) -> None:
+    """List what can be asked for."""
+    catalogue = import_module("runbooks").catalogue()
+    forms = import_module("bot.forms")
+    kind = import_module("runbooks._catalogue").kind
+    found = [
+        {
+            "words": words,
+            "kind": kind(runbook),
+            "usage": forms.usage(runbook),
+            "summary": (runbook.__doc__ or "").strip().splitlines()[0],
+            "example": f"{words} {runbook.example}",
+            "undo": runbook.undo,
+        }
+        for words, runbook in catalogue.items()
+    ]
+    if as_json:
+        click.echo(json.dumps(found, indent=2, ensure_ascii=False))
+        return
+    width = max(len(row["usage"]) for row in found)
+    for row in found:
+        click.echo(f"{row['usage']:<{width}}  {row['kind']:<6}  {row['summary']}")
+
+
+@main.command()
+@click.argument("directory", type=click.Path(path_type=Path))
+def init(directory: Path) -> None:
+    """Write a policy directory to start from, with a comment on every line that matters."""
+    starter = import_module("bot.policy.starter")
+    with _plainly():
+        for path in starter.write(directory):
+            click.echo(f"wrote {path}")
+    click.echo(f"Edit them, then: keyturn policy check {directory}")
+
+
+@main.group()
+def policy() -> None:
+    """Look at the policy."""
+
+
+@policy.command("check")
+@click.argument("directory", type=click.Path(path_type=Path), required=False)
+def check_policy(directory: Path | None) -> None:
+    """Say whether the policy directory is valid, and if not, where and what to do."""
+    load = import_module("bot.policy.directory").load
+    with _plainly():
+        found = load(directory or _settings().policy)
+    people, hosts = len(found.household.people), len(found.inventory.hosts)
+    click.echo(f"valid, version {found.version}: {people} people, {hosts} hosts")
+
+
+@main.group()
+def changelog() -> None:
+    """Read and verify the change log."""
+
+
+@changelog.command("show")
+@click.option("--run", type=int, help="Only the entries of this run.")
+@click.option("-n", "--most", type=click.IntRange(1, 10_000), default=30, show_default=True)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+def show_changelog(*, run: int | None, most: int, as_json: bool) -> None:
+    """Print the newest entries, oldest of them first."""
+    store = import_module("bot.store.changelog")
+    with _database() as database, database.reading() as tx:
+        entries = store.of_run(tx, run) if run else list(reversed(store.newest(tx, most=most)))
+    if run and not entries:
+        _stop(f"there is nothing about run {run} in the change log", NOT_FOUND)
+    line = import_module("bot.lines").as_json if as_json else import_module("bot.lines").as_text
+    for entry in entries:
+        click.echo(line(entry))
+
+
+@changelog.command("verify")
+@click.option("--json", "as_json", is_flag=True, help="For programs.")
+def verify_changelog(*, as_json: bool) -> None:
+    """Recompute the whole chain. Exit status 1 if an entry was altered or is missing."""
+    with _database() as database, database.reading() as tx:
+        verdict = import_module("bot.store.changelog").verify(tx)
+    if as_json:
+        click.echo(json.dumps(vars(verdict)))
+    elif verdict.broken is None:
+        click.echo(f"{verdict.entries} entries, unbroken; head {verdict.head}")
+    else:
+        click.echo(f"BROKEN at entry {verdict.broken}: {verdict.why}", err=True)
+    sys.exit(FAILED if verdict.broken is not None else 0)
+
+
+@main.group()
+def db() -> None:
+    """Look after the database."""
+
+
+@db.command("upgrade")
+def upgrade_db() -> None:
+    """Bring the database to the schema that this version works with."""
+    with _database() as database:
+        import_module("bot.store.schema").upgrade(database)
+    click.echo("up to date")
+
+
+@db.command("check")
+def check_db() -> None:
+    """Say whether the database has the schema that this version works with."""
+    with _database() as database:
+        current = import_module("bot.store.schema").is_current(database)
+    click.echo("up to date" if current else "behind: run keyturn db upgrade")
+    sys.exit(0 if current else FAILED)
+
+
+def _settings() -> "Settings":
+    pydantic = import_module("pydantic")
+    try:
+        return import_module("bot.settings").Settings()
+    except pydantic.ValidationError as error:
+        _stop(import_module("bot.policy.directory").in_words(error), FAILED)
+
+
+@contextmanager
+def _database() -> "Generator[Database]":
+    settings = _settings()
+    with _plainly():
+        database: Database = import_module("bot.store.database").Database(settings.database_url)
+        if database.embedded and not (settings.data / "keyturn.db").exists():
+            _stop(f"there is no database in {settings.data.absolute()} yet", NOT_FOUND)
+        try:
+            yield database
+        finally:
+            database.close()
+
+
+@contextmanager
+def _plainly() -> Generator[None]:
+    """Turn what a person can do something about into one line on standard error."""
+    database = import_module("bot.store.database")
+    policy_errors = import_module("bot.policy.policy")
+    expected: tuple[type[Exception], ...] = (
+        database.StoreUnavailable,
+        database.AlreadyRunning,
+        policy_errors.NoPolicy,
+        OSError,
+    )
+    try:
+        yield
+    except expected as trouble:
+        _stop(str(trouble), FAILED)
+
+
+def _stop(message: str, status: int) -> NoReturn:
+    click.echo(f"keyturn: {message}", err=True)
+    sys.exit(status)
+
+
+if __name__ == "__main__":
+    main()

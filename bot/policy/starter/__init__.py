@@ -1,0 +1,18 @@
+"""A policy directory to start from: the product's rule, explained where it stands."""
+
+from importlib.resources import files
+from pathlib import Path
+
+from bot.policy.directory import FILES
+
+
+def write(directory: Path) -> list[Path]:
+    """Write the starter's files and return them. Raises FileExistsError rather than overwrite."""
+    directory.mkdir(parents=True, exist_ok=True)
+    taken = [name for name in FILES if (directory / name).exists()]
+    if taken:
+        raise FileExistsError(f"{directory} holds {', '.join(taken)} already: nothing was written")
+    (directory / "keys").mkdir(mode=0o700, exist_ok=True)
+    for name in FILES:
+        (directory / name).write_text((files("bot.policy.starter") / name).read_text())
+    return [directory / name for name in FILES]
