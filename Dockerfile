@@ -29,7 +29,8 @@ RUN groupadd --system --gid 10001 keyturn \
     && useradd --system --uid 10001 --gid keyturn --home-dir /data --shell /usr/sbin/nologin keyturn \
     && install --directory --owner keyturn --group keyturn --mode 0700 /data
 COPY --from=service /opt/keyturn /opt/keyturn
-ENV PATH=/opt/keyturn/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
+ENV PATH=/opt/keyturn/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 \
+    KEYTURN_DATA=/data KEYTURN_POLICY=/data/policy KEYTURN_LISTEN=0.0.0.0 KEYTURN_PORT=8080
 USER 10001:10001
 WORKDIR /data
 VOLUME /data
