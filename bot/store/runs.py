@@ -190,6 +190,15 @@ def votes(tx: Transaction, run: int) -> list[Vote]:
     return [Vote(**row) for row in tx.sql.execute(query).mappings()]
 
 
+def votes_on(tx: Transaction, numbers: Sequence[int]) -> dict[int, list[Vote]]:
+    """Return the votes on several runs at once, by run; a run without votes is left out."""
+    query = select(tables.vote).where(tables.vote.c.run.in_(numbers)).order_by(tables.vote.c.at)
+    found: dict[int, list[Vote]] = {}
+    for row in tx.sql.execute(query).mappings():
+        found.setdefault(row["run"], []).append(Vote(**row))
+    return found
+
+
 def intend(tx: Transaction, run: int, n: int) -> None:
     """Write down that step *n* is about to be sent. Committed before it is."""
     tx.sql.execute(

@@ -2,6 +2,7 @@
 
 import hashlib
 import secrets
+from dataclasses import dataclass
 
 from sqlalchemy import delete, insert, select, update
 
@@ -11,7 +12,18 @@ from bot.store.database import Transaction
 LINK_SECONDS = 10 * 60
 IDLE_SECONDS = 30 * 60
 LONGEST_SECONDS = 12 * 3600
+# How exactly it is noted when a session was last used.
+NOTE_SECONDS = 60
 _SECOND = 1_000_000
+
+
+@dataclass(frozen=True)
+class Session:
+    """Somebody signed in. began, last_seen: microseconds."""
+
+    person: str
+    began: int
+    last_seen: int
 
 
 def new_link(tx: Transaction, person: str, *, seconds: int = LINK_SECONDS) -> str:
@@ -48,21 +60,30 @@ def begin(tx: Transaction, person: str) -> str:
     return token
 
 
-def person_of(tx: Transaction, token: str) -> str | None:
-    """Return whose session this is and keep it alive; None if it has ended."""
+def find(tx: Transaction, token: str) -> Session | None:
+    """Return the session, as long as it lasts. Only reads."""
     session = tables.session
     row = tx.sql.execute(select(session).where(session.c.token == _hashed(token))).one_or_none()
     if row is None:
         return None
     idle = tx.now - row.last_seen > IDLE_SECONDS * _SECOND
     if idle or tx.now - row.began > LONGEST_SECONDS * _SECOND:
+        return None
+    return Session(row.person, row.began, row.last_seen)
+
+
+def person_of(tx: Transaction, token: str) -> str | None:
+    """Return whose session this is and keep it alive; None if it has ended."""
+    found = find(tx, token)
+    if found is None:
         end(tx, token)
         return None
-    if tx.now - row.last_seen > 60 * _SECOND:
+    if tx.now - found.last_seen > NOTE_SECONDS * _SECOND:
+        session = tables.session
         tx.sql.execute(
             update(session).where(session.c.token == _hashed(token)).values(last_seen=tx.now)
         )
-    return row.person
+    return found.person
 
 
 def end(tx: Transaction, token: str) -> None:
