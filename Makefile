@@ -25,9 +25,11 @@ VENDOR := bot/web/static/vendor
 # what they need in order to stand in for a host.
 SYSTEM_PACKAGES := \
 	ca-certificates=/etc/ssl/certs/ca-certificates.crt \
+	chromium=chromium \
 	haproxy=haproxy \
 	openssh-client=ssh-keygen \
 	openssh-server=sshd \
+	postgresql=pg_virtualenv \
 	socat=socat \
 	sudo=sudo
 

@@ -4,7 +4,6 @@ import json
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
-from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -33,18 +32,21 @@ def main() -> None:
 @main.command()
 def serve() -> None:
     """Serve chat and web pages, and carry runs out, until interrupted."""
+    from bot import app
+
     settings = _settings()
     with _plainly():
-        import_module("bot.app").serve(settings)
+        app.serve(settings)
 
 
 @main.command("runbooks")
 @click.option("--json", "as_json", is_flag=True, help="For programs.")
 def list_runbooks(*, as_json: bool) -> None:
     """List what can be asked for."""
-    catalogue = import_module("runbooks").catalogue()
-    forms = import_module("bot.forms")
-    kind = import_module("runbooks._catalogue").kind
+    from bot import forms
+    from runbooks import catalogue
+    from runbooks._catalogue import kind
+
     found = [
         {
             "words": words,
@@ -54,7 +56,7 @@ def list_runbooks(*, as_json: bool) -> None:
             "example": f"{words} {runbook.example}",
             "undo": runbook.undo,
         }
-        for words, runbook in catalogue.items()
+        for words, runbook in catalogue().items()
     ]
     if as_json:
         click.echo(json.dumps(found, indent=2, ensure_ascii=False))
@@ -68,7 +70,8 @@ def list_runbooks(*, as_json: bool) -> None:
 @click.argument("directory", type=click.Path(path_type=Path))
 def init(directory: Path) -> None:
     """Write a policy directory to start from, with a comment on every line that matters."""
-    starter = import_module("bot.policy.starter")
+    from bot.policy import starter
+
     with _plainly():
         for path in starter.write(directory):
             click.echo(f"wrote {path}")
@@ -84,7 +87,8 @@ def policy() -> None:
 @click.argument("directory", type=click.Path(path_type=Path), required=False)
 def check_policy(directory: Path | None) -> None:
     """Say whether the policy directory is valid, and if not, where and what to do."""
-    load = import_module("bot.policy.directory").load
+    from bot.policy.directory import load
+
     with _plainly():
         found = load(directory or _settings().policy)
     people, hosts = len(found.household.people), len(found.inventory.hosts)
@@ -102,22 +106,25 @@ def changelog() -> None:
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 def show_changelog(*, run: int | None, most: int, as_json: bool) -> None:
     """Print the newest entries, oldest of them first."""
-    store = import_module("bot.store.changelog")
+    from bot import lines
+    from bot.store import changelog as store
+
     with _database() as database, database.reading() as tx:
         entries = store.of_run(tx, run) if run else list(reversed(store.newest(tx, most=most)))
     if run and not entries:
         _stop(f"there is nothing about run {run} in the change log", NOT_FOUND)
-    line = import_module("bot.lines").as_json if as_json else import_module("bot.lines").as_text
     for entry in entries:
-        click.echo(line(entry))
+        click.echo(lines.as_json(entry) if as_json else lines.as_text(entry))
 
 
 @changelog.command("verify")
 @click.option("--json", "as_json", is_flag=True, help="For programs.")
 def verify_changelog(*, as_json: bool) -> None:
     """Recompute the whole chain. Exit status 1 if an entry was altered or is missing."""
+    from bot.store import changelog as store
+
     with _database() as database, database.reading() as tx:
-        verdict = import_module("bot.store.changelog").verify(tx)
+        verdict = store.verify(tx)
     if as_json:
         click.echo(json.dumps(vars(verdict)))
     elif verdict.broken is None:
@@ -135,33 +142,43 @@ def db() -> None:
 @db.command("upgrade")
 def upgrade_db() -> None:
     """Bring the database to the schema that this version works with."""
+    from bot.store import schema
+
     with _database() as database:
-        import_module("bot.store.schema").upgrade(database)
+        schema.upgrade(database)
     click.echo("up to date")
 
 
 @db.command("check")
 def check_db() -> None:
     """Say whether the database has the schema that this version works with."""
+    from bot.store import schema
+
     with _database() as database:
-        current = import_module("bot.store.schema").is_current(database)
+        current = schema.is_current(database)
     click.echo("up to date" if current else "behind: run keyturn db upgrade")
     sys.exit(0 if current else FAILED)
 
 
 def _settings() -> "Settings":
-    pydantic = import_module("pydantic")
+    from pydantic import ValidationError
+
+    from bot.policy.directory import in_words
+    from bot.settings import Settings
+
     try:
-        return import_module("bot.settings").Settings()
-    except pydantic.ValidationError as error:
-        _stop(import_module("bot.policy.directory").in_words(error), FAILED)
+        return Settings()
+    except ValidationError as error:
+        _stop(in_words(error), FAILED)
 
 
 @contextmanager
 def _database() -> "Generator[Database]":
+    from bot.store.database import Database
+
     settings = _settings()
     with _plainly():
-        database: Database = import_module("bot.store.database").Database(settings.database_url)
+        database = Database(settings.database_url)
         if database.embedded and not (settings.data / "keyturn.db").exists():
             _stop(f"there is no database in {settings.data.absolute()} yet", NOT_FOUND)
         try:
@@ -173,17 +190,12 @@ def _database() -> "Generator[Database]":
 @contextmanager
 def _plainly() -> Generator[None]:
     """Turn what a person can do something about into one line on standard error."""
-    database = import_module("bot.store.database")
-    policy_errors = import_module("bot.policy.policy")
-    expected: tuple[type[Exception], ...] = (
-        database.StoreUnavailable,
-        database.AlreadyRunning,
-        policy_errors.NoPolicy,
-        OSError,
-    )
+    from bot.policy import NoPolicy
+    from bot.store.database import AlreadyRunning, StoreUnavailable
+
     try:
         yield
-    except expected as trouble:
+    except (StoreUnavailable, AlreadyRunning, NoPolicy, OSError) as trouble:
         _stop(str(trouble), FAILED)
 
 

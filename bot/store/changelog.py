@@ -1,7 +1,8 @@
 """The change log: every event of every run, append-only, each entry bound to the one before."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Generator
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -111,12 +112,13 @@ def after(tx: Transaction, seq: int, *, most: int = 1000) -> list[Entry]:
 def verify(tx: Transaction) -> Verdict:
     """Recompute the whole chain: dense numbers, each hash, each link."""
     seq, prev = 0, GENESIS
-    for entry in _all(tx):
-        seq += 1
-        why = _fault(entry, seq, prev)
-        if why:
-            return Verdict(seq - 1, prev, broken=seq, why=why)
-        prev = entry.hash
+    with closing(_all(tx)) as entries:
+        for entry in entries:
+            seq += 1
+            why = _fault(entry, seq, prev)
+            if why:
+                return Verdict(seq - 1, prev, broken=seq, why=why)
+            prev = entry.hash
     return Verdict(seq, prev)
 
 
@@ -131,12 +133,11 @@ def _fault(entry: Entry, seq: int, prev: str) -> str:
     return ""
 
 
-def _all(tx: Transaction) -> Iterator[Entry]:
-    result = tx.sql.execution_options(yield_per=1000).execute(
-        select(tables.entry).order_by(tables.entry.c.seq)
-    )
-    for row in result:
-        yield _entry(row)
+def _all(tx: Transaction) -> Generator[Entry]:
+    query = select(tables.entry).order_by(tables.entry.c.seq).execution_options(yield_per=1000)
+    with tx.sql.execute(query) as rows:
+        for row in rows:
+            yield _entry(row)
 
 
 def _entry(row: Row[Any]) -> Entry:

@@ -33,9 +33,10 @@ class Transaction:
     def insert_once(self, table: Table, **values: object) -> bool:
         """Insert a row; False if one with its key was there before. Settles races by the key."""
         insert = postgresql.insert if self.sql.dialect.name == "postgresql" else sqlite.insert
-        return (
-            self.sql.execute(insert(table).values(values).on_conflict_do_nothing()).rowcount == 1
-        )
+        statement = insert(table).values(values).on_conflict_do_nothing()
+        # What comes back tells it on both databases; a count of rows does not.
+        returning = statement.returning(*table.primary_key.columns)
+        return self.sql.execute(returning).one_or_none() is not None
 
     def after_commit(self, callback: Callable[[], None]) -> None:
         """Do something that others can see only once all of this is durable."""

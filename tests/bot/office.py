@@ -1,5 +1,6 @@
 """The workflow with all that it needs, for tests: a toy fleet, real SQLite, the starter rules."""
 
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -65,7 +66,9 @@ class Office:
 
 
 @contextmanager
-def an_office(directory: Path, *, rules: str | None = None, database: Database | None = None):
+def an_office(
+    directory: Path, *, rules: str | None = None, database: Database | None = None
+) -> Generator[Office]:
     policies = a_policy(directory / "policy", rules=rules)
     store = database or Database(f"sqlite:///{directory / 'keyturn.db'}")
     schema.upgrade(store)

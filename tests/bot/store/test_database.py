@@ -1,0 +1,113 @@
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from sqlalchemy import event
+
+from bot.store import changelog, schema
+from bot.store.database import AlreadyRunning, Database, StoreUnavailable, sole_user
+
+
+def test_the_schema_is_applied_once(database: Database):
+    assert schema.is_current(database)
+    schema.upgrade(database)
+    assert schema.is_current(database)
+
+
+def test_an_empty_database_is_behind(tmp_path: Path):
+    database = Database(f"sqlite:///{tmp_path / 'empty.db'}")
+    assert not schema.is_current(database)
+    database.close()
+
+
+def test_what_failed_half_way_leaves_nothing(database: Database):
+    def fail() -> None:
+        with database.transaction() as tx:
+            changelog.append(tx, "half")
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    with database.reading() as tx:
+        assert changelog.head(tx) == (0, changelog.GENESIS)
+
+
+def test_callbacks_come_after_the_commit_and_only_then(database: Database):
+    seen: list[int] = []
+
+    def look() -> None:
+        with database.reading() as tx:
+            seen.append(changelog.head(tx)[0])
+
+    with database.transaction() as tx:
+        changelog.append(tx, "news")
+        tx.after_commit(look)
+        assert seen == []
+    assert seen == [1]
+
+    def fail() -> None:
+        with database.transaction() as tx:
+            tx.after_commit(look)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    assert seen == [1]
+
+
+def test_both_databases_tell_the_time_in_microseconds(database: Database):
+    with database.reading() as tx:
+        assert 1_700_000_000_000_000 < tx.now < 4_000_000_000_000_000
+
+
+def test_sqlite_is_set_to_lose_nothing(tmp_path: Path):
+    database = Database(f"sqlite:///{tmp_path / 'keyturn.db'}")
+    with database.engine.connect() as connection:
+        found = {
+            name: connection.exec_driver_sql(f"PRAGMA {name}").scalar_one()
+            for name in ("journal_mode", "synchronous", "foreign_keys")
+        }
+    database.close()
+    assert found == {"journal_mode": "wal", "synchronous": 2, "foreign_keys": 1}
+
+
+def test_a_full_disk_is_said_and_nothing_is_kept(tmp_path: Path):
+    database = Database(f"sqlite:///{tmp_path / 'keyturn.db'}")
+    schema.upgrade(database)
+    with database.engine.connect() as connection:
+        pages = connection.exec_driver_sql("PRAGMA page_count").scalar_one()
+
+    database.engine.dispose()
+
+    # Each connection has its own limit, so it is set on every one that the pool makes.
+    @event.listens_for(database.engine, "connect")
+    def _limit(connection: sqlite3.Connection, _record: object) -> None:  # pyright: ignore[reportUnusedFunction]
+        connection.execute(f"PRAGMA max_page_count={pages}")
+
+    with pytest.raises(StoreUnavailable, match="full"), database.transaction() as tx:
+        changelog.append(tx, "too much", words="x" * 1_000_000)
+    with database.reading() as tx:
+        assert changelog.head(tx)[0] == 0
+    database.close()
+
+
+def test_a_second_process_on_the_same_data_is_refused(tmp_path: Path):
+    code = (
+        "import sys; from pathlib import Path; from bot.store.database import sole_user\n"
+        "with sole_user(Path(sys.argv[1])): print('held', flush=True); sys.stdin.read()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code, str(tmp_path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as other:
+        assert other.stdout
+        assert other.stdout.readline() == "held\n"
+        with pytest.raises(AlreadyRunning, match="another Keyturn"), sole_user(tmp_path):
+            pass
+        other.communicate()
+    with sole_user(tmp_path):
+        pass
