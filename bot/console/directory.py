@@ -1,6 +1,6 @@
 """Who and what there is in the console's workspace, as the builder names them."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,8 @@ class Installation:
     commands: tuple[ConsoleCommand, ...] = (
         ConsoleCommand("/keyturn", "help", "Ask for a run, or see what is going on"),
     )
-    shortcuts: tuple[ConsoleShortcut, ...] = field(default=())
+    shortcuts: tuple[ConsoleShortcut, ...] = ()
+    groups: tuple[ConsoleGroup, ...] = ()
 
 
 # Who speaks when the console itself has something to say, as Slackbot does.

@@ -16,6 +16,7 @@ from bot.console.deliveries import Courier, NotTaken
 from bot.console.drafts import answer_of, respond
 from bot.console.messages import message_json
 from bot.console.payloads import Context
+from bot.console.people_json import user_json
 from bot.console.places import MessagePlace, Place, ViewPlace, action_json, payload_with_ids
 from bot.console.tickets import ResponseTicket, ResponseUrls, Triggers
 from bot.console.views import View, Views, view_json
@@ -248,6 +249,13 @@ class Interactions:
             state = self.state(user, ViewPlace(home))
             inner["view"] = view_json(home, self._workspace.app, state)
         self.event(inner)
+
+    def set_active(self, user: str, *, active: bool) -> None:
+        """Close an account or open it again, and tell the bot."""
+        self._workspace.set_active(user, active=active)
+        shown = user_json(self._workspace, user)
+        stamp = self._workspace.next_ts()
+        self.event({"type": "user_change", "user": shown, "cache_ts": 0, "event_ts": stamp})
 
     def event(self, inner: Json) -> None:
         """Tell the bot of an event; nobody waits for it."""

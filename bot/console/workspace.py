@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from bot.console.directory import (
     SYSTEM_USER,
     ConsoleChannel,
-    ConsoleGroup,
     ConsolePerson,
     Installation,
 )
@@ -42,13 +41,12 @@ class Workspace:
         people: Sequence[ConsolePerson],
         channels: Sequence[ConsoleChannel],
         *,
-        groups: Sequence[ConsoleGroup] = (),
         app: Installation | None = None,
         now: Clock = time.time,
     ) -> None:
         self.app = app or Installation()
         self.people = {person.user_id: person for person in people}
-        self.groups = {group.group_id: group for group in groups}
+        self.groups = {group.group_id: group for group in self.app.groups}
         self.deactivated: set[str] = set()
         self.faults = Faults()
         self.pulse = Pulse()
