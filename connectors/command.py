@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Generic, Protocol, TypeVar
 
-from connectors.trouble import CommandFailed
+from connectors.trouble import BadSetting, CommandFailed
 
 T = TypeVar("T")
 
@@ -32,13 +32,27 @@ def clean(text: str) -> str:
 
 @dataclass(frozen=True)
 class Setting:
-    """A word that differs between hosts: looked up in the inventory's `settings` of the host."""
+    """A word that differs between hosts: looked up in the inventory's `settings` of the host.
+
+    prefix: stands before the value in the same word, such as `UNIX-CONNECT:`.
+    pattern: a regular expression that the whole value must fit; any other is refused.
+    """
 
     name: str
     default: str
+    prefix: str = ""
+    pattern: str = ".*"
+
+    def resolved(self, settings: Mapping[str, str]) -> str:
+        value = settings.get(self.name, self.default)
+        if not re.fullmatch(self.pattern, value, re.ASCII):
+            raise BadSetting(
+                f"the inventory sets {self.name} to {value!r}, and it must fit {self.pattern}"
+            )
+        return self.prefix + value
 
     def __str__(self) -> str:
-        return self.default
+        return self.prefix + self.default
 
 
 @dataclass(frozen=True)
@@ -80,8 +94,7 @@ class Shell:
     def resolved(self, settings: Mapping[str, str], *, sudo: bool) -> "Shell":
         """Return the command as one host will run it: settings filled in, sudo where needed."""
         words = tuple(
-            settings.get(word.name, word.default) if isinstance(word, Setting) else word
-            for word in self.argv
+            word.resolved(settings) if isinstance(word, Setting) else word for word in self.argv
         )
         prefix = ("sudo", "-n", "--") if self.root and sudo else ()
         return replace(self, argv=prefix + words, root=False)
@@ -115,11 +128,15 @@ Command = Shell | SwitchLines
 
 @dataclass(frozen=True)
 class Answer:
-    """What a program said, and how it ended. Bytes that are not UTF-8 appear as `\\xNN`."""
+    """What a program said, and how it ended. Bytes that are not UTF-8 appear as `\\xNN`.
+
+    left_out: bytes missing in the middle of a very long output; a line there says so.
+    """
 
     status: int
     out: str
     err: str = ""
+    left_out: int = 0
 
     @property
     def said(self) -> str:
@@ -152,7 +169,11 @@ _COMMON_HINTS = (
         r"sudo: (a password is required|a terminal is required)",
         "the login may not run this with sudo: add the rule that it needs to the host's sudoers",
     ),
-    Hint(r"sudo: .*command not found|: not found|command not found", "the program is not there"),
+    Hint(
+        r"sudo: .*command not found|: not found|command not found"
+        r"|timeout: failed to run command .*: No such file",
+        "the program is not there",
+    ),
 )
 
 
