@@ -1,0 +1,283 @@
+"""The limits that haproxy.cfg sets to the counters of stick tables. No I/O.
+
+The runtime API tells how much a client did and not how much it may do: that stands in conditions
+such as `acl conn_rate_abuse sc1_conn_rate gt 42` (HAProxy's configuration manual, section 7.3.3,
+the fetches sc_*, src_* and table_*).
+"""
+
+import re
+import shlex
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from connectors.command import Ask, Hint, Query, Setting, Shell
+from connectors.stick_table import Entry, Rate
+from connectors.trouble import CommandFailed
+
+_CONFIG = Setting("haproxy.config", "/etc/haproxy/haproxy.cfg", pattern=r"/[\w./-]+")
+
+_SECTIONS = (
+    "global|defaults|frontend|backend|listen|peers|resolvers|userlist|mailers|program|cache|ring"
+    "|http-errors|fcgi-app|log-forward|log-profile|crt-store|traces|acme"
+)
+
+# Only these lines leave the host, since the file may hold passwords. Sections begin a line.
+_LINES = (
+    rf"^[[:space:]]*({_SECTIONS})([[:space:]]|$)"
+    r"|track-sc[0-9]|(sc[0-9]*|src|table)_[a-z0-9_]*(gpc|gpt|rate|cnt|cur|kbytes)"
+)
+
+_TRACK = re.compile(r"track-sc(\d+)")
+_FETCH = re.compile(r"(?:(sc)(\d*)_|(src)_|.+,(table)_)(?:get_)?([a-z]\w*)(?:\(([^()]*)\))?")
+_KEPT = re.compile(
+    r"gp[ct]\d?|gpc\d?_rate|(?:conn|sess|http_req|http_err|http_fail|bytes_in|bytes_out|glitch)"
+    r"_(?:rate|cnt|cur)|kbytes_(?:in|out)"
+)
+
+_HINTS = (
+    Hint(r"Permission denied", "the login may not read HAProxy's configuration"),
+    Hint(r"No such file", "set haproxy.config in the inventory to HAProxy's configuration"),
+)
+
+_THINGS = {
+    "conn_rate": "connections",
+    "conn_cnt": "connections",
+    "conn_cur": "open connections",
+    "sess_rate": "sessions",
+    "sess_cnt": "sessions",
+    "http_req_rate": "requests",
+    "http_req_cnt": "requests",
+    "http_err_rate": "faulty requests",
+    "http_err_cnt": "faulty requests",
+    "http_fail_rate": "failed answers",
+    "http_fail_cnt": "failed answers",
+    "bytes_in_rate": "bytes in",
+    "bytes_in_cnt": "bytes in",
+    "bytes_out_rate": "bytes out",
+    "bytes_out_cnt": "bytes out",
+}
+
+
+@dataclass(frozen=True)
+class Limit:
+    """One condition of haproxy.cfg that is met once a counter is high enough.
+
+    counter: as the table prints it. reached_at: the lowest value that meets the condition.
+    where: the section that asks, such as `backend www`.
+    """
+
+    table: str
+    counter: str
+    reached_at: int
+    where: str
+
+    @property
+    def allows(self) -> int:
+        return self.reached_at - 1
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Every limit that was found; `unknown` says why none could be read."""
+
+    found: tuple[Limit, ...] = ()
+    unknown: str = ""
+
+    def of(self, table: str, counter: str) -> tuple[Limit, ...]:
+        return tuple(each for each in self.found if (each.table, each.counter) == (table, counter))
+
+    def mark(self, table: str, counter: str) -> int:
+        """Return the value from which a counter marks its client: the lowest limit, or else 1."""
+        return min((each.reached_at for each in self.of(table, counter)), default=1)
+
+    def tables(self) -> frozenset[str]:
+        return frozenset(each.table for each in self.found)
+
+    def exceeded(self, table: str, entry: Entry) -> tuple["Excess", ...]:
+        """Return what the entry counts above the limits of its table, each counter once."""
+        lowest: dict[str, Excess] = {}
+        for limit in sorted(self.found, key=lambda each: -each.reached_at):
+            amount = entry.amount(limit.counter)
+            if limit.table == table and amount is not None and amount >= limit.reached_at:
+                lowest[limit.counter] = Excess(limit, measured(entry, limit.counter))
+        return tuple(lowest[name] for name in sorted(lowest))
+
+
+@dataclass(frozen=True)
+class Excess:
+    """A counter above its limit. measured: how much it is, in words."""
+
+    limit: Limit
+    measured: str
+
+    def __str__(self) -> str:
+        return f"{self.measured} at {self.limit.table} (limit {_grouped(self.limit.allows)})"
+
+
+def known(ask: Ask, host: str) -> Limits:
+    """Ask for the limits; a configuration that the login may not read leaves them unknown."""
+    try:
+        return Limits(ask(host, limits()))
+    except CommandFailed as failed:
+        return Limits(unknown=str(failed))
+
+
+def limits() -> Query[tuple[Limit, ...]]:
+    """Ask for the lines of the configuration, a file or a directory of files, that limits are in.
+
+    The status of grep is 1 if there is no such line.
+    """
+    shell = Shell(("grep", "-rhE", "-e", _LINES, "--", _CONFIG), hints=_HINTS)
+    return Query(shell, parse_limits, statuses=frozenset({0, 1}))
+
+
+def measured(entry: Entry, counter: str) -> str:
+    """Say how much of something an entry counts, such as `43 connections in 100 s`."""
+    thing = _THINGS.get(counter, counter)
+    rate = entry.rates.get(counter)
+    if isinstance(rate, Rate):
+        return f"{_grouped(rate.amount)} {thing} in {_seconds(rate.period_ms)}"
+    return f"{_grouped(entry.counters.get(counter, 0))} {thing}"
+
+
+def _grouped(number: int) -> str:
+    return f"{number:,}"
+
+
+def _seconds(period_ms: int) -> str:
+    return f"{period_ms / 1000:g} s"
+
+
+def parse_limits(config: str) -> tuple[Limit, ...]:
+    """Understand a configuration, whole or only the lines that matter, in its order."""
+    lines = list(_sectioned(config))
+    tracked = [each for line in lines for each in _tracks(line)]
+    found = (limit for line in lines for limit in _limits_in(line, tracked))
+    return tuple(dict.fromkeys(found))
+
+
+@dataclass(frozen=True)
+class _Line:
+    kind: str
+    section: str
+    words: Sequence[str]
+
+    @property
+    def own_table(self) -> str:
+        """The table that is meant where none is named; rules of `defaults` have none."""
+        return "" if self.kind == "defaults" else self.section
+
+
+@dataclass(frozen=True)
+class _Track:
+    """A rule that counts in *table* what it tracks as sc0, sc1, …"""
+
+    section: str
+    number: str
+    table: str
+
+
+def _sectioned(config: str) -> Iterator[_Line]:
+    kind = section = ""
+    for text in config.splitlines():
+        words = _words(text)
+        if words and re.fullmatch(_SECTIONS, words[0]):
+            kind, section = words[0], words[1] if len(words) > 1 else ""
+        elif words and kind:
+            yield _Line(kind, section, words)
+
+
+def _words(line: str) -> list[str]:
+    """Split as HAProxy does: blanks, quotes, backslashes, and comments from # on."""
+    try:
+        return shlex.split(line, comments=True)
+    except ValueError:  # a quote without its end
+        return line.split()
+
+
+def _tracks(line: _Line) -> Iterator[_Track]:
+    for place, word in enumerate(line.words):
+        rule = _TRACK.fullmatch(word)
+        if rule:
+            rest = list(_until_condition(line.words[place + 1 :]))
+            named = rest[rest.index("table") + 1 :] if "table" in rest else []
+            table = (named or [line.own_table])[0]
+            yield _Track(line.section, rule[1], table)
+
+
+def _until_condition(words: Sequence[str]) -> Iterator[str]:
+    for word in words:
+        if word in ("if", "unless"):
+            return
+        yield word
+
+
+def _limits_in(line: _Line, tracked: Iterable[_Track]) -> Iterator[Limit]:
+    for place, word in enumerate(line.words):
+        fetch = _FETCH.fullmatch(word)
+        reached = _reached_at(line.words[place + 1 :]) if fetch else None
+        if fetch is None or reached is None or not _KEPT.fullmatch(fetch[5]):
+            continue
+        asked = _asked_for(fetch)
+        if asked is None:
+            continue
+        counter, number, table = asked
+        counter, reached = _in_bytes(counter, reached)
+        for name in filter(None, _tables(line, number, table, tracked)):
+            yield Limit(name, counter, reached, f"{line.kind} {line.section}".strip())
+
+
+def _asked_for(fetch: re.Match[str]) -> tuple[str, str, str] | None:
+    """Return the counter as tables print it, the number of the tracking rule, and the table.
+
+    The arguments are `sc_get_gpc(index,number,table)`, `sc_conn_rate(number,table)`,
+    `sc0_conn_rate(table)` and `src_conn_rate(table)`, where the table may be left out.
+    """
+    by_rule, number, _, _, counter, said = fetch.groups()
+    arguments = [part.strip() for part in (said or "").split(",")]
+    array = re.fullmatch(r"(gp[ct])(_rate)?", counter)
+    if array:
+        index = arguments.pop(0)
+        if not index.isdecimal():
+            return None
+        counter = f"{array[1]}{int(index)}{array[2] or ''}"
+    if by_rule and not number:
+        number = arguments.pop(0) if arguments else ""
+        if not number.isdecimal():
+            return None
+    return counter, number or "", arguments[0] if arguments else ""
+
+
+def _reached_at(words: Sequence[str]) -> int | None:
+    """Return the lowest value that meets the condition; None if it is met by 0, or unknown.
+
+    After a fetch come flags such as `-m int`, then `gt 42`, `ge 43`, `eq 1`, or `43:`.
+    """
+    rest = list(words)
+    while rest and rest[0].startswith("-"):
+        del rest[: 2 if rest[0] == "-m" else 1]
+    condition = " ".join(rest[:2])
+    found = re.match(r"(gt|ge|eq) (\d+)$|()(\d+):", condition, re.ASCII)
+    if found is None:
+        return None
+    reached = int(found[2] or found[4]) + (found[1] == "gt")
+    return reached if reached > 0 else None
+
+
+def _in_bytes(counter: str, reached: int) -> tuple[str, int]:
+    kilobytes = re.fullmatch(r"kbytes_(in|out)", counter)
+    return (f"bytes_{kilobytes[1]}_cnt", reached * 1024) if kilobytes else (counter, reached)
+
+
+def _tables(line: _Line, number: str, table: str, tracked: Iterable[_Track]) -> Iterable[str]:
+    """Return the tables that a fetch looks into.
+
+    A counter that is tracked in the frontend may be asked for in the backend.
+    """
+    if table:
+        return [table]
+    if not number:
+        return [line.own_table]
+    rules = [rule for rule in tracked if rule.number == number]
+    own = [rule for rule in rules if rule.section == line.section]
+    return dict.fromkeys(rule.table for rule in own or rules)

@@ -1,0 +1,248 @@
+"""What is said to HAProxy, and how its answers are judged."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from connectors import haproxy
+from connectors.command import Answer, Command, Shell, failure
+from connectors.stick_table import Entry, Rate, TableHead, UnfitKey, parse_heads
+from connectors.trouble import BadSetting, CommandFailed, NotUnderstood
+from tests.fakes import ScriptedFleet
+
+ANSWERS = Path(__file__).parent / "answers" / "haproxy"
+HTTP = TableHead("http", "ip", 204800, 5)
+ENTRY = Entry(
+    "203.0.113.9",
+    0,
+    1000,
+    counters={"gpc0": 57, "conn_cnt": 3, "conn_cur": 2, "gpt0": 0},
+    rates={"conn_rate": Rate(43, 100_000)},
+)
+CHANGES: list[Shell] = [
+    haproxy.clear_entry(HTTP, "203.0.113.9"),
+    haproxy.mark_entry(HTTP, "203.0.113.9", "gpc0", 1),
+    haproxy.restore_entry(HTTP, ENTRY, {"gpc0": "gpc0"}),
+]
+QUERIES: list[Command] = [
+    haproxy.tables().command,
+    haproxy.table("http").command,
+    haproxy.entry(HTTP, "203.0.113.9").command,
+    haproxy.at_least("http", "gpc0", 1).command,
+    haproxy.keeps("http", "gpc0").command,
+]
+
+
+def recorded(name: str) -> str:
+    return (ANSWERS / f"{name}.txt").read_text()
+
+
+def said(command: Command) -> str:
+    assert isinstance(command, Shell)
+    return command.stdin
+
+
+def judged(command: Command, status: int, out: str, err: str = "") -> str:
+    trouble = failure(command, Answer(status, out, err), frozenset({0}))
+    return str(trouble or "done")
+
+
+@pytest.mark.parametrize(
+    ("command", "line"),
+    [
+        (haproxy.tables().command, "show table\n"),
+        (haproxy.table("http").command, "show table http\n"),
+        (haproxy.entry(HTTP, "203.0.113.9").command, "show table http key 203.0.113.9\n"),
+        (haproxy.at_least("http", "gpc0", 3).command, "show table http data.gpc0 ge 3\n"),
+        (CHANGES[0], "clear table http key 203.0.113.9\n"),
+        (CHANGES[1], "set table http key 203.0.113.9 data.gpc0 1\n"),
+        (CHANGES[2], "set table http key 203.0.113.9 data.gpc0 57\n"),
+    ],
+)
+def test_one_line_is_said_and_it_ends_with_a_newline(command: Command, line: str):
+    assert said(command) == line
+
+
+def test_only_the_past_is_restored():
+    every = {name: name for name in (*ENTRY.counters, *ENTRY.rates)}
+    line = said(haproxy.restore_entry(HTTP, ENTRY, every))
+    assert line == "set table http key 203.0.113.9 data.gpc0 57 data.conn_cnt 3\n"
+
+
+@pytest.mark.parametrize(
+    "word", ["a b", "a;b", "a\\", "a\nb", "a\rb", "a\0b", "<<", "", "é", "\t"]
+)
+def test_a_word_that_could_be_more_than_a_word_is_not_said(word: str):
+    with pytest.raises(haproxy.Unsayable):
+        haproxy.table(word)
+    with pytest.raises(haproxy.Unsayable):
+        haproxy.mark_entry(HTTP, "203.0.113.9", word or " ", 1)
+
+
+def test_nothing_is_said_for_a_key_of_another_kind():
+    for say in (haproxy.entry, haproxy.clear_entry):
+        with pytest.raises(UnfitKey):
+            say(HTTP, "::1")
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        ("\n", "done"),
+        ("", "without an answer"),
+        ("2.6-looks-only", "may only look"),
+        ("2.6-no-table", "no such table"),
+        ("2.6-in-use", "a connection of this client is open"),
+        ("3.2-invalid-key", "does not take this for a key"),
+        ("2.6-unknown-command", "not the runtime socket"),
+        ("3.2-unknown-command", "not the runtime socket"),
+        ("Data type not stored in this table\n\n", "keeps no such counter"),
+        ("Something new\n\n", "it said: Something new"),
+    ],
+)
+def test_only_one_empty_line_means_that_a_change_was_done(change: Shell, answer: str, words: str):
+    out = recorded(answer) if answer[:1].isdigit() else answer
+    assert words in judged(change, 0, out)
+
+
+@pytest.mark.parametrize("query", QUERIES)
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        ("2.6-no-table", "no such table"),
+        ("3.2-no-table", "no such table"),
+        ("2.6-hidden", "level operator"),
+        ("3.2-hidden", "level operator"),
+        ("3.2-invalid-key", "does not take this for a key"),
+        ("2.6-unknown-command", "not the runtime socket"),
+    ],
+)
+def test_an_error_is_never_an_answer_to_a_query(query: Command, answer: str, words: str):
+    assert words in judged(query, 0, recorded(answer))
+
+
+@pytest.mark.parametrize("version", ["2.6", "3.2"])
+@pytest.mark.parametrize(
+    "name", ["tables", "http", "www", "marked", "one", "absent", "arrays", "strings"]
+)
+def test_every_recorded_answer_is_one(version: str, name: str):
+    assert judged(haproxy.table("http").command, 0, recorded(f"{version}-{name}")) == "done"
+
+
+@pytest.mark.parametrize(
+    ("status", "err", "words"),
+    [
+        (
+            1,
+            '2026/11/21 08:32:34 socat[26150] E connect(, AF=1 "/run/haproxy/admin.sock", 31): '
+            "Permission denied",
+            "the login may not open HAProxy's socket",
+        ),
+        (
+            1,
+            '2026/11/21 08:32:35 socat[26214] E connect(, AF=1 "/run/haproxy/nosuch.sock", 32): '
+            "No such file or directory",
+            "HAProxy has no such socket",
+        ),
+        (
+            1,
+            '2026/11/21 08:32:37 socat[26396] E connect(, AF=1 "/run/haproxy/admin.sock", 31): '
+            "Connection refused",
+            "HAProxy is stopped",
+        ),
+        (
+            127,
+            "timeout: failed to run command 'socat': No such file or directory",
+            "install socat",
+        ),
+        (127, "bash: socat: command not found", "install socat"),
+    ],
+)
+def test_what_stands_between_us_and_the_socket_is_said(status: int, err: str, words: str):
+    for command in (CHANGES[0], haproxy.tables().command):
+        assert words in judged(command, status, "", err)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/run/haproxy/admin.sock,mode=666",
+        "/run/x!!/etc/cron.d/x",
+        "EXEC:reboot",
+        "run/haproxy/admin.sock",
+        "/run/haproxy/admin.sock:1",
+        '/run/"x"',
+        "/run/x y",
+        "",
+        "-",
+    ],
+)
+def test_a_socket_that_socat_would_read_more_into_is_refused(path: str):
+    with pytest.raises(BadSetting, match=r"haproxy\.socket"):
+        CHANGES[0].resolved({"haproxy.socket": path}, sudo=True)
+
+
+def test_the_socket_is_the_inventorys_and_nothing_runs_as_root():
+    told = CHANGES[0].resolved({"haproxy.socket": "/run/haproxy/keyturn.sock"}, sudo=True)
+    assert told.words == ("socat", "-t5", "stdio", "UNIX-CONNECT:/run/haproxy/keyturn.sock")
+
+
+def test_a_table_that_is_not_there_is_answered_with_those_that_are():
+    heads = parse_heads(recorded("2.6-tables"))
+    assert haproxy.pick("http", heads).name == "http"
+    with pytest.raises(CommandFailed, match=r"no table HTTP; its tables: http, tbl-arrays, .*www"):
+        haproxy.pick("HTTP", heads)
+    with pytest.raises(CommandFailed, match="its tables: none"):
+        haproxy.pick("http", ())
+    assert haproxy.head("www").parse(recorded("2.6-tables")).used == 5
+
+
+@pytest.mark.parametrize(
+    ("answer", "kept"),
+    [
+        ("# table: http, type: ip, size:204800, used:5\n\n", True),
+        ("Filter entry #1: Unknown data type\n\n", False),
+        ("Filter entry #1: Data type not stored in this table\n\n", False),
+    ],
+)
+def test_whether_a_counter_is_kept_is_an_answer(answer: str, kept: bool):
+    query = haproxy.keeps("http", "gpc0")
+    assert judged(query.command, 0, answer) == "done"
+    assert query.parse(answer) is kept
+
+
+def test_another_answer_does_not_tell_whether_a_counter_is_kept():
+    with pytest.raises(NotUnderstood):
+        haproxy.keeps("http", "gpc0").parse("\n")
+
+
+KEPT = "# table: t, type: ip, size:9, used:0\n\n"
+UNKNOWN = "Filter entry #1: Unknown data type\n\n"
+NOT_STORED = "Filter entry #1: Data type not stored in this table\n\n"
+
+
+@pytest.mark.parametrize(
+    ("counter", "answers", "spelling"),
+    [
+        ("conn_cnt", {}, "conn_cnt"),
+        ("gpc0", {"gpc0": KEPT}, "gpc0"),
+        ("gpc0", {"gpc0": NOT_STORED, "gpc[0]": KEPT}, "gpc[0]"),
+        ("gpc0", {"gpc0": NOT_STORED, "gpc[0]": UNKNOWN, "gpc": KEPT}, "gpc"),
+        ("gpt0", {"gpt0": KEPT}, "gpt0"),
+        ("gpt1", {"gpt[1]": KEPT}, "gpt[1]"),
+        ("gpc1", {"gpc1": NOT_STORED, "gpc[1]": UNKNOWN}, None),
+        ("gpc2", {"gpc[2]": UNKNOWN}, None),
+        ("gpc0", {"gpc0": NOT_STORED, "gpc[0]": UNKNOWN, "gpc": NOT_STORED}, None),
+    ],
+)
+def test_a_counter_is_spelled_as_this_haproxy_wants_it(
+    counter: str, answers: Mapping[str, str], spelling: str | None
+):
+    fleet = ScriptedFleet(
+        {("lb1", haproxy.keeps("t", name).command): answer for name, answer in answers.items()},
+        hosts=["lb1"],
+    )
+    found = haproxy.spelled(fleet.ask, "lb1", "t", [counter])
+    assert found == ({counter: spelling} if spelling else {})

@@ -1,0 +1,143 @@
+"""What a configuration says of the limits, and what a client is above of them."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from connectors import haproxy_limits
+from connectors.command import Answer, Query, Shell, failure
+from connectors.haproxy_limits import Limit, Limits, parse_limits
+from connectors.stick_table import Entry, Rate
+
+STORY = Path(__file__).parent / "answers" / "haproxy" / "story.cfg"
+
+FOUND = (
+    Limit("http", "gpc0", 1, "frontend http"),
+    Limit("www", "conn_rate", 43, "backend www"),
+    Limit("www", "bytes_out_rate", 5_000_001, "backend www"),
+    Limit("per_key", "http_req_rate", 100, "frontend api"),
+    Limit("per_key", "http_err_rate", 10, "frontend api"),
+    Limit("arrays", "gpc2", 4, "frontend api"),
+    Limit("arrays", "gpt0", 1, "frontend api"),
+    Limit("networks", "http_req_rate", 5001, "frontend api"),
+    Limit("www", "bytes_out_cnt", 11 * 1024, "frontend api"),
+    Limit("api", "conn_cur", 20, "frontend api"),
+    Limit("arrays", "gpc1_rate", 7, "frontend api"),
+)
+
+
+def test_limits_are_found_in_every_way_of_writing_them():
+    assert parse_limits(STORY.read_text()) == FOUND
+
+
+def test_only_the_lines_that_matter_leave_the_host():
+    grep = haproxy_limits.limits().command
+    assert isinstance(grep, Shell)
+    told = grep.resolved({"haproxy.config": str(STORY)}, sudo=False)
+    said = subprocess.run(told.words, capture_output=True, text=True, check=True).stdout
+    assert parse_limits(said) == FOUND
+    assert "bind" not in said
+    assert "stats socket" not in said
+
+
+def test_a_directory_of_configurations_is_read_whole(tmp_path: Path):
+    (tmp_path / "10-www.cfg").write_text("backend www\n acl a src_conn_rate gt 42\n")
+    (tmp_path / "20-api.cfg").write_text("backend api\n acl a src_conn_rate gt 7\n")
+    grep = haproxy_limits.limits().command
+    assert isinstance(grep, Shell)
+    told = grep.resolved({"haproxy.config": str(tmp_path)}, sudo=False)
+    said = subprocess.run(told.words, capture_output=True, text=True, check=True).stdout
+    found = {(limit.table, limit.reached_at) for limit in parse_limits(said)}
+    assert found == {("www", 43), ("api", 8)}
+
+
+@pytest.mark.parametrize(
+    ("line", "reached"),
+    [
+        ("acl a src_conn_rate gt 42", 43),
+        ("acl a src_conn_rate ge 42", 42),
+        ("acl a src_conn_rate -m int gt 42", 43),
+        ("acl a src_conn_rate 42:", 42),
+        ("acl a src_conn_rate 42:50", 42),
+        ("acl a src_conn_rate eq 0", None),
+        ("acl a src_conn_rate ge 0", None),
+        ("acl a src_conn_rate lt 42", None),
+        ("acl a src_conn_rate le 42", None),
+        ("acl a src_conn_rate gt forty-two", None),
+        ("acl a src_conn_rate gt ４２", None),
+        ("acl a src_conn_rate gt", None),
+        ("acl a src_conn_rate", None),
+        ("acl a src_conn_rate gt 42 'unfinished", 43),
+        ("# acl a src_conn_rate gt 42", None),
+        ("acl a src_inc_gpc0 gt 0", None),
+        ("acl a src_updt_conn_cnt gt 3", None),
+        ("acl a path_beg /src_conn_rate gt 42", None),
+    ],
+)
+def test_a_condition_is_a_limit_if_a_high_counter_meets_it(line: str, reached: int | None):
+    found = parse_limits(f"backend www\n    {line}\n")
+    assert [limit.reached_at for limit in found] == ([] if reached is None else [reached])
+
+
+def test_a_counter_tracked_in_the_frontend_is_known_in_the_backend():
+    config = (
+        "frontend web\n http-request track-sc0 src table seen if TRUE table\n"
+        "backend app\n acl a sc0_conn_rate gt 5\n"
+    )
+    assert parse_limits(config) == (Limit("seen", "conn_rate", 6, "backend app"),)
+
+
+def test_a_rule_of_defaults_has_no_table_of_its_own():
+    assert parse_limits("defaults strict\n acl a src_conn_rate gt 5\n") == ()
+
+
+def test_a_line_before_the_first_section_says_nothing():
+    assert parse_limits("acl a src_conn_rate gt 5\n\n") == ()
+
+
+def test_what_a_client_does_above_a_limit_is_said_with_the_limit():
+    limits = Limits(FOUND)
+    busy = Entry(
+        "203.0.113.9",
+        0,
+        1000,
+        rates={"conn_rate": Rate(43, 100_000), "bytes_out_rate": Rate(6_000_000, 60_000)},
+    )
+    assert [str(excess) for excess in limits.exceeded("www", busy)] == [
+        "6,000,000 bytes out in 60 s at www (limit 5,000,000)",
+        "43 connections in 100 s at www (limit 42)",
+    ]
+    assert limits.exceeded("elsewhere", busy) == ()
+
+
+def test_a_rate_at_its_limit_is_not_above_it():
+    calm = Entry("203.0.113.9", 0, 1000, rates={"conn_rate": Rate(42, 100_000)})
+    assert Limits(FOUND).exceeded("www", calm) == ()
+
+
+def test_of_two_limits_of_one_counter_the_lowest_is_named():
+    limits = Limits((Limit("t", "gpc0", 11, "a"), Limit("t", "gpc0", 3, "b")))
+    (excess,) = limits.exceeded("t", Entry("203.0.113.9", 0, 1, counters={"gpc0": 20}))
+    assert str(excess) == "20 gpc0 at t (limit 2)"
+    assert limits.mark("t", "gpc0") == 3
+    assert limits.mark("t", "gpc1") == 1
+
+
+def test_limits_that_cannot_be_read_are_unknown_and_it_is_said_why():
+    said = "grep: /etc/haproxy/haproxy.cfg: Permission denied"
+
+    def ask(host: str, query: Query[object]) -> object:
+        raise failure(query.command, Answer(2, "", said), query.statuses) or AssertionError
+
+    limits = haproxy_limits.known(ask, "lb1")  # pyright: ignore[reportArgumentType] # it answers nothing
+    assert limits.found == ()
+    assert limits.unknown == (f"the login may not read HAProxy's configuration (it said: {said})")
+
+
+def test_a_fault_that_is_no_answer_of_the_host_is_not_taken_for_unknown_limits():
+    def ask(host: str, query: Query[object]) -> object:
+        raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        haproxy_limits.known(ask, "lb1")  # pyright: ignore[reportArgumentType] # it answers nothing
