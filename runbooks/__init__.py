@@ -1,14 +1,16 @@
 """Runbooks: one module each. A module whose name starts with "_" is what they are written in."""
 
 from runbooks._catalogue import catalogue
-from runbooks._fields import Host, tagged
+from runbooks._fields import Address, CounterName, Host, TableName, tagged
 from runbooks._plan import NoUndo, Plan, Refused, Report, Step, Table
 from runbooks._runbook import AnyRunbook, Change, Check, Runbook
 
 __all__ = [
+    "Address",
     "AnyRunbook",
     "Change",
     "Check",
+    "CounterName",
     "Host",
     "NoUndo",
     "Plan",
@@ -17,6 +19,7 @@ __all__ = [
     "Runbook",
     "Step",
     "Table",
+    "TableName",
     "catalogue",
     "tagged",
 ]

@@ -1,8 +1,9 @@
 """The kinds of value that runbooks ask people for."""
 
+from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 # A name is looked up in the inventory and never reaches a command line.
 Host = Annotated[
@@ -21,3 +22,38 @@ def tagged(tag: str) -> Any:
         description=f"The host to work on: one tagged {tag}",
         json_schema_extra={"choices": "hosts", "tag": tag},
     )
+
+
+def _address(typed: object) -> IPv4Address | IPv6Address:
+    """Take an address as people write it: alone, without mask, port or network card."""
+    if isinstance(typed, IPv4Address | IPv6Address):
+        typed = str(typed)
+    try:
+        # Numbers would be taken too (1 is 0.0.0.1), and anything behind a "%".
+        return ip_address(typed if isinstance(typed, str) and "%" not in typed else "")
+    except ValueError:
+        raise ValueError("give one address, such as 203.0.113.9 or 2001:db8::9") from None
+
+
+Address = Annotated[
+    IPv4Address | IPv6Address,
+    BeforeValidator(_address),
+    Field(description="One IPv4 or IPv6 address"),
+]
+
+TableName = Annotated[
+    str,
+    # Names of proxies; a table of a `peers` section is written peers/table.
+    Field(
+        pattern=r"^[A-Za-z0-9_.:-]{1,64}(/[A-Za-z0-9_.:-]{1,64})?$",
+        description="The stick table that HAProxy keeps its marks in",
+    ),
+]
+
+CounterName = Annotated[
+    str,
+    Field(
+        pattern=r"^gp[ct][0-9]{1,2}$",
+        description="The counter that marks an abuser, as `show table` prints it",
+    ),
+]

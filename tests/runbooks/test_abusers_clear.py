@@ -1,0 +1,238 @@
+from collections.abc import Mapping
+from ipaddress import ip_address
+
+import pytest
+from pydantic import ValidationError
+
+from bot import forms
+from connectors import haproxy_limits
+from connectors.command import Answer
+from connectors.haproxy_limits import Limits
+from connectors.stick_table import Entry, Rate
+from connectors.trouble import CommandFailed
+from runbooks import NoUndo, Plan, Refused
+from runbooks.abusers_clear import Abuser, ClearAbuser
+from tests.fakes import Replies
+from tests.runbooks.balancer import HTTP, LIMITS, SIX, UNREADABLE, balancer, rows, said, sent
+from tests.runbooks.hostile import HOSTILE_ADDRESSES
+
+CLEAR = ClearAbuser.model_validate({"host": "lb1", "address": "203.0.113.9"})
+FAST = Entry("203.0.113.9", 0, 98_000, rates={"conn_rate": Rate(43, 100_000)})
+SLOW = Entry("203.0.113.9", 0, 98_000, rates={"conn_rate": Rate(3, 100_000)})
+
+
+def marked(*, gpc0: int = 57, use: int = 0, expires_ms: int = 578_000, **counters: int) -> Entry:
+    return Entry("203.0.113.9", use, expires_ms, counters={"gpc0": gpc0, **counters})
+
+
+def known(
+    entry: Entry | None,
+    *,
+    spelling: Mapping[str, str] | None = None,
+    limits: Limits = LIMITS,
+    elsewhere: Mapping[str, Entry] | None = None,
+) -> Abuser:
+    return Abuser(HTTP, entry, spelling or {"gpc0": "gpc0"}, limits, elsewhere or {})
+
+
+def test_a_marked_client_is_let_in_and_can_be_marked_again():
+    plan = CLEAR.plan(known(marked()))
+    (step,) = plan.steps
+    assert plan.because == "203.0.113.9 is marked for 9 min 38 s more"
+    assert said(step.do) == "clear table http key 203.0.113.9\n"
+    assert said(step.undo) == "set table http key 203.0.113.9 data.gpc0 57\n"
+    assert (step.before, step.after) == ("marked (gpc0)", "not in http")
+    assert any("the time left and all rates begin anew" in note for note in plan.notes)
+
+
+@pytest.mark.parametrize(
+    ("entry", "because"),
+    [
+        (None, "203.0.113.9 is not in http: nothing of it to clear"),
+        (
+            marked(gpc0=0),
+            "203.0.113.9 is known in http but not marked: gpc0 is 0, and only 1 or more marks it",
+        ),
+    ],
+)
+def test_a_client_that_is_not_marked_needs_nothing(entry: Entry | None, because: str):
+    assert CLEAR.plan(known(entry)) == Plan(because)
+
+
+def test_the_configuration_says_how_high_a_mark_counts():
+    limits = Limits((haproxy_limits.Limit("http", "gpc0", 10, "frontend http"),))
+    assert not CLEAR.plan(known(marked(gpc0=9), limits=limits)).steps
+    assert CLEAR.plan(known(marked(gpc0=10), limits=limits)).steps
+
+
+def test_what_moves_by_itself_does_not_make_the_plan_stale():
+    shown = CLEAR.plan(known(marked(), elsewhere={"www": FAST}))
+    later = CLEAR.plan(known(marked(gpc0=99, use=2, expires_ms=1), elsewhere={"www": SLOW}))
+    assert later.same_work_as(shown)
+
+
+def test_a_mark_that_went_by_itself_does_make_the_plan_stale():
+    assert not CLEAR.plan(known(None)).same_work_as(CLEAR.plan(known(marked())))
+
+
+def test_a_client_that_is_still_too_fast_will_be_marked_again_and_that_is_told():
+    plan = CLEAR.plan(known(marked(), elsewhere={"www": FAST}))
+    assert (
+        "Its next request marks it again, unless it slows down: "
+        "43 connections in 100 s at www (limit 42)."
+    ) in plan.notes
+    assert not any("marks it again" in note for note in CLEAR.plan(known(marked())).notes)
+
+
+def test_that_the_limits_are_not_known_is_told():
+    plan = CLEAR.plan(known(marked(), limits=Limits(unknown="the login may not read it")))
+    assert plan.notes[-1].endswith("as the limits are not: the login may not read it.")
+
+
+def test_that_haproxy_keeps_an_entry_in_use_is_told():
+    assert any("2 connections open" in note for note in CLEAR.plan(known(marked(use=2))).notes)
+
+
+def test_counters_that_cannot_be_set_again_are_named():
+    plan = CLEAR.plan(known(marked(gpc1=4)))
+    assert any("An undo cannot set gpc1" in note for note in plan.notes)
+
+
+def test_a_mark_that_cannot_be_set_again_has_no_undo():
+    array = ClearAbuser.model_validate({"host": "lb1", "address": "203.0.113.9", "mark": "gpc2"})
+    (step,) = array.plan(known(marked(gpc2=1))).steps
+    assert isinstance(step.undo, NoUndo)
+    assert not array.plan(known(marked(gpc2=1))).reversible
+
+
+def test_a_table_without_that_counter_is_refused():
+    with pytest.raises(Refused, match="http keeps no gpc0"):
+        CLEAR.plan(known(FAST))
+
+
+def test_everything_that_the_decision_needs_is_read():
+    fleet = balancer(
+        {
+            "show table http key 203.0.113.9": rows("http", "203.0.113.9 use=0 exp=9 gpc0=57"),
+            "show table www key 203.0.113.9": rows(
+                "www", "203.0.113.9 use=0 exp=98000 conn_rate(100000)=43"
+            ),
+        }
+    )
+    assert CLEAR.read(fleet.ask) == Abuser(
+        HTTP, marked(expires_ms=9), {"gpc0": "gpc0"}, LIMITS, {"www": FAST}
+    )
+
+
+def test_a_client_that_is_not_there_is_asked_for_once():
+    fleet = balancer({"show table http key 203.0.113.9": "\n"})
+    assert CLEAR.read(fleet.ask) == Abuser(HTTP, None, {}, LIMITS, {})
+    assert sent(fleet) == ["show table", "show table http key 203.0.113.9"]
+
+
+def test_without_the_configuration_it_can_be_cleared_all_the_same():
+    fleet = balancer(
+        {"show table http key 203.0.113.9": rows("http", "203.0.113.9 use=0 exp=9 gpc0=57")}
+    )
+    fleet.script("lb1", haproxy_limits.limits().command, UNREADABLE)
+    plan = CLEAR.plan(CLEAR.read(fleet.ask))
+    assert len(plan.steps) == 1
+    assert "may not read" in plan.notes[-1]
+
+
+def test_an_ipv6_address_is_written_in_its_one_way():
+    six = ClearAbuser.model_validate(
+        {"host": "lb1", "address": "2001:DB8:0::00ff", "table": "six"}
+    )
+    fleet = balancer(
+        {
+            "show table six key 2001:db8::ff": rows("six", "2001:db8::ff use=0 exp=9 gpc0=1"),
+            "show table six data.gpc0 gt 9223372036854775807": rows("six"),
+        }
+    )
+    abuser = six.read(fleet.ask)
+    assert abuser.head == SIX
+    assert said(six.plan(abuser).steps[0].do) == "clear table six key 2001:db8::ff\n"
+
+
+@pytest.mark.parametrize(
+    ("address", "table", "words"),
+    [
+        ("::1", "http", "'::1' is not an IPv4 address, and table http holds nothing else"),
+        ("::ffff:203.0.113.9", "http", "write it as 203.0.113.9"),
+        ("203.0.113.9", "six", "is not an IPv6 address"),
+        ("203.0.113.9", "blobs", "holds binary keys, which HAProxy only shows"),
+    ],
+)
+def test_an_address_of_another_family_is_refused_before_it_is_sent(
+    address: str, table: str, words: str
+):
+    tables = "# table: http, type: ip, size:9, used:0\n# table: six, type: ipv6, size:9, used:0\n"
+    tables += "# table: blobs, type: binary, size:9, used:0\n\n"
+    fleet = balancer({"show table": tables})
+    clear = ClearAbuser.model_validate({"host": "lb1", "address": address, "table": table})
+    with pytest.raises(Refused, match=words):
+        clear.read(fleet.ask)
+    assert sent(fleet) == ["show table"]
+
+
+@pytest.mark.parametrize("address", HOSTILE_ADDRESSES)
+def test_what_is_no_address_is_refused_before_anything_is_sent(address: object):
+    with pytest.raises(ValidationError) as refused:
+        ClearAbuser.model_validate({"host": "lb1", "address": address})
+    (problem,) = refused.value.errors()
+    words = problem["msg"]
+    assert "give one address, such as 203.0.113.9" in words or "address " in words
+
+
+@pytest.mark.parametrize(
+    "table", ["http; disable server b/s1", "http key", "http\n", "a/b/c", "", "-x", "t" * 65, "hé"]
+)
+def test_what_is_no_name_of_a_table_is_refused(table: str):
+    with pytest.raises(ValidationError):
+        ClearAbuser.model_validate({"host": "lb1", "address": "203.0.113.9", "table": table})
+
+
+@pytest.mark.parametrize("mark", ["gpc0 1", "gpc", "conn_rate", "gpc[0]", "gpc٣", "gpc100", "-x"])
+def test_what_is_no_counter_that_marks_is_refused(mark: str):
+    with pytest.raises(ValidationError):
+        ClearAbuser.model_validate({"host": "lb1", "address": "203.0.113.9", "mark": mark})
+
+
+def test_it_is_typed_as_its_help_says():
+    assert forms.usage(ClearAbuser) == "abusers clear HOST ADDRESS [table=http] [mark=gpc0]"
+    typed = forms.from_words(ClearAbuser, ["lb1", "203.0.113.9"])
+    assert typed == CLEAR
+    assert typed.model_dump(mode="json")["address"] == "203.0.113.9"
+    assert ClearAbuser.model_validate(typed.model_dump(mode="json")) == CLEAR
+    assert (
+        ClearAbuser.model_validate({"host": "lb1", "address": ip_address("203.0.113.9")}) == CLEAR
+    )
+
+
+def test_what_is_wrong_with_an_address_is_said_in_words():
+    with pytest.raises(
+        forms.NotUnderstood, match=r"'203\.0\.113\.9/32' does not fit: give one addr"
+    ):
+        forms.from_words(ClearAbuser, ["lb1", "203.0.113.9/32"])
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        ("Entry currently in use, cannot remove\n\n", "ask again then"),
+        ("Permission denied\n\n", "level operator"),
+        ("", "did nothing"),
+    ],
+)
+def test_a_clear_that_was_not_done_is_never_called_done(answer: Replies, words: str):
+    fleet = balancer({"clear table http key 203.0.113.9": answer})
+    (step,) = CLEAR.plan(known(marked())).steps
+    with pytest.raises(CommandFailed, match=words):
+        fleet.tell("lb1", step.do)
+
+
+def test_a_clear_that_was_done_is_answered_with_an_empty_line():
+    fleet = balancer({"clear table http key 203.0.113.9": "\n"})
+    (step,) = CLEAR.plan(known(marked())).steps
+    assert fleet.tell("lb1", step.do) == Answer(0, "\n")

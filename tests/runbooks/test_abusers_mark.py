@@ -1,0 +1,114 @@
+from ipaddress import IPv4Address
+
+import pytest
+from pydantic import ValidationError
+
+from connectors import haproxy_limits
+from connectors.haproxy_limits import Limit, Limits
+from connectors.stick_table import Entry
+from connectors.trouble import CommandFailed
+from runbooks import Plan, Refused
+from runbooks.abusers_mark import Client, MarkAbuser
+from tests.runbooks.balancer import HTTP, LIMITS, SIX, UNREADABLE, balancer, rows, said, sent
+from tests.runbooks.hostile import HOSTILE_ADDRESSES
+
+EVERY = str(IPv4Address(0))
+MARK = MarkAbuser.model_validate({"host": "lb1", "address": "203.0.113.9"})
+
+
+def known(gpc0: int | None = None, *, limits: Limits = LIMITS, spelling: str = "gpc0") -> Client:
+    entry = None if gpc0 is None else Entry("203.0.113.9", 0, 9, counters={"gpc0": gpc0})
+    return Client(HTTP, entry, spelling, limits)
+
+
+@pytest.mark.parametrize("gpc0", [None, 0])
+def test_a_client_is_marked_and_can_be_unmarked(gpc0: int | None):
+    (step,) = MARK.plan(known(gpc0)).steps
+    assert said(step.do) == "set table http key 203.0.113.9 data.gpc0 1\n"
+    assert said(step.undo) == "set table http key 203.0.113.9 data.gpc0 0\n"
+    assert (step.before, step.after) == ("not marked", "marked (gpc0)")
+
+
+def test_a_client_that_is_marked_needs_nothing():
+    assert MARK.plan(known(1)) == Plan("203.0.113.9 is marked already")
+    assert MARK.plan(known(57)) == Plan("203.0.113.9 is marked already")
+
+
+def test_a_client_that_comes_to_be_known_meanwhile_does_not_make_the_plan_stale():
+    assert MARK.plan(known(0)).same_work_as(MARK.plan(known(None)))
+
+
+def test_a_mark_is_as_high_as_the_configuration_asks_for():
+    limits = Limits((Limit("http", "gpc0", 10, "frontend http"),))
+    (step,) = MARK.plan(known(3, limits=limits)).steps
+    assert said(step.do) == "set table http key 203.0.113.9 data.gpc0 10\n"
+    assert said(step.undo) == "set table http key 203.0.113.9 data.gpc0 3\n"
+
+
+def test_a_counter_of_an_array_is_set_as_this_haproxy_spells_it():
+    (step,) = MARK.plan(known(spelling="gpc[0]")).steps
+    assert said(step.do) == "set table http key 203.0.113.9 data.gpc[0] 1\n"
+
+
+def test_a_mark_that_nothing_asks_for_may_block_nobody():
+    assert not any("block" in note for note in MARK.plan(known()).notes)
+    assert "may block nobody" in MARK.plan(known(limits=Limits())).notes[-1]
+    unknown = MARK.plan(known(limits=Limits(unknown="it is not there")))
+    assert unknown.notes[-1].endswith("as the limits are not: it is not there.")
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "10.1.2.3", "172.31.0.1", "192.168.1.1", "::1"])
+def test_to_block_ones_own_networks_takes_a_second_look(address: str):
+    mine = MarkAbuser.model_validate({"host": "lb1", "address": address})
+    client = Client(SIX if ":" in address else HTTP, None, "gpc0", LIMITS)
+    assert any("your own networks" in note for note in mine.plan(client).notes)
+    assert not any("your own networks" in note for note in MARK.plan(known()).notes)
+
+
+@pytest.mark.parametrize("address", [EVERY, "::", "224.0.0.1", "ff02::1", "255.255.255.255"])
+def test_what_is_no_clients_address_is_refused_before_anything_is_sent(address: str):
+    fleet = balancer()
+    with pytest.raises(Refused, match="not the address of one client"):
+        MarkAbuser.model_validate({"host": "lb1", "address": address}).read(fleet.ask)
+    assert fleet.asked == []
+
+
+def test_everything_that_the_decision_needs_is_read():
+    fleet = balancer({"show table http key 203.0.113.9": "\n"})
+    assert MARK.read(fleet.ask) == known()
+    fleet = balancer(
+        {"show table http key 203.0.113.9": rows("http", "203.0.113.9 use=0 exp=9 gpc0=1")}
+    )
+    fleet.script("lb1", haproxy_limits.limits().command, UNREADABLE)
+    client = MARK.read(fleet.ask)
+    assert client.entry == known(1).entry
+    assert "may not read" in client.limits.unknown
+
+
+def test_an_address_of_another_family_is_refused_before_it_is_sent():
+    fleet = balancer()
+    with pytest.raises(Refused, match="'::1' is not an IPv4 address"):
+        MarkAbuser.model_validate({"host": "lb1", "address": "::1"}).read(fleet.ask)
+    assert sent(fleet) == ["show table"]
+
+
+def test_a_table_that_keeps_no_such_counter_is_refused():
+    unknown = {
+        f"show table www data.{spelling} gt 9223372036854775807": "Unknown data type\n\n"
+        for spelling in ("gpc0", "gpc[0]", "gpc")
+    }
+    www = MarkAbuser.model_validate({"host": "lb1", "address": "203.0.113.9", "table": "www"})
+    with pytest.raises(Refused, match="www keeps no gpc0 that this HAProxy could set"):
+        www.read(balancer({"show table www key 203.0.113.9": "\n", **unknown}).ask)
+
+
+def test_a_table_that_is_not_there_is_an_error_that_names_the_others():
+    nowhere = MarkAbuser.model_validate({"host": "lb1", "address": "203.0.113.9", "table": "w"})
+    with pytest.raises(CommandFailed, match="its tables: http, other, six, users, www"):
+        nowhere.read(balancer().ask)
+
+
+@pytest.mark.parametrize("address", HOSTILE_ADDRESSES)
+def test_what_is_no_address_is_refused_before_anything_is_asked(address: object):
+    with pytest.raises(ValidationError):
+        MarkAbuser.model_validate({"host": "lb1", "address": address})

@@ -1,0 +1,173 @@
+from collections.abc import Mapping
+
+import pytest
+
+from connectors import haproxy_limits
+from connectors.trouble import CommandFailed
+from runbooks import Refused, Report
+from runbooks.abusers_show import ShowAbusers
+from tests.fakes import Replies
+from tests.runbooks.balancer import UNREADABLE, balancer, rows, sent
+
+SHOW = ShowAbusers.model_validate({"host": "lb1"})
+MARKED = "203.0.113.9 use=0 exp=578000 gpc0=1"
+FAST = "203.0.113.9 use=0 exp=98000 conn_rate(100000)=43 bytes_out_rate(60000)=9"
+SLOW = "203.0.113.9 use=0 exp=98000 conn_rate(100000)=3 bytes_out_rate(60000)=9"
+ASK_MARKED = "show table http data.gpc0 ge 1"
+ASK_WWW = "show table www key 203.0.113.9"
+
+
+def shown(answers: Mapping[str, Replies], *, config: Replies | None = None) -> Report:
+    fleet = balancer(answers)
+    if config is not None:
+        fleet.script("lb1", haproxy_limits.limits().command, config)
+    return SHOW.report(SHOW.read(fleet.ask))
+
+
+def test_who_is_blocked_how_long_and_why():
+    report = shown({ASK_MARKED: rows("http", MARKED), ASK_WWW: rows("www", FAST)})
+    assert report.healthy
+    assert report.summary == "lb1 has marked 1 client in http"
+    assert report.findings == [
+        "203.0.113.9 is blocked for 9 min 38 s more: 43 connections in 100 s at www (limit 42)"
+    ]
+    assert report.table is not None
+    assert report.table.rows == [
+        (
+            "203.0.113.9",
+            "for 9 min 38 s more",
+            "gpc0 1",
+            "www: 43 connections in 100 s, 9 bytes out in 60 s",
+        )
+    ]
+
+
+def test_nobody_marked_is_good_news():
+    report = shown({ASK_MARKED: rows("http")})
+    assert (report.summary, report.findings) == ("lb1 has marked nobody in http", ())
+
+
+def test_a_client_that_has_calmed_down_is_still_blocked_and_that_is_said():
+    report = shown({ASK_MARKED: rows("http", MARKED), ASK_WWW: rows("www", SLOW)})
+    assert report.findings == [
+        "203.0.113.9 is blocked for 9 min 38 s more: it is above no limit now "
+        "(3 connections in 100 s at www, 9 bytes out in 60 s at www)"
+    ]
+
+
+def test_a_client_that_no_other_table_knows_is_shown_too():
+    report = shown({ASK_MARKED: rows("http", MARKED), ASK_WWW: "\n"})
+    assert report.findings == [
+        "203.0.113.9 is blocked for 9 min 38 s more: it is above no limit now"
+    ]
+
+
+def test_without_the_configuration_rates_are_shown_and_why_limits_are_not():
+    report = shown(
+        {ASK_MARKED: rows("http", MARKED), ASK_WWW: rows("www", FAST)}, config=UNREADABLE
+    )
+    first, second = report.findings
+    assert first == (
+        "203.0.113.9 is marked for 9 min 38 s more: "
+        "43 connections in 100 s at www, 9 bytes out in 60 s at www"
+    )
+    assert second.startswith("The limits are not known: the login may not read HAProxy's conf")
+
+
+def test_without_the_configuration_and_without_rates_it_says_that_nothing_tells():
+    report = shown({ASK_MARKED: rows("http", MARKED), ASK_WWW: "\n"}, config=UNREADABLE)
+    assert report.findings[0].endswith("more: no table tells what it does")
+
+
+def test_a_mark_that_no_condition_asks_for_may_block_nobody():
+    report = shown({ASK_MARKED: rows("http", MARKED), ASK_WWW: "\n"}, config="backend www\n")
+    assert report.findings[0].startswith("203.0.113.9 is marked for")
+    assert report.findings[1].startswith("No condition in the configuration asks for gpc0 of http")
+
+
+def test_the_configuration_says_how_high_a_mark_counts():
+    config = "backend www\n acl abuser src_get_gpc0(http) gt 4\n"
+    report = shown({"show table http data.gpc0 ge 5": rows("http")}, config=config)
+    assert report.summary == "lb1 has marked nobody in http"
+
+
+def test_the_worst_come_first_and_those_above_a_limit_before_all():
+    entries = [
+        f"203.0.113.{number} use=0 exp=1000 gpc0={mark}"
+        for number, mark in ((1, 9), (2, 5), (3, 7))
+    ]
+    www = {f"show table www key 203.0.113.{number}": "\n" for number in (1, 3)}
+    fast = rows("www", "203.0.113.2 use=0 exp=1 conn_rate(100000)=50")
+    report = shown(
+        {ASK_MARKED: rows("http", *entries), **www, "show table www key 203.0.113.2": fast}
+    )
+    assert [finding.split()[0] for finding in report.findings] == [
+        "203.0.113.2",
+        "203.0.113.1",
+        "203.0.113.3",
+    ]
+
+
+def test_of_very_many_only_the_worst_are_asked_for():
+    keys = [f"198.51.100.{number}" for number in range(100)]
+    entries = [f"{key} use=0 exp={1000 + place} gpc0=1" for place, key in enumerate(keys)]
+    worst = {f"show table www key {key}": "\n" for key in keys[75:]}
+    report = shown({ASK_MARKED: rows("http", *entries), **worst})
+    assert report.summary == "lb1 has marked 100 clients in http"
+    assert len(report.findings) == 26
+    assert report.findings[-1] == "75 more are marked"
+
+
+def test_where_haproxy_cannot_pick_the_marked_we_do():
+    array = ShowAbusers.model_validate({"host": "lb1", "mark": "gpc2"})
+    fleet = balancer(
+        {
+            "show table http data.gpc[2] gt 9223372036854775807": "Unknown data type\n\n",
+            "show table http": rows(
+                "http",
+                "203.0.113.9 use=0 exp=1000 gpc0=7 gpc1=0 gpc2=1",
+                "203.0.113.8 use=0 exp=1000 gpc0=7 gpc1=0 gpc2=0",
+            ),
+            ASK_WWW: "\n",
+        }
+    )
+    report = array.report(array.read(fleet.ask))
+    assert report.summary == "lb1 has marked 1 client in http"
+
+
+def test_a_table_that_keeps_no_such_mark_is_refused_and_not_called_empty():
+    unknown = {
+        f"show table www data.{spelling} gt 9223372036854775807": "Unknown data type\n\n"
+        for spelling in ("gpc0", "gpc[0]", "gpc")
+    }
+    fleet = balancer({"show table www": rows("www", FAST), **unknown})
+    www = ShowAbusers.model_validate({"host": "lb1", "table": "www"})
+    with pytest.raises(Refused, match=r"www keeps no gpc0 .*: it keeps conn_rate, bytes_out_rate"):
+        www.read(fleet.ask)
+
+
+def test_a_socket_that_hides_entries_is_an_error_and_not_good_news():
+    hidden = "# table: http, type: ip, size:9, used:5\n# contents not dumped due to insufficient "
+    with pytest.raises(CommandFailed, match="level operator"):
+        shown({ASK_MARKED: hidden + "privileges\n\n"})
+
+
+def test_a_table_that_is_not_there_is_an_error_that_names_the_others():
+    nowhere = ShowAbusers.model_validate({"host": "lb1", "table": "htp"})
+    with pytest.raises(CommandFailed, match="no table htp; its tables: http, other"):
+        nowhere.read(balancer().ask)
+
+
+def test_keys_that_are_no_addresses_are_looked_up_nowhere_else():
+    users = ShowAbusers.model_validate({"host": "lb1", "table": "users"})
+    head = "# table: users, type: string, size:9, used:1\n"
+    entry = "0x1: key=bob\\ smith use=0 exp=1 gpc0=1\n"
+    fleet = balancer(
+        {
+            "show table users data.gpc0 gt 9223372036854775807": head + "\n",
+            "show table users data.gpc0 ge 1": head + entry + "\n",
+        }
+    )
+    report = users.report(users.read(fleet.ask))
+    assert report.findings[0].startswith("bob smith is marked for 1 s more")
+    assert len(sent(fleet)) == 3
