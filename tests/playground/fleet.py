@@ -134,4 +134,9 @@ class LoopbackFleet:
 
     def _settings(self, name: str) -> dict[str, str]:
         haproxy = self.haproxies.get(name)
-        return {"haproxy.socket": haproxy.socket(self._level)} if haproxy else {}
+        if haproxy is None:
+            return {}
+        return {
+            "haproxy.socket": haproxy.socket(self._level),
+            "haproxy.config": str(haproxy.config),
+        }

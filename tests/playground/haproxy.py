@@ -12,6 +12,7 @@ table `www` is still above the limit. Whoever lets a client back in at once clea
 """
 
 import socket
+from pathlib import Path
 from typing import Literal
 
 from tests.playground.daemon import Daemon, free_port, program
@@ -104,6 +105,11 @@ class Haproxy(Daemon):
         """Where a person reaches the site."""
         return f"http://{self.address}:{self.port}/"
 
+    @property
+    def config(self) -> Path:
+        """The path of its configuration."""
+        return self.directory / "haproxy.cfg"
+
     def socket(self, level: Level) -> str:
         """Return the path of the runtime socket that allows this much."""
         return self._socket(level)
@@ -151,8 +157,7 @@ class Haproxy(Daemon):
     def _configure(self) -> list[str]:
         self._origin = Origin().start()
         sockets = {name: self._socket(name) for name in ("admin", "operator", "user")}
-        config = self.directory / "haproxy.cfg"
-        config.write_text(
+        self.config.write_text(
             _CONFIG.format(
                 address=self.address,
                 port=self.port,
@@ -164,7 +169,7 @@ class Haproxy(Daemon):
                 **self._limits,
             )
         )
-        return [self._haproxy, "-db", "-f", str(config)]
+        return [self._haproxy, "-db", "-f", str(self.config)]
 
     def _answers(self) -> bool:
         try:
