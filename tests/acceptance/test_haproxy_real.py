@@ -1,0 +1,370 @@
+"""The abusers' runbooks and a real HAProxy; without SSH, so that only the dialect is on trial."""
+
+import os
+import random
+import re
+import socket
+import subprocess
+import time
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from ipaddress import IPv4Address
+from pathlib import Path
+
+import pytest
+
+from connectors import haproxy as dialect
+from connectors import haproxy_limits
+from connectors.command import Answer, Shell
+from connectors.fleet import Fleet
+from connectors.haproxy_limits import Limit, parse_limits
+from connectors.inventory import Host
+from connectors.stick_table import TableHead, UnfitKey, parse_entry, parse_heads
+from connectors.trouble import CommandFailed
+from runbooks import NoUndo, Step
+from runbooks.abusers_clear import ClearAbuser
+from runbooks.abusers_mark import MarkAbuser
+from runbooks.abusers_show import ShowAbusers
+from runbooks.abusers_tables import ListStickTables
+from tests.fakes import inventory_of
+from tests.playground.daemon import Daemon, program
+from tests.playground.haproxy import HAPROXY, Haproxy, Level
+
+pytestmark = pytest.mark.real
+
+ABUSER = "203.0.113.9"
+# Root may open any socket, so it becomes somebody else for that.
+NO_USER = 65534 if os.geteuid() == 0 else None
+HTTP = TableHead("http", "ip", 204800, 0)
+SHOW = ShowAbusers.model_validate({"host": "lb1"})
+CLEAR = ClearAbuser.model_validate({"host": "lb1", "address": ABUSER})
+MARK = MarkAbuser.model_validate({"host": "lb1", "address": ABUSER})
+
+
+class Here:
+    """Runs commands on this machine, where a fleet would run them on a host."""
+
+    def __init__(self, user: int | None = None) -> None:
+        self._user = user
+
+    def run(
+        self,
+        host: Host,  # noqa: ARG002 - it is here
+        shell: Shell,
+        *,
+        through: tuple[Host, ...] = (),  # noqa: ARG002 - and reached through nobody
+    ) -> Answer:
+        done = subprocess.run(
+            shell.words,
+            input=shell.stdin.encode(),
+            capture_output=True,
+            timeout=30,
+            check=False,
+            user=self._user,
+        )
+        return Answer(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+    def close(self) -> None:
+        pass
+
+
+def fleet_at(path: str, config: str = "/nonexistent", *, user: int | None = None) -> Fleet:
+    settings = {"haproxy.socket": path, "haproxy.config": config}
+    inventory = inventory_of("lb1")
+    host = inventory["lb1"].model_copy(update={"settings": settings})
+    return Fleet(inventory.model_copy(update={"hosts": {"lb1": host}}), Here(user))
+
+
+def fleet_of(haproxy: Haproxy, level: Level = "operator") -> Fleet:
+    return fleet_at(haproxy.socket(level), str(haproxy.config))
+
+
+def test_the_limits_are_found_in_its_configuration(haproxy: Haproxy):
+    limits = (
+        Limit("http", "gpc0", 1, "frontend http"),
+        Limit("www", "conn_rate", 43, "backend www"),
+        Limit("www", "bytes_out_rate", 20_000_001, "backend www"),
+    )
+    assert parse_limits(haproxy.config.read_text()) == limits
+    assert haproxy_limits.known(fleet_of(haproxy).ask, "lb1").found == limits
+
+
+def test_every_table_is_listed(haproxy: Haproxy):
+    tables = ListStickTables.model_validate({"host": "lb1"})
+    report = tables.report(tables.read(fleet_of(haproxy).ask))
+    assert report.table is not None
+    assert {row[0] for row in report.table.rows} == {"http", "www", "tbl-string", "tbl-ipv6"}
+
+
+def test_who_is_blocked_and_why(haproxy: Haproxy):
+    fleet = fleet_of(haproxy)
+    assert SHOW.report(SHOW.read(fleet.ask)).summary == "lb1 has marked nobody in http"
+    haproxy.get("198.51.100.7")
+    haproxy.abuse(ABUSER)
+    report = SHOW.report(SHOW.read(fleet.ask))
+    assert report.summary == "lb1 has marked 1 client in http"
+    (finding,) = report.findings
+    assert re.fullmatch(
+        r"203\.0\.113\.9 is blocked for (10 min|9 min \d+ s) more: "
+        r"43 connections in 100 s at www \(limit 42\)",
+        finding,
+    )
+
+
+def test_without_its_configuration_it_shows_rates_and_says_why_no_limits(haproxy: Haproxy):
+    haproxy.abuse(ABUSER)
+    report = SHOW.report(SHOW.read(fleet_at(haproxy.socket("operator")).ask))
+    assert "43 connections in 100 s at www" in report.findings[0]
+    assert "set haproxy.config" in report.findings[1]
+
+
+def test_an_abuser_is_let_in_and_marked_again_by_the_undo(haproxy: Haproxy):
+    fleet = fleet_of(haproxy)
+    haproxy.abuse(ABUSER)
+    plan = CLEAR.plan(CLEAR.read(fleet.ask))
+    (step,) = plan.steps
+    assert any("marks it again" in note for note in plan.notes)
+    fleet.tell("lb1", step.do)
+    assert not haproxy.marked(ABUSER)
+    assert not CLEAR.plan(CLEAR.read(fleet.ask)).steps
+    assert not isinstance(step.undo, NoUndo)
+    fleet.tell("lb1", step.undo)
+    assert haproxy.marked(ABUSER)
+    assert CLEAR.plan(CLEAR.read(fleet.ask)).same_work_as(plan)
+
+
+def test_the_warning_that_it_is_marked_again_comes_true(haproxy: Haproxy):
+    fleet = fleet_of(haproxy)
+    haproxy.abuse(ABUSER)
+    (step,) = CLEAR.plan(CLEAR.read(fleet.ask)).steps
+    fleet.tell("lb1", step.do)
+    assert haproxy.get(ABUSER) == 503
+    assert haproxy.marked(ABUSER)
+
+
+def test_a_client_is_blocked_by_hand_and_let_in_by_the_undo(haproxy: Haproxy):
+    fleet = fleet_of(haproxy)
+    assert haproxy.get(ABUSER) == 200
+    (step,) = MARK.plan(MARK.read(fleet.ask)).steps
+    fleet.tell("lb1", step.do)
+    assert haproxy.get(ABUSER) == 503
+    assert not MARK.plan(MARK.read(fleet.ask)).steps
+    assert not isinstance(step.undo, NoUndo)
+    fleet.tell("lb1", step.undo)
+    assert haproxy.get(ABUSER) == 200
+    assert MARK.plan(MARK.read(fleet.ask)).steps
+
+
+def test_an_ipv6_client_is_marked_and_cleared(haproxy: Haproxy):
+    fleet = fleet_of(haproxy)
+    for address in ("2001:db8::7", "::1.2.3.4", "::ffff:192.0.2.2"):
+        values = {"host": "lb1", "address": address, "table": "tbl-ipv6"}
+        mark, clear = MarkAbuser.model_validate(values), ClearAbuser.model_validate(values)
+        fleet.tell("lb1", mark.plan(mark.read(fleet.ask)).steps[0].do)
+        assert not mark.plan(mark.read(fleet.ask)).steps
+        fleet.tell("lb1", clear.plan(clear.read(fleet.ask)).steps[0].do)
+        assert not clear.plan(clear.read(fleet.ask)).steps
+
+
+def test_keys_that_are_texts_are_read(haproxy: Haproxy):
+    table = fleet_of(haproxy).ask("lb1", dialect.table("tbl-string"))
+    assert {entry.key for entry in table.entries} == {"alice", "bob smith", "x=1 key=evil", "été"}
+
+
+def test_an_entry_with_an_open_connection_stays_and_that_is_said(haproxy: Haproxy):
+    fleet = fleet_of(haproxy)
+    with _open_connection(haproxy):
+        haproxy.runtime(f"set table http key {ABUSER} data.gpc0 1")
+        plan = CLEAR.plan(CLEAR.read(fleet.ask))
+        assert any("1 connections open" in note for note in plan.notes)
+        with pytest.raises(CommandFailed, match="a connection of this client is open"):
+            fleet.tell("lb1", plan.steps[0].do)
+        assert haproxy.marked(ABUSER)
+
+
+@contextmanager
+def _open_connection(haproxy: Haproxy) -> Generator[None]:
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(str(haproxy.directory / "proxied.sock"))
+        connection.sendall(f"PROXY TCP4 {ABUSER} 127.0.0.1 50000 80\r\nGET".encode())
+        end = time.monotonic() + 10
+        while " use=1 " not in haproxy.runtime(f"show table http key {ABUSER}"):
+            assert time.monotonic() < end
+        yield
+
+
+NOBODY = str(IPv4Address(0))
+
+# What HAProxy 2.6 takes each of them for, if nobody guards it.
+COERCED = {
+    "999.1.1.1": "231.1.1.1",
+    "10.1": "10.1.0.0",
+    "1": "1.0.0.0",
+    "203.0.113.9/32": "203.0.113.9",
+    "203.0.113.9x": "203.0.113.9",
+    "2001:db8::1": "1.0.0.0",
+    "::1": NOBODY,
+    "localhost": NOBODY,
+    "www.example.com": NOBODY,
+    "0x7f000001": NOBODY,
+    "-x": NOBODY,
+    "２０３.0.113.9": NOBODY,
+}
+
+
+@pytest.mark.parametrize("key", COERCED)
+def test_a_key_that_haproxy_takes_for_another_is_refused_by_us(haproxy: Haproxy, key: str):
+    with pytest.raises(UnfitKey):
+        dialect.mark_entry(HTTP, key, "gpc0", 1)
+    # The twin: said as it is, HAProxy marks somebody else, or nobody, or refuses it (3.x).
+    answer = haproxy.runtime(f"set table http key {key} data.gpc0 1")
+    marked = {entry.key for entry in dialect.table("http").parse(haproxy.table("http")).entries}
+    assert answer == "Invalid key\n\n" or (answer == "\n" and marked == {COERCED[key]})
+
+
+@pytest.mark.parametrize("between", ["; ", "\n"])
+def test_a_second_command_is_refused_by_us_and_run_by_haproxy(haproxy: Haproxy, between: str):
+    smuggled = f"{ABUSER}{between}disable server www/origin"
+    with pytest.raises(UnfitKey):
+        dialect.clear_entry(HTTP, smuggled)
+    users = TableHead("tbl-string", "string", 1, 1)
+    with pytest.raises(UnfitKey):
+        dialect.clear_entry(users, smuggled)
+    assert haproxy.get("198.51.100.7") == 200
+    # The twin: said as it is, the server is taken away.
+    haproxy.runtime(f"clear table http key {smuggled}")
+    assert haproxy.get("198.51.100.7") == 503
+
+
+def test_of_ten_thousand_random_keys_none_does_anything_but_what_it_says(haproxy: Haproxy):
+    haproxy.get("198.51.100.7")
+    servers, others = _servers(haproxy), haproxy.table("tbl-ipv6").split("\n")
+    dice = random.Random(20231124)  # noqa: S311 - a seed makes a failure repeatable
+    said = 0
+    for _ in range(10_000):
+        key = "".join(dice.choices("0123456789.;\\ :/", k=dice.randrange(3, 16)))
+        if dice.random() < 0.1:
+            key = str(IPv4Address(dice.randrange(2**32)))
+        try:
+            line = dialect.mark_entry(HTTP, key, "gpc0", 1).stdin.removesuffix("\n")
+        except UnfitKey:
+            continue
+        assert haproxy.runtime(line) == "\n"
+        entry = parse_entry(haproxy.runtime(f"show table http key {key}"), key)
+        assert entry is not None
+        assert entry.counters["gpc0"] == 1
+        said += 1
+    assert 500 < said < 9_000
+    head = dialect.pick("http", parse_heads(haproxy.tables()))
+    assert head.used == said + 1  # the client that asked for a page
+    assert _servers(haproxy) == servers
+    assert len(haproxy.table("tbl-ipv6").split("\n")) == len(others)
+
+
+def _servers(haproxy: Haproxy) -> list[list[str]]:
+    """Return each server's name, whether it is up, and whether somebody took it away."""
+    lines = haproxy.runtime("show servers state").splitlines()[2:]
+    return [line.split()[3:7] for line in lines if line]
+
+
+def test_a_command_without_its_newline_is_dropped_and_not_called_done(haproxy: Haproxy):
+    fleet = fleet_of(haproxy)
+    haproxy.runtime(f"set table http key {ABUSER} data.gpc0 1")
+    clear = dialect.clear_entry(HTTP, ABUSER)
+    cut = Shell(clear.argv, stdin=clear.stdin.rstrip(), trouble=clear.trouble, hints=clear.hints)
+    with pytest.raises(CommandFailed, match="did nothing"):
+        fleet.tell("lb1", cut)
+    assert haproxy.marked(ABUSER)
+    # The twin: by the status alone it would have been done.
+    assert fleet.tell("lb1", Shell(cut.argv, stdin=cut.stdin)) == Answer(0, "")
+
+
+def test_a_socket_that_may_only_look_is_never_good_news(haproxy: Haproxy):
+    haproxy.runtime(f"set table http key {ABUSER} data.gpc0 1")
+    fleet = fleet_of(haproxy, "user")
+    with pytest.raises(CommandFailed, match="level operator"):
+        SHOW.read(fleet.ask)
+    with pytest.raises(CommandFailed, match="may only look"):
+        fleet.tell("lb1", dialect.clear_entry(HTTP, ABUSER))
+    assert haproxy.marked(ABUSER)
+
+
+def test_a_haproxy_that_is_stopped_is_said_to_be(haproxy: Haproxy):
+    haproxy.stop()
+    with pytest.raises(CommandFailed, match="HAProxy is stopped"):
+        SHOW.read(fleet_of(haproxy).ask)
+
+
+def test_a_socket_that_is_not_there_is_said_so(tmp_path: Path):
+    with pytest.raises(CommandFailed, match="HAProxy has no such socket"):
+        SHOW.read(fleet_at(str(tmp_path / "admin.sock")).ask)
+
+
+def test_a_socket_that_the_login_may_not_open_is_said_so(haproxy: Haproxy):
+    Path(haproxy.socket("operator")).chmod(0)
+    fleet = fleet_at(haproxy.socket("operator"), user=NO_USER)
+    with pytest.raises(CommandFailed, match="the login may not open HAProxy's socket"):
+        SHOW.read(fleet.ask)
+
+
+def test_a_setting_that_names_an_ordinary_file_does_not_write_to_it(tmp_path: Path):
+    precious = tmp_path / "precious"
+    precious.write_text("mine\n")
+    with pytest.raises(CommandFailed):
+        SHOW.read(fleet_at(str(precious)).ask)
+    assert precious.read_text() == "mine\n"
+    # The twin: socat opens a bare path as whatever it is, and appends to it.
+    subprocess.run(["socat", "stdio", str(precious)], input=b"show table\n", check=True)
+    assert precious.read_text() == "mine\nshow table\n"
+
+
+class Arrays(Daemon):
+    """A HAProxy whose table keeps its counters as arrays."""
+
+    def _choose_ports(self) -> None:
+        pass
+
+    def _configure(self) -> list[str]:
+        config = self.directory / "haproxy.cfg"
+        config.write_text(
+            f"global\n stats socket {self.directory}/operator.sock level operator\n"
+            "defaults\n mode http\n timeout client 5s\n timeout server 5s\n timeout connect 5s\n"
+            f"frontend http\n bind unix@{self.directory}/http.sock\n"
+            " stick-table type ip size 1k expire 10m store gpc(3),gpt(2)\n"
+        )
+        return [program(HAPROXY, package="haproxy"), "-db", "-f", str(config)]
+
+    def _answers(self) -> bool:
+        try:
+            self.fleet.ask("lb1", dialect.tables())
+        except CommandFailed:
+            return False
+        return True
+
+    @property
+    def fleet(self) -> Fleet:
+        return fleet_at(str(self.directory / "operator.sock"))
+
+
+@pytest.fixture
+def arrays() -> Iterator[Arrays]:
+    with Arrays() as balancer:
+        yield balancer
+
+
+def test_the_first_counter_of_an_array_marks_and_clears(arrays: Arrays):
+    fleet = arrays.fleet
+    for step in _marked_and_cleared(fleet):
+        assert not isinstance(step.undo, NoUndo)
+        fleet.tell("lb1", step.undo)
+        assert CLEAR.plan(CLEAR.read(fleet.ask)).steps
+
+
+def _marked_and_cleared(fleet: Fleet) -> Iterator[Step]:
+    (step,) = MARK.plan(MARK.read(fleet.ask)).steps
+    fleet.tell("lb1", step.do)
+    assert SHOW.report(SHOW.read(fleet.ask)).summary == "lb1 has marked 1 client in http"
+    (step,) = CLEAR.plan(CLEAR.read(fleet.ask)).steps
+    fleet.tell("lb1", step.do)
+    assert not CLEAR.plan(CLEAR.read(fleet.ask)).steps
+    yield step
