@@ -1,0 +1,209 @@
+"""The starter rules, as a table of who may what; and what is said of a broken policy."""
+
+from pathlib import Path
+
+import pytest
+
+from bot.policy import NoPolicy, Policy, Request
+from tests.policies import a_policy, starter_rules
+
+
+@pytest.fixture
+def policy(tmp_path: Path) -> Policy:
+    return a_policy(tmp_path).current()
+
+
+def _request(
+    person: str, host: str = "lb1", kind: str = "change", *, reversible: bool = True
+) -> Request:
+    return Request(
+        runbook="abusers clear",
+        kind=kind,
+        host=host,
+        door="slack",
+        asked_by=person,
+        reversible=reversible,
+    )
+
+
+@pytest.mark.parametrize(
+    ("person", "host", "kind", "reversible", "approvals"),
+    [
+        ("dora", "lb1", "check", True, 0),
+        ("dora", "lb1", "change", True, 1),
+        ("dora", "lb1", "change", False, 1),
+        ("olga", "lb1", "change", True, 0),
+        ("olga", "lb1", "change", False, 1),
+        ("olga", "nas1", "change", True, 1),
+        ("stan", "nas1", "change", True, 0),
+        ("gus", "lb1", "check", True, 0),
+        ("gus", "lb1", "change", True, None),
+        ("nobody", "lb1", "check", True, None),
+        ("dora", "lb9", "check", True, None),
+    ],
+)
+def test_the_products_rule(
+    tmp_path: Path, person: str, host: str, kind: str, reversible: bool, approvals: int | None
+):
+    directory = a_policy(tmp_path)
+    people = tmp_path / "people.yaml"
+    people.write_text(people.read_text() + "  gus: {name: Gus Guest}\n")
+    ruling = directory.current().may_ask(_request(person, host, kind, reversible=reversible))
+    assert (ruling.approvals if ruling.allowed else None) == approvals
+
+
+@pytest.mark.parametrize(
+    ("asker", "approver", "host", "may"),
+    [
+        ("dora", "olga", "lb1", True),
+        ("dora", "adam", "lb1", True),
+        ("dora", "stan", "lb1", False),
+        ("dora", "dora", "lb1", False),
+        ("olga", "olga", "lb1", False),
+        ("olga", "adam", "lb1", True),
+        ("dora", "olga", "nas1", False),
+        ("dora", "stan", "nas1", True),
+        ("dora", "nobody", "lb1", False),
+    ],
+)
+def test_owners_approve_and_never_their_own(
+    policy: Policy, asker: str, approver: str, host: str, may: bool
+):
+    request = _request(asker, host)
+    assert policy.may_approve(approver, request, policy.may_ask(request)).allowed is may
+
+
+def test_who_can_approve_is_known_by_name(policy: Policy):
+    request = _request("dora")
+    names = [person.name for person in policy.approvers(request, policy.may_ask(request))]
+    assert names == ["Adam Admin", "Olga Owner"]
+    assert policy.whose(request, policy.may_ask(request)) == "the owners of the edge"
+
+
+def test_without_the_forbid_one_could_approve_ones_own(tmp_path: Path):
+    rules = starter_rules().replace("forbid (principal", "// forbid (principal")
+    rules = rules.replace("when { context.own };", "// when")
+    rules = rules.replace('@id("never one\'s own")', "").replace(
+        '@says("Nobody approves what they asked for.")', ""
+    )
+    policy = a_policy(tmp_path, rules=rules).current()
+    request = _request("olga", reversible=False)
+    assert policy.may_approve("olga", request, policy.may_ask(request)).allowed
+
+
+def test_without_rules_nobody_may_anything(tmp_path: Path):
+    policy = a_policy(tmp_path, rules="// nothing yet\n").current()
+    assert not policy.may_ask(_request("olga", kind="check")).allowed
+
+
+def test_the_strictest_of_several_permits_holds(tmp_path: Path):
+    stricter = """
+    @id("careful") @approvals("2") @from("role:administrator")
+    permit (principal, action == Action::"ask", resource) when { context.kind == "change" };
+    """
+    policy = a_policy(tmp_path, rules=starter_rules() + stricter).current()
+    ruling = policy.may_ask(_request("dora"))
+    assert (ruling.approvals, ruling.groups) == (2, ("owners", "role:administrator"))
+
+
+def test_the_version_names_the_content(tmp_path: Path):
+    one = a_policy(tmp_path / "one").current().version
+    assert a_policy(tmp_path / "two").current().version == one
+    assert a_policy(tmp_path / "three", rules=starter_rules() + "\n").current().version != one
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "says"),
+    [
+        ("policy.cedar", "permit (", "policy.cedar: Policy parse error"),
+        ("policy.cedar", '@id("x") permit (principal, action, resource) when { context.frozn };',
+         'rule "x": attribute `frozn`'),
+        ("policy.cedar", '@id("x") @aprovals("1") permit (principal, action, resource);',
+         'rule "x": @aprovals is not known'),
+        ("policy.cedar", '@id("x") @approvals("many") permit (principal, action, resource);',
+         "must be a number from 0 to 9"),
+        ("policy.cedar", '@id("x") @approvals("1") permit (principal, action, resource);',
+         "whose approval?"),
+        ("policy.cedar",
+         '@id("x") @approvals("1") @from("boss") permit (principal, action, resource);',
+         'must be "owners" or "role:NAME"'),
+        ("people.yaml", "people:\n  dora: {name: Dora}\n  dora: {name: Two}\n", "line 3"),
+        ("people.yaml", "people: [dora]\n", "people.yaml and areas.yaml: people"),
+        ("people.yaml", "people:\n  Dora D: {name: Dora}\n", "should match pattern"),
+        ("people.yaml", "just words\n", "must hold a mapping"),
+        ("areas.yaml", "areas:\n  edge: {title: the edge, owners: []}\n", "at least 1 item"),
+        ("areas.yaml", "areas:\n  edge: {title: the edge, owners: [nobody]}\n",
+         "owner nobody is not among the people"),
+        ("inventory.yaml", "hosts:\n  lb1: {address: 127.0.0.1, area: edge}\n",
+         "give either host_key or host_ca"),
+        ("inventory.yaml", "hosts:\n  lb1: {address: '-oProxy=x', area: edge}\n", "address"),
+    ],
+)  # fmt: skip
+def test_t_a14_a_broken_policy_says_where_and_what_and_allows_nothing(
+    tmp_path: Path, file: str, content: str, says: str
+):
+    directory = a_policy(tmp_path)
+    assert directory.current()
+    (tmp_path / file).write_text(content)
+    with pytest.raises(NoPolicy) as broken:
+        directory.current()
+    assert says in str(broken.value)
+
+
+def test_a_missing_file_is_named(tmp_path: Path):
+    directory = a_policy(tmp_path)
+    (tmp_path / "areas.yaml").unlink()
+    with pytest.raises(NoPolicy, match=r"areas\.yaml is missing"):
+        directory.current()
+
+
+def test_a_mended_policy_is_used_again(tmp_path: Path):
+    directory = a_policy(tmp_path)
+    good = (tmp_path / "policy.cedar").read_text()
+    (tmp_path / "policy.cedar").write_text("permit (")
+    with pytest.raises(NoPolicy):
+        directory.current()
+    (tmp_path / "policy.cedar").write_text(good)
+    assert directory.current().may_ask(_request("dora")).allowed
+
+
+def test_two_people_cannot_share_an_account(tmp_path: Path):
+    directory = a_policy(tmp_path)
+    people = tmp_path / "people.yaml"
+    people.write_text(people.read_text().replace("U0OLGA", "U0DORA"))
+    with pytest.raises(NoPolicy, match="belongs to both dora and olga"):
+        directory.current()
+
+
+@pytest.mark.parametrize(
+    ("team", "enterprise", "user", "person"),
+    [
+        ("T0KEYTURN", None, "U0DORA", "dora"),
+        ("T0OTHER", None, "U0DORA", None),
+        ("T0KEYTURN", None, "U0NOBODY", None),
+        ("T0OTHER", "E0GRID", "W0ERIN", "erin"),
+        ("T0OTHER", "E0OTHER", "W0ERIN", None),
+        ("T0OTHER", None, "W0ERIN", None),
+    ],
+)
+def test_t_s5_only_ids_tell_who_somebody_is(
+    tmp_path: Path, team: str, enterprise: str | None, user: str, person: str | None
+):
+    directory = a_policy(tmp_path)
+    people = tmp_path / "people.yaml"
+    people.write_text(
+        people.read_text()
+        + "  erin: {name: Erin, slack: [{team: T0GRID, enterprise: E0GRID, user: W0ERIN}]}\n"
+    )
+    found = directory.current().household.by_slack(team=team, enterprise=enterprise, user=user)
+    assert (found.id if found else None) == person
+
+
+def test_the_starter_is_valid_as_it_is(tmp_path: Path):
+    from bot.policy.directory import load
+    from bot.policy.starter import write
+
+    write(tmp_path)
+    assert load(tmp_path).household.people
+    with pytest.raises(FileExistsError, match="nothing was written"):
+        write(tmp_path)

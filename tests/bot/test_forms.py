@@ -1,0 +1,70 @@
+import pytest
+
+from bot import forms
+from runbooks import catalogue
+from runbooks.abusers_clear import ClearAbuser
+
+
+def _asked(text: str) -> dict[str, str]:
+    runbook, rest = forms.find(forms.split(text))
+    return forms.from_words(runbook, rest).model_dump(mode="json")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "abusers clear lb1 203.0.113.9",
+        "abusers clear address=203.0.113.9 host=lb1",
+        "abusers clear host=lb1 203.0.113.9",
+        "ABUSERS Clear lb1 --address=203.0.113.9",
+        "abusers clear “lb1” ‘203.0.113.9’",
+        "  abusers   clear lb1  203.0.113.9 table=http ",
+    ],
+)
+def test_words_fill_the_fields(text: str):
+    found = _asked(text)
+    assert (found["host"], found["address"], found["table"]) == ("lb1", "203.0.113.9", "http")
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("abusers clear lb1 203.0.113.9 http gpc0 now", "'now' is one word too many"),
+        ("abusers clear lb1", "address: is missing. It is typed abusers clear HOST ADDRESS"),
+        ("abusers clear lb1 host=lb2", "address: 'lb1' does not fit"),
+        ("abusers clear lb1 203.0.113.9 host=lb2 host=lb3", "host is given twice"),
+        ("abusers clear lb1 999.1.1.1", "address: '999.1.1.1' does not fit"),
+        ("abusers clear 'lb1", "a quotation mark is missing its partner"),
+        ("abuser clear lb1 203.0.113.9", "Did you mean: abusers clear"),
+        ("frobnicate", "Type help"),
+    ],
+)
+def test_what_does_not_fit_is_said_with_what_to_type(text: str, says: str):
+    with pytest.raises(forms.NotUnderstood) as trouble:
+        _asked(text)
+    assert says in str(trouble.value)
+
+
+def test_every_problem_is_told_by_field():
+    with pytest.raises(forms.Misfit) as misfit:
+        forms.from_values(ClearAbuser, {"host": "LB 1", "address": "nowhere"})
+    assert set(misfit.value.problems) == {"host", "address"}
+
+
+@pytest.mark.parametrize("words", catalogue())
+def test_the_example_of_every_runbook_is_understood(words: str):
+    runbook = catalogue()[words]
+    assert forms.find(forms.split(f"{words} {runbook.example}"))[0] is runbook
+    assert forms.from_words(runbook, forms.split(runbook.example))
+
+
+@pytest.mark.parametrize("words", catalogue())
+def test_every_runbook_has_a_form(words: str):
+    blanks = forms.blanks(catalogue()[words])
+    assert blanks[0].name == "host"
+    assert blanks[0].kind == "host"
+    assert all(blank.hint for blank in blanks), "every field says what it is"
+
+
+def test_a_form_offers_hosts_by_tag():
+    assert forms.blanks(ClearAbuser)[0].tag == "haproxy"

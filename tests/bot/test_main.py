@@ -1,0 +1,109 @@
+"""The command line as a person uses it: words in, words and exit status out."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bot.store import changelog, schema
+from bot.store.database import Database
+
+
+def _keyturn(directory: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "KEYTURN_DATA": str(directory / "var")}
+    return subprocess.run(
+        [sys.executable, "-m", "bot", *words],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+    )
+
+
+@pytest.fixture
+def logged(tmp_path: Path) -> Path:
+    (tmp_path / "var").mkdir()
+    database = Database(f"sqlite:///{tmp_path / 'var' / 'keyturn.db'}")
+    schema.upgrade(database)
+    with database.transaction() as tx:
+        changelog.append(tx, "asked", run=1, person="dora", host="lb1", door="slack")
+        changelog.append(tx, "refused", run=1, host="lb1", summary="\x1b[31mno\x1b[0m\nnever")
+    database.close()
+    return tmp_path
+
+
+def test_it_starts_at_once_and_names_its_commands(tmp_path: Path):
+    help_text = _keyturn(tmp_path, "--help").stdout
+    for command in ("serve", "runbooks", "changelog", "policy", "init", "db"):
+        assert command in help_text
+
+
+def test_help_loads_nothing_heavy():
+    code = (
+        "import sys, bot.__main__\n"
+        "print([m for m in ('sqlalchemy', 'paramiko', 'fastapi', 'netmiko') if m in sys.modules])"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert found.stdout.strip() == "[]"
+
+
+def test_runbooks_are_listed_for_people_and_programs(tmp_path: Path):
+    assert "abusers clear HOST ADDRESS" in _keyturn(tmp_path, "runbooks").stdout
+    rows = json.loads(_keyturn(tmp_path, "runbooks", "--json").stdout)
+    assert {"words", "kind", "usage", "summary", "example", "undo"} <= set(rows[0])
+
+
+def test_the_log_is_shown_one_line_an_entry_and_harmless(logged: Path):
+    shown = _keyturn(logged, "changelog", "show").stdout
+    assert len(shown.splitlines()) == 2
+    assert "\x1b" not in shown
+    assert "\\x1b[31mno" in shown
+
+
+def test_the_log_is_shown_to_programs(logged: Path):
+    lines = _keyturn(logged, "changelog", "show", "--json").stdout.splitlines()
+    assert json.loads(lines[1])["facts"] == {"summary": "\x1b[31mno\x1b[0m\nnever"}
+
+
+def test_verify_says_whole_or_where_it_is_broken(logged: Path):
+    whole = _keyturn(logged, "changelog", "verify")
+    assert (whole.returncode, whole.stdout[:19]) == (0, "2 entries, unbroken")
+
+    database = Database(f"sqlite:///{logged / 'var' / 'keyturn.db'}")
+    with database.engine.connect() as connection:
+        connection.exec_driver_sql("DROP TRIGGER entry_no_update")
+        connection.exec_driver_sql("UPDATE entry SET person = 'olga' WHERE seq = 1")
+    database.close()
+    broken = _keyturn(logged, "changelog", "verify")
+    assert broken.returncode == 1
+    assert "BROKEN at entry 1" in broken.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "says"),
+    [
+        (["changelog", "verify"], 3, "there is no database in"),
+        (["policy", "check", "/nowhere"], 1, "people.yaml is missing"),
+        (["runbook"], 2, "No such command"),
+        (["changelog", "show", "--most", "0"], 2, "not in the range"),
+    ],
+)
+def test_what_a_person_can_mend_is_said_in_a_line(
+    tmp_path: Path, words: list[str], status: int, says: str
+):
+    found = _keyturn(tmp_path, *words)
+    assert found.returncode == status
+    assert says in found.stderr
+    assert "Traceback" not in found.stderr
+
+
+def test_init_writes_a_policy_that_checks(tmp_path: Path):
+    assert _keyturn(tmp_path, "init", str(tmp_path / "policy")).returncode == 0
+    checked = _keyturn(tmp_path, "policy", "check", str(tmp_path / "policy"))
+    assert checked.stdout.startswith("valid, version ")
