@@ -109,9 +109,10 @@ def _notes(abuser: Abuser, entry: Entry) -> list[str]:
     if lost:
         notes.append(f"An undo cannot set {', '.join(lost)}: this HAProxy has no words for it.")
     if entry.use:
+        count = "a connection" if entry.use == 1 else f"{entry.use} connections"
         notes.append(
-            f"It has {entry.use} connections open: HAProxy keeps the entry until they end, "
-            "and clearing fails while they are."
+            f"It has {count} open, and HAProxy keeps its entry until that ends: clearing fails "
+            "while it is so."
         )
     again = [
         str(excess)
