@@ -53,10 +53,21 @@ class Control:
         return self.block.get("type") != "input" or self.block.get("dispatch_action") is True
 
     @property
-    def value(self) -> str | int | list[str]:
+    def kept(self) -> Json:
+        """The value as Slack's `state.values` holds it."""
         block_id, action_id = text(self.block.get("block_id")), self.element.get("action_id")
         kept = record(self.surface.state.get(block_id)).get(text(action_id))
-        return plain_value(record(kept) or initial(self.element))
+        return record(kept) or initial(self.element)
+
+    @property
+    def value(self) -> str | int | list[str]:
+        return plain_value(self.kept)
+
+    @property
+    def chosen(self) -> list[Json]:
+        """The options chosen so far, whole."""
+        single = record(self.kept.get("selected_option"))
+        return ([single] if single else []) + records(self.kept.get("selected_options"))
 
     @property
     def placeholder(self) -> str:
@@ -205,7 +216,7 @@ def _channel_select(control: Control) -> Markup:
 
 
 def _external_select(control: Control) -> Markup:
-    known = [*options_of_first(control), *control.surface.offered.get(control.where, {}).values()]
+    known = [*control.chosen, *control.surface.offered.get(control.where, {}).values()]
     rows = [tag("option", {"value": ""}, "Nothing chosen")]
     chosen = str(control.value)
     for value, words in _unique(known):
@@ -213,12 +224,6 @@ def _external_select(control: Control) -> Markup:
     holder = tag("select", {**_common(control), "class": "holder"}, *rows)
     words = next((words for value, words in _unique(known) if value == chosen), "")
     return _combo(control, words, holder) + _apply(control)
-
-
-def options_of_first(control: Control) -> list[Json]:
-    element = control.element
-    single = record(element.get("initial_option"))
-    return ([single] if single else []) + records(element.get("initial_options"))
 
 
 def _unique(options: Sequence[Json]) -> list[tuple[str, str]]:
@@ -238,6 +243,7 @@ def _combo(control: Control, words: str, holder: Markup) -> Markup:
             "autocomplete": "off",
             "disabled": not control.surface.live,
             "class": "combo-search",
+            "id": f"{control.id}-search",
         },
     )
     finder = tag(
@@ -303,7 +309,7 @@ def _channel_ticks(control: Control) -> Markup:
 
 def _multi_external(control: Control) -> Markup:
     offered = control.surface.offered.get(control.where, {}).values()
-    known = _as_options(_unique([*options_of_first(control), *offered]))
+    known = _as_options(_unique([*control.chosen, *offered]))
     return _combo(control, "", _ticks(control, known, "checkbox")) + _apply(control)
 
 

@@ -46,7 +46,9 @@ class Interactions:
         self._hooks = hooks
         self._hook_url = hook_url
         self._states: dict[tuple[str, str], Json] = {}
+        # What external selects offered: all that may be chosen, and what a page shows at once.
         self._offered: dict[tuple[str, str], dict[str, dict[str, Json]]] = {}
+        self._shown: dict[tuple[str, str], dict[str, dict[str, Json]]] = {}
 
     # What is filled in
 
@@ -60,12 +62,13 @@ class Interactions:
                 values[action_id] = value or values[action_id]
         return state
 
-    def offered(self, user: str, place: Place) -> Offered:
-        return self._offered.get((user, place.key), {})
+    def shown(self, user: str, place: Place) -> Offered:
+        """Return the options that were looked for by a form without scripts."""
+        return self._shown.get((user, place.key), {})
 
     def remember(self, user: str, place: Place, fields: Fields) -> Json:
         """Keep what a form holds, and return it as `state.values`."""
-        state = read_state(place.blocks, fields, self.offered(user, place))
+        state = read_state(place.blocks, fields, self._offered.get((user, place.key), {}))
         self._states[user, place.key] = state
         return state
 
@@ -129,8 +132,14 @@ class Interactions:
         return options
 
     def _offer(self, user: str, place: Place, where: str, options: list[Json]) -> None:
-        known = self._offered.setdefault((user, place.key), {}).setdefault(where, {})
-        known.update({text(option.get("value")): option for option in options})
+        found = {text(option.get("value")): option for option in options}
+        self._offered.setdefault((user, place.key), {}).setdefault(where, {}).update(found)
+
+    async def find(self, user: str, place: Place, where: str, typed: str) -> None:
+        """Ask the bot what an external select offers, and show it as a plain list."""
+        options = await self.suggest(user, place, where, typed)
+        found = {text(option.get("value")): option for option in options}
+        self._shown.setdefault((user, place.key), {})[where] = found
         self._workspace.pulse.beat()
 
     # Forms
@@ -191,7 +200,8 @@ class Interactions:
             self._views.close(view)
         for one in gone:
             state = self.state(user, ViewPlace(one))
-            self._states.pop((user, one.id), None)
+            for kept in (self._states, self._offered, self._shown):
+                kept.pop((user, one.id), None)
             if one.payload.get("notify_on_close") is True:
                 await self._tell_closed(user, one, state, is_cleared=everything)
 

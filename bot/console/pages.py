@@ -245,7 +245,7 @@ class Pages:
         elif _one(fields, "find"):
             where = _one(fields, "find")
             self._interactions.remember(user, place, fields)
-            await self._interactions.suggest(user, place, where, _one(fields, f"q/{where}"))
+            await self._interactions.find(user, place, where, _one(fields, f"q/{where}"))
         elif isinstance(place, ViewPlace):
             await self._finish(user, place, fields)
 

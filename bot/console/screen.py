@@ -241,7 +241,7 @@ class Screen:
         self, key: str, place: Place, errors: Mapping[str, str] = MappingProxyType({})
     ) -> Surface:
         user = self.person.user_id
-        offered: Offered = self._interactions.offered(user, place)
+        offered: Offered = self._interactions.shown(user, place)
         return Surface(
             key,
             self.names,

@@ -73,8 +73,8 @@
     restore(old, typed);
     old.scrollTop = scroll;
     if (focused?.id) document.getElementById(focused.id)?.focus();
-    if (name === "modal") showModal();
     document.dispatchEvent(new CustomEvent("drawn"));
+    if (name === "modal") showModal();
   };
 
   const apply = (html, url) => {
@@ -251,7 +251,8 @@
     if (modal.open) modal.close();
     if (!wanted) return;
     modal.showModal();
-    (modal.querySelector("[autofocus], .body input:not([type=hidden]), .body textarea, .body select:not(.holder)") ?? modal).focus();
+    const wrong = modal.querySelector('[aria-invalid="true"]:not(.holder)');
+    (wrong ?? modal.querySelector("[autofocus], .body input:not([type=hidden]), .body textarea, .body select:not(.holder)") ?? modal).focus();
   };
   modal.addEventListener("cancel", (event) => {
     event.preventDefault();
