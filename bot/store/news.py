@@ -34,6 +34,7 @@ class Notice:
 
 def announce(tx: Transaction, run: int) -> None:
     """Say that *run* has news. Several before a delivery become one."""
+    tx.after_commit(tx.tell_news)
     if not tx.insert_once(
         tables.news, run=run, revision=1, told=0, tries=0, not_before=0, trouble=""
     ):
@@ -52,6 +53,20 @@ def pending(tx: Transaction, *, most: int = 100) -> list[Pending]:
         .limit(most)
     )
     return [Pending(row.run, row.revision, row.tries) for row in tx.sql.execute(query)]
+
+
+def claim(tx: Transaction, item: Pending, *, seconds: float) -> bool:
+    """Keep others from delivering it for so long; False if somebody else is at it already."""
+    claimed = tx.sql.execute(
+        update(tables.news)
+        .where(
+            tables.news.c.run == item.run,
+            tables.news.c.revision > tables.news.c.told,
+            tables.news.c.not_before <= tx.now,
+        )
+        .values(not_before=tx.now + round(seconds * 1_000_000))
+    )
+    return claimed.rowcount == 1
 
 
 def told(tx: Transaction, item: Pending) -> None:

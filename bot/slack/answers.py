@@ -1,0 +1,118 @@
+"""Answers to commands that only the person who typed them sees. Pure."""
+
+from collections.abc import Sequence
+
+from bot.forms import Misfit, blanks, usage
+from bot.run import Run
+from bot.slack.blocks import (
+    Element,
+    Message,
+    bold,
+    bullets,
+    code,
+    line,
+    notification,
+    preformatted,
+    rich,
+    shortened,
+    words,
+)
+from runbooks import AnyRunbook
+
+COMMAND = "/keyturn"
+_MOST_RUNBOOKS = 60
+
+_ALSO = (
+    ("help WORDS", "what may be asked for, or all about one of them"),
+    ("runs [HOST]", "the newest runs"),
+    ("run N", "one run"),
+    ("approve N PLAN", "turn the second key; PLAN is the ten digits on the card"),
+    ("deny N REASON", "end a request before anything is sent"),
+    ("withdraw N", "take your own request back"),
+    ("undo N", "ask for a run to be taken back"),
+)
+
+
+def said(text: str) -> Message:
+    """Say one thing in plain words."""
+    return Message(notification(text), [rich(line(words(shortened(text, 2900))))])
+
+
+def overview(runbooks: Sequence[type[AnyRunbook]]) -> Message:
+    """List what this person may ask for."""
+    if runbooks:
+        asked = [_entry(runbook) for runbook in runbooks[:_MOST_RUNBOOKS]]
+        parts = [line(bold("You may ask for")), bullets(*asked)]
+    else:
+        parts = [line(bold("The policy lets you ask for nothing."))]
+    also = [[code(f"{COMMAND} {typed}"), words(f" – {does}")] for typed, does in _ALSO]
+    because = [words("End with "), code("because …"), words(" to say why; approvers read it.")]
+    parts += [line(bold("And")), bullets(*also), line(*because)]
+    return Message("What Keyturn does for you", [rich(*parts)])
+
+
+def about(runbook: type[AnyRunbook]) -> Message:
+    """Show how one runbook is typed, and what belongs into it."""
+    fields = [
+        [code(blank.name), words(f" – {_hint(blank.hint, blank.choices)}")]
+        for blank in blanks(runbook)
+    ]
+    example = f"{COMMAND} {runbook.words} {runbook.example}".rstrip()
+    parts: list[Element] = [
+        line(bold(purpose(runbook))),
+        line(code(f"{COMMAND} {usage(runbook)}")),
+        bullets(*fields),
+        line(words("For example "), code(example)),
+    ]
+    if runbook.undo:
+        parts.append(line(words(f"Its undo {runbook.undo}.")))
+    return Message(notification(f"How to type {runbook.words}"), [rich(*parts)])
+
+
+def misfit(runbook: type[AnyRunbook], problem: Misfit) -> Message:
+    """Name every value that does not fit at once."""
+    wrong = [[code(name), words(f" {what}")] for name, what in problem.problems.items()]
+    parts = [line(bold("Nothing was asked:")), bullets(*wrong)]
+    return Message(
+        notification(f"Nothing was asked: {problem}"),
+        [rich(*parts), *about(runbook).blocks],
+    )
+
+
+def listing(found: Sequence[Run], *, now: int) -> Message:
+    """List runs, the newest first."""
+    if not found:
+        return said("No run fits.")
+    rows = [
+        (f"{run.id}", run.state.value, _ago(now - run.asked), run.asked_by, run.title)
+        for run in found
+    ]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+    text = "\n".join(shortened(row, 200) for row in lines)
+    return Message(
+        f"The newest {len(found)} runs",
+        [rich(preformatted(text), line(words("All of one: "), code(f"{COMMAND} run N")))],
+    )
+
+
+def purpose(runbook: type[AnyRunbook]) -> str:
+    return (runbook.__doc__ or runbook.words).strip().splitlines()[0]
+
+
+def _entry(runbook: type[AnyRunbook]) -> list[Element]:
+    return [code(f"{COMMAND} {usage(runbook)}"), words(f" – {purpose(runbook)}")]
+
+
+def _hint(hint: str, choices: Sequence[str]) -> str:
+    offered = f"one of {', '.join(choices)}" if choices else ""
+    return ": ".join(part for part in (hint, offered) if part) or "a value"
+
+
+def _ago(microseconds: int) -> str:
+    minutes = microseconds // 60_000_000
+    if minutes < 1:
+        return "just now"
+    if minutes < 120:
+        return f"{minutes} min ago"
+    return f"{minutes // 60} h ago" if minutes < 48 * 60 else f"{minutes // 1440} days ago"

@@ -1,0 +1,159 @@
+"""The pieces of Slack's Block Kit that messages are made of. Pure.
+
+Data goes into rich text, whose elements say what they are: Slack reads no mention, link or format
+out of them. Only `context` lines and the text for notifications are mrkdwn, by way of `mrkdwn`.
+Source: https://docs.slack.dev/reference/block-kit
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from bot.digest import sha256
+from bot.visible import one_line, visible
+
+# Outgoing JSON, never read by us.
+Block = dict[str, Any]
+Element = dict[str, Any]
+
+MOST_HEADER = 150
+_MOST_TEXT = 2900
+_MOST_LABEL = 75
+
+
+@dataclass(frozen=True)
+class Message:
+    """One message. text: the point and the action, for notifications and screen readers."""
+
+    text: str
+    blocks: Sequence[Block] = ()
+
+    @property
+    def digest(self) -> str:
+        return sha256({"text": self.text, "blocks": self.blocks})
+
+
+def mrkdwn(text: str) -> str:
+    """Return *text* on one line, so that Slack shows it and acts on none of it."""
+    safe = one_line(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return safe.replace("```", "`\u2009`\u2009`")
+
+
+def shortened(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def notification(text: str) -> str:
+    return mrkdwn(shortened(text, 500))
+
+
+# --- blocks ---
+
+
+def header(text: str) -> Block:
+    return {"type": "header", "text": _plain(text, MOST_HEADER)}
+
+
+def context(*lines: str) -> Block:
+    """Draw small grey text. lines: mrkdwn, with everything from outside escaped."""
+    elements = [
+        {"type": "mrkdwn", "text": shortened(line, _MOST_TEXT), "verbatim": True} for line in lines
+    ]
+    return {"type": "context", "elements": elements}
+
+
+def rich(*parts: Element) -> Block:
+    return {"type": "rich_text", "elements": list(parts)}
+
+
+def actions(block_id: str, *buttons: Element) -> Block:
+    return {"type": "actions", "block_id": block_id, "elements": list(buttons)}
+
+
+def button(text: str, *, action: str, value: str, label: str) -> Element:
+    """label: what a screen reader says, since several messages have the same buttons."""
+    return {
+        "type": "button",
+        "text": _plain(text, _MOST_LABEL),
+        "action_id": action,
+        "value": value,
+        "accessibility_label": shortened(one_line(label), _MOST_LABEL),
+    }
+
+
+def confirmation(title: str, text: str, *, yes: str) -> Element:
+    return {
+        "title": _plain(title, 100),
+        "text": _plain(text, 300),
+        "confirm": _plain(yes, 30),
+        "deny": _plain("Back", 30),
+        "style": "danger",
+    }
+
+
+# --- parts of rich text ---
+
+
+def line(*inlines: Element) -> Element:
+    return {"type": "rich_text_section", "elements": list(inlines)}
+
+
+def quote(text: str) -> Element:
+    return {"type": "rich_text_quote", "elements": [_inline(one_line(text))]}
+
+
+def preformatted(text: str) -> Element:
+    return {"type": "rich_text_preformatted", "elements": [_inline(visible(text))]}
+
+
+def bullets(*items: Sequence[Element]) -> Element:
+    return {
+        "type": "rich_text_list",
+        "style": "bullet",
+        "elements": [line(*inlines) for inlines in items],
+    }
+
+
+def words(text: str) -> Element:
+    return _inline(one_line(text))
+
+
+def bold(text: str) -> Element:
+    return _inline(one_line(text)) | {"style": {"bold": True}}
+
+
+def code(text: str) -> Element:
+    return _inline(one_line(text)) | {"style": {"code": True}}
+
+
+def emoji(name: str) -> Element:
+    return {"type": "emoji", "name": name}
+
+
+def person(user: str) -> Element:
+    """Mention somebody: whoever is mentioned in a new message is notified."""
+    return {"type": "user", "user_id": user}
+
+
+def link(url: str, text: str) -> Element:
+    return {"type": "link", "url": url, "text": text}
+
+
+def when(microseconds: int) -> str:
+    """Return a moment as mrkdwn that each reader sees in their own time zone."""
+    seconds = microseconds // 1_000_000
+    return f"<!date^{seconds}^{{date_short_pretty}} {{time}}|{_utc(microseconds)}>"
+
+
+def _utc(microseconds: int) -> str:
+    return datetime.fromtimestamp(microseconds / 1_000_000, UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
+def _inline(text: str) -> Element:
+    # Slack refuses empty text elements.
+    return {"type": "text", "text": text or " "}
+
+
+def _plain(text: str, most: int) -> Element:
+    return {"type": "plain_text", "text": shortened(one_line(text), most), "emoji": False}

@@ -1,0 +1,157 @@
+"""Commands: what may stand behind /keyturn, and what each does."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from bot import forms
+from bot.forms import Misfit
+from bot.policy import Policy, Request
+from bot.run import Origin
+from bot.slack import answers, words
+from bot.slack.blocks import Message
+from bot.slack.card import card
+from bot.slack.story import Stories
+from bot.slack.words import Said
+from bot.store import runs
+from bot.store.database import Database
+from bot.workflow import Unfit, Workflow
+from bot.workflow.parts import Policies
+from runbooks import AnyRunbook, catalogue
+from runbooks._catalogue import kind
+
+_NEWEST = 15
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What somebody typed, and where."""
+
+    person: str
+    origin: Origin
+    said: Said
+
+
+class Commands:
+    """Answers commands. None as answer: the card that follows says it all."""
+
+    def __init__(
+        self, workflow: Workflow, database: Database, policies: Policies, stories: Stories
+    ) -> None:
+        self._workflow, self._database = workflow, database
+        self._policies, self._stories = policies, stories
+        # Words about runs. Any other words are a runbook's.
+        self._about_runs: Mapping[str, Callable[[Asked], Message | None]] = {
+            "": self._help,
+            "help": self._help,
+            "runs": self._runs,
+            "run": self._run,
+            "approve": self._approve,
+            "deny": self._deny,
+            "undo": self._undo,
+            "withdraw": self._withdraw,
+        }
+
+    def answer(self, text: str, *, person: str, origin: Origin) -> Message | None:
+        """Do what was typed. Raises what the workflow raises, and forms.NotUnderstood."""
+        asked = Asked(person, origin, words.said(text))
+        return self._about_runs.get(asked.said.first, self._ask)(asked)
+
+    def _ask(self, asked: Asked) -> Message | None:
+        runbook, values = forms.find(forms.split(asked.said.words))
+        if not values:
+            return answers.about(runbook)
+        try:
+            request = forms.from_words(runbook, values)
+        except Misfit as problem:
+            return answers.misfit(runbook, problem)
+        run = self._workflow.ask(
+            request, person=asked.person, origin=asked.origin, reason=asked.said.reason
+        )
+        return answers.said(f"{run.title}: {run.summary}") if run.over else None
+
+    def _help(self, asked: Asked) -> Message:
+        policy = self._policies.current()
+        if asked.said.rest:
+            runbook, _ = forms.find(forms.split(asked.said.rest))
+            return answers.about(runbook)
+        return answers.overview(
+            [
+                runbook
+                for runbook in catalogue().values()
+                if _may_ask(policy, asked.person, runbook)
+            ]
+        )
+
+    def _runs(self, asked: Asked) -> Message:
+        host = asked.said.rest.strip().lower() or None
+        if host is not None and host not in self._policies.current().inventory.hosts:
+            raise Unfit(f"there is no host {host!r} in the inventory")
+        with self._database.reading() as tx:
+            found = runs.search(tx, runs.Filter(host=host), most=_NEWEST)
+            return answers.listing(found, now=tx.now)
+
+    def _run(self, asked: Asked) -> Message:
+        number, _ = _number(asked)
+        return self._card(number)
+
+    def _approve(self, asked: Asked) -> Message | None:
+        number, rest = _number(asked)
+        digest = rest.lower()
+        if not digest:
+            return self._card(number)
+        if len(digest) < 10:
+            raise Unfit(f"give the ten digits of the plan that you approve, not {digest!r}")
+        self._workflow.approve(
+            number, person=asked.person, digest=digest, reason=asked.said.reason
+        )
+        return answers.said(f"You approved run {number}.")
+
+    def _deny(self, asked: Asked) -> Message | None:
+        number, rest = _number(asked)
+        reason = " because ".join(part for part in (rest, asked.said.reason) if part)
+        if not reason:
+            raise Unfit(f"say why, so that the asker knows: deny {number} REASON")
+        self._workflow.deny(number, person=asked.person, reason=reason)
+        return answers.said(f"You denied run {number}.")
+
+    def _withdraw(self, asked: Asked) -> Message | None:
+        number, _ = _number(asked)
+        self._workflow.withdraw(number, person=asked.person)
+        return answers.said(f"You withdrew run {number}.")
+
+    def _undo(self, asked: Asked) -> Message | None:
+        number, _ = _number(asked)
+        run = self._workflow.undo(
+            number, person=asked.person, origin=asked.origin, reason=asked.said.reason
+        )
+        return answers.said(f"{run.title}: {run.summary}") if run.over else None
+
+    def _card(self, number: int) -> Message:
+        with self._database.reading() as tx:
+            return card(self._stories.of(tx, number), buttons=False)
+
+
+def _number(asked: Asked) -> tuple[int, str]:
+    """Return the run's number and what stands behind it."""
+    first, _, rest = asked.said.rest.partition(" ")
+    digits = first.removeprefix("#")
+    if not (digits.isascii() and digits.isdigit() and len(digits) <= 9):
+        raise Unfit(f"which run? {answers.COMMAND} {asked.said.first} N")
+    return int(digits), rest.strip()
+
+
+def _may_ask(policy: Policy, person: str, runbook: type[AnyRunbook]) -> bool:
+    """Return whether there is a host that this person may have it done on."""
+    tag = next((blank.tag for blank in forms.blanks(runbook) if blank.kind == "host"), "")
+    return any(
+        policy.may_ask(
+            Request(
+                runbook=runbook.words,
+                kind=kind(runbook),
+                host=host.name,
+                door="slack",
+                asked_by=person,
+            )
+        ).allowed
+        for host in policy.inventory.tagged(tag or None)
+    )

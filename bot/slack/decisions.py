@@ -1,0 +1,39 @@
+"""Decisions by button: what was clicked is looked up here, and nothing in it is believed."""
+
+import re
+
+from bot.run import Run
+from bot.slack.card import APPROVE
+from bot.slack.payloads import Click
+from bot.store import news, runs
+from bot.store.database import Database
+from bot.workflow import TooLate, Workflow
+
+CARD = "card"
+_VALUE = re.compile(r"(\d{1,9}):([0-9a-f]{10})", re.ASCII)
+
+
+class Decisions:
+    def __init__(self, workflow: Workflow, database: Database) -> None:
+        self._workflow, self._database = workflow, database
+
+    def decide(self, click: Click, *, person: str) -> Run:
+        """Approve or deny what the clicked card shows. Raises NotYours, TooLate, NoSuchRun."""
+        value = _VALUE.fullmatch(click.value)
+        if value is None:
+            raise TooLate("This button is not one of Keyturn's: look at the run itself.")
+        number, digest = int(value[1]), value[2]
+        self._check_card(click, number, digest)
+        if click.action == APPROVE:
+            return self._workflow.approve(number, person=person, digest=digest)
+        return self._workflow.deny(number, person=person)
+
+    def _check_card(self, click: Click, number: int, digest: str) -> None:
+        """Refuse buttons of another message or another plan than the one that is shown."""
+        with self._database.reading() as tx:
+            run = runs.get(tx, number)
+            notice = news.notices(tx, number).get(CARD)
+        if notice is None or (notice.channel, notice.ts) != (click.channel, click.ts):
+            raise TooLate(f"This is not the card of run {number} any more: look for its newest.")
+        if run.short_digest != digest:
+            raise TooLate(f"Run {number} has another plan than this button: look at it again.")

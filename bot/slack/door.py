@@ -1,0 +1,101 @@
+"""The Slack door, put together: an ASGI app to be mounted at /slack/events, and its outbox."""
+
+from dataclasses import dataclass, field
+
+from slack_bolt.adapter.starlette.async_handler import AsyncSlackRequestHandler
+from slack_bolt.async_app import AsyncApp
+from slack_bolt.authorization import AuthorizeResult
+from slack_sdk.web.async_client import AsyncWebClient
+from starlette.requests import Request
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from bot.slack import body
+from bot.slack.commands import Commands
+from bot.slack.decisions import Decisions
+from bot.slack.guard import Guard
+from bot.slack.identity import Identity
+from bot.slack.listeners import Listeners
+from bot.slack.outbox import Outbox
+from bot.slack.story import Stories
+from bot.slack.voice import Voice
+from bot.store.database import Database
+from bot.workflow import Workflow
+from bot.workflow.parts import Policies
+
+
+@dataclass(frozen=True)
+class Installation:
+    """How Keyturn is installed in Slack.
+
+    team: T…, our workspace. base_url: of the web pages, "" without. default_channel: C…, for
+    requests that were made in none, "" without.
+    """
+
+    signing_secret: str = field(repr=False)
+    team: str
+    base_url: str = ""
+    default_channel: str = ""
+
+
+class Door:
+    """app: the ASGI app. outbox: to be run beside it, and woken after every commit with news.
+
+    client: speaks to Slack, or to something shaped like it, with the bot's token.
+    """
+
+    def __init__(
+        self,
+        workflow: Workflow,
+        database: Database,
+        policies: Policies,
+        client: AsyncWebClient,
+        slack: Installation,
+    ) -> None:
+        if not slack.signing_secret:
+            raise ValueError("without a signing secret anybody could speak as Slack")
+        stories = Stories(policies, team=slack.team, base_url=slack.base_url)
+        voice = Voice(client)
+        self.outbox = Outbox(database, stories, voice, default_channel=slack.default_channel)
+        self._listeners = Listeners(
+            Identity(policies, client, team=slack.team),
+            Commands(workflow, database, policies, stories),
+            Decisions(workflow, database),
+            voice,
+            self.outbox,
+        )
+        bolt = _bolt(client, slack.signing_secret)
+        self._listeners.listen(bolt)
+        self.app: ASGIApp = Guard(_served(bolt), secret=slack.signing_secret, database=database)
+
+    async def close(self) -> None:
+        await self._listeners.close()
+
+
+def _bolt(client: AsyncWebClient, signing_secret: str) -> AsyncApp:
+    body.repair()
+
+    async def authorize(enterprise_id: str | None, team_id: str | None) -> AuthorizeResult:
+        # Who may act is bot.slack.identity's to say. Bolt would ask Slack at the first request.
+        return AuthorizeResult(
+            enterprise_id=enterprise_id, team_id=team_id, bot_token=client.token
+        )
+
+    return AsyncApp(
+        name="keyturn",
+        signing_secret=signing_secret,
+        # Listeners speak by bot.slack.voice; this one only has to be there.
+        client=AsyncWebClient(base_url=client.base_url),
+        authorize=authorize,
+        process_before_response=True,
+        raise_error_for_unhandled_request=True,
+    )
+
+
+def _served(bolt: AsyncApp) -> ASGIApp:
+    handler = AsyncSlackRequestHandler(bolt)
+
+    async def serve(scope: Scope, receive: Receive, send: Send) -> None:
+        response = await handler.handle(Request(scope, receive))
+        await response(scope, receive, send)
+
+    return serve

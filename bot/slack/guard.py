@@ -1,0 +1,179 @@
+"""The guard in front of Bolt: what is not surely Slack's, or was here before, goes no further.
+
+Bolt 1.30 answers rubbish headers with 500, runs a replayed request again and logs refused bodies.
+"""
+
+import asyncio
+import hashlib
+import hmac
+import json
+import logging
+import re
+import time
+from collections.abc import Callable
+
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from bot.slack import payloads
+from bot.slack.body import Body, Malformed, parse
+from bot.store import seen
+from bot.store.database import Database, StoreUnavailable
+
+log = logging.getLogger(__name__)
+
+MOST_BYTES = 256 * 1024
+_MOST_SECONDS = 10
+# https://docs.slack.dev/authentication/verifying-requests-from-slack/
+_SKEW_SECONDS = 300
+_TIMESTAMP = re.compile(r"\d{10}", re.ASCII)
+_SIGNATURE = re.compile(r"v0=[0-9a-f]{64}", re.ASCII)
+_SWEEP_SECONDS = 60
+
+
+class Refused(Exception):
+    """The request goes no further. status: HTTP. Nothing of its body is repeated."""
+
+    def __init__(self, status: int, why: str) -> None:
+        super().__init__(why)
+        self.status = status
+
+
+class Guard:
+    """Lets through what Slack signed, once."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        secret: str,
+        database: Database,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._app, self._database, self._clock = app, database, clock
+        self._key = secret.encode()
+        self._swept = 0.0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await send({"type": "websocket.close", "code": 1008})
+            return
+        request = Request(scope, receive)
+        raw = b""
+        try:
+            raw = await _raw(request)
+            response = await self._answered(request, raw)
+        except Refused as refused:
+            log.info("refused a request to the Slack door: %s", refused)
+            response = JSONResponse({"error": str(refused)}, refused.status)
+        if response is None:
+            await self._pass_on(scope, raw, send)
+        else:
+            await response(scope, receive, send)
+
+    async def _answered(self, request: Request, raw: bytes) -> Response | None:
+        """Return the answer if it is given here, None if Bolt shall see the request."""
+        if _is_ssl_check(raw):
+            return Response()
+        signature = self._check_signature(request, raw)
+        body = _parsed(request, raw)
+        try:
+            first = await asyncio.to_thread(self._first_time, signature, payloads.meaning(body))
+        except StoreUnavailable as trouble:
+            log.critical("the Slack door takes nothing: %s", trouble)
+            return _not_taken(body)
+        return None if first else Response()
+
+    def _check_signature(self, request: Request, raw: bytes) -> str:
+        timestamp = _only_header(request, "x-slack-request-timestamp", _TIMESTAMP)
+        given = _only_header(request, "x-slack-signature", _SIGNATURE)
+        if abs(self._clock() - int(timestamp)) > _SKEW_SECONDS:
+            raise Refused(401, "the request is too old or too early")
+        mac = hmac.new(self._key, b"v0:" + timestamp.encode() + b":" + raw, hashlib.sha256)
+        if not hmac.compare_digest(f"v0={mac.hexdigest()}".encode(), given.encode()):
+            raise Refused(401, "the signature does not fit")
+        return given
+
+    def _first_time(self, signature: str, meaning: str) -> bool:
+        """Remember the request by its signature and by its meaning; False if either is known."""
+        with self._database.transaction() as tx:
+            if self._clock() - self._swept > _SWEEP_SECONDS:
+                seen.forget_old(tx)
+                self._swept = self._clock()
+            if not seen.first_time(tx, f"slack {signature}"):
+                return False
+            if not meaning:
+                return True
+            return seen.first_time(
+                tx, f"slack meaning {hashlib.sha256(meaning.encode()).hexdigest()}"
+            )
+
+    async def _pass_on(self, scope: Scope, raw: bytes, send: Send) -> None:
+        begun = False
+
+        async def receive() -> Message:
+            return {"type": "http.request", "body": raw, "more_body": False}
+
+        async def watched(message: Message) -> None:
+            nonlocal begun
+            begun = True
+            await send(message)
+
+        try:
+            await self._app(scope, receive, watched)
+        except Exception:
+            # Bolt reads the shape of a payload before its own error handling begins.
+            log.exception("a signed request could not be read")
+            if not begun:
+                await JSONResponse({"error": "not understood"}, 400)(scope, receive, send)
+
+
+def _only_header(request: Request, name: str, grammar: re.Pattern[str]) -> str:
+    values = request.headers.getlist(name)
+    if len(values) != 1 or not grammar.fullmatch(values[0]):
+        raise Refused(401, f"{name} is missing or not as Slack writes it")
+    return values[0]
+
+
+async def _raw(request: Request) -> bytes:
+    if request.method != "POST":
+        raise Refused(405, "Slack posts")
+    raw = bytearray()
+    try:
+        async with asyncio.timeout(_MOST_SECONDS):
+            async for chunk in request.stream():
+                raw += chunk
+                if len(raw) > MOST_BYTES:
+                    raise Refused(413, "the body is too large")
+    except TimeoutError:
+        raise Refused(408, "the body takes too long") from None
+    except ClientDisconnect:
+        raise Refused(400, "the body ended too soon") from None
+    return bytes(raw)
+
+
+def _parsed(request: Request, raw: bytes) -> Body:
+    try:
+        return parse(raw.decode(), request.headers.get("content-type"))
+    except (UnicodeDecodeError, Malformed):
+        raise Refused(400, "the body is malformed") from None
+
+
+def _is_ssl_check(raw: bytes) -> bool:
+    """Slack probes the certificate with an unsigned form; it gets an answer and no effect."""
+    if not raw.startswith(b"ssl_check=1") and b"&ssl_check=1" not in raw:
+        return False
+    try:
+        body = parse(raw.decode(), None)
+    except (UnicodeDecodeError, Malformed):
+        return False
+    return body.keys() <= {"ssl_check", "token"} and body.get("ssl_check") == "1"
+
+
+def _not_taken(body: Body) -> Response:
+    if "command" not in body:
+        return Response(status_code=503)
+    words = "Nothing was done: the change log cannot be written. Try again in a minute."
+    answer = {"response_type": "ephemeral", "text": words}
+    return Response(json.dumps(answer), media_type="application/json")

@@ -1,0 +1,125 @@
+"""Who somebody is: from a Slack account to the person of the policy, or a clear no."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+from aiohttp import ClientError
+from slack_sdk.errors import SlackClientError
+from slack_sdk.web.async_client import AsyncWebClient
+
+from bot.policy import Person
+from bot.slack.payloads import Account
+from bot.workflow.parts import Policies
+
+log = logging.getLogger(__name__)
+
+_FRESH_SECONDS = 60
+# Slack waits three seconds for the answer to a command or a click, and the rest needs some too.
+_PATIENCE_SECONDS = 2.0
+_MOST_REMEMBERED = 10_000
+
+_FOREIGN = "belongs to another Slack workspace"
+# Source: https://docs.slack.dev/reference/objects/user-object
+_BARRED: Mapping[str, str] = {
+    "deleted": "is deactivated",
+    "is_bot": "is a bot",
+    "is_workflow_bot": "is a workflow",
+    "is_stranger": _FOREIGN,
+    "is_restricted": "is a guest's",
+    "is_ultra_restricted": "is a guest's",
+}
+
+
+class Unwelcome(Exception):
+    """Nobody whom Keyturn knows, or nobody who may act now. The message says why."""
+
+
+@dataclass(frozen=True)
+class _Standing:
+    """What Slack said of an account. barred: why it may not act, "" if it may. at: seconds."""
+
+    barred: str
+    at: float
+
+
+class Identity:
+    """Looks people up at every request and every decision. team: T…, our workspace."""
+
+    def __init__(
+        self,
+        policies: Policies,
+        client: AsyncWebClient,
+        *,
+        team: str,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._policies, self._client, self._team, self._clock = policies, client, team, clock
+        self._standings: dict[Account, _Standing] = {}
+
+    async def person(self, account: Account) -> Person:
+        """Return whose account it is. Raises Unwelcome and NoPolicy."""
+        person = await asyncio.to_thread(self._known, account)
+        barred = await self._barred(account)
+        if barred:
+            raise Unwelcome(f"Nothing was done: this Slack account {barred}.")
+        return person
+
+    def _known(self, account: Account) -> Person:
+        if account.team != self._team and not account.enterprise:
+            raise Unwelcome(f"Nothing was done: this Slack account {_FOREIGN}.")
+        household = self._policies.current().household
+        person = household.by_slack(
+            team=account.team, enterprise=account.enterprise or None, user=account.user
+        )
+        if person is None or not self._ours(person, account):
+            raise Unwelcome(
+                f"Keyturn does not know your Slack account {account.user}. Somebody who keeps its "
+                "policy can add it to people.yaml."
+            )
+        return person
+
+    def _ours(self, person: Person, account: Account) -> bool:
+        """Return whether the account is of our workspace, or of the organisation that it is in."""
+        return account.team == self._team or any(
+            known.user == account.user and known.enterprise == account.enterprise
+            for known in person.slack
+        )
+
+    async def _barred(self, account: Account) -> str:
+        standing = self._standings.get(account)
+        if standing is None or self._clock() - standing.at > _FRESH_SECONDS:
+            standing = _Standing(await self._ask_slack(account), self._clock())
+            if len(self._standings) >= _MOST_REMEMBERED:
+                self._standings.clear()
+            self._standings[account] = standing
+        return standing.barred
+
+    async def _ask_slack(self, account: Account) -> str:
+        """Ask Slack what the account is worth. No answer is a no."""
+        try:
+            async with asyncio.timeout(_PATIENCE_SECONDS):
+                answer = await self._client.users_info(user=account.user)
+        except (SlackClientError, ClientError, TimeoutError) as trouble:
+            log.warning("Slack could not vouch for %s: %s", account.user, trouble)
+            raise Unwelcome(
+                "Nothing was done: Slack did not confirm your account. Try again in a minute."
+            ) from None
+        user = answer.get("user")
+        return _why_barred(cast("Mapping[str, Any]", user or {}), account)
+
+
+def _why_barred(user: Mapping[str, Any], account: Account) -> str:
+    for flag, why in _BARRED.items():
+        if user.get(flag):
+            return why
+    organisation: Mapping[str, Any] = user.get("enterprise_user") or {}
+    if user.get("id") != account.user:
+        return _FOREIGN
+    if user.get("team_id") == account.team:
+        return ""
+    same = bool(account.enterprise) and organisation.get("enterprise_id") == account.enterprise
+    return "" if same else _FOREIGN

@@ -1,0 +1,261 @@
+"""The outbox: delivers the news of runs, at least once, and never holds a run up.
+
+What is pending is only that a run has news. It is drawn when it is sent, as it is by then, and
+each run by one sender at a time: so a late message cannot overwrite a newer one.
+"""
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+
+from aiohttp import ClientError
+from slack_sdk.errors import SlackApiError, SlackClientError
+
+from bot.run import Run, State
+from bot.slack import audience
+from bot.slack.audience import Audience
+from bot.slack.blocks import Message, context, mrkdwn
+from bot.slack.card import card, result
+from bot.slack.decisions import CARD
+from bot.slack.story import Stories, Story
+from bot.slack.voice import CLOSED_PLACES, GONE_MESSAGES, Place, Voice, error_of, retry_after
+from bot.store import news
+from bot.store.database import Database, StoreUnavailable, Transaction
+from bot.store.news import Notice, Pending
+
+log = logging.getLogger(__name__)
+
+_POLL_SECONDS = 1.0
+# Long enough for one delivery, whatever Slack does; others may try after that.
+_LEASE_SECONDS = 60.0
+_DELIVERY_SECONDS = 45.0
+_AT_ONCE = 8
+# A run that is planned within this time is shown with its plan at once.
+_LOOKING_SECONDS = 1.0
+_BETWEEN_UPDATES = 1.0
+_LONGEST_WAIT = 60.0
+
+_WHISPER, _HINT = "whisper", "hint"
+
+
+@dataclass(frozen=True)
+class _Delivery:
+    item: Pending
+    story: Story
+    notices: dict[str, Notice]
+
+
+class Outbox:
+    """Call run() in the event loop, and wake() from any thread when there may be news."""
+
+    def __init__(
+        self,
+        database: Database,
+        stories: Stories,
+        voice: Voice,
+        *,
+        default_channel: str = "",
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._database, self._stories, self._voice = database, stories, voice
+        self._default, self._clock = default_channel, clock
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._woken = asyncio.Event()
+        self._slots = asyncio.Semaphore(_AT_ONCE)
+        self._sent: dict[int, float] = {}
+
+    def wake(self) -> None:
+        """Look for news now."""
+        if self._loop is not None:
+            # The loop may be closed already: then the next process finds the news.
+            with suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._woken.set)
+
+    async def run(self) -> None:
+        """Deliver until cancelled."""
+        self._loop = asyncio.get_running_loop()
+        async with asyncio.TaskGroup() as group:
+            while True:
+                self._woken.clear()
+                for delivery in await self._due():
+                    group.create_task(self._deliver(delivery))
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._woken.wait(), _POLL_SECONDS)
+
+    async def flush(self) -> None:
+        """Deliver all that is due now, and return when it is told or postponed."""
+        await asyncio.gather(*(self._deliver(delivery) for delivery in await self._due()))
+
+    async def _due(self) -> list[_Delivery]:
+        try:
+            return await asyncio.to_thread(self._claim)
+        except StoreUnavailable as trouble:
+            log.warning("the outbox waits for the database: %s", trouble)
+        except Exception:
+            log.exception("the outbox could not look for news")
+        return []
+
+    def _claim(self) -> list[_Delivery]:
+        with self._database.reading() as tx:
+            if not news.pending(tx, most=1):
+                return []
+        with self._database.transaction() as tx:
+            found = [
+                _Delivery(item, self._stories.of(tx, item.run), news.notices(tx, item.run))
+                for item in news.pending(tx)
+            ]
+            return [
+                delivery
+                for delivery in found
+                if not self._early(delivery.story)
+                and news.claim(tx, delivery.item, seconds=_LEASE_SECONDS)
+            ]
+
+    def _early(self, story: Story) -> bool:
+        """Return whether it is better to wait: there will be more to say in a moment."""
+        run = story.run
+        if run.state is State.ASKED:
+            return story.now - run.asked < _LOOKING_SECONDS * 1_000_000
+        since = self._clock() - self._sent.get(run.id, -_BETWEEN_UPDATES)
+        return run.state is State.RUNNING and since < _BETWEEN_UPDATES
+
+    async def _deliver(self, delivery: _Delivery) -> None:
+        item = delivery.item
+        try:
+            async with self._slots, asyncio.timeout(_DELIVERY_SECONDS):
+                await self._tell(delivery.story, delivery.notices)
+        except SlackApiError as refused:
+            wait = retry_after(refused)
+            await self._postpone(item, error_of(refused), wait)
+        except (ClientError, SlackClientError, TimeoutError) as trouble:
+            await self._postpone(item, str(trouble) or type(trouble).__name__, None)
+        except Exception as fault:
+            log.exception("the news of run %d could not be told", item.run)
+            await self._postpone(item, repr(fault), None)
+        else:
+            await self._told(item, delivery.story.run)
+        self._woken.set()
+
+    async def _told(self, item: Pending, run: Run) -> None:
+        self._sent[run.id] = self._clock()
+        if run.over:
+            self._sent.pop(run.id, None)
+        await self._write(lambda tx: news.told(tx, item))
+
+    async def _postpone(self, item: Pending, why: str, wait: float | None) -> None:
+        seconds = min(2.0**item.tries, _LONGEST_WAIT) if wait is None else wait
+        # Senders that were refused together shall not come back together.
+        seconds *= 1 + random.random() / 4  # noqa: S311 - no secret
+        log.warning("the news of run %d waits %.1f s: %s", item.run, seconds, why)
+        await self._write(lambda tx: news.postpone(tx, item, seconds=seconds, why=why))
+
+    # --- what is said ---
+
+    async def _tell(self, story: Story, notices: dict[str, Notice]) -> None:
+        posted = notices.get(CARD)
+        match audience.of_card(story, posted=posted is not None):
+            case Audience.NOBODY:
+                return
+            case Audience.ASKER:
+                await self._whisper(story, notices)
+            case Audience.CHANNEL:
+                place = await self._card(story, posted)
+                await self._hint(story, place, notices)
+                await self._result(story, place, notices)
+
+    async def _whisper(self, story: Story, notices: dict[str, Notice]) -> None:
+        if _WHISPER in notices or not story.asker:
+            return
+        message = card(story)
+        said_in = await self._voice.whisper(story.run.origin.channel, story.asker, message)
+        await self._remember(story, _WHISPER, Place(said_in, ""), message)
+
+    async def _card(self, story: Story, posted: Notice | None) -> Place | None:
+        """Bring the card up to date, and return where it stands; None if there is nowhere."""
+        message = card(story)
+        if posted is not None:
+            place = Place(posted.channel, posted.ts)
+            if posted.digest == message.digest or await self._updated(place, message):
+                await self._remember(story, CARD, place, message)
+                return place
+        place = await self._posted(story, message)
+        if place is not None:
+            await self._remember(story, CARD, place, message)
+        return place
+
+    async def _updated(self, place: Place, message: Message) -> bool:
+        """Update a card; False if it is gone or its channel is closed: then it is posted anew."""
+        try:
+            await self._voice.update(place, message)
+        except SlackApiError as refused:
+            if error_of(refused) not in GONE_MESSAGES | CLOSED_PLACES:
+                raise
+            return False
+        return True
+
+    async def _posted(self, story: Story, message: Message) -> Place | None:
+        for channel in audience.channels(story, default=self._default):
+            try:
+                return await self._voice.post(channel, message)
+            except SlackApiError as refused:
+                if error_of(refused) not in CLOSED_PLACES:
+                    raise
+                log.warning("%s cannot be posted to: %s", channel, error_of(refused))
+        if not story.asker:
+            log.error("there is no channel to tell of run %d in", story.run.id)
+            return None
+        return await self._voice.tell(story.asker, _with_invitation(story, message))
+
+    async def _hint(self, story: Story, place: Place | None, notices: dict[str, Notice]) -> None:
+        """Tell the asker where the card is, if it is not where they asked."""
+        origin = story.run.origin
+        asked_here = origin.door == "slack" and place is not None and story.asker
+        if not asked_here or place is None or place.channel in {origin.channel, ""}:
+            return
+        if _HINT in notices or place.channel.startswith("D"):
+            return
+        lines = [f"Run {story.run.id} – {mrkdwn(story.run.title)} – is in <#{place.channel}>."]
+        if not origin.channel.startswith("D"):
+            lines.append(_invitation(origin.channel))
+        message = Message(" ".join(lines), [context(*lines)])
+        told = await self._voice.tell(story.asker, message)
+        await self._remember(story, _HINT, told, message)
+
+    async def _result(self, story: Story, place: Place | None, notices: dict[str, Notice]) -> None:
+        slot = f"result {story.run.state}"
+        if place is None or slot in notices or not audience.calls_asker(story):
+            return
+        message = result(story)
+        told = await self._voice.post(place.channel, message, thread=place.ts)
+        await self._remember(story, slot, told, message)
+
+    async def _remember(self, story: Story, slot: str, place: Place, message: Message) -> None:
+        notice = Notice(story.run.id, slot, place.channel, place.ts, message.digest)
+        await self._write(lambda tx: news.remember(tx, notice))
+
+    async def _write(self, write: Callable[[Transaction], None]) -> None:
+        """Write it down, or say that the message may come twice: it shows the same then."""
+
+        def in_transaction() -> None:
+            with self._database.transaction() as tx:
+                write(tx)
+
+        try:
+            await asyncio.to_thread(in_transaction)
+        except StoreUnavailable as trouble:
+            log.warning("what was told could not be written down: %s", trouble)
+
+
+def _with_invitation(story: Story, message: Message) -> Message:
+    channel = story.run.origin.channel
+    if not channel or channel.startswith("D"):
+        return message
+    return Message(message.text, [*message.blocks, context(_invitation(channel))])
+
+
+def _invitation(channel: str) -> str:
+    return f"Keyturn cannot write in <#{channel}>: type /invite @Keyturn there."

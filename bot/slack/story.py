@@ -1,0 +1,101 @@
+"""A story: all that is told of one run, gathered from the database and the policy."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from bot.policy import NoPolicy, Person, Policy
+from bot.run import Run, StepRecord, Vote
+from bot.store import runs
+from bot.store.database import Transaction
+from bot.workflow.parts import Policies, request_of
+
+
+@dataclass(frozen=True)
+class Approver:
+    """Somebody who could turn the second key. user: U…, "" without an account in our Slack."""
+
+    name: str
+    user: str = ""
+
+
+@dataclass(frozen=True)
+class Story:
+    """One run as it is now.
+
+    names: of people, by their ids. area: its title. channel: of its area, C…, or "".
+    whose: "the owners of the edge". asker: the asker's Slack user, or "". page: address, or "".
+    now: microseconds, by the database's clock.
+    """
+
+    run: Run
+    votes: Sequence[Vote] = ()
+    steps: Sequence[StepRecord] = ()
+    names: Mapping[str, str] = field(default_factory=dict[str, str])
+    area: str = ""
+    channel: str = ""
+    whose: str = ""
+    approvers: Sequence[Approver] = ()
+    asker: str = ""
+    page: str = ""
+    now: int = 0
+
+    def name(self, person: str) -> str:
+        return self.names.get(person, person)
+
+    @property
+    def yes_votes(self) -> Sequence[Vote]:
+        return [vote for vote in self.votes if vote.yes]
+
+    @property
+    def refused_at_once(self) -> bool:
+        """Whether it ended in the transaction that recorded it: its asker had that as answer."""
+        return self.run.ended == self.run.asked
+
+
+class Stories:
+    """Tells the story of any run. team: our Slack workspace. base_url: of the web pages, or ""."""
+
+    def __init__(self, policies: Policies, *, team: str, base_url: str) -> None:
+        self._policies, self._team, self._base_url = policies, team, base_url.rstrip("/")
+
+    def of(self, tx: Transaction, number: int) -> Story:
+        """Raises NoSuchRun. Without a valid policy the story is told with what the run knows."""
+        run = runs.get(tx, number)
+        told = Story(
+            run,
+            votes=runs.votes(tx, number),
+            steps=runs.steps(tx, number),
+            area=run.area,
+            asker=run.origin.user if run.origin.door == "slack" else "",
+            page=f"{self._base_url}/runs/{number}" if self._base_url else "",
+            now=tx.now,
+        )
+        try:
+            return self._with_policy(told, self._policies.current())
+        except NoPolicy:
+            return told
+
+    def _with_policy(self, told: Story, policy: Policy) -> Story:
+        run = told.run
+        area = policy.household.areas.get(run.area)
+        asker = policy.person(run.asked_by)
+        named = replace(
+            told,
+            names={person.id: person.name for person in policy.household.people.values()},
+            area=area.title if area else run.area,
+            channel=(area.channel or "") if area else "",
+            asker=told.asker or (self._user(asker) if asker else ""),
+        )
+        if not run.needed or run.host not in policy.inventory.hosts:
+            return named
+        request = request_of(run)
+        ruling = policy.may_ask(request)
+        able = policy.approvers(request, ruling)
+        return replace(
+            named,
+            whose=policy.whose(request, ruling),
+            approvers=[Approver(person.name, self._user(person)) for person in able],
+        )
+
+    def _user(self, person: Person) -> str:
+        return next((account.user for account in person.slack if account.team == self._team), "")

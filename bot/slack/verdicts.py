@@ -1,0 +1,86 @@
+"""How a run stands, in words that nobody can misread. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from bot.run import Run, State
+from bot.slack.story import Story
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """icon: an emoji's name, never without its words. label: how it stands. text: the rest."""
+
+    icon: str
+    label: str
+    text: str
+
+
+_LABELS: Mapping[State, tuple[str, str]] = {
+    State.ASKED: ("mag", "Looking"),
+    State.WAITING: ("key", "Approval needed"),
+    State.READY: ("hourglass_flowing_sand", "Allowed"),
+    State.STARTING: ("mag", "Looking once more"),
+    State.RUNNING: ("gear", "Running"),
+    State.SUCCEEDED: ("white_check_mark", "Done"),
+    State.FAILED: ("x", "Failed"),
+    State.UNKNOWN: ("warning", "Unknown"),
+    State.UNCHANGED: ("white_check_mark", "Nothing to do"),
+    State.REFUSED: ("no_entry", "Refused"),
+    State.DENIED: ("no_entry_sign", "Denied"),
+    State.EXPIRED: ("stopwatch", "Expired"),
+    State.WITHDRAWN: ("leftwards_arrow_with_hook", "Withdrawn"),
+    State.STALE: ("arrows_counterclockwise", "Out of date"),
+}
+
+
+def verdict(story: Story) -> Verdict:
+    run = story.run
+    icon, label = _LABELS[run.state]
+    if run.kind == "check" and run.state is State.SUCCEEDED and run.report:
+        healthy = run.report.healthy
+        icon = "large_green_circle" if healthy else "warning"
+        label = "Healthy" if healthy else "Needs attention"
+    text = _under_way(story) or run.summary
+    # Some summaries begin with what the label says: "Denied by Olga: not today".
+    if text.lower().startswith(label.lower()):
+        label, text = label, text[len(label) :].lstrip(": ")
+    return Verdict(icon, label, text)
+
+
+def in_one_line(story: Story) -> str:
+    """Return point and action, to be read without anything else."""
+    run, name = story.run, story.name(story.run.asked_by)
+    seen = verdict(story)
+    if run.state is State.WAITING:
+        return f"{seen.label}: {run.title} ({story.area}), asked by {name}"
+    return f"{seen.label}: {run.title} ({story.area}). {seen.text}".rstrip()
+
+
+def _under_way(story: Story) -> str:
+    """Say what happens now; "" of a run that has ended."""
+    run = story.run
+    match run.state:
+        case State.ASKED:
+            return f"reading {run.host}, nothing is changed"
+        case State.WAITING:
+            return _wanted(story)
+        case State.READY:
+            return run.summary or f"starts as soon as {run.host} is free"
+        case State.STARTING:
+            return f"reading {run.host} again before anything is sent"
+        case State.RUNNING:
+            return _progress(run, len(story.steps))
+        case _:
+            return ""
+
+
+def _wanted(story: Story) -> str:
+    given, needed = len(story.yes_votes), story.run.needed
+    of = f" from {story.whose}" if story.whose else ""
+    return f"{given} of {needed}{of}"
+
+
+def _progress(run: Run, sent: int) -> str:
+    steps = len(run.proposal.steps) if run.proposal else sent
+    return f"step {sent} of {steps} is under way on {run.host}"
