@@ -81,7 +81,9 @@ class Sessions:
                     f"there for {self._patience:g} s. Nothing was started; ask again"
                 )
             try:
-                return self._on(route, seat, lambda session: session.run(shell))
+                return self._on(
+                    route, seat, lambda session: self._patiently(lambda: session.run(shell))
+                )
             finally:
                 seat.turns.release()
 
@@ -177,13 +179,17 @@ class Sessions:
             raise type(trouble)(words) from trouble
 
     def _connect(self, host: Host, via: ssh.Session | None) -> ssh.Session:
+        return self._patiently(lambda: ssh.connect(host, self._keys, self._limits, via=via))
+
+    def _patiently(self, act: Callable[[], T]) -> T:
+        """Try again, a little later, what a host refused because it was busy."""
         for pause in _PAUSES:
             try:
-                return ssh.connect(host, self._keys, self._limits, via=via)
+                return act()
             except TurnedAway:
                 # Many are turned away at once: they must not come back at once.
                 self._closed.wait(pause * random.uniform(0.5, 1.5))  # noqa: S311 - no secret
-        return ssh.connect(host, self._keys, self._limits, via=via)
+        return act()
 
     def _warm(self) -> list[ssh.Session]:
         return [session for seat in self._seats.values() if (session := seat.warm())]

@@ -10,7 +10,7 @@ import paramiko
 from connectors import keyfile
 from connectors.command import Answer, Shell
 from connectors.inventory import Host
-from connectors.transport import Limits, dial, opened, place
+from connectors.transport import Limits, TurnedAway, dial, opened, place
 from connectors.trouble import Interrupted, NotSetUp, TimedOut, TooMuchOutput, Unreachable
 from connectors.wrapper import Wrapped
 
@@ -124,17 +124,17 @@ class Session:
         wake = threading.Event()
         channel.in_buffer.set_event(wake)
         channel.in_stderr_buffer.set_event(wake)
-        stdin: memoryview | None = memoryview(shell.stdin.encode())
+        stdin: memoryview | None = memoryview(shell.stdin.encode()) if shell.stdin else None
         while True:
             # Asked before reading: what came before the end of a stream is still to be read.
             over = channel.eof_received or channel.closed
-            stdin = _feed(channel, stdin)
+            stdin = _feed(channel, stdin) if wrapped.begun else stdin
             _read(channel, wrapped)
-            if over or wrapped.ended:
+            left = end - time.monotonic()
+            if over or (wrapped.ended and (stdin is None or left <= 0)):
                 return
             if wrapped.out.size + wrapped.err.size > self._limits.output:
                 raise TooMuchOutput(self._too_much())
-            left = end - time.monotonic()
             if left <= 0:
                 raise TimedOut(
                     f"{self._host.name} neither answered nor stopped the command within "
@@ -147,7 +147,7 @@ class Session:
         try:
             return self._transport.open_session(timeout=self._limits.channel)
         except paramiko.ChannelException:
-            raise Unreachable(
+            raise TurnedAway(
                 f"{place(self._host)} refuses one more session on our connection: "
                 "raise MaxSessions in its sshd_config, or let commands through one after another"
             ) from None

@@ -71,7 +71,7 @@ class Limits:
 
 
 class TurnedAway(Unreachable):
-    """The host hung up before it said a word, as sshd does when too many log in at once."""
+    """The host refused us unheard, as sshd does when too much is under way there at once."""
 
 
 class _Packetizer(Packetizer):

@@ -31,6 +31,11 @@ _SCRIPT = (
     f'then timeout -k {KILL_AFTER} "$kt_seconds" "$@"; kt_end=$?; else kt_end=unwatched; fi; '
     'echo "$kt_word $kt_end"; echo "$kt_word $kt_end" >&2'
 )
+# A host that is done closes the channel, and may give its number to the next one at once. What we
+# say after that reaches the wrong command, or makes sshd hang up on all of them. So the script
+# does not end before it has heard all we have to say; where that is nothing, it does not listen.
+_LISTENING = _SCRIPT + "; exec cat >/dev/null"
+_DEAF = "exec </dev/null; " + _SCRIPT
 
 _STATUS_OF_TIMEOUT = frozenset({124, 128 + signal.SIGKILL})
 _STATUS_OF_SIGNALS = range(129, 160)
@@ -51,6 +56,9 @@ class Kept:
         self._last += data[room:] if room > 0 else data
         if len(self._last) > 2 * _KEEP_LAST:
             del self._last[:-_KEEP_LAST]
+
+    def holds(self, begin: bytes) -> bool:
+        return begin in self._first
 
     def ends_with(self, end: re.Pattern[bytes]) -> re.Match[bytes] | None:
         """Find *end*, a pattern of at most 100 bytes, in the last ones."""
@@ -84,8 +92,14 @@ class Wrapped:
 
     @property
     def line(self) -> str:
-        frame = ("sh", "-c", _SCRIPT, "keyturn", self._word, str(self._shell.deadline))
+        script = _LISTENING if self._shell.stdin else _DEAF
+        frame = ("sh", "-c", script, "keyturn", self._word, str(self._shell.deadline))
         return " ".join(quoted(word) for word in frame + self._shell.words)
+
+    @property
+    def begun(self) -> bool:
+        """Tell whether the script runs, so that something listens to what we say."""
+        return self.out.holds(self._begin)
 
     @property
     def ended(self) -> bool:

@@ -1,0 +1,166 @@
+"""What the fleet makes of answers; the hosts are scripted, the judgement is real."""
+
+import pytest
+
+from connectors.command import Answer, Hint, Query, Setting, Shell, SwitchLines
+from connectors.fleet import Fleet
+from connectors.inventory import Host, Inventory
+from connectors.trouble import (
+    CommandFailed,
+    HostTrouble,
+    Interrupted,
+    NotSetUp,
+    TooMuchOutput,
+    UnknownHost,
+    Unreachable,
+)
+from tests.fakes import ScriptedFleet, inventory_of
+
+UPTIME = Query(Shell(("uptime",)), str.strip)
+REBOOT = Shell(("reboot",), root=True)
+
+
+class Recorder:
+    """Stands where the sessions would, and remembers who was asked and by which way."""
+
+    def __init__(self) -> None:
+        self.heard: list[tuple[str, str, list[str]]] = []
+        self.closed = False
+
+    def run(self, host: Host, shell: Shell, *, through: tuple[Host, ...] = ()) -> Answer:
+        self.heard.append((host.name, str(shell), [jump.name for jump in through]))
+        return Answer(0, "")
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def test_a_query_is_understood():
+    assert ScriptedFleet({("web1", "uptime"): " up 3 days \n"}).ask("web1", UPTIME) == "up 3 days"
+
+
+def test_a_query_that_fails_says_what_the_host_said():
+    fleet = ScriptedFleet({("web1", "uptime"): Answer(1, "", "no clock\n")})
+    with pytest.raises(CommandFailed, match="it said: no clock"):
+        fleet.ask("web1", UPTIME)
+
+
+def test_a_status_that_is_an_answer_is_parsed():
+    query = Query(Shell(("grep", "-c", "x", "/etc/motd")), int, statuses=frozenset({0, 1}))
+    fleet = ScriptedFleet({("web1", query.command): Answer(1, "0\n")})
+    assert fleet.ask("web1", query) == 0
+
+
+def test_an_answer_with_a_hole_in_it_is_never_parsed():
+    fleet = ScriptedFleet({("web1", "uptime"): Answer(0, "up 3 days", left_out=17)})
+    with pytest.raises(TooMuchOutput, match="17 bytes more than are kept"):
+        fleet.ask("web1", UPTIME)
+
+
+def test_words_that_mean_trouble_are_a_failure_in_spite_of_status_0():
+    command = Shell(
+        ("socat",), trouble=r"Unknown command", hints=(Hint("Unknown", "HAProxy is too old"),)
+    )
+    fleet = ScriptedFleet({("lb1", command): "Unknown command\n"})
+    with pytest.raises(CommandFailed, match="HAProxy is too old"):
+        fleet.tell("lb1", command)
+
+
+def test_a_program_that_is_not_there_is_named_as_such():
+    said = Answer(127, "", "timeout: failed to run command 'zpool': No such file or directory\n")
+    with pytest.raises(CommandFailed, match="the program is not there"):
+        ScriptedFleet({("nfs1", "zpool"): said}).tell("nfs1", Shell(("zpool",)))
+
+
+def test_a_command_that_needs_root_is_told_with_sudo_where_the_login_is_not_root():
+    recorder = Recorder()
+    Fleet(inventory_of("web1", user="keyturn"), recorder).tell("web1", REBOOT)
+    Fleet(inventory_of("web1", user="root"), recorder).tell("web1", REBOOT)
+    assert [words for _, words, _ in recorder.heard] == ["sudo -n -- reboot", "reboot"]
+
+
+def test_a_command_that_is_resolved_already_is_told_as_it_is():
+    recorder = Recorder()
+    fleet = Fleet(inventory_of("web1", user="keyturn"), recorder)
+    fleet.tell("web1", fleet.resolve("web1", REBOOT))
+    assert recorder.heard == [("web1", "sudo -n -- reboot", [])]
+
+
+def test_what_differs_between_hosts_is_looked_up_for_each():
+    inventory = Inventory.model_validate(
+        {
+            "defaults": inventory_of("x")["x"].model_dump(include={"address", "host_key", "area"}),
+            "hosts": {"lb1": {"settings": {"haproxy.socket": "/run/h.sock"}}, "lb2": None},
+        }
+    )
+    command = Shell(("test", "-S", Setting("haproxy.socket", "/var/h.sock")))
+    fleet = Fleet(inventory, Recorder())
+    assert str(fleet.resolve("lb1", command)) == "test -S /run/h.sock"
+    assert str(fleet.resolve("lb2", command)) == "test -S /var/h.sock"
+
+
+def test_jump_hosts_are_named_in_the_order_that_they_are_passed():
+    entry = inventory_of("x")["x"].model_dump(include={"address", "host_key", "area"})
+    inventory = Inventory.model_validate(
+        {
+            "hosts": {
+                "gate": entry,
+                "inner": {**entry, "jump": "gate"},
+                "web1": {**entry, "jump": "inner"},
+            }
+        }
+    )
+    recorder = Recorder()
+    Fleet(inventory, recorder).tell("web1", Shell(("true",)))
+    assert recorder.heard[0][2] == ["gate", "inner"]
+
+
+def test_a_new_inventory_counts_from_the_next_command_on():
+    recorder = Recorder()
+    fleet = Fleet(inventory_of("web1"), recorder)
+    with pytest.raises(UnknownHost):
+        fleet.tell("web2", Shell(("true",)))
+    fleet.inventory = inventory_of("web2")
+    fleet.tell("web2", Shell(("true",)))
+    with pytest.raises(UnknownHost):
+        fleet.tell("web1", Shell(("true",)))
+    assert [host for host, _, _ in recorder.heard] == ["web2"]
+
+
+def test_lines_for_a_switch_are_not_sent_to_a_shell():
+    recorder = Recorder()
+    with pytest.raises(NotSetUp) as trouble:
+        Fleet(inventory_of("sw1"), recorder).tell("sw1", SwitchLines(("vlan 7",)))
+    assert trouble.value.started is False
+    assert recorder.heard == []
+
+
+def test_closing_the_fleet_closes_its_sessions():
+    recorder = Recorder()
+    Fleet(inventory_of("web1"), recorder).close()
+    assert recorder.closed
+
+
+# --- the scripted fleet itself, since other tests stand on it ---
+
+
+def test_a_scripted_fleet_gives_its_replies_in_turn_and_stays_with_the_last():
+    fleet = ScriptedFleet({("web1", "uptime"): ["one", lambda: Answer(0, "two"), "three"]})
+    assert [fleet.ask("web1", UPTIME) for _ in range(4)] == ["one", "two", "three", "three"]
+
+
+@pytest.mark.parametrize(
+    ("trouble", "told"),
+    [(Unreachable("web1 refused"), 0), (Interrupted("who knows"), 1), (CommandFailed("no"), 1)],
+)
+def test_a_scripted_fleet_knows_what_reached_the_host(trouble: HostTrouble, told: int):
+    fleet = ScriptedFleet({("web1", "reboot"): trouble})
+    with pytest.raises(type(trouble)):
+        fleet.tell("web1", REBOOT)
+    assert fleet.tried == [("web1", "reboot")]
+    assert len(fleet.told) == told
+
+
+def test_a_query_that_nobody_scripted_is_a_fault_of_the_test():
+    with pytest.raises(AssertionError, match="no answer is scripted for web1: uptime"):
+        ScriptedFleet(hosts=["web1"]).ask("web1", UPTIME)

@@ -1,0 +1,320 @@
+"""The pool of connections, against real OpenSSH servers."""
+
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from connectors.command import Shell
+from connectors.inventory import Host
+from connectors.sessions import Sessions
+from connectors.transport import Limits
+from connectors.trouble import HostKeyMismatch, HostTrouble, Interrupted, LoginRefused, Unreachable
+from tests.playground.keys import make_key
+from tests.playground.sshd import Sshd
+
+pytestmark = pytest.mark.real
+
+NOWHERE = Path("/")
+TRUE = Shell(("true",))
+
+
+def host_of(sshd: Sshd, name: str = "web1", **changed: object) -> Host:
+    return Host.model_validate({**sshd.inventory_entry(area="infra"), "name": name, **changed})
+
+
+def eventually(claim: Callable[[], bool], *, seconds: float = 10.0) -> bool:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if claim():
+            return True
+        time.sleep(0.005)
+    return claim()
+
+
+@pytest.fixture
+def sessions() -> Iterator[Sessions]:
+    sessions = Sessions(NOWHERE)
+    yield sessions
+    sessions.close()
+
+
+def test_twenty_commands_take_one_login(sshd: Sshd, sessions: Sessions):
+    for number in range(20):
+        assert sessions.run(host_of(sshd), Shell(("echo", str(number)))).out == f"{number}\n"
+    assert sshd.accepted == 1
+
+
+def test_many_threads_share_one_login_and_each_gets_its_own_answer(sshd: Sshd, sessions: Sessions):
+    words = [str(number) for number in range(40)]
+    with ThreadPoolExecutor(20) as pool:
+        answers = list(pool.map(partial(_echo, sessions, sshd), words))
+    assert answers == [f"{word}\n" for word in words]
+    assert sshd.accepted == 1
+
+
+def _echo(sessions: Sessions, sshd: Sshd, word: str) -> str:
+    return sessions.run(host_of(sshd), Shell(("echo", word))).out
+
+
+def test_no_more_than_so_many_commands_run_on_a_host_at_once(sshd: Sshd, tmp_path: Path):
+    # Each one takes a place, says how many places are taken, and gives its own back.
+    count = f"mkdir {tmp_path}/$$; ls {tmp_path} | wc -l; sleep 0.1; rmdir {tmp_path}/$$"
+    sessions = Sessions(NOWHERE, per_host=2)
+    with ThreadPoolExecutor(8) as pool:
+        command = Shell(("sh", "-c", count))
+        answers = [pool.submit(sessions.run, host_of(sshd), command) for _ in range(8)]
+        at_once = [int(answer.result().out) for answer in answers]
+    sessions.close()
+    assert max(at_once) == 2
+
+
+def test_a_command_that_waits_too_long_for_its_turn_is_not_started(sshd: Sshd):
+    sessions = Sessions(NOWHERE, per_host=1, patience=0.1)
+    first = threading.Thread(
+        target=sessions.run, args=(host_of(sshd), Shell(("sh", "-c", "echo ready; sleep 1")))
+    )
+    first.start()
+    assert eventually(lambda: "Starting session" in sshd.log())
+    with pytest.raises(Unreachable, match="web1 is busy") as trouble:
+        sessions.run(host_of(sshd), TRUE)
+    assert trouble.value.started is False
+    first.join()
+    sessions.close()
+
+
+def test_a_dead_connection_is_replaced_without_a_word(sshd: Sshd, sessions: Sessions):
+    assert sessions.run(host_of(sshd), TRUE).status == 0
+    sshd.stop()
+    sshd.start()
+    assert sessions.run(host_of(sshd), Shell(("echo", "again"))).out == "again\n"
+    assert sshd.accepted == 2
+
+
+def test_a_command_that_was_sent_is_never_sent_again(
+    sshd: Sshd, sessions: Sessions, tmp_path: Path
+):
+    marks = tmp_path / "marks"
+    command = Shell(("sh", "-c", f"echo x >> {marks}; sleep 20"))
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(sessions.run, host_of(sshd), command)
+        assert eventually(marks.exists)
+        sshd.stop()
+        sshd.start()
+        with pytest.raises(Interrupted) as trouble:
+            running.result()
+    assert trouble.value.started is None
+    assert sessions.run(host_of(sshd), TRUE).status == 0
+    assert marks.read_text() == "x\n"
+
+
+def test_a_host_that_is_down_is_asked_anew_each_time(sshd: Sshd, sessions: Sessions):
+    sshd.stop()
+    with pytest.raises(Unreachable):
+        sessions.run(host_of(sshd), TRUE)
+    sshd.start()
+    assert sessions.run(host_of(sshd), TRUE).status == 0
+
+
+def test_all_who_wait_for_a_login_hear_of_its_trouble_at_once(sshd: Sshd, sessions: Sessions):
+    sshd.stop()
+    troubles: list[HostTrouble] = []
+
+    def ask() -> None:
+        with pytest.raises(Unreachable) as trouble:
+            sessions.run(host_of(sshd), TRUE)
+        troubles.append(trouble.value)
+
+    threads = [threading.Thread(target=ask) for _ in range(10)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(troubles) == 10
+
+
+def test_wrong_host_keys_are_not_tried_twice(sshd: Sshd, sessions: Sessions):
+    with pytest.raises(HostKeyMismatch):
+        sessions.run(host_of(sshd, host_key=make_key().public), TRUE)
+    assert eventually(lambda: sshd.connections == 1)
+    assert sshd.accepted == 0
+
+
+def test_a_host_that_the_inventory_describes_anew_gets_a_new_connection(
+    sshd: Sshd, sessions: Sessions
+):
+    sessions.run(host_of(sshd), TRUE)
+    stranger = make_key().write(sshd.directory / "stranger")
+    with pytest.raises(LoginRefused):
+        sessions.run(host_of(sshd, key=str(stranger)), TRUE)
+    assert sessions.run(host_of(sshd, tags=["web"]), TRUE).status == 0
+    assert sshd.accepted == 1
+
+
+def test_a_connection_that_nobody_uses_is_closed(sshd: Sshd):
+    sessions = Sessions(NOWHERE, idle=0.2)
+    sessions.run(host_of(sshd), TRUE)
+    assert eventually(lambda: sshd.processes() == [sshd.pid])
+    assert sessions.run(host_of(sshd), TRUE).status == 0
+    assert sshd.accepted == 2
+    sessions.close()
+
+
+def test_a_connection_in_use_is_not_closed_for_being_idle(sshd: Sshd, sessions: Sessions):
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(sessions.run, host_of(sshd), Shell(("sleep", "0.5")))
+        assert eventually(lambda: "Starting session" in sshd.log())
+        sessions.evict(time.monotonic() + 10_000)
+        assert running.result().status == 0
+    sessions.evict(time.monotonic() + 10_000)
+    sessions.run(host_of(sshd), TRUE)
+    assert sshd.accepted == 2
+
+
+def test_after_closing_nothing_is_started(sshd: Sshd, sessions: Sessions):
+    sessions.run(host_of(sshd), TRUE)
+    sessions.close()
+    with pytest.raises(Unreachable, match="shutting down") as trouble:
+        sessions.run(host_of(sshd), TRUE)
+    assert trouble.value.started is False
+
+
+# --- jump hosts ---
+
+
+@pytest.fixture
+def gate() -> Iterator[Sshd]:
+    with Sshd() as server:
+        yield server
+
+
+def test_a_host_is_reached_through_its_jump_host_with_its_own_key(
+    gate: Sshd, sshd: Sshd, sessions: Sessions
+):
+    for _ in range(3):
+        answer = sessions.run(
+            host_of(sshd), Shell(("echo", "inside")), through=(host_of(gate, "gate"),)
+        )
+        assert answer.out == "inside\n"
+    assert (gate.accepted, sshd.accepted) == (1, 1)
+    assert gate.client.public != sshd.client.public
+
+
+def test_a_chain_of_jump_hosts_is_passed_in_order(gate: Sshd, sshd: Sshd, sessions: Sessions):
+    with Sshd() as inner:
+        way = (host_of(gate, "gate"), host_of(inner, "inner"))
+        assert sessions.run(host_of(sshd), TRUE, through=way).status == 0
+        assert sessions.run(host_of(inner, "inner"), TRUE, through=way[:1]).status == 0
+        assert (gate.accepted, inner.accepted, sshd.accepted) == (1, 1, 1)
+
+
+def test_trouble_at_the_jump_host_is_named_as_its_own(gate: Sshd, sshd: Sshd, sessions: Sessions):
+    gate.stop()
+    words = r"web1 is reached through gate: gate \(.*refused the connection"
+    with pytest.raises(Unreachable, match=words) as trouble:
+        sessions.run(host_of(sshd), TRUE, through=(host_of(gate, "gate"),))
+    assert trouble.value.started is False
+    assert sshd.connections == 0
+
+
+def test_a_jump_host_with_another_key_is_not_passed(gate: Sshd, sshd: Sshd, sessions: Sessions):
+    with pytest.raises(HostKeyMismatch, match="through gate"):
+        sessions.run(
+            host_of(sshd), TRUE, through=(host_of(gate, "gate", host_key=make_key().public),)
+        )
+    assert (gate.accepted, sshd.connections) == (0, 0)
+
+
+def test_a_host_behind_a_jump_host_is_known_by_its_own_key(
+    gate: Sshd, sshd: Sshd, sessions: Sessions
+):
+    with pytest.raises(HostKeyMismatch, match="web1"):
+        sessions.run(
+            host_of(sshd, host_key=make_key().public), TRUE, through=(host_of(gate, "gate"),)
+        )
+    assert sshd.accepted == 0
+
+
+def test_a_host_that_the_jump_host_does_not_reach_is_named(
+    gate: Sshd, sshd: Sshd, sessions: Sessions
+):
+    sshd.stop()
+    with pytest.raises(Unreachable, match="the jump host gate does not get through to web1"):
+        sessions.run(host_of(sshd), TRUE, through=(host_of(gate, "gate"),))
+
+
+def test_a_jump_host_that_died_is_replaced_with_all_behind_it(
+    gate: Sshd, sshd: Sshd, sessions: Sessions
+):
+    way = (host_of(gate, "gate"),)
+    sessions.run(host_of(sshd), TRUE, through=way)
+    gate.stop()
+    gate.start()
+    assert sessions.run(host_of(sshd), TRUE, through=way).status == 0
+    assert (gate.accepted, sshd.accepted) == (2, 2)
+
+
+def test_a_jump_host_is_not_idle_while_something_is_connected_through_it(gate: Sshd, sshd: Sshd):
+    sessions = Sessions(NOWHERE, idle=100)
+    way = (host_of(gate, "gate"),)
+    much_later = time.monotonic() + 10_000
+    sessions.run(host_of(sshd), TRUE, through=way)
+    sessions.evict(much_later)  # the host behind it goes first
+    assert eventually(lambda: sshd.processes() == [sshd.pid])
+    sessions.run(way[0], TRUE)
+    assert gate.accepted == 1
+    sessions.evict(much_later)
+    assert eventually(lambda: gate.processes() == [gate.pid])
+    sessions.close()
+
+
+# --- busy hosts ---
+
+
+def test_hosts_that_turn_us_away_are_tried_again_before_anything_is_sent():
+    with ExitStack() as stack:
+        sshd = stack.enter_context(Sshd(max_startups="1"))
+        host = host_of(sshd)
+        blocker = stack.enter_context(_half_open(host))
+        freed = threading.Timer(0.25, blocker.close)
+        freed.start()
+        sessions = Sessions(NOWHERE, limits=Limits())
+        stack.callback(sessions.close)
+        assert sessions.run(host, TRUE).status == 0
+        freed.join()
+        assert "MaxStartups" in sshd.log() or "drop connection" in sshd.log()
+
+
+def test_a_host_that_takes_fewer_commands_at_once_than_we_would_send_gets_them_in_the_end():
+    with Sshd(max_sessions=1) as sshd:
+        sessions = Sessions(NOWHERE, per_host=2)
+        with ThreadPoolExecutor(2) as pool:
+            command = Shell(("sh", "-c", "echo done; sleep 0.1"))
+            running = [pool.submit(sessions.run, host_of(sshd), command) for _ in range(2)]
+            assert [answer.result().out for answer in running] == ["done\n", "done\n"]
+        sessions.close()
+
+
+def test_short_commands_in_great_number_do_not_disturb_each_other(sshd: Sshd, sessions: Sessions):
+    """What is said to a command that ended already would end up with the next, or end them all."""
+    unheard = "x" * 200_000
+    commands = [
+        Shell(("echo", str(number)), stdin=unheard if number % 2 else "") for number in range(80)
+    ]
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(partial(sessions.run, host_of(sshd)), commands))
+    assert [answer.out for answer in answers] == [f"{number}\n" for number in range(80)]
+    assert sshd.accepted == 1
+    assert "nonexistent channel" not in sshd.log()
+
+
+def _half_open(host: Host) -> socket.socket:
+    stream = socket.create_connection((host.address, host.port))
+    stream.recv(8)  # it has its place now
+    return stream

@@ -1,0 +1,497 @@
+"""One connection, against real OpenSSH servers and against things that are none."""
+
+import os
+import resource
+import signal
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Generator, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from connectors import ssh, transport
+from connectors.command import Shell
+from connectors.inventory import Host
+from connectors.ssh import Session
+from connectors.transport import Limits, TurnedAway
+from connectors.trouble import (
+    HostKeyMismatch,
+    HostTrouble,
+    Interrupted,
+    LoginRefused,
+    NotSetUp,
+    TimedOut,
+    TooMuchOutput,
+    Unreachable,
+    WeakAlgorithms,
+)
+from tests.connectors.test_wrapper import NASTY, WORDS
+from tests.playground.keys import make_key
+from tests.playground.sshd import Sshd
+
+pytestmark = pytest.mark.real
+
+NOWHERE = Path("/")
+QUICK = Limits(connect=0.5, handshake=0.5, login=0.5, channel=0.5, grace=0.5)
+HOST_KEY = make_key().public
+
+
+def host_of(sshd: Sshd, **changed: object) -> Host:
+    return Host.model_validate({**sshd.inventory_entry(area="infra"), "name": "web1", **changed})
+
+
+@contextmanager
+def connected(sshd: Sshd, limits: Limits | None = None) -> Generator[Session]:
+    session = ssh.connect(host_of(sshd), NOWHERE, limits)
+    try:
+        yield session
+    finally:
+        session.close()
+
+
+@pytest.fixture
+def session(sshd: Sshd) -> Iterator[Session]:
+    with connected(sshd) as session:
+        yield session
+
+
+def eventually(claim: Callable[[], bool], *, seconds: float = 10.0) -> bool:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if claim():
+            return True
+        time.sleep(0.005)
+    return claim()
+
+
+def stranger(stack: ExitStack, keys: Path, says: bytes | None) -> Host:
+    """Return a host where something takes calls, says this and hangs up. None: is silent."""
+    listener = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+    if says is not None:
+        thread = threading.Thread(target=_greet, args=(listener, says), daemon=True)
+        thread.start()
+        stack.callback(thread.join)
+        stack.callback(listener.shutdown, socket.SHUT_RDWR)
+    port = listener.getsockname()[1]
+    return _host_at(port, keys)
+
+
+def _greet(listener: socket.socket, says: bytes) -> None:
+    try:
+        while True:
+            with listener.accept()[0] as guest:
+                guest.sendall(says)
+    except OSError:
+        return
+
+
+def _host_at(port: int, keys: Path) -> Host:
+    key = make_key().write(keys / "key")
+    return Host.model_validate(
+        {
+            "name": "web1",
+            "address": "127.0.0.1",
+            "port": port,
+            "key": str(key),
+            "host_key": HOST_KEY,
+            "area": "infra",
+        }
+    )
+
+
+# --- answers ---
+
+
+def test_a_command_is_answered(session: Session):
+    answer = session.run(Shell(("sh", "-c", "echo yes; echo no >&2; exit 7")))
+    assert (answer.status, answer.out, answer.err) == (7, "yes\n", "no\n")
+
+
+def test_ten_megabytes_on_both_streams_and_in_do_not_block_each_other(session: Session):
+    command = "head -c 10000000 /dev/zero | tr '\\0' e >&2; cat; head -c 10000000 /dev/zero"
+    stdin = ("o" * 99 + "\n") * 100_000
+    answer = session.run(Shell(("sh", "-c", command), stdin=stdin))
+    assert answer.status == 0
+    assert answer.out.startswith(stdin[:1000])
+    assert answer.out.endswith("\0" * 1000)
+    assert answer.err.startswith("e" * 1000)
+    assert answer.err.endswith("e" * 1000)
+    frames = 2 * (len("begins") + 32 + 2 + 32 + 3)
+    assert answer.left_out == 30_000_000 - 2 * 4 * 1024 * 1024 + frames
+
+
+def test_stdin_that_nobody_reads_is_no_trouble(session: Session):
+    assert session.run(Shell(("true",), stdin=("x" * 99 + "\n") * 50_000)).status == 0
+
+
+def test_bytes_that_are_no_text_are_shown_and_not_stumbled_over(session: Session):
+    answer = session.run(Shell(("printf", "\\377\\376 \\000 \\303(")))
+    assert answer.out == "\\xff\\xfe \0 \\xc3("
+
+
+def test_a_child_that_keeps_the_streams_open_does_not_keep_us(session: Session):
+    begun = time.monotonic()
+    assert session.run(Shell(("sh", "-c", "sleep 9 & echo started"))).out == "started\n"
+    assert time.monotonic() - begun < 5
+
+
+def test_a_program_on_a_host_sees_exactly_the_words_that_were_meant(session: Session):
+    answer = session.run(Shell(("printf", "%s\\0", *NASTY)))
+    assert answer.out.split("\0")[:-1] == NASTY
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Session]:
+    with Sshd() as sshd, connected(sshd) as session:
+        yield session
+
+
+@given(batches=st.lists(WORDS, min_size=5, max_size=8))
+@settings(max_examples=60, deadline=None)
+def test_no_clean_word_means_anything_to_a_host(shared: Session, batches: list[list[str]]):
+    words = [word for batch in batches for word in batch]
+    assert shared.run(Shell(("printf", "%s\\0", *words))).out.split("\0")[:-1] == words
+
+
+# --- ends that are none ---
+
+
+def test_a_command_that_takes_too_long_is_stopped_on_the_host(sshd: Sshd, session: Session):
+    begun = time.monotonic()
+    with pytest.raises(TimedOut, match="the host stopped it") as trouble:
+        session.run(Shell(("sh", "-c", "while :; do printf .; sleep 0.05; done"), deadline=1))
+    assert trouble.value.started is None
+    assert time.monotonic() - begun < 6
+    assert session.run(Shell(("echo", "still here"))).out == "still here\n"
+
+
+def test_a_host_that_does_not_stop_a_command_is_given_up_at_the_deadline(sshd: Sshd):
+    with connected(sshd, replace(QUICK, grace=0.2)) as session:
+        stubborn = "trap '' TERM; while :; do sleep 0.05; done"
+        begun = time.monotonic()
+        with pytest.raises(TimedOut, match="may still be running"):
+            session.run(Shell(("sh", "-c", stubborn), deadline=1))
+        assert time.monotonic() - begun < 2.5
+        assert session.run(Shell(("echo", "still here"))).out == "still here\n"
+
+
+def test_a_host_that_falls_silent_does_not_hold_us(sshd: Sshd):
+    with connected(sshd, QUICK) as session:
+        mine = threading.Timer(0.3, lambda: _signal_all(sshd, "STOP"))
+        mine.start()
+        try:
+            begun = time.monotonic()
+            with pytest.raises(Interrupted):
+                session.run(Shell(("sleep", "30"), deadline=1))
+            assert time.monotonic() - begun < 5
+        finally:
+            mine.join()
+            _signal_all(sshd, "CONT")
+
+
+def _signal_all(sshd: Sshd, name: str) -> None:
+    ids = [str(number) for number in sshd.processes()]
+    subprocess.run(["kill", f"-{name}", *ids], check=False, capture_output=True)
+
+
+@pytest.mark.parametrize("name", ["KILL", "TERM", "SEGV"])
+def test_a_command_that_a_signal_ended_is_unknown(session: Session, name: str):
+    with pytest.raises(Interrupted, match=f"SIG{name}") as trouble:
+        session.run(Shell(("sh", "-c", f"kill -{name} $$")))
+    assert trouble.value.started is None
+
+
+def test_a_connection_that_breaks_under_a_command_leaves_it_unknown(sshd: Sshd):
+    with connected(sshd) as session:
+        mine = threading.Thread(target=_break_when_busy, args=(sshd,))
+        mine.start()
+        with pytest.raises(Interrupted) as trouble:
+            session.run(Shell(("sleep", "20")))
+        mine.join()
+    assert trouble.value.started is None
+    assert type(trouble.value) is Interrupted
+
+
+def _break_when_busy(sshd: Sshd) -> None:
+    assert eventually(lambda: "Starting session" in sshd.log())
+    for number in sshd.processes():
+        name = Path(f"/proc/{number}/comm").read_text().strip()
+        if number != sshd.pid and name == "sshd":
+            os.kill(number, signal.SIGKILL)
+
+
+def test_a_transport_that_is_closed_under_a_command_leaves_it_unknown(session: Session):
+    mine = threading.Timer(0.3, session.close)
+    mine.start()
+    with pytest.raises(Interrupted, match="may or may not have run") as trouble:
+        session.run(Shell(("sleep", "20")))
+    mine.join()
+    assert trouble.value.started is None
+
+
+def test_a_made_up_end_is_not_believed(session: Session):
+    forger = (
+        "word=0123456789abcdef0123456789abcdef; echo $word begins; echo $word 0; "
+        "echo $word begins >&2; echo $word 0 >&2; exit 5"
+    )
+    answer = session.run(Shell(("sh", "-c", forger)))
+    assert answer.status == 5
+    assert answer.out.endswith(" 0\n")
+
+
+def test_an_account_that_may_not_run_commands_is_quoted():
+    with ExitStack() as stack:
+        strict = stack.enter_context(Sshd(options=["ForceCommand echo go away; exit 0"]))
+        session = stack.enter_context(connected(strict))
+        with pytest.raises(Interrupted, match="go away"):
+            session.run(Shell(("true",)))
+
+
+def test_output_without_end_is_cut_off_and_does_not_fill_our_memory(session: Session):
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(TooMuchOutput, match="64 MiB") as trouble:
+        session.run(Shell(("sh", "-c", "head -c 100000000 /dev/zero")))
+    after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    assert trouble.value.started is None
+    assert (after - before) / 1024 < 64
+    assert session.run(Shell(("echo", "still here"))).out == "still here\n"
+
+
+# --- doors that do not open ---
+
+
+def refused(host: Host, limits: Limits | None = None) -> HostTrouble:
+    with pytest.raises(HostTrouble) as trouble:
+        ssh.connect(host, NOWHERE, limits)
+    assert trouble.value.started is False
+    assert trouble.value.__suppress_context__ or trouble.value.__context__ is None
+    return trouble.value
+
+
+def test_a_host_with_another_key_is_left_before_we_log_in(sshd: Sshd):
+    host = host_of(sshd, host_key=HOST_KEY)
+    trouble = refused(host)
+    assert type(trouble) is HostKeyMismatch
+    assert host.fingerprint in str(trouble)
+    assert host_of(sshd).fingerprint in str(trouble)
+    assert eventually(lambda: sshd.processes() == [sshd.pid])
+    for trace_of_a_login in ("Accepted", "Failed", "publickey", "authenticating user"):
+        assert trace_of_a_login not in sshd.log()
+
+
+def test_a_login_would_have_left_its_trace_in_the_log(sshd: Sshd):
+    stranger_key = make_key().write(sshd.directory / "stranger")
+    trouble = refused(host_of(sshd, key=str(stranger_key)))
+    assert type(trouble) is LoginRefused
+    assert eventually(lambda: "authenticating user" in sshd.log())
+
+
+def test_a_key_that_the_host_does_not_know_is_named_with_its_user(sshd: Sshd):
+    stranger_key = make_key().write(sshd.directory / "stranger")
+    trouble = str(refused(host_of(sshd, key=str(stranger_key))))
+    assert f"refuses {sshd.user} with our key {stranger_key} (SHA256:" in trouble
+
+
+def test_a_host_that_wants_a_password_says_so():
+    options = ["PubkeyAuthentication no", "PasswordAuthentication yes"]
+    with Sshd(options=options) as sshd:
+        trouble = refused(host_of(sshd))
+    assert type(trouble) is LoginRefused
+    assert "it wants password" in str(trouble)
+
+
+def test_a_host_that_wants_more_than_a_key_says_so():
+    options = ["PasswordAuthentication yes", "AuthenticationMethods publickey,password"]
+    with Sshd(options=options) as sshd:
+        trouble = refused(host_of(sshd))
+    assert type(trouble) is LoginRefused
+    assert "it wants password" in str(trouble)
+
+
+@pytest.mark.parametrize("kind", ["ed25519", "ecdsa", "rsa"])
+def test_a_host_with_several_keys_shows_the_one_that_we_know(kind: str):
+    with Sshd(host_key_types=("rsa", "ecdsa", "ed25519")) as sshd:
+        key = next(pair.public for name, pair in sshd.host_keys.items() if name == kind)
+        session = ssh.connect(host_of(sshd, host_key=key), NOWHERE)
+        assert session.run(Shell(("echo", kind))).out == f"{kind}\n"
+        session.close()
+
+
+def test_a_host_without_a_key_of_the_kind_that_we_know_is_a_mismatch():
+    with Sshd(host_key_types=("ecdsa",)) as sshd:
+        trouble = refused(host_of(sshd, host_key=HOST_KEY))
+        assert type(trouble) is HostKeyMismatch
+        assert host_of(sshd).fingerprint in str(trouble)
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        "Ciphers aes128-cbc,3des-cbc",
+        "MACs hmac-sha1,hmac-md5",
+        "KexAlgorithms diffie-hellman-group14-sha1,diffie-hellman-group-exchange-sha1",
+    ],
+)
+def test_weak_algorithms_are_not_spoken(option: str):
+    with Sshd(options=[option]) as sshd:
+        trouble = refused(host_of(sshd))
+    assert type(trouble) is WeakAlgorithms
+    assert "that we trust" in str(trouble)
+
+
+@pytest.mark.parametrize("option", ["Ciphers aes128-cbc", "MACs hmac-sha1"])
+def test_it_is_our_list_that_keeps_weak_algorithms_out(
+    option: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(transport, "REFUSED", {})
+    with Sshd(options=[option]) as sshd, connected(sshd) as session:
+        assert session.run(Shell(("true",))).status == 0
+
+
+def test_sequence_numbers_start_anew_with_the_keys(session: Session):
+    assert getattr(session.transport, "agreed_on_strict_kex")  # noqa: B009 - its stub lacks it
+
+
+def test_nobody_there_is_said_so(tmp_path: Path):
+    with socket.socket() as holder:
+        holder.bind(("127.0.0.1", 0))  # held and not listening
+        trouble = refused(_host_at(holder.getsockname()[1], tmp_path))
+    assert type(trouble) is Unreachable
+    assert "refused the connection: is sshd running?" in str(trouble)
+
+
+def test_a_host_that_accepts_and_never_speaks_is_said_so(tmp_path: Path):
+    with ExitStack() as stack:
+        trouble = refused(stranger(stack, tmp_path, None), QUICK)
+    assert type(trouble) is Unreachable
+    assert "accepted the connection but never spoke SSH" in str(trouble)
+
+
+@pytest.mark.parametrize(
+    ("says", "kind", "words"),
+    [
+        (b"", TurnedAway, "hung up before it spoke SSH"),
+        (b"Exceeded MaxStartups\r\n", TurnedAway, "MaxStartups"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", Unreachable, "is no SSH server: it said 'HTTP/1.1"),
+        (b"\xff\xfe\x00garbage\n" * 3, Unreachable, "is no SSH server"),
+        (b"SSH-2.0-x\r\n", Unreachable, "hung up in the middle of the SSH handshake"),
+        (b"SSH-2.0-x\r\n" + b"\x00" * 700, Unreachable, "SSH"),
+        (b"SSH-1.5-old\r\n", WeakAlgorithms, "no SSH version that we trust"),
+        (b"x" * 10_000_000, Unreachable, "is no SSH server"),
+    ],
+)
+def test_something_else_behind_the_port_is_said_so(
+    tmp_path: Path, says: bytes, kind: type, words: str
+):
+    with ExitStack() as stack:
+        trouble = refused(stranger(stack, tmp_path, says), replace(QUICK, handshake=5.0))
+    assert type(trouble) is kind
+    assert words in str(trouble)
+
+
+def test_a_name_that_dns_does_not_know_is_said_so(sshd: Sshd):
+    assert "DNS" in str(refused(host_of(sshd, address="no-such-host.invalid")))
+
+
+def test_the_socket_sends_at_once_and_notices_a_dead_peer(sshd: Sshd):
+    with transport.dial(host_of(sshd), Limits()) as stream:
+        assert stream.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) == 1
+        assert stream.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+        assert stream.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 20_000
+
+
+def test_one_session_too_many_is_said_so():
+    with Sshd(max_sessions=1) as sshd, connected(sshd) as session:
+        for _ in range(5):  # one after another there is room
+            assert session.run(Shell(("true",))).status == 0
+        first = threading.Thread(target=session.run, args=(Shell(("sleep", "1")),))
+        first.start()
+        assert eventually(lambda: sshd.log().count("Starting session") == 6)
+        with pytest.raises(Unreachable, match="MaxSessions") as trouble:
+            session.run(Shell(("true",)))
+        assert trouble.value.started is False
+        first.join()
+
+
+# --- our own keys ---
+
+
+def test_a_key_that_others_can_read_is_not_used(sshd: Sshd):
+    sshd.client_key.chmod(0o640)
+    trouble = refused(host_of(sshd))
+    assert type(trouble) is NotSetUp
+    assert f"chmod 600 {sshd.client_key}" in str(trouble)
+
+
+def test_a_key_that_is_missing_is_said_so(sshd: Sshd):
+    trouble = refused(host_of(sshd, key=str(sshd.directory / "none")))
+    assert type(trouble) is NotSetUp
+    assert "No such file" in str(trouble)
+
+
+def test_a_key_with_a_passphrase_is_said_so(sshd: Sshd):
+    subprocess.run(
+        ["ssh-keygen", "-q", "-p", "-P", "", "-N", "sesame", "-f", str(sshd.client_key)],
+        check=True,
+        capture_output=True,
+    )
+    trouble = refused(host_of(sshd))
+    assert type(trouble) is NotSetUp
+    assert "passphrase" in str(trouble)
+    assert "sesame" not in str(trouble)
+
+
+def test_a_file_that_holds_no_key_is_not_quoted(sshd: Sshd):
+    sshd.client_key.write_text("-----BEGIN OPENSSH PRIVATE KEY-----\nc2VjcmV0\n")
+    trouble = refused(host_of(sshd))
+    assert type(trouble) is NotSetUp
+    assert "c2VjcmV0" not in str(trouble)
+
+
+def test_a_host_that_is_known_by_a_ca_only_is_not_connected_to(sshd: Sshd):
+    trouble = refused(host_of(sshd, host_key=None, host_ca=HOST_KEY))
+    assert type(trouble) is NotSetUp
+    assert "host_ca" in str(trouble)
+    assert sshd.connections == 0
+
+
+def test_a_user_certificate_beside_the_key_is_shown(sshd: Sshd):
+    authority = make_key().write(sshd.directory / "ca")
+    key = make_key().write(sshd.directory / "certified")
+    _pub(key).write_text(_public_half(key))
+    options = [f"TrustedUserCAKeys {_public_file(authority)}"]
+    with Sshd(options=options) as strict:
+        for validity, welcome in (("+1h", True), ("20200101:20200102", False)):
+            _certify(authority, key, strict.user, validity)
+            host = host_of(strict, key=str(key))
+            if welcome:
+                ssh.connect(host, NOWHERE).close()
+            else:
+                assert "its certificate is no longer taken" in str(refused(host))
+
+
+def _public_half(key: Path) -> str:
+    ended = subprocess.run(["ssh-keygen", "-y", "-f", str(key)], check=True, capture_output=True)
+    return ended.stdout.decode()
+
+
+def _public_file(key: Path) -> Path:
+    public = _pub(key)
+    public.write_text(_public_half(key))
+    return public
+
+
+def _certify(authority: Path, key: Path, user: str, validity: str) -> None:
+    words = ("-q", "-s", str(authority), "-I", "test", "-n", user, "-V", validity, str(_pub(key)))
+    subprocess.run(["ssh-keygen", *words], check=True, capture_output=True)
+
+
+def _pub(key: Path) -> Path:
+    return key.with_suffix(".pub")

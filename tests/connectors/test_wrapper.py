@@ -1,0 +1,303 @@
+"""The one line that is sent, run by every kind of shell that is at hand, and its reading."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from connectors.command import Answer, Shell
+from connectors.trouble import Interrupted, NotSetUp, TimedOut
+from connectors.wrapper import Kept, Wrapped
+
+SHELLS = [name for name in ("sh", "dash", "bash", "zsh", "tcsh", "fish") if shutil.which(name)]
+NASTY = [
+    *(
+        "",
+        " ",
+        "'",
+        '"',
+        "\\",
+        "\\\\",
+        "\\'",
+        "'\\''",
+        "!",
+        "!!",
+        "!$",
+        "a!b",
+        "$x",
+        "${x}",
+        "$(id)",
+    ),
+    *(
+        "`id`",
+        "*",
+        "?",
+        "[a-z]",
+        "~",
+        "~root",
+        "{a,b}",
+        "#",
+        "&",
+        "&&",
+        "|",
+        ";",
+        "<",
+        ">",
+        "^a^b",
+    ),
+    *(
+        "=ls",
+        "%1",
+        "-n",
+        "-e",
+        "--",
+        "a=b",
+        "{{7*7}}",
+        "%s",
+        "\\n",
+        "\\x41",
+        "\\0101",
+        "{0.x}",
+        "é",
+    ),
+    *(
+        "日本",
+        "😀",
+        "keyturn",
+        "$0",
+        "$@",
+        "${#}",
+        "x'; touch canary; '",
+        "(",
+        ")",
+        "1>&2",
+        "%",
+        "@",
+    ),
+]
+
+
+# All that `clean` lets through.
+_CLEAN = st.characters(exclude_categories=["Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"])
+WORDS = st.lists(st.text(_CLEAN, max_size=30), min_size=1, max_size=60)
+
+
+def _answered_by(shell: str, command: Shell, **environment: str) -> tuple[Answer, Wrapped]:
+    """Run a command as sshd would with that login shell."""
+    wrapped = Wrapped(command)
+    ended = subprocess.run(
+        [shell, "-c", wrapped.line],
+        input=command.stdin.encode(),
+        capture_output=True,
+        check=False,
+        timeout=30,
+        env={"PATH": "/usr/bin:/bin", **environment},
+    )
+    wrapped.out.add(ended.stdout)
+    wrapped.err.add(ended.stderr)
+    return wrapped.answer(seconds=0), wrapped
+
+
+def _words_seen_by(shell: str, words: list[str]) -> list[str]:
+    command = Shell(("printf", "%s\\0", *words))
+    return _answered_by(shell, command)[0].out.split("\0")[:-1]
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_a_program_sees_exactly_the_words_that_were_meant(shell: str):
+    assert _words_seen_by(shell, NASTY) == NASTY
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+@given(words=WORDS)
+@settings(max_examples=40, deadline=None)
+def test_no_clean_word_means_anything_to_any_shell(shell: str, words: list[str]):
+    assert _words_seen_by(shell, words) == words
+
+
+def test_quoting_is_what_keeps_a_word_from_being_a_command():
+    line = Wrapped(Shell(("echo", "a;echo b"))).line
+    unquoted = line.replace("'a;echo b'", "a;echo b")
+    assert unquoted != line
+    said = subprocess.run(["sh", "-c", unquoted], capture_output=True, text=True, check=False)
+    assert said.stdout.endswith("b\n")
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_status_and_both_streams_come_through_every_shell(shell: str):
+    answer, _ = _answered_by(shell, Shell(("sh", "-c", "cat; echo no >&2; exit 3"), stdin="yes\n"))
+    assert answer == Answer(3, "yes\n", "no\n")
+
+
+def test_output_without_a_last_newline_stays_so():
+    assert _answered_by("sh", Shell(("printf", "x")))[0].out == "x"
+
+
+def test_a_command_is_not_told_the_word_that_ends_its_output():
+    answer, wrapped = _answered_by("sh", Shell(("env",)), kt_word="exported by the login")
+    word = wrapped.line.split(" keyturn ")[1].split()[0]
+    assert len(word) == 32
+    assert word not in answer.out
+    assert "kt_" not in answer.out
+
+
+def test_programs_speak_english_to_us():
+    assert "LC_ALL=C\n" in _answered_by("sh", Shell(("env",)), LC_ALL="de_DE.UTF-8")[0].out
+
+
+def test_a_host_without_timeout_is_told_apart_and_runs_nothing(tmp_path: Path):
+    shutil.copy("/bin/sh", tmp_path / "sh")
+    wrapped = Wrapped(Shell(("touch", str(tmp_path / "canary"))))
+    line = wrapped.line.replace(":/usr/local/sbin:/usr/sbin:/sbin", "")
+    ended = subprocess.run(
+        ["/bin/sh", "-c", line], capture_output=True, check=False, env={"PATH": str(tmp_path)}
+    )
+    wrapped.out.add(ended.stdout)
+    wrapped.err.add(ended.stderr)
+    with pytest.raises(NotSetUp, match="install coreutils"):
+        wrapped.answer(seconds=0)
+    assert not (tmp_path / "canary").exists()
+
+
+# --- reading ---
+
+
+def _heard(out: bytes, err: bytes, deadline: int = 30) -> Wrapped:
+    wrapped = Wrapped(Shell(("x",), deadline=deadline), "f00d")
+    wrapped.out.add(out)
+    wrapped.err.add(err)
+    return wrapped
+
+
+@pytest.mark.parametrize(
+    ("out", "err"),
+    [
+        (b"", b""),
+        (b"f00d begins\n", b"f00d begins\n"),
+        (b"f00d begins\nall fine\n", b"f00d begins\nf00d 0\n"),
+        (b"f00d begins\nall fine\nf00d 0\n", b"f00d begins\n"),
+        (b"f00d begins\nall fine\nf00d 0", b"f00d begins\nf00d 0\n"),
+        (b"f00d begins\nall fine\nf00d 0\n", b"f00d begins\nf00d 1\n"),
+        (b"f00d begins\ndead 0\n", b"f00d begins\ndead 0\n"),
+        (b"f00d begins\nf00d 0\nmore", b"f00d begins\nf00d 0\n"),
+    ],
+)
+def test_output_that_was_cut_off_or_made_up_is_never_an_answer(out: bytes, err: bytes):
+    wrapped = _heard(out, err)
+    assert not wrapped.ended
+    with pytest.raises(Interrupted) as trouble:
+        wrapped.answer(seconds=1)
+    assert trouble.value.started is None
+
+
+def test_whole_output_is_an_answer():
+    wrapped = _heard(b"f00d begins\nall fine\nf00d 0\n", b"f00d begins\nf00d 0\n")
+    assert wrapped.ended
+    assert wrapped.answer(seconds=1) == Answer(0, "all fine\n", "")
+
+
+@given(st.binary(max_size=200), st.binary(max_size=200))
+def test_whatever_is_said_between_first_and_last_word_is_kept(out: bytes, err: bytes):
+    wrapped = _heard(
+        b"f00d begins\n" + out + b"f00d 0\n", b"noise\nf00d begins\n" + err + b"f00d 0\n"
+    )
+    answer = wrapped.answer(seconds=1)
+    assert answer.out == out.decode("utf-8", "backslashreplace")
+    assert answer.err == err.decode("utf-8", "backslashreplace")
+
+
+def test_a_login_that_chats_is_not_taken_for_the_answer():
+    wrapped = _heard(b"Welcome!\nf00d begins\n5\nf00d 0\n", b"motd\nf00d begins\nf00d 0\n")
+    assert wrapped.answer(seconds=1) == Answer(0, "5\n", "")
+
+
+def test_a_login_shell_that_refuses_is_quoted():
+    wrapped = _heard(b"This account is currently not available.\n", b"")
+    with pytest.raises(Interrupted, match="This account is currently not available"):
+        wrapped.answer(seconds=0)
+
+
+@pytest.mark.parametrize("status", [124, 137])
+def test_a_command_that_was_out_of_time_timed_out(status: int):
+    end = f"f00d begins\nf00d {status}\n".encode()
+    with pytest.raises(TimedOut, match="after 9 s"):
+        _heard(end, end, deadline=9).answer(seconds=9.01)
+
+
+def test_a_status_124_with_time_left_is_the_programs_own():
+    end = b"f00d begins\nf00d 124\n"
+    assert _heard(end, end, deadline=9).answer(seconds=8).status == 124
+
+
+@pytest.mark.parametrize(
+    ("status", "name"), [(137, "SIGKILL"), (139, "SIGSEGV"), (143, "SIGTERM")]
+)
+def test_a_command_that_a_signal_ended_is_unknown_and_not_failed(status: int, name: str):
+    end = f"f00d begins\nf00d {status}\n".encode()
+    with pytest.raises(Interrupted, match=name) as trouble:
+        _heard(end, end).answer(seconds=0)
+    assert trouble.value.started is None
+    assert not isinstance(trouble.value, TimedOut)
+
+
+# --- what is kept ---
+
+
+def test_of_long_output_the_beginning_and_the_end_are_kept_and_the_gap_is_named():
+    mebibyte = 1024 * 1024
+    kept = Kept()
+    for letter in (b"a", b"b", b"c", b"d", b"e", b"f", b"g"):
+        kept.add(letter * mebibyte)
+    said, left_out = kept.after(b"")
+    assert left_out == 3 * mebibyte
+    gap = f"\n[… {left_out} bytes are left out here …]\n".encode()
+    assert said == b"".join([letter * mebibyte for letter in (b"a", b"b", b"c")]) + gap + (
+        b"g" * mebibyte
+    )
+
+
+@given(st.lists(st.integers(0, 40), max_size=40))
+def test_output_below_the_limit_is_kept_whole_however_it_comes(sizes: list[int]):
+    kept = Kept()
+    whole = b""
+    for number, size in enumerate(sizes):
+        kept.add(bytes([number]) * size)
+        whole += bytes([number]) * size
+    assert kept.after(b"")[0] == whole
+
+
+def test_an_end_that_lies_across_the_seam_is_seen():
+    room = 3 * 1024 * 1024
+    wrapped = Wrapped(Shell(("x",)), "f00d")
+    wrapped.err.add(b"f00d begins\nf00d 0\n")
+    wrapped.out.add(b"f00d begins\n")
+    wrapped.out.add(b"x" * (room - 12 - 3) + b"f00d 0\n")
+    assert wrapped.ended
+    answer = wrapped.answer(seconds=0)
+    assert (len(answer.out), answer.left_out) == (room - 15, 0)
+
+
+@pytest.mark.parametrize("stdin", ["", "some"])
+def test_the_script_holds_nothing_that_some_shell_reads_differently(stdin: str):
+    line = Wrapped(Shell(("x",), stdin=stdin)).line
+    script = line.removeprefix("sh -c '").partition("' keyturn ")[0]
+    assert "begins" in script
+    assert not set("'\\!\n") & set(script)
+
+
+def test_a_command_without_stdin_reads_nothing_and_one_with_stdin_is_heard_out():
+    assert _answered_by("sh", Shell(("cat",)))[0].out == ""
+    unheard = Wrapped(Shell(("true",), stdin="x"))
+    ended = subprocess.Popen(
+        ["sh", "-c", unheard.line],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    assert ended.stdin is not None
+    with ended:
+        ended.stdin.write(b"x" * 1_000_000)  # a pipe that nobody reads would break
+    assert ended.returncode == 0

@@ -1,0 +1,111 @@
+"""Fakes that keep their promises: what they say is what the real thing would say."""
+
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from typing import TypeVar, cast
+
+from connectors.command import Answer, Command, Query, Shell
+from connectors.fleet import Fleet
+from connectors.inventory import Host, Inventory
+from connectors.trouble import HostTrouble
+
+T = TypeVar("T")
+
+# What a host does when it is told something: speak (with status 0), answer, be in trouble, or
+# do as a function says when the moment comes.
+Reply = str | Answer | HostTrouble | Callable[[], "Reply"]
+Replies = Reply | list[Reply]
+
+_HOST_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJqpOcKG0QUlYJdTUTUiDYIiZlWfjkcoaeW6BYlZs/0B"
+
+
+class ScriptedFleet(Fleet):
+    """A fleet that answers from a script and remembers what it was told.
+
+    answers: replies by host and command, such as {("nfs1", "zpool status tank"): STATUS}. Several
+    replies are given one after another, and the last one from then on. A command is named as its
+    host would be told it. Someone who tells a command that is not in the script gets status 0 and
+    no words; a query that is not in the script is a fault of the test.
+    inventory: by default the hosts of the script, with logins that need no sudo.
+    asked: every query put. told: every command that reached its host, whatever came of it.
+    tried: every command that somebody wanted told, whether or not it reached its host.
+    """
+
+    def __init__(
+        self,
+        answers: Mapping[tuple[str, str | Command], Replies] | None = None,
+        *,
+        inventory: Inventory | None = None,
+        hosts: Iterable[str] = (),
+    ) -> None:
+        answers = answers or {}
+        names = {host for host, _ in answers} | set(hosts)
+        self._script = _Script()
+        super().__init__(inventory or inventory_of(*sorted(names)), self._script)
+        self.asked: list[tuple[str, str]] = []
+        self.told: list[tuple[str, str]] = []
+        self.tried: list[tuple[str, str]] = []
+        for (host, command), replies in answers.items():
+            self.script(host, command, replies)
+
+    def script(self, host: str, command: str | Command, replies: Replies) -> None:
+        """From now on answer *command* on *host* with these replies."""
+        several = cast("list[Reply]", replies) if isinstance(replies, list) else [replies]
+        self._script.replies[host, str(command)] = several.copy()
+
+    def ask(self, host: str, query: Query[T]) -> T:
+        words = str(self.resolve(host, query.command))
+        self.asked.append((host, words))
+        if (host, words) not in self._script.replies:
+            known = "\n  ".join(f"{name}: {line}" for name, line in self._script.replies)
+            raise AssertionError(f"no answer is scripted for {host}: {words}\n  {known}")
+        return super().ask(host, query)
+
+    def tell(self, host: str, command: Command) -> Answer:
+        words = (host, str(self.resolve(host, command)))
+        self.tried.append(words)
+        try:
+            answer = super().tell(host, command)
+        except HostTrouble as trouble:
+            if trouble.started is not False:
+                self.told.append(words)
+            raise
+        self.told.append(words)
+        return answer
+
+
+def inventory_of(*names: str, user: str = "root") -> Inventory:
+    """Return an inventory of hosts that nobody can reach, all in the area `infra`."""
+    entry = {"address": "192.0.2.1", "user": user, "host_key": _HOST_KEY, "area": "infra"}
+    return Inventory.model_validate({"hosts": dict.fromkeys(names, entry)})
+
+
+class _Script:
+    """Stands where the sessions would: what it is asked to run, it looks up."""
+
+    def __init__(self) -> None:
+        self.replies: dict[tuple[str, str], list[Reply]] = {}
+        self._lock = threading.Lock()
+
+    def run(
+        self,
+        host: Host,
+        shell: Shell,
+        *,
+        through: tuple[Host, ...] = (),  # noqa: ARG002 - how a host is reached changes no answer
+    ) -> Answer:
+        with self._lock:
+            replies = self.replies.get((host.name, str(shell)), [""])
+            reply = replies.pop(0) if len(replies) > 1 else replies[0]
+        return _given(reply)
+
+    def close(self) -> None:
+        pass
+
+
+def _given(reply: Reply) -> Answer:
+    if isinstance(reply, HostTrouble):
+        raise reply
+    if isinstance(reply, str):
+        return Answer(0, reply)
+    return reply if isinstance(reply, Answer) else _given(reply())
