@@ -100,7 +100,9 @@ def _text(body: Body, *path: str) -> str:
     """Return the text at the end of a path of names; "" where there is none."""
     found: object = body
     for name in path:
-        if not isinstance(found, dict):
-            return ""
-        found = cast("Body", found).get(name)
+        found = _member(found, name)
     return found if isinstance(found, str) else ""
+
+
+def _member(value: object, name: str) -> object:
+    return cast("Body", value).get(name) if isinstance(value, dict) else None

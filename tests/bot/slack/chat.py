@@ -1,0 +1,65 @@
+"""People at work in Slack: what they type and click reaches the door as signed requests."""
+
+import asyncio
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from slack_sdk.web.async_client import AsyncWebClient
+
+from bot.run import Run
+from bot.slack.door import Door, Installation
+from tests.bot.office import Office
+from tests.bot.slack import payloads
+from tests.bot.slack.asgi import Answer, post
+from tests.bot.slack.payloads import SECRET, signed
+from tests.bot.slack.web_api import Posted, WebApi, a_web_api
+from tests.policies import TEAM
+
+PAGES = "https://keyturn.example.com"
+
+
+@dataclass
+class Chat:
+    office: Office
+    door: Door
+    slack: WebApi
+
+    async def type(self, text: str, user: str = "U0DORA", channel: str = "C0OPS") -> Answer:
+        """Type /keyturn, and let all that follows from it happen."""
+        answer = await self.send(payloads.slash(text, user, channel))
+        await self.settle()
+        return answer
+
+    async def press(
+        self, action: str, user: str, *, message: Posted | None = None, value: str | None = None
+    ) -> Answer:
+        """Click a button of a message, the card if none is given."""
+        shown = message or self.slack.card
+        told = value if value is not None else shown.buttons[action]["value"]
+        payload = payloads.click(action, told, user, channel=shown.channel, ts=shown.ts)
+        answer = await self.send(payloads.interaction(payload))
+        await self.settle()
+        return answer
+
+    async def send(self, raw: bytes) -> Answer:
+        return await post(self.door.app, raw, signed(raw))
+
+    async def settle(self) -> None:
+        """Let runs advance and news be told."""
+        await asyncio.to_thread(self.office.work)
+        await self.door.outbox.flush()
+        await self.door.close()
+
+    def run(self, number: int = 1) -> Run:
+        return self.office.run(number)
+
+
+@asynccontextmanager
+async def a_chat(office: Office, *, default_channel: str = ""):
+    async with a_web_api() as slack:
+        client = AsyncWebClient(token="xoxb-1", base_url=slack.url, timeout=5)
+        installation = Installation(SECRET, TEAM, PAGES, default_channel)
+        door = Door(office.workflow, office.database, office.policies, client, installation)
+        yield Chat(office, door, slack)
+        await door.close()
+        assert slack.faults == []

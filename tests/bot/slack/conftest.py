@@ -1,0 +1,28 @@
+from collections.abc import AsyncIterator
+from typing import Any, cast
+
+import pytest
+
+from runbooks import catalogue
+from tests.bot.office import Office
+from tests.bot.slack.chat import Chat, a_chat
+from tests.toy import RUNBOOKS
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture(autouse=True)
+def toys(monkeypatch: pytest.MonkeyPatch) -> None:
+    """People can type the toy runbooks' words."""
+    known = cast("dict[str, Any]", catalogue())
+    for words, runbook in RUNBOOKS.items():
+        monkeypatch.setitem(known, words, runbook)
+
+
+@pytest.fixture
+async def chat(office: Office, anyio_backend: str) -> AsyncIterator[Chat]:
+    async with a_chat(office) as chat:
+        yield chat

@@ -1,0 +1,103 @@
+"""Payloads as Slack sends and signs them."""
+
+import hashlib
+import hmac
+import itertools
+import json
+import time
+from collections.abc import Sequence
+from typing import Any
+from urllib.parse import urlencode
+
+from tests.policies import TEAM
+
+SECRET = "8f742231b10e8888abcd99yyyzzz85a5"
+Headers = Sequence[tuple[bytes, bytes]]
+
+_FORM = b"application/x-www-form-urlencoded"
+_numbers = itertools.count(1)
+
+
+def signed(
+    raw: bytes, *, at: float | None = None, secret: str = SECRET, kind: bytes = _FORM
+) -> Headers:
+    """Return the headers of a request that Slack signed. at: seconds, now if it is left out."""
+    timestamp = str(int(time.time() if at is None else at)).encode()
+    mac = hmac.new(secret.encode(), b"v0:" + timestamp + b":" + raw, hashlib.sha256)
+    return [
+        (b"content-type", kind),
+        (b"x-slack-request-timestamp", timestamp),
+        (b"x-slack-signature", b"v0=" + mac.hexdigest().encode()),
+    ]
+
+
+def slash(text: str, user: str = "U0DORA", channel: str = "C0OPS", **other: str) -> bytes:
+    fields = {
+        "token": "gIkuvaNzQIHg97ATvDxqgjtO",
+        "team_id": TEAM,
+        "team_domain": "keyturn",
+        "channel_id": channel,
+        "channel_name": "ops",
+        "user_id": user,
+        "user_name": user.lower(),
+        "command": "/keyturn",
+        "text": text,
+        "api_app_id": "A0KEYTURN",
+        "is_enterprise_install": "false",
+        "response_url": "https://hooks.slack.com/commands/T0KEYTURN/1/x",
+        "trigger_id": f"{next(_numbers)}.13345224609.738474920",
+    }
+    return urlencode(fields | other).encode()
+
+
+def click(
+    action: str, value: str, user: str, *, channel: str, ts: str, action_ts: str = ""
+) -> dict[str, Any]:
+    stamp = action_ts or f"1700000000.{next(_numbers):06d}"
+    return {
+        "type": "block_actions",
+        "user": {"id": user, "username": user.lower(), "name": user, "team_id": TEAM},
+        "api_app_id": "A0KEYTURN",
+        "token": "gIkuvaNzQIHg97ATvDxqgjtO",
+        "container": {
+            "type": "message",
+            "message_ts": ts,
+            "channel_id": channel,
+            "is_ephemeral": False,
+        },
+        "trigger_id": f"{next(_numbers)}.13345224609.8534564800",
+        "team": {"id": TEAM, "domain": "keyturn"},
+        "enterprise": None,
+        "is_enterprise_install": False,
+        "channel": {"id": channel, "name": "ops"},
+        "message": {"type": "message", "ts": ts, "text": "…"},
+        "response_url": "https://hooks.slack.com/actions/T0KEYTURN/1/x",
+        "actions": [
+            {
+                "type": "button",
+                "action_id": action,
+                "block_id": "b",
+                "text": {"type": "plain_text", "text": action},
+                "value": value,
+                "action_ts": stamp,
+            }
+        ],
+    }
+
+
+def interaction(payload: dict[str, Any]) -> bytes:
+    return urlencode({"payload": json.dumps(payload)}).encode()
+
+
+def event(identifier: str, kind: str = "app_home_opened") -> bytes:
+    inner = {"type": kind, "user": "U0DORA", "channel": "D0DORA", "tab": "messages"}
+    outer = {
+        "token": "x",
+        "team_id": TEAM,
+        "api_app_id": "A0KEYTURN",
+        "event": inner | {"event_ts": "1700000000.000001"},
+        "type": "event_callback",
+        "event_id": identifier,
+        "event_time": 1700000000,
+    }
+    return json.dumps(outer).encode()

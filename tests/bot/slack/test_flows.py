@@ -1,0 +1,225 @@
+"""The main job in Slack: one person asks, another approves, and what runs is what was approved."""
+
+import asyncio
+
+import pytest
+
+from bot.run import State
+from tests.bot.slack import payloads
+from tests.bot.slack.chat import Chat
+from tests.bot.slack.walk import mentions
+
+pytestmark = pytest.mark.anyio
+LAMP_ON = "toy set lb1 lamp on because the cellar is dark"
+
+
+async def test_a_developer_asks_and_an_owner_approves_by_button(chat: Chat):
+    answer = await chat.type(LAMP_ON, "U0DORA")
+    assert (answer.status, answer.body) == (200, b"")
+    card = chat.slack.card
+    assert card.text == (
+        "Approval needed: toy set lb1 lamp on (the edge), asked by Dora Developer"
+    )
+    assert "the cellar is dark" in card.words
+    assert "set lamp on" in card.words
+    assert "set lamp off" in card.words
+    assert set(card.buttons) == {"approve", "deny"}
+    assert chat.office.fleet.told == []
+
+    await chat.press("approve", "U0OLGA")
+
+    assert chat.office.fleet.told == [("lb1", "set lamp on")]
+    assert chat.run().state is State.SUCCEEDED
+    assert card.text.startswith("Done: toy set lb1 lamp on (the edge).")
+    assert "Approved by Olga Owner" in card.words
+    assert card.buttons == {}
+
+
+async def test_the_asker_alone_is_called_to_the_result(chat: Chat):
+    await chat.type(LAMP_ON)
+    await chat.press("approve", "U0OLGA")
+    [result] = [one for one in chat.slack.posted if one.thread]
+    assert result.thread == chat.slack.card.ts
+    assert mentions(result.blocks) == ["U0DORA"]
+    assert "lamp is on now" in result.words
+
+
+async def test_a_check_is_one_message(chat: Chat):
+    answer = await chat.type("toy show lb1", "U0STAN")
+    assert answer.body == b""
+    [message] = chat.slack.posted
+    assert message.text == "Healthy: toy show lb1 (the edge). 2 switches"
+    assert "lamp=off" in message.words
+
+
+async def test_two_approvers_at_once_have_one_effect_and_one_honest_loser(chat: Chat):
+    await chat.type(LAMP_ON)
+    await asyncio.gather(chat.press("approve", "U0OLGA"), chat.press("approve", "U0ADAM"))
+    assert chat.office.fleet.told == [("lb1", "set lamp on")]
+    [loser] = [one for one in chat.slack.posted if one.seen_by]
+    winner = chat.office.entries(chat.run()).count("approved")
+    assert winner == 1
+    assert "was approved by" in loser.words
+    assert {"U0OLGA": "adam", "U0ADAM": "olga"}[loser.seen_by] in loser.words.lower()
+
+
+async def test_nobody_approves_their_own_request(chat: Chat):
+    await chat.type("toy break lb1 lamp", "U0OLGA")
+    shown = list(chat.slack.card.blocks)
+    await chat.press("approve", "U0OLGA")
+    assert chat.run().state is State.WAITING
+    assert chat.slack.card.blocks == shown
+    [whisper] = chat.slack.whispers("U0OLGA")
+    assert "it is your own request" in whisper.words
+
+
+async def test_an_unauthorised_click_is_refused_to_that_person_alone(chat: Chat):
+    await chat.type(LAMP_ON)
+    await chat.press("approve", "U0STAN")
+    assert chat.run().state is State.WAITING
+    assert "Those who can: Adam Admin, Olga Owner" in chat.slack.whispers("U0STAN")[0].words
+    assert chat.slack.card.updates == 0
+
+
+async def test_a_stranger_gets_nowhere(chat: Chat):
+    answer = await chat.type(LAMP_ON, "U0NOBODY")
+    assert "does not know your Slack account U0NOBODY" in answer.text
+    await chat.type(LAMP_ON)
+    await chat.press("approve", "U0NOBODY")
+    assert chat.run().state is State.WAITING
+    assert "does not know" in chat.slack.whispers("U0NOBODY")[0].words
+
+
+async def test_one_no_is_final_and_its_reason_is_told(chat: Chat):
+    await chat.type(LAMP_ON)
+    answer = await chat.type("deny 1 not during the customer's audit", "U0ADAM")
+    assert answer.text == "You denied run 1."
+    assert chat.run().state is State.DENIED
+    assert "Denied" in chat.slack.card.words
+    assert "not during the customer's audit" in chat.slack.card.words
+    assert chat.slack.card.buttons == {}
+    [result] = [one for one in chat.slack.posted if one.thread]
+    assert mentions(result.blocks) == ["U0DORA"]
+
+
+async def test_deny_is_a_button_too(chat: Chat):
+    await chat.type(LAMP_ON)
+    await chat.press("deny", "U0OLGA")
+    assert chat.run().state is State.DENIED
+    assert chat.office.fleet.told == []
+
+
+async def test_an_owner_approves_by_words(chat: Chat):
+    await chat.type(LAMP_ON)
+    digest = chat.run().short_digest
+    assert digest in chat.slack.card.words
+    answer = await chat.type(f"approve 1 {digest}", "U0OLGA")
+    assert answer.text == "You approved run 1."
+    assert chat.run().state is State.SUCCEEDED
+
+
+async def test_approving_by_words_takes_the_plan_that_was_seen(chat: Chat):
+    await chat.type(LAMP_ON)
+    assert "plan now" in (await chat.type("approve 1 0123456789", "U0OLGA")).text
+    shown = await chat.type("approve 1", "U0OLGA")
+    assert "Approval needed" in shown.text
+    assert chat.run().state is State.WAITING
+
+
+async def test_a_click_after_the_end_says_who_settled_it(chat: Chat):
+    await chat.type(LAMP_ON)
+    approve = chat.slack.card.buttons["approve"]["value"]
+    await chat.press("approve", "U0OLGA")
+    await chat.press("approve", "U0ADAM", value=approve)
+    assert "approved by olga" in chat.slack.whispers("U0ADAM")[0].words.lower()
+    assert chat.office.fleet.told == [("lb1", "set lamp on")]
+
+
+async def test_a_double_click_is_one_vote(chat: Chat):
+    await chat.type(LAMP_ON)
+    await asyncio.gather(chat.press("approve", "U0OLGA"), chat.press("approve", "U0OLGA"))
+    assert chat.office.entries(chat.run()).count("approved") == 1
+    assert chat.office.fleet.told == [("lb1", "set lamp on")]
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["", "1", "1:", "1:0123456789", "2:{digest}", "1:{digest}0", "1:{digest}\n", "١:{digest}"],
+)
+async def test_a_forged_button_decides_nothing(chat: Chat, value: str):
+    await chat.type(LAMP_ON)
+    forged = value.format(digest=chat.run().short_digest)
+    await chat.press("approve", "U0OLGA", value=forged)
+    assert chat.run().state is State.WAITING
+    assert len(chat.slack.whispers("U0OLGA")) == 1
+
+
+@pytest.mark.parametrize("moved", ["channel", "ts"])
+async def test_a_button_on_another_message_decides_nothing(chat: Chat, moved: str):
+    await chat.type(LAMP_ON)
+    card = chat.slack.card
+    place = {"channel": card.channel, "ts": card.ts} | {moved: "C0OTHER"}
+    value = card.buttons["approve"]["value"]
+    payload = payloads.click("approve", value, "U0OLGA", **place)
+    await chat.send(payloads.interaction(payload))
+    assert chat.run().state is State.WAITING
+
+
+async def test_an_asker_withdraws(chat: Chat):
+    await chat.type(LAMP_ON)
+    assert "withdrew" in (await chat.type("withdraw 1")).text
+    assert chat.run().state is State.WITHDRAWN
+    assert [one for one in chat.slack.posted if one.thread] == []
+
+
+async def test_an_undo_is_asked_and_approved_like_any_other_change(chat: Chat):
+    await chat.type(LAMP_ON)
+    await chat.press("approve", "U0OLGA")
+    await chat.type("undo 1 because it is day again")
+    card = chat.slack.posted[-1]
+    assert card.buttons["approve"]["text"]["text"] == "Approve Undo"
+    assert "undo of run 1" in card.text
+    await chat.press("approve", "U0OLGA", message=card)
+    assert chat.office.fleet.told == [("lb1", "set lamp on"), ("lb1", "set lamp off")]
+
+
+async def test_what_the_policy_refuses_is_said_to_its_asker_alone(chat: Chat):
+    rules = chat.office.policies.path / "policy.cedar"
+    rules.write_text(
+        rules.read_text()
+        + '@id("no toys")@says("Toys rest in winter.")\n'
+        + 'forbid (principal, action == Action::"ask", resource);\n'
+    )
+    answer = await chat.type(LAMP_ON)
+    assert "Toys rest in winter." in answer.text
+    assert answer.json["response_type"] == "ephemeral"
+    assert chat.slack.posted == []
+
+
+async def test_nothing_to_do_is_said_to_its_asker_alone(chat: Chat):
+    await chat.type("toy set lb1 lamp off")
+    [whisper] = chat.slack.posted
+    assert (whisper.seen_by, whisper.channel) == ("U0DORA", "C0OPS")
+    assert whisper.text == "Nothing to do: toy set lb1 lamp off (the edge). lamp is off"
+
+
+async def test_the_verb_is_on_the_button(chat: Chat):
+    await chat.type(LAMP_ON)
+    approve = chat.slack.card.buttons["approve"]
+    assert approve["text"]["text"] == "Approve Set"
+    assert approve["style"] == "primary"
+    assert "confirm" not in approve
+    assert "style" not in chat.slack.card.buttons["deny"]
+
+
+async def test_what_cannot_be_undone_asks_once_more(chat: Chat):
+    await chat.type("toy break lb1 lamp")
+    assert "confirm" in chat.slack.card.buttons["approve"]
+    assert "Cannot be undone" in chat.slack.card.words
+
+
+async def test_without_a_valid_policy_nothing_is_done(chat: Chat):
+    (chat.office.policies.path / "areas.yaml").unlink()
+    answer = await chat.type(LAMP_ON)
+    assert "no valid policy" in answer.text
+    assert chat.slack.posted == []

@@ -1,0 +1,364 @@
+"""The guard in front of Bolt, and what stock Bolt does without it."""
+
+import asyncio
+import json
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from slack_bolt.adapter.starlette.async_handler import AsyncSlackRequestHandler
+from slack_bolt.async_app import AsyncApp
+from slack_bolt.authorization import AuthorizeResult
+from slack_bolt.request import async_request
+from slack_bolt.request.internals import parse_body
+from slack_sdk.web.async_client import AsyncWebClient
+from sqlalchemy import select
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from bot.slack.guard import MOST_BYTES, Guard
+from bot.store import schema, tables
+from bot.store.database import Database
+from tests.bot.slack import payloads
+from tests.bot.slack.asgi import post
+from tests.bot.slack.payloads import SECRET, Headers, signed
+
+pytestmark = pytest.mark.anyio
+
+
+@dataclass
+class Inner:
+    """What stands behind the guard: counts what reaches it."""
+
+    reached: list[bytes] = field(default_factory=list[bytes])
+    fails: bool = False
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        body = await Request(scope, receive).body()
+        self.reached.append(body)
+        if self.fails:
+            raise KeyError("a shape that nobody expects")
+        await PlainTextResponse("taken")(scope, receive, send)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterable[Database]:
+    database = Database(f"sqlite:///{tmp_path / 'keyturn.db'}")
+    schema.upgrade(database)
+    yield database
+    database.close()
+
+
+@pytest.fixture
+def inner() -> Inner:
+    return Inner()
+
+
+@pytest.fixture
+def guard(store: Database, inner: Inner) -> Guard:
+    return Guard(inner, secret=SECRET, database=store)
+
+
+@dataclass
+class Stock:
+    """Bolt as it comes, with one listener that counts."""
+
+    app: ASGIApp
+    runs: list[str]
+
+
+@pytest.fixture
+def stock(monkeypatch: pytest.MonkeyPatch) -> Stock:
+    monkeypatch.setattr(async_request, "parse_body", parse_body)
+    runs: list[str] = []
+
+    async def authorize(enterprise_id: str | None, team_id: str | None) -> AuthorizeResult:
+        return AuthorizeResult(enterprise_id=enterprise_id, team_id=team_id, bot_token="xoxb-1")
+
+    async def on_command(ack: Any, body: dict[str, Any]) -> None:
+        runs.append(body["text"])
+        if body["text"] == "fail":
+            raise RuntimeError("on purpose")
+        await ack("done")
+
+    bolt = AsyncApp(
+        signing_secret=SECRET,
+        client=AsyncWebClient(base_url="http://127.0.0.1:9/"),
+        authorize=authorize,
+        process_before_response=True,
+    )
+    bolt.command("/keyturn")(on_command)
+    handler = AsyncSlackRequestHandler(bolt)
+
+    async def serve(scope: Scope, receive: Receive, send: Send) -> None:
+        await (await handler.handle(Request(scope, receive)))(scope, receive, send)
+
+    return Stock(serve, runs)
+
+
+BODY = payloads.slash("help")
+TIMESTAMP, SIGNATURE = b"x-slack-request-timestamp", b"x-slack-signature"
+
+
+def unsigned() -> dict[str, Headers]:
+    """Return headers that are no signature of BODY, each wrong in one thing only."""
+    good = signed(BODY)
+    now, signature = dict(good)[TIMESTAMP], dict(good)[SIGNATURE]
+
+    def but(name: bytes, *values: bytes) -> Headers:
+        return [pair for pair in good if pair[0] != name] + [(name, value) for value in values]
+
+    return {
+        "no timestamp": but(TIMESTAMP),
+        "an empty timestamp": but(TIMESTAMP, b""),
+        "a timestamp of letters": but(TIMESTAMP, b"yesterday"),
+        "a timestamp of other digits": but(TIMESTAMP, "١٢٣٤٥٦٧٨٩٠".encode()),
+        "a signed timestamp": but(TIMESTAMP, b"-" + now),
+        "a timestamp with space": but(TIMESTAMP, b" " + now),
+        "a timestamp of 5000 digits": but(TIMESTAMP, b"9" * 5000),
+        "a timestamp with a fraction": but(TIMESTAMP, now + b".0"),
+        "two timestamps": but(TIMESTAMP, now, now),
+        "no signature": but(SIGNATURE),
+        "an empty signature": but(SIGNATURE, b""),
+        "a signature beyond ASCII": but(SIGNATURE, "v0=é".encode()),
+        "another version": but(SIGNATURE, b"v1=" + b"0" * 64),
+        "a wrong signature": but(SIGNATURE, b"v0=" + b"0" * 64),
+        "a short signature": but(SIGNATURE, signature[:-1]),
+        "capital digits": but(SIGNATURE, b"v0=" + signature[3:].upper()),
+        "two signatures": but(SIGNATURE, signature, signature),
+        "another secret": signed(BODY, secret="guessed"),
+        "another body": signed(BODY + b"&text=yes"),
+        "another time": but(TIMESTAMP, b"%d" % (int(now) - 1)),
+    }
+
+
+async def test_what_slack_signed_goes_through_as_it_is(guard: Guard, inner: Inner):
+    answer = await post(guard, [BODY[:10], BODY[10:]], signed(BODY))
+    assert (answer.status, inner.reached) == (200, [BODY])
+
+
+@pytest.mark.parametrize("what", unsigned())
+async def test_what_slack_did_not_sign_goes_no_further(guard: Guard, inner: Inner, what: str):
+    answer = await post(guard, BODY, unsigned()[what])
+    assert answer.status == 401
+    assert inner.reached == []
+    assert b"trigger" not in answer.body
+
+
+@pytest.mark.parametrize("what", ["a timestamp of letters", "a signature beyond ASCII"])
+async def test_stock_bolt_takes_rubbish_for_a_fault_of_the_server(stock: Stock, what: str):
+    assert (await post(stock.app, BODY, unsigned()[what])).status == 500
+
+
+@settings(
+    max_examples=300,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(
+    timestamp=st.binary(max_size=40) | st.none(),
+    signature=st.binary(max_size=80) | st.from_regex(rb"\Av0=[0-9a-f]{64}\Z"),
+    body=st.binary(max_size=200),
+)
+def test_no_guess_goes_through(
+    guard: Guard, inner: Inner, timestamp: bytes | None, signature: bytes, body: bytes
+):
+    now = b"%d" % time.time()
+    headers = [(TIMESTAMP, now if timestamp is None else timestamp), (SIGNATURE, signature)]
+    answer = asyncio.run(post(guard, body, headers))
+    assert answer.status == 401
+    assert inner.reached == []
+
+
+MALFORMED = {
+    "no UTF-8": b"text=\xff\xfe",
+    "no UTF-8 when unquoted": b"text=%ff%fe",
+    "broken JSON": b'{"type":',
+    "a JSON list": b"payload=[]",
+    "no JSON in the payload": b"payload=nothing",
+    "NaN": b'{"a":NaN}',
+    "half a character": b'{"a":"\\ud800"}',
+    "a very deep list": b'{"a":' + b"[" * 100_000,
+    "too many fields": b"a=1&" * 101,
+}
+
+
+@pytest.mark.parametrize("raw", MALFORMED.values(), ids=MALFORMED.keys())
+async def test_a_malformed_body_is_refused_even_if_it_is_signed(
+    guard: Guard, inner: Inner, raw: bytes
+):
+    answer = await post(guard, raw, signed(raw))
+    assert answer.status == 400
+    assert inner.reached == []
+
+
+async def test_stock_bolt_answers_invalid_utf8_with_a_fault(stock: Stock):
+    raw = MALFORMED["no UTF-8"]
+    with pytest.raises(UnicodeDecodeError):
+        await post(stock.app, raw, signed(raw))
+
+
+async def test_stock_bolt_answers_broken_json_with_a_fault(stock: Stock):
+    raw = MALFORMED["broken JSON"]
+    with pytest.raises(json.JSONDecodeError):
+        await post(stock.app, raw, signed(raw))
+
+
+async def test_too_large_a_body_is_not_read_to_its_end(guard: Guard, inner: Inner):
+    chunks = [b"x" * 65536] * 1000
+    sent = iter(chunks)
+    read = 0
+
+    class Counted(list[bytes]):
+        def pop(self, _index: object = -1) -> bytes:
+            nonlocal read
+            read += 1
+            return next(sent)
+
+    answer = await post(guard, Counted(chunks), signed(b""))
+    assert answer.status == 413
+    assert read <= MOST_BYTES // 65536 + 1
+    assert inner.reached == []
+
+
+@pytest.mark.parametrize("method", ["GET", "PUT", "HEAD"])
+async def test_only_posts_are_taken(guard: Guard, inner: Inner, method: str):
+    assert (await post(guard, BODY, signed(BODY), method=method)).status == 405
+    assert inner.reached == []
+
+
+@pytest.mark.parametrize(("age", "status"), [(299, 200), (-299, 200), (302, 401), (-302, 401)])
+async def test_a_request_is_good_for_five_minutes(guard: Guard, age: int, status: int):
+    assert (await post(guard, BODY, signed(BODY, at=time.time() - age))).status == status
+
+
+async def test_a_replay_has_no_effect(guard: Guard, inner: Inner):
+    good = signed(BODY)
+    answers = [await post(guard, BODY, good) for _ in range(3)]
+    assert [answer.status for answer in answers] == [200, 200, 200]
+    assert [answer.body for answer in answers] == [b"taken", b"", b""]
+    assert len(inner.reached) == 1
+
+
+async def test_replays_at_the_same_moment_have_one_effect(guard: Guard, inner: Inner):
+    good = signed(BODY)
+    await asyncio.gather(*(post(guard, BODY, good) for _ in range(20)))
+    assert len(inner.reached) == 1
+
+
+async def test_a_replay_after_a_restart_or_at_another_replica_has_no_effect(
+    guard: Guard, store: Database, inner: Inner
+):
+    good = signed(BODY)
+    await post(guard, BODY, good)
+    other = Database(store.url)
+    await post(Guard(inner, secret=SECRET, database=other), BODY, good)
+    other.close()
+    assert len(inner.reached) == 1
+
+
+async def test_stock_bolt_runs_a_replay_again(stock: Stock):
+    good = signed(BODY)
+    for _ in range(3):
+        await post(stock.app, BODY, good)
+    assert stock.runs == ["help"] * 3
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        payloads.slash("help"),
+        payloads.event("Ev0001"),
+        payloads.interaction(payloads.click("approve", "1:a", "U0OLGA", channel="C", ts="1")),
+    ],
+    ids=["command", "event", "click"],
+)
+async def test_a_redelivery_under_a_new_signature_has_no_effect(
+    guard: Guard, inner: Inner, raw: bytes
+):
+    for retry in range(4):
+        headers = [*signed(raw, at=time.time() - retry), (b"x-slack-retry-num", b"%d" % retry)]
+        assert (await post(guard, raw, headers)).status == 200
+    assert len(inner.reached) == 1
+
+
+async def test_the_same_words_typed_twice_are_two_requests(guard: Guard, inner: Inner):
+    for _ in range(2):
+        raw = payloads.slash("toy show lb1")
+        await post(guard, raw, signed(raw))
+    assert len(inner.reached) == 2
+
+
+async def test_a_second_click_is_another_click(guard: Guard, inner: Inner):
+    for _ in range(2):
+        raw = payloads.interaction(payloads.click("deny", "1:a", "U0OLGA", channel="C", ts="1"))
+        await post(guard, raw, signed(raw))
+    assert len(inner.reached) == 2
+
+
+async def test_the_probe_of_the_certificate_is_answered_and_has_no_effect(
+    guard: Guard, inner: Inner
+):
+    answer = await post(guard, b"token=x&ssl_check=1", [])
+    assert (answer.status, inner.reached) == (200, [])
+
+
+async def test_nothing_hides_behind_the_probe(guard: Guard, inner: Inner):
+    answer = await post(guard, b"ssl_check=1&" + BODY, [])
+    assert (answer.status, inner.reached) == (401, [])
+
+
+async def test_a_payload_that_cannot_be_read_is_no_fault_of_the_server(guard: Guard, inner: Inner):
+    inner.fails = True
+    answer = await post(guard, BODY, signed(BODY))
+    assert (answer.status, answer.json) == (400, {"error": "not understood"})
+
+
+async def test_without_a_database_nothing_goes_through(
+    guard: Guard, inner: Inner, store: Database
+):
+    with store.transaction() as tx:
+        tx.sql.exec_driver_sql("DROP TABLE seen")
+    answer = await post(guard, BODY, signed(BODY))
+    assert "Nothing was done" in answer.text
+    raw = payloads.event("Ev0002")
+    assert (await post(guard, raw, signed(raw))).status == 503
+    assert inner.reached == []
+
+
+async def test_what_was_seen_is_forgotten_once_it_cannot_come_back(inner: Inner, store: Database):
+    guard = Guard(inner, secret=SECRET, database=store)
+    with store.transaction() as tx:
+        tx.insert_once(tables.seen, key="old", at=tx.now - 16 * 60 * 1_000_000)
+        tx.insert_once(tables.seen, key="new", at=tx.now - 11 * 60 * 1_000_000)
+    await post(guard, BODY, signed(BODY))
+    with store.reading() as tx:
+        left = set(tx.sql.execute(select(tables.seen.c.key)).scalars())
+    assert "old" not in left
+    assert "new" in left
+
+
+# --- Bolt's other habits ---
+
+PAYLOAD_WORDS = payloads.slash("toy set lb1 payload on")
+
+
+async def test_stock_bolt_loses_a_command_that_says_payload(stock: Stock):
+    assert (await post(stock.app, PAYLOAD_WORDS, signed(PAYLOAD_WORDS))).status == 404
+    assert stock.runs == []
+
+
+async def test_stock_bolt_shows_a_fault_of_a_listener_as_a_fault_of_the_server(stock: Stock):
+    raw = payloads.slash("fail")
+    assert (await post(stock.app, raw, signed(raw))).status == 500
+
+
+async def test_stock_bolt_answers_what_nobody_listens_to_with_404(stock: Stock):
+    raw = payloads.event("Ev0003")
+    assert (await post(stock.app, raw, signed(raw))).status == 404

@@ -1,0 +1,156 @@
+"""A small Slack Web API on loopback: it remembers what it was told and judges it as Slack does."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from aiohttp import web
+
+from bot.console.blockkit import faults_of_blocks
+from tests.bot.slack.walk import texts
+from tests.policies import TEAM
+
+
+@dataclass
+class Posted:
+    """One message as people see it. seen_by: the one person who sees an ephemeral one."""
+
+    channel: str
+    ts: str
+    text: str
+    blocks: list[dict[str, Any]]
+    thread: str = ""
+    seen_by: str = ""
+    updates: int = 0
+
+    @property
+    def buttons(self) -> dict[str, dict[str, Any]]:
+        found = [block for block in self.blocks if block["type"] == "actions"]
+        return {element["action_id"]: element for block in found for element in block["elements"]}
+
+    @property
+    def words(self) -> str:
+        """All text of its blocks."""
+        return " ".join(texts(self.blocks))
+
+
+@dataclass
+class WebApi:
+    """channels: those that the bot is in. users: what users.info says beside the usual.
+
+    refusals: answers to give instead, by method, one after the other.
+    """
+
+    url: str = ""
+    channels: set[str] = field(default_factory=lambda: {"C0OPS"})
+    users: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
+    refusals: dict[str, list[web.Response]] = field(default_factory=dict[str, list[web.Response]])
+    calls: list[tuple[str, dict[str, Any]]] = field(default_factory=list[Any])
+    posted: list[Posted] = field(default_factory=list[Posted])
+    faults: list[str] = field(default_factory=list[str])
+    slowly: float = 0.0
+    _stamp: int = 0
+
+    def refuse(self, method: str, error: str, *, status: int = 200, retry_after: int = 0) -> None:
+        headers = {"Retry-After": str(retry_after)} if retry_after else {}
+        answer = web.json_response({"ok": False, "error": error}, status=status, headers=headers)
+        self.refusals.setdefault(method, []).append(answer)
+
+    def seen_in(self, channel: str) -> list[Posted]:
+        return [message for message in self.posted if message.channel == channel]
+
+    def whispers(self, user: str) -> list[Posted]:
+        return [message for message in self.posted if message.seen_by == user]
+
+    @property
+    def card(self) -> Posted:
+        """The only card there is."""
+        cards = [one for one in self.posted if not one.thread and not one.seen_by]
+        assert len(cards) == 1, cards
+        return cards[0]
+
+    async def handle(self, request: web.Request) -> web.Response:
+        method = request.match_info["method"]
+        told = dict(request.query) | await _told(request)
+        self.calls.append((method, told))
+        await asyncio.sleep(self.slowly)
+        if self.refusals.get(method):
+            return self.refusals[method].pop(0)
+        answer = self._answer(method, told)
+        return web.json_response({"ok": "error" not in answer, **answer})
+
+    def _answer(self, method: str, told: Mapping[str, Any]) -> dict[str, Any]:
+        match method:
+            case "users.info":
+                return {"user": _user(told["user"]) | self.users.get(told["user"], {})}
+            case "conversations.open":
+                return {"channel": {"id": f"D{told['users'][1:]}"}}
+            case "chat.postMessage" | "chat.postEphemeral":
+                return self._post(told)
+            case "chat.update":
+                return self._update(told)
+            case _:
+                return {"error": "unknown_method"}
+
+    def _post(self, told: Mapping[str, Any]) -> dict[str, Any]:
+        channel = told["channel"]
+        if not channel.startswith("D") and channel not in self.channels:
+            return {"error": "not_in_channel"}
+        if self._judge(told):
+            return {"error": "invalid_blocks"}
+        self._stamp += 1
+        message = Posted(
+            channel,
+            f"1700000001.{self._stamp:06d}",
+            told["text"],
+            told.get("blocks", []),
+            thread=told.get("thread_ts", ""),
+            seen_by=told.get("user", ""),
+        )
+        self.posted.append(message)
+        return {"channel": channel, "ts": message.ts, "message_ts": message.ts}
+
+    def _update(self, told: Mapping[str, Any]) -> dict[str, Any]:
+        for message in self.posted:
+            if (message.channel, message.ts) == (told["channel"], told["ts"]):
+                if self._judge(told):
+                    return {"error": "invalid_blocks"}
+                message.text, message.blocks = told["text"], told["blocks"]
+                message.updates += 1
+                return {"channel": message.channel, "ts": message.ts}
+        return {"error": "message_not_found"}
+
+    def _judge(self, told: Mapping[str, Any]) -> bool:
+        found = faults_of_blocks(told.get("blocks", []), surface="message")
+        self.faults += found
+        return bool(found)
+
+
+@asynccontextmanager
+async def a_web_api() -> AsyncGenerator[WebApi]:
+    api = WebApi()
+    app = web.Application()
+    app.router.add_route("*", "/api/{method}", api.handle)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    host, port = runner.addresses[0][:2]
+    api.url = f"http://{host}:{port}/api/"
+    try:
+        yield api
+    finally:
+        await runner.cleanup()
+
+
+async def _told(request: web.Request) -> dict[str, Any]:
+    if request.content_type == "application/json":
+        return await request.json()
+    return dict(await request.post())
+
+
+def _user(user: str) -> dict[str, Any]:
+    flags = ("deleted", "is_bot", "is_restricted", "is_ultra_restricted", "is_stranger")
+    return {"id": user, "team_id": TEAM, "name": user.lower()} | dict.fromkeys(flags, False)
