@@ -439,11 +439,9 @@ def test_the_socket_sends_at_once_and_notices_a_dead_peer(sshd: Sshd):
 
 def test_one_session_too_many_is_said_so():
     with Sshd(max_sessions=1) as sshd, connected(sshd) as session:
-        for _ in range(5):  # one after another there is room
-            assert session.run(Shell(("true",))).status == 0
         first = threading.Thread(target=session.run, args=(Shell(("sleep", "1")),))
         first.start()
-        assert eventually(lambda: sshd.log().count("Starting session") == 6)
+        assert eventually(lambda: "Starting session" in sshd.log())
         with pytest.raises(Unreachable, match="MaxSessions") as trouble:
             session.run(Shell(("true",)))
         assert trouble.value.started is False
