@@ -47,7 +47,7 @@ def _section(block: Json, surface: Surface) -> Markup:
 def _picture(image: Json) -> Markup:
     """Say what the image shows: nothing is fetched from elsewhere."""
     words = text(image.get("alt_text")) or "image"
-    return tag("span", {"class": "picture", "role": "img", "aria-label": words}, f"🖼 {words}")
+    return tag("span", {"class": "picture", "role": "img", "aria-label": words}, f"Image: {words}")
 
 
 def _image(block: Json, surface: Surface) -> Markup:

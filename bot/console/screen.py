@@ -150,7 +150,7 @@ class Screen:
         return Entry(
             channel.id,
             self.title_of(channel),
-            {"channel": "#", "group": "🔒"}.get(channel.kind, "@"),
+            {"channel": "#", "group": "◆"}.get(channel.kind, "@"),
             0 if channel.id == current else unread,
             channel.id == current,
             channel.archived,

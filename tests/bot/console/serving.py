@@ -2,7 +2,7 @@
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 
 import uvicorn
@@ -10,7 +10,7 @@ from starlette.types import ASGIApp
 
 
 @asynccontextmanager
-async def served(app: ASGIApp) -> AsyncIterator[str]:
+async def served(app: ASGIApp) -> AsyncGenerator[str]:
     """Yield the URL that the app answers at."""
     config = uvicorn.Config(
         app, log_level="error", lifespan="off", timeout_graceful_shutdown=1, ws="none"

@@ -208,7 +208,7 @@ def showcase(url: str = "http://127.0.0.1:1") -> Showcase:
         url=f"{url}/console",
     )
     client = AsyncWebClient(token=console.bot_token, base_url=console.api_url)
-    bolt = AsyncApp(signing_secret=SECRET, client=client, token=console.bot_token)
+    bolt = AsyncApp(signing_secret=SECRET, client=client)
     handler = AsyncSlackRequestHandler(bolt)
 
     async def events(request: Request) -> Response:
@@ -228,6 +228,15 @@ def _listen(made: Showcase) -> None:
     async def note(body: Payload, next: Callable[[], Awaitable[None]]) -> None:  # noqa: A002 - Bolt's name
         told.append(body)
         await next()
+
+    _command(made)
+    _act(bolt)
+    _fill_in(bolt)
+    _hear(bolt)
+
+
+def _command(made: Showcase) -> None:
+    bolt = made.bolt
 
     @bolt.command("/keyturn")
     async def command(ack: Any, body: Payload, client: AsyncWebClient, respond: Any) -> None:
@@ -253,6 +262,8 @@ def _listen(made: Showcase) -> None:
         await made.release.wait()
         await ack()
 
+
+def _act(bolt: AsyncApp) -> None:
     @bolt.action("approve")
     async def approve(ack: Any, body: Payload, client: AsyncWebClient) -> None:
         await ack()
@@ -278,6 +289,8 @@ def _listen(made: Showcase) -> None:
         await ack()
         await client.views_open(trigger_id=body["trigger_id"], view=FORM)
 
+
+def _fill_in(bolt: AsyncApp) -> None:
     @bolt.options("host")
     async def hosts(ack: Any, payload: Payload) -> None:
         found = [option(host) for host in HOSTS if payload["value"] in host]
@@ -307,6 +320,8 @@ def _listen(made: Showcase) -> None:
         await ack()
         await respond("It was a message.")
 
+
+def _hear(bolt: AsyncApp) -> None:
     @bolt.event("app_home_opened")
     async def home(event: Payload, client: AsyncWebClient) -> None:
         if event["tab"] == "home":
