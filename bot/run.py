@@ -79,7 +79,8 @@ class Run:
     version: grows with each change of the row, for compare-and-set.
     kind: check or change. fields: the runbook's values as JSON text values.
     needed: how many approvals; groups: whose. says: what the rules say about it.
-    undo_of: the run that this one takes back. summary: how it ended, in one sentence.
+    undo_of: the run that this one takes back. request: the words and values as one line.
+    summary: how it ended, in one sentence.
     """
 
     id: int
@@ -103,14 +104,15 @@ class Run:
     groups: Sequence[str] = ()
     says: Sequence[str] = ()
     undo_of: int | None = None
+    request: str = ""
     summary: str = ""
     report: Report | None = None
 
     @property
     def title(self) -> str:
-        """The request as it was typed: `abusers clear lb1 203.0.113.9`."""
-        words = " ".join([self.words, *(value for value in self.fields.values() if value)])
-        return f"undo of run {self.undo_of}: {words}" if self.undo_of else words
+        """The request as it would be typed: `abusers clear lb1 203.0.113.9`."""
+        asked = self.request or self.words
+        return f"undo of run {self.undo_of}: {asked}" if self.undo_of else asked
 
     @property
     def short_digest(self) -> str:

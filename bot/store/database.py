@@ -25,9 +25,12 @@ class AlreadyRunning(Exception):
 class Transaction:
     """One unit of work: committed as a whole, with the database's own time."""
 
-    def __init__(self, connection: Connection, now: int) -> None:
+    def __init__(
+        self, connection: Connection, now: int, tell_news: Callable[[], None] = lambda: None
+    ) -> None:
         self.sql = connection
         self.now = now
+        self.tell_news = tell_news
         self._afterwards: list[Callable[[], None]] = []
 
     def insert_once(self, table: Table, **values: object) -> bool:
@@ -54,6 +57,8 @@ class Database:
         self.url = url
         self.embedded = url.startswith("sqlite")
         self.engine = _sqlite(url) if self.embedded else _postgresql(url)
+        # Called after every commit that somebody should hear of, from the committing thread.
+        self.on_news: Callable[[], None] = lambda: None
         # SQLite has one writer: waiting for it in turn is fairer and faster than its own polling.
         self._writer = threading.Lock()
 
@@ -63,7 +68,7 @@ class Database:
         with self._turn(), self._guarded(), self.engine.connect() as connection:
             if self.embedded:
                 connection.exec_driver_sql("BEGIN IMMEDIATE")
-            transaction = Transaction(connection, self._now(connection))
+            transaction = Transaction(connection, self._now(connection), self._tell_news)
             yield transaction
             connection.commit()
         transaction.committed()
@@ -76,6 +81,9 @@ class Database:
                 connection.exec_driver_sql("BEGIN")
             yield Transaction(connection, self._now(connection))
             connection.rollback()
+
+    def _tell_news(self) -> None:
+        self.on_news()
 
     def close(self) -> None:
         self.engine.dispose()

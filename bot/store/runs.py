@@ -40,6 +40,7 @@ class NewRun:
     origin: Origin
     reason: str = ""
     undo_of: int | None = None
+    request: str = ""
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,7 @@ def add(tx: Transaction, new: NewRun) -> Run:
             words=new.words,
             kind=new.kind,
             fields=canonical(new.fields),
+            request=new.request,
             host=new.host,
             area=new.area,
             asked_by=new.asked_by,
@@ -248,6 +250,7 @@ def _run(row: Row[Any]) -> Run:
         words=row.words,
         kind=row.kind,
         fields=json.loads(row.fields),
+        request=row.request,
         host=row.host,
         area=row.area,
         asked_by=row.asked_by,

@@ -35,6 +35,7 @@ run = Table(
     Column("words", String(80), nullable=False),
     Column("kind", String(8), nullable=False),
     Column("fields", Text, nullable=False),
+    Column("request", Text, nullable=False),
     Column("host", String(64), nullable=False),
     Column("area", String(64), nullable=False),
     Column("asked_by", String(64), nullable=False),

@@ -32,6 +32,7 @@ def ask(
             words=runbook.words,
             kind=kind(type(runbook)),
             fields=_texts(runbook),
+            request=_typed(runbook),
             host=runbook.target,
             area=policy.area_of(runbook.target).name,
             asked_by=person,
@@ -60,6 +61,7 @@ def undo(parts: Parts, number: int, *, person: str, origin: Origin, reason: str 
             words=original.words,
             kind=original.kind,
             fields=original.fields,
+            request=original.request,
             host=original.host,
             area=policy.area_of(original.host).name,
             asked_by=person,
@@ -89,6 +91,7 @@ def _record(parts: Parts, policy: Policy, new: runs.NewRun) -> Run:
             host=run.host,
             runbook=run.words,
             fields=run.fields,
+            request=run.request,
             door=run.origin.door,
             reason=run.reason,
             undo_of=run.undo_of,
@@ -126,6 +129,18 @@ def _texts(runbook: AnyRunbook) -> dict[str, str]:
     """Return the fields as text, in which form they are stored, shown and typed."""
     values = runbook.model_dump(mode="json", exclude_none=True)
     return {name: _text(value) for name, value in values.items()}
+
+
+def _typed(runbook: AnyRunbook) -> str:
+    """Return the request as one would type it: what was left at its default is left out."""
+    words = [runbook.words]
+    for name, value in _texts(runbook).items():
+        field = type(runbook).model_fields[name]
+        if field.is_required():
+            words.append(value)
+        elif getattr(runbook, name) != field.default:
+            words.append(f"{name}={value}")
+    return " ".join(words)
 
 
 def _text(value: object) -> str:

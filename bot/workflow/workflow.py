@@ -1,5 +1,6 @@
 """The workflow's face: what doors may do, and what moves a run on."""
 
+import json
 import logging
 import threading
 
@@ -134,7 +135,7 @@ class Workflow:
                 run=run.id,
                 host=run.host,
                 digest=proposal.digest,
-                plan=proposal.to_json(),
+                plan=json.loads(proposal.to_json()),
                 approvals=ruling.approvals,
                 groups=ruling.groups,
             )

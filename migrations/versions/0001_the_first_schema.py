@@ -37,6 +37,7 @@ def upgrade() -> None:
     sa.Column('words', sa.String(length=80), nullable=False),
     sa.Column('kind', sa.String(length=8), nullable=False),
     sa.Column('fields', sa.Text(), nullable=False),
+    sa.Column('request', sa.Text(), nullable=False),
     sa.Column('host', sa.String(length=64), nullable=False),
     sa.Column('area', sa.String(length=64), nullable=False),
     sa.Column('asked_by', sa.String(length=64), nullable=False),

@@ -434,3 +434,7 @@ class TestRecovery:
         office.work()
         assert office.run(run.id).state is State.SUCCEEDED
         assert office.fleet.told == [("lb1", "set lamp on")]
+
+
+def test_the_request_is_told_as_it_would_be_typed(office: Office):
+    assert office.ask(LAMP_ON).title == "toy set lb1 lamp on"

@@ -17,7 +17,7 @@ def test_a_run_is_found_as_it_was_saved(database: Database):
     with database.reading() as tx:
         run = runs.get(tx, number)
     assert (run.state, run.host, run.fields["name"]) == (State.ASKED, "lb1", "lamp")
-    assert run.title == "toy set lb1 lamp"
+    assert run.title == "toy set"
 
 
 def test_a_run_that_is_not_there_is_named(database: Database):

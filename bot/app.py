@@ -1,0 +1,210 @@
+"""Builds every part once and hands each what it needs. Nothing else constructs anything."""
+
+import asyncio
+import logging
+import secrets
+import socket
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+import click
+import uvicorn
+from slack_sdk.web.async_client import AsyncWebClient
+from starlette.applications import Starlette
+from starlette.routing import Route
+
+from bot.console.console import Console
+from bot.console.deliveries import to_url
+from bot.console.directory import (
+    ConsoleChannel,
+    ConsoleCommand,
+    ConsolePerson,
+)
+from bot.console.directory import Installation as ConsoleInstallation
+from bot.dispatch import InProcess
+from bot.policy import Policy, PolicyDirectory
+from bot.settings import Settings
+from bot.slack.door import Door, Installation
+from bot.store import schema, seen
+from bot.store.database import Database, StoreUnavailable, sole_user
+from bot.web import door as web
+from bot.web.parts import WebParts
+from bot.workflow import Parts, Workflow
+from connectors.fleet import Fleet
+from connectors.inventory import Inventory
+from connectors.sessions import Sessions
+
+log = logging.getLogger(__name__)
+
+_CHANNEL = "C0PRODUCTION"
+_TICK_SECONDS = 5.0
+_SLACK_SECONDS = 10
+
+
+@dataclass(frozen=True)
+class Keyturn:
+    """Everything that one process is made of. asgi: what the web server serves."""
+
+    settings: Settings
+    database: Database
+    policies: PolicyDirectory
+    fleet: Fleet
+    dispatch: InProcess
+    workflow: Workflow
+    slack: Door | None
+    console: Console | None
+    asgi: Starlette
+
+
+def build(settings: Settings) -> Keyturn:
+    """Put the parts together. Raises NoPolicy and StoreUnavailable."""
+    settings.data.mkdir(parents=True, exist_ok=True)
+    database = Database(settings.database_url)
+    schema.upgrade(database)
+    fleet = Fleet(Inventory(hosts={}), Sessions(settings.policy))
+
+    def renew(policy: Policy) -> None:
+        fleet.inventory = policy.inventory
+
+    policies = PolicyDirectory(settings.policy, on_load=renew)
+    policy = policies.current()
+    dispatch = InProcess()
+    workflow = Workflow(Parts(database, policies, fleet, dispatch))
+    secure = urlsplit(settings.address).scheme == "https"
+    pages = web.build(WebParts(workflow, database, policies, settings.address, secure))
+    secret, console = _console(settings, policy) if settings.console else ("", None)
+    slack = _slack(settings, console, secret)
+    door = slack and Door(workflow, database, policies, slack[0], slack[1])
+    asgi = Starlette(lifespan=lambda _: _at_work(keyturn))
+    if console is not None:
+        asgi.mount("/console", console.app)
+    if door is not None:
+        asgi.router.routes.append(Route("/slack/events", door.app))
+    asgi.mount("/", pages)
+    keyturn = Keyturn(settings, database, policies, fleet, dispatch, workflow, door, console, asgi)
+    return keyturn
+
+
+def serve(settings: Settings) -> None:
+    """Serve until interrupted. Raises AlreadyRunning, NoPolicy, StoreUnavailable and OSError."""
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    with sole_user(settings.data), _listening(settings) as listener:
+        keyturn = build(settings.model_copy(update={"port": listener.getsockname()[1]}))
+        click.echo(f"Keyturn is ready: {keyturn.settings.address}")
+        if keyturn.console is not None:
+            click.echo(f"Chat console:     {keyturn.console.sign_in_link()}")
+        run(keyturn, listener)
+
+
+def run(keyturn: Keyturn, listener: socket.socket) -> None:
+    """Serve what was built on a socket that listens, until interrupted."""
+    config = uvicorn.Config(
+        keyturn.asgi, log_level="warning", server_header=False, timeout_graceful_shutdown=5
+    )
+    with suppress(KeyboardInterrupt):
+        uvicorn.Server(config).run(sockets=[listener])
+
+
+@asynccontextmanager
+async def _at_work(keyturn: Keyturn) -> AsyncGenerator[None]:
+    """Take up what was left, keep the outbox and the clock going, and end in good order."""
+    keyturn.dispatch.start(keyturn.workflow.advance)
+    await asyncio.to_thread(keyturn.workflow.recover)
+    tasks = [asyncio.create_task(_tick(keyturn))]
+    if keyturn.slack is not None:
+        keyturn.database.on_news = keyturn.slack.outbox.wake
+        tasks.append(asyncio.create_task(keyturn.slack.outbox.run()))
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        keyturn.workflow.close()
+        await asyncio.to_thread(keyturn.dispatch.stop)
+        if keyturn.slack is not None:
+            await keyturn.slack.close()
+        keyturn.fleet.close()
+        keyturn.database.close()
+
+
+async def _tick(keyturn: Keyturn) -> None:
+    """Do what is due by the clock alone: expire requests, forget old signatures."""
+    while True:
+        try:
+            await asyncio.to_thread(keyturn.workflow.expire_due)
+            await asyncio.to_thread(_forget, keyturn.database)
+        except StoreUnavailable as trouble:
+            log.critical("the clock waits for the database: %s", trouble)
+        await asyncio.sleep(_TICK_SECONDS)
+
+
+def _forget(database: Database) -> None:
+    with database.transaction() as tx:
+        seen.forget_old(tx)
+
+
+def _listening(settings: Settings) -> socket.socket:
+    try:
+        return socket.create_server((settings.listen, settings.port))
+    except OSError as trouble:
+        raise OSError(
+            f"cannot listen on {settings.listen}:{settings.port}: {trouble.strerror}. "
+            "If another program holds the port, set KEYTURN_PORT to a free one"
+        ) from None
+
+
+def _console(settings: Settings, policy: Policy) -> tuple[str, Console]:
+    """Return the people of the policy in a workspace that the bot cannot tell from Slack."""
+    accounts = [
+        (person, account)
+        for person in policy.household.people.values()
+        for account in person.slack
+    ]
+    team = accounts[0][1].team if accounts else "T0KEYTURN"
+    people = [
+        ConsolePerson(
+            user_id=account.user,
+            name=person.id,
+            display=person.name,
+            title=", ".join(person.roles),
+            email=person.email or "",
+        )
+        for person, account in accounts
+        if account.team == team
+    ]
+    secret = secrets.token_hex(32)
+    hint = "abusers show lb1, or help"
+    console = Console(
+        people=people,
+        channels=[ConsoleChannel(_CHANNEL, "production", "What is asked, approved and done")],
+        signing_secret=secret,
+        deliver=to_url(f"http://{settings.listen}:{settings.port}/slack/events"),
+        installation=ConsoleInstallation(
+            team_id=team, commands=(ConsoleCommand("/keyturn", hint, "Ask for a run"),)
+        ),
+        url=f"http://{settings.listen}:{settings.port}/console",
+    )
+    return secret, console
+
+
+def _slack(
+    settings: Settings, console: Console | None, secret: str
+) -> tuple[AsyncWebClient, Installation] | None:
+    """Return how to speak to Slack, or to the console as if it were Slack; None without both."""
+    if console is not None:
+        client = AsyncWebClient(console.bot_token, console.api_url, timeout=_SLACK_SECONDS)
+        team = console.workspace.app.team_id
+        return client, Installation(secret, team, settings.address, _CHANNEL)
+    token = settings.slack_bot_token.get_secret_value()
+    if not token:
+        return None
+    client = AsyncWebClient(token, settings.slack_api, timeout=_SLACK_SECONDS)
+    return client, Installation(
+        settings.slack_signing_secret.get_secret_value(),
+        settings.slack_team,
+        settings.address,
+        settings.slack_channel,
+    )

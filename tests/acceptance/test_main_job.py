@@ -1,0 +1,305 @@
+"""The main job and its ways to go wrong, through the chat, over real SSH, on a real HAProxy."""
+
+import re
+import threading
+import time
+from collections.abc import Callable, Generator
+from html import unescape
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+from ruamel.yaml import YAML
+
+from bot.run import Run, State
+from bot.store import changelog, locks, runs
+from tests.playground import company
+from tests.playground.fleet import LoopbackFleet
+from tests.playground.keys import make_key
+from tests.playground.service import Chat, Service
+
+pytestmark = pytest.mark.real
+
+ABUSER = "203.0.113.9"
+DORA, OLGA, ADAM, STAN = "U0DORA", "U0OLGA", "U0ADAM", "U0STAN"
+CLEAR = f"/keyturn abusers clear lb1 {ABUSER}"
+
+Found = TypeVar("Found")
+
+
+class Stage:
+    """A fleet with an abuser on lb1, and Keyturn in front of it."""
+
+    def __init__(self, fleet: LoopbackFleet, service: Service, chat: Chat) -> None:
+        self.fleet, self.service, self.chat = fleet, service, chat
+
+    def runs(self) -> list[Run]:
+        with self.service.keyturn.database.reading() as tx:
+            return runs.search(tx, runs.Filter())
+
+    def entries(self) -> list[str]:
+        with self.service.keyturn.database.reading() as tx:
+            return [entry.kind for entry in changelog.after(tx, 0)]
+
+    def approval(self) -> tuple[str, str]:
+        """Wait for the card and return where its approve button is."""
+        return until(lambda: self.chat.button("Approve"), "an approve button")
+
+    def ended(self) -> Run:
+        return until(lambda: next((run for run in self.runs() if run.over), None))
+
+    def sees(self, user: str, words: str) -> None:
+        """Wait until a person sees these words in the chat."""
+        until(lambda: words in _text(self.chat.page(user)), f"{user} to see {words!r}")
+
+    def servers(self) -> list[list[str]]:
+        """Return every server of HAProxy with its operational and administrative state."""
+        rows = self.fleet.haproxy.runtime("show servers state").splitlines()[2:]
+        return [row.split()[:7] for row in rows]
+
+    def change_inventory(self, host: str, **changes: object) -> None:
+        path = self.fleet.inventory_file
+        yaml = YAML()
+        data = yaml.load(path)
+        for name, value in changes.items():
+            data["hosts"][host][name] = value
+        yaml.dump(data, path)
+
+
+def _text(page: str) -> str:
+    return re.sub(r"\s+", " ", unescape(re.sub(r"<[^>]+>", " ", page)))
+
+
+def until(look: Callable[[], Found | None], what: str = "it") -> Found:
+    """Return what *look* finds as soon as it finds something."""
+    deadline = time.monotonic() + 20
+    while not (found := look()):
+        assert time.monotonic() < deadline, f"waited in vain for {what}"
+        time.sleep(0.02)
+    return found
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Generator[Stage]:
+    company.found(tmp_path / "policy")
+    with LoopbackFleet(tmp_path / "policy") as fleet, Service(tmp_path) as service:
+        fleet.haproxy.abuse(ABUSER)
+        chat = Chat(service)
+        yield Stage(fleet, service, chat)
+        chat.close()
+
+
+def test_an_abuser_is_let_in_by_two_people(stage: Stage):
+    assert stage.fleet.haproxy.get(ABUSER) == 503
+    stage.chat.say(DORA, f"{CLEAR} because a customer called")
+    stage.chat.press(OLGA, *stage.approval())
+    run = stage.ended()
+
+    assert run.state is State.SUCCEEDED
+    assert not stage.fleet.haproxy.marked(ABUSER)
+    stage.sees(DORA, "Proven by reading again")
+    assert stage.entries()[-1] == "succeeded"
+    with stage.service.keyturn.database.reading() as tx:
+        assert changelog.verify(tx).broken is None
+
+
+def test_it_is_undone_by_two_people(stage: Stage):
+    stage.chat.say(DORA, CLEAR)
+    stage.chat.press(OLGA, *stage.approval())
+    stage.ended()
+    stage.sees(DORA, "Proven by reading again")
+    stage.chat.say(DORA, "/keyturn undo 1")
+    stage.chat.press(OLGA, *stage.approval())
+    until(lambda: stage.runs()[0].id == 2 and stage.runs()[0].over)
+    assert stage.runs()[0].state is State.SUCCEEDED
+    assert stage.fleet.haproxy.marked(ABUSER)
+
+
+def test_two_approvers_at_once_start_one_run(stage: Stage):
+    stage.chat.say(DORA, CLEAR)
+    where = stage.approval()
+    clicks = [
+        threading.Thread(target=stage.chat.press, args=(who, *where)) for who in (OLGA, ADAM)
+    ]
+    for click in clicks:
+        click.start()
+    for click in clicks:
+        click.join()
+    stage.ended()
+    assert stage.entries().count("started") == 1
+    assert stage.entries().count("sending") == 1
+
+
+def test_a_plan_that_went_stale_is_not_applied(stage: Stage):
+    stage.chat.say(DORA, CLEAR)
+    where = stage.approval()
+    stage.fleet.haproxy.runtime(f"set table http key {ABUSER} data.gpc0 0")
+    stage.chat.press(OLGA, *where)
+    run = stage.ended()
+    assert run.state in {State.UNCHANGED, State.STALE}
+    assert "sending" not in stage.entries()
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "'203.0.113.9; disable server www/origin'",
+        "203.0.113.9;disable",
+        "999.1.1.1",
+        "::1",
+        "localhost",
+        "www.example.com",
+        "203.0.113.9/32",
+        "010.0.0.1",
+        "0x7f000001",
+        "1",
+        "'203.0.113.9 junk'",
+        "-x",
+        "２０３.0.113.9",
+        "203.0.113.9\\",
+        "fe80::1%eth0",
+    ],
+)
+def test_t_i7_hostile_values_are_refused_and_nothing_changes(stage: Stage, value: str):
+    before = stage.servers()
+    stage.chat.say(DORA, f"/keyturn abusers clear lb1 {value}")
+    time_to_settle = [run for run in stage.runs() if not run.over]
+    for run in time_to_settle:
+        until(lambda run=run: next(r for r in stage.runs() if r.id == run.id).over)
+    assert all(run.state is State.REFUSED for run in stage.runs())
+    stage.sees(DORA, "Only visible to you")
+    assert stage.fleet.haproxy.marked(ABUSER)
+    assert stage.servers() == before
+    assert "sending" not in stage.entries()
+
+
+def test_a_newline_is_refused(stage: Stage):
+    stage.chat.say(DORA, "/keyturn abusers clear lb1 '203.0.113.9\nshow info'")
+    stage.sees(DORA, "invisible character U+000A")
+    assert stage.runs() == []
+
+
+def test_a_host_that_is_down_is_said_and_nothing_is_lost(stage: Stage):
+    stage.fleet.hosts["lb1"].stop()
+    stage.chat.say(DORA, CLEAR)
+    run = stage.ended()
+    assert run.state is State.FAILED
+    assert "lb1" in run.summary
+    stage.sees(DORA, "refused the connection")
+
+
+def test_a_host_that_goes_down_after_approval_gets_nothing(stage: Stage):
+    stage.chat.say(DORA, CLEAR)
+    where = stage.approval()
+    stage.fleet.hosts["lb1"].stop()
+    stage.chat.press(OLGA, *where)
+    run = stage.ended()
+    assert run.state is State.FAILED
+    assert "Nothing was sent" in run.summary
+    assert "sending" not in stage.entries()
+    with stage.service.keyturn.database.reading() as tx:
+        assert locks.held(tx, "lb1") is None
+
+
+def test_t_n1_a_wrong_host_key_ends_it_before_we_log_in(stage: Stage):
+    stage.change_inventory("lb1", host_key=make_key().public)
+    stage.chat.say(DORA, CLEAR)
+    run = stage.ended()
+    assert run.state is State.FAILED
+    assert "shows the key" in run.summary
+    assert stage.fleet.hosts["lb1"].accepted == 0
+
+
+def test_t_n3_a_key_changed_after_approval_makes_it_stale(stage: Stage):
+    stage.chat.say(DORA, CLEAR)
+    where = stage.approval()
+    stage.change_inventory("lb1", host_key=make_key().public)
+    stage.chat.press(OLGA, *where)
+    run = stage.ended()
+    assert run.state in {State.STALE, State.FAILED}
+    assert "sending" not in stage.entries()
+    assert stage.fleet.haproxy.marked(ABUSER)
+
+
+def test_a_missing_socket_is_named(stage: Stage):
+    stage.change_inventory("lb1", settings={"haproxy.socket": "/nowhere/admin.sock"})
+    stage.chat.say(DORA, CLEAR)
+    run = stage.ended()
+    assert run.state is State.FAILED
+    assert "socket" in run.summary
+
+
+def test_a_socket_that_may_only_look_is_no_empty_table(stage: Stage):
+    stage.change_inventory("lb1", settings={"haproxy.socket": stage.fleet.haproxy.socket("user")})
+    stage.chat.say(DORA, CLEAR)
+    run = stage.ended()
+    assert run.state is State.FAILED
+    assert "operator" in run.summary
+
+
+def test_haproxy_stopped_is_said(stage: Stage):
+    stage.fleet.haproxy.stop()
+    stage.chat.say(DORA, CLEAR)
+    run = stage.ended()
+    assert run.state is State.FAILED
+    assert "HAProxy" in run.summary
+
+
+def test_a_stranger_to_the_area_cannot_approve(stage: Stage):
+    stage.chat.say(DORA, CLEAR)
+    stage.chat.press(STAN, *stage.approval())
+    stage.sees(STAN, "Those who can: Adam Admin, Olga Owner")
+    assert stage.fleet.haproxy.marked(ABUSER)
+
+
+def test_nobody_approves_their_own(stage: Stage):
+    stage.chat.say(DORA, CLEAR)
+    stage.chat.press(DORA, *stage.approval())
+    stage.sees(DORA, "your own request")
+    assert stage.fleet.haproxy.marked(ABUSER)
+
+
+def test_t_l1_if_the_log_cannot_be_written_nothing_is_sent(stage: Stage):
+    """The disk is full for the change log: no request is taken, and no host is even asked."""
+    with stage.service.keyturn.database.engine.connect() as connection:
+        connection.exec_driver_sql(
+            "CREATE TRIGGER no_more BEFORE INSERT ON entry "
+            "BEGIN SELECT RAISE(ABORT, 'database or disk is full'); END"
+        )
+    connections = stage.fleet.hosts["lb1"].connections
+    stage.chat.say(DORA, CLEAR)
+    stage.sees(DORA, "Only visible to you")
+    assert stage.runs() == []
+    assert stage.fleet.hosts["lb1"].connections == connections
+    assert stage.fleet.haproxy.marked(ABUSER)
+
+
+def test_t_l1_if_the_log_fails_after_the_approval_nothing_is_sent(stage: Stage):
+    stage.chat.say(DORA, CLEAR)
+    where = stage.approval()
+    with stage.service.keyturn.database.engine.connect() as connection:
+        connection.exec_driver_sql(
+            "CREATE TRIGGER no_intent BEFORE INSERT ON entry WHEN NEW.kind = 'claimed' "
+            "BEGIN SELECT RAISE(ABORT, 'database or disk is full'); END"
+        )
+    stage.chat.press(OLGA, *where)
+    until(lambda: "approved" in stage.entries())
+    assert "sending" not in stage.entries()
+    assert stage.fleet.haproxy.marked(ABUSER)
+
+
+def test_the_run_goes_on_after_a_restart(tmp_path: Path):
+    company.found(tmp_path / "policy")
+    with LoopbackFleet(tmp_path / "policy") as fleet:
+        fleet.haproxy.abuse(ABUSER)
+        with Service(tmp_path) as service:
+            chat = Chat(service)
+            Stage(fleet, service, chat).chat.say(DORA, CLEAR)
+            Stage(fleet, service, chat).approval()
+            run = Stage(fleet, service, chat).runs()[0]
+            chat.close()
+        with Service(tmp_path) as service:
+            service.keyturn.workflow.approve(run.id, person="olga", digest=run.digest)
+            with service.keyturn.database.reading() as tx:
+                assert runs.get(tx, run.id).state is not State.WAITING
+            until(lambda: not fleet.haproxy.marked(ABUSER))

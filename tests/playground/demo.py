@@ -1,0 +1,229 @@
+"""The main job, played once on real machines: `make demo`.
+
+A developer asks in chat to let an address back in, an owner approves the exact plan, the entry
+leaves a real HAProxy's stick table over real SSH, and the change log proves it. Everything goes
+through the doors that people use: the chat console and its signed requests.
+"""
+
+import json
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Generator
+from pathlib import Path
+from typing import Any
+
+from bot.lines import moment
+from bot.proposal import Proposal
+from bot.store import changelog
+from bot.store.changelog import Entry
+from bot.visible import visible
+from tests.playground import company
+from tests.playground.fleet import LoopbackFleet
+from tests.playground.service import Chat, Service
+
+ABUSER = "203.0.113.9"
+PEOPLE = {"dora": "U0DORA", "olga": "U0OLGA", "adam": "U0ADAM", "stan": "U0STAN"}
+# The demo's sign-in links are printed once and may be read an hour later.
+_LINK_SECONDS = 12 * 3600
+_PATIENCE = 20.0
+
+_COLOURS = sys.stdout.isatty()
+
+
+def main() -> int:
+    began = time.monotonic()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    directory = Path(tempfile.mkdtemp(prefix="keyturn-demo-"))
+    try:
+        company.found(directory / "policy")
+        with (
+            LoopbackFleet(directory / "policy") as fleet,
+            Service(directory, port=_port()) as service,
+        ):
+            say(f"Ready in {time.monotonic() - began:.1f} s: {', '.join(fleet.hosts)} are real")
+            say("OpenSSH servers on this machine, and lb1 runs a real HAProxy.\n")
+            went_well = play(fleet, service)
+            if went_well and os.environ.get("STAY", "1") != "0":
+                stay(service)
+    except KeyboardInterrupt:
+        say("\nStopped.")
+        return 130
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+    return 0 if went_well else 1
+
+
+def _port() -> int:
+    return int(os.environ.get("KEYTURN_PORT", "0"))
+
+
+def play(fleet: LoopbackFleet, service: Service) -> bool:
+    """Play the story; return whether the table was really cleared and the log verifies."""
+    haproxy = fleet.haproxy
+    for address in (ABUSER, "198.51.100.23"):
+        haproxy.abuse(address)
+    blocked = haproxy.get(ABUSER)
+    heading(f"{ABUSER} has sent too many requests; HAProxy answers it with {blocked}")
+    say(_indented(_rows(haproxy.table("http"))))
+
+    chat = Chat(service)
+    tail = threading.Thread(target=_print_entries, args=(service, done := threading.Event()))
+    tail.start()
+    try:
+        command = f"/keyturn abusers clear lb1 {ABUSER} because a customer called"
+        heading(f"Dora, a developer, types  {command}")
+        chat.say(PEOPLE["dora"], command)
+        label, (ts, where) = _until(lambda: _approval(chat), "the card to be shown")
+        heading(f"Olga, who owns the edge, sees the card and presses  {label}")
+        chat.press(PEOPLE["olga"], ts, where)
+        _until(lambda: _ended(service), "the run to end")
+    finally:
+        done.set()
+        tail.join()
+        chat.close()
+    return _proven(fleet, service, blocked)
+
+
+def _proven(fleet: LoopbackFleet, service: Service, blocked: int) -> bool:
+    with service.keyturn.database.reading() as tx:
+        verdict = changelog.verify(tx)
+    cleared = not fleet.haproxy.marked(ABUSER)
+    heading("And so")
+    say(_indented(_rows(fleet.haproxy.table("http"))))
+    _tick(blocked == 503, f"{ABUSER} was answered with {blocked} before")
+    _tick(
+        cleared, f"{ABUSER} is {'no longer' if cleared else 'STILL'} marked in HAProxy's own table"
+    )
+    _tick(verdict.broken is None, f"the change log verifies: {verdict.entries} entries, unbroken")
+    return blocked == 503 and cleared and verdict.broken is None
+
+
+def stay(service: Service) -> None:
+    """Leave everything up for people to look at, until Ctrl-C."""
+    heading("Look around")
+    say(f"  Chat console     {service.console_link()}")
+    say(f"  Change history   {service.address}/runs")
+    say("  Sign in there as (each link works once)")
+    for person in PEOPLE:
+        say(f"    {person:<5} {service.sign_in_link(person, seconds=_LINK_SECONDS)}")
+    say("\nIn the chat try  /keyturn help  or  /keyturn abusers show lb1.  Ctrl-C ends it all.")
+    while True:
+        time.sleep(3600)
+
+
+# --- what happens, as it happens ---
+
+
+def _print_entries(service: Service, done: threading.Event) -> None:
+    """Print each entry of the change log as it is committed."""
+    seen = 0
+    while True:
+        last_look = done.is_set()
+        with service.keyturn.database.reading() as tx:
+            for entry in changelog.after(tx, seen):
+                if entry.run is not None:
+                    show(entry)
+                seen = entry.seq
+        if last_look:
+            return
+        done.wait(0.05)
+
+
+def show(entry: Entry) -> None:
+    """Print one event: when, what, and its place in the log."""
+    when = moment(entry.at).strftime("%H:%M:%S.%f")[:-3]
+    who = f" by {entry.person}" if entry.person else ""
+    place = dim(f"entry {entry.seq}, {entry.hash[:12]}")
+    say(f"  {dim(when)}  {bold(entry.kind + who):<28} {place}")
+    for line in _details(entry):
+        say(f"                {visible(line)}")
+
+
+def _details(entry: Entry) -> Generator[str]:
+    facts = entry.facts
+    match entry.kind:
+        case "asked":
+            yield facts["request"]
+            yield f"reason: {facts['reason']}"
+        case "planned":
+            yield from _plan(entry)
+        case "sending":
+            yield f"step {facts['n']} on {entry.host}: {facts['command']}"
+        case "proven":
+            yield facts["because"]
+        case _:
+            if facts.get("summary"):
+                yield facts["summary"]
+
+
+def _plan(entry: Entry) -> Generator[str]:
+    proposal = Proposal.from_json(json.dumps(entry.facts["plan"]))
+    yield proposal.because
+    for n, step in enumerate(proposal.steps, start=1):
+        yield f"{n}. {step.title}: {step.before} → {step.after}"
+        yield f"   do    {step.do}"
+        yield f"   undo  {step.undo or step.no_undo}"
+    for note in proposal.notes:
+        yield f"note: {note}"
+    yield f"digest {proposal.digest}"
+    groups = ", ".join(entry.facts["groups"])
+    yield f"takes {entry.facts['approvals']} approval(s) of {groups}"
+
+
+def _approval(chat: Chat) -> tuple[str, tuple[str, str]] | None:
+    buttons = chat.buttons()
+    return next((item for item in buttons.items() if item[0].startswith("Approve")), None)
+
+
+def _ended(service: Service) -> bool:
+    with service.keyturn.database.reading() as tx:
+        return any(
+            entry.kind in {"succeeded", "failed", "unknown", "stale"}
+            for entry in changelog.newest(tx)
+        )
+
+
+def _until(look: Callable[[], Any], what: str) -> Any:
+    deadline = time.monotonic() + _PATIENCE
+    while not (found := look()):
+        if time.monotonic() > deadline:
+            raise SystemExit(f"waited {_PATIENCE:.0f} s in vain for {what}")
+        time.sleep(0.02)
+    return found
+
+
+def _rows(table: str) -> str:
+    return "\n".join(line for line in table.splitlines() if line.strip())
+
+
+def _indented(text: str) -> str:
+    return "\n".join(f"    {visible(line)}" for line in text.splitlines())
+
+
+def _tick(holds: bool, claim: str) -> None:
+    say(f"  {'✓' if holds else '✗'} {claim}")
+
+
+def heading(text: str) -> None:
+    say("\n" + bold(text))
+
+
+def bold(text: str) -> str:
+    return f"\x1b[1m{text}\x1b[0m" if _COLOURS else text
+
+
+def dim(text: str) -> str:
+    return f"\x1b[2m{text}\x1b[0m" if _COLOURS else text
+
+
+def say(text: str) -> None:
+    print(text, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

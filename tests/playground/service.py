@@ -1,0 +1,139 @@
+"""Keyturn itself, built as `keyturn serve` builds it, served from a thread of this process."""
+
+import socket
+import threading
+import time
+from pathlib import Path
+from typing import Any, Self
+
+import httpx2
+import uvicorn
+
+from bot import app
+from bot.settings import Settings
+from bot.store import signins
+
+
+class Service:
+    """The embedded default with its chat console, on a free loopback port.
+
+    directory: holds the policy in `policy`; the data goes to `var`.
+    """
+
+    def __init__(self, directory: Path, *, port: int = 0) -> None:
+        self._listener = socket.create_server(("127.0.0.1", port))
+        settings = Settings(
+            data=directory / "var",
+            policy=directory / "policy",
+            port=self._listener.getsockname()[1],
+            console=True,
+        )
+        self.keyturn = app.build(settings)
+        config = uvicorn.Config(
+            self.keyturn.asgi, log_level="warning", timeout_graceful_shutdown=2
+        )
+        self._server = uvicorn.Server(config)
+        self._thread = threading.Thread(
+            target=self._server.run, kwargs={"sockets": [self._listener]}, daemon=True
+        )
+
+    @property
+    def address(self) -> str:
+        return self.keyturn.settings.address
+
+    def start(self) -> Self:
+        self._thread.start()
+        deadline = time.monotonic() + 10
+        while not self._server.started:
+            if not self._thread.is_alive() or time.monotonic() > deadline:
+                raise RuntimeError("Keyturn did not start: see above")
+            time.sleep(0.01)
+        return self
+
+    def close(self) -> None:
+        self._server.should_exit = True
+        self._thread.join(20)
+        self._listener.close()
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def sign_in_link(self, person: str, *, seconds: int = signins.LINK_SECONDS) -> str:
+        """Return a one-time link to the pages for *person*."""
+        with self.keyturn.database.transaction() as tx:
+            return f"{self.address}/sign-in/{signins.new_link(tx, person, seconds=seconds)}"
+
+    def console_link(self) -> str:
+        console = self.keyturn.console
+        if console is None:
+            raise RuntimeError("there is no console")
+        return console.sign_in_link()
+
+
+class Chat:
+    """A browser at the console: types and presses as one person or another, over HTTP."""
+
+    def __init__(self, service: Service) -> None:
+        console = service.keyturn.console
+        if console is None:
+            raise RuntimeError("there is no console")
+        self._console = console
+        self._at = console.workspace.channels_of("U0DORA")[0].id
+        self._client = httpx2.Client(
+            base_url=service.address,
+            headers={"Origin": service.address},
+            follow_redirects=True,
+            timeout=30,
+        )
+        self._client.get(service.console_link()).raise_for_status()
+
+    def close(self) -> None:
+        self._client.close()
+
+    def say(self, user: str, text: str) -> None:
+        """Type into the channel."""
+        self._post(user, "say", {"text": text})
+
+    def press(self, user: str, ts: str, where: str) -> None:
+        """Press a button of a message; where: its block and action, joined by a slash."""
+        self._post(user, "act", {"channel": self._at, "ts": ts, "press": where, "confirmed": "1"})
+
+    def page(self, user: str) -> str:
+        """Return the channel as one person sees it."""
+        return self._client.get(f"/console/as/{user}/c/{self._at}").raise_for_status().text
+
+    def buttons(self) -> dict[str, tuple[str, str]]:
+        """Return the newest card's buttons by their label: the message's ts, and where it is."""
+        for message in self._history():
+            found = {
+                element["text"]["text"]: (
+                    message["ts"],
+                    f"{block['block_id']}/{element['action_id']}",
+                )
+                for block in message.get("blocks", [])
+                if block["type"] == "actions"
+                for element in block["elements"]
+                if "url" not in element
+            }
+            if found:
+                return found
+        return {}
+
+    def button(self, label: str) -> tuple[str, str] | None:
+        """Return the newest card's first button whose label begins so; None if there is none."""
+        return next((at for text, at in self.buttons().items() if text.startswith(label)), None)
+
+    def _history(self) -> list[dict[str, Any]]:
+        answer = self._client.post(
+            "/console/api/conversations.history",
+            data={"channel": self._at},
+            headers={"Authorization": f"Bearer {self._console.bot_token}"},
+        )
+        return answer.raise_for_status().json()["messages"]
+
+    def _post(self, user: str, do: str, fields: dict[str, str]) -> None:
+        answer = self._client.post(f"/console/as/{user}/{do}", data={"at": self._at, **fields})
+        answer.raise_for_status()
