@@ -58,21 +58,36 @@ class Proposal:
     undo_of: int | None = None
 
     @property
+    def document(self) -> digest.Canonical:
+        """All that may not change between approval and start; form: how it is laid out."""
+        return {
+            "form": 1,
+            "runbook": self.runbook,
+            "runbook_version": self.runbook_version,
+            "fields": self.fields,
+            "asked_by": self.asked_by,
+            "expires": self.expires,
+            "policy_version": self.policy_version,
+            "undo_of": self.undo_of,
+            "steps": [step.work for step in self.steps],
+        }
+
+    @property
     def digest(self) -> str:
-        """64 hex digits: the SHA-256 of all that may not change between approval and start."""
-        return digest.sha256(
-            {
-                "form": 1,
-                "runbook": self.runbook,
-                "runbook_version": self.runbook_version,
-                "fields": self.fields,
-                "asked_by": self.asked_by,
-                "expires": self.expires,
-                "policy_version": self.policy_version,
-                "undo_of": self.undo_of,
-                "steps": [step.work for step in self.steps],
-            }
-        )
+        """64 hex digits: the SHA-256 of the document."""
+        return digest.sha256(self.document)
+
+    @property
+    def facts(self) -> dict[str, digest.Canonical]:
+        """What the change log keeps of it: the document, and what was shown beside it."""
+        return {
+            "digest": self.digest,
+            "document": self.document,
+            "because": self.because,
+            "notes": self.notes,
+            "titles": [step.title for step in self.steps],
+            "undo": [str(step.undo or step.no_undo) for step in self.steps],
+        }
 
     @property
     def reversible(self) -> bool:

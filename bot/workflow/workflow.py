@@ -1,6 +1,5 @@
 """The workflow's face: what doors may do, and what moves a run on."""
 
-import json
 import logging
 import threading
 
@@ -134,8 +133,7 @@ class Workflow:
                 "planned",
                 run=run.id,
                 host=run.host,
-                digest=proposal.digest,
-                plan=json.loads(proposal.to_json()),
+                **proposal.facts,
                 approvals=ruling.approvals,
                 groups=ruling.groups,
             )

@@ -2,6 +2,7 @@
 
 import pytest
 
+from bot.digest import sha256
 from bot.run import State, StepState
 from bot.store import changelog, locks, runs
 from bot.workflow import NotYours, TooLate, Unfit
@@ -438,3 +439,11 @@ class TestRecovery:
 
 def test_the_request_is_told_as_it_would_be_typed(office: Office):
     assert office.ask(LAMP_ON).title == "toy set lb1 lamp on"
+
+
+def test_the_log_alone_proves_what_was_approved(office: Office):
+    run = office.approve(office.ask(LAMP_ON))
+    with office.database.reading() as tx:
+        facts = {entry.kind: entry.facts for entry in changelog.of_run(tx, run.id)}
+    assert sha256(facts["planned"]["document"]) == run.digest
+    assert facts["approved"]["digest"] == facts["started"]["digest"] == run.digest

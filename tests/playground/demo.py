@@ -5,7 +5,6 @@ leaves a real HAProxy's stick table over real SSH, and the change log proves it.
 through the doors that people use: the chat console and its signed requests.
 """
 
-import json
 import os
 import shutil
 import signal
@@ -18,10 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from bot.lines import moment
-from bot.proposal import Proposal
 from bot.store import changelog
 from bot.store.changelog import Entry
 from bot.visible import visible
+from connectors.command import Shell
 from tests.playground import company
 from tests.playground.fleet import LoopbackFleet
 from tests.playground.service import Chat, Service
@@ -162,17 +161,18 @@ def _details(entry: Entry) -> Generator[str]:
 
 
 def _plan(entry: Entry) -> Generator[str]:
-    proposal = Proposal.from_json(json.dumps(entry.facts["plan"]))
-    yield proposal.because
-    for n, step in enumerate(proposal.steps, start=1):
-        yield f"{n}. {step.title}: {step.before} → {step.after}"
-        yield f"   do    {step.do}"
-        yield f"   undo  {step.undo or step.no_undo}"
-    for note in proposal.notes:
+    facts = entry.facts
+    yield facts["because"]
+    told = zip(facts["titles"], facts["document"]["steps"], facts["undo"], strict=True)
+    for n, (title, step, undo) in enumerate(told, start=1):
+        command = Shell(tuple(step["do"]["argv"]), stdin=step["do"]["stdin"])
+        yield f"{n}. {title}: {step['before']} → {step['after']}"
+        yield f"   do    {command}"
+        yield f"   undo  {undo}"
+    for note in facts["notes"]:
         yield f"note: {note}"
-    yield f"digest {proposal.digest}"
-    groups = ", ".join(entry.facts["groups"])
-    yield f"takes {entry.facts['approvals']} approval(s) of {groups}"
+    yield f"digest {facts['digest']}"
+    yield f"takes {facts['approvals']} approval(s) of {', '.join(facts['groups'])}"
 
 
 def _approval(chat: Chat) -> tuple[str, tuple[str, str]] | None:
