@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from pydantic import TypeAdapter
 
-from bot import digest
+from bot.digest import Canonical, sha256
 from connectors.command import Command, Shell, SwitchLines
 
 
@@ -26,7 +26,7 @@ class ProposedStep:
     after: str = ""
 
     @property
-    def work(self) -> digest.Canonical:
+    def work(self) -> Canonical:
         """What a person approves of this step. The undo may hold counters, so only its kind."""
         return {
             "host": self.host,
@@ -58,7 +58,7 @@ class Proposal:
     undo_of: int | None = None
 
     @property
-    def document(self) -> digest.Canonical:
+    def document(self) -> Canonical:
         """All that may not change between approval and start; form: how it is laid out."""
         return {
             "form": 1,
@@ -75,10 +75,10 @@ class Proposal:
     @property
     def digest(self) -> str:
         """64 hex digits: the SHA-256 of the document."""
-        return digest.sha256(self.document)
+        return sha256(self.document)
 
     @property
-    def facts(self) -> dict[str, digest.Canonical]:
+    def facts(self) -> dict[str, Canonical]:
         """What the change log keeps of it: the document, and what was shown beside it."""
         return {
             "digest": self.digest,
@@ -104,7 +104,7 @@ class Proposal:
 _PROPOSAL = TypeAdapter(Proposal)
 
 
-def _command(command: Command) -> digest.Canonical:
+def _command(command: Command) -> Canonical:
     if isinstance(command, SwitchLines):
         return {"lines": command.lines}
     return {
