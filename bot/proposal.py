@@ -81,7 +81,6 @@ class Proposal:
     def facts(self) -> dict[str, Canonical]:
         """What the change log keeps of it: the document, and what was shown beside it."""
         return {
-            "digest": self.digest,
             "document": self.document,
             "because": self.because,
             "notes": self.notes,

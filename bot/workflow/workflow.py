@@ -133,7 +133,8 @@ class Workflow:
                 "planned",
                 run=run.id,
                 host=run.host,
-                **proposal.facts,
+                digest=proposal.digest,
+                plan=proposal.facts,
                 approvals=ruling.approvals,
                 groups=ruling.groups,
             )

@@ -445,5 +445,5 @@ def test_the_log_alone_proves_what_was_approved(office: Office):
     run = office.approve(office.ask(LAMP_ON))
     with office.database.reading() as tx:
         facts = {entry.kind: entry.facts for entry in changelog.of_run(tx, run.id)}
-    assert sha256(facts["planned"]["document"]) == run.digest
+    assert sha256(facts["planned"]["plan"]["document"]) == run.digest
     assert facts["approved"]["digest"] == facts["started"]["digest"] == run.digest

@@ -162,14 +162,15 @@ def _details(entry: Entry) -> Generator[str]:
 
 def _plan(entry: Entry) -> Generator[str]:
     facts = entry.facts
-    yield facts["because"]
-    told = zip(facts["titles"], facts["document"]["steps"], facts["undo"], strict=True)
+    plan = facts["plan"]
+    yield plan["because"]
+    told = zip(plan["titles"], plan["document"]["steps"], plan["undo"], strict=True)
     for n, (title, step, undo) in enumerate(told, start=1):
         command = Shell(tuple(step["do"]["argv"]), stdin=step["do"]["stdin"])
         yield f"{n}. {title}: {step['before']} → {step['after']}"
         yield f"   do    {command}"
         yield f"   undo  {undo}"
-    for note in facts["notes"]:
+    for note in plan["notes"]:
         yield f"note: {note}"
     yield f"digest {facts['digest']}"
     yield f"takes {facts['approvals']} approval(s) of {', '.join(facts['groups'])}"
