@@ -35,14 +35,14 @@ class WebApi:
     """Answers `/api/<method>`, response URLs and upload URLs."""
 
     def __init__(self, desk: Desk, hooks: ResponseUrls, bot_token: str) -> None:
-        self._desk = desk
+        self.desk = desk
         self._hooks = hooks
         self._bot_token = bot_token
         # Every call as it came: its method and arguments without the token.
         self.calls: list[tuple[str, Json]] = []
 
     async def api(self, request: Request) -> Response:
-        faults = self._desk.workspace.faults
+        faults = self.desk.workspace.faults
         await asyncio.sleep(faults.latency)
         if faults.limited():
             return _refusal("ratelimited", status=429, retry_after=faults.retry_after)
@@ -68,7 +68,7 @@ class WebApi:
             raise SlackError("unknown_method")
         self.calls.append((name, args))
         del self.calls[:-1000]
-        return method(Call(self._desk, decoded_args(args)))
+        return method(Call(self.desk, decoded_args(args)))
 
     async def hook(self, request: Request) -> Response:
         """Take an answer through a response URL."""
@@ -81,7 +81,7 @@ class WebApi:
         except SlackError as error:
             return JSONResponse({"ok": False, "error": error.error}, 404)
         try:
-            respond(self._desk.workspace, ticket, body)
+            respond(self.desk.workspace, ticket, body)
         except SlackError as error:
             said = {"ok": False, "error": error.error}
             return JSONResponse(said | {"response_metadata": {"messages": error.messages}}, 500)
@@ -90,7 +90,7 @@ class WebApi:
     async def upload(self, request: Request) -> Response:
         """Take a file's bytes, raw or as a form's first file."""
         try:
-            length = self._desk.uploads.fill(request.path_params["key"], await _file(request))
+            length = self.desk.uploads.fill(request.path_params["key"], await _file(request))
         except SlackError as error:
             return PlainTextResponse(error.error, 404)
         return PlainTextResponse(f"OK - {length}")
