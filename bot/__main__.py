@@ -78,6 +78,27 @@ def init(directory: Path) -> None:
     click.echo(f"Edit them, then: keyturn policy check {directory}")
 
 
+@main.command("sign-in")
+@click.argument("person")
+def sign_in(person: str) -> None:
+    """Print a link that signs PERSON in to the web pages, once, within ten minutes."""
+    from bot.policy.directory import load
+    from bot.store import changelog as log
+    from bot.store import signins
+
+    settings = _settings()
+    with _database() as database:
+        known = load(settings.policy).person(person)
+        if known is None:
+            _stop(
+                f"{person} is not among the people of {settings.policy / 'people.yaml'}", NOT_FOUND
+            )
+        with database.transaction() as tx:
+            token = signins.new_link(tx, known.id)
+            log.append(tx, "link made", person=known.id, door="cli")
+    click.echo(f"{settings.address}/sign-in/{token}")
+
+
 @main.group()
 def policy() -> None:
     """Look at the policy."""
