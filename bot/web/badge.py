@@ -1,0 +1,41 @@
+"""Badges: each state as a word, a colour and a sign, so that colour never tells alone. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from bot.run import State, StepState
+
+
+@dataclass(frozen=True)
+class Badge:
+    """word: what people read. tone: its colour. icon: one of icons.html. meaning: a sentence."""
+
+    word: str
+    tone: str
+    icon: str
+    meaning: str
+
+
+RUN: Mapping[State, Badge] = {
+    State.ASKED: Badge("Being read", "blue", "dots", "The host is being read for a plan."),
+    State.WAITING: Badge("Waiting for approval", "yellow", "clock", "It needs another key."),
+    State.READY: Badge("Approved", "blue", "key", "It waits for its turn on the host."),
+    State.STARTING: Badge("Starting", "blue", "play", "The host is read once more."),
+    State.RUNNING: Badge("Running", "blue", "play", "Commands are being sent."),
+    State.SUCCEEDED: Badge("Succeeded", "green", "check", "Done, and proven by reading again."),
+    State.FAILED: Badge("Failed", "red", "cross", "It did not come to its end."),
+    State.UNKNOWN: Badge("Unknown", "orange", "question", "A step began and nobody saw its end."),
+    State.UNCHANGED: Badge("Nothing to do", "grey", "equal", "All was already as asked."),
+    State.REFUSED: Badge("Refused", "grey", "ban", "The policy or the runbook said no."),
+    State.DENIED: Badge("Denied", "red", "ban", "A person said no."),
+    State.EXPIRED: Badge("Expired", "grey", "clock", "Nobody decided or started it in time."),
+    State.WITHDRAWN: Badge("Withdrawn", "grey", "back", "Its asker took it back."),
+    State.STALE: Badge("Stale", "orange", "swap", "The world moved after it was shown."),
+}
+
+STEP: Mapping[StepState, Badge] = {
+    StepState.INTENT: Badge("Sent", "blue", "play", "The command was sent; its end is awaited."),
+    StepState.SUCCEEDED: Badge("Done", "green", "check", "The host did it."),
+    StepState.FAILED: Badge("Failed", "red", "cross", "The host did not do it."),
+    StepState.UNKNOWN: Badge("Unknown", "orange", "question", "Nobody saw the end of it."),
+}

@@ -1,0 +1,20 @@
+"""The blanks of a posted form, as text by name."""
+
+from collections.abc import Mapping
+from typing import Annotated
+
+from fastapi import Depends, HTTPException, Request
+
+_MOST = 20
+
+
+async def _filled(request: Request) -> Mapping[str, str]:
+    """Read the form; what is no form, or holds files, is refused."""
+    async with request.form(max_files=0, max_fields=_MOST) as form:
+        blanks = {name: value for name, value in form.items() if isinstance(value, str)}
+    if len(blanks) > _MOST:
+        raise HTTPException(400)
+    return blanks
+
+
+Filled = Annotated[Mapping[str, str], Depends(_filled)]

@@ -1,0 +1,41 @@
+"""Builds the web door out of the parts it is handed."""
+
+from fastapi import FastAPI, Request, Response
+from starlette.staticfiles import StaticFiles
+from starlette.types import Scope
+
+from bot.web import guard, health, history, home, log_page, login, run_page, trouble
+from bot.web.pages import STATIC
+from bot.web.parts import WebParts
+
+_ROOMS = (home, history, run_page, log_page, login, health)
+
+
+def build(parts: WebParts) -> FastAPI:
+    """Return the application. It refuses every POST that does not come from its own pages."""
+    app = FastAPI(title="Keyturn", openapi_url=None, docs_url=None, redoc_url=None)
+    app.state.parts = parts
+    trouble.install(app, parts)
+    for room in _ROOMS:
+        app.include_router(room.router)
+    app.mount("/static", _Files(directory=STATIC), "static")
+    app.add_middleware(guard.Guard, origin=parts.origin, refuse=_refuse)
+    return app
+
+
+def _refuse(status: int, words: str) -> Response:
+    """Draw a refusal for a request that nothing has looked into."""
+    bare = Request({"type": "http", "method": "GET", "path": "/", "headers": []})
+    return trouble.refusal(bare, status, words)
+
+
+class _Files(StaticFiles):
+    """Files whose address holds a hash of their content: kept for good."""
+
+    async def get_response(self, path: str, scope: Scope) -> Response:
+        answer = await super().get_response(path, scope)
+        hashed = scope.get("query_string", b"").startswith(b"v=")
+        answer.headers["Cache-Control"] = (
+            "public, max-age=31536000, immutable" if hashed else "no-cache"
+        )
+        return answer

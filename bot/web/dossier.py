@@ -1,0 +1,140 @@
+"""A dossier: all that is known of one run, and what the person who looks may do about it."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from bot.policy import Person, Policy, Request
+from bot.proposal import ProposedStep
+from bot.run import BEFORE_INTENT, Run, State, StepRecord, StepState, Vote
+from bot.store import changelog, locks, runs
+from bot.store.changelog import Entry
+from bot.store.database import Transaction
+from bot.store.locks import Lock
+from bot.web.visitor import Visitor
+from bot.workflow.parts import request_of
+
+
+@dataclass(frozen=True)
+class Powers:
+    """What the visitor may do now. why_no_undo: "" where the question does not arise."""
+
+    approve: bool = False
+    deny: bool = False
+    withdraw: bool = False
+    settle: bool = False
+    undo: bool = False
+    why_no_undo: str = ""
+
+    @property
+    def any(self) -> bool:
+        return self.approve or self.deny or self.withdraw or self.settle or self.undo
+
+
+@dataclass(frozen=True)
+class Dossier:
+    """approvers: everybody whose approval would count. whose: the same in words.
+
+    holder: the lock on the run's host. now: the database's time.
+    """
+
+    run: Run
+    votes: Sequence[Vote]
+    records: Mapping[int, StepRecord]
+    entries: Sequence[Entry]
+    holder: Lock | None
+    approvers: Sequence[Person]
+    whose: str
+    powers: Powers
+    now: int
+
+    @property
+    def steps(self) -> Sequence[tuple[int, ProposedStep, StepRecord | None]]:
+        planned = self.run.proposal.steps if self.run.proposal else ()
+        return [(n, step, self.records.get(n)) for n, step in enumerate(planned, start=1)]
+
+    @property
+    def keys(self) -> Sequence[Vote]:
+        return [vote for vote in self.votes if vote.yes]
+
+    @property
+    def stamp(self) -> str:
+        """Short digits that differ whenever the page would show something else."""
+        head = self.entries[-1].hash if self.entries else ""
+        seen = (self.run.version, head, len(self.votes), self.holder, self.powers)
+        return hashlib.sha256(repr(seen).encode()).hexdigest()[:16]
+
+
+def gather(tx: Transaction, number: int, visitor: Visitor) -> Dossier:
+    """Read it all in one consistent state. Raises NoSuchRun."""
+    run = runs.get(tx, number)
+    votes = runs.votes(tx, number)
+    records = {record.n: record for record in runs.steps(tx, number)}
+    request = request_of(run)
+    policy = visitor.policy
+    ruling = policy.may_ask(request)
+    known = run.host in policy.inventory.hosts
+    return Dossier(
+        run=run,
+        votes=votes,
+        records=records,
+        entries=changelog.of_run(tx, number),
+        holder=locks.held(tx, run.host),
+        approvers=policy.approvers(request, ruling) if run.state in BEFORE_INTENT else (),
+        whose=policy.whose(request, ruling) if known and ruling.groups else "",
+        powers=_powers(run, votes, list(records.values()), visitor),
+        now=tx.now,
+    )
+
+
+def may_decide(policy: Policy, run: Run, person: str) -> bool:
+    """Say whether this person's yes or no would count for the run."""
+    request = request_of(run)
+    return policy.may_approve(person, request, policy.may_ask(request)).allowed
+
+
+def may_settle(policy: Policy, run: Run, person: str) -> bool:
+    """Say whether this person may tell how an unknown run ended."""
+    if run.state is not State.UNKNOWN or run.host not in policy.inventory.hosts:
+        return False
+    return person in policy.area_of(run.host).owners
+
+
+def _powers(
+    run: Run, votes: Sequence[Vote], records: Sequence[StepRecord], visitor: Visitor
+) -> Powers:
+    begun = run.state not in BEFORE_INTENT
+    decides = not begun and may_decide(visitor.policy, run, visitor.id)
+    voted = any(vote.person == visitor.id for vote in votes)
+    why_no_undo = _why_no_undo(run, records, visitor)
+    return Powers(
+        approve=decides and not voted and run.state is State.WAITING,
+        deny=decides,
+        withdraw=not begun and run.asked_by == visitor.id,
+        settle=may_settle(visitor.policy, run, visitor.id),
+        undo=_did_something(run, records) and not why_no_undo,
+        why_no_undo=why_no_undo,
+    )
+
+
+def _did_something(run: Run, records: Sequence[StepRecord]) -> bool:
+    done = any(record.state is not StepState.FAILED for record in records)
+    return run.kind == "change" and run.over and run.proposal is not None and done
+
+
+def _why_no_undo(run: Run, records: Sequence[StepRecord], visitor: Visitor) -> str:
+    """Say why the visitor cannot ask to take back what was done; "" if they can."""
+    if not _did_something(run, records) or run.proposal is None:
+        return ""
+    if run.undo_of is not None:
+        return "This run is itself an undo: ask for the original anew instead."
+    lasting = [step for step in run.proposal.steps if step.undo is None]
+    if lasting:
+        return f"“{lasting[0].title}” cannot be undone: {lasting[0].no_undo}."
+    request = Request(
+        runbook=run.words, kind=run.kind, host=run.host, door="web", asked_by=visitor.id
+    )
+    ruling = visitor.policy.may_ask(request)
+    if ruling.allowed:
+        return ""
+    return f"The policy does not let you ask for it: {'; '.join(ruling.says) or 'no rule does'}."

@@ -1,0 +1,51 @@
+"""Health, for machines: whether the process lives, and whether it can do its work."""
+
+import logging
+
+from fastapi import APIRouter
+from fastapi.responses import JSONResponse, PlainTextResponse
+
+from bot.policy import NoPolicy
+from bot.store import changelog
+from bot.store.database import StoreUnavailable
+from bot.web.parts import Here, WebParts
+
+log = logging.getLogger(__name__)
+router = APIRouter()
+
+
+@router.get("/healthz")
+def alive() -> PlainTextResponse:
+    return PlainTextResponse("alive\n")
+
+
+@router.get("/readyz")
+def ready(parts: Here) -> JSONResponse:
+    """Answer 200 if the database answers and the policy is valid, else 503; in words too."""
+    troubles = {"database": _database(parts), "policy": _policy(parts)}
+    well = {"database": "answers", "policy": "is valid"}
+    return JSONResponse(
+        {"ready": not any(troubles.values())}
+        | {name: trouble or well[name] for name, trouble in troubles.items()},
+        503 if any(troubles.values()) else 200,
+    )
+
+
+def _database(parts: WebParts) -> str:
+    try:
+        with parts.database.reading() as tx:
+            changelog.head(tx)
+    except StoreUnavailable as trouble:
+        log.critical("not ready: %s", trouble)
+        return "does not answer: the service's log says why"
+    return ""
+
+
+def _policy(parts: WebParts) -> str:
+    # Strangers may ask: what is wrong in which file is not for them.
+    try:
+        parts.policies.current()
+    except NoPolicy as trouble:
+        log.critical("not ready: %s", trouble)
+        return "is not valid, so nobody may do anything: keyturn policy check says where"
+    return ""

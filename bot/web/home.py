@@ -1,0 +1,52 @@
+"""The first page: what waits for the visitor, what is under way, and what was done last."""
+
+from collections.abc import Container
+
+from fastapi import APIRouter, Request, Response
+
+from bot.run import Run, State
+from bot.store import runs
+from bot.store.database import Transaction
+from bot.web.dossier import may_decide, may_settle
+from bot.web.pages import page
+from bot.web.parts import Here
+from bot.web.visitor import Visiting, Visitor
+
+router = APIRouter()
+
+_MOVING = frozenset({State.ASKED, State.READY, State.STARTING, State.RUNNING, State.UNKNOWN})
+_LATEST = 10
+_MOST = 100
+
+
+@router.get("/")
+def home(request: Request, parts: Here, visitor: Visiting) -> Response:
+    with parts.database.reading() as tx:
+        waiting = _in_states(tx, frozenset({State.WAITING}))
+        moving = _in_states(tx, _MOVING)
+        latest = runs.search(tx, runs.Filter(), most=_LATEST)
+        votes = runs.votes_on(tx, [run.id for run in (*waiting, *moving, *latest)])
+        now = tx.now
+    voted = {run for run, cast in votes.items() if any(v.person == visitor.id for v in cast)}
+    mine = [run for run in (*moving, *waiting) if _needs(visitor, run, voted)]
+    return page(
+        request,
+        "home.html",
+        mine=mine,
+        asked=[run for run in waiting if run.asked_by == visitor.id],
+        moving=[run for run in moving if run not in mine],
+        latest=latest,
+        votes=votes,
+        now=now,
+    )
+
+
+def _in_states(tx: Transaction, states: frozenset[State]) -> list[Run]:
+    return runs.search(tx, runs.Filter(states=states), most=_MOST)
+
+
+def _needs(visitor: Visitor, run: Run, voted: Container[int]) -> bool:
+    """Say whether the run waits for something that this visitor may do."""
+    if run.state is State.WAITING:
+        return run.id not in voted and may_decide(visitor.policy, run, visitor.id)
+    return may_settle(visitor.policy, run, visitor.id)

@@ -1,0 +1,79 @@
+"""Signing in by a one-time link from chat, and signing out."""
+
+import re
+from typing import Annotated
+
+from fastapi import APIRouter, HTTPException, Query, Request, Response
+from fastapi.responses import RedirectResponse
+
+from bot.store import changelog, signins
+from bot.web import trouble
+from bot.web.pages import page
+from bot.web.parts import Here, WebParts
+
+router = APIRouter()
+
+_ONWARD = re.compile(r"/|/runs|/log|/runs/[1-9][0-9]{0,8}", re.ASCII)
+_LONGEST_TOKEN = 100
+
+Next = Annotated[str, Query(alias="next", max_length=200)]
+
+
+@router.get("/sign-in/{token}")
+def ask(request: Request, token: str, to: Next = "/") -> Response:  # noqa: ARG001 - the form posts to the same address
+    """Show the button. Only pressing it uses the link: previews and prefetching merely look."""
+    return page(request, "sign_in.html", to=onward(to))
+
+
+@router.post("/sign-in/{token}")
+def sign_in(request: Request, parts: Here, token: str, to: Next = "/") -> Response:
+    """Use the link up and begin a session with a token of its own."""
+    old = request.cookies.get(parts.cookie)
+    with parts.database.transaction() as tx:
+        person = signins.use_link(tx, token) if len(token) < _LONGEST_TOKEN else None
+        known = person and parts.policies.current().person(person)
+        if not known:
+            session = None
+        else:
+            if old:
+                signins.end(tx, old)
+            session = signins.begin(tx, known.id)
+            changelog.append(tx, "signed in", person=known.id, door="web", by="link")
+    if session is None:
+        raise HTTPException(
+            410,
+            "A link works once, for ten minutes. Type /keyturn web in Slack for a new one.",
+        )
+    answer = RedirectResponse(onward(to), 303)
+    _remember(answer, parts, session)
+    return answer
+
+
+@router.post("/sign-out")
+def sign_out(request: Request, parts: Here) -> Response:
+    token = request.cookies.get(parts.cookie, "")
+    with parts.database.transaction() as tx:
+        session = signins.find(tx, token)
+        if session is not None:
+            signins.end(tx, token)
+            changelog.append(tx, "signed out", person=session.person, door="web")
+    answer = page(request, "signed_out.html", why="You are signed out.")
+    trouble.forget(answer, parts)
+    return answer
+
+
+def onward(path: str) -> str:
+    """Return the path if it is one of our pages, else the first page."""
+    return path if _ONWARD.fullmatch(path) else "/"
+
+
+def _remember(answer: Response, parts: WebParts, session: str) -> None:
+    answer.set_cookie(
+        parts.cookie,
+        session,
+        max_age=signins.LONGEST_SECONDS,
+        path="/",
+        secure=parts.secure_cookies,
+        httponly=True,
+        samesite="lax",
+    )

@@ -1,0 +1,62 @@
+"""Pages: templates filled in. Whatever stands in {{ }} is made visible first, then escaped."""
+
+import hashlib
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from fastapi import Request
+from fastapi.responses import HTMLResponse
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from bot.visible import visible
+from bot.web import badge, moment
+
+STATIC = Path(__file__).parent / "static"
+
+
+def page(request: Request, template: str, *, status: int = 200, **things: object) -> HTMLResponse:
+    """Draw a whole page. things: what the template speaks of."""
+    context = {
+        "visitor": getattr(request.state, "visitor", None),
+        "path": request.url.path,
+        **things,
+    }
+    return HTMLResponse(_environment().get_template(template).render(context), status)
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("bot.web"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=_finalize,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    words: Mapping[str, Any] = {
+        "asset": _asset,
+        "run_badge": badge.RUN,
+        "step_badge": badge.STEP,
+    }
+    environment.globals.update(words)
+    environment.filters.update(iso=moment.iso, utc=moment.utc, span=moment.span)
+    return environment
+
+
+def _finalize(value: object) -> object:
+    """Spell out control and bidi characters of everything but our own markup."""
+    if isinstance(value, Markup):
+        return value
+    return visible(str(value).replace("\r\n", "\n"))
+
+
+@cache
+def _asset(name: str) -> str:
+    """Return where a file of ours is found, so named that it can be kept for good."""
+    path = STATIC / name
+    version = hashlib.sha256(path.read_bytes()).hexdigest()[:12] if path.is_file() else "missing"
+    return f"/static/{name}?v={version}"

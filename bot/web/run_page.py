@@ -1,0 +1,168 @@
+"""One run: what was asked, planned, decided, sent and proven, and the buttons to move it on."""
+
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path, Request, Response
+from fastapi.responses import RedirectResponse
+
+from bot.run import IllegalMove, Origin
+from bot.store.runs import Overtaken
+from bot.web.blanks import Filled
+from bot.web.dossier import Dossier, gather
+from bot.web.pages import page
+from bot.web.parts import Here, WebParts
+from bot.web.story import facts, story
+from bot.web.visitor import Onlooking, Visiting, Visitor
+from bot.workflow import NotYours, TooLate, Unfit
+
+router = APIRouter(prefix="/runs/{number}")
+
+Number = Annotated[int, Path(ge=1, le=2_147_483_647)]
+
+# What the page says after a button, by the word in its address.
+_DONE: Mapping[str, str] = {
+    "approved": "Your approval is recorded.",
+    "denied": "Your no is recorded. Nothing was sent.",
+    "withdrawn": "The request is withdrawn. Nothing was sent.",
+    "asked": "The undo is asked for. It is planned and approved like any other change.",
+    "settled": "It is settled, and the host is free again.",
+}
+
+
+@router.get("")
+def show(
+    request: Request, parts: Here, visitor: Visiting, number: Number, done: str = ""
+) -> Response:
+    """Show the whole page."""
+    return _page(request, parts, visitor, number, notice=_DONE.get(done, ""))
+
+
+@router.get("/live")
+def live(
+    request: Request, parts: Here, visitor: Onlooking, number: Number, seen: str = ""
+) -> Response:
+    """Answer with the part of the page that moves, or with nothing if nothing has moved."""
+    with parts.database.reading() as tx:
+        dossier = gather(tx, number, visitor)
+    if seen == dossier.stamp:
+        return Response(status_code=204)
+    return page(request, "run_live.html", **_things(dossier, visitor))
+
+
+@router.post("/approve")
+def approve(
+    request: Request, parts: Here, visitor: Visiting, number: Number, form: Filled
+) -> Response:
+    """Turn a key for the plan whose digest was on the page."""
+
+    def act() -> None:
+        parts.workflow.approve(
+            number,
+            person=visitor.id,
+            digest=form.get("digest", ""),
+            reason=form.get("reason", ""),
+        )
+
+    return _done(request, parts, visitor, number, act, "approved")
+
+
+@router.post("/deny")
+def deny(
+    request: Request, parts: Here, visitor: Visiting, number: Number, form: Filled
+) -> Response:
+    def act() -> None:
+        parts.workflow.deny(number, person=visitor.id, reason=form.get("reason", ""))
+
+    return _done(request, parts, visitor, number, act, "denied")
+
+
+@router.post("/withdraw")
+def withdraw(request: Request, parts: Here, visitor: Visiting, number: Number) -> Response:
+    def act() -> None:
+        parts.workflow.withdraw(number, person=visitor.id)
+
+    return _done(request, parts, visitor, number, act, "withdrawn")
+
+
+@router.post("/undo")
+def undo(
+    request: Request, parts: Here, visitor: Visiting, number: Number, form: Filled
+) -> Response:
+    """Ask for the undo, and go to the run that it is."""
+
+    def act() -> int:
+        return parts.workflow.undo(
+            number,
+            person=visitor.id,
+            origin=Origin("web", user=visitor.id),
+            reason=form.get("reason", ""),
+        ).id
+
+    return _done(request, parts, visitor, number, act, "asked")
+
+
+@router.post("/settle")
+def settle(
+    request: Request, parts: Here, visitor: Visiting, number: Number, form: Filled
+) -> Response:
+    """Record how an unknown run ended, as its owner found it on the host."""
+
+    def act() -> None:
+        ending = form.get("ending", "")
+        if ending not in {"succeeded", "failed"}:
+            raise Unfit("choose whether it was done or not")
+        parts.workflow.settle(
+            number,
+            person=visitor.id,
+            succeeded=ending == "succeeded",
+            why=form.get("why", ""),
+        )
+
+    return _done(request, parts, visitor, number, act, "settled")
+
+
+def _done(
+    request: Request,
+    parts: WebParts,
+    visitor: Visitor,
+    number: int,
+    act: Callable[[], int | None],
+    word: str,
+) -> Response:
+    """Do it and show the run anew, or show the run with the reason why not."""
+    try:
+        onward = act() or number
+    except Unfit as unfit:
+        return _page(request, parts, visitor, number, status=422, alert=str(unfit))
+    except NotYours as refused:
+        return _page(request, parts, visitor, number, status=403, alert=str(refused))
+    except (TooLate, Overtaken, IllegalMove) as late:
+        return _page(request, parts, visitor, number, status=409, alert=str(late))
+    return RedirectResponse(f"/runs/{onward}?done={word}", 303)
+
+
+def _page(
+    request: Request,
+    parts: WebParts,
+    visitor: Visitor,
+    number: int,
+    *,
+    status: int = 200,
+    alert: str = "",
+    notice: str = "",
+) -> Response:
+    with parts.database.reading() as tx:
+        dossier = gather(tx, number, visitor)
+    things = _things(dossier, visitor)
+    return page(request, "run.html", status=status, alert=alert, notice=notice, **things)
+
+
+def _things(dossier: Dossier, visitor: Visitor) -> dict[str, Any]:
+    return {
+        "dossier": dossier,
+        "run": dossier.run,
+        "story": story(dossier.entries, visitor.name),
+        "entries": [(entry, facts(entry)) for entry in reversed(dossier.entries)],
+        "now": dossier.now,
+    }

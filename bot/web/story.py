@@ -1,0 +1,130 @@
+"""A run's story: what happened to it, in words for people, from the entries of the log. Pure."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from bot.run import State
+from bot.store.changelog import Entry
+from bot.web import badge
+
+Name = Callable[[str], str]
+
+
+@dataclass(frozen=True)
+class Event:
+    """One line of the story. tone, icon: as in badges. detail: may be empty. seq: the entry's."""
+
+    at: int
+    title: str
+    detail: str
+    tone: str
+    icon: str
+    seq: int
+
+
+_DOORS = {
+    "slack": "in Slack",
+    "web": "on the web",
+    "api": "through the API",
+    "cli": "on the command line",
+    "schedule": "by schedule",
+}
+
+
+def story(entries: Sequence[Entry], name: Name) -> list[Event]:
+    """Tell the entries of one run, oldest first. name: what a person is called."""
+    return [_event(entry, name) for entry in entries]
+
+
+def facts(entry: Entry) -> Mapping[str, Any]:
+    """Return what the entry says; the text as it is where somebody has garbled it."""
+    try:
+        told: Any = entry.facts
+    except ValueError:
+        told = None
+    return cast("Mapping[str, Any]", told) if isinstance(told, dict) else {"body": entry.body}
+
+
+def _event(entry: Entry, name: Name) -> Event:
+    told = facts(entry)
+    teller = _TELLERS.get(entry.kind)
+    if teller is not None:
+        title, detail, tone, icon = teller(told, name(entry.person))
+    else:
+        title, detail, tone, icon = _ending(entry.kind, told)
+    return Event(entry.at, title, detail, tone, icon, entry.seq)
+
+
+def _ending(kind: str, facts: Mapping[str, Any]) -> tuple[str, str, str, str]:
+    """Tell of a state that a run came to; or of an event that only a newer version knows."""
+    detail = str(facts.get("summary", ""))
+    try:
+        shown = badge.RUN[State(kind)]
+    except ValueError:
+        return kind.capitalize(), detail, "grey", "dot"
+    return shown.word, detail, shown.tone, shown.icon
+
+
+def _text(facts: Mapping[str, Any], key: str) -> str:
+    value = facts.get(key)
+    return "" if value is None else str(value)
+
+
+def _asked(facts: Mapping[str, Any], who: str) -> tuple[str, str, str, str]:
+    where = _DOORS.get(_text(facts, "door"), "")
+    reason = _text(facts, "reason")
+    return f"Asked by {who} {where}".strip(), f"“{reason}”" if reason else "", "blue", "person"
+
+
+def _planned(facts: Mapping[str, Any], _who: str) -> tuple[str, str, str, str]:
+    wanted = facts.get("approvals") or 0
+    keys = "no approval needed" if not wanted else f"{wanted} approval{'s'[: wanted != 1]} needed"
+    return "Planned", f"{keys}; digest {_text(facts, 'digest')[:10]}", "blue", "list"
+
+
+def _with_reason(title: str, tone: str, icon: str):
+    def tell(facts: Mapping[str, Any], who: str) -> tuple[str, str, str, str]:
+        return title.format(who=who), _text(facts, "why"), tone, icon
+
+    return tell
+
+
+def _sending(facts: Mapping[str, Any], _who: str) -> tuple[str, str, str, str]:
+    return f"Step {_text(facts, 'n')} sent", _text(facts, "title"), "blue", "play"
+
+
+def _step(word: str, tone: str, icon: str):
+    def tell(facts: Mapping[str, Any], _who: str) -> tuple[str, str, str, str]:
+        return f"Step {_text(facts, 'n')} {word}", _text(facts, "trouble"), tone, icon
+
+    return tell
+
+
+_Teller = Callable[[Mapping[str, Any], str], tuple[str, str, str, str]]
+_TELLERS: Mapping[str, _Teller] = {
+    "asked": _asked,
+    "planned": _planned,
+    "approved": _with_reason("Approved by {who}", "green", "key"),
+    "approval refused": _with_reason("{who} could not approve", "orange", "ban"),
+    "denial refused": _with_reason("{who} could not deny", "orange", "ban"),
+    "denied": lambda facts, who: (
+        f"Denied by {who}",
+        _text(facts, "summary").partition(": ")[2],
+        "red",
+        "ban",
+    ),
+    "withdrawn": lambda _facts, who: (f"Withdrawn by {who}", "", "grey", "back"),
+    "claimed": lambda _facts, _who: ("Its turn on the host", "Read once more", "blue", "lock"),
+    "started": lambda _facts, _who: ("Started", "Nothing had moved since", "blue", "play"),
+    "sending": _sending,
+    "step succeeded": _step("done", "green", "check"),
+    "step failed": _step("failed", "red", "cross"),
+    "step unknown": _step("has an unknown end", "orange", "question"),
+    "proven": lambda facts, _who: (
+        "Proven by reading again",
+        _text(facts, "because"),
+        "green",
+        "eye",
+    ),
+}

@@ -1,0 +1,114 @@
+"""Trouble: every no and every fault as a page that says what is so and what to do."""
+
+import logging
+from collections.abc import Mapping
+from http import HTTPStatus
+
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import HTMLResponse
+from starlette.datastructures import MutableHeaders
+from starlette.exceptions import HTTPException
+
+from bot.policy import NoPolicy
+from bot.store.database import StoreUnavailable
+from bot.store.runs import NoSuchRun
+from bot.web import guard
+from bot.web.pages import page
+from bot.web.parts import WebParts
+from bot.web.visitor import SignedOut
+
+log = logging.getLogger(__name__)
+
+_WORDS: Mapping[int, tuple[str, str]] = {
+    400: ("That could not be read", "The request was garbled. Go back and try it again."),
+    403: ("That is not for you", "Somebody else may do this."),
+    404: ("There is no such page", "The address may be mistyped, or the link may be too old."),
+    405: ("That cannot be done here", "This address is for something else."),
+    408: ("That took too long", "The request came in too slowly. Try it again."),
+    409: ("Somebody was faster", "It has changed since you looked. Look at it again."),
+    410: ("This link is used up", "Type /keyturn web in Slack for a new one."),
+    413: ("That is too long", guard.TOO_LARGE),
+    422: ("That does not fit", "Something that was filled in does not fit. Go back and look."),
+    500: ("Keyturn has a fault", "It was written down in the service's log. Try it again later."),
+    503: ("Keyturn cannot work now", "Try it again in a moment."),
+}
+
+
+def refusal(request: Request, status: int, words: str = "") -> HTMLResponse:
+    """Draw the page for a status, with words of its own or the usual ones."""
+    title, usual = _WORDS.get(status, ("That did not work", "Go back and try it again."))
+    return page(
+        request, "trouble.html", status=status, title=title, words=words or usual, code=status
+    )
+
+
+def install(app: FastAPI, parts: WebParts) -> None:
+    """Give every exception that a page may meet its answer."""
+
+    def signed_out(request: Request, error: Exception) -> Response:
+        answer = page(request, "signed_out.html", status=401, why=str(error))
+        if request.cookies.get(parts.cookie):
+            forget(answer, parts)
+        return answer
+
+    def fault(request: Request, _error: Exception) -> Response:
+        # This one is drawn outside the guard, so it is dressed here.
+        answer = refusal(request, 500)
+        guard.dress(MutableHeaders(raw=answer.raw_headers), request.url.path, origin=parts.origin)
+        return answer
+
+    app.add_exception_handler(SignedOut, signed_out)
+    app.add_exception_handler(HTTPException, _http)
+    app.add_exception_handler(RequestValidationError, _not_understood)
+    app.add_exception_handler(NoSuchRun, _no_such_run)
+    app.add_exception_handler(NoPolicy, _no_policy)
+    app.add_exception_handler(StoreUnavailable, _store_unavailable)
+    app.add_exception_handler(Exception, fault)
+
+
+def forget(answer: Response, parts: WebParts) -> None:
+    """Take the session's cookie away."""
+    answer.delete_cookie(
+        parts.cookie, path="/", secure=parts.secure_cookies, httponly=True, samesite="lax"
+    )
+
+
+def _http(request: Request, error: Exception) -> Response:
+    if not isinstance(error, HTTPException):
+        raise error
+    # A bare phrase such as "Not Found" is Starlette's own, and says less than ours.
+    phrase = HTTPStatus(error.status_code).phrase
+    answer = refusal(request, error.status_code, "" if error.detail == phrase else error.detail)
+    answer.headers.update(error.headers or {})
+    return answer
+
+
+def _not_understood(request: Request, error: Exception) -> Response:
+    places = {
+        problem["loc"][0]
+        for problem in (error.errors() if isinstance(error, RequestValidationError) else ())
+    }
+    return refusal(request, 404 if "path" in places else 422)
+
+
+def _no_such_run(request: Request, error: Exception) -> Response:
+    return refusal(request, 404, f"{str(error).capitalize()}.")
+
+
+def _no_policy(request: Request, error: Exception) -> Response:
+    log.error("there is no valid policy: %s", error)
+    words = (
+        "The policy files cannot be used as they are, so nobody may do anything. "
+        "`keyturn policy check` says where and what to do."
+    )
+    return refusal(request, 503, words)
+
+
+def _store_unavailable(request: Request, error: Exception) -> Response:
+    log.critical("%s %s: %s", request.method, request.url.path, error)
+    words = (
+        "The database does not answer, so nothing was done. Try it again in a moment; "
+        "whoever runs Keyturn finds the reason in its log."
+    )
+    return refusal(request, 503, words)

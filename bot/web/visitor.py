@@ -1,0 +1,77 @@
+"""The visitor: who is signed in, looked up in the policy anew with every request."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from fastapi import Depends, Request
+
+from bot.policy import Person, Policy
+from bot.store import signins
+from bot.store.database import StoreUnavailable
+from bot.web.parts import Here, WebParts
+
+
+class SignedOut(Exception):
+    """Nobody is signed in. The message says why, where there is more to say."""
+
+
+@dataclass(frozen=True)
+class Visitor:
+    """Somebody with a session, and the policy that held when the request came in."""
+
+    person: Person
+    policy: Policy
+
+    @property
+    def id(self) -> str:
+        return self.person.id
+
+    def name(self, identifier: str) -> str:
+        """Return what a person is called; ids of people who have left stay as they are."""
+        known = self.policy.person(identifier)
+        return known.name if known else identifier
+
+
+def _visitor(request: Request, parts: Here) -> Visitor:
+    """Return who is there and keep the session alive."""
+    return _known(request, parts, keep=True)
+
+
+def _onlooker(request: Request, parts: Here) -> Visitor:
+    """Return who is there for a page that refreshes by itself: that is no sign of life."""
+    return _known(request, parts, keep=False)
+
+
+def _known(request: Request, parts: WebParts, *, keep: bool) -> Visitor:
+    token = request.cookies.get(parts.cookie, "")
+    if not token:
+        raise SignedOut("")
+    with parts.database.reading() as tx:
+        session = signins.find(tx, token)
+        now = tx.now
+    if session is None:
+        raise SignedOut("You were signed out after a while.")
+    policy = parts.policies.current()
+    person = policy.person(session.person)
+    if person is None:
+        with parts.database.transaction() as tx:
+            signins.end(tx, token)
+        raise SignedOut("You are not among the people of the policy any more.")
+    if keep and now - session.last_seen > signins.NOTE_SECONDS * 1_000_000:
+        _keep_alive(parts, token)
+    visitor = Visitor(person, policy)
+    request.state.visitor = visitor
+    return visitor
+
+
+def _keep_alive(parts: WebParts, token: str) -> None:
+    try:
+        with parts.database.transaction() as tx:
+            signins.person_of(tx, token)
+    except StoreUnavailable:
+        # A database that takes nothing in can still be read, and that is when people look.
+        return
+
+
+Visiting = Annotated[Visitor, Depends(_visitor)]
+Onlooking = Annotated[Visitor, Depends(_onlooker)]

@@ -1,0 +1,81 @@
+"""What is wanted of the history, as typed into its filters. Pure."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from urllib.parse import urlencode
+
+from bot.run import ENDED, State
+from bot.store.runs import Filter
+from bot.web.moment import NotAMoment, earliest, latest
+from connectors.command import UncleanText, clean
+
+NAMES = ("host", "person", "runbook", "state", "since", "until")
+_UNDER_WAY = frozenset(
+    {State.ASKED, State.WAITING, State.READY, State.STARTING, State.RUNNING, State.UNKNOWN}
+)
+# What people look for, beside the single states.
+GROUPS: Mapping[str, tuple[str, frozenset[State]]] = {
+    "under-way": ("Under way", _UNDER_WAY),
+    "ended": ("Ended", ENDED),
+    "not-done": ("Ended without success", ENDED - {State.SUCCEEDED, State.UNCHANGED}),
+}
+_LARGEST = 2_147_483_647
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """typed: the filters that are not empty. filter: what to search for. problems: by name."""
+
+    typed: Mapping[str, str]
+    filter: Filter
+    problems: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    def __getitem__(self, name: str) -> str:
+        return self.typed.get(name, "")
+
+    def address(self, *, before: int | None = None) -> str:
+        """Return the address that shows this again, or the page of it below a run."""
+        values = dict(self.typed) | ({"before": str(before)} if before else {})
+        return f"/runs?{urlencode(values)}" if values else "/runs"
+
+
+def wanted(query: Mapping[str, str], *, now: int) -> Wanted:
+    """Understand the filters; what cannot be understood is a problem and filters nothing."""
+    typed = {name: query[name].strip()[:200] for name in NAMES if query.get(name, "").strip()}
+    problems: dict[str, str] = {}
+
+    def understood(name: str, how: Callable[[str], object]) -> object:
+        if name not in typed:
+            return None
+        try:
+            return how(clean(typed[name]))
+        except (UncleanText, NotAMoment, KeyError, OverflowError) as trouble:
+            known = isinstance(trouble, (UncleanText, NotAMoment))
+            problems[name] = str(trouble) if known else "is not known here: choose another"
+            return None
+
+    values = {
+        "host": understood("host", str.lower),
+        "person": understood("person", str.lower),
+        "words": understood("runbook", lambda text: " ".join(text.lower().split())),
+        "states": understood("state", _states) or frozenset[State](),
+        "since": understood("since", lambda text: earliest(text, now=now)),
+        "until": understood("until", lambda text: latest(text, now=now)),
+    }
+    return Wanted(typed, Filter(**values, before=_before(query)), problems)  # pyright: ignore[reportArgumentType] - each `how` returns its field's type
+
+
+def _states(text: str) -> frozenset[State]:
+    if text in GROUPS:
+        return GROUPS[text][1]
+    try:
+        return frozenset({State(text)})
+    except ValueError:
+        raise KeyError(text) from None
+
+
+def _before(query: Mapping[str, str]) -> int | None:
+    text = query.get("before", "")
+    if not (text.isascii() and text.isdecimal()) or len(text) > 10:
+        return None
+    return min(int(text), _LARGEST)

@@ -1,0 +1,80 @@
+import re
+from collections.abc import Generator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
+
+from bot.store import signins
+from bot.store.database import Database
+from bot.web import WebParts, build
+from tests.bot.office import Office
+
+ORIGIN = "http://keyturn.test"
+
+
+@dataclass
+class Site:
+    """The pages of an office, and browsers that look at them."""
+
+    office: Office
+    parts: WebParts
+    app: FastAPI
+    browsers: list[TestClient] = field(default_factory=list[TestClient])
+
+    @property
+    def database(self) -> Database:
+        return self.office.database
+
+    def browser(self, person: str = "") -> TestClient:
+        """Open a browser, of somebody signed in or of a stranger."""
+        client = TestClient(
+            self.app,
+            base_url=ORIGIN,
+            raise_server_exceptions=False,
+            follow_redirects=False,
+            headers={"Origin": ORIGIN, "Sec-Fetch-Site": "same-origin"},
+        )
+        if person:
+            with self.database.transaction() as tx:
+                token = signins.begin(tx, person)
+            self.carry(client, token)
+        self.browsers.append(client)
+        return client
+
+    def carry(self, browser: TestClient, token: str) -> None:
+        """Put a session's cookie into a browser, as our answer would have."""
+        browser.cookies.set(self.parts.cookie, token, domain="keyturn.test", path="/")
+
+    def link(self, person: str, *, seconds: int = 600) -> str:
+        with self.database.transaction() as tx:
+            return f"/sign-in/{signins.new_link(tx, person, seconds=seconds)}"
+
+    def dismiss(self, person: str) -> None:
+        """Take somebody out of the policy."""
+        path = self.office.policies.path
+        areas = path / "areas.yaml"
+        areas.write_text(re.sub(rf"{person}, |, {person}", "", areas.read_text()))
+        people = path / "people.yaml"
+        lines = people.read_text().splitlines(keepends=True)
+        people.write_text("".join(line for line in lines if f" {person}:" not in line))
+
+    @property
+    def policy(self) -> Path:
+        return self.office.policies.path
+
+
+def a_site(office: Office, base_url: str = ORIGIN) -> Site:
+    secure = base_url.startswith("https:")
+    parts = WebParts(office.workflow, office.database, office.policies, base_url, secure)
+    return Site(office, parts, build(parts))
+
+
+@pytest.fixture
+def site(office: Office) -> Generator[Site]:
+    site = a_site(office)
+    yield site
+    for browser in site.browsers:
+        browser.close()

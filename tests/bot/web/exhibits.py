@@ -1,0 +1,209 @@
+"""Runs in every state, put into the store as the workflow would have left them."""
+
+from collections.abc import Mapping
+
+from bot.proposal import Proposal, ProposedStep
+from bot.run import Origin, Run, State, StepRecord, StepState, Vote
+from bot.store import changelog, runs
+from bot.store.database import Database, Transaction
+from connectors.command import Shell
+from runbooks import Report, Table
+
+KEY = "SHA256:n7dnLm1mOlH1pVBGCpMRuOyCBIXk0eUdBqyvN8K5F5k"
+SOCKET = ("socat", "-t", "5", "-", "UNIX-CONNECT:/run/haproxy/admin.sock")
+
+
+def clear_step(host: str = "lb1", address: str = "203.0.113.9", n: int = 1) -> ProposedStep:
+    return ProposedStep(
+        title=f"Let {address} back in" if n == 1 else f"Let {address} back in (table {n})",
+        host=host,
+        fingerprint=KEY,
+        do=Shell(SOCKET, stdin=f"clear table http{n} key {address}\n"),
+        undo=Shell(SOCKET, stdin=f"set table http{n} key {address} data.gpc0 1\n"),
+        before="marked as abuser, gpc0=1",
+        after="not in the table",
+    )
+
+
+def a_proposal(run: Run, *steps: ProposedStep, because: str = "") -> Proposal:
+    return Proposal(
+        runbook=run.words,
+        runbook_version="0" * 12,
+        fields=run.fields,
+        asked_by=run.asked_by,
+        expires=run.asked + 8 * 3600 * 1_000_000,
+        policy_version="1" * 12,
+        because=because or "203.0.113.9 is marked in http, gpc0=1, for 42 more minutes",
+        steps=steps or (clear_step(run.host),),
+        notes=("Its next bad request marks it again.",),
+    )
+
+
+def asked(
+    tx: Transaction,
+    *,
+    words: str = "abusers clear",
+    fields: Mapping[str, str] | None = None,
+    host: str = "lb1",
+    person: str = "dora",
+    reason: str = "a customer's office, ticket 4711",
+    kind: str = "change",
+    undo_of: int | None = None,
+) -> Run:
+    given = {"host": host, "address": "203.0.113.9"} if fields is None else fields
+    run = runs.add(
+        tx,
+        runs.NewRun(
+            words=words,
+            kind=kind,
+            fields=given,
+            host=host,
+            area="edge",
+            asked_by=person,
+            origin=Origin("slack", "C1", "U1"),
+            reason=reason,
+            undo_of=undo_of,
+        ),
+    )
+    changelog.append(
+        tx,
+        "asked",
+        run=run.id,
+        person=person,
+        host=host,
+        runbook=words,
+        fields=given,
+        door="slack",
+        reason=reason,
+    )
+    return run
+
+
+def waiting(tx: Transaction, run: Run, proposal: Proposal | None = None, needed: int = 1) -> Run:
+    plan = proposal or a_proposal(run)
+    changelog.append(
+        tx,
+        "planned",
+        run=run.id,
+        host=run.host,
+        digest=plan.digest,
+        plan=plan.to_json(),
+        approvals=needed,
+        groups=("owners",),
+    )
+    shown = runs.amend(tx, run, proposal=plan, digest=plan.digest, expires=plan.expires)
+    return runs.move(
+        tx,
+        shown,
+        State.WAITING,
+        needed=needed,
+        groups=("owners",),
+        says=("Developers may ask for any change; an owner of the area approves it.",),
+    )
+
+
+def approved(tx: Transaction, run: Run, person: str = "olga", reason: str = "") -> Run:
+    runs.cast(tx, Vote(run.id, person, True, run.digest, tx.now, reason))
+    changelog.append(
+        tx, "approved", run=run.id, person=person, host=run.host, digest=run.digest, why=reason
+    )
+    return runs.move(tx, run, State.READY)
+
+
+def running(tx: Transaction, run: Run) -> Run:
+    starting = runs.move(tx, run, State.STARTING)
+    changelog.append(tx, "claimed", run=run.id, host=run.host)
+    moved = runs.move(tx, starting, State.RUNNING, started=tx.now)
+    changelog.append(tx, "started", run=run.id, host=run.host, digest=run.digest)
+    runs.intend(tx, run.id, 1)
+    changelog.append(tx, "sending", run=run.id, host=run.host, n=1, title="the first step")
+    return moved
+
+
+def concluded(
+    tx: Transaction, run: Run, state: StepState, *, output: str = "", trouble: str = "", n: int = 1
+) -> None:
+    status = {StepState.SUCCEEDED: 0, StepState.FAILED: 1}.get(state)
+    runs.conclude(tx, StepRecord(run.id, n, state, 0, tx.now + 340_000, status, output, trouble))
+    changelog.append(
+        tx, f"step {state}", run=run.id, host=run.host, n=n, status=status, trouble=trouble
+    )
+
+
+def ended(tx: Transaction, run: Run, state: State, summary: str, person: str = "") -> Run:
+    done = runs.move(tx, run, state, ended=tx.now + 1_300_000, summary=summary)
+    changelog.append(tx, state.value, run=run.id, person=person, host=run.host, summary=summary)
+    return done
+
+
+def succeeded(tx: Transaction, run: Run) -> Run:
+    moving = running(tx, approved(tx, waiting(tx, run)))
+    concluded(tx, moving, StepState.SUCCEEDED, output="\n")
+    changelog.append(tx, "proven", run=run.id, host=run.host, because="203.0.113.9 is not marked")
+    return ended(tx, moving, State.SUCCEEDED, "Proven by reading again: 203.0.113.9 is not marked")
+
+
+def checked(tx: Transaction, report: Report | None = None) -> Run:
+    run = asked(tx, words="abusers show", fields={"host": "lb1"}, kind="check", reason="")
+    found = report or Report(
+        "2 addresses are marked as abusers on lb1",
+        healthy=False,
+        findings=(
+            "203.0.113.9 is marked for 42 more minutes",
+            "198.51.100.7 comes again and again",
+        ),
+        table=Table(
+            ("address", "table", "gpc0", "expires in"),
+            (("203.0.113.9", "http", "1", "42 min"), ("198.51.100.7", "http", "7", "59 min")),
+        ),
+    )
+    return ended(
+        tx, runs.amend(tx, run, report=found, started=run.asked), State.SUCCEEDED, found.summary
+    )
+
+
+def gallery(database: Database) -> dict[str, int]:
+    """Put one run of each kind on show, and return their numbers."""
+    shown: dict[str, int] = {}
+    with database.transaction() as tx:
+        shown["checked"] = checked(tx).id
+        shown["succeeded"] = succeeded(tx, asked(tx)).id
+        shown["denied"] = ended(
+            tx,
+            waiting(tx, asked(tx, host="lb2", person="adam", reason="")),
+            State.DENIED,
+            "Denied by Olga Owner: wait for the holidays to end",
+            "olga",
+        ).id
+        shown["unchanged"] = ended(
+            tx, asked(tx, host="lb2"), State.UNCHANGED, "Nothing to do: it is not marked"
+        ).id
+        run = asked(tx, host="lb2", reason="")
+        shown["stale"] = ended(
+            tx,
+            waiting(tx, run),
+            State.STALE,
+            "After this was shown, lb2 is not as it was: 203.0.113.9 is marked in http and api.",
+        ).id
+        moving = running(tx, approved(tx, waiting(tx, asked(tx)), reason="known customer"))
+        output = "bash: line 1: socat: command not found\n" * 3
+        trouble = "the program is not there (it said: socat: command not found)"
+        concluded(tx, moving, StepState.FAILED, output=output, trouble=trouble)
+        shown["failed"] = ended(tx, moving, State.FAILED, f"Step 1 of 1 failed: {trouble}.").id
+        moving = running(tx, approved(tx, waiting(tx, asked(tx, host="lb2"))))
+        concluded(tx, moving, StepState.UNKNOWN, trouble="lb2 closed the connection")
+        shown["unknown"] = ended(
+            tx,
+            moving,
+            State.UNKNOWN,
+            "Nobody knows whether step 1 of 1 was done: lb2 closed the connection. "
+            "lb2 stays locked until an owner settles this run.",
+        ).id
+        run = asked(tx)
+        two = a_proposal(run, clear_step(), clear_step(n=2))
+        shown["running"] = running(tx, approved(tx, waiting(tx, run, two))).id
+        shown["ready"] = approved(tx, waiting(tx, asked(tx, host="web1"))).id
+        shown["waiting"] = waiting(tx, asked(tx)).id
+        shown["own"] = waiting(tx, asked(tx, person="olga", reason="my own")).id
+        shown["asked"] = asked(tx, host="web1").id
+    return shown

@@ -1,0 +1,76 @@
+"""What machines are told, and what people are told when something is down."""
+
+import logging
+
+import pytest
+from sqlalchemy import text
+
+from bot.run import State
+from tests.bot.web.conftest import Site
+from tests.toy import SetSwitch
+
+
+@pytest.fixture(autouse=True)
+def quiet(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.CRITICAL)
+
+
+def _break_database(site: Site) -> None:
+    with site.database.engine.connect() as connection:
+        for table in ("entry", "session"):
+            connection.execute(text(f"ALTER TABLE {table} RENAME TO {table}_gone"))
+
+
+def test_all_is_well(site: Site) -> None:
+    assert site.browser().get("/healthz").text == "alive\n"
+    answer = site.browser().get("/readyz")
+    assert answer.status_code == 200
+    assert answer.json() == {"ready": True, "database": "answers", "policy": "is valid"}
+
+
+def test_without_a_database_it_is_alive_but_not_ready(site: Site) -> None:
+    _break_database(site)
+    assert site.browser().get("/healthz").status_code == 200
+    answer = site.browser().get("/readyz")
+    assert answer.status_code == 503
+    assert answer.json() == {
+        "ready": False,
+        "database": "does not answer: the service's log says why",
+        "policy": "is valid",
+    }
+
+
+def test_without_a_policy_it_is_not_ready_and_strangers_do_not_learn_why(site: Site) -> None:
+    (site.policy / "policy.cedar").write_text("permit (everything);")
+    answer = site.browser().get("/readyz")
+    assert answer.status_code == 503
+    assert answer.json()["policy"].startswith("is not valid, so nobody may do anything")
+    assert "cedar" not in answer.text
+
+
+def test_without_a_database_people_are_told_that_nothing_was_done(site: Site) -> None:
+    run = site.office.ask(SetSwitch(host="lb1", name="lamp", value="on"))
+    browser = site.browser("olga")
+    _break_database(site)
+    for answer in (
+        browser.get("/"),
+        browser.post(f"/runs/{run.id}/approve", data={"digest": run.digest}),
+    ):
+        assert answer.status_code == 503
+        assert "The database does not answer, so nothing was done." in answer.text
+        assert "no such table" not in answer.text
+    assert site.office.run(run.id).state is State.WAITING
+
+
+def test_a_session_is_read_while_nothing_can_be_written(site: Site) -> None:
+    run = site.office.ask(SetSwitch(host="lb1", name="lamp", value="on"))
+    browser = site.browser("olga")
+    with site.database.transaction() as tx:
+        tx.sql.execute(text("UPDATE session SET last_seen = last_seen - 600000000"))
+        tx.sql.execute(
+            text(
+                "CREATE TRIGGER full_disk BEFORE UPDATE ON session "
+                "BEGIN SELECT RAISE(ABORT, 'disk full'); END"
+            )
+        )
+    assert browser.get(f"/runs/{run.id}").status_code == 200

@@ -1,0 +1,190 @@
+"""Whatever people, hosts and files say, a page holds only our own markup, and nothing unseen."""
+
+import unicodedata
+from dataclasses import replace
+from urllib.parse import quote
+
+import pytest
+
+from bot.proposal import Proposal, ProposedStep
+from bot.run import Origin, State, StepRecord, StepState, Vote
+from bot.store import changelog, runs
+from bot.store.database import Transaction
+from bot.web import pages
+from connectors.command import Shell, SwitchLines
+from runbooks import Report, Table
+from tests.bot.web.conftest import Site
+from tests.bot.web.dom import Page
+from tests.bot.web.exhibits import gallery
+
+_ACTING = {"Cc", "Cf", "Cs", "Zl", "Zp"}
+
+HOSTILE = {
+    "a script": "<script>alert(1)</script>",
+    "a picture": "<img src=x onerror=alert(1)>",
+    "a broken attribute": '" onmouseover="alert(1)" x=\'',
+    "a broken attribute with single quotes": "' onmouseover='alert(1)",
+    "the end of a pre": "</code></pre></div><h1>Approved by Olga Owner</h1><pre>",
+    "the end of a title": "</title><script>alert(1)</script>",
+    "the end of a text area": "</textarea><svg onload=alert(1)>",
+    "a comment": "<!-- <b>",
+    "an entity": "&lt;b&gt; &#60;b&#62;",
+    "a template": "{{ 7*7 }} {% include '/etc/passwd' %} ${7*7}",
+    "htmx": '<div hx-get="https://evil.example" hx-trigger="load">',
+    "a colour": "\x1b[31mred\x1b[0m",
+    "a title of a terminal": "\x1b]0;owned\x07",
+    "a link of a terminal": "\x1b]8;;https://evil.example\x1b\\click\x1b]8;;\x1b\\",
+    "a C1 control": "\x9b31mred\x85next",
+    "text that runs backwards": "\u202etxt.exe\u202c \u2066\u2069\u200f\u061c",
+    "nothing to see": "a\u200b\u200d\ufeff\u00adb",
+    "other line ends": "a\u2028b\u2029c\rd",
+    "a backspace": "rm -rf /\b\b\b\b\b\b\b\bls",
+    "a link": "javascript:alert(1)",
+}
+
+
+def _plant(tx: Transaction, text: str) -> int:
+    """Put *text* into every field of a run that was denied, failed and finished all at once."""
+    odd = text.replace("\0", "")
+    run = runs.add(
+        tx,
+        runs.NewRun(
+            words=odd[:80],
+            kind="change",
+            fields={"host": odd, odd: odd},
+            host=odd[:64],
+            area=odd[:64],
+            asked_by=odd[:64],
+            origin=Origin(odd, odd, odd),
+            reason=odd,
+        ),
+    )
+    step = ProposedStep(odd, odd, odd, _shell(odd), SwitchLines(_shell(odd).words), "", odd, odd)
+    last = replace(step, do=Shell(("true",)), undo=None, no_undo=odd)
+    proposal = Proposal(odd, odd, run.fields, odd, tx.now, odd, odd, (step, last), (odd,))
+    shown = runs.amend(
+        tx,
+        run,
+        proposal=proposal,
+        digest=odd[:64],
+        expires=tx.now,
+        report=Report(odd, False, (odd,), Table((odd, odd), ((odd, odd),))),
+        says=(odd,),
+        groups=("owners",),
+        needed=1,
+    )
+    waiting = runs.move(tx, shown, State.WAITING)
+    runs.cast(tx, Vote(run.id, odd[:64], True, odd[:64], tx.now, odd))
+    runs.cast(tx, Vote(run.id, "olga", False, odd[:64], tx.now, odd))
+    for n, state in ((1, StepState.SUCCEEDED), (2, StepState.FAILED)):
+        runs.intend(tx, run.id, n)
+        runs.conclude(tx, StepRecord(run.id, n, state, 0, tx.now, 1, odd, odd))
+    facts = {"why": odd, "summary": odd, "title": odd, "plan": odd * 50, "fields": {odd: odd}}
+    for kind in ("asked", "planned", "approved", "sending", "step failed", "proven", odd[:32]):
+        changelog.append(
+            tx, kind, run=run.id, person=odd[:64], host=odd[:64], list=[odd, odd], **facts
+        )
+    runs.move(tx, waiting, State.DENIED, ended=tx.now, summary=odd)
+    return run.id
+
+
+def _shell(text: str) -> Shell:
+    """Return a command with what of the text a command may hold at all."""
+    seen = "".join(c for c in text if unicodedata.category(c) not in _ACTING)
+    return Shell(("echo", seen), stdin=seen)
+
+
+def _unseen(html: str) -> set[str]:
+    return {c for c in html if unicodedata.category(c) in _ACTING} - {"\n", "\t"}
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_hostile_text_stays_text(site: Site, kind: str) -> None:
+    text = HOSTILE[kind]
+    with site.database.transaction() as tx:
+        number = _plant(tx, text)
+    browser = site.browser("olga")
+    paths = ["/", "/runs", f"/runs/{number}", f"/runs/{number}/live", "/log"]
+    for path in paths:
+        answer = browser.get(path)
+        assert answer.status_code == 200, path
+        assert Page(answer.text).strange == [], path
+        assert _unseen(answer.text) == set(), path
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_what_is_typed_into_an_address_or_a_form_stays_text(site: Site, kind: str) -> None:
+    text = HOSTILE[kind]
+    run = gallery(site.database)["waiting"]
+    browser = site.browser("olga")
+    names = ("host", "person", "runbook", "state", "since", "until", "before", "done", "next")
+    answers = [
+        browser.get("/runs", params=dict.fromkeys(names, text)),
+        browser.get(f"/runs/{run}", params={"done": text}),
+        browser.get(f"/runs/{run}/live", params={"seen": text}),
+        browser.get("/sign-in/x", params={"next": text}),
+        browser.post(f"/runs/{run}/approve", data={"digest": text, "reason": text}),
+        browser.post(f"/runs/{run}/settle", data={"ending": text, "why": text}),
+        browser.get("/" + quote(text)),
+    ]
+    for answer in answers:
+        assert answer.status_code < 500
+        assert Page(answer.text).strange == []
+        assert _unseen(answer.text) == set()
+
+
+def test_people_with_odd_names_stay_people(site: Site) -> None:
+    people = site.policy / "people.yaml"
+    odd = people.read_text().replace("Dora Developer", "Dora <b>D</b> & “Co”")
+    people.write_text(odd)
+    number = gallery(site.database)["waiting"]
+    browser = site.browser("dora")
+    for path in ("/", "/runs", f"/runs/{number}"):
+        page = Page(browser.get(path).text)
+        assert page.strange == []
+        assert "Dora <b>D</b> & “Co”" in page.text
+
+
+def test_colours_are_spelt_out_for_people_to_see(site: Site) -> None:
+    with site.database.transaction() as tx:
+        number = _plant(tx, "\x1b[31mred\u202e")
+    words = Page(site.browser("olga").get(f"/runs/{number}").text).text
+    assert "\\x1b[31mred\\u202e" in words
+
+
+def test_without_spelling_out_they_would_come_through(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pages, "visible", str)
+    with site.database.transaction() as tx:
+        number = _plant(tx, HOSTILE["a colour"])
+    assert "\x1b" in _unseen(site.browser("olga").get(f"/runs/{number}").text)
+
+
+def test_without_escaping_a_script_would_come_through(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    environment = pages._environment()  # pyright: ignore[reportPrivateUsage]
+    monkeypatch.setattr(pages, "_environment", lambda: environment.overlay(autoescape=False))
+    with site.database.transaction() as tx:
+        number = _plant(tx, HOSTILE["a picture"])
+    assert Page(site.browser("olga").get(f"/runs/{number}").text).strange != []
+
+
+@pytest.mark.parametrize("exhibit", ["waiting", "succeeded", "unknown", "checked", "running"])
+def test_ordinary_pages_are_sound(site: Site, exhibit: str) -> None:
+    number = gallery(site.database)[exhibit]
+    page = Page(site.browser("olga").get(f"/runs/{number}").text)
+    assert page.strange == []
+    assert len(page.ids) == len(set(page.ids))
+    assert page.unlabelled == []
+
+
+@pytest.mark.parametrize("path", ["/", "/runs", "/log", "/runs?host=gone1"])
+@pytest.mark.parametrize("person", ["olga", ""])
+def test_other_pages_are_sound(site: Site, path: str, person: str) -> None:
+    gallery(site.database)
+    page = Page(site.browser(person).get(path).text)
+    assert page.strange == []
+    assert len(page.ids) == len(set(page.ids))
+    assert page.unlabelled == []

@@ -1,0 +1,74 @@
+"""The change log as a page: all of it, and whether it is whole."""
+
+import pytest
+from sqlalchemy import text
+
+from bot.store import changelog, verification
+from tests.bot.web.conftest import Site
+from tests.bot.web.dom import Page
+from tests.bot.web.exhibits import gallery
+
+
+def _begin(site: Site) -> None:
+    """Open the log with its key and put some life into it."""
+    with site.database.transaction() as tx:
+        verification.open_log(tx)
+    gallery(site.database)
+
+
+def test_the_log_shows_every_entry_once(site: Site) -> None:
+    with site.database.transaction() as tx:
+        for n in range(120):
+            changelog.append(tx, "noted", person="dora", number=n)
+    browser = site.browser("stan")
+    seen: list[int] = []
+    address = "/log"
+    while address:
+        page = Page(browser.get(address).text)
+        seen += [int(i.removeprefix("entry-")) for i in page.ids if i.startswith("entry-")]
+        address = next((link for link in page.links if "before=" in link), "")
+    assert seen == list(range(120, 0, -1))
+
+
+def test_a_whole_chain_is_said_to_be_whole(site: Site) -> None:
+    _begin(site)
+    with site.database.reading() as tx:
+        seq, head = changelog.head(tx)
+    words = Page(site.browser("stan").post("/log/verify").text).text
+    assert f"Unbroken. All {seq} entries" in words
+    assert head in words
+
+
+@pytest.mark.parametrize(
+    ("statement", "words"),
+    [
+        ("UPDATE entry SET person = 'adam' WHERE seq = 5", "entry 5 was altered"),
+        ("UPDATE entry SET body = 'no JSON' WHERE seq = 5", "entry 5 was altered"),
+        ("DELETE FROM entry WHERE seq = 5", "entry 5 is missing"),
+    ],
+)
+def test_a_broken_chain_is_said_to_be_broken(site: Site, statement: str, words: str) -> None:
+    _begin(site)
+    with site.database.transaction() as tx:
+        for trigger in tx.sql.execute(
+            text("SELECT name FROM sqlite_master WHERE type = 'trigger'")
+        ).scalars():
+            tx.sql.execute(text(f'DROP TRIGGER "{trigger}"'))
+        tx.sql.execute(text(statement))
+    browser = site.browser("stan")
+    answer = browser.post("/log/verify")
+    assert answer.status_code == 200
+    assert f"Broken at entry 5: {words}" in Page(answer.text).text
+    assert "Unbroken" not in answer.text
+    assert browser.get("/log").status_code == 200
+
+
+@pytest.mark.parametrize("before", ["0", "-1", "x", "9" * 30, "%00"])
+def test_a_mangled_place_does_no_harm(site: Site, before: str) -> None:
+    assert site.browser("stan").get(f"/log?before={before}").status_code == 422
+
+
+def test_an_empty_log_says_so(site: Site) -> None:
+    browser = site.browser("stan")
+    assert "There is nothing here" in browser.get("/log").text
+    assert "All 0 entries" in browser.post("/log/verify").text

@@ -1,0 +1,205 @@
+"""Signing in by a one-time link, and how sessions end."""
+
+import pytest
+from fastapi.testclient import TestClient
+from sqlalchemy import update
+
+from bot.store import signins, tables
+from bot.web.login import onward
+from tests.bot.office import Office
+from tests.bot.web.conftest import Site, a_site
+from tests.bot.web.exhibits import gallery
+
+
+def test_a_link_signs_in_by_its_button(site: Site) -> None:
+    browser = site.browser()
+    link = site.link("dora")
+    page = browser.get(link)
+    assert page.status_code == 200
+    assert "Sign in to Keyturn" in page.text
+
+    answer = browser.post(link)
+    assert (answer.status_code, answer.headers["location"]) == (303, "/")
+    assert "Dora Developer" in browser.get("/").text
+    assert "signed in" in site.office.entries()
+
+
+def test_a_link_works_once(site: Site) -> None:
+    link = site.link("dora")
+    assert site.browser().post(link).status_code == 303
+    second = site.browser().post(link)
+    assert second.status_code == 410
+    assert "/keyturn web" in second.text
+    assert "set-cookie" not in second.headers
+
+
+def test_looking_at_a_link_does_not_use_it_up(site: Site) -> None:
+    link = site.link("dora")
+    for _ in range(3):
+        assert site.browser().get(link).status_code == 200
+        assert site.browser().head(link).status_code == 200
+    assert site.browser().post(link).status_code == 303
+
+
+def test_a_link_that_is_too_old_signs_nobody_in(site: Site) -> None:
+    answer = site.browser().post(site.link("dora", seconds=0))
+    assert answer.status_code == 410
+    assert "set-cookie" not in answer.headers
+
+
+def test_a_link_of_somebody_who_has_left_signs_nobody_in(site: Site) -> None:
+    link = site.link("adam")
+    site.dismiss("adam")
+    answer = site.browser().post(link)
+    assert answer.status_code == 410
+    assert "set-cookie" not in answer.headers
+
+
+def test_an_invented_link_signs_nobody_in(site: Site) -> None:
+    for token in ("x" * 43, "x" * 5000):
+        assert site.browser().post(f"/sign-in/{token}").status_code == 410
+
+
+def test_the_cookie_is_kept_from_scripts_and_other_sites(site: Site) -> None:
+    cookie = site.browser().post(site.link("dora")).headers["set-cookie"]
+    name, *rest = (part.strip() for part in cookie.lower().split(";"))
+    assert name.startswith("keyturn=")
+    assert {"httponly", "samesite=lax", "path=/"} <= set(rest)
+    assert not {part for part in rest if part.startswith("domain")}
+
+
+def test_over_tls_the_cookie_is_bound_to_the_host(office: Office) -> None:
+    site = a_site(office, "https://keyturn.test")
+    headers = {"Origin": "https://keyturn.test"}
+    with TestClient(
+        site.app, base_url="https://keyturn.test", headers=headers, follow_redirects=False
+    ) as browser:
+        cookie = browser.post(site.link("dora")).headers["set-cookie"].lower()
+        assert cookie.startswith("__host-keyturn=")
+        assert "; secure" in cookie
+        assert browser.get("/").status_code == 200
+
+
+def test_a_session_that_was_there_before_is_not_carried_over(site: Site) -> None:
+    browser = site.browser("dora")
+    before = browser.cookies[site.parts.cookie]
+    browser.post(site.link("olga"))
+    assert browser.cookies[site.parts.cookie] != before
+    with site.database.reading() as tx:
+        assert signins.find(tx, before) is None
+    assert "Olga Owner" in browser.get("/").text
+
+
+def test_the_database_holds_no_token(site: Site) -> None:
+    browser = site.browser("dora")
+    token = browser.cookies[site.parts.cookie]
+    with site.database.reading() as tx:
+        rows = tx.sql.execute(tables.session.select()).all()
+    assert token not in repr(rows)
+
+
+def test_signing_out_ends_the_session_for_good(site: Site) -> None:
+    browser = site.browser("dora")
+    token = browser.cookies[site.parts.cookie]
+    answer = browser.post("/sign-out")
+    assert "You are signed out" in answer.text
+    assert site.parts.cookie not in browser.cookies
+    thief = site.browser()
+    site.carry(thief, token)
+    assert thief.get("/").status_code == 401
+    assert site.office.entries()[-1] == "signed out"
+
+
+def _age(site: Site, **back: int) -> None:
+    with site.database.transaction() as tx:
+        tx.sql.execute(
+            update(tables.session).values(
+                {name: tx.now - seconds * 1_000_000 for name, seconds in back.items()}
+            )
+        )
+
+
+def test_a_session_ends_when_nobody_uses_it(site: Site) -> None:
+    browser = site.browser("dora")
+    _age(site, last_seen=signins.IDLE_SECONDS - 60)
+    assert browser.get("/").status_code == 200
+    _age(site, last_seen=signins.IDLE_SECONDS + 60)
+    answer = browser.get("/")
+    assert answer.status_code == 401
+    assert "You were signed out after a while." in answer.text
+
+
+def test_a_session_ends_after_a_working_day_whatever_is_done(site: Site) -> None:
+    browser = site.browser("dora")
+    _age(site, began=signins.LONGEST_SECONDS + 1, last_seen=0)
+    assert browser.get("/").status_code == 401
+
+
+def test_using_the_pages_keeps_a_session_alive_and_a_page_left_open_does_not(site: Site) -> None:
+    number = gallery(site.database)["waiting"]
+    browser = site.browser("dora")
+
+    def last_seen() -> int:
+        with site.database.reading() as tx:
+            found = signins.find(tx, browser.cookies[site.parts.cookie])
+        assert found is not None
+        return found.last_seen
+
+    _age(site, last_seen=1000)
+    old = last_seen()
+    browser.get(f"/runs/{number}/live")
+    assert last_seen() == old
+    browser.get(f"/runs/{number}")
+    assert last_seen() > old
+
+
+def test_somebody_who_left_the_policy_is_signed_out_at_once(site: Site) -> None:
+    browser = site.browser("adam")
+    assert browser.get("/").status_code == 200
+    site.dismiss("adam")
+    answer = browser.get("/runs")
+    assert answer.status_code == 401
+    assert "not among the people of the policy any more" in answer.text
+    assert site.parts.cookie not in browser.cookies
+    assert browser.post("/log/verify").status_code == 401
+
+
+def test_with_a_broken_policy_nobody_may_do_anything(site: Site) -> None:
+    browser = site.browser("olga")
+    (site.policy / "people.yaml").write_text("people: [")
+    answer = browser.get("/runs")
+    assert answer.status_code == 503
+    assert "keyturn policy check" in answer.text
+    assert "people.yaml" not in answer.text
+
+
+@pytest.mark.parametrize("path", ["/", "/runs", "/log", "/runs/1", "/runs/123456789"])
+def test_a_link_leads_on_to_a_page_of_ours(site: Site, path: str) -> None:
+    answer = site.browser().post(site.link("dora"), params={"next": path})
+    assert answer.headers["location"] == path
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "//evil.example",
+        "/\\evil.example",
+        "https://evil.example/runs",
+        "javascript:alert(1)",
+        "/runs/1\r\nSet-Cookie: a=b",
+        "/runs/1\n",
+        "/runs/0",
+        "/runs/1/approve",
+        "/runs/../..//evil.example",
+        "/runs/١",
+        "/sign-out",
+        "",
+        " /runs",
+        "/runs?host=lb1",
+        "%2f%2fevil.example",
+    ],
+)
+def test_a_link_leads_nowhere_else(site: Site, path: str) -> None:
+    assert onward(path) == "/"
+    answer = site.browser().post(site.link("dora"), params={"next": path})
+    assert answer.headers["location"] == "/"

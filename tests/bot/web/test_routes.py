@@ -1,0 +1,107 @@
+"""Every address, for people who are signed in and for strangers. New routes are entered here."""
+
+from collections.abc import Iterable, Iterator
+
+import pytest
+from fastapi.routing import APIRoute
+
+from tests.bot.web.conftest import Site
+from tests.bot.web.exhibits import gallery
+
+# method, path → status for a stranger, status for somebody signed in.
+ROUTES = {
+    ("GET", "/"): (401, 200),
+    ("GET", "/runs"): (401, 200),
+    ("GET", "/runs/{number}"): (401, 200),
+    ("GET", "/runs/{number}/live"): (401, 200),
+    ("POST", "/runs/{number}/approve"): (401, 409),
+    ("POST", "/runs/{number}/deny"): (401, 409),
+    ("POST", "/runs/{number}/withdraw"): (401, 403),
+    ("POST", "/runs/{number}/undo"): (401, 422),
+    ("POST", "/runs/{number}/settle"): (401, 422),
+    ("GET", "/log"): (401, 200),
+    ("POST", "/log/verify"): (401, 200),
+    ("GET", "/sign-in/{token}"): (200, 200),
+    ("POST", "/sign-in/{token}"): (410, 410),
+    ("POST", "/sign-out"): (200, 200),
+    ("GET", "/healthz"): (200, 200),
+    ("GET", "/readyz"): (200, 200),
+}
+
+
+def everything(routes: Iterable[object]) -> Iterator[object]:
+    """Yield every route, those of included routers too."""
+    for route in routes:
+        inner = getattr(route, "original_router", None)
+        if inner is None:
+            yield route
+        else:
+            yield from everything(inner.routes)
+
+
+def test_every_route_is_in_the_table(site: Site) -> None:
+    found = [route for route in everything(site.app.routes) if isinstance(route, APIRoute)]
+    served = {(method, route.path) for route in found for method in route.methods or ()}
+    assert served == set(ROUTES)
+
+
+def test_nothing_but_routes_and_files_is_served(site: Site) -> None:
+    others = [route for route in everything(site.app.routes) if not isinstance(route, APIRoute)]
+    assert [getattr(route, "path", route) for route in others] == ["/static"]
+
+
+def test_a_route_that_nobody_entered_is_found(site: Site) -> None:
+    @site.app.get("/backdoor")
+    def backdoor() -> None: ...
+
+    with pytest.raises(AssertionError):
+        test_every_route_is_in_the_table(site)
+
+
+@pytest.mark.parametrize(("method", "path"), ROUTES)
+@pytest.mark.parametrize("signed_in", [False, True])
+def test_a_route_answers_as_the_table_says(
+    site: Site, method: str, path: str, *, signed_in: bool
+) -> None:
+    denied = gallery(site.database)["denied"]
+    address = path.format(number=denied, token="x" * 43)
+    answer = site.browser("olga" if signed_in else "").request(method, address)
+    assert answer.status_code == ROUTES[method, path][signed_in]
+
+
+@pytest.mark.parametrize("path", sorted({path for method, path in ROUTES if method == "GET"}))
+def test_looking_changes_nothing(site: Site, path: str) -> None:
+    numbers = gallery(site.database)
+    before = site.office.entries()
+    browser = site.browser("olga")
+    for method in ("GET", "HEAD"):
+        browser.request(method, path.format(number=numbers["waiting"], token="x" * 43))
+    assert site.office.entries() == before
+    assert site.office.fleet.told == []
+
+
+@pytest.mark.parametrize("path", sorted({path for method, path in ROUTES if method == "POST"}))
+def test_what_changes_something_cannot_be_got(site: Site, path: str) -> None:
+    if ("GET", path) in ROUTES:
+        return
+    number = gallery(site.database)["waiting"]
+    answer = site.browser("olga").get(path.format(number=number))
+    assert answer.status_code == 405
+    assert "That cannot be done here" in answer.text
+
+
+@pytest.mark.parametrize(
+    "path", ["/nope", "/runs/0", "/runs/x", "/runs/9999", f"/runs/{2**70}", "/static/nope.js"]
+)
+def test_what_is_not_there_is_said_to_be_not_there(site: Site, path: str) -> None:
+    answer = site.browser("olga").get(path)
+    assert answer.status_code == 404
+    assert "There is no such page" in answer.text
+    assert "Traceback" not in answer.text
+
+
+def test_head_shows_the_headers_of_get(site: Site) -> None:
+    browser = site.browser("olga")
+    head, get = browser.head("/runs"), browser.get("/runs")
+    assert head.status_code == 200
+    assert head.headers["content-security-policy"] == get.headers["content-security-policy"]

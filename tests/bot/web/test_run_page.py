@@ -1,0 +1,306 @@
+"""One run's page: what it shows, who finds which buttons on it, and what they do."""
+
+from collections.abc import Mapping
+
+import pytest
+
+from bot.run import State
+from bot.store import changelog, locks
+from connectors.trouble import CommandFailed, Interrupted
+from runbooks import Report
+from tests.bot.web.conftest import Site
+from tests.bot.web.dom import Page
+from tests.bot.web.exhibits import approved, asked, checked, gallery, running, waiting
+from tests.toy import BreakSwitch, SetAll, SetSwitch
+
+LAMP_ON = SetSwitch(host="lb1", name="lamp", value="on")
+BUTTONS = ("approve", "deny", "withdraw", "undo", "settle")
+
+
+def buttons(site: Site, person: str, number: int) -> set[str]:
+    forms = Page(site.browser(person).get(f"/runs/{number}").text).forms
+    return {word for word in BUTTONS for form in forms if form == f"/runs/{number}/{word}"}
+
+
+# --- what it shows ---
+
+
+def test_the_page_shows_exactly_what_will_run(site: Site) -> None:
+    run = site.office.ask(LAMP_ON, reason="the cellar is dark")
+    words = Page(site.browser("olga").get(f"/runs/{run.id}").text).text
+    for part in (
+        "Waiting for approval",
+        "set lamp on",
+        "set lamp off",
+        "Before: − off After: + on",
+        "the cellar is dark",
+        run.short_digest,
+        run.digest,
+        "Adam Admin, Olga Owner can turn it",
+        "the owners of the edge",
+        "Developers may ask for any change; an owner of the area approves it.",
+    ):
+        assert part in words
+
+
+def test_the_page_tells_the_whole_story_afterwards(site: Site) -> None:
+    run = site.office.approve(site.office.ask(LAMP_ON))
+    words = Page(site.browser("dora").get(f"/runs/{run.id}").text).text
+    story = words.split("What happened")[1].split("In the change log")[0]
+    told = [
+        "Asked by Dora Developer on the web",
+        "Planned",
+        "Approved by Olga Owner",
+        "Started",
+        "Step 1 sent",
+        "Step 1 done",
+        "Proven by reading again",
+        "Succeeded",
+    ]
+    places = [story.index(part) for part in told]
+    assert places == sorted(places)
+    assert "lamp is on now" in words
+    assert "exit status 0" in words
+
+
+def test_every_entry_is_shown_with_its_hash(site: Site) -> None:
+    run = site.office.approve(site.office.ask(LAMP_ON))
+    html = site.browser("dora").get(f"/runs/{run.id}").text
+    with site.database.reading() as tx:
+        entries = changelog.of_run(tx, run.id)
+    assert len(entries) == 9
+    for entry in entries:
+        assert f'title="{entry.hash}"' in html
+
+
+def test_what_cannot_be_undone_says_why(site: Site) -> None:
+    run = site.office.ask(BreakSwitch(host="lb1", name="lamp"))
+    words = Page(site.browser("olga").get(f"/runs/{run.id}").text).text
+    assert "Cannot be undone: gone" in words
+    assert "not everything can be undone" in words
+
+
+def test_a_failed_step_shows_what_the_host_said(site: Site) -> None:
+    def refuse(_host: str, _words: str) -> None:
+        raise CommandFailed("the lamp is loose: fasten it")
+
+    site.office.fleet.before_tell = refuse
+    run = site.office.approve(site.office.ask(SetAll(host="lb1", value="on")))
+    words = Page(site.browser("olga").get(f"/runs/{run.id}").text).text
+    assert "the lamp is loose: fasten it" in words
+    assert "Not sent" in words
+
+
+def test_a_check_shows_its_findings_and_its_table(site: Site) -> None:
+    with site.database.transaction() as tx:
+        run = checked(tx)
+        well = checked(tx, Report("all is well"))
+    browser = site.browser("dora")
+    html = browser.get(f"/runs/{run.id}").text
+    assert "198.51.100.7 comes again and again" in html
+    assert '<th scope="col">expires in</th>' in html
+    assert "Needs attention" in html
+    assert "Healthy" in browser.get(f"/runs/{well.id}").text
+
+
+def test_a_run_that_waits_for_another_says_for_which(site: Site) -> None:
+    with site.database.transaction() as tx:
+        holder = running(tx, approved(tx, waiting(tx, asked(tx))))
+        locks.take(tx, "lb1", holder.id)
+        other = approved(tx, waiting(tx, asked(tx)))
+    words = Page(site.browser("dora").get(f"/runs/{other.id}").text).text
+    assert f"Run {holder.id} holds lb1 since" in words
+
+
+def test_a_host_that_left_the_inventory_keeps_its_history(site: Site) -> None:
+    run = site.office.approve(site.office.ask(LAMP_ON))
+    inventory = site.policy / "inventory.yaml"
+    kept = [line for line in inventory.read_text().splitlines(True) if "lb1" not in line]
+    inventory.write_text("".join(kept))
+    assert site.browser("olga").get(f"/runs/{run.id}").status_code == 200
+    assert buttons(site, "olga", run.id) == set()
+
+
+# --- who finds which buttons ---
+
+_DECIDE = {"approve", "deny"}
+FINDS: Mapping[str, Mapping[str, set[str]]] = {
+    "waiting": {"olga": _DECIDE, "adam": _DECIDE, "dora": {"withdraw"}, "stan": set()},
+    "own": {"olga": {"withdraw"}, "adam": _DECIDE, "dora": set(), "stan": set()},
+    "asked": {"olga": {"deny"}, "adam": set(), "dora": {"withdraw"}},
+    "ready": {"olga": {"deny"}, "adam": set(), "dora": {"withdraw"}},
+    "running": {"olga": set(), "dora": set(), "stan": set()},
+    "unknown": {"olga": {"settle"}, "adam": {"settle"}, "dora": set(), "stan": set()},
+    "succeeded": {"olga": {"undo"}, "dora": {"undo"}, "stan": {"undo"}},
+    "failed": {"olga": set(), "dora": set()},
+    "denied": {"olga": set(), "adam": set()},
+    "checked": {"olga": set(), "dora": set()},
+}
+
+
+@pytest.mark.parametrize("exhibit", FINDS)
+def test_everybody_finds_the_buttons_that_are_theirs(site: Site, exhibit: str) -> None:
+    number = gallery(site.database)[exhibit]
+    found = {person: buttons(site, person, number) for person in FINDS[exhibit]}
+    assert found == FINDS[exhibit]
+
+
+# --- what they do ---
+
+
+def test_an_approval_on_the_page_moves_the_run(site: Site) -> None:
+    run = site.office.ask(LAMP_ON)
+    browser = site.browser("olga")
+    page = Page(browser.get(f"/runs/{run.id}").text)
+    answer = browser.post(
+        f"/runs/{run.id}/approve", data={"digest": page.values["digest"], "reason": "go on"}
+    )
+    assert answer.status_code == 303
+    assert "Your approval is recorded" in browser.get(answer.headers["location"]).text
+    site.office.work()
+    assert site.office.run(run.id).state is State.SUCCEEDED
+    assert site.office.fleet.told == [("lb1", "set lamp on")]
+    assert "go on" in browser.get(f"/runs/{run.id}").text
+
+
+@pytest.mark.parametrize("digest", ["", "0" * 64, "0" * 10, "%", "f" * 5000])
+def test_an_approval_of_another_plan_is_refused(site: Site, digest: str) -> None:
+    run = site.office.ask(LAMP_ON)
+    answer = site.browser("olga").post(f"/runs/{run.id}/approve", data={"digest": digest})
+    assert answer.status_code == 409
+    assert "has another plan now" in Page(answer.text).text
+    assert site.office.run(run.id).state is State.WAITING
+
+
+def test_an_approval_without_a_digest_is_refused(site: Site) -> None:
+    run = site.office.ask(LAMP_ON)
+    assert site.browser("olga").post(f"/runs/{run.id}/approve").status_code == 409
+    assert site.office.run(run.id).state is State.WAITING
+
+
+@pytest.mark.parametrize("person", ["dora", "stan"])
+@pytest.mark.parametrize("verb", ["approve", "deny"])
+def test_who_may_not_decide_is_told_who_may(site: Site, person: str, verb: str) -> None:
+    run = site.office.ask(LAMP_ON)
+    answer = site.browser(person).post(f"/runs/{run.id}/{verb}", data={"digest": run.digest})
+    assert answer.status_code == 403
+    assert "Those who can: Adam Admin, Olga Owner" in Page(answer.text).text
+    assert site.office.run(run.id).state is State.WAITING
+
+
+def test_a_no_on_the_page_ends_the_run(site: Site) -> None:
+    run = site.office.ask(LAMP_ON)
+    answer = site.browser("olga").post(f"/runs/{run.id}/deny", data={"reason": "not today"})
+    assert answer.status_code == 303
+    assert site.office.run(run.id).summary == "Denied by Olga Owner: not today"
+
+
+def test_who_comes_second_is_told_what_happened(site: Site) -> None:
+    run = site.office.ask(LAMP_ON)
+    site.office.workflow.deny(run.id, person="olga")
+    answer = site.browser("adam").post(f"/runs/{run.id}/approve", data={"digest": run.digest})
+    assert answer.status_code == 409
+    assert "was denied by olga" in Page(answer.text).text
+
+
+def test_a_request_can_be_withdrawn_by_its_asker_alone(site: Site) -> None:
+    run = site.office.ask(LAMP_ON)
+    assert site.browser("olga").post(f"/runs/{run.id}/withdraw").status_code == 403
+    assert site.browser("dora").post(f"/runs/{run.id}/withdraw").status_code == 303
+    assert site.office.run(run.id).state is State.WITHDRAWN
+
+
+def test_an_undo_is_a_run_of_its_own(site: Site) -> None:
+    run = site.office.approve(site.office.ask(LAMP_ON))
+    browser = site.browser("dora")
+    answer = browser.post(f"/runs/{run.id}/undo", data={"reason": "too bright"})
+    assert answer.headers["location"] == f"/runs/{run.id + 1}?done=asked"
+    site.office.work()
+    words = Page(browser.get(answer.headers["location"]).text).text
+    assert f"Takes back run {run.id}" in words
+    assert "too bright" in words
+    assert site.office.run(run.id + 1).state is State.WAITING
+
+
+def test_an_unknown_run_is_settled_by_an_owner_who_says_how_they_know(site: Site) -> None:
+    def break_off(_host: str, _words: str) -> None:
+        raise Interrupted("lb1 closed the connection")
+
+    site.office.fleet.before_tell = break_off
+    run = site.office.approve(site.office.ask(LAMP_ON))
+    assert run.state is State.UNKNOWN
+    address = f"/runs/{run.id}/settle"
+    why = "the lamp is dark, I looked"
+    olga = site.browser("olga")
+    assert (
+        site.browser("dora").post(address, data={"ending": "failed", "why": why}).status_code
+        == 403
+    )
+    assert olga.post(address, data={"ending": "failed", "why": "dark"}).status_code == 422
+    assert olga.post(address, data={"ending": "maybe", "why": why}).status_code == 422
+    assert olga.post(address, data={"why": why}).status_code == 422
+    assert site.office.run(run.id).state is State.UNKNOWN
+    assert olga.post(address, data={"ending": "failed", "why": why}).status_code == 303
+    settled = site.office.run(run.id)
+    assert (settled.state, settled.summary) == (
+        State.FAILED,
+        f"Settled as failed by Olga Owner: {why}",
+    )
+
+
+def test_an_invisible_character_in_a_reason_is_refused(site: Site) -> None:
+    run = site.office.ask(LAMP_ON)
+    answer = site.browser("olga").post(f"/runs/{run.id}/deny", data={"reason": "no\u202e!"})
+    assert answer.status_code == 422
+    assert "invisible character" in answer.text
+    assert site.office.run(run.id).state is State.WAITING
+
+
+@pytest.mark.parametrize("verb", BUTTONS)
+def test_a_run_that_is_not_there_cannot_be_moved(site: Site, verb: str) -> None:
+    form = {"digest": "0" * 64, "ending": "failed", "why": "I looked at it"}
+    answer = site.browser("olga").post(f"/runs/99/{verb}", data=form)
+    assert answer.status_code == 404
+    assert "There is no run 99" in answer.text
+
+
+def test_only_known_notices_are_shown(site: Site) -> None:
+    run = site.office.ask(LAMP_ON)
+    browser = site.browser("olga")
+    assert "is recorded" not in browser.get(f"/runs/{run.id}?done=your+account+is+locked").text
+    assert "your account" not in browser.get(f"/runs/{run.id}?done=your+account+is+locked").text
+
+
+# --- how it keeps up ---
+
+
+def test_an_open_page_asks_for_news_until_the_run_is_over(site: Site) -> None:
+    run = site.office.ask(LAMP_ON)
+    browser = site.browser("dora")
+    assert f'hx-get="/runs/{run.id}/live?seen=' in browser.get(f"/runs/{run.id}").text
+    site.office.approve(run)
+    assert "hx-trigger" not in browser.get(f"/runs/{run.id}").text
+
+
+def test_nothing_is_sent_while_nothing_moves(site: Site) -> None:
+    run = site.office.ask(LAMP_ON)
+    browser = site.browser("dora")
+
+    def address() -> str:
+        return browser.get(f"/runs/{run.id}").text.split('hx-get="')[1].split('"')[0]
+
+    before = address()
+    assert browser.get(before).status_code == 204
+    site.office.workflow.approve(run.id, person="olga", digest=run.digest)
+    moved = browser.get(before)
+    assert moved.status_code == 200
+    assert "Olga Owner" in moved.text
+    assert address() != before
+    assert browser.get(address()).status_code == 204
+
+
+def test_the_moving_part_is_the_same_as_in_the_page(site: Site) -> None:
+    for number in gallery(site.database).values():
+        browser = site.browser("olga")
+        part = browser.get(f"/runs/{number}/live").text.split("</h1>")[0]
+        assert part.strip() in browser.get(f"/runs/{number}").text
