@@ -139,20 +139,44 @@ def show_changelog(*, run: int | None, most: int, as_json: bool) -> None:
 
 
 @changelog.command("verify")
+@click.option(
+    "--witness",
+    "witnesses",
+    multiple=True,
+    type=click.Path(path_type=Path, exists=True),
+    help="A witness's file to hold the log against; may be given several times.",
+)
+@click.option("--key", default="", help="The public key that must have sealed it, 64 hex digits.")
+@click.option("--thorough", is_flag=True, help="Check every signature, and not only the last.")
 @click.option("--json", "as_json", is_flag=True, help="For programs.")
-def verify_changelog(*, as_json: bool) -> None:
+def verify_changelog(
+    *, witnesses: tuple[Path, ...], key: str, thorough: bool, as_json: bool
+) -> None:
     """Recompute the whole chain. Exit status 1 if an entry was altered or is missing."""
-    from bot.store import changelog as store
+    from bot.store import verification, witness
 
+    with _plainly():
+        points = [point for file in witnesses for point in witness.read(file)]
     with _database() as database, database.reading() as tx:
-        verdict = store.verify(tx)
+        verdict = verification.verify(tx, key=key, witnesses=points, thorough=thorough)
     if as_json:
         click.echo(json.dumps(vars(verdict)))
     elif verdict.broken is None:
         click.echo(f"{verdict.entries} entries, unbroken; head {verdict.head}")
+        click.echo(f"sealed by {verdict.key}; {len(points)} checkpoints of witnesses agree")
     else:
         click.echo(f"BROKEN at entry {verdict.broken}: {verdict.why}", err=True)
     sys.exit(FAILED if verdict.broken is not None else 0)
+
+
+@changelog.command("export")
+def export_changelog() -> None:
+    """Print every entry as one JSON object a line, for docs/verify_changelog.py and archives."""
+    from bot.store import changelog as store
+
+    with _database() as database, database.reading() as tx:
+        for entry in store.everything(tx):
+            click.echo(json.dumps(vars(entry), ensure_ascii=False))
 
 
 @main.group()
@@ -195,11 +219,13 @@ def _settings() -> "Settings":
 
 @contextmanager
 def _database() -> "Generator[Database]":
+    from bot.store import seal
     from bot.store.database import Database
 
     settings = _settings()
     with _plainly():
-        database = Database(settings.database_url)
+        key = settings.data / "changelog.key"
+        database = Database(settings.database_url, seal.kept_in(key) if key.exists() else None)
         if database.embedded and not (settings.data / "keyturn.db").exists():
             _stop(f"there is no database in {settings.data.absolute()} yet", NOT_FOUND)
         try:
@@ -213,10 +239,11 @@ def _plainly() -> Generator[None]:
     """Turn what a person can do something about into one line on standard error."""
     from bot.policy import NoPolicy
     from bot.store.database import AlreadyRunning, StoreUnavailable
+    from bot.store.seal import BadKey
 
     try:
         yield
-    except (StoreUnavailable, AlreadyRunning, NoPolicy, OSError) as trouble:
+    except (StoreUnavailable, AlreadyRunning, NoPolicy, BadKey, OSError, ValueError) as trouble:
         _stop(str(trouble), FAILED)
 
 

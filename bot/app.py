@@ -27,7 +27,7 @@ from bot.dispatch import InProcess
 from bot.policy import Policy, PolicyDirectory
 from bot.settings import Settings
 from bot.slack.door import Door, Installation
-from bot.store import schema, seen
+from bot.store import schema, seal, seen, verification, witness
 from bot.store.database import Database, StoreUnavailable, sole_user
 from bot.web import door as web
 from bot.web.parts import WebParts
@@ -59,10 +59,12 @@ class Keyturn:
 
 
 def build(settings: Settings) -> Keyturn:
-    """Put the parts together. Raises NoPolicy and StoreUnavailable."""
+    """Put the parts together. Raises NoPolicy, StoreUnavailable and BadKey."""
     settings.data.mkdir(parents=True, exist_ok=True)
-    database = Database(settings.database_url)
+    database = Database(settings.database_url, seal.kept_in(settings.data / "changelog.key"))
     schema.upgrade(database)
+    with database.transaction() as tx:
+        verification.open_log(tx)
     fleet = Fleet(Inventory(hosts={}), Sessions(settings.policy))
 
     def renew(policy: Policy) -> None:
@@ -131,19 +133,23 @@ async def _at_work(keyturn: Keyturn) -> AsyncGenerator[None]:
 
 
 async def _tick(keyturn: Keyturn) -> None:
-    """Do what is due by the clock alone: expire requests, forget old signatures."""
+    """Do what is due by the clock alone, until cancelled."""
     while True:
         try:
             await asyncio.to_thread(keyturn.workflow.expire_due)
-            await asyncio.to_thread(_forget, keyturn.database)
-        except StoreUnavailable as trouble:
-            log.critical("the clock waits for the database: %s", trouble)
+            await asyncio.to_thread(_keep_house, keyturn)
+        except (StoreUnavailable, OSError) as trouble:
+            log.critical("the clock could not do its work: %s", trouble)
         await asyncio.sleep(_TICK_SECONDS)
 
 
-def _forget(database: Database) -> None:
-    with database.transaction() as tx:
+def _keep_house(keyturn: Keyturn) -> None:
+    """Forget old signatures, and let the witness see how far the log is."""
+    with keyturn.database.transaction() as tx:
         seen.forget_old(tx)
+        point = verification.checkpoint(tx)
+    if keyturn.settings.witness is not None:
+        witness.testify(keyturn.settings.witness, point)
 
 
 def _listening(settings: Settings) -> socket.socket:

@@ -14,6 +14,7 @@ class Settings(BaseSettings):
     database: empty for SQLite in *data*, or postgresql+psycopg://…
     listen, port: where the web server listens. base_url: how people reach it.
     slack_…: bot token xoxb-…, signing secret, team id T…, channel C… for requests without one.
+    witness: a file elsewhere, best on another disk or machine, that checkpoints are added to.
     console: the chat console instead of Slack; never together with a bot token.
     """
 
@@ -30,6 +31,7 @@ class Settings(BaseSettings):
     slack_team: str = ""
     slack_channel: str = ""
     slack_api: str = "https://slack.com/api/"
+    witness: Path | None = None
     console: bool = False
 
     @model_validator(mode="after")

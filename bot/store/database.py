@@ -11,6 +11,8 @@ from sqlalchemy import Connection, Engine, Table, create_engine, event, text
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
+from bot.store.seal import Seal
+
 _BUSY_SECONDS = 5
 
 
@@ -26,11 +28,16 @@ class Transaction:
     """One unit of work: committed as a whole, with the database's own time."""
 
     def __init__(
-        self, connection: Connection, now: int, tell_news: Callable[[], None] = lambda: None
+        self,
+        connection: Connection,
+        now: int,
+        tell_news: Callable[[], None] = lambda: None,
+        seal: Seal | None = None,
     ) -> None:
         self.sql = connection
         self.now = now
         self.tell_news = tell_news
+        self._seal = seal
         self._afterwards: list[Callable[[], None]] = []
 
     def insert_once(self, table: Table, **values: object) -> bool:
@@ -40,6 +47,13 @@ class Transaction:
         # What comes back tells it on both databases; a count of rows does not.
         returning = statement.returning(*table.primary_key.columns)
         return self.sql.execute(returning).one_or_none() is not None
+
+    @property
+    def seal(self) -> Seal:
+        """What entries of the change log are signed with."""
+        if self._seal is None:
+            raise StoreUnavailable("the change log has no key here: it can only be read")
+        return self._seal
 
     def after_commit(self, callback: Callable[[], None]) -> None:
         """Do something that others can see only once all of this is durable."""
@@ -51,10 +65,14 @@ class Transaction:
 
 
 class Database:
-    """Opens transactions. url: `sqlite:///file` or `postgresql+psycopg://…`."""
+    """Opens transactions. url: `sqlite:///file` or `postgresql+psycopg://…`.
 
-    def __init__(self, url: str) -> None:
+    seal: signs the change log; without one it can only be read.
+    """
+
+    def __init__(self, url: str, seal: Seal | None = None) -> None:
         self.url = url
+        self._seal = seal
         self.embedded = url.startswith("sqlite")
         self.engine = _sqlite(url) if self.embedded else _postgresql(url)
         # Called after every commit that somebody should hear of, from the committing thread.
@@ -68,7 +86,9 @@ class Database:
         with self._turn(), self._guarded(), self.engine.connect() as connection:
             if self.embedded:
                 connection.exec_driver_sql("BEGIN IMMEDIATE")
-            transaction = Transaction(connection, self._now(connection), self._tell_news)
+            transaction = Transaction(
+                connection, self._now(connection), self._tell_news, self._seal
+            )
             yield transaction
             connection.commit()
         transaction.committed()

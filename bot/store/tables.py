@@ -106,8 +106,10 @@ entry = Table(
     Column("body", Text, nullable=False),
     Column("prev", String(64), nullable=False),
     Column("hash", String(64), nullable=False),
+    Column("signature", String(128), nullable=False),
     UniqueConstraint("prev"),
     Index(None, "run", "seq"),
+    Index(None, "kind", "seq"),
 )
 
 # What doors have still to tell of a run: only that there is news, never the news itself.

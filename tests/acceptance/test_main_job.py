@@ -12,7 +12,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from bot.run import Run, State
-from bot.store import changelog, locks, runs
+from bot.store import changelog, locks, runs, verification
 from tests.playground import company
 from tests.playground.fleet import LoopbackFleet
 from tests.playground.keys import make_key
@@ -100,7 +100,7 @@ def test_an_abuser_is_let_in_by_two_people(stage: Stage):
     stage.sees(DORA, "Proven by reading again")
     assert stage.entries()[-1] == "succeeded"
     with stage.service.keyturn.database.reading() as tx:
-        assert changelog.verify(tx).broken is None
+        assert verification.verify(tx).broken is None
 
 
 def test_it_is_undone_by_two_people(stage: Stage):

@@ -5,6 +5,7 @@ import pytest
 
 from bot.store import schema
 from bot.store.database import Database
+from bot.store.seal import Seal
 from tests.bot.office import Office, an_office
 from tests.playground.postgres import Postgres
 
@@ -21,10 +22,10 @@ def postgres() -> Generator[Postgres]:
 def database(request: pytest.FixtureRequest, tmp_path: Path) -> Generator[Database]:
     """The store on each database that it works on, with its schema."""
     if request.param == "sqlite":
-        database = Database(f"sqlite:///{tmp_path / 'keyturn.db'}")
+        database = Database(f"sqlite:///{tmp_path / 'keyturn.db'}", Seal.new())
     else:
         server: Postgres = request.getfixturevalue("postgres")
-        database = Database(server.new_database())
+        database = Database(server.new_database(), Seal.new())
     schema.upgrade(database)
     yield database
     database.close()

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from bot.store import changelog, schema
+from bot.store import changelog, schema, verification
 from bot.store.database import Database
+from bot.store.seal import Seal
 
 
 def _keyturn(directory: Path, *words: str) -> subprocess.CompletedProcess[str]:
@@ -27,9 +28,10 @@ def _keyturn(directory: Path, *words: str) -> subprocess.CompletedProcess[str]:
 @pytest.fixture
 def logged(tmp_path: Path) -> Path:
     (tmp_path / "var").mkdir()
-    database = Database(f"sqlite:///{tmp_path / 'var' / 'keyturn.db'}")
+    database = Database(f"sqlite:///{tmp_path / 'var' / 'keyturn.db'}", Seal.new())
     schema.upgrade(database)
     with database.transaction() as tx:
+        verification.open_log(tx)
         changelog.append(tx, "asked", run=1, person="dora", host="lb1", door="slack")
         changelog.append(tx, "refused", run=1, host="lb1", summary="\x1b[31mno\x1b[0m\nnever")
     database.close()
@@ -61,28 +63,28 @@ def test_runbooks_are_listed_for_people_and_programs(tmp_path: Path):
 
 def test_the_log_is_shown_one_line_an_entry_and_harmless(logged: Path):
     shown = _keyturn(logged, "changelog", "show").stdout
-    assert len(shown.splitlines()) == 2
+    assert len(shown.splitlines()) == 3
     assert "\x1b" not in shown
     assert "\\x1b[31mno" in shown
 
 
 def test_the_log_is_shown_to_programs(logged: Path):
     lines = _keyturn(logged, "changelog", "show", "--json").stdout.splitlines()
-    assert json.loads(lines[1])["facts"] == {"summary": "\x1b[31mno\x1b[0m\nnever"}
+    assert json.loads(lines[2])["facts"] == {"summary": "\x1b[31mno\x1b[0m\nnever"}
 
 
 def test_verify_says_whole_or_where_it_is_broken(logged: Path):
     whole = _keyturn(logged, "changelog", "verify")
-    assert (whole.returncode, whole.stdout[:19]) == (0, "2 entries, unbroken")
+    assert (whole.returncode, whole.stdout[:19]) == (0, "3 entries, unbroken")
 
-    database = Database(f"sqlite:///{logged / 'var' / 'keyturn.db'}")
+    database = Database(f"sqlite:///{logged / 'var' / 'keyturn.db'}", Seal.new())
     with database.engine.connect() as connection:
         connection.exec_driver_sql("DROP TRIGGER entry_no_update")
-        connection.exec_driver_sql("UPDATE entry SET person = 'olga' WHERE seq = 1")
+        connection.exec_driver_sql("UPDATE entry SET person = 'olga' WHERE seq = 2")
     database.close()
     broken = _keyturn(logged, "changelog", "verify")
     assert broken.returncode == 1
-    assert "BROKEN at entry 1" in broken.stderr
+    assert "BROKEN at entry 2" in broken.stderr
 
 
 @pytest.mark.parametrize(

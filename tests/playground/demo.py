@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from bot.lines import moment
-from bot.store import changelog
+from bot.store import changelog, verification
 from bot.store.changelog import Entry
 from bot.visible import visible
 from connectors.command import Shell
@@ -90,7 +90,7 @@ def play(fleet: LoopbackFleet, service: Service) -> bool:
 
 def _proven(fleet: LoopbackFleet, service: Service, blocked: int) -> bool:
     with service.keyturn.database.reading() as tx:
-        verdict = changelog.verify(tx)
+        verdict = verification.verify(tx)
     cleared = not fleet.haproxy.marked(ABUSER)
     heading("And so")
     say(_indented(_rows(fleet.haproxy.table("http"))))

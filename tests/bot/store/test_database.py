@@ -8,6 +8,7 @@ from sqlalchemy import event
 
 from bot.store import changelog, schema
 from bot.store.database import AlreadyRunning, Database, StoreUnavailable, sole_user
+from bot.store.seal import Seal
 
 
 def test_the_schema_is_applied_once(database: Database):
@@ -17,7 +18,7 @@ def test_the_schema_is_applied_once(database: Database):
 
 
 def test_an_empty_database_is_behind(tmp_path: Path):
-    database = Database(f"sqlite:///{tmp_path / 'empty.db'}")
+    database = Database(f"sqlite:///{tmp_path / 'empty.db'}", Seal.new())
     assert not schema.is_current(database)
     database.close()
 
@@ -63,7 +64,7 @@ def test_both_databases_tell_the_time_in_microseconds(database: Database):
 
 
 def test_sqlite_is_set_to_lose_nothing(tmp_path: Path):
-    database = Database(f"sqlite:///{tmp_path / 'keyturn.db'}")
+    database = Database(f"sqlite:///{tmp_path / 'keyturn.db'}", Seal.new())
     with database.engine.connect() as connection:
         found = {
             name: connection.exec_driver_sql(f"PRAGMA {name}").scalar_one()
@@ -74,7 +75,7 @@ def test_sqlite_is_set_to_lose_nothing(tmp_path: Path):
 
 
 def test_a_full_disk_is_said_and_nothing_is_kept(tmp_path: Path):
-    database = Database(f"sqlite:///{tmp_path / 'keyturn.db'}")
+    database = Database(f"sqlite:///{tmp_path / 'keyturn.db'}", Seal.new())
     schema.upgrade(database)
     with database.engine.connect() as connection:
         pages = connection.exec_driver_sql("PRAGMA page_count").scalar_one()

@@ -1,0 +1,77 @@
+"""The seal of the change log: an Ed25519 key kept outside the database, and what it signs.
+
+Whoever can rewrite the database can make the chain of hashes fit again; without the key they
+cannot make the signatures fit. The key is a file of its own, made at the first start, for Keyturn
+alone.
+"""
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+    load_pem_private_key,
+)
+
+
+class BadKey(Exception):
+    """The key of the change log cannot be used. The message says what to do."""
+
+
+class Seal:
+    """Signs hashes. public: the public key as 64 hex digits."""
+
+    def __init__(self, key: Ed25519PrivateKey) -> None:
+        self._key = key
+        self.public = key.public_key().public_bytes(Encoding.Raw, PublicFormat.Raw).hex()
+
+    @staticmethod
+    def new() -> "Seal":
+        return Seal(Ed25519PrivateKey.generate())
+
+    def sign(self, digest: str) -> str:
+        """Return the signature of a hash, as 128 hex digits. digest: 64 hex digits."""
+        return self._key.sign(bytes.fromhex(digest)).hex()
+
+
+def fits(public: str, digest: str, signature: str) -> bool:
+    """Return whether the owner of *public* signed this hash; all as hex digits."""
+    try:
+        key = Ed25519PublicKey.from_public_bytes(bytes.fromhex(public))
+        key.verify(bytes.fromhex(signature), bytes.fromhex(digest))
+    except (InvalidSignature, ValueError):
+        return False
+    return True
+
+
+def kept_in(file: Path) -> Seal:
+    """Return the seal whose key is kept in *file*, made on the spot if there is none yet."""
+    with suppress(FileExistsError):
+        _make(file)
+    mode = file.stat().st_mode & 0o777
+    if mode & 0o077:
+        raise BadKey(f"{file} can be read by others (mode {mode:o}): chmod 600 it")
+    try:
+        key = load_pem_private_key(file.read_bytes(), password=None)
+    except ValueError:
+        raise BadKey(f"{file} is no private key: put back the one from the backup") from None
+    if not isinstance(key, Ed25519PrivateKey):
+        raise BadKey(f"{file} is not an Ed25519 key: put back the one from the backup")
+    return Seal(key)
+
+
+def _make(file: Path) -> None:
+    pem = Ed25519PrivateKey.generate().private_bytes(
+        Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()
+    )
+    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "wb") as out:
+        out.write(pem)
+        out.flush()
+        os.fsync(out.fileno())

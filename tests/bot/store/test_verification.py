@@ -1,0 +1,281 @@
+"""What was done to the log is found: by our own verifier and by the one that shares no code."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from sqlalchemy import insert
+
+from bot.digest import sha256
+from bot.store import changelog, schema, seal, tables, verification, witness
+from bot.store.changelog import GENESIS, Entry
+from bot.store.database import Database, StoreUnavailable
+from bot.store.seal import BadKey, Seal
+from bot.store.verification import Verdict
+from bot.store.witness import Checkpoint
+
+VERIFIER = Path(__file__).parents[3] / "docs" / "verify_changelog.py"
+
+
+@pytest.fixture
+def ours() -> Seal:
+    return Seal.new()
+
+
+@pytest.fixture
+def log(tmp_path: Path, ours: Seal):
+    database = Database(f"sqlite:///{tmp_path / 'keyturn.db'}", ours)
+    schema.upgrade(database)
+    _write(database, 12)
+    yield database
+    database.close()
+
+
+def _write(database: Database, most: int) -> None:
+    with database.transaction() as tx:
+        verification.open_log(tx)
+        for n in range(most - 1):
+            changelog.append(tx, "noted", run=n % 3, person="olga", host="lb1", n=n, words="☃")
+
+
+def _entries(database: Database) -> list[Entry]:
+    with database.reading() as tx:
+        return list(changelog.everything(tx))
+
+
+def _rewrite(database: Database, entries: list[Entry]) -> None:
+    """Do what somebody with every right on the database can do."""
+    with database.engine.connect() as connection:
+        for verb in ("update", "delete"):
+            connection.exec_driver_sql(f"DROP TRIGGER IF EXISTS entry_no_{verb}")
+        connection.exec_driver_sql("DELETE FROM entry")
+        for entry in entries:
+            connection.execute(insert(tables.entry).values(**vars(entry)))
+
+
+def _resealed(entries: list[Entry], key: Seal) -> list[Entry]:
+    """Make every hash and every signature fit again, with a key of one's own."""
+    prev, fitting = GENESIS, list[Entry]()
+    for seq, entry in enumerate(entries, start=1):
+        moved = replace(entry, seq=seq, prev=prev)
+        prev = sha256({n: v for n, v in vars(moved).items() if n not in {"hash", "signature"}})
+        fitting.append(replace(moved, hash=prev, signature=key.sign(prev)))
+    return fitting
+
+
+def _verify(database: Database, **how: object) -> Verdict:
+    with database.reading() as tx:
+        return verification.verify(tx, **how)  # pyright: ignore[reportArgumentType]
+
+
+def _verify_alone(
+    database: Database, tmp_path: Path, *options: str
+) -> subprocess.CompletedProcess[str]:
+    export = tmp_path / "export.jsonl"
+    lines = [json.dumps(vars(entry), ensure_ascii=False) for entry in _entries(database)]
+    export.write_text("".join(f"{line}\n" for line in lines))
+    return subprocess.run(
+        [sys.executable, str(VERIFIER), str(export), *options],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_a_good_log_is_whole_for_both(log: Database, tmp_path: Path, ours: Seal):
+    verdict = _verify(log, key=ours.public, thorough=True)
+    assert (verdict.entries, verdict.broken, verdict.key) == (12, None, ours.public)
+    alone = _verify_alone(log, tmp_path, "--key", ours.public)
+    assert alone.returncode == 0, alone.stderr
+    assert alone.stdout.startswith(f"12 entries, unbroken; head {verdict.head}")
+
+
+Tampering = Callable[[list[Entry]], list[Entry]]
+
+
+def _with(n: int, **changes: object) -> Tampering:
+    def tamper(entries: list[Entry]) -> list[Entry]:
+        return [*entries[: n - 1], replace(entries[n - 1], **changes), *entries[n:]]  # pyright: ignore[reportArgumentType]
+
+    return tamper
+
+
+def _without(n: int) -> Tampering:
+    return lambda entries: entries[: n - 1] + entries[n:]
+
+
+@pytest.mark.parametrize(
+    ("tamper", "broken"),
+    [
+        (_with(5, person="adam"), 5),
+        (_with(1, at=1), 1),
+        (_with(12, body="{}"), 12),
+        (_with(7, signature="00" * 64), None),
+        (_without(4), 4),
+        (_without(1), 1),
+    ],
+)
+def test_t_l4_what_was_altered_is_named_by_both(
+    log: Database, tmp_path: Path, tamper: Tampering, broken: int | None
+):
+    _rewrite(log, tamper(_entries(log)))
+    assert _verify(log).broken == broken
+    assert _verify(log, thorough=True).broken == (broken or 7)
+    alone = _verify_alone(log, tmp_path)
+    assert alone.stderr.startswith(f"BROKEN at entry {broken or 7}:")
+    assert alone.returncode == 1
+
+
+def test_who_makes_the_hashes_fit_again_cannot_sign_them(log: Database, tmp_path: Path):
+    def keep_old_signatures(entries: list[Entry]) -> list[Entry]:
+        forged = _resealed(entries, Seal.new())
+        return [
+            replace(new, signature=old.signature)
+            for new, old in zip(forged, _entries(log), strict=True)
+        ]
+
+    altered = _with(6, person="adam")(_entries(log))
+    _rewrite(log, keep_old_signatures(altered))
+    assert _verify(log).broken == 6
+    assert "BROKEN at entry 6:" in _verify_alone(log, tmp_path).stderr
+
+
+def test_t_l7_who_signs_it_all_anew_has_another_key(log: Database, tmp_path: Path, ours: Seal):
+    thief = Seal.new()
+    entries = _with(6, person="adam")(_entries(log))
+    entries[0] = replace(entries[0], body=f'{{"public":"{thief.public}"}}')
+    _rewrite(log, _resealed(entries, thief))
+    # The twin: without knowing the key there is nothing to see.
+    assert _verify(log).broken is None
+    assert _verify(log, key=ours.public).broken == 12
+    assert "sealed by" in _verify_alone(log, tmp_path, "--key", ours.public).stderr
+
+
+@pytest.mark.parametrize("cut", [1, 2, 11])
+def test_t_l5_a_cut_tail_is_found_by_a_witness(
+    log: Database, tmp_path: Path, cut: int, ours: Seal
+):
+    with log.transaction() as tx:
+        point = verification.checkpoint(tx)
+    file = tmp_path / "witness"
+    witness.testify(file, point)
+    _rewrite(log, _entries(log)[:-cut])
+    # The twin: what is left is a good chain, and nothing in it tells of what is gone.
+    assert _verify(log, key=ours.public).broken is None
+    verdict = _verify(log, witnesses=witness.read(file))
+    assert (verdict.broken, verdict.why[:7]) == (12 - cut + 1, "cut off")
+    assert "cut off" in _verify_alone(log, tmp_path, "--witness", str(file)).stderr
+
+
+def test_t_l6_a_fork_is_found_by_a_witness(log: Database, tmp_path: Path, ours: Seal):
+    with log.transaction() as tx:
+        point = verification.checkpoint(tx)
+    file = tmp_path / "witness"
+    witness.testify(file, point)
+    _rewrite(log, _resealed(_with(12, person="adam")(_entries(log)), ours))
+    assert _verify(log, key=ours.public).broken is None
+    assert "another history" in _verify(log, witnesses=witness.read(file)).why
+    assert "another history" in _verify_alone(log, tmp_path, "--witness", str(file)).stderr
+
+
+def test_a_forged_checkpoint_is_no_evidence(log: Database):
+    forged = Checkpoint(3, "11" * 32, 0, Seal.new().public, "22" * 64)
+    assert "not signed" in _verify(log, witnesses=[forged]).why
+
+
+def test_a_witness_that_agrees_changes_nothing(log: Database):
+    with log.transaction() as tx:
+        point = verification.checkpoint(tx)
+    assert _verify(log, witnesses=[point]).broken is None
+
+
+def test_a_witness_writes_only_news(log: Database, tmp_path: Path):
+    file = tmp_path / "witness"
+    for _ in range(3):
+        with log.transaction() as tx:
+            witness.testify(file, verification.checkpoint(tx))
+    assert len(witness.read(file)) == 1
+    with log.transaction() as tx:
+        changelog.append(tx, "noted")
+        point = verification.checkpoint(tx)
+    witness.testify(file, point)
+    assert [point.seq for point in witness.read(file)] == [12, 13]
+
+
+def test_a_line_that_is_no_checkpoint_is_named(tmp_path: Path):
+    file = tmp_path / "witness"
+    file.write_text("nonsense\n")
+    with pytest.raises(ValueError, match="line 1: this is no checkpoint"):
+        witness.read(file)
+
+
+def test_t_x3_another_key_is_refused_before_anything_is_written(log: Database):
+    other = Database(log.url, Seal.new())
+    with other.transaction() as tx, pytest.raises(BadKey, match=r"put the right changelog\.key"):
+        verification.open_log(tx)
+    other.close()
+    assert len(_entries(log)) == 12
+
+
+def test_without_a_key_it_can_only_be_read(log: Database):
+    reader = Database(log.url)
+    with pytest.raises(StoreUnavailable, match="can only be read"), reader.transaction() as tx:
+        changelog.append(tx, "noted")
+    reader.close()
+
+
+def test_the_key_is_made_once_for_us_alone(tmp_path: Path):
+    file = tmp_path / "changelog.key"
+    first = seal.kept_in(file)
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert seal.kept_in(file).public == first.public
+
+
+def test_a_key_that_others_can_read_is_refused(tmp_path: Path):
+    file = tmp_path / "changelog.key"
+    seal.kept_in(file)
+    file.chmod(0o644)
+    with pytest.raises(BadKey, match="chmod 600"):
+        seal.kept_in(file)
+
+
+def test_a_key_that_is_none_is_refused(tmp_path: Path):
+    file = tmp_path / "changelog.key"
+    file.touch(0o600)
+    with pytest.raises(BadKey, match="backup"):
+        seal.kept_in(file)
+
+
+_FIELDS = st.sampled_from(["at", "kind", "run", "person", "host", "body", "prev", "hash"])
+
+
+@settings(
+    max_examples=60,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(
+    n=st.integers(1, 12), field=_FIELDS, text=st.text(max_size=12), number=st.integers(0, 2**40)
+)
+def test_t_l4_any_alteration_of_any_entry_is_found(
+    log: Database, n: int, field: str, text: str, number: int
+):
+    whole = _entries(log)
+    value = number if field in {"at", "run"} else text.replace("\x00", "")
+    if getattr(whole[n - 1], field) == value:
+        return
+    try:
+        value.encode() if isinstance(value, str) else value
+    except UnicodeEncodeError:
+        return
+    _rewrite(log, _with(n, **{field: value})(whole))
+    try:
+        assert _verify(log).broken == n
+    finally:
+        _rewrite(log, whole)
