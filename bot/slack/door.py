@@ -61,7 +61,6 @@ class Door:
             Commands(workflow, database, policies, stories),
             Decisions(workflow, database),
             voice,
-            self.outbox,
         )
         bolt = _bolt(client, slack.signing_secret)
         self._listeners.listen(bolt)

@@ -29,7 +29,6 @@ _MOST_SECONDS = 10
 _SKEW_SECONDS = 300
 _TIMESTAMP = re.compile(r"\d{10}", re.ASCII)
 _SIGNATURE = re.compile(r"v0=[0-9a-f]{64}", re.ASCII)
-_SWEEP_SECONDS = 60
 
 
 class Refused(Exception):
@@ -53,7 +52,6 @@ class Guard:
     ) -> None:
         self._app, self._database, self._clock = app, database, clock
         self._key = secret.encode()
-        self._swept = 0.0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -98,9 +96,6 @@ class Guard:
     def _first_time(self, signature: str, meaning: str) -> bool:
         """Remember the request by its signature and by its meaning; False if either is known."""
         with self._database.transaction() as tx:
-            if self._clock() - self._swept > _SWEEP_SECONDS:
-                seen.forget_old(tx)
-                self._swept = self._clock()
             if not seen.first_time(tx, f"slack {signature}"):
                 return False
             if not meaning:

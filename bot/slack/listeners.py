@@ -22,7 +22,6 @@ from bot.slack.card import APPROVE, DENY
 from bot.slack.commands import Commands
 from bot.slack.decisions import Decisions
 from bot.slack.identity import Identity, Unwelcome
-from bot.slack.outbox import Outbox
 from bot.slack.voice import Voice
 from bot.store.database import StoreUnavailable
 from bot.store.runs import NoSuchRun, Overtaken
@@ -41,10 +40,9 @@ class Listeners:
         commands: Commands,
         decisions: Decisions,
         voice: Voice,
-        outbox: Outbox,
     ) -> None:
         self._identity, self._commands, self._decisions = identity, commands, decisions
-        self._voice, self._outbox = voice, outbox
+        self._voice = voice
         self._speaking: set[asyncio.Task[None]] = set()
 
     def listen(self, app: AsyncApp) -> None:
@@ -59,7 +57,6 @@ class Listeners:
             answer = await self._answer(command)
         except (NoPolicy, StoreUnavailable, *_NOES) as no:
             answer = answers.said(_plainly(no))
-        self._outbox.wake()
         if answer is None:
             await ack()
         else:
@@ -72,7 +69,6 @@ class Listeners:
             await asyncio.to_thread(self._decisions.decide, click, person=person.id)
         except (NoPolicy, StoreUnavailable, *_NOES) as no:
             self._whisper(body, answers.said(_plainly(no)))
-        self._outbox.wake()
         await ack()
 
     async def on_fault(self, error: Exception, body: Body) -> BoltResponse:

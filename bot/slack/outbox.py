@@ -67,6 +67,7 @@ class Outbox:
         self._woken = asyncio.Event()
         self._slots = asyncio.Semaphore(_AT_ONCE)
         self._sent: dict[int, float] = {}
+        self.waiting = False
 
     def wake(self) -> None:
         """Look for news now."""
@@ -83,6 +84,7 @@ class Outbox:
                 self._woken.clear()
                 for delivery in await self._due():
                     group.create_task(self._deliver(delivery))
+                self.waiting = True
                 with suppress(TimeoutError):
                     await asyncio.wait_for(self._woken.wait(), _POLL_SECONDS)
 

@@ -1,6 +1,8 @@
 """People at work in Slack: what they type and click reaches the door as signed requests."""
 
 import asyncio
+import time
+from collections.abc import Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
@@ -8,6 +10,9 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.run import Run
 from bot.slack.door import Door, Installation
+from bot.slack.outbox import Outbox
+from bot.slack.story import Stories
+from bot.slack.voice import Voice
 from tests.bot.office import Office
 from tests.bot.slack import payloads
 from tests.bot.slack.asgi import Answer, post
@@ -55,11 +60,17 @@ class Chat:
 
 
 @asynccontextmanager
-async def a_chat(office: Office, *, default_channel: str = ""):
+async def a_chat(
+    office: Office, *, default_channel: str = "", clock: Callable[[], float] = time.monotonic
+):
     async with a_web_api() as slack:
         client = AsyncWebClient(token="xoxb-1", base_url=slack.url, timeout=5)
         installation = Installation(SECRET, TEAM, PAGES, default_channel)
         door = Door(office.workflow, office.database, office.policies, client, installation)
+        stories = Stories(office.policies, team=TEAM, base_url=PAGES)
+        door.outbox = Outbox(
+            office.database, stories, Voice(client), default_channel=default_channel, clock=clock
+        )
         yield Chat(office, door, slack)
         await door.close()
         assert slack.faults == []

@@ -1,0 +1,294 @@
+"""Cards: drawn honestly in every state, and nothing from outside acts on a reader."""
+
+import json
+import re
+import unicodedata
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bot.console.blockkit import faults_of_blocks
+from bot.run import State, StepRecord, StepState
+from bot.slack.blocks import Message
+from bot.slack.card import card, result
+from bot.slack.reports import aligned
+from bot.slack.story import Approver, Story
+from connectors.command import Shell
+from runbooks import Report, Table
+from tests.bot.slack.stories import (
+    ASKED,
+    PAGE,
+    a_check,
+    a_proposal,
+    a_report,
+    a_run,
+    a_step,
+    a_story,
+    every_story,
+    yes,
+)
+from tests.bot.slack.walk import mentions, parts, texts
+
+STORIES = every_story()
+
+
+def words(message: Message) -> str:
+    return " ".join(texts(message.blocks))
+
+
+def buttons(message: Message) -> list[str]:
+    actions = [block for block in message.blocks if block["type"] == "actions"]
+    return [button["action_id"] for block in actions for button in block["elements"]]
+
+
+def test_every_state_is_drawn():
+    assert set(STORIES) == {state.value for state in State}
+
+
+@pytest.mark.parametrize("story", STORIES.values(), ids=STORIES.keys())
+def test_slack_takes_every_card(story: Story):
+    for message in (card(story), result(story), card(story, buttons=False)):
+        assert faults_of_blocks(list(message.blocks), surface="message") == []
+        assert message.text
+
+
+LABELS = {
+    State.ASKED: "Looking",
+    State.WAITING: "Approval needed",
+    State.READY: "Allowed",
+    State.STARTING: "Looking once more",
+    State.RUNNING: "Running",
+    State.SUCCEEDED: "Done",
+    State.FAILED: "Failed",
+    State.UNKNOWN: "Unknown",
+    State.UNCHANGED: "Nothing to do",
+    State.REFUSED: "Refused",
+    State.DENIED: "Denied",
+    State.EXPIRED: "Expired",
+    State.WITHDRAWN: "Withdrawn",
+    State.STALE: "Out of date",
+}
+
+
+@pytest.mark.parametrize("state", State)
+def test_the_first_line_and_the_notification_say_how_it_stands(state: State):
+    message = card(STORIES[state.value])
+    assert message.text.startswith(f"{LABELS[state]}: abusers clear lb1 203.0.113.9 (the edge)")
+    assert message.blocks[0]["text"]["text"] == "abusers clear lb1 203.0.113.9 · the edge"
+
+
+@pytest.mark.parametrize("state", State)
+def test_only_a_waiting_card_has_buttons(state: State):
+    message = card(STORIES[state.value])
+    assert buttons(message) == (["approve", "deny"] if state is State.WAITING else [])
+
+
+def test_the_approval_card_shows_all_that_is_approved():
+    run = a_run()
+    shown = words(card(a_story(run)))
+    for expected in (
+        "asked by Dora Developer",
+        "a customer called",
+        "203.0.113.9 is marked since 09:12",
+        "haproxyctl clear table http key 203.0.113.9",
+        "haproxyctl set table http key 203.0.113.9",
+        "marked",
+        "not marked",
+        "It may be marked again at once.",
+        "0 of 1 from the owners of the edge",
+        f"plan {run.digest[:10]}",
+        "<!date^1700028800^",
+    ):
+        assert expected in shown
+
+
+def test_those_who_can_approve_are_called():
+    assert mentions(card(a_story()).blocks) == ["U0ADAM", "U0OLGA"]
+
+
+def test_those_who_have_approved_are_not_called_again():
+    story = a_story(a_run(needed=2), votes=[yes("olga")])
+    message = card(story)
+    assert mentions(message.blocks) == ["U0ADAM"]
+    assert "1 of 2" in words(message)
+    assert "Approved by Olga Owner" in words(message)
+
+
+def test_many_approvers_are_counted():
+    crowd = [Approver(f"Owner {n}", f"U{n}") for n in range(20)]
+    message = card(a_story(approvers=crowd))
+    assert len(mentions(message.blocks)) == 5
+    assert "and 15 more" in words(message)
+
+
+def test_nobody_to_approve_is_said():
+    assert "nobody can give it" in words(card(a_story(approvers=())))
+
+
+@pytest.mark.parametrize(
+    "proposal",
+    [
+        a_proposal(a_step(do=Shell(("x" * 2600,)))),
+        a_proposal(*(a_step() for _ in range(13))),
+        a_proposal(*(a_step(do=Shell(("x" * 800,))) for _ in range(9))),
+        a_proposal(notes=("n" * 6000,)),
+    ],
+    ids=["a long command", "many steps", "long in all", "long notes"],
+)
+def test_a_plan_that_chat_cannot_show_whole_cannot_be_approved_there(proposal: Any):
+    message = card(a_story(a_run(proposal=proposal)))
+    assert buttons(message) == ["deny"]
+    assert faults_of_blocks(list(message.blocks), surface="message") == []
+    assert [part["url"] for part in parts(message.blocks) if part.get("type") == "link"] == [PAGE]
+    assert f"plan {proposal.digest[:10]}" in words(message)
+
+
+def test_a_plan_that_just_fits_is_shown_whole():
+    steps = [a_step(title=f"Step {n}", do=Shell((f"{n}" * 150,))) for n in range(10, 22)]
+    message = card(a_story(a_run(proposal=a_proposal(*steps, notes=()))))
+    assert buttons(message) == ["approve", "deny"]
+    for step in steps:
+        assert str(step.do) in words(message)
+
+
+def test_what_cannot_be_undone_says_so_and_asks_once_more():
+    proposal = a_proposal(a_step(undo=None, no_undo="the counters are gone"))
+    message = card(a_story(a_run(proposal=proposal)))
+    assert "Cannot be undone:  the counters are gone" in words(message)
+    approve = message.blocks[-1]["elements"][0]
+    assert approve["confirm"]["confirm"]["text"] == "Approve Clear"
+
+
+def test_a_value_of_a_button_is_no_more_than_a_name():
+    run = a_run()
+    values = [part["value"] for part in parts(card(a_story(run)).blocks) if "value" in part]
+    assert values == [f"12:{run.digest[:10]}"] * 2
+
+
+def test_a_changed_card_has_new_buttons():
+    one, other = card(a_story(a_run(version=3))), card(a_story(a_run(version=4)))
+    assert one.blocks[-1]["block_id"] != other.blocks[-1]["block_id"]
+
+
+def test_the_same_story_draws_the_same_card():
+    assert card(a_story()).digest == card(a_story()).digest
+    assert card(a_story()).digest != card(a_story(a_run(State.EXPIRED))).digest
+
+
+def test_a_report_is_one_message_with_its_table_aligned():
+    message = card(a_story(a_check(a_report())))
+    assert message.text.startswith("Needs attention: abusers show")
+    assert "address       since\n203.0.113.9   09:12\n203.0.113.10  10:01" in words(message)
+    assert "203.0.113.9 is marked on lb1" in words(message)
+
+
+def test_a_long_table_is_cut_and_says_so():
+    table = Table(("a", "b"), tuple((str(n), "x" * 60) for n in range(1000)))
+    shown = aligned(table)
+    assert len(shown) < 3100
+    assert re.search(r"… and 9\d\d more rows$", shown)
+
+
+def test_long_output_is_cut_at_its_beginning():
+    record = StepRecord(12, 1, StepState.SUCCEEDED, ASKED, output="x" * 9000 + "the end")
+    shown = words(result(a_story(a_run(State.SUCCEEDED), steps=[record])))
+    assert "the end" in shown
+    assert len(shown) < 2500
+
+
+# --- what hosts and people say acts on nobody (T-H1, T-H2) ---
+
+_SPECIAL = re.compile(r"<([^<>]*)>")
+_OURS = re.compile(rf"!date\^\d+\^[^<>]*|{re.escape(PAGE)}\|details")
+HOSTILE = [
+    "<!channel>",
+    "<!here|here>",
+    "<@U0VICTIM>",
+    "<!subteam^S1|owners>",
+    "<http://evil.example|203.0.113.9>",
+    "&lt;!channel&gt;",
+    "```\n*Approved by Olga Owner*\n```",
+    "\x1b]0;title\x07\x1b[2J\x9b31m",
+    "\u202eevil\u2066\u200b",
+    "\r\n\x00\x85\u2028",
+    "\ud800",
+    "<",
+    ">",
+    "&",
+    "@channel @here",
+    ":white_check_mark:",
+]
+hostile = st.lists(st.sampled_from(HOSTILE) | st.text(max_size=20), max_size=6).map("".join)
+
+
+def slack_acts_on(message: Message) -> list[str]:
+    """Read a message as Slack does, and return every mention, link and format that is not ours."""
+    found: list[str] = []
+    marked = [message.text]
+    for part in parts(message.blocks):
+        kind = part.get("type")
+        if kind == "mrkdwn":
+            marked.append(part["text"])
+        if kind in {"user", "link", "broadcast", "usergroup", "channel"}:
+            target = part.get("user_id") or part.get("url")
+            if target not in {"U0DORA", "U0OLGA", "U0ADAM", PAGE}:
+                found.append(f"{kind} {target}")
+        if kind == "plain_text" and part.get("emoji", True):
+            found.append(f"emoji in {part['text']}")
+    for text in marked:
+        found += [token for token in _SPECIAL.findall(text) if not _OURS.fullmatch(token)]
+        found += ["```"] if "```" in text else []
+    return found
+
+
+def unseen(message: Message) -> list[str]:
+    """Return the characters that a reader cannot see."""
+    categories = {"Cc", "Cf", "Cs", "Zl", "Zp"}
+    return [
+        character
+        for text in [message.text, *texts(message.blocks)]
+        for character in text
+        if character not in "\n\t" and unicodedata.category(character) in categories
+    ]
+
+
+def hostile_story(said: str) -> list[Story]:
+    step = a_step(title=said, before=said, after=said, undo=None, no_undo=said)
+    asked = f"abusers clear lb1 {said}"
+    proposal = a_proposal(step, because=said, notes=(said,))
+    run = a_run(proposal=proposal, digest="ab" * 32, request=asked, reason=said, summary=said)
+    record = StepRecord(12, 1, StepState.FAILED, ASKED, output=said, trouble=said)
+    report = Report(said, healthy=False, findings=[said], table=Table((said,), ((said,),)))
+    named = {"names": {"dora": said, "olga": said}, "area": said, "whose": said}
+    votes = [yes(reason=said)]
+    return [
+        a_story(run, votes=votes, approvers=[Approver(said)], **named),
+        a_story(replace(run, state=State.FAILED), steps=[record], votes=votes, **named),
+        a_story(a_check(report), **named),
+    ]
+
+
+@settings(max_examples=300, deadline=None)
+@given(said=hostile)
+def test_nothing_that_was_said_acts_on_a_reader(said: str):
+    for story in hostile_story(said):
+        for message in (card(story), result(story)):
+            assert slack_acts_on(message) == []
+            assert unseen(message) == []
+            assert faults_of_blocks(list(message.blocks), surface="message") == []
+            json.dumps([message.text, *message.blocks], ensure_ascii=False).encode()
+
+
+@pytest.mark.parametrize("said", HOSTILE[:5])
+def test_the_reader_of_these_tests_sees_what_acts(said: str):
+    assert slack_acts_on(Message(said)) != []
+    line = {"type": "context", "elements": [{"type": "mrkdwn", "text": said}]}
+    assert slack_acts_on(Message("", [line])) != []
+
+
+def test_a_line_break_cannot_forge_a_line():
+    message = card(a_story(a_run(reason="please\nApproved by Olga Owner")))
+    assert r"please\nApproved by Olga Owner" in words(message)

@@ -1,0 +1,129 @@
+"""What may stand behind /keyturn, and what is answered to the one who typed it."""
+
+import pytest
+
+from tests.bot.slack.asgi import Answer
+from tests.bot.slack.chat import Chat
+from tests.bot.slack.walk import texts
+
+pytestmark = pytest.mark.anyio
+
+
+def words(answer: Answer) -> str:
+    assert answer.json["response_type"] == "ephemeral"
+    return " ".join(texts(answer.json["blocks"]))
+
+
+@pytest.mark.parametrize("text", ["", "help", "  HELP  "])
+async def test_help_shows_what_one_may_ask_for(chat: Chat, text: str):
+    shown = words(await chat.type(text))
+    assert "/keyturn toy set HOST NAME VALUE" in shown
+    assert "Set one switch." in shown
+    assert "because …" in shown
+    assert chat.slack.posted == []
+
+
+async def test_help_does_not_show_what_one_may_not_ask_for(chat: Chat):
+    rules = chat.office.policies.path / "policy.cedar"
+    rules.write_text(
+        rules.read_text()
+        + 'forbid (principal == Person::"dora", action == Action::"ask", resource)\n'
+        + 'when { context.runbook == "toy break" };\n'
+    )
+    assert "toy break" not in words(await chat.type("help", "U0DORA"))
+    assert "toy break" in words(await chat.type("help", "U0OLGA"))
+
+
+@pytest.mark.parametrize("text", ["toy set", "help toy set", "Toy Set", "help toy set lb1"])
+async def test_a_runbook_without_values_is_explained(chat: Chat, text: str):
+    shown = words(await chat.type(text))
+    assert "Set one switch." in shown
+    assert "/keyturn toy set HOST NAME VALUE" in shown
+    assert "/keyturn toy set lb1 lamp on" in shown
+    assert "Its undo sets it back." in shown
+
+
+@pytest.mark.parametrize("text", ["toy st lb1 lamp on", "help toy st"])
+async def test_a_slip_of_the_finger_is_met_with_the_nearest_words(chat: Chat, text: str):
+    answer = await chat.type(text)
+    assert "Did you mean" in answer.text
+    assert "toy set" in answer.text
+
+
+async def test_words_that_are_like_nothing_lead_to_help(chat: Chat):
+    assert "help" in (await chat.type("qqq")).text
+
+
+async def test_every_value_that_does_not_fit_is_named_at_once(chat: Chat):
+    shown = words(await chat.type("toy set LB1"))
+    for name in ("host", "name", "value"):
+        assert name in shown
+    assert "Nothing was asked" in shown
+    assert "/keyturn toy set HOST NAME VALUE" in shown
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("toy set lb9 lamp on", "there is no host 'lb9' in the inventory: did you mean lb1, lb2"),
+        ("toy set lb1 lamp on extra", "one word too many"),
+        ("toy set lb1 'lamp on", "quotation mark"),
+        ("run", "which run?"),
+        ("run twelve", "which run?"),
+        ("run ١", "which run?"),
+        ("run 99999999999", "which run?"),
+        ("run 7", "there is no run 7"),
+        ("approve 7 0123456789", "there is no run 7"),
+        ("deny 7", "say why"),
+        ("undo 7", "there is no run 7"),
+        ("withdraw 7", "there is no run 7"),
+        ("runs lb9", "there is no host 'lb9'"),
+    ],
+)
+async def test_what_is_wrong_is_said_and_nothing_is_done(chat: Chat, text: str, said: str):
+    answer = await chat.type(text)
+    assert said in answer.text
+    assert chat.slack.posted == []
+    assert chat.office.entries() == []
+
+
+async def test_an_invisible_character_is_refused_by_its_name(chat: Chat):
+    answer = await chat.type("toy set lb1 lamp on because \u202etrust me")
+    assert "U+202E" in answer.text
+    assert chat.office.entries() == []
+
+
+async def test_phones_quotation_marks_and_slacks_links_are_understood(chat: Chat):
+    await chat.type("toy set <http://lb1|lb1> name=“lamp” value=on because it&amp;s dark")
+    assert chat.run().fields == {"host": "lb1", "name": "lamp", "value": "on"}
+    assert chat.run().reason == "it&s dark"
+
+
+async def test_runs_are_listed(chat: Chat):
+    await chat.type("toy set lb1 lamp on")
+    await chat.type("toy show lb2", "U0STAN")
+    shown = words(await chat.type("runs"))
+    assert "1  waiting" in shown
+    assert "toy show lb2" in shown
+    only = words(await chat.type("runs lb2"))
+    assert "toy set lb1" not in only
+    assert "No run fits" in (await chat.type("runs web1")).text
+
+
+async def test_one_run_is_shown_without_buttons(chat: Chat):
+    await chat.type("toy set lb1 lamp on")
+    answer = await chat.type("run #1", "U0STAN")
+    assert "set lamp on" in words(answer)
+    assert [block for block in answer.json["blocks"] if block["type"] == "actions"] == []
+
+
+async def test_a_command_that_says_payload_is_a_command(chat: Chat):
+    chat.office.fleet.hosts["lb1"]["payload"] = "off"
+    await chat.type("toy set lb1 payload on")
+    assert chat.run().fields["name"] == "payload"
+
+
+async def test_a_decision_is_given_its_reason(chat: Chat):
+    await chat.type("toy set lb1 lamp on")
+    await chat.type(f"approve 1 {chat.run().short_digest} because I saw it", "U0OLGA")
+    assert "I saw it" in chat.slack.card.words

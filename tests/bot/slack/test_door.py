@@ -1,0 +1,105 @@
+"""The door as a whole: whatever happens behind it, Slack gets an answer that people understand."""
+
+import json
+import logging
+
+import pytest
+from slack_sdk.web.async_client import AsyncWebClient
+
+from bot.slack.door import Door, Installation
+from tests.bot.office import Office
+from tests.bot.slack import payloads
+from tests.bot.slack.asgi import post
+from tests.bot.slack.chat import Chat
+from tests.bot.slack.payloads import signed
+from tests.policies import TEAM
+
+pytestmark = pytest.mark.anyio
+
+
+def breaks(chat: Chat, message: str) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError(message)
+
+    chat.office.policies.current = fail  # type: ignore[method-assign] # a fault of our own
+
+
+async def test_a_fault_of_our_own_has_a_reference_and_no_trace(
+    chat: Chat, caplog: pytest.LogCaptureFixture
+):
+    breaks(chat, "the secret inside")
+    answer = await chat.type("toy set lb1 lamp on")
+    assert answer.status == 200
+    assert "reference" in answer.text
+    assert "secret" not in answer.text
+    reference = answer.text.split("reference ")[1][:8]
+    assert any(reference in record.getMessage() for record in caplog.records)
+
+
+async def test_a_fault_behind_a_button_is_told_to_whoever_clicked(chat: Chat):
+    await chat.type("toy set lb1 lamp on")
+    card = chat.slack.card
+    breaks(chat, "the secret inside")
+    payload = payloads.click("approve", "1:0123456789", "U0OLGA", channel="C0OPS", ts=card.ts)
+    answer = await chat.send(payloads.interaction(payload))
+    await chat.door.close()
+    assert (answer.status, answer.body) == (200, b"")
+    assert "reference" in chat.slack.whispers("U0OLGA")[0].words
+
+
+async def test_what_nobody_listens_to_is_answered(chat: Chat):
+    assert (await chat.send(payloads.slash("help", command="/other"))).status == 200
+    click = payloads.click("launch", "1", "U0OLGA", channel="C0OPS", ts="1.1")
+    assert (await chat.send(payloads.interaction(click))).status == 200
+    await chat.door.close()
+    assert "no answer to that" in chat.slack.whispers("U0OLGA")[0].words
+    raw = payloads.event("Ev1")
+    kind = signed(raw, kind=b"application/json")
+    assert (await post(chat.door.app, raw, kind)).status == 200
+
+
+async def test_the_address_is_verified(chat: Chat):
+    raw = json.dumps({"token": "x", "challenge": "3eZbrw1a", "type": "url_verification"}).encode()
+    answer = await post(chat.door.app, raw, signed(raw, kind=b"application/json"))
+    assert (answer.status, answer.json) == (200, {"challenge": "3eZbrw1a"})
+
+
+async def test_shapes_that_nobody_expects_are_no_fault_of_the_server(chat: Chat):
+    odd: list[object] = [
+        {"type": "block_actions"},
+        {"type": "block_actions", "actions": "approve", "user": 1, "team": 2},
+        {"type": "block_actions", "actions": [None], "container": []},
+        {"type": "event_callback", "event": "text"},
+        {"type": "event_callback", "event": {"type": 1}, "authorizations": [1]},
+        {"type": "view_submission", "view": None},
+        {"type": ["x"], "user": {"id": {}}},
+        {},
+    ]
+    for shape in odd:
+        raw = json.dumps(shape).encode()
+        assert (await post(chat.door.app, raw, signed(raw))).status in {200, 400}, shape
+    await chat.door.close()
+    assert chat.office.entries() == []
+
+
+async def test_nothing_of_what_people_type_is_logged_by_the_way(
+    chat: Chat, caplog: pytest.LogCaptureFixture
+):
+    caplog.set_level(logging.INFO)
+    await chat.type("toy set lb1 lamp on because hunter2")
+    raw = payloads.slash("hunter2")
+    await post(chat.door.app, raw, signed(raw, secret="guessed"))
+    assert "hunter2" not in caplog.text
+    assert "hooks.slack.com" not in caplog.text
+
+
+async def test_a_command_is_answered_before_slack_loses_patience(chat: Chat):
+    chat.slack.slowly = 2.2
+    answer = await chat.send(payloads.slash("help"))
+    assert "did not confirm your account" in answer.text
+
+
+def test_a_door_without_a_secret_does_not_open(office: Office):
+    client = AsyncWebClient(token="xoxb-1")
+    with pytest.raises(ValueError, match="anybody could speak"):
+        Door(office.workflow, office.database, office.policies, client, Installation("", TEAM))

@@ -1,0 +1,138 @@
+"""Who somebody is, asked anew at every request and every decision."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from slack_sdk.web.async_client import AsyncWebClient
+
+from bot.policy import PolicyDirectory
+from bot.slack.identity import Identity, Unwelcome
+from bot.slack.payloads import Account
+from tests.bot.slack.chat import Chat
+from tests.bot.slack.web_api import WebApi, a_web_api
+from tests.policies import TEAM, a_policy
+
+pytestmark = pytest.mark.anyio
+DORA = Account(TEAM, "U0DORA")
+
+
+class Clock:
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+async def slack(anyio_backend: str):
+    async with a_web_api() as api:
+        yield api
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def policies(tmp_path: Path) -> PolicyDirectory:
+    return a_policy(tmp_path)
+
+
+@pytest.fixture
+def identity(policies: PolicyDirectory, slack: WebApi, clock: Clock) -> Identity:
+    client = AsyncWebClient(token="xoxb-1", base_url=slack.url, timeout=5)
+    return Identity(policies, client, team=TEAM, clock=clock)
+
+
+async def test_an_account_of_the_policy_is_its_person(identity: Identity):
+    assert (await identity.person(DORA)).id == "dora"
+
+
+BARRED: dict[str, dict[str, Any]] = {
+    "is deactivated": {"deleted": True},
+    "is a bot": {"is_bot": True},
+    "is a workflow": {"is_workflow_bot": True},
+    "is a guest's": {"is_restricted": True},
+    "is a guest's.": {"is_ultra_restricted": True, "is_restricted": True},
+    "belongs to another Slack workspace": {"is_stranger": True},
+    "belongs to another Slack workspace.": {"team_id": "T0OTHER"},
+    "this Slack account belongs to another": {"id": "U0OTHER"},
+}
+
+
+@pytest.mark.parametrize(("why", "said"), BARRED.items(), ids=BARRED.keys())
+async def test_an_account_that_slack_does_not_vouch_for_may_nothing(
+    identity: Identity, slack: WebApi, why: str, said: dict[str, Any]
+):
+    slack.users["U0DORA"] = said
+    with pytest.raises(Unwelcome, match=why):
+        await identity.person(DORA)
+
+
+@pytest.mark.parametrize(
+    "account",
+    [
+        Account(TEAM, "U0NOBODY"),
+        Account("T0OTHER", "U0DORA"),
+        Account("T0OTHER", "U0DORA", "E0OTHER"),
+        Account("", "U0DORA"),
+        Account(TEAM, ""),
+        Account(TEAM, "dora"),
+        Account(TEAM, "u0dora"),
+    ],
+    ids=["unknown", "other team", "other organisation", "no team", "no user", "a name", "case"],
+)
+async def test_a_stranger_is_nobody(identity: Identity, account: Account):
+    with pytest.raises(Unwelcome):
+        await identity.person(account)
+
+
+async def test_in_an_organisation_the_other_workspaces_count_too(
+    identity: Identity, policies: PolicyDirectory, slack: WebApi
+):
+    people = policies.path / "people.yaml"
+    people.write_text(
+        people.read_text().replace("user: U0DORA", "user: U0DORA, enterprise: E0OURS")
+    )
+    slack.users["U0DORA"] = {"team_id": "T0SISTER", "enterprise_user": {"enterprise_id": "E0OURS"}}
+    sister = Account("T0SISTER", "U0DORA", "E0OURS")
+    assert (await identity.person(sister)).id == "dora"
+    slack.users["U0DORA"] = {"team_id": "T0SISTER", "enterprise_user": {"enterprise_id": "E0ELSE"}}
+    with pytest.raises(Unwelcome):
+        await identity.person(Account("T0SECOND", "U0DORA", "E0OURS"))
+
+
+async def test_slack_is_asked_again_after_a_minute(
+    identity: Identity, slack: WebApi, clock: Clock
+):
+    await identity.person(DORA)
+    await identity.person(DORA)
+    assert len(slack.calls) == 1
+    slack.users["U0DORA"] = {"deleted": True}
+    clock.now += 61
+    with pytest.raises(Unwelcome, match="deactivated"):
+        await identity.person(DORA)
+
+
+@pytest.mark.parametrize("error", ["ratelimited", "user_not_found", "internal_error"])
+async def test_no_answer_is_a_no(identity: Identity, slack: WebApi, error: str):
+    slack.refuse("users.info", error, status=429 if error == "ratelimited" else 200)
+    with pytest.raises(Unwelcome, match="did not confirm"):
+        await identity.person(DORA)
+    assert (await identity.person(DORA)).id == "dora"
+
+
+async def test_silence_is_a_no_in_time(identity: Identity, slack: WebApi):
+    slack.slowly = 2.2
+    with pytest.raises(Unwelcome, match="did not confirm"):
+        await identity.person(DORA)
+
+
+async def test_who_left_since_the_request_decides_nothing(chat: Chat):
+    await chat.type("toy set lb1 lamp on")
+    chat.slack.users["U0OLGA"] = {"deleted": True}
+    await chat.press("approve", "U0OLGA")
+    assert chat.office.fleet.told == []
+    assert "is deactivated" in chat.slack.whispers("U0OLGA")[0].words

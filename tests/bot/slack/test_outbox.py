@@ -1,0 +1,257 @@
+"""News reaches people whatever Slack does, and never holds a run up."""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import asynccontextmanager
+
+import pytest
+from aiohttp import web
+
+from bot.run import State
+from bot.slack.story import Stories
+from bot.store import news
+from tests.bot.office import Office
+from tests.bot.slack import payloads
+from tests.bot.slack.chat import PAGES, Chat, a_chat
+from tests.policies import TEAM
+from tests.toy import SetSwitch
+
+pytestmark = pytest.mark.anyio
+LAMP_ON = "toy set lb1 lamp on"
+
+
+def trouble(chat: Chat) -> str:
+    with chat.office.database.reading() as tx:
+        return tx.sql.exec_driver_sql("SELECT trouble FROM news").scalar_one()
+
+
+def due_now(chat: Chat) -> None:
+    """Let the time pass that the outbox wants to wait."""
+    with chat.office.database.transaction() as tx:
+        tx.sql.exec_driver_sql("UPDATE news SET not_before = 0")
+
+
+@asynccontextmanager
+async def at_work(chat: Chat):
+    """Keep the outbox running, as the service does."""
+    task = asyncio.create_task(chat.door.outbox.run())
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def until(condition: Callable[[], object], seconds: float = 10) -> None:
+    """Wait for something real."""
+    async with asyncio.timeout(seconds):
+        while not condition():
+            await asyncio.sleep(0.005)
+
+
+async def test_a_channel_that_the_bot_is_not_in_falls_back_to_the_area_then_to_the_default(
+    office: Office,
+):
+    async with a_chat(office, default_channel="C0MAIN") as chat:
+        chat.slack.channels = {"C0MAIN"}
+        await chat.type(LAMP_ON, channel="C0SECRET")
+        [card] = chat.slack.seen_in("C0MAIN")
+        [hint] = chat.slack.seen_in("D0DORA")
+        assert "<#C0MAIN>" in hint.text
+        assert "/invite @Keyturn" in hint.words
+        await chat.press("approve", "U0OLGA", message=card)
+        assert chat.run().state is State.SUCCEEDED
+        assert len(chat.slack.seen_in("D0DORA")) == 1
+
+
+async def test_without_any_channel_the_asker_is_told_directly_how_to_invite(chat: Chat):
+    await chat.type(LAMP_ON, channel="C0SECRET")
+    card = chat.slack.card
+    assert card.channel == "D0DORA"
+    assert "<#C0SECRET>: type /invite @Keyturn there" in card.words
+    assert set(card.buttons) == {"approve", "deny"}
+
+
+async def test_what_is_for_the_asker_reaches_them_where_the_bot_is_not(chat: Chat):
+    await chat.type("toy set lb1 lamp off", channel="C0SECRET")
+    [message] = chat.slack.posted
+    assert message.channel == "D0DORA"
+    assert message.text.startswith("Nothing to do")
+
+
+async def test_a_request_from_the_web_is_shown_in_the_default_channel(office: Office):
+    async with a_chat(office, default_channel="C0OPS") as chat:
+        await asyncio.to_thread(office.ask, SetSwitch(host="lb1", name="lamp", value="on"))
+        await chat.settle()
+        assert chat.slack.card.channel == "C0OPS"
+        assert "by way of web" in chat.slack.card.words
+
+
+async def test_a_card_that_was_deleted_is_posted_anew_and_works(chat: Chat):
+    await chat.type(LAMP_ON)
+    chat.slack.posted.clear()
+    await chat.type("approve 1 " + chat.run().short_digest, "U0OLGA")
+    cards = [one for one in chat.slack.posted if not one.thread]
+    assert [card.text.split(":")[0] for card in cards] == ["Done"]
+
+
+async def test_a_button_of_a_card_that_was_replaced_decides_nothing(chat: Chat):
+    await chat.type("toy set all lb1 on")
+    old = chat.slack.card
+    chat.slack.posted.clear()
+    with chat.office.database.transaction() as tx:
+        news.announce(tx, 1)
+        tx.sql.exec_driver_sql("UPDATE notice SET digest = ''")
+    await chat.settle()
+    await chat.press("approve", "U0OLGA", message=old)
+    assert chat.run().state is State.WAITING
+    await chat.press("approve", "U0OLGA")
+    assert chat.run().state is State.SUCCEEDED
+
+
+async def test_slacks_wish_for_peace_is_granted(chat: Chat):
+    chat.slack.refuse("chat.postMessage", "ratelimited", status=429, retry_after=17)
+    await chat.type(LAMP_ON)
+    assert chat.slack.posted == []
+    with chat.office.database.reading() as tx:
+        wait = tx.sql.exec_driver_sql("SELECT not_before FROM news").scalar_one() - tx.now
+    assert 15_000_000 < wait < 22_000_000
+    await chat.settle()
+    assert [call for call, _ in chat.slack.calls].count("chat.postMessage") == 1
+    due_now(chat)
+    await chat.settle()
+    assert set(chat.slack.card.buttons) == {"approve", "deny"}
+
+
+@pytest.mark.parametrize("error", ["internal_error", "fatal_error", "invalid_auth"])
+async def test_a_failure_of_slack_never_fails_a_run(chat: Chat, error: str):
+    chat.slack.refuse("chat.postMessage", error)
+    await chat.type(LAMP_ON)
+    assert trouble(chat) == error
+    assert chat.slack.posted == []
+    await chat.type("approve 1 " + chat.run().short_digest, "U0OLGA")
+    assert chat.run().state is State.SUCCEEDED
+    due_now(chat)
+    await chat.settle()
+    assert chat.slack.posted[0].text.startswith("Done")
+
+
+async def test_it_waits_longer_each_time(chat: Chat):
+    waits: list[int] = []
+    for _ in range(4):
+        chat.slack.refuse("chat.postMessage", "internal_error")
+    await chat.type(LAMP_ON)
+    for _ in range(4):
+        with chat.office.database.reading() as tx:
+            due = tx.sql.exec_driver_sql("SELECT not_before FROM news").scalar_one()
+            waits.append(due - tx.now)
+        due_now(chat)
+        await chat.settle()
+    assert waits[0] < waits[1] < waits[2] < waits[3]
+
+
+async def test_blocks_that_slack_does_not_take_leave_the_words(chat: Chat):
+    chat.slack.refuse("chat.postMessage", "invalid_blocks")
+    await chat.type(LAMP_ON)
+    assert chat.slack.card.blocks == []
+    assert chat.slack.card.text.startswith("Approval needed")
+
+
+async def test_a_server_error_that_is_no_json_is_survived(chat: Chat):
+    page = web.Response(status=502, text="<html>bad gateway</html>", content_type="text/html")
+    chat.slack.refusals["chat.postMessage"] = [page]
+    await chat.type(LAMP_ON)
+    assert chat.slack.posted == []
+    due_now(chat)
+    await chat.settle()
+    assert chat.slack.card.text.startswith("Approval needed")
+
+
+async def test_what_is_shown_already_is_not_sent_again(chat: Chat):
+    await chat.type(LAMP_ON)
+    calls = len(chat.slack.calls)
+    with chat.office.database.transaction() as tx:
+        news.announce(tx, 1)
+    await chat.settle()
+    assert len(chat.slack.calls) == calls
+
+
+async def test_two_senders_send_once(chat: Chat):
+    async with a_chat(chat.office) as other:
+        await chat.send(payloads.slash(LAMP_ON))
+        await asyncio.to_thread(chat.office.work)
+        both = (chat.door.outbox, other.door.outbox)
+        await asyncio.gather(*(outbox.flush() for outbox in both for _ in range(5)))
+        assert len(chat.slack.posted) + len(other.slack.posted) == 1
+
+
+async def test_a_sender_that_died_holds_nothing_up_for_long(chat: Chat):
+    await chat.send(payloads.slash(LAMP_ON))
+    await asyncio.to_thread(chat.office.work)
+    with chat.office.database.transaction() as tx:
+        [item] = news.pending(tx)
+        assert news.claim(tx, item, seconds=60)
+        assert not news.claim(tx, item, seconds=60)
+    await chat.settle()
+    assert chat.slack.posted == []
+    due_now(chat)
+    await chat.settle()
+    assert chat.slack.card.text.startswith("Approval needed")
+
+
+async def test_a_look_that_takes_long_is_shown_and_becomes_the_card(chat: Chat):
+    async with at_work(chat):
+        answer = await chat.send(payloads.slash(LAMP_ON))
+        assert answer.body == b""
+        await until(lambda: chat.slack.posted)
+        assert chat.slack.card.text.startswith("Looking: toy set lb1 lamp on")
+        await asyncio.to_thread(chat.office.work)
+        chat.door.outbox.wake()
+        await until(lambda: chat.slack.card.buttons)
+        assert chat.slack.card.updates == 1
+
+
+async def test_news_is_told_at_once_when_the_outbox_is_woken(chat: Chat):
+    async with at_work(chat):
+        await until(lambda: chat.door.outbox.waiting)
+        await chat.send(payloads.slash(LAMP_ON))
+        await asyncio.to_thread(chat.office.work)
+        began = asyncio.get_running_loop().time()
+        # From another thread, as every commit does.
+        await asyncio.to_thread(chat.door.outbox.wake)
+        await until(lambda: chat.slack.posted)
+        assert asyncio.get_running_loop().time() - began < 0.5
+
+
+async def test_progress_is_told_once_a_second_at_most_and_decisions_at_once(office: Office):
+    now = [100.0]
+    async with a_chat(office, clock=lambda: now[0]) as chat:
+        loop, updates = asyncio.get_running_loop(), list[int]()
+
+        def between_steps(_host: str, _words: str) -> None:
+            now[0] += 0.6
+            asyncio.run_coroutine_threadsafe(chat.door.outbox.flush(), loop).result(10)
+            updates.append(chat.slack.card.updates)
+
+        office.fleet.hosts["lb1"] = dict.fromkeys("abcd", "off")
+        office.fleet.before_tell = between_steps
+        await chat.type("toy set all lb1 on")
+        await chat.press("approve", "U0OLGA")
+        assert updates == [0, 1, 1, 2]
+        assert chat.slack.card.text.startswith("Done")
+
+
+async def test_a_story_is_told_without_a_policy_too(chat: Chat):
+    await chat.type(LAMP_ON)
+    (chat.office.policies.path / "people.yaml").unlink()
+    stories = Stories(chat.office.policies, team=TEAM, base_url=PAGES)
+    with chat.office.database.reading() as tx:
+        story = stories.of(tx, 1)
+    assert (story.name("dora"), story.area, story.asker) == ("dora", "edge", "U0DORA")
+
+
+async def test_a_step_is_told_with_what_the_host_said(chat: Chat):
+    await chat.type("toy set all lb1 on")
+    await chat.press("approve", "U0OLGA")
+    [result] = [one for one in chat.slack.posted if one.thread]
+    assert "1. Set fan: lb1 said" in result.words
