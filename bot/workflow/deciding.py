@@ -73,11 +73,17 @@ def withdraw(parts: Parts, number: int, *, person: str) -> Run:
 
 def expire_due(parts: Parts) -> list[Run]:
     """End every request that nobody decided or started in time."""
-    with parts.database.transaction() as tx:
-        return [
-            end(parts, tx, run, State.EXPIRED, "Nobody decided or started it in time")
-            for run in runs.due_to_expire(tx)
-        ]
+    with parts.database.reading() as tx:
+        due = [run.id for run in runs.due_to_expire(tx)]
+    expired: list[Run] = []
+    # One transaction each: who holds the log while waiting for a run can block who holds the run.
+    for number in due:
+        with parts.database.transaction() as tx:
+            run = runs.hold(tx, number)
+            if run.state in {State.WAITING, State.READY}:
+                why = "Nobody decided or started it in time"
+                expired.append(end(parts, tx, run, State.EXPIRED, why))
+    return expired
 
 
 def settle(parts: Parts, number: int, *, person: str, succeeded: bool, why: str) -> Run:

@@ -447,3 +447,13 @@ def test_the_log_alone_proves_what_was_approved(office: Office):
         facts = {entry.kind: entry.facts for entry in changelog.of_run(tx, run.id)}
     assert sha256(facts["planned"]["plan"]["document"]) == run.digest
     assert facts["approved"]["digest"] == facts["started"]["digest"] == run.digest
+
+
+def test_what_nobody_decides_in_time_expires(office: Office):
+    waiting, other = office.ask(LAMP_ON), office.ask(LAMP_ON)
+    with office.database.transaction() as tx:
+        runs.amend(tx, runs.get(tx, waiting.id), expires=tx.now)
+    assert [run.id for run in office.workflow.expire_due()] == [waiting.id]
+    assert office.run(waiting.id).state is State.EXPIRED
+    assert office.run(other.id).state is State.WAITING
+    assert office.workflow.expire_due() == []
