@@ -7,7 +7,7 @@ from bot.console.payloads import Typed
 
 _COMMAND = re.compile(r"(/[A-Za-z0-9_-]+)(?:\s+(.*))?", re.DOTALL)
 _REFERENCE = re.compile(r"(?<![\w&;/.])([@#])([\w.-]*\w)")
-_URL = re.compile(r"(?<![<|\w])https?://[^\s<>|]+")
+_URL = re.compile(r"(https?://[^\s<>|]+)")
 
 
 def command_of(typed: str) -> Typed | None:
@@ -33,8 +33,11 @@ def written(typed: str, people: Mapping[str, str], channels: Mapping[str, str]) 
             return found[0]
         return f"<@{target}>" if found[1] == "@" else f"<#{target}|{found[2].lower()}>"
 
-    linked = _URL.sub(lambda url: f"<{url[0]}>", escaped(typed))
-    return _REFERENCE.sub(reference, linked)
+    # Splitting by a pattern with a group leaves words at even places and URLs at odd ones.
+    parts = _URL.split(escaped(typed))
+    parts[0::2] = [_REFERENCE.sub(reference, words) for words in parts[0::2]]
+    parts[1::2] = [f"<{url}>" for url in parts[1::2]]
+    return "".join(parts)
 
 
 def words_of_command(words: str, people: Mapping[str, str], channels: Mapping[str, str]) -> str:

@@ -18,6 +18,7 @@ from starlette.responses import (
 
 from bot.console.blanks import find
 from bot.console.controls import label
+from bot.console.deliveries import NotTaken
 from bot.console.interactions import Interactions
 from bot.console.login import COOKIE, SignIn, came_from_our_page
 from bot.console.messages import Message
@@ -296,9 +297,13 @@ class Pages:
         try:
             await work
         except SlackError as error:
-            words = _WORDS.get(error.error, f"That did not work: {error.error}")
-            at = here.at if here.at != HOME else self._workspace.open_direct([here.user]).id
-            self._workspace.notice(at, here.user, words, thread_ts=here.thread)
+            self._tell(here, _WORDS.get(error.error, f"That did not work: {error.error}"))
+        except NotTaken as trouble:
+            self._tell(here, f"{self._workspace.app.bot_display} did not answer: {trouble.error}")
+
+    def _tell(self, here: Here, words: str) -> None:
+        at = here.at if here.at != HOME else self._workspace.open_direct([here.user]).id
+        self._workspace.notice(at, here.user, words, thread_ts=here.thread)
 
     def _place(self, user: str, fields: Fields) -> Place:
         if not _one(fields, "view"):

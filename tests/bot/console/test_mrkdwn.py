@@ -4,7 +4,7 @@ from html.parser import HTMLParser
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from markupsafe import Markup
 
@@ -76,6 +76,7 @@ NASTY = st.lists(
 ).map("".join)
 
 
+@settings(deadline=None)
 @given(NASTY)
 def test_no_text_becomes_markup_of_its_own(source: str) -> None:
     assert foreign(to_html(source, NAMES)) == []
@@ -131,6 +132,7 @@ def _blocks(words: str) -> list[dict[str, Any]]:
     ]
 
 
+@settings(deadline=None)
 @given(NASTY)
 def test_no_block_becomes_markup_of_its_own(words: str) -> None:
     surface = Surface(words, NAMES, errors={words: words}, people=[(words, words)])

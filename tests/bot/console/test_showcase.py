@@ -212,6 +212,15 @@ def test_a_command_that_is_not_taken_in_time_says_so() -> None:
     run(scene())
 
 
+def test_a_shortcut_that_the_bot_does_not_know_says_so() -> None:
+    async def scene() -> None:
+        async with visiting() as dora:
+            await dora.post("shortcut", {"shortcut": "nosuch"})
+            assert dora.words == ["Keyturn did not answer: dispatch_failed"]
+
+    run(scene())
+
+
 def test_commands_are_for_channels_and_must_be_known() -> None:
     async def scene() -> None:
         async with visiting() as dora:
