@@ -13,6 +13,7 @@ from markupsafe import Markup
 
 from bot.visible import visible
 from bot.web import badge, moment
+from bot.web.story import plainly
 
 STATIC = Path(__file__).parent / "static"
 
@@ -43,7 +44,7 @@ def _environment() -> Environment:
         "step_badge": badge.STEP,
     }
     environment.globals.update(words)
-    environment.filters.update(iso=moment.iso, utc=moment.utc, span=moment.span)
+    environment.filters.update(iso=moment.iso, utc=moment.utc, span=moment.span, plainly=plainly)
     return environment
 
 

@@ -1,5 +1,6 @@
 """A run's story: what happened to it, in words for people, from the entries of the log. Pure."""
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
@@ -44,6 +45,21 @@ def facts(entry: Entry) -> Mapping[str, Any]:
     except ValueError:
         told = None
     return cast("Mapping[str, Any]", told) if isinstance(told, dict) else {"body": entry.body}
+
+
+def plainly(fact: object) -> str:
+    """Write one fact for people: short ones on a line, others as JSON to unfold."""
+    if isinstance(fact, str):
+        return fact
+    if isinstance(fact, Mapping):
+        known = cast("Mapping[str, object]", fact)
+        if all(isinstance(value, (str, int)) for value in known.values()):
+            return " ".join(f"{name}={value}" for name, value in known.items())
+    if isinstance(fact, list):
+        several = cast("list[object]", fact)
+        if all(isinstance(value, (str, int)) for value in several):
+            return ", ".join(map(str, several))
+    return json.dumps(fact, indent=2, ensure_ascii=False)
 
 
 def _event(entry: Entry, name: Name) -> Event:

@@ -63,6 +63,7 @@ def asked(
             origin=Origin("slack", "C1", "U1"),
             reason=reason,
             undo_of=undo_of,
+            request=" ".join([words, *given.values()]),
         ),
     )
     changelog.append(
@@ -87,7 +88,7 @@ def waiting(tx: Transaction, run: Run, proposal: Proposal | None = None, needed:
         run=run.id,
         host=run.host,
         digest=plan.digest,
-        plan=plan.to_json(),
+        plan=plan.facts,
         approvals=needed,
         groups=("owners",),
     )

@@ -57,6 +57,7 @@ def _plant(tx: Transaction, text: str) -> int:
             asked_by=odd[:64],
             origin=Origin(odd, odd, odd),
             reason=odd,
+            request=odd,
         ),
     )
     step = ProposedStep(odd, odd, odd, _shell(odd), SwitchLines(_shell(odd).words), "", odd, odd)

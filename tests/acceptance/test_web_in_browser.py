@@ -1,0 +1,279 @@
+"""The pages in a real browser: signing in, filtering, reading along, approving."""
+
+import re
+import socket
+import threading
+from collections.abc import Generator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvicorn
+from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_playwright
+
+from bot.run import Run, State
+from bot.store import signins
+from bot.web import WebParts, build
+from bot.workflow import NotYours
+from tests.bot.office import Office, an_office
+from tests.bot.web.exhibits import gallery
+from tests.toy import SetAll
+
+pytestmark = pytest.mark.real
+
+ARTEFACTS = Path(__file__).parent.parent / "artefacts"
+CHROMIUM = "/usr/bin/chromium"
+FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+
+
+class Server:
+    """The pages of an office on a free loopback port."""
+
+    def __init__(self, office: Office) -> None:
+        self.office = office
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.address = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+        parts = WebParts(office.workflow, office.database, office.policies, self.address, False)
+        config = uvicorn.Config(build(parts), log_level="critical", timeout_graceful_shutdown=2)
+        self._server = uvicorn.Server(config)
+        self._thread = threading.Thread(target=self._server.run, args=([self._listener],))
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._server.should_exit = True
+        self._thread.join(20)
+        self._listener.close()
+
+    def link(self, person: str) -> str:
+        with self.office.database.transaction() as tx:
+            return f"{self.address}/sign-in/{signins.new_link(tx, person)}"
+
+
+@dataclass
+class Visit:
+    """One person's browser window. complaints: what its console said."""
+
+    server: Server
+    page: Page
+    complaints: list[str]
+
+    def sign_in(self, person: str) -> None:
+        self.page.goto(self.server.link(person))
+        self.page.get_by_role("button", name="Sign in").click()
+        self.page.wait_for_url(f"{self.server.address}/")
+
+    def open(self, path: str) -> None:
+        self.page.goto(self.server.address + path)
+
+    def keep(self, name: str) -> None:
+        """Keep a picture of the whole page for people to look at."""
+        ARTEFACTS.mkdir(exist_ok=True)
+        self.page.screenshot(path=ARTEFACTS / f"web-{name}.png", full_page=True)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Generator[Browser]:
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Generator[Server]:
+    with an_office(tmp_path) as office:
+        server = Server(office)
+        yield server
+        server.stop()
+
+
+@pytest.fixture
+def visit(browser: Browser, server: Server) -> Generator[Visit]:
+    visit = a_visit(browser, server)
+    yield visit
+    visit.page.context.close()
+
+
+def a_visit(browser: Browser, server: Server, **options: Any) -> Visit:
+    context = browser.new_context(timezone_id="Asia/Tokyo", locale="en-GB", **options)
+    page = context.new_page()
+    complaints: list[str] = []
+
+    def listen(message: ConsoleMessage) -> None:
+        if message.type in {"error", "warning"}:
+            complaints.append(message.text)
+
+    page.on("console", listen)
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    return Visit(server, page, complaints)
+
+
+def both_on(server: Server) -> Run:
+    return server.office.ask(SetAll(host="lb1", value="on"), reason="the cellar is dark")
+
+
+def test_a_request_is_found_read_and_approved(visit: Visit) -> None:
+    run = both_on(visit.server)
+    page = visit.page
+    visit.sign_in("olga")
+    page.get_by_role("link", name="Review run 1").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("toy set all lb1 on")
+    expect(page.locator("#do-1")).to_have_text("set fan on")
+    page.get_by_label("Reason (optional)").fill("go on")
+    page.get_by_role("button", name="Approve").click()
+    expect(page.get_by_text("Your approval is recorded.")).to_be_visible()
+    expect(page.locator(".kt-headline")).to_contain_text("Approved")
+
+    visit.server.office.work()
+
+    # The page follows by itself, and then stops asking.
+    expect(page.locator(".kt-headline")).to_contain_text("Succeeded", timeout=10_000)
+    expect(page).to_have_title(re.compile("^Succeeded: toy set all"))
+    expect(page.locator("#announce")).to_have_text("Run 1: Succeeded")
+    assert page.locator("#live").get_attribute("hx-get") is None
+    assert visit.server.office.run(run.id).state is State.SUCCEEDED
+    assert visit.complaints == []
+
+
+def test_the_history_is_filtered_while_one_looks(visit: Visit) -> None:
+    gallery(visit.server.office.database)
+    page = visit.page
+    visit.sign_in("dora")
+    page.get_by_role("link", name="History", exact=True).click()
+    rows = page.locator("#results tbody tr")
+    expect(rows).to_have_count(12)
+    page.evaluate("window.untouched = true")
+
+    page.get_by_label("Host").select_option("lb2")
+    expect(rows).to_have_count(4)
+    page.get_by_label("Asked by").select_option("adam")
+    expect(rows).to_have_count(1)
+    expect(page.locator("#announce")).to_have_text("1 run shown")
+    assert page.url.endswith("/runs?host=lb2&person=adam")
+    assert page.evaluate("window.untouched") is True
+
+    page.get_by_label("Since").fill("soon")
+    expect(page.get_by_role("alert")).to_contain_text("“soon” is no time")
+    page.get_by_label("Since").fill("1 h")
+    expect(rows).to_have_count(1)
+
+    page.reload()
+    expect(rows).to_have_count(1)
+    expect(page.get_by_label("Host")).to_have_value("lb2")
+    page.go_back()
+    page.get_by_role("link", name="Clear", exact=True).click()
+    expect(rows).to_have_count(12)
+    assert visit.complaints == []
+
+
+def test_who_reads_and_types_is_left_in_peace(visit: Visit) -> None:
+    run = both_on(visit.server)
+    page = visit.page
+    visit.sign_in("olga")
+    visit.open(f"/runs/{run.id}")
+    page.locator("#live details").first.locator("summary").click()
+    page.get_by_label("Reason (optional)").type("half a sen")
+    with pytest.raises(NotYours):
+        visit.server.office.workflow.approve(run.id, person="stan", digest=run.digest)
+
+    expect(page.get_by_text("Stan Storage could not approve")).to_be_visible(timeout=10_000)
+
+    expect(page.get_by_label("Reason (optional)")).to_be_focused()
+    page.keyboard.type("tence")
+    expect(page.get_by_label("Reason (optional)")).to_have_value("half a sentence")
+    assert page.locator("#live details[open]").count() == 1
+    assert visit.complaints == []
+
+
+def test_times_are_the_readers_own_with_utc_at_hand(visit: Visit) -> None:
+    run = both_on(visit.server)
+    visit.sign_in("olga")
+    visit.open(f"/runs/{run.id}")
+    time = visit.page.locator("#keys ~ ul time, .kt-keys time").first
+    at = datetime.fromtimestamp(run.asked // 1_000_000, UTC)
+    assert time.get_attribute("datetime") == at.strftime("%Y-%m-%dT%H:%M:%SZ")
+    assert time.get_attribute("title") == at.strftime("%Y-%m-%d %H:%M:%S UTC")
+    expect(time).to_have_text(f"{(at.hour + 9) % 24:02}:{at:%M:%S}")
+    expect(visit.page.locator("[data-zone]")).to_contain_text("Asia/Tokyo")
+
+
+def test_a_command_can_be_copied(visit: Visit) -> None:
+    run = both_on(visit.server)
+    visit.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    visit.sign_in("olga")
+    visit.open(f"/runs/{run.id}")
+    visit.page.get_by_role("button", name="Copy: command of step 2").click()
+    expect(visit.page.locator("#announce")).to_have_text("Copied")
+    assert visit.page.evaluate("navigator.clipboard.readText()") == "set lamp on"
+
+
+def test_the_keyboard_reaches_the_content_at_once(visit: Visit) -> None:
+    visit.sign_in("olga")
+    visit.page.keyboard.press("Tab")
+    expect(visit.page.get_by_role("link", name="Skip to the content")).to_be_focused()
+    visit.page.keyboard.press("Enter")
+    expect(visit.page.locator("main")).to_be_focused()
+
+
+def test_a_session_that_ended_leads_to_the_way_in(visit: Visit) -> None:
+    run = both_on(visit.server)
+    visit.sign_in("olga")
+    visit.open(f"/runs/{run.id}")
+    people = visit.server.office.policies.path / "areas.yaml"
+    people.write_text(people.read_text().replace("olga, ", "").replace("[olga]", "[adam]"))
+    people = people.with_name("people.yaml")
+    kept = [line for line in people.read_text().splitlines(keepends=True) if "olga" not in line]
+    people.write_text("".join(kept))
+    expect(visit.page.get_by_role("heading", name="Sign in from Slack")).to_be_visible(
+        timeout=10_000
+    )
+
+
+def test_a_server_that_is_gone_is_spoken_of(visit: Visit) -> None:
+    run = both_on(visit.server)
+    visit.sign_in("olga")
+    visit.open(f"/runs/{run.id}")
+    expect(visit.page.locator("#lost")).to_be_hidden()
+    visit.server.stop()
+    expect(visit.page.locator("#lost")).to_be_visible(timeout=10_000)
+
+
+def test_everything_works_without_scripts(browser: Browser, server: Server) -> None:
+    run = both_on(server)
+    gallery(server.office.database)
+    visit = a_visit(browser, server, java_script_enabled=False)
+    page = visit.page
+    visit.sign_in("olga")
+    visit.open("/runs")
+    page.get_by_label("Runbook").select_option(index=0)
+    page.get_by_label("Host").select_option("lb2")
+    page.get_by_role("button", name="Show").click()
+    expect(page.locator("#results tbody tr")).to_have_count(4)
+    visit.open(f"/runs/{run.id}")
+    expect(page.locator("#live time").first).to_contain_text("UTC")
+    expect(page.locator("[data-copy]").first).to_be_hidden()
+    page.get_by_role("button", name="Approve").click()
+    assert server.office.run(run.id).state is State.READY
+    page.context.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 360])
+def test_pages_fit_the_screen_and_complain_of_nothing(
+    browser: Browser, server: Server, scheme: Any, width: int
+) -> None:
+    shown = gallery(server.office.database)
+    visit = a_visit(browser, server, color_scheme=scheme, viewport={"width": width, "height": 900})
+    visit.sign_in("olga")
+    paths = {"home": "/", "history": "/runs", "log": "/log"}
+    paths |= {name: f"/runs/{number}" for name, number in shown.items()}
+    for name, path in paths.items():
+        visit.open(path)
+        expect(visit.page.locator("html")).to_have_attribute("data-bs-theme", scheme)
+        assert visit.page.evaluate("document.documentElement.scrollWidth") <= width, name
+        if name in {"home", "history", "log", "waiting", "succeeded", "unknown", "checked"}:
+            visit.keep(f"{name}-{scheme}-{width}")
+    assert visit.complaints == []
+    visit.page.context.close()
