@@ -76,7 +76,13 @@ class Control:
     @property
     def name(self) -> str:
         """What a screen reader calls it, where no visible label does."""
-        return self.placeholder or "Choose"
+        return label(self.block.get("label")) or self.placeholder or "Choose"
+
+    @property
+    def ticked(self) -> bool:
+        """Whether it is drawn as a group of boxes, which no single label belongs to."""
+        kind = text(self.element.get("type"))
+        return kind in ("checkboxes", "radio_buttons") or kind.startswith("multi_")
 
 
 def label(value: object) -> str:
@@ -239,11 +245,12 @@ def _combo(control: Control, words: str, holder: Markup) -> Markup:
             "name": f"q/{control.where}",
             "value": words,
             "placeholder": control.placeholder or "Type to search",
-            "aria-label": control.name,
             "autocomplete": "off",
             "disabled": not control.surface.live,
             "class": "combo-search",
             "id": f"{control.id}-search",
+            **_described(control),
+            "aria-label": control.name,
         },
     )
     finder = tag(
@@ -282,7 +289,8 @@ def _ticks(control: Control, options: Sequence[Json], kind: str) -> Markup:
                 tag("span", {}, *words),
             )
         )
-    return tag("div", {"class": "ticks", "role": "group"}, *rows)
+    group = {"class": "ticks", "role": "group", "aria-label": control.name}
+    return tag("div", group, *rows)
 
 
 def _checkboxes(control: Control) -> Markup:

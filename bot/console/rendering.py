@@ -87,7 +87,9 @@ def _divider(block: Json, surface: Surface) -> Markup:
 def _input(block: Json, surface: Surface) -> Markup:
     control = Control(block, record(block.get("element")), surface)
     optional = tag("small", {}, " (optional)") if block.get("optional") else Markup("")
-    heading = tag("label", {"for": control.id}, label(block.get("label")), optional)
+    named: dict[str, str | bool] = {} if control.ticked else {"for": control.id}
+    kind = "p" if control.ticked else "label"
+    heading = tag(kind, {"class": "label", **named}, label(block.get("label")), optional)
     hint = tag("p", {"class": "hint", "id": f"{control.id}-hint"}, label(block.get("hint")))
     words = surface.errors.get(text(block.get("block_id")), "")
     wrong = {"class": "wrong", "id": f"{control.id}-error", "role": "alert"}
