@@ -11,6 +11,9 @@ Clock = Callable[[], float]
 RESPONSE_SECONDS = 30 * 60
 RESPONSE_USES = 5
 
+# How long after its end a ticket is remembered, so that its refusal can say why.
+_REMEMBERED = 60 * 60
+
 
 @dataclass(frozen=True)
 class Trigger:
@@ -28,10 +31,14 @@ class Triggers:
         self._issued: dict[str, Trigger] = {}
 
     def issue(self, user: str) -> str:
+        now = self._now()
+        self._issued = {
+            key: old for key, old in self._issued.items() if old.expires + _REMEMBERED > now
+        }
         trigger_id = (
             f"{int(self._now() * 1000)}.{secrets.randbelow(10**9)}.{secrets.token_hex(16)}"
         )
-        self._issued[trigger_id] = Trigger(user, self._now() + self._seconds)
+        self._issued[trigger_id] = Trigger(user, now + self._seconds)
         return trigger_id
 
     def redeem(self, trigger_id: str) -> str:
@@ -68,8 +75,12 @@ class ResponseUrls:
 
     def issue(self, ticket: ResponseTicket) -> str:
         """Return the secret last part of a new response URL."""
+        now = self._now()
+        self._issued = {
+            key: old for key, old in self._issued.items() if old.expires + _REMEMBERED > now
+        }
         key = secrets.token_urlsafe(24)
-        self._issued[key] = replace(ticket, expires=self._now() + RESPONSE_SECONDS)
+        self._issued[key] = replace(ticket, expires=now + RESPONSE_SECONDS)
         return key
 
     def use(self, key: str) -> ResponseTicket:

@@ -4,6 +4,7 @@ import re
 
 import httpx2
 import pytest
+from starlette.applications import Starlette
 
 from bot.console.console import Console
 from bot.console.deliveries import to_app
@@ -110,6 +111,18 @@ def test_the_console_is_for_this_machine_only(peer: str, base: str, status: int)
             assert answer.status_code == status
             api = await visitor.post("/api/auth.test", data={"token": console.bot_token})
             assert api.status_code == (200 if status == 303 else 403)
+
+    run(scene())
+
+
+def test_without_the_guard_another_machine_would_be_let_in() -> None:
+    async def scene() -> None:
+        console = showcase().console
+        console.app = Starlette(routes=console.app.routes)
+        async with client(console, peer="10.0.0.9", base="http://rebound.example") as visitor:
+            answer = await visitor.get(console.sign_in_link("http://rebound.example"))
+            assert answer.status_code == 303
+            assert "content-security-policy" not in answer.headers
 
     run(scene())
 
