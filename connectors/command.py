@@ -109,18 +109,62 @@ class Shell:
         return f"{line} <<< {told}" if self.stdin else line
 
 
+# A network device is only shown things; a pipe may filter, where others write files.
+_SHOW = re.compile(
+    r"show( [A-Za-z0-9./:_-]+)+( \| (include|exclude|section|begin) [A-Za-z0-9 ./:_^$-]+)?"
+)
+# A longer line would be broken by a terminal, and its echo not known again.
+_LONGEST_SHOW = 200
+# What leaves the configuration, so that the next line would be a command. Devices take any
+# beginning of a word for the word.
+_LEAVES = {word[:length] for word in ("end", "exit", "quit", "logout") for length in range(1, 7)}
+
+
 @dataclass(frozen=True)
 class SwitchLines:
-    """Configuration lines for a network device, entered in one session."""
+    """Configuration lines for a network device, entered in one session.
+
+    They change what runs, not what the device starts with.
+    """
 
     lines: tuple[str, ...]
 
     def __post_init__(self) -> None:
         for line in self.lines:
-            clean(line)
+            first = clean(line).split(maxsplit=1)[:1]
+            if not first or first[0].lower() in _LEAVES | {"do"}:
+                raise ValueError(f"{line!r} is no line of a configuration")
 
     def __str__(self) -> str:
         return "\n".join(self.lines)
+
+
+@dataclass(frozen=True)
+class DeviceCommand(SwitchLines):
+    """One line that a network device answers, outside of its configuration, and that only shows.
+
+    lines: the same question in the words of each of `platforms`, in their order.
+    hints: as of a Shell. deadline: seconds after which nobody waits for the answer any more.
+    """
+
+    platforms: tuple[str, ...] = ()
+    hints: tuple[Hint, ...] = field(default=(), compare=False, repr=False)
+    deadline: int = 30
+
+    def __post_init__(self) -> None:
+        for line in self.lines:
+            if not _SHOW.fullmatch(clean(line)) or len(line) > _LONGEST_SHOW:
+                raise ValueError(f"{line!r} is no line that only shows something")
+
+    def on(self, platform: str) -> "DeviceCommand | None":
+        """Return the question in the words of one platform, or None if it has none."""
+        known = dict(zip(self.platforms, self.lines, strict=True))
+        if platform not in known:
+            return None
+        return replace(self, lines=(known[platform],), platforms=(platform,))
+
+    def __str__(self) -> str:
+        return " or ".join(dict.fromkeys(self.lines))
 
 
 Command = Shell | SwitchLines
@@ -180,13 +224,16 @@ _COMMON_HINTS = (
 def failure(command: Command, answer: Answer, statuses: frozenset[int]) -> CommandFailed | None:
     """Judge an answer: None if the command did its work, else what went wrong and what to do."""
     shell = command if isinstance(command, Shell) else None
+    shown = command if isinstance(command, DeviceCommand) else None
     said_trouble = shell is not None and bool(
         shell.trouble and re.search(shell.trouble, answer.out + answer.err)
     )
     if answer.status in statuses and not said_trouble:
         return None
-    hints = (shell.hints if shell else ()) + _COMMON_HINTS
-    known = next((hint for hint in hints if re.search(hint.pattern, answer.said)), None)
+    hints = shell.hints if shell else shown.hints if shown else ()
+    known = next(
+        (hint for hint in hints + _COMMON_HINTS if re.search(hint.pattern, answer.said)), None
+    )
     said = _last_lines(answer.said) or f"exit status {answer.status}, no words"
     return CommandFailed(f"{known.meaning} (it said: {said})" if known else f"it said: {said}")
 

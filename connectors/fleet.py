@@ -2,9 +2,9 @@
 
 from typing import Protocol, TypeVar
 
-from connectors.command import Answer, Command, Query, Shell, failure
+from connectors.command import Answer, Command, Query, failure
 from connectors.inventory import Host, Inventory
-from connectors.trouble import NotSetUp, TooMuchOutput
+from connectors.trouble import TooMuchOutput
 
 T = TypeVar("T")
 
@@ -12,7 +12,9 @@ T = TypeVar("T")
 class Runner(Protocol):
     """Runs a resolved command on a host that is reached through others; `Sessions` is one."""
 
-    def run(self, host: Host, shell: Shell, *, through: tuple[Host, ...] = ()) -> Answer: ...
+    def run(
+        self, host: Host, command: Command, /, *, through: tuple[Host, ...] = ()
+    ) -> Answer: ...
 
     def close(self) -> None: ...
 
@@ -63,11 +65,6 @@ class Fleet:
     def _run(self, host: str, command: Command) -> Answer:
         inventory = self.inventory
         told = inventory[host].resolve(command)
-        if not isinstance(told, Shell):
-            raise NotSetUp(
-                f"{host} is to be configured line by line, and no session for that is set up: "
-                "nothing was sent"
-            )
         return self._sessions.run(inventory[host], told, through=_jumps(inventory, host))
 
 

@@ -6,16 +6,18 @@ import hashlib
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import PurePath
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, Literal, cast
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-from connectors.command import Command, Shell, clean
-from connectors.trouble import UnknownHost
+from connectors.command import Command, DeviceCommand, Shell, clean
+from connectors.trouble import NotSetUp, UnknownHost
 
 _NAME = r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"
 _KEY_TYPES = ("ssh-ed25519", "ecdsa-sha2-nistp256", "ecdsa-sha2-nistp384", "ecdsa-sha2-nistp521")
 
+# A host with a shell, or a network device by the kind of its command line.
+Platform = Literal["linux", "cisco_ios", "dell_powerconnect", "frr"]
 Name = Annotated[str, Field(pattern=_NAME)]
 Clean = Annotated[str, AfterValidator(clean)]
 
@@ -41,6 +43,9 @@ class Host(BaseModel):
 
     address: name or IP address that we connect to. port: TCP. user: login name.
     key: private key file, relative to the policy directory.
+    platform: linux, or what a network device speaks; frr is FRR's vtysh instead of a shell.
+    password_file, enable_file: for a network device that takes no key: files like `key` that hold
+    its login password, and the secret of its privileged mode.
     host_key: the public key that the host must show. host_ca: or the CA that signed it.
     jump: the host that we go through. site: which network segment, so which workers.
     area: the part of production that the host belongs to. tags: what runs on it.
@@ -54,6 +59,9 @@ class Host(BaseModel):
     port: Annotated[int, Field(ge=1, le=65535)] = 22
     user: Annotated[str, Field(pattern=r"^[a-z_][a-z0-9_-]{0,31}$")] = "keyturn"
     key: PurePath = PurePath("keys/keyturn")
+    platform: Platform = "linux"
+    password_file: PurePath | None = None
+    enable_file: PurePath | None = None
     host_key: PublicKey | None = None
     host_ca: PublicKey | None = None
     jump: Name | None = None
@@ -68,6 +76,12 @@ class Host(BaseModel):
             raise ValueError("give either host_key or host_ca: a host is known by its key")
         return self
 
+    @model_validator(mode="after")
+    def _has_passwords_only_as_a_device(self) -> "Host":
+        if self.platform == "linux" and (self.password_file or self.enable_file):
+            raise ValueError("password_file and enable_file are for network devices: use a key")
+        return self
+
     @property
     def fingerprint(self) -> str:
         """The key's SHA-256 as OpenSSH prints it: `SHA256:` and unpadded base64."""
@@ -75,10 +89,32 @@ class Host(BaseModel):
         return "SHA256:" + base64.b64encode(hashlib.sha256(blob).digest()).decode().rstrip("=")
 
     def resolve(self, command: Command) -> Command:
-        """Return the command exactly as this host will be told it."""
+        """Return the command exactly as this host will be told it.
+
+        Raises NotSetUp where a shell would be told what is for a network device, or the reverse.
+        """
         if isinstance(command, Shell):
-            return command.resolved(self.settings, sudo=self.user != "root")
-        return command
+            if self.platform == "linux":
+                return command.resolved(self.settings, sudo=self.user != "root")
+            raise NotSetUp(
+                f"{self.name} is a network device ({self.platform}) without a shell: "
+                "ask it what is meant for network devices"
+            )
+        if self.platform == "linux":
+            raise NotSetUp(
+                f"{self.name} is no network device as the inventory has it: "
+                "name a host with another platform than linux. Nothing was sent"
+            )
+        return self._in_its_words(command) if isinstance(command, DeviceCommand) else command
+
+    def _in_its_words(self, command: DeviceCommand) -> DeviceCommand:
+        worded = command.on(self.platform)
+        if worded is None:
+            raise NotSetUp(
+                f"how to ask a {self.platform} such as {self.name} for this is not known "
+                f"(others are asked: {command})"
+            )
+        return worded
 
 
 class Inventory(BaseModel):
@@ -110,6 +146,8 @@ class Inventory(BaseModel):
                     raise ValueError(f"{step.name}: jump {step.jump} is not in the inventory")
                 if step.jump in seen:
                     raise ValueError(f"{host.name}: its jumps go round in a circle")
+                if self.hosts[step.jump].platform != "linux":
+                    raise ValueError(f"{step.name}: jump {step.jump} is a network device")
                 seen.add(step.jump)
                 step = self.hosts[step.jump]
         return self

@@ -3,24 +3,26 @@
 import random
 import threading
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
-from connectors import ssh
-from connectors.command import Answer, Shell
+from connectors import device, ssh
+from connectors.command import Answer, Command, Shell
 from connectors.inventory import Host
-from connectors.transport import Limits, TurnedAway
-from connectors.trouble import HostTrouble, Unreachable
+from connectors.transport import Gone, Limits, TurnedAway
+from connectors.trouble import HostTrouble, NotSetUp, Unreachable
 
 T = TypeVar("T")
 
 # Seconds to wait before one more try, give or take a half, where a host turned us away unheard.
 _PAUSES = (0.3, 0.9)
 
+# A host's, on which many commands run at once, or a network device's, on which one does.
+Session = ssh.Session | device.Session
 # All that makes a connection the same one: a host that the inventory describes anew gets another.
 _Line = tuple[tuple[str, ...], ...]
 
@@ -32,9 +34,9 @@ class _Seat:
     turns: threading.Semaphore
     users: int = 0
     last_used: float = field(default_factory=time.monotonic)
-    session: Future[ssh.Session] | None = None
+    session: Future[Session] | None = None
 
-    def warm(self) -> ssh.Session | None:
+    def warm(self) -> Session | None:
         if self.session is None or not self.session.done() or self.session.exception():
             return None
         return self.session.result()
@@ -68,7 +70,7 @@ class Sessions:
         self._closed = threading.Event()
         self._sweeper: threading.Thread | None = None
 
-    def run(self, host: Host, shell: Shell, *, through: tuple[Host, ...] = ()) -> Answer:
+    def run(self, host: Host, command: Command, *, through: tuple[Host, ...] = ()) -> Answer:
         """Run a resolved command on *host*, reached through its jump hosts, the first one first.
 
         Raises HostTrouble, whose `started` tells whether the command may have run.
@@ -77,12 +79,12 @@ class Sessions:
         with self._seat(route) as seat:
             if not seat.turns.acquire(timeout=self._patience):
                 raise Unreachable(
-                    f"{host.name} is busy: {self._per_host} of our commands have been running "
-                    f"there for {self._patience:g} s. Nothing was started; ask again"
+                    f"{host.name} is busy: as many of our commands as it takes at once have been "
+                    f"running there for {self._patience:g} s. Nothing was started; ask again"
                 )
             try:
                 return self._on(
-                    route, seat, lambda session: self._patiently(lambda: session.run(shell))
+                    route, seat, lambda session: self._patiently(lambda: _told(session, command))
                 )
             finally:
                 seat.turns.release()
@@ -116,7 +118,8 @@ class Sessions:
             if self._closed.is_set():
                 raise Unreachable(f"{route[-1].name} was not asked: we are shutting down")
             if line not in self._seats:
-                self._seats[line] = _Seat(threading.Semaphore(self._per_host))
+                at_once = self._per_host if route[-1].platform == "linux" else 1
+                self._seats[line] = _Seat(threading.Semaphore(at_once))
             seat = self._seats[line]
             seat.users += 1
         try:
@@ -126,17 +129,17 @@ class Sessions:
                 seat.users -= 1
                 seat.last_used = time.monotonic()
 
-    def _on(self, route: tuple[Host, ...], seat: _Seat, act: Callable[[ssh.Session], T]) -> T:
+    def _on(self, route: tuple[Host, ...], seat: _Seat, act: Callable[[Session], T]) -> T:
         """Act on the warm connection, or on a new one if it turns out to be dead unheard."""
         session, is_new = self._session(route, seat)
         try:
             return act(session)
-        except ssh.Gone:
+        except Gone:
             if is_new:
                 raise
         return act(self._session(route, seat)[0])
 
-    def _session(self, route: tuple[Host, ...], seat: _Seat) -> tuple[ssh.Session, bool]:
+    def _session(self, route: tuple[Host, ...], seat: _Seat) -> tuple[Session, bool]:
         """Return the seat's connection and whether it was opened just now.
 
         One thread opens it; the others wait and share what comes of that, trouble too.
@@ -146,12 +149,12 @@ class Sessions:
             if slot is not None and not _is_spent(slot):
                 mine = None
             else:
-                slot = mine = seat.session = Future[ssh.Session]()
+                slot = mine = seat.session = Future[Session]()
         if mine is not None:
             self._fill(mine, route)
         return slot.result(), mine is not None
 
-    def _fill(self, slot: Future[ssh.Session], route: tuple[Host, ...]) -> None:
+    def _fill(self, slot: Future[Session], route: tuple[Host, ...]) -> None:
         try:
             session = self._open(route)
         except BaseException as trouble:
@@ -166,7 +169,7 @@ class Sessions:
             session.close()
         slot.set_result(session)
 
-    def _open(self, route: tuple[Host, ...]) -> ssh.Session:
+    def _open(self, route: tuple[Host, ...]) -> Session:
         *jumps, host = route
         if not jumps:
             return self._connect(host, None)
@@ -178,8 +181,13 @@ class Sessions:
             words = f"{host.name} is reached through {jumps[-1].name}: {trouble}"
             raise type(trouble)(words) from trouble
 
-    def _connect(self, host: Host, via: ssh.Session | None) -> ssh.Session:
-        return self._patiently(lambda: ssh.connect(host, self._keys, self._limits, via=via))
+    def _connect(self, host: Host, via: Session | None) -> Session:
+        if isinstance(via, device.Session):
+            raise NotSetUp(
+                f"{host.name} is reached through a network device: name a host for that"
+            )
+        connect = ssh.connect if host.platform == "linux" else device.connect
+        return self._patiently(lambda: connect(host, self._keys, self._limits, via=via))
 
     def _patiently(self, act: Callable[[], T]) -> T:
         """Try again, a little later, what a host refused because it was busy."""
@@ -191,10 +199,10 @@ class Sessions:
                 self._closed.wait(pause * random.uniform(0.5, 1.5))  # noqa: S311 - no secret
         return act()
 
-    def _warm(self) -> list[ssh.Session]:
+    def _warm(self) -> list[Session]:
         return [session for seat in self._seats.values() if (session := seat.warm())]
 
-    def _is_over(self, seat: _Seat, carrying: list[ssh.Session], now: float) -> bool:
+    def _is_over(self, seat: _Seat, carrying: Sequence[object], now: float) -> bool:
         in_use = seat.users > 0 or seat.warm() in carrying
         return not in_use and now - seat.last_used >= self._idle
 
@@ -203,12 +211,24 @@ class Sessions:
             self.evict(time.monotonic())
 
 
+def _told(session: Session, command: Command) -> Answer:
+    if isinstance(session, ssh.Session):
+        if isinstance(command, Shell):
+            return session.run(command)
+    elif not isinstance(command, Shell):
+        return session.run(command)
+    raise NotSetUp(f"this is not for such a host, and nothing was sent: {command}")
+
+
 def _line(route: tuple[Host, ...]) -> _Line:
     return tuple(
-        (host.name, host.address, str(host.port), host.user, str(host.key), str(host.host_key))
+        (
+            *(host.name, host.address, str(host.port), host.user, host.platform),
+            *(str(host.key), str(host.host_key), str(host.password_file), str(host.enable_file)),
+        )
         for host in route
     )
 
 
-def _is_spent(slot: Future[ssh.Session]) -> bool:
+def _is_spent(slot: Future[Session]) -> bool:
     return slot.done() and (slot.exception() is not None or not slot.result().alive)

@@ -10,13 +10,9 @@ import paramiko
 from connectors import keyfile
 from connectors.command import Answer, Shell
 from connectors.inventory import Host
-from connectors.transport import Limits, TurnedAway, dial, opened, place
+from connectors.transport import Gone, Limits, TurnedAway, dial, opened, place
 from connectors.trouble import Interrupted, NotSetUp, TimedOut, TooMuchOutput, Unreachable
 from connectors.wrapper import Wrapped
-
-
-class Gone(Unreachable):
-    """A connection that was kept warm is dead, and was found so before anything was sent."""
 
 
 def connect(

@@ -19,6 +19,7 @@ from paramiko.ssh_exception import (
 )
 
 from connectors.inventory import Host
+from connectors.password import Password
 from connectors.trouble import (
     HostKeyMismatch,
     LoginRefused,
@@ -68,6 +69,10 @@ class Limits:
     grace: float = 5.0
     unacknowledged: float = 20.0
     output: int = 64 * 1024 * 1024
+
+
+class Gone(Unreachable):
+    """A connection that was kept warm is dead, and was found so before anything was sent."""
 
 
 class TurnedAway(Unreachable):
@@ -141,7 +146,10 @@ def dial(host: Host, limits: Limits) -> socket.socket:
 
 
 def opened(
-    host: Host, key: paramiko.PKey, limits: Limits, stream: socket.socket | paramiko.Channel
+    host: Host,
+    key: paramiko.PKey | Password,
+    limits: Limits,
+    stream: socket.socket | paramiko.Channel,
 ) -> paramiko.Transport:
     """Make sure that *host* is the one we know, and only then log in, over *stream*."""
     wire = _Wire(stream)
@@ -149,7 +157,10 @@ def opened(
     try:
         _shake_hands(transport, wire, host, limits)
         _recognise(transport, host)
-        _log_in(transport, host, key, limits)
+        if isinstance(key, Password):
+            _log_in_by_password(transport, host, key, limits)
+        else:
+            _log_in(transport, host, key, limits)
     except BaseException:
         transport.packetizer.complete_handshake()  # or its timer would outlive it
         transport.close()
@@ -251,6 +262,52 @@ def _log_in(transport: paramiko.Transport, host: Host, key: paramiko.PKey, limit
         f"{asked}: put the public key into that user's authorized_keys, "
         "or look why its certificate is no longer taken"
     )
+
+
+def _log_in_by_password(
+    transport: paramiko.Transport, host: Host, password: Password, limits: Limits
+) -> None:
+    """Log in as a network device wants it: by password, by a question, or without any.
+
+    One that lets everybody in asks within its own command line, as Dell's do.
+    """
+    transport.auth_timeout = limits.login
+    asked = f"{place(host)} refuses {host.user} with our password ({password.file})"
+    try:
+        _give(transport, host, password, _wanted(transport, host))
+    except BadAuthenticationType as refusal:
+        wants = " or ".join(refusal.allowed_types) or "nothing that it names"
+        raise LoginRefused(f"{asked}: it wants {wants}") from None
+    except (paramiko.SSHException, EOFError, OSError):
+        if transport.is_active():
+            raise LoginRefused(f"{asked}: put the right one there") from None
+        raise Unreachable(
+            f"{place(host)} hung up during the login of {host.user}: "
+            "does it take our password, and does it let us log in from here?"
+        ) from None
+    if not transport.is_authenticated():
+        raise LoginRefused(f"{asked}: it wants more than that")
+
+
+def _wanted(transport: paramiko.Transport, host: Host) -> list[str]:
+    """Return the ways to log in that the device names; none if it has let us in already."""
+    try:
+        # It tells them in its answer to this, and OpenSSH's client asks it too.
+        transport.auth_none(host.user)
+    except BadAuthenticationType as refusal:
+        return refusal.allowed_types
+    return []
+
+
+def _give(transport: paramiko.Transport, host: Host, password: Password, taken: list[str]) -> None:
+    def answer(_title: str, _more: str, asked: list[tuple[str, bool]]) -> list[str]:
+        # What it would show on a screen is no question for a password.
+        return ["" if shown else password.text for _, shown in asked]
+
+    if "keyboard-interactive" in taken and "password" not in taken:
+        transport.auth_interactive(host.user, answer)
+    elif taken:
+        transport.auth_password(host.user, password.text, fallback=False)
 
 
 def place(host: Host) -> str:

@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar, cast
 
-from connectors.command import Answer, Command, Query, Shell
+from connectors.command import Answer, Command, Query
 from connectors.fleet import Fleet
 from connectors.inventory import Host, Inventory
 from connectors.trouble import HostTrouble
@@ -90,12 +90,12 @@ class _Script:
     def run(
         self,
         host: Host,
-        shell: Shell,
+        command: Command,
         *,
         through: tuple[Host, ...] = (),  # noqa: ARG002 - how a host is reached changes no answer
     ) -> Answer:
         with self._lock:
-            replies = self.replies.get((host.name, str(shell)), [""])
+            replies = self.replies.get((host.name, str(command)), [""])
             reply = replies.pop(0) if len(replies) > 1 else replies[0]
         return _given(reply)
 

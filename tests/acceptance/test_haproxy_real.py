@@ -15,7 +15,7 @@ import pytest
 
 from connectors import haproxy as dialect
 from connectors import haproxy_limits
-from connectors.command import Answer, Shell
+from connectors.command import Answer, Command, Shell
 from connectors.fleet import Fleet
 from connectors.haproxy_limits import Limit, parse_limits
 from connectors.inventory import Host
@@ -50,13 +50,14 @@ class Here:
     def run(
         self,
         host: Host,  # noqa: ARG002 - it is here
-        shell: Shell,
+        command: Command,
         *,
         through: tuple[Host, ...] = (),  # noqa: ARG002 - and reached through nobody
     ) -> Answer:
+        assert isinstance(command, Shell)
         done = subprocess.run(
-            shell.words,
-            input=shell.stdin.encode(),
+            command.words,
+            input=command.stdin.encode(),
             capture_output=True,
             timeout=30,
             check=False,

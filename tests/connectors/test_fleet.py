@@ -2,7 +2,7 @@
 
 import pytest
 
-from connectors.command import Answer, Hint, Query, Setting, Shell, SwitchLines
+from connectors.command import Answer, Command, Hint, Query, Setting, Shell, SwitchLines
 from connectors.fleet import Fleet
 from connectors.inventory import Host, Inventory
 from connectors.trouble import (
@@ -27,8 +27,8 @@ class Recorder:
         self.heard: list[tuple[str, str, list[str]]] = []
         self.closed = False
 
-    def run(self, host: Host, shell: Shell, *, through: tuple[Host, ...] = ()) -> Answer:
-        self.heard.append((host.name, str(shell), [jump.name for jump in through]))
+    def run(self, host: Host, command: Command, *, through: tuple[Host, ...] = ()) -> Answer:
+        self.heard.append((host.name, str(command), [jump.name for jump in through]))
         return Answer(0, "")
 
     def close(self) -> None:

@@ -1,0 +1,475 @@
+"""Connections to network devices: a scripted one behind a real SSH server, and netmiko's traps."""
+
+import logging
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+
+import pytest
+from netmiko import ConnectHandler, NetmikoTimeoutException
+
+from connectors.command import DeviceCommand, Query, Shell, SwitchLines
+from connectors.fleet import Fleet
+from connectors.inventory import Host, Inventory
+from connectors.sessions import Sessions
+from connectors.transport import Limits
+from connectors.trouble import (
+    CommandFailed,
+    HostKeyMismatch,
+    Interrupted,
+    LoginRefused,
+    NotSetUp,
+    TimedOut,
+    Unreachable,
+)
+from tests.playground.device import PASSWORD, Login, ScriptedDevice
+from tests.playground.keys import make_key
+from tests.playground.sshd import Sshd
+
+PLATFORMS = ("cisco_ios", "dell_powerconnect")
+SECRET = "open sesame"
+
+
+def show(line: str, *, deadline: int = 30) -> Query[str]:
+    return Query(DeviceCommand((line, line), platforms=PLATFORMS, deadline=deadline), str.strip)
+
+
+CLOCK = show("show clock")
+ANSWERS = {"show clock": "12:00:01 UTC", "show vlan": "VLAN Name\n1    default"}
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    """A policy directory with the passwords of a device."""
+    for name, text in {"password": PASSWORD, "enable": SECRET, "wrong": "guess"}.items():
+        (tmp_path / name).write_text(f"{text}\n")
+        (tmp_path / name).chmod(0o600)
+    return tmp_path
+
+
+@pytest.fixture
+def reach(directory: Path) -> Iterator[Callable[..., Fleet]]:
+    """A function that makes a fleet of one device, `sw1`."""
+    fleets: list[Fleet] = []
+
+    def fleet(device: ScriptedDevice, *, limits: Limits | None = None, **more: object) -> Fleet:
+        entry = device.inventory_entry(**{"password_file": "password", **more})
+        inventory = Inventory.model_validate({"hosts": {"sw1": entry}})
+        fleets.append(Fleet(inventory, Sessions(directory, limits=limits)))
+        return fleets[-1]
+
+    yield fleet
+    for each in fleets:
+        each.close()
+
+
+@pytest.fixture
+def device() -> Iterator[ScriptedDevice]:
+    with ScriptedDevice(ANSWERS) as device:
+        yield device
+
+
+def test_fifty_questions_take_one_login_and_little_time(
+    device: ScriptedDevice, reach: Callable[..., Fleet]
+):
+    fleet = reach(device)
+    assert fleet.ask("sw1", CLOCK) == "12:00:01 UTC"
+    begun = time.monotonic()
+    for _ in range(50):
+        assert fleet.ask("sw1", show("show vlan")) == "VLAN Name\n1    default"
+    # netmiko's own way would take between four and eleven.
+    assert time.monotonic() - begun < 2
+    assert device.logins == 1
+
+
+@pytest.mark.parametrize("login", ["password", "keyboard-interactive", "none"])
+@pytest.mark.parametrize("secret", ["", SECRET])
+def test_each_way_to_log_in_leads_to_an_answer(
+    login: Login, secret: str, reach: Callable[..., Fleet]
+):
+    with ScriptedDevice(ANSWERS, login=login, secret=secret) as device:
+        more = {"enable_file": "enable"} if secret else {}
+        assert reach(device, **more).ask("sw1", CLOCK) == "12:00:01 UTC"
+
+
+@pytest.mark.parametrize("login", ["password", "keyboard-interactive", "none"])
+def test_a_wrong_password_is_said_at_once_and_never_shown(
+    login: Login, reach: Callable[..., Fleet]
+):
+    with ScriptedDevice(ANSWERS, login=login) as device:
+        begun = time.monotonic()
+        with pytest.raises(LoginRefused, match="with our password") as trouble:
+            reach(device, password_file="wrong").ask("sw1", CLOCK)
+        # netmiko takes 22 seconds for this, and calls it a read timeout.
+        assert time.monotonic() - begun < 8
+        assert "guess" not in str(trouble.value)
+        assert device.logins == 0
+
+
+def test_a_wrong_secret_is_said_at_once(reach: Callable[..., Fleet]):
+    with ScriptedDevice(ANSWERS, secret=SECRET) as device:
+        with pytest.raises(LoginRefused, match="does not take our secret") as trouble:
+            reach(device, enable_file="wrong").ask("sw1", CLOCK)
+        assert "guess" not in str(trouble.value)
+
+
+def test_a_dell_that_wants_a_secret_and_gets_none_says_what_to_name(reach: Callable[..., Fleet]):
+    with (
+        ScriptedDevice(ANSWERS, login="none", secret=SECRET) as device,
+        pytest.raises(NotSetUp, match="name its enable_file"),
+    ):
+        reach(device).ask("sw1", CLOCK)
+
+
+def test_no_log_holds_a_password(
+    device: ScriptedDevice, reach: Callable[..., Fleet], caplog: pytest.LogCaptureFixture
+):
+    device.secret = SECRET
+    with caplog.at_level(logging.DEBUG):
+        reach(device, enable_file="enable").ask("sw1", CLOCK)
+    assert PASSWORD not in caplog.text
+    assert SECRET not in caplog.text
+
+
+def test_a_device_with_another_key_is_never_logged_in_to(
+    device: ScriptedDevice, reach: Callable[..., Fleet]
+):
+    with pytest.raises(HostKeyMismatch) as trouble:
+        reach(device, host_key=make_key().public).ask("sw1", CLOCK)
+    assert trouble.value.started is False
+    assert (device.logins, device.heard, device.connections) == (0, [], 1)
+    # The twins: left to itself netmiko talks to whoever answers …
+    settings = {"host": device.address, "port": device.port, "password": PASSWORD}
+    careless = ConnectHandler(device_type="cisco_ios", username="keyturn", **settings)
+    assert device.logins == 1
+    careless.disconnect()
+    # … and told to be strict, it calls a stranger's key a timeout.
+    known = Path(__file__).with_name("no-such-file")
+    with pytest.raises(NetmikoTimeoutException):
+        ConnectHandler(
+            device_type="cisco_ios",
+            username="keyturn",
+            ssh_strict=True,
+            alt_host_keys=True,
+            alt_key_file=str(known),
+            **settings,
+        )
+
+
+HOSTILE = (
+    "show clock\nreload",
+    "show clock\rreload",
+    "show clock\x1areload",
+    "show clock\x03",
+    "show clock\u2028reload",
+    "show clock\0",
+    "show clock\x7f",
+    "show clock; reload",
+    "show clock?",
+    "show running-config | redirect flash:x",
+    "show running-config | tee tftp://192.0.2.1/x",
+    "show running-config | include x | redirect flash:x",
+    "show clock ",
+    "show",
+    " show clock",
+    "do show clock",
+    "reload",
+    "write erase",
+    "configure terminal",
+    "",
+    "show " + "x" * 200,
+)
+
+
+@pytest.mark.parametrize("line", HOSTILE)
+def test_a_line_that_may_do_more_than_show_is_refused(line: str):
+    with pytest.raises(ValueError, match=r"invisible character|no line that only shows"):
+        DeviceCommand((line,), platforms=("cisco_ios",))
+
+
+def test_a_filter_is_no_more_than_showing():
+    for line in ("show running-config | include ^ntp server", "show ip route 10.0.0.0/8"):
+        assert str(DeviceCommand((line,), platforms=("cisco_ios",))) == line
+
+
+def test_a_second_line_would_be_obeyed(device: ScriptedDevice):
+    """The twin of the refusals above: netmiko says whatever it is given."""
+    connection = ConnectHandler(
+        device_type="cisco_ios",
+        host=device.address,
+        port=device.port,
+        username="keyturn",
+        password=PASSWORD,
+    )
+    connection.send_command("show clock\nshow vlan", cmd_verify=False)
+    assert device.heard[-2:] == ["show clock", "show vlan"]
+    connection.disconnect()
+
+
+@pytest.mark.parametrize(
+    "line", ["end", "END", "exit", "ex", "do reload", "quit", "logout", " end", "", "a\nend", "\t"]
+)
+def test_a_line_that_leaves_the_configuration_is_refused(line: str):
+    with pytest.raises(ValueError, match=r"invisible character|no line of a configuration"):
+        SwitchLines(("vlan 7", line))
+
+
+def test_a_question_that_the_device_does_not_know_is_an_error_and_no_empty_answer(
+    device: ScriptedDevice, reach: Callable[..., Fleet]
+):
+    with pytest.raises(CommandFailed, match="% Invalid input detected"):
+        reach(device).ask("sw1", show("show standby"))
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["% Invalid input", "% Incomplete command.", "%Error", "vrrpd is not running", "ERROR: no"],
+)
+def test_words_of_failure_are_a_failure(
+    device: ScriptedDevice, reach: Callable[..., Fleet], words: str
+):
+    device.answers["show x"] = words
+    with pytest.raises(CommandFailed):
+        reach(device).ask("sw1", show("show x"))
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "*Mar  1 00:00:01: %SYS-5-CONFIG_I: Configured from console",
+        "%LINK-3-UPDOWN: Interface Gi0/1, changed state to up",
+        "CPU utilization for five seconds: 10%",
+        "Warning: errors 0",
+    ],
+)
+def test_words_that_only_look_like_failure_are_none(
+    device: ScriptedDevice, reach: Callable[..., Fleet], words: str
+):
+    device.answers["show x"] = words
+    assert reach(device).ask("sw1", show("show x")) == words
+
+
+def test_an_answer_that_looks_like_a_prompt_is_taken_whole(
+    device: ScriptedDevice, reach: Callable[..., Fleet]
+):
+    device.answers["show x"] = "banner exec ^C\nsw2#\nother#\n############\nthe end"
+    assert reach(device).ask("sw1", show("show x")).endswith("the end")
+
+
+def test_a_device_that_does_not_answer_in_time_is_not_waited_for_and_its_answer_never_mixed_up(
+    reach: Callable[..., Fleet],
+):
+    with ScriptedDevice(ANSWERS, slow=("show tech",)) as device:
+        fleet = reach(device)
+        assert fleet.ask("sw1", CLOCK)
+        with pytest.raises(TimedOut, match="'show tech' within 1 s") as trouble:
+            fleet.ask("sw1", show("show tech", deadline=1))
+        assert trouble.value.started is None
+        assert fleet.ask("sw1", CLOCK) == "12:00:01 UTC"
+        assert device.logins == 2
+
+
+def test_a_device_that_hung_up_meanwhile_is_logged_in_to_again_without_a_word(
+    device: ScriptedDevice, reach: Callable[..., Fleet]
+):
+    fleet = reach(device)
+    fleet.ask("sw1", CLOCK)
+    device.hang_up()
+    assert fleet.ask("sw1", CLOCK) == "12:00:01 UTC"
+    assert device.logins == 2
+
+
+def test_a_device_that_hangs_up_in_the_middle_leaves_it_unknown_what_it_did(
+    reach: Callable[..., Fleet],
+):
+    with ScriptedDevice(ANSWERS, slow=("show tech",)) as device:
+        fleet = reach(device)
+        fleet.ask("sw1", CLOCK)
+        with ThreadPoolExecutor(1) as pool:
+            asked = pool.submit(fleet.ask, "sw1", show("show tech"))
+            wait_for(lambda: "show tech" in device.heard)
+            device.hang_up()
+            with pytest.raises(Interrupted) as trouble:
+                asked.result()
+        assert trouble.value.started is None
+
+
+def test_many_who_ask_at_once_each_get_their_own_answer(
+    device: ScriptedDevice, reach: Callable[..., Fleet]
+):
+    fleet = reach(device)
+    with ThreadPoolExecutor(8) as pool:
+        asked = [show("show vlan"), CLOCK] * 20
+        answers = list(pool.map(partial(fleet.ask, "sw1"), asked))
+    assert answers == ["VLAN Name\n1    default", "12:00:01 UTC"] * 20
+    assert device.logins == 1
+
+
+def test_a_device_is_reached_through_a_jump_host(
+    device: ScriptedDevice, sshd: Sshd, directory: Path
+):
+    entry = device.inventory_entry(password_file="password", jump="gate")
+    inventory = Inventory.model_validate(
+        {"hosts": {"gate": sshd.inventory_entry(area="infra"), "sw1": entry}}
+    )
+    sessions = Sessions(directory, idle=100)
+    fleet = Fleet(inventory, sessions)
+    assert fleet.ask("sw1", CLOCK) == "12:00:01 UTC"
+    sessions.evict(time.monotonic() + 10_000)  # the device goes first
+    assert sshd.accepted == 1
+    fleet.close()
+
+
+def test_a_host_that_is_no_such_device_says_so(sshd: Sshd):
+    entry = sshd.inventory_entry(area="infra") | {"platform": "cisco_ios"}
+    inventory = Inventory.model_validate({"hosts": {"sw1": entry}})
+    fleet = Fleet(inventory, Sessions(Path("/"), limits=Limits(login=0.5)))
+    with pytest.raises((CommandFailed, Unreachable, NotSetUp)):
+        fleet.ask("sw1", CLOCK)
+    fleet.close()
+
+
+# --- configuration ---
+
+
+def test_lines_are_entered_into_the_configuration(
+    device: ScriptedDevice, reach: Callable[..., Fleet]
+):
+    fleet = reach(device)
+    fleet.tell("sw1", SwitchLines(("vlan 7", "name guests")))
+    assert device.configured == ["vlan 7", "name guests"]
+    assert fleet.ask("sw1", CLOCK) == "12:00:01 UTC"
+    assert device.logins == 1
+
+
+def test_a_refused_line_ends_it_and_what_is_in_force_is_told(
+    device: ScriptedDevice, reach: Callable[..., Fleet]
+):
+    device.refused = ("name",)
+    fleet = reach(device)
+    with pytest.raises(
+        CommandFailed, match=r"refuses 'name'; the lines before it, 1, are in force"
+    ):
+        fleet.tell("sw1", SwitchLines(("vlan 7", "name", "vlan 8")))
+    assert device.configured == ["vlan 7"]
+    assert fleet.ask("sw1", CLOCK) == "12:00:01 UTC"
+
+
+def test_a_login_that_may_only_look_configures_nothing(reach: Callable[..., Fleet]):
+    with ScriptedDevice(ANSWERS, secret=SECRET) as device:
+        fleet = reach(device)
+        assert fleet.ask("sw1", CLOCK) == "12:00:01 UTC"
+        with pytest.raises(NotSetUp, match="enable_file") as trouble:
+            fleet.tell("sw1", SwitchLines(("vlan 7",)))
+        assert trouble.value.started is False
+        assert device.configured == []
+        assert "vlan 7" not in device.heard
+
+
+def test_a_device_that_dies_while_it_is_configured_leaves_it_unknown(
+    reach: Callable[..., Fleet],
+):
+    with ScriptedDevice(ANSWERS, slow=("vlan 7",)) as device:
+        fleet = reach(device)
+        with ThreadPoolExecutor(1) as pool:
+            told = pool.submit(fleet.tell, "sw1", SwitchLines(("vlan 7",)))
+            wait_for(lambda: "vlan 7" in device.heard)
+            device.hang_up()
+            with pytest.raises(Interrupted):
+                told.result()
+
+
+# --- who is asked what ---
+
+
+def test_a_shell_is_not_looked_for_on_a_device(
+    device: ScriptedDevice, reach: Callable[..., Fleet]
+):
+    with pytest.raises(NotSetUp, match="without a shell"):
+        reach(device).tell("sw1", Shell(("reboot",)))
+    assert device.connections == 0
+
+
+def test_a_host_with_a_shell_is_not_asked_what_is_for_devices(sshd: Sshd):
+    inventory = Inventory.model_validate({"hosts": {"web1": sshd.inventory_entry(area="web")}})
+    with pytest.raises(NotSetUp, match="no network device"):
+        Fleet(inventory, Sessions(Path("/"))).ask("web1", CLOCK)
+
+
+def test_a_platform_that_has_no_word_for_it_is_not_asked(
+    device: ScriptedDevice, reach: Callable[..., Fleet]
+):
+    query = Query(DeviceCommand(("show vrrp",), platforms=("frr",)), str)
+    with pytest.raises(
+        NotSetUp, match=r"how to ask a cisco_ios .* \(others are asked: show vrrp\)"
+    ):
+        reach(device).ask("sw1", query)
+    assert device.connections == 0
+
+
+@pytest.mark.parametrize(
+    ("more", "why"),
+    [
+        ({"platform": "cisco_nxos"}, "platform"),
+        ({"platform": "linux", "password_file": "x"}, "are for network devices"),
+        ({"platform": "linux", "enable_file": "x"}, "are for network devices"),
+    ],
+)
+def test_an_inventory_that_makes_no_sense_is_refused(
+    device: ScriptedDevice, more: dict[str, object], why: str
+):
+    with pytest.raises(ValueError, match=why):
+        Host.model_validate({"name": "sw1", **device.inventory_entry(**more)})
+
+
+def test_a_device_is_no_jump_host(device: ScriptedDevice):
+    hosts = {"sw1": device.inventory_entry(), "sw2": device.inventory_entry(jump="sw1")}
+    with pytest.raises(ValueError, match="jump sw1 is a network device"):
+        Inventory.model_validate({"hosts": hosts})
+
+
+@pytest.mark.parametrize(
+    ("text", "mode", "why"),
+    [
+        ("x\n", 0o644, "chmod 600"),
+        ("x\n", 0o640, "chmod 600"),
+        ("", 0o600, "one line"),
+        ("\n", 0o600, "one line"),
+        ("x\nreload\n", 0o600, "one line"),
+        ("x\r\n", 0o600, "one line"),
+        (None, 0o600, "cannot be read"),
+    ],
+)
+def test_a_password_file_is_one_line_and_nobody_elses(
+    device: ScriptedDevice,
+    reach: Callable[..., Fleet],
+    directory: Path,
+    text: str | None,
+    mode: int,
+    why: str,
+):
+    file = directory / "odd"
+    if text is not None:
+        file.write_bytes(text.encode())
+        file.chmod(mode)
+    with pytest.raises(NotSetUp, match=why) as trouble:
+        reach(device, password_file="odd").ask("sw1", CLOCK)
+    assert trouble.value.started is False
+    assert device.connections == 0
+
+
+def test_netmiko_is_not_imported_before_a_device_is_met():
+    code = "import sys, connectors.fleet, connectors.sessions; sys.exit('netmiko' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def wait_for(claim: Callable[[], bool]) -> None:
+    end = time.monotonic() + 10
+    while not claim():
+        assert time.monotonic() < end
+        threading.Event().wait(0.005)
