@@ -25,6 +25,7 @@ pytestmark = pytest.mark.real
 
 ARTEFACTS = Path(__file__).parent.parent / "artefacts"
 CHROMIUM = "/usr/bin/chromium"
+CONTRAST = Path(__file__).with_name("contrast.js").read_text()
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
 
 
@@ -267,12 +268,13 @@ def test_pages_fit_the_screen_and_complain_of_nothing(
     shown = gallery(server.office.database)
     visit = a_visit(browser, server, color_scheme=scheme, viewport={"width": width, "height": 900})
     visit.sign_in("olga")
-    paths = {"home": "/", "history": "/runs", "log": "/log"}
+    paths = {"home": "/", "history": "/runs", "log": "/log", "misfit": "/runs?since=soon"}
     paths |= {name: f"/runs/{number}" for name, number in shown.items()}
     for name, path in paths.items():
         visit.open(path)
         expect(visit.page.locator("html")).to_have_attribute("data-bs-theme", scheme)
         assert visit.page.evaluate("document.documentElement.scrollWidth") <= width, name
+        assert visit.page.evaluate(CONTRAST) == [], name
         if name in {"home", "history", "log", "waiting", "succeeded", "unknown", "checked"}:
             visit.keep(f"{name}-{scheme}-{width}")
     assert visit.complaints == []
