@@ -66,6 +66,10 @@ class Hint:
 Word = str | Setting
 
 
+def _filled_in(word: Word, settings: Mapping[str, str]) -> str:
+    return word.resolved(settings) if isinstance(word, Setting) else word
+
+
 @dataclass(frozen=True)
 class Shell:
     """A program on a host, given as separate words so that nothing is ever quoted by hand.
@@ -76,6 +80,8 @@ class Shell:
     trouble: a regular expression; output that it is found in means failure, whatever the status.
     hints: what known errors of this program mean to a person; not part of what is approved.
     deadline: seconds of wall clock after which the host stops the command by itself.
+    anew: goes over a connection opened for it alone, so that its arrival proves that the host
+        still lets us in.
     """
 
     argv: tuple[Word, ...]
@@ -84,6 +90,7 @@ class Shell:
     trouble: str = ""
     hints: tuple[Hint, ...] = field(default=(), compare=False, repr=False)
     deadline: int = 30
+    anew: bool = False
 
     def __post_init__(self) -> None:
         for word in self.argv:
@@ -93,9 +100,7 @@ class Shell:
 
     def resolved(self, settings: Mapping[str, str], *, sudo: bool) -> "Shell":
         """Return the command as one host will run it: settings filled in, sudo where needed."""
-        words = tuple(
-            word.resolved(settings) if isinstance(word, Setting) else word for word in self.argv
-        )
+        words = tuple(_filled_in(word, settings) for word in self.argv)
         prefix = ("sudo", "-n", "--") if self.root and sudo else ()
         return replace(self, argv=prefix + words, root=False)
 
@@ -171,6 +176,42 @@ Command = Shell | SwitchLines
 
 
 @dataclass(frozen=True)
+class Fetch:
+    """A document that Keyturn itself gets over HTTPS, on behalf of a host; the host is not asked.
+
+    Where it is comes from the inventory, never from a person's words.
+
+    url: an https:// address. networks: where its server may be though they are not public, with
+    commas between them. authority: a file beside the inventory with the certificates that the
+    server's must be signed by; "" for those that this machine trusts.
+    types: the media types that count. most: bytes. deadline: seconds for all of it.
+    """
+
+    url: Word
+    networks: Word = ""
+    authority: Word = ""
+    types: tuple[str, ...] = ("text/plain",)
+    most: int = 5 * 1024 * 1024
+    deadline: int = 20
+
+    def resolved(self, settings: Mapping[str, str]) -> "Fetch":
+        """Return what is fetched on behalf of one host."""
+        return replace(
+            self,
+            url=_filled_in(self.url, settings),
+            networks=_filled_in(self.networks, settings),
+            authority=_filled_in(self.authority, settings),
+        )
+
+    def __str__(self) -> str:
+        return f"GET {self.url}"
+
+
+# What may be asked for a host: by the host, or of somebody who knows something about it.
+Question = Command | Fetch
+
+
+@dataclass(frozen=True)
 class Answer:
     """What a program said, and how it ended. Bytes that are not UTF-8 appear as `\\xNN`.
 
@@ -196,7 +237,7 @@ class Query(Generic[T]):
     statuses: exit statuses that are answers; any other is a failure.
     """
 
-    command: Command
+    command: Question
     parse: Callable[[str], T]
     statuses: frozenset[int] = frozenset({0})
 
@@ -221,7 +262,7 @@ _COMMON_HINTS = (
 )
 
 
-def failure(command: Command, answer: Answer, statuses: frozenset[int]) -> CommandFailed | None:
+def failure(command: Question, answer: Answer, statuses: frozenset[int]) -> CommandFailed | None:
     """Judge an answer: None if the command did its work, else what went wrong and what to do."""
     shell = command if isinstance(command, Shell) else None
     shown = command if isinstance(command, DeviceCommand) else None

@@ -1,8 +1,8 @@
 """The hosts under our care, and the only way to ask and to tell them anything."""
 
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeVar, overload
 
-from connectors.command import Answer, Command, Query, failure
+from connectors.command import Answer, Command, Fetch, Query, Question, failure
 from connectors.inventory import Host, Inventory
 from connectors.trouble import TooMuchOutput
 
@@ -13,7 +13,7 @@ class Runner(Protocol):
     """Runs a resolved command on a host that is reached through others; `Sessions` is one."""
 
     def run(
-        self, host: Host, command: Command, /, *, through: tuple[Host, ...] = ()
+        self, host: Host, command: Question, /, *, through: tuple[Host, ...] = ()
     ) -> Answer: ...
 
     def close(self) -> None: ...
@@ -30,9 +30,13 @@ class Fleet:
         self.inventory = inventory
         self._sessions = sessions
 
-    def resolve(self, host: str, command: Command) -> Command:
+    @overload
+    def resolve(self, host: str, command: Command) -> Command: ...
+    @overload
+    def resolve(self, host: str, command: Question) -> Question: ...
+    def resolve(self, host: str, command: Question) -> Question:
         """Return the command exactly as this host will be told it."""
-        return self.inventory[host].resolve(command)
+        return _resolved(self.inventory[host], command)
 
     def ask(self, host: str, query: Query[T]) -> T:
         """Put a query to a host and return what it understood of the answer.
@@ -62,10 +66,16 @@ class Fleet:
     def close(self) -> None:
         self._sessions.close()
 
-    def _run(self, host: str, command: Command) -> Answer:
+    def _run(self, host: str, command: Question) -> Answer:
         inventory = self.inventory
-        told = inventory[host].resolve(command)
+        told = _resolved(inventory[host], command)
         return self._sessions.run(inventory[host], told, through=_jumps(inventory, host))
+
+
+def _resolved(host: Host, command: Question) -> Question:
+    if isinstance(command, Fetch):
+        return command.resolved(host.settings)
+    return host.resolve(command)
 
 
 def _jumps(inventory: Inventory, name: str) -> tuple[Host, ...]:

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from connectors import device, ssh
-from connectors.command import Answer, Command, Shell
+from connectors.command import Answer, Command, Fetch, Question, Shell
+from connectors.feed import Feeds
 from connectors.inventory import Host
 from connectors.transport import Gone, Limits, TurnedAway
 from connectors.trouble import HostTrouble, NotSetUp, Unreachable
@@ -60,6 +61,7 @@ class Sessions:
         idle: float = 300.0,
         limits: Limits | None = None,
     ) -> None:
+        self._feeds = Feeds(keys)
         self._keys = keys
         self._per_host = per_host
         self._patience = patience
@@ -70,11 +72,13 @@ class Sessions:
         self._closed = threading.Event()
         self._sweeper: threading.Thread | None = None
 
-    def run(self, host: Host, command: Command, *, through: tuple[Host, ...] = ()) -> Answer:
+    def run(self, host: Host, command: Question, *, through: tuple[Host, ...] = ()) -> Answer:
         """Run a resolved command on *host*, reached through its jump hosts, the first one first.
 
         Raises HostTrouble, whose `started` tells whether the command may have run.
         """
+        if isinstance(command, Fetch):
+            return self._feeds.fetch(command)
         route = (*through, host)
         with self._seat(route) as seat:
             if not seat.turns.acquire(timeout=self._patience):
@@ -83,6 +87,8 @@ class Sessions:
                     f"running there for {self._patience:g} s. Nothing was started; ask again"
                 )
             try:
+                if isinstance(command, Shell) and command.anew:
+                    return self._told_anew(route, command)
                 return self._on(
                     route, seat, lambda session: self._patiently(lambda: _told(session, command))
                 )
@@ -138,6 +144,14 @@ class Sessions:
             if is_new:
                 raise
         return act(self._session(route, seat)[0])
+
+    def _told_anew(self, route: tuple[Host, ...], command: Shell) -> Answer:
+        """Run a command over a connection of its own, beside the warm one."""
+        session = self._open(route)
+        try:
+            return self._patiently(lambda: _told(session, command))
+        finally:
+            session.close()
 
     def _session(self, route: tuple[Host, ...], seat: _Seat) -> tuple[Session, bool]:
         """Return the seat's connection and whether it was opened just now.

@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar, cast
 
-from connectors.command import Answer, Command, Query
+from connectors.command import Answer, Command, Query, Question
 from connectors.fleet import Fleet
 from connectors.inventory import Host, Inventory
 from connectors.trouble import HostTrouble
@@ -33,7 +33,7 @@ class ScriptedFleet(Fleet):
 
     def __init__(
         self,
-        answers: Mapping[tuple[str, str | Command], Replies] | None = None,
+        answers: Mapping[tuple[str, str | Question], Replies] | None = None,
         *,
         inventory: Inventory | None = None,
         hosts: Iterable[str] = (),
@@ -48,7 +48,7 @@ class ScriptedFleet(Fleet):
         for (host, command), replies in answers.items():
             self.script(host, command, replies)
 
-    def script(self, host: str, command: str | Command, replies: Replies) -> None:
+    def script(self, host: str, command: str | Question, replies: Replies) -> None:
         """From now on answer *command* on *host* with these replies."""
         several = cast("list[Reply]", replies) if isinstance(replies, list) else [replies]
         self._script.replies[host, str(command)] = several.copy()
@@ -90,7 +90,7 @@ class _Script:
     def run(
         self,
         host: Host,
-        command: Command,
+        command: Question,
         *,
         through: tuple[Host, ...] = (),  # noqa: ARG002 - how a host is reached changes no answer
     ) -> Answer:

@@ -15,7 +15,7 @@ import pytest
 
 from connectors import haproxy as dialect
 from connectors import haproxy_limits
-from connectors.command import Answer, Command, Shell
+from connectors.command import Answer, Question, Shell
 from connectors.fleet import Fleet
 from connectors.haproxy_limits import Limit, parse_limits
 from connectors.inventory import Host
@@ -50,7 +50,7 @@ class Here:
     def run(
         self,
         host: Host,  # noqa: ARG002 - it is here
-        command: Command,
+        command: Question,
         *,
         through: tuple[Host, ...] = (),  # noqa: ARG002 - and reached through nobody
     ) -> Answer:

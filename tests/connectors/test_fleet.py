@@ -2,7 +2,7 @@
 
 import pytest
 
-from connectors.command import Answer, Command, Hint, Query, Setting, Shell, SwitchLines
+from connectors.command import Answer, Hint, Query, Question, Setting, Shell, SwitchLines
 from connectors.fleet import Fleet
 from connectors.inventory import Host, Inventory
 from connectors.trouble import (
@@ -27,7 +27,7 @@ class Recorder:
         self.heard: list[tuple[str, str, list[str]]] = []
         self.closed = False
 
-    def run(self, host: Host, command: Command, *, through: tuple[Host, ...] = ()) -> Answer:
+    def run(self, host: Host, command: Question, *, through: tuple[Host, ...] = ()) -> Answer:
         self.heard.append((host.name, str(command), [jump.name for jump in through]))
         return Answer(0, "")
 

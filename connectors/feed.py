@@ -1,0 +1,176 @@
+"""Documents that Keyturn gets over HTTPS by itself, once for all hosts that need them."""
+
+import asyncio
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Sequence
+from http import HTTPStatus
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import httpx2
+
+from connectors.command import Answer, Fetch
+from connectors.public import Address, is_public
+from connectors.trouble import BadSetting, HostTrouble, NotUnderstood, Unreachable
+
+_Network = IPv4Network | IPv6Network
+
+
+class Feeds:
+    """Fetches documents. Any thread may use it that runs no event loop.
+
+    files: the directory that authority files in the inventory are relative to.
+    keep: seconds for which a document is given again to whoever asks for the same one, so that a
+    change on many hosts is planned, made and proved with one document.
+    """
+
+    def __init__(self, files: Path, *, keep: float = 60.0) -> None:
+        self._files = files
+        self._keep = keep
+        self._lock = threading.Lock()
+        self._kept: dict[Fetch, tuple[float, Answer]] = {}
+
+    def fetch(self, fetch: Fetch) -> Answer:
+        """Return the document as text.
+
+        Raises Unreachable where there is none to be had, NotUnderstood where it is not as it must
+        be, and BadSetting where the inventory does not say well where it is.
+        """
+        with self._lock:
+            now = time.monotonic()
+            since, answer = self._kept.get(fetch, (now, None))
+            if answer is None or now - since >= self._keep:
+                answer = self._fetched(fetch)
+                self._kept[fetch] = (now, answer)
+            return answer
+
+    def _fetched(self, fetch: Fetch) -> Answer:
+        trust = self._trust(str(fetch.authority))
+        try:
+            body = asyncio.run(_get(fetch, trust))
+        except TimeoutError:
+            raise Unreachable(
+                f"{fetch.url} did not give all of its document within {fetch.deadline} s: "
+                "ask again later"
+            ) from None
+        except httpx2.HTTPError as trouble:
+            raise Unreachable(f"{fetch.url} gave no whole document ({trouble})") from None
+        try:
+            return Answer(0, body.decode("utf-8-sig"))
+        except UnicodeDecodeError:
+            raise NotUnderstood(f"what {fetch.url} gave is no UTF-8 text") from None
+
+    def _trust(self, authority: str) -> ssl.SSLContext:
+        file = self._files / authority if authority else None
+        try:
+            return ssl.create_default_context(cafile=file)
+        except OSError as trouble:  # ssl's own errors among them
+            raise BadSetting(
+                f"the authority file {file} cannot be used ({trouble.strerror or trouble}): put "
+                "the certificates there that the feed's server is signed by, in PEM"
+            ) from None
+
+
+async def _get(fetch: Fetch, trust: ssl.SSLContext) -> bytes:
+    """Get the document from the first of its server's addresses that can be connected to.
+
+    The name is looked up once, and the connection goes to an address that was found fit, so that
+    a name that changes its mind leads nowhere else. Neither redirections nor proxies are followed.
+    """
+    async with asyncio.timeout(fetch.deadline):
+        addresses = await _addresses(fetch)
+        async with httpx2.AsyncClient(
+            verify=trust, trust_env=False, follow_redirects=False, timeout=fetch.deadline
+        ) as client:
+            for address in addresses[:-1]:
+                try:
+                    return await _read(client, fetch, address)
+                except (httpx2.ConnectError, httpx2.ConnectTimeout):
+                    continue
+            return await _read(client, fetch, addresses[-1])
+
+
+async def _addresses(fetch: Fetch) -> Sequence[Address]:
+    host, port = _server(str(fetch.url))
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except OSError as trouble:
+        raise Unreachable(
+            f"{host} has no address, says the name service ({trouble.strerror or trouble})"
+        ) from None
+    addresses = [ip_address(str(where[0])) for *_, where in found]
+    allowed = _networks(str(fetch.networks))
+    for address in addresses:
+        if not is_public(address) and not any(address in network for network in allowed):
+            raise Unreachable(
+                f"{host} is at {address}, which is not a public address, and was not asked: if it "
+                "is right, name its network in the inventory beside the feed's address"
+            )
+    return addresses
+
+
+def _server(url: str) -> tuple[str, int]:
+    try:
+        parts = urlsplit(url)
+        if parts.scheme == "https" and parts.hostname and parts.username is None:
+            return parts.hostname, parts.port or 443
+    except ValueError:
+        pass
+    raise BadSetting(f"the inventory sets {url!r} as a feed's address: it must be https://…")
+
+
+def _networks(text: str) -> Sequence[_Network]:
+    try:
+        return [ip_network(word) for word in filter(None, text.split(","))]
+    except ValueError as trouble:
+        raise BadSetting(f"the inventory's networks of a feed are not right: {trouble}") from None
+
+
+async def _read(client: httpx2.AsyncClient, fetch: Fetch, address: Address) -> bytes:
+    url = httpx2.URL(str(fetch.url))
+    request = client.build_request(
+        "GET",
+        url.copy_with(host=str(address)),
+        # What is packed could be small here and huge once it is unpacked.
+        headers={
+            "Host": url.netloc.decode("ascii"),
+            "Accept": ", ".join(fetch.types),
+            "Accept-Encoding": "identity",
+            "User-Agent": "Keyturn",
+        },
+        extensions={"sni_hostname": url.host},
+    )
+    answer = await client.send(request, stream=True)
+    try:
+        if trouble := _unfit(fetch, answer):
+            raise trouble
+        body = bytearray()
+        async for piece in answer.aiter_raw():
+            body += piece
+            if len(body) > fetch.most:
+                raise NotUnderstood(f"what {fetch.url} gives is longer than {fetch.most} bytes")
+        return bytes(body)
+    finally:
+        await answer.aclose()
+
+
+def _unfit(fetch: Fetch, answer: httpx2.Response) -> HostTrouble | None:
+    """Judge an answer by its head."""
+    if answer.status_code != HTTPStatus.OK:
+        return Unreachable(
+            f"{fetch.url} answered with status {answer.status_code} instead of a document"
+        )
+    kind = answer.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+    if kind not in fetch.types:
+        return NotUnderstood(
+            f"{fetch.url} gave {kind or 'something without a type'}, and it must be "
+            f"{' or '.join(fetch.types)}"
+        )
+    packed = answer.headers.get("Content-Encoding", "identity").strip().lower()
+    if packed != "identity":
+        return NotUnderstood(f"{fetch.url} gave its document packed ({packed}), though not asked")
+    return None

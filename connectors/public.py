@@ -1,0 +1,53 @@
+"""Which addresses belong to a single machine on the public internet. No I/O."""
+
+from ipaddress import IPv4Address, IPv6Address, ip_network
+
+Address = IPv4Address | IPv6Address
+
+# From IANA's registries of special-purpose addresses. Python's `is_global` knows most of them, and
+# not those that lead to an IPv4 address, which may be a private one: these are listed first.
+_SPECIAL = tuple(
+    ip_network(network)
+    for network in (
+        "64:ff9b::/96",  # NAT64
+        "64:ff9b:1::/48",
+        "2002::/16",  # 6to4
+        "192.88.99.0/24",
+        "2001::/32",  # Teredo
+        "::ffff:0:0/96",
+        "::/96",
+        "224.0.0.0/4",  # multicast
+        "ff00::/8",
+        "0.0.0.0/8",
+        "10.0.0.0/8",
+        "100.64.0.0/10",
+        "127.0.0.0/8",
+        "169.254.0.0/16",
+        "172.16.0.0/12",
+        "192.0.0.0/24",
+        "192.0.2.0/24",
+        "192.31.196.0/24",
+        "192.52.193.0/24",
+        "192.168.0.0/16",
+        "192.175.48.0/24",
+        "198.18.0.0/15",
+        "198.51.100.0/24",
+        "203.0.113.0/24",
+        "240.0.0.0/4",
+        "100::/64",
+        "2001::/23",
+        "2001:db8::/32",
+        "2620:4f:8000::/48",
+        "3fff::/20",
+        "5f00::/16",
+    )
+)
+# All of IPv6 that is given to machines of the internet so far.
+_IN_USE = ip_network("2000::/3")
+
+
+def is_public(address: Address) -> bool:
+    """Tell whether *address* can be one machine's on the public internet."""
+    if address.version == 6 and address not in _IN_USE:
+        return False
+    return address.is_global and not any(address in network for network in _SPECIAL)
