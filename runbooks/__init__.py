@@ -1,7 +1,16 @@
 """Runbooks: one module each. A module whose name starts with "_" is what they are written in."""
 
 from runbooks._catalogue import catalogue
-from runbooks._fields import Address, CounterName, Host, TableName, tagged
+from runbooks._fields import (
+    Address,
+    CounterName,
+    Host,
+    Instant,
+    PoolName,
+    ServiceName,
+    TableName,
+    tagged,
+)
 from runbooks._plan import NoUndo, Plan, Refused, Report, Step, Table
 from runbooks._runbook import AnyRunbook, Change, Check, Runbook
 
@@ -12,11 +21,14 @@ __all__ = [
     "Check",
     "CounterName",
     "Host",
+    "Instant",
     "NoUndo",
     "Plan",
+    "PoolName",
     "Refused",
     "Report",
     "Runbook",
+    "ServiceName",
     "Step",
     "Table",
     "TableName",

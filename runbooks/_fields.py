@@ -1,5 +1,6 @@
 """The kinds of value that runbooks ask people for."""
 
+from datetime import UTC, datetime
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Annotated, Any
 
@@ -56,4 +57,40 @@ CounterName = Annotated[
         pattern=r"^gp[ct][0-9]{1,2}$",
         description="The counter that marks an abuser, as `show table` prints it",
     ),
+]
+
+PoolName = Annotated[
+    str,
+    # ZFS would take blanks as well; nobody should.
+    Field(
+        pattern=r"^[A-Za-z][A-Za-z0-9_.:-]{0,99}$",
+        description="The ZFS pool, such as tank",
+    ),
+]
+
+ServiceName = Annotated[
+    str,
+    Field(
+        pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.:@-]{0,127}$",
+        description="The service, as systemd calls it, such as nginx",
+    ),
+]
+
+
+def _instant(typed: object) -> datetime:
+    """Take a moment as people write it; without a time zone it is in UTC."""
+    try:
+        # A bare number would be taken too, for a day or for seconds since 1970.
+        moment = datetime.fromisoformat(str(typed) if "-" in str(typed) else "")
+        # A zone's offset may lead out of the years that there are.
+        moment = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
+    except (ValueError, OverflowError):
+        raise ValueError("give a moment, such as 2026-03-01 or 2026-03-01T14:30Z") from None
+    return moment.replace(microsecond=0)
+
+
+Instant = Annotated[
+    datetime,
+    BeforeValidator(_instant),
+    Field(description="A moment, such as 2026-03-01T14:30Z; UTC unless it names its time zone"),
 ]

@@ -1,0 +1,115 @@
+"""The services' runbooks and a real systemd, the first process of namespaces of its own."""
+
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from connectors.fleet import Fleet
+from connectors.trouble import CommandFailed
+from runbooks import Refused
+from runbooks.service_restart import RestartService
+from runbooks.service_status import ServiceStatus
+from tests.acceptance.by_hand import carry_out
+from tests.fakes import inventory_of
+from tests.playground.systemd import Systemd, why_not
+
+pytestmark = [
+    pytest.mark.real,
+    pytest.mark.skipif(bool(why_not()), reason=f"systemd cannot run here: {why_not()}"),
+]
+
+_SLEEPS = "[Service]\nExecStart=/bin/sleep 1000\n"
+UNITS = {
+    "web.service": f"[Unit]\nDescription=Our web server\n{_SLEEPS}",
+    "worker.service": f"[Unit]\nRequires=web.service\nAfter=web.service\n{_SLEEPS}",
+    "ssh.service": f"[Unit]\nDescription=OpenSSH\n{_SLEEPS}",
+    "stopped.service": f"[Unit]\nDescription=Stopped\n{_SLEEPS}",
+    "broken.service": "[Unit]\nDescription=Broken\n[Service]\nExecStart=/bin/false\n",
+    "off.service": "",
+}
+
+
+@pytest.fixture
+def systemd() -> Iterator[Systemd]:
+    with Systemd(UNITS) as systemd:
+        systemd.systemctl("start", "worker", "ssh")
+        systemd.systemctl("start", "broken")
+        yield systemd
+
+
+@pytest.fixture
+def fleet(systemd: Systemd) -> Fleet:
+    return Fleet(inventory_of("web1"), systemd)
+
+
+def restart(service: str, since: datetime | None = None) -> RestartService:
+    values = {"host": "web1", "service": service}
+    return RestartService.model_validate(values | ({"since": since.isoformat()} if since else {}))
+
+
+def started(fleet: Fleet, service: str) -> datetime | None:
+    look = ServiceStatus.model_validate({"host": "web1", "service": service})
+    return look.read(fleet.ask).started_at
+
+
+def next_second(fleet: Fleet, service: str) -> datetime:
+    """Return a moment after the start of a service; systemd tells them by the second."""
+    start = started(fleet, service)
+    assert start is not None
+    while (now := datetime.now(UTC)) < start + timedelta(seconds=1):
+        time.sleep(0.02)
+    return now.replace(microsecond=0)
+
+
+def test_a_service_is_restarted_once_and_takes_along_what_needs_it(fleet: Fleet):
+    since = next_second(fleet, "worker")
+    plan = carry_out(fleet, restart("web", since))
+    assert "Restarted with it, where they run: worker.service." in plan.notes
+    for service in ("web", "worker"):
+        start = started(fleet, service)
+        assert start is not None
+        assert start >= since
+
+
+def test_a_service_that_fails_again_is_not_called_restarted(fleet: Fleet):
+    change = restart("broken", next_second(fleet, "broken"))
+    (step,) = change.plan(change.read(fleet.ask)).steps
+    fleet.tell("web1", step.do)  # systemd says that all is well
+    assert change.plan(change.read(fleet.ask)).steps
+
+
+@pytest.mark.parametrize(
+    ("service", "reason"),
+    [
+        ("ssh", "Keyturn reach this host"),
+        ("stopped", "is stopped"),
+        ("off", "is masked"),
+        ("nothing", "is not-found"),
+    ],
+)
+def test_what_should_not_be_restarted_is_refused(fleet: Fleet, service: str, reason: str):
+    change = restart(service)
+    with pytest.raises(Refused, match=reason):
+        change.plan(change.read(fleet.ask))
+
+
+def test_an_alias_does_not_hide_the_way_in(systemd: Systemd, fleet: Fleet):
+    (systemd.units / "harmless.service").symlink_to("ssh.service")
+    systemd.systemctl("daemon-reload")
+    change = restart("harmless")
+    with pytest.raises(Refused, match=r"ssh\.service would be restarted"):
+        change.plan(change.read(fleet.ask))
+
+
+def test_an_instance_that_is_missing_is_asked_for(fleet: Fleet):
+    with pytest.raises(CommandFailed, match="needs its instance"):
+        restart("worker@").read(fleet.ask)
+
+
+def test_the_state_of_a_service_is_told(fleet: Fleet):
+    look = ServiceStatus.model_validate({"host": "web1", "service": "broken"})
+    report = look.report(look.read(fleet.ask))
+    assert not report.healthy
+    assert "ended with: exit-code" in report.findings[0]

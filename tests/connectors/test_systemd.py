@@ -1,0 +1,129 @@
+"""What systemd says of a service, as recorded from systemd 252, and how failures are explained."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from connectors import systemd
+from connectors.command import Answer, failure
+from connectors.systemd import Service, parse_clock, parse_service
+from connectors.trouble import NotUnderstood
+
+ANSWERS = Path(__file__).parent / "answers" / "systemd"
+
+
+def recorded(name: str) -> Service:
+    return parse_service((ANSWERS / f"{name}.txt").read_text())
+
+
+def test_a_running_service_is_understood():
+    assert recorded("running") == Service(
+        name="web.service",
+        description="Our web server",
+        load="loaded",
+        active="active",
+        sub="running",
+        result="success",
+        started_at=datetime(2026, 11, 21, 11, 47, 9, tzinfo=UTC),
+        pid=53,
+        restarts=0,
+        memory=258048,
+        by_hand=True,
+        outdated=False,
+        dragged=("worker.service", "part.service"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "service", "load", "active", "sub"),
+    [
+        ("failed", "broken.service", "loaded", "failed", "failed"),
+        ("stopped", "stopped.service", "loaded", "inactive", "dead"),
+        ("starting", "slow.service", "loaded", "activating", "start"),
+        ("masked", "off.service", "masked", "inactive", "dead"),
+        ("not-found", "nope.service", "not-found", "inactive", "dead"),
+    ],
+)
+def test_every_state_is_told_apart(name: str, service: str, load: str, active: str, sub: str):
+    found = recorded(name)
+    assert (found.name, found.load, found.active, found.sub) == (service, load, active, sub)
+    assert not found.running
+
+
+def test_an_alias_is_known_by_the_services_own_name():
+    assert recorded("ssh-by-its-alias").name == "ssh.service"
+
+
+def test_what_people_may_not_restart_and_what_was_edited_is_known():
+    assert not recorded("not-by-hand").by_hand
+    assert recorded("edited").outdated
+    assert recorded("stopped").started_at is None
+
+
+def test_memory_that_nobody_counts_is_not_a_number():
+    whole = (ANSWERS / "running.txt").read_text()
+    assert recorded("stopped").memory is None
+    old = whole.replace("MemoryCurrent=258048", "MemoryCurrent=18446744073709551615")
+    assert parse_service(old).memory is None
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "",
+        "Id=web.service\n",
+        "garbage",
+        (ANSWERS / "running.txt").read_text().replace("MainPID=53", "MainPID=x"),
+        (ANSWERS / "running.txt").read_text().replace("NeedDaemonReload=no", "NeedDaemonReload="),
+        (ANSWERS / "running.txt").read_text().replace("11:47:09 UTC", "11:47:09 CET"),
+    ],
+)
+def test_what_is_no_service_is_never_taken_for_one(answer: str):
+    with pytest.raises(NotUnderstood):
+        parse_service(answer)
+
+
+def test_the_hosts_clock_is_read_in_seconds():
+    assert parse_clock("1795261629\n") == datetime(2026, 11, 21, 11, 47, 9, tzinfo=UTC)
+    for answer in ("", "Sat Nov 21", "-5\n", "1\n2\n"):
+        with pytest.raises(NotUnderstood):
+            parse_clock(answer)
+
+
+def test_a_number_is_a_service_and_not_a_job():
+    assert systemd.restart("1234").words[-2:] == ("--", "1234.service")
+    assert systemd.restart("web.service").words[-1] == "web.service"
+    assert systemd.restart("web").root
+
+
+@pytest.mark.parametrize(
+    ("said", "means"),
+    [
+        (
+            "System has not been booted with systemd as init system (PID 1). Can't operate.\n"
+            "Failed to connect to bus: Host is down",
+            "does not run systemd",
+        ),
+        (
+            "Failed to restart worker@.service: Unit name worker@.service is missing the "
+            "instance name.",
+            "needs its instance",
+        ),
+        (
+            "Job for slowfail.service failed because the control process exited with error code.\n"
+            'See "systemctl status slowfail.service" and "journalctl -xeu slowfail.service" for '
+            "details.",
+            "did not come up again",
+        ),
+        (
+            "Job for web.service failed because start of the service was attempted too often.\n"
+            'See "systemctl status web.service" and "journalctl -xeu web.service" for details.\n'
+            'To force a start use "systemctl reset-failed web.service"\n'
+            'followed by "systemctl start web.service" again.',
+            "reset-failed",
+        ),
+    ],
+)
+def test_known_errors_say_what_to_do(said: str, means: str):
+    assert means in str(failure(systemd.restart("web"), Answer(1, "", said), frozenset({0})))

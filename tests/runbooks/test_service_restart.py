@@ -1,0 +1,139 @@
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from pydantic import ValidationError
+
+from connectors import systemd
+from runbooks import NoUndo, Refused
+from runbooks.service_restart import Found, RestartService
+from tests.connectors.test_systemd import ANSWERS, recorded
+from tests.fakes import ScriptedFleet
+from tests.runbooks.hostile import HOSTILE_MOMENTS, HOSTILE_NAMES
+
+SINCE = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+NOW = SINCE + timedelta(minutes=5)
+RESTART = RestartService.model_validate(
+    {"host": "web1", "service": "web", "since": "2026-11-21T12:00Z"}
+)
+RUNNING = recorded("running")
+
+
+def test_a_service_that_came_up_before_the_request_is_restarted():
+    plan = RESTART.plan(Found(RUNNING, NOW))
+    (step,) = plan.steps
+    assert str(step.do) == "systemctl restart --no-ask-password -- web.service"
+    assert isinstance(step.undo, NoUndo)
+    assert step.before == "active, came up: 2026-11-21 11:47:09 UTC"
+    assert any("connections are cut" in note for note in plan.notes)
+    assert "Restarted with it, where they run: worker.service, part.service." in plan.notes
+
+
+@pytest.mark.parametrize("seconds", [0, 1, 300])
+def test_one_that_came_up_since_needs_nothing(seconds: int):
+    started = replace(RUNNING, started_at=SINCE + timedelta(seconds=seconds))
+    plan = RESTART.plan(Found(started, NOW))
+    assert not plan.steps
+    assert "after the request" in plan.because
+
+
+def test_one_that_came_up_since_and_failed_is_not_done():
+    failed = replace(recorded("failed"), started_at=SINCE + timedelta(seconds=1))
+    assert RESTART.plan(Found(failed, NOW)).steps
+
+
+def test_a_plan_goes_stale_when_somebody_else_restarts_the_service():
+    other = replace(RUNNING, started_at=SINCE - timedelta(seconds=1))
+    plan = RESTART.plan(Found(RUNNING, NOW))
+    assert not RESTART.plan(Found(other, NOW)).same_work_as(plan)
+    later = Found(replace(RUNNING, memory=1), NOW + timedelta(hours=1))
+    assert RESTART.plan(later).same_work_as(plan)
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("masked", "is masked"),
+        ("not-found", "is not-found"),
+        ("stopped", "is stopped, and a restart would start it"),
+        ("starting", "is activating"),
+        ("ssh-by-its-alias", "Keyturn reach this host"),
+    ],
+)
+def test_what_should_not_be_restarted_is_refused(name: str, reason: str):
+    with pytest.raises(Refused, match=reason):
+        RESTART.plan(Found(recorded(name), NOW))
+
+
+def test_what_people_may_not_start_is_refused():
+    fixed = replace(RUNNING, by_hand=False)
+    with pytest.raises(Refused, match="people cannot start or stop it"):
+        RESTART.plan(Found(fixed, NOW))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "sshd.service",
+        "ssh@3-10.0.0.1:22-10.0.0.2:5000.service",
+        "systemd-networkd.service",
+        "NetworkManager.service",
+        "networking.service",
+        "nftables.service",
+        "wg-quick@wg0.service",
+        "openvpn-client@office.service",
+        "dbus.service",
+    ],
+)
+def test_the_way_in_is_refused_also_where_it_is_only_dragged_along(name: str):
+    with pytest.raises(Refused, match="Keyturn reach this host"):
+        RESTART.plan(Found(replace(RUNNING, name=name), NOW))
+    with pytest.raises(Refused, match="Keyturn reach this host"):
+        RESTART.plan(Found(replace(RUNNING, dragged=("a.service", name)), NOW))
+
+
+def test_a_host_whose_clock_is_behind_is_refused():
+    with pytest.raises(Refused, match="the clock of web1 is 120 s behind"):
+        RESTART.plan(Found(RUNNING, SINCE - timedelta(seconds=120)))
+
+
+def test_a_service_that_crashes_again_and_again_can_be_restarted():
+    looping = replace(RUNNING, active="activating", sub="auto-restart")
+    assert RESTART.plan(Found(looping, NOW)).steps
+
+
+def test_a_request_without_a_moment_remembers_its_own():
+    before = datetime.now(UTC).replace(microsecond=0)
+    restart = RestartService.model_validate({"host": "web1", "service": "web"})
+    assert before <= restart.since <= datetime.now(UTC)
+    # As the engine stores it and takes it out again.
+    assert RestartService.model_validate(restart.model_dump(mode="json")) == restart
+
+
+def test_a_moment_without_a_time_zone_is_in_utc():
+    values = {"host": "web1", "service": "web"}
+    for typed in ("2026-11-21T12:00", "2026-11-21 13:00+01:00", "2026-11-21T12:00:00Z"):
+        assert RestartService.model_validate(values | {"since": typed}).since == SINCE
+
+
+def test_everything_that_the_decision_needs_is_read():
+    answer = (ANSWERS / "running.txt").read_text()
+    fleet = ScriptedFleet(
+        {
+            ("web1", systemd.service("web").command): answer,
+            ("web1", systemd.clock().command): "1795262700\n",
+        }
+    )
+    assert RESTART.read(fleet.ask) == Found(RUNNING, NOW)
+
+
+@pytest.mark.parametrize("service", HOSTILE_NAMES)
+def test_what_is_no_name_is_refused_before_anything_is_asked(service: object):
+    with pytest.raises(ValidationError):
+        RestartService.model_validate({"host": "web1", "service": service})
+
+
+@pytest.mark.parametrize("since", HOSTILE_MOMENTS)
+def test_what_is_no_moment_is_refused_before_anything_is_asked(since: object):
+    with pytest.raises(ValidationError):
+        RestartService.model_validate({"host": "web1", "service": "web", "since": since})

@@ -1,0 +1,51 @@
+from dataclasses import replace
+
+import pytest
+from pydantic import ValidationError
+
+from connectors import systemd
+from runbooks.service_status import ServiceStatus
+from tests.connectors.test_systemd import ANSWERS, recorded
+from tests.fakes import ScriptedFleet
+from tests.runbooks.hostile import HOSTILE_NAMES
+
+LOOK = ServiceStatus.model_validate({"host": "web1", "service": "web"})
+
+
+def test_a_running_service_is_well():
+    answer = (ANSWERS / "running.txt").read_text()
+    fleet = ScriptedFleet({("web1", systemd.service("web").command): answer})
+    report = LOOK.report(LOOK.read(fleet.ask))
+    assert report.healthy
+    assert report.summary == "web.service is active (running) since 2026-11-21 11:47:09 UTC"
+    assert report.table is not None
+    assert ("restarted with it", "worker.service, part.service") in report.table.rows
+
+
+@pytest.mark.parametrize(
+    ("name", "finding"),
+    [
+        ("failed", "is failed (failed), and it ended with: exit-code"),
+        ("stopped", "does not run: it is inactive (dead)"),
+        ("starting", "does not run: it is activating (start)"),
+        ("masked", "somebody made sure that nothing can start it"),
+        ("not-found", "there is no such service"),
+        ("edited", "daemon-reload"),
+    ],
+)
+def test_what_is_wrong_is_said(name: str, finding: str):
+    report = LOOK.report(recorded(name))
+    assert not report.healthy
+    assert finding in report.findings[0]
+
+
+def test_a_service_that_keeps_ending_is_a_finding():
+    report = LOOK.report(replace(recorded("running"), restarts=12))
+    assert not report.healthy
+    assert "12 times" in report.findings[0]
+
+
+@pytest.mark.parametrize("service", HOSTILE_NAMES)
+def test_what_is_no_name_is_refused_before_anything_is_asked(service: object):
+    with pytest.raises(ValidationError):
+        ServiceStatus.model_validate({"host": "web1", "service": service})
