@@ -1,6 +1,7 @@
 """A runbook's fields, as words typed after a command and as blanks of a form. Pure."""
 
 import difflib
+import fnmatch
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -164,3 +165,51 @@ def _blank(name: str, field: Mapping[str, Any], *, required: bool) -> Blank:
         else str(default),
         tag=str(field.get("tag", "")),
     )
+
+
+def spread(
+    runbook: type[AnyRunbook], typed: Sequence[str], hosts: Mapping[str, frozenset[str]]
+) -> tuple[str, list[AnyRunbook]]:
+    """Fill the fields for each host that was meant, and return how the hosts were spelled.
+
+    `lb*` means every host whose name fits, `@haproxy` every host with that tag. hosts: the tags
+    of every host, by its name. One host spelled out comes back as one request.
+    """
+    place = _place_of_host(runbook, typed)
+    if place is None or not set(typed[place]) & set("*?@"):
+        return "", [from_words(runbook, typed)]
+    before, word = _named(typed[place])
+    wanted = blanks(runbook)[0].tag
+    meant = [
+        name
+        for name, tags in sorted(hosts.items())
+        if (not wanted or wanted in tags)
+        and (word[1:] in tags if word.startswith("@") else fnmatch.fnmatchcase(name, word))
+    ]
+    if not meant:
+        what = f" tagged {wanted}" if wanted else ""
+        raise NotUnderstood(
+            f"no host{what} is meant by {word!r}: runs on hosts such as lb* or @tag"
+        )
+    requests = [
+        from_words(runbook, [*typed[:place], f"{before}{name}", *typed[place + 1 :]])
+        for name in meant
+    ]
+    return word, requests
+
+
+def _place_of_host(runbook: type[AnyRunbook], typed: Sequence[str]) -> int | None:
+    """Return which word says the host: the one named so, else the first that is not named."""
+    fields = runbook.model_fields
+    for place, word in enumerate(typed):
+        if _named(word)[0].removeprefix("--").lower() == "host=":
+            return place
+    plain = (
+        n for n, word in enumerate(typed) if _named(word)[0].rstrip("=").lower() not in fields
+    )
+    return next(plain, None)
+
+
+def _named(word: str) -> tuple[str, str]:
+    name, equals, value = word.partition("=")
+    return (name + equals, value) if equals else ("", word)

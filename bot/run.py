@@ -80,6 +80,8 @@ class Run:
     kind: check or change. fields: the runbook's values as JSON text values.
     needed: how many approvals; groups: whose. says: what the rules say about it.
     undo_of: the run that this one takes back. request: the words and values as one line.
+    parent, hosts: a request for several hosts is one run that names them in `hosts`, and one child
+    run for each host, whose parent it is. Its own `host` is then the first of them.
     summary: how it ended, in one sentence.
     """
 
@@ -104,6 +106,8 @@ class Run:
     groups: Sequence[str] = ()
     says: Sequence[str] = ()
     undo_of: int | None = None
+    parent: int | None = None
+    hosts: Sequence[str] = ()
     request: str = ""
     summary: str = ""
     report: Report | None = None

@@ -1,12 +1,13 @@
 """The policy as a whole: people, areas, hosts and rules, and what they say together. Pure."""
 
 import json
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import cedarpy
 
 from bot.policy.people import Area, Household, Person
-from bot.policy.rules import Rules, Ruling
+from bot.policy.rules import Rules, Ruling, strictest
 from connectors.inventory import Host, Inventory
 
 
@@ -16,7 +17,10 @@ class NoPolicy(Exception):
 
 @dataclass(frozen=True)
 class Request:
-    """What the rules look at. asked_by: whose request it is; own: compared with it by person."""
+    """What the rules look at. asked_by: whose request it is; own: compared with it by person.
+
+    hosts: all of them where the request is for several; they are in one area.
+    """
 
     runbook: str
     kind: str
@@ -24,6 +28,7 @@ class Request:
     door: str
     asked_by: str
     reversible: bool = True
+    hosts: Sequence[str] = ()
 
 
 class Policy:
@@ -87,6 +92,20 @@ class Policy:
         return known is not None and group.removeprefix("role:") in known.roles
 
     def _judge(self, person: str, action: str, request: Request) -> Ruling:
+        """Ask about every host: the strictest answer is the answer."""
+        if not request.hosts:
+            return self._judge_one(person, action, request)
+        rulings = [
+            self._judge_one(person, action, replace(request, host=host)) for host in request.hosts
+        ]
+        ruling = strictest(rulings)
+        too_many = action == "ask" and len(request.hosts) > ruling.ceiling
+        if ruling.allowed and too_many:
+            why = f"at most {ruling.ceiling} hosts at once, and these are {len(request.hosts)}"
+            return Ruling(allowed=False, says=(why,))
+        return ruling
+
+    def _judge_one(self, person: str, action: str, request: Request) -> Ruling:
         if person not in self.household.people:
             return Ruling(allowed=False, says=(f"{person} is not among the people of the policy",))
         if request.host not in self.inventory.hosts:

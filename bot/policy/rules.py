@@ -26,7 +26,8 @@ type Request = {
 };
 action ask, approve appliesTo { principal: Person, resource: Host, context: Request };
 """
-_ANNOTATIONS = frozenset({"id", "approvals", "from", "says"})
+_ANNOTATIONS = frozenset({"id", "approvals", "from", "hosts", "says"})
+CEILING = 10
 
 
 class BadRules(Exception):
@@ -35,12 +36,16 @@ class BadRules(Exception):
 
 @dataclass(frozen=True)
 class Ruling:
-    """What the rules say. approvals: how many; groups: whose; says: in the rules' own words."""
+    """What the rules say. approvals: how many; groups: whose; says: in the rules' own words.
+
+    ceiling: how many hosts one request may be for.
+    """
 
     allowed: bool
     approvals: int = 0
     groups: Sequence[str] = ()
     says: Sequence[str] = ()
+    ceiling: int = CEILING
 
 
 @dataclass(frozen=True)
@@ -50,6 +55,7 @@ class _Rule:
     approvals: int
     groups: tuple[str, ...]
     says: str
+    ceiling: int
 
 
 class Rules:
@@ -96,7 +102,28 @@ class Rules:
             return Ruling(allowed=False, says=says)
         most = max(rule.approvals for rule in applied)
         groups = {group for rule in applied if rule.approvals for group in rule.groups}
-        return Ruling(allowed=True, approvals=most, groups=tuple(sorted(groups)), says=says)
+        ceiling = min(rule.ceiling for rule in applied)
+        return Ruling(
+            allowed=True,
+            approvals=most,
+            groups=tuple(sorted(groups)),
+            says=says,
+            ceiling=ceiling,
+        )
+
+
+def strictest(rulings: Sequence[Ruling]) -> Ruling:
+    """Return what holds where all of these hold."""
+    refused = next((ruling for ruling in rulings if not ruling.allowed), None)
+    if refused is not None or not rulings:
+        return refused or Ruling(allowed=False)
+    return Ruling(
+        allowed=True,
+        approvals=max(ruling.approvals for ruling in rulings),
+        groups=tuple(sorted({group for ruling in rulings for group in ruling.groups})),
+        says=tuple(dict.fromkeys(said for ruling in rulings for said in ruling.says)),
+        ceiling=min(ruling.ceiling for ruling in rulings),
+    )
 
 
 def _static(text: str) -> dict[str, Any]:
@@ -139,4 +166,8 @@ def _rule(key: str, rule: Mapping[str, Any]) -> _Rule:
     for group in groups:
         if group != "owners" and not group.startswith("role:"):
             raise BadRules(f'rule "{name}": @from("{group}") must be "owners" or "role:NAME"')
-    return _Rule(name, rule["effect"] == "permit", int(approvals), groups, notes.get("says", ""))
+    ceiling = notes.get("hosts", str(CEILING))
+    if not ceiling.isdecimal() or not int(ceiling):
+        raise BadRules(f'rule "{name}": @hosts("{ceiling}") must be a number of hosts, from 1')
+    permits = rule["effect"] == "permit"
+    return _Rule(name, permits, int(approvals), groups, notes.get("says", ""), int(ceiling))

@@ -1,12 +1,12 @@
 """Commands: what may stand behind /keyturn, and what each does."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from bot import forms
 from bot.forms import Misfit
 from bot.policy import Policy, Request
-from bot.run import Origin
+from bot.run import Origin, Run
 from bot.slack import answers, words
 from bot.slack.blocks import Message
 from bot.slack.card import card
@@ -60,14 +60,23 @@ class Commands:
         runbook, values = forms.find(forms.split(asked.said.words))
         if not values:
             return answers.about(runbook)
+        inventory = self._policies.current().inventory
         try:
-            request = forms.from_words(runbook, values)
+            spelled, requests = forms.spread(
+                runbook, values, {host.name: host.tags for host in inventory}
+            )
         except Misfit as problem:
             return answers.misfit(runbook, problem)
-        run = self._workflow.ask(
-            request, person=asked.person, origin=asked.origin, reason=asked.said.reason
-        )
+        run = self._record(asked, spelled, requests)
         return answers.said(f"{run.title}: {run.summary}") if run.over else None
+
+    def _record(self, asked: Asked, spelled: str, requests: Sequence[AnyRunbook]) -> Run:
+        person, origin, reason = asked.person, asked.origin, asked.said.reason
+        if spelled:
+            return self._workflow.ask_all(
+                requests, spelled=spelled, person=person, origin=origin, reason=reason
+            )
+        return self._workflow.ask(requests[0], person=person, origin=origin, reason=reason)
 
     def _help(self, asked: Asked) -> Message:
         policy = self._policies.current()

@@ -64,7 +64,7 @@ class Stories:
         told = Story(
             run,
             votes=runs.votes(tx, number),
-            steps=runs.steps(tx, number),
+            steps=runs.steps_of_all(tx, number) if run.hosts else runs.steps(tx, number),
             area=run.area,
             asker=run.origin.user if run.origin.door == "slack" else "",
             page=f"{self._base_url}/runs/{number}" if self._base_url else "",

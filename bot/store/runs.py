@@ -41,11 +41,15 @@ class NewRun:
     reason: str = ""
     undo_of: int | None = None
     request: str = ""
+    parent: int | None = None
+    hosts: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
 class Filter:
     """Which runs to find; None means any. since, until: microseconds, on when it was asked.
+
+    A request for several hosts is found as one; by host, the child run of that host is found.
 
     before: only runs with a lower number, to page from the newest to the oldest.
     """
@@ -80,6 +84,8 @@ def add(tx: Transaction, new: NewRun) -> Run:
             groups="[]",
             says="[]",
             undo_of=new.undo_of,
+            parent=new.parent,
+            hosts=json.dumps(list(new.hosts)),
             summary="",
         )
         .returning(tables.run)
@@ -160,16 +166,32 @@ def _filtered(query: Select[Any], wanted: Filter) -> Select[Any]:
         (wanted.until, column.asked <= (wanted.until or 0)),
         (wanted.before, column.id < (wanted.before or 0)),
     )
+    query = query.where(column.parent.is_(None) if wanted.host is None else column.hosts == "[]")
     for given, condition in conditions:
         if given is not None:
             query = query.where(condition)
     return query
 
 
+def children(tx: Transaction, parent: int) -> list[Run]:
+    """Return the runs of a request for several hosts, in the order of its hosts."""
+    query = select(tables.run).where(tables.run.c.parent == parent).order_by(tables.run.c.id)
+    return [_run(row) for row in tx.sql.execute(query)]
+
+
+def unfinished(tx: Transaction) -> list[Run]:
+    """Return every run that somebody has still to work on, parents before their children."""
+    busy = [State.ASKED, State.READY, State.STARTING, State.RUNNING]
+    query = select(tables.run).where(tables.run.c.state.in_([state.value for state in busy]))
+    return [_run(row) for row in tx.sql.execute(query.order_by(tables.run.c.id))]
+
+
 def due_to_expire(tx: Transaction) -> list[Run]:
     waiting = [State.WAITING.value, State.READY.value]
     query = select(tables.run).where(
-        tables.run.c.state.in_(waiting), tables.run.c.expires <= tx.now
+        tables.run.c.state.in_(waiting),
+        tables.run.c.expires <= tx.now,
+        tables.run.c.parent.is_(None),
     )
     return [_run(row) for row in tx.sql.execute(query)]
 
@@ -227,6 +249,20 @@ def conclude(tx: Transaction, record: StepRecord) -> None:
 
 def steps(tx: Transaction, run: int) -> Sequence[StepRecord]:
     query = select(tables.step).where(tables.step.c.run == run).order_by(tables.step.c.n)
+    return _steps(tx, query)
+
+
+def steps_of_all(tx: Transaction, parent: int) -> Sequence[StepRecord]:
+    """Return the steps of every host, numbered as in the plan of the whole request."""
+    found: list[StepRecord] = []
+    before = 0
+    for child in children(tx, parent):
+        found += [replace(step, n=before + step.n) for step in steps(tx, child.id)]
+        before += len(child.proposal.steps) if child.proposal else 0
+    return found
+
+
+def _steps(tx: Transaction, query: Select[Any]) -> Sequence[StepRecord]:
     return [
         StepRecord(
             row.run,
@@ -266,6 +302,8 @@ def _run(row: Row[Any]) -> Run:
         groups=tuple(json.loads(row.groups)),
         says=tuple(json.loads(row.says)),
         undo_of=row.undo_of,
+        parent=row.parent,
+        hosts=tuple(json.loads(row.hosts)),
         summary=row.summary,
         report=_REPORT.validate_json(row.report) if row.report else None,
     )

@@ -51,6 +51,8 @@ run = Table(
     Column("groups", Text, nullable=False),
     Column("says", Text, nullable=False),
     Column("undo_of", Integer, ForeignKey("run.id")),
+    Column("parent", Integer, ForeignKey("run.id")),
+    Column("hosts", Text, nullable=False),
     Column("summary", Text, nullable=False),
     Column("report", Text),
     # Keyset paging, newest first, alone or behind one filter.
@@ -59,6 +61,7 @@ run = Table(
     Index(None, "words", "id"),
     Index(None, "state", "id"),
     Index(None, "asked"),
+    Index(None, "parent", "id"),
 )
 
 vote = Table(

@@ -69,7 +69,8 @@ def gather(tx: Transaction, number: int, visitor: Visitor) -> Dossier:
     """Read it all in one consistent state. Raises NoSuchRun."""
     run = runs.get(tx, number)
     votes = runs.votes(tx, number)
-    records = {record.n: record for record in runs.steps(tx, number)}
+    told = runs.steps_of_all(tx, number) if run.hosts else runs.steps(tx, number)
+    records = {record.n: record for record in told}
     request = request_of(run)
     policy = visitor.policy
     ruling = policy.may_ask(request)

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from bot import digest
 from bot.run import Run, State, StepRecord, StepState
-from bot.store import changelog, news, runs
+from bot.store import changelog, runs
 from bot.store.database import StoreUnavailable, Transaction
 from bot.workflow import gate
-from bot.workflow.ending import end
+from bot.workflow.ending import announce, end
 from bot.workflow.parts import Parts
 from bot.workflow.planning import Remaining, remaining
 from connectors.trouble import HostTrouble
@@ -107,7 +107,7 @@ class Applying:
             output_sha256=digest.sha256(output),
             trouble=outcome.trouble,
         )
-        news.announce(tx, run.id)
+        announce(tx, run)
 
     def _give_up(self, running: Run, n: int, outcome: _Outcome) -> None:
         of = len(running.proposal.steps) if running.proposal else n

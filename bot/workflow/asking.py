@@ -1,10 +1,13 @@
 """Asking: a request is recorded before anything is done about it."""
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import cast
 
 from bot.policy import Policy, Request
 from bot.run import Origin, Run, State, StepState
 from bot.store import changelog, news, runs
+from bot.store.database import Transaction
 from bot.workflow.ending import end
 from bot.workflow.parts import Parts
 from connectors.command import UncleanText, clean
@@ -42,43 +45,104 @@ def ask(
     )
 
 
+def ask_all(
+    parts: Parts,
+    runbooks: Sequence[AnyRunbook],
+    *,
+    spelled: str,
+    person: str,
+    origin: Origin,
+    reason: str = "",
+) -> Run:
+    """Record one request for several hosts. spelled: the hosts as they were typed, such as lb*."""
+    policy = parts.policies.current()
+    for runbook in runbooks:
+        _check_host(policy, runbook)
+    areas = {policy.area_of(runbook.target).name for runbook in runbooks}
+    if len(areas) > 1:
+        raise Unfit(
+            f"{spelled} is in several areas ({', '.join(sorted(areas))}), and each has its own "
+            "owners: ask for one area at a time"
+        )
+    first = runbooks[0]
+    whole = runs.NewRun(
+        words=first.words,
+        kind=kind(type(first)),
+        fields=_texts(first) | {"host": spelled},
+        request=_typed(first, host=spelled),
+        host=first.target,
+        area=areas.pop(),
+        asked_by=person,
+        origin=origin,
+        reason=_reason(reason),
+        hosts=tuple(runbook.target for runbook in runbooks),
+    )
+    children = [
+        replace(
+            whole,
+            fields=_texts(runbook),
+            request=_typed(runbook),
+            host=runbook.target,
+            hosts=(),
+        )
+        for runbook in runbooks
+    ]
+    return _record(parts, policy, whole, children)
+
+
 def undo(parts: Parts, number: int, *, person: str, origin: Origin, reason: str = "") -> Run:
     """Ask to take a run back: a new run, planned and approved like any other."""
     policy = parts.policies.current()
     with parts.database.reading() as tx:
         original = runs.get(tx, number)
-        done = [step for step in runs.steps(tx, number) if step.state is not StepState.FAILED]
-    if original.kind != "change" or original.proposal is None or not done:
+        done = [run for run in runs.children(tx, number) or [original] if _did(tx, run)]
+    if original.kind != "change" or not done:
         raise Unfit(f"run {number} changed nothing, so there is nothing to undo")
     if original.undo_of is not None:
         raise Unfit(f"run {number} is itself an undo: ask for {original.words} again instead")
     if original.host not in policy.inventory.hosts:
         raise Unfit(f"{original.host} is no longer in the inventory")
-    return _record(
-        parts,
-        policy,
-        runs.NewRun(
-            words=original.words,
-            kind=original.kind,
-            fields=original.fields,
-            request=original.request,
-            host=original.host,
-            area=policy.area_of(original.host).name,
-            asked_by=person,
-            origin=origin,
-            reason=_reason(reason),
-            undo_of=number,
-        ),
+    new = runs.NewRun(
+        words=original.words,
+        kind=original.kind,
+        fields=original.fields,
+        request=original.request,
+        host=done[0].host,
+        area=policy.area_of(original.host).name,
+        asked_by=person,
+        origin=origin,
+        reason=_reason(reason),
+        undo_of=number,
+        hosts=tuple(run.host for run in done) if original.hosts else (),
     )
+    children = [
+        replace(
+            new,
+            fields=run.fields,
+            request=run.request,
+            host=run.host,
+            hosts=(),
+            undo_of=run.id,
+        )
+        for run in done
+    ]
+    return _record(parts, policy, new, children if original.hosts else ())
 
 
-def _record(parts: Parts, policy: Policy, new: runs.NewRun) -> Run:
+def _did(tx: Transaction, run: Run) -> bool:
+    return any(step.state is not StepState.FAILED for step in runs.steps(tx, run.id))
+
+
+def _record(
+    parts: Parts, policy: Policy, new: runs.NewRun, children: Sequence[runs.NewRun] = ()
+) -> Run:
     request = Request(
         runbook=new.words,
         kind=new.kind,
         host=new.host,
         door=new.origin.door,
         asked_by=new.asked_by,
+        hosts=new.hosts,
     )
     ruling = policy.may_ask(request)
     with parts.database.transaction() as tx:
@@ -95,12 +159,15 @@ def _record(parts: Parts, policy: Policy, new: runs.NewRun) -> Run:
             door=run.origin.door,
             reason=run.reason,
             undo_of=run.undo_of,
+            hosts=run.hosts,
         )
         if not ruling.allowed:
             why = "; ".join(ruling.says) or "no rule of the policy allows it"
             return end(parts, tx, run, State.REFUSED, f"The policy refuses: {why}")
         news.announce(tx, run.id)
-        parts.dispatch.enqueue(tx, run.id, policy.inventory[new.host].site)
+        planned = [runs.add(tx, replace(child, parent=run.id)) for child in children] or [run]
+        for each in planned:
+            parts.dispatch.enqueue(tx, each.id, policy.inventory[each.host].site)
     return run
 
 
@@ -131,10 +198,10 @@ def _texts(runbook: AnyRunbook) -> dict[str, str]:
     return {name: _text(value) for name, value in values.items()}
 
 
-def _typed(runbook: AnyRunbook) -> str:
+def _typed(runbook: AnyRunbook, **instead: str) -> str:
     """Return the request as one would type it: what was left at its default is left out."""
     words = [runbook.words]
-    for name, value in _texts(runbook).items():
+    for name, value in (_texts(runbook) | instead).items():
         field = type(runbook).model_fields[name]
         if field.is_required():
             words.append(value)

@@ -47,6 +47,8 @@ def deny(parts: Parts, number: int, *, person: str, reason: str = "") -> Run:
         run = runs.hold(tx, number)
         if run.state not in BEFORE_INTENT:
             raise TooLate(_how_it_is(tx, run))
+        if run.parent is not None:
+            raise Unfit(f"run {number} is a part of run {run.parent}: deny that")
         refusal = _refusal(policy, run, person)
         if not refusal:
             runs.cast(tx, _vote(tx, run, person, reason, yes=False))
@@ -64,6 +66,8 @@ def withdraw(parts: Parts, number: int, *, person: str) -> Run:
     """Take one's own request back before anything was sent."""
     with parts.database.transaction() as tx:
         run = runs.hold(tx, number)
+        if run.parent is not None:
+            raise Unfit(f"run {number} is a part of run {run.parent}: withdraw that")
         if run.asked_by != person:
             raise NotYours(f"only {run.asked_by} can withdraw run {number}; an owner can deny it")
         if run.state not in BEFORE_INTENT:
@@ -100,6 +104,8 @@ def settle(parts: Parts, number: int, *, person: str, succeeded: bool, why: str)
                 f"only an owner of {policy.area_of(run.host).title} can settle this run"
             )
         state = State.SUCCEEDED if succeeded else State.FAILED
+        if run.hosts:
+            raise Unfit("settle the runs of its hosts: this one follows from them")
         summary = f"Settled as {state} by {_name(policy, person)}: {_plain(why)}"
         return end(parts, tx, run, state, summary, person=person)
 
@@ -137,6 +143,8 @@ def _refusal(policy: Policy, run: Run, person: str) -> str:
 
 
 def _must_wait(tx: Transaction, run: Run) -> None:
+    if run.parent is not None:
+        raise Unfit(f"run {run.id} is a part of run {run.parent}: decide that")
     if run.state is not State.WAITING:
         raise TooLate(_how_it_is(tx, run))
     if run.expires is not None and tx.now >= run.expires:

@@ -1,6 +1,6 @@
 """How a run ends: its state, its lock, the log and whoever waits for the host, in one go."""
 
-from bot.run import Run, State
+from bot.run import BEFORE_INTENT, Run, State
 from bot.store import changelog, locks, news, runs
 from bot.store.database import Transaction
 from bot.workflow.parts import Parts
@@ -21,8 +21,18 @@ def end(
     changelog.append(tx, state.value, run=run.id, person=person, host=run.host, summary=summary)
     if state is not State.UNKNOWN:
         free(parts, tx, run, site=site)
-    news.announce(tx, run.id)
+    announce(tx, run)
+    if run.parent is not None:
+        parts.dispatch.enqueue(tx, run.parent, site)
+    for child in runs.children(tx, run.id) if run.hosts else ():
+        if child.state in BEFORE_INTENT:
+            end(parts, tx, child, State.WITHDRAWN, f"The whole request is {state}", site=site)
     return ended
+
+
+def announce(tx: Transaction, run: Run) -> None:
+    """Say that there is news: of several hosts, the whole request is what people look at."""
+    news.announce(tx, run.id if run.parent is None else run.parent)
 
 
 def free(parts: Parts, tx: Transaction, run: Run, *, site: str = "main") -> None:

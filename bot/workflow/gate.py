@@ -6,9 +6,9 @@ count, how long they last, what was approved and who holds the host are looked u
 
 from bot.policy import NoPolicy, Policy
 from bot.run import Run, State
-from bot.store import changelog, locks, news, runs
+from bot.store import changelog, locks, runs
 from bot.store.database import Transaction
-from bot.workflow.ending import end
+from bot.workflow.ending import announce, end
 from bot.workflow.parts import Parts, request_of
 from bot.workflow.planning import Remaining, propose
 
@@ -35,7 +35,7 @@ def claim(parts: Parts, number: int) -> Run | None:
         holder = locks.take(tx, run.host, run.id)
         if holder is not None:
             runs.amend(tx, run, summary=f"waits for run {holder.run}, which holds {run.host}")
-            news.announce(tx, run.id)
+            announce(tx, run)
             return None
         claimed = runs.move(tx, run, State.STARTING, summary="")
         changelog.append(tx, "claimed", run=run.id, host=run.host)
@@ -58,7 +58,7 @@ def open_for(parts: Parts, claimed: Run, left: Remaining) -> Run | None:
         running = runs.move(tx, run, State.RUNNING, started=tx.now)
         changelog.append(tx, "started", run=run.id, host=run.host, digest=run.digest)
         intend(tx, running, 1)
-        news.announce(tx, run.id)
+        announce(tx, run)
         return running
 
 
@@ -74,7 +74,7 @@ def next_step(parts: Parts, running: Run, n: int) -> bool:
             end(parts, tx, run, State.FAILED, f"Stopped before step {n}: {shut}")
             return False
         intend(tx, run, n)
-        news.announce(tx, run.id)
+        announce(tx, run)
         return True
 
 
@@ -90,7 +90,14 @@ def intend(tx: Transaction, run: Run, n: int) -> None:
 
 
 def authorise(tx: Transaction, run: Run, policy: Policy) -> None:
-    """Raise Shut unless asker, approvers and time allow this run at this moment."""
+    """Raise Shut unless asker, approvers and time allow this run at this moment.
+
+    What was approved for several hosts was approved as a whole: its keys open each of them.
+    """
+    if run.parent is not None:
+        whole = runs.get(tx, run.parent)
+        _is_part_of(run, whole)
+        run = whole
     if run.expires is not None and tx.now >= run.expires:
         raise Shut(State.EXPIRED, "Nobody started it in time. Ask again if it is still needed.")
     request = request_of(run)
@@ -113,6 +120,22 @@ def authorise(tx: Transaction, run: Run, policy: Policy) -> None:
             f"It takes {ruling.approvals} approval(s) by {policy.whose(request, ruling)}, and "
             f"{len(keys)} of those given still count(s). Ask again.",
         )
+
+
+def _is_part_of(run: Run, whole: Run) -> None:
+    """Raise Shut unless the steps of this host are among those of the plan that was approved."""
+    if whole.state not in {State.STARTING, State.RUNNING}:
+        raise Shut(State.WITHDRAWN, f"The whole request is {whole.state}")
+    mine = [step.work for step in run.proposal.steps] if run.proposal else []
+    approved = [
+        step.work
+        for step in (whole.proposal.steps if whole.proposal else ())
+        if step.host == run.host
+    ]
+    if not mine or mine != approved or not whole.proposal:
+        raise Shut(State.STALE, f"What {run.host} was to do is not what was approved")
+    if whole.proposal.digest != whole.digest:
+        raise Shut(State.STALE, "The plan does not have the digest that was approved")
 
 
 def _same_as_approved(parts: Parts, run: Run, policy: Policy, left: Remaining) -> None:

@@ -51,4 +51,5 @@ def request_of(run: Run) -> Request:
         door=run.origin.door,
         asked_by=run.asked_by,
         reversible=reversible,
+        hosts=run.hosts,
     )

@@ -2,15 +2,17 @@
 
 import logging
 import threading
+from collections.abc import Sequence
 
 from bot.run import Origin, Run, State
-from bot.store import changelog, locks, news, runs
+from bot.store import locks, runs
 from bot.store.database import StoreUnavailable
-from bot.workflow import asking, deciding
+from bot.workflow import asking, deciding, fanout
 from bot.workflow.applying import Applying
 from bot.workflow.ending import end
-from bot.workflow.parts import Parts, request_of
+from bot.workflow.parts import Parts
 from bot.workflow.planning import Remaining, propose, remaining, report
+from bot.workflow.showing import show
 from connectors.trouble import HostTrouble
 from runbooks import AnyRunbook, Refused, Report
 
@@ -28,6 +30,20 @@ class Workflow:
     def ask(self, runbook: AnyRunbook, *, person: str, origin: Origin, reason: str = "") -> Run:
         """Record a request. Raises Unfit, NoPolicy and StoreUnavailable: then nothing happened."""
         return asking.ask(self._parts, runbook, person=person, origin=origin, reason=reason)
+
+    def ask_all(
+        self,
+        runbooks: Sequence[AnyRunbook],
+        *,
+        spelled: str,
+        person: str,
+        origin: Origin,
+        reason: str = "",
+    ) -> Run:
+        """Record one request for several hosts, spelled as it was typed."""
+        return asking.ask_all(
+            self._parts, runbooks, spelled=spelled, person=person, origin=origin, reason=reason
+        )
 
     def undo(self, number: int, *, person: str, origin: Origin, reason: str = "") -> Run:
         return asking.undo(self._parts, number, person=person, origin=origin, reason=reason)
@@ -53,6 +69,9 @@ class Workflow:
         try:
             with self._parts.database.reading() as tx:
                 run = runs.get(tx, number)
+            if run.hosts:
+                fanout.advance(self._parts, number)
+                return
             if run.state is State.ASKED:
                 self._plan(run)
             if run.state in {State.ASKED, State.READY}:
@@ -66,20 +85,15 @@ class Workflow:
     def recover(self) -> None:
         """Take up what an earlier process left. Call before the first advance()."""
         with self._parts.database.transaction() as tx:
-            everything = [
-                run
-                for state in (State.ASKED, State.READY, State.STARTING, State.RUNNING)
-                for run in runs.search(tx, runs.Filter(states=frozenset({state})), most=100_000)
-            ]
-            for run in everything:
-                if run.state is State.RUNNING:
+            for run in runs.unfinished(tx):
+                if run.state is State.RUNNING and not run.hosts:
                     summary = (
                         "Keyturn stopped while a step was under way, so nobody saw its end. "
                         f"{run.host} stays locked until an owner settles this run."
                     )
                     end(self._parts, tx, run, State.UNKNOWN, summary)
                     continue
-                if run.state is State.STARTING:
+                if run.state is State.STARTING and not run.hosts:
                     locks.release(tx, run.id)
                     runs.move(tx, run, State.READY)
                 self._parts.dispatch.enqueue(tx, run.id, "main")
@@ -121,36 +135,16 @@ class Workflow:
             if not left.steps:
                 end(self._parts, tx, held, State.UNCHANGED, f"Nothing to do: {left.because}")
                 return
-            proposal = propose(
-                self._parts, held, policy, left, expires=tx.now + self._parts.patience
-            )
-            shown = runs.amend(
-                tx, held, proposal=proposal, digest=proposal.digest, expires=proposal.expires
-            )
-            ruling = policy.may_ask(request_of(shown))
-            changelog.append(
-                tx,
-                "planned",
-                run=run.id,
-                host=run.host,
-                digest=proposal.digest,
-                plan=proposal.facts,
-                approvals=ruling.approvals,
-                groups=ruling.groups,
-            )
-            if not ruling.allowed:
-                why = "; ".join(ruling.says) or "no rule of the policy allows it"
-                end(self._parts, tx, shown, State.REFUSED, f"The policy refuses: {why}")
+            expires = tx.now + self._parts.patience
+            proposal = propose(self._parts, held, policy, left, expires=expires)
+            if held.parent is None:
+                show(self._parts, tx, held, proposal)
                 return
+            # It waits for the approval of the whole request.
             runs.move(
-                tx,
-                shown,
-                State.WAITING if ruling.approvals else State.READY,
-                needed=ruling.approvals,
-                groups=ruling.groups,
-                says=ruling.says,
+                tx, held, State.WAITING, proposal=proposal, digest=proposal.digest, expires=expires
             )
-            news.announce(tx, run.id)
+            self._parts.dispatch.enqueue(tx, held.parent, policy.inventory[held.host].site)
 
     def _ended(self, run: Run, state: State, summary: str) -> None:
         with self._parts.database.transaction() as tx:

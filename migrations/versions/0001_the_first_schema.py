@@ -55,8 +55,11 @@ def upgrade() -> None:
     sa.Column('groups', sa.Text(), nullable=False),
     sa.Column('says', sa.Text(), nullable=False),
     sa.Column('undo_of', sa.Integer(), nullable=True),
+    sa.Column('parent', sa.Integer(), nullable=True),
+    sa.Column('hosts', sa.Text(), nullable=False),
     sa.Column('summary', sa.Text(), nullable=False),
     sa.Column('report', sa.Text(), nullable=True),
+    sa.ForeignKeyConstraint(['parent'], ['run.id'], name=op.f('fk_run_parent')),
     sa.ForeignKeyConstraint(['undo_of'], ['run.id'], name=op.f('fk_run_undo_of')),
     sa.PrimaryKeyConstraint('id', name=op.f('pk_run'))
     )

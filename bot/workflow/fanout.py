@@ -1,0 +1,166 @@
+"""Fan-out: one request for several hosts, seen through as one run with a child run for each.
+
+The children are planned at once and shown as one plan with one digest, which is what people
+approve. Then they start in waves: one host first, a tenth of them next, the rest last; after the
+first that does not succeed no other is started. Each child passes the gate by itself.
+"""
+
+import math
+from collections.abc import Sequence
+
+from bot.policy import Policy
+from bot.proposal import Proposal
+from bot.run import Run, State
+from bot.store import changelog, news, runs
+from bot.store.database import Transaction
+from bot.workflow import gate
+from bot.workflow.ending import end
+from bot.workflow.parts import Parts
+from bot.workflow.showing import show
+from runbooks import Report, Table
+
+_GOOD = frozenset({State.SUCCEEDED, State.UNCHANGED})
+_ACTIVE = frozenset({State.READY, State.STARTING, State.RUNNING})
+
+
+def advance(parts: Parts, number: int) -> None:
+    """Bring the whole request as far as its children let it go."""
+    with parts.database.transaction() as tx:
+        whole = runs.hold(tx, number)
+        children = runs.children(tx, number)
+        if whole.state is State.ASKED:
+            whole = _gathered(parts, tx, whole, children)
+        if whole.state is State.READY:
+            whole = _opened(parts, tx, whole)
+        if whole.state in {State.RUNNING, State.UNKNOWN}:
+            _next_wave(parts, tx, whole, runs.children(tx, number))
+
+
+def _gathered(parts: Parts, tx: Transaction, whole: Run, children: Sequence[Run]) -> Run:
+    """Make one plan, or one report, of what every host said; as long as one is silent, wait."""
+    if any(child.state is State.ASKED for child in children):
+        return whole
+    bad = [child for child in children if child.state not in _GOOD | {State.WAITING}]
+    if bad and whole.kind == "change":
+        why = "; ".join(f"{child.host}: {_why(child)}" for child in bad)
+        return end(parts, tx, whole, bad[0].state, f"{why}. Nothing was sent to any host.")
+    if whole.kind == "check":
+        return _reported(parts, tx, whole, children, bad)
+    waiting = [child for child in children if child.state is State.WAITING]
+    if not waiting:
+        summary = f"Nothing to do on any of {len(children)} hosts"
+        return end(parts, tx, whole, State.UNCHANGED, summary)
+    return _shown(parts, tx, whole, waiting)
+
+
+def _shown(parts: Parts, tx: Transaction, whole: Run, waiting: Sequence[Run]) -> Run:
+    """Show the plan of all hosts as one, for one approval of one digest."""
+    proposals = [child.proposal for child in waiting if child.proposal]
+    first = proposals[0]
+    proposal = Proposal(
+        runbook=first.runbook,
+        runbook_version=first.runbook_version,
+        fields=whole.fields,
+        asked_by=whole.asked_by,
+        expires=min(proposal.expires for proposal in proposals),
+        policy_version=first.policy_version,
+        because="; ".join(
+            f"{child.host}: {child.proposal.because}" for child in waiting if child.proposal
+        ),
+        steps=tuple(step for proposal in proposals for step in proposal.steps),
+        notes=_notes(waiting),
+        undo_of=whole.undo_of,
+    )
+    return show(parts, tx, whole, proposal)
+
+
+def _opened(parts: Parts, tx: Transaction, whole: Run) -> Run:
+    """Start the request as a whole; each of its hosts is still to pass the gate by itself."""
+    policy: Policy = parts.policies.current()
+    try:
+        gate.authorise(tx, whole, policy)
+    except gate.Shut as shut:
+        return end(parts, tx, whole, shut.state, str(shut))
+    starting = runs.move(tx, whole, State.STARTING)
+    changelog.append(tx, "started", run=whole.id, host=whole.host, digest=whole.digest)
+    return runs.move(tx, starting, State.RUNNING, started=tx.now)
+
+
+def _next_wave(parts: Parts, tx: Transaction, whole: Run, children: Sequence[Run]) -> None:
+    if any(child.state in _ACTIVE for child in children):
+        return
+    bad = [c for c in children if c.state not in _GOOD | {State.WAITING}]
+    waiting = [child for child in children if child.state is State.WAITING]
+    if waiting and not bad:
+        _start(parts, tx, whole, waiting[: _wave(len(children), len(waiting))])
+        return
+    for child in waiting:
+        why = f"Not started, since {bad[0].host} ended {bad[0].state}"
+        end(parts, tx, child, State.WITHDRAWN, why)
+    _conclude(parts, tx, whole, runs.children(tx, whole.id), bad)
+
+
+def _wave(all_hosts: int, waiting: int) -> int:
+    """Return how many hosts come next: one, then a tenth of all, then the rest."""
+    done = all_hosts - waiting
+    if done == 0:
+        return 1
+    return max(1, math.ceil(all_hosts / 10)) if done == 1 else waiting
+
+
+def _start(parts: Parts, tx: Transaction, whole: Run, wave: Sequence[Run]) -> None:
+    policy = parts.policies.current()
+    for child in wave:
+        runs.move(tx, child, State.READY)
+        parts.dispatch.enqueue(tx, child.id, policy.inventory[child.host].site)
+    news.announce(tx, whole.id)
+
+
+def _conclude(
+    parts: Parts, tx: Transaction, whole: Run, children: Sequence[Run], bad: Sequence[Run]
+) -> None:
+    good = sum(child.state in _GOOD for child in children)
+    counted = f"{good} of {len(children)} hosts"
+    if not bad:
+        end(parts, tx, whole, State.SUCCEEDED, f"Proven on {counted}")
+        return
+    why = "; ".join(f"{child.host}: {_why(child)}" for child in bad)
+    unknown = any(child.state is State.UNKNOWN for child in bad)
+    state = State.UNKNOWN if unknown else State.FAILED
+    if whole.state is not state:
+        end(parts, tx, whole, state, f"Done on {counted}. {why}")
+
+
+def _reported(
+    parts: Parts, tx: Transaction, whole: Run, children: Sequence[Run], bad: Sequence[Run]
+) -> Run:
+    told = [(child.host, child.report) for child in children if child.report]
+    unwell = [host for host, report in told if not report.healthy]
+    summary = f"{len(told) - len(unwell)} of {len(children)} hosts are well"
+    findings = [f"{child.host}: {_why(child)}" for child in bad]
+    findings += [f"{host}: {finding}" for host, report in told for finding in report.findings]
+    tables = [(host, report.table) for host, report in told if report.table]
+    table = None
+    if tables:
+        rows = [(host, *row) for host, table in tables for row in table.rows]
+        table = Table(("Host", *tables[0][1].columns), rows)
+    report = Report(summary, healthy=not unwell and not bad, findings=findings, table=table)
+    state = State.FAILED if bad and not told else State.SUCCEEDED
+    known = runs.amend(tx, whole, report=report, started=whole.asked)
+    return end(parts, tx, known, state, summary)
+
+
+def _notes(children: Sequence[Run]) -> tuple[str, ...]:
+    """Return every note once, with the hosts that it is about unless it is about all."""
+    about: dict[str, list[str]] = {}
+    for child in children:
+        for note in child.proposal.notes if child.proposal else ():
+            about.setdefault(note, []).append(child.host)
+    return tuple(
+        note if len(hosts) == len(children) else f"{', '.join(hosts)}: {note}"
+        for note, hosts in about.items()
+    )
+
+
+def _why(child: Run) -> str:
+    return child.summary.rstrip(".") or str(child.state)

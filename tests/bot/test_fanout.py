@@ -1,0 +1,312 @@
+"""One request for several hosts: planned at once, approved as one, started in waves."""
+
+from collections.abc import Generator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bot import forms
+from bot.run import Run, State
+from bot.store import locks, runs
+from bot.workflow import NotYours, TooLate, Unfit
+from connectors.trouble import CommandFailed, Interrupted, Unreachable
+from tests.bot.office import WEB, Office, an_office
+from tests.policies import INVENTORY
+from tests.toy import BreakSwitch, SetSwitch, ShowSwitches
+
+NAMES = [f"lb{n}" for n in range(1, 13)]
+
+
+@pytest.fixture
+def crowd(tmp_path: Path) -> Generator[Office]:
+    """An office with twelve balancers, each with a lamp that is off."""
+    with an_office(tmp_path) as office:
+        more = "".join(f"  {name}: {{area: edge, tags: [haproxy]}}\n" for name in NAMES[2:])
+        (office.policies.path / "inventory.yaml").write_text(INVENTORY + more)
+        rules = office.policies.path / "policy.cedar"
+        rules.write_text(
+            rules.read_text().replace('@approvals("1")', '@approvals("1") @hosts("12")')
+        )
+        office.fleet.hosts = {name: {"lamp": "off"} for name in NAMES}
+        yield office
+
+
+def _ask(office: Office, names: list[str], person: str = "dora", value: str = "on") -> Run:
+    requests = [SetSwitch(host=name, name="lamp", value=value) for name in names]
+    run = office.workflow.ask_all(requests, spelled="lb*", person=person, origin=WEB)
+    office.work()
+    return office.run(run.id)
+
+
+def _children(office: Office, run: Run) -> list[Run]:
+    with office.database.reading() as tx:
+        return runs.children(tx, run.id)
+
+
+def _told(office: Office) -> list[str]:
+    return [host for host, _ in office.fleet.told]
+
+
+def test_one_plan_and_one_approval_for_all(crowd: Office):
+    run = _ask(crowd, NAMES)
+    assert run.state is State.WAITING
+    assert run.title == "toy set lb* lamp on"
+    assert run.proposal
+    assert [step.host for step in run.proposal.steps] == NAMES
+    assert crowd.fleet.told == []
+
+    done = crowd.approve(run)
+    assert (done.state, done.summary) == (State.SUCCEEDED, "Proven on 12 of 12 hosts")
+    assert sorted(_told(crowd)) == sorted(NAMES)
+    assert {child.state for child in _children(crowd, run)} == {State.SUCCEEDED}
+
+
+def test_t_a18_it_starts_with_one_then_a_tenth_then_the_rest(crowd: Office):
+    run = _ask(crowd, NAMES)
+    crowd.workflow.approve(run.id, person="olga", digest=run.digest)
+    waves: list[list[str]] = []
+    while crowd.queue.waiting:
+        batch, crowd.queue.waiting = crowd.queue.waiting, []
+        before = len(crowd.fleet.told)
+        for number in batch:
+            crowd.workflow.advance(number)
+        if told := _told(crowd)[before:]:
+            waves.append(told)
+    assert waves == [["lb1"], ["lb2", "lb3"], NAMES[3:]]
+
+
+@pytest.mark.parametrize(("bad", "reached"), [("lb1", 1), ("lb3", 3), ("lb9", 12)])
+def test_t_a18_after_the_first_failure_no_further_wave_starts(
+    crowd: Office, bad: str, reached: int
+):
+    def refuse(host: str, _words: str) -> None:
+        if host == bad:
+            raise CommandFailed("it said: the lamp is glued")
+
+    crowd.fleet.before_tell = refuse
+    ended = crowd.approve(_ask(crowd, NAMES))
+    assert ended.state is State.FAILED
+    assert f"{bad}: Step 1 of 1 failed: it said: the lamp is glued" in ended.summary
+    states = [child.state for child in _children(crowd, ended)]
+    assert states.count(State.WITHDRAWN) == 12 - reached
+    assert len(crowd.fleet.told) == reached - 1
+
+
+def test_a_host_whose_end_nobody_saw_makes_the_whole_unknown_until_it_is_settled(crowd: Office):
+    def cut(host: str, _words: str) -> None:
+        if host == "lb1":
+            raise Interrupted("the connection was lost")
+
+    crowd.fleet.before_tell = cut
+    ended = crowd.approve(_ask(crowd, NAMES[:2]))
+    assert ended.state is State.UNKNOWN
+    first, second = _children(crowd, ended)
+    assert (first.state, second.state) == (State.UNKNOWN, State.WITHDRAWN)
+    with pytest.raises(Unfit, match="settle the runs of its hosts"):
+        crowd.workflow.settle(ended.id, person="olga", succeeded=True, why="looked at them all")
+    crowd.workflow.settle(first.id, person="olga", succeeded=True, why="the lamp is on indeed")
+    crowd.work()
+    assert crowd.run(ended.id).state is State.FAILED
+    with crowd.database.reading() as tx:
+        assert locks.held(tx, "lb1") is None
+
+
+def test_if_one_cannot_be_read_nothing_is_asked_for(crowd: Office):
+    def gone(host: str) -> None:
+        if host == "lb2":
+            raise Unreachable("no route")
+
+    crowd.fleet.before_ask = gone
+    run = _ask(crowd, NAMES[:3])
+    assert (run.state, run.summary) == (
+        State.FAILED,
+        "lb2: lb2: no route. Nothing was sent to any host.",
+    )
+    states = [child.state for child in _children(crowd, run)]
+    assert states == [State.WITHDRAWN, State.FAILED, State.WITHDRAWN]
+
+
+def test_hosts_that_are_as_asked_already_are_left_alone(crowd: Office):
+    crowd.fleet.hosts["lb2"]["lamp"] = "on"
+    run = _ask(crowd, NAMES[:3])
+    assert run.proposal
+    assert [step.host for step in run.proposal.steps] == ["lb1", "lb3"]
+    assert crowd.approve(run).summary == "Proven on 3 of 3 hosts"
+    assert _told(crowd) == ["lb1", "lb3"]
+
+
+def test_nothing_to_do_anywhere_asks_nobody(crowd: Office):
+    assert _ask(crowd, NAMES[:3], value="off").state is State.UNCHANGED
+
+
+def test_a_host_that_moved_after_approval_is_stale_and_stops_the_rest(crowd: Office):
+    run = _ask(crowd, NAMES)
+    crowd.fleet.hosts["lb2"]["lamp"] = "dim"
+    ended = crowd.approve(run)
+    assert ended.state is State.FAILED
+    assert _children(crowd, ended)[1].state is State.STALE
+    assert "lb2" not in _told(crowd)
+
+
+def test_a_part_cannot_be_decided_by_itself(crowd: Office):
+    child = _children(crowd, _ask(crowd, NAMES[:2]))[0]
+    with pytest.raises(Unfit, match="decide that"):
+        crowd.workflow.approve(child.id, person="olga", digest=child.digest)
+    with pytest.raises(Unfit, match="deny that"):
+        crowd.workflow.deny(child.id, person="olga")
+    with pytest.raises(Unfit, match="withdraw that"):
+        crowd.workflow.withdraw(child.id, person="dora")
+
+
+def test_a_child_put_to_work_without_the_whole_gets_nothing(crowd: Office):
+    """The gate stands in front of each host: a child that is merely ready is not enough."""
+    child = _children(crowd, _ask(crowd, NAMES[:2]))[0]
+    with crowd.database.transaction() as tx:
+        runs.move(tx, runs.get(tx, child.id), State.READY)
+    crowd.workflow.advance(child.id)
+    assert crowd.fleet.told == []
+    assert crowd.run(child.id).state is State.WITHDRAWN
+
+
+def test_a_child_whose_plan_is_not_in_the_approved_one_gets_nothing(crowd: Office):
+    run = _ask(crowd, NAMES[:2])
+    child = _children(crowd, run)[0]
+    assert child.proposal
+    step = replace(child.proposal.steps[0], before="bright")
+    other = replace(child.proposal, steps=(step,))
+    crowd.fleet.hosts["lb1"]["lamp"] = "bright"
+    with crowd.database.transaction() as tx:
+        runs.amend(tx, runs.get(tx, child.id), proposal=other, digest=other.digest)
+    crowd.approve(run)
+    assert "lb1" not in _told(crowd)
+    assert crowd.run(child.id).state is State.STALE
+
+
+def test_deny_and_withdraw_end_every_part(crowd: Office):
+    denied = _ask(crowd, NAMES[:3])
+    crowd.workflow.deny(denied.id, person="olga", reason="no")
+    assert {child.state for child in _children(crowd, denied)} == {State.WITHDRAWN}
+    with pytest.raises(TooLate):
+        crowd.approve(denied)
+    withdrawn = _ask(crowd, NAMES[:3])
+    crowd.workflow.withdraw(withdrawn.id, person="dora")
+    crowd.work()
+    assert {child.state for child in _children(crowd, withdrawn)} == {State.WITHDRAWN}
+    assert crowd.fleet.told == []
+
+
+def test_an_asker_who_leaves_midway_reaches_no_further_host(crowd: Office):
+    def dismiss(host: str, _words: str) -> None:
+        people = crowd.policies.path / "people.yaml"
+        people.write_text(people.read_text().replace("dora:", "dolores:"))
+
+    crowd.fleet.after_tell = dismiss
+    ended = crowd.approve(_ask(crowd, NAMES))
+    assert ended.state is State.FAILED
+    assert _told(crowd) == ["lb1"]
+
+
+def test_the_rules_set_a_ceiling(crowd: Office):
+    rules = crowd.policies.path / "policy.cedar"
+    rules.write_text(rules.read_text().replace('@hosts("12")', '@hosts("3")'))
+    run = _ask(crowd, NAMES)
+    assert run.state is State.REFUSED
+    assert "at most 3 hosts at once, and these are 12" in run.summary
+    assert _children(crowd, run) == []
+
+
+def test_nobody_approves_their_own_for_many_either(crowd: Office):
+    requests = [BreakSwitch(host=name, name="lamp") for name in NAMES[:2]]
+    run = crowd.workflow.ask_all(requests, spelled="lb*", person="olga", origin=WEB)
+    crowd.work()
+    with pytest.raises(NotYours, match="your own request"):
+        crowd.approve(crowd.run(run.id), person="olga")
+
+
+def test_hosts_of_several_areas_are_asked_for_one_area_at_a_time(crowd: Office):
+    requests = [ShowSwitches(host="lb1"), ShowSwitches(host="web1")]
+    with pytest.raises(Unfit, match="in several areas"):
+        crowd.workflow.ask_all(requests, spelled="*", person="dora", origin=WEB)
+
+
+def test_a_check_of_many_is_one_report(crowd: Office):
+    requests = [ShowSwitches(host=name) for name in NAMES[:3]]
+    run = crowd.workflow.ask_all(requests, spelled="lb*", person="dora", origin=WEB)
+    crowd.work()
+    told = crowd.run(run.id)
+    assert (told.state, told.summary) == (State.SUCCEEDED, "3 of 3 hosts are well")
+    assert told.report
+    assert told.report.findings == ["lb1: lamp=off", "lb2: lamp=off", "lb3: lamp=off"]
+
+
+def test_all_of_it_is_undone_as_one(crowd: Office):
+    done = crowd.approve(_ask(crowd, NAMES[:3]))
+    crowd.fleet.told.clear()
+    undo = crowd.workflow.undo(done.id, person="dora", origin=WEB)
+    crowd.work()
+    ended = crowd.approve(crowd.run(undo.id))
+    assert ended.state is State.SUCCEEDED
+    assert sorted(crowd.fleet.told) == [(name, "set lamp off") for name in NAMES[:3]]
+
+
+def test_one_host_of_it_is_undone_by_itself(crowd: Office):
+    done = crowd.approve(_ask(crowd, NAMES[:3]))
+    crowd.fleet.told.clear()
+    undo = crowd.workflow.undo(_children(crowd, done)[1].id, person="dora", origin=WEB)
+    crowd.work()
+    assert crowd.approve(crowd.run(undo.id)).state is State.SUCCEEDED
+    assert crowd.fleet.told == [("lb2", "set lamp off")]
+
+
+def test_history_shows_the_request_once_and_by_host_its_part(crowd: Office):
+    run = _ask(crowd, NAMES[:3])
+    with crowd.database.reading() as tx:
+        assert [found.id for found in runs.search(tx, runs.Filter())] == [run.id]
+        by_host = runs.search(tx, runs.Filter(host="lb2"))
+    assert [(found.host, found.parent) for found in by_host] == [("lb2", run.id)]
+
+
+def test_after_a_crash_in_the_middle_it_goes_on(crowd: Office):
+    run = _ask(crowd, NAMES[:3])
+    crowd.workflow.approve(run.id, person="olga", digest=run.digest)
+    for _ in range(3):
+        crowd.workflow.advance(crowd.queue.waiting.pop(0))
+    crowd.queue.waiting.clear()
+    crowd.workflow.recover()
+    crowd.work()
+    assert crowd.run(run.id).state is State.SUCCEEDED
+    assert sorted(_told(crowd)) == NAMES[:3]
+
+
+HOSTS = {
+    "lb1": frozenset({"haproxy"}),
+    "lb2": frozenset({"haproxy", "old"}),
+    "lb9": frozenset({"nginx"}),
+}
+
+
+@pytest.mark.parametrize(
+    ("typed", "spelled", "hosts"),
+    [
+        (["lb1", "203.0.113.9"], "", ["lb1"]),
+        (["lb*", "203.0.113.9"], "lb*", ["lb1", "lb2"]),
+        (["lb?", "203.0.113.9", "table=http"], "lb?", ["lb1", "lb2"]),
+        (["@old", "203.0.113.9"], "@old", ["lb2"]),
+        (["address=203.0.113.9", "host=lb*"], "lb*", ["lb1", "lb2"]),
+        (["--host=@haproxy", "203.0.113.9"], "@haproxy", ["lb1", "lb2"]),
+        (["address=203.0.113.9", "lb*"], "lb*", ["lb1", "lb2"]),
+    ],
+)
+def test_hosts_are_meant_by_name_or_tag(typed: list[str], spelled: str, hosts: list[str]):
+    from runbooks.abusers_clear import ClearAbuser
+
+    found, requests = forms.spread(ClearAbuser, typed, HOSTS)
+    assert (found, [request.target for request in requests]) == (spelled, hosts)
+
+
+def test_a_pattern_that_means_nobody_is_said():
+    from runbooks.abusers_clear import ClearAbuser
+
+    with pytest.raises(forms.NotUnderstood, match="no host tagged haproxy is meant by 'db\\*'"):
+        forms.spread(ClearAbuser, ["db*", "203.0.113.9"], HOSTS)
