@@ -1,0 +1,183 @@
+"""What can be said to Linux about the queue of a block device, in /sys/block/…/queue. No I/O.
+
+Format: https://docs.kernel.org/block/ and Documentation/ABI/stable/sysfs-block of the kernel.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from connectors.command import Hint, Query, Shell
+from connectors.trouble import CommandFailed, NotUnderstood
+
+# What a kernel calls its devices holds no slash and no period, so no path leads out of /sys/block.
+DEVICE = r"[A-Za-z][A-Za-z0-9!_-]{0,63}"
+
+_HINTS = (
+    Hint(
+        r"Invalid argument",
+        "the kernel does not take this value for this device: it is out of its bounds, or the "
+        "scheduler's module cannot be loaded",
+    ),
+    Hint(r"Numerical result out of range", "the number is too large for the kernel"),
+    Hint(
+        r"Permission denied",
+        "only root may write this, or the scheduler has no such tunable",
+    ),
+    Hint(
+        r"queue/.*: No such file",
+        "the device is gone, or its scheduler has no such tunable",
+    ),
+)
+_MODINFO_MISSING = Hint(
+    r"modinfo.*(not found|No such file)|failed to run command .modinfo",
+    "whether the host has the scheduler's module cannot be told: install kmod there",
+)
+
+_QUEUE = ("scheduler", "read_ahead_kb", "nr_requests", "rotational")
+# Where a device says which one it is, whatever name it was given: disks of SCSI and SATA, NVMe,
+# and device mapper (LVM, multipath).
+_IDENTITIES = ("device/wwid", "wwid", "dm/uuid")
+# What udev and the shell take literally. An identity with blanks in it is left alone.
+_PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{3,127}", re.ASCII)
+_LINE = re.compile(rf"/sys/block/({DEVICE})/([a-z0-9_/]+):(.*)", re.ASCII)
+_NAME = re.compile(r"[a-z0-9_-]+", re.ASCII)
+_TUNABLES = "queue/iosched/"
+
+# "name=value" for each file, in the order given, as far as the kernel takes them.
+_RESTORE = (
+    'cd "/sys/block/$1/queue" || exit; shift; '
+    'for pair; do printf "%s\\n" "${pair#*=}" > "${pair%%=*}" || exit; done'
+)
+
+
+@dataclass(frozen=True)
+class Queue:
+    """How the kernel orders and gathers the reads and writes of one device.
+
+    scheduler: "none" where requests pass unordered. offered: what may be written now; modules
+    that were never loaded are not in it. nr_requests: None where the device only passes requests
+    on. tunables: of the scheduler; switching it forgets them. identity: a file below the device
+    and what it says, by which the device is known whatever its name; None if it has none.
+    """
+
+    device: str
+    scheduler: str
+    offered: tuple[str, ...]
+    read_ahead_kb: int
+    nr_requests: int | None
+    rotational: bool
+    tunables: Mapping[str, int]
+    identity: tuple[str, str] | None = None
+
+    @property
+    def slice_idle(self) -> int | None:
+        """Milliseconds that bfq or cfq waits for the next request of the same process."""
+        return self.tunables.get("slice_idle")
+
+    def value(self, setting: str) -> str:
+        """Return what one file below `queue` says; "" if there is no such file."""
+        if setting == "scheduler":
+            return self.scheduler
+        number = {"read_ahead_kb": self.read_ahead_kb, "nr_requests": self.nr_requests}.get(
+            setting, self.tunables.get(setting.removeprefix("iosched/"))
+        )
+        return "" if number is None else str(number)
+
+
+def queues(devices: Iterable[str]) -> Query[Mapping[str, Queue]]:
+    """Ask for the queues of these devices, by name. A device that is not there is an error."""
+    named = tuple(devices)
+    files = [f"{_below(name)}/queue/{file}" for name in named for file in (*_QUEUE, "iosched")]
+    files += [f"{_below(name)}/{file}" for name in named for file in _IDENTITIES]
+    # Many of the files are not there for many devices: status 2, and the others are told.
+    shell = Shell(("grep", "-r", "-s", "-H", "^", "--", *files))
+    return Query(shell, lambda answer: parse_queues(answer, named), frozenset({0, 1, 2}))
+
+
+def parse_queues(answer: str, devices: Iterable[str]) -> Mapping[str, Queue]:
+    """Read `FILE:VALUE` lines, one for each file."""
+    told: dict[str, dict[str, str]] = {}
+    for line in answer.splitlines():
+        match = _LINE.fullmatch(line)
+        if match is None:
+            raise NotUnderstood(f"this is no value of a block device: {line[:200]!r}")
+        told.setdefault(match[1], {})[match[2]] = match[3].strip()
+    return {device: _queue(device, told.get(device, {})) for device in devices}
+
+
+def module_of(scheduler: str) -> Query[bool]:
+    """Ask whether the host could load this scheduler. The kernel does so once it is written."""
+    if not _NAME.fullmatch(scheduler):
+        raise ValueError(f"{scheduler!r} is no scheduler's name")
+    shell = Shell(("modinfo", "-n", f"{scheduler}-iosched"), hints=(_MODINFO_MISSING,))
+    return Query(shell, lambda answer: bool(answer.strip()), frozenset({0, 1}))
+
+
+def write(device: str, setting: str, value: str | int) -> Shell:
+    """Write one file below `queue`, such as `scheduler` or `iosched/slice_idle`."""
+    # `sudo echo … > file` would open the file without root; tee opens it as root.
+    file = f"{_below(device)}/queue/{setting}"
+    return Shell(("tee", "--", file), stdin=f"{value}\n", root=True, hints=_HINTS)
+
+
+def restore(queue: Queue) -> Shell:
+    """Bring back a scheduler with all that switching it forgets."""
+    # What the kernel takes for slice_idle it also tells, more precisely, as slice_idle_us; in
+    # this order the more precise one comes last.
+    told = {f"iosched/{name}": queue.tunables[name] for name in sorted(queue.tunables)}
+    size = {} if queue.nr_requests is None else {"nr_requests": queue.nr_requests}
+    pairs = {"scheduler": queue.scheduler, **size, **told}
+    words = tuple(f"{file}={value}" for file, value in pairs.items())
+    _below(queue.device)
+    return Shell(("sh", "-c", _RESTORE, "keyturn", queue.device, *words), root=True, hints=_HINTS)
+
+
+def _below(device: str) -> str:
+    if not re.fullmatch(DEVICE, device, re.ASCII):
+        raise ValueError(f"{device!r} is no name of a block device")
+    return f"/sys/block/{device}"
+
+
+def _queue(device: str, told: Mapping[str, str]) -> Queue:
+    if not told:
+        raise CommandFailed(f"there is no block device {device}, or it is a part of one")
+    scheduler, offered = _schedulers(told.get("queue/scheduler", "none"))
+    return Queue(
+        device,
+        scheduler,
+        offered,
+        read_ahead_kb=_number(told, "queue/read_ahead_kb"),
+        nr_requests=_number(told, "queue/nr_requests") if "queue/nr_requests" in told else None,
+        rotational=bool(_number(told, "queue/rotational")),
+        tunables={
+            file.removeprefix(_TUNABLES): _number(told, file)
+            for file in told
+            if file.startswith(_TUNABLES)
+        },
+        identity=next(
+            ((file, told[file]) for file in _IDENTITIES if _PLAIN.fullmatch(told.get(file, ""))),
+            None,
+        ),
+    )
+
+
+def _schedulers(text: str) -> tuple[str, tuple[str, ...]]:
+    """Read `[none] mq-deadline`, or `none` where there is nothing to choose."""
+    words = text.split()
+    chosen = [word for word in words if word.startswith("[") and word.endswith("]")]
+    names = tuple(word.strip("[]") for word in words)
+    if not all(_NAME.fullmatch(name) for name in names):
+        raise NotUnderstood(f"{text[:200]!r} is no list of schedulers")
+    if len(chosen) == 1:
+        return chosen[0].strip("[]"), names
+    if len(names) == 1:
+        return names[0], names
+    raise NotUnderstood(f"{text[:200]!r} does not tell which scheduler is used")
+
+
+def _number(told: Mapping[str, str], file: str) -> int:
+    text = told.get(file, "")
+    if not re.fullmatch(r"-?\d{1,20}", text, re.ASCII):
+        raise NotUnderstood(f"{file} is {text[:80]!r}, and not a number")
+    return int(text)

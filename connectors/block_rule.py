@@ -1,0 +1,71 @@
+"""The udev rule by which a block device keeps its settings when the host starts again. No I/O.
+
+Format: udev(7). One file for each device, which is ours alone: the first line says so.
+"""
+
+import re
+from collections.abc import Mapping
+
+from connectors.command import Hint, Query, Shell, UncleanText, clean
+
+_FOLDER = "/etc/udev/rules.d"
+_HEADER = "# Written by Keyturn, which replaces this file: change it by `nfs scheduler set`."
+_VALUE = re.compile(r"[a-z0-9._-]+|\d+", re.ASCII)
+_IDENTITY = re.compile(r"[A-Za-z0-9][A-Za-z0-9!._-]{0,127}", re.ASCII)
+_SETTING = re.compile(r"[a-z_/]+", re.ASCII)
+
+_READ = 'if [ -e "$1" ]; then exec cat -- "$1"; fi'
+# udev looks only at files whose names end with .rules, so it never sees a half of one.
+_REPLACE = (
+    'set -e; umask 022; mkdir -p "${1%/*}"; new=$(mktemp "${1%/*}/.keyturn.XXXXXX"); '
+    'trap \'rm -f -- "$new"\' EXIT; cat > "$new"; chmod 644 "$new"; mv -f -- "$new" "$1"'
+)
+_HINTS = (
+    Hint(r"Read-only file system", "the host's /etc cannot be written: leave out persist"),
+    Hint(r"No space left", "the host's /etc is full"),
+)
+
+Identity = tuple[str, str] | None
+
+
+def file_of(device: str, identity: Identity) -> str:
+    """Return where the rule is kept: by the device's identity if it has one, else by its name."""
+    name = identity[1] if identity else device
+    if not _IDENTITY.fullmatch(name):
+        raise ValueError(f"{name!r} is no name for a file")
+    return f"{_FOLDER}/60-keyturn-{name}.rules"
+
+
+def text_of(device: str, identity: Identity, settings: Mapping[str, str | int]) -> str:
+    """Return the rule. settings: by their files below `queue`, in the order to write them."""
+    match = f'ATTR{{{identity[0]}}}=="{identity[1]}"' if identity else f'KERNEL=="{device}"'
+    for name, value in settings.items():
+        if not (_SETTING.fullmatch(name) and _VALUE.fullmatch(str(value))):
+            raise ValueError(f"{name}={value} cannot be written in a rule")
+    written = [f'ATTR{{queue/{name}}}="{value}"' for name, value in settings.items()]
+    # Partitions carry their disk's identity and have no queue.
+    conditions = ['ACTION=="add|change"', 'SUBSYSTEM=="block"', 'ENV{DEVTYPE}=="disk"', match]
+    return f"{_HEADER}\n{', '.join([*conditions, *written])}\n"
+
+
+def read(file: str) -> Query[str]:
+    """Ask for the text of a rule; "" if there is none."""
+    return Query(Shell(("sh", "-c", _READ, "keyturn", file)), lambda answer: answer)
+
+
+def ours(text: str) -> bool:
+    """Tell whether a file may be replaced, and be put back again."""
+    try:
+        for line in text.split("\n"):
+            clean(line)
+    except UncleanText:
+        return False
+    return not text or (text.startswith(f"{_HEADER}\n") and text.endswith("\n"))
+
+
+def replace(file: str, text: str) -> Shell:
+    """Put this text in the place of the file at once, or take the file away if it is empty."""
+    if not text:
+        return Shell(("rm", "-f", "--", file), root=True, hints=_HINTS)
+    script = ("sh", "-c", _REPLACE, "keyturn", file)
+    return Shell(script, stdin=text, root=True, hints=_HINTS)

@@ -1,0 +1,219 @@
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from connectors import block
+from connectors.block import Queue, parse_queues
+from connectors.command import Answer, Shell, failure
+from connectors.trouble import CommandFailed, NotUnderstood
+from tests.connectors.storage import recorded
+
+LINUX_6_1 = recorded("queues-linux-6.1")
+BFQ = recorded("queue-bfq-linux-6.1")
+HOSTILE_DEVICES = (
+    "",
+    ".",
+    "..",
+    "../../../etc",
+    "sda/../../../tmp/x",
+    "sda/queue",
+    "/sys/block/sda",
+    "sda;reboot",
+    "sda reboot",
+    "sda\n",
+    "sda\0",
+    "-sda",
+    "--help",
+    "s*a",
+    "$(reboot)",
+    "`reboot`",
+    "1sda",
+    "sda.",
+    "ｓda",
+    "a" * 65,
+)
+
+
+def test_a_disk_without_a_scheduler_is_understood():
+    disk = parse_queues(LINUX_6_1, ["sda"])["sda"]
+    assert disk == Queue(
+        "sda",
+        "none",
+        ("none", "mq-deadline"),
+        read_ahead_kb=128,
+        nr_requests=256,
+        rotational=True,
+        tunables={},
+        identity=("device/wwid", "naa.5000c50000000001"),
+    )
+    assert disk.slice_idle is None
+    assert disk.value("iosched/slice_idle") == ""
+
+
+def test_a_disk_with_bfq_tells_its_tunables():
+    disk = parse_queues(BFQ, ["sda"])["sda"]
+    assert (disk.scheduler, disk.offered) == ("bfq", ("mq-deadline", "bfq", "none"))
+    assert disk.slice_idle == 0
+    assert disk.tunables["low_latency"] == 0
+    assert disk.tunables["timeout_sync"] == 124
+    values = ("scheduler", "read_ahead_kb", "nr_requests", "iosched/slice_idle")
+    assert [disk.value(name) for name in values] == ["bfq", "4096", "512", "0"]
+
+
+@pytest.mark.parametrize(
+    ("device", "offered", "read_ahead", "rotational", "identity"),
+    [
+        ("sdd", ("none", "mq-deadline"), 128, True, "naa.5000c50000000004"),
+        ("md0", ("none",), 128, True, None),
+        ("md1", ("none",), 2048, True, None),
+        ("dm-0", ("none",), 128, True, None),
+        (
+            "nvme0n1",
+            ("none", "mq-deadline"),
+            128,
+            False,
+            "nvme.1b36-4e564d4553455231-51454d55204e564d65204374726c-00000001",
+        ),
+    ],
+)
+def test_every_kind_of_device_is_understood(
+    device: str,
+    offered: tuple[str, ...],
+    read_ahead: int,
+    rotational: bool,
+    identity: str | None,
+):
+    queue = parse_queues(LINUX_6_1, [device])[device]
+    assert queue.scheduler == "none"
+    assert queue.offered == offered
+    assert queue.read_ahead_kb == read_ahead
+    assert queue.rotational is rotational
+    assert (queue.identity or ("", None))[1] == identity
+
+
+def test_a_device_of_a_new_kernel_that_only_passes_requests_on_has_no_scheduler():
+    queue = parse_queues(
+        "/sys/block/zram0/queue/read_ahead_kb:128\n/sys/block/zram0/queue/rotational:0\n",
+        ["zram0"],
+    )["zram0"]
+    assert (queue.scheduler, queue.offered, queue.nr_requests) == ("none", ("none",), None)
+    assert queue.value("nr_requests") == ""
+    restored = block.restore(queue).words
+    assert restored[-2:] == ("zram0", "scheduler=none")
+
+
+def test_an_identity_with_blanks_is_left_alone():
+    text = LINUX_6_1.replace("naa.5000c50000000001", "t10.ATA     A DISK          0001")
+    assert parse_queues(text, ["sda"])["sda"].identity is None
+
+
+@pytest.mark.parametrize("device", ["sdzz", "sdc1"])
+def test_a_device_without_a_queue_is_an_error(device: str):
+    with pytest.raises(CommandFailed, match=f"no block device {device}"):
+        parse_queues(LINUX_6_1, [device])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "grep: something\n",
+        "/sys/block/sda/queue/scheduler\n",
+        "/sys/block/../sda/queue/scheduler:none\n",
+        "/sys/block/sda/queue/scheduler:[a] [b]\n",
+        "/sys/block/sda/queue/scheduler:a b\n",
+        "/sys/block/sda/queue/scheduler:\n",
+        "/sys/block/sda/queue/scheduler:[$(x)]\n",
+        "/sys/block/sda/queue/scheduler:none\n",
+        "/sys/block/sda/queue/read_ahead_kb:much\n/sys/block/sda/queue/rotational:0\n",
+        "/sys/block/sda/queue/read_ahead_kb:\n/sys/block/sda/queue/rotational:0\n",
+        BFQ + "/sys/block/sda/queue/iosched/odd:eight\n",
+    ],
+)
+def test_what_is_not_understood_is_no_empty_state(text: str):
+    with pytest.raises(NotUnderstood):
+        parse_queues(text, ["sda"])
+
+
+def test_a_value_is_written_as_root_by_a_program_that_opens_the_file_itself():
+    shell = block.write("sdb", "iosched/slice_idle", 0)
+    assert shell.words == ("tee", "--", "/sys/block/sdb/queue/iosched/slice_idle")
+    assert (shell.stdin, shell.root) == ("0\n", True)
+
+
+def test_the_scheduler_comes_back_before_what_it_would_reset():
+    queue = parse_queues(BFQ, ["sda"])["sda"]
+    words = block.restore(queue).words
+    assert words[3:7] == ("keyturn", "sda", "scheduler=bfq", "nr_requests=512")
+    idle = [word for word in words if "slice_idle" in word]
+    assert idle == ["iosched/slice_idle=0", "iosched/slice_idle_us=0"]
+
+
+@pytest.mark.parametrize("device", HOSTILE_DEVICES)
+def test_what_is_no_name_of_a_device_never_becomes_a_path(device: str):
+    with pytest.raises(ValueError, match=re.escape(repr(device))):
+        block.write(device, "scheduler", "none")
+    with pytest.raises(ValueError, match="is no name"):
+        block.queues(["sda", device])
+    with pytest.raises(ValueError, match="is no name"):
+        block.restore(Queue(device, "none", ("none",), 128, 256, rotational=False, tunables={}))
+
+
+def test_without_the_check_of_names_a_path_would_lead_elsewhere():
+    path = Path(f"/sys/block/{HOSTILE_DEVICES[4]}/queue/scheduler")
+    assert not path.resolve().is_relative_to("/sys")
+
+
+@pytest.mark.parametrize(
+    ("answer", "there"),
+    [
+        ("/lib/modules/6.1.0-56-amd64/kernel/block/bfq.ko\n", True),
+        ("(builtin)\n", True),
+        ("", False),
+    ],
+)
+def test_whether_a_module_can_be_loaded_is_known(answer: str, there: bool):
+    assert block.module_of("bfq").parse(answer) is there
+
+
+def test_a_module_is_asked_for_by_the_name_that_the_kernel_asks_for():
+    query = block.module_of("bfq")
+    assert query.command == Shell(("modinfo", "-n", "bfq-iosched"))
+    assert query.statuses == {0, 1}
+    with pytest.raises(ValueError, match="is no scheduler's name"):
+        block.module_of("../bfq")
+
+
+@pytest.mark.parametrize(
+    ("said", "meaning"),
+    [
+        ("tee: /sys/block/sda/queue/scheduler: Invalid argument", "does not take this value"),
+        ("tee: /sys/block/sda/queue/iosched/slice_idle: Permission denied", "only root"),
+        ("tee: slice_idle: Numerical result out of range", "too large"),
+        ("tee: /sys/block/sdb1/queue/iosched/slice_idle: No such file or directory", "is gone"),
+    ],
+)
+def test_known_errors_are_explained(said: str, meaning: str):
+    trouble = failure(
+        block.write("sda", "scheduler", "cfq"), Answer(1, "cfq\n", said), frozenset({0})
+    )
+    assert meaning in str(trouble)
+
+
+def test_the_restoring_script_stops_at_the_first_value_that_is_not_taken(tmp_path: Path):
+    (tmp_path / "iosched").mkdir()
+    for name in ("scheduler", "nr_requests"):
+        (tmp_path / name).touch()
+    (tmp_path / "iosched" / "a").mkdir()
+    (tmp_path / "iosched" / "b").touch()
+    queue = Queue("sda", "bfq", ("bfq",), 128, 8, rotational=False, tunables={"a": 1, "b": 2})
+    words = block.restore(queue).words
+    script = words[2].replace("/sys/block/$1/queue", str(tmp_path))
+    done = subprocess.run(
+        ("sh", "-c", script, *words[3:]), capture_output=True, text=True, check=False
+    )
+    assert done.returncode != 0
+    assert (tmp_path / "scheduler").read_text() == "bfq\n"
+    assert (tmp_path / "nr_requests").read_text() == "8\n"
+    assert (tmp_path / "iosched" / "b").read_text() == ""

@@ -1,0 +1,90 @@
+import pytest
+
+from connectors import mounts
+from connectors.command import Answer, failure
+from connectors.mounts import Mount, parse_exports, parse_mount
+from connectors.trouble import NotUnderstood
+from tests.connectors.storage import recorded
+
+
+def test_every_export_is_told_with_its_clients():
+    exports = parse_exports(recorded("exportfs-s"))
+    assert [(export.path, export.clients) for export in exports] == [
+        ("/export/projects", "192.0.2.7"),
+        ("/export/projects", "10.0.0.0/8"),
+        ("/export/with space", "10.0.0.0/8"),
+        ("/export/mp", "10.0.0.0/8"),
+        ("/export/fast", "10.0.0.0/8"),
+        ("/export/home/sub", "10.0.0.0/8"),
+        ("/srv/onroot", "10.0.0.0/8"),
+        ("/export/home/sub", "*"),
+    ]
+    assert "ro" in exports[0].options
+
+
+def test_letters_beyond_ascii_survive():
+    assert parse_exports("/export/café\\040é  *(rw)\n")[0].path == "/export/café é"
+
+
+def test_nothing_exported_is_nothing():
+    assert parse_exports("") == ()
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "exportfs: something\n",
+        "/export\n",
+        "/export *\n",
+        recorded("exportfs-v"),
+        "/a\\012b  *(rw)\n",
+        "/a\\377  *(rw)\n",
+        "/a\\000  *(rw)\n",
+    ],
+)
+def test_what_is_no_export_is_not_understood(answer: str):
+    with pytest.raises(NotUnderstood):
+        parse_exports(answer)
+
+
+def test_a_login_that_may_not_look_is_told_so_though_the_status_says_nothing():
+    query = mounts.exports()
+    said = (
+        "exportfs: could not open /var/lib/nfs/.etab.lock for locking: "
+        "errno 13 (Permission denied)\n"
+    )
+    assert failure(query.command, Answer(0, "", said), query.statuses) is not None
+    assert failure(query.command, Answer(0, "", ""), query.statuses) is None
+
+
+def test_a_host_without_exportfs_is_told_so():
+    said = "timeout: failed to run command 'exportfs': No such file or directory"
+    trouble = failure(mounts.exports().command, Answer(127, "", said), frozenset({0}))
+    assert "nfs-kernel-server" in str(trouble)
+
+
+@pytest.mark.parametrize(
+    ("name", "mount"),
+    [
+        ("lvm", Mount("/export/projects", "/dev/mapper/vg0-export", "ext4", "253:0")),
+        ("part", Mount("/export/home", "/dev/sdc1", "ext4", "8:33")),
+        ("nvme", Mount("/export/fast", "/dev/nvme0n1p1", "xfs", "259:1")),
+        ("raid10", Mount("/export/md1", "/dev/md1", "ext4", "9:1")),
+        ("multipath", Mount("/export/mp", "/dev/mapper/mpatha", "ext4", "253:0")),
+        ("tmpfs", Mount("/srv/onroot", "tm", "tmpfs", "0:34")),
+    ],
+)
+def test_the_mount_of_a_path_is_told(name: str, mount: Mount):
+    assert parse_mount(recorded(f"findmnt-{name}")) == mount
+
+
+@pytest.mark.parametrize("answer", ["", "{}", '{"filesystems": []}', '{"filesystems": [{}]}'])
+def test_what_is_no_mount_is_not_understood(answer: str):
+    with pytest.raises(NotUnderstood):
+        parse_mount(answer)
+
+
+def test_a_path_that_is_not_there_is_told_so():
+    assert "no such path" in str(
+        failure(mounts.mount_of("/x").command, Answer(1, ""), frozenset({0}))
+    )
