@@ -1,0 +1,172 @@
+"""What sysstat's `iostat` measures of the disks. No I/O.
+
+Format: iostat(1). JSON since sysstat 11.5; the text of older ones is read by its column heads.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pydantic import BaseModel, Field, ValidationError
+
+from connectors.command import Ask, Hint, Query, Shell
+from connectors.trouble import NotUnderstood
+
+_HINTS = (
+    Hint(
+        r"iostat.*(not found|No such file)|failed to run command .iostat",
+        "the host has no iostat: install sysstat there",
+    ),
+)
+# Up to this a request is as small as those of databases and of directories; from the other on it
+# is as large as those of files that are read or written from one end to the other.
+_RANDOM_UP_TO = 16.0
+_SEQUENTIAL_FROM = 128.0
+_BUSY = 90.0
+# Milliseconds that a request takes where a disk keeps up: a turning one needs about 10.
+_PATIENCE = 20.0
+
+
+@dataclass(frozen=True)
+class DiskUse:
+    """What one device did, per second on average. KiB. awaits: milliseconds that requests took.
+
+    queue: requests under way on average. busy: percent of the time with at least one under way.
+    """
+
+    device: str
+    reads: float
+    writes: float
+    read_kib: float
+    written_kib: float
+    read_await: float
+    write_await: float
+    queue: float
+    busy: float
+
+    @property
+    def requests(self) -> float:
+        return self.reads + self.writes
+
+    @property
+    def request_kib(self) -> float:
+        """How large a request is on average; 0 where there was none."""
+        return (self.read_kib + self.written_kib) / self.requests if self.requests else 0.0
+
+    @property
+    def wait(self) -> float:
+        """How many milliseconds a request took on average."""
+        taken = self.reads * self.read_await + self.writes * self.write_await
+        return taken / self.requests if self.requests else 0.0
+
+    @property
+    def saturated(self) -> bool:
+        """The device is busy without a pause and its requests wait for each other.
+
+        Busy alone says little: a device that serves several at once may have room left.
+        """
+        return self.busy >= _BUSY and (self.wait >= _PATIENCE or self.queue >= 8)
+
+    @property
+    def pattern(self) -> str:
+        if self.request_kib <= _RANDOM_UP_TO:
+            return "random"
+        return "sequential" if self.request_kib >= _SEQUENTIAL_FROM else "mixed"
+
+    def __str__(self) -> str:
+        if not self.requests:
+            return f"{self.device} was idle"
+        return (
+            f"{self.device} was busy {self.busy:.0f} % of the time with {self.reads:.0f} reads "
+            f"and {self.writes:.0f} writes a second of {self.request_kib:.0f} KiB, "
+            f"{self.wait:.1f} ms each"
+        )
+
+
+def sample(ask: Ask, host: str, seconds: int) -> tuple[DiskUse, ...]:
+    """Watch the disks for some seconds. Raises CommandFailed where sysstat is missing."""
+    told = ask(host, in_json(seconds))
+    return ask(host, in_text(seconds)) if told is None else told
+
+
+def in_json(seconds: int) -> Query[tuple[DiskUse, ...] | None]:
+    """Ask in JSON; None means that this iostat has none, and shows its usage instead."""
+    return Query(_shell("-o", "JSON", seconds=seconds), parse_json, frozenset({0, 1}))
+
+
+def in_text(seconds: int) -> Query[tuple[DiskUse, ...]]:
+    return Query(_shell("-k", seconds=seconds), parse_text)
+
+
+def _shell(*options: str, seconds: int) -> Shell:
+    # One sample, and -y leaves out the averages since the host was started.
+    words = ("iostat", "-x", "-y", *options, str(seconds), "1")
+    return Shell(words, hints=_HINTS, deadline=seconds + 30)
+
+
+class _Disk(BaseModel):
+    device: str = Field(alias="disk_device")
+    reads: float = Field(alias="r/s")
+    writes: float = Field(alias="w/s")
+    read_kib: float = Field(alias="rkB/s")
+    written_kib: float = Field(alias="wkB/s")
+    read_await: float = Field(alias="r_await")
+    write_await: float = Field(alias="w_await")
+    queue: float = Field(alias="aqu-sz")
+    busy: float = Field(alias="util")
+
+    @property
+    def use(self) -> DiskUse:
+        return DiskUse(**self.model_dump())
+
+
+class _Statistics(BaseModel):
+    disk: list[_Disk]
+
+
+class _Host(BaseModel):
+    statistics: list[_Statistics] = Field(min_length=1, max_length=1)
+
+
+class _Hosts(BaseModel):
+    hosts: list[_Host] = Field(min_length=1, max_length=1)
+
+
+class _Answer(BaseModel):
+    sysstat: _Hosts
+
+
+def parse_json(answer: str) -> tuple[DiskUse, ...] | None:
+    if not answer.strip():
+        return None
+    try:
+        (host,) = _Answer.model_validate_json(answer).sysstat.hosts
+    except ValidationError as error:
+        wrong = error.errors()[0]["msg"]
+        raise NotUnderstood(f"iostat answered {answer[:200]!r}: {wrong}") from None
+    return tuple(disk.use for disk in host.statistics[0].disk)
+
+
+def parse_text(answer: str) -> tuple[DiskUse, ...]:
+    """Read the last table; its columns differ between versions, and their heads do not."""
+    tables = re.split(r"(?m)^Device:?\s", answer)
+    if len(tables) < 2:
+        raise NotUnderstood(f"iostat answered {answer[:200]!r}, without a table of devices")
+    head, *rows = filter(None, tables[-1].splitlines())
+    columns = head.split()
+    return tuple(_row(columns, row.split()) for row in rows)
+
+
+def _row(columns: Sequence[str], row: Sequence[str]) -> DiskUse:
+    told: Mapping[str, str] = dict(zip(columns, row[1:], strict=False))
+    named = {
+        "disk_device": row[0],
+        "aqu-sz": told.get("aqu-sz", told.get("avgqu-sz")),
+        "util": told.get("%util"),
+        **{name: told.get(name) for name in ("r/s", "w/s", "rkB/s", "wkB/s")},
+        **{name: told.get(name) for name in ("r_await", "w_await")},
+    }
+    try:
+        return _Disk.model_validate(named).use
+    except ValidationError:
+        raise NotUnderstood(f"iostat told {' '.join(row)[:200]!r}, which lacks columns") from None

@@ -1,0 +1,67 @@
+from dataclasses import replace
+
+import pytest
+from pydantic import ValidationError
+
+from connectors import iostat
+from connectors.iostat import DiskUse
+from runbooks.disk_io import DiskTraffic
+from tests.connectors.storage import recorded
+from tests.fakes import ScriptedFleet
+
+LOOK = DiskTraffic.model_validate({"host": "nas1", "seconds": "3"})
+SLOW = DiskUse("sda", 150, 0, 600, 0, 60.0, 0.0, queue=9.0, busy=99.7)
+
+
+def test_disks_that_worked_are_shown_the_busiest_first():
+    fleet = ScriptedFleet(hosts=["nas1"])
+    fleet.script("nas1", iostat.in_json(3).command, recorded("iostat-12.6-json"))
+    report = LOOK.report(LOOK.read(fleet.ask))
+    assert report.healthy
+    assert report.summary.startswith(
+        "In 3 s, no disk is saturated; busiest: sdh was busy 49 % of the time"
+    )
+    assert report.table is not None
+    assert list(report.table.rows) == [
+        ("sdh", "49 %", "1", "105", "107,865", "1014 KiB", "sequential", "4.7 ms"),
+        ("sdc", "2 %", "11", "0", "44", "4 KiB", "random", "1.6 ms"),
+    ]
+
+
+def test_a_saturated_disk_is_a_finding_with_advice():
+    report = LOOK.report([SLOW])
+    assert not report.healthy
+    assert report.summary.startswith("In 3 s, sda is saturated")
+    (finding,) = report.findings
+    assert "60 ms each. Its traffic is random (4 KiB a request): memory for caches" in finding
+
+
+@pytest.mark.parametrize(("kib", "advice"), [(64, "at the same time"), (512, "to the night")])
+def test_the_advice_fits_the_pattern(kib: int, advice: str):
+    assert advice in LOOK.report([replace(SLOW, read_kib=150.0 * kib)]).findings[0]
+
+
+def test_a_disk_that_is_always_busy_and_quick_is_told_and_is_well():
+    report = LOOK.report([replace(SLOW, read_await=0.4, queue=1.0)])
+    assert report.healthy
+    assert "may have room left" in report.findings[0]
+
+
+def test_several_saturated_disks_are_named():
+    report = LOOK.report([SLOW, replace(SLOW, device="sdb")])
+    assert "sda, sdb are saturated" in report.summary
+
+
+def test_idle_disks_are_well():
+    report = LOOK.report([replace(SLOW, reads=0.0, busy=0.0)])
+    assert report.summary == "In 3 s, no disk of nas1 had anything to do"
+    assert LOOK.report([]).healthy
+
+
+@pytest.mark.parametrize(
+    "seconds",
+    [0, -1, 61, "0", "1;x", "1 2", "", "x", "1\n", "0x5", "1e9", None, [5], "--5", "99999999999"],
+)
+def test_a_time_out_of_bounds_is_refused(seconds: object):
+    with pytest.raises(ValidationError):
+        DiskTraffic.model_validate({"host": "nas1", "seconds": seconds})

@@ -1,0 +1,322 @@
+import pytest
+from pydantic import ValidationError
+
+from connectors import block, block_rule, block_tree, iostat
+from connectors.command import Answer, Shell
+from runbooks import Plan, Refused
+from runbooks.nfs_scheduler_set import SetScheduler
+from tests.connectors.storage import recorded
+from tests.fakes import ScriptedFleet
+from tests.runbooks.file_server import LOAD, QUEUES, file_server, only, queues
+
+NONE = only("sda")
+BFQ = recorded("queue-bfq-linux-6.1") + "/sys/block/sda/device/wwid:naa.5000c50000000001\n"
+MODULE = "/lib/modules/6.1.0-56-amd64/kernel/block/bfq.ko\n"
+RULE_FILE = "/etc/udev/rules.d/60-keyturn-naa.5000c50000000001.rules"
+
+
+def wish(**fields: object) -> SetScheduler:
+    values = {"host": "nas1", "device": "sda", "scheduler": "bfq"}
+    return SetScheduler.model_validate(values | fields)
+
+
+def server(queue: str = NONE, *, module: str | Answer = MODULE, rule: str = "") -> ScriptedFleet:
+    return file_server(
+        {
+            queues("sda"): queue,
+            "modinfo -n bfq-iosched": module,
+            str(block_rule.read(RULE_FILE).command): rule,
+        }
+    )
+
+
+def plan(request: SetScheduler, queue: str = NONE, *, rule: str = "") -> Plan:
+    return request.plan(request.read(server(queue, rule=rule).ask))
+
+
+def lines(steps: Plan) -> list[tuple[str, str]]:
+    told: list[tuple[str, str]] = []
+    for step in steps.steps:
+        assert isinstance(step.do, Shell)
+        told.append((step.do.words[-1], step.do.stdin))
+    return told
+
+
+def test_one_value_is_one_step_and_the_scheduler_comes_first():
+    wanted = plan(wish(slice_idle="0", read_ahead_kb=4096, nr_requests=512))
+    assert lines(wanted) == [
+        ("/sys/block/sda/queue/scheduler", "bfq\n"),
+        ("/sys/block/sda/queue/nr_requests", "512\n"),
+        ("/sys/block/sda/queue/iosched/slice_idle", "0\n"),
+        ("/sys/block/sda/queue/read_ahead_kb", "4096\n"),
+    ]
+    assert wanted.because == "sda uses none with read_ahead_kb 128, nr_requests 256"
+    assert [(step.before, step.after) for step in wanted.steps] == [
+        ("none", "bfq"),
+        ("256", "512"),
+        ("not there", "0"),
+        ("128", "4096"),
+    ]
+
+
+def test_a_switch_sets_what_is_asked_for_even_if_it_reads_so_now():
+    back = wish(scheduler="mq-deadline", nr_requests=512)
+    assert lines(plan(back, BFQ))[1] == ("/sys/block/sda/queue/nr_requests", "512\n")
+
+
+def test_the_undo_of_a_switch_brings_back_all_that_it_forgot():
+    wanted = plan(wish(scheduler="mq-deadline", nr_requests=64, read_ahead_kb=128), BFQ)
+    before = block.parse_queues(BFQ, ["sda"])["sda"]
+    switch, requests, ahead = wanted.steps
+    assert switch.undo == requests.undo == block.restore(before)
+    assert "iosched/low_latency=0" in str(switch.undo)
+    assert ahead.undo == block.write("sda", "read_ahead_kb", "4096")
+
+
+def test_without_a_switch_each_value_has_an_undo_of_its_own():
+    wanted = plan(wish(slice_idle=1, nr_requests=512), BFQ)
+    (step,) = wanted.steps
+    assert step.do == block.write("sda", "iosched/slice_idle", 1)
+    assert step.undo == block.write("sda", "iosched/slice_idle", "0")
+
+
+def test_nothing_is_left_once_it_reads_as_asked():
+    assert not plan(wish(slice_idle=0, read_ahead_kb=4096, nr_requests=512), BFQ).steps
+
+
+def test_a_value_that_the_kernel_changed_is_noticed_by_reading_it_back():
+    coerced = BFQ.replace("slice_idle:0", "slice_idle:4293")
+    left = plan(wish(slice_idle=0), coerced)
+    assert left.steps
+    assert "slice_idle 4293" in left.because
+
+
+def test_a_module_that_loads_on_demand_is_taken_and_told():
+    assert any("loads the module of bfq" in note for note in plan(wish()).notes)
+    assert not any("loads the module" in note for note in plan(wish(), BFQ).notes)
+
+
+def test_an_offered_scheduler_needs_no_word_on_its_module():
+    fleet = server()
+    wish(scheduler="mq-deadline").read(fleet.ask)
+    assert not any("modinfo" in command for _, command in fleet.asked)
+
+
+def test_a_scheduler_that_the_kernel_does_not_have_is_refused():
+    gone = server(module=Answer(1, "", "modinfo: ERROR: Module bfq-iosched not found."))
+    with pytest.raises(Refused, match=r"sda offers none, mq-deadline, and .* no module for bfq"):
+        wish().plan(wish().read(gone.ask))
+
+
+def test_slice_idle_of_a_scheduler_without_it_is_refused():
+    with pytest.raises(Refused, match="slice_idle is a tunable of bfq and cfq"):
+        plan(wish(scheduler="mq-deadline", slice_idle=0))
+
+
+def test_cfq_of_an_old_kernel_is_taken():
+    old = NONE.replace("[none] mq-deadline", "noop deadline [cfq]")
+    old += "/sys/block/sda/queue/iosched/slice_idle:8\n"
+    assert lines(plan(wish(scheduler="cfq", slice_idle=0), old)) == [
+        ("/sys/block/sda/queue/iosched/slice_idle", "0\n")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("device", "why"),
+    [
+        ("sdzz", "no block device sdzz; it has dm-0, dm-1, md0"),
+        ("sdc1", "sdc1 is a part of sdc, and only the whole disk"),
+    ],
+)
+def test_a_device_that_the_host_does_not_list_is_refused_before_its_files_are_read(
+    device: str, why: str
+):
+    fleet = server()
+    with pytest.raises(Refused, match=why):
+        wish(device=device).read(fleet.ask)
+    assert [command for _, command in fleet.asked] == [str(block_tree.tree().command)]
+
+
+def test_a_device_that_only_passes_requests_on_has_none_to_count():
+    kept = ("read_ahead_kb", "rotational", "wwid")
+    text = "".join(f"{line}\n" for line in NONE.splitlines() if any(k in line for k in kept))
+    with pytest.raises(Refused, match="passes its requests on"):
+        plan(wish(scheduler="none", nr_requests=64), text)
+
+
+def test_a_device_may_be_named_as_people_do():
+    fleet = file_server({queues("dm-0"): QUEUES, str(block_rule.read(DM_RULE).command): ""})
+    wanted = wish(device="vg0-export", scheduler="none", read_ahead_kb=4096)
+    (step,) = wanted.plan(wanted.read(fleet.ask)).steps
+    assert step.do == block.write("dm-0", "read_ahead_kb", 4096)
+
+
+DM_RULE = "/etc/udev/rules.d/60-keyturn-dm-0.rules"
+
+
+def test_a_rule_is_written_last_and_taken_away_again():
+    wanted = plan(wish(slice_idle=0, persist="true"))
+    rule = wanted.steps[-1]
+    text = block_rule.text_of(
+        "sda",
+        ("device/wwid", "naa.5000c50000000001"),
+        {"scheduler": "bfq", "iosched/slice_idle": 0},
+    )
+    assert rule.do == block_rule.replace(RULE_FILE, text)
+    assert rule.undo == block_rule.replace(RULE_FILE, "")
+    assert not plan(wish(slice_idle=0, persist=True), BFQ, rule=text).steps
+    assert not any("forgotten" in note for note in wanted.notes)
+
+
+def test_an_older_rule_comes_back():
+    old = block_rule.text_of("sda", None, {"scheduler": "none"})
+    (step,) = plan(wish(persist=True), BFQ, rule=old).steps
+    assert step.undo == block_rule.replace(RULE_FILE, old)
+    assert step.before == "another rule"
+    (note,) = [note for note in plan(wish(), BFQ, rule=old).notes if "sets something else" in note]
+    assert RULE_FILE in note
+
+
+def test_a_rule_that_somebody_else_wrote_is_left_alone():
+    with pytest.raises(Refused, match="written by somebody else"):
+        plan(wish(persist=True), BFQ, rule='KERNEL=="sda"\n')
+    assert plan(wish(slice_idle=1), BFQ, rule='KERNEL=="sda"\n').steps
+
+
+def test_a_disk_without_an_identity_is_warned_of():
+    text = NONE.replace("naa.5000c50000000001", "t10.A DISK")
+    fleet = file_server(
+        {
+            queues("sda"): text,
+            "modinfo -n bfq-iosched": MODULE,
+            str(block_rule.read("/etc/udev/rules.d/60-keyturn-sda.rules").command): "",
+        }
+    )
+    notes = wish(persist=True).plan(wish(persist=True).read(fleet.ask)).notes
+    assert any("goes by its name" in note for note in notes)
+
+
+def test_what_it_costs_is_told():
+    notes = plan(wish(read_ahead_kb=1024)).notes
+    assert notes[0] == "In 1 s, sda was idle. Compare with `disk io nas1` afterwards."
+    assert any("forgets nr_requests and all tunables" in note for note in notes)
+    assert any("It is forgotten when nas1 starts again" in note for note in notes)
+    assert any(
+        "On sda lies dm-0, dm-1, md0, whose own read-ahead counts" in note for note in notes
+    )
+
+
+def test_a_path_of_multipath_is_pointed_to_the_queue_that_counts():
+    fleet = server(NONE)
+    fleet.script("nas1", block_tree.tree().command, recorded("lsblk-multipath"))
+    file = "/etc/udev/rules.d/60-keyturn-naa.5000c50000000004.rules"
+    fleet.script("nas1", queues("sdd"), only("sdd"))
+    fleet.script("nas1", block_rule.read(file).command, "")
+    notes = wish(device="sdd").plan(wish(device="sdd").read(fleet.ask)).notes
+    assert any("sdd is a path of mpatha" in note and "of dm-0" in note for note in notes)
+
+
+@pytest.mark.parametrize(
+    ("reply", "note"),
+    [
+        (
+            Answer(127, "", "timeout: failed to run command 'iostat': No such file"),
+            "install sysstat",
+        ),
+        ("{}", "cannot be told: iostat answered"),
+        (LOAD.replace('"sda"', '"sdq"'), "sda has not been used since the host started."),
+    ],
+)
+def test_no_change_fails_because_the_load_cannot_be_told(reply: str | Answer, note: str):
+    fleet = server()
+    fleet.script("nas1", iostat.in_json(1).command, reply)
+    assert note in wish().plan(wish().read(fleet.ask)).notes[0]
+
+
+HOSTILE_DEVICES = (
+    "",
+    ".",
+    "..",
+    "../sda",
+    "sda/../../etc",
+    "/dev/sda",
+    "sda/queue",
+    "sda;reboot",
+    "sda reboot",
+    "sda\n",
+    "sda\0",
+    "sda\u202e",
+    "-sda",
+    "--help",
+    "s*a",
+    "$(reboot)",
+    "`reboot`",
+    "sd{a,b}",
+    "ｓda",
+    "a" * 65,
+    1,
+    None,
+    ["sda"],
+)
+HOSTILE_SCHEDULERS = (
+    "",
+    "BFQ",
+    "bfq ",
+    " bfq",
+    "bfq\n",
+    "bfq none",
+    "[bfq]",
+    "-bfq",
+    "bfq;reboot",
+    "../bfq",
+    "anticipatory",
+    "bfq\0",
+    0,
+    None,
+)
+HOSTILE_NUMBERS = (
+    "-1",
+    -1,
+    "101 0",
+    "0x1",
+    "1e2",
+    "5000000000",
+    "99999999999999999999",
+    "1 2",
+    "1\n",
+    "abc",
+    "1;reboot",
+    "٣x",
+    "$(1)",
+    1.5,
+    "--1",
+    [1],
+)
+
+
+@pytest.mark.parametrize("device", HOSTILE_DEVICES)
+def test_what_is_no_device_is_refused_before_anything_is_asked(device: object):
+    with pytest.raises(ValidationError):
+        wish(device=device)
+
+
+@pytest.mark.parametrize("scheduler", HOSTILE_SCHEDULERS)
+def test_what_is_no_scheduler_is_refused(scheduler: object):
+    with pytest.raises(ValidationError):
+        wish(scheduler=scheduler)
+
+
+@pytest.mark.parametrize("number", HOSTILE_NUMBERS)
+@pytest.mark.parametrize("name", ["slice_idle", "read_ahead_kb", "nr_requests"])
+def test_what_is_no_number_in_bounds_is_refused(name: str, number: object):
+    with pytest.raises(ValidationError):
+        wish(**{name: number})
+
+
+@pytest.mark.parametrize(
+    ("name", "number"),
+    [("slice_idle", 101), ("read_ahead_kb", 5), ("read_ahead_kb", 65540), ("nr_requests", 3)],
+)
+def test_what_the_kernel_would_take_for_something_else_is_refused(name: str, number: int):
+    with pytest.raises(ValidationError):
+        wish(**{name: number})

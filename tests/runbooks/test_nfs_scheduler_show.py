@@ -1,0 +1,119 @@
+import pytest
+from pydantic import ValidationError
+
+from connectors import block_tree, mounts
+from runbooks import Report
+from runbooks.nfs_scheduler_show import ShowScheduler
+from tests.connectors.storage import recorded
+from tests.fakes import ScriptedFleet
+from tests.runbooks.file_server import QUEUES, file_server, like_sda, only, queues
+
+SHOW = ShowScheduler.model_validate({"host": "nas1"})
+
+
+def report(text: str) -> Report:
+    return SHOW.report(SHOW.read(file_server({BEHIND_DISKS: text}).ask))
+
+
+# A partition has no queue, so it is not asked for one.
+BEHIND_DISKS = queues("dm-0", "nvme0n1", "sda", "sdb", "sdc")
+HEALTHY = (QUEUES + like_sda("sdb") + like_sda("sdc")).replace(
+    "scheduler:[none] mq-deadline", "scheduler:none [mq-deadline]"
+)
+
+
+def test_every_export_is_shown_with_the_disks_behind_it():
+    seen = report(QUEUES + like_sda("sdb") + like_sda("sdc"))
+    assert seen.summary == "nas1 exports 5 directories from nvme0n1, sda, sdb, sdc"
+    assert seen.table is not None
+    assert [row[:4] for row in seen.table.rows] == [
+        ("/export/projects", "vg0-export (dm-0)", "sda", "none"),
+        ("/export/projects", "vg0-export (dm-0)", "sdb", "none"),
+        ("/export/with space", "vg0-export (dm-0)", "sda", "none"),
+        ("/export/with space", "vg0-export (dm-0)", "sdb", "none"),
+        ("/export/fast", "nvme0n1p1", "nvme0n1", "none"),
+        ("/export/home/sub", "sdc1", "sdc", "none"),
+        ("/srv/onroot", "tm", "-", "-"),
+    ]
+    assert seen.table.rows[0][4:] == ("none mq-deadline", "-", "128 KiB", "256", "turning")
+    assert seen.table.rows[4][-1] == "not turning"
+
+
+def test_the_read_ahead_that_is_shown_is_that_of_what_is_mounted():
+    text = (QUEUES + like_sda("sdb") + like_sda("sdc")).replace(
+        "/dm-0/queue/read_ahead_kb:128", "/dm-0/queue/read_ahead_kb:4096"
+    )
+    seen = report(text)
+    assert seen.table is not None
+    assert [row[6] for row in seen.table.rows] == [*["4096 KiB"] * 4, "128 KiB", "128 KiB", "-"]
+
+
+def test_disks_that_turn_and_that_nothing_orders_are_a_finding():
+    findings = report(QUEUES + like_sda("sdb") + like_sda("sdc")).findings
+    assert [finding.split()[0] for finding in findings if "says that it turns" in finding] == [
+        "sda",
+        "sdb",
+        "sdc",
+    ]
+
+
+def test_an_export_without_a_disk_is_a_finding():
+    (finding,) = report(HEALTHY).findings
+    assert finding.startswith("/srv/onroot lies on tmpfs (tm): no block device is known behind it")
+
+
+def test_waiting_for_one_process_is_a_finding():
+    bfq = recorded("queue-bfq-linux-6.1").replace("slice_idle:0", "slice_idle:8")
+    others = "".join(
+        line + "\n" for line in HEALTHY.splitlines() if not line.startswith("/sys/block/sda/")
+    )
+    findings = report(bfq + others).findings
+    assert "sda waits up to 8 ms for one process's next request (slice_idle)." in findings[-1]
+    assert any("different schedulers (bfq, mq-deadline)" in finding for finding in findings)
+
+
+def test_a_fair_scheduler_on_what_does_not_turn_is_a_finding():
+    text = HEALTHY.replace(
+        "/nvme0n1/queue/scheduler:none [mq-deadline]", "/nvme0n1/queue/scheduler:[bfq]"
+    )
+    assert any(
+        finding.startswith("nvme0n1 does not turn: bfq") for finding in report(text).findings
+    )
+
+
+def test_multipath_shows_the_queue_that_orders():
+    fleet = ScriptedFleet(hosts=["nas1"])
+    fleet.script("nas1", mounts.exports().command, "/export/mp  *(rw)\n")
+    fleet.script("nas1", mounts.mount_of("/export/mp").command, recorded("findmnt-multipath"))
+    fleet.script("nas1", block_tree.tree().command, recorded("lsblk-multipath"))
+    dm0 = only("dm-0").replace("scheduler:none", "scheduler:[mq-deadline] none")
+    fleet.script("nas1", queues("dm-0"), dm0)
+    seen = SHOW.report(SHOW.read(fleet.ask))
+    assert seen.summary == "nas1 exports 1 directory from dm-0"
+    assert seen.table is not None
+    assert seen.table.rows[0][1:4] == ("mpatha (dm-0)", "mpatha (dm-0)", "mq-deadline")
+    assert seen.healthy
+
+
+def test_zfs_is_pointed_to_its_own_runbook():
+    fleet = ScriptedFleet(hosts=["nas1"])
+    fleet.script("nas1", mounts.exports().command, "/tank/home  *(rw)\n")
+    zfs = recorded("findmnt-tmpfs").replace('"tm"', '"tank/home"').replace('"tmpfs"', '"zfs"')
+    fleet.script("nas1", mounts.mount_of("/tank/home").command, zfs)
+    fleet.script("nas1", block_tree.tree().command, recorded("lsblk"))
+    seen = SHOW.report(SHOW.read(fleet.ask))
+    assert seen.summary == "nas1 exports 1 directory from no disk that is known"
+    assert "ask `zfs io`" in seen.findings[0]
+
+
+def test_a_host_that_exports_nothing_is_well():
+    seen = SHOW.report(SHOW.read(file_server({str(mounts.exports().command): ""}).ask))
+    assert (seen.summary, seen.healthy) == ("nas1 exports nothing by NFS", True)
+
+
+@pytest.mark.parametrize(
+    "host", ["", "-x", "nas1;x", "NAS", "nas1\n", "../nas1", "nas1 ", 1, None]
+)
+def test_what_is_no_name_of_a_host_is_refused(host: object):
+    with pytest.raises(ValidationError):
+        ShowScheduler.model_validate({"host": host})
