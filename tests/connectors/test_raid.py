@@ -1,0 +1,167 @@
+import pytest
+
+from connectors import raid
+from connectors.command import Answer, failure
+from connectors.raid import Array, Progress, parse_arrays, parse_detail, parse_mismatches
+from connectors.trouble import NotUnderstood
+from tests.connectors.storage import recorded
+
+RECOVERY = Progress("recovery", 0.7, 3.9, 2176)
+CHECK = Progress("check", 1.7, 2.7, 3157)
+MD0 = Array("md0", active=True, level="raid5", wanted=3, working=2)
+MD1 = Array("md1", active=True, level="raid1", wanted=2, working=2)
+
+
+@pytest.mark.parametrize(
+    ("name", "arrays"),
+    [
+        ("none", ()),
+        (
+            "clean",
+            (
+                Array("md1", active=True, level="raid10", wanted=2, working=2),
+                Array("md0", active=True, level="raid1", wanted=2, working=2),
+            ),
+        ),
+        (
+            "recovery",
+            (Array("md0", active=True, level="raid5", wanted=3, working=2, progress=RECOVERY),),
+        ),
+        ("degraded", (MD0,)),
+        (
+            "check",
+            (Array("md1", active=True, level="raid1", wanted=2, working=2, progress=CHECK), MD0),
+        ),
+        (
+            "read-only",
+            (
+                Array(
+                    "md4",
+                    active=True,
+                    level="raid1",
+                    read_only=True,
+                    wanted=2,
+                    working=2,
+                    waiting=True,
+                ),
+                Array("md3", active=True, level="raid1", read_only=True, wanted=2, working=2),
+                Array("md2", active=True, level="raid0"),
+            ),
+        ),
+    ],
+)
+def test_the_kernels_word_on_arrays_is_understood(name: str, arrays: tuple[Array, ...]):
+    assert parse_arrays(recorded(f"mdstat-{name}")) == arrays
+
+
+def test_an_array_that_is_not_active_is_told():
+    md3 = parse_arrays(recorded("mdstat-inactive"))[0]
+    assert md3 == Array("md3", active=False, level="")
+
+
+def test_a_kernel_that_never_had_an_array_has_none():
+    assert parse_arrays("") == ()
+
+
+def test_only_missing_members_make_an_array_degraded():
+    assert MD0.degraded
+    assert not MD1.degraded
+    assert not Array("md2", active=True, level="raid0").degraded
+
+
+@pytest.mark.parametrize(
+    ("name", "level", "state", "layout", "chunk", "states"),
+    [
+        ("raid1", "raid1", "clean", "", "", ["active sync"] * 2),
+        ("raid10-far", "raid10", "active", "far=2", "512K", ["active sync"] * 2),
+        (
+            "raid5-recovery",
+            "raid5",
+            "clean, degraded, recovering",
+            "left-symmetric",
+            "512K",
+            ["active sync", "active sync", "spare rebuilding", "spare"],
+        ),
+        (
+            "raid5-degraded",
+            "raid5",
+            "clean, degraded",
+            "left-symmetric",
+            "512K",
+            ["removed", "active sync", "active sync", "faulty", "faulty"],
+        ),
+        ("raid1-checking", "raid1", "clean, checking", "", "", ["active sync"] * 2),
+        (
+            "raid10-degraded",
+            "raid10",
+            "clean, degraded",
+            "near=2",
+            "512K",
+            ["active sync set-A", "removed", "active sync set-A", "removed"],
+        ),
+        ("raid0", "raid0", "clean", "", "512K", ["active sync"] * 2),
+        ("raid1-pending", "raid1", "clean, resyncing (PENDING)", "", "", ["active sync"] * 2),
+    ],
+)
+def test_mdadms_word_on_an_array_is_understood(
+    name: str, level: str, state: str, layout: str, chunk: str, states: list[str]
+):
+    detail = parse_detail(recorded(f"mdadm-{name}"))
+    assert (detail.level, detail.state, detail.layout, detail.chunk) == (
+        level,
+        state,
+        layout,
+        chunk,
+    )
+    assert [member[1] for member in detail.members] == states
+
+
+def test_members_are_told_by_their_devices():
+    detail = parse_detail(recorded("mdadm-raid5-degraded"))
+    assert detail.members[0] == ("", "removed")
+    assert detail.members[3] == ("/dev/sda", "faulty")
+
+
+def test_differing_sectors_are_counted():
+    assert parse_mismatches(recorded("mismatches")) == {"md1": 8192, "md3": 0}
+    assert parse_mismatches("") == {}
+
+
+@pytest.mark.parametrize(
+    "answer", ["x", "md0 : active raid1\n", recorded("mdstat-clean").replace("raid1 ", "raid1 ?")]
+)
+def test_an_mdstat_that_is_something_else_is_not_understood(answer: str):
+    with pytest.raises(NotUnderstood):
+        parse_arrays(answer)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "",
+        "mdadm: cannot open",
+        recorded("mdadm-raid1").replace("Raid Level", "Level"),
+        recorded("mdadm-raid1").replace("8        0        0", "eight"),
+    ],
+)
+def test_a_detail_that_is_something_else_is_not_understood(answer: str):
+    with pytest.raises(NotUnderstood):
+        parse_detail(answer)
+
+
+def test_a_count_that_is_something_else_is_not_understood():
+    with pytest.raises(NotUnderstood):
+        parse_mismatches("/sys/block/md1/md/mismatch_cnt:many\n")
+
+
+@pytest.mark.parametrize(
+    ("said", "meaning"),
+    [
+        ("mdadm: must be super-user to perform this action", "needs root"),
+        ("mdadm: cannot open /dev/md0: No such file or directory", "is gone"),
+        ("timeout: failed to run command 'mdadm': No such file or directory", "install mdadm"),
+    ],
+)
+def test_known_errors_are_explained(said: str, meaning: str):
+    query = raid.detail("md0")
+    assert meaning in str(failure(query.command, Answer(1, "", said), query.statuses))

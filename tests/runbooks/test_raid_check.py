@@ -1,0 +1,74 @@
+from connectors import raid
+from runbooks import Report
+from runbooks.raid_check import CheckRaid
+from tests.connectors.storage import recorded
+from tests.fakes import ScriptedFleet
+
+CHECK = CheckRaid.model_validate({"host": "nas1"})
+
+
+def report(mdstat: str, *, mismatches: str = "", **details: str) -> Report:
+    fleet = ScriptedFleet(hosts=["nas1"])
+    fleet.script("nas1", raid.arrays().command, recorded(f"mdstat-{mdstat}"))
+    for name, answer in details.items():
+        fleet.script("nas1", raid.detail(name).command, recorded(f"mdadm-{answer}"))
+    names = [array.name for array in raid.parse_arrays(recorded(f"mdstat-{mdstat}"))]
+    fleet.script("nas1", raid.mismatches(names).command, mismatches)
+    return CHECK.report(CHECK.read(fleet.ask))
+
+
+def test_whole_arrays_are_well():
+    seen = report("clean", md0="raid1", md1="raid10-far")
+    assert seen.healthy
+    assert seen.summary == "nas1 has 2 arrays, all of them whole"
+    assert seen.table is not None
+    assert list(seen.table.rows) == [
+        ("md1", "raid10", "far=2 512K", "2 of 2", "active", "-", "-"),
+        ("md0", "raid1", "-", "2 of 2", "clean", "-", "-"),
+    ]
+
+
+def test_an_array_that_mends_is_told_with_how_far_it_is():
+    seen = report("recovery", md0="raid5-recovery")
+    assert not seen.healthy
+    assert seen.summary == "nas1 has 1 array, md0 not whole"
+    (finding,) = seen.findings
+    assert finding == (
+        "md0 is degraded: 2 of 3 members work. It is mending: recovery at 0.7 %, about 4 min to go"
+    )
+
+
+def test_an_array_that_nothing_mends_is_told_with_its_failed_disks():
+    first, second = report("degraded", md0="raid5-degraded").findings
+    assert first == "md0 is degraded: 2 of 3 members work. Nothing mends it: add a disk"
+    assert second == "md0: /dev/sda, /dev/sdf failed; remove and replace"
+
+
+def test_differing_sectors_are_a_finding():
+    seen = report(
+        "check", mismatches=recorded("mismatches"), md0="raid5-degraded", md1="raid1-checking"
+    )
+    assert seen.findings[0].startswith("md1: 8,192 sectors differed in the last check (swap")
+    assert seen.table is not None
+    assert seen.table.rows[0][-2:] == ("check at 1.7 %, about 3 min to go", "8,192")
+
+
+def test_an_array_that_waits_or_may_not_be_written_is_told():
+    seen = report("read-only", md4="raid1-pending", md3="raid1", md2="raid0")
+    assert [finding.split(":")[0] for finding in seen.findings] == [
+        "md4 waits to be brought in step",
+        "md4 is read-only, until it is first written to or set otherwise",
+        "md3 is read-only, until it is first written to or set otherwise",
+    ]
+    assert seen.table is not None
+    assert seen.table.rows[2][:4] == ("md2", "raid0", "512K", "-")
+
+
+def test_an_array_that_is_not_active_is_not_whole():
+    seen = report("inactive", md4="raid1-pending", md2="raid0")
+    assert seen.summary == "nas1 has 3 arrays, md3 not whole"
+    assert seen.findings[0].startswith("md3 is not active")
+
+
+def test_a_host_without_arrays_is_well():
+    assert report("none").summary == "nas1 has no software RAID"
