@@ -1,0 +1,102 @@
+"""hidepid and this machine's kernel, in a namespace whose /proc and /etc are its own."""
+
+import os
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from connectors.command import Answer, Question, Shell
+from connectors.fleet import Fleet
+from connectors.inventory import Host
+from runbooks.hidepid_set import SetHidepid
+from runbooks.hidepid_show import ShowHidepid
+from tests.acceptance.by_hand import carry_out, take_back
+from tests.fakes import inventory_of
+
+SHOW = ShowHidepid.model_validate({"host": "web1"})
+HIDE = SetHidepid.model_validate({"host": "web1", "value": "2"})
+PROC = "proc\t/proc\tproc\tdefaults,nosuid\t0\t0\n"
+
+_NAMESPACE = ("unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
+# The namespace's own /etc, then a word that all is there; it ends when nobody listens any more.
+_BEGIN = (
+    'mount -t overlay -o "lowerdir=/etc,upperdir=$1/upper,workdir=$1/work" none /etc && '
+    "echo ready && exec cat"
+)
+
+
+class Inside:
+    """Runs commands in the namespace of a process, where a fleet would run them on a host."""
+
+    def __init__(self, process: int) -> None:
+        self._enter = ("nsenter", "--target", str(process), "--mount", "--pid", "--")
+
+    def run(
+        self,
+        host: Host,  # noqa: ARG002 - it is here
+        command: Question,
+        /,
+        *,
+        through: tuple[Host, ...] = (),  # noqa: ARG002 - and reached through nobody
+    ) -> Answer:
+        assert isinstance(command, Shell)
+        done = subprocess.run(
+            (*self._enter, *command.words),
+            input=command.stdin.encode(),
+            capture_output=True,
+            timeout=30,
+            check=False,
+        )
+        return Answer(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.fixture
+def etc() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        for name in ("upper", "work"):
+            (Path(folder) / name).mkdir()
+        (Path(folder) / "upper" / "fstab").write_text("# nothing\n")
+        yield Path(folder) / "upper"
+
+
+@pytest.fixture
+def fleet(etc: Path) -> Iterator[Fleet]:
+    if os.geteuid() != 0:
+        pytest.skip("only root may have a /proc of its own")
+    holder = subprocess.Popen(
+        (*_NAMESPACE, "sh", "-c", _BEGIN, "sh", str(etc.parent)),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert holder.stdout is not None
+    try:
+        if holder.stdout.readline() != b"ready\n":
+            pytest.skip("this machine gives nobody a namespace with an /etc of its own")
+        children = Path(f"/proc/{holder.pid}/task/{holder.pid}/children").read_text().split()
+        yield Fleet(inventory_of("web1"), Inside(int(children[0])))
+    finally:
+        holder.communicate()
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("line", ["", PROC])
+def test_processes_are_hidden_and_shown_again(fleet: Fleet, etc: Path, line: str):
+    fstab = etc / "fstab"
+    fstab.write_text("# /proc is below\n" + line)
+    assert SHOW.report(SHOW.read(fleet.ask)).healthy
+    before = fstab.read_text()
+    plan = carry_out(fleet, HIDE)
+    assert len(plan.steps) == 2
+    report = SHOW.report(SHOW.read(fleet.ask))
+    assert report.healthy
+    assert "people see only their own processes (hidepid=2)" in report.summary
+    take_back(fleet, HIDE, plan)
+    assert fstab.read_text() == before
+    assert "(hidepid=0)" in SHOW.report(SHOW.read(fleet.ask)).summary

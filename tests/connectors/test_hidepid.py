@@ -1,0 +1,108 @@
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from connectors import hidepid
+from connectors.command import Answer, Shell, failure
+from connectors.trouble import NotUnderstood
+from tests.connectors.storage import recorded
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("findmnt-proc", (0, None)),
+        ("findmnt-proc-invisible", (2, None)),
+        ("findmnt-proc-noaccess-gid", (1, 5)),
+    ],
+)
+def test_what_is_in_force_is_understood(name: str, value: tuple[int, int | None]):
+    assert hidepid.parse_now(recorded(name)) == value
+
+
+def test_what_fstab_says_is_understood():
+    options = hidepid.parse_at_boot(recorded("findmnt-fstab-proc"))
+    assert options == "defaults,hidepid=1,gid=5"
+    assert hidepid.hidden(options) == 1
+    assert hidepid.parse_at_boot("") is None
+
+
+@pytest.mark.parametrize(
+    ("options", "value", "changed"),
+    [
+        ("defaults", 2, "defaults,hidepid=2"),
+        ("defaults,hidepid=1,gid=5", 2, "defaults,gid=5,hidepid=2"),
+        ("hidepid=invisible", 1, "hidepid=1"),
+        ("hidepid=2", 0, "defaults"),
+        ("rw,hidepid=2", 0, "rw"),
+    ],
+)
+def test_one_option_is_changed_and_the_others_stay(options: str, value: int, changed: str):
+    assert hidepid.with_hidepid(options, value) == changed
+
+
+@pytest.mark.parametrize("answer", ["", "{}", recorded("findmnt-lvm")])
+def test_what_is_not_proc_is_not_understood(answer: str):
+    with pytest.raises(NotUnderstood):
+        hidepid.parse_now(answer)
+
+
+def test_an_unknown_value_is_not_understood():
+    with pytest.raises(NotUnderstood, match="hidepid=strange"):
+        hidepid.parse_now(recorded("findmnt-proc-invisible").replace("invisible", "strange"))
+
+
+@pytest.mark.parametrize("options", ["", "a b", "a|b", "a\\1", "a&b", "a'b", 'a"b', "a\n", "a;b"])
+def test_options_that_sed_would_act_on_are_refused(options: str):
+    for build in (hidepid.set_options, hidepid.add_line, hidepid.remove_line):
+        with pytest.raises(ValueError, match="no options of a mount"):
+            build(options)
+
+
+FSTAB = "# /proc is below\nUUID=1\t/\text4\terrors=remount-ro\t0 1\n"
+PROC = "proc\t/proc  proc\tdefaults,gid=5\t0\t0\n"
+
+
+def on(file: Path, shell: Shell) -> str:
+    words = [word.replace("/etc/fstab", str(file)) for word in shell.words]
+    subprocess.run(words, capture_output=True, check=True)
+    return file.read_text()
+
+
+def test_a_line_is_changed_and_changed_back(tmp_path: Path):
+    file = tmp_path / "fstab"
+    file.write_text(FSTAB + PROC + "tmpfs /proc/x tmpfs rw 0 0\n")
+    file.chmod(0o640)
+    before = file.read_text()
+    changed = on(file, hidepid.set_options("defaults,gid=5,hidepid=2"))
+    assert changed == before.replace("gid=5", "gid=5,hidepid=2")
+    assert on(file, hidepid.set_options("defaults,gid=5")) == before
+    assert file.stat().st_mode & 0o777 == 0o640
+
+
+@pytest.mark.parametrize("text", ["", FSTAB])
+def test_a_line_is_added_and_taken_away(tmp_path: Path, text: str):
+    file = tmp_path / "fstab"
+    file.write_text(text)
+    added = on(file, hidepid.add_line("defaults,hidepid=2"))
+    assert added == text + "proc /proc proc defaults,hidepid=2 0 0\n"
+    assert on(file, hidepid.remove_line("defaults,hidepid=2")) == text
+
+
+def test_a_last_line_without_an_end_gets_one(tmp_path: Path):
+    file = tmp_path / "fstab"
+    file.write_text(FSTAB.removesuffix("\n"))
+    assert on(file, hidepid.add_line("hidepid=1")) == FSTAB + "proc /proc proc hidepid=1 0 0\n"
+
+
+@pytest.mark.parametrize(
+    ("said", "meaning"),
+    [
+        ("mount: /proc: must be superuser to use mount.", "only root"),
+        ("mount: /proc: mount point not mounted or bad option.", "does not know this value"),
+        ("mount: /proc: permission denied.", "container"),
+    ],
+)
+def test_known_errors_are_explained(said: str, meaning: str):
+    assert meaning in str(failure(hidepid.remount(2), Answer(32, "", said), frozenset({0})))

@@ -1,0 +1,81 @@
+import pytest
+from pydantic import ValidationError
+
+from connectors import hidepid
+from connectors.command import Answer
+from connectors.hidepid import ProcMount
+from runbooks.hidepid_set import SetHidepid
+from tests.connectors.storage import recorded
+from tests.fakes import ScriptedFleet
+
+
+def wish(value: object) -> SetHidepid:
+    return SetHidepid.model_validate({"host": "web1", "value": value})
+
+
+def test_a_line_is_added_and_proc_mounted_again():
+    plan = wish("2").plan(ProcMount(0, None, None))
+    fstab, mount = plan.steps
+    assert fstab.do == hidepid.add_line("defaults,hidepid=2")
+    assert fstab.undo == hidepid.remove_line("defaults,hidepid=2")
+    assert (mount.do, mount.undo) == (hidepid.remount(2), hidepid.remount(0))
+    assert plan.because == "hidepid=0 is in force, and fstab says nothing"
+    assert "Monitoring" in plan.notes[0]
+
+
+def test_a_line_that_is_there_keeps_its_other_options():
+    plan = wish("2").plan(ProcMount(1, 5, "defaults,hidepid=1,gid=5"))
+    fstab, _ = plan.steps
+    assert fstab.do == hidepid.set_options("defaults,gid=5,hidepid=2")
+    assert fstab.undo == hidepid.set_options("defaults,hidepid=1,gid=5")
+    assert not any("Monitoring" in note for note in plan.notes)
+
+
+@pytest.mark.parametrize(
+    ("proc", "titles"),
+    [
+        (ProcMount(2, None, "hidepid=2"), []),
+        (ProcMount(2, None, "defaults,hidepid=invisible"), []),
+        (ProcMount(2, None, "defaults"), ["Have fstab mount /proc with hidepid=2"]),
+        (ProcMount(0, None, "hidepid=2"), ["Mount /proc again with hidepid=2"]),
+    ],
+)
+def test_only_what_is_missing_is_done(proc: ProcMount, titles: list[str]):
+    assert [step.title for step in wish("2").plan(proc).steps] == titles
+
+
+def test_showing_all_again_disturbs_nobody():
+    plan = wish("0").plan(ProcMount(2, None, None))
+    assert [step.title for step in plan.steps] == ["Mount /proc again with hidepid=0"]
+    assert not plan.notes
+
+
+def test_it_reads_what_is_in_force_and_what_will_be():
+    fleet = ScriptedFleet(hosts=["web1"])
+    fleet.script("web1", hidepid.now().command, recorded("findmnt-proc-noaccess-gid"))
+    fleet.script("web1", hidepid.at_boot().command, Answer(1, ""))
+    assert wish("1").read(fleet.ask) == ProcMount(1, 5, None)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "3",
+        "4",
+        "-1",
+        "",
+        " 2",
+        "2 ",
+        "2\n",
+        "two",
+        "invisible",
+        "2,gid=0",
+        "2;x",
+        2.0,
+        None,
+        ["2"],
+    ],
+)
+def test_any_other_value_is_refused(value: object):
+    with pytest.raises(ValidationError):
+        wish(value)

@@ -1,0 +1,50 @@
+import pytest
+
+from connectors import hidepid
+from connectors.command import Answer
+from runbooks.hidepid_show import ShowHidepid
+from tests.connectors.storage import recorded
+from tests.fakes import ScriptedFleet
+
+SHOW = ShowHidepid.model_validate({"host": "web1"})
+NO_LINE = Answer(1, "")
+FSTAB = recorded("findmnt-fstab-proc")
+
+
+@pytest.mark.parametrize(
+    ("now", "fstab", "summary", "findings"),
+    [
+        ("findmnt-proc", NO_LINE, "On web1 everybody sees the processes of all (hidepid=0)", []),
+        (
+            "findmnt-proc-noaccess-gid",
+            FSTAB,
+            "On web1 people see that others have processes, and not which (hidepid=1), and "
+            "members of the group 5 see all",
+            [],
+        ),
+        (
+            "findmnt-proc-invisible",
+            FSTAB,
+            "On web1 people see only their own processes (hidepid=2)",
+            ["fstab says hidepid=1"],
+        ),
+        (
+            "findmnt-proc-invisible",
+            NO_LINE,
+            "On web1 people see only their own processes (hidepid=2)",
+            ["fstab has no line"],
+        ),
+    ],
+)
+def test_what_people_see_is_told_in_words(
+    now: str, fstab: str | Answer, summary: str, findings: list[str]
+):
+    fleet = ScriptedFleet(hosts=["web1"])
+    fleet.script("web1", hidepid.now().command, recorded(now))
+    fleet.script("web1", hidepid.at_boot().command, fstab)
+    report = SHOW.report(SHOW.read(fleet.ask))
+    assert report.summary == summary
+    assert report.healthy is (not findings)
+    assert all(
+        told.startswith(begin) for told, begin in zip(report.findings, findings, strict=True)
+    )
