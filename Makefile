@@ -31,7 +31,9 @@ SYSTEM_PACKAGES := \
 	openssh-server=sshd \
 	postgresql=pg_virtualenv \
 	socat=socat \
-	sudo=sudo
+	sudo=sudo \
+	sysstat=iostat \
+	zfs-fuse=zfs-fuse
 
 # $(call quietly,what it is,command): one line where all is well, everything that was said where not.
 define quietly

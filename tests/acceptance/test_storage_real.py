@@ -1,0 +1,179 @@
+"""The storage runbooks and this machine's kernel: a loop device, over SSH."""
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from connectors import block, block_rule, block_tree, mounts
+from connectors.block import Queue
+from connectors.fleet import Fleet
+from connectors.inventory import Inventory
+from connectors.sessions import Sessions
+from connectors.trouble import CommandFailed
+from runbooks import Refused
+from runbooks.disk_io import DiskTraffic
+from runbooks.nfs_scheduler_set import SetScheduler
+from tests.acceptance.by_hand import carry_out, take_back
+from tests.playground.daemon import program
+from tests.playground.loop import loop_device, why_not
+from tests.playground.sshd import Sshd
+
+pytestmark = [
+    pytest.mark.real,
+    pytest.mark.skipif(bool(why_not()), reason=f"no loop device can be made: {why_not()}"),
+]
+
+
+@pytest.fixture
+def device() -> Iterator[str]:
+    with loop_device() as name:
+        yield name
+
+
+@pytest.fixture
+def fleet(sshd: Sshd) -> Iterator[Fleet]:
+    program("/usr/bin/iostat", package="sysstat")
+    entry = sshd.inventory_entry(area="storage", tags=["nfs"])
+    fleet = Fleet(Inventory.model_validate({"hosts": {"nas1": entry}}), Sessions(Path("/")))
+    yield fleet
+    fleet.close()
+
+
+def wish(device: str, **fields: object) -> SetScheduler:
+    return SetScheduler.model_validate({"host": "nas1", "device": device} | fields)
+
+
+def queue_of(fleet: Fleet, device: str) -> Queue:
+    return fleet.ask("nas1", block.queues([device]))[device]
+
+
+def use(fleet: Fleet, device: str, scheduler: str) -> Queue:
+    """Have the device use *scheduler*, or skip the test where this kernel has none of the name."""
+    try:
+        fleet.tell("nas1", block.write(device, "scheduler", scheduler))
+    except CommandFailed as failed:
+        pytest.skip(f"this kernel has no {scheduler}: {failed}")
+    return queue_of(fleet, device)
+
+
+def test_a_scheduler_and_its_tunables_are_set_proven_and_taken_back(fleet: Fleet, device: str):
+    use(fleet, device, "bfq")
+    before = use(fleet, device, "none")
+    change = wish(device, scheduler="bfq", slice_idle=0, read_ahead_kb=4096, nr_requests=64)
+    plan = carry_out(fleet, change)
+    assert [step.after for step in plan.steps] == ["bfq", "64", "0", "4096"]
+    queue = queue_of(fleet, device)
+    assert (queue.scheduler, queue.slice_idle) == ("bfq", 0)
+    assert (queue.read_ahead_kb, queue.nr_requests) == (4096, 64)
+    take_back(fleet, change, plan)
+    assert queue_of(fleet, device) == before
+
+
+def test_an_undo_brings_back_every_tunable_that_the_switch_forgot(fleet: Fleet, device: str):
+    use(fleet, device, "bfq")
+    tuned = {"slice_idle": 0, "low_latency": 0, "fifo_expire_async": 400, "timeout_sync": 200}
+    for name, value in tuned.items():
+        fleet.tell("nas1", block.write(device, f"iosched/{name}", value))
+    fleet.tell("nas1", block.write(device, "nr_requests", 32))
+    before = queue_of(fleet, device)
+    change = wish(device, scheduler="mq-deadline")
+    plan = carry_out(fleet, change)
+    assert queue_of(fleet, device).slice_idle is None
+    take_back(fleet, change, plan)
+    assert queue_of(fleet, device).tunables == before.tunables
+    assert queue_of(fleet, device).nr_requests == 32
+
+
+def test_merely_switching_back_would_have_forgotten_them(fleet: Fleet, device: str):
+    use(fleet, device, "bfq")
+    fleet.tell("nas1", block.write(device, "iosched/slice_idle", 0))
+    use(fleet, device, "mq-deadline")
+    assert use(fleet, device, "bfq").slice_idle == 8
+
+
+@pytest.mark.parametrize("scheduler", ["mq-deadline", "kyber", "bfq"])
+def test_every_tunable_that_a_scheduler_tells_may_be_written_back(
+    fleet: Fleet, device: str, scheduler: str
+):
+    before = use(fleet, device, scheduler)
+    assert before.tunables
+    fleet.tell("nas1", block.restore(before))
+    assert queue_of(fleet, device) == before
+
+
+def test_a_rule_is_written_for_the_next_start_and_taken_away(fleet: Fleet, device: str):
+    change = wish(device, scheduler="mq-deadline", persist=True)
+    file = Path(block_rule.file_of(device, queue_of(fleet, device).identity))
+    try:
+        plan = carry_out(fleet, change)
+        assert f'KERNEL=="{device}", ATTR{{queue/scheduler}}="mq-deadline"\n' in file.read_text()
+        take_back(fleet, change, plan)
+        assert not file.exists()
+    finally:
+        file.unlink(missing_ok=True)
+
+
+def test_what_the_kernel_makes_of_a_value_is_seen_by_reading_back(fleet: Fleet, device: str):
+    use(fleet, device, "bfq")
+    fleet.tell("nas1", block.write(device, "iosched/slice_idle", 5_000_000_000))
+    left = wish(device, scheduler="bfq", slice_idle=8)
+    plan = left.plan(left.read(fleet.ask))
+    assert len(plan.steps) == 1
+    assert "slice_idle 5000000000" not in plan.because
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "why"),
+    [
+        ("scheduler", "cfq-or-whatever", "does not take this value"),
+        ("iosched/slice_idle", "1 2", "does not take this value"),
+        ("iosched/slice_idle", "0x1g", "does not take this value"),
+        ("iosched/slice_idle", "-1", "does not take this value"),
+        ("iosched/nothing", "1", "has no such tunable"),
+    ],
+)
+def test_what_the_kernel_refuses_is_told_and_changes_nothing(
+    fleet: Fleet, device: str, setting: str, value: str, why: str
+):
+    before = use(fleet, device, "bfq")
+    with pytest.raises(CommandFailed, match=why):
+        fleet.tell("nas1", block.write(device, setting, value))
+    assert queue_of(fleet, device) == before
+
+
+def test_a_device_that_is_not_there_is_refused(fleet: Fleet, device: str):
+    with pytest.raises(Refused, match=f"no block device nothing; it has .*{device}"):
+        wish("nothing", scheduler="none").read(fleet.ask)
+
+
+def test_the_load_of_a_disk_is_told_before_it_is_changed(fleet: Fleet, device: str):
+    disk = wish(device, scheduler="none").read(fleet.ask)
+    assert device in disk.doing
+    assert "cannot be told" not in disk.doing
+
+
+def test_a_disk_at_work_is_seen(fleet: Fleet, device: str):
+    reading = ("dd", f"if=/dev/{device}", "of=/dev/null", "bs=64k", "iflag=direct", "status=none")
+    script = 'while :; do "$@" || exit; done'
+    load = subprocess.Popen(("sh", "-c", script, "sh", *reading))
+    try:
+        look = DiskTraffic.model_validate({"host": "nas1", "seconds": 1})
+        report = look.report(look.read(fleet.ask))
+    finally:
+        load.kill()
+        load.wait()
+    assert report.table is not None
+    (row,) = (row for row in report.table.rows if row[0] == device)
+    assert row[5:7] == ("64 KiB", "mixed")
+
+
+def test_the_disk_behind_this_machines_root_is_found(fleet: Fleet):
+    mount = fleet.ask("nas1", mounts.mount_of("/"))
+    tree = fleet.ask("nas1", block_tree.tree())
+    node = tree.mounted(mount.number, mount.source)
+    if node is None:
+        pytest.skip(f"/ lies on {mount.type} and not on a block device")
+    names = [each.kernel for each in tree.queues_below(node)]
+    assert fleet.ask("nas1", block.queues(names)).keys() == set(names)
