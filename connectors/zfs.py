@@ -1,0 +1,224 @@
+"""What can be said to ZFS about its pools, OpenZFS and zfs-fuse alike. No I/O."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from connectors.command import Ask, Hint, Query, Shell
+from connectors.trouble import CommandFailed, NotUnderstood
+from connectors.zpool import OUT_OF_REACH, Pool, size
+from connectors.zpool_json import Document, parse_document
+from connectors.zpool_text import parse_pools
+
+_HINTS = (
+    Hint(r"no such pool", "this host has no such pool: `zfs pools` lists them"),
+    Hint(r"there is no active scrub|no scrub of .* is running", "it has ended by itself already"),
+    Hint(
+        r"currently resilvering", "a resilver is running, and only it: ask again when it is done"
+    ),
+    Hint(r"currently scrubbing", "somebody else has started a scrub meanwhile"),
+    Hint(r"scrub is paused", "somebody else has paused the scrub meanwhile"),
+    Hint(
+        r"I/O is currently suspended",
+        "the pool has lost its disks and stands still: connect them, then `zpool clear`",
+    ),
+    Hint(r"currently unavailable", "the pool is not available: look at its disks"),
+    *OUT_OF_REACH,
+)
+
+# Status 2 means that this zpool has no such option, and then nothing is on standard output.
+_OR_NO_SUCH_OPTION = frozenset({0, 2})
+# On a pool that lost its disks these would wait for ever; zfs-fuse takes some seconds anyway.
+_SCRUB_DEADLINE = 60
+
+# zfs-fuse has `scrub -s` stop a resilver too, with status 0, so there we look first. OpenZFS
+# refuses by itself.
+_STOP_ON_FUSE = (
+    'if zpool status "$1" | grep -q "^ scrub: scrub in progress"; then exec zpool scrub -s "$1"; '
+    'else echo "no scrub of $1 is running" >&2; exit 1; fi'
+)
+
+
+@dataclass(frozen=True)
+class Storage:
+    """Every pool of a host. now: its clock, in the way that the scans' moments are told.
+
+    can_pause: a scrub can be paused, so this is not zfs-fuse.
+    """
+
+    pools: tuple[Pool, ...]
+    now: datetime
+    can_pause: bool = True
+
+
+@dataclass(frozen=True)
+class Space:
+    """One line of `zpool list`: sizes as ZFS writes them. capacity: percent in use, if told."""
+
+    pool: str
+    size: str
+    allocated: str
+    free: str
+    capacity: int | None
+    health: str
+
+
+@dataclass(frozen=True)
+class Load:
+    """How many programs run or wait for a disk, on average over so many minutes."""
+
+    one: float
+    five: float
+    fifteen: float
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """What one pool or device did in each second. depth: how deep it stands in its pool."""
+
+    name: str
+    depth: int
+    reads: int
+    writes: int
+    read_bytes: int
+    written_bytes: int
+
+
+def storage(ask: Ask, host: str) -> Storage:
+    """Ask for every pool in the most exact form that this ZFS knows."""
+    document = ask(host, exact_status())
+    if document is not None:
+        return Storage(document.pools, document.now)
+    now = ask(host, clock())
+    pools = ask(host, status())
+    if pools:
+        return Storage(pools, now)
+    return Storage(ask(host, plain_status()), now, can_pause=False)
+
+
+def pick(name: str, storage: Storage) -> Pool:
+    """Return the pool with this name, or raise CommandFailed naming those that there are."""
+    found = next((pool for pool in storage.pools if pool.name == name), None)
+    if found is None:
+        others = ", ".join(sorted(pool.name for pool in storage.pools)) or "none"
+        raise CommandFailed(f"this host has no pool {name}; its pools: {others}")
+    return found
+
+
+def exact_status() -> Query[Document | None]:
+    """Ask OpenZFS 2.3 or later; None from any other."""
+    words = ("zpool", "status", "-j", "--json-int", "-T", "u", "-v", "-L", "-P")
+    return Query(_shell(*words), parse_document, _OR_NO_SUCH_OPTION)
+
+
+def status() -> Query[tuple[Pool, ...]]:
+    """Ask OpenZFS before 2.3, with whole paths of devices; nothing from zfs-fuse."""
+    return Query(_shell("zpool", "status", "-v", "-L", "-P"), parse_pools, _OR_NO_SUCH_OPTION)
+
+
+def plain_status() -> Query[tuple[Pool, ...]]:
+    """Ask in the words that zfs-fuse knows as well."""
+    return Query(_shell("zpool", "status", "-v"), parse_pools)
+
+
+def clock() -> Query[datetime]:
+    """Ask what time it is, in the host's own time zone."""
+    return Query(Shell(("date", "+%Y-%m-%d %H:%M:%S")), _moment)
+
+
+def spaces() -> Query[tuple[Space, ...]]:
+    columns = "name,size,allocated,free,capacity,health"
+    return Query(_shell("zpool", "list", "-H", "-o", columns), parse_spaces)
+
+
+def load() -> Query[Load]:
+    return Query(Shell(("cat", "/proc/loadavg")), parse_load)
+
+
+def traffic(pool: str, seconds: int) -> Query[tuple[Traffic, ...]]:
+    """Watch a pool, or all for "", and tell what each of its devices did in that time."""
+    # The first of two samples is the average since the pool was imported.
+    words = ("zpool", "iostat", "-v", *([pool] if pool else []), str(seconds), "2")
+    shell = Shell(words, root=True, hints=_HINTS, deadline=seconds + 30)
+    return Query(shell, parse_traffic)
+
+
+def start_scrub(pool: str) -> Shell:
+    """Start a scrub, or go on with one that is paused. It runs on by itself."""
+    return _shell("zpool", "scrub", pool, deadline=_SCRUB_DEADLINE)
+
+
+def stop_scrub(pool: str) -> Shell:
+    return _shell("zpool", "scrub", "-s", pool, deadline=_SCRUB_DEADLINE)
+
+
+def stop_scrub_on_fuse(pool: str) -> Shell:
+    """Stop a scrub of zfs-fuse, and nothing if a resilver has taken its place."""
+    return _shell("sh", "-c", _STOP_ON_FUSE, "keyturn", pool, deadline=_SCRUB_DEADLINE)
+
+
+def pause_scrub(pool: str) -> Shell:
+    return _shell("zpool", "scrub", "-p", pool, deadline=_SCRUB_DEADLINE)
+
+
+def parse_spaces(answer: str) -> tuple[Space, ...]:
+    return tuple(_space(line) for line in answer.splitlines() if line != "no pools available")
+
+
+def parse_load(answer: str) -> Load:
+    try:
+        one, five, fifteen, *_ = answer.split()
+        return Load(float(one), float(five), float(fifteen))
+    except ValueError:
+        raise NotUnderstood(f"/proc/loadavg reads {answer[:80]!r}") from None
+
+
+def parse_traffic(answer: str) -> tuple[Traffic, ...]:
+    """Understand `zpool iostat -v … 2`: the rows of the second sample."""
+    if answer.strip() in ("", "no pools available"):
+        return ()
+    rows = list(_rows(answer.splitlines()))
+    if not rows:
+        raise NotUnderstood(f"zpool iostat answered {answer[:200]!r}")
+    starts = [place for place, row in enumerate(rows) if (row[0], row[1]) == rows[0][:2]]
+    if len(starts) != 2:
+        raise NotUnderstood("zpool iostat was cut off before it had watched the pool: ask again")
+    return tuple(_traffic(row) for row in rows[starts[1] :] if row[4] != "-")
+
+
+def _rows(lines: Sequence[str]) -> Iterator[tuple[int, str, str, str, str, str, str, str]]:
+    """Yield depth, name and the six columns of each row below the headings."""
+    for line in lines:
+        name, *columns = line.rsplit(maxsplit=6) if line.strip() else [""]
+        if len(columns) != 6 or name.startswith("-") or columns[0] == "alloc":
+            continue
+        allocated, free, reads, writes, read, written = columns
+        depth = len(name) - len(name.lstrip())
+        yield depth // 2, name.strip(), allocated, free, reads, writes, read, written
+
+
+def _traffic(row: tuple[int, str, str, str, str, str, str, str]) -> Traffic:
+    depth, name, _, _, reads, writes, read, written = row
+    return Traffic(name, depth, size(reads), size(writes), size(read), size(written))
+
+
+def _space(line: str) -> Space:
+    parts = line.split("\t")
+    if len(parts) != 6:
+        raise NotUnderstood(f"zpool list answered {line[:200]!r}")
+    name, whole, allocated, free, capacity, health = parts
+    percent = capacity.removesuffix("%")
+    return Space(
+        name, whole, allocated, free, int(percent) if percent.isdecimal() else None, health
+    )
+
+
+def _moment(answer: str) -> datetime:
+    try:
+        return datetime.strptime(answer.strip(), "%Y-%m-%d %H:%M:%S")  # noqa: DTZ007 - the host's
+    except ValueError:
+        raise NotUnderstood(f"date answered {answer[:80]!r}") from None
+
+
+def _shell(*words: str, deadline: int = 30) -> Shell:
+    return Shell(words, root=True, hints=_HINTS, deadline=deadline)

@@ -1,0 +1,144 @@
+"""The properties of ZFS datasets that may be changed, and what they may be set to. No I/O."""
+
+import re
+from dataclasses import dataclass
+from ipaddress import ip_network
+from typing import Literal, get_args
+
+from connectors.command import Hint, Query, Shell
+from connectors.trouble import NotUnderstood
+from connectors.zpool import OUT_OF_REACH
+
+PropertyName = Literal["sync", "compression", "sharenfs", "atime"]
+Source = Literal["local", "inherited", "default", "received", "temporary", "none"]
+
+_HINTS = (
+    Hint(r"dataset does not exist", "this host has no such dataset"),
+    Hint(r"invalid property", "this host's ZFS is too old to know this property"),
+    Hint(r"must be one of", "this host's ZFS does not know this value"),
+    Hint(
+        r"unable to reshare|exportfs",
+        "the value is set now, and the NFS server did not follow: see that the host has "
+        "exportfs and that its nfsd runs",
+    ),
+    Hint(r"read-only|pool must be upgraded", "this pool does not take that value"),
+    *OUT_OF_REACH,
+)
+
+_VALUES: dict[str, tuple[str, str]] = {
+    "sync": (r"standard|always|disabled", "standard, always or disabled"),
+    "atime": (r"on|off", "on or off"),
+    "compression": (
+        r"on|off|lz4|lzjb|zle|gzip(-[1-9])?|zstd(-([1-9]|1\d))?"
+        r"|zstd-fast(-([1-9]|[1-9]0|100|500|1000))?",
+        "on, off, lz4, zstd, zstd-1 to zstd-19, zstd-fast-…, gzip, gzip-1 to gzip-9, lzjb or zle",
+    ),
+}
+# Options of exports(5) that stand alone, and such as take a value.
+_FLAGS = (
+    {"rw", "ro", "sync", "async", "secure", "insecure", "crossmnt", "hide", "nohide"}
+    | {"root_squash", "no_root_squash", "all_squash", "no_all_squash"}
+    | {"subtree_check", "no_subtree_check", "wdelay", "no_wdelay"}
+)
+_VALUED = {
+    "sec": r"(sys|krb5|krb5i|krb5p)(:(sys|krb5|krb5i|krb5p))*",
+    "anonuid": r"\d{1,10}",
+    "anongid": r"\d{1,10}",
+    "fsid": r"\d{1,10}",
+}
+_NAME = r"(?!\d+(\.\d+)*$)[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z0-9-]+)*"
+_CLIENT = re.compile(r"\[[0-9A-Fa-f:.]+\](?:/\d{1,3})?|[^:\[\]]+", re.ASCII)
+
+
+class Unfit(ValueError):
+    """The property does not take this value, or we do not set it to that."""
+
+
+@dataclass(frozen=True)
+class Property:
+    """One property of a dataset. source: where its value is from; parent: whom it inherits."""
+
+    dataset: str
+    name: str
+    value: str
+    source: Source
+    parent: str = ""
+
+
+def fit(name: PropertyName, value: str) -> str:
+    """Return *value* if *name* may be set to it, or raise Unfit saying what it takes."""
+    if name == "sharenfs":
+        return _fit_share(value)
+    pattern, takes = _VALUES[name]
+    if not re.fullmatch(pattern, value, re.ASCII):
+        raise Unfit(f"{name} takes {takes}")
+    return value
+
+
+def property_of(dataset: str, name: PropertyName) -> Query[Property]:
+    words = ("zfs", "get", "-H", "-o", "name,property,value,source", name, dataset)
+    return Query(Shell(words, root=True, hints=_HINTS), parse_property)
+
+
+def set_property(dataset: str, name: str, value: str) -> Shell:
+    return Shell(("zfs", "set", f"{name}={value}", dataset), root=True, hints=_HINTS)
+
+
+def restore_property(was: Property) -> Shell:
+    """Bring a property back to where its value came from."""
+    if was.source == "local":
+        return set_property(was.dataset, was.name, was.value)
+    received = ("-S",) if was.source == "received" else ()
+    words = ("zfs", "inherit", *received, was.name, was.dataset)
+    return Shell(words, root=True, hints=_HINTS)
+
+
+def parse_property(answer: str) -> Property:
+    parts = answer.removesuffix("\n").split("\t")
+    if len(parts) != 4 or not answer.endswith("\n"):
+        raise NotUnderstood(f"zfs get answered {answer[:200]!r}")
+    dataset, name, value, source = parts
+    inherited = re.fullmatch(r"inherited from (\S.*)", source)
+    if inherited:
+        return Property(dataset, name, value, "inherited", inherited[1])
+    known = "none" if source == "-" else source
+    for each in get_args(Source):
+        if known == each:
+            return Property(dataset, name, value, each)
+    raise NotUnderstood(f"zfs get tells of a value from {source[:80]!r}")
+
+
+def _fit_share(value: str) -> str:
+    if value in ("on", "off"):
+        return value
+    for option in value.split(","):
+        key, equals, rest = option.partition("=")
+        if not equals and key in _FLAGS:
+            continue
+        if equals and key in ("rw", "ro"):
+            _fit_clients(rest)
+        elif not equals or not re.fullmatch(_VALUED.get(key, "(?!)"), rest, re.ASCII):
+            raise Unfit(
+                f"sharenfs takes on, off, or options such as rw=@192.0.2.0/24,no_subtree_check; "
+                f"{option!r} is none that we know"
+            )
+    return value
+
+
+def _fit_clients(text: str) -> None:
+    """Take clients between colons: a network with @ before it, a host name, [an IPv6 address]."""
+    clients = _CLIENT.findall(text)
+    if ":".join(clients) != text or not clients:
+        raise Unfit(f"{text!r} are no clients such as @192.0.2.0/24:[2001:db8::]/32:web1.example")
+    for client in clients:
+        if not _is_client(client):
+            raise Unfit(f"{client!r} is neither a host's name nor a network such as @192.0.2.0/24")
+
+
+def _is_client(client: str) -> bool:
+    network = client.removeprefix("@").replace("[", "").replace("]", "")
+    try:
+        ip_network(network, strict=False)
+    except ValueError:
+        return re.fullmatch(_NAME, client, re.ASCII) is not None and len(client) < 254
+    return "%" not in client

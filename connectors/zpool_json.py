@@ -1,0 +1,232 @@
+"""How `zpool status -j --json-int -T u` prints pools: OpenZFS 2.3 and later. No I/O.
+
+The format is that of status_callback_json in OpenZFS's cmd/zpool/zpool_main.c: numbers are exact,
+moments are seconds since 1970, and counters that are zero may be left out.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from pydantic import BaseModel, ValidationError
+
+from connectors.trouble import NotUnderstood
+from connectors.zpool import Pool, Scan, ScanKind, ScanState, Vdev
+
+# What the text form calls these.
+_STATES = {"CANT_OPEN": "UNAVAIL", "HEALTHY": "ONLINE"}
+_KINDS: Mapping[str, ScanKind] = {"SCRUB": "scrub", "RESILVER": "resilver"}
+_ENDS: Mapping[str, ScanState] = {"FINISHED": "finished", "CANCELED": "stopped"}
+_VERSION = 0
+
+
+class _Vdev(BaseModel):
+    name: str
+    state: str = "ONLINE"
+    read_errors: int = 0
+    write_errors: int = 0
+    checksum_errors: int = 0
+    aux: str = ""
+    was: str = ""
+    vdevs: "Mapping[str, _Vdev]" = {}
+
+
+class _Rebuild(BaseModel):
+    state: str
+    start_time: int = 0
+    scanned: int = 0
+    to_scan: int = 0
+    rebuilt: int = 0
+
+
+class _Scan(BaseModel):
+    """pass_start, issued_bytes_per_scan: since the last start, import or end of a pause."""
+
+    function: str = "NONE"
+    state: str = "NONE"
+    start_time: int = 0
+    end_time: int = 0
+    to_examine: int = 0
+    skipped: int = 0
+    processed: int = 0
+    errors: int = 0
+    pass_start: int = 0
+    scrub_pause: int = 0
+    scrub_spent_paused: int = 0
+    issued_bytes_per_scan: int = 0
+    issued: int = 0
+    err_scrub_state: str = "NONE"
+    err_scrub_start_time: int = 0
+    err_scrub_examined: int = 0
+    err_scrub_to_examine: int = 0
+    err_scrub_pause: int = 0
+    rebuild_stats: Mapping[str, _Rebuild] = {}
+
+
+class _Pool(BaseModel):
+    """errlist: the damaged files, or one text that says why they cannot be listed."""
+
+    name: str
+    state: str
+    status: str = ""
+    action: str = ""
+    scan_stats: _Scan | None = None
+    vdevs: Mapping[str, _Vdev]
+    special: Mapping[str, _Vdev] = {}
+    dedup: Mapping[str, _Vdev] = {}
+    logs: Mapping[str, _Vdev] = {}
+    l2cache: Mapping[str, _Vdev] = {}
+    spares: Mapping[str, _Vdev] = {}
+    error_count: int | None = None
+    errlist: tuple[str, ...] | str = ()
+
+
+class _Version(BaseModel):
+    command: str
+    vers_major: int
+
+
+class _Document(BaseModel):
+    output_version: _Version
+    pools: Mapping[str, _Pool]
+    time: int
+
+
+class _OtherFormat(BaseModel):
+    output_version: _Version
+
+
+@dataclass(frozen=True)
+class Document:
+    """now: the host's clock when it answered, in UTC."""
+
+    now: datetime
+    pools: tuple[Pool, ...]
+
+
+def parse_document(answer: str) -> Document | None:
+    """Understand the JSON form; None if there is none, or one that is newer than we know."""
+    if not answer.strip():
+        return None
+    try:
+        if _OtherFormat.model_validate_json(answer).output_version.vers_major != _VERSION:
+            return None
+        document = _Document.model_validate_json(answer)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise NotUnderstood(
+            f"zpool status -j answered with a document that we do not know: {where or 'it'} "
+            f"({first['msg']})"
+        ) from None
+    pools = document.pools.values()
+    return Document(_moment(document.time), tuple(_pool(pool, document.time) for pool in pools))
+
+
+def _pool(pool: _Pool, now: int) -> Pool:
+    groups = {
+        "data": pool.vdevs,
+        "special": pool.special,
+        "dedup": pool.dedup,
+        "logs": pool.logs,
+        "cache": pool.l2cache,
+        "spares": pool.spares,
+    }
+    vdevs = [
+        vdev
+        for group, rows in groups.items()
+        for row in rows.values()
+        for vdev in _rows(row, group)
+    ]
+    return Pool(
+        pool.name,
+        pool.state,
+        tuple(vdevs),
+        tuple(_scans(pool.scan_stats, now)) if pool.scan_stats else (),
+        pool.error_count,
+        () if isinstance(pool.errlist, str) else pool.errlist,
+        " ".join(pool.status.split()),
+        " ".join(pool.action.split()),
+    )
+
+
+def _rows(row: _Vdev, group: str) -> Iterator[Vdev]:
+    note = f"was {row.was}" if row.was else row.aux.lower().replace("_", " ")
+    yield Vdev(
+        row.name,
+        _STATES.get(row.state, row.state),
+        row.read_errors,
+        row.write_errors,
+        row.checksum_errors,
+        "" if note == "none" else note,
+        group,
+        leaf=not row.vdevs,
+    )
+    for child in row.vdevs.values():
+        yield from _rows(child, group)
+
+
+def _scans(stats: _Scan, now: int) -> Iterator[Scan]:
+    kind = _KINDS.get(stats.function)
+    if kind and stats.state == "SCANNING":
+        yield _going(stats, kind, now)
+    elif kind and stats.state in _ENDS:
+        yield Scan(
+            kind,
+            _ENDS[stats.state],
+            _moment(stats.end_time),
+            took=max(0, stats.end_time - stats.start_time),
+            repaired=stats.processed,
+            errors=stats.errors,
+        )
+    elif kind:
+        raise NotUnderstood(f"zpool status -j tells of a {kind} in state {stats.state[:40]!r}")
+    if stats.err_scrub_state == "ERRORSCRUBBING":
+        yield _error_scrub(stats)
+    for rebuild in stats.rebuild_stats.values():
+        if rebuild.state == "ACTIVE":
+            yield Scan(
+                "resilver",
+                "running",
+                _moment(rebuild.start_time),
+                percent=_percent(rebuild.scanned, rebuild.to_scan),
+                repaired=rebuild.rebuilt,
+            )
+
+
+def _going(stats: _Scan, kind: ScanKind, now: int) -> Scan:
+    """Reckon rate and time left as zpool does for its text."""
+    total = stats.to_examine - stats.skipped
+    elapsed = max(1, now - stats.pass_start - stats.scrub_spent_paused)
+    rate = stats.issued_bytes_per_scan // elapsed
+    paused = stats.scrub_pause > 0
+    left = (total - stats.issued) // rate if rate and total >= stats.issued else None
+    return Scan(
+        kind,
+        "paused" if paused else "running",
+        _moment(stats.scrub_pause if paused else stats.start_time),
+        percent=_percent(stats.issued, total),
+        rate=None if paused else rate,
+        left=None if paused else left,
+        repaired=stats.processed,
+    )
+
+
+def _error_scrub(stats: _Scan) -> Scan:
+    paused = stats.err_scrub_pause > 0
+    return Scan(
+        "error scrub",
+        "paused" if paused else "running",
+        _moment(stats.err_scrub_pause if paused else stats.err_scrub_start_time),
+        percent=_percent(
+            stats.err_scrub_examined, stats.err_scrub_to_examine + stats.err_scrub_examined
+        ),
+    )
+
+
+def _percent(part: int, whole: int) -> float:
+    return 100 * part / whole if whole > 0 else 0.0
+
+
+def _moment(since_1970: int) -> datetime:
+    return datetime.fromtimestamp(since_1970, UTC)

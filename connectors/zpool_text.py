@@ -1,0 +1,218 @@
+"""How `zpool status` prints pools as text: OpenZFS and, a little differently, zfs-fuse. No I/O.
+
+OpenZFS prints it in cmd/zpool/zpool_main.c (status_callback and print_scan_*), a block a pool:
+
+      pool: tank
+     state: ONLINE
+      scan: scrub repaired 0B in 00:00:40 with 0 errors on Sat Nov 21 08:08:44 2026
+    config:
+
+            NAME        STATE     READ WRITE CKSUM
+            tank        ONLINE       0     0     0
+              sdb       ONLINE       0     0     0
+
+    errors: No known data errors
+
+Moments are in the host's own time. zfs-fuse has a line `scrub:` in the place of `scan:`.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from connectors.trouble import NotUnderstood
+from connectors.zpool import Pool, Scan, ScanKind, ScanState, Vdev, seconds, size
+
+_NO_POOLS = "no pools available"
+_BLOCK = re.compile(r"(?m)^ {1,3}pool: ")
+_HEADING = re.compile(r" {0,4}([a-z][a-z ]*): ?(.*)")
+_COUNT = r"[\d.]+[KMGTPE]?|-"
+_VDEV = re.compile(
+    rf"\t( *)(\S.*?) {{2,}}([A-Z_]+)(?: +({_COUNT}) +({_COUNT}) +({_COUNT}))?(?: +(\S.*?))? *"
+)
+_GROUP = re.compile(r"\t([a-z]+) *")
+_LOST = re.compile(r"(\d+) data errors, use '-v' for a list")
+_FILES = "Permanent errors have been detected in the following files:"
+
+_WHICH = r"(?: \(\S+\))?"
+_SCANS = ("scan", "scrub")
+_NEVER = re.compile(r"none requested")
+_FINISHED = re.compile(
+    rf"(?P<kind>scrub repaired|resilvered){_WHICH} (?P<repaired>\S+) in (?P<took>.+) "
+    r"with (?P<errors>\d+) errors on (?P<when>.+)"
+)
+_ENDED = re.compile(
+    r"(?P<kind>scrub|resilver) (?P<state>completed|stopped) after (?P<took>\S+) "
+    r"with (?P<errors>\d+) errors on (?P<when>.+)"
+)
+_CANCELED = re.compile(rf"(?P<kind>(?:error )?scrub|resilver){_WHICH} canceled on (?P<when>.+)")
+_GOING = re.compile(
+    rf"(?P<kind>(?:error )?scrub|resilver){_WHICH} "
+    r"(?:in progress (?:since (?P<since>.+)|for (?P<took>\S+), (?P<rest>.+))"
+    r"|paused since (?P<paused>.+))"
+)
+_ERRORS_SCRUBBED = re.compile(r"scrubbed \d+ error blocks in (?P<took>.+) on (?P<when>.+)")
+_PERCENT = re.compile(r"(\d+\.\d+)% done")
+_REPAIRED = re.compile(r"([\d.]+[BKMGTPE]?) (?:repaired|resilvered),")
+_BESIDE = re.compile(r"(\S+) (?:repaired|resilvered)")
+_RATES = (
+    re.compile(r"issued at (\S+)/s"),
+    re.compile(r"scanned at (\S+)/s"),
+    re.compile(r"scanned out of \S+ at (\S+)/s"),
+)
+_LEFT = re.compile(r", ((?:\d+ days? )?[\d:hm]+) to go")
+
+
+def parse_pools(answer: str) -> tuple[Pool, ...]:
+    """Understand `zpool status`, of one pool or of all."""
+    text = answer.strip("\n")
+    if text in ("", _NO_POOLS):
+        return ()
+    before, *blocks = _BLOCK.split(text)
+    if before.strip() or not blocks:
+        raise NotUnderstood(f"zpool status answered {text[:200]!r} instead of a pool")
+    return tuple(_pool(block) for block in blocks)
+
+
+def _pool(block: str) -> Pool:
+    name, *lines = block.split("\n")
+    parts = list(_sections(lines))
+    known = dict(parts)
+    if "state" not in known or "config" not in known:
+        raise NotUnderstood(f"zpool status was cut off at pool {name[:60]!r}: ask again")
+    vdevs = tuple(_vdevs(known["config"][1:]))
+    scans = (_scan(heading, section, vdevs) for heading, section in parts if heading in _SCANS)
+    files = _files(known.get("errors"))
+    return Pool(
+        name.strip(),
+        known["state"][0].strip(),
+        vdevs,
+        tuple(scan for scan in scans if scan),
+        len(files) if files else _errors(known.get("errors")),
+        files,
+        _prose(known.get("status", ())),
+        _prose(known.get("action", ())),
+    )
+
+
+def _sections(lines: Sequence[str]) -> Iterator[tuple[str, Sequence[str]]]:
+    """Yield each heading with its lines; what follows on the heading's own line is the first."""
+    heading, section = "", list[str]()
+    for line in lines:
+        if found := _HEADING.fullmatch(line):
+            yield heading, section
+            heading, section = found[1], [found[2]]
+        elif line.strip():
+            section.append(line)
+    yield heading, section
+
+
+def _prose(lines: Sequence[str]) -> str:
+    return " ".join(" ".join(lines).split())
+
+
+def _errors(lines: Sequence[str] | None) -> int | None:
+    said = lines[0] if lines else ""
+    if said == "No known data errors":
+        return 0
+    found = _LOST.fullmatch(said)
+    return int(found[1]) if found else None
+
+
+def _files(lines: Sequence[str] | None) -> tuple[str, ...]:
+    if not lines or lines[0] != _FILES:
+        return ()
+    return tuple(line.strip() for line in lines[1:])
+
+
+def _vdevs(lines: Sequence[str]) -> Iterator[Vdev]:
+    """Yield every row; a row is a leaf unless a deeper one follows it."""
+    if not lines or lines[0].split()[:2] != ["NAME", "STATE"]:
+        raise NotUnderstood("zpool status prints no table of devices where one belongs")
+    group, rows = "data", list[tuple[int, Vdev]]()
+    for line in lines[1:]:
+        if found := _GROUP.fullmatch(line):
+            group = found[1]
+        else:
+            rows.append(_row(line, group))
+    depths = [depth for depth, _ in rows]
+    for (depth, vdev), following in zip(rows, [*depths[1:], 0], strict=True):
+        yield replace(vdev, leaf=following <= depth)
+
+
+def _row(line: str, group: str) -> tuple[int, Vdev]:
+    found = _VDEV.fullmatch(line)
+    if found is None:
+        raise NotUnderstood(f"zpool status prints a device that we do not know: {line[:120]!r}")
+    indent, name, state, *counts, note = found.groups()
+    read, write, checksum = (0 if count in (None, "-") else size(count) for count in counts)
+    return len(indent), Vdev(name, state, read, write, checksum, note or "", group)
+
+
+def _scan(heading: str, lines: Sequence[str], vdevs: Sequence[Vdev]) -> Scan | None:
+    scan = _said(lines)
+    if scan is None or heading == "scan" or scan.kind == "error scrub":
+        return scan
+    # zfs-fuse tells beside each disk what was put right there, such as `147M repaired`.
+    found = (_BESIDE.fullmatch(vdev.note) for vdev in vdevs if vdev.leaf)
+    return replace(scan, repaired=sum(size(note[1]) for note in found if note))
+
+
+def _said(lines: Sequence[str]) -> Scan | None:
+    first, text = lines[0], " ".join(line.strip() for line in lines)
+    if _NEVER.fullmatch(first):
+        return None
+    if found := _FINISHED.fullmatch(first):
+        kind: ScanKind = "scrub" if found["kind"].startswith("scrub") else "resilver"
+        return _ended(found, kind, "finished", size(found["repaired"]))
+    if found := _ENDED.fullmatch(first):
+        state: ScanState = "finished" if found["state"] == "completed" else "stopped"
+        return _ended(found, _kind(found["kind"]), state, None)
+    if found := _CANCELED.fullmatch(first):
+        return Scan(_kind(found["kind"]), "stopped", _moment(found["when"]))
+    if found := _ERRORS_SCRUBBED.fullmatch(first):
+        return Scan("error scrub", "finished", _moment(found["when"]), took=seconds(found["took"]))
+    if found := _GOING.fullmatch(first):
+        return _going(found, text)
+    raise NotUnderstood(f"zpool status prints a scan that we do not know: {first[:120]!r}")
+
+
+def _ended(found: re.Match[str], kind: ScanKind, state: ScanState, repaired: int | None) -> Scan:
+    return Scan(
+        kind,
+        state,
+        _moment(found["when"]),
+        took=seconds(found["took"]),
+        repaired=repaired,
+        errors=int(found["errors"]),
+    )
+
+
+def _going(found: re.Match[str], text: str) -> Scan:
+    when = found["paused"] or found["since"]
+    percent, repaired, left = (pattern.search(text) for pattern in (_PERCENT, _REPAIRED, _LEFT))
+    rate = next((rate for pattern in _RATES if (rate := pattern.search(text))), None)
+    return Scan(
+        _kind(found["kind"]),
+        "paused" if found["paused"] else "running",
+        _moment(when) if when else None,
+        percent=float(percent[1]) if percent else None,
+        rate=size(rate[1]) if rate else None,
+        left=seconds(left[1]) if left else None,
+        repaired=size(repaired[1]) if repaired else None,
+    )
+
+
+def _kind(word: str) -> ScanKind:
+    if word == "error scrub":
+        return "error scrub"
+    return "scrub" if word == "scrub" else "resilver"
+
+
+def _moment(text: str) -> datetime:
+    """Read a moment as C's ctime writes it, in the host's own time."""
+    try:
+        return datetime.strptime(text.strip(), "%a %b %d %H:%M:%S %Y")  # noqa: DTZ007 - as said
+    except ValueError:
+        raise NotUnderstood(f"zpool status prints {text[:40]!r} where a date belongs") from None

@@ -1,0 +1,192 @@
+"""What is said to ZFS about its pools, and how its answers are judged."""
+
+import json
+from datetime import UTC, datetime
+
+import pytest
+
+from connectors import zfs
+from connectors.command import Answer, Command, Shell, failure
+from connectors.trouble import CommandFailed, NotUnderstood
+from connectors.zfs import Load, Space, Traffic
+from tests.connectors.test_zpool_json import NOW, document
+from tests.connectors.test_zpool_text import recorded
+from tests.fakes import ScriptedFleet
+from tests.runbooks.nas import nas
+
+
+def judged(command: Command, answer: Answer) -> str:
+    return str(failure(command, answer, frozenset({0})) or "done")
+
+
+def test_a_new_zfs_is_asked_once_and_its_clock_comes_along():
+    fleet = ScriptedFleet({("nas1", zfs.exact_status().command): json.dumps(document())})
+    storage = zfs.storage(fleet.ask, "nas1")
+    assert storage.now == datetime.fromtimestamp(NOW, UTC)
+    assert storage.can_pause
+    assert len(fleet.asked) == 1
+
+
+def test_an_older_zfs_is_asked_for_text_with_whole_paths():
+    fleet = nas("2.1-several")
+    storage = zfs.storage(fleet.ask, "nas1")
+    assert [pool.name for pool in storage.pools] == ["tank", "tank.a-b_c:1", "tank2"]
+    assert storage.now == datetime.fromisoformat("2026-11-21 08:30:00")
+    assert storage.can_pause
+
+
+def test_zfs_fuse_is_asked_in_its_own_words():
+    storage = zfs.storage(nas("fuse-running").ask, "nas1")
+    assert [pool.name for pool in storage.pools] == ["tank"]
+    assert not storage.can_pause
+
+
+def test_a_zfs_that_is_not_there_is_not_taken_for_an_old_one():
+    gone = Answer(1, "", "The ZFS modules are not loaded.\nTry running '/sbin/modprobe zfs'\n")
+    fleet = ScriptedFleet({("nas1", zfs.exact_status().command): gone})
+    with pytest.raises(CommandFailed, match="kernel module is not loaded"):
+        zfs.storage(fleet.ask, "nas1")
+    assert len(fleet.asked) == 1
+
+
+def test_a_pool_that_is_not_there_is_told_with_those_that_are():
+    storage = zfs.storage(nas("2.1-several").ask, "nas1")
+    with pytest.raises(
+        CommandFailed, match=r"no pool tanc; its pools: tank, tank\.a-b_c:1, tank2"
+    ):
+        zfs.pick("tanc", storage)
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        (zfs.start_scrub("tank"), "zpool scrub tank"),
+        (zfs.stop_scrub("tank"), "zpool scrub -s tank"),
+        (zfs.pause_scrub("tank"), "zpool scrub -p tank"),
+        (zfs.traffic("tank", 5).command, "zpool iostat -v tank 5 2"),
+        (zfs.traffic("", 5).command, "zpool iostat -v 5 2"),
+        (zfs.clock().command, "date '+%Y-%m-%d %H:%M:%S'"),
+    ],
+)
+def test_what_is_said(command: Command, words: str):
+    assert str(command) == words
+
+
+def test_a_pools_name_is_no_part_of_the_script_that_looks_before_it_stops():
+    one, two = zfs.stop_scrub_on_fuse("tank"), zfs.stop_scrub_on_fuse("other")
+    assert one.words[:-1] == two.words[:-1]
+    assert one.words[-2:] == ("keyturn", "tank")
+
+
+def test_every_order_needs_root_and_has_its_deadline():
+    orders = [
+        say("tank")
+        for say in (zfs.start_scrub, zfs.stop_scrub, zfs.stop_scrub_on_fuse, zfs.pause_scrub)
+    ]
+    assert all(order.root and order.deadline <= 60 for order in orders)
+
+
+def test_traffic_is_waited_for_as_long_as_it_is_watched():
+    command = zfs.traffic("tank", 60).command
+    assert isinstance(command, Shell)
+    assert command.deadline > 60
+
+
+@pytest.mark.parametrize(
+    ("status", "said", "meaning"),
+    [
+        (1, "cannot scrub tank: currently resilvering", "a resilver is running"),
+        (1, "cannot cancel scrubbing tank: there is no active scrub", "ended by itself already"),
+        (1, "no scrub of tank is running", "ended by itself already"),
+        (
+            1,
+            "cannot scrub tank: currently scrubbing; use 'zpool scrub -s' to cancel current scrub",
+            "somebody else has started",
+        ),
+        (
+            1,
+            "cannot pause scrubbing tank: scrub is paused; use 'zpool scrub' to resume",
+            "somebody else has paused",
+        ),
+        (1, "cannot scrub tank: permission denied", "it needs root"),
+        (1, "cannot cancel scrubbing tank2: pool I/O is currently suspended", "lost its disks"),
+        (1, "cannot open 'tank': no such pool", "this host has no such pool"),
+        (
+            1,
+            "connect: Permission denied\ninternal error: failed to initialize ZFS library",
+            "it needs root",
+        ),
+        (
+            1,
+            "connect: Connection refused\nPlease make sure that the zfs-fuse daemon is running.\n"
+            "internal error: failed to initialize ZFS library",
+            "zfs-fuse is not running",
+        ),
+    ],
+)
+def test_known_troubles_are_explained(status: int, said: str, meaning: str):
+    assert meaning in judged(zfs.start_scrub("tank"), Answer(status, "", f"{said}\n"))
+
+
+def test_space_is_understood():
+    assert zfs.parse_spaces(recorded("fuse-list")) == (
+        Space("other", "123M", "544K", "122M", 0, "ONLINE"),
+        Space("tank", "123M", "61.0M", "62.0M", 49, "ONLINE"),
+    )
+    (faulted,) = zfs.parse_spaces("tank\t-\t-\t-\t-\tFAULTED\n")
+    assert faulted.capacity is None
+    assert zfs.parse_spaces("") == ()
+
+
+@pytest.mark.parametrize("answer", ["tank", "tank\t1G\t1G\t0\t1%\n", "tank 1G 1G 0 1% ONLINE"])
+def test_space_that_is_not_understood_is_an_error(answer: str):
+    with pytest.raises(NotUnderstood):
+        zfs.parse_spaces(answer)
+
+
+def test_load_is_understood():
+    assert zfs.parse_load("4.38 5.94 3.57 22/390 11660\n") == Load(4.38, 5.94, 3.57)
+    for answer in ("", "1.0 2.0", "a b c d e"):
+        with pytest.raises(NotUnderstood):
+            zfs.parse_load(answer)
+
+
+def test_of_two_samples_only_the_one_that_was_watched_is_told():
+    traffic = zfs.parse_traffic(recorded("fuse-iostat"))
+    assert traffic[0] == Traffic("other", 0, 0, 0, 0, 0)
+    assert traffic[2] == Traffic("tank", 0, 243, 3779, 974 * 1024, 75_707_187)
+    assert [(each.depth, each.name) for each in traffic[2:]] == [
+        (0, "tank"),
+        (1, "mirror"),
+        (2, "/srv/disks/d0"),
+        (2, "/srv/disks/d1"),
+    ]
+    assert zfs.parse_traffic("") == ()
+
+
+def test_a_pool_may_be_called_pool_and_headings_of_groups_are_no_devices():
+    sample = (
+        "              capacity     operations     bandwidth \n"
+        "pool        alloc   free   read  write   read  write\n"
+        "----------  -----  -----  -----  -----  -----  -----\n"
+        "pool        14.6G  54.9G      4     55   250K  2.69M\n"
+        "  sda1      14.6G  54.9G      4     55   250K  2.69M\n"
+        "logs            -      -      -      -      -      -\n"
+        "  sdb1          0  3.75G      0      1      0    12K\n"
+        "----------  -----  -----  -----  -----  -----  -----\n"
+    )
+    names = [each.name for each in zfs.parse_traffic(sample + sample)]
+    assert names == ["pool", "sda1", "sdb1"]
+    with pytest.raises(NotUnderstood, match="cut off"):
+        zfs.parse_traffic(sample)
+
+
+@pytest.mark.parametrize("answer", ["usage:\n", "tank 1 2 3 4 5 6\ntank 1 2 3 4 5 fast\n"])
+def test_traffic_that_is_not_understood_is_an_error(answer: str):
+    with pytest.raises(NotUnderstood):
+        zfs.parse_traffic(answer)
+
+
+def test_a_clock_that_is_not_understood_is_an_error():
+    with pytest.raises(NotUnderstood):
+        zfs.clock().parse("half past nine\n")

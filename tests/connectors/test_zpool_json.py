@@ -1,0 +1,234 @@
+"""Documents laid out as OpenZFS's status_callback_json lays them out."""
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from connectors.trouble import NotUnderstood
+from connectors.zpool import Pool, Scan, Vdev
+from connectors.zpool_json import parse_document
+
+START, NOW = 1_795_000_000, 1_795_000_100
+GIB = 1024**3
+
+
+def disk(name: str, **more: object) -> dict[str, object]:
+    counts = {"read_errors": 0, "write_errors": 0, "checksum_errors": 0, "slow_ios": 0}
+    return (
+        {"name": name, "vdev_type": "disk", "class": "normal", "state": "ONLINE"} | counts | more
+    )
+
+
+def document(scan: Mapping[str, object] | None = None, **more: object) -> dict[str, Any]:
+    """Return a document about the mirror tank. more: what else, or what instead, the pool has."""
+    mirror = disk("mirror-0", vdev_type="mirror") | {
+        "vdevs": {name: disk(name) for name in ("/dev/sda1", "/dev/sdb1")}
+    }
+    root = disk("tank", vdev_type="root") | {"vdevs": {"mirror-0": mirror}}
+    pool: dict[str, object] = {
+        "name": "tank",
+        "state": "ONLINE",
+        "pool_guid": 240630935905734902,
+        "txg": 16597,
+        "spa_version": 5000,
+        "zpl_version": 5,
+        "vdevs": {"tank": root},
+        "error_count": 0,
+    }
+    version = {"command": "zpool status", "vers_major": 0, "vers_minor": 1}
+    scans = {} if scan is None else {"scan_stats": {**SCAN, **scan}}
+    return {"output_version": version, "time": NOW, "pools": {"tank": pool | scans | more}}
+
+
+SCAN: Mapping[str, object] = {
+    "function": "SCRUB",
+    "state": "FINISHED",
+    "start_time": START,
+    "end_time": START + 40,
+    "to_examine": 10 * GIB,
+    "examined": 10 * GIB,
+    "skipped": 0,
+    "processed": 4096,
+    "errors": 0,
+    "bytes_per_scan": 0,
+    "pass_start": START,
+    "scrub_pause": 0,
+    "scrub_spent_paused": 0,
+    "issued_bytes_per_scan": 0,
+    "issued": 10 * GIB,
+}
+
+
+def pool_of(document: Mapping[str, object]) -> Pool:
+    understood = parse_document(json.dumps(document))
+    assert understood is not None
+    (pool,) = understood.pools
+    return pool
+
+
+def at(seconds: int) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)
+
+
+def test_the_pool_and_its_disks_are_understood():
+    understood = parse_document(json.dumps(document()))
+    assert understood is not None
+    assert understood.now == at(NOW)
+    (pool,) = understood.pools
+    assert (pool.name, pool.state, pool.errors, pool.scans) == ("tank", "ONLINE", 0, ())
+    assert [vdev.name for vdev in pool.vdevs if vdev.leaf] == ["/dev/sda1", "/dev/sdb1"]
+    assert pool.complaints == []
+
+
+@pytest.mark.parametrize(
+    ("stats", "scan"),
+    [
+        ({}, Scan("scrub", "finished", at(START + 40), took=40, repaired=4096, errors=0)),
+        (
+            {"state": "CANCELED"},
+            Scan("scrub", "stopped", at(START + 40), took=40, repaired=4096, errors=0),
+        ),
+        (
+            {"function": "RESILVER", "errors": 7},
+            Scan("resilver", "finished", at(START + 40), took=40, repaired=4096, errors=7),
+        ),
+        (
+            {"state": "SCANNING", "issued": 5 * GIB, "issued_bytes_per_scan": 5 * GIB},
+            Scan(
+                "scrub",
+                "running",
+                at(START),
+                percent=50.0,
+                rate=5 * GIB // 100,
+                left=100,
+                repaired=4096,
+            ),
+        ),
+        (
+            {
+                "state": "SCANNING",
+                "issued": 4 * GIB,
+                "issued_bytes_per_scan": 2 * GIB,
+                "skipped": 2 * GIB,
+                "scrub_spent_paused": 50,
+            },
+            Scan(
+                "scrub",
+                "running",
+                at(START),
+                percent=50.0,
+                rate=2 * GIB // 50,
+                left=100,
+                repaired=4096,
+            ),
+        ),
+        (
+            {"state": "SCANNING", "issued": GIB, "scrub_pause": START + 30},
+            Scan("scrub", "paused", at(START + 30), percent=10.0, repaired=4096),
+        ),
+        (
+            {"state": "SCANNING", "issued": 0, "to_examine": 0},
+            Scan("scrub", "running", at(START), percent=0.0, rate=0, repaired=4096),
+        ),
+    ],
+)
+def test_the_last_scan_is_understood(stats: Mapping[str, object], scan: Scan):
+    assert pool_of(document(stats)).scans == (scan,)
+
+
+def test_a_pool_that_was_never_scanned_may_say_so():
+    assert pool_of(document({"function": "NONE", "state": "NONE"})).scans == ()
+
+
+def test_a_rebuild_is_a_resilver_beside_the_last_scrub():
+    rebuild = {"state": "ACTIVE", "start_time": START, "scanned": 1, "to_scan": 4, "rebuilt": 9}
+    pool = pool_of(document({"rebuild_stats": {"mirror-0": rebuild}}))
+    assert pool.scrub is not None
+    assert pool.resilvering == Scan("resilver", "running", at(START), percent=25.0, repaired=9)
+    done = pool_of(document({"rebuild_stats": {"mirror-0": {**rebuild, "state": "COMPLETE"}}}))
+    assert done.resilvering is None
+
+
+def test_a_scrub_of_known_errors_alone_is_not_taken_for_a_scrub():
+    stats = {
+        "function": "NONE",
+        "state": "NONE",
+        "err_scrub_state": "ERRORSCRUBBING",
+        "err_scrub_start_time": START,
+        "err_scrub_examined": 1,
+        "err_scrub_to_examine": 3,
+    }
+    running = Scan("error scrub", "running", at(START), percent=25.0)
+    assert pool_of(document(stats)).scans == (running,)
+    paused = pool_of(document({**stats, "err_scrub_pause": START + 5})).scans
+    assert [scan.state for scan in paused] == ["paused"]
+
+
+def test_groups_states_and_remarks_are_those_of_the_text_form():
+    spare = {"name": "/dev/sdc1", "vdev_type": "disk", "state": "AVAIL"}
+    log = disk("/dev/sdd1", state="CANT_OPEN", aux="OPEN_FAILED", write_errors=3)
+    cache = disk("12345", state="CANT_OPEN", not_present=1, was="/dev/sde1")
+    pool = pool_of(document(spares={"c": spare}, logs={"d": log}, l2cache={"e": cache}))
+    assert pool.vdevs[-3:] == (
+        Vdev("/dev/sdd1", "UNAVAIL", write=3, note="open failed", group="logs"),
+        Vdev("12345", "UNAVAIL", note="was /dev/sde1", group="cache"),
+        Vdev("/dev/sdc1", "AVAIL", group="spares"),
+    )
+
+
+def test_lost_files_are_named():
+    pool = pool_of(document(error_count=2, errlist=["tank:<0x0>", "/tank/more"]))
+    assert (pool.errors, pool.files) == (2, ("tank:<0x0>", "/tank/more"))
+    unnamed = pool_of(document(error_count=2, errlist="Permission denied"))
+    assert (unnamed.errors, unnamed.files) == (2, ())
+    unknown = document()
+    del unknown["pools"]["tank"]["error_count"]
+    assert pool_of(unknown).errors is None
+
+
+def test_the_prose_is_put_on_one_line():
+    pool = pool_of(document(status="One or\n\tmore.\n", action="Wait.\n"))
+    assert (pool.status, pool.action) == ("One or more.", "Wait.")
+
+
+def test_no_pools_is_an_answer():
+    understood = parse_document(json.dumps(document() | {"pools": {}}))
+    assert understood is not None
+    assert understood.pools == ()
+
+
+@pytest.mark.parametrize("answer", ["", "\n"])
+def test_a_zpool_without_this_form_has_said_nothing(answer: str):
+    assert parse_document(answer) is None
+
+
+def test_a_newer_format_is_left_to_the_text_form():
+    newer = '{"output_version": {"command": "zpool status", "vers_major": 1}, "pools": []}'
+    assert parse_document(newer) is None
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "pool: tank",
+        "{",
+        "[]",
+        "null",
+        "{}",
+        json.dumps({"output_version": {}}),
+        json.dumps(document())[:-20],
+        json.dumps(document() | {"pools": []}),
+        json.dumps({key: value for key, value in document().items() if key != "time"}),
+        json.dumps(document(state=None)),
+        json.dumps(document(vdevs=[])),
+        json.dumps(document({"state": "WONDERING"})),
+        json.dumps(document({"processed": "3.43K"})),
+        json.dumps(document(error_count="many")),
+    ],
+)
+def test_what_is_not_understood_is_never_taken_for_health(answer: str):
+    with pytest.raises(NotUnderstood):
+        parse_document(answer)

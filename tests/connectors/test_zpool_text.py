@@ -1,0 +1,254 @@
+"""Recorded answers of `zpool status`, and what they are understood to say."""
+
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+
+from connectors.trouble import NotUnderstood
+from connectors.zpool import Pool, Scan, Vdev
+from connectors.zpool_text import parse_pools
+
+ANSWERS = Path(__file__).parent / "answers" / "zpool"
+
+
+def recorded(name: str) -> str:
+    return (ANSWERS / f"{name}.txt").read_text()
+
+
+def pool_of(name: str) -> Pool:
+    (pool,) = parse_pools(recorded(name))
+    return pool
+
+
+def at(clock: str) -> datetime:
+    return datetime.fromisoformat(f"2026-11-21 {clock}")
+
+
+def scan_line(*lines: str) -> Scan | None:
+    """Understand a scan as it stands in an answer that is otherwise recorded."""
+    text = recorded("2.1-never").replace(
+        "config:", "  scan: " + "\n\t".join(lines) + "\nconfig:", 1
+    )
+    (pool,) = parse_pools(text)
+    return pool.scans[0] if pool.scans else None
+
+
+@pytest.mark.parametrize(
+    ("name", "scan"),
+    [
+        ("2.1-finished", Scan("scrub", "finished", at("08:08:55"), took=2, repaired=0, errors=0)),
+        (
+            "2.1-repaired",
+            Scan("scrub", "finished", at("08:09:01"), took=2, repaired=15872, errors=0),
+        ),
+        ("2.1-canceled-spare", Scan("scrub", "stopped", at("08:14:39"))),
+        ("2.1-paused", Scan("scrub", "paused", at("08:08:37"), percent=91.72, repaired=0)),
+        (
+            "2.1-running",
+            Scan(
+                "scrub",
+                "running",
+                at("08:08:04"),
+                percent=30.33,
+                rate=18245222,
+                left=16,
+                repaired=0,
+            ),
+        ),
+        (
+            "2.1-resilvering",
+            Scan(
+                "resilver",
+                "running",
+                at("08:09:36"),
+                percent=34.5,
+                rate=18140365,
+                left=15,
+                repaired=29 * 1024**2,
+            ),
+        ),
+        (
+            "2.1-resilvered",
+            Scan(
+                "resilver", "finished", at("08:09:54"), took=18, repaired=100 * 1024**2, errors=0
+            ),
+        ),
+        ("fuse-finished", Scan("scrub", "finished", at("08:03:45"), took=0, repaired=0, errors=0)),
+        (
+            "fuse-repaired",
+            Scan("scrub", "finished", at("08:03:58"), took=0, repaired=147 * 1024**2, errors=0),
+        ),
+        ("fuse-running", Scan("scrub", "running", percent=25.08, left=0, repaired=0)),
+        ("fuse-stopped", Scan("scrub", "stopped", at("08:05:22"), took=0, repaired=0, errors=0)),
+        (
+            "fuse-resilvering",
+            Scan("resilver", "running", percent=61.16, left=0, repaired=304 * 1024**2),
+        ),
+        (
+            "fuse-resilvered",
+            Scan("resilver", "finished", at("08:04:09"), took=0, repaired=8192, errors=0),
+        ),
+    ],
+)
+def test_the_last_scan_is_understood(name: str, scan: Scan):
+    assert pool_of(name).scans == (scan,)
+
+
+@pytest.mark.parametrize("name", ["2.1-never", "fuse-never", "fuse-imported"])
+def test_no_scan_is_no_scan(name: str):
+    assert pool_of(name).scans == ()
+
+
+def test_progress_as_newer_and_older_releases_print_it():
+    newer = scan_line(
+        "scrub in progress since Wed Jan 21 13:21:33 2026",
+        "266T / 749T scanned at 3.30G/s, 260T / 749T issued at 3.23G/s",
+        "0B repaired, 34.79% done, 1 days 18:56:16 to go",
+    )
+    assert newer is not None
+    assert (newer.percent, newer.left, newer.rate) == (34.79, 154576, 3468186092)
+    older = scan_line(
+        "scrub in progress since Sun Feb  4 12:04:33 2018",
+        "626G scanned out of 1.75T at 122M/s, 2h43m to go",
+        "0B repaired, 34.86% done",
+    )
+    assert older is not None
+    assert (older.percent, older.left, older.rate) == (34.86, 9780, 122 * 1024**2)
+    endless = scan_line(
+        "scrub in progress since Thu May 23 10:05:14 2019",
+        "460G scanned at 1.31G/s, 1.11P issued at 3.23T/s, 32.7T total",
+        "0B repaired, 3474.55% done, no estimated completion time",
+    )
+    assert endless is not None
+    assert (endless.percent, endless.left) == (3474.55, None)
+    old = scan_line("scrub repaired 0 in 1h18m with 0 errors on Tue Nov  6 22:47:38 2012")
+    assert old is not None
+    assert old.took == 4680
+
+
+def test_a_scrub_and_a_resilver_are_told_apart_where_both_are_printed():
+    text = recorded("2.1-finished").replace(
+        "config:",
+        "  scan: resilver (mirror-0) in progress since Sat Nov 21 08:09:36 2026\n"
+        "\t401M / 401M scanned at 50.2M/s, 138M / 401M issued at 17.3M/s\n"
+        "\t29.0M resilvered, 34.50% done, no estimated completion time\nconfig:",
+        1,
+    )
+    (pool,) = parse_pools(text)
+    assert pool.scrub is not None
+    assert pool.scrub.state == "finished"
+    assert pool.resilvering is not None
+    assert pool.resilvering.percent == 34.5
+
+
+def test_a_scrub_of_known_errors_alone_is_not_taken_for_a_scrub():
+    text = recorded("2.1-never").replace(
+        "config:",
+        " scrub: error scrub in progress since Sat Nov 21 08:09:36 2026\n"
+        "\t12.50% done, issued I/O for 3 error blocks\nconfig:",
+        1,
+    )
+    (pool,) = parse_pools(text)
+    assert pool.scrub is None
+    assert pool.running == Scan("error scrub", "running", at("08:09:36"), percent=12.5)
+
+
+def test_counters_are_read_beside_a_state_that_sounds_well():
+    pool = pool_of("fuse-repaired")
+    assert pool.state == "ONLINE"
+    (damaged,) = [vdev for vdev in pool.vdevs if vdev.checksum]
+    assert damaged == Vdev(
+        "/srv/disks/d1", "ONLINE", checksum=3512, note="147M repaired", group="data"
+    )
+
+
+def test_spares_have_no_counters_and_their_words_are_kept():
+    spares = {
+        name: next(vdev for vdev in pool_of(name).vdevs if vdev.group == "spares")
+        for name in ("2.1-canceled-spare", "2.1-spare-in-use")
+    }
+    assert spares["2.1-canceled-spare"] == Vdev("sde", "AVAIL", group="spares")
+    assert spares["2.1-spare-in-use"] == Vdev(
+        "sde", "INUSE", note="currently in use", group="spares"
+    )
+
+
+def test_a_disk_that_is_gone_is_known_by_its_number_and_what_it_was():
+    gone = [vdev for vdev in pool_of("2.1-label-missing").vdevs if vdev.state == "UNAVAIL"]
+    assert gone == [Vdev("17805619015353095262", "UNAVAIL", note="was /dev/sdd1")]
+
+
+def test_only_disks_are_leaves():
+    leaves = [vdev.name for vdev in pool_of("2.1-resilvering").vdevs if vdev.leaf]
+    assert leaves == ["sdb", "sdc", "sdd", "sde", "sdf"]
+
+
+@pytest.mark.parametrize(
+    ("name", "errors", "files"),
+    [
+        ("2.1-never", 0, ()),
+        ("2.1-lost", 2, ("tank:<0x0>", "/tank/more")),
+        ("2.1-lost-unnamed", 2, ()),
+        ("fuse-lost", 1, ("/tank/data",)),
+        ("2.1-suspended-first", 3, ()),
+    ],
+)
+def test_lost_data_is_counted_and_named(name: str, errors: int, files: tuple[str, ...]):
+    pool = pool_of(name)
+    assert (pool.errors, pool.files) == (errors, files)
+
+
+def test_data_that_nobody_can_judge_is_not_called_sound():
+    text = recorded("2.1-never").replace("errors: No known data errors\n", "")
+    (pool,) = parse_pools(text)
+    assert pool.errors is None
+    assert pool.complaints == ["tank cannot say whether data is lost"]
+
+
+def test_every_pool_of_several_is_understood():
+    states = {pool.name: pool.state for pool in parse_pools(recorded("2.1-several"))}
+    assert states == {"tank": "DEGRADED", "tank.a-b_c:1": "ONLINE", "tank2": "ONLINE"}
+    pools = {pool.name: pool for pool in parse_pools(recorded("2.1-suspended"))}
+    assert pools["tank2"].state == "SUSPENDED"
+    assert pools["tank2"].broken == "sdg is UNAVAIL"
+
+
+@pytest.mark.parametrize("answer", ["", "\n", "no pools available\n"])
+def test_no_pools_is_an_answer(answer: str):
+    assert parse_pools(answer) == ()
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "Bad system call\n",
+        "all pools are healthy\n",
+        "warning: something\n" + recorded("2.1-finished"),
+        recorded("2.1-finished")[:60],
+    ],
+)
+def test_what_is_no_status_is_never_taken_for_no_pools(answer: str):
+    with pytest.raises(NotUnderstood):
+        parse_pools(answer)
+
+
+@pytest.mark.parametrize(
+    ("word", "spoiled"),
+    [
+        (" state:", " stately:"),
+        ("NAME        STATE", "NAM         STATUS"),
+        ("    ONLINE       0     0     0", "  fine"),
+        ("scrub repaired 0B in", "scrub mended 0B in"),
+        ("Sat Nov 21", "Saturday 21"),
+        ("00:00:02", "two seconds"),
+        ("repaired 0B", "repaired 0Q"),
+        ("scan: ", "scan: \x1b[1m"),
+        ("config:", "confit:"),
+    ],
+)
+def test_what_is_not_understood_is_never_taken_for_health(word: str, spoiled: str):
+    text = recorded("2.1-finished")
+    assert word in text
+    with pytest.raises(NotUnderstood):
+        parse_pools(text.replace(word, spoiled))

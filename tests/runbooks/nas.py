@@ -1,0 +1,63 @@
+"""What a host with ZFS pools answers, for a scripted fleet; and values that name no pool."""
+
+from pathlib import Path
+
+from connectors import zfs
+from connectors.command import Answer
+from connectors.zfs import Storage
+from connectors.zpool_text import parse_pools
+from tests.fakes import ScriptedFleet
+
+_ANSWERS = Path(__file__).parent.parent / "connectors" / "answers" / "zpool"
+_NO_SUCH_OPTION = Answer(2, "", "invalid option\nusage:\n\tstatus [-vx] [pool] ...\n")
+NOW = "2026-11-21 08:30:00"
+
+HOSTILE_POOLS = (
+    "",
+    "-s",
+    "--",
+    "tank other",
+    "tank;reboot",
+    "tank\n",
+    "tank\0",
+    "tank/home",
+    "../tank",
+    "$(reboot)",
+    "`reboot`",
+    "tank|cat",
+    "tank&",
+    "tank'",
+    'tank"',
+    "tank\\",
+    "tank*",
+    "tank@a",
+    "1tank",
+    "täнk",
+    "tank\u200b",
+    "x" * 101,
+    "tank,other",
+    7,
+    None,
+    ["tank"],
+)
+
+
+def nas(name: str, *, load: str = "0.10 0.20 0.30 1/99 1234") -> ScriptedFleet:
+    """Return a fleet whose nas1 answers as the host did that *name* was recorded of."""
+    answer = (_ANSWERS / f"{name}.txt").read_text()
+    modern = name.startswith("2.1")
+    fleet = ScriptedFleet(hosts=["nas1"])
+    fleet.script("nas1", zfs.exact_status().command, _NO_SUCH_OPTION)
+    fleet.script("nas1", zfs.status().command, answer if modern else _NO_SUCH_OPTION)
+    fleet.script("nas1", zfs.plain_status().command, answer)
+    fleet.script("nas1", zfs.clock().command, f"{NOW}\n")
+    fleet.script("nas1", zfs.load().command, f"{load}\n")
+    lines = [
+        f"{pool.name}\t1.88G\t408M\t1.48G\t21%\t{pool.state}\n" for pool in parse_pools(answer)
+    ]
+    fleet.script("nas1", zfs.spaces().command, "".join(lines))
+    return fleet
+
+
+def storage_of(name: str) -> Storage:
+    return zfs.storage(nas(name).ask, "nas1")
