@@ -1,0 +1,52 @@
+from connectors import zfs
+from connectors.command import Ask
+from connectors.zfs import Storage
+from runbooks import Change, Host, Plan, PoolName, Refused, Step, tagged
+
+
+class StopScrub(
+    Change[Storage],
+    words="zfs scrub stop",
+    example="nas1 tank",
+    undo="starts it again from the beginning",
+):
+    """Stop a scrub of a ZFS pool for good; where it can be paused, that loses nothing."""
+
+    host: Host = tagged("zfs")
+    pool: PoolName
+
+    def read(self, ask: Ask) -> Storage:
+        return zfs.storage(ask, self.host)
+
+    def plan(self, storage: Storage) -> Plan:
+        pool = zfs.pick(self.pool, storage)
+        if pool.resilvering:
+            raise Refused(
+                f"{pool.name} is busy with a {pool.resilvering.story}: that puts a disk's data "
+                "back and must not be stopped. No scrub is running"
+            )
+        if pool.state == "SUSPENDED":
+            raise Refused(
+                f"{pool.name} is SUSPENDED and takes no orders: connect its disks, then "
+                "`zpool clear`"
+            )
+        going = next((scan for scan in pool.scans if scan.state in ("running", "paused")), None)
+        if going is None:
+            return Plan(f"No scrub of {pool.name} is running")
+        if going.kind != "scrub":
+            raise Refused(
+                f"{pool.name} is busy with an {going.story}, which is short: wait for it"
+            )
+        stop = zfs.stop_scrub if storage.can_pause else zfs.stop_scrub_on_fuse
+        step = Step(
+            f"Stop the scrub of {pool.name}",
+            self.host,
+            do=stop(self.pool),
+            undo=zfs.start_scrub(self.pool),
+            before="being scrubbed",
+            after="not being scrubbed",
+        )
+        notes = ["What it has repaired stays so. An undo starts it from the beginning."]
+        if storage.can_pause and going.state == "running":
+            notes.append("`zfs scrub pause` would let it go on later from where it is.")
+        return Plan(f"{pool.name}: {going.story}", [step], notes)

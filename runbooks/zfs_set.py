@@ -1,0 +1,93 @@
+from typing import Annotated
+
+from pydantic import Field, ValidationInfo, field_validator
+
+from connectors import zfs_property
+from connectors.command import Ask
+from connectors.zfs_property import Property, PropertyName
+from runbooks import Change, Host, Plan, Refused, Step, tagged
+
+
+class SetProperty(
+    Change[Property],
+    words="zfs set",
+    example="nas1 tank/home compression lz4",
+    undo="sets the old value, or inherits it again",
+):
+    """Set how a ZFS dataset writes, compresses, exports or keeps access times."""
+
+    host: Host = tagged("zfs")
+    dataset: Annotated[
+        str,
+        Field(
+            pattern=r"^[A-Za-z][A-Za-z0-9_.:-]{0,99}(/[A-Za-z0-9_.:][A-Za-z0-9_.:-]{0,99}){0,20}$",
+            description="The dataset, such as tank/home",
+        ),
+    ]
+    property: Annotated[PropertyName, Field(description="What to set")]
+    value: Annotated[
+        str,
+        Field(
+            max_length=500,
+            description="Such as standard, lz4, off, or rw=@192.0.2.0/24 for sharenfs",
+        ),
+    ]
+
+    @field_validator("value")
+    @classmethod
+    def _is_fit(cls, value: str, given: ValidationInfo) -> str:
+        name: PropertyName | None = given.data.get("property")
+        return zfs_property.fit(name, value) if name else value
+
+    def read(self, ask: Ask) -> Property:
+        return ask(self.host, zfs_property.property_of(self.dataset, self.property))
+
+    def plan(self, was: Property) -> Plan:
+        whence = f" (inherited from {was.parent})" if was.parent else f" ({was.source})"
+        if was.source == "none":
+            raise Refused(f"{self.dataset} has no {self.property}: it is no file system")
+        if was.value == self.value:
+            return Plan(f"{self.property} of {self.dataset} is {was.value} already{whence}")
+        if was.source == "temporary":
+            raise Refused(
+                f"{self.property} of {self.dataset} is {was.value} by a mount option, which hides "
+                "its own value: mount it again without that option first"
+            )
+        step = Step(
+            f"Set {self.property} of {self.dataset} to {self.value}",
+            self.host,
+            do=zfs_property.set_property(self.dataset, self.property, self.value),
+            undo=zfs_property.restore_property(was),
+            before=f"{was.value}{whence}",
+            after=self.value,
+        )
+        because = f"{self.property} of {self.dataset} is {was.value}{whence}"
+        return Plan(because, [step], self._notes(was))
+
+    def _notes(self, was: Property) -> list[str]:
+        notes = ["Datasets below that inherit it change with it."]
+        if self.property == "compression":
+            notes.append("Only what is written from now on is written so; old data stays.")
+        if (self.property, self.value) == ("sync", "disabled"):
+            notes.append(
+                "Programs and NFS clients are told that data is safe before it is: after a crash "
+                "the last seconds are missing, and they will not know."
+            )
+        if (self.property, self.value) == ("sync", "always"):
+            notes.append("Every write waits for the disks: without a fast log device it is slow.")
+        if self.property == "sharenfs":
+            notes += self._share_notes(was)
+        return notes
+
+    def _share_notes(self, was: Property) -> list[str]:
+        if self.value == "off":
+            return ["It is exported no longer: programs of NFS clients hang or fail at once."]
+        notes: list[str] = []
+        clients = [option for option in self.value.split(",") if option.startswith(("rw=", "ro="))]
+        if not clients:
+            notes.append("It is exported to every host that can reach this one.")
+        if "no_root_squash" in self.value.split(","):
+            notes.append("Root of every client is root on its files.")
+        if was.value != "off":
+            notes.append(f"Clients that only the old value ({was.value}) let in are shut out.")
+        return notes

@@ -1,0 +1,46 @@
+import pytest
+from pydantic import ValidationError
+
+from connectors import zfs
+from runbooks.zfs_io import PoolTraffic
+from tests.connectors.test_zpool_text import recorded
+from tests.fakes import ScriptedFleet
+from tests.runbooks.nas import HOSTILE_POOLS
+
+WATCH = PoolTraffic.model_validate({"host": "nas1", "seconds": "1"})
+
+
+def test_every_pool_and_its_disks_are_told():
+    fleet = ScriptedFleet({("nas1", zfs.traffic("", 1).command): recorded("fuse-iostat")})
+    report = WATCH.report(WATCH.read(fleet.ask))
+    assert report.summary == (
+        "In 1 s, other was idle; "
+        "tank read 974 KiB/s (243 reads/s) and wrote 72.2 MiB/s (3,779 writes/s)"
+    )
+    assert report.table is not None
+    assert report.table.rows[2] == ("tank", "243", "3,779", "974 KiB", "72.2 MiB")
+    assert report.table.rows[4][0] == "    /srv/disks/d0"
+
+
+def test_no_pools_is_an_answer():
+    assert WATCH.report(()).summary == "nas1 has no ZFS pools"
+
+
+def test_one_pool_is_watched_for_as_long_as_asked():
+    one = PoolTraffic.model_validate({"host": "nas1", "pool": "tank", "seconds": 10})
+    fleet = ScriptedFleet({("nas1", "zpool iostat -v tank 10 2"): ""})
+    assert one.read(fleet.ask) == ()
+
+
+@pytest.mark.parametrize("pool", [pool for pool in HOSTILE_POOLS if pool != ""])
+def test_what_is_no_pool_is_refused_before_anything_is_asked(pool: object):
+    with pytest.raises(ValidationError):
+        PoolTraffic.model_validate({"host": "nas1", "pool": pool})
+
+
+@pytest.mark.parametrize(
+    "seconds", ["0", "-1", "61", "1.5", "", "5;", "5 2", "five", "nan", "0x5", None, [5], "1e1"]
+)
+def test_a_time_that_is_no_number_of_seconds_is_refused(seconds: object):
+    with pytest.raises(ValidationError):
+        PoolTraffic.model_validate({"host": "nas1", "seconds": seconds})

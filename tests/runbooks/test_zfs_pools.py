@@ -1,0 +1,69 @@
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from connectors import zfs
+from connectors.trouble import NotUnderstood
+from runbooks.zfs_pools import ListPools, Pools
+from tests.runbooks.nas import nas
+
+LIST = ListPools.model_validate({"host": "nas1"})
+
+
+def pools_of(name: str) -> Pools:
+    return LIST.read(nas(name).ask)
+
+
+def test_every_pool_is_listed_with_what_is_wrong():
+    report = LIST.report(pools_of("2.1-several"))
+    assert report.summary == "nas1 has 3 pools, 1 with trouble"
+    assert not report.healthy
+    assert report.findings[0].startswith("tank is DEGRADED: sdd is REMOVED")
+    assert "tank.a-b_c:1 was never scrubbed: `zfs scrub start` does it" in report.findings
+    assert report.table is not None
+    scan = "scrub done on 21 Nov 2026 08:10, in 2 s, repaired 40 KiB, 6 errors"
+    assert report.table.rows[0] == ("tank", "DEGRADED", "1.88G", "408M", "21 %", scan, "2")
+
+
+def test_a_healthy_pool_needs_nobody():
+    report = LIST.report(pools_of("2.1-finished"))
+    assert report.summary == "nas1 has 1 pool, all healthy"
+    assert report.healthy
+    assert report.findings == []
+
+
+def test_zfs_fuse_forgets_its_scrubs_and_that_is_said():
+    (finding,) = LIST.report(pools_of("fuse-never")).findings
+    assert finding.startswith("tank was never scrubbed since it was imported")
+
+
+def test_a_scrub_that_is_long_ago_or_was_stopped_is_a_finding():
+    pools = pools_of("2.1-finished")
+    later = replace(pools.storage, now=pools.storage.now + timedelta(days=50))
+    report = LIST.report(replace(pools, storage=later))
+    assert report.findings == ["tank was scrubbed 50 days ago: once a month is good"]
+    stopped = LIST.report(pools_of("2.1-canceled-spare"))
+    assert stopped.findings == ["The last scrub of tank was stopped before its end"]
+
+
+def test_a_pool_that_fills_up_is_a_finding():
+    pools = pools_of("2.1-finished")
+    for capacity, found in ((84, 0), (85, 1), (None, 0)):
+        spaces = {"tank": replace(pools.spaces["tank"], capacity=capacity)}
+        assert len(LIST.report(replace(pools, spaces=spaces)).findings) == found
+
+
+def test_a_suspended_pool_is_a_finding():
+    findings = LIST.report(pools_of("2.1-suspended")).findings
+    assert any(finding.startswith("tank2 is SUSPENDED: sdg is UNAVAIL") for finding in findings)
+
+
+def test_no_pools_is_believed_only_when_both_programs_say_so():
+    fleet = nas("2.1-finished")
+    for query in (zfs.status(), zfs.plain_status()):
+        fleet.script("nas1", query.command, "")
+    with pytest.raises(NotUnderstood, match="different pools"):
+        LIST.read(fleet.ask)
+    fleet.script("nas1", zfs.spaces().command, "")
+    assert LIST.report(LIST.read(fleet.ask)).summary == "nas1 has no ZFS pools"

@@ -1,0 +1,206 @@
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from pydantic import ValidationError
+
+from connectors import zfs
+from connectors.zfs import Load
+from connectors.zfs_disks import layers
+from connectors.zpool import Pool
+from runbooks import Plan, Refused
+from runbooks.zfs_scrub_start import ForceScrub, Scrubbable, StartScrub
+from tests.runbooks.nas import HOSTILE_POOLS, nas, storage_of
+
+TANK = {"host": "nas1", "pool": "tank"}
+START = StartScrub.model_validate(TANK)
+FORCE = ForceScrub.model_validate(TANK)
+LOAD = Load(0.1, 0.2, 0.3)
+
+
+def found(name: str, **pool: str) -> Scrubbable:
+    """Return what is read where *name* was recorded. pool: what is otherwise with the pool."""
+    storage = storage_of(name)
+    return Scrubbable(replace(zfs.pick("tank", storage), **pool), storage, LOAD)
+
+
+def aged(name: str, minutes: int) -> Scrubbable:
+    known = found(name)
+    scrub = known.pool.scrub
+    assert scrub is not None
+    assert scrub.when is not None
+    now = scrub.when + timedelta(minutes=minutes)
+    return replace(known, storage=replace(known.storage, now=now))
+
+
+def commands(plan: Plan) -> list[tuple[str, str]]:
+    return [(str(step.do), str(step.undo)) for step in plan.steps]
+
+
+@pytest.mark.parametrize("runbook", [START, FORCE])
+def test_a_scrub_is_started_and_can_be_stopped(runbook: StartScrub | ForceScrub):
+    plan = runbook.plan(found("2.1-never"))
+    assert commands(plan) == [("zpool scrub tank", "zpool scrub -s tank")]
+    (step,) = plan.steps
+    assert (step.before, step.after) == ("not being scrubbed", "being scrubbed")
+    assert plan.because == "tank is ONLINE; never scrubbed"
+
+
+def test_on_zfs_fuse_the_undo_looks_before_it_stops():
+    (step,) = START.plan(found("fuse-never")).steps
+    assert step.undo == zfs.stop_scrub_on_fuse("tank")
+
+
+@pytest.mark.parametrize("name", ["2.1-running", "2.1-repairing", "fuse-running"])
+def test_a_scrub_that_runs_is_left_alone(name: str):
+    plan = START.plan(found(name))
+    assert not plan.steps
+    assert "is being scrubbed already: scrub running" in plan.because
+
+
+def test_a_paused_scrub_goes_on_and_can_be_paused_again():
+    plan = START.plan(found("2.1-paused"))
+    assert commands(plan) == [("zpool scrub tank", "zpool scrub -p tank")]
+    assert plan.steps[0].before == "scrub paused"
+
+
+def test_a_pool_that_has_just_been_scrubbed_is_left_alone():
+    assert not START.plan(aged("2.1-finished", 59)).steps
+    assert START.plan(aged("2.1-finished", 61)).steps
+    weekly = StartScrub.model_validate(TANK | {"fresh": 10_080})
+    assert not weekly.plan(aged("2.1-finished", 10_000)).steps
+
+
+def test_a_scrub_that_ended_before_it_was_looked_at_again_is_proof_enough():
+    assert START.plan(found("2.1-never")).steps
+    assert not START.plan(aged("2.1-finished", 0)).steps
+
+
+def test_a_scrub_that_was_stopped_does_not_count():
+    assert START.plan(aged("fuse-stopped", 0)).steps
+
+
+@pytest.mark.parametrize("runbook", [START, FORCE])
+@pytest.mark.parametrize("name", ["2.1-resilvering", "fuse-resilvering"])
+def test_no_scrub_is_started_while_a_resilver_runs(name: str, runbook: StartScrub | ForceScrub):
+    with pytest.raises(Refused, match="busy with a resilver running"):
+        runbook.plan(found(name))
+
+
+@pytest.mark.parametrize("runbook", [START, FORCE])
+@pytest.mark.parametrize("state", ["SUSPENDED", "UNAVAIL", "FAULTED"])
+def test_no_scrub_is_started_where_it_would_hang(state: str, runbook: StartScrub | ForceScrub):
+    with pytest.raises(Refused, match=f"tank is {state}.*zpool clear"):
+        runbook.plan(found("2.1-finished", state=state))
+
+
+@pytest.mark.parametrize("name", ["2.1-offline", "2.1-label-missing", "fuse-imported"])
+def test_a_degraded_pool_is_scrubbed_by_force_alone(name: str):
+    with pytest.raises(Refused, match=r"tank is DEGRADED \(.*zfs scrub force"):
+        START.model_copy(update={"fresh": 1}).plan(found(name))
+    plan = FORCE.model_copy(update={"fresh": 1}).plan(found(name))
+    assert [do for do, _ in commands(plan)] == ["zpool scrub tank"]
+    assert any("See to a backup first" in note for note in plan.notes)
+
+
+def test_a_busy_host_is_left_in_peace_except_by_force():
+    busy = replace(found("2.1-never"), load=Load(1.0, 8.1, 20.0))
+    with pytest.raises(Refused, match=r"the load of nas1 is 8\.1 and the limit given is 8:"):
+        START.plan(busy)
+    assert START.plan(replace(busy, load=Load(20.0, 8.0, 20.0))).steps
+    assert StartScrub.model_validate(TANK | {"max_load": "9"}).plan(busy).steps
+    assert FORCE.plan(busy).steps
+
+
+def test_disks_that_another_pool_works_on_are_left_in_peace_except_by_force():
+    other = replace(found("2.1-running").pool, name="other")
+    beside = replace(found("2.1-never"), busy_beside=(other,))
+    with pytest.raises(Refused, match="other is on the same disks and busy"):
+        START.plan(beside)
+    plan = FORCE.plan(beside)
+    assert plan.steps
+    assert any("both will be slow" in note for note in plan.notes)
+
+
+def test_it_says_what_it_costs_and_how_long_the_last_one_took():
+    notes = START.plan(aged("2.1-finished", 100)).notes
+    assert notes[0].endswith("slows its programs down meanwhile; the last one took 2 s.")
+    assert "`zfs scrub status nas1 tank`" in notes[1]
+    assert START.plan(found("2.1-never")).notes[0].endswith("meanwhile.")
+
+
+def test_counters_and_lost_data_are_named_before_it_starts():
+    worn = aged("2.1-repaired", 100)
+    assert any("29 checksum errors" in note for note in START.plan(worn).notes)
+
+
+def test_progress_and_load_do_not_make_a_plan_stale():
+    plan = START.plan(found("2.1-never"))
+    assert plan.same_work_as(START.plan(replace(found("2.1-never"), load=Load(3, 2, 1))))
+    assert not plan.same_work_as(START.plan(found("2.1-paused")))
+
+
+def _two_pools(*, same_disk: bool) -> Scrubbable:
+    running = "  scan: scrub in progress since Sat Nov 21 08:08:04 2026\nconfig:"
+    fleet = nas("2.1-never")
+    fleet.script(
+        "nas1", zfs.status().command, _pool("tank", "sdb1") + _pool("other", "sdc1", running)
+    )
+    fleet.script("nas1", layers(["/dev/sdb1"]).command, "/dev/sdb1\n/dev/sdb\n")
+    disk = "/dev/sdb" if same_disk else "/dev/sdc"
+    fleet.script("nas1", layers(["/dev/sdc1"]).command, f"/dev/sdc1\n{disk}\n")
+    return START.read(fleet.ask)
+
+
+def _pool(name: str, device: str, scan: str = "config:") -> str:
+    return (
+        f"  pool: {name}\n state: ONLINE\n{scan}\n\n"
+        "\tNAME        STATE     READ WRITE CKSUM\n"
+        f"\t{name}        ONLINE       0     0     0\n"
+        f"\t  /dev/{device}  ONLINE       0     0     0\n\n"
+        "errors: No known data errors\n\n"
+    )
+
+
+def test_which_pools_share_disks_is_read():
+    assert [pool.name for pool in _two_pools(same_disk=True).busy_beside] == ["other"]
+    assert _two_pools(same_disk=False).busy_beside == []
+
+
+def test_disks_are_looked_up_only_where_another_pool_is_busy():
+    fleet = nas("2.1-several")
+    assert START.read(fleet.ask).busy_beside == []
+    assert not any("lsblk" in words for _, words in fleet.asked)
+
+
+def test_an_error_scrub_is_waited_for():
+    pool = found("2.1-never").pool
+    running = found("2.1-running").pool.scans[0]
+    busy = Pool(pool.name, pool.state, pool.vdevs, (replace(running, kind="error scrub"),))
+    with pytest.raises(Refused, match="wait until it is done"):
+        START.plan(replace(found("2.1-never"), pool=busy))
+
+
+@pytest.mark.parametrize("runbook", [StartScrub, ForceScrub])
+@pytest.mark.parametrize("pool", HOSTILE_POOLS)
+def test_what_is_no_pool_is_refused_before_anything_is_asked(
+    runbook: type[StartScrub | ForceScrub], pool: object
+):
+    with pytest.raises(ValidationError):
+        runbook.model_validate({"host": "nas1", "pool": pool})
+
+
+@pytest.mark.parametrize(
+    "limit", ["0", "-1", "nan", "inf", "1e9", "", "ten", "8;reboot", "8 9", "0x8", None, [8]]
+)
+def test_a_limit_that_is_no_number_is_refused(limit: object):
+    with pytest.raises(ValidationError):
+        StartScrub.model_validate(TANK | {"max_load": limit})
+
+
+@pytest.mark.parametrize(
+    "minutes", ["0", "-1", "1.5", "100001", "", "an hour", "60;", "6 0", "nan", None, [60], "1e3"]
+)
+def test_a_time_that_is_no_number_of_minutes_is_refused(minutes: object):
+    with pytest.raises(ValidationError):
+        StartScrub.model_validate(TANK | {"fresh": minutes})

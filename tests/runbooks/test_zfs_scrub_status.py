@@ -1,0 +1,84 @@
+import pytest
+from pydantic import ValidationError
+
+from connectors.trouble import CommandFailed
+from runbooks import Report
+from runbooks.zfs_scrub_status import ScrubStatus
+from tests.runbooks.nas import HOSTILE_POOLS, nas
+
+STATUS = ScrubStatus.model_validate({"host": "nas1", "pool": "tank"})
+
+
+def report_of(name: str) -> Report:
+    return STATUS.report(STATUS.read(nas(name).ask))
+
+
+@pytest.mark.parametrize(
+    ("name", "summary"),
+    [
+        (
+            "2.1-running",
+            "tank: scrub running, 30.3 % done, 17.4 MiB/s, 16 s left, repaired 0 B",
+        ),
+        ("2.1-paused", "tank: scrub paused since 21 Nov 2026 08:08 at 91.7 % done, repaired 0 B"),
+        (
+            "2.1-finished",
+            "tank: scrub done on 21 Nov 2026 08:08, in 2 s, repaired 0 B, 0 errors",
+        ),
+        ("2.1-canceled-spare", "tank: scrub stopped on 21 Nov 2026 08:14"),
+        ("2.1-never", "tank: never scrubbed"),
+        ("fuse-never", "tank: never scrubbed since it was imported"),
+        (
+            "fuse-running",
+            "tank: scrub running, 25.1 % done, less than a minute left, repaired 0 B",
+        ),
+        (
+            "2.1-resilvering",
+            "tank: resilver running, 34.5 % done, 17.3 MiB/s, 15 s left, put back 29 MiB",
+        ),
+    ],
+)
+def test_what_became_of_the_last_scrub_stands_first(name: str, summary: str):
+    assert report_of(name).summary == summary
+
+
+@pytest.mark.parametrize("name", ["2.1-running", "2.1-finished", "2.1-paused", "fuse-running"])
+def test_a_scrub_that_finds_nothing_needs_nobody(name: str):
+    report = report_of(name)
+    assert report.healthy
+    assert report.findings == []
+
+
+def test_damage_is_named_by_disk_and_by_file():
+    report = report_of("2.1-lost")
+    assert not report.healthy
+    assert "tank has lost data in 2 places: tank:<0x0>, /tank/more: restore from backup" in (
+        report.findings
+    )
+    assert report.findings[-1] == "The scrub ended with 6 errors that it could not repair"
+    assert report.table is not None
+    assert report.table.rows[2] == ("sdd", "REMOVED", "0", "0", "0", "")
+
+
+def test_spares_are_told_from_the_disks_that_hold_data():
+    table = report_of("2.1-spare-in-use").table
+    assert table is not None
+    assert table.rows[-1] == ("sde", "INUSE", "0", "0", "0", "spares, currently in use")
+
+
+def test_never_scrubbed_is_nothing_to_be_proud_of():
+    assert report_of("2.1-never").findings == [
+        "A scrub once a month finds damage while it can be repaired"
+    ]
+
+
+def test_a_pool_that_is_not_there_is_an_error_that_names_the_others():
+    absent = ScrubStatus.model_validate({"host": "nas1", "pool": "dozer"})
+    with pytest.raises(CommandFailed, match="no pool dozer; its pools: tank"):
+        absent.read(nas("2.1-finished").ask)
+
+
+@pytest.mark.parametrize("pool", HOSTILE_POOLS)
+def test_what_is_no_pool_is_refused_before_anything_is_asked(pool: object):
+    with pytest.raises(ValidationError):
+        ScrubStatus.model_validate({"host": "nas1", "pool": pool})

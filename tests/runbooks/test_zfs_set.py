@@ -1,0 +1,155 @@
+import pytest
+from pydantic import ValidationError
+
+from connectors import zfs_property
+from connectors.zfs_property import Property
+from runbooks import Plan, Refused
+from runbooks.zfs_set import SetProperty
+from tests.fakes import ScriptedFleet
+
+
+def change(name: str, value: str, dataset: str = "tank/home") -> SetProperty:
+    values = {"host": "nas1", "dataset": dataset, "property": name, "value": value}
+    return SetProperty.model_validate(values)
+
+
+def was(
+    name: str, value: str, source: zfs_property.Source = "local", parent: str = ""
+) -> Property:
+    return Property("tank/home", name, value, source, parent)
+
+
+def test_the_value_is_read():
+    fleet = ScriptedFleet(
+        {
+            (
+                "nas1",
+                "zfs get -H -o name,property,value,source atime tank/home",
+            ): "tank/home\tatime\ton\tinherited from tank\n"
+        }
+    )
+    assert change("atime", "off").read(fleet.ask) == was("atime", "on", "inherited", "tank")
+
+
+@pytest.mark.parametrize(
+    ("before", "undo", "shown"),
+    [
+        (was("atime", "on"), "zfs set atime=on tank/home", "on (local)"),
+        (was("atime", "on", "default"), "zfs inherit atime tank/home", "on (default)"),
+        (
+            was("atime", "on", "inherited", "tank"),
+            "zfs inherit atime tank/home",
+            "on (inherited from tank)",
+        ),
+        (was("atime", "on", "received"), "zfs inherit -S atime tank/home", "on (received)"),
+    ],
+)
+def test_a_value_is_set_and_brought_back_to_where_it_came_from(
+    before: Property, undo: str, shown: str
+):
+    (step,) = change("atime", "off").plan(before).steps
+    assert (str(step.do), str(step.undo)) == ("zfs set atime=off tank/home", undo)
+    assert (step.before, step.after) == (shown, "off")
+
+
+def test_a_value_that_is_so_already_needs_nothing():
+    plan = change("atime", "off").plan(was("atime", "off", "inherited", "tank"))
+    assert plan == Plan("atime of tank/home is off already (inherited from tank)")
+
+
+def test_a_volume_has_no_such_property():
+    with pytest.raises(Refused, match="tank/home has no sharenfs: it is no file system"):
+        change("sharenfs", "on").plan(was("sharenfs", "-", "none"))
+
+
+def test_a_mount_option_hides_the_value_and_that_is_said():
+    with pytest.raises(Refused, match="by a mount option"):
+        change("atime", "on").plan(was("atime", "off", "temporary"))
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "before", "warning"),
+    [
+        ("sync", "disabled", "standard", "after a crash the last seconds are missing"),
+        ("sync", "always", "standard", "without a fast log device it is slow"),
+        ("compression", "lz4", "off", "old data stays"),
+        ("sharenfs", "off", "on", "exported no longer"),
+        ("sharenfs", "on", "off", "every host that can reach this one"),
+        ("sharenfs", "ro", "off", "every host that can reach this one"),
+        ("sharenfs", "rw=@192.0.2.0/24,no_root_squash", "off", "Root of every client is root"),
+        ("sharenfs", "rw=@192.0.2.0/24", "on", "Clients that only the old value (on) let in"),
+        ("atime", "off", "on", "inherit it change with it"),
+    ],
+)
+def test_what_it_means_is_said(name: str, value: str, before: str, warning: str):
+    assert any(warning in note for note in change(name, value).plan(was(name, before)).notes)
+
+
+def test_a_share_for_some_is_not_called_a_share_for_all():
+    notes = change("sharenfs", "rw=@192.0.2.0/24").plan(was("sharenfs", "off")).notes
+    assert notes == ["Datasets below that inherit it change with it."]
+
+
+@pytest.mark.parametrize(
+    "name", ["mountpoint", "quota", "exec", "setuid", "com.sun:auto", "", "SYNC"]
+)
+def test_no_other_property_is_set(name: str):
+    with pytest.raises(ValidationError):
+        change(name, "on")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("sync", "lz4"),
+        ("sync", ""),
+        ("atime", "on\n"),
+        ("atime", "-r"),
+        ("compression", "on tank/other"),
+        ("compression", "gzip-0"),
+        ("sharenfs", "rw=@192.0.2.0/24; reboot"),
+        ("sharenfs", "rw=$(reboot)"),
+        ("sharenfs", "rw=a,exec"),
+        ("sharenfs", "rw=*"),
+        ("sharenfs", "rw=\u202ea"),
+        ("sharenfs", "rw=" + "a" * 500),
+    ],
+)
+def test_a_value_that_does_not_fit_is_refused_before_anything_is_asked(name: str, value: str):
+    with pytest.raises(ValidationError):
+        change(name, value)
+
+
+def test_a_refusal_says_what_would_fit():
+    with pytest.raises(ValidationError, match="sync takes standard, always or disabled"):
+        change("sync", "fast")
+
+
+@pytest.mark.parametrize(
+    "dataset",
+    [
+        "",
+        "-r",
+        "/tank",
+        "tank/",
+        "tank//home",
+        "tank/-home",
+        "tank home",
+        "tank@snapshot",
+        "tank#bookmark",
+        "tank/%recv",
+        "tank;reboot",
+        "tank\n",
+        "$(reboot)",
+        "tank/hömе",
+        "tank\u200b",
+        "a" * 101,
+        "tank" + "/a" * 21,
+        7,
+        None,
+    ],
+)
+def test_what_is_no_dataset_is_refused_before_anything_is_asked(dataset: object):
+    values = {"host": "nas1", "dataset": dataset, "property": "atime", "value": "on"}
+    with pytest.raises(ValidationError):
+        SetProperty.model_validate(values)
