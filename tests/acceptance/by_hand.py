@@ -1,0 +1,25 @@
+"""Does what the engine does with a runbook, and nothing of what makes it safe."""
+
+from typing import Any
+
+from connectors.fleet import Fleet
+from runbooks import Change, NoUndo, Plan
+
+
+def carry_out(fleet: Fleet, change: Change[Any]) -> Plan:
+    """Read, plan, tell every step, and prove by reading again that nothing is left to do."""
+    plan = change.plan(change.read(fleet.ask))
+    assert plan.steps, f"nothing to do: {plan.because}"
+    for step in plan.steps:
+        fleet.tell(step.host, fleet.resolve(step.host, step.do))
+    left = change.plan(change.read(fleet.ask))
+    assert not left.steps, f"still to be done: {left.because}"
+    return plan
+
+
+def take_back(fleet: Fleet, change: Change[Any], plan: Plan) -> None:
+    """Tell the undo of every step, the last first, and see that the same work is there again."""
+    for step in reversed(plan.steps):
+        assert not isinstance(step.undo, NoUndo), step.undo
+        fleet.tell(step.host, fleet.resolve(step.host, step.undo))
+    assert change.plan(change.read(fleet.ask)).same_work_as(plan)

@@ -1,0 +1,287 @@
+"""The runbooks about ZFS and a real one: zfs-fuse, reached over SSH as any host is."""
+
+import os
+import re
+import signal
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from connectors import zfs, zfs_property
+from connectors.command import Query, Shell
+from connectors.fleet import Fleet
+from connectors.inventory import Inventory
+from connectors.sessions import Sessions
+from connectors.trouble import CommandFailed, TimedOut
+from connectors.zfs_disks import disks
+from runbooks import NoUndo, Refused, Report
+from runbooks.zfs_io import PoolTraffic
+from runbooks.zfs_pools import ListPools
+from runbooks.zfs_scrub_pause import PauseScrub
+from runbooks.zfs_scrub_start import ForceScrub, StartScrub
+from runbooks.zfs_scrub_status import ScrubStatus
+from runbooks.zfs_scrub_stop import StopScrub
+from runbooks.zfs_set import SetProperty
+from tests.acceptance.by_hand import carry_out, take_back
+from tests.playground.daemon import PATH
+from tests.playground.sshd import Sshd
+from tests.playground.zfs_fuse import ZfsFuse, why_not
+
+pytestmark = [
+    pytest.mark.real,
+    pytest.mark.skipif(bool(why_not()), reason=f"zfs-fuse cannot run here: {why_not()}"),
+]
+
+TANK = {"host": "nas1", "pool": "tank"}
+START = StartScrub.model_validate(TANK | {"max_load": 9999})
+FORCE = ForceScrub.model_validate(TANK)
+STOP = StopScrub.model_validate(TANK)
+PAUSE = PauseScrub.model_validate(TANK)
+STATUS = ScrubStatus.model_validate(TANK)
+POOLS = ListPools.model_validate({"host": "nas1"})
+
+
+@pytest.fixture
+def nas() -> Iterator[ZfsFuse]:
+    with ZfsFuse() as nas:
+        yield nas
+
+
+@pytest.fixture
+def fleet(nas: ZfsFuse) -> Iterator[Fleet]:
+    with Sshd(env={"PATH": f"{nas.bin}:{PATH}"}) as sshd:
+        entry = sshd.inventory_entry(area="storage", tags=["zfs"])
+        inventory = Inventory.model_validate({"hosts": {"nas1": entry}})
+        fleet = Fleet(inventory, Sessions(Path("/")))
+        yield fleet
+        fleet.close()
+
+
+def mirror(nas: ZfsFuse, *, megabytes: int = 40) -> tuple[Path, Path]:
+    first, second = nas.disk("d0"), nas.disk("d1")
+    nas.pool("tank", "mirror", first, second)
+    nas.fill("tank", megabytes=megabytes)
+    return first, second
+
+
+def status(fleet: Fleet) -> Report:
+    return STATUS.report(STATUS.read(fleet.ask))
+
+
+def wait_until(done: Callable[[], bool], *, seconds: float = 60) -> None:
+    end = time.monotonic() + seconds
+    while not done():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def test_a_host_without_pools_says_so(nas: ZfsFuse, fleet: Fleet):
+    assert POOLS.report(POOLS.read(fleet.ask)).summary == "nas1 has no ZFS pools"
+    with pytest.raises(CommandFailed, match="no pool tank; its pools: none"):
+        START.plan(START.read(fleet.ask))
+
+
+def test_pools_that_were_never_scrubbed_are_named(nas: ZfsFuse, fleet: Fleet):
+    mirror(nas)
+    report = POOLS.report(POOLS.read(fleet.ask))
+    assert report.summary == "nas1 has 1 pool, all healthy"
+    assert report.findings == [
+        "tank was never scrubbed since it was imported: `zfs scrub start` does it"
+    ]
+    assert report.table is not None
+    (row,) = report.table.rows
+    assert row[:2] == ("tank", "ONLINE")
+    assert status(fleet).summary == "tank: never scrubbed since it was imported"
+
+
+def test_a_scrub_repairs_what_was_damaged_behind_its_back(nas: ZfsFuse, fleet: Fleet):
+    _, second = mirror(nas)
+    file = Path(f"/proc/{nas.pid}/root") / nas.told("ls", f"{nas.directory}/mnt/tank/noise")[1:-1]
+    before = file.read_bytes()
+    nas.damage(second, megabytes=(10, 60))
+    carry_out(fleet, START)
+    wait_until(lambda: nas.scan("tank").startswith("scrub completed"))
+    report = status(fleet)
+    repaired = re.search(r"repaired ([\d.]+) MiB, 0 errors", report.summary)
+    assert repaired is not None, report
+    assert 30 < float(repaired[1]) < 50
+    (finding,) = report.findings
+    assert re.search(r"/d1 of tank has counted [\d,]+ checksum errors and is ONLINE", finding)
+    assert file.read_bytes() == before
+    assert any(
+        "/d1 of tank has counted" in each for each in POOLS.report(POOLS.read(fleet.ask)).findings
+    )
+
+
+def test_what_is_lost_is_named(nas: ZfsFuse, fleet: Fleet):
+    for disk in mirror(nas):
+        nas.damage(disk, megabytes=(10, 60))
+    carry_out(fleet, START)
+    wait_until(lambda: nas.scan("tank").startswith("scrub completed"))
+    report = status(fleet)
+    assert not report.healthy
+    assert any(
+        finding.startswith("tank has lost data in ") and "/mnt/tank/noise" in finding
+        for finding in report.findings
+    )
+
+
+def test_a_scrub_that_has_just_been_done_is_not_done_again(nas: ZfsFuse, fleet: Fleet):
+    mirror(nas)
+    carry_out(fleet, START)
+    wait_until(lambda: nas.scan("tank").startswith("scrub completed"))
+    assert "just been scrubbed" in START.plan(START.read(fleet.ask)).because
+
+
+def test_a_running_scrub_is_seen_left_alone_stopped_and_started_again(nas: ZfsFuse, fleet: Fleet):
+    nas.pool("tank", nas.disk("d0"), small=True)
+    nas.pool("other", nas.disk("d1"))
+    nas.fill("tank", megabytes=12)
+    with nas.slow():
+        plan = carry_out(fleet, START)
+        assert "running" in status(fleet).summary
+        assert "already" in START.plan(START.read(fleet.ask)).because
+        beside = START.model_copy(update={"pool": "other"})
+        with pytest.raises(Refused, match="tank is on the same disks and busy"):
+            beside.plan(beside.read(fleet.ask))
+        with pytest.raises(Refused, match="zfs-fuse cannot pause"):
+            PAUSE.plan(PAUSE.read(fleet.ask))
+        stopped = carry_out(fleet, STOP)
+        assert nas.scan("tank").startswith("scrub stopped")
+        assert plan.steps[0].undo == stopped.steps[0].do
+        assert START.plan(START.read(fleet.ask)).same_work_as(plan)
+    # What has ended by itself cannot be stopped, and that is no success.
+    with pytest.raises(CommandFailed, match="has ended by itself already"):
+        fleet.tell("nas1", stopped.steps[0].do)
+    assert not isinstance(stopped.steps[0].undo, NoUndo)
+    fleet.tell("nas1", stopped.steps[0].undo)
+    wait_until(lambda: nas.scan("tank").startswith("scrub completed"))
+
+
+def test_a_resilver_is_never_stopped(nas: ZfsFuse, fleet: Fleet):
+    first, second, third = nas.disk("d0"), nas.disk("d1"), nas.disk("d2")
+    nas.pool("tank", "mirror", first, second, small=True)
+    nas.fill("tank", megabytes=12)
+    with nas.slow():
+        nas.told("zpool", "replace", "-o", "ashift=9", "tank", str(second), str(third))
+        with pytest.raises(Refused, match="must not be stopped"):
+            STOP.plan(STOP.read(fleet.ask))
+        with pytest.raises(Refused, match="a scrub has to wait"):
+            FORCE.plan(FORCE.read(fleet.ask))
+        with pytest.raises(CommandFailed):
+            fleet.tell("nas1", zfs.stop_scrub_on_fuse("tank"))
+        assert nas.scan("tank").startswith("resilver in progress")
+        # The twin: told without a look, zfs-fuse stops it and calls that a success.
+        fleet.tell("nas1", zfs.stop_scrub("tank"))
+        assert nas.scan("tank").startswith("resilver stopped")
+    assert any("was stopped before its end" in finding for finding in status(fleet).findings)
+
+
+def test_a_degraded_pool_is_scrubbed_by_force_alone(nas: ZfsFuse, fleet: Fleet):
+    _, second = mirror(nas)
+    nas.told("zpool", "offline", "tank", str(second))
+    with pytest.raises(Refused, match=r"tank is DEGRADED \(.*/d1 is OFFLINE\).*zfs scrub force"):
+        START.plan(START.read(fleet.ask))
+    plan = carry_out(fleet, FORCE)
+    assert any("See to a backup first" in note for note in plan.notes)
+    wait_until(lambda: nas.scan("tank").startswith("scrub completed"))
+    assert "tank is DEGRADED" in status(fleet).findings[0]
+
+
+def test_files_of_one_file_system_lie_on_the_same_disk(nas: ZfsFuse, fleet: Fleet):
+    nas.pool("tank", nas.disk("d0"))
+    nas.pool("other", nas.disk("d1"))
+    one, two = (disks(fleet.ask, "nas1", pool) for pool in zfs.storage(fleet.ask, "nas1").pools)
+    assert one & two
+    assert one != two
+
+
+def test_traffic_is_told_for_the_time_that_was_watched(nas: ZfsFuse, fleet: Fleet):
+    mirror(nas)
+    for pool in ("tank", ""):
+        watch = PoolTraffic.model_validate({"host": "nas1", "pool": pool, "seconds": 1})
+        report = watch.report(watch.read(fleet.ask))
+        assert report.summary.startswith("In 1 s, tank ")
+        assert report.table is not None
+        assert [row[0].strip().rpartition("/")[2] for row in report.table.rows] == [
+            "tank",
+            "mirror",
+            "d0",
+            "d1",
+        ]
+
+
+def test_traffic_of_no_pools_is_said_to_be_that(fleet: Fleet):
+    watch = PoolTraffic.model_validate({"host": "nas1", "seconds": 1})
+    assert watch.report(watch.read(fleet.ask)).summary == "nas1 has no ZFS pools"
+
+
+def change(dataset: str, name: str, value: str) -> SetProperty:
+    values = {"host": "nas1", "dataset": dataset, "property": name, "value": value}
+    return SetProperty.model_validate(values)
+
+
+def test_a_property_is_set_and_brought_back_to_where_it_came_from(nas: ZfsFuse, fleet: Fleet):
+    mirror(nas, megabytes=1)
+    nas.told("zfs", "create", "tank/home")
+    gzip = change("tank", "compression", "gzip-3")
+    by_default = carry_out(fleet, gzip)
+    home = change("tank/home", "compression", "zle")
+    inherited = carry_out(fleet, home)
+    assert inherited.steps[0].before == "gzip-3 (inherited from tank)"
+    local = carry_out(fleet, change("tank/home", "compression", "off"))
+    take_back(fleet, change("tank/home", "compression", "off"), local)
+    assert "zle" in nas.told("zfs", "get", "-H", "compression", "tank/home")
+    take_back(fleet, home, inherited)
+    assert "inherited from tank" in nas.told("zfs", "get", "-H", "compression", "tank/home")
+    take_back(fleet, gzip, by_default)
+    assert "default" in nas.told("zfs", "get", "-H", "compression", "tank")
+    noatime = change("tank/home", "atime", "off")
+    take_back(fleet, noatime, carry_out(fleet, noatime))
+
+
+def test_a_property_or_a_value_that_this_zfs_does_not_know_is_said_so(nas: ZfsFuse, fleet: Fleet):
+    nas.pool("tank", nas.disk("d0"))
+    with pytest.raises(CommandFailed, match="too old to know this property"):
+        carry_out(fleet, change("tank", "sync", "disabled"))
+    with pytest.raises(CommandFailed, match="does not know this value"):
+        carry_out(fleet, change("tank", "compression", "zstd"))
+    with pytest.raises(CommandFailed, match="no such dataset"):
+        carry_out(fleet, change("tank/absent", "compression", "off"))
+
+
+def test_a_share_that_the_nfs_server_does_not_follow_is_no_success(nas: ZfsFuse, fleet: Fleet):
+    nas.pool("tank", nas.disk("d0"))
+    with pytest.raises(CommandFailed, match="the value is set now, and the NFS server did not"):
+        carry_out(fleet, change("tank", "sharenfs", "rw=@192.0.2.0/24"))
+    assert "rw=@192.0.2.0/24" in nas.told("zfs", "get", "-H", "sharenfs", "tank")
+
+
+def test_words_stay_one_word_on_their_way(nas: ZfsFuse, fleet: Fleet, tmp_path: Path):
+    nas.pool("tank", nas.disk("d0"))
+    # The types refuse such values long before; here the second lock is tried.
+    for name, value in (("sharenfs", f"rw=a; touch {tmp_path}/x"), ("atime", "off tank/home")):
+        with pytest.raises(CommandFailed):
+            fleet.tell("nas1", zfs_property.set_property("tank", name, value))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_zfs_that_hangs_is_not_waited_for(nas: ZfsFuse, fleet: Fleet):
+    nas.pool("tank", nas.disk("d0"))
+    query = zfs.plain_status()
+    assert isinstance(query.command, Shell)
+    impatient = Query(replace(query.command, deadline=1), query.parse)
+    os.kill(nas.pid, signal.SIGSTOP)
+    with pytest.raises(TimedOut):
+        fleet.ask("nas1", impatient)
+    os.kill(nas.pid, signal.SIGCONT)
+    assert [pool.name for pool in fleet.ask("nas1", impatient)] == ["tank"]
+
+
+def test_a_zfs_that_is_not_running_is_said_so(nas: ZfsFuse, fleet: Fleet):
+    nas.told("rm", "/run/zfs/zfs_socket")
+    with pytest.raises(CommandFailed, match="zfs-fuse is not running"):
+        POOLS.read(fleet.ask)
