@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
+from bot.inventory.commands import inventory
+
 if TYPE_CHECKING:
     from bot.settings import Settings
     from bot.store.database import Database
@@ -20,7 +22,12 @@ FAILED, NOT_FOUND = 1, 3
 # Heavy modules are loaded by the command that needs them: `keyturn --help` answers at once.
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    context_settings={
+        "help_option_names": ["-h", "--help"],
+        "obj": lambda: _settings().policy,
+    }
+)
 @click.version_option(version("keyturn"), prog_name="keyturn")
 def main() -> None:
     """Two keys for production: audited runbooks, asked and approved in chat.
@@ -97,6 +104,9 @@ def sign_in(person: str) -> None:
             token = signins.new_link(tx, known.id)
             log.append(tx, "link made", person=known.id, door="cli")
     click.echo(f"{settings.address}/sign-in/{token}")
+
+
+main.add_command(inventory)
 
 
 @main.group()

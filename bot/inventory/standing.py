@@ -1,0 +1,145 @@
+"""How a host of the inventory stands with us: reachable, known by its key, let in, answering."""
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
+from functools import partial
+
+from connectors.command import DeviceCommand, Query, Shell
+from connectors.fleet import Fleet
+from connectors.inventory import Host, Inventory
+from connectors.trouble import (
+    HostKeyMismatch,
+    HostTrouble,
+    LoginRefused,
+    NotSetUp,
+    NotUnderstood,
+    Unreachable,
+    WeakAlgorithms,
+)
+
+# Hosts that are asked at once. Most of the time is waiting.
+_AT_ONCE = 32
+
+_WHO = Query(Shell(("id", "-u"), deadline=10), lambda answer: _whole_number(answer))
+# Lists what the login may do. Status 1 is "nothing, or only with a password"; 126 and 127 mean
+# that there is no sudo that could be run.
+_MAY = Query(
+    Shell(("sudo", "-n", "-l"), deadline=10),
+    lambda answer: "NOPASSWD:" in answer,
+    frozenset({0, 1, 126, 127}),
+)
+_PLATFORMS = ("cisco_ios", "dell_powerconnect", "frr")
+_VERSION = Query(
+    DeviceCommand(("show version",) * len(_PLATFORMS), platforms=_PLATFORMS),
+    lambda answer: bool(answer.strip()),
+)
+# By the kind of trouble: reachable, key, login, answers.
+_HOW_FAR: tuple[tuple[type[HostTrouble], tuple[bool | None, ...]], ...] = (
+    (Unreachable, (False, None, None, None)),
+    (WeakAlgorithms, (True, None, None, None)),
+    (HostKeyMismatch, (True, False, None, None)),
+    (LoginRefused, (True, True, False, None)),
+    # Before the connection, as with our key file, or after the login: no `timeout` there.
+    (NotSetUp, (None, None, None, None)),
+    # The host failed at the command, or nobody saw its end.
+    (HostTrouble, (True, True, True, False)),
+)
+_NO_SUDO = (
+    "the login {user} has no sudo without a password there, so changes that need root will fail: "
+    "`keyturn sudoers {name}` prints the lines"
+)
+
+
+@dataclass(frozen=True)
+class Standing:
+    """What was found out about one host; None where it was not got that far.
+
+    key: whether the host showed the key that the inventory knows it by. login: whether it let us
+    in. answers: whether a command got its answer. root: how commands that need root would run:
+    "root" is the login itself, "sudo" has rules, "none" has none, "" for a network device.
+    trouble: what is so and what to do; "" if the host is well. advice: the same for what is well
+    and could be better.
+    """
+
+    host: str
+    address: str
+    reachable: bool | None = None
+    key: bool | None = None
+    login: bool | None = None
+    answers: bool | None = None
+    root: str | None = None
+    trouble: str = ""
+    advice: str = ""
+
+    @property
+    def well(self) -> bool:
+        return not self.trouble
+
+
+def standings(fleet: Fleet, names: Sequence[str]) -> Iterator[Standing]:
+    """Ask these hosts, many at once; yield each as it is known, in no order."""
+    with ThreadPoolExecutor(min(_AT_ONCE, len(names) or 1)) as pool:
+        for known in as_completed([pool.submit(standing, fleet, name) for name in names]):
+            yield known.result()
+
+
+def standing(fleet: Fleet, name: str) -> Standing:
+    """Ask one host. Raises UnknownHost for one that the inventory does not have."""
+    host = fleet.inventory[name]
+    found = partial(Standing, name, _place(host))
+    try:
+        root = _root(fleet, host)
+    except HostTrouble as trouble:
+        blocked = _blocked_way(fleet, host) if host.jump else ""
+        return _after(trouble, blocked, found)
+    advice = _NO_SUDO.format(user=host.user, name=name) if root == "none" else ""
+    return found(reachable=True, key=True, login=True, answers=True, root=root, advice=advice)
+
+
+def _root(fleet: Fleet, host: Host) -> str:
+    if host.platform != "linux":
+        fleet.ask(host.name, _VERSION)
+        return ""
+    if fleet.ask(host.name, _WHO) == 0:
+        return "root"
+    return "sudo" if fleet.ask(host.name, _MAY) else "none"
+
+
+def _blocked_way(fleet: Fleet, host: Host) -> str:
+    """Return the jump host that does not let us through, or "" if each does."""
+    for jump in _jumps(fleet.inventory, host):
+        try:
+            fleet.ask(jump.name, _WHO)
+        except (Unreachable, HostKeyMismatch, LoginRefused, WeakAlgorithms, NotSetUp):
+            return jump.name
+        except HostTrouble:
+            continue  # it takes no commands, and need not: it is asked to pass on
+    return ""
+
+
+def _jumps(inventory: Inventory, host: Host) -> list[Host]:
+    if host.jump is None:
+        return []
+    jump = inventory[host.jump]
+    return [*_jumps(inventory, jump), jump]
+
+
+def _after(trouble: HostTrouble, blocked: str, found: Callable[..., Standing]) -> Standing:
+    if blocked:
+        return found(reachable=False, trouble=str(trouble))
+    claims = next(claims for kind, claims in _HOW_FAR if isinstance(trouble, kind))
+    reachable, key, login, answers = claims
+    return found(reachable=reachable, key=key, login=login, answers=answers, trouble=str(trouble))
+
+
+def _place(host: Host) -> str:
+    return (
+        f"[{host.address}]:{host.port}" if ":" in host.address else f"{host.address}:{host.port}"
+    )
+
+
+def _whole_number(answer: str) -> int:
+    if not answer.strip().isdecimal():
+        raise NotUnderstood(f"`id -u` answered {answer[:80]!r}: does its login shell add words?")
+    return int(answer)

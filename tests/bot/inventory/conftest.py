@@ -1,0 +1,17 @@
+"""A company whose hosts are real SSH servers, each with what a test has done to it."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.playground import company
+from tests.playground.fleet import LoopbackFleet
+
+
+@pytest.fixture
+def fleet(tmp_path: Path) -> Iterator[LoopbackFleet]:
+    """Real hosts, with `fleet.directory` a whole policy directory."""
+    company.found(tmp_path / "policy")
+    with LoopbackFleet(tmp_path / "policy") as fleet:
+        yield fleet
