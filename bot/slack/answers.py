@@ -11,6 +11,7 @@ from bot.slack.blocks import (
     bullets,
     code,
     line,
+    link,
     notification,
     preformatted,
     rich,
@@ -30,12 +31,19 @@ _ALSO = (
     ("deny N REASON", "end a request before anything is sent"),
     ("withdraw N", "take your own request back"),
     ("undo N", "ask for a run to be taken back"),
+    ("web", "a link to the web pages, for you alone"),
 )
 
 
 def said(text: str) -> Message:
     """Say one thing in plain words."""
     return Message(notification(text), [rich(line(words(shortened(text, 2900))))])
+
+
+def way_in(url: str) -> Message:
+    """Hand somebody their own way in to the web pages."""
+    told = line(link(url, "Sign in to the web pages"), words(" – once, within ten minutes."))
+    return Message("Your link to the web pages", [rich(told)])
 
 
 def overview(runbooks: Sequence[type[AnyRunbook]]) -> Message:

@@ -5,6 +5,7 @@ out of them. Only `context` lines and the text for notifications are mrkdwn, by 
 Source: https://docs.slack.dev/reference/block-kit
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -37,7 +38,8 @@ class Message:
 def mrkdwn(text: str) -> str:
     """Return *text* on one line, so that Slack shows it and acts on none of it."""
     safe = one_line(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    return safe.replace("```", "`\u2009`\u2009`")
+    # Thin spaces keep backticks from fencing off what follows.
+    return re.sub("`(?=`)", "`\u2009", safe)
 
 
 def shortened(text: str, most: int) -> str:

@@ -43,9 +43,10 @@ def card(story: Story, *, buttons: bool = True) -> Message:
     """Draw the run as it is now. buttons: False where nobody could click them, as in an answer
     to a command."""
     run = story.run
-    blocks = [*_head(story), *_middle(story), rich(_standing(story)), _foot(story)]
+    blocks = [*_head(story), *_plan(story), rich(_standing(story)), *_report(run)]
     if run.state is State.WAITING and run.proposal and not plans.fits(run.proposal):
-        blocks.insert(-1, _too_long(story))
+        blocks.append(_too_long(story))
+    blocks += _foot(story)
     if run.state is State.WAITING and buttons:
         blocks.append(_decision(run))
     return Message(notification(in_one_line(story)), blocks)
@@ -56,7 +57,7 @@ def result(story: Story) -> Message:
     run = story.run
     seen = verdict(story)
     asker = [person(story.asker), words(" ")] if story.asker else []
-    parts = [line(*asker, emoji(seen.icon), bold(f" {seen.label}: "), words(seen.text))]
+    parts = [line(*asker, emoji(seen.icon), words(" "), bold(seen.label), words(seen.rest))]
     spoken = [record for record in story.steps if record.output.strip()]
     for record in spoken[:_MOST_OUTPUTS]:
         parts += [line(words(_about(run, record))), preformatted(_end_of(record.output))]
@@ -72,7 +73,7 @@ def _head(story: Story) -> list[Block]:
     return [header(title), context(asked)]
 
 
-def _middle(story: Story) -> list[Block]:
+def _plan(story: Story) -> list[Block]:
     run = story.run
     blocks: list[Block] = []
     if len(f"{run.title} · {story.area}") > MOST_HEADER:
@@ -81,15 +82,17 @@ def _middle(story: Story) -> list[Block]:
         blocks.append(rich(quote(run.reason)))
     if run.proposal and run.state is not State.UNCHANGED:
         blocks += plans.drawn(run.proposal, story.steps)
-    if run.report:
-        blocks += reports.drawn(run.report)
     return blocks
+
+
+def _report(run: Run) -> list[Block]:
+    return reports.drawn(run.report) if run.report else []
 
 
 def _standing(story: Story) -> Element:
     seen = verdict(story)
-    said = f": {shortened(seen.text, 2000)}" if seen.text else ""
-    parts = [emoji(seen.icon), bold(f" {seen.label}"), words(said)]
+    said = shortened(seen.rest, 2000)
+    parts = [emoji(seen.icon), words(" "), bold(seen.label), words(said)]
     if story.run.state is State.WAITING:
         parts += _approvers(story)
     return line(*parts)
@@ -108,9 +111,9 @@ def _approvers(story: Story) -> list[Element]:
     return [*parts, words(f"and {more} more")] if more > 0 else parts[:-1]
 
 
-def _foot(story: Story) -> Block:
+def _foot(story: Story) -> list[Block]:
+    """Say who approved, and the facts that tell this run from any other."""
     run = story.run
-    lines = [_approved(story)] if story.yes_votes else []
     facts: list[str] = []
     if run.digest:
         facts.append(f"plan {run.short_digest}")
@@ -118,8 +121,15 @@ def _foot(story: Story) -> Block:
         facts.append(f"until {when(run.expires)}")
     if run.ended:
         facts.append(when(run.ended))
+    if run.state is State.SUCCEEDED and _can_be_undone(run):
+        facts.append(f"/keyturn undo {run.id}")
     facts.append(f"<{story.page}|details>" if story.page else f"/keyturn run {run.id}")
-    return context(*lines, " · ".join(facts))
+    approved = [context(_approved(story))] if story.yes_votes else []
+    return [*approved, context(" · ".join(facts))]
+
+
+def _can_be_undone(run: Run) -> bool:
+    return run.undo_of is None and run.proposal is not None and run.proposal.reversible
 
 
 def _approved(story: Story) -> str:

@@ -12,7 +12,7 @@ from bot.slack.blocks import Message
 from bot.slack.card import card
 from bot.slack.story import Stories
 from bot.slack.words import Said
-from bot.store import runs
+from bot.store import changelog, runs, signins
 from bot.store.database import Database
 from bot.workflow import Unfit, Workflow
 from bot.workflow.parts import Policies
@@ -49,6 +49,7 @@ class Commands:
             "deny": self._deny,
             "undo": self._undo,
             "withdraw": self._withdraw,
+            "web": self._web,
         }
 
     def answer(self, text: str, *, person: str, origin: Origin) -> Message | None:
@@ -134,6 +135,16 @@ class Commands:
             number, person=asked.person, origin=asked.origin, reason=asked.said.reason
         )
         return answers.said(f"{run.title}: {run.summary}") if run.over else None
+
+    def _web(self, asked: Asked) -> Message:
+        if not self._stories.base_url:
+            raise Unfit(
+                "the web pages have no address yet: an administrator sets KEYTURN_BASE_URL"
+            )
+        with self._database.transaction() as tx:
+            token = signins.new_link(tx, asked.person)
+            changelog.append(tx, "link made", person=asked.person, door="slack")
+        return answers.way_in(f"{self._stories.base_url}/sign-in/{token}")
 
     def _card(self, number: int) -> Message:
         with self._database.reading() as tx:

@@ -85,8 +85,10 @@ class Outbox:
                 for delivery in await self._due():
                     group.create_task(self._deliver(delivery))
                 self.waiting = True
+                # Python 3.11's wait_for loses a cancellation that comes with the wake-up.
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(self._woken.wait(), _POLL_SECONDS)
+                    async with asyncio.timeout(_POLL_SECONDS):
+                        await self._woken.wait()
 
     async def flush(self) -> None:
         """Deliver all that is due now, and return when it is told or postponed."""

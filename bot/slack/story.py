@@ -56,7 +56,8 @@ class Stories:
     """Tells the story of any run. team: our Slack workspace. base_url: of the web pages, or ""."""
 
     def __init__(self, policies: Policies, *, team: str, base_url: str) -> None:
-        self._policies, self._team, self._base_url = policies, team, base_url.rstrip("/")
+        self._policies, self._team = policies, team
+        self.base_url = base_url.rstrip("/")
 
     def of(self, tx: Transaction, number: int) -> Story:
         """Raises NoSuchRun. Without a valid policy the story is told with what the run knows."""
@@ -67,7 +68,7 @@ class Stories:
             steps=runs.steps_of_all(tx, number) if run.hosts else runs.steps(tx, number),
             area=run.area,
             asker=run.origin.user if run.origin.door == "slack" else "",
-            page=f"{self._base_url}/runs/{number}" if self._base_url else "",
+            page=f"{self.base_url}/runs/{number}" if self.base_url else "",
             now=tx.now,
         )
         try:

@@ -9,11 +9,20 @@ from bot.slack.story import Story
 
 @dataclass(frozen=True)
 class Verdict:
-    """icon: an emoji's name, never without its words. label: how it stands. text: the rest."""
+    """icon: an emoji's name, never without its words. label: how it stands. text: the rest.
+
+    joint: what stands between label and text.
+    """
 
     icon: str
     label: str
     text: str
+    joint: str = ": "
+
+    @property
+    def rest(self) -> str:
+        """What follows the label: ": waits for run 7" or " by Olga Owner: not today"."""
+        return f"{self.joint}{self.text}" if self.text else ""
 
 
 _LABELS: Mapping[State, tuple[str, str]] = {
@@ -43,8 +52,9 @@ def verdict(story: Story) -> Verdict:
         label = "Healthy" if healthy else "Needs attention"
     text = _under_way(story) or run.summary
     # Some summaries begin with what the label says: "Denied by Olga: not today".
-    if text.lower().startswith(label.lower()):
-        label, text = label, text[len(label) :].lstrip(": ")
+    if text.startswith(label):
+        left = text[len(label) :]
+        return Verdict(icon, label, left.lstrip(": "), ": " if left.startswith(":") else " ")
     return Verdict(icon, label, text)
 
 
@@ -54,7 +64,8 @@ def in_one_line(story: Story) -> str:
     seen = verdict(story)
     if run.state is State.WAITING:
         return f"{seen.label}: {run.title} ({story.area}), asked by {name}"
-    return f"{seen.label}: {run.title} ({story.area}). {seen.text}".rstrip()
+    more = f" – {seen.text}" if seen.text else ""
+    return f"{seen.label}: {run.title} ({story.area}){more}"
 
 
 def _under_way(story: Story) -> str:

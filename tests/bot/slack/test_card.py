@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from bot.console.blockkit import faults_of_blocks
 from bot.run import State, StepRecord, StepState
-from bot.slack.blocks import Message
+from bot.slack.blocks import Message, mrkdwn, preformatted
 from bot.slack.card import card, result
 from bot.slack.reports import aligned
 from bot.slack.story import Approver, Story
@@ -178,6 +178,19 @@ def test_the_same_story_draws_the_same_card():
     assert card(a_story()).digest != card(a_story(a_run(State.EXPIRED))).digest
 
 
+def test_who_denied_and_why_is_read_in_one_sentence():
+    message = card(STORIES["denied"])
+    assert message.text.endswith("(the edge) – by Olga Owner: not today")
+    assert "Denied  by Olga Owner: not today" in words(message)
+
+
+def test_what_is_done_says_how_to_take_it_back():
+    assert "/keyturn undo 12" in words(card(STORIES["succeeded"]))
+    assert "undo 12" not in words(card(STORIES["failed"]))
+    undone = replace(STORIES["succeeded"], run=replace(STORIES["succeeded"].run, undo_of=7))
+    assert "undo 12" not in words(card(undone))
+
+
 def test_a_report_is_one_message_with_its_table_aligned():
     message = card(a_story(a_check(a_report())))
     assert message.text.startswith("Needs attention: abusers show")
@@ -287,6 +300,16 @@ def test_the_reader_of_these_tests_sees_what_acts(said: str):
     assert slack_acts_on(Message(said)) != []
     line = {"type": "context", "elements": [{"type": "mrkdwn", "text": said}]}
     assert slack_acts_on(Message("", [line])) != []
+
+
+def test_what_acts_is_spelt_out_in_preformatted_text_too():
+    shown = preformatted("\x1b[31m\u202e\n")["elements"][0]["text"]
+    assert shown == r"\x1b[31m\u202e" + "\n"
+
+
+@pytest.mark.parametrize("ticks", range(2, 9))
+def test_backticks_fence_nothing_off(ticks: int):
+    assert "``" not in mrkdwn("`" * ticks)
 
 
 def test_a_line_break_cannot_forge_a_line():

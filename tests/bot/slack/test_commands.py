@@ -2,6 +2,7 @@
 
 import pytest
 
+from bot.store import signins
 from tests.bot.slack.asgi import Answer
 from tests.bot.slack.chat import Chat
 from tests.bot.slack.walk import texts
@@ -127,3 +128,20 @@ async def test_a_decision_is_given_its_reason(chat: Chat):
     await chat.type("toy set lb1 lamp on")
     await chat.type(f"approve 1 {chat.run().short_digest} because I saw it", "U0OLGA")
     assert "I saw it" in chat.slack.card.words
+
+
+async def test_web_gives_a_way_in_to_the_one_who_asked(chat: Chat):
+    answer = await chat.type("web", "U0DORA")
+    assert "once, within ten minutes" in words(answer)
+    link = str(answer.json["blocks"]).partition("/sign-in/")[2]
+    token = link.partition("'")[0]
+    with chat.office.database.transaction() as tx:
+        assert signins.use_link(tx, token) == "dora"
+        assert signins.use_link(tx, token) is None
+
+
+async def test_hosts_are_meant_by_pattern_and_approved_as_one(chat: Chat):
+    await chat.type("toy set lb* lamp on")
+    run = chat.office.run(1)
+    assert run.hosts == ("lb1", "lb2")
+    assert run.title == "toy set lb* lamp on"

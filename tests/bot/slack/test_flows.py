@@ -30,7 +30,7 @@ async def test_a_developer_asks_and_an_owner_approves_by_button(chat: Chat):
 
     assert chat.office.fleet.told == [("lb1", "set lamp on")]
     assert chat.run().state is State.SUCCEEDED
-    assert card.text.startswith("Done: toy set lb1 lamp on (the edge).")
+    assert card.text.startswith("Done: toy set lb1 lamp on (the edge) – ")
     assert "Approved by Olga Owner" in card.words
     assert card.buttons == {}
 
@@ -48,7 +48,7 @@ async def test_a_check_is_one_message(chat: Chat):
     answer = await chat.type("toy show lb1", "U0STAN")
     assert answer.body == b""
     [message] = chat.slack.posted
-    assert message.text == "Healthy: toy show lb1 (the edge). 2 switches"
+    assert message.text == "Healthy: toy show lb1 (the edge) – 2 switches"
     assert "lamp=off" in message.words
 
 
@@ -200,7 +200,7 @@ async def test_nothing_to_do_is_said_to_its_asker_alone(chat: Chat):
     await chat.type("toy set lb1 lamp off")
     [whisper] = chat.slack.posted
     assert (whisper.seen_by, whisper.channel) == ("U0DORA", "C0OPS")
-    assert whisper.text == "Nothing to do: toy set lb1 lamp off (the edge). lamp is off"
+    assert whisper.text == "Nothing to do: toy set lb1 lamp off (the edge) – lamp is off"
 
 
 async def test_the_verb_is_on_the_button(chat: Chat):

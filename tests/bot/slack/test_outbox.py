@@ -255,3 +255,15 @@ async def test_a_step_is_told_with_what_the_host_said(chat: Chat):
     await chat.press("approve", "U0OLGA")
     [result] = [one for one in chat.slack.posted if one.thread]
     assert "1. Set fan: lb1 said" in result.words
+
+
+@pytest.mark.parametrize("turns", range(8))
+async def test_it_ends_when_it_is_cancelled_though_it_was_just_woken(chat: Chat, turns: int):
+    task = asyncio.create_task(chat.door.outbox.run())
+    await until(lambda: chat.door.outbox.waiting)
+    chat.door.outbox.wake()
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    task.cancel()
+    done, _ = await asyncio.wait([task], timeout=5)
+    assert task in done
