@@ -33,6 +33,7 @@ _POLL_SECONDS = 1.0
 # Long enough for one delivery, whatever Slack does; others may try after that.
 _LEASE_SECONDS = 60.0
 _DELIVERY_SECONDS = 45.0
+_GRACE_SECONDS = 3.0
 _AT_ONCE = 8
 # A run that is planned within this time is shown with its plan at once.
 _LOOKING_SECONDS = 1.0
@@ -67,6 +68,8 @@ class Outbox:
         self._woken = asyncio.Event()
         self._slots = asyncio.Semaphore(_AT_ONCE)
         self._sent: dict[int, float] = {}
+        self._under_way: set[asyncio.Task[None]] = set()
+        # Whether it has looked for news at least once.
         self.waiting = False
 
     def wake(self) -> None:
@@ -79,16 +82,22 @@ class Outbox:
     async def run(self) -> None:
         """Deliver until cancelled."""
         self._loop = asyncio.get_running_loop()
-        async with asyncio.TaskGroup() as group:
+        try:
             while True:
                 self._woken.clear()
                 for delivery in await self._due():
-                    group.create_task(self._deliver(delivery))
+                    task = asyncio.create_task(self._deliver(delivery))
+                    self._under_way.add(task)
+                    task.add_done_callback(self._under_way.discard)
                 self.waiting = True
                 # Python 3.11's wait_for loses a cancellation that comes with the wake-up.
                 with suppress(TimeoutError):
                     async with asyncio.timeout(_POLL_SECONDS):
                         await self._woken.wait()
+        finally:
+            # What is half said is finished, or it would be said again after the next start.
+            if self._under_way:
+                await asyncio.wait(self._under_way, timeout=_GRACE_SECONDS)
 
     async def flush(self) -> None:
         """Deliver all that is due now, and return when it is told or postponed."""
@@ -183,7 +192,9 @@ class Outbox:
         message = card(story)
         if posted is not None:
             place = Place(posted.channel, posted.ts)
-            if posted.digest == message.digest or await self._updated(place, message):
+            if posted.digest == message.digest:
+                return place
+            if await self._updated(place, message):
                 await self._remember(story, CARD, place, message)
                 return place
         place = await self._posted(story, message)

@@ -5,7 +5,7 @@ import pytest
 from bot.store import signins
 from tests.bot.slack.asgi import Answer
 from tests.bot.slack.chat import Chat
-from tests.bot.slack.walk import texts
+from tests.bot.slack.walk import parts, texts
 
 pytestmark = pytest.mark.anyio
 
@@ -92,6 +92,16 @@ async def test_an_invisible_character_is_refused_by_its_name(chat: Chat):
     answer = await chat.type("toy set lb1 lamp on because \u202etrust me")
     assert "U+202E" in answer.text
     assert chat.office.entries() == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["&lt;!channel&gt;", "toy set &lt;@U0OLGA&gt; a b", "toy set lb1 a b c&lt;!here&gt; d"],
+)
+async def test_what_was_typed_is_repeated_without_effect(chat: Chat, text: str):
+    answer = await chat.type(text)
+    assert "<" not in answer.text
+    assert [part for part in parts(answer.json) if part.get("type") == "mrkdwn"] == []
 
 
 async def test_phones_quotation_marks_and_slacks_links_are_understood(chat: Chat):

@@ -257,6 +257,17 @@ async def test_a_step_is_told_with_what_the_host_said(chat: Chat):
     assert "1. Set fan: lb1 said" in result.words
 
 
+async def test_what_is_being_said_when_it_ends_is_said_and_written_down(chat: Chat):
+    await chat.send(payloads.slash(LAMP_ON))
+    await asyncio.to_thread(chat.office.work)
+    chat.slack.slowly = 0.3
+    async with at_work(chat):
+        await until(lambda: any(call == "chat.postMessage" for call, _ in chat.slack.calls))
+    with chat.office.database.reading() as tx:
+        assert news.pending(tx) == []
+        assert news.notices(tx, 1)["card"].ts == chat.slack.card.ts
+
+
 @pytest.mark.parametrize("turns", range(8))
 async def test_it_ends_when_it_is_cancelled_though_it_was_just_woken(chat: Chat, turns: int):
     task = asyncio.create_task(chat.door.outbox.run())
