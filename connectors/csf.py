@@ -1,0 +1,188 @@
+"""What can be read of ConfigServer Firewall (csf): its settings, its files, its rules. No I/O.
+
+csf exits with status 0 for nearly everything, so what it says is never the proof: its files and
+the rules in the kernel are. All of this needs root; without it /etc/csf cannot even be read.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from ipaddress import IPv4Network, IPv6Network, ip_interface, ip_network
+
+from connectors.command import Hint, Query, Setting, Shell
+from connectors.public import Address
+from connectors.trouble import NotUnderstood
+
+Network = IPv4Network | IPv6Network
+
+_DIRECTORY = Setting("csf.directory", "/etc/csf", pattern=r"/[\w./-]+")
+_PROGRAM = Setting("csf.program", "/usr/sbin/csf", pattern=r"/[\w./-]+")
+_CPANEL = Setting("cpanel.directory", "/var/cpanel", pattern=r"/[\w./-]+")
+
+_HINTS = (
+    Hint(r"can't cd to|cd: .*No such file", "csf's files are not where csf.directory says"),
+    Hint(r"csf: not found", "csf is not where csf.program says"),
+    Hint(r"(iptables|ip6tables|ipset): not found", "the host lacks what csf itself needs"),
+    Hint(r"tables.*(xtables lock|Resource temporarily)", "the rules are being changed: ask again"),
+)
+
+# Arguments: directory, program, cPanel's directory. Each fact is a line that begins with its kind,
+# and the line `end` tells that none is missing. A list is on probation (see csf_list) while the
+# process lives whose number is in keyturn.watch.
+_STATE = " ".join(
+    (
+        'set -e; cd -- "$1"; [ -x "$2" ] || { echo "csf: not found" >&2; exit 1; };',
+        'tell() { if [ -e "$2" ]; then awk -v kind="$1" \'{ print kind, $0 }\' "$2"; fi; };',
+        'rules() { said=$("$@"); echo "$said" |',
+        "awk '/^(-A ALLOWIN|add chain_(6_)?ALLOW) / { print \"rule\", $0 }'; };",
+        'on() { grep -Eq "^$1 *= *.1." csf.conf; };',
+        'version=$("$2" -v | head -n 1); echo "version $version"; echo "file $1/keyturn.allow";',
+        "if [ -e csf.disable ]; then echo disabled; fi;",
+        "if pid=$(cat keyturn.watch 2>/dev/null) &&",
+        'grep -qs keyturn-watch "/proc/$pid/cmdline"; then echo probation; fi;',
+        'if [ -e keyturn.allow ]; then echo kept; fi; if [ -d "$3" ]; then echo cpanel; fi;',
+        "tell allow csf.allow; tell deny csf.deny; tell own keyturn.allow;",
+        'tell common "$3/commondomains"; tell conf csf.conf |',
+        "grep -E '^conf (TESTING|IPV6|LF_IPSET|LFDSTART|GLOBAL_ALLOW) *=';",
+        "rules iptables -w 10 -S; if on IPV6; then rules ip6tables -w 10 -S; fi;",
+        "if on LF_IPSET; then rules ipset save; fi;",
+        'said=$(ip -o addr show); echo "$said" | awk \'{ print "mine", $4 }\'; echo end',
+    )
+)
+_KINDS = (
+    *("version", "file", "disabled", "probation", "kept", "cpanel", "allow", "deny", "own"),
+    *("common", "conf", "rule", "mine"),
+)
+# Some forks colour what they say though nobody looks; what is no text arrives escaped.
+_COLOUR = re.compile(r"(\x1b|\\x1b)\[[0-9;]*[A-Za-z]")
+_VERSION = re.compile(r"\bv(\d+\.\d[\w.]*)")
+_CONF = re.compile(r'(\w+) *= *"([^"]*)"')
+_RULE = re.compile(r"-A ALLOWIN (?:-s (\S+) )?(?:(?:! )?-i \S+ )?-j ACCEPT")
+_SET_RULE = re.compile(r"-A ALLOWIN -m set --match-set (\S+) src -j ACCEPT")
+_MEMBER = re.compile(r"add (chain_(?:6_)?ALLOW) (\S+)")
+
+
+@dataclass(frozen=True)
+class Firewall:
+    """What csf is set to, what its files hold, and what is in force.
+
+    version: such as 15.00; "" if it does not say. settings: of csf.conf, by their names.
+    include: the line that csf.allow must hold for Keyturn's file to count; included: it does.
+    own: that file as it is, None where there is none. on_probation: its list is being tried.
+    allow, deny: the entries of csf.allow and csf.deny, each with its comment.
+    in_force: whom the kernel lets in, whatever the port. mine: the host's own addresses.
+    common_domains: names that no customer of cPanel may take; None on a host without cPanel.
+    """
+
+    version: str
+    settings: Mapping[str, str]
+    include: str
+    included: bool
+    own: str | None
+    enabled: bool = True
+    on_probation: bool = False
+    allow: Mapping[str, str] = field(default_factory=dict[str, str])
+    deny: Mapping[str, str] = field(default_factory=dict[str, str])
+    in_force: frozenset[Network] = frozenset()
+    mine: frozenset[Address] = frozenset()
+    common_domains: frozenset[str] | None = None
+
+    @property
+    def testing(self) -> bool:
+        """Every five minutes, csf in its TESTING mode takes all rules away."""
+        return self.on("TESTING")
+
+    @property
+    def restart(self) -> str:
+        """The option that loads everything at once. With LFDSTART `-r` only asks a daemon to."""
+        return "-sf" if self.on("LFDSTART") else "-r"
+
+    def on(self, setting: str) -> bool:
+        return self.settings.get(setting, "0") not in ("0", "")
+
+    def knows(self, address: Address) -> bool:
+        """Tell whether csf filters this family at all; it refuses entries of another."""
+        return address.version == 4 or self.on("IPV6")
+
+    def lets_in(self, address: Address) -> bool:
+        return ip_network(address) in self.in_force or any(
+            address.version == wide.version and address in wide
+            for wide in self.in_force
+            if wide.num_addresses > 1
+        )
+
+
+def firewall() -> Query[Firewall]:
+    words = ("sh", "-c", _STATE, "keyturn", _DIRECTORY, _PROGRAM, _CPANEL)
+    return Query(Shell(words, root=True, hints=_HINTS, deadline=60), parse)
+
+
+def parse(text: str) -> Firewall:
+    facts: dict[str, list[str]] = {kind: [] for kind in _KINDS}
+    *lines, end = text.removesuffix("\n").split("\n")
+    for line in lines:
+        kind, _, rest = line.partition(" ")
+        if kind not in facts:
+            raise NotUnderstood(f"the host said {line[:100]!r} of its firewall")
+        facts[kind].append(rest)
+    if end != "end" or not facts["file"] or not facts["version"]:
+        raise NotUnderstood(f"the host told only a part of its firewall, up to {end[:100]!r}")
+    include = f"Include {facts['file'][0]}"
+    version = _VERSION.search(_COLOUR.sub("", facts["version"][0]))
+    return Firewall(
+        version=version[1] if version else "",
+        settings=_settings(facts["conf"]),
+        include=include,
+        included=any(line.split() == include.split() for line in facts["allow"]),
+        own="".join(f"{line}\n" for line in facts["own"]) if facts["kept"] else None,
+        enabled=not facts["disabled"],
+        on_probation=bool(facts["probation"]),
+        allow=_entries(facts["allow"]),
+        deny=_entries(facts["deny"]),
+        in_force=frozenset(_let_in(facts["rule"])),
+        mine=frozenset(_mine(facts["mine"])),
+        common_domains=frozenset(facts["common"]) if facts["cpanel"] else None,
+    )
+
+
+def _settings(lines: Sequence[str]) -> Mapping[str, str]:
+    found = [_CONF.match(line) for line in lines]
+    settings = {setting[1]: setting[2] for setting in found if setting}
+    if "TESTING" not in settings:
+        raise NotUnderstood("csf.conf does not say whether csf is in its TESTING mode")
+    return settings
+
+
+def _entries(lines: Sequence[str]) -> Mapping[str, str]:
+    """Return what stands first in each line, an address or an advanced rule, and its comment."""
+    entries: dict[str, str] = {}
+    for line in lines:
+        first, _, comment = line.strip().partition("#")
+        if first.strip() and "Include" not in line:
+            entries[first.split()[0]] = comment.strip()
+    return entries
+
+
+def _let_in(rules: Sequence[str]) -> Iterator[Network]:
+    """Yield whom rules let in that ask for nothing but where a packet comes from."""
+    sets = {rule[1] for line in rules if (rule := _SET_RULE.fullmatch(line))}
+    for line in rules:
+        if (rule := _RULE.fullmatch(line)) and rule[1]:
+            yield _network(rule[1])
+        elif (member := _MEMBER.match(line)) and member[1] in sets:
+            yield _network(member[2])
+
+
+def _network(text: str) -> Network:
+    try:
+        return ip_network(text)
+    except ValueError:
+        raise NotUnderstood(f"a rule of the firewall names {text[:60]!r}") from None
+
+
+def _mine(words: Sequence[str]) -> Iterator[Address]:
+    for word in words:
+        try:
+            yield ip_interface(word).ip
+        except ValueError:
+            raise NotUnderstood(f"the host says that {word[:60]!r} is its own address") from None

@@ -1,0 +1,246 @@
+"""Fetching documents, from a real server over TLS that may do anything."""
+
+import gzip
+import ssl
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from connectors.command import Fetch, Query, Setting
+from connectors.feed import Feeds
+from connectors.fleet import Fleet
+from connectors.sessions import Sessions
+from connectors.trouble import BadSetting, HostTrouble, NotUnderstood, Unreachable
+from tests.fakes import inventory_of
+from tests.playground.mirror import Mirror, Reply, answer
+
+LOOPBACK = "127.0.0.0/8,::1/128"
+BODY = b"5.172.196.188\n"
+
+
+@pytest.fixture
+def mirror(tmp_path: Path) -> Iterator[Mirror]:
+    with Mirror(tmp_path) as mirror:
+        mirror.replies["/list"] = answer(BODY, kind="text/plain; charset=utf-8")
+        yield mirror
+
+
+@pytest.fixture
+def feeds(tmp_path: Path) -> Feeds:
+    return Feeds(tmp_path)
+
+
+def fetch(
+    mirror: Mirror, path: str = "/list", *, most: int = 1_000_000, deadline: int = 20
+) -> Fetch:
+    return Fetch(
+        mirror.url(path),
+        networks=LOOPBACK,
+        authority=mirror.authority.name,
+        most=most,
+        deadline=deadline,
+    )
+
+
+def test_a_document_is_fetched_and_asked_for_by_its_name(mirror: Mirror, feeds: Feeds):
+    assert feeds.fetch(fetch(mirror)).out == BODY.decode()
+    (head,) = mirror.heads
+    assert f"\r\nHost: localhost:{mirror.port}\r\n" in head
+    assert "\r\nAccept-Encoding: identity\r\n" in head
+
+
+def test_many_hosts_get_one_document(mirror: Mirror, feeds: Feeds):
+    with ThreadPoolExecutor(20) as threads:
+        answers = list(threads.map(feeds.fetch, [fetch(mirror)] * 20))
+    assert {answer.out for answer in answers} == {BODY.decode()}
+    assert mirror.asked == ["/list"]
+
+
+def test_what_is_kept_for_no_time_is_fetched_each_time(mirror: Mirror, tmp_path: Path):
+    feeds = Feeds(tmp_path, keep=0)
+    feeds.fetch(fetch(mirror))
+    feeds.fetch(fetch(mirror))
+    assert mirror.asked == ["/list", "/list"]
+
+
+def test_a_failure_is_not_kept(mirror: Mirror, feeds: Feeds):
+    mirror.replies["/list"] = answer(b"", status="503 Service Unavailable")
+    with pytest.raises(Unreachable):
+        feeds.fetch(fetch(mirror))
+    mirror.replies["/list"] = answer(BODY, kind="text/plain")
+    assert feeds.fetch(fetch(mirror)).out == BODY.decode()
+
+
+def test_a_runbook_gets_it_through_the_fleet_with_the_words_of_its_host(
+    mirror: Mirror, tmp_path: Path
+):
+    inventory = inventory_of("web1")
+    web1 = inventory["web1"].model_copy(
+        update={"settings": {"feed": mirror.url("/list"), "feed.ca": mirror.authority.name}}
+    )
+    sessions = Sessions(tmp_path)
+    fleet = Fleet(inventory.model_copy(update={"hosts": {"web1": web1}}), sessions)
+    told = Fetch(Setting("feed", "https://example.com"), LOOPBACK, Setting("feed.ca", ""))
+    assert str(fleet.resolve("web1", told)) == f"GET {mirror.url('/list')}"
+    assert fleet.ask("web1", Query(told, str.strip)) == "5.172.196.188"
+    fleet.close()
+
+
+def drip(begin: bytes) -> Reply:
+    """Send one byte after another, never slowly enough for a limit on silence."""
+
+    def reply(tls: ssl.SSLSocket) -> None:
+        tls.sendall(begin)
+        ticks = threading.Event()
+        while not ticks.wait(0.05):
+            tls.sendall(b"1")
+
+    return reply
+
+
+def say_nothing(tls: ssl.SSLSocket) -> None:
+    tls.recv(1)
+
+
+@pytest.mark.parametrize(
+    ("reply", "trouble", "words"),
+    [
+        (answer(b"", status="204 No Content"), Unreachable, "status 204"),
+        (answer(BODY, status="206 Partial Content"), Unreachable, "status 206"),
+        (answer(b"gone", status="404 Not Found"), Unreachable, "status 404"),
+        (
+            answer(b"", status="302 Found", headers={"Location": "/elsewhere"}),
+            Unreachable,
+            "status 302",
+        ),
+        (answer(b"<html>", kind="text/html"), NotUnderstood, "gave text/html, and it must be"),
+        (
+            answer(BODY, headers={"Content-Type": ""}),
+            NotUnderstood,
+            "something without a type",
+        ),
+        (
+            answer(gzip.compress(b"1" * 10_000_000), headers={"Content-Encoding": "gzip"}),
+            NotUnderstood,
+            "packed .gzip., though not asked",
+        ),
+        (answer(b"1" * 1_000_001), NotUnderstood, "longer than 1000000 bytes"),
+        (answer(BODY, headers={"Content-Length": "99"}), Unreachable, "no whole document"),
+        (b"", Unreachable, "no whole document"),
+        (b"nonsense\r\n\r\n", Unreachable, "no whole document"),
+        (answer(b"\xff\xfe5\x00"), NotUnderstood, "no UTF-8 text"),
+    ],
+)
+def test_an_answer_that_is_not_as_it_must_be_is_refused(
+    mirror: Mirror, feeds: Feeds, reply: bytes, trouble: type[HostTrouble], words: str
+):
+    kind = b"text/html" if b"text/html" in reply else b"text/plain"
+    mirror.replies["/list"] = reply.replace(b"application/rss+xml", kind)
+    with pytest.raises(trouble, match=words):
+        feeds.fetch(fetch(mirror))
+    assert mirror.asked == ["/list"]
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        drip(b"HTTP/1.1 200 OK\r\nX-Long: "),
+        drip(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\n"),
+        say_nothing,
+    ],
+    ids=["its head", "its body", "nothing"],
+)
+def test_a_server_that_takes_its_time_is_left(mirror: Mirror, feeds: Feeds, reply: Reply):
+    mirror.replies["/list"] = reply
+    began = time.monotonic()
+    with pytest.raises(Unreachable, match="within 1 s"):
+        feeds.fetch(fetch(mirror, deadline=1))
+    assert time.monotonic() - began < 3
+
+
+def test_an_endless_document_is_left_when_it_is_too_long(mirror: Mirror, feeds: Feeds):
+    def pour(tls: ssl.SSLSocket) -> None:
+        tls.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\n")
+        while True:
+            tls.sendall(b"1" * 65536)
+
+    mirror.replies["/list"] = pour
+    with pytest.raises(NotUnderstood, match="longer than 1000000 bytes"):
+        feeds.fetch(fetch(mirror))
+
+
+def test_a_server_inside_is_not_asked_unless_the_inventory_names_its_network(
+    mirror: Mirror, feeds: Feeds
+):
+    with pytest.raises(Unreachable, match="not a public address, and was not asked"):
+        feeds.fetch(Fetch(mirror.url("/list"), authority=mirror.authority.name))
+    assert mirror.asked == []
+    feeds.fetch(fetch(mirror))
+    assert mirror.asked == ["/list"]
+
+
+def test_a_server_that_no_trusted_authority_vouches_for_is_not_asked(mirror: Mirror, feeds: Feeds):
+    with pytest.raises(Unreachable, match="certificate verify failed"):
+        feeds.fetch(Fetch(mirror.url("/list"), networks=LOOPBACK))
+    assert mirror.asked == []
+
+
+def test_a_certificate_for_another_name_is_refused(mirror: Mirror, feeds: Feeds):
+    with pytest.raises(Unreachable, match=r"certificate is not valid for '127\.0\.0\.1'"):
+        feeds.fetch(
+            Fetch(
+                mirror.url("/list", host="127.0.0.1"),
+                networks=LOOPBACK,
+                authority=mirror.authority.name,
+            )
+        )
+    assert mirror.asked == []
+
+
+def without_a_server(mirror: Mirror) -> Fetch:
+    return Fetch("https://localhost:1/", networks=LOOPBACK)
+
+
+def without_a_name(mirror: Mirror) -> Fetch:
+    return Fetch("https://nowhere.invalid/", networks=LOOPBACK)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "words"),
+    [(without_a_server, "no whole document"), (without_a_name, "has no address")],
+)
+def test_a_server_that_is_not_there_is_named(
+    mirror: Mirror, feeds: Feeds, wanted: Callable[[Mirror], Fetch], words: str
+):
+    with pytest.raises(Unreachable, match=words):
+        feeds.fetch(wanted(mirror))
+
+
+@pytest.mark.parametrize(
+    ("wanted", "words"),
+    [
+        (Fetch("http://localhost/"), "must be https://"),
+        (Fetch("https://name:secret@localhost/"), "must be https://"),
+        (Fetch("file:///etc/passwd"), "must be https://"),
+        (Fetch("https://[::1"), "must be https://"),
+        (Fetch("https://localhost:99999/"), "must be https://"),
+        (Fetch("https://localhost/", networks="127.0.0.1/8"), "networks of a feed are not right"),
+        (Fetch("https://localhost/", authority="none.pem"), "cannot be used .No such file"),
+    ],
+)
+def test_an_inventory_that_does_not_say_it_well_is_told_so(
+    feeds: Feeds, wanted: Fetch, words: str
+):
+    with pytest.raises(BadSetting, match=words):
+        feeds.fetch(wanted)
+
+
+def test_proxies_of_the_environment_are_not_used(
+    mirror: Mirror, feeds: Feeds, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:1")
+    assert feeds.fetch(fetch(mirror)).out == BODY.decode()

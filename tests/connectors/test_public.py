@@ -1,0 +1,96 @@
+"""Which addresses are public, beside an independent judgement in plain integers."""
+
+import random
+from ipaddress import IPv4Address, IPv6Address, ip_address
+
+import pytest
+
+from connectors.public import is_public
+
+# First and last address of what is no single machine's on the internet, counted by hand.
+V4 = [
+    (0x00000000, 0x00FFFFFF),
+    (0x0A000000, 0x0AFFFFFF),
+    (0x64400000, 0x647FFFFF),
+    (0x7F000000, 0x7FFFFFFF),
+    (0xA9FE0000, 0xA9FEFFFF),
+    (0xAC100000, 0xAC1FFFFF),
+    (0xC0000000, 0xC00000FF),
+    (0xC0000200, 0xC00002FF),
+    (0xC01FC400, 0xC01FC4FF),
+    (0xC034C100, 0xC034C1FF),
+    (0xC0586300, 0xC05863FF),
+    (0xC0A80000, 0xC0A8FFFF),
+    (0xC0AF3000, 0xC0AF30FF),
+    (0xC6120000, 0xC613FFFF),
+    (0xC6336400, 0xC63364FF),
+    (0xCB007100, 0xCB0071FF),
+    (0xE0000000, 0xFFFFFFFF),
+]
+# The same by the first 32 bits, which is enough for all that lies in 2000::/3.
+V6 = [
+    (0x00000000, 0x1FFFFFFF),
+    (0x20010000, 0x200101FF),
+    (0x20010DB8, 0x20010DB8),
+    (0x20020000, 0x2002FFFF),
+    (0x3FFF0000, 0x3FFF0FFF),
+    (0x40000000, 0xFFFFFFFF),
+]
+AS112 = range(0x2620004F8000 << 80, 0x2620004F8001 << 80)
+
+
+def public_4(number: int) -> bool:
+    return not any(first <= number <= last for first, last in V4)
+
+
+def public_6(number: int) -> bool:
+    head = number >> 96
+    return number not in AS112 and not any(first <= head <= last for first, last in V6)
+
+
+def test_what_is_public_is_so_by_arithmetic_too():
+    chance = random.Random(3)  # noqa: S311 - to be repeated, not secret
+    for number in (chance.getrandbits(32) for _ in range(50_000)):
+        assert is_public(IPv4Address(number)) == public_4(number), IPv4Address(number)
+    for number in (chance.getrandbits(125) | 1 << 125 for _ in range(50_000)):
+        assert is_public(IPv6Address(number)) == public_6(number), IPv6Address(number)
+
+
+@pytest.mark.parametrize("edge", [edge for ends in V4 for edge in ends])
+def test_the_edges_of_ipv4_are_where_they_should_be(edge: int):
+    for number in {max(edge - 1, 0), edge, min(edge + 1, 2**32 - 1)}:
+        assert is_public(IPv4Address(number)) == public_4(number), IPv4Address(number)
+
+
+@pytest.mark.parametrize("edge", [*(edge for ends in V6 for edge in ends), 0x2620004F])
+def test_the_edges_of_ipv6_are_where_they_should_be(edge: int):
+    low, high = edge << 96, ((edge + 1) << 96) - 1
+    for number in {max(low - 1, 0), low, high, min(high + 1, 2**128 - 1)}:
+        assert is_public(IPv6Address(number)) == public_6(number), IPv6Address(number)
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "64:ff9b::a00:1",
+        "2002:a00:1::",
+        "224.0.0.1",
+        "2001:0:4136:e378:8000:63bf:3fff:fdd2",
+        "::ffff:10.0.0.1",
+        "::ffff:8.8.8.8",
+        "fe80::1",
+        "fc00::1",
+        "ff02::1",
+        "::1",
+        "::",
+        "100.64.0.1",
+        "192.88.99.1",
+    ],
+)
+def test_what_leads_somewhere_else_is_not_public(address: str):
+    assert not is_public(ip_address(address))
+
+
+@pytest.mark.parametrize("address", ["8.8.8.8", "5.172.196.188", "2a01:7e00::1", "2001:4860::8"])
+def test_what_is_a_machine_of_the_internet_is_public(address: str):
+    assert is_public(ip_address(address))
