@@ -1,0 +1,39 @@
+from connectors import switch
+from connectors.command import Ask
+from connectors.switch import Vlan
+from runbooks import Check, Host, Report, Table, tagged
+
+# VLANs of token ring and FDDI, which every Cisco has and nobody uses.
+_RESERVED = range(1002, 1006)
+_MOST_NAMED = 12
+
+
+class SwitchVlans(Check[tuple[Vlan, ...]], words="switch vlan", example="sw1"):
+    """See which VLANs a switch has, and which ports are in them."""
+
+    host: Host = tagged("switch")
+
+    def read(self, ask: Ask) -> tuple[Vlan, ...]:
+        return ask(self.host, switch.vlans())
+
+    def report(self, vlans: tuple[Vlan, ...]) -> Report:
+        used = [vlan for vlan in vlans if vlan.number not in _RESERVED]
+        asleep = [vlan for vlan in used if vlan.state != "active"]
+        return Report(
+            f"{self.host} has {len(used)} VLAN{'' if len(used) == 1 else 's'}",
+            healthy=not asleep,
+            findings=[
+                f"VLAN {vlan.number} ({vlan.name}) is {vlan.state}: its ports carry nothing"
+                for vlan in asleep
+            ],
+            table=Table(
+                ("VLAN", "Name", "State", "Access ports"),
+                [(str(vlan.number), vlan.name, vlan.state, _ports(vlan)) for vlan in used],
+            ),
+        )
+
+
+def _ports(vlan: Vlan) -> str:
+    named = ", ".join(vlan.ports[:_MOST_NAMED])
+    more = len(vlan.ports) - _MOST_NAMED
+    return f"{named} and {more} more" if more > 0 else named or "none"

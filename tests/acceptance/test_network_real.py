@@ -1,0 +1,91 @@
+"""The routers' runbooks and two real FRR routers, whose command lines are logins of real sshds."""
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from connectors import gateway, switch
+from connectors.command import DeviceCommand, Query, SwitchLines
+from connectors.fleet import Fleet
+from connectors.inventory import Inventory
+from connectors.sessions import Sessions
+from connectors.trouble import CommandFailed
+from runbooks.hsrp_check import HsrpCheck
+from runbooks.switch_ports import SwitchPorts
+from tests.playground.frr import ADDRESS, Routers
+from tests.playground.sshd import Sshd
+
+pytestmark = pytest.mark.real
+
+
+class Network:
+    """Two routers, and a fleet that reaches them."""
+
+    def __init__(self, routers: Routers, fleet: Fleet) -> None:
+        self.routers = routers
+        self.fleet = fleet
+
+
+@pytest.fixture
+def network() -> Iterator[Network]:
+    with ExitStack() as stack:
+        routers = stack.enter_context(Routers())
+        hosts: dict[str, object] = {}
+        for name in ("r1", "r2"):
+            sshd = stack.enter_context(Sshd(options=(routers.shell(name),)))
+            entry = sshd.inventory_entry(area="network", tags=("router", "switch"))
+            hosts[name] = entry | {"platform": "frr"}
+        fleet = Fleet(Inventory.model_validate({"hosts": hosts}), Sessions(Path("/")))
+        stack.callback(fleet.close)
+        yield Network(routers, fleet)
+
+
+def test_two_routers_are_healthy_until_their_link_is_cut_and_both_lead(network: Network):
+    ask = network.fleet.ask
+    check = HsrpCheck.model_validate({"host": "r1", "other": "r2"})
+    report = check.report(check.read(ask))
+    assert (report.healthy, list(report.findings)) == (True, [])
+    network.routers.cut()
+    report = check.report(check.read(ask))
+    assert not report.healthy
+    (finding,) = report.findings
+    assert finding.startswith(
+        f"r1 and r2 both say that they are Master for link0 group 5 ({ADDRESS}): split brain."
+    )
+
+
+def test_the_ports_of_a_router_are_listed(network: Network):
+    check = SwitchPorts.model_validate({"host": "r1"})
+    report = check.report(check.read(network.fleet.ask))
+    assert report.table is not None
+    assert ["link0", "up"] in [list(row[:2]) for row in report.table.rows]
+
+
+def test_a_router_is_configured_and_set_back(network: Network):
+    fleet = network.fleet
+    (before,) = fleet.ask("r1", gateway.gateways())
+    fleet.tell("r1", SwitchLines(("interface link0", "vrrp 5 priority 90")))
+    (after,) = fleet.ask("r1", gateway.gateways())
+    assert (before.priority, after.priority) == (200, 90)
+    fleet.tell("r1", SwitchLines(("interface link0", f"vrrp 5 priority {before.priority}")))
+    assert fleet.ask("r1", gateway.gateways())[0].priority == 200
+
+
+def test_a_line_that_a_router_does_not_know_is_an_error_wherever_it_is_said(network: Network):
+    fleet = network.fleet
+    with pytest.raises(CommandFailed, match="no such words"):
+        fleet.ask("r1", Query(DeviceCommand(("show bogus",), ("frr",), switch.HINTS), str))
+    with pytest.raises(CommandFailed, match=r"refuses 'vrrp 5 bogus'.*1, are in force"):
+        fleet.tell("r1", SwitchLines(("interface link0", "vrrp 5 bogus")))
+    assert fleet.ask("r1", gateway.gateways())
+
+
+def test_a_daemon_that_is_gone_is_no_router_without_groups(network: Network):
+    pid = (network.routers.home("r1") / "vrrpd.pid").read_text().strip()
+    os.kill(int(pid), signal.SIGKILL)
+    with pytest.raises(CommandFailed, match="daemon of FRR is not running"):
+        network.fleet.ask("r1", gateway.gateways())

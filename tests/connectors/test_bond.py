@@ -1,0 +1,212 @@
+"""What the bonding driver, ip, ping and sysfs said, and what it means."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from connectors import bond
+from connectors.bond import ACTIVE_BACKUP, LACP, ROUND_ROBIN, Bond, Member
+from connectors.command import Answer, Setting, Shell, failure
+from connectors.inventory import Host
+from connectors.trouble import BadSetting, NotUnderstood
+from tests.fakes import inventory_of
+
+ANSWERS = Path(__file__).parent / "answers" / "network"
+
+
+def answer(name: str) -> str:
+    return (ANSWERS / f"{name}.txt").read_text()
+
+
+def test_lacp_as_root_sees_it():
+    found = bond.parse_bond("bond0", answer("bond-8023ad"))
+    assert (found.mode, found.up, found.watched) == (LACP, True, True)
+    assert (found.aggregator, found.ports, found.partner) == (1, 4, "52:54:00:00:02:01")
+    assert not found.hides_lacp
+    assert not found.alone
+    assert found.members[1] == Member(
+        "eth1",
+        "up",
+        1000,
+        "full",
+        0,
+        aggregator=1,
+        partner="52:54:00:00:02:01",
+        state=63,
+        partner_state=63,
+    )
+    assert [member.refused_by for member in found.members] == [""] * 4
+
+
+def test_without_root_lacp_is_known_to_be_hidden():
+    found = bond.parse_bond("bond0", answer("bond-8023ad-not-root"))
+    assert found.hides_lacp
+    assert len(found.members) == 4
+    assert (found.aggregator, found.partner) == (None, None)
+    assert [member.aggregator for member in found.members] == [1] * 4
+
+
+@pytest.mark.parametrize(
+    ("name", "mode", "up", "watched", "links"),
+    [
+        ("bond-rr", ROUND_ROBIN, True, True, ["up"] * 4),
+        ("bond-rr-one-down", ROUND_ROBIN, True, True, ["up", "down", "up", "up"]),
+        ("bond-rr-no-members", ROUND_ROBIN, False, True, []),
+        ("bond-backup", ACTIVE_BACKUP, True, True, ["up", "up"]),
+        ("bond-arp", ACTIVE_BACKUP, True, True, ["up", "going down"]),
+        ("bond-unwatched", ROUND_ROBIN, True, False, ["up"]),
+    ],
+)
+def test_every_mode_is_understood(name: str, mode: str, up: bool, watched: bool, links: list[str]):
+    found = bond.parse_bond("bond0", answer(name))
+    assert (found.mode, found.up, found.watched) == (mode, up, watched)
+    assert [member.link for member in found.members] == links
+
+
+def test_the_active_card_and_the_primary_one():
+    found = bond.parse_bond("bond0", answer("bond-backup"))
+    assert (found.active, found.primary) == ("eth0", "eth0")
+    assert bond.parse_bond("bond0", answer("bond-arp")).primary == ""
+
+
+def test_a_failure_count_is_not_a_link_that_is_down():
+    eth2 = bond.parse_bond("bond0", answer("bond-rr-one-down")).members[2]
+    assert (eth2.link, eth2.failures) == ("up", 1)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "cat: something\n",
+        answer("bond-backup-cut-off"),
+        answer("bond-8023ad").replace("Bonding Mode", "Modus"),
+        answer("bond-8023ad").replace("Aggregator ID: 1", "Aggregator ID: N/A"),
+        answer("bond-rr").replace("MII Status: up", "", 1),
+    ],
+)
+def test_a_bond_that_is_not_wholly_told_is_not_understood(text: str):
+    with pytest.raises(NotUnderstood):
+        bond.parse_bond("bond0", text)
+
+
+def test_links_with_their_counters():
+    links = bond.parse_links(answer("iproute2-6.1-link"))
+    assert links["eth0"].mtu == 1400
+    assert links["lo"].sent == links["lo"].received > 0
+    assert links["lo"].errors == 0
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[1]", '[{"ifname": "eth0"}]', "Device not found"])
+def test_links_in_another_form_are_not_understood(text: str):
+    with pytest.raises(NotUnderstood):
+        bond.parse_links(text or "x")
+
+
+def test_drivers_of_the_cards_that_have_one():
+    assert bond.parse_drivers(answer("sysfs-drivers")) == {"eth0": "virtio_net"}
+    assert bond.parse_drivers("") == {}
+    with pytest.raises(NotUnderstood):
+        bond.parse_drivers("grep: no\n")
+
+
+@pytest.mark.parametrize(("name", "whole"), [("ping-whole", True), ("ping-too-big", False)])
+def test_ping_tells_whether_all_came_back(name: str, whole: bool):
+    assert bond.parse_ping(answer(name)) is whole
+
+
+def test_ping_that_never_pinged_is_not_understood():
+    with pytest.raises(NotUnderstood):
+        bond.parse_ping("PING nowhere\n")
+
+
+def test_a_large_packet_is_as_large_as_the_mtu_with_its_headers():
+    for peer, size in (("10.9.0.2", "8972"), ("2001:db8::2", "8952")):
+        command = bond.fits(bond_address(peer), 9000).command
+        assert isinstance(command, Shell)
+        assert command.words[command.words.index("-s") + 1] == size
+        assert command.words[-2:] == ("--", peer)
+
+
+def bond_address(text: str) -> bond.IPv4Address | bond.IPv6Address:
+    return bond.IPv4Address(text) if "." in text else bond.IPv6Address(text)
+
+
+def test_two_looks_are_taken_by_one_command(tmp_path: Path):
+    """The script itself runs here; only the bond is a recorded one, of a card that is here."""
+    file = tmp_path / "bond0"
+    file.write_text(answer("bond-rr").replace("eth0", "lo").split("Slave Interface: eth1")[0])
+    command = bond.watched("bond0", seconds=1).command
+    assert isinstance(command, Shell)
+    words = [str(file) if word.startswith("/proc/net") else word for word in command.words]
+    said = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+    first, second = bond.parse_looks("bond0", said)
+    assert 1 <= second.seconds - first.seconds < 5
+    assert first.bond == second.bond
+    assert second.links["lo"].sent >= first.links["lo"].sent
+
+
+@pytest.mark.parametrize(
+    "text", ["", "== 1.0\n", f"{answer('bond-rr')}\n[]\n== 1.0\n", "x\n[]\n== 1\ny\n[]\n== 2\n"]
+)
+def test_less_than_two_whole_looks_are_none(text: str):
+    with pytest.raises(NotUnderstood):
+        bond.parse_looks("bond0", text)
+
+
+def test_members_that_ip_does_not_know_are_not_passed_over():
+    look = f"{answer('bond-rr')}{answer('iproute2-6.1-link')}== 1.0\n"
+    with pytest.raises(NotUnderstood, match="does not list members of bond0: eth1, eth2, eth3"):
+        bond.parse_looks("bond0", look * 2)
+
+
+def test_a_bond_that_is_not_there_is_said_so():
+    query = bond.bond("bond9")
+    said = Answer(1, "", "cat: /proc/net/bonding/bond9: No such file or directory\n")
+    assert "no bond of that name" in str(failure(query.command, said, query.statuses))
+    said = Answer(2, "", "ls: cannot access '/proc/net/bonding': No such file or directory\n")
+    assert "driver is not loaded" in str(failure(bond.bonds().command, said, frozenset({0})))
+
+
+def test_the_far_end_is_the_inventorys_word():
+    query = bond.far_end("bond0")
+    assert isinstance(query.command, Shell)
+    assert query.parse("-\n") is None
+    assert query.parse("sw1 port-channel1\n") == ("sw1", "port-channel1")
+    host = _host({"bond0.switch": "sw1 port-channel1"})
+    assert str(host.resolve(query.command)) == "echo 'sw1 port-channel1'"
+    assert str(_host({}).resolve(query.command)) == "echo -"
+
+
+@pytest.mark.parametrize(
+    "word", ["sw1", "sw1 1", "sw1 po1; reload", "-n sw1 po1", "sw1 po1 x", ""]
+)
+def test_a_far_end_that_names_nothing_is_refused(word: str):
+    command = bond.far_end("bond0").command
+    assert isinstance(command, Shell)
+    with pytest.raises(BadSetting, match=r"bond0\.switch"):
+        _host({"bond0.switch": word}).resolve(command)
+
+
+def _host(settings: dict[str, str]) -> Host:
+    return inventory_of("web1")["web1"].model_copy(update={"settings": settings})
+
+
+def test_settings_travel_as_one_word():
+    command = bond.far_end("bond0").command
+    assert isinstance(command, Shell)
+    assert isinstance(command.argv[1], Setting)
+    assert len(command.argv) == 2
+
+
+def test_an_aggregation_that_both_ends_hold_is_refused_by_nobody():
+    member = Member("eth0", "up", 1000, "full", 0, state=63, partner_state=63)
+    assert member.refused_by == ""
+    for state, partner_state, who in ((7, 63, "this host"), (63, 7, "the switch")):
+        kept = Member("eth0", "up", 1000, "full", 0, state=state, partner_state=partner_state)
+        assert kept.refused_by == who
+
+
+def test_a_bond_of_one_is_a_bond():
+    assert isinstance(bond.parse_bond("bond0", answer("bond-unwatched")), Bond)

@@ -1,0 +1,140 @@
+"""What switches said of their ports, aggregations and VLANs, and what it means."""
+
+from pathlib import Path
+
+import pytest
+
+from connectors import switch
+from connectors.command import Answer, failure
+from connectors.switch import Lag, Member, Port, Vlan
+from connectors.trouble import NotUnderstood
+
+ANSWERS = Path(__file__).parent / "answers" / "network"
+INVALID = "                    ^\n% Invalid input detected at '^' marker.\n"
+
+
+def answer(name: str) -> str:
+    return (ANSWERS / f"{name}.txt").read_text()
+
+
+def test_the_ports_of_a_cisco():
+    ports = switch.parse_ports(answer("cisco-interfaces-status"))
+    assert len(ports) == 16
+    assert ports[1] == Port("Gi1/0/2", "up", "AccessPoint", "8", "a-full", "a-1000")
+    assert ports[0] == Port("Gi1/0/1", "down", "", "1", "auto", "auto")
+    assert {port.state for port in ports} == {
+        *("up", "down", "suspended", "err-disabled", "disabled", "monitoring")
+    }
+
+
+def test_the_ports_of_a_dell():
+    ports = switch.parse_ports(answer("dell-interfaces-status"))
+    assert ports[1] == Port("g6", "up", duplex="Full", speed="100")
+    assert ports[3] == Port("g36", "down")
+    assert len(ports) == 6
+
+
+def test_the_interfaces_of_frr():
+    ports = switch.parse_ports('{"lo":{"status":"up","vrfName":"default","addresses":[]}}')
+    assert ports == (Port("lo", "up"),)
+
+
+def test_the_aggregations_of_a_cisco():
+    lags = switch.parse_lags(answer("cisco-etherchannel"))
+    assert [(lag.name, len(lag.bundled)) for lag in lags] == [
+        *(("Po1", 4), ("Po3", 2), ("Po7", 2), ("Po13", 1), ("Po14", 1), ("Po51", 2))
+    ]
+    assert lags[0].members == tuple(
+        Member(port, "bundled") for port in ("Te6/4", "Te3/5", "Te9/4", "Te5/5")
+    )
+    (layer3,) = switch.parse_lags(answer("cisco-etherchannel-bndl"))
+    bundled = (Member("Te0/0/2", "bundled"), Member("Te0/0/3", "bundled"))
+    assert layer3 == Lag("Po10", up=True, protocol="LACP", members=bundled)
+
+
+def test_a_dell_counts_channels_that_are_not_there():
+    text = answer("dell-interfaces-status")
+    assert switch.parse_lags(text) == ()
+    up = text.replace("--    Not Present", "--    Up", 1)
+    assert switch.parse_lags(up) == (Lag("ch1", up=True, protocol="", members=None),)
+
+
+def test_a_cisco_without_aggregations_says_so_in_its_own_words():
+    text = answer("cisco-etherchannel").split("1      Po1")[0].replace("in use: 6", "in use: 0")
+    assert switch.parse_lags(text) == ()
+
+
+@pytest.mark.parametrize("name", ["port-channel1", "Po1", "po1", "1", "ch1", "Port-channel 1"])
+def test_one_aggregation_has_many_names(name: str):
+    found = switch.named(name, switch.parse_lags(answer("cisco-etherchannel")))
+    assert found is not None
+    assert found.name == "Po1"
+
+
+def test_an_aggregation_that_is_not_there_is_not_found():
+    assert switch.named("Po9", switch.parse_lags(answer("cisco-etherchannel"))) is None
+
+
+def test_the_vlans_of_a_cisco():
+    vlans = switch.parse_vlans(answer("cisco-vlan"))
+    assert vlans[0] == Vlan(1, "default", "active", ("Gi0/1",))
+    assert len(vlans[2].ports) == 12
+    assert vlans[-1].state == "act/unsup"
+
+
+# An error is never a device with nothing on it, though templates find nothing in both.
+STRANGE = (
+    INVALID,
+    "",
+    "% Incomplete command.\n",
+    "sw1#",
+    "Unrecognized command\n",
+    "Port      Name               Status       Vlan       Duplex  Speed Type\n",
+    '{"lo": 1}',
+    '{"lo": {"status": "up"}}',
+    "{",
+)
+
+
+@pytest.mark.parametrize("text", STRANGE)
+def test_what_is_not_understood_is_never_taken_for_nothing(text: str):
+    for parse in (switch.parse_ports, switch.parse_lags, switch.parse_vlans):
+        with pytest.raises(NotUnderstood):
+            parse(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        answer("cisco-etherchannel").replace("in use: 6", "in use: 7"),
+        answer("cisco-etherchannel").replace("Po3(SU)", "Po3"),
+        answer("dell-interfaces-status").replace("Not Present", "Perhaps"),
+        answer("dell-interfaces-status").split("\nCh ")[0],
+        answer("cisco-interfaces-status").replace("connected ", "levitating", 1),
+    ],
+)
+def test_an_answer_that_is_understood_in_part_is_not_understood(text: str):
+    with pytest.raises(NotUnderstood):
+        switch.parse_lags(text)
+    if "Po1       ethchl" in text:
+        with pytest.raises(NotUnderstood):
+            switch.parse_ports(text)
+
+
+def test_a_feature_that_is_lacking_is_said_in_words():
+    for query in (switch.ports(), switch.lags(), switch.vlans()):
+        assert "lacks the feature" in str(
+            failure(query.command, Answer(1, INVALID), frozenset({0}))
+        )
+
+
+def test_what_is_wrong_with_an_aggregation():
+    members = (Member("Gi0/1", "bundled"), Member("Gi0/2", "suspended"), Member("Gi0/3", "down"))
+    lag = Lag("Po1", up=True, protocol="LACP", members=members)
+    assert lag.findings == [
+        "Gi0/2 is not bundled into Po1: suspended",
+        "Gi0/3 is not bundled into Po1: down",
+        "Po1 has one port only, Gi0/1: nothing spare",
+    ]
+    assert Lag("Po1", up=False, protocol="", members=members).findings == ["Po1 is down"]
+    assert Lag("ch1", up=True, protocol="", members=None).findings == []

@@ -1,0 +1,30 @@
+"""Switches, routers and a bonded host that answer from recordings, for the network's runbooks."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from connectors.command import Question
+from connectors.inventory import Inventory
+from tests.fakes import Replies, ScriptedFleet, inventory_of
+
+ANSWERS = Path(__file__).parent.parent / "connectors" / "answers" / "network"
+
+
+def said(name: str) -> str:
+    return (ANSWERS / f"{name}.txt").read_text()
+
+
+def fleet(
+    answers: Mapping[tuple[str, str | Question], Replies],
+    *,
+    platforms: Mapping[str, str],
+    settings: Mapping[str, str] | None = None,
+    user: str = "root",
+) -> ScriptedFleet:
+    """A fleet of hosts with these platforms; `linux` ones have the settings and the login."""
+    hosts: dict[str, object] = {}
+    for name, platform in platforms.items():
+        entry = inventory_of(name)[name].model_dump(exclude={"name", "settings", "user"})
+        linux = {"settings": dict(settings or {}), "user": user} if platform == "linux" else {}
+        hosts[name] = {**entry, **linux, "platform": platform}
+    return ScriptedFleet(answers, inventory=Inventory.model_validate({"hosts": hosts}))

@@ -1,0 +1,321 @@
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+from pydantic import ValidationError
+
+from bot import forms
+from connectors.bond import ACTIVE_BACKUP, LACP, Bond, Link, parse_bond, parse_links
+from connectors.command import Answer, Question
+from connectors.switch import Lag, Member
+from connectors.trouble import CommandFailed, NotUnderstood, Unreachable
+from runbooks import Refused
+from runbooks.bond_check import BondCheck, FarEnd, State
+from tests.fakes import Replies, ScriptedFleet
+from tests.runbooks.hostile import HOSTILE_ADDRESSES
+from tests.runbooks.network import fleet, said
+
+CHECK = BondCheck.model_validate({"host": "nas1"})
+FILE = "/proc/net/bonding/bond0"
+CARDS = ("eth0", "eth1", "eth2", "eth3")
+UEVENTS = " ".join(f"/sys/class/net/{card}/device/uevent" for card in CARDS)
+DRIVERS = "".join(f"/sys/class/net/{card}/device/uevent:DRIVER=virtio_net\n" for card in CARDS)
+MAC = "52:54:00:00:02:01"
+NOBODY = "00:00:00:00:00:00"
+
+
+def links(**mtus: int) -> str:
+    """What ip says of these cards: its recorded words, for one card after the other."""
+    (one,) = [each for each in said("iproute2-6.1-link").split(',{"ifindex"') if '"eth0"' in each]
+    listed = (
+        f'{{"ifindex"{one}'.replace('"eth0"', f'"{name}"').replace('"mtu":1400', f'"mtu":{mtu}')
+        for name, mtu in mtus.items()
+    )
+    return f"[{','.join(text.rstrip().rstrip(']') for text in listed)}]"
+
+
+LINKS = links(bond0=9000, eth0=9000, eth1=9000, eth2=9000, eth3=9000)
+
+
+def host(
+    bond: str = "bond-8023ad",
+    *,
+    more: Mapping[str, Replies] | None = None,
+    lag: Replies | None = None,
+    user: str = "root",
+) -> ScriptedFleet:
+    sudo = "" if user == "root" else "sudo -n -- "
+    far = "sw1 port-channel1" if lag is not None else "-"
+    answers: dict[tuple[str, str | Question], Replies] = {
+        ("nas1", "ls -1 /proc/net/bonding"): "bond0\n",
+        ("nas1", f"cat {FILE}"): said(bond),
+        ("nas1", "ip -j -s link show"): LINKS,
+        ("nas1", f"grep -sH '^DRIVER=' -- {UEVENTS}"): Answer(2, DRIVERS),
+        ("nas1", f"echo '{far}'" if lag is not None else "echo -"): f"{far}\n",
+        **{("nas1", words.replace("SUDO ", sudo)): reply for words, reply in (more or {}).items()},
+    }
+    if lag is not None:
+        answers["sw1", "show etherchannel summary"] = lag
+    settings = {"bond0.switch": far} if lag is not None else {}
+    platforms = {"nas1": "linux", "sw1": "cisco_ios"}
+    return fleet(answers, platforms=platforms, settings=settings, user=user)
+
+
+def healthy(name: str = "bond-8023ad") -> State:
+    bond = parse_bond("bond0", said(name))
+    return State(bond, parse_links(LINKS), {})
+
+
+def findings(state: State) -> list[str]:
+    report = CHECK.report(state)
+    return list(report.findings)
+
+
+def with_member(state: State, /, **changed: object) -> State:
+    """The state with its second member changed."""
+    first, second, *rest = state.bond.members
+    members = (first, replace(second, **changed), *rest)  # type: ignore[arg-type]  # as the test says
+    return replace(state, bond=replace(state.bond, members=members))
+
+
+def test_a_bond_as_it_should_be():
+    report = CHECK.report(CHECK.read(host().ask))
+    assert report.summary == f"bond0 on nas1 ({LACP}) has 4 of 4 members up"
+    assert (report.healthy, list(report.findings)) == (True, [])
+    assert report.table is not None
+    assert report.table.rows[0] == (
+        *("eth0", "up", "1000", "full", "0", f"{MAC} (1)", "0", "virtio_net"),
+    )
+
+
+def test_nothing_is_read_as_root_that_everybody_may_read():
+    asked = host("bond-rr", user="keyturn")
+    CHECK.read(asked.ask)
+    assert not [words for _, words in asked.asked if "sudo" in words]
+
+
+def test_what_only_root_may_read_is_read_as_root():
+    more: dict[str, Replies] = {f"SUDO cat {FILE}": said("bond-8023ad")}
+    asked = host("bond-8023ad-not-root", more=more, user="keyturn")
+    assert CHECK.report(CHECK.read(asked.ask)).findings == []
+
+
+def test_what_root_alone_may_read_and_we_may_not_is_said_to_be_unknown():
+    refusal = Answer(1, "", "sudo: a password is required\n")
+    asked = host("bond-8023ad-not-root", more={f"SUDO cat {FILE}": refusal}, user="keyturn")
+    report = CHECK.report(CHECK.read(asked.ask))
+    (note,) = report.findings
+    assert "whether the switch takes part is not known: the login may not run this" in note
+    assert report.healthy
+
+
+def test_members_in_different_aggregators_are_seen_without_root_too():
+    state = with_member(healthy("bond-8023ad-not-root"), aggregator=2)
+    assert findings(state)[0].startswith(
+        "the members are in different aggregators (eth0 1, eth1 2"
+    )
+
+
+def test_a_bond_that_is_not_there_is_refused_with_those_that_are():
+    other = BondCheck.model_validate({"host": "nas1", "bond": "bond9"})
+    with pytest.raises(Refused, match="nas1 has no bond9: it has bond0"):
+        other.read(host().ask)
+    none = host(
+        more={"ls -1 /proc/net/bonding": Answer(2, "", "ls: cannot access '/proc/net/bonding'")}
+    )
+    with pytest.raises(CommandFailed, match="bonding driver is not loaded"):
+        CHECK.read(none.ask)
+
+
+def test_a_bond_that_ip_does_not_list_is_not_guessed_at():
+    with pytest.raises(NotUnderstood, match="ip does not list it"):
+        CHECK.read(host(more={"ip -j -s link show": said("iproute2-6.1-link")}).ask)
+
+
+# --- a channel that is dead although every link is up ---
+
+
+def test_a_switch_that_speaks_no_lacp_is_found_although_every_link_is_up():
+    state = healthy()
+    bond = replace(state.bond, ports=1, partner=NOBODY)
+    found = findings(replace(state, bond=bond))
+    assert found == [
+        "nobody answers bond0 in LACP: the switch's ports are in no LACP group, so one member at "
+        "most carries traffic, although every link is up"
+    ]
+
+
+def test_a_member_in_another_aggregator_is_a_finding():
+    state = with_member(healthy(), aggregator=2)
+    found = findings(replace(state, bond=replace(state.bond, ports=3)))
+    assert found == [
+        "3 of the 4 members that are up are in LACP's active aggregation",
+        "eth1 is in aggregator 2 and the active one is 1: it carries nothing. Is its cable in "
+        "another switch or group?",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"partner": "52:54:00:00:09:09"}, "eth1 leads to 52:54:00:00:09:09 and the others to"),
+        ({"churned": True}, "eth1 is kept out of the aggregation by one of its ends"),
+        ({"partner_state": 7}, "eth1 is kept out of the aggregation by the switch"),
+        ({"state": 7}, "eth1 is kept out of the aggregation by this host"),
+        ({"duplex": "half"}, "eth1 runs in half duplex"),
+        ({"speed": 100}, "the members run at different speeds: eth0 1000, eth1 100, eth2 1000"),
+        ({"speed": None}, "the members run at different speeds: eth0 1000, eth1 unknown"),
+        ({"link": "down"}, "eth1 has no link"),
+        ({"link": "going down"}, "eth1 is going down"),
+        ({"link": "going back"}, "eth1 is going back"),
+    ],
+)
+def test_a_member_that_does_not_carry_its_share_is_a_finding(
+    changed: dict[str, object], words: str
+):
+    report = CHECK.report(with_member(healthy(), **changed))
+    assert not report.healthy
+    assert any(finding.startswith(words) for finding in report.findings), report.findings
+
+
+# --- other modes ---
+
+
+def test_round_robin_is_explained():
+    report = CHECK.report(CHECK.read(host("bond-rr").ask))
+    assert report.healthy
+    assert report.findings[0].startswith("round-robin gives one connection")
+
+
+def test_links_that_were_lost_once_are_told_and_are_no_trouble_now():
+    state = healthy("bond-rr-one-down")
+    report = CHECK.report(state)
+    assert report.findings[0].startswith("eth1 has no link")
+    assert "eth1 once, eth2 once" in report.findings[-1]
+    up = with_member(state, link="up")
+    assert CHECK.report(up).healthy
+
+
+def test_a_bond_without_members_and_one_of_one():
+    report = CHECK.report(CHECK.read(host("bond-rr-no-members").ask))
+    assert report.findings[0] == "bond0 has no members: nothing goes through it"
+    lonely = findings(healthy("bond-unwatched"))
+    assert lonely[0] == "bond0 has one member only, eth2: nothing is spare"
+    assert lonely[1].startswith("nobody watches the links of bond0 (miimon is 0)")
+
+
+def test_a_bond_that_runs_on_its_second_card_says_so():
+    state = healthy("bond-backup")
+    assert findings(state) == []
+    moved = replace(state, bond=replace(state.bond, active="eth1"))
+    assert findings(moved) == ["eth1 is active although eth0 is the primary"]
+    assert moved.bond.mode == ACTIVE_BACKUP
+
+
+def test_a_bond_that_is_down_is_down():
+    state = healthy("bond-rr")
+    assert findings(replace(state, bond=replace(state.bond, up=False)))[0].startswith(
+        "bond0 is down"
+    )
+
+
+# --- sizes of packets ---
+
+PEER = BondCheck.model_validate({"host": "nas1", "peer": "10.9.0.2"})
+BIG = "ping -n -M do -s 8972 -c 2 -W 2 -- 10.9.0.2"
+SMALL = "ping -n -M do -s 56 -c 2 -W 2 -- 10.9.0.2"
+
+
+@pytest.mark.parametrize(
+    ("big", "small", "words"),
+    [
+        ("ping-whole", "", ""),
+        ("ping-too-big", "ping-whole", "packets of 9000 bytes do not come back from 10.9.0.2"),
+        ("ping-too-big", "ping-too-big", "10.9.0.2 does not answer at all"),
+    ],
+)
+def test_packets_as_large_as_the_mtu_must_come_back(big: str, small: str, words: str):
+    more: dict[str, Replies] = {BIG: Answer(int(big != "ping-whole"), said(big))}
+    if small:
+        more[SMALL] = Answer(int(small != "ping-whole"), said(small))
+    report = PEER.report(PEER.read(host(more=more).ask))
+    assert report.healthy is not bool(words)
+    assert not words or report.findings[0].startswith(words)
+
+
+def test_members_with_another_mtu_are_a_finding():
+    state = replace(healthy(), links={**healthy().links, "eth2": Link("eth2", 1500, 0, 0, 0)})
+    assert findings(state) == ["bond0 has an MTU of 9000 and not all its members: eth2 1500"]
+
+
+# --- the other end ---
+
+
+def test_both_ends_are_in_one_report():
+    report = CHECK.report(CHECK.read(host(lag=said("cisco-etherchannel")).ask))
+    assert (report.healthy, list(report.findings)) == (True, [])
+
+
+def test_a_switch_that_does_not_answer_leaves_the_hosts_side_in_the_report():
+    report = CHECK.report(CHECK.read(host(lag=Unreachable("sw1 is down")).ask))
+    assert list(report.findings) == [
+        "the other end, port-channel1 on sw1, could not be seen: sw1 is down"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("lag", "words"),
+    [
+        (None, "sw1 has no Po1, where the inventory says that bond0 ends"),
+        (Lag("Po1", False, "LACP", ()), "sw1: Po1 is down"),
+        (
+            Lag("Po1", True, "LACP", (Member("Gi1", "bundled"), Member("Gi2", "suspended"))),
+            "sw1: Gi2 is not bundled into Po1: suspended",
+        ),
+        (
+            Lag("Po1", True, "LACP", (Member("Gi1", "bundled"), Member("Gi2", "bundled"))),
+            "2 ports are bundled on sw1, and 4 members are up here",
+        ),
+        (
+            Lag("Po1", True, "", tuple(Member(f"Gi{n}", "bundled") for n in range(4))),
+            "sw1 does not speak LACP on Po1, and the mode here is IEEE 802.3ad",
+        ),
+    ],
+)
+def test_ends_that_do_not_fit_are_a_finding(lag: Lag | None, words: str):
+    report = CHECK.report(replace(healthy(), far_end=FarEnd("sw1", "Po1", lag)))
+    assert not report.healthy
+    assert report.findings[0].startswith(words)
+
+
+def test_a_switch_that_does_not_name_members_is_not_blamed():
+    far = FarEnd("sw2", "ch1", Lag("ch1", True, "", None))
+    assert findings(replace(healthy(), far_end=far)) == []
+
+
+# --- what may be asked ---
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("../../etc/shadow", "bond0/../x", "bond0; reboot", "bond0\n", "-a", ".", "..", ""),
+        *("bond 0", "bond0\0", "bond0\u200b", "$(id)", "b" * 16, "*", "bond0'", "ｂond0"),
+    ],
+)
+def test_a_bond_that_is_no_name_is_refused(name: str):
+    with pytest.raises(ValidationError):
+        BondCheck.model_validate({"host": "nas1", "bond": name})
+
+
+@pytest.mark.parametrize("peer", [peer for peer in HOSTILE_ADDRESSES if peer is not None])
+def test_a_peer_that_is_no_address_is_refused(peer: object):
+    with pytest.raises(ValidationError):
+        BondCheck.model_validate({"host": "nas1", "peer": peer})
+
+
+def test_it_is_typed_with_what_is_known():
+    assert forms.from_words(BondCheck, ["nas1"]) == CHECK
+    assert forms.from_words(BondCheck, ["nas1", "peer=10.9.0.2"]) == PEER
+    assert isinstance(CHECK.report(healthy()).summary, str)
+    assert Bond("bond0", LACP, up=True, watched=True, members=()).hides_lacp is False

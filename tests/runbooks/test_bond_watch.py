@@ -1,0 +1,121 @@
+from dataclasses import replace
+
+import pytest
+from pydantic import ValidationError
+
+from bot import forms
+from connectors import bond as dialect
+from connectors.bond import Bond, Link, Look, parse_bond
+from connectors.command import Shell
+from runbooks.bond_watch import BondWatch
+from tests.runbooks.network import fleet, said
+
+WATCH = BondWatch.model_validate({"host": "nas1", "seconds": 5})
+BOND = parse_bond("bond0", said("bond-rr"))
+
+
+def look(seconds: float, *, sent: tuple[int, ...], bond: Bond = BOND, errors: int = 0) -> Look:
+    counted = {
+        member.name: Link(member.name, 1500, count, 2 * count, errors)
+        for member, count in zip(bond.members, sent, strict=True)
+    }
+    return Look(seconds, bond, counted)
+
+
+QUIET = look(100.0, sent=(0, 0, 0, 0))
+
+
+def changed(**fields: object) -> Bond:
+    first, *rest = BOND.members
+    member = replace(first, **fields)  # type: ignore[arg-type]  # as the test says
+    return replace(BOND, members=(member, *rest))
+
+
+def test_who_carried_what_is_shown():
+    later = look(105.0, sent=(5_000_000, 5_000_000, 10_000_000, 0))
+    report = WATCH.report((QUIET, later))
+    assert report.summary == (
+        "bond0 on nas1 sent 32.0 and received 64.0 Mbit/s for 5 s; all links held"
+    )
+    assert report.healthy
+    assert report.table is not None
+    assert report.table.rows[2] == ("eth2", "up", "+0", "16.0", "50 %", "32.0", "50 %")
+    assert list(report.findings) == [
+        "eth3 is up and sent nothing: with few connections a hash may leave a member out"
+    ]
+
+
+def test_a_bond_without_traffic_blames_nobody():
+    report = WATCH.report((QUIET, look(105.0, sent=(0, 0, 0, 0))))
+    assert (report.healthy, list(report.findings)) == (True, [])
+    assert report.table is not None
+    assert report.table.rows[0][4] == ""
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"failures": 1}, "eth0 lost its link once while we watched"),
+        ({"failures": 3}, "eth0 lost its link 3 times while we watched"),
+        ({"link": "going down"}, "eth0 went from up to going down while we watched"),
+    ],
+)
+def test_a_link_that_moved_is_a_finding(fields: dict[str, object], words: str):
+    report = WATCH.report((QUIET, look(105.0, sent=(1, 1, 1, 1), bond=changed(**fields))))
+    assert not report.healthy
+    assert report.findings[0].startswith(words)
+
+
+def test_a_link_that_was_lost_before_and_holds_now_is_none():
+    before = look(100.0, sent=(0,) * 4, bond=changed(failures=7))
+    after = look(105.0, sent=(0,) * 4, bond=changed(failures=7))
+    assert WATCH.report((before, after)).healthy
+
+
+def test_errors_that_grow_are_a_finding():
+    report = WATCH.report((QUIET, look(105.0, sent=(0,) * 4, errors=1200)))
+    assert report.findings[0] == "eth0 had 1,200 errors while we watched: cable or port"
+
+
+def test_members_that_come_and_go_are_findings():
+    smaller = replace(BOND, members=BOND.members[:3])
+    gone = WATCH.report((QUIET, look(105.0, sent=(0,) * 3, bond=smaller)))
+    assert list(gone.findings) == ["eth3 left the bond"]
+    came = WATCH.report((look(100.0, sent=(0,) * 3, bond=smaller), look(105.0, sent=(0,) * 4)))
+    assert list(came.findings) == ["eth3 joined the bond"]
+
+
+def test_it_is_one_command_that_has_time_to_end():
+    command = dialect.watched("bond0", seconds=60).command
+    assert isinstance(command, Shell)
+    assert command.words[-2:] == ("/proc/net/bonding/bond0", "60")
+    assert command.deadline > 60
+    looks = f"{said('bond-rr-no-members')}{said('iproute2-6.1-link')}== 7.5\n"
+    host = fleet({("nas1", str(command)): looks * 2}, platforms={"nas1": "linux"})
+    long = BondWatch.model_validate({"host": "nas1", "seconds": 60})
+    assert long.read(host.ask)[0].seconds == 7.5
+
+
+@pytest.mark.parametrize(
+    "seconds", [0, -1, 61, 10**9, "x", "5; reboot", "5\n", "1e3", "", "٥", 1.5, None]
+)
+def test_a_time_out_of_bounds_is_refused(seconds: object):
+    with pytest.raises(ValidationError):
+        BondWatch.model_validate({"host": "nas1", "seconds": seconds})
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("../../etc/shadow", "bond0/../x", "bond0; reboot", "bond0\n", "-a", ".", "..", ""),
+        *("bond 0", "bond0\0", "bond0\u200b", "$(id)", "b" * 16, "*", "bond0'", "ｂond0"),
+    ],
+)
+def test_a_bond_that_is_no_name_is_refused(name: str):
+    with pytest.raises(ValidationError):
+        BondWatch.model_validate({"host": "nas1", "bond": name})
+
+
+def test_it_is_typed_with_what_is_known():
+    typed = forms.from_words(BondWatch, ["nas1", "bond0", "5"])
+    assert typed == WATCH

@@ -1,0 +1,172 @@
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+from pydantic import ValidationError
+
+from bot import forms
+from connectors.command import Answer, Question
+from connectors.gateway import Gateway, Track
+from connectors.trouble import CommandFailed
+from runbooks import Refused
+from runbooks.hsrp_check import HsrpCheck
+from tests.fakes import Replies
+from tests.runbooks.network import fleet, said
+
+ONE = HsrpCheck.model_validate({"host": "r1"})
+TWO = HsrpCheck.model_validate({"host": "r1", "other": "r2"})
+CISCO, FRR = {"r1": "cisco_ios", "r2": "cisco_ios"}, {"r1": "frr", "r2": "frr"}
+STANDBY, VRRP, JSON = "show standby", "show vrrp brief", "show vrrp json"
+
+UPLINK = (Track("object 1", up=True),)
+WAN = Gateway(
+    *("HSRP", "Gi0/0", 1, "198.51.100.1", "Active", 110), "198.51.100.3", UPLINK, preempts=True
+)
+LAN = replace(WAN, interface="Vlan10", group=10, address="10.0.0.1", standby="10.0.0.3")
+
+
+def behind(group: Gateway) -> Gateway:
+    return replace(group, state="Standby", priority=100, standby="local")
+
+
+def findings(pair: Mapping[str, tuple[Gateway, ...]]) -> list[str]:
+    report = TWO.report(pair)
+    assert report.healthy is not bool(report.findings)
+    return list(report.findings)
+
+
+def test_a_pair_as_it_should_be():
+    pair = {"r1": (WAN, LAN), "r2": (behind(WAN), behind(LAN))}
+    report = TWO.report(pair)
+    assert report.summary == "2 groups on r1 and r2: all as they should be"
+    assert findings(pair) == []
+    assert report.table is not None
+    assert report.table.rows[0] == (
+        *("r1", "Gi0/0", "HSRP 1", "198.51.100.1", "Active", "110", "object 1"),
+    )
+
+
+def test_wan_and_lan_led_by_different_routers_are_the_lesson():
+    (finding,) = findings({"r1": (WAN, behind(LAN)), "r2": (behind(WAN), LAN)})
+    assert finding.startswith(
+        "r1 leads Gi0/0 group 1 (198.51.100.1); r2 leads Vlan10 group 10 (10.0.0.1): "
+    )
+    assert "HSRP is not for WANs" in finding
+
+
+def test_one_router_tells_the_lesson_by_halves():
+    report = ONE.report({"r1": (WAN, behind(LAN))})
+    (finding,) = report.findings
+    assert finding.startswith("r1 leads Gi0/0 group 1 (198.51.100.1) and not Vlan10 group 10")
+
+
+def test_a_group_that_tracks_nothing_is_a_finding():
+    (finding,) = findings({"r1": (replace(LAN, tracks=()),), "r2": (behind(LAN),)})
+    assert finding.startswith("r1: Vlan10 group 10 (10.0.0.1) tracks nothing: ")
+
+
+@pytest.mark.parametrize(
+    ("track", "words"),
+    [
+        (Track("object 1", up=False), "tracks object 1, which is down"),
+        (Track("object 1", up=False, known=False), "which this router does not have"),
+    ],
+)
+def test_what_is_tracked_must_be_there_and_up(track: Track, words: str):
+    (finding,) = findings({"r1": (replace(LAN, tracks=(track,)),), "r2": (behind(LAN),)})
+    assert words in finding
+
+
+def test_a_router_that_does_not_preempt_does_not_take_over():
+    (finding,) = findings({"r1": (LAN,), "r2": (replace(behind(LAN), preempts=False),)})
+    assert finding.startswith("r2: Vlan10 group 10 (10.0.0.1) does not preempt")
+
+
+def test_a_group_without_a_standby_is_a_finding():
+    report = ONE.report({"r1": (replace(LAN, standby="unknown"),)})
+    assert "has no standby" in report.findings[0]
+
+
+def test_a_group_that_only_one_router_knows_is_a_finding():
+    assert findings({"r1": (WAN, LAN), "r2": (behind(WAN),)}) == [
+        "r2 takes no part in Vlan10 group 10 (10.0.0.1): nobody stands in for r1"
+    ]
+
+
+def test_a_group_that_nobody_leads_is_a_finding():
+    stuck = replace(LAN, state="Init")
+    found = findings({"r1": (stuck,), "r2": (stuck,)})
+    assert [each for each in found if each.startswith("nobody leads")]
+    assert len([each for each in found if "it takes no part" in each]) == 2
+
+
+def test_what_recorded_routers_said_is_judged():
+    recorded = fleet({("r1", STANDBY): said("cisco-standby")}, platforms=CISCO)
+    report = ONE.report(ONE.read(recorded.ask))
+    assert report.summary == "4 groups on r1: 4 to look at"
+    first = [finding.split(":", 2)[1].strip()[:40] for finding in report.findings]
+    assert first[0].startswith("Vlan703 group 4 (172.23.40.9) has no sta")
+    alone = fleet({("r1", STANDBY): said("cisco-standby-alone")}, platforms=CISCO)
+    found = ONE.report(ONE.read(alone.ask)).findings
+    assert len([each for each in found if "has no standby" in each]) == 2
+    assert len([each for each in found if "tracks nothing" in each]) == 2
+
+
+def test_split_brain_is_seen_from_both_sides():
+    cut: dict[tuple[str, str | Question], Replies] = {
+        ("r1", JSON): said("frr-8.4-vrrp-cut-1"),
+        ("r2", JSON): said("frr-8.4-vrrp-cut-2"),
+    }
+    (finding,) = TWO.report(TWO.read(fleet(cut, platforms=FRR).ask)).findings
+    assert finding.startswith("r1 and r2 both say that they are Master for ve1 group 5")
+    whole: dict[tuple[str, str | Question], Replies] = {
+        ("r1", JSON): said("frr-8.4-vrrp-master"),
+        ("r2", JSON): said("frr-8.4-vrrp-backup"),
+    }
+    assert TWO.report(TWO.read(fleet(whole, platforms=FRR).ask)).healthy
+
+
+def test_a_cisco_without_hsrp_is_asked_for_vrrp():
+    routers = fleet({("r1", STANDBY): "", ("r1", VRRP): said("cisco-vrrp-brief")}, platforms=CISCO)
+    report = ONE.report(ONE.read(routers.ask))
+    assert "r1: Fa0/1.4 group 4 (10.0.4.1) is in state Init: it takes no part" in report.findings
+
+
+def test_a_router_in_no_group_at_all_says_so():
+    routers = fleet(
+        {("r1", STANDBY): "", ("r1", VRRP): Answer(1, "% Invalid input\n")}, platforms=CISCO
+    )
+    report = ONE.report(ONE.read(routers.ask))
+    assert report.healthy
+    assert report.summary == "no group of HSRP or VRRP on r1"
+
+
+def test_a_router_that_does_not_know_the_question_is_not_one_without_groups():
+    routers = fleet({("r1", STANDBY): Answer(1, "% Invalid input\n")}, platforms=CISCO)
+    with pytest.raises(CommandFailed, match="lacks the feature"):
+        ONE.read(routers.ask)
+
+
+def test_a_router_is_not_compared_with_itself():
+    same = HsrpCheck.model_validate({"host": "r1", "other": "r1"})
+    with pytest.raises(Refused, match="cannot stand in for itself"):
+        same.read(fleet({}, platforms=CISCO).ask)
+
+
+def test_it_is_typed_with_one_router_or_two():
+    assert forms.from_words(HsrpCheck, ["r1"]) == ONE
+    assert forms.from_words(HsrpCheck, ["r1", "r2"]) == TWO
+    blank = forms.blanks(HsrpCheck)[1]
+    assert (blank.kind, blank.required, blank.tag) == ("host", False, "router")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("r2; reload", "r2\n", "R2", "-r2", "r2.", "r 2", "../r2", "r2\x00", "r2\u200b", "ｒ2"),
+        *("a" * 64, "r2|x", "$r2"),
+    ],
+)
+def test_a_second_router_that_is_no_host_is_refused(name: str):
+    with pytest.raises(ValidationError):
+        HsrpCheck.model_validate({"host": "r1", "other": name})

@@ -1,0 +1,71 @@
+import pytest
+from pydantic import ValidationError
+
+from bot import forms
+from connectors.switch import Lag, Member
+from runbooks import Refused
+from runbooks.switch_lag import SwitchLag
+from tests.runbooks.network import fleet, said
+
+ALL = SwitchLag.model_validate({"host": "sw1"})
+SHOW = ("sw1", "show etherchannel summary")
+
+
+def cisco():
+    return fleet({SHOW: said("cisco-etherchannel")}, platforms={"sw1": "cisco_ios"})
+
+
+def test_every_aggregation_is_shown_with_its_members():
+    report = ALL.report(ALL.read(cisco().ask))
+    assert report.summary == "sw1 has 4 of 6 link aggregations whole"
+    assert list(report.findings) == [
+        "Po13 has one port only, Te2/8: nothing spare",
+        "Po14 has one port only, Te1/8: nothing spare",
+    ]
+    assert report.table is not None
+    assert report.table.rows[1] == ("Po3", "up", "LACP", "Te4/2 bundled, Te2/2 bundled")
+
+
+def test_one_aggregation_is_found_by_any_of_its_names():
+    for name in ("port-channel1", "Po1", "1"):
+        one = SwitchLag.model_validate({"host": "sw1", "name": name})
+        report = one.report(one.read(cisco().ask))
+        assert (report.summary, report.healthy) == ("sw1 has 1 of 1 link aggregations whole", True)
+
+
+def test_an_aggregation_that_is_not_there_is_refused_with_what_is():
+    other = SwitchLag.model_validate({"host": "sw1", "name": "Po9"})
+    with pytest.raises(Refused, match="sw1 has no Po9: it has Po1, Po3, Po7, Po13, Po14, Po51"):
+        other.read(cisco().ask)
+
+
+def test_a_member_that_is_left_out_is_a_finding():
+    lag = Lag("Po1", True, "LACP", (Member("Gi0/1", "bundled"), Member("Gi0/2", "suspended")))
+    report = ALL.report((lag,))
+    assert not report.healthy
+    assert "Gi0/2 is not bundled into Po1: suspended" in report.findings
+
+
+def test_what_a_switch_does_not_tell_is_not_made_up():
+    report = ALL.report((Lag("ch1", True, "", None),))
+    assert report.table is not None
+    assert list(report.table.rows) == [("ch1", "up", "not told", "not told by this switch")]
+    assert ALL.report(()).summary == "sw1 has no link aggregation in use"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("Po1; reload", "Po1\nreload", "Po1 | redirect x", "-1", "Po1?", "Po", "Po 1 2", "../1"),
+        *("Po1\x1a", "Po1\u200b", "$(id)", "Po12345", "P" * 40 + "1", "１"),
+    ],
+)
+def test_a_name_that_is_none_is_refused(name: str):
+    with pytest.raises(ValidationError):
+        SwitchLag.model_validate({"host": "sw1", "name": name})
+
+
+def test_it_is_typed_with_and_without_a_name():
+    assert forms.from_words(SwitchLag, ["sw1"]) == ALL
+    typed = forms.from_words(SwitchLag, ["sw1", "port-channel1"])
+    assert typed == SwitchLag.model_validate({"host": "sw1", "name": "port-channel1"})

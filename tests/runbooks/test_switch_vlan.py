@@ -1,0 +1,28 @@
+from connectors.switch import Vlan
+from runbooks.switch_vlan import SwitchVlans
+from tests.runbooks.network import fleet, said
+
+LOOK = SwitchVlans.model_validate({"host": "sw1"})
+
+
+def test_vlans_are_shown_without_those_that_nobody_uses():
+    cisco = fleet({("sw1", "show vlan"): said("cisco-vlan")}, platforms={"sw1": "cisco_ios"})
+    report = LOOK.report(LOOK.read(cisco.ask))
+    assert (report.summary, report.healthy) == ("sw1 has 4 VLANs", True)
+    assert report.table is not None
+    assert [row[0] for row in report.table.rows] == ["1", "10", "50", "60"]
+    assert report.table.rows[1] == ("10", "Management", "active", "none")
+
+
+def test_many_ports_are_counted_and_one_vlan_is_one():
+    ports = tuple(f"Gi0/{number}" for number in range(1, 16))
+    report = LOOK.report((Vlan(7, "guests", "active", ports),))
+    assert report.summary == "sw1 has 1 VLAN"
+    assert report.table is not None
+    assert report.table.rows[0][3].endswith("Gi0/12 and 3 more")
+
+
+def test_a_vlan_that_is_suspended_is_a_finding():
+    report = LOOK.report((Vlan(7, "guests", "suspended", ()),))
+    assert list(report.findings) == ["VLAN 7 (guests) is suspended: its ports carry nothing"]
+    assert not report.healthy
