@@ -35,8 +35,10 @@ def test_the_ports_of_a_dell():
 
 
 def test_the_interfaces_of_frr():
-    ports = switch.parse_ports('{"lo":{"status":"up","vrfName":"default","addresses":[]}}')
-    assert ports == (Port("lo", "up"),)
+    link0, lo, vrrp = switch.parse_ports(answer("frr-8.4-interfaces"))
+    assert lo == Port("lo", "up")
+    assert link0 == Port("link0", "up", note="10.81.0.2/24")
+    assert vrrp.name == "vrrp4-2-1"
 
 
 def test_the_aggregations_of_a_cisco():
@@ -85,6 +87,7 @@ def test_the_vlans_of_a_cisco():
 # An error is never a device with nothing on it, though templates find nothing in both.
 STRANGE = (
     INVALID,
+    answer("frr-8.4-unknown"),
     "",
     "% Incomplete command.\n",
     "sw1#",
