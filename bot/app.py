@@ -11,7 +11,6 @@ from urllib.parse import urlsplit
 
 import click
 import uvicorn
-from slack_sdk.web.async_client import AsyncWebClient
 from starlette.applications import Starlette
 from starlette.routing import Route
 
@@ -26,7 +25,7 @@ from bot.console.directory import Installation as ConsoleInstallation
 from bot.dispatch import InProcess
 from bot.policy import Policy, PolicyDirectory
 from bot.settings import Settings
-from bot.slack.door import Door, Installation
+from bot.slack.door import Client, Door, Installation, client
 from bot.store import schema, seal, seen, verification, witness
 from bot.store.database import Database, StoreUnavailable, sole_user
 from bot.web import door as web
@@ -40,7 +39,6 @@ log = logging.getLogger(__name__)
 
 _CHANNEL = "C0PRODUCTION"
 _TICK_SECONDS = 5.0
-_SLACK_SECONDS = 10
 
 
 @dataclass(frozen=True)
@@ -198,17 +196,16 @@ def _console(settings: Settings, policy: Policy) -> tuple[str, Console]:
 
 def _slack(
     settings: Settings, console: Console | None, secret: str
-) -> tuple[AsyncWebClient, Installation] | None:
+) -> tuple[Client, Installation] | None:
     """Return how to speak to Slack, or to the console as if it were Slack; None without both."""
     if console is not None:
-        client = AsyncWebClient(console.bot_token, console.api_url, timeout=_SLACK_SECONDS)
         team = console.workspace.app.team_id
-        return client, Installation(secret, team, settings.address, _CHANNEL)
+        speaker = client(console.bot_token, console.api_url)
+        return speaker, Installation(secret, team, settings.address, _CHANNEL)
     token = settings.slack_bot_token.get_secret_value()
     if not token:
         return None
-    client = AsyncWebClient(token, settings.slack_api, timeout=_SLACK_SECONDS)
-    return client, Installation(
+    return client(token, settings.slack_api), Installation(
         settings.slack_signing_secret.get_secret_value(),
         settings.slack_team,
         settings.address,

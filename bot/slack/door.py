@@ -23,6 +23,15 @@ from bot.workflow import Workflow
 from bot.workflow.parts import Policies
 
 
+Client = AsyncWebClient
+_PATIENCE_SECONDS = 10
+
+
+def client(token: str, api: str) -> Client:
+    """Return what speaks to the Web API at *api* with the bot's token."""
+    return AsyncWebClient(token, api, timeout=_PATIENCE_SECONDS)
+
+
 @dataclass(frozen=True)
 class Installation:
     """How Keyturn is installed in Slack.

@@ -46,6 +46,7 @@ class Dossier:
     approvers: Sequence[Person]
     whose: str
     powers: Powers
+    parts: Sequence[Run]
     now: int
 
     @property
@@ -61,7 +62,8 @@ class Dossier:
     def stamp(self) -> str:
         """Short digits that differ whenever the page would show something else."""
         head = self.entries[-1].hash if self.entries else ""
-        seen = (self.run.version, head, len(self.votes), self.holder, self.powers)
+        parts = [(part.id, part.version) for part in self.parts]
+        seen = (self.run.version, head, len(self.votes), self.holder, self.powers, parts)
         return hashlib.sha256(repr(seen).encode()).hexdigest()[:16]
 
 
@@ -84,6 +86,7 @@ def gather(tx: Transaction, number: int, visitor: Visitor) -> Dossier:
         approvers=policy.approvers(request, ruling) if run.state in BEFORE_INTENT else (),
         whose=policy.whose(request, ruling) if known and ruling.groups else "",
         powers=_powers(run, votes, list(records.values()), visitor),
+        parts=runs.children(tx, number) if run.hosts else (),
         now=tx.now,
     )
 
@@ -96,7 +99,7 @@ def may_decide(policy: Policy, run: Run, person: str) -> bool:
 
 def may_settle(policy: Policy, run: Run, person: str) -> bool:
     """Say whether this person may tell how an unknown run ended."""
-    if run.state is not State.UNKNOWN or run.host not in policy.inventory.hosts:
+    if run.state is not State.UNKNOWN or run.hosts or run.host not in policy.inventory.hosts:
         return False
     return person in policy.area_of(run.host).owners
 
@@ -105,13 +108,14 @@ def _powers(
     run: Run, votes: Sequence[Vote], records: Sequence[StepRecord], visitor: Visitor
 ) -> Powers:
     begun = run.state not in BEFORE_INTENT
-    decides = not begun and may_decide(visitor.policy, run, visitor.id)
+    # A part of a request for several hosts is decided with the whole.
+    decides = run.parent is None and not begun and may_decide(visitor.policy, run, visitor.id)
     voted = any(vote.person == visitor.id for vote in votes)
     why_no_undo = _why_no_undo(run, records, visitor)
     return Powers(
         approve=decides and not voted and run.state is State.WAITING,
         deny=decides,
-        withdraw=not begun and run.asked_by == visitor.id,
+        withdraw=not begun and run.asked_by == visitor.id and run.parent is None,
         settle=may_settle(visitor.policy, run, visitor.id),
         undo=_did_something(run, records) and not why_no_undo,
         why_no_undo=why_no_undo,

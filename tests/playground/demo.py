@@ -22,7 +22,7 @@ from bot.store.changelog import Entry
 from bot.visible import visible
 from connectors.command import Shell
 from tests.playground import company
-from tests.playground.fleet import LoopbackFleet
+from tests.playground.fleet import WITH_SECOND_BALANCER, LoopbackFleet
 from tests.playground.service import Chat, Service
 
 ABUSER = "203.0.113.9"
@@ -41,7 +41,7 @@ def main() -> int:
     try:
         company.found(directory / "policy")
         with (
-            LoopbackFleet(directory / "policy") as fleet,
+            LoopbackFleet(directory / "policy", places=WITH_SECOND_BALANCER) as fleet,
             Service(directory, port=_port()) as service,
         ):
             say(f"Ready in {time.monotonic() - began:.1f} s: {', '.join(fleet.hosts)} are real")

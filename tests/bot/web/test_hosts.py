@@ -1,0 +1,61 @@
+"""A request for several hosts, as its page, its parts' pages and the history show it."""
+
+import pytest
+
+from bot.run import Run
+from bot.store import runs
+from tests.bot.office import WEB
+from tests.bot.web.conftest import Site
+from tests.toy import SetSwitch
+
+
+@pytest.fixture
+def whole(site: Site) -> Run:
+    requests = [SetSwitch(host=name, name="lamp", value="on") for name in ("lb1", "lb2")]
+    run = site.office.workflow.ask_all(requests, spelled="lb*", person="dora", origin=WEB)
+    site.office.work()
+    return site.office.run(run.id)
+
+
+def _parts(site: Site, whole: Run) -> list[Run]:
+    with site.database.reading() as tx:
+        return runs.children(tx, whole.id)
+
+
+def test_the_page_shows_every_host_and_what_became_of_it(site: Site, whole: Run):
+    site.office.approve(whole)
+    page = site.browser("olga").get(f"/runs/{whole.id}").text
+    assert "toy set lb* lamp on" in page
+    assert "2 of 2 are over" in page
+    for part in _parts(site, whole):
+        assert f'href="/runs/{part.id}"' in page
+        assert f"/runs?host={part.host}" in page
+
+
+def test_it_is_approved_as_a_whole(site: Site, whole: Run):
+    browser = site.browser("olga")
+    assert f'action="/runs/{whole.id}/approve"' in browser.get(f"/runs/{whole.id}").text
+    part = _parts(site, whole)[0]
+    page = browser.get(f"/runs/{part.id}").text
+    assert f"/runs/{part.id}/approve" not in page
+    assert f"/runs/{part.id}/deny" not in page
+    assert f'href="/runs/{whole.id}"' in page
+
+
+def test_the_history_shows_it_once(site: Site, whole: Run):
+    browser = site.browser("olga")
+    page = browser.get("/runs").text
+    assert "2 hosts" in page
+    assert f'href="/runs/{_parts(site, whole)[0].id}"' not in page
+    assert f'href="/runs/{_parts(site, whole)[1].id}"' in browser.get("/runs?host=lb2").text
+
+
+def test_the_page_moves_when_a_part_does(site: Site, whole: Run):
+    browser = site.browser("olga")
+    site.office.workflow.approve(whole.id, person="olga", digest=whole.digest)
+    site.office.workflow.advance(whole.id)
+    before = browser.get(f"/runs/{whole.id}").text
+    stamp = before.partition("/live?seen=")[2][:16]
+    assert browser.get(f"/runs/{whole.id}/live?seen={stamp}").status_code == 204
+    site.office.workflow.advance(_parts(site, whole)[0].id)
+    assert browser.get(f"/runs/{whole.id}/live?seen={stamp}").status_code == 200
