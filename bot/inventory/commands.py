@@ -2,12 +2,15 @@
 
 import json
 import sys
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NoReturn, TypeVar
+from typing import IO, TYPE_CHECKING, NoReturn, TypeVar
 
 import click
+
+if TYPE_CHECKING:
+    from bot.inventory.found import Findings
 
 FAILED, NOT_FOUND = 1, 3
 
@@ -54,6 +57,70 @@ def check(policy: PolicyPath, *, hosts: tuple[str, ...], as_json: bool) -> None:
     else:
         click.echo(drawing.as_text(ordered))
     sys.exit(0 if all(each.well for each in ordered) else FAILED)
+
+
+@inventory.group("import")
+def take_over() -> None:
+    """Turn another program's list of hosts into entries for inventory.yaml.
+
+    The entries are printed, with a note above each host of what it lacks; nothing is written and
+    nobody is asked.
+    """
+
+
+_KNOWN = click.option(
+    "--known-hosts",
+    "known",
+    multiple=True,
+    type=click.File(encoding="utf-8", errors="replace"),
+    help="Take the hosts' keys from this file; hashed names are found too. May be repeated.",
+)
+_AREA = click.option("--area", default="", help="The area that all of them belong to.")
+
+
+@take_over.command("ansible")
+@click.argument("file", type=click.File(encoding="utf-8"))
+@_KNOWN
+@_AREA
+def from_ansible(*, file: IO[str], known: tuple[IO[str], ...], area: str) -> None:
+    """Read an Ansible inventory, INI or YAML; - is standard input.
+
+    Groups become tags. FILE alone is read: where group_vars, host_vars or a plugin say more, give
+    me what `ansible-inventory -i FILE --list --yaml` prints.
+    """
+    from bot.inventory import ansible
+
+    with _plainly():
+        _print_entries(ansible.parse(file.read()), known, area)
+
+
+@take_over.command("ssh-config")
+@click.argument("file", type=click.File(encoding="utf-8"))
+@_KNOWN
+@_AREA
+def from_ssh_config(*, file: IO[str], known: tuple[IO[str], ...], area: str) -> None:
+    """Read the configuration of an SSH client, such as ~/.ssh/config; - is standard input."""
+    from bot.inventory import ssh_config
+
+    with _plainly():
+        _print_entries(ssh_config.parse(file.read()), known, area)
+
+
+def _print_entries(findings: "Findings", known: Sequence[IO[str]], area: str) -> None:
+    from bot.inventory import entry, known_hosts
+    from bot.visible import one_line
+
+    for remark in findings.remarks:
+        click.echo(one_line(remark), err=True)
+    if not findings.hosts:
+        _stop("there is no host in this file that has a name of its own", FAILED)
+    lines = [line for file in known for line in known_hosts.parse(file.read())]
+    made = entry.entries(findings.hosts, lines, area=area)
+    click.echo(entry.as_yaml(made), nl=False)
+    whole = sum(each.whole for each in made)
+    click.echo(
+        f"{len(made)} hosts: {whole} whole, {len(made) - whole} lacking something", err=True
+    )
 
 
 @contextmanager
