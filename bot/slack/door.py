@@ -22,7 +22,6 @@ from bot.store.database import Database
 from bot.workflow import Workflow
 from bot.workflow.parts import Policies
 
-
 Client = AsyncWebClient
 _PATIENCE_SECONDS = 10
 
