@@ -146,10 +146,11 @@ async def test_a_double_click_is_one_vote(chat: Chat):
     "value",
     ["", "1", "1:", "1:0123456789", "2:{digest}", "1:{digest}0", "1:{digest}\n", "١:{digest}"],
 )
-async def test_a_forged_button_decides_nothing(chat: Chat, value: str):
+@pytest.mark.parametrize("action", ["approve", "deny"])
+async def test_a_forged_button_decides_nothing(chat: Chat, value: str, action: str):
     await chat.type(LAMP_ON)
     forged = value.format(digest=chat.run().short_digest)
-    await chat.press("approve", "U0OLGA", value=forged)
+    await chat.press(action, "U0OLGA", value=forged)
     assert chat.run().state is State.WAITING
     assert len(chat.slack.whispers("U0OLGA")) == 1
 

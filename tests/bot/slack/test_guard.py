@@ -245,6 +245,14 @@ async def test_a_replay_has_no_effect(guard: Guard, inner: Inner):
     assert len(inner.reached) == 1
 
 
+async def test_a_replay_of_what_has_no_id_of_its_own_has_no_effect(guard: Guard, inner: Inner):
+    raw = payloads.interaction({"type": "view_closed", "user": {"id": "U0DORA"}})
+    good = signed(raw)
+    for _ in range(3):
+        await post(guard, raw, good)
+    assert len(inner.reached) == 1
+
+
 async def test_replays_at_the_same_moment_have_one_effect(guard: Guard, inner: Inner):
     good = signed(BODY)
     await asyncio.gather(*(post(guard, BODY, good) for _ in range(20)))

@@ -104,6 +104,18 @@ async def test_in_an_organisation_the_other_workspaces_count_too(
         await identity.person(Account("T0SECOND", "U0DORA", "E0OURS"))
 
 
+async def test_an_account_elsewhere_is_nobody_here_though_the_policy_names_it(
+    identity: Identity, policies: PolicyDirectory, slack: WebApi
+):
+    people = policies.path / "people.yaml"
+    elsewhere = "slack: [{team: T0OTHER, user: U0EXT}, "
+    people.write_text(people.read_text().replace("slack: [", elsewhere, 1))
+    slack.users["U0EXT"] = {"team_id": "T0OTHER"}
+    for enterprise in ("", "E0OTHER"):
+        with pytest.raises(Unwelcome):
+            await identity.person(Account("T0OTHER", "U0EXT", enterprise))
+
+
 async def test_slack_is_asked_again_after_a_minute(
     identity: Identity, slack: WebApi, clock: Clock
 ):

@@ -241,6 +241,18 @@ async def test_progress_is_told_once_a_second_at_most_and_decisions_at_once(offi
         assert chat.slack.card.text.startswith("Done")
 
 
+async def test_every_automatism_of_slack_is_off(chat: Chat):
+    await chat.type(LAMP_ON)
+    await chat.press("approve", "U0STAN")
+    await chat.press("approve", "U0OLGA")
+    said = [(call, told) for call, told in chat.slack.calls if call.startswith("chat.")]
+    assert {call for call, _ in said} == {"chat.postMessage", "chat.update", "chat.postEphemeral"}
+    for call, told in said:
+        assert (told["parse"], told["link_names"]) == ("none", False)
+        if call == "chat.postMessage":
+            assert (told["unfurl_links"], told["unfurl_media"]) == (False, False)
+
+
 async def test_a_story_is_told_without_a_policy_too(chat: Chat):
     await chat.type(LAMP_ON)
     (chat.office.policies.path / "people.yaml").unlink()
