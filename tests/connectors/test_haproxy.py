@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from connectors import haproxy
-from connectors.command import Answer, Command, Shell, failure
+from connectors.command import Answer, Question, Shell, failure
 from connectors.stick_table import Entry, Rate, TableHead, UnfitKey, parse_heads
 from connectors.trouble import BadSetting, CommandFailed, NotUnderstood
 from tests.fakes import ScriptedFleet
@@ -25,7 +25,7 @@ CHANGES: list[Shell] = [
     haproxy.mark_entry(HTTP, "203.0.113.9", "gpc0", 1),
     haproxy.restore_entry(HTTP, ENTRY, {"gpc0": "gpc0"}),
 ]
-QUERIES: list[Command] = [
+QUERIES: list[Question] = [
     haproxy.tables().command,
     haproxy.table("http").command,
     haproxy.entry(HTTP, "203.0.113.9").command,
@@ -38,12 +38,12 @@ def recorded(name: str) -> str:
     return (ANSWERS / f"{name}.txt").read_text()
 
 
-def said(command: Command) -> str:
+def said(command: Question) -> str:
     assert isinstance(command, Shell)
     return command.stdin
 
 
-def judged(command: Command, status: int, out: str, err: str = "") -> str:
+def judged(command: Question, status: int, out: str, err: str = "") -> str:
     trouble = failure(command, Answer(status, out, err), frozenset({0}))
     return str(trouble or "done")
 
@@ -60,7 +60,7 @@ def judged(command: Command, status: int, out: str, err: str = "") -> str:
         (CHANGES[2], "set table http key 203.0.113.9 data.gpc0 57\n"),
     ],
 )
-def test_one_line_is_said_and_it_ends_with_a_newline(command: Command, line: str):
+def test_one_line_is_said_and_it_ends_with_a_newline(command: Question, line: str):
     assert said(command) == line
 
 
@@ -119,7 +119,7 @@ def test_only_one_empty_line_means_that_a_change_was_done(change: Shell, answer:
         ("2.6-unknown-command", "not the runtime socket"),
     ],
 )
-def test_an_error_is_never_an_answer_to_a_query(query: Command, answer: str, words: str):
+def test_an_error_is_never_an_answer_to_a_query(query: Question, answer: str, words: str):
     assert words in judged(query, 0, recorded(answer))
 
 
