@@ -26,15 +26,21 @@ VENDOR := bot/web/static/vendor
 SYSTEM_PACKAGES := \
 	ca-certificates=/etc/ssl/certs/ca-certificates.crt \
 	chromium=chromium \
+	exim4-daemon-light=exim4 \
 	frr=/usr/lib/frr/vrrpd \
 	haproxy=haproxy \
 	iproute2=ip \
+	iputils-ping=ping \
+	nginx-light=nginx \
 	openssh-client=ssh-keygen \
 	openssh-server=sshd \
+	openssl=openssl \
 	postgresql=pg_virtualenv \
+	procps=pgrep \
 	socat=socat \
 	sudo=sudo \
 	sysstat=iostat \
+	systemd=/lib/systemd/systemd \
 	zfs-fuse=zfs-fuse
 
 # $(call quietly,what it is,command): one line where all is well, everything that was said where not.
