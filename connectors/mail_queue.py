@@ -1,0 +1,101 @@
+"""What waits in Exim's queue. No I/O.
+
+Formats: exim(8) `-bp`; a message's `-H` file in the spool holds its header, each line with its
+length before it. PHP can be set up (mail.add_x_header) to name the script that sent a message.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from connectors.command import Hint, Query, Setting, Shell
+from connectors.trouble import NotUnderstood
+
+_PROGRAM = Setting("exim.program", "exim", pattern=r"[\w./-]+")
+_MARK = "--- scripts"
+_SCRIPT = (
+    f'"$1" -bp || exit; echo "{_MARK}"; '
+    'spool=$("$1" -bP spool_directory) || exit; '
+    "grep -rhoiE '^[0-9]+[ *A-Z] +X-PHP-(Originating-)?Script: .*' --include='*-H' "
+    '"${spool#spool_directory = }/input"; [ $? -le 1 ]'
+)
+_HINTS = (
+    Hint(
+        r"exim: .*not found",
+        "this host has no Exim, and the queues of other mail servers are not known: where it has "
+        "one under another name, set exim.program in the inventory",
+    ),
+    Hint(
+        r"[Pp]ermission denied",
+        "only root and Exim's administrators see its queue: the login's sudo rule is missing",
+    ),
+)
+
+_HEAD = re.compile(
+    r"\s*(\d+)([smhdw])\s+([\d.]+)([KM]?)\s+(\S+)\s+<(.*?)>(?: \((\S+)\))?( \*\*\* frozen \*\*\*)?"
+)
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+_BYTES = {"": 1, "K": 2**10, "M": 2**20}
+
+
+@dataclass
+class Message:
+    """One message that waits. sender: "" for a bounce. age: seconds. size: bytes, rounded.
+
+    left: to whom it is still to be delivered.
+    """
+
+    age: int
+    size: int
+    name: str
+    sender: str
+    frozen: bool
+    left: list[str] = field(default_factory=list[str])
+
+
+@dataclass(frozen=True)
+class Queue:
+    """scripts: the script that sent it, once for each message where that is known."""
+
+    messages: tuple[Message, ...]
+    scripts: tuple[str, ...]
+
+
+def queue() -> Query[Queue]:
+    words = ("sh", "-c", _SCRIPT, "keyturn", _PROGRAM)
+    return Query(Shell(words, root=True, hints=_HINTS, deadline=120), parse_queue)
+
+
+def parse_queue(answer: str) -> Queue:
+    listed, mark, headers = answer.rpartition(f"{_MARK}\n")
+    if not mark:
+        raise NotUnderstood(f"Exim answered {answer[:200]!r} and no queue")
+    return Queue(tuple(_messages(listed)), tuple(_scripts(headers)))
+
+
+def _messages(listed: str) -> Iterator[Message]:
+    for block in re.split(r"\n\s*\n", listed.strip("\n")):
+        head, *recipients = block.splitlines() or [""]
+        if not head:
+            return
+        found = _HEAD.fullmatch(head)
+        if found is None:
+            raise NotUnderstood(f"Exim's queue holds {head[:160]!r}")
+        number, unit, size, scale, name, sender, _, frozen = found.groups()
+        yield Message(
+            age=int(number) * _SECONDS[unit],
+            size=int(float(size) * _BYTES[scale]),
+            name=name,
+            sender=sender,
+            frozen=bool(frozen),
+            # A "D" stands before those who have it already.
+            left=[line.strip() for line in recipients if not re.match(r"\s*\+?D ", line)],
+        )
+
+
+def _scripts(headers: str) -> Iterator[str]:
+    for line in headers.splitlines():
+        found = re.fullmatch(r"\d+\S? +X-PHP-\S+: *(.*)", line, re.IGNORECASE)
+        if found is None:
+            raise NotUnderstood(f"Exim's spool holds {line[:160]!r}")
+        yield found[1].strip()

@@ -1,0 +1,71 @@
+from collections import Counter
+from collections.abc import Iterator
+
+from connectors import mail_queue
+from connectors.command import Ask
+from connectors.mail_queue import Queue
+from runbooks import Check, Host, Report, Table
+
+# From one sender or script at once: more than a busy person sends, fewer than a spammer.
+_MANY = 100
+_DAY = 86400
+_ROWS = 10
+
+
+class MailQueueCheck(Check[Queue], words="mail queue check", example="mail1"):
+    """See what waits in Exim's queue, by sender and by script, and what looks like spam."""
+
+    host: Host
+
+    def read(self, ask: Ask) -> Queue:
+        return ask(self.host, mail_queue.queue())
+
+    def report(self, queue: Queue) -> Report:
+        messages = queue.messages
+        if not messages:
+            return Report(f"the mail queue of {self.host} is empty")
+        findings = [*_findings(queue)]
+        oldest = max(message.age for message in messages)
+        size = sum(message.size for message in messages)
+        frozen = sum(message.frozen for message in messages)
+        return Report(
+            f"{len(messages):,} messages wait on {self.host} ({size / 2**20:,.1f} MiB), "
+            f"{frozen:,} of them frozen, the oldest for {oldest / 3600:,.0f} h",
+            healthy=not findings,
+            findings=findings,
+            table=Table(("sent by", "messages", "recipients"), [*_rows(queue)]),
+        )
+
+
+def _findings(queue: Queue) -> Iterator[str]:
+    senders = Counter(message.sender for message in queue.messages)
+    bounces = senders.pop("", 0)
+    for sender, count in senders.most_common(_ROWS):
+        if count >= _MANY:
+            yield (
+                f"{count:,} messages are from {sender}: if nobody meant to send so many, its "
+                "password or a script is in other hands"
+            )
+    for script, count in Counter(queue.scripts).most_common(_ROWS):
+        if count >= _MANY:
+            yield f"{count:,} messages were sent by the script {script}: look at it for spam"
+    if bounces >= _MANY:
+        yield (
+            f"{bounces:,} are bounces that nobody takes: spam was sent with forged senders, from "
+            "here or to here"
+        )
+    crowded = [message for message in queue.messages if len(message.left) >= _MANY]
+    for message in crowded[:_ROWS]:
+        yield f"{message.name} from {message.sender or '<>'} is for {len(message.left):,} people"
+    old = sum(message.age > 3 * _DAY for message in queue.messages)
+    if old:
+        yield f"{old:,} wait for over three days: their servers take them no more"
+
+
+def _rows(queue: Queue) -> Iterator[tuple[str, str, str]]:
+    senders = Counter(message.sender for message in queue.messages)
+    for sender, count in senders.most_common(_ROWS):
+        recipients = sum(len(one.left) for one in queue.messages if one.sender == sender)
+        yield sender or "<> (bounces)", f"{count:,}", f"{recipients:,}"
+    for script, count in Counter(queue.scripts).most_common(_ROWS):
+        yield f"script {script}", f"{count:,}", "-"

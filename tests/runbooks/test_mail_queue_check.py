@@ -1,0 +1,56 @@
+from connectors import mail_queue
+from connectors.mail_queue import Message, Queue
+from runbooks.mail_queue_check import MailQueueCheck
+from tests.connectors.test_mail_queue import THREE
+from tests.fakes import ScriptedFleet
+
+CHECK = MailQueueCheck.model_validate({"host": "mail1"})
+
+
+def messages(count: int, sender: str, *, age: int = 60, to: int = 1) -> tuple[Message, ...]:
+    left = [f"a{n}@example.net" for n in range(to)]
+    return tuple(
+        Message(age, 1000, f"m{n}", sender, frozen=False, left=left) for n in range(count)
+    )
+
+
+def test_a_few_messages_are_well():
+    fleet = ScriptedFleet({("mail1", mail_queue.queue().command): THREE})
+    report = CHECK.report(CHECK.read(fleet.ask))
+    assert report.healthy
+    assert report.summary == (
+        "3 messages wait on mail1 (0.0 MiB), 1 of them frozen, the oldest for 0 h"
+    )
+    assert report.table is not None
+    assert report.table.rows == [
+        ("shop@example.com", "2", "3"),
+        ("<> (bounces)", "1", "1"),
+        ("script 1001:mailer.php", "2", "-"),
+    ]
+
+
+def test_an_empty_queue_is_said_to_be():
+    assert CHECK.report(Queue((), ())).summary == "the mail queue of mail1 is empty"
+
+
+def test_a_sender_or_a_script_of_very_many_is_a_suspect():
+    report = CHECK.report(Queue(messages(100, "eve@example.com"), ("1001:x.php",) * 100))
+    assert not report.healthy
+    assert "100 messages are from eve@example.com" in report.findings[0]
+    assert "sent by the script 1001:x.php" in report.findings[1]
+    assert CHECK.report(Queue(messages(99, "ada@example.com"), ("1001:x.php",) * 99)).healthy
+
+
+def test_many_bounces_tell_of_forged_senders():
+    (finding,) = CHECK.report(Queue(messages(100, ""), ())).findings
+    assert finding.startswith("100 are bounces that nobody takes")
+
+
+def test_one_message_for_very_many_people_is_a_suspect():
+    (finding,) = CHECK.report(Queue(messages(1, "eve@example.com", to=150), ())).findings
+    assert finding == "m0 from eve@example.com is for 150 people"
+
+
+def test_what_waits_for_days_is_a_finding():
+    (finding,) = CHECK.report(Queue(messages(2, "a@example.com", age=4 * 86400), ())).findings
+    assert finding.startswith("2 wait for over three days")
