@@ -8,7 +8,7 @@ import re
 import socket
 import threading
 from dataclasses import dataclass
-from typing import cast
+from typing import Protocol, cast
 
 import paramiko
 from paramiko.packet import Packetizer
@@ -46,6 +46,7 @@ REFUSED = {
 # An RSA key signs by one of these; its third way, ssh-rsa, uses SHA-1.
 _SIGNED_BY = {"ssh-rsa": ("rsa-sha2-512", "rsa-sha2-256")}
 
+_BEST_KIND = "ssh-ed25519"
 _STRANGERS_BYTES = 256 * 1024
 
 
@@ -69,6 +70,17 @@ class Limits:
     grace: float = 5.0
     unacknowledged: float = 20.0
     output: int = 64 * 1024 * 1024
+
+
+class Located(Protocol):
+    """What it takes to call a host: a Host of the inventory, or one that is to become one."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def address(self) -> str: ...
+    @property
+    def port(self) -> int: ...
 
 
 class Gone(Unreachable):
@@ -121,7 +133,7 @@ class _Wire:
         return bool(getattr(self._stream, "_closed", False))
 
 
-def dial(host: Host, limits: Limits) -> socket.socket:
+def dial(host: Located, limits: Limits) -> socket.socket:
     """Open a TCP connection that sends at once and notices a peer that is gone."""
     try:
         stream = socket.create_connection((host.address, host.port), timeout=limits.connect)
@@ -153,7 +165,7 @@ def opened(
 ) -> paramiko.Transport:
     """Make sure that *host* is the one we know, and only then log in, over *stream*."""
     wire = _Wire(stream)
-    transport = _transport(wire, host, limits)
+    transport = _transport(wire, str(host.host_key).split()[0], limits)
     try:
         _shake_hands(transport, wire, host, limits)
         _recognise(transport, host)
@@ -162,31 +174,54 @@ def opened(
         else:
             _log_in(transport, host, key, limits)
     except BaseException:
-        transport.packetizer.complete_handshake()  # or its timer would outlive it
-        transport.close()
-        wire.close()
+        _hang_up(transport, wire)
         raise
     wire.trusted = True
     transport.set_keepalive(5)
     return transport
 
 
-def _transport(wire: _Wire, host: Host, limits: Limits) -> paramiko.Transport:
+def shown_key(there: Located, limits: Limits | None = None) -> str:
+    """Return the public key that answers at an address, without logging in there.
+
+    Whoever answers may show any key: it is worth nothing before it was compared on the host
+    itself. Where there are several, the one that an inventory should hold comes first.
+    """
+    limits = limits or Limits()
+    wire = _Wire(dial(there, limits))
+    transport = _transport(wire, _BEST_KIND, limits)
+    try:
+        _shake_hands(transport, wire, there, limits)
+        key = transport.get_remote_server_key()
+        return f"{key.get_name()} {key.get_base64()}"
+    finally:
+        _hang_up(transport, wire)
+
+
+def _hang_up(transport: paramiko.Transport, wire: _Wire) -> None:
+    transport.packetizer.complete_handshake()  # or its timer would outlive it
+    transport.close()
+    wire.close()
+
+
+def _transport(wire: _Wire, wanted: str, limits: Limits) -> paramiko.Transport:
     transport = paramiko.Transport(
         cast("socket.socket", wire), disabled_algorithms=REFUSED, packetizer_class=_Packetizer
     )
     transport.set_log_channel(_LOG)
-    transport.banner_timeout = transport.handshake_timeout = limits.handshake
+    # Longer than we wait ourselves, who can say better what was amiss.
+    transport.banner_timeout = transport.handshake_timeout = 2 * limits.handshake
     # A host with several keys shows the first kind that we name: the one that we know it by. The
     # others are named so that a host without it shows something that can be told.
-    pinned = str(host.host_key).split()[0]
     options = transport.get_security_options()
-    first = _SIGNED_BY.get(pinned, (pinned,))
+    first = _SIGNED_BY.get(wanted, (wanted,))
     options.key_types = (*first, *(kind for kind in options.key_types if kind not in first))
     return transport
 
 
-def _shake_hands(transport: paramiko.Transport, wire: _Wire, host: Host, limits: Limits) -> None:
+def _shake_hands(
+    transport: paramiko.Transport, wire: _Wire, host: Located, limits: Limits
+) -> None:
     done = threading.Event()
     transport.start_client(event=done)
     if not done.wait(limits.handshake):
@@ -204,7 +239,7 @@ def _shake_hands(transport: paramiko.Transport, wire: _Wire, host: Host, limits:
 
 
 def _broken_handshake(
-    trouble: Exception | None, first: bytes, host: Host
+    trouble: Exception | None, first: bytes, host: Located
 ) -> Unreachable | WeakAlgorithms:
     if isinstance(trouble, IncompatiblePeer):
         lacking = re.search(r"no acceptable ([^)]*)", str(trouble))
@@ -310,7 +345,7 @@ def _give(transport: paramiko.Transport, host: Host, password: Password, taken: 
         transport.auth_password(host.user, password.text, fallback=False)
 
 
-def place(host: Host) -> str:
+def place(host: Located) -> str:
     return f"{host.name} ({host.address}:{host.port})"
 
 

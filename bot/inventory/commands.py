@@ -5,12 +5,13 @@ import sys
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, NoReturn, TypeVar
+from typing import IO, TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
 
 if TYPE_CHECKING:
     from bot.inventory.found import Findings
+    from connectors.inventory import Host
 
 FAILED, NOT_FOUND = 1, 3
 
@@ -121,6 +122,59 @@ def _print_entries(findings: "Findings", known: Sequence[IO[str]], area: str) ->
     click.echo(
         f"{len(made)} hosts: {whole} whole, {len(made) - whole} lacking something", err=True
     )
+
+
+@inventory.command("enroll")
+@click.argument("name")
+@click.argument("address")
+@click.option("--port", type=click.IntRange(1, 65535), default=22, show_default=True)
+@click.option("--user", default="", help="The login, if it is not that of the defaults.")
+@click.option("--area", default="", help="The area that it belongs to.")
+@click.option("--tags", default="", help="What runs there, with commas between: nfs,zfs.")
+@click.option(
+    "--against",
+    default="",
+    metavar="FINGERPRINT",
+    help="What the second person read on the host's console; exit status 1 if it is another.",
+)
+@click.pass_obj
+def enroll(
+    policy: PolicyPath, *, name: str, address: str, against: str, tags: str, **rest: Any
+) -> None:
+    """Show the key that a host has, and the entry that adds the host to the inventory.
+
+    Reads the key from the network without logging in, and writes nothing. The entry is on
+    standard output, all other words are on standard error.
+    """
+    from bot.inventory import enrolment, entry
+    from connectors.transport import shown_key
+
+    with _plainly():
+        listed = tuple(tag for tag in tags.split(",") if tag)
+        candidate = enrolment.Candidate(name, address, tags=listed, **rest)
+        candidate.host(entry.SOME_KEY)  # before anything is asked, or says why not
+        expected = enrolment.fingerprint_in(against) if against else ""
+        key = shown_key(candidate)
+        host = candidate.host(key)
+    click.echo(enrolment.shown(host), err=True)
+    for objection in _objections(policy, host):
+        click.echo(f"note: {objection}\n", err=True)
+    if expected and host.fingerprint != expected:
+        _stop(enrolment.disagrees(host, expected), FAILED)
+    click.echo((enrolment.agrees if expected else enrolment.to_be_compared)(host), err=True)
+    click.echo(entry.as_yaml([candidate.entry(key)]), nl=False)
+
+
+def _objections(policy: PolicyPath, host: "Host") -> list[str]:
+    from bot.inventory import enrolment
+    from bot.policy import NoPolicy
+    from bot.policy.directory import load
+    from bot.visible import one_line
+
+    try:
+        return list(enrolment.objections(host, load(policy())))
+    except NoPolicy as trouble:
+        return [f"nothing was compared with the policy directory: {one_line(str(trouble))}"]
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from connectors.inventory import Host
 
 _LONGEST_NAME = 63
 # Stands in for a key that is not known, so that the rest of an entry can be judged.
-_SOME_KEY = f"ssh-ed25519 {base64.b64encode(b'....ssh-ed25519').decode()}"
+SOME_KEY = f"ssh-ed25519 {base64.b64encode(b'....ssh-ed25519').decode()}"
 
 
 @dataclass(frozen=True)
@@ -152,7 +152,7 @@ def _jump(found: Found, ours: Mapping[str, str]) -> _Side:
 def _judged(entry: Entry) -> Entry:
     """Leave out what the inventory would refuse, and say so."""
     try:
-        Host.model_validate({"host_key": _SOME_KEY, "area": "x", **entry.fields, "name": "x"})
+        Host.model_validate({"host_key": SOME_KEY, "area": "x", **entry.fields, "name": "x"})
     except ValidationError as error:
         bad = {str(problem["loc"][0]): problem for problem in error.errors() if problem["loc"]}
         notes = [

@@ -1,0 +1,169 @@
+"""Adding a host: its key is read from the network, compared by a second person, never written."""
+
+import socket
+import subprocess
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from ruamel.yaml import YAML
+
+from bot.inventory.enrolment import Candidate, NoFingerprint, NotAddable, fingerprint_in
+from connectors.inventory import Inventory
+from connectors.transport import shown_key
+from connectors.trouble import Unreachable
+from tests.bot.inventory.typed import keyturn
+from tests.playground import company
+from tests.playground.fleet import LoopbackFleet
+from tests.playground.keys import KeyType, make_key
+from tests.playground.sshd import Sshd
+
+
+@pytest.fixture
+def policy(tmp_path: Path) -> Path:
+    company.found(tmp_path / "policy")
+    return tmp_path / "policy"
+
+
+def _on_the_console(tmp_path: Path, public: str) -> str:
+    """Return what the host itself says of its key."""
+    (tmp_path / "key.pub").write_text(f"{public} root@nas2\n")
+    return subprocess.run(
+        ["ssh-keygen", "-lf", str(tmp_path / "key.pub")],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.strip()
+
+
+@pytest.mark.real
+def test_the_key_is_shown_with_the_entry_and_nothing_is_written(policy: Path, sshd: Sshd):
+    before = {path: path.read_bytes() for path in policy.rglob("*") if path.is_file()}
+    place = ("nas2", sshd.address, "--port", str(sshd.port))
+    found = keyturn(policy, "inventory", "enroll", *place, "--area", "storage", "--tags", "nfs")
+    assert found.returncode == 0, found.stderr
+    made = Inventory.model_validate(YAML(typ="safe").load(found.stdout))["nas2"]
+    assert (made.host_key, made.port, made.area) == (sshd.host_key, sshd.port, "storage")
+    assert made.tags == {"nfs"}
+    assert made.fingerprint in found.stderr
+    assert "ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub" in found.stderr
+    assert "takes two people" in found.stderr
+    assert "note:" not in found.stderr
+    assert {path: path.read_bytes() for path in policy.rglob("*") if path.is_file()} == before
+    assert sshd.accepted == 0
+
+
+@pytest.mark.real
+def test_the_second_person_s_fingerprint_agrees(policy: Path, sshd: Sshd, tmp_path: Path):
+    read = _on_the_console(tmp_path, sshd.host_key)
+    place = ("nas2", sshd.address, "--port", str(sshd.port))
+    found = keyturn(policy, "inventory", "enroll", *place, "--against", read)
+    assert found.returncode == 0, found.stderr
+    assert "It is the key that you read on the console" in found.stderr
+    assert sshd.host_key in found.stdout
+
+
+@pytest.mark.real
+def test_another_fingerprint_is_status_1_and_no_entry(policy: Path, sshd: Sshd, tmp_path: Path):
+    read = _on_the_console(tmp_path, make_key().public)
+    place = ("nas2", sshd.address, "--port", str(sshd.port))
+    found = keyturn(policy, "inventory", "enroll", *place, "--against", read)
+    assert (found.returncode, found.stdout) == (1, "")
+    assert "something stands between us and the host" in found.stderr
+
+
+@pytest.mark.real
+@pytest.mark.parametrize(
+    ("kinds", "shown"),
+    [
+        (("rsa", "ecdsa", "ed25519"), "ed25519"),
+        (("rsa", "ecdsa"), "ecdsa"),
+        (("rsa",), "rsa"),
+    ],
+)
+def test_of_several_keys_the_best_is_shown(kinds: Sequence[KeyType], shown: KeyType):
+    with Sshd(host_key_types=kinds) as sshd:
+        key = shown_key(Candidate("nas2", sshd.address, sshd.port))
+        assert key == sshd.host_keys[shown].public
+        assert sshd.accepted == 0
+
+
+@pytest.mark.real
+def test_a_host_that_is_there_already_or_has_another_s_key_is_noted(fleet: LoopbackFleet):
+    lb1, web1 = fleet.hosts["lb1"], fleet.hosts["web1"]
+    found = keyturn(
+        *(fleet.directory, "inventory", "enroll", "web1", lb1.address),
+        *("--port", str(lb1.port), "--area", "edg"),
+    )
+    assert found.returncode == 0
+    assert "web1 is in the inventory already, by another key, SHA256:" in found.stderr
+    assert "lb1 has the same key" in found.stderr
+    assert "areas.yaml has no area edg; its areas: edge, web, storage" in found.stderr
+    assert web1.connections == 0
+
+
+@pytest.mark.real
+def test_a_broken_policy_directory_does_not_hide_the_key(tmp_path: Path, sshd: Sshd):
+    place = ("nas2", sshd.address, "--port", str(sshd.port))
+    found = keyturn(tmp_path, "inventory", "enroll", *place)
+    assert found.returncode == 0
+    assert "nothing was compared with the policy directory" in found.stderr
+    assert "# area: say which part of production" in found.stdout
+
+
+def test_what_is_no_ssh_server_is_told_and_bounded():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def greet() -> None:
+            caller, _ = listener.accept()
+            with caller:
+                caller.sendall(b"220 mail ready\r\n")
+
+        thread = threading.Thread(target=greet)
+        thread.start()
+        address, port = listener.getsockname()
+        with pytest.raises(Unreachable, match="is no SSH server: it said '220 mail ready"):
+            shown_key(Candidate("nas2", address, port))
+        thread.join()
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("Nas2", "192.0.2.1"), "name: "),
+        (("nas2", "-x"), "No such option"),
+        (("nas2", "--", "-x"), "address: "),
+        (("nas2", "192.0.2.1", "--port", "0"), "not in the range"),
+        (("nas2", "192.0.2.1", "--tags", "a b"), "tags"),
+        (("nas2", "192.0.2.1", "--against", "MD5:aa:bb"), "no single fingerprint"),
+    ],
+)
+def test_what_cannot_be_added_is_told_before_anything_is_asked(
+    policy: Path, words: tuple[str, ...], says: str
+):
+    found = keyturn(policy, "inventory", "enroll", *words)
+    assert found.returncode in (1, 2)
+    assert found.stdout == ""
+    assert says in found.stderr
+    assert "Traceback" not in found.stderr
+
+
+HALF = "SHA256:" + "A" * 42
+WHOLE = "SHA256:" + "A" * 43
+
+
+@pytest.mark.parametrize("said", ["", "SHA256:", HALF, WHOLE + "A", f"{WHOLE} {WHOLE}", "A" * 43])
+def test_what_is_no_single_fingerprint_is_never_compared(said: str):
+    with pytest.raises(NoFingerprint):
+        fingerprint_in(said)
+
+
+@pytest.mark.parametrize("said", [WHOLE, f"{WHOLE}=", f"256 {WHOLE} root@nas2 (ED25519)"])
+def test_a_fingerprint_is_found_in_what_ssh_keygen_prints(said: str):
+    assert fingerprint_in(said) == WHOLE
+
+
+def test_a_candidate_that_the_inventory_would_refuse_is_told_why():
+    with pytest.raises(NotAddable, match="user: "):
+        Candidate("nas2", "192.0.2.1", user="Root!").host(make_key().public)
