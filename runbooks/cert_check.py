@@ -1,0 +1,114 @@
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+from pydantic import Field
+
+from connectors import certificate
+from connectors.certificate import Certificate
+from connectors.command import Ask
+from connectors.trouble import CommandFailed
+from runbooks import Check, Host, Report, Table
+
+# Who renews by ACME does so 30 days before the end: with fewer left, it did not work.
+_SOON = 21
+# An address each; more of them are behind one proxy, and hosts are not asked for ever.
+_MOST = 8
+
+_DNS_NAME = r"^([A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9])?(\.|$)){1,12}$|^$"
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What one address showed, or why it showed nothing."""
+
+    address: str
+    certificate: Certificate | None
+    trouble: str = ""
+
+
+class CertCheck(
+    Check[tuple[Shown, ...]], words="cert check", example="web1 443 server_name=www.example.com"
+):
+    """See when the certificate ends that a host shows, and whether it is good until then."""
+
+    host: Host
+    port: Annotated[int, Field(ge=1, le=65535, description="The port that is listened at")] = 443
+    server_name: Annotated[
+        str,
+        Field(
+            pattern=_DNS_NAME,
+            max_length=253,
+            description="The name that a client would ask for, such as www.example.com",
+        ),
+    ] = ""
+
+    def read(self, ask: Ask) -> tuple[Shown, ...]:
+        addresses = ask(self.host, certificate.listeners(self.port))
+        if not addresses:
+            raise CommandFailed(f"nothing listens at port {self.port} of {self.host}")
+        return tuple(self._shown(ask, address) for address in addresses[:_MOST])
+
+    def _shown(self, ask: Ask, address: str) -> Shown:
+        try:
+            query = certificate.shown_at(address, self.port, self.server_name)
+            return Shown(address, ask(self.host, query))
+        except CommandFailed as failed:
+            return Shown(address, None, str(failed))
+
+    def report(self, shown: Sequence[Shown]) -> Report:
+        findings = [
+            f"{one.address}: {finding}" for one in shown for finding in self._findings(one)
+        ]
+        ends = [one.certificate for one in shown if one.certificate]
+        if not ends:
+            return Report(
+                f"{self.host}:{self.port} shows no certificate", healthy=False, findings=findings
+            )
+        first = min(ends, key=lambda one: one.ends)
+        return Report(
+            f"{self.host}:{self.port} shows a certificate {_left(first)}",
+            healthy=not findings,
+            findings=findings,
+            table=Table(
+                ("address", "subject", "issuer", "ends", "names"),
+                [_row(one.address, one.certificate) for one in shown if one.certificate],
+            ),
+        )
+
+    def _findings(self, one: Shown) -> Iterator[str]:
+        found = one.certificate
+        if found is None:
+            yield one.trouble
+            return
+        if found.days_left < _SOON:
+            yield (
+                f"the certificate of {found.subject} is one {_left(found)}: renew it; where that "
+                "was done already, what listens there has not read it yet and wants a reload"
+            )
+        if found.begins > found.now:
+            yield f"it is good only from {found.begins:%Y-%m-%d} on, by the clock of {self.host}"
+        if found.fits is False:
+            yield f"it is not for {self.server_name} but for {_names(found)}"
+        code, words = found.verdict
+        if code:
+            yield (
+                f"{self.host} would not trust it: {words} ({code}); other clients neither, unless "
+                "they were told to, or know an intermediate certificate that is not sent"
+            )
+
+
+def _left(found: Certificate) -> str:
+    end = f"{found.ends:%Y-%m-%d}"
+    if found.days_left < 0:
+        return f"that ended on {end}"
+    return f"that ends on {end}, in {found.days_left} days"
+
+
+def _names(found: Certificate) -> str:
+    return ", ".join(found.names) or found.subject
+
+
+def _row(address: str, found: Certificate) -> tuple[str, ...]:
+    ends = f"{found.ends:%Y-%m-%d %H:%M UTC}"
+    return (address, found.subject, found.issuer, ends, _names(found))

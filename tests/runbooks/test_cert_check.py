@@ -1,0 +1,123 @@
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from pydantic import ValidationError
+
+from connectors import certificate
+from connectors.certificate import Certificate
+from connectors.command import Answer
+from connectors.trouble import CommandFailed
+from runbooks.cert_check import CertCheck, Shown
+from tests.connectors.test_certificate import ANSWERS, recorded
+from tests.fakes import ScriptedFleet
+
+NOW = datetime(2026, 11, 22, tzinfo=UTC)
+CHECK = CertCheck.model_validate({"host": "web1", "server_name": "www.example.com"})
+GOOD = replace(
+    recorded("asked-by-its-name"), now=NOW, ends=NOW + timedelta(days=60), verdict=(0, "ok")
+)
+BEGINS_LATER = replace(GOOD, begins=NOW + timedelta(days=1))
+
+
+def test_a_certificate_that_is_good_for_long_is_well():
+    report = CHECK.report([Shown("127.0.0.1", GOOD)])
+    assert report.healthy
+    assert report.summary == "web1:443 shows a certificate that ends on 2027-01-21, in 60 days"
+
+
+@pytest.mark.parametrize(
+    ("days", "findings"), [(21, 0), (20, 1), (0, 1), (-1, 1)], ids=["far", "near", "today", "past"]
+)
+def test_the_end_is_a_finding_when_renewal_should_have_been(days: int, findings: int):
+    shown = replace(GOOD, ends=NOW + timedelta(days=days))
+    assert len(CHECK.report([Shown("127.0.0.1", shown)]).findings) == findings
+
+
+@pytest.mark.parametrize(
+    ("shown", "said"),
+    [
+        (replace(GOOD, fits=False), "it is not for www.example.com but for"),
+        (replace(GOOD, verdict=(20, "unable to get local issuer certificate")), "(20)"),
+        (BEGINS_LATER, "only from 2026-11-23 on"),
+    ],
+)
+def test_what_else_clients_would_refuse_is_a_finding(shown: Certificate, said: str):
+    report = CHECK.report([Shown("127.0.0.1", shown)])
+    assert not report.healthy
+    assert said in report.findings[0]
+
+
+def test_the_first_of_several_to_end_is_told():
+    shown = [
+        Shown("192.0.2.1", GOOD),
+        Shown("192.0.2.2", replace(GOOD, ends=NOW + timedelta(days=1))),
+        Shown("192.0.2.3", None, "what listens there speaks no TLS"),
+    ]
+    report = CHECK.report(shown)
+    assert report.summary.endswith("in 1 days")
+    assert [finding.partition(":")[0] for finding in report.findings] == ["192.0.2.2", "192.0.2.3"]
+
+
+def test_every_address_is_asked_and_one_that_fails_hides_no_other():
+    listening = (ANSWERS / "listeners.txt").read_text()
+    shown = (ANSWERS / "asked-by-its-name.txt").read_text()
+    queries = [certificate.shown_at(at, 443, "www.example.com") for at in ("127.0.0.1", "::1")]
+    fleet = ScriptedFleet(
+        {
+            ("web1", certificate.listeners(443).command): listening.replace("8443", "443"),
+            ("web1", queries[0].command): shown,
+            ("web1", queries[1].command): Answer(1, "", "connect:errno=111"),
+        }
+    )
+    first, second = CHECK.read(fleet.ask)
+    assert first.certificate == recorded("asked-by-its-name")
+    assert "nothing listens there any more" in second.trouble
+
+
+def test_a_port_that_nobody_listens_at_is_an_error():
+    fleet = ScriptedFleet({("web1", certificate.listeners(443).command): ""})
+    with pytest.raises(CommandFailed, match="nothing listens at port 443 of web1"):
+        CHECK.read(fleet.ask)
+
+
+@pytest.mark.parametrize(
+    "port", [0, -1, 65536, "443; id", "0x1bb", "", "４４３a", None, "4 43", []]
+)
+def test_what_is_no_port_is_refused(port: object):
+    with pytest.raises(ValidationError):
+        CertCheck.model_validate({"host": "web1", "port": port})
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "-servername",
+        "a b",
+        "a;b",
+        "a\nb",
+        "$(id)",
+        "`id`",
+        "a/b",
+        ".example.com",
+        "a..b",
+        "*.example.com",
+        "bücher.example",
+        "www.example.com\u200b",
+        "x" * 64,
+        "a.-b",
+        " ",
+        "'",
+        "a:443",
+    ],
+)
+def test_what_is_no_name_is_refused(name: str):
+    with pytest.raises(ValidationError):
+        CertCheck.model_validate({"host": "web1", "server_name": name})
+
+
+@pytest.mark.parametrize(
+    "name", ["", "www.example.com", "localhost", "xn--bcher-kva.example", "a."]
+)
+def test_names_are_taken(name: str):
+    assert CertCheck.model_validate({"host": "web1", "server_name": name}).server_name == name
