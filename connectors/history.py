@@ -1,0 +1,166 @@
+"""What people did on a host: its logins and starts, sudo's log, and its packages. No I/O.
+
+Each source is asked for alone, because hosts differ in which they have, and in who may read them.
+Formats: last(1) with times in ISO 8601, journalctl(1) `short-unix`, sudo's log entries as in
+sudoers(5), dpkg(1)'s log, rpm(8)'s query format.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Literal
+
+from connectors.command import Hint, Query, Shell
+from connectors.trouble import NotUnderstood
+
+Kind = Literal["login", "start", "sudo", "package"]
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something that happened. who: an account, "" where the source does not know."""
+
+    at: datetime
+    kind: Kind
+    who: str
+    what: str
+
+
+Events = tuple[Event, ...]
+
+_NO_LAST = Hint(r"last: .*not found|No such file", "this host keeps no record of logins")
+_NO_JOURNAL = "No journal files were (found|opened)"
+_NO_LOG = Hint(
+    rf"{_NO_JOURNAL}|journalctl: .*not found",
+    "this host keeps no journal, and other logs of sudo are not looked into",
+)
+
+# The offset first: dpkg writes the host's own time. Rotated files may be absent; so is all of it
+# on a host without dpkg, which has rpm instead. rpm knows no more than when what is there came.
+_PACKAGES = (
+    "date +%z; if command -v rpm >/dev/null && [ ! -e /var/lib/dpkg/status ]; then "
+    "rpm -qa --queryformat '%{INSTALLTIME} %{NAME} %{VERSION}-%{RELEASE}.%{ARCH}\\n'; else "
+    "for file in $(ls -tr /var/log/dpkg.log*); do "
+    "zgrep -hE '^[-0-9]+ [:0-9]+ (install|upgrade|remove|purge) ' \"$file\"; done; fi; true"
+)
+
+_LOGIN = re.compile(r"(\S+)\s+(.+?)\s+(\d{4}-\d\d-\d\dT[\d:]+[+-][\d:]+)(?:\s+.*)?")
+_ENTRY = re.compile(r"(\d+\.\d+) \S+ sudo(?:\[\d+\])?: *(\S+) : (.*)")
+_DPKG = re.compile(r"([\d-]+ [\d:]+) (install|upgrade|remove|purge) (\S+) (\S+) (\S+)")
+_RPM = re.compile(r"(\d+) (\S+) (\S+)")
+
+
+def logins(since: datetime) -> Query[Events]:
+    """Ask who logged in, and when the host started. Needs util-linux 2.24 or newer."""
+    moment = since.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
+    words = ("env", "TZ=UTC", "last", "-w", "--time-format", "iso", "-s", moment)
+    shell = Shell(words, hints=(_NO_LAST,))
+    return Query(shell, lambda answer: _only(parse_logins(answer), since))
+
+
+def sudo(since: datetime) -> Query[Events]:
+    """Ask what was done with sudo, and what was refused. Only root may read that everywhere."""
+    moment = f"@{int(since.timestamp())}"
+    words = ("journalctl", "--no-pager", "-t", "sudo", "--since", moment, "-o", "short-unix")
+    # It ends with 0 also where it found nothing to look into.
+    shell = Shell(words, root=True, trouble=_NO_JOURNAL, hints=(_NO_LOG,))
+    return Query(shell, lambda answer: _only(parse_sudo(answer), since))
+
+
+def packages(since: datetime) -> Query[Events]:
+    """Ask which packages came and went; with rpm, only which came and are there still."""
+    shell = Shell(("sh", "-c", _PACKAGES), deadline=60)
+    return Query(shell, lambda answer: _only(parse_packages(answer), since))
+
+
+def clock() -> Query[datetime]:
+    return Query(Shell(("date", "+%s")), parse_clock)
+
+
+def _only(events: Events, since: datetime) -> Events:
+    return tuple(event for event in events if event.at >= since)
+
+
+def parse_clock(answer: str) -> datetime:
+    if not re.fullmatch(r"\d{1,11}\n?", answer, re.ASCII):
+        raise NotUnderstood(f"date answered {answer[:80]!r} instead of seconds")
+    return datetime.fromtimestamp(int(answer), UTC)
+
+
+def parse_logins(answer: str) -> Events:
+    """Return logins and starts. The last line tells since when the file is kept."""
+    body, _, foot = answer.rstrip("\n").rpartition("\n\n")
+    if not re.search(r"(?m)^\S* ?begins ", foot or answer):
+        raise NotUnderstood(f"last answered {answer[:200]!r} instead of logins")
+    return tuple(_each(body.strip("\n"), _login))
+
+
+def _login(line: str) -> Event | None:
+    found = _LOGIN.fullmatch(line)
+    if found is None:
+        raise NotUnderstood(f"last told {line[:120]!r}")
+    who, where, at = found.groups()
+    moment = datetime.fromisoformat(at).astimezone(UTC)
+    if who in ("runlevel", "shutdown"):
+        return None
+    if who == "reboot":
+        return Event(moment, "start", "", "the host started")
+    return Event(moment, "login", who, f"logged in on {' '.join(where.split())}")
+
+
+def parse_sudo(answer: str) -> Events:
+    """Return what people wanted done; the lines of PAM around it tell nothing more."""
+    if not answer.strip():
+        raise NotUnderstood("the journal told nothing of sudo, not even that there is nothing")
+    return tuple(_each(answer, _sudo))
+
+
+def _sudo(line: str) -> Event | None:
+    if line.startswith("-- "):  # such as: -- No entries --
+        return None
+    found = _ENTRY.fullmatch(line)
+    if found is None:
+        if re.match(r"\d+\.\d+ \S+ sudo", line):
+            return None
+        raise NotUnderstood(f"the journal told {line[:120]!r} of sudo")
+    at, who, said = found.groups()
+    # The command comes last, and may itself hold what looks like the fields before it.
+    before, is_command, command = said.partition("COMMAND=")
+    if not is_command:
+        return None
+    fields = [field.strip() for field in before.split(" ; ")]
+    # What is no NAME=value is why it was refused.
+    refused = "" if re.match(r"[A-Z]+=", fields[0]) else f"was refused ({fields[0]}): "
+    user = next((field[5:] for field in fields if field.startswith("USER=")), "root")
+    what = f"{refused}{command} as {user}"
+    return Event(datetime.fromtimestamp(float(at), UTC), "sudo", who, what)
+
+
+def parse_packages(answer: str) -> Events:
+    offset, _, body = answer.partition("\n")
+    found = re.fullmatch(r"([+-])(\d\d)(\d\d)", offset)
+    if found is None:
+        raise NotUnderstood(f"the host answered {answer[:200]!r} instead of its packages")
+    span = timedelta(hours=int(found[2]), minutes=int(found[3]))
+    zone = timezone(-span if found[1] == "-" else span)
+    return tuple(_each(body, lambda line: _package(line, zone)))
+
+
+def _package(line: str, zone: timezone) -> Event:
+    if dpkg := _DPKG.fullmatch(line):
+        at, verb, name, old, new = dpkg.groups()
+        moment = datetime.strptime(at, "%Y-%m-%d %H:%M:%S").replace(tzinfo=zone).astimezone(UTC)
+        versions = {"install": new, "upgrade": f"{old} → {new}"}.get(verb, old)
+        return Event(moment, "package", "", f"{verb} {name.partition(':')[0]} {versions}")
+    if rpm := _RPM.fullmatch(line):
+        moment = datetime.fromtimestamp(int(rpm[1]), UTC)
+        return Event(moment, "package", "", f"install {rpm[2]} {rpm[3]}")
+    raise NotUnderstood(f"the history of packages holds {line[:120]!r}")
+
+
+def _each(text: str, understood: Callable[[str], Event | None]) -> Iterator[Event]:
+    for line in text.splitlines():
+        event = understood(line) if line.strip() else None
+        if event is not None:
+            yield event

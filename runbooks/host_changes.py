@@ -1,0 +1,79 @@
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from connectors import history
+from connectors.command import Ask, Query
+from connectors.history import Event, Events
+from connectors.trouble import CommandFailed, NotUnderstood
+from runbooks import Check, Host, Instant, Refused, Report, Table
+
+_USUAL = timedelta(days=1)
+_LONGEST = timedelta(days=92)
+# Rows that people read; a window with more is asked for in parts.
+_MOST = 200
+
+
+@dataclass(frozen=True)
+class Happened:
+    """All events of a window, and the sources that could not be read, each with the reason."""
+
+    since: datetime
+    events: Events
+    silent: tuple[tuple[str, str], ...]
+
+
+class HostChanges(Check[Happened], words="host changes", example="web1 2026-03-01T08:00Z"):
+    """See who did what on a host: logins, sudo and packages, newest first.
+
+    What Keyturn did there stands in its change log, and under sudo where its login is not root.
+    """
+
+    host: Host
+    since: Instant | None = None
+
+    def read(self, ask: Ask) -> Happened:
+        now = ask(self.host, history.clock())
+        since = self.since or now - _USUAL
+        if since > now or now - since > _LONGEST:
+            raise Refused(
+                f"on {self.host} it is {now:%Y-%m-%d %H:%M} UTC: give a moment of the last "
+                f"{_LONGEST.days} days"
+            )
+        events: list[Event] = []
+        silent: list[tuple[str, str]] = []
+        for source, query in _sources(since):
+            try:
+                events += ask(self.host, query)
+            except (CommandFailed, NotUnderstood) as trouble:
+                silent.append((source, str(trouble)))
+        if len(silent) == len(_sources(since)):
+            raise CommandFailed("; ".join(f"{source}: {why}" for source, why in silent))
+        return Happened(since, tuple(sorted(events, key=lambda one: one.at)), tuple(silent))
+
+    def report(self, happened: Happened) -> Report:
+        events = happened.events
+        people = sorted({event.who for event in events if event.who})
+        findings = [f"{source} are not known: {why}" for source, why in happened.silent]
+        if len(events) > _MOST:
+            findings.append(f"only the last {_MOST} of {len(events)} are shown: ask from later on")
+        return Report(
+            f"{len(events)} things happened on {self.host} since "
+            f"{happened.since:%Y-%m-%d %H:%M} UTC" + (f", by {', '.join(people)}" * bool(people)),
+            healthy=not happened.silent,
+            findings=findings,
+            table=Table(("when (UTC)", "what kind", "who", "what"), [*_rows(events[-_MOST:])]),
+        )
+
+
+def _sources(since: datetime) -> Sequence[tuple[str, Query[Events]]]:
+    return (
+        ("logins", history.logins(since)),
+        ("uses of sudo", history.sudo(since)),
+        ("packages", history.packages(since)),
+    )
+
+
+def _rows(events: Events) -> Iterator[tuple[str, ...]]:
+    for event in reversed(events):
+        yield f"{event.at:%Y-%m-%d %H:%M:%S}", event.kind, event.who or "-", event.what

@@ -1,0 +1,138 @@
+"""What last, the journal, dpkg and rpm tell, as recorded."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from connectors import history
+from connectors.command import Answer, Shell, failure
+from connectors.history import Event, parse_logins, parse_packages, parse_sudo
+from connectors.trouble import NotUnderstood
+
+ANSWERS = Path(__file__).parent / "answers" / "history"
+
+
+def recorded(name: str) -> str:
+    return (ANSWERS / f"{name}.txt").read_text()
+
+
+def test_logins_and_starts_are_understood():
+    assert parse_logins(recorded("starts")) == (
+        Event(
+            datetime(2026, 11, 20, 8, 0, 1, tzinfo=UTC),
+            "login",
+            "ada",
+            "logged in on pts/0 198.51.100.7",
+        ),
+        Event(datetime(2026, 11, 20, 6, 25, 34, tzinfo=UTC), "start", "", "the host started"),
+    )
+    logins = parse_logins(recorded("logins"))
+    assert len(logins) == 8
+    assert {event.who for event in logins} == {"root"}
+
+
+def test_a_window_in_which_nobody_came_is_empty():
+    assert parse_logins(recorded("nobody")) == ()
+    assert parse_sudo(recorded("sudo-none")) == ()
+
+
+def test_what_was_done_with_sudo_is_understood():
+    events = parse_sudo(recorded("sudo"))
+    assert len(events) == 4
+    assert events[-1] == Event(
+        datetime.fromtimestamp(1795262356.738728, UTC),
+        "sudo",
+        "root",
+        "/bin/echo 'hello ; world' as root",
+    )
+    assert events[0].what == "/usr/bin/true as nobody"
+
+
+def test_a_command_cannot_claim_that_somebody_else_ran_it():
+    line = (
+        "1795262356.7 vm sudo[42]:     ada : PWD=/ ; USER=nobody ; COMMAND=/bin/echo ; USER=root"
+    )
+    (event,) = parse_sudo(line)
+    assert event.what == "/bin/echo ; USER=root as nobody"
+
+
+def test_what_sudo_refused_is_told_as_that():
+    # As sudoers(5) describes it: a reason stands before the fields.
+    line = (
+        "1795262356.7 vm sudo:     eve : command not allowed ; TTY=pts/0 ; PWD=/ ; USER=root ; "
+        "COMMAND=/bin/sh"
+    )
+    (event,) = parse_sudo(line)
+    assert event.what == "was refused (command not allowed): /bin/sh as root"
+
+
+def test_packages_of_dpkg_are_understood():
+    events = parse_packages(recorded("packages-dpkg"))
+    assert len(events) == 12
+    assert events[0] == Event(
+        datetime(2025, 6, 24, 14, 36, 25, tzinfo=UTC),
+        "package",
+        "",
+        "upgrade libsystemd0 252.36-1~deb12u1 → 252.38-1~deb12u1",
+    )
+    assert events[1].what == "install perl-modules-5.36 5.36.0-7+deb12u2"
+
+
+def test_dpkg_writes_the_hosts_own_time():
+    east = recorded("packages-dpkg").replace("+0000", "+0530", 1)
+    assert parse_packages(east)[0].at == datetime(2025, 6, 24, 9, 6, 25, tzinfo=UTC)
+    west = recorded("packages-dpkg").replace("+0000", "-0330", 1)
+    assert parse_packages(west)[0].at == datetime(2025, 6, 24, 18, 6, 25, tzinfo=UTC)
+
+
+def test_packages_of_rpm_are_understood():
+    (event,) = parse_packages(recorded("packages-rpm"))
+    assert event.what == "install keyturn-example 1.2-3.noarch"
+    assert event.at == datetime.fromtimestamp(1795262203, UTC)
+
+
+def test_only_what_is_in_the_window_counts():
+    since = datetime(2026, 1, 1, tzinfo=UTC)
+    assert len(history.packages(since).parse(recorded("packages-dpkg"))) == 3
+
+
+@pytest.mark.parametrize(
+    ("parse", "answer"),
+    [
+        (parse_logins, ""),
+        (parse_logins, "garbage\n"),
+        (parse_logins, "root pts/0 yesterday\n\nwtmp begins 2026-11-21T11:38:10+00:00\n"),
+        (parse_sudo, ""),
+        (parse_sudo, "Nov 21 11:59:14 vm sudo[27]: root : COMMAND=/bin/true\n"),
+        (parse_packages, ""),
+        (parse_packages, "UTC\n"),
+        (parse_packages, "+0000\n2026-11-21 10:34:19 upgrade perl\n"),
+    ],
+)
+def test_what_is_not_understood_is_never_nothing(parse: object, answer: str):
+    assert callable(parse)
+    with pytest.raises(NotUnderstood):
+        parse(answer)
+
+
+@pytest.mark.parametrize(
+    ("query", "answer", "means"),
+    [
+        (
+            history.sudo(datetime.now(UTC)),
+            Answer(0, "-- No entries --\n", "No journal files were found."),
+            "keeps no journal",
+        ),
+        (
+            history.logins(datetime.now(UTC)),
+            Answer(127, "", "env: ‘last’: No such file or directory"),
+            "keeps no record of logins",
+        ),
+    ],
+)
+def test_a_source_that_is_missing_is_said_to_be(
+    query: history.Query[history.Events], answer: Answer, means: str
+):
+    assert isinstance(query.command, Shell)
+    assert means in str(failure(query.command, answer, frozenset({0})))

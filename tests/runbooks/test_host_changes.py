@@ -1,0 +1,87 @@
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from pydantic import ValidationError
+
+from connectors import history
+from connectors.command import Answer
+from connectors.history import Event
+from connectors.trouble import CommandFailed
+from runbooks import Refused
+from runbooks.host_changes import Happened, HostChanges
+from tests.connectors.test_history import recorded
+from tests.fakes import ScriptedFleet
+from tests.runbooks.hostile import HOSTILE_MOMENTS
+
+NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+SINCE = datetime(2026, 11, 20, tzinfo=UTC)
+LOOK = HostChanges.model_validate({"host": "web1", "since": "2026-11-20"})
+NO_JOURNAL = Answer(0, "-- No entries --\n", "No journal files were found.")
+
+
+def fleet(since: datetime, *, sudo: str | Answer) -> ScriptedFleet:
+    return ScriptedFleet(
+        {
+            ("web1", history.clock().command): f"{int(NOW.timestamp())}\n",
+            ("web1", history.logins(since).command): recorded("starts"),
+            ("web1", history.sudo(since).command): sudo,
+            ("web1", history.packages(since).command): recorded("packages-dpkg"),
+        }
+    )
+
+
+def test_all_sources_are_joined_newest_first():
+    report = LOOK.report(LOOK.read(fleet(SINCE, sudo=recorded("sudo")).ask))
+    assert report.healthy
+    assert report.summary == ("9 things happened on web1 since 2026-11-20 00:00 UTC, by ada, root")
+    assert report.table is not None
+    assert [row[1] for row in report.table.rows] == ["sudo"] * 4 + ["package"] * 3 + [
+        "login",
+        "start",
+    ]
+    assert report.table.rows[-2][2:] == ("ada", "logged in on pts/0 198.51.100.7")
+
+
+def test_a_source_that_cannot_be_read_is_a_finding_and_hides_no_other():
+    report = LOOK.report(LOOK.read(fleet(SINCE, sudo=NO_JOURNAL).ask))
+    assert not report.healthy
+    assert report.findings[0].startswith("uses of sudo are not known: this host keeps no journal")
+    assert report.summary.startswith("5 things")
+
+
+def test_a_host_that_tells_nothing_at_all_is_an_error():
+    silent = fleet(SINCE, sudo=NO_JOURNAL)
+    silent.script("web1", history.logins(SINCE).command, Answer(127, "", "last: not found"))
+    silent.script("web1", history.packages(SINCE).command, "")
+    with pytest.raises(CommandFailed, match=r"logins: .*uses of sudo: .*packages: "):
+        LOOK.read(silent.ask)
+
+
+def test_without_a_moment_it_is_the_last_day_by_the_hosts_clock():
+    day = HostChanges.model_validate({"host": "web1"})
+    happened = day.read(fleet(NOW - timedelta(days=1), sudo=recorded("sudo")).ask)
+    assert happened.since == NOW - timedelta(days=1)
+
+
+@pytest.mark.parametrize("since", ["2026-11-22", "2026-08-20", "1970-01-01"])
+def test_a_window_in_the_future_or_of_half_a_year_is_refused(since: str):
+    look = HostChanges.model_validate({"host": "web1", "since": since})
+    with pytest.raises(Refused, match="the last 92 days"):
+        look.read(fleet(SINCE, sudo="").ask)
+
+
+def test_of_very_many_events_the_last_are_shown():
+    events = tuple(
+        Event(SINCE + timedelta(seconds=n), "package", "", f"install {n}") for n in range(250)
+    )
+    report = LOOK.report(Happened(SINCE, events, ()))
+    assert report.table is not None
+    assert len(report.table.rows) == 200
+    assert report.table.rows[0][3] == "install 249"
+    assert report.findings == ["only the last 200 of 250 are shown: ask from later on"]
+
+
+@pytest.mark.parametrize("since", HOSTILE_MOMENTS)
+def test_what_is_no_moment_is_refused(since: object):
+    with pytest.raises(ValidationError):
+        HostChanges.model_validate({"host": "web1", "since": since})

@@ -1,0 +1,43 @@
+from dataclasses import replace
+
+import pytest
+
+from connectors import uptime
+from connectors.uptime import Uptime
+from runbooks.uptime_check import UptimeCheck
+from tests.connectors.test_uptime import PLAIN
+from tests.fakes import ScriptedFleet
+
+CHECK = UptimeCheck.model_validate({"host": "web1"})
+DAY = 86400.0
+WELL = Uptime(3 * DAY + 7200, (0.5, 0.4, 0.3), 4, "6.1.0-18-amd64", None)
+
+
+def test_a_host_that_is_well_is_told_in_one_sentence():
+    report = CHECK.report(WELL)
+    assert report.healthy
+    assert report.summary == (
+        "web1 is up for 3 d 2 h, load 0.50 0.40 0.30 on 4 cores, kernel 6.1.0-18-amd64"
+    )
+
+
+@pytest.mark.parametrize(
+    ("up", "said"),
+    [
+        (replace(WELL, seconds=600), "it started 10 min ago"),
+        (replace(WELL, seconds=401 * DAY), "over a year"),
+        (replace(WELL, reboot_for=("libc6",)), "ask for a restart for libc6"),
+        (replace(WELL, reboot_for=()), "its packages ask for a restart"),
+        (replace(WELL, load=(9.0, 9.0, 8.1)), "for a quarter of an hour (8.10)"),
+        (replace(WELL, load=(17.0, 9.0, 1.0)), "more than four tasks wait for each core"),
+    ],
+)
+def test_what_a_person_should_act_on_is_a_finding(up: Uptime, said: str):
+    report = CHECK.report(up)
+    assert not report.healthy
+    assert said in report.findings[0]
+
+
+def test_it_is_read_from_the_host():
+    fleet = ScriptedFleet({("web1", uptime.uptime().command): PLAIN})
+    assert CHECK.read(fleet.ask).cores == 4
