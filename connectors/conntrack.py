@@ -1,0 +1,84 @@
+"""How many connections the kernel's firewall keeps track of, and how many it may. No I/O.
+
+Formats: the kernel's nf_conntrack-sysctl document; /proc/net/stat/nf_conntrack has a line of names
+and one line of hexadecimal counters for each processor.
+"""
+
+import re
+from dataclasses import dataclass
+
+from connectors.command import Hint, Query, Shell
+from connectors.trouble import NotUnderstood
+
+_KEY = "net.netfilter.nf_conntrack_max"
+_SCRIPT = (
+    "cd /proc/sys/net/netfilter && cat nf_conntrack_count nf_conntrack_max nf_conntrack_buckets "
+    "&& grep ^MemTotal: /proc/meminfo && cat /proc/net/stat/nf_conntrack"
+)
+_HINTS = (
+    Hint(
+        r"nf_conntrack_count: No such file|netfilter: No such file|can't cd to",
+        "this kernel keeps track of no connections: no rule of its firewall asks for it",
+    ),
+    Hint(
+        r"Invalid argument|Read-only file system",
+        "this is a container, and only its host can change the limit",
+    ),
+    Hint(r"permission denied", "only root may do this: the login's sudo rule for it is missing"),
+)
+
+# What the kernel takes for one connection with its place in the hash table; rather too much.
+ENTRY_BYTES = 400
+
+
+@dataclass(frozen=True)
+class Conntrack:
+    """count: connections now. maximum: connections at most. buckets: of the hash table.
+
+    memory: bytes that the host has. dropped: packets of new connections that found no place,
+    early_dropped: connections that were forgotten to make some; both since the host started.
+    """
+
+    count: int
+    maximum: int
+    buckets: int
+    memory: int
+    dropped: int
+    early_dropped: int
+
+    @property
+    def used(self) -> float:
+        """The share of the limit that is used, 1.0 if it is reached."""
+        return self.count / self.maximum if self.maximum else 0.0
+
+
+def conntrack() -> Query[Conntrack]:
+    return Query(Shell(("sh", "-c", _SCRIPT), hints=_HINTS), parse_conntrack)
+
+
+def set_maximum(connections: int) -> Shell:
+    """Set the limit until the next start of the host."""
+    return Shell(("sysctl", "-w", f"{_KEY}={connections}"), root=True, hints=_HINTS)
+
+
+def parse_conntrack(answer: str) -> Conntrack:
+    lines = answer.splitlines()
+    try:
+        count, maximum, buckets = (int(line) for line in lines[:3])
+        memory = re.fullmatch(r"MemTotal:\s+(\d+) kB", lines[3])
+        names = lines[4].split()
+        rows = [dict(zip(names, line.split(), strict=True)) for line in lines[5:]]
+        if memory is None or not rows:
+            raise ValueError("a line is missing")
+        return Conntrack(
+            count=count,
+            maximum=maximum,
+            buckets=buckets,
+            memory=int(memory[1]) * 1024,
+            dropped=sum(int(row["drop"], 16) for row in rows),
+            early_dropped=sum(int(row["early_drop"], 16) for row in rows),
+        )
+    except (ValueError, IndexError, KeyError):
+        raise NotUnderstood(
+            f"the host answered {answer[:200]!r} instead of its count of connections"
+        ) from None

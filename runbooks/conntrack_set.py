@@ -1,0 +1,72 @@
+from typing import Annotated
+
+from pydantic import Field
+
+from connectors import conntrack
+from connectors.command import Ask
+from connectors.conntrack import ENTRY_BYTES, Conntrack
+from runbooks import Change, Host, Plan, Refused, Step
+
+# Of what is in use now, so that the next rush does not reach the limit at once.
+_ROOM = 1.25
+# A full table must leave the host most of its memory.
+_SHARE = 8
+
+
+class SetConntrack(
+    Change[Conntrack],
+    words="conntrack set",
+    example="lb1 524288",
+    undo="sets the limit that was set before",
+):
+    """Set how many connections a host's firewall can keep track of, until its next start."""
+
+    host: Host
+    maximum: Annotated[
+        int, Field(ge=4096, le=16_777_216, description="Connections, from 4096 to 16777216")
+    ]
+
+    def read(self, ask: Ask) -> Conntrack:
+        return ask(self.host, conntrack.conntrack())
+
+    def plan(self, found: Conntrack) -> Plan:
+        if found.maximum == self.maximum:
+            return Plan(f"the limit is {self.maximum:,} connections already")
+        self._refuse_unfit(found)
+        step = Step(
+            f"Let {self.host} keep track of {self.maximum:,} connections",
+            self.host,
+            do=conntrack.set_maximum(self.maximum),
+            undo=conntrack.set_maximum(found.maximum),
+            before=f"{found.maximum:,} connections",
+            after=f"{self.maximum:,} connections",
+        )
+        return Plan(f"the limit is {found.maximum:,} connections", [step], self._notes(found))
+
+    def _refuse_unfit(self, found: Conntrack) -> None:
+        least = int(found.count * _ROOM)
+        if self.maximum < least:
+            raise Refused(
+                f"{found.count:,} connections are open, and new ones would soon be dropped: "
+                f"ask for {least:,} or more"
+            )
+        most = found.memory // _SHARE // ENTRY_BYTES
+        if self.maximum > max(most, found.maximum):
+            raise Refused(
+                f"a full table would take more than an eighth of the memory of {self.host}: "
+                f"ask for {most:,} or fewer"
+            )
+
+    def _notes(self, found: Conntrack) -> list[str]:
+        mebibytes = self.maximum * ENTRY_BYTES / 2**20
+        notes = [
+            f"{found.count:,} connections are open now; a full table takes about "
+            f"{mebibytes:,.0f} MiB of the kernel's memory.",
+            "The next start of the host brings back what its /etc/sysctl.d says.",
+        ]
+        if found.buckets and self.maximum > 8 * found.buckets:
+            notes.append(
+                f"The hash table stays at {found.buckets:,} buckets, and long chains make each "
+                "packet slower."
+            )
+        return notes

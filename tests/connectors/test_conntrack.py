@@ -1,0 +1,55 @@
+from pathlib import Path
+
+import pytest
+
+from connectors import conntrack
+from connectors.command import Answer, failure
+from connectors.conntrack import Conntrack, parse_conntrack
+from connectors.trouble import NotUnderstood
+
+IN_USE = (Path(__file__).parent / "answers" / "conntrack" / "in-use.txt").read_text()
+
+
+def test_the_count_the_limit_and_the_counters_of_all_processors_are_understood():
+    assert parse_conntrack(IN_USE) == Conntrack(1, 262144, 262144, 24683672 * 1024, 0, 0)
+    first = IN_USE.rindex("00000001  ")
+    names = IN_USE.splitlines()[4].split()
+    row = ["00000001"] + ["00000000"] * (len(names) - 1)
+    row[names.index("drop")], row[names.index("early_drop")] = "0000000a", "00000010"
+    dropped = parse_conntrack(IN_USE[:first] + " ".join(row) + "\n" + IN_USE[first:])
+    assert (dropped.dropped, dropped.early_dropped) == (10, 16)
+
+
+def test_how_full_it_is_is_a_share():
+    assert Conntrack(90, 100, 1, 1, 0, 0).used == 0.9
+    assert Conntrack(0, 0, 1, 1, 0, 0).used == 0
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "",
+        "1\n2\n",
+        IN_USE.replace("MemTotal", "Total"),
+        IN_USE.replace(" early_drop ", " other "),
+        "\n".join(IN_USE.splitlines()[:5]),
+        IN_USE.replace("262144\n", "many\n", 1),
+    ],
+)
+def test_anything_else_is_not_taken_for_it(answer: str):
+    with pytest.raises(NotUnderstood):
+        parse_conntrack(answer)
+
+
+@pytest.mark.parametrize(
+    ("said", "means"),
+    [
+        ("sh: 1: cd: can't cd to /proc/sys/net/netfilter", "keeps track of no connections"),
+        (
+            'sysctl: setting key "net.netfilter.nf_conntrack_max": Invalid argument',
+            "this is a container",
+        ),
+    ],
+)
+def test_known_errors_say_what_to_do(said: str, means: str):
+    assert means in str(failure(conntrack.set_maximum(1), Answer(2, "", said), frozenset({0})))

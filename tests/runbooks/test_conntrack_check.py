@@ -1,0 +1,34 @@
+from dataclasses import replace
+
+import pytest
+
+from connectors import conntrack
+from connectors.conntrack import Conntrack
+from runbooks.conntrack_check import ConntrackCheck
+from tests.connectors.test_conntrack import IN_USE
+from tests.fakes import ScriptedFleet
+
+CHECK = ConntrackCheck.model_validate({"host": "lb1"})
+WELL = Conntrack(10_000, 262_144, 65_536, 2**34, 0, 0)
+
+
+def test_a_host_that_is_well_is_told_in_one_sentence():
+    fleet = ScriptedFleet({("lb1", conntrack.conntrack().command): IN_USE})
+    assert CHECK.report(CHECK.read(fleet.ask)).healthy
+    report = CHECK.report(WELL)
+    assert report.summary == "lb1 keeps track of 10,000 connections of at most 262,144 (4%)"
+
+
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        (replace(WELL, count=209_716), "80% of the limit is used"),
+        (replace(WELL, dropped=1234), "1,234 packets of new connections were dropped"),
+        (replace(WELL, early_dropped=7), "7 connections were forgotten early"),
+        (replace(WELL, buckets=1024), "only 1,024 buckets"),
+    ],
+)
+def test_what_a_person_should_act_on_is_a_finding(found: Conntrack, said: str):
+    report = CHECK.report(found)
+    assert not report.healthy
+    assert said in report.findings[0]

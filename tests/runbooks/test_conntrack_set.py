@@ -1,0 +1,79 @@
+from dataclasses import replace
+
+import pytest
+from pydantic import ValidationError
+
+from connectors import conntrack
+from connectors.conntrack import Conntrack
+from runbooks import Plan, Refused
+from runbooks.conntrack_set import SetConntrack
+from tests.connectors.test_conntrack import IN_USE
+from tests.fakes import ScriptedFleet
+
+SET = SetConntrack.model_validate({"host": "lb1", "maximum": "524288"})
+NOW = Conntrack(200_000, 262_144, 65_536, 2**34, 0, 0)
+
+
+def test_the_limit_is_raised_and_can_be_set_back():
+    plan = SET.plan(NOW)
+    (step,) = plan.steps
+    assert str(step.do) == "sysctl -w net.netfilter.nf_conntrack_max=524288"
+    assert str(step.undo) == "sysctl -w net.netfilter.nf_conntrack_max=262144"
+    assert (step.before, step.after) == ("262,144 connections", "524,288 connections")
+    assert "about 200 MiB" in plan.notes[0]
+
+
+def test_a_limit_that_is_as_asked_needs_nothing():
+    assert SET.plan(replace(NOW, maximum=524_288)) == Plan(
+        "the limit is 524,288 connections already"
+    )
+
+
+def test_connections_that_come_and_go_do_not_make_the_plan_stale():
+    assert SET.plan(replace(NOW, count=150_000)).same_work_as(SET.plan(NOW))
+
+
+def test_a_limit_below_what_is_in_use_is_refused():
+    low = SetConntrack.model_validate({"host": "lb1", "maximum": 249_999})
+    with pytest.raises(Refused, match="ask for 250,000 or more"):
+        low.plan(NOW)
+
+
+def test_a_table_that_would_eat_the_memory_is_refused():
+    with pytest.raises(Refused, match="ask for 335,544 or fewer"):
+        SET.plan(replace(NOW, memory=2**30))
+
+
+def test_long_chains_are_announced():
+    assert not any("buckets" in note for note in SET.plan(NOW).notes)
+    assert any("1,024 buckets" in note for note in SET.plan(replace(NOW, buckets=1024)).notes)
+
+
+def test_it_is_read_from_the_host():
+    fleet = ScriptedFleet({("lb1", conntrack.conntrack().command): IN_USE})
+    assert SET.read(fleet.ask).maximum == 262_144
+
+
+@pytest.mark.parametrize(
+    "maximum",
+    [
+        0,
+        -1,
+        4095,
+        16_777_217,
+        "",
+        "-x",
+        "1e6",
+        "524288; id",
+        "524288\n",
+        "0x80000",
+        "many",
+        "5 24288",
+        524288.5,
+        None,
+        [524288],
+    ],
+)
+def test_what_is_no_limit_is_refused_before_anything_is_asked(maximum: object):
+    with pytest.raises(ValidationError):
+        SetConntrack.model_validate({"host": "lb1", "maximum": maximum})
