@@ -1,0 +1,113 @@
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated
+
+from pydantic import Field
+
+from connectors import tcp_window
+from connectors.command import Ask
+from connectors.tcp_window import Link, Settings
+from runbooks import Address, Check, Host, Refused, Report, Table
+
+# What a link is taken for whose card does not know its speed.
+_USUAL_MBITS = 1000
+_KEY = {"receive": "net.ipv4.tcp_rmem", "send": "net.ipv4.tcp_wmem"}
+_OLD = ("reno", "westwood")
+
+
+@dataclass(frozen=True)
+class Way:
+    """TCP's settings and the way to the peer. seconds: for a round trip."""
+
+    settings: Settings
+    link: Link
+    seconds: float
+
+
+class TcpWindowCheck(Check[Way], words="tcp window check", example="web1 198.51.100.7 rtt=80"):
+    """See whether one connection to a peer can fill the line, for its bandwidth and delay."""
+
+    host: Host
+    peer: Address
+    rtt: Annotated[
+        int | None,
+        Field(
+            ge=1,
+            le=5000,
+            description="Milliseconds to the peer and back; measured with ping if left empty",
+        ),
+    ] = None
+
+    def read(self, ask: Ask) -> Way:
+        settings = ask(self.host, tcp_window.settings())
+        link = ask(self.host, tcp_window.link(str(self.peer)))
+        if self.rtt is not None:
+            return Way(settings, link, self.rtt / 1000)
+        seconds = ask(self.host, tcp_window.round_trip(str(self.peer)))
+        if seconds is None:
+            raise Refused(
+                f"{self.peer} does not answer pings from {self.host}: give its rtt in milliseconds"
+            )
+        return Way(settings, link, seconds)
+
+    def report(self, way: Way) -> Report:
+        line = (way.link.mbits or _USUAL_MBITS) * 1e6
+        needed = int(line / 8 * way.seconds)
+        rates = {
+            "receive": way.settings.receive_window * 8 / way.seconds,
+            "send": way.settings.send_window * 8 / way.seconds,
+        }
+        findings = [*_windows(way.settings, rates, line, needed), *_switches(way.settings)]
+        least = min(*rates.values(), line)
+        rows = [("line", _rate(line)), ("round trip", f"{way.seconds * 1000:.1f} ms")]
+        rows.append(("under way to fill it", _size(needed)))
+        rows += [(f"{name} at most", _rate(min(rate, line))) for name, rate in rates.items()]
+        return Report(
+            f"one connection between {self.host} and {self.peer} gets {_rate(least)} at most "
+            f"of {_line(way.link)}",
+            healthy=not findings,
+            findings=findings,
+            table=Table(("what", "is"), rows),
+        )
+
+
+def _windows(
+    settings: Settings, rates: dict[str, float], line: float, needed: int
+) -> Iterator[str]:
+    for name, rate in rates.items():
+        if rate < line and settings.scaling:
+            yield (
+                f"to {name}, the largest buffer allows {_rate(rate)}: the line and its delay need "
+                f"{_size(needed)} under way, so the third number of {_KEY[name]} "
+                f"would have to be {_size(2 * needed)}"
+            )
+
+
+def _switches(settings: Settings) -> Iterator[str]:
+    if not settings.scaling:
+        yield (
+            "window scaling is off, so no more than 64 KiB can be under way: set "
+            "net.ipv4.tcp_window_scaling to 1"
+        )
+    if not settings.moderation:
+        yield (
+            "buffers do not grow as a connection needs it: set net.ipv4.tcp_moderate_rcvbuf to 1"
+        )
+    if not settings.timestamps:
+        yield "timestamps are off, so round trips are measured badly and numbers may wrap"
+    if settings.congestion in _OLD:
+        yield f"{settings.congestion} recovers slowly from each loss on long lines: cubic or bbr"
+
+
+def _line(link: Link) -> str:
+    if link.mbits is None:
+        return f"{_rate(_USUAL_MBITS * 1e6)} ({link.card} knows no speed, so that is taken)"
+    return f"{_rate(link.mbits * 1e6)} of {link.card}"
+
+
+def _rate(bits: float) -> str:
+    return f"{bits / 1e9:,.1f} Gbit/s" if bits >= 1e9 else f"{bits / 1e6:,.1f} Mbit/s"
+
+
+def _size(count: int) -> str:
+    return f"{count / 2**20:,.1f} MiB" if count >= 2**20 else f"{count / 2**10:,.0f} KiB"

@@ -1,0 +1,66 @@
+from pathlib import Path
+
+import pytest
+
+from connectors.tcp_window import (
+    Link,
+    Settings,
+    parse_link,
+    parse_round_trip,
+    parse_settings,
+)
+from connectors.trouble import NotUnderstood
+
+ANSWERS = Path(__file__).parent / "answers" / "tcp_window"
+SETTINGS = (ANSWERS / "settings.txt").read_text()
+
+
+def test_the_settings_are_understood():
+    assert parse_settings(SETTINGS) == Settings(
+        scaling=True,
+        moderation=True,
+        timestamps=True,
+        congestion="bbr",
+        receive=33554432,
+        send=4194304,
+    )
+
+
+def test_half_of_a_buffer_is_window_and_without_scaling_64_kib():
+    scaled = parse_settings(SETTINGS)
+    assert (scaled.receive_window, scaled.send_window) == (16777216, 2097152)
+    plain = parse_settings(SETTINGS.replace("window_scaling = 1", "window_scaling = 0"))
+    assert (plain.receive_window, plain.send_window) == (65535, 65535)
+
+
+def test_a_card_that_knows_no_speed_has_none():
+    assert parse_link((ANSWERS / "link-loopback.txt").read_text()) == Link("lo", None)
+    assert parse_link("eth0\n10000\n") == Link("eth0", 10000)
+    assert parse_link("eth0\n4294967295\n") == Link("eth0", None)
+
+
+def test_the_shortest_round_trip_counts():
+    assert parse_round_trip((ANSWERS / "ping.txt").read_text()) == pytest.approx(33e-6)
+    assert parse_round_trip((ANSWERS / "ping-no-answer.txt").read_text()) is None
+    assert parse_round_trip("rtt min/avg/max/mdev = 0.000/0.000/0.000/0.000 ms\n") == 1e-6
+
+
+@pytest.mark.parametrize(
+    ("parse", "answer"),
+    [
+        (parse_settings, ""),
+        (parse_settings, SETTINGS.replace("tcp_rmem", "tcp_other")),
+        (parse_settings, SETTINGS.replace("window_scaling = 1", "window_scaling = yes")),
+        (parse_settings, SETTINGS.replace("4096\t131072\t33554432", "4096")),
+        (parse_link, ""),
+        (parse_link, "eth0\n"),
+        (parse_link, "\n1000\n"),
+        (parse_link, "eth0\nfast\n"),
+        (parse_round_trip, ""),
+        (parse_round_trip, "5 packets transmitted, 3 received\n"),
+    ],
+)
+def test_anything_else_is_not_understood(parse: object, answer: str):
+    assert callable(parse)
+    with pytest.raises(NotUnderstood):
+        parse(answer)

@@ -1,0 +1,102 @@
+from dataclasses import replace
+
+import pytest
+from pydantic import ValidationError
+
+from connectors import tcp_window
+from connectors.tcp_window import Link, Settings, parse_settings
+from runbooks import Refused
+from runbooks.tcp_window_check import TcpWindowCheck, Way
+from tests.connectors.test_tcp_window import ANSWERS, SETTINGS
+from tests.fakes import ScriptedFleet
+from tests.runbooks.hostile import HOSTILE_ADDRESSES
+
+PEER = {"host": "web1", "peer": "198.51.100.7"}
+CHECK = TcpWindowCheck.model_validate(PEER)
+GIGABIT = Link("eth0", 1000)
+# Enough for a gigabit over 80 ms (10 MB under way), and for no more than that.
+LARGE = replace(parse_settings(SETTINGS), send=33_554_432)
+
+
+def way(settings: Settings = LARGE, link: Link = GIGABIT, seconds: float = 0.08) -> Way:
+    return Way(settings, link, seconds)
+
+
+def test_buffers_that_are_large_enough_are_well():
+    report = CHECK.report(way())
+    assert report.healthy
+    assert report.summary == (
+        "one connection between web1 and 198.51.100.7 gets 1.0 Gbit/s at most of "
+        "1.0 Gbit/s of eth0"
+    )
+    assert report.table is not None
+    assert ("under way to fill it", "9.5 MiB") in report.table.rows
+
+
+def test_a_buffer_that_is_too_small_is_told_with_what_it_would_have_to_be():
+    report = CHECK.report(way(parse_settings(SETTINGS)))
+    (finding,) = report.findings
+    assert "to send, the largest buffer allows 209.7 Mbit/s" in finding
+    assert "net.ipv4.tcp_smem" not in finding
+    assert "net.ipv4.tcp_wmem would have to be 19.1 MiB" in finding
+    assert report.summary.startswith("one connection between web1 and 198.51.100.7 gets 209.7")
+
+
+def test_the_same_buffers_are_enough_nearby():
+    assert CHECK.report(way(parse_settings(SETTINGS), seconds=0.001)).healthy
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        (replace(LARGE, scaling=False), "no more than 64 KiB"),
+        (replace(LARGE, moderation=False), "tcp_moderate_rcvbuf"),
+        (replace(LARGE, timestamps=False), "timestamps are off"),
+        (replace(LARGE, congestion="reno"), "reno recovers slowly"),
+    ],
+)
+def test_each_switch_that_is_off_is_a_finding(settings: Settings, said: str):
+    report = CHECK.report(way(settings))
+    assert len(report.findings) == 1
+    assert said in report.findings[0]
+
+
+def test_without_scaling_a_far_peer_gets_little():
+    report = CHECK.report(way(replace(LARGE, scaling=False)))
+    assert "gets 6.6 Mbit/s at most" in report.summary
+
+
+def test_a_card_without_a_speed_is_taken_for_a_gigabit_and_that_is_said():
+    report = CHECK.report(way(link=Link("virtio0", None)))
+    assert "virtio0 knows no speed, so that is taken" in report.summary
+
+
+def test_the_round_trip_is_measured_unless_it_is_given():
+    fleet = ScriptedFleet(
+        {
+            ("web1", tcp_window.settings().command): SETTINGS,
+            ("web1", tcp_window.link("198.51.100.7").command): "eth0\n1000\n",
+        }
+    )
+    given = TcpWindowCheck.model_validate(PEER | {"rtt": "80"})
+    assert given.read(fleet.ask) == way(parse_settings(SETTINGS))
+    ping = tcp_window.round_trip("198.51.100.7").command
+    fleet.script("web1", ping, (ANSWERS / "ping.txt").read_text())
+    assert CHECK.read(fleet.ask).seconds == pytest.approx(33e-6)
+    fleet.script("web1", ping, (ANSWERS / "ping-no-answer.txt").read_text())
+    with pytest.raises(Refused, match="give its rtt"):
+        CHECK.read(fleet.ask)
+
+
+@pytest.mark.parametrize("peer", HOSTILE_ADDRESSES)
+def test_what_is_no_address_is_refused_before_anything_is_asked(peer: object):
+    with pytest.raises(ValidationError):
+        TcpWindowCheck.model_validate({"host": "web1", "peer": peer})
+
+
+@pytest.mark.parametrize(
+    "rtt", [0, -1, 5001, "", "80ms", "80; id", "1e9", "-x", "８０ms", [80], "0x50", "80\n", 0.5]
+)
+def test_what_is_no_round_trip_is_refused(rtt: object):
+    with pytest.raises(ValidationError):
+        TcpWindowCheck.model_validate(PEER | {"rtt": rtt})
