@@ -1,0 +1,90 @@
+"""Which malloc a running process got its memory from. No I/O.
+
+Formats: proc(5) `maps`, `environ` and `status`; pgrep(1).
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from connectors.command import Hint, Query, Shell
+from connectors.trouble import NotUnderstood
+
+Malloc = Literal["jemalloc", "tcmalloc", "mimalloc", "musl", "glibc", "its own"]
+
+# A library that was loaded before the C library's own malloc answers in its place.
+_LIBRARIES: tuple[tuple[Malloc, str], ...] = (
+    ("jemalloc", r"libjemalloc"),
+    ("tcmalloc", r"libtcmalloc"),
+    ("mimalloc", r"libmimalloc"),
+    ("musl", r"ld-musl|libc\.musl"),
+    ("glibc", r"libc(-[\d.]+)?\.so"),
+)
+
+# $1: a pattern of names. Of the environment only what speaks of malloc is shown: the rest may be
+# secret. A process may end while it is looked at, and then it is left out.
+_SCRIPT = (
+    'for pid in $(pgrep -x -- "$1"); do '
+    'maps=$(cat "/proc/$pid/maps") || continue; '
+    'echo "pid $pid"; grep ^VmRSS: "/proc/$pid/status"; '
+    "tr '\\0' '\\n' < \"/proc/$pid/environ\" | grep -E '^(LD_PRELOAD|MALLOC_[A-Z_]*)='; "
+    "printf '%s\\n' \"$maps\" | sed -n 's|.* \\(/.*\\)|map \\1|p' | sort -u; "
+    "done; true"
+)
+_HINTS = (
+    Hint(
+        r"environ: Permission denied|maps: Permission denied",
+        "only root sees this of the processes of others: the login's sudo rule is missing",
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Process:
+    """memory: bytes in use. settings: of its environment, what speaks of malloc."""
+
+    pid: int
+    malloc: Malloc
+    memory: int
+    settings: tuple[str, ...]
+
+
+def processes(name: str) -> Query[tuple[Process, ...]]:
+    """Ask about every process of this name. The kernel keeps the first 15 characters of one."""
+    # pgrep takes a pattern.
+    exact = re.sub(r"[^A-Za-z0-9_:@-]", lambda found: f"[{found[0]}]", name[:15])
+    shell = Shell(
+        ("sh", "-c", _SCRIPT, "keyturn", exact),
+        root=True,
+        trouble=r"Permission denied",
+        hints=_HINTS,
+    )
+    return Query(shell, parse_processes)
+
+
+def parse_processes(answer: str) -> tuple[Process, ...]:
+    head, *blocks = re.split(r"(?m)^pid (?=\d+$)", answer)
+    if head.strip():
+        raise NotUnderstood(f"the host answered {answer[:200]!r} instead of processes")
+    return tuple(_process(block.splitlines()) for block in blocks)
+
+
+def _process(lines: list[str]) -> Process:
+    maps = [line[4:] for line in lines if line.startswith("map ")]
+    memory = next((re.fullmatch(r"VmRSS:\s+(\d+) kB", line) for line in lines[1:2]), None)
+    if not maps or memory is None:
+        raise NotUnderstood(f"process {lines[0]} shows no memory: it ended just now, or is a task")
+    return Process(
+        pid=int(lines[0]),
+        malloc=_malloc(maps),
+        memory=int(memory[1]) * 1024,
+        settings=tuple(line for line in lines[2:] if not line.startswith("map ")),
+    )
+
+
+def _malloc(maps: list[str]) -> Malloc:
+    names = [path.rsplit("/", 1)[-1] for path in maps]
+    for malloc, pattern in _LIBRARIES:
+        if any(re.match(pattern, name) for name in names):
+            return malloc
+    return "its own"

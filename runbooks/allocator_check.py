@@ -1,0 +1,69 @@
+from collections import Counter
+from collections.abc import Iterator
+from typing import Annotated
+
+from pydantic import Field
+
+from connectors import allocator
+from connectors.allocator import Process
+from connectors.command import Ask
+from connectors.trouble import CommandFailed
+from runbooks import Check, Host, Report, Table
+
+
+class AllocatorCheck(Check[tuple[Process, ...]], words="allocator check", example="db1 mysqld"):
+    """See which malloc the processes of a program use, such as jemalloc or the C library's."""
+
+    host: Host
+    process: Annotated[
+        str,
+        Field(
+            pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.:@+-]{0,63}$",
+            description="The name of the program, as `ps -e` shows it, such as mysqld",
+        ),
+    ]
+
+    def read(self, ask: Ask) -> tuple[Process, ...]:
+        found = ask(self.host, allocator.processes(self.process))
+        if not found:
+            raise CommandFailed(f"no process of {self.host} is called {self.process}")
+        return found
+
+    def report(self, processes: tuple[Process, ...]) -> Report:
+        counted = Counter(process.malloc for process in processes)
+        used = ", ".join(f"{name} in {count}" for name, count in counted.most_common())
+        findings = [*_findings(processes)]
+        return Report(
+            f"{self.process} on {self.host} gets its memory from: {used} of "
+            f"{len(processes)} processes",
+            healthy=not findings,
+            findings=findings,
+            table=Table(
+                ("process", "malloc", "memory", "settings"),
+                [
+                    (
+                        str(process.pid),
+                        process.malloc,
+                        f"{process.memory / 2**20:,.0f} MiB",
+                        " ".join(process.settings) or "-",
+                    )
+                    for process in processes
+                ],
+            ),
+        )
+
+
+def _findings(processes: tuple[Process, ...]) -> Iterator[str]:
+    if len({process.malloc for process in processes}) > 1:
+        yield (
+            "not all of them use the same: some were started before it was changed, or with "
+            "another environment"
+        )
+    for process in processes:
+        asked = " ".join(word for word in process.settings if word.startswith("LD_PRELOAD="))
+        for name in ("jemalloc", "tcmalloc", "mimalloc"):
+            if name in asked and process.malloc != name:
+                yield (
+                    f"process {process.pid} was to use {name} ({asked}) and does not: is the "
+                    "library there, and readable for it?"
+                )

@@ -1,0 +1,83 @@
+"""The runbooks that look at a host as a whole, and this machine behind a real sshd."""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from connectors.fleet import Fleet
+from connectors.inventory import Inventory
+from connectors.sessions import Sessions
+from connectors.trouble import CommandFailed
+from runbooks.allocator_check import AllocatorCheck
+from runbooks.conntrack_set import SetConntrack
+from runbooks.host_changes import HostChanges
+from runbooks.tcp_window_check import TcpWindowCheck
+from runbooks.uptime_check import UptimeCheck
+from tests.acceptance.by_hand import carry_out, take_back
+from tests.playground.sshd import Sshd
+
+pytestmark = pytest.mark.real
+
+
+@pytest.fixture
+def fleet(sshd: Sshd) -> Iterator[Fleet]:
+    entry = sshd.inventory_entry(area="web")
+    fleet = Fleet(Inventory.model_validate({"hosts": {"web1": entry}}), Sessions(Path("/")))
+    yield fleet
+    fleet.close()
+
+
+def test_how_long_it_is_up_is_told(fleet: Fleet):
+    check = UptimeCheck.model_validate({"host": "web1"})
+    up = check.read(fleet.ask)
+    assert up.seconds > 0
+    assert up.cores > 0
+    assert check.report(up).summary.startswith("web1 is up for ")
+
+
+def test_what_happened_is_told_from_every_source_that_there_is(fleet: Fleet):
+    look = HostChanges.model_validate({"host": "web1"})
+    happened = look.read(fleet.ask)
+    # Packages are known everywhere; a container has no journal, and newer systems no `last`.
+    assert "packages" not in dict(happened.silent)
+    assert "things happened on web1" in look.report(happened).summary
+
+
+def test_the_limit_of_connections_is_raised_by_one_and_set_back(fleet: Fleet):
+    limit = Path("/proc/sys/net/netfilter/nf_conntrack_max")
+    if not limit.exists() or not os.access(limit, os.W_OK):
+        pytest.skip("this kernel tracks no connections, or only its owner may set the limit")
+    before = int(limit.read_text())
+    change = SetConntrack.model_validate({"host": "web1", "maximum": before + 1})
+    plan = carry_out(fleet, change)
+    assert int(limit.read_text()) == before + 1
+    take_back(fleet, change, plan)
+    assert int(limit.read_text()) == before
+
+
+def test_a_peer_that_answers_pings_needs_no_round_trip_given(fleet: Fleet):
+    check = TcpWindowCheck.model_validate({"host": "web1", "peer": "127.0.0.1"})
+    way = check.read(fleet.ask)
+    assert way.link.card == "lo"
+    assert 0 < way.seconds < 1
+    assert check.report(way).summary.startswith("one connection between web1 and 127.0.0.1 gets ")
+
+
+def test_the_malloc_of_a_running_program_is_told(fleet: Fleet, sshd: Sshd):
+    # A name that nothing else here has, and of which the kernel keeps all.
+    name = f"kt-{os.getpid()}"
+    program = sshd.directory / name
+    shutil.copy("/bin/sleep", program)
+    check = AllocatorCheck.model_validate({"host": "web1", "process": name})
+    with subprocess.Popen([program, "60"]) as running:
+        try:
+            (process,) = check.read(fleet.ask)
+        finally:
+            running.kill()
+    assert (process.pid, process.malloc) == (running.pid, "glibc")
+    with pytest.raises(CommandFailed, match="no process of web1"):
+        check.read(fleet.ask)

@@ -1,0 +1,60 @@
+from pathlib import Path
+
+import pytest
+
+from connectors import allocator
+from connectors.allocator import parse_processes
+from connectors.command import Answer, Shell, failure
+from connectors.trouble import NotUnderstood
+
+ANSWERS = Path(__file__).parent / "answers" / "allocator"
+BOTH = (ANSWERS / "sleep.txt").read_text()
+
+
+def test_the_malloc_of_each_process_is_told_by_what_it_has_mapped():
+    by_malloc = {process.malloc: process for process in parse_processes(BOTH)}
+    assert set(by_malloc) == {"glibc", "jemalloc"}
+    assert by_malloc["glibc"].settings == ("MALLOC_ARENA_MAX=2",)
+    assert by_malloc["jemalloc"].settings == (
+        "LD_PRELOAD=/usr/lib/x86_64-linux-gnu/libjemalloc.so.2",
+    )
+    assert all(2**19 < process.memory < 2**24 for process in by_malloc.values())
+
+
+def test_what_is_linked_statically_has_its_own():
+    (process,) = parse_processes("pid 7\nVmRSS:\t  100 kB\nmap /usr/bin/prometheus\n")
+    assert process.malloc == "its own"
+
+
+def test_a_library_of_a_similar_name_is_not_the_c_library():
+    (process,) = parse_processes("pid 7\nVmRSS:\t  100 kB\nmap /lib/libcap.so.2\n")
+    assert process.malloc == "its own"
+    (older,) = parse_processes("pid 7\nVmRSS:\t  100 kB\nmap /lib/libc-2.31.so\n")
+    assert older.malloc == "glibc"
+
+
+def test_no_process_is_an_answer():
+    assert parse_processes("") == ()
+
+
+@pytest.mark.parametrize(
+    "answer", ["garbage\n", "pid 7\n", "pid 7\nVmRSS:\t1 kB\n", "pid 7\nmap /lib/libc.so.6\n"]
+)
+def test_anything_else_is_not_understood(answer: str):
+    with pytest.raises(NotUnderstood):
+        parse_processes(answer)
+
+
+def test_a_name_is_not_a_pattern():
+    shell = allocator.processes("a.out").command
+    assert isinstance(shell, Shell)
+    assert shell.words[-1] == "a[.]out"
+    longer = allocator.processes("mariadb-dump-and-more").command
+    assert isinstance(longer, Shell)
+    assert longer.words[-1] == "mariadb-dump-an"
+
+
+def test_what_only_root_sees_is_said_to_be():
+    said = "cat: /proc/1/maps: Permission denied"
+    shell = allocator.processes("init").command
+    assert "sudo rule" in str(failure(shell, Answer(0, "", said), frozenset({0})))

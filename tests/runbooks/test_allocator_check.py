@@ -1,0 +1,47 @@
+from dataclasses import replace
+
+import pytest
+from pydantic import ValidationError
+
+from connectors import allocator
+from connectors.allocator import Process
+from connectors.trouble import CommandFailed
+from runbooks.allocator_check import AllocatorCheck
+from tests.connectors.test_allocator import BOTH
+from tests.fakes import ScriptedFleet
+from tests.runbooks.hostile import HOSTILE_NAMES
+
+CHECK = AllocatorCheck.model_validate({"host": "db1", "process": "mysqld"})
+JEMALLOC = Process(7, "jemalloc", 2**30, ("LD_PRELOAD=/usr/lib/libjemalloc.so.2",))
+
+
+def test_processes_that_use_the_same_are_well():
+    report = CHECK.report((JEMALLOC, replace(JEMALLOC, pid=8)))
+    assert report.healthy
+    assert report.summary == ("mysqld on db1 gets its memory from: jemalloc in 2 of 2 processes")
+    assert report.table is not None
+    assert report.table.rows[0][2] == "1,024 MiB"
+
+
+def test_processes_that_differ_are_a_finding():
+    fleet = ScriptedFleet({("db1", allocator.processes("mysqld").command): BOTH})
+    report = CHECK.report(CHECK.read(fleet.ask))
+    assert not report.healthy
+    assert "not all of them use the same" in report.findings[0]
+
+
+def test_a_library_that_was_asked_for_and_is_not_there_is_a_finding():
+    report = CHECK.report((replace(JEMALLOC, malloc="glibc"),))
+    assert "process 7 was to use jemalloc" in report.findings[0]
+
+
+def test_a_program_that_does_not_run_is_an_error():
+    fleet = ScriptedFleet({("db1", allocator.processes("mysqld").command): ""})
+    with pytest.raises(CommandFailed, match="no process of db1 is called mysqld"):
+        CHECK.read(fleet.ask)
+
+
+@pytest.mark.parametrize("process", HOSTILE_NAMES)
+def test_what_is_no_name_is_refused_before_anything_is_asked(process: object):
+    with pytest.raises(ValidationError):
+        AllocatorCheck.model_validate({"host": "db1", "process": process})
