@@ -111,4 +111,5 @@ def _command(command: Command) -> Canonical:
         "stdin": command.stdin,
         "trouble": command.trouble,
         "deadline": command.deadline,
+        "anew": command.anew,
     }
