@@ -1,0 +1,120 @@
+"""Who asked a host's web server for how much, from its access logs. No I/O.
+
+The host counts, so that its logs stay there. Formats: the `combined` log of nginx and of Apache
+(the address first, the agent last, both as the client has it); rotated files may be gzipped.
+"""
+
+import re
+from dataclasses import dataclass
+from ipaddress import ip_address
+
+from connectors.command import Hint, Query, Setting, Shell
+from connectors.trouble import NotUnderstood
+
+# One pattern of file names, or several of them behind one another. The shell expands it.
+_FILES = Setting(
+    "access_log.files",
+    "/var/log/nginx/*access.log* /var/log/apache2/*access.log* /var/log/httpd/*access_log*",
+    pattern=r"(/[\w.*?-]+)+( (/[\w.*?-]+)+)*",
+)
+
+# Counts each address with its agent. A line counts if it is of one of the hours that are wanted.
+_COUNT = (
+    'BEGIN { split(wanted, list, " "); for (each in list) hours[list[each]] = 1 } '
+    '{ split($1, head, " "); split($3, tail, " "); '
+    "if (tail[1] !~ /^[0-9][0-9][0-9]$/ || head[4] !~ /^\\[/) { odd++; next } "
+    "hour = substr(head[4], 2, 14); if (!(hour in hours)) next; "
+    'all++; key = head[1] "\\t" $6; count[key]++; '
+    'now = ++hourly[key "\\t" hour]; if (now > busiest[key]) busiest[key] = now; '
+    "if (tail[1] == 503) refused[key]++ } "
+    'END { print all + 0 "\\t" odd + 0; fflush(); for (key in count) '
+    'print count[key] "\\t" busiest[key] "\\t" refused[key] + 0 "\\t" key '
+    '| ("LC_ALL=C sort -rn | head -n " most) }'
+)
+
+# $1: hours, $2: most rows, $3: the files. Hours are those of the server's own clock and zone.
+# Files that nobody wrote to since are not opened; `zcat -f` takes plain ones as well.
+_SCRIPT = (
+    'files=$(find $3 -type f -mmin "-$(($1 * 60 + 60))" 2>/dev/null); '
+    "[ -n \"$files\" ] || { echo 'no access log was written to' >&2; exit 3; }; "
+    "wanted=$(for each in $(seq 0 $(($1 - 1))); do "
+    'date -d "-$each hours" +%d/%b/%Y:%H; done | tr "\\n" " "); '
+    'zcat -f $files | LC_ALL=C awk -F\'"\' -v wanted="$wanted" -v most="$2" "$4"'
+)
+_HINTS = (
+    Hint(
+        r"no access log was written to",
+        "no web server wrote an access log in this time where logs usually are: set "
+        "access_log.files in the inventory",
+    ),
+    Hint(r"[Pp]ermission denied", "only root reads these logs: the login's sudo rule is missing"),
+)
+
+
+@dataclass(frozen=True)
+class Client:
+    """An address with an agent. busiest: in its busiest hour. refused: answered with 503."""
+
+    address: str
+    agent: str
+    requests: int
+    busiest: int
+    refused: int
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """requests: all that were counted. odd: lines in another format. clients: the busiest first."""
+
+    requests: int
+    odd: int
+    clients: tuple[Client, ...]
+
+
+def traffic(*, hours: int, most: int) -> Query[Traffic]:
+    """Ask who asked for most in the hour that is going on and those before it."""
+    words = ("sh", "-c", _SCRIPT, "keyturn", str(hours), str(most), _FILES, _COUNT)
+    return Query(Shell(words, root=True, hints=_HINTS, deadline=300), parse_traffic)
+
+
+def names_of(address: str) -> Query[tuple[str, ...]]:
+    """Ask what an address is called in the DNS; no name is an answer."""
+    words = ("getent", "hosts", "--", address)
+    return Query(Shell(words), parse_names, frozenset({0, 2}))
+
+
+def addresses_of(name: str) -> Query[tuple[str, ...]]:
+    """Ask which addresses a name has; none is an answer."""
+    return Query(Shell(("getent", "ahosts", "--", name)), parse_addresses, frozenset({0, 2}))
+
+
+def parse_traffic(answer: str) -> Traffic:
+    head, *lines = answer.splitlines() or [""]
+    counts = re.fullmatch(r"(\d+)\t(\d+)", head, re.ASCII)
+    if counts is None:
+        raise NotUnderstood(f"the host answered {answer[:200]!r} instead of its requests")
+    return Traffic(int(counts[1]), int(counts[2]), tuple(_client(line) for line in lines))
+
+
+def _client(line: str) -> Client:
+    # An agent may hold anything, tabs too.
+    words = line.split("\t", 4)
+    try:
+        requests, busiest, refused = (int(word) for word in words[:3])
+        return Client(words[3], words[4], requests, busiest, refused)
+    except (ValueError, IndexError):
+        raise NotUnderstood(f"the host counted {line[:160]!r}") from None
+
+
+def parse_names(answer: str) -> tuple[str, ...]:
+    return tuple(
+        name.lower().rstrip(".") for line in answer.splitlines() for name in line.split()[1:]
+    )
+
+
+def parse_addresses(answer: str) -> tuple[str, ...]:
+    found = [line.split()[0] for line in answer.splitlines() if line.strip()]
+    try:
+        return tuple(dict.fromkeys(str(ip_address(each.partition("%")[0])) for each in found))
+    except ValueError:
+        raise NotUnderstood(f"getent answered {answer[:200]!r} instead of addresses") from None

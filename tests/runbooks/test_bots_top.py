@@ -1,0 +1,94 @@
+import pytest
+from pydantic import ValidationError
+
+from connectors import access_log
+from connectors.access_log import Client, Traffic
+from runbooks.bots_top import BotsTop, Seen
+from tests.connectors.test_access_log import COUNTED
+from tests.fakes import ScriptedFleet
+
+LOOK = BotsTop.model_validate({"host": "web1"})
+AGENT = "Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)"
+GOOGLE = Client("66.249.66.1", AGENT, 100, 60, 25)
+REAL = "crawl-66-249-66-1.googlebot.com"
+
+
+def asked(client: Client, names: str, addresses: str = "") -> Seen:
+    """Return what is seen of one client, whose address has these names, and they these ones."""
+    counted = f"{client.requests}\t0\n{client.requests}\t{client.busiest}\t{client.refused}\t"
+    lines = f"{client.address} {names}\n" if names else ""
+    fleet = ScriptedFleet(
+        {
+            ("web1", access_log.traffic(hours=2, most=25).command): (
+                f"{counted}{client.address}\t{client.agent}\n"
+            ),
+            ("web1", access_log.names_of(client.address).command): lines,
+        }
+    )
+    for name in names.split():
+        back = "".join(f"{each} STREAM {name}\n" for each in addresses.split())
+        fleet.script("web1", access_log.addresses_of(name).command, back)
+    return LOOK.read(fleet.ask)
+
+
+def test_a_search_engine_whose_name_leads_back_to_it_is_real():
+    report = LOOK.report(asked(GOOGLE, REAL, "66.249.66.1"))
+    assert report.healthy
+    assert report.table is not None
+    assert report.table.rows[0][:5] == (
+        "66.249.66.1",
+        "100",
+        "60",
+        "25%",
+        "Googlebot, verified",
+    )
+
+
+@pytest.mark.parametrize(
+    ("names", "addresses"),
+    [
+        ("", ""),
+        ("host.example.net", "66.249.66.1"),
+        # Anybody can give an own address such a name; it does not lead back.
+        (REAL, "192.0.2.1"),
+        ("crawl.googlebot.com.example.net", "66.249.66.1"),
+        ("evilgooglebot.com", "66.249.66.1"),
+    ],
+)
+def test_one_whose_name_does_not_is_a_finding(names: str, addresses: str):
+    report = LOOK.report(asked(GOOGLE, names, addresses))
+    assert not report.healthy
+    assert report.findings[0].startswith("66.249.66.1 says it is Googlebot and is not")
+
+
+def test_nobody_else_is_looked_up():
+    fleet = ScriptedFleet(
+        {("web1", access_log.traffic(hours=2, most=25).command): COUNTED.replace("Googlebot", "x")}
+    )
+    report = LOOK.report(LOOK.read(fleet.ask))
+    assert len(fleet.asked) == 1
+    assert report.summary.startswith("web1 answered 7 requests in 2 hours")
+    assert report.findings == [
+        "1 lines are of another format than `combined` and were not counted"
+    ]
+
+
+def test_one_who_is_faster_than_people_is_a_finding():
+    fast = Client("203.0.113.9", "python-requests/2.31", 30_000, 12_000, 0)
+    (finding,) = LOOK.report(Seen(Traffic(30_000, 0, (fast,)), {})).findings
+    assert finding == "203.0.113.9 asked 12,000 times in one hour: python-requests/2.31"
+
+
+def test_a_client_that_the_log_knows_by_name_only_is_not_called_verified():
+    named = Client("crawler.example.net", AGENT, 5, 5, 0)
+    seen = asked(named, "")
+    assert seen.real == {}
+    assert not LOOK.report(seen).healthy
+
+
+@pytest.mark.parametrize(
+    "hours", [0, -1, 49, "", "2; id", "-x", "1e1", "two", "2\n", [2], "0x2", 1.5, "２ h"]
+)
+def test_what_is_no_number_of_hours_is_refused(hours: object):
+    with pytest.raises(ValidationError):
+        BotsTop.model_validate({"host": "web1", "hours": hours})
