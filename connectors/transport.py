@@ -210,7 +210,7 @@ def _transport(wire: _Wire, wanted: str, limits: Limits) -> paramiko.Transport:
     )
     transport.set_log_channel(_LOG)
     # Longer than we wait ourselves, who can say better what was amiss.
-    transport.banner_timeout = transport.handshake_timeout = 2 * limits.handshake
+    transport.banner_timeout = transport.handshake_timeout = limits.handshake + 30
     # A host with several keys shows the first kind that we name: the one that we know it by. The
     # others are named so that a host without it shows something that can be told.
     options = transport.get_security_options()

@@ -121,9 +121,12 @@ def _foot(story: Story) -> list[Block]:
         facts.append(f"until {when(run.expires)}")
     if run.ended:
         facts.append(when(run.ended))
+        # Chat keeps how far the log was: a witness that no database administrator can edit.
+        facts.append(story.sealed)
     if run.state is State.SUCCEEDED and _can_be_undone(run):
         facts.append(f"/keyturn undo {run.id}")
     facts.append(f"<{story.page}|details>" if story.page else f"/keyturn run {run.id}")
+    facts = [fact for fact in facts if fact]
     approved = [context(_approved(story))] if story.yes_votes else []
     return [*approved, context(" · ".join(facts))]
 

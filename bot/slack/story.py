@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from bot.policy import NoPolicy, Person, Policy
 from bot.run import Run, StepRecord, Vote
-from bot.store import runs
+from bot.store import changelog, runs
 from bot.store.database import Transaction
 from bot.workflow.parts import Policies, request_of
 
@@ -24,6 +24,7 @@ class Story:
 
     names: of people, by their ids. area: its title. channel: of its area, C…, or "".
     whose: "the owners of the edge". asker: the asker's Slack user, or "". page: address, or "".
+    sealed: the run's last entry in the change log, by its number and the start of its hash.
     now: microseconds, by the database's clock.
     """
 
@@ -37,6 +38,7 @@ class Story:
     approvers: Sequence[Approver] = ()
     asker: str = ""
     page: str = ""
+    sealed: str = ""
     now: int = 0
 
     def name(self, person: str) -> str:
@@ -69,6 +71,7 @@ class Stories:
             area=run.area,
             asker=run.origin.user if run.origin.door == "slack" else "",
             page=f"{self.base_url}/runs/{number}" if self.base_url else "",
+            sealed=_sealed(tx, number),
             now=tx.now,
         )
         try:
@@ -100,3 +103,8 @@ class Stories:
 
     def _user(self, person: Person) -> str:
         return next((account.user for account in person.slack if account.team == self._team), "")
+
+
+def _sealed(tx: Transaction, number: int) -> str:
+    last = changelog.last_of_run(tx, number)
+    return f"log {last.seq} {last.hash[:12]}" if last else ""

@@ -84,6 +84,12 @@ def of_run(tx: Transaction, run: int) -> list[Entry]:
     return [_entry(row) for row in tx.sql.execute(query)]
 
 
+def last_of_run(tx: Transaction, run: int) -> Entry | None:
+    query = select(tables.entry).where(tables.entry.c.run == run)
+    row = tx.sql.execute(query.order_by(tables.entry.c.seq.desc()).limit(1)).one_or_none()
+    return _entry(row) if row else None
+
+
 def last_of_kind(tx: Transaction, kind: str) -> Entry | None:
     query = select(tables.entry).where(tables.entry.c.kind == kind)
     row = tx.sql.execute(query.order_by(tables.entry.c.seq.desc()).limit(1)).one_or_none()

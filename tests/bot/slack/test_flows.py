@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from bot.run import State
+from bot.store import changelog
 from tests.bot.slack import payloads
 from tests.bot.slack.chat import Chat
 from tests.bot.slack.walk import mentions
@@ -224,3 +225,11 @@ async def test_without_a_valid_policy_nothing_is_done(chat: Chat):
     answer = await chat.type(LAMP_ON)
     assert "no valid policy" in answer.text
     assert chat.slack.posted == []
+
+
+async def test_t_l5_the_card_keeps_how_far_the_log_was(chat: Chat):
+    await chat.type("toy set lb1 lamp on")
+    await chat.press("approve", "U0OLGA")
+    with chat.office.database.reading() as tx:
+        last = changelog.of_run(tx, 1)[-1]
+    assert f"log {last.seq} {last.hash[:12]}" in chat.slack.card.words
