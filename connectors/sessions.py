@@ -50,6 +50,7 @@ class Sessions:
     per_host: commands that run on one host at once; sshd allows 10. More wait their turn.
     patience: seconds that a command waits for its turn.
     idle: seconds after which a connection that nobody uses is closed.
+    feeds: gets what is not on hosts; by default it keeps a document for a minute.
     """
 
     def __init__(
@@ -60,8 +61,9 @@ class Sessions:
         patience: float = 60.0,
         idle: float = 300.0,
         limits: Limits | None = None,
+        feeds: Feeds | None = None,
     ) -> None:
-        self._feeds = Feeds(keys)
+        self._feeds = feeds or Feeds(keys)
         self._keys = keys
         self._per_host = per_host
         self._patience = patience

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -57,6 +58,18 @@ def test_many_threads_share_one_login_and_each_gets_its_own_answer(sshd: Sshd, s
         answers = list(pool.map(partial(_echo, sessions, sshd), words))
     assert answers == [f"{word}\n" for word in words]
     assert sshd.accepted == 1
+
+
+def test_a_command_that_must_go_anew_takes_a_login_of_its_own_and_ends_it(
+    sshd: Sshd, sessions: Sessions
+):
+    for _ in range(2):
+        assert sessions.run(host_of(sshd), TRUE).status == 0
+    assert sessions.run(host_of(sshd), replace(TRUE, anew=True)).status == 0
+    assert sshd.accepted == 2
+    assert eventually(lambda: sshd.log().count("Closing connection to") == 1)
+    assert sessions.run(host_of(sshd), TRUE).status == 0
+    assert sshd.accepted == 2
 
 
 def _echo(sessions: Sessions, sshd: Sshd, word: str) -> str:

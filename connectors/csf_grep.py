@@ -1,0 +1,62 @@
+"""What `csf -g` says of one address: the rules, sets and files that it was found in. No I/O."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from connectors.command import Hint, Query, Setting, Shell
+from connectors.public import Address
+from connectors.trouble import NotUnderstood
+
+_PROGRAM = Setting("csf.program", "/usr/sbin/csf", pattern=r"/[\w./-]+")
+_HINTS = (
+    Hint(r"(?i)have been \S*disabled", "csf is disabled: enable it with csf -e first"),
+    Hint(r"unresolved error", "csf could not start: see csf.error on the host"),
+)
+_COLOUR = re.compile(r"(\x1b|\\x1b)\[[0-9;]*[A-Za-z]")
+_HEAD = re.compile(r"Table +Chain +num .*")
+_SILENT = re.compile(r"\s*|ip6tables:|No matches found for \S+ in ip6?tables|\*WARNING\*.*")
+# Table, chain, number, packets, bytes, target, protocol, options, in, out, source, destination.
+_RULE = re.compile(
+    r"(?P<place>\w+ +\S+) +\d+ +\S+ +\S+ +(?P<target>\S+) +\S+ +\S+ +\S+ +\S+"
+    r" +(?P<source>\S+) +(?P<to>\S+)(?P<more> .*)?"
+)
+_SET = re.compile(r"IPSET: Set:(?P<set>\S+) Match:(?P<match>\S+)( .*)?")
+_FILE = re.compile(r"(?:Permanent \w+ \()?(?P<file>csf\.\w+)\)?: (?P<entry>.+)")
+
+
+@dataclass(frozen=True)
+class Find:
+    """One place that an address was found in.
+
+    place: a chain, a set or a file. says: what it does there, or the entry as it stands.
+    """
+
+    place: str
+    says: str
+
+
+def found(address: Address) -> Query[Sequence[Find]]:
+    """Ask where csf knows *address* from. Takes a quarter of a second, and root."""
+    shell = Shell((_PROGRAM, "-g", str(address)), root=True, hints=_HINTS, deadline=60)
+    return Query(shell, parse)
+
+
+def parse(text: str) -> Sequence[Find]:
+    lines = _COLOUR.sub("", text).splitlines()
+    if not any(_HEAD.fullmatch(line.rstrip()) for line in lines):
+        raise NotUnderstood(f"csf -g answered {text[:200]!r}, which is no table of rules")
+    telling = [line.rstrip() for line in lines if not _SILENT.fullmatch(line.rstrip())]
+    return [_find(line) for line in telling if not _HEAD.fullmatch(line)]
+
+
+def _find(line: str) -> Find:
+    if rule := _RULE.fullmatch(line):
+        what = f"{rule['target']} {rule['source']} to {rule['to']}{rule['more'] or ''}"
+        return Find(" ".join(rule["place"].split()), " ".join(what.split()))
+    if member := _SET.fullmatch(line):
+        return Find(f"set {member['set']}", member["match"])
+    if entry := _FILE.fullmatch(line):
+        return Find(entry["file"], entry["entry"])
+    # What csf tells of temporary entries and by lists of countries is for people to read.
+    return Find("csf", line)

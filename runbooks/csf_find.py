@@ -1,0 +1,36 @@
+from collections.abc import Sequence
+
+from connectors import csf_grep
+from connectors.command import Ask
+from connectors.csf_grep import Find
+from runbooks import Address, Check, Host, Report, Table, tagged
+
+
+class FindInCsf(Check[Sequence[Find]], words="csf find", example="web1 198.51.100.7"):
+    """See which rules, sets and files of csf hold an address."""
+
+    host: Host = tagged("csf")
+    address: Address
+
+    def read(self, ask: Ask) -> Sequence[Find]:
+        return ask(self.host, csf_grep.found(self.address))
+
+    def report(self, finds: Sequence[Find]) -> Report:
+        if not finds:
+            return Report(f"{self.host} knows nothing of {self.address}")
+        places = ", ".join(dict.fromkeys(find.place for find in finds))
+        return Report(
+            f"{self.host} has {self.address} in {places}",
+            findings=_contradictions(finds),
+            table=Table(("Place", "What is there"), [(find.place, find.says) for find in finds]),
+        )
+
+
+def _contradictions(finds: Sequence[Find]) -> Sequence[str]:
+    places = {find.place for find in finds}
+    enforced = any(place.startswith(("filter ", "set ")) for place in places)
+    if not enforced and places & {"csf.allow", "csf.deny"}:
+        return ("it is in csf's files, and no rule is in force: csf was not restarted since",)
+    if {"csf.allow", "csf.deny"} <= places:
+        return ("it is allowed and denied: being allowed counts for more",)
+    return ()

@@ -1,0 +1,107 @@
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from connectors import csf, csf_list, pingdom
+from connectors.command import Ask
+from connectors.csf import Firewall
+from connectors.pingdom import Feed
+from connectors.public import Address
+from connectors.trouble import NotUnderstood
+from runbooks import Check, Host, Report, Table, tagged
+
+_DOMAIN = "pingdom.com"
+
+
+@dataclass(frozen=True)
+class Probes:
+    """Whom the host lets in, and whom it should."""
+
+    firewall: Firewall
+    feed: Feed
+
+
+class ShowPingdom(Check[Probes], words="csf pingdom show", example="web1"):
+    """See whether csf lets in all of Pingdom's probes, and nobody that was one once."""
+
+    host: Host = tagged("csf")
+
+    def read(self, ask: Ask) -> Probes:
+        feed = ask(self.host, pingdom.feed())
+        return Probes(ask(self.host, csf.firewall()), feed)
+
+    def report(self, probes: Probes) -> Report:
+        firewall, feed = probes.firewall, probes.feed
+        wanted = frozenset(filter(firewall.knows, feed.addresses))
+        let_in = frozenset(filter(firewall.lets_in, wanted))
+        try:
+            kept, strange = csf_list.addresses(firewall.own or ""), ""
+        except NotUnderstood as trouble:
+            kept, strange = frozenset[Address](), str(trouble)
+        rows = list(_rows(firewall, kept, wanted))
+        findings = [
+            *([strange] if strange else ()),
+            *_obstacles(firewall),
+            *self._to_refresh(rows),
+            *_dangers(firewall),
+        ]
+        return Report(
+            f"{self.host} lets in {len(let_in)} of {len(wanted)} addresses of Pingdom's probes",
+            healthy=not findings,
+            findings=findings,
+            table=Table(("Address", "Pingdom", "Keyturn's list", "Firewall"), rows)
+            if rows
+            else None,
+        )
+
+    def _to_refresh(self, rows: Sequence[Sequence[str]]) -> Iterator[str]:
+        if rows:
+            yield (
+                f"{len(rows)} addresses are not as they should be: "
+                f"csf pingdom refresh {self.host} sees to it"
+            )
+
+
+def _rows(
+    firewall: Firewall, kept: frozenset[Address], wanted: frozenset[Address]
+) -> Iterator[Sequence[str]]:
+    """Yield a row for each address that is not in all three places."""
+    for address in sorted(kept | wanted, key=lambda each: (each.version, int(each))):
+        lets_in = firewall.lets_in(address)
+        if not (address in wanted and address in kept and lets_in):
+            yield (
+                str(address),
+                "active" if address in wanted else "not a probe",
+                "on it" if address in kept else "missing",
+                "lets it in" if lets_in else "does not",
+            )
+
+
+def _obstacles(firewall: Firewall) -> Iterator[str]:
+    if not firewall.enabled:
+        yield "csf is disabled: enable it with csf -e"
+    if firewall.testing:
+        yield (
+            "csf is in its TESTING mode, which takes all rules away every five minutes: "
+            'set TESTING = "0" in csf.conf'
+        )
+    if firewall.own is None or not firewall.included:
+        yield f"csf does not read Keyturn's list: csf.allow lacks the line “{firewall.include}”"
+    if firewall.on_probation:
+        yield "a list is on probation: unless it is kept, the one of before comes back in minutes"
+
+
+def _dangers(firewall: Firewall) -> Iterator[str]:
+    for everybody in ("0.0.0.0/0", "::/0"):
+        if everybody in firewall.allow:
+            yield f"csf.allow holds {everybody}, which lets in everybody: take it out"
+    if source := firewall.settings.get("GLOBAL_ALLOW"):
+        yield (
+            f"csf lets in whoever {source} lists (GLOBAL_ALLOW): whoever can write there commands "
+            "this firewall: empty it, and let changes be pushed"
+        )
+    taken = firewall.common_domains
+    if taken is not None and _DOMAIN not in {name.strip().lower() for name in taken}:
+        yield (
+            f"/var/cpanel/commondomains does not list {_DOMAIN}: a customer could set the name up "
+            "on this host, which would then take theirs for Pingdom: add it there"
+        )

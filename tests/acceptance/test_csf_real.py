@@ -1,0 +1,401 @@
+"""The runbooks about csf on a host behind a firewall of its own: real sshd, real iptables.
+
+Only csf itself is stood in for. The feed comes over TLS from a server on this machine.
+"""
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import replace
+from ipaddress import ip_address
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from connectors import csf, csf_list
+from connectors.command import Query, Shell
+from connectors.feed import Feeds
+from connectors.fleet import Fleet
+from connectors.inventory import Inventory
+from connectors.sessions import Sessions
+from connectors.transport import Limits
+from connectors.trouble import CommandFailed, HostTrouble, Unreachable
+from runbooks import NoUndo, Plan, Refused
+from runbooks.csf_pingdom_refresh import RefreshPingdom
+from runbooks.csf_pingdom_show import ShowPingdom
+from tests.acceptance.by_hand import carry_out, take_back
+from tests.feeds import BAD_FEEDS, FOURS, SIXES, feed
+from tests.playground.csf import ALLOW, CsfHost, why_not
+from tests.playground.daemon import PATH
+from tests.playground.mirror import Mirror, answer
+
+pytestmark = [
+    pytest.mark.real,
+    pytest.mark.skipif(bool(why_not()), reason=f"no firewall can be had here: {why_not()}"),
+]
+
+REFRESH = RefreshPingdom.model_validate({"host": "web1"})
+SHOW = ShowPingdom.model_validate({"host": "web1"})
+ALL = {*FOURS, *SIXES}
+HELLO = Query(Shell(("echo", "hello")), str.strip)
+
+
+@pytest.fixture
+def mirror(tmp_path: Path) -> Iterator[Mirror]:
+    with Mirror(tmp_path) as mirror:
+        mirror.replies["/feed"] = answer(feed().encode())
+        yield mirror
+
+
+@pytest.fixture
+def web1() -> Iterator[CsfHost]:
+    with CsfHost() as host:
+        host.restart()
+        yield host
+
+
+def fleet_of(host: CsfHost, mirror: Mirror) -> Fleet:
+    settings = {
+        "pingdom.feed": mirror.url("/feed"),
+        "pingdom.feed_networks": "127.0.0.0/8,::1/128",
+        "pingdom.feed_authority": mirror.authority.name,
+        **host.settings,
+    }
+    entry = host.inventory_entry(area="infra", tags=["csf"], settings=settings)
+    files = mirror.authority.parent
+    return Fleet(
+        Inventory.model_validate({"hosts": {"web1": entry}}),
+        Sessions(files, limits=Limits(connect=0.5), feeds=Feeds(files, keep=0)),
+    )
+
+
+@pytest.fixture
+def fleet(web1: CsfHost, mirror: Mirror) -> Iterator[Fleet]:
+    with closing(fleet_of(web1, mirror)) as fleet:
+        yield fleet
+
+
+def in_kernel(host: CsfHost) -> set[str]:
+    """Return whom the kernel lets in, in its own words."""
+    said = "".join(
+        host.inside(*words)
+        for words in (
+            ("iptables", "-S", "ALLOWIN"),
+            ("ip6tables", "-S", "ALLOWIN"),
+            ("ipset", "save"),
+        )
+    )
+    rules = re.findall(r"-A ALLOWIN -s (\S+)/(?:32|128) ! -i lo -j ACCEPT", said)
+    return {*rules, *re.findall(r"add chain_\w+ (\S+)", said)} - {"198.51.100.7"}
+
+
+def soon(claim: Callable[[], bool], *, seconds: float = 15) -> None:
+    end = time.monotonic() + seconds
+    while not claim():
+        assert time.monotonic() < end, "it did not come about"
+        time.sleep(0.05)
+
+
+def lets_us_in(host: CsfHost) -> bool:
+    try:
+        socket.create_connection((host.address, host.port), timeout=0.3).close()
+    except OSError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("sets", ["0", "1"], ids=["rules", "sets"])
+def test_the_probes_are_let_in_and_taken_out_again(
+    web1: CsfHost, fleet: Fleet, mirror: Mirror, sets: str
+):
+    web1.configure(LF_IPSET=sets)
+    web1.restart()
+    assert not SHOW.report(SHOW.read(fleet.ask)).healthy
+    plan = carry_out(fleet, REFRESH)
+    assert in_kernel(web1) == ALL
+    assert len(web1.own.read_text().splitlines()) == len(ALL) + 1
+    assert (web1.etc / "csf.allow").read_text() == f"{ALLOW}Include {web1.own}\n"
+    assert SHOW.report(SHOW.read(fleet.ask)).healthy
+    take_back(fleet, REFRESH, plan)
+    assert in_kernel(web1) == set()
+    assert web1.own.read_text() == ""
+
+
+def test_what_changed_at_pingdom_is_changed_and_nothing_else(
+    web1: CsfHost, fleet: Fleet, mirror: Mirror
+):
+    carry_out(fleet, REFRESH)
+    kept = web1.own.read_text()
+    mirror.replies["/feed"] = answer(feed((*FOURS[3:], "5.172.9.9")).encode())
+    plan = carry_out(fleet, REFRESH)
+    assert plan.notes[:2] == ["Adds 1: 5.172.9.9.", f"Removes 3: {', '.join(FOURS[:3])}."]
+    assert in_kernel(web1) == (ALL | {"5.172.9.9"}) - set(FOURS[:3])
+    take_back(fleet, REFRESH, plan)
+    assert web1.own.read_text() == kept
+
+
+def test_where_nothing_changed_nothing_is_written_and_nobody_is_asked(web1: CsfHost, fleet: Fleet):
+    carry_out(fleet, REFRESH)
+    before = (web1.own.stat(), web1.restarts)
+    plan = REFRESH.plan(REFRESH.read(fleet.ask))
+    assert plan == Plan("web1 lets in all 140 addresses of Pingdom's probes")
+    assert (web1.own.stat(), web1.restarts) == before
+
+
+def test_rules_that_were_flushed_are_put_back(web1: CsfHost, fleet: Fleet):
+    carry_out(fleet, REFRESH)
+    web1.inside("iptables", "-F", "ALLOWIN")
+    assert "40 of 140" in SHOW.report(SHOW.read(fleet.ask)).summary
+    plan = carry_out(fleet, REFRESH)
+    assert plan.because == "The list is right, but 100 of its 140 addresses are not in force"
+    assert in_kernel(web1) == ALL
+
+
+def test_forty_bad_documents_change_nothing_on_the_host(
+    web1: CsfHost, fleet: Fleet, mirror: Mirror
+):
+    carry_out(fleet, REFRESH)
+    before = (web1.own.stat(), web1.own.read_text(), web1.restarts, in_kernel(web1))
+    bad = [
+        *(answer(text.encode()) for text in BAD_FEEDS.values()),
+        answer(feed().encode(), status="500 Internal Server Error"),
+        answer(feed().encode(), kind="text/html"),
+        answer(feed().encode(), headers={"Content-Encoding": "gzip"}),
+        answer(feed().encode(), headers={"Content-Length": "999999"}),
+        answer(feed(FOURS[:79]).encode()),
+        answer(feed((*FOURS, *(f"5.173.1.{n}" for n in range(1, 52)))).encode()),
+        answer(b"\xef\xbb\xbf" + feed().encode("utf-16")),
+        b"",
+    ]
+    assert len(bad) >= 40
+    for document in bad:
+        mirror.replies["/feed"] = document
+        with pytest.raises((HostTrouble, Refused)):
+            REFRESH.plan(REFRESH.read(fleet.ask))
+    assert (web1.own.stat(), web1.own.read_text(), web1.restarts, in_kernel(web1)) == before
+
+
+def tell(fleet: Fleet, plan: Plan, *numbers: int) -> None:
+    for n in numbers:
+        fleet.tell("web1", plan.steps[n - 1].do)
+
+
+def watching(host: CsfHost) -> int:
+    """Return the process that will put things back unless the list is kept."""
+    return int((host.etc / "keyturn.watch").read_text())
+
+
+def let_time_run_out(process: int) -> None:
+    """End the sleep of that process, as if the time were up, and see it do what it has to."""
+    tasks = Path(f"/proc/{process}/task/{process}")
+    for child in (tasks / "children").read_text().split():
+        os.kill(int(child), signal.SIGKILL)
+    soon(lambda: not tasks.exists())
+
+
+def test_a_firewall_that_locks_us_out_is_put_back_by_the_host_itself(web1: CsfHost, fleet: Fleet):
+    """Somebody has taken port 22 out of csf.conf and not restarted csf: loading our list does."""
+    web1.configure(TCP_IN="80,443")
+    plan = REFRESH.plan(REFRESH.read(fleet.ask))
+    tell(fleet, plan, 1, 2)
+    assert not lets_us_in(web1)
+    assert fleet.ask("web1", HELLO) == "hello", "the warm connection would have noticed nothing"
+    with pytest.raises(Unreachable):
+        tell(fleet, plan, 3)
+    let_time_run_out(watching(web1))
+    assert lets_us_in(web1)
+    assert web1.own.read_text() == ""
+    assert not (web1.etc / "keyturn.watch").exists()
+    assert REFRESH.plan(REFRESH.read(fleet.ask)).same_work_as(plan)
+
+
+def test_over_the_warm_connection_it_would_have_been_kept_and_we_locked_out(
+    web1: CsfHost, fleet: Fleet
+):
+    web1.configure(TCP_IN="80,443")
+    plan = REFRESH.plan(REFRESH.read(fleet.ask))
+    tell(fleet, plan, 1, 2)
+    process, keep = watching(web1), plan.steps[2].do
+    assert isinstance(keep, Shell)
+    fleet.tell("web1", replace(keep, anew=False))
+    let_time_run_out(process)
+    assert not lets_us_in(web1)
+
+
+def test_a_list_that_is_kept_stays(web1: CsfHost, fleet: Fleet):
+    plan = REFRESH.plan(REFRESH.read(fleet.ask))
+    tell(fleet, plan, 1, 2)
+    process = watching(web1)
+    tell(fleet, plan, 3)
+    let_time_run_out(process)
+    assert in_kernel(web1) == ALL
+    assert web1.restarts == 2
+
+
+def test_a_list_that_is_kept_too_late_is_gone_and_said_to_be(web1: CsfHost, fleet: Fleet):
+    plan = REFRESH.plan(REFRESH.read(fleet.ask))
+    tell(fleet, plan, 1, 2)
+    let_time_run_out(watching(web1))
+    for step in (3, 2):
+        with pytest.raises(CommandFailed, match="has put the one of before back"):
+            tell(fleet, plan, step)
+    assert in_kernel(web1) == set()
+    assert web1.own.read_text() == ""
+
+
+def test_the_time_does_run_out(mirror: Mirror):
+    with CsfHost(probation=1) as host, closing(fleet_of(host, mirror)) as fleet:
+        host.restart()
+        tell(fleet, REFRESH.plan(REFRESH.read(fleet.ask)), 1)
+        soon(lambda: host.restarts == 2 and not (host.etc / "keyturn.watch").exists())
+
+
+def test_while_a_list_is_on_probation_no_other_is_begun(web1: CsfHost, fleet: Fleet):
+    plan = REFRESH.plan(REFRESH.read(fleet.ask))
+    tell(fleet, plan, 1, 2)
+    with pytest.raises(Refused, match="a list is on probation on this host"):
+        REFRESH.plan(REFRESH.read(fleet.ask))
+    with pytest.raises(CommandFailed, match="on probation already"):
+        tell(fleet, plan, 1)
+    tell(fleet, plan, 3)
+    assert not REFRESH.plan(REFRESH.read(fleet.ask)).steps
+
+
+def test_after_a_restart_of_the_host_a_forgotten_probation_hinders_nobody(
+    web1: CsfHost, fleet: Fleet
+):
+    (web1.etc / "keyturn.watch").write_text("1\n")
+    carry_out(fleet, REFRESH)
+    assert in_kernel(web1) == ALL
+
+
+def test_a_run_that_stopped_half_way_can_be_taken_back(web1: CsfHost, fleet: Fleet):
+    plan = REFRESH.plan(REFRESH.read(fleet.ask))
+    tell(fleet, plan, 1, 2)
+    for step in reversed(plan.steps[:2]):
+        assert not isinstance(step.undo, NoUndo)
+        fleet.tell("web1", step.undo)
+    assert in_kernel(web1) == set()
+    assert REFRESH.plan(REFRESH.read(fleet.ask)).same_work_as(plan)
+
+
+def test_a_list_that_was_cut_on_its_way_is_not_used(web1: CsfHost, fleet: Fleet):
+    plan = REFRESH.plan(REFRESH.read(fleet.ask))
+    tell(fleet, plan, 1)
+    load = plan.steps[1].do
+    assert isinstance(load, Shell)
+    with pytest.raises(CommandFailed, match="not the list that was approved"):
+        fleet.tell("web1", replace(load, stdin=load.stdin[:300]))
+    assert web1.own.read_text() == ""
+    assert web1.restarts == 1
+
+
+def test_csf_that_is_disabled_meanwhile_is_a_failure(web1: CsfHost, fleet: Fleet):
+    plan = REFRESH.plan(REFRESH.read(fleet.ask))
+    tell(fleet, plan, 1)
+    (web1.etc / "csf.disable").touch()
+    with pytest.raises(CommandFailed, match="enable it with csf -e first"):
+        tell(fleet, plan, 2)
+    with pytest.raises(Refused, match="csf is disabled"):
+        REFRESH.plan(REFRESH.read(fleet.ask))
+
+
+def test_a_host_without_csf_says_so(web1: CsfHost, fleet: Fleet):
+    web1.program.unlink()
+    with pytest.raises(CommandFailed, match=r"csf is not where csf\.program says"):
+        REFRESH.read(fleet.ask)
+
+
+def test_cpanel_and_lists_from_elsewhere_are_warned_of(web1: CsfHost, fleet: Fleet):
+    web1.configure(GLOBAL_ALLOW="https://example.com/allow.txt")
+    web1.cpanel.mkdir()
+    carry_out(fleet, REFRESH)
+    warned = SHOW.report(SHOW.read(fleet.ask))
+    assert "GLOBAL_ALLOW" in warned.findings[0]
+    assert "commondomains does not list pingdom.com" in warned.findings[1]
+    web1.configure()
+    (web1.cpanel / "commondomains").write_text("example.com\nPingdom.com\n")
+    assert SHOW.report(SHOW.read(fleet.ask)).healthy
+
+
+# What could leave a part of a list behind: all that touches files, and beginning a program.
+_CALLS = (
+    "write,openat,close,dup2,rename,renameat2,fsync,sync,execve,clone,vfork,fcntl,flock,unlink"
+)
+
+
+def test_a_writer_that_is_killed_leaves_the_old_list_or_the_new_one(tmp_path: Path):
+    """Kill it at its first system call, its second, and so on, until it ends by itself."""
+    old = csf_list.listing([ip_address(four) for four in FOURS[:10]], "pingdom")
+    new = csf_list.listing([ip_address(each) for each in ALL], "pingdom")
+    (tmp_path / "csf.conf").touch()
+    own = tmp_path / "keyturn.allow"
+    own.write_text(old)
+    settings = {"csf.directory": str(tmp_path), "csf.program": "/bin/true"}
+    begin, load = (
+        command.resolved(settings, sudo=False)
+        for command in (
+            csf_list.begin_probation(new, restart="-r"),
+            csf_list.load(new, restart="-r"),
+        )
+    )
+    environment = {"PATH": PATH, "LC_ALL": "C"}
+    subprocess.run(begin.words, env=environment, check=True)
+    watch = (tmp_path / "keyturn.watch").read_text().strip()
+    found = set[str]()
+    try:
+        for n in count(1):
+            own.write_text(old)
+            trace, inject = f"--trace={_CALLS}", f"--inject={_CALLS}:signal=SIGKILL:when={n}"
+            done = subprocess.run(
+                (*("strace", "-f", "-qq", "-o", "/dev/null"), trace, inject, *load.words),
+                input=load.stdin.encode(),
+                env=environment,
+                capture_output=True,
+            )
+            found.add(own.read_text())
+            assert found <= {old, new}, f"killed at call {n}"
+            if done.returncode == 0:
+                assert n > 10
+                break
+        assert found == {old, new}
+    finally:
+        subprocess.run(("kill", "--", f"-{watch}"), check=True)
+
+
+def test_without_the_renaming_a_part_of_the_list_would_be_left(tmp_path: Path):
+    """The twin of the one above: a list written in its place is a short one for a while."""
+    old, new = "old\n", "new\n" * 50_000
+    own = tmp_path / "keyturn.allow"
+    found = set[str]()
+    for n in range(1, 40):
+        own.write_text(old)
+        subprocess.run(
+            (
+                *("strace", "-f", "-qq", "-o", "/dev/null", "--trace=write"),
+                f"--inject=write:signal=SIGKILL:when={n}",
+                *("sh", "-c", 'cat >"$1"', "keyturn", str(own)),
+            ),
+            input=new.encode(),
+            env={"PATH": PATH, "LC_ALL": "C"},
+            capture_output=True,
+        )
+        found.add(own.read_text())
+    assert found - {old, new}
+
+
+def test_what_the_host_says_is_what_was_recorded(web1: CsfHost, fleet: Fleet):
+    firewall = fleet.ask("web1", csf.firewall())
+    assert firewall.version == "15.00"
+    assert {ip_address("127.0.0.1"), ip_address(web1.address)} <= firewall.mine
+    assert firewall.include == f"Include {web1.own}"
+    assert firewall.included
+    assert firewall.allow["tcp|in|d=443|s=198.51.100.12"] == (
+        "web only - Sat Nov 21 08:19:33 2026"
+    )

@@ -1,0 +1,165 @@
+"""What a host says of its firewall is understood, or not taken for anything."""
+
+from ipaddress import ip_address, ip_network
+from pathlib import Path
+
+import pytest
+
+from connectors import csf
+from connectors.command import Answer, Shell
+from connectors.trouble import BadSetting, CommandFailed, NotUnderstood
+from tests.fakes import ScriptedFleet, inventory_of
+
+ANSWERS = Path(__file__).parent / "answers"
+RULES = (ANSWERS / "csf-state-rules.txt").read_text()
+SETS = (ANSWERS / "csf-state-sets.txt").read_text()
+
+LET_IN = {"198.51.100.7/32", "5.172.196.188/32", "2a01:7e00::1/128"}
+
+
+def test_a_host_with_rules_is_understood():
+    found = csf.parse(RULES)
+    assert found.version == "15.00"
+    assert found.settings["LF_IPSET"] == "0"
+    assert found.include == "Include /etc/csf/keyturn.allow"
+    assert found.included
+    assert found.enabled
+    assert not found.testing
+    assert not found.on_probation
+    assert found.own is not None
+    assert found.own.splitlines()[1:] == ["5.172.196.188 # pingdom", "2a01:7e00::1 # pingdom"]
+    assert found.allow["198.51.100.7"].startswith("Manually allowed")
+    assert found.deny["203.0.113.6"] == "abuser - Sat Nov 21 08:20:11 2026"
+    assert found.in_force == {ip_network(each) for each in LET_IN}
+    assert ip_address("192.0.2.10") in found.mine
+    assert found.common_domains == {"example.com", ".ninja"}
+    assert found.restart == "-r"
+
+
+def test_a_host_with_sets_is_understood():
+    assert csf.parse(SETS).in_force == {ip_network(each) for each in LET_IN}
+
+
+def test_a_set_that_no_rule_asks_lets_in_nobody():
+    rule = "rule -A ALLOWIN -m set --match-set chain_ALLOW src -j ACCEPT\n"
+    in_force = csf.parse(SETS.replace(rule, "")).in_force
+    assert in_force == {ip_network("2a01:7e00::1/128")}
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        "-A ALLOWIN -s 5.172.196.188/32 ! -i lo -p tcp -m tcp --dport 443 -j ACCEPT",
+        "-A ALLOWIN -s 5.172.196.188/32 ! -i lo -j DROP",
+        "-A ALLOWIN ! -s 5.172.196.188/32 ! -i lo -j ACCEPT",
+    ],
+)
+def test_a_rule_that_asks_for_more_lets_in_nobody_for_all(rule: str):
+    changed = RULES.replace("-A ALLOWIN -s 5.172.196.188/32 ! -i lo -j ACCEPT", rule)
+    assert changed != RULES
+    assert not csf.parse(changed).lets_in(ip_address("5.172.196.188"))
+
+
+def test_a_range_lets_in_all_of_it():
+    found = csf.parse(RULES.replace("5.172.196.188/32 ", "5.172.196.0/24 "))
+    assert found.lets_in(ip_address("5.172.196.1"))
+    assert not found.lets_in(ip_address("5.172.197.1"))
+    assert not found.lets_in(ip_address("2a01:7e00::2"))
+
+
+def test_without_ipv6_csf_knows_no_such_address():
+    found = csf.parse(RULES.replace('IPV6 = "1"', 'IPV6 = "0"'))
+    assert not found.knows(ip_address("2a01:7e00::1"))
+    assert found.knows(ip_address("5.172.196.188"))
+
+
+@pytest.mark.parametrize(
+    ("line", "claim"),
+    [
+        ("disabled", "enabled"),
+        ("probation", "on_probation"),
+        ('conf TESTING = "1"', "testing"),
+    ],
+)
+def test_what_stands_in_the_way_is_seen(line: str, claim: str):
+    before = csf.parse(RULES)
+    after = csf.parse(RULES.replace('conf TESTING = "0"', line + '\nconf TESTING = "0"', 1))
+    if claim == "testing":
+        after = csf.parse(RULES.replace('conf TESTING = "0"', line))
+    assert getattr(after, claim) != getattr(before, claim)
+
+
+@pytest.mark.parametrize(
+    "line", ["# Include /etc/csf/keyturn.allow", "Include /etc/csf/other.allow", ""]
+)
+def test_a_list_that_csf_does_not_read_is_noticed(line: str):
+    found = csf.parse(RULES.replace("allow Include /etc/csf/keyturn.allow", f"allow {line}"))
+    assert not found.included
+
+
+def test_a_file_that_is_not_there_is_no_empty_one():
+    gone = RULES.replace("kept\n", "")
+    gone = "".join(line for line in gone.splitlines(keepends=True) if not line.startswith("own"))
+    assert csf.parse(gone).own is None
+    assert csf.parse(gone.replace("cpanel\n", "cpanel\nkept\n")).own == ""
+    assert csf.parse(RULES.replace("cpanel\n", "")).common_domains is None
+
+
+def test_a_daemon_that_restarts_csf_some_time_is_gone_round():
+    assert csf.parse(RULES.replace('LFDSTART = "0"', 'LFDSTART = "1"')).restart == "-sf"
+
+
+@pytest.mark.parametrize("colour", ["\x1b[1;92m", "\\x1b[1;92m"])
+def test_a_fork_that_colours_its_version_is_understood(colour: str):
+    found = csf.parse(RULES.replace("v15.00", f"{colour}v15.10\x1b[0m"))
+    assert found.version == "15.10"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "",
+        "end",
+        RULES.removesuffix("end\n"),
+        RULES[: len(RULES) // 2],
+        "Welcome\n" + RULES,
+        RULES.replace('conf TESTING = "0"\n', ""),
+        RULES.replace("5.172.196.188/32", "5.172.196.188/33"),
+        RULES.replace("mine 192.0.2.10/30", "mine eth0"),
+    ],
+)
+def test_an_answer_that_is_not_whole_is_not_taken_for_anything(answer: str):
+    with pytest.raises(NotUnderstood):
+        csf.parse(answer)
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        ("sh: 1: cd: can't cd to /etc/csf", "csf's files are not where"),
+        ("csf: not found", "csf is not where csf.program says"),
+        ("sh: 1: ipset: not found", "lacks what csf itself needs"),
+    ],
+)
+def test_a_host_that_cannot_say_it_says_why(said: str, words: str):
+    fleet = ScriptedFleet({("web1", csf.firewall().command): Answer(2, "", said)})
+    with pytest.raises(CommandFailed, match=words):
+        fleet.ask("web1", csf.firewall())
+
+
+def test_it_needs_root():
+    told = inventory_of("web1", user="keyturn")["web1"].resolve(shell())
+    assert str(told).startswith("sudo -n -- sh -c ")
+
+
+def shell() -> Shell:
+    command = csf.firewall().command
+    assert isinstance(command, Shell)
+    return command
+
+
+@pytest.mark.parametrize("name", ["csf.directory", "csf.program", "cpanel.directory"])
+@pytest.mark.parametrize("value", ["etc/csf", "/etc/csf; id", "/etc/$(id)", "/a b", "-r", ""])
+def test_a_setting_that_is_no_path_is_refused(name: str, value: str):
+    with pytest.raises(BadSetting):
+        shell().resolved({name: value}, sudo=False)

@@ -1,0 +1,55 @@
+"""A firewall as csf's dialect would tell of it, and the fleet with its host."""
+
+from collections.abc import Iterable, Mapping
+from ipaddress import ip_address, ip_network
+from pathlib import Path
+
+from connectors import csf, csf_list, pingdom
+from connectors.csf import Firewall
+from connectors.pingdom import Feed
+from tests.fakes import ScriptedFleet
+from tests.feeds import FOURS, SIXES, feed
+
+STATE = (
+    Path(__file__).parent.parent / "connectors" / "answers" / "csf-state-rules.txt"
+).read_text()
+ALL = (*FOURS, *SIXES)
+INCLUDE = "Include /etc/csf/keyturn.allow"
+
+
+def firewall(
+    own: Iterable[str] = (),
+    *,
+    in_force: Iterable[str] | None = None,
+    settings: Mapping[str, str] | None = None,
+    allow: Mapping[str, str] | None = None,
+    deny: Mapping[str, str] | None = None,
+    mine: Iterable[str] = (),
+) -> Firewall:
+    """Return a firewall with a list of Keyturn's; in force by default is what stands on it."""
+    kept = list(own)
+    return Firewall(
+        version="15.00",
+        settings={"TESTING": "0", "IPV6": "1", **(settings or {})},
+        include=INCLUDE,
+        included=True,
+        own=csf_list.listing([ip_address(each) for each in kept], "pingdom") if kept else "",
+        allow=allow or {},
+        deny=deny or {},
+        in_force=frozenset(map(ip_network, kept if in_force is None else in_force)),
+        mine=frozenset(map(ip_address, mine)),
+    )
+
+
+def probes(addresses: Iterable[str] = ALL, *, inactive: int = 0, built: str = "") -> Feed:
+    return Feed(frozenset(map(ip_address, addresses)), inactive, built)
+
+
+def fleet() -> ScriptedFleet:
+    """Return a fleet with one host, whose firewall lets in none of the probes of the feed."""
+    return ScriptedFleet(
+        {
+            ("web1", csf.firewall().command): STATE,
+            ("web1", pingdom.feed().command): feed(),
+        }
+    )

@@ -1,0 +1,226 @@
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from pydantic import ValidationError
+
+from bot import forms
+from connectors import csf_list
+from connectors.command import Shell
+from connectors.csf import Firewall
+from connectors.pingdom import Feed
+from connectors.trouble import NotUnderstood
+from runbooks import NoUndo, Plan, Refused
+from runbooks.csf_pingdom_refresh import Probes, RefreshPingdom
+from tests.feeds import BAD_FEEDS, FOURS, SIXES
+from tests.runbooks.firewall import ALL, INCLUDE, firewall, fleet, probes
+
+REFRESH = RefreshPingdom.model_validate({"host": "web1"})
+ACCEPTING = RefreshPingdom.model_validate({"host": "web1", "accept_size_change": True})
+NEW = "5.173.1.1"
+
+
+def plan(found: Firewall, feed: Feed, *, runbook: RefreshPingdom = REFRESH) -> Plan:
+    return runbook.plan(Probes(found, feed))
+
+
+def list_of(step_do: object) -> Sequence[str]:
+    assert isinstance(step_do, Shell)
+    return sorted(str(address) for address in csf_list.addresses(step_do.stdin))
+
+
+def test_the_first_list_is_loaded_on_probation_and_kept():
+    made = plan(firewall(), probes())
+    assert made.because == "Pingdom's probes have 140 new addresses, and 0 are gone"
+    begin, load, keep = made.steps
+    assert load.do == csf_list.load(listing := _stdin(load.do), restart="-r")
+    assert begin.do == csf_list.begin_probation(listing, restart="-r")
+    assert keep.do == csf_list.keep(listing)
+    assert list_of(load.do) == sorted(ALL)
+    assert (load.before, load.after) == ("0 addresses", "140 addresses")
+
+
+def _stdin(command: object) -> str:
+    assert isinstance(command, Shell)
+    return command.stdin
+
+
+def test_undone_from_the_last_to_the_first_it_is_the_same_with_the_list_of_before():
+    found = firewall(ALL)
+    made = plan(found, probes((*ALL[1:], NEW)))
+    undone = [step.undo for step in reversed(made.steps)]
+    assert found.own is not None
+    assert undone == [
+        csf_list.begin_probation(found.own, restart="-r"),
+        csf_list.load(found.own, restart="-r"),
+        csf_list.keep(found.own),
+    ]
+    assert not any(isinstance(step.undo, NoUndo) for step in made.steps)
+
+
+def test_a_list_that_is_right_and_in_force_needs_nothing():
+    made = plan(firewall(ALL), probes())
+    assert made == Plan("web1 lets in all 140 addresses of Pingdom's probes")
+
+
+def test_a_list_that_is_right_and_not_in_force_is_loaded():
+    made = plan(firewall(ALL, in_force=ALL[7:]), probes())
+    assert made.because == "The list is right, but 7 of its 140 addresses are not in force"
+    assert len(made.steps) == 3
+
+
+def test_all_that_is_added_and_removed_is_named():
+    made = plan(firewall(ALL), probes((*ALL[2:], NEW)))
+    assert list(made.notes[:2]) == [f"Adds 1: {NEW}.", f"Removes 2: {ALL[0]}, {ALL[1]}."]
+
+
+def test_of_very_many_the_rest_are_counted():
+    (added, *_) = plan(firewall(), probes()).notes
+    assert added.startswith("Adds 140: 5.172.0.1, ")
+    assert added.endswith(" and 100 more.")
+
+
+def test_what_the_feed_tells_beside_the_addresses_does_not_make_a_plan_stale():
+    shown = plan(firewall(ALL[1:]), probes(built="Mon, 1 Nov 2027 10:00:00 +0000"))
+    later = plan(firewall(ALL[1:]), probes(built="Mon, 1 Nov 2027 11:00:00 +0000", inactive=3))
+    assert later.same_work_as(shown)
+    assert any("made on Mon, 1 Nov 2027 11:00" in note for note in later.notes)
+    assert any("3 more probes that are not active" in note for note in later.notes)
+
+
+def test_another_list_does_make_it_stale():
+    shown = plan(firewall(ALL), probes((*ALL, NEW)))
+    later = plan(firewall(ALL), probes((*ALL, "5.173.1.2")))
+    assert not later.same_work_as(shown)
+
+
+def test_where_csf_filters_no_ipv6_none_is_listed():
+    four = firewall(settings={"IPV6": "0"})
+    made = plan(four, probes())
+    assert list_of(made.steps[1].do) == sorted(FOURS)
+    assert "csf filters no IPv6 here: 40 addresses are left out." in made.notes
+
+
+def test_where_a_daemon_restarts_csf_it_is_loaded_at_once_all_the_same():
+    made = plan(firewall(settings={"LFDSTART": "1"}), probes())
+    for step in made.steps[:2]:
+        assert isinstance(step.do, Shell)
+        assert "-sf" in step.do.words
+
+
+@pytest.mark.parametrize(
+    ("had", "has", "refused"),
+    [
+        (FOURS, FOURS[20:], False),
+        (FOURS, FOURS[21:], True),
+        (FOURS, [*FOURS, *(f"5.173.1.{n}" for n in range(50))], False),
+        (FOURS, [*FOURS, *(f"5.173.1.{n}" for n in range(51))], True),
+        # As many as before, and a fifth of them others.
+        (FOURS, [*FOURS[20:], *(f"5.173.1.{n}" for n in range(20))], False),
+        (FOURS, [*FOURS[21:], *(f"5.173.1.{n}" for n in range(21))], True),
+        # Each kind by itself.
+        (ALL, [*FOURS, *SIXES[8:]], False),
+        (ALL, [*FOURS, *SIXES[9:]], True),
+        (ALL, FOURS, True),
+        # Where there were none, there is nothing to compare with.
+        (FOURS, ALL, False),
+        ((), ALL, False),
+    ],
+)
+def test_a_list_that_lost_or_gained_too_much_needs_a_person_who_says_so(
+    had: Sequence[str], has: Sequence[str], refused: bool
+):
+    if not refused:
+        assert plan(firewall(had), probes(has)).steps
+        return
+    with pytest.raises(Refused, match="ask again with accept_size_change=true"):
+        plan(firewall(had), probes(has))
+    accepted = plan(firewall(had), probes(has), runbook=ACCEPTING)
+    assert accepted.steps
+    assert accepted.notes[-1].startswith("Accepted: Pingdom's feed has ")
+
+
+def test_that_ipv6_was_switched_off_is_no_fault_of_the_feed():
+    made = plan(firewall(ALL, settings={"IPV6": "0"}), probes())
+    assert list_of(made.steps[1].do) == sorted(FOURS)
+
+
+@pytest.mark.parametrize(
+    ("found", "words"),
+    [
+        (replace(firewall(), enabled=False), "csf is disabled on this host"),
+        (firewall(settings={"TESTING": "1"}), 'set TESTING = "0" in csf.conf first'),
+        (replace(firewall(), on_probation=True), "ask again in some minutes"),
+        (replace(firewall(), included=False), f"touch /etc/csf/keyturn.allow and .*“{INCLUDE}”"),
+        (replace(firewall(), own=None), "csf does not read Keyturn's list yet"),
+        (replace(firewall(), own="8.8.8.8 # by hand, Jo\n"), "move it into csf.allow"),
+        (firewall(mine=[ALL[0]]), f"lists {ALL[0]}, which is this host itself"),
+        (
+            firewall(deny={"5.172.0.0/24": "abuser - Sat Nov 21 08:20:11 2026"}),
+            "csf.deny has 5.172.0.0/24 .abuser",
+        ),
+    ],
+)
+def test_a_host_that_is_not_fit_for_it_is_left_alone(found: Firewall, words: str):
+    with pytest.raises(Refused, match=words):
+        plan(found, probes())
+
+
+def test_entries_made_by_hand_and_blocks_of_lfd_are_told_of():
+    found = firewall(
+        allow={ALL[0]: "by hand", "tcp|in|d=443|s=5.172.0.2": "web"},
+        deny={ALL[1]: "lfd: (sshd) Failed SSH login", "192.0.2.0/24": "abuser"},
+    )
+    notes = plan(found, probes()).notes
+    assert any(note.startswith("1 entries of csf.allow let some of them in") for note in notes)
+    assert f"lfd has blocked {ALL[1]} of them: being allowed counts for more." in notes
+
+
+def test_that_every_port_is_open_to_them_is_told():
+    assert any("every port" in note for note in plan(firewall(), probes()).notes)
+
+
+def test_the_feed_and_the_firewall_are_read():
+    hosts = fleet()
+    found = REFRESH.read(hosts.ask)
+    assert len(found.feed.addresses) == len(ALL)
+    assert found.firewall.version == "15.00"
+    assert hosts.asked[0] == ("web1", "GET https://my.pingdom.com/probes/feed")
+
+
+@pytest.mark.parametrize("bad", BAD_FEEDS.values(), ids=BAD_FEEDS.keys())
+def test_with_a_bad_feed_the_host_is_not_even_asked(bad: str):
+    hosts = fleet()
+    hosts.script("web1", "GET https://my.pingdom.com/probes/feed", bad)
+    with pytest.raises(NotUnderstood):
+        REFRESH.read(hosts.ask)
+    assert len(hosts.asked) == 1
+    assert hosts.tried == []
+
+
+def test_it_is_typed_as_its_help_says():
+    assert forms.usage(RefreshPingdom) == "csf pingdom refresh HOST [accept_size_change=false]"
+    assert forms.from_words(RefreshPingdom, ["web1"]) == REFRESH
+    typed = forms.from_words(RefreshPingdom, ["web1", "accept_size_change=true"])
+    assert typed == ACCEPTING
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["maybe", "2", "true; id", "true\n", "-x", "", " ", "тrue", [], {}, "1e0", "yes please"],
+)
+def test_what_is_no_claim_is_refused(value: object):
+    with pytest.raises(ValidationError):
+        RefreshPingdom.model_validate({"host": "web1", "accept_size_change": value})
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        *("web1; id", "web1\n", "-oProxyCommand=id", "../web1", "WEB1", "", "wеb1", "web1 web2"),
+        *("web1/", "$(id)", "a" * 64, "web_1", None, 1),
+    ],
+)
+def test_what_is_no_host_is_refused(host: object):
+    with pytest.raises(ValidationError):
+        RefreshPingdom.model_validate({"host": host})

@@ -1,0 +1,92 @@
+from dataclasses import replace
+
+import pytest
+from pydantic import ValidationError
+
+from bot import forms
+from connectors.csf import Firewall
+from connectors.pingdom import Feed
+from runbooks import Report
+from runbooks.csf_pingdom_show import Probes, ShowPingdom
+from tests.runbooks.firewall import ALL, firewall, fleet, probes
+
+SHOW = ShowPingdom.model_validate({"host": "web1"})
+
+
+def report(found: Firewall, feed: Feed | None = None) -> Report:
+    return SHOW.report(Probes(found, feed or probes()))
+
+
+def test_a_host_that_lets_in_all_is_well():
+    seen = report(firewall(ALL))
+    assert seen.summary == "web1 lets in 140 of 140 addresses of Pingdom's probes"
+    assert seen.healthy
+    assert seen.table is None
+
+
+def test_what_differs_is_shown_address_by_address():
+    seen = report(firewall([*ALL[1:], "5.173.1.1"], in_force=ALL[2:]))
+    assert seen.summary == "web1 lets in 138 of 140 addresses of Pingdom's probes"
+    assert seen.findings == [
+        "3 addresses are not as they should be: csf pingdom refresh web1 sees to it"
+    ]
+    assert not seen.healthy
+    assert seen.table
+    assert list(seen.table.rows) == [
+        (ALL[0], "active", "missing", "does not"),
+        (ALL[1], "active", "on it", "does not"),
+        ("5.173.1.1", "not a probe", "on it", "does not"),
+    ]
+
+
+def test_a_probe_that_is_let_in_by_hand_is_not_on_the_list_all_the_same():
+    seen = report(firewall(ALL[1:], in_force=ALL))
+    assert seen.summary == "web1 lets in 140 of 140 addresses of Pingdom's probes"
+    assert seen.table
+    assert list(seen.table.rows) == [(ALL[0], "active", "missing", "lets it in")]
+
+
+@pytest.mark.parametrize(
+    ("found", "words"),
+    [
+        (replace(firewall(ALL), enabled=False), "csf is disabled"),
+        (firewall(ALL, settings={"TESTING": "1"}), "TESTING mode"),
+        (replace(firewall(ALL), included=False), "csf.allow lacks the line “Include /etc/csf"),
+        (replace(firewall(ALL), on_probation=True), "on probation"),
+        (firewall(ALL, settings={"GLOBAL_ALLOW": "https://example.com/a"}), "GLOBAL_ALLOW"),
+        (replace(firewall(ALL), common_domains=frozenset({"example.com"})), "commondomains"),
+        (firewall(ALL, allow={"0.0.0.0/0": "everything"}), "lets in everybody"),
+    ],
+)
+def test_what_a_person_should_see_to_is_said(found: Firewall, words: str):
+    seen = report(found)
+    assert len(seen.findings) == 1
+    assert words in seen.findings[0]
+    assert not seen.healthy
+
+
+def test_a_cpanel_that_keeps_the_name_is_well():
+    kept = replace(firewall(ALL), common_domains=frozenset({"example.com", " Pingdom.com"}))
+    assert report(kept).healthy
+
+
+def test_a_list_that_somebody_wrote_into_is_told_of_and_the_rest_shown():
+    strange = replace(firewall(ALL), own="8.8.8.8 # by hand, Jo\n")
+    seen = report(strange)
+    assert "move it into csf.allow" in seen.findings[0]
+    assert seen.summary.startswith("web1 lets in 140 of 140")
+
+
+def test_the_feed_and_the_firewall_are_read():
+    found = SHOW.read(fleet().ask)
+    assert SHOW.report(found).summary == "web1 lets in 1 of 140 addresses of Pingdom's probes"
+
+
+def test_it_is_typed_as_its_help_says():
+    assert forms.usage(ShowPingdom) == "csf pingdom show HOST"
+    assert forms.from_words(ShowPingdom, ["web1"]) == SHOW
+
+
+def test_it_takes_nothing_else():
+    with pytest.raises(ValidationError):
+        ShowPingdom.model_validate({"host": "web1", "url": "https://example.com"})
