@@ -139,7 +139,7 @@ class CsfHost(Sshd):
         number = next(_numbers)
         self._name = f"kt{os.getpid()}-{number}"
         # A link of four addresses out of those that are kept for tests of networks.
-        first = _TEST_NETWORK[(os.getpid() * 16 + number) * 4 % _TEST_NETWORK.num_addresses]
+        first = _TEST_NETWORK[(os.getpid() * 64 + number) * 4 % _TEST_NETWORK.num_addresses]
         self._ends = (f"{first + 1}/30", f"{first + 2}/30")
         super().__init__(address=str(first + 2), port=22)
         self.etc = self.directory / "csf"
