@@ -64,7 +64,7 @@ class Client:
 
 @dataclass(frozen=True)
 class Traffic:
-    """requests: all that were counted. odd: lines in another format. clients: the busiest first."""
+    """requests: all counted. odd: lines in another format. clients: the busiest first."""
 
     requests: int
     odd: int

@@ -10,7 +10,7 @@ NGINX = "/usr/sbin/nginx"
 _CONFIGURATION = """
 daemon off;
 pid {0}/nginx.pid;
-error_log {0}/error.log;
+error_log {0}/error.log warn;
 events {{ worker_connections 64; }}
 http {{
     access_log {0}/access.log combined;

@@ -1,0 +1,82 @@
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from connectors import rate_limit
+from connectors.command import Ask
+from connectors.rate_limit import Counts, Limits, Zone
+from runbooks import Check, Host, Report, Table
+
+
+@dataclass(frozen=True)
+class Limited:
+    """counts: None where no log was written to."""
+
+    limits: Limits
+    counts: Counts | None
+
+
+class RatelimitCheck(Check[Limited], words="ratelimit check", example="web1"):
+    """See how nginx limits the rate of requests, and how many it refused since yesterday."""
+
+    host: Host
+
+    def read(self, ask: Ask) -> Limited:
+        return Limited(ask(self.host, rate_limit.limits()), ask(self.host, rate_limit.counts()))
+
+    def report(self, limited: Limited) -> Report:
+        limits, counts = limited.limits, limited.counts
+        findings = [*_findings(limited)]
+        if not limits.zones:
+            return Report(f"nginx on {self.host} limits no rate of requests", findings=findings)
+        refused = sum(counts.refused.values()) if counts else 0
+        return Report(
+            f"nginx on {self.host} has {len(limits.zones)} limits of rate and refused {refused:,} "
+            f"requests with {limits.status} in the logs of the last day",
+            healthy=not findings,
+            findings=findings,
+            table=Table(
+                ("zone", "counts", "rate", "memory", "applied", "refused", "seen delayed"),
+                [_row(zone, limited) for zone in limits.zones],
+            ),
+        )
+
+
+def _row(zone: Zone, limited: Limited) -> tuple[str, ...]:
+    counts = limited.counts
+    applied = [
+        f"burst {use.burst}{' nodelay' if use.nodelay else ''}"
+        for use in limited.limits.uses
+        if use.zone == zone.name
+    ]
+    return (
+        zone.name,
+        zone.key,
+        zone.rate,
+        zone.size,
+        ", ".join(applied) or "nowhere",
+        f"{counts.refused.get(zone.name, 0):,}" if counts else "not known",
+        f"{counts.delayed.get(zone.name, 0):,}" if counts else "not known",
+    )
+
+
+def _findings(limited: Limited) -> Iterator[str]:
+    limits, counts = limited.limits, limited.counts
+    names = {zone.name for zone in limits.zones}
+    used = {use.zone for use in limits.uses}
+    for name in sorted(names - used):
+        yield f"the zone {name} is set up and applied nowhere"
+    for use in limits.uses:
+        if use.burst and not use.nodelay:
+            yield (
+                f"{use.zone} lets a burst of {use.burst} wait one after another, which makes "
+                "pages with many parts slow: nodelay answers them at once"
+            )
+    if limits.dry_run:
+        yield "limit_req_dry_run is on: what is over a limit is let through all the same"
+    if limits.status == 503 and limits.uses:
+        yield (
+            "refused requests get 503, as those of a broken server do: limit_req_status 429 tells "
+            "clients and monitoring what it is"
+        )
+    if counts is None and limits.uses:
+        yield "no error log was written to in the last day: set nginx.error_logs in the inventory"

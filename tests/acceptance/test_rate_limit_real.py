@@ -1,0 +1,37 @@
+"""The check of limits and a real nginx that limits, over a real sshd."""
+
+from pathlib import Path
+
+import pytest
+
+from connectors.fleet import Fleet
+from connectors.inventory import Inventory
+from connectors.sessions import Sessions
+from runbooks.ratelimit_check import RatelimitCheck
+from tests.playground.nginx import Nginx
+from tests.playground.sshd import Sshd
+
+pytestmark = pytest.mark.real
+
+CHECK = RatelimitCheck.model_validate({"host": "web1"})
+_ZONE = "limit_req_zone $binary_remote_addr zone=one:1m rate=1r/m;\nlimit_req_status 429;\n"
+
+
+def test_every_refused_request_is_counted(sshd: Sshd):
+    # Files, as what is only returned is answered before any limit is asked.
+    server = "location /x { limit_req zone=one burst=3 nodelay; alias /usr/share/nginx/; }"
+    nginx = Nginx(server)
+    (nginx.conf_d / "limits.conf").write_text(_ZONE)
+    with nginx:
+        statuses = [nginx.get("/x/", "ada") for _ in range(9)]
+        settings = {
+            "nginx.config": str(nginx.configuration),
+            "nginx.error_logs": f"{nginx.directory}/error.log*",
+        }
+        entry = sshd.inventory_entry(area="web", settings=settings)
+        fleet = Fleet(Inventory.model_validate({"hosts": {"web1": entry}}), Sessions(Path("/")))
+        report = CHECK.report(CHECK.read(fleet.ask))
+        fleet.close()
+    assert statuses.count(429) == 5
+    assert report.healthy
+    assert "refused 5 requests with 429" in report.summary
