@@ -126,6 +126,47 @@ def check_policy(directory: Path | None) -> None:
     click.echo(f"valid, version {found.version}: {people} people, {hosts} hosts")
 
 
+@policy.command("explain")
+@click.argument("person")
+@click.argument("words", nargs=-1, required=True)
+@click.option("--json", "as_json", is_flag=True, help="For programs.")
+def explain_policy(*, person: str, words: tuple[str, ...], as_json: bool) -> None:
+    """Say whether PERSON may have WORDS done on a host, and who would approve it.
+
+    For example: keyturn policy explain dana abusers clear lb1
+    """
+    from bot import forms
+    from bot.policy import Request
+    from bot.policy.directory import load
+    from bot.prospect import prospect
+    from runbooks._catalogue import kind
+
+    with _plainly():
+        found = load(_settings().policy)
+        try:
+            runbook, rest = forms.find(words)
+        except forms.NotUnderstood as trouble:
+            _stop(str(trouble), NOT_FOUND)
+    if not rest:
+        _stop(f"on which host? keyturn policy explain {person} {runbook.words} HOST", NOT_FOUND)
+    seen = prospect(
+        found,
+        Request(
+            runbook=runbook.words,
+            kind=kind(runbook),
+            host=rest[0],
+            door="cli",
+            asked_by=person,
+            reversible=bool(runbook.undo),
+        ),
+    )
+    if as_json:
+        click.echo(json.dumps(vars(seen), ensure_ascii=False))
+    else:
+        click.echo("\n".join(seen.sentences()))
+    sys.exit(0 if seen.allowed else FAILED)
+
+
 @main.group()
 def changelog() -> None:
     """Read and verify the change log."""

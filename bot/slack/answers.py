@@ -31,6 +31,7 @@ _ALSO = (
     ("deny N REASON", "end a request before anything is sent"),
     ("withdraw N", "take your own request back"),
     ("undo N", "ask for a run to be taken back"),
+    ("can-i WORDS HOST", "whether you may, and who would approve it"),
     ("web", "a link to the web pages, for you alone"),
 )
 

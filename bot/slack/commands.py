@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from bot import forms
 from bot.forms import Misfit
 from bot.policy import Policy, Request
+from bot.prospect import prospect
 from bot.run import Origin, Run
 from bot.slack import answers, words
 from bot.slack.blocks import Message
@@ -50,6 +51,7 @@ class Commands:
             "undo": self._undo,
             "withdraw": self._withdraw,
             "web": self._web,
+            "can-i": self._can_i,
         }
 
     def answer(self, text: str, *, person: str, origin: Origin) -> Message | None:
@@ -135,6 +137,23 @@ class Commands:
             number, person=asked.person, origin=asked.origin, reason=asked.said.reason
         )
         return answers.said(f"{run.title}: {run.summary}") if run.over else None
+
+    def _can_i(self, asked: Asked) -> Message:
+        runbook, values = forms.find(forms.split(asked.said.rest))
+        if not values:
+            raise Unfit(f"on which host? {answers.COMMAND} can-i {runbook.words} HOST")
+        request = Request(
+            runbook=runbook.words,
+            kind=kind(runbook),
+            host=values[0],
+            door="slack",
+            asked_by=asked.person,
+            reversible=kind(runbook) == "check" or bool(runbook.undo),
+        )
+        with self._database.reading() as tx:
+            wait = runs.usual_wait(tx, runbook.words)
+        seen = prospect(self._policies.current(), request)
+        return answers.said(" ".join(seen.sentences(wait=wait)))
 
     def _web(self, asked: Asked) -> Message:
         if not self._stories.base_url:

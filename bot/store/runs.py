@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from statistics import median
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -17,6 +18,7 @@ from runbooks import Report
 
 _REPORT = TypeAdapter(Report)
 _ORIGIN = TypeAdapter(Origin)
+_ENOUGH_TO_TELL = 50
 
 
 class NoSuchRun(Exception):
@@ -171,6 +173,20 @@ def _filtered(query: Select[Any], wanted: Filter) -> Select[Any]:
         if given is not None:
             query = query.where(condition)
     return query
+
+
+def usual_wait(tx: Transaction, words: str) -> int | None:
+    """Return the median wait from asking to starting, in microseconds, of the newest runs of a
+    runbook that took an approval; None if there are none yet."""
+    column = tables.run.c
+    query = (
+        select(column.started - column.asked)
+        .where(column.words == words, column.needed > 0, column.started.is_not(None))
+        .order_by(column.id.desc())
+        .limit(_ENOUGH_TO_TELL)
+    )
+    waits = list(tx.sql.execute(query).scalars())
+    return round(median(waits)) if waits else None
 
 
 def children(tx: Transaction, parent: int) -> list[Run]:

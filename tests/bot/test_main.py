@@ -11,10 +11,12 @@ import pytest
 from bot.store import changelog, schema, verification
 from bot.store.database import Database
 from bot.store.seal import Seal
+from tests.policies import a_policy
 
 
 def _keyturn(directory: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "KEYTURN_DATA": str(directory / "var")}
+    places = {"KEYTURN_DATA": directory / "var", "KEYTURN_POLICY": directory / "policy"}
+    environment = os.environ | {name: str(place) for name, place in places.items()}
     return subprocess.run(
         [sys.executable, "-m", "bot", *words],
         capture_output=True,
@@ -109,3 +111,15 @@ def test_init_writes_a_policy_that_checks(tmp_path: Path):
     assert _keyturn(tmp_path, "init", str(tmp_path / "policy")).returncode == 0
     checked = _keyturn(tmp_path, "policy", "check", str(tmp_path / "policy"))
     assert checked.stdout.startswith("valid, version ")
+
+
+def test_explain_says_who_may_and_who_approves(tmp_path: Path):
+    a_policy(tmp_path / "policy")
+    words = ("policy", "explain", "dora", "abusers", "clear", "lb1")
+    allowed = _keyturn(tmp_path, *words)
+    stranger = _keyturn(tmp_path, "policy", "explain", "eve", "abusers", "show", "lb1")
+    unclear = _keyturn(tmp_path, "policy", "explain", "dora", "abusers", "clear")
+    assert allowed.returncode == 0
+    assert "it takes one approval from the owners of the edge" in allowed.stdout
+    assert (stranger.returncode, stranger.stdout[:3]) == (1, "No:")
+    assert (unclear.returncode, "on which host?" in unclear.stderr) == (3, True)

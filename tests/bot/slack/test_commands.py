@@ -2,7 +2,7 @@
 
 import pytest
 
-from bot.store import signins
+from bot.store import runs, signins
 from tests.bot.slack.asgi import Answer
 from tests.bot.slack.chat import Chat
 from tests.bot.slack.walk import parts, texts
@@ -155,3 +155,12 @@ async def test_hosts_are_meant_by_pattern_and_approved_as_one(chat: Chat):
     run = chat.office.run(1)
     assert run.hosts == ("lb1", "lb2")
     assert run.title == "toy set lb* lamp on"
+
+
+async def test_can_i_says_whether_and_who(chat: Chat):
+    shown = words(await chat.type("can-i toy set lb1", "U0DORA"))
+    assert shown.startswith("You may ask; it takes one approval from the owners of the edge")
+    assert words(await chat.type("can-i toy show lb1", "U0DORA")).startswith("Yes, at once.")
+    assert "on which host?" in (await chat.type("can-i toy set", "U0DORA")).text
+    with chat.office.database.reading() as tx:
+        assert runs.search(tx, runs.Filter()) == []

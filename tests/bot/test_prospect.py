@@ -1,0 +1,64 @@
+"""What would come of a request, said before anybody makes it."""
+
+from pathlib import Path
+
+import pytest
+
+from bot.policy import Request
+from bot.prospect import in_words, prospect
+from bot.store import runs
+from tests.bot.office import Office
+from tests.policies import a_policy
+from tests.toy import SetSwitch
+
+
+def _said(tmp_path: Path, person: str, kind: str, *, reversible: bool = True) -> str:
+    request = Request("abusers clear", kind, "lb1", "cli", person, reversible)
+    return " ".join(prospect(a_policy(tmp_path).current(), request).sentences())
+
+
+@pytest.mark.parametrize(
+    ("person", "kind", "reversible", "begins"),
+    [
+        ("dora", "check", True, "Yes, at once."),
+        ("dora", "change", True, "You may ask; it takes one approval from the owners of the edge"),
+        ("olga", "change", True, "Yes, at once."),
+        ("olga", "change", False, "You may ask; it takes one approval"),
+        ("nobody", "check", True, "No: nobody is not among the people"),
+    ],
+)
+def test_it_is_said_in_sentences(
+    tmp_path: Path, person: str, kind: str, reversible: bool, begins: str
+):
+    assert _said(tmp_path, person, kind, reversible=reversible).startswith(begins)
+
+
+def test_those_who_can_approve_are_named(tmp_path: Path):
+    assert "Adam Admin, Olga Owner." in _said(tmp_path, "dora", "change")
+    assert "Olga" not in _said(tmp_path, "olga", "change", reversible=False).partition(":")[2]
+
+
+def test_how_long_it_usually_takes_is_told_from_the_past(office: Office):
+    with office.database.reading() as tx:
+        assert runs.usual_wait(tx, "toy set") is None
+    for value in ("on", "off", "on"):
+        office.approve(office.ask(SetSwitch(host="lb1", name="lamp", value=value)))
+    office.ask(SetSwitch(host="lb1", name="fan", value="on"), person="olga")
+    with office.database.reading() as tx:
+        wait = runs.usual_wait(tx, "toy set")
+    assert wait is not None
+    assert 0 < wait < 60_000_000
+
+
+@pytest.mark.parametrize(
+    ("microseconds", "words"),
+    [
+        (400_000, "0 s"),
+        (40_000_000, "40 s"),
+        (7 * 60_000_000, "7 min"),
+        (125 * 60_000_000, "2 h 5 min"),
+        (120 * 60_000_000, "2 h"),
+    ],
+)
+def test_a_span_is_told_as_people_say_it(microseconds: int, words: str):
+    assert in_words(microseconds) == words
