@@ -3,6 +3,7 @@
 from runbooks._catalogue import catalogue
 from runbooks._fields import (
     Address,
+    AgentName,
     CounterName,
     Host,
     Instant,
@@ -16,6 +17,7 @@ from runbooks._runbook import AnyRunbook, Change, Check, Runbook
 
 __all__ = [
     "Address",
+    "AgentName",
     "AnyRunbook",
     "Change",
     "Check",

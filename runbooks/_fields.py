@@ -94,3 +94,12 @@ Instant = Annotated[
     BeforeValidator(_instant),
     Field(description="A moment, such as 2026-03-01T14:30Z; UTC unless it names its time zone"),
 ]
+
+AgentName = Annotated[
+    str,
+    # Nothing here means anything to nginx but "." and "+", which are said as themselves.
+    Field(
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._/+-]{2,78}[A-Za-z0-9]$",
+        description="A part of what the client calls itself, such as EvilBot/2",
+    ),
+]

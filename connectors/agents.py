@@ -1,0 +1,100 @@
+"""Which user agents a host's nginx refuses, by an include file of our own. No I/O.
+
+The file is set up once, empty, and each server that is to heed it says
+
+    include /etc/nginx/keyturn-agents.conf;
+
+Formats: `nginx -T`; `if` and `return` of ngx_http_rewrite_module.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from connectors.command import Hint, Query, Setting, Shell
+from connectors.trouble import NotUnderstood
+
+_CONFIGURATION = Setting("nginx.config", "/etc/nginx/nginx.conf", pattern=r"/[\w./-]+")
+_NAME = "keyturn-agents.conf"
+_FILE = Setting("nginx.agents", f"/etc/nginx/{_NAME}", pattern=r"(/[\w.-]+)+/keyturn-agents\.conf")
+
+# $1: our file, $2: nginx's configuration, $3: add or remove, $4: the line. What nginx does not
+# take, or cannot be told to load, is put back. The new file replaces the old one at once.
+_SCRIPT = (
+    'umask 022; file=$1 config=$2; old=$(cat "$file") || exit 1; '
+    'put() { printf "%s\\n" "$1" > "$file.new" && mv "$file.new" "$file"; }; '
+    'new=$(printf "%s\\n" "$old" | grep -vxF -e "$4"); '
+    '[ "$3" = remove ] || new=$(printf "%s\\n%s" "$new" "$4"); put "$new" || exit 1; '
+    'if nginx -t -q -c "$config" && nginx -s reload -c "$config"; then exit 0; fi; '
+    'put "$old"; exit 1'
+)
+_LINE = re.compile(
+    r'if \(\$http_user_agent ~\* "((?:[A-Za-z0-9 _/-]|\\[.+])+)"\) \{ return 403; \}', re.ASCII
+)
+_HINTS = (
+    Hint(r"nginx: .*not found", "this host has no nginx"),
+    Hint(r"\[emerg\]", "nginx does not take its configuration so: nothing was changed"),
+    Hint(r"invalid PID|nginx.pid", "nginx does not run: nothing was changed"),
+    Hint(r"[Pp]ermission denied", "only root may do this: the login's sudo rule is missing"),
+)
+
+
+@dataclass(frozen=True)
+class Agents:
+    """What our file refuses. heeding: servers that include the file. servers: all there are.
+
+    Agents are told in their order in the file, as people gave them.
+    """
+
+    refused: tuple[str, ...]
+    heeding: int
+    servers: int
+
+
+def agents() -> Query[Agents]:
+    shell = Shell(("nginx", "-T", "-q", "-c", _CONFIGURATION), root=True, hints=_HINTS)
+    return Query(shell, parse_agents)
+
+
+def refuse(agent: str) -> Shell:
+    """Answer agents with 403 whose name holds these letters, in capitals or not."""
+    return _told("add", agent)
+
+
+def admit(agent: str) -> Shell:
+    return _told("remove", agent)
+
+
+def _told(verb: Literal["add", "remove"], agent: str) -> Shell:
+    words = ("sh", "-c", _SCRIPT, "keyturn", _FILE, _CONFIGURATION, verb, _line(agent))
+    return Shell(words, root=True, hints=_HINTS)
+
+
+def _line(agent: str) -> str:
+    escaped = re.sub(r"[.+]", r"\\\g<0>", agent)
+    line = f'if ($http_user_agent ~* "{escaped}") {{ return 403; }}'
+    if not _LINE.fullmatch(line):
+        raise ValueError(f"{agent!r} cannot be said to nginx, which may act on parts of it")
+    return line
+
+
+def parse_agents(answer: str) -> Agents:
+    files = re.split(r"(?m)^# configuration file (\S+):$", answer)
+    if len(files) < 3 or files[0].strip():
+        raise NotUnderstood(f"nginx answered {answer[:200]!r} instead of its configuration")
+    texts = dict(zip(files[1::2], files[2::2], strict=True))
+    ours = next((text for path, text in texts.items() if path.endswith(f"/{_NAME}")), "")
+    others = "\n".join(text for path, text in texts.items() if not path.endswith(f"/{_NAME}"))
+    plain = re.sub(r"(?m)^\s*#.*$", "", others)
+    return Agents(
+        refused=tuple(_agent(line) for line in ours.splitlines() if line.strip()),
+        heeding=len(re.findall(rf"\sinclude\s+\S*{re.escape(_NAME)}\s*;", plain)),
+        servers=len(re.findall(r"[\s;}]server\s*\{", plain)),
+    )
+
+
+def _agent(line: str) -> str:
+    found = _LINE.fullmatch(line.strip())
+    if found is None:
+        raise NotUnderstood(f"{_NAME} holds {line[:120]!r}, which is not ours: take it out first")
+    return found[1].replace("\\", "")

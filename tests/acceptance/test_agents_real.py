@@ -1,0 +1,104 @@
+"""The agents' runbooks and a real nginx, over a real sshd."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from connectors import agents
+from connectors.fleet import Fleet
+from connectors.inventory import Inventory
+from connectors.sessions import Sessions
+from connectors.trouble import CommandFailed
+from runbooks import Refused
+from runbooks.agents_block import BlockAgent
+from runbooks.agents_unblock import UnblockAgent
+from tests.acceptance.by_hand import carry_out, take_back
+from tests.playground.nginx import Nginx
+from tests.playground.sshd import Sshd
+
+pytestmark = pytest.mark.real
+
+VALUES = {"host": "web1", "agent": "Evil.Bot/2"}
+BLOCK = BlockAgent.model_validate(VALUES)
+UNBLOCK = UnblockAgent.model_validate(VALUES)
+
+
+@pytest.fixture
+def nginx() -> Iterator[Nginx]:
+    nginx = Nginx("include keyturn-agents.conf;")
+    (nginx.directory / "keyturn-agents.conf").touch()
+    with nginx:
+        yield nginx
+
+
+@pytest.fixture
+def fleet(sshd: Sshd, nginx: Nginx) -> Iterator[Fleet]:
+    settings = {
+        "nginx.config": str(nginx.configuration),
+        "nginx.agents": f"{nginx.directory}/keyturn-agents.conf",
+    }
+    entry = sshd.inventory_entry(area="web", settings=settings)
+    fleet = Fleet(Inventory.model_validate({"hosts": {"web1": entry}}), Sessions(Path("/")))
+    yield fleet
+    fleet.close()
+
+
+def answered(nginx: Nginx, agent: str, status: int) -> None:
+    """Wait until an agent is answered so: nginx lets its old workers go after it was told."""
+    end = time.monotonic() + 10
+    while nginx.get("/", agent) != status:
+        assert time.monotonic() < end, f"{agent} is not answered with {status}"
+        time.sleep(0.02)
+
+
+def test_an_agent_is_refused_and_let_in_by_the_undo(fleet: Fleet, nginx: Nginx):
+    plan = carry_out(fleet, BLOCK)
+    answered(nginx, "Mozilla/5.0 (compatible; evil.bot/2.1)", 403)
+    # A dot is a dot.
+    answered(nginx, "EvilxBot/2", 200)
+    answered(nginx, "Mozilla/5.0 Firefox/133.0", 200)
+    take_back(fleet, BLOCK, plan)
+    answered(nginx, "Evil.Bot/2", 200)
+
+
+def test_an_agent_is_let_in_and_the_others_stay_refused(fleet: Fleet, nginx: Nginx):
+    other = BlockAgent.model_validate(VALUES | {"agent": "C++ Crawler"})
+    carry_out(fleet, BLOCK)
+    carry_out(fleet, other)
+    plan = carry_out(fleet, UNBLOCK)
+    answered(nginx, "Evil.Bot/2", 200)
+    answered(nginx, "C++ Crawler", 403)
+    take_back(fleet, UNBLOCK, plan)
+    answered(nginx, "Evil.Bot/2", 403)
+    assert fleet.ask("web1", agents.agents()).refused == ("C++ Crawler", "Evil.Bot/2")
+
+
+def test_what_nginx_does_not_take_is_put_back_and_never_loaded(fleet: Fleet, nginx: Nginx):
+    plan = BLOCK.plan(BLOCK.read(fleet.ask))
+    (nginx.conf_d / "broken.conf").write_text("nonsense;\n")
+    with pytest.raises(CommandFailed, match="nothing was changed"):
+        fleet.tell("web1", plan.steps[0].do)
+    (nginx.conf_d / "broken.conf").unlink()
+    assert fleet.ask("web1", agents.agents()).refused == ()
+    assert nginx.get("/", "Evil.Bot/2") == 200
+
+
+def test_an_nginx_that_does_not_run_is_said_to_and_its_list_stays(fleet: Fleet, nginx: Nginx):
+    plan = BLOCK.plan(BLOCK.read(fleet.ask))
+    nginx.stop()
+    with pytest.raises(CommandFailed, match="nginx does not run: nothing was changed"):
+        fleet.tell("web1", plan.steps[0].do)
+    assert fleet.ask("web1", agents.agents()).refused == ()
+
+
+def test_a_host_that_heeds_no_list_is_told_how_to(sshd: Sshd):
+    with Nginx() as nginx:
+        entry = sshd.inventory_entry(
+            area="web", settings={"nginx.config": str(nginx.configuration)}
+        )
+        fleet = Fleet(Inventory.model_validate({"hosts": {"web1": entry}}), Sessions(Path("/")))
+        with pytest.raises(Refused, match="put `include"):
+            BLOCK.plan(BLOCK.read(fleet.ask))
+        fleet.close()

@@ -1,0 +1,89 @@
+import pytest
+from pydantic import ValidationError
+
+from connectors import agents
+from connectors.agents import Agents
+from runbooks import NoUndo, Plan, Refused
+from runbooks.agents_block import BlockAgent
+from tests.connectors.test_agents import TWO
+from tests.fakes import ScriptedFleet
+
+BLOCK = BlockAgent.model_validate({"host": "web1", "agent": "BadBot/1.0"})
+HEEDED = Agents(("EvilBot/2",), heeding=2, servers=2)
+
+HOSTILE_AGENTS = (
+    "",
+    "a",
+    "abc",
+    " abcd",
+    "abcd ",
+    "-abcd",
+    'bad"bot',
+    "bad;bot",
+    "bad{bot}",
+    "$http_cookie",
+    "bad\\bot",
+    "bad*bot",
+    ".*.*",
+    "bad|bot",
+    "bad\nbot",
+    "bad\0bot",
+    "bad'bot",
+    "b(a)d.bot",
+    "ｂａｄbot",
+    "bad\u200bbot",
+    "x" * 100,
+    7,
+    None,
+    ["BadBot"],
+)
+
+
+def test_an_agent_is_refused_and_can_be_let_in():
+    plan = BLOCK.plan(HEEDED)
+    (step,) = plan.steps
+    assert step.do == agents.refuse("BadBot/1.0")
+    assert not isinstance(step.undo, NoUndo)
+    assert step.undo == agents.admit("BadBot/1.0")
+    assert plan.notes == ["An agent is what a client says of itself: it is changed in a moment."]
+
+
+def test_one_that_is_refused_needs_nothing():
+    assert BLOCK.plan(Agents(("BadBot/1.0",), 2, 2)) == Plan("BadBot/1.0 is refused already")
+
+
+def test_a_host_that_heeds_no_list_is_told_how_to():
+    with pytest.raises(Refused, match=r"no server of nginx on web1 heeds our list"):
+        BLOCK.plan(Agents((), 0, 3))
+
+
+def test_servers_that_do_not_heed_it_are_announced():
+    plan = BLOCK.plan(Agents((), 1, 3))
+    assert any("1 of 3 servers" in note for note in plan.notes)
+
+
+def test_a_search_engine_is_announced():
+    google = BlockAgent.model_validate({"host": "web1", "agent": "Googlebot"})
+    assert any("search engine" in note for note in google.plan(HEEDED).notes)
+
+
+@pytest.mark.parametrize(
+    "agent", ["Mozilla", "mozilla/5.0", "Chrome", "Safari", "Gecko", "Linux", "Pingdom", "Windows"]
+)
+def test_what_everybody_is_called_is_refused_before_anything_is_asked(agent: str):
+    fleet = ScriptedFleet(hosts=["web1"])
+    everybody = BlockAgent.model_validate({"host": "web1", "agent": agent})
+    with pytest.raises(Refused, match="people would be refused"):
+        everybody.read(fleet.ask)
+    assert fleet.asked == []
+
+
+def test_it_is_read_from_the_configuration():
+    fleet = ScriptedFleet({("web1", agents.agents().command): TWO})
+    assert BLOCK.read(fleet.ask).refused == ("EvilBot/2", "C++ Crawler 1.0")
+
+
+@pytest.mark.parametrize("agent", HOSTILE_AGENTS)
+def test_what_is_no_agent_is_refused_before_anything_is_asked(agent: object):
+    with pytest.raises(ValidationError):
+        BlockAgent.model_validate({"host": "web1", "agent": agent})

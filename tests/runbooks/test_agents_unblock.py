@@ -1,0 +1,34 @@
+import pytest
+from pydantic import ValidationError
+
+from connectors import agents
+from connectors.agents import Agents
+from runbooks import Plan, Refused
+from runbooks.agents_unblock import UnblockAgent
+from tests.connectors.test_agents import TWO
+from tests.fakes import ScriptedFleet
+from tests.runbooks.test_agents_block import HOSTILE_AGENTS
+
+UNBLOCK = UnblockAgent.model_validate({"host": "web1", "agent": "EvilBot/2"})
+
+
+def test_an_agent_is_let_in_and_can_be_refused_again():
+    fleet = ScriptedFleet({("web1", agents.agents().command): TWO})
+    (step,) = UNBLOCK.plan(UNBLOCK.read(fleet.ask)).steps
+    assert step.do == agents.admit("EvilBot/2")
+    assert step.undo == agents.refuse("EvilBot/2")
+
+
+def test_one_that_is_not_refused_needs_nothing():
+    assert UNBLOCK.plan(Agents((), 1, 1)) == Plan("EvilBot/2 is not refused by the list")
+
+
+def test_one_that_is_refused_by_another_part_of_its_name_is_told():
+    with pytest.raises(Refused, match="EvilBot/2 is refused as evilbot is: ask for evilbot"):
+        UNBLOCK.plan(Agents(("evilbot",), 1, 1))
+
+
+@pytest.mark.parametrize("agent", HOSTILE_AGENTS)
+def test_what_is_no_agent_is_refused_before_anything_is_asked(agent: object):
+    with pytest.raises(ValidationError):
+        UnblockAgent.model_validate({"host": "web1", "agent": agent})
