@@ -69,7 +69,7 @@ class RefreshPingdom(
         before, after = (f"{len(csf_list.addresses(text))} addresses" for text in (own, listing))
         return [
             Step(
-                "Save the list and the rules, to be put back by the host unless all goes well",
+                "Begin a probation: the host saves list and rules, and puts them back by itself",
                 self.host,
                 do=csf_list.begin_probation(listing, restart=restart),
                 undo=csf_list.keep(own),
@@ -83,7 +83,7 @@ class RefreshPingdom(
                 after=after,
             ),
             Step(
-                "Connect anew, and keep the list",
+                "End the probation over a new connection",
                 self.host,
                 do=csf_list.keep(listing),
                 undo=csf_list.begin_probation(own, restart=restart),

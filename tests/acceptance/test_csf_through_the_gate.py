@@ -1,0 +1,106 @@
+"""Refreshing csf's list as people do: asked, approved, carried out, proved, and taken back."""
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from ruamel.yaml import YAML
+
+from bot.run import Run, State
+from bot.store import runs, schema
+from bot.store.database import Database
+from bot.store.seal import Seal
+from bot.workflow import Parts, Workflow
+from connectors.feed import Feeds
+from connectors.fleet import Fleet
+from connectors.sessions import Sessions
+from runbooks.csf_pingdom_refresh import RefreshPingdom
+from tests.bot.office import WEB, ByHand
+from tests.feeds import FOURS, SIXES, feed
+from tests.playground.csf import CsfHost, why_not
+from tests.playground.mirror import Mirror, answer
+from tests.policies import a_policy
+
+pytestmark = [
+    pytest.mark.real,
+    pytest.mark.skipif(bool(why_not()), reason=f"no firewall can be had here: {why_not()}"),
+]
+
+
+class Gate:
+    """A workflow on a host behind csf, whose runs go as far as they go at once."""
+
+    def __init__(self, directory: Path, host: CsfHost, mirror: Mirror) -> None:
+        policies = a_policy(directory / "policy")
+        settings = {
+            "pingdom.feed": mirror.url("/feed"),
+            "pingdom.feed_networks": "127.0.0.0/8,::1/128",
+            "pingdom.feed_authority": mirror.authority.name,
+            **host.settings,
+        }
+        entry = host.inventory_entry(area="web", tags=["csf"], settings=settings)
+        inventory = directory / "policy" / "inventory.yaml"
+        with inventory.open("w") as file:
+            YAML().dump({"hosts": {"web1": entry}}, file)
+        database = Database(f"sqlite:///{directory / 'keyturn.db'}", Seal.new())
+        schema.upgrade(database)
+        self.database, self.queue = database, ByHand()
+        self.fleet = Fleet(
+            policies.current().inventory, Sessions(directory, feeds=Feeds(directory, keep=0))
+        )
+        self.workflow = Workflow(Parts(database, policies, self.fleet, self.queue))
+
+    def approved(self, number: int) -> State:
+        self.work()
+        self.workflow.approve(number, person="olga", digest=self.run(number).digest)
+        self.work()
+        return self.run(number).state
+
+    def run(self, number: int) -> Run:
+        with self.database.reading() as tx:
+            return runs.get(tx, number)
+
+    def work(self) -> None:
+        while self.queue.waiting:
+            self.workflow.advance(self.queue.waiting.pop(0))
+
+    def close(self) -> None:
+        self.fleet.close()
+        self.database.close()
+
+
+@pytest.fixture
+def mirror(tmp_path: Path) -> Iterator[Mirror]:
+    with Mirror(tmp_path) as mirror:
+        mirror.replies["/feed"] = answer(feed().encode())
+        yield mirror
+
+
+def test_what_was_approved_is_done_proved_and_taken_back(tmp_path: Path, mirror: Mirror):
+    with CsfHost() as host, closing(Gate(tmp_path, host, mirror)) as gate:
+        host.restart()
+        refresh = RefreshPingdom.model_validate({"host": "web1"})
+        run = gate.workflow.ask(refresh, person="dora", origin=WEB)
+        assert gate.approved(run.id) == State.SUCCEEDED
+        assert len(host.own.read_text().splitlines()) == len(FOURS) + len(SIXES) + 1
+        undo = gate.workflow.undo(run.id, person="dora", origin=WEB)
+        assert gate.approved(undo.id) == State.SUCCEEDED
+        assert host.own.read_text() == ""
+        assert not (host.etc / "keyturn.watch").exists()
+
+
+def test_an_undo_after_the_feed_went_on_takes_all_three_steps_back(tmp_path: Path, mirror: Mirror):
+    with CsfHost() as host, closing(Gate(tmp_path, host, mirror)) as gate:
+        host.restart()
+        refresh = RefreshPingdom.model_validate({"host": "web1"})
+        run = gate.workflow.ask(refresh, person="dora", origin=WEB)
+        assert gate.approved(run.id) == State.SUCCEEDED
+        mirror.replies["/feed"] = answer(feed((*FOURS, "5.173.1.1")).encode())
+        undo = gate.workflow.undo(run.id, person="dora", origin=WEB)
+        gate.approved(undo.id)
+        proposal = gate.run(undo.id).proposal
+        assert proposal
+        assert len(proposal.steps) == 3
+        assert host.own.read_text() == ""
+        assert not (host.etc / "keyturn.watch").exists()
