@@ -34,7 +34,9 @@ _LINE = re.compile(
 _HINTS = (
     Hint(r"nginx: .*not found", "this host has no nginx"),
     Hint(r"\[emerg\]", "nginx does not take its configuration so: nothing was changed"),
-    Hint(r"invalid PID|nginx.pid", "nginx does not run: nothing was changed"),
+    Hint(
+        r"invalid PID|nginx\.pid|kill\(\d+, 1\) failed", "nginx does not run: nothing was changed"
+    ),
     Hint(r"[Pp]ermission denied", "only root may do this: the login's sudo rule is missing"),
 )
 
