@@ -6,6 +6,7 @@ from bot.policy import starter
 from bot.policy.directory import FILES
 from tests.policies import AREAS, PEOPLE
 
+
 def found(directory: Path) -> None:
     """Write the policy directory of the company; its inventory is the fleet's to write."""
     directory.mkdir(parents=True)
