@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from connectors.command import Hint, Query, Shell
+from connectors.sudo import Fits, SudoRule
 from connectors.trouble import NotUnderstood
 
 Malloc = Literal["jemalloc", "tcmalloc", "mimalloc", "musl", "glibc", "its own"]
@@ -24,12 +25,12 @@ _LIBRARIES: tuple[tuple[Malloc, str], ...] = (
 # $1: a pattern of names. Of the environment only what speaks of malloc is shown: the rest may be
 # secret. A process may end while it is looked at, and then it is left out.
 _SCRIPT = (
-    'for pid in $(pgrep -x -- "$1"); do '
+    '{ for pid in $(pgrep -x -- "$1"); do '
     'maps=$(cat "/proc/$pid/maps") || continue; '
     'echo "pid $pid"; grep ^VmRSS: "/proc/$pid/status"; '
     "tr '\\0' '\\n' < \"/proc/$pid/environ\" | grep -E '^(LD_PRELOAD|MALLOC_[A-Z_]*)='; "
     "printf '%s\\n' \"$maps\" | sed -n 's|.* \\(/.*\\)|map \\1|p' | sort -u; "
-    "done; true"
+    "done; true; }"
 )
 _HINTS = (
     Hint(
@@ -88,3 +89,7 @@ def _malloc(maps: list[str]) -> Malloc:
         if any(re.match(pattern, name) for name in names):
             return malloc
     return "its own"
+
+
+_PROCESS = Fits(r"[A-Za-z0-9_]([A-Za-z0-9_:@-]|\[[.+]\]){0,14}")
+SUDO = (SudoRule("/usr/bin/sh", "-c", _SCRIPT, "keyturn", _PROCESS),)

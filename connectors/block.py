@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from connectors.command import Hint, Query, Shell
+from connectors.sudo import Fits, Several, SudoRule
 from connectors.trouble import CommandFailed, NotUnderstood
 
 # What a kernel calls its devices holds no slash and no period, so no path leads out of /sys/block.
@@ -46,8 +47,8 @@ _TUNABLES = "queue/iosched/"
 
 # "name=value" for each file, in the order given, as far as the kernel takes them.
 _RESTORE = (
-    'cd "/sys/block/$1/queue" || exit; shift; '
-    'for pair; do printf "%s\\n" "${pair#*=}" > "${pair%%=*}" || exit; done'
+    '{ cd "/sys/block/$1/queue" || exit; shift; '
+    'for pair; do printf "%s\\n" "${pair#*=}" > "${pair%%=*}" || exit; done; }'
 )
 
 
@@ -181,3 +182,14 @@ def _number(told: Mapping[str, str], file: str) -> int:
     if not re.fullmatch(r"-?\d{1,20}", text, re.ASCII):
         raise NotUnderstood(f"{file} is {text[:80]!r}, and not a number")
     return int(text)
+
+
+_SETTING = r"(scheduler|read_ahead_kb|nr_requests|iosched/[a-z0-9_]+)"
+SUDO = (
+    SudoRule("/usr/bin/tee", "--", Fits(rf"{DEVICE}/queue/{_SETTING}", before="/sys/block/")),
+    SudoRule(
+        *("/usr/bin/sh", "-c", _RESTORE, "keyturn"),
+        Fits(DEVICE),
+        Several(rf"{_SETTING}=[a-z0-9_-]+"),
+    ),
+)

@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 
 from connectors.command import Hint, Query, Shell, UncleanText, clean
+from connectors.sudo import Fits, SudoRule
 
 _FOLDER = "/etc/udev/rules.d"
 _HEADER = "# Written by Keyturn, which replaces this file: change it by `nfs scheduler set`."
@@ -17,8 +18,8 @@ _SETTING = re.compile(r"[a-z_/]+", re.ASCII)
 _READ = 'if [ -e "$1" ]; then exec cat -- "$1"; fi'
 # udev looks only at files whose names end with .rules, so it never sees a half of one.
 _REPLACE = (
-    'set -e; umask 022; mkdir -p "${1%/*}"; new=$(mktemp "${1%/*}/.keyturn.XXXXXX"); '
-    'trap \'rm -f -- "$new"\' EXIT; cat > "$new"; chmod 644 "$new"; mv -f -- "$new" "$1"'
+    '{ set -e; umask 022; mkdir -p "${1%/*}"; new=$(mktemp "${1%/*}/.keyturn.XXXXXX"); '
+    'trap \'rm -f -- "$new"\' EXIT; cat > "$new"; chmod 644 "$new"; mv -f -- "$new" "$1"; }'
 )
 _HINTS = (
     Hint(r"Read-only file system", "the host's /etc cannot be written: leave out persist"),
@@ -69,3 +70,13 @@ def replace(file: str, text: str) -> Shell:
         return Shell(("rm", "-f", "--", file), root=True, hints=_HINTS)
     script = ("sh", "-c", _REPLACE, "keyturn", file)
     return Shell(script, stdin=text, root=True, hints=_HINTS)
+
+
+_FILE = Fits(_IDENTITY.pattern, before=f"{_FOLDER}/60-keyturn-", after=".rules")
+SUDO = (
+    SudoRule("/usr/bin/rm", "-f", "--", _FILE),
+    SudoRule(
+        *("/usr/bin/sh", "-c", _REPLACE, "keyturn", _FILE),
+        beyond="write a udev rule that runs any program, and so become root",
+    ),
+)

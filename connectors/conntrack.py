@@ -8,6 +8,7 @@ import re
 from dataclasses import dataclass
 
 from connectors.command import Hint, Query, Shell
+from connectors.sudo import Fits, SudoRule
 from connectors.trouble import NotUnderstood
 
 _KEY = "net.netfilter.nf_conntrack_max"
@@ -82,3 +83,6 @@ def parse_conntrack(answer: str) -> Conntrack:
         raise NotUnderstood(
             f"the host answered {answer[:200]!r} instead of its count of connections"
         ) from None
+
+
+SUDO = (SudoRule("/usr/sbin/sysctl", "-w", Fits(r"[0-9]{4,8}", before=f"{_KEY}=")),)

@@ -11,6 +11,7 @@ from ipaddress import IPv4Network, IPv6Network, ip_interface, ip_network
 
 from connectors.command import Hint, Query, Setting, Shell
 from connectors.public import Address
+from connectors.sudo import SudoRule
 from connectors.trouble import NotUnderstood
 
 Network = IPv4Network | IPv6Network
@@ -31,7 +32,7 @@ _HINTS = (
 # process lives whose number is in keyturn.watch.
 _STATE = " ".join(
     (
-        'set -e; cd -- "$1"; [ -x "$2" ] || { echo "csf: not found" >&2; exit 1; };',
+        '{ set -e; cd -- "$1"; [ -x "$2" ] || { echo "csf: not found" >&2; exit 1; };',
         'tell() { if [ -e "$2" ]; then awk -v kind="$1" \'{ print kind, $0 }\' "$2"; fi; };',
         'rules() { said=$("$@"); echo "$said" |',
         "awk '/^(-A ALLOWIN|add chain_(6_)?ALLOW) / { print \"rule\", $0 }'; };",
@@ -46,7 +47,7 @@ _STATE = " ".join(
         "grep -E '^conf (TESTING|IPV6|LF_IPSET|LFDSTART|GLOBAL_ALLOW) *=';",
         "rules iptables -w 10 -S; if on IPV6; then rules ip6tables -w 10 -S; fi;",
         "if on LF_IPSET; then rules ipset save; fi;",
-        'said=$(ip -o addr show); echo "$said" | awk \'{ print "mine", $4 }\'; echo end',
+        'said=$(ip -o addr show); echo "$said" | awk \'{ print "mine", $4 }\'; echo end; }',
     )
 )
 _KINDS = (
@@ -186,3 +187,6 @@ def _mine(words: Sequence[str]) -> Iterator[Address]:
             yield ip_interface(word).ip
         except ValueError:
             raise NotUnderstood(f"the host says that {word[:60]!r} is its own address") from None
+
+
+SUDO = (SudoRule("/usr/bin/sh", "-c", _STATE, "keyturn", _DIRECTORY, _PROGRAM, _CPANEL),)

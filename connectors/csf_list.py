@@ -15,6 +15,7 @@ from ipaddress import ip_address
 
 from connectors.command import Hint, Setting, Shell
 from connectors.public import Address
+from connectors.sudo import Fits, SudoRule
 from connectors.trouble import NotUnderstood
 
 # csf skips comments, and every line with the word for including other files in it.
@@ -46,7 +47,7 @@ _TROUBLE = r"(?m)^\*?Error|^ip6?tables[^\n]*: |^ipset v[^\n]*: "
 
 def _script(*parts: str) -> str:
     """Return one line of shell script; what differs reaches it as arguments only."""
-    return " ".join(parts)
+    return f"{{ {' '.join(parts)}; }}"
 
 
 _WATCHED = (
@@ -71,6 +72,7 @@ _WATCH = _script(
 # Arguments: directory, seconds, program, its option, the script above, and the new list's SHA-256,
 # which tells one probation from the next.
 _BEGIN = _script(
+    '[ "$0 $#" = "keyturn 6" ] || exit;',
     'set -eu; umask 077; cd -- "$1";',
     _WATCHED,
     _ALONE,
@@ -82,6 +84,7 @@ _BEGIN = _script(
 )
 # Arguments: directory, program, its option, the list's SHA-256. The list itself is read.
 _LOAD = _script(
+    '[ "$0 $#" = "keyturn 4" ] || exit;',
     'set -eu; umask 077; cd -- "$1";',
     _WATCHED,
     'cat >keyturn.new; echo "$4  keyturn.new" | sha256sum -c - >/dev/null; sync keyturn.new;',
@@ -91,6 +94,7 @@ _LOAD = _script(
 )
 # Arguments: directory, the list's SHA-256.
 _KEEP = _script(
+    '[ "$0 $#" = "keyturn 2" ] || exit;',
     'set -eu; cd -- "$1";',
     _WATCHED,
     _ALONE,
@@ -155,3 +159,19 @@ def keep(listing: str) -> Shell:
 
 def _sha256(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+# sudo does not see which words of ours are one: each script counts them, lest it works elsewhere.
+_RESTART = Fits(r"(r|sf)", before="-")
+_SHA256 = Fits(r"[0-9a-f]{64}")
+_SH = ("/usr/bin/sh", "-c")
+SUDO = (
+    SudoRule(
+        *(*_SH, _BEGIN, "keyturn", _DIRECTORY, _PROBATION, _PROGRAM, _RESTART, _WATCH, _SHA256),
+    ),
+    SudoRule(
+        *(*_SH, _LOAD, "keyturn", _DIRECTORY, _PROGRAM, _RESTART, _SHA256),
+        beyond="let any address through the firewall",
+    ),
+    SudoRule(*_SH, _KEEP, "keyturn", _DIRECTORY, _SHA256),
+)

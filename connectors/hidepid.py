@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pydantic import BaseModel, Field, ValidationError
 
 from connectors.command import Hint, Query, Shell
+from connectors.sudo import Fits, SudoRule
 from connectors.trouble import NotUnderstood
 
 # The kernel took numbers always, and tells words since 5.8.
@@ -24,7 +25,11 @@ _HINTS = (
 # owner, mode and label.
 _BEFORE_OPTIONS = r"^([[:space:]]*[^#[:space:]]+[[:space:]]+/proc[[:space:]]+proc[[:space:]]+)"
 _SED = ("sed", "-i", "--follow-symlinks", "-E", "-e")
-_ADD = '[ -z "$(tail -c 1 /etc/fstab)" ] || echo >> /etc/fstab; printf "%s\\n" "$1" >> /etc/fstab'
+# The line is one word, which sudo does not see: two of them are not ours.
+_ADD = (
+    '{ [ "$0 $#" = "keyturn 1" ] || exit; [ -z "$(tail -c 1 /etc/fstab)" ] || echo >> /etc/fstab; '
+    'printf "%s\\n" "$1" >> /etc/fstab; }'
+)
 _LINE = "proc /proc proc {} 0 0"
 
 
@@ -137,3 +142,24 @@ def _proc(answer: str) -> _Told:
     if told.fstype != "proc":
         raise NotUnderstood(f"/proc is a mount of type {told.fstype[:40]!r}")
     return told
+
+
+_OPTION = r"[A-Za-z0-9=,._-]+"
+_LINE_BEFORE, _LINE_AFTER = _LINE.split("{}")
+SUDO = (
+    SudoRule("/usr/bin/mount", "-o", Fits(r"[0124]", before="remount,hidepid="), "/proc"),
+    SudoRule(
+        *("/usr/bin/sed", *_SED[1:]),
+        Fits(_OPTION, before=f"s|{_BEFORE_OPTIONS}[^[:space:]]+|\\1", after="|"),
+        "/etc/fstab",
+    ),
+    SudoRule(
+        *("/usr/bin/sh", "-c", _ADD, "keyturn"),
+        Fits(_OPTION, before=_LINE_BEFORE, after=_LINE_AFTER),
+    ),
+    SudoRule(
+        *("/usr/bin/sed", *_SED[1:]),
+        Fits(r"([A-Za-z0-9=,_-]|\\\.)+", before=rf"\|^{_LINE_BEFORE}", after=f"{_LINE_AFTER}$|d"),
+        "/etc/fstab",
+    ),
+)

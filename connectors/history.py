@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta, timezone
 from typing import Literal
 
 from connectors.command import Hint, Query, Shell
+from connectors.sudo import Fits, SudoRule
 from connectors.trouble import NotUnderstood
 
 Kind = Literal["login", "start", "sudo", "package"]
@@ -59,10 +60,13 @@ def logins(since: datetime) -> Query[Events]:
     return Query(shell, lambda answer: _only(parse_logins(answer), since))
 
 
+_OF_SUDO = ("--no-pager", "-t", "sudo", "--since")
+
+
 def sudo(since: datetime) -> Query[Events]:
     """Ask what was done with sudo, and what was refused. Only root may read that everywhere."""
     moment = f"@{int(since.timestamp())}"
-    words = ("journalctl", "--no-pager", "-t", "sudo", "--since", moment, "-o", "short-unix")
+    words = ("journalctl", *_OF_SUDO, moment, "-o", "short-unix")
     # It ends with 0 also where it found nothing to look into.
     shell = Shell(words, root=True, trouble=_NO_JOURNAL, hints=(_NO_LOG,))
     return Query(shell, lambda answer: _only(parse_sudo(answer), since))
@@ -164,3 +168,7 @@ def _each(text: str, understood: Callable[[str], Event | None]) -> Iterator[Even
         event = understood(line) if line.strip() else None
         if event is not None:
             yield event
+
+
+_MOMENT = Fits(r"@[0-9]{1,12}")
+SUDO = (SudoRule("/usr/bin/journalctl", *_OF_SUDO, _MOMENT, "-o", "short-unix"),)

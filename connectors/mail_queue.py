@@ -9,15 +9,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from connectors.command import Hint, Query, Setting, Shell
+from connectors.sudo import SudoRule
 from connectors.trouble import NotUnderstood
 
 _PROGRAM = Setting("exim.program", "exim", pattern=r"[\w./-]+")
 _MARK = "--- scripts"
 _SCRIPT = (
-    f'"$1" -bp || exit; echo "{_MARK}"; '
+    f'{{ "$1" -bp || exit; echo "{_MARK}"; '
     'spool=$("$1" -bP spool_directory) || exit; '
     "grep -rhoiE '^[0-9]+[ *A-Z] +X-PHP-(Originating-)?Script: .*' --include='*-H' "
-    '"${spool#spool_directory = }/input"; [ $? -le 1 ]'
+    '"${spool#spool_directory = }/input"; [ $? -le 1 ]; }'
 )
 _HINTS = (
     Hint(
@@ -99,3 +100,6 @@ def _scripts(headers: str) -> Iterator[str]:
         if found is None:
             raise NotUnderstood(f"Exim's spool holds {line[:160]!r}")
         yield found[1].strip()
+
+
+SUDO = (SudoRule("/usr/bin/sh", "-c", _SCRIPT, "keyturn", _PROGRAM),)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pydantic import BaseModel, Field, ValidationError
 
 from connectors.command import Hint, Query, Shell, clean
+from connectors.sudo import SudoRule
 from connectors.trouble import NotUnderstood
 
 _NO_EXPORTFS = Hint(
@@ -90,3 +91,6 @@ def parse_mount(answer: str) -> Mount:
     except ValidationError:
         raise NotUnderstood(f"findmnt answered {answer[:200]!r} instead of one mount") from None
     return Mount(told.target, told.source, told.fstype, told.number.strip())
+
+
+SUDO = (SudoRule("/usr/sbin/exportfs", "-s"),)

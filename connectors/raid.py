@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from connectors.command import Hint, Query, Shell
+from connectors.sudo import Fits, SudoRule
 from connectors.trouble import NotUnderstood
 
 _HINTS = (
@@ -159,3 +160,6 @@ def parse_mismatches(answer: str) -> Mapping[str, int]:
             raise NotUnderstood(f"{line[:200]!r} is no count of mismatches")
         found[match[1]] = int(match[2])
     return found
+
+
+SUDO = (SudoRule("/usr/sbin/mdadm", "--detail", Fits(r"/dev/md[A-Za-z0-9_]*")),)

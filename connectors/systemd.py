@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from connectors.command import Hint, Query, Shell
+from connectors.sudo import Fits, SudoRule
 from connectors.trouble import NotUnderstood
 
 _HINTS = (
@@ -151,3 +152,7 @@ def _moment(text: str) -> datetime | None:
     if text in ("", "n/a"):
         return None
     return datetime.strptime(text.partition(" ")[2], "%Y-%m-%d %H:%M:%S UTC").replace(tzinfo=UTC)
+
+
+_UNIT = Fits(r"[A-Za-z0-9_][A-Za-z0-9_.:@-]{0,127}\.service")
+SUDO = (SudoRule("/usr/bin/systemctl", "restart", "--no-ask-password", "--", _UNIT),)

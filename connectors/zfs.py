@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from connectors.command import Ask, Hint, Query, Shell
+from connectors.sudo import Fits, SudoRule
 from connectors.trouble import CommandFailed, NotUnderstood
 from connectors.zpool import OUT_OF_REACH, Pool, size
 from connectors.zpool_json import Document, parse_document
@@ -28,6 +29,8 @@ _HINTS = (
 
 # Status 2 means that this zpool has no such option, and then nothing is on standard output.
 _OR_NO_SUCH_OPTION = frozenset({0, 2})
+_EXACTLY = ("status", "-j", "--json-int", "-T", "u", "-v", "-L", "-P")
+_COLUMNS = "name,size,allocated,free,capacity,health"
 # On a pool that lost its disks these would wait for ever; zfs-fuse takes some seconds anyway.
 _SCRUB_DEADLINE = 60
 
@@ -107,8 +110,7 @@ def pick(name: str, storage: Storage) -> Pool:
 
 def exact_status() -> Query[Document | None]:
     """Ask OpenZFS 2.3 or later; None from any other."""
-    words = ("zpool", "status", "-j", "--json-int", "-T", "u", "-v", "-L", "-P")
-    return Query(_shell(*words), parse_document, _OR_NO_SUCH_OPTION)
+    return Query(_shell("zpool", *_EXACTLY), parse_document, _OR_NO_SUCH_OPTION)
 
 
 def status() -> Query[tuple[Pool, ...]]:
@@ -127,8 +129,7 @@ def clock() -> Query[datetime]:
 
 
 def spaces() -> Query[tuple[Space, ...]]:
-    columns = "name,size,allocated,free,capacity,health"
-    return Query(_shell("zpool", "list", "-H", "-o", columns), parse_spaces)
+    return Query(_shell("zpool", "list", "-H", "-o", _COLUMNS), parse_spaces)
 
 
 def load() -> Query[Load]:
@@ -222,3 +223,20 @@ def _moment(answer: str) -> datetime:
 
 def _shell(*words: str, deadline: int = 30) -> Shell:
     return Shell(words, root=True, hints=_HINTS, deadline=deadline)
+
+
+_ZPOOL = "/usr/sbin/zpool"
+_POOL = Fits(r"[A-Za-z][A-Za-z0-9_.:-]{0,99}")
+_SECONDS = Fits(r"[1-9][0-9]?")
+SUDO = (
+    SudoRule(_ZPOOL, *_EXACTLY),
+    SudoRule(_ZPOOL, "status", "-v", "-L", "-P"),
+    SudoRule(_ZPOOL, "status", "-v"),
+    SudoRule(_ZPOOL, "list", "-H", "-o", _COLUMNS),
+    SudoRule(_ZPOOL, "iostat", "-v", _SECONDS, "2"),
+    SudoRule(_ZPOOL, "iostat", "-v", _POOL, _SECONDS, "2"),
+    SudoRule(_ZPOOL, "scrub", _POOL),
+    SudoRule(_ZPOOL, "scrub", "-s", _POOL),
+    SudoRule(_ZPOOL, "scrub", "-p", _POOL),
+    SudoRule("/usr/bin/sh", "-c", _STOP_ON_FUSE, "keyturn", _POOL),
+)

@@ -6,6 +6,7 @@ from ipaddress import ip_network
 from typing import Literal, get_args
 
 from connectors.command import Hint, Query, Shell
+from connectors.sudo import Fits, SudoRule
 from connectors.trouble import NotUnderstood
 from connectors.zpool import OUT_OF_REACH
 
@@ -29,7 +30,7 @@ _VALUES: dict[str, tuple[str, str]] = {
     "sync": (r"standard|always|disabled", "standard, always or disabled"),
     "atime": (r"on|off", "on or off"),
     "compression": (
-        r"on|off|lz4|lzjb|zle|gzip(-[1-9])?|zstd(-([1-9]|1\d))?"
+        r"on|off|lz4|lzjb|zle|gzip(-[1-9])?|zstd(-([1-9]|1[0-9]))?"
         r"|zstd-fast(-([1-9]|[1-9]0|100|500|1000))?",
         "on, off, lz4, zstd, zstd-1 to zstd-19, zstd-fast-…, gzip, gzip-1 to gzip-9, lzjb or zle",
     ),
@@ -42,12 +43,15 @@ _FLAGS = (
 )
 _VALUED = {
     "sec": r"(sys|krb5|krb5i|krb5p)(:(sys|krb5|krb5i|krb5p))*",
-    "anonuid": r"\d{1,10}",
-    "anongid": r"\d{1,10}",
-    "fsid": r"\d{1,10}",
+    "anonuid": r"[0-9]{1,10}",
+    "anongid": r"[0-9]{1,10}",
+    "fsid": r"[0-9]{1,10}",
 }
 _NAME = r"(?!\d+(\.\d+)*$)[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z0-9-]+)*"
 _CLIENT = re.compile(r"\[[0-9A-Fa-f:.]+\](?:/\d{1,3})?|[^:\[\]]+", re.ASCII)
+
+
+_GET = ("get", "-H", "-o", "name,property,value,source")
 
 
 class Unfit(ValueError):
@@ -76,7 +80,7 @@ def fit(name: PropertyName, value: str) -> str:
 
 
 def property_of(dataset: str, name: PropertyName) -> Query[Property]:
-    words = ("zfs", "get", "-H", "-o", "name,property,value,source", name, dataset)
+    words = ("zfs", *_GET, name, dataset)
     return Query(Shell(words, root=True, hints=_HINTS), parse_property)
 
 
@@ -142,3 +146,29 @@ def _is_client(client: str) -> bool:
     except ValueError:
         return re.fullmatch(_NAME, client, re.ASCII) is not None and len(client) < 254
     return "%" not in client
+
+
+_ZFS = "/usr/sbin/zfs"
+_PROPERTY = Fits("|".join(get_args(PropertyName)))
+_COMPONENT = r"[A-Za-z0-9_.:-]{0,99}"
+_DATASET = Fits(rf"[A-Za-z]{_COMPONENT}(/[A-Za-z0-9_.:]{_COMPONENT})*")
+_SHARED_WITH = r"(@?[A-Za-z0-9./-]+|\[[0-9A-Fa-f:.]+\](/[0-9]{1,3})?)"
+_OPTION = "|".join(
+    (
+        *sorted(_FLAGS),
+        *(f"{name}={value}" for name, value in _VALUED.items()),
+        f"(rw|ro)={_SHARED_WITH}(:{_SHARED_WITH})*",
+    )
+)
+_TAKEN = {name: pattern for name, (pattern, _) in _VALUES.items()} | {
+    "sharenfs": f"on|off|({_OPTION})(,({_OPTION}))*"
+}
+SUDO = (
+    SudoRule(_ZFS, *_GET, _PROPERTY, _DATASET),
+    *(
+        SudoRule(_ZFS, "set", Fits(pattern, before=f"{name}="), _DATASET)
+        for name, pattern in _TAKEN.items()
+    ),
+    SudoRule(_ZFS, "inherit", _PROPERTY, _DATASET),
+    SudoRule(_ZFS, "inherit", "-S", _PROPERTY, _DATASET),
+)
