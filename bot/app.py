@@ -135,6 +135,7 @@ async def _tick(keyturn: Keyturn) -> None:
     while True:
         try:
             await asyncio.to_thread(keyturn.workflow.expire_due)
+            await asyncio.to_thread(keyturn.workflow.nudge)
             await asyncio.to_thread(_keep_house, keyturn)
         except (StoreUnavailable, OSError) as trouble:
             log.critical("the clock could not do its work: %s", trouble)

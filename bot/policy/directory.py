@@ -10,12 +10,14 @@ from pydantic import BaseModel, ValidationError
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
+from bot.policy.freezes import Freezes
 from bot.policy.people import Household
 from bot.policy.policy import NoPolicy, Policy
 from bot.policy.rules import BadRules, Rules
 from connectors.inventory import Inventory
 
-FILES = ("people.yaml", "areas.yaml", "inventory.yaml", "policy.cedar")
+NEEDED = ("people.yaml", "areas.yaml", "inventory.yaml", "policy.cedar")
+FILES = (*NEEDED, "freezes.yaml")
 Model = TypeVar("Model", bound=BaseModel)
 
 
@@ -65,24 +67,41 @@ class PolicyDirectory:
 
 def load(path: Path) -> Policy:
     """Read and validate everything. Raises NoPolicy saying which file and what to do."""
-    texts = {name: _text(path / name) for name in FILES}
+    texts = {name: _text(path / name) for name in NEEDED}
+    # A directory without freezes has none; any other trouble with the file is trouble.
+    texts["freezes.yaml"] = (
+        _text(path / "freezes.yaml") if (path / "freezes.yaml").exists() else ""
+    )
     version = hashlib.sha256("\0".join(texts[name] for name in FILES).encode()).hexdigest()[:12]
     people = _named(_yaml("people.yaml", texts), "people", "id")
     areas = _named(_yaml("areas.yaml", texts), "areas", "name")
     household = _checked("people.yaml and areas.yaml", Household, people | areas)
     inventory = _checked("inventory.yaml", Inventory, _yaml("inventory.yaml", texts))
+    freezes = _freezes(texts)
+    for freeze in freezes.freezes:
+        for area in freeze.areas:
+            if area not in household.areas:
+                raise NoPolicy(f"freezes.yaml: {freeze.name}: there is no area {area}")
     try:
         rules = Rules(texts["policy.cedar"])
     except BadRules as bad:
         raise NoPolicy(f"policy.cedar: {bad}") from None
-    return Policy(household, inventory, rules, version=version)
+    return Policy(household, inventory, rules, freezes, version=version)
+
+
+def _freezes(texts: dict[str, str]) -> Freezes:
+    if not texts["freezes.yaml"]:
+        return Freezes()
+    return _checked("freezes.yaml", Freezes, _yaml("freezes.yaml", texts))
 
 
 def _text(file: Path) -> str:
     try:
         return file.read_text(encoding="utf-8")
     except FileNotFoundError:
-        raise NoPolicy(f"{file} is missing: a policy directory holds {', '.join(FILES)}") from None
+        raise NoPolicy(
+            f"{file} is missing: a policy directory holds {', '.join(NEEDED)}"
+        ) from None
     except (OSError, UnicodeDecodeError) as error:
         raise NoPolicy(f"{file} cannot be read: {error}") from None
 

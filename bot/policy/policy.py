@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 import cedarpy
 
+from bot.policy.freezes import Freezes
 from bot.policy.people import Area, Household, Person
 from bot.policy.rules import Rules, Ruling, strictest
 from connectors.inventory import Host, Inventory
@@ -35,9 +36,16 @@ class Policy:
     """One version of the policy, never changed once loaded. version: 12 hex digits."""
 
     def __init__(
-        self, household: Household, inventory: Inventory, rules: Rules, *, version: str
+        self,
+        household: Household,
+        inventory: Inventory,
+        rules: Rules,
+        freezes: Freezes,
+        *,
+        version: str,
     ) -> None:
         self.household, self.inventory, self.version = household, inventory, version
+        self.freezes = freezes
         self._rules = rules
         for host in inventory:
             if host.area not in household.areas:
@@ -49,6 +57,15 @@ class Policy:
 
     def area_of(self, host: str) -> Area:
         return self.household.areas[self.inventory[host].area]
+
+    def frozen(self, *, host: str, runbook: str, now: int) -> str:
+        """Say in words why changes of this host wait now; "" if they do not."""
+        area = self.area_of(host)
+        found = self.freezes.over(area=area.name, runbook=runbook, now=now)
+        if found is None:
+            return ""
+        name, end = found
+        return f"{area.title} is frozen until {end:%Y-%m-%d %H:%M} UTC ({name})"
 
     def may_ask(self, request: Request) -> Ruling:
         """Say whether the asker may have this done, and with how many approvals of whom."""

@@ -202,6 +202,12 @@ def unfinished(tx: Transaction) -> list[Run]:
     return [_run(row) for row in tx.sql.execute(query.order_by(tables.run.c.id))]
 
 
+def ready(tx: Transaction, *, most: int = 100) -> list[Run]:
+    """Return runs that may start, parts of requests for several hosts among them."""
+    query = select(tables.run).where(tables.run.c.state == State.READY.value)
+    return [_run(row) for row in tx.sql.execute(query.order_by(tables.run.c.id).limit(most))]
+
+
 def due_to_expire(tx: Transaction) -> list[Run]:
     waiting = [State.WAITING.value, State.READY.value]
     query = select(tables.run).where(

@@ -8,7 +8,7 @@ from bot.policy import NoPolicy, Policy
 from bot.run import Run, State
 from bot.store import changelog, locks, runs
 from bot.store.database import Transaction
-from bot.workflow.ending import announce, end
+from bot.workflow.ending import announce, end, free
 from bot.workflow.parts import Parts, request_of
 from bot.workflow.planning import Remaining, propose
 
@@ -28,14 +28,18 @@ def claim(parts: Parts, number: int) -> Run | None:
         if run.state is not State.READY:
             return None
         try:
-            authorise(tx, run, _policy(parts))
+            policy = _policy(parts)
+            authorise(tx, run, policy)
         except Shut as shut:
             end(parts, tx, run, shut.state, str(shut))
             return None
+        frozen = policy.frozen(host=run.host, runbook=run.words, now=tx.now)
+        if frozen:
+            _wait(tx, run, f"waits: {frozen}")
+            return None
         holder = locks.take(tx, run.host, run.id)
         if holder is not None:
-            runs.amend(tx, run, summary=f"waits for run {holder.run}, which holds {run.host}")
-            announce(tx, run)
+            _wait(tx, run, f"waits for run {holder.run}, which holds {run.host}")
             return None
         claimed = runs.move(tx, run, State.STARTING, summary="")
         changelog.append(tx, "claimed", run=run.id, host=run.host)
@@ -55,11 +59,24 @@ def open_for(parts: Parts, claimed: Run, left: Remaining) -> Run | None:
         except Shut as shut:
             end(parts, tx, run, shut.state, str(shut))
             return None
+        frozen = policy.frozen(host=run.host, runbook=run.words, now=tx.now)
+        if frozen:
+            free(parts, tx, run)
+            _wait(tx, runs.move(tx, run, State.READY), f"waits: {frozen}")
+            return None
         running = runs.move(tx, run, State.RUNNING, started=tx.now)
         changelog.append(tx, "started", run=run.id, host=run.host, digest=run.digest)
         intend(tx, running, 1)
         announce(tx, run)
         return running
+
+
+def _wait(tx: Transaction, run: Run, why: str) -> None:
+    """Say once what an approved run waits for."""
+    if run.summary != why:
+        runs.amend(tx, run, summary=why)
+        changelog.append(tx, "waiting", run=run.id, host=run.host, why=why)
+        announce(tx, run)
 
 
 def next_step(parts: Parts, running: Run, n: int) -> bool:

@@ -98,6 +98,15 @@ class Workflow:
                     runs.move(tx, run, State.READY)
                 self._parts.dispatch.enqueue(tx, run.id, "main")
 
+    def nudge(self) -> None:
+        """Put to work again what is ready: a freeze may have ended since."""
+        with self._parts.database.reading() as tx:
+            ready = runs.ready(tx)
+        if ready:
+            with self._parts.database.transaction() as tx:
+                for run in ready:
+                    self._parts.dispatch.enqueue(tx, run.id, "main")
+
     def close(self) -> None:
         """Make waiting writers give up: the process is about to end."""
         self._closing.set()

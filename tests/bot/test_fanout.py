@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from bot import forms
+from bot.policy.freezes import Freezes
 from bot.run import Run, State
 from bot.store import locks, runs
 from bot.workflow import NotYours, TooLate, Unfit
@@ -310,3 +311,17 @@ def test_a_pattern_that_means_nobody_is_said():
 
     with pytest.raises(forms.NotUnderstood, match="no host tagged haproxy is meant by 'db\\*'"):
         forms.spread(ClearAbuser, ["db*", "203.0.113.9"], HOSTS)
+
+
+def test_t_a17_a_freeze_holds_every_host_and_lets_go_of_every_host(crowd: Office):
+    freezing = crowd.policies.path / "freezes.yaml"
+    freezing.write_text(
+        'freezes: [{name: fair, from: "1999-01-01 00:00", until: "2999-01-01 00:00"}]\n'
+    )
+    run = _ask(crowd, NAMES[:3])
+    crowd.approve(run)
+    assert crowd.fleet.told == []
+    crowd.policies.current().freezes = Freezes()
+    crowd.workflow.nudge()
+    crowd.work()
+    assert crowd.run(run.id).state is State.SUCCEEDED

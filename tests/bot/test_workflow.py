@@ -3,6 +3,7 @@
 import pytest
 
 from bot.digest import sha256
+from bot.policy.freezes import Freezes
 from bot.run import State, StepState
 from bot.store import changelog, locks, runs
 from bot.workflow import NotYours, TooLate, Unfit
@@ -457,3 +458,57 @@ def test_what_nobody_decides_in_time_expires(office: Office):
     assert office.run(waiting.id).state is State.EXPIRED
     assert office.run(other.id).state is State.WAITING
     assert office.workflow.expire_due() == []
+
+
+class TestFreezes:
+    """T-A17: a freeze is checked where a change would start, whatever let it come so far."""
+
+    FROZEN = 'freezes: [{name: fair, from: "1999-01-01 00:00", until: "2999-01-01 00:00"}]\n'
+
+    def _freeze(self, office: Office, text: str) -> None:
+        (office.policies.path / "freezes.yaml").write_text(text)
+
+    def test_a_change_waits_and_starts_when_it_is_over(self, office: Office):
+        self._freeze(office, self.FROZEN)
+        waiting = office.approve(office.ask(LAMP_ON))
+        assert waiting.state is State.READY
+        assert waiting.summary == "waits: the edge is frozen until 2999-01-01 00:00 UTC (fair)"
+        assert office.fleet.told == []
+
+        office.workflow.nudge()
+        office.work()
+        assert office.entries(waiting).count("waiting") == 1
+
+        # The freeze ends as such, and not by an edit: that would make the plan stale.
+        policy = office.policies.current()
+        policy.freezes = Freezes()
+        office.workflow.nudge()
+        office.work()
+        assert office.run(waiting.id).state is State.SUCCEEDED
+
+    def test_what_a_freeze_leaves_out_goes_on(self, office: Office):
+        self._freeze(office, self.FROZEN.replace("{name", "{but: ['toy *'], name"))
+        assert office.approve(office.ask(LAMP_ON)).state is State.SUCCEEDED
+
+    def test_checks_go_on(self, office: Office):
+        self._freeze(office, self.FROZEN)
+        assert office.ask(ShowSwitches(host="lb1")).state is State.SUCCEEDED
+
+    def test_a_freeze_that_begins_during_the_last_look_holds_too(self, office: Office):
+        run = office.ask(LAMP_ON)
+        office.workflow.approve(run.id, person="olga", digest=run.digest)
+        freeze = {"name": "fair", "from": "1999-01-01 00:00", "until": "2999-01-01 00:00"}
+        policy = office.policies.current()
+
+        def begin(host: str) -> None:
+            policy.freezes = Freezes.model_validate({"freezes": [freeze]})
+
+        office.fleet.before_ask = begin
+        office.work()
+        assert office.run(run.id).state is State.READY
+        assert office.fleet.told == []
+        with office.database.reading() as tx:
+            assert locks.held(tx, "lb1") is None
+
+    def test_without_the_freeze_it_would_have_been_sent(self, office: Office):
+        assert office.approve(office.ask(LAMP_ON)).state is State.SUCCEEDED

@@ -1,0 +1,119 @@
+"""Freezes: times in which changes wait. Pure.
+
+A freeze is either one stretch of time, or comes back every week. Its times are civil time in its
+own zone. Where a clock goes back and a time exists twice, a freeze begins at the first and ends at
+the second: it is never shorter for it.
+"""
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, date, datetime, time, timedelta
+from fnmatch import fnmatchcase
+from typing import Annotated, Literal
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+
+from bot.policy.people import Text
+from connectors.inventory import Name
+
+Day = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
+_DAYS: Sequence[Day] = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+
+
+def _known_zone(name: str) -> str:
+    try:
+        ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise ValueError(
+            f"there is no time zone {name!r}: give one such as Europe/Paris"
+        ) from None
+    return name
+
+
+Zone = Annotated[str, AfterValidator(_known_zone)]
+
+
+class Freeze(BaseModel):
+    """A time in which the changes of some areas wait.
+
+    areas: names of areas; every area if left out. begin, end: `2026-12-20 18:00`, or `18:00` with
+    days. days: on which days of the week it begins. but: runbooks that go on, such as "abusers *".
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+    name: Text
+    areas: Sequence[Name] = ()
+    begin: datetime | time = Field(alias="from", union_mode="left_to_right")
+    end: datetime | time = Field(alias="until", union_mode="left_to_right")
+    days: Sequence[Day] = ()
+    zone: Zone = "UTC"
+    but: Sequence[Text] = ()
+
+    @model_validator(mode="after")
+    def _is_one_or_the_other(self) -> "Freeze":
+        for moment in (self.begin, self.end):
+            if moment.tzinfo is not None:
+                raise ValueError("its times are in its zone: leave the offset out")
+        if self.days:
+            if isinstance(self.begin, datetime) or isinstance(self.end, datetime):
+                raise ValueError('with days, from and until are times of day such as "18:00"')
+        elif not (isinstance(self.begin, datetime) and isinstance(self.end, datetime)):
+            raise ValueError("give from and until with their dates, or the days of the week")
+        elif self.end <= self.begin:
+            raise ValueError("it ends before it begins")
+        return self
+
+    def holds(self, *, area: str, runbook: str, now: datetime) -> datetime | None:
+        """Return when it ends if it holds this runbook up in this area now; else None."""
+        if self.areas and area not in self.areas:
+            return None
+        if any(fnmatchcase(runbook, pattern) for pattern in self.but):
+            return None
+        return next((end for begin, end in self._windows(now) if begin <= now < end), None)
+
+    def _windows(self, now: datetime) -> Iterator[tuple[datetime, datetime]]:
+        """Yield the stretches of time, in UTC, that might hold *now*."""
+        zone = ZoneInfo(self.zone)
+        if isinstance(self.begin, datetime) and isinstance(self.end, datetime):
+            yield _first(self.begin, zone), _last(self.end, zone)
+        elif isinstance(self.begin, time) and isinstance(self.end, time):
+            today = now.astimezone(zone).date()
+            for start in (today - timedelta(days=1), today):
+                if _DAYS[start.weekday()] in self.days:
+                    yield self._on(start, self.begin, self.end, zone)
+
+    @staticmethod
+    def _on(start: date, begin: time, end: time, zone: ZoneInfo) -> tuple[datetime, datetime]:
+        # Until a time that is not after its beginning means: of the next day.
+        last_day = start if end > begin else start + timedelta(days=1)
+        return (
+            _first(datetime.combine(start, begin), zone),
+            _last(datetime.combine(last_day, end), zone),
+        )
+
+
+class Freezes(BaseModel):
+    """Every freeze."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    freezes: Sequence[Freeze] = ()
+
+    def over(self, *, area: str, runbook: str, now: int) -> tuple[str, datetime] | None:
+        """Return the freeze that holds longest, and when it ends. now: microseconds, UTC."""
+        moment = datetime.fromtimestamp(now / 1_000_000, UTC)
+        holding = [
+            (freeze.name, end)
+            for freeze in self.freezes
+            if (end := freeze.holds(area=area, runbook=runbook, now=moment))
+        ]
+        return max(holding, key=lambda found: found[1], default=None)
+
+
+def _first(civil: datetime, zone: ZoneInfo) -> datetime:
+    return civil.replace(tzinfo=zone, fold=0).astimezone(UTC)
+
+
+def _last(civil: datetime, zone: ZoneInfo) -> datetime:
+    return civil.replace(tzinfo=zone, fold=1).astimezone(UTC)

@@ -1,0 +1,132 @@
+"""T-A17: when changes wait, across midnight, zones and the days on which clocks are set."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import pytest
+from pydantic import ValidationError
+
+from bot.policy import NoPolicy
+from bot.policy.freezes import Freeze
+from tests.policies import a_policy
+
+
+def _at(text: str, zone: str = "UTC") -> datetime:
+    return datetime.fromisoformat(text).replace(tzinfo=ZoneInfo(zone))
+
+
+def _holds(freeze: Mapping[str, object], when: datetime, area: str = "edge") -> bool:
+    made = Freeze.model_validate({"name": "a freeze", **freeze})
+    return made.holds(area=area, runbook="abusers clear", now=when.astimezone(UTC)) is not None
+
+
+YEAR_END: dict[str, object] = {
+    "from": "2026-12-20 18:00",
+    "until": "2027-01-04 08:00",
+    "zone": "Europe/Amsterdam",
+}
+NIGHTS: dict[str, object] = {
+    "days": ["fri", "sat"],
+    "from": "22:00",
+    "until": "06:00",
+    "zone": "America/New_York",
+}
+
+
+@pytest.mark.parametrize(
+    ("freeze", "when", "zone", "holds"),
+    [
+        (YEAR_END, "2026-12-20 17:59", "Europe/Amsterdam", False),
+        (YEAR_END, "2026-12-20 18:00", "Europe/Amsterdam", True),
+        (YEAR_END, "2026-12-20 17:00", "UTC", True),
+        (YEAR_END, "2027-01-04 07:59", "Europe/Amsterdam", True),
+        (YEAR_END, "2027-01-04 08:00", "Europe/Amsterdam", False),
+        (YEAR_END, "2027-01-04 07:30", "UTC", False),
+        # Friday, 20 November 2026
+        (NIGHTS, "2026-11-20 21:59", "America/New_York", False),
+        (NIGHTS, "2026-11-20 22:00", "America/New_York", True),
+        (NIGHTS, "2026-11-21 05:59", "America/New_York", True),
+        (NIGHTS, "2026-11-21 06:00", "America/New_York", False),
+        (NIGHTS, "2026-11-22 03:00", "America/New_York", True),
+        (NIGHTS, "2026-11-23 03:00", "America/New_York", False),
+        (NIGHTS, "2026-11-21 04:00", "UTC", True),
+    ],
+)
+def test_it_holds_from_its_beginning_to_its_end(
+    freeze: Mapping[str, object], when: str, zone: str, holds: bool
+):
+    assert _holds(freeze, _at(when, zone)) is holds
+
+
+def test_where_a_time_exists_twice_a_freeze_is_the_longer_one():
+    """On 31 October 2027 02:30 comes twice in Berlin: once at 00:30 and once at 01:30 UTC."""
+    zone = "Europe/Berlin"
+    until = {"from": "2027-10-30 00:00", "until": "2027-10-31 02:30", "zone": zone}
+    since = {"from": "2027-10-31 02:30", "until": "2027-11-01 00:00", "zone": zone}
+    assert _holds(until, _at("2027-10-31 01:29"))
+    assert not _holds(until, _at("2027-10-31 01:30"))
+    assert _holds(since, _at("2027-10-31 00:30"))
+    assert not _holds(since, _at("2027-10-31 00:29"))
+
+
+def test_where_a_time_does_not_exist_a_freeze_still_has_its_two_ends():
+    """On 28 March 2027 there is no 02:30 in Berlin."""
+    nightly = {"days": ["sun"], "from": "02:30", "until": "05:00", "zone": "Europe/Berlin"}
+    held = [
+        minute
+        for minute in range(24 * 60)
+        if _holds(nightly, _at("2027-03-28 00:00") + timedelta(minutes=minute))
+    ]
+    assert (held[0], held[-1]) == (60 + 30, 3 * 60 - 1)
+
+
+@pytest.mark.parametrize(
+    ("changes", "holds"),
+    [
+        ({"areas": ["edge"]}, True),
+        ({"areas": ["storage"]}, False),
+        ({"but": ["abusers *"]}, False),
+        ({"but": ["zfs *"]}, True),
+    ],
+)
+def test_it_is_for_some_areas_and_not_for_all_runbooks(changes: Mapping[str, object], holds: bool):
+    assert _holds(YEAR_END | dict(changes), _at("2026-12-25 12:00")) is holds
+
+
+@pytest.mark.parametrize(
+    ("freeze", "says"),
+    [
+        (YEAR_END | {"zone": "Mars/Olympus"}, "there is no time zone 'Mars/Olympus'"),
+        (YEAR_END | {"until": "2026-12-01 08:00"}, "it ends before it begins"),
+        ({"from": "18:00", "until": "07:00"}, "or the days of the week"),
+        (YEAR_END | {"days": ["mon"]}, "times of day"),
+        (YEAR_END | {"from": "2026-12-20T18:00+01:00"}, "leave the offset out"),
+        (YEAR_END | {"except": ["abusers"]}, "Extra inputs"),
+    ],
+)
+def test_what_makes_no_sense_is_said(freeze: Mapping[str, object], says: str):
+    with pytest.raises(ValidationError) as broken:
+        Freeze.model_validate({"name": "a freeze", **freeze})
+    assert says in str(broken.value)
+
+
+def test_a_policy_directory_has_freezes_or_none(tmp_path: Path):
+    policy = a_policy(tmp_path)
+    assert policy.current().frozen(host="lb1", runbook="x", now=0) == ""
+    (tmp_path / "freezes.yaml").write_text(
+        'freezes: [{name: always, from: "1969-01-01 00:00", until: "2999-01-01 00:00"}]\n'
+    )
+    assert policy.current().frozen(host="lb1", runbook="x", now=0) == (
+        "the edge is frozen until 2999-01-01 00:00 UTC (always)"
+    )
+
+
+def test_a_freeze_of_an_unknown_area_breaks_the_policy(tmp_path: Path):
+    policy = a_policy(tmp_path)
+    (tmp_path / "freezes.yaml").write_text(
+        'freezes: [{name: x, areas: [moon], days: [mon], from: "01:00", until: "02:00"}]\n'
+    )
+    with pytest.raises(NoPolicy, match="there is no area moon"):
+        policy.current()
