@@ -30,7 +30,7 @@ class RatelimitCheck(Check[Limited], words="ratelimit check", example="web1"):
             return Report(f"nginx on {self.host} limits no rate of requests", findings=findings)
         refused = sum(counts.refused.values()) if counts else 0
         return Report(
-            f"nginx on {self.host} has {len(limits.zones)} limits of rate and refused {refused:,} "
+            f"nginx on {self.host} has {_limits(len(limits.zones))} and refused {refused:,} "
             f"requests with {limits.status} in the logs of the last day",
             healthy=not findings,
             findings=findings,
@@ -80,3 +80,7 @@ def _findings(limited: Limited) -> Iterator[str]:
         )
     if counts is None and limits.uses:
         yield "no error log was written to in the last day: set nginx.error_logs in the inventory"
+
+
+def _limits(count: int) -> str:
+    return "one limit of rate" if count == 1 else f"{count} limits of rate"

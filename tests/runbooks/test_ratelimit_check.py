@@ -22,8 +22,8 @@ def test_limits_that_are_applied_well_are_told_with_their_counts():
     report = CHECK.report(Limited(WELL, COUNTS))
     assert report.healthy
     assert report.summary == (
-        "nginx on web1 has 1 limits of rate and refused 1,234 requests with 429 in the logs of the "
-        "last day"
+        "nginx on web1 has one limit of rate and refused 1,234 requests with 429 in the logs of "
+        "the last day"
     )
     assert report.table is not None
     assert report.table.rows[0][4:6] == ("burst 3 nodelay", "1,234")
