@@ -109,6 +109,10 @@ def _text(file: Path) -> str:
 def _yaml(name: str, texts: dict[str, str]) -> dict[str, Any]:
     try:
         data = YAML(typ="safe").load(texts[name])
+    except RecursionError:
+        raise NoPolicy(f"{name}: is nested too deeply to be read") from None
+    except ValueError as error:
+        raise NoPolicy(f"{name}: {error}") from None
     except YAMLError as error:
         mark: Any = getattr(error, "problem_mark", None)
         where = f", line {mark.line + 1}" if mark else ""
@@ -134,6 +138,10 @@ def _named(data: dict[str, Any], key: str, field: str) -> dict[str, Any]:
 def _checked(what: str, model: Callable[..., Model], data: dict[str, Any]) -> Model:
     try:
         return model(**data)
+    except TypeError as error:
+        raise NoPolicy(
+            f"{what}: a mapping stands where words belong, or the reverse: {error}"
+        ) from None
     except ValidationError as error:
         raise NoPolicy(f"{what}: {in_words(error)}") from None
 

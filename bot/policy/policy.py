@@ -72,7 +72,18 @@ class Policy:
         return self._judge(request.asked_by, "ask", request)
 
     def may_approve(self, person: str, request: Request, ruling: Ruling) -> Ruling:
-        """Say whether *person* is among those whose approval *ruling* wants for this request."""
+        """Say whether *person* is among those whose approval *ruling* wants for this request.
+
+        Of a request for several hosts, each host's own rules must want that person.
+        """
+        if person == request.asked_by:
+            # The rules say so too, but a second key is a second person's whatever they say.
+            return Ruling(allowed=False, says=("nobody approves what they asked for",))
+        for host in request.hosts:
+            alone = replace(request, host=host, hosts=())
+            answer = self.may_approve(person, alone, self.may_ask(alone))
+            if not answer.allowed:
+                return answer
         answer = self._judge(person, "approve", request)
         if not answer.allowed:
             return answer

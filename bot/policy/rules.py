@@ -101,7 +101,8 @@ class Rules:
         if not answer.allowed or answer.diagnostics.errors:
             return Ruling(allowed=False, says=says)
         most = max(rule.approvals for rule in applied)
-        groups = {group for rule in applied if rule.approvals for group in rule.groups}
+        strict = [rule for rule in applied if rule.approvals and rule.approvals == most]
+        groups = {group for rule in strict for group in rule.groups}
         ceiling = min(rule.ceiling for rule in applied)
         return Ruling(
             allowed=True,

@@ -1,5 +1,6 @@
 """The starter rules, as a table of who may what; and what is said of a broken policy."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -80,7 +81,7 @@ def test_who_can_approve_is_known_by_name(policy: Policy):
     assert policy.whose(request, policy.may_ask(request)) == "the owners of the edge"
 
 
-def test_without_the_forbid_one_could_approve_ones_own(tmp_path: Path):
+def test_a_second_key_is_a_second_persons_even_without_the_forbid(tmp_path: Path):
     rules = starter_rules().replace("forbid (principal", "// forbid (principal")
     rules = rules.replace("when { context.own };", "// when")
     rules = rules.replace('@id("never one\'s own")', "").replace(
@@ -88,7 +89,10 @@ def test_without_the_forbid_one_could_approve_ones_own(tmp_path: Path):
     )
     policy = a_policy(tmp_path, rules=rules).current()
     request = _request("olga", reversible=False)
-    assert policy.may_approve("olga", request, policy.may_ask(request)).allowed
+    assert not policy.may_approve("olga", request, policy.may_ask(request)).allowed
+    # The twin: the rules alone would let another request of hers be approved by her like this.
+    other = _request("adam", reversible=False)
+    assert policy.may_approve("olga", other, policy.may_ask(other)).allowed
 
 
 def test_without_rules_nobody_may_anything(tmp_path: Path):
@@ -103,7 +107,21 @@ def test_the_strictest_of_several_permits_holds(tmp_path: Path):
     """
     policy = a_policy(tmp_path, rules=starter_rules() + stricter).current()
     ruling = policy.may_ask(_request("dora"))
-    assert (ruling.approvals, ruling.groups) == (2, ("owners", "role:administrator"))
+    assert (ruling.approvals, ruling.groups) == (2, ("role:administrator",))
+
+
+ANYBODY_APPROVES = """
+@id("ask") @approvals("1") @from("owners")
+permit (principal, action == Action::"ask", resource);
+@id("approve") permit (principal, action == Action::"approve", resource);
+"""
+
+
+def test_several_hosts_are_approved_by_somebody_who_may_for_each_of_them(tmp_path: Path):
+    policy = a_policy(tmp_path, rules=ANYBODY_APPROVES).current()
+    request = replace(_request("dora"), hosts=("lb1", "web1"))
+    ruling = policy.may_ask(request)
+    assert [person.id for person in policy.approvers(request, ruling)] == ["olga"]
 
 
 def test_the_version_names_the_content(tmp_path: Path):
@@ -137,6 +155,11 @@ def test_the_version_names_the_content(tmp_path: Path):
         ("inventory.yaml", "hosts:\n  lb1: {address: 127.0.0.1, area: edge}\n",
          "give either host_key or host_ca"),
         ("inventory.yaml", "hosts:\n  lb1: {address: '-oProxy=x', area: edge}\n", "address"),
+        ("inventory.yaml", "hosts:\n  lb1: edge\n", "inventory.yaml: a mapping"),
+        ("inventory.yaml", "defaults: [x]\nhosts:\n  lb1: {area: edge}\n", "a mapping"),
+        ("people.yaml", "1: x\npeople: {}\n", "people.yaml and areas.yaml: a mapping"),
+        ("people.yaml", "people:\n  dora: {name: 2024-13-45}\n", "people.yaml: month must be"),
+        ("people.yaml", "people: " + "[" * 3000, "people.yaml: is nested too deeply"),
     ],
 )  # fmt: skip
 def test_t_a14_a_broken_policy_says_where_and_what_and_allows_nothing(
