@@ -1,6 +1,7 @@
 """The database: one engine, short transactions, and the same clock for everybody."""
 
 import fcntl
+import logging
 import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -12,6 +13,8 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from bot.store.seal import Seal
+
+log = logging.getLogger(__name__)
 
 _BUSY_SECONDS = 5
 
@@ -61,7 +64,11 @@ class Transaction:
 
     def committed(self) -> None:
         for callback in self._afterwards:
-            callback()
+            try:
+                callback()
+            except Exception:
+                # What was committed happened, whoever failed to hear of it.
+                log.exception("after a commit")
 
 
 class Database:
@@ -163,7 +170,19 @@ def _sqlite(url: str) -> Engine:
 
 
 def _postgresql(url: str) -> Engine:
-    return create_engine(url, pool_size=16, max_overflow=16, pool_pre_ping=True)
+    return create_engine(
+        url,
+        pool_size=16,
+        max_overflow=16,
+        pool_timeout=_BUSY_SECONDS,
+        pool_pre_ping=True,
+        # A log that does not answer is a log that cannot be written: nobody waits for it for good.
+        connect_args={
+            "connect_timeout": _BUSY_SECONDS,
+            "tcp_user_timeout": 2 * _BUSY_SECONDS * 1000,
+            "options": f"-c lock_timeout={_BUSY_SECONDS}s",
+        },
+    )
 
 
 @contextmanager

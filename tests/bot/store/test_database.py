@@ -112,3 +112,15 @@ def test_a_second_process_on_the_same_data_is_refused(tmp_path: Path):
         other.communicate()
     with sole_user(tmp_path):
         pass
+
+
+def test_who_cannot_hear_of_a_commit_keeps_nobody_else_from_it(database: Database):
+    heard: list[str] = []
+
+    def deaf() -> None:
+        raise RuntimeError("no ears")
+
+    with database.transaction() as tx:
+        tx.after_commit(deaf)
+        tx.after_commit(lambda: heard.append("news"))
+    assert heard == ["news"]
