@@ -28,10 +28,12 @@ class Checkpoint:
 def testify(file: Path, point: Checkpoint) -> None:
     """Add a checkpoint, durably, unless the last one there says the same."""
     last = _last_line(file)
-    if last and Checkpoint(**json.loads(last)).hash == point.hash:
+    if _hash_in(last) == point.hash:
         return
+    # A line that a crash cut short is left as it is, for people to see, and a new one begun.
+    torn = "\n" if last and not last.endswith("\n") else ""
     with file.open("a") as out:
-        out.write(canonical(vars(point)) + "\n")
+        out.write(torn + canonical(vars(point)) + "\n")
         out.flush()
         os.fsync(out.fileno())
 
@@ -51,6 +53,14 @@ def _last_line(file: Path) -> str:
     try:
         with file.open("rb") as lines:
             lines.seek(max(0, file.stat().st_size - 4096))
-            return lines.read().decode().rstrip("\n").rpartition("\n")[2]
+            whole = lines.read().decode(errors="replace").splitlines(keepends=True)
+            return whole[-1] if whole else ""
     except FileNotFoundError:
+        return ""
+
+
+def _hash_in(line: str) -> str:
+    try:
+        return Checkpoint(**json.loads(line)).hash
+    except (ValueError, TypeError):
         return ""

@@ -279,3 +279,14 @@ def test_t_l4_any_alteration_of_any_entry_is_found(
         assert _verify(log).broken == n
     finally:
         _rewrite(log, whole)
+
+
+def test_after_a_line_that_a_crash_cut_short_a_new_one_begins(log: Database, tmp_path: Path):
+    file = tmp_path / "witness"
+    file.write_text('{"seq":1,"ha')
+    with log.transaction() as tx:
+        point = verification.checkpoint(tx)
+    witness.testify(file, point)
+    torn, whole = file.read_text().splitlines()
+    assert torn == '{"seq":1,"ha'
+    assert f'"seq":{point.seq}' in whole
