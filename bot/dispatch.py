@@ -24,6 +24,8 @@ class InProcess:
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="run")
         self._advance: Callable[[int], None] | None = None
         self._closed = threading.Event()
+        self._lock = threading.Lock()
+        self._waiting: set[int] = set()
 
     def start(self, advance: Callable[[int], None]) -> None:
         """Begin to work: *advance* brings one run as far as it can go."""
@@ -34,15 +36,22 @@ class InProcess:
 
     def stop(self) -> None:
         """Take nothing new and let what is under way come to its end."""
-        self._closed.set()
+        with self._lock:
+            self._closed.set()
         self._pool.shutdown(wait=True, cancel_futures=True)
 
     def _submit(self, run: int) -> None:
         # What is not taken now is found again at the next start: the state is in the database.
-        if not self._closed.is_set():
+        with self._lock:
+            # One that waits for a thread will see all that has happened by then.
+            if run in self._waiting or self._closed.is_set():
+                return
+            self._waiting.add(run)
             self._pool.submit(self._work, run)
 
     def _work(self, run: int) -> None:
+        with self._lock:
+            self._waiting.discard(run)
         if self._advance is None:
             raise RuntimeError("started work before start()")
         try:
