@@ -4,9 +4,10 @@ import asyncio
 import logging
 import secrets
 import socket
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from urllib.parse import urlsplit
 
 import click
@@ -132,14 +133,21 @@ async def _at_work(keyturn: Keyturn) -> AsyncGenerator[None]:
 
 async def _tick(keyturn: Keyturn) -> None:
     """Do what is due by the clock alone, until cancelled."""
+    flow = keyturn.workflow
     while True:
-        try:
-            await asyncio.to_thread(keyturn.workflow.expire_due)
-            await asyncio.to_thread(keyturn.workflow.nudge)
-            await asyncio.to_thread(_keep_house, keyturn)
-        except (StoreUnavailable, OSError) as trouble:
-            log.critical("the clock could not do its work: %s", trouble)
+        for duty in (flow.expire_due, flow.nudge, partial(_keep_house, keyturn)):
+            await _done(duty)
         await asyncio.sleep(_TICK_SECONDS)
+
+
+async def _done(duty: Callable[[], object]) -> None:
+    """Do one duty of the clock; what becomes of it never stops the clock."""
+    try:
+        await asyncio.to_thread(duty)
+    except (StoreUnavailable, OSError) as trouble:
+        log.critical("the clock could not do its work: %s", trouble)
+    except Exception:
+        log.exception("the clock could not do its work")
 
 
 def _keep_house(keyturn: Keyturn) -> None:

@@ -28,7 +28,16 @@ class State(StrEnum):
 _S = State
 FOLLOWS: Mapping[State, frozenset[State]] = {
     _S.ASKED: frozenset(
-        {_S.WAITING, _S.READY, _S.SUCCEEDED, _S.UNCHANGED, _S.REFUSED, _S.FAILED, _S.WITHDRAWN}
+        {
+            _S.WAITING,
+            _S.READY,
+            _S.SUCCEEDED,
+            _S.UNCHANGED,
+            _S.REFUSED,
+            _S.FAILED,
+            _S.DENIED,
+            _S.WITHDRAWN,
+        }
     ),
     _S.WAITING: frozenset({_S.READY, _S.DENIED, _S.EXPIRED, _S.WITHDRAWN, _S.STALE, _S.REFUSED}),
     _S.READY: frozenset({_S.STARTING, _S.DENIED, _S.EXPIRED, _S.WITHDRAWN, _S.REFUSED, _S.STALE}),

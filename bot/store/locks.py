@@ -20,10 +20,12 @@ class Lock:
 
 def take(tx: Transaction, target: str, run: int) -> Lock | None:
     """Take the lock for *run* and return None, or return the lock that stands in the way."""
-    if tx.insert_once(tables.target_lock, target=target, run=run, since=tx.now):
-        return None
-    holder = held(tx, target)
-    return None if holder is None or holder.run == run else holder
+    while not tx.insert_once(tables.target_lock, target=target, run=run, since=tx.now):
+        holder = held(tx, target)
+        if holder is not None:
+            return None if holder.run == run else holder
+        # It was given up between the two questions: nobody has it until it is taken.
+    return None
 
 
 def held(tx: Transaction, target: str) -> Lock | None:
@@ -38,10 +40,17 @@ def release(tx: Transaction, run: int) -> None:
 
 
 def next_in_line(tx: Transaction, target: str) -> Run | None:
-    """Return the run that was asked for first among those ready to start on *target*."""
+    """Return the run that was asked for first among those ready to start on *target*.
+
+    A request for several hosts is not in line: its parts are.
+    """
     query = (
         select(tables.run.c.id)
-        .where(tables.run.c.host == target, tables.run.c.state == State.READY.value)
+        .where(
+            tables.run.c.host == target,
+            tables.run.c.state == State.READY.value,
+            tables.run.c.hosts == "[]",
+        )
         .order_by(tables.run.c.id)
         .limit(1)
     )

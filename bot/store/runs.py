@@ -142,7 +142,7 @@ def _save(tx: Transaction, run: Run, *, was: Run) -> Run:
             needed=run.needed,
             groups=json.dumps(list(run.groups)),
             says=json.dumps(list(run.says), ensure_ascii=False),
-            summary=run.summary,
+            summary=_storable(run.summary),
             report=_REPORT.dump_json(run.report).decode() if run.report else None,
         )
     )
@@ -195,25 +195,30 @@ def children(tx: Transaction, parent: int) -> list[Run]:
     return [_run(row) for row in tx.sql.execute(query)]
 
 
+def hold_children(tx: Transaction, parent: int) -> list[Run]:
+    """Return the parts of a request and keep others from changing them meanwhile."""
+    query = select(tables.run).where(tables.run.c.parent == parent).order_by(tables.run.c.id)
+    return [_run(row) for row in tx.sql.execute(query.with_for_update())]
+
+
 def unfinished(tx: Transaction) -> list[Run]:
     """Return every run that somebody has still to work on, parents before their children."""
     busy = [State.ASKED, State.READY, State.STARTING, State.RUNNING]
-    query = select(tables.run).where(tables.run.c.state.in_([state.value for state in busy]))
+    # Of several hosts, an unknown whole follows from its hosts once they are settled.
+    unsettled = (tables.run.c.state == State.UNKNOWN.value) & (tables.run.c.hosts != "[]")
+    query = select(tables.run).where(
+        tables.run.c.state.in_([state.value for state in busy]) | unsettled
+    )
     return [_run(row) for row in tx.sql.execute(query.order_by(tables.run.c.id))]
 
 
-def ready(tx: Transaction, *, most: int = 100) -> list[Run]:
-    """Return runs that may start, parts of requests for several hosts among them."""
-    query = select(tables.run).where(tables.run.c.state == State.READY.value)
-    return [_run(row) for row in tx.sql.execute(query.order_by(tables.run.c.id).limit(most))]
-
-
 def due_to_expire(tx: Transaction) -> list[Run]:
+    """Return what waited too long; of a part of a request, only for its turn on the host."""
     waiting = [State.WAITING.value, State.READY.value]
     query = select(tables.run).where(
         tables.run.c.state.in_(waiting),
         tables.run.c.expires <= tx.now,
-        tables.run.c.parent.is_(None),
+        tables.run.c.parent.is_(None) | (tables.run.c.state == State.READY.value),
     )
     return [_run(row) for row in tx.sql.execute(query)]
 
@@ -263,10 +268,15 @@ def conclude(tx: Transaction, record: StepRecord) -> None:
             state=record.state.value,
             ended=record.ended,
             status=record.status,
-            output=record.output,
-            trouble=record.trouble,
+            output=_storable(record.output),
+            trouble=_storable(record.trouble),
         )
     )
+
+
+def _storable(text: str) -> str:
+    # PostgreSQL's text holds no NUL, and hosts may say anything.
+    return text.replace("\0", "\\x00")
 
 
 def steps(tx: Transaction, run: int) -> Sequence[StepRecord]:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from bot import digest
+from bot.policy import NoPolicy
 from bot.run import Run, State, StepRecord, StepState
 from bot.store import changelog, runs
 from bot.store.database import StoreUnavailable, Transaction
@@ -89,8 +90,7 @@ class Applying:
         return _Outcome(StepState.SUCCEEDED, answer.status, answer.said)
 
     def _conclude(self, tx: Transaction, run: Run, n: int, outcome: _Outcome) -> None:
-        # PostgreSQL's text holds no NUL; hosts may say anything.
-        output = outcome.output.replace("\0", "\\x00")[:_KEPT_OUTPUT]
+        output = outcome.output[:_KEPT_OUTPUT]
         runs.conclude(
             tx,
             StepRecord(
@@ -127,7 +127,7 @@ class Applying:
         """Plan once more: what is empty now is proven."""
         try:
             left = remaining(self._parts, running, self._parts.policies.current())
-        except (HostTrouble, Refused) as trouble:
+        except (HostTrouble, Refused, NoPolicy) as trouble:
             summary = f"Every step was done, but the proof could not be read: {trouble}"
             self._durably(lambda tx: self._end(tx, running, State.FAILED, summary))
             return
@@ -149,7 +149,7 @@ class Applying:
         """Say in a sentence how the host looks after a step that did not succeed."""
         try:
             left = remaining(self._parts, running, self._parts.policies.current())
-        except (HostTrouble, Refused) as trouble:
+        except (HostTrouble, Refused, NoPolicy) as trouble:
             return f"Reading again did not help: {trouble}."
         return f"Reading again: {left.because}."
 

@@ -16,6 +16,7 @@ from runbooks import AnyRunbook
 from runbooks._catalogue import kind
 
 _LONGEST_REASON = 1000
+_LONGEST_SPELLING = 100
 
 
 class Unfit(Exception):
@@ -56,6 +57,7 @@ def ask_all(
 ) -> Run:
     """Record one request for several hosts. spelled: the hosts as they were typed, such as lb*."""
     policy = parts.policies.current()
+    _check_spelling(spelled)
     for runbook in runbooks:
         _check_host(policy, runbook)
     areas = {policy.area_of(runbook.target).name for runbook in runbooks}
@@ -212,6 +214,15 @@ def _typed(runbook: AnyRunbook, **instead: str) -> str:
 
 def _text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _check_spelling(hosts: str) -> None:
+    try:
+        clean(hosts)
+    except UncleanText as unclean:
+        raise Unfit(f"what you typed for the hosts {unclean}") from None
+    if len(hosts) > _LONGEST_SPELLING:
+        raise Unfit(f"say the hosts in {_LONGEST_SPELLING} characters, such as lb* or @tag")
 
 
 def _reason(text: str) -> str:

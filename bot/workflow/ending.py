@@ -17,6 +17,8 @@ def end(
     site: str = "main",
 ) -> Run:
     """Bring *run* to its end. An unknown one keeps its lock: nobody knows what still runs."""
+    # Its parts are held before the log is: who ends a part holds that first, and then the log.
+    children = runs.hold_children(tx, run.id) if run.hosts else []
     ended = runs.move(tx, run, state, ended=tx.now, summary=summary)
     changelog.append(tx, state.value, run=run.id, person=person, host=run.host, summary=summary)
     if state is not State.UNKNOWN:
@@ -24,7 +26,7 @@ def end(
     announce(tx, run)
     if run.parent is not None:
         parts.dispatch.enqueue(tx, run.parent, site)
-    for child in runs.children(tx, run.id) if run.hosts else ():
+    for child in children:
         if child.state in BEFORE_INTENT:
             end(parts, tx, child, State.WITHDRAWN, f"The whole request is {state}", site=site)
     return ended

@@ -92,7 +92,7 @@ def _next_wave(parts: Parts, tx: Transaction, whole: Run, children: Sequence[Run
     bad = [c for c in children if c.state not in _GOOD | {State.WAITING}]
     waiting = [child for child in children if child.state is State.WAITING]
     if waiting and not bad:
-        _start(parts, tx, whole, waiting[: _wave(len(children), len(waiting))])
+        _start(parts, tx, whole, waiting[: _wave(children)])
         return
     for child in waiting:
         why = f"Not started, since {bad[0].host} ended {bad[0].state}"
@@ -100,12 +100,16 @@ def _next_wave(parts: Parts, tx: Transaction, whole: Run, children: Sequence[Run
     _conclude(parts, tx, whole, runs.children(tx, whole.id), bad)
 
 
-def _wave(all_hosts: int, waiting: int) -> int:
-    """Return how many hosts come next: one, then a tenth of all, then the rest."""
-    done = all_hosts - waiting
-    if done == 0:
+def _wave(children: Sequence[Run]) -> int:
+    """Return how many hosts come next: one, then a tenth of all, then the rest.
+
+    Only a host that was changed shows anything: one that was as asked already is no canary.
+    """
+    to_change = sum(child.proposal is not None for child in children)
+    proven = sum(child.state is State.SUCCEEDED for child in children)
+    if proven == 0:
         return 1
-    return max(1, math.ceil(all_hosts / 10)) if done == 1 else waiting
+    return math.ceil(to_change / 10) if proven == 1 else to_change
 
 
 def _start(parts: Parts, tx: Transaction, whole: Run, wave: Sequence[Run]) -> None:

@@ -86,11 +86,13 @@ def next_step(parts: Parts, running: Run, n: int) -> bool:
         if run.state is not State.RUNNING:
             return False
         try:
-            authorise(tx, run, _policy(parts))
+            policy = _policy(parts)
+            authorise(tx, run, policy)
+            _same_host_as_approved(running, policy, n)
         except Shut as shut:
             end(parts, tx, run, State.FAILED, f"Stopped before step {n}: {shut}")
             return False
-        intend(tx, run, n)
+        intend(tx, running, n)
         announce(tx, run)
         return True
 
@@ -160,6 +162,8 @@ def _same_as_approved(parts: Parts, run: Run, policy: Policy, left: Remaining) -
         raise Shut(State.UNCHANGED, f"Nothing left to do: {left.because}")
     if run.proposal is None or run.expires is None:
         raise Shut(State.REFUSED, "It has no plan")
+    if run.proposal.digest != run.digest:
+        raise Shut(State.STALE, "The plan does not have the digest that was approved. Ask again.")
     fresh = propose(parts, run, policy, left, expires=run.expires)
     if fresh.digest == run.digest:
         return
@@ -176,6 +180,14 @@ def _same_as_approved(parts: Parts, run: Run, policy: Policy, left: Remaining) -
     raise Shut(
         State.STALE, f"After this was shown, {what}. Nothing was sent: ask again to see it anew."
     )
+
+
+def _same_host_as_approved(running: Run, policy: Policy, n: int) -> None:
+    """Raise Shut if the inventory points at another machine since the run began."""
+    step = running.proposal.steps[n - 1] if running.proposal else None
+    known = policy.inventory.hosts.get(step.host) if step else None
+    if step is None or known is None or known.fingerprint != step.fingerprint:
+        raise Shut(State.STALE, f"{running.host} has another key in the inventory now")
 
 
 def _policy(parts: Parts) -> Policy:

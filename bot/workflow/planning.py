@@ -56,7 +56,7 @@ def remaining(parts: Parts, run: Run, policy: Policy) -> Remaining:
     plan = runbook.plan(runbook.read(parts.fleet.ask))
     steps = tuple(_proposed(parts, policy, step) for step in plan.steps)
     fresh = Remaining(plan.because, steps, tuple(plan.notes))
-    return fresh if run.undo_of is None else _backwards(parts, run.undo_of, fresh)
+    return fresh if run.undo_of is None else _backwards(parts, policy, run.undo_of, fresh)
 
 
 def propose(parts: Parts, run: Run, policy: Policy, left: Remaining, *, expires: int) -> Proposal:
@@ -89,7 +89,7 @@ def _proposed(parts: Parts, policy: Policy, step: Step) -> ProposedStep:
     )
 
 
-def _backwards(parts: Parts, original: int, fresh: Remaining) -> Remaining:
+def _backwards(parts: Parts, policy: Policy, original: int, fresh: Remaining) -> Remaining:
     """Turn the original run's steps round, as far as they are still in effect.
 
     A step that its own runbook would do again is not in effect any more: it was undone, or
@@ -109,7 +109,7 @@ def _backwards(parts: Parts, original: int, fresh: Remaining) -> Remaining:
         return Remaining(f"what run {original} did is not in effect any more", ())
     return Remaining(
         f"run {original} is still in effect: {fresh.because}",
-        tuple(_turned(step) for step in reversed(in_effect)),
+        tuple(_turned(policy, step) for step in reversed(in_effect)),
         (f"Takes back run {original}.",),
     )
 
@@ -118,13 +118,14 @@ def _work(step: ProposedStep) -> tuple[str, Shell | SwitchLines]:
     return step.host, step.do
 
 
-def _turned(step: ProposedStep) -> ProposedStep:
+def _turned(policy: Policy, step: ProposedStep) -> ProposedStep:
     if step.undo is None:
         raise Refused(f"“{step.title}” cannot be undone: {step.no_undo}")
     return ProposedStep(
         title=f"Undo: {step.title}",
         host=step.host,
-        fingerprint=step.fingerprint,
+        # The host's key as it is now: it may have been given another since.
+        fingerprint=policy.inventory[step.host].fingerprint,
         do=step.undo,
         undo=step.do,
         before=step.after,

@@ -4,9 +4,10 @@ import logging
 import threading
 from collections.abc import Sequence
 
+from bot.policy import NoPolicy
 from bot.run import Origin, Run, State
 from bot.store import locks, runs
-from bot.store.database import StoreUnavailable
+from bot.store.database import StoreUnavailable, Transaction
 from bot.workflow import asking, deciding, fanout
 from bot.workflow.applying import Applying
 from bot.workflow.ending import end
@@ -26,6 +27,8 @@ class Workflow:
         self._parts = parts
         self._closing = threading.Event()
         self._applying = Applying(parts, self._closing)
+        self._under_way: list[int] = []
+        self._left: set[int] = set()
 
     def ask(self, runbook: AnyRunbook, *, person: str, origin: Origin, reason: str = "") -> Run:
         """Record a request. Raises Unfit, NoPolicy and StoreUnavailable: then nothing happened."""
@@ -66,6 +69,19 @@ class Workflow:
 
     def advance(self, number: int) -> None:
         """Bring a run as far as it can go now. The dispatcher calls it, in a thread of its own."""
+        self._under_way.append(number)
+        try:
+            self._advance(number)
+        except StoreUnavailable as trouble:
+            log.critical("run %d rests until the database is back: %s", number, trouble)
+            self._left.add(number)
+        except Exception:
+            log.exception("run %d", number)
+            self._fault(number)
+        finally:
+            self._under_way.remove(number)
+
+    def _advance(self, number: int) -> None:
         try:
             with self._parts.database.reading() as tx:
                 run = runs.get(tx, number)
@@ -76,36 +92,49 @@ class Workflow:
                 self._plan(run)
             if run.state in {State.ASKED, State.READY}:
                 self._applying.start(number)
-        except StoreUnavailable as trouble:
-            log.critical("run %d rests until the database is back: %s", number, trouble)
-        except Exception:
-            log.exception("run %d", number)
-            self._fault(number)
+        except NoPolicy as trouble:
+            self._without_policy(number, trouble)
+
+    def nudge(self) -> None:
+        """Put to work what nobody works on: a freeze has ended, or a wake-up was lost."""
+        for number in list(self._left):
+            self._left.discard(number)
+            try:
+                self._resume(number)
+            except StoreUnavailable:
+                self._left.add(number)
+                raise
+        with self._parts.database.transaction() as tx:
+            for run in runs.unfinished(tx):
+                if run.id in self._under_way or not _can_go_on(tx, run):
+                    continue
+                self._parts.dispatch.enqueue(tx, run.id, "main")
 
     def recover(self) -> None:
         """Take up what an earlier process left. Call before the first advance()."""
         with self._parts.database.transaction() as tx:
             for run in runs.unfinished(tx):
-                if run.state is State.RUNNING and not run.hosts:
-                    summary = (
-                        "Keyturn stopped while a step was under way, so nobody saw its end. "
-                        f"{run.host} stays locked until an owner settles this run."
-                    )
-                    end(self._parts, tx, run, State.UNKNOWN, summary)
-                    continue
-                if run.state is State.STARTING and not run.hosts:
-                    locks.release(tx, run.id)
-                    runs.move(tx, run, State.READY)
-                self._parts.dispatch.enqueue(tx, run.id, "main")
+                self._take_up(tx, run)
 
-    def nudge(self) -> None:
-        """Put to work again what is ready: a freeze may have ended since."""
-        with self._parts.database.reading() as tx:
-            ready = runs.ready(tx)
-        if ready:
-            with self._parts.database.transaction() as tx:
-                for run in ready:
-                    self._parts.dispatch.enqueue(tx, run.id, "main")
+    def _resume(self, number: int) -> None:
+        with self._parts.database.transaction() as tx:
+            run = runs.hold(tx, number)
+            # Looked for while the run is held: who is at work cannot have left it like this.
+            if number not in self._under_way:
+                self._take_up(tx, run)
+
+    def _take_up(self, tx: Transaction, run: Run) -> None:
+        if run.state is State.RUNNING and not run.hosts:
+            summary = (
+                "Keyturn stopped, or lost its database, while a step was under way, so nobody saw "
+                f"its end. {run.host} stays locked until an owner settles this run."
+            )
+            end(self._parts, tx, run, State.UNKNOWN, summary)
+            return
+        if run.state is State.STARTING and not run.hosts:
+            locks.release(tx, run.id)
+            runs.move(tx, run, State.READY)
+        self._parts.dispatch.enqueue(tx, run.id, "main")
 
     def close(self) -> None:
         """Make waiting writers give up: the process is about to end."""
@@ -175,13 +204,32 @@ class Workflow:
                         "A fault in Keyturn itself, while a step was under way; see its log. "
                         f"{run.host} stays locked until an owner settles this run.",
                     )
-                elif run.state in {State.ASKED, State.STARTING}:
+                elif run.state in {State.ASKED, State.READY, State.STARTING}:
                     end(
                         self._parts,
                         tx,
                         run,
-                        State.FAILED,
+                        State.REFUSED if run.state is State.READY else State.FAILED,
                         "A fault in Keyturn itself, before anything was sent; see its log.",
                     )
         except StoreUnavailable as trouble:
             log.critical("run %d: %s", number, trouble)
+            self._left.add(number)
+
+    def _without_policy(self, number: int, trouble: NoPolicy) -> None:
+        """Nobody may do anything now: what is not sent yet is not sent."""
+        with self._parts.database.transaction() as tx:
+            run = runs.hold(tx, number)
+            if run.state in {State.ASKED, State.READY, State.STARTING}:
+                why = f"There is no valid policy: {trouble}. Nothing was sent."
+                end(self._parts, tx, run, State.REFUSED, why)
+            elif run.state is State.RUNNING and run.hosts:
+                why = f"No further host was started, since there is no valid policy: {trouble}"
+                end(self._parts, tx, run, State.FAILED, why)
+
+
+def _can_go_on(tx: Transaction, run: Run) -> bool:
+    """Whether another look may bring the run on; who waits for a lock is woken by its holder."""
+    if run.hosts or run.state is State.ASKED:
+        return True
+    return run.state is State.READY and locks.held(tx, run.host) is None

@@ -325,3 +325,99 @@ def test_t_a17_a_freeze_holds_every_host_and_lets_go_of_every_host(crowd: Office
     crowd.workflow.nudge()
     crowd.work()
     assert crowd.run(run.id).state is State.SUCCEEDED
+
+
+def test_t_a18_a_host_that_is_as_asked_already_is_no_canary(crowd: Office):
+    for name in NAMES[:3]:
+        crowd.fleet.hosts[name]["lamp"] = "on"
+
+    def refuse(_host: str, _words: str) -> None:
+        raise CommandFailed("it said: the lamp is glued")
+
+    crowd.fleet.before_tell = refuse
+    ended = crowd.approve(_ask(crowd, NAMES))
+    states = [child.state for child in _children(crowd, ended)]
+    assert states.count(State.FAILED) == 1
+    assert states.count(State.WITHDRAWN) == 8
+
+
+def test_a_policy_that_breaks_between_waves_starts_no_further_host(crowd: Office):
+    run = _ask(crowd, NAMES[:3])
+    crowd.workflow.approve(run.id, person="olga", digest=run.digest)
+    for _ in range(2):
+        crowd.workflow.advance(crowd.queue.waiting.pop(0))
+    (crowd.policies.path / "policy.cedar").write_text("permit (")
+    crowd.work()
+    ended = crowd.run(run.id)
+    assert ended.state is State.FAILED
+    assert "No further host was started, since there is no valid policy" in ended.summary
+    assert _told(crowd) == ["lb1"]
+
+
+def test_a_policy_that_breaks_before_the_start_refuses_the_whole(crowd: Office):
+    run = _ask(crowd, NAMES[:3])
+    crowd.workflow.approve(run.id, person="olga", digest=run.digest)
+    (crowd.policies.path / "policy.cedar").write_text("permit (")
+    crowd.work()
+    ended = crowd.run(run.id)
+    assert ended.state is State.REFUSED
+    assert "There is no valid policy: policy.cedar" in ended.summary
+
+
+def test_a_whole_that_was_unknown_follows_its_hosts_after_a_crash_too(crowd: Office):
+    def cut(_host: str, _words: str) -> None:
+        raise Interrupted("the connection was lost")
+
+    crowd.fleet.before_tell = cut
+    whole = crowd.approve(_ask(crowd, NAMES[:2]))
+    first = _children(crowd, whole)[0]
+    crowd.workflow.settle(first.id, person="olga", succeeded=True, why="the lamp is on indeed")
+    crowd.queue.waiting.clear()
+    crowd.workflow.recover()
+    crowd.work()
+    assert crowd.run(whole.id).state is State.FAILED
+
+
+def test_a_part_whose_turn_never_comes_expires_and_ends_the_whole(crowd: Office):
+    def cut(_host: str, _words: str) -> None:
+        raise Interrupted("the connection was lost")
+
+    crowd.fleet.before_tell = cut
+    crowd.approve(crowd.ask(SetSwitch(host="lb1", name="lamp", value="on")))
+    run = crowd.approve(_ask(crowd, NAMES[:2]))
+    assert run.state is State.RUNNING
+    assert _children(crowd, run)[0].state is State.READY
+    with crowd.database.transaction() as tx:
+        for one in [runs.get(tx, run.id), *runs.children(tx, run.id)]:
+            runs.amend(tx, one, expires=tx.now)
+    crowd.workflow.expire_due()
+    crowd.work()
+    assert [child.state for child in _children(crowd, run)] == [State.EXPIRED, State.WITHDRAWN]
+    assert crowd.run(run.id).state is State.FAILED
+
+
+def test_a_whole_is_not_in_line_for_its_first_host(crowd: Office):
+    """Or it would be woken in the place of a run that waits there, which then sleeps on."""
+    whole = _ask(crowd, NAMES[:2])
+    single = crowd.ask(SetSwitch(host="lb1", name="lamp", value="dim"))
+    crowd.workflow.approve(whole.id, person="olga", digest=whole.digest)
+    crowd.workflow.approve(single.id, person="olga", digest=single.digest)
+    with crowd.database.reading() as tx:
+        following = locks.next_in_line(tx, "lb1")
+    assert following
+    assert following.id == single.id
+
+
+@pytest.mark.parametrize(
+    ("spelled", "says"), [("lb[1\u202e]*", r"U\+202E"), ("lb[" + "1" * 200 + "]*", "in 100 char")]
+)
+def test_t_i4_hosts_are_spelled_in_few_and_visible_characters(
+    crowd: Office, spelled: str, says: str
+):
+    with pytest.raises(Unfit, match=says):
+        crowd.workflow.ask_all(
+            [SetSwitch(host="lb1", name="lamp", value="on")],
+            spelled=spelled,
+            person="dora",
+            origin=WEB,
+        )

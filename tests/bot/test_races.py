@@ -1,14 +1,19 @@
 """Two at once: on each database, however they meet, one effect and an honest loser."""
 
 import threading
+import time
 from collections.abc import Callable
 
 import pytest
+from sqlalchemy import Table, text
 
 from bot.run import State
-from bot.store import runs
+from bot.store import locks, runs
+from bot.store.database import Database, StoreUnavailable
 from bot.workflow import TooLate
-from tests.bot.office import Office
+from bot.workflow.ending import end
+from connectors.trouble import CommandFailed
+from tests.bot.office import WEB, Office
 from tests.toy import SetSwitch
 
 
@@ -86,3 +91,101 @@ def test_changes_to_one_host_take_turns(any_office: Office):
     _together(*[lambda n=n: office.workflow.advance(n) for n in waiting])
     office.work()
     assert {office.run(run.id).state for run in (first, second)} == {State.SUCCEEDED}
+
+
+def _waits_for_a_lock(database: Database) -> bool:
+    with database.reading() as tx:
+        query = text("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'")
+        return bool(tx.sql.execute(query).scalar_one())
+
+
+def _until(true: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 10
+    while not true():
+        assert time.monotonic() < deadline
+        threading.Event().wait(0.01)
+
+
+def test_a_part_that_ends_while_the_whole_is_withdrawn_deadlocks_nothing(any_office: Office):
+    office = any_office
+    if office.database.embedded:
+        pytest.skip("SQLite has one writer")
+    requests = [SetSwitch(host=host, name="lamp", value="on") for host in ("lb1", "lb2")]
+    whole = office.workflow.ask_all(requests, spelled="lb*", person="dora", origin=WEB)
+    part = office.queue.waiting[0]
+    withdrawal = threading.Thread(target=lambda: office.workflow.withdraw(whole.id, person="dora"))
+    with office.database.transaction() as tx:
+        held = runs.hold(tx, part)
+        withdrawal.start()
+        _until(lambda: _waits_for_a_lock(office.database))
+        end(office.parts, tx, held, State.REFUSED, "it is not for that host")
+    withdrawal.join()
+    assert office.run(whole.id).state is State.WITHDRAWN
+    assert office.run(part).state is State.REFUSED
+
+
+def test_a_lock_that_is_given_up_while_it_is_asked_for_is_taken(any_office: Office):
+    office = any_office
+    if office.database.embedded:
+        pytest.skip("SQLite has one writer")
+    first, second = (office.ask(SetSwitch(host="lb1", name="lamp", value=v)) for v in "ab")
+    with office.database.transaction() as tx:
+        assert locks.take(tx, "lb1", first.id) is None
+    with office.database.transaction() as tx:
+        ask = tx.insert_once
+
+        def and_lose_it(table: Table, **values: object) -> bool:
+            tx.insert_once = ask
+            taken = ask(table, **values)
+            with office.database.transaction() as other:
+                locks.release(other, first.id)
+            return taken
+
+        tx.insert_once = and_lose_it
+        assert locks.take(tx, "lb1", second.id) is None
+    with office.database.reading() as tx:
+        lock = locks.held(tx, "lb1")
+    assert lock
+    assert lock.run == second.id
+
+
+def test_t_l2_a_database_that_does_not_answer_is_given_up(any_office: Office):
+    office = any_office
+    run = office.ask(SetSwitch(host="lb1", name="lamp", value="on"))
+    refused: list[StoreUnavailable] = []
+
+    def approve() -> None:
+        try:
+            office.workflow.approve(run.id, person="olga", digest=run.digest)
+        except StoreUnavailable as trouble:
+            refused.append(trouble)
+
+    with office.database.transaction() as tx:
+        runs.hold(tx, run.id)
+        thread = threading.Thread(target=approve, daemon=True)
+        thread.start()
+        thread.join(15)
+        assert not thread.is_alive()
+    assert refused
+    assert office.run(run.id).state is State.WAITING
+
+
+def test_t_h5_a_nul_that_a_host_says_ends_the_run_like_any_word(any_office: Office):
+    office = any_office
+
+    def refuse(_host: str, _words: str) -> None:
+        raise CommandFailed("it said: gl\0ed")
+
+    office.fleet.before_tell = refuse
+    run = office.ask(SetSwitch(host="lb1", name="lamp", value="on"))
+    office.workflow.approve(run.id, person="olga", digest=run.digest)
+    thread = threading.Thread(target=office.work, daemon=True)
+    thread.start()
+    thread.join(10)
+    stuck = thread.is_alive()
+    office.workflow.close()
+    thread.join()
+    assert not stuck
+    ended = office.run(run.id)
+    assert ended.state is State.FAILED
+    assert "gl\\x00ed" in ended.summary

@@ -1,14 +1,20 @@
 """One request seen through: what is sent, what is not, and what is written down of it."""
 
+from collections.abc import Callable
+from dataclasses import replace
+
 import pytest
 
 from bot.digest import sha256
 from bot.policy.freezes import Freezes
 from bot.run import State, StepState
 from bot.store import changelog, locks, runs
+from bot.store.database import StoreUnavailable
 from bot.workflow import NotYours, TooLate, Unfit
+from connectors.command import Shell
 from connectors.trouble import CommandFailed, Interrupted, Unreachable
 from tests.bot.office import WEB, Office
+from tests.policies import HOST_KEY
 from tests.toy import BreakSwitch, SetAll, SetSwitch, ShowSwitches
 
 LAMP_ON = SetSwitch(host="lb1", name="lamp", value="on")
@@ -512,3 +518,138 @@ class TestFreezes:
 
     def test_without_the_freeze_it_would_have_been_sent(self, office: Office):
         assert office.approve(office.ask(LAMP_ON)).state is State.SUCCEEDED
+
+
+def test_t_a7_a_plan_that_was_altered_in_the_database_is_not_applied(office: Office):
+    run = office.ask(LAMP_ON)
+    office.workflow.approve(run.id, person="olga", digest=run.digest)
+    assert run.proposal
+    other = replace(run.proposal.steps[0], do=Shell(("set", "lamp", "smashed")))
+    with office.database.transaction() as tx:
+        altered = replace(run.proposal, steps=(other,))
+        runs.amend(tx, runs.get(tx, run.id), proposal=altered)
+    office.work()
+    assert office.run(run.id).state is State.STALE
+    assert office.fleet.told == []
+
+
+def _another_key(office: Office) -> None:
+    inventory = office.policies.path / "inventory.yaml"
+    inventory.write_text(inventory.read_text().replace(HOST_KEY, HOST_KEY[:-4] + "AAAA"))
+
+
+def test_t_a7_a_host_that_is_another_machine_from_the_second_step_on_is_told_no_more(
+    office: Office,
+):
+    office.fleet.after_tell = lambda _host, _words: _another_key(office)
+    ended = office.approve(office.ask(SetAll(host="lb1", value="on")))
+    assert ended.state is State.FAILED
+    assert "Stopped before step 2: lb1 has another key in the inventory now" in ended.summary
+    assert office.fleet.told == [("lb1", "set fan on")]
+
+
+def test_an_undo_names_the_key_that_its_host_has_now(office: Office):
+    done = office.approve(office.ask(LAMP_ON))
+    _another_key(office)
+    undo = office.workflow.undo(done.id, person="dora", origin=WEB)
+    office.work()
+    proposal = office.run(undo.id).proposal
+    assert proposal
+    now = office.policies.current().inventory["lb1"].fingerprint
+    assert [step.fingerprint for step in proposal.steps] == [now]
+
+
+def test_without_a_policy_what_was_done_is_unproven_and_not_unknown(office: Office):
+    def spoil(_host: str, _words: str) -> None:
+        (office.policies.path / "policy.cedar").write_text("permit (")
+
+    office.fleet.after_tell = spoil
+    ended = office.approve(office.ask(LAMP_ON))
+    assert ended.state is State.FAILED
+    assert "Every step was done, but the proof could not be read" in ended.summary
+
+
+def test_a_request_that_is_not_planned_yet_can_be_denied(office: Office):
+    run = office.workflow.ask(LAMP_ON, person="dora", origin=WEB)
+    assert office.workflow.deny(run.id, person="olga").state is State.DENIED
+
+
+class TestALostDatabase:
+    """Nobody wakes a run that the database left in the middle, so the clock looks after it."""
+
+    def test_during_planning(self, office: Office):
+        office.fleet.before_ask = _lose_it_once(office)
+        run = office.ask(LAMP_ON)
+        assert run.state is State.ASKED
+        office.workflow.nudge()
+        office.work()
+        assert office.run(run.id).state is State.WAITING
+
+    def test_during_the_last_look(self, office: Office):
+        run = office.ask(LAMP_ON)
+        office.fleet.before_ask = _lose_it_once(office)
+        assert office.approve(run).state is State.STARTING
+        office.workflow.nudge()
+        office.work()
+        assert office.run(run.id).state is State.SUCCEEDED
+        assert office.fleet.told == [("lb1", "set lamp on")]
+
+    def test_between_the_command_and_the_proof(self, office: Office):
+        def lose(_host: str, _words: str) -> None:
+            office.fleet.before_ask = _lose_it_once(office)
+
+        office.fleet.after_tell = lose
+        run = office.approve(office.ask(LAMP_ON))
+        assert run.state is State.RUNNING
+        office.workflow.nudge()
+        office.work()
+        assert office.run(run.id).state is State.UNKNOWN
+        assert office.fleet.told == [("lb1", "set lamp on")]
+
+    def test_what_is_under_way_is_left_alone(self, office: Office):
+        def look(_host: str, _words: str) -> None:
+            office.workflow.nudge()
+            assert office.queue.waiting == []
+
+        office.fleet.before_tell = look
+        assert office.approve(office.ask(LAMP_ON)).state is State.SUCCEEDED
+
+    def test_of_a_second_look_does_not_end_the_first(self, office: Office):
+        run = office.ask(SetAll(host="lb1", value="on"))
+
+        class Gone:
+            def __enter__(self) -> None:
+                raise StoreUnavailable("the database says: too many clients")
+
+            def __exit__(self, *_: object) -> None: ...
+
+        def look_twice(_host: str, _words: str) -> None:
+            reading = office.database.reading
+            office.database.reading = Gone  # pyright: ignore[reportAttributeAccessIssue] - it fails
+            office.workflow.advance(run.id)
+            office.database.reading = reading
+            office.workflow.nudge()
+
+        office.fleet.before_tell = look_twice
+        assert office.approve(run).state is State.SUCCEEDED
+        assert len(office.fleet.told) == 2
+
+    def test_who_waits_for_a_host_is_woken_by_its_holder_and_not_by_the_clock(
+        self, office: Office
+    ):
+        def cut(_host: str, _words: str) -> None:
+            raise Interrupted("the connection was lost")
+
+        office.fleet.before_tell = cut
+        office.approve(office.ask(LAMP_ON))
+        office.approve(office.ask(SetSwitch(host="lb1", name="fan", value="on")))
+        office.workflow.nudge()
+        assert office.queue.waiting == []
+
+
+def _lose_it_once(office: Office) -> Callable[[str], None]:
+    def lose(_host: str) -> None:
+        office.fleet.before_ask = lambda _host: None
+        raise StoreUnavailable("the database says: server closed the connection")
+
+    return lose
