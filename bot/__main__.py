@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
-from bot.inventory.commands import inventory
+from bot.inventory.commands import inventory, sudoers
 
 if TYPE_CHECKING:
     from bot.settings import Settings
@@ -107,6 +107,7 @@ def sign_in(person: str) -> None:
 
 
 main.add_command(inventory)
+main.add_command(sudoers)
 
 
 @main.group()

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from connectors.command import Hint, Query, Setting, Shell
 from connectors.public import Address
+from connectors.sudo import Fits, SudoRule
 from connectors.trouble import NotUnderstood
 
 _PROGRAM = Setting("csf.program", "/usr/sbin/csf", pattern=r"/[\w./-]+")
@@ -60,3 +61,6 @@ def _find(line: str) -> Find:
         return Find(entry["file"], entry["entry"])
     # What csf tells of temporary entries and by lists of countries is for people to read.
     return Find("csf", line)
+
+
+SUDO = (SudoRule(_PROGRAM, "-g", Fits(r"[0-9a-f:][0-9a-f.:]{1,44}")),)

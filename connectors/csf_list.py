@@ -162,16 +162,19 @@ def _sha256(text: str) -> str:
 
 
 # sudo does not see which words of ours are one: each script counts them, lest it works elsewhere.
-_RESTART = Fits(r"(r|sf)", before="-")
-_SHA256 = Fits(r"[0-9a-f]{64}")
+_SUM = Fits(r"[0-9a-f]{64}")
 _SH = ("/usr/bin/sh", "-c")
 SUDO = (
-    SudoRule(
-        *(*_SH, _BEGIN, "keyturn", _DIRECTORY, _PROBATION, _PROGRAM, _RESTART, _WATCH, _SHA256),
+    *(
+        SudoRule(*_SH, _BEGIN, "keyturn", _DIRECTORY, _PROBATION, _PROGRAM, restart, _WATCH, _SUM)
+        for restart in ("-r", "-sf")
     ),
-    SudoRule(
-        *(*_SH, _LOAD, "keyturn", _DIRECTORY, _PROGRAM, _RESTART, _SHA256),
-        beyond="let any address through the firewall",
+    *(
+        SudoRule(
+            *(*_SH, _LOAD, "keyturn", _DIRECTORY, _PROGRAM, restart, _SUM),
+            beyond="let any address through the firewall",
+        )
+        for restart in ("-r", "-sf")
     ),
-    SudoRule(*_SH, _KEEP, "keyturn", _DIRECTORY, _SHA256),
+    SudoRule(*_SH, _KEEP, "keyturn", _DIRECTORY, _SUM),
 )

@@ -8,13 +8,17 @@ The words of a command may be parted otherwise than its rule means. A pattern ne
 so that nothing can be added; but two words may arrive as one. What that does to the program is
 for the rule's author to think of.
 
+sudo takes no expression of more than 1024 characters. A longer rule is written as plain words,
+in which sudo knows sets of characters too, but no alternatives and no repetition.
+
 A script in one word could be cut short at each of its blanks, and the rest of it become its
 arguments. So a script stands in braces, or is a single `if`: every beginning of it is then an
 error to the shell, which reads all of it before it acts. No I/O.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+import string
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from connectors.command import Setting, clean
@@ -23,6 +27,9 @@ from connectors.command import Setting, clean
 _CLASS = r"\[(?:[A-Za-z0-9]-[A-Za-z0-9]|\]?[A-Za-z0-9_.:,=@/+%!]+)*-?\]"
 _PIECE = rf"(?:{_CLASS}|\\[.^$*+?{{}}()|\[\]\\#]|[A-Za-z0-9_/:=,@%-])"
 _PATTERN = re.compile(rf"(?:{_PIECE}|\((?!\?)|[)|]|[*+?]|\{{\d+(?:,\d*)?\}})+", re.ASCII)
+_PATH = re.compile(r"(/[\w.-]+)+", re.ASCII)
+_LONGEST = 1000
+_COUNTED = re.compile(r"(\[[^]]+\])\{(\d+)\}")
 # Besides what is special to a regular expression, sudoers would begin a comment with "#".
 _SPECIAL = re.compile(r"[][\\.^$*+?{}()|#]")
 
@@ -31,7 +38,8 @@ def _check(pattern: str, *, begins_word: bool) -> None:
     if not _PATTERN.fullmatch(pattern):
         raise ValueError(f"{pattern!r} is no pattern that sudo and we would read alike")
     compiled = re.compile(pattern, re.ASCII)
-    if begins_word and (compiled.match("-") or compiled.fullmatch("")):
+    options = ("-", "--", *(f"-{character}" * 2 for character in string.ascii_letters))
+    if (begins_word and any(map(compiled.match, options))) or compiled.fullmatch(""):
         raise ValueError(f"{pattern!r} would let an option in, or nothing at all")
 
 
@@ -49,6 +57,14 @@ class Fits:
     @property
     def whole(self) -> str:
         return f"{_literal(self.before)}({self.pattern}){_literal(self.after)}"
+
+    @property
+    def plain(self) -> str:
+        """Return the same without a regular expression; raise ValueError where that cannot be."""
+        counted = _COUNTED.fullmatch(self.pattern)
+        if counted is None:
+            raise ValueError(f"{self.pattern!r} is in a rule that is too long for it")
+        return _plain(self.before) + counted[1] * int(counted[2]) + _plain(self.after)
 
 
 @dataclass(frozen=True)
@@ -72,8 +88,8 @@ class SudoRule:
     there is nothing. Such a rule is for people to decide on.
     """
 
-    def __init__(self, program: str, *words: RuleWord, beyond: str = "") -> None:
-        if not re.fullmatch(r"(/[\w.-]+)+", program, re.ASCII):
+    def __init__(self, program: str | Setting, *words: RuleWord, beyond: str = "") -> None:
+        if not _PATH.fullmatch(str(program)):
             raise ValueError(f"{program!r} is no absolute path of a program")
         for word in words:
             if isinstance(word, str) and not (clean(word) and word.isascii()):
@@ -82,16 +98,17 @@ class SudoRule:
         self.words = words
         self.beyond = beyond
 
-    @property
-    def paths(self) -> tuple[str, ...]:
-        """Return where the program may lie."""
+    def paths(self, settings: Mapping[str, str]) -> tuple[str, ...]:
+        """Return where the program may lie on one host. Raises BadSetting."""
+        if isinstance(self.program, Setting):
+            return (self.program.resolved(settings),)
         without = self.program.removeprefix("/usr")
         return (self.program, without) if re.match(r"/s?bin/", without) else (self.program,)
 
     @property
     def script(self) -> str | None:
         """Return the script that the rule hands to a shell, if it does."""
-        is_script = self.program.endswith("/sh") and self.words[:1] == ("-c",)
+        is_script = str(self.program).endswith("/sh") and self.words[:1] == ("-c",)
         return str(self.words[1]) if is_script else None
 
     def pattern(self, settings: Mapping[str, str]) -> str:
@@ -116,15 +133,30 @@ class SudoRule:
     def line(self, user: str, settings: Mapping[str, str]) -> str:
         """Return the rule as sudoers has it."""
         words = self.pattern(settings) if self.words else '""'
-        commands = ", ".join(f"{path} {words}" for path in self.paths)
+        if len(words) > _LONGEST:
+            words = " ".join(self._plain_words(settings))
+        commands = ", ".join(f"{path} {words}" for path in self.paths(settings))
         return f"{user} ALL=(root) NOPASSWD: {commands}"
 
     def allows(self, words: Sequence[str], settings: Mapping[str, str]) -> bool:
         """Tell whether sudo would let these words through, the first naming the program."""
         program, *rest = words
-        if program not in (self.program.rpartition("/")[2], *self.paths):
+        paths = self.paths(settings)
+        if program not in (*paths, *(path.rpartition("/")[2] for path in paths)):
             return False
         return re.fullmatch(self.pattern(settings), " ".join(rest), re.ASCII) is not None
+
+    def _plain_words(self, settings: Mapping[str, str]) -> Iterator[str]:
+        for word in self.words:
+            match word:
+                case Fits():
+                    yield word.plain
+                case Several():
+                    raise ValueError(f"{word.pattern!r} is in a rule that is too long for it")
+                case Setting():
+                    yield _plain(word.resolved(settings))
+                case _:
+                    yield _plain(word)
 
     def __repr__(self) -> str:
         return f"SudoRule({self.program} {self.pattern({})})"
@@ -132,3 +164,10 @@ class SudoRule:
 
 def _literal(word: str) -> str:
     return _SPECIAL.sub(r"\\\g<0>", word)
+
+
+def _plain(word: str) -> str:
+    """Write a word so that sudoers takes it as it stands."""
+    # A backslash is read twice: by sudoers, and as it is held against a command.
+    word = word.replace("\\", "\\\\\\\\")
+    return re.sub(r"[*?\[\],:=# ]", r"\\\g<0>", word)

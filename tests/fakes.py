@@ -2,12 +2,13 @@
 
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from connectors.command import Answer, Command, Query, Question
 from connectors.fleet import Fleet
 from connectors.inventory import Host, Inventory
 from connectors.trouble import HostTrouble
+from tests.rules import forgotten
 
 T = TypeVar("T")
 
@@ -52,6 +53,13 @@ class ScriptedFleet(Fleet):
         """From now on answer *command* on *host* with these replies."""
         several = cast("list[Reply]", replies) if isinstance(replies, list) else [replies]
         self._script.replies[host, str(command)] = several.copy()
+
+    def resolve(self, host: str, command: Any) -> Any:
+        if forgotten(command, self.inventory[host].settings):
+            raise AssertionError(
+                f"sudo would refuse this, declare a SudoRule in its dialect's SUDO: {command}"
+            )
+        return super().resolve(host, command)
 
     def ask(self, host: str, query: Query[T]) -> T:
         words = str(self.resolve(host, query.command))

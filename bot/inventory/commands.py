@@ -177,6 +177,52 @@ def _objections(policy: PolicyPath, host: "Host") -> list[str]:
         return [f"nothing was compared with the policy directory: {one_line(str(trouble))}"]
 
 
+@click.command()
+@click.argument("host")
+@click.option(
+    "--wide", is_flag=True, help="Also what could be used for more than the runbooks do."
+)
+@click.option("--json", "as_json", is_flag=True, help="For programs.")
+@click.pass_obj
+def sudoers(policy: PolicyPath, *, host: str, wide: bool, as_json: bool) -> None:
+    """Print the sudoers lines that Keyturn's login needs on HOST.
+
+    They let it do what the runbooks meant for HOST do as root. Check them with `visudo -cf FILE`.
+    """
+    from bot.inventory import sudoers as lines
+    from bot.policy.directory import load
+    from bot.workflow.asking import wanted_tag
+    from runbooks import catalogue
+
+    with _plainly():
+        known = load(policy()).inventory[host]
+        meant = {
+            words: runbook
+            for words, runbook in catalogue().items()
+            if wanted_tag(runbook) in (None, *known.tags)
+        }
+        granted = lines.grants(meant) if known.platform == "linux" else ()
+        written = lines.text(known, granted, wide=[each.rule for each in granted if wide])
+        data = [
+            {
+                "dialect": each.dialect,
+                "runbooks": each.runbooks,
+                "programs": each.rule.paths(known.settings),
+                "words": each.rule.pattern(known.settings),
+                "beyond": each.rule.beyond,
+            }
+            for each in granted
+        ]
+    if known.platform != "linux":
+        _stop(f"{host} is a network device ({known.platform}): it has no sudo", FAILED)
+    if as_json:
+        click.echo(json.dumps(data, indent=2))
+    elif known.user == "root":
+        _stop(f"Keyturn logs in to {host} as root: give it a login of its own first", FAILED)
+    else:
+        click.echo(written, nl=False)
+
+
 @contextmanager
 def _progress(arriving: Iterable[T], length: int) -> Generator[Iterable[T]]:
     """Show a bar on a terminal, and nothing elsewhere."""

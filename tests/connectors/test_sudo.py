@@ -1,0 +1,378 @@
+"""What sudo lets through: every command that needs root, and nothing that only looks like one."""
+
+import re
+import subprocess
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from bot.inventory import sudoers
+from bot.inventory.sudoers import Grant
+from connectors import (
+    allocator,
+    block,
+    block_rule,
+    bond,
+    conntrack,
+    csf,
+    csf_grep,
+    csf_list,
+    hidepid,
+    history,
+    mail_queue,
+    mounts,
+    raid,
+    systemd,
+    zfs,
+    zfs_property,
+)
+from connectors.command import Query, Setting, Shell
+from connectors.inventory import Host
+from connectors.sudo import Fits, Several, SudoRule
+from connectors.zfs_property import Property
+from runbooks import catalogue
+from tests.fakes import ScriptedFleet, inventory_of
+from tests.rules import DIALECTS, RULES, UNDECLARED, allowed, forgotten
+
+QUEUE = block.Queue("sda", "bfq", ("bfq",), 128, 64, True, {"slice_idle": 8})
+NO_DEPTH = block.Queue("nvme0n1", "none", ("none",), 128, None, False, {})
+RULE_FILE = block_rule.file_of("sda", ("device/wwid", "naa.5000c500"))
+SHARE = "rw=@192.0.2.0/24:[2001:db8::]/32:web1.example,no_subtree_check,sec=sys:krb5p,anonuid=7"
+ON_TANK = Property("tank/a", "sync", "always", "received")
+
+# One or more of what each rule is for.
+SAID: tuple[Shell | Query[Any], ...] = (
+    *(allocator.processes("mysqld"), allocator.processes("a.b+c-d:e@f")),
+    *(block.write("sda", "scheduler", "none"), block.write("sda", "iosched/slice_idle", 0)),
+    *(block.restore(QUEUE), block.restore(NO_DEPTH)),
+    *(block_rule.replace(RULE_FILE, ""), block_rule.replace(RULE_FILE, "x\n")),
+    bond.bond_as_root("bond0.7"),
+    conntrack.set_maximum(524288),
+    *(csf.firewall(), csf_grep.found(ip_address("2001:db8::9"))),
+    *(csf_list.begin_probation("x\n", restart="-r"), csf_list.load("x\n", restart="-r")),
+    *(csf_list.begin_probation("x\n", restart="-sf"), csf_list.load("x\n", restart="-sf")),
+    csf_list.keep("x\n"),
+    *(hidepid.remount(2), hidepid.set_options("rw,hidepid=2,gid=7")),
+    *(hidepid.add_line("hidepid=2"), hidepid.remove_line("rw,a.b-c_d,hidepid=2")),
+    history.sudo(datetime(2026, 1, 1, tzinfo=UTC)),
+    mail_queue.queue(),
+    mounts.exports(),
+    raid.detail("md127"),
+    *(systemd.restart("nginx"), systemd.restart("getty@tty1.service")),
+    *(zfs.exact_status(), zfs.status(), zfs.plain_status(), zfs.spaces()),
+    *(zfs.traffic("", 5), zfs.traffic("tank", 60)),
+    *(zfs.start_scrub("tank"), zfs.stop_scrub("tank"), zfs.pause_scrub("tank")),
+    zfs.stop_scrub_on_fuse("tank"),
+    zfs_property.property_of("tank/a/b", "compression"),
+    *(zfs_property.set_property("tank", "sync", "always"),),
+    *(zfs_property.set_property("tank", "atime", "off"),),
+    *(zfs_property.set_property("tank", "compression", "zstd-fast-100"),),
+    *(zfs_property.set_property("tank", "sharenfs", SHARE),),
+    *(zfs_property.set_property("tank", "sharenfs", "on"),),
+    zfs_property.restore_property(ON_TANK),
+    zfs_property.restore_property(Property("tank/a", "atime", "on", "default")),
+)
+COMMANDS = tuple(cast("Shell", each.command) if isinstance(each, Query) else each for each in SAID)
+ALL = [rule for rules in RULES.values() for rule in rules]
+NAMES = [f"{command.words[0]}-{number}" for number, command in enumerate(COMMANDS)]
+SCRIPTS = [rule for rule in ALL if rule.script]
+PARTING = pytest.mark.parametrize("rule", SCRIPTS, ids=lambda rule: str(rule.script)[:30])
+
+# In the place of a word that may differ, or of a part of it.
+HOSTILE = (
+    *("", " ", "-", "--help", "-o", "..", "../../etc/shadow", "/etc/shadow", "a b", "a\nb", "a;b"),
+    *(
+        "$(id)",
+        "`id`",
+        "a|b",
+        "a&b",
+        "*",
+        "?",
+        "~",
+        "\\",
+        "'",
+        '"',
+        "é",
+        "\x00",
+        "a\tb",
+        "#",
+        "^$",
+    ),
+)
+HOST = Host.model_validate(
+    {
+        **{"name": "h1", "address": "192.0.2.1", "user": "nobody", "area": "infra"},
+        "host_key": inventory_of("h1")["h1"].host_key,
+    }
+)
+
+
+def _words(command: Shell) -> tuple[str, ...]:
+    return command.resolved({}, sudo=False).words
+
+
+def _variants(command: Shell) -> Iterator[tuple[str, ...]]:
+    """Yield commands that differ from a good one in one thing."""
+    words = _words(command)
+    for place in range(1, len(words)):
+        for bad in HOSTILE:
+            yield (*words[:place], bad, *words[place + 1 :])
+            yield (*words[:place], words[place] + bad, *words[place + 1 :])
+            yield (*words[:place], bad + words[place], *words[place + 1 :])
+            yield (*words[:place], bad, *words[place:])
+    for bad in HOSTILE:
+        yield (*words, bad)
+    yield ("/tmp/" + words[0], *words[1:])
+    yield (words[0] + "x", *words[1:])
+    yield words[:1]
+
+
+# Appending these to some free word gives just another good one: a name may hold a hyphen, and a
+# line of fstab any option. Nothing can be reached with it.
+_ANOTHER_NAME = re.compile(r"-|--help|-o|\.\.", re.ASCII)
+# A dataset's name has slashes and periods in it, and is no path.
+_ANOTHER_DATASET = re.compile(r"[a-z./-]+", re.ASCII)
+
+
+def _is_worse(command: Shell, variant: Sequence[str]) -> bool:
+    """Tell whether a variant is more than another value of a word that may differ."""
+    another = _ANOTHER_DATASET if command.words[0] == "zfs" else _ANOTHER_NAME
+    for good, bad in zip(_words(command), variant, strict=False):
+        if good != bad:
+            return not (bad.startswith(good) and another.fullmatch(bad.removeprefix(good)))
+    return True
+
+
+# --- what must be let through ---
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=NAMES)
+def test_a_command_that_needs_root_is_let_through(command: Shell):
+    assert command.root
+    assert allowed(command)
+
+
+def test_no_rule_is_for_a_command_that_nobody_says():
+    idle = [
+        rule
+        for rules in RULES.values()
+        for rule in rules
+        if not any(rule.allows(_words(command), {}) for command in COMMANDS)
+    ]
+    assert idle == []
+
+
+def test_every_dialect_with_commands_for_root_has_rules_or_is_known_to_lack_them():
+    # Their scripts take programs as arguments, or are still being written.
+    known = {"access_log", "rate_limit", "agents", "shaping"}
+    assert {dialect.__name__.rpartition(".")[2] for dialect in UNDECLARED} <= known
+
+
+def test_a_scripted_fleet_notices_a_command_whose_rule_was_forgotten():
+    fleet = ScriptedFleet({("h1", "zpool scrub tank"): ""})
+    fleet.tell("h1", zfs.start_scrub("tank"))
+    unheard = Shell(("zpool", "destroy", "tank"), root=True)
+    assert forgotten(unheard, {})
+    with pytest.raises(AssertionError, match="declare a SudoRule"):
+        fleet.tell("h1", unheard)
+
+
+# --- what must not ---
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=NAMES)
+def test_what_only_looks_like_a_command_is_refused(command: Shell):
+    words = _words(command)
+    passed = [
+        variant
+        for variant in _variants(command)
+        if variant != words
+        and _is_worse(command, variant)
+        and any(rule.allows(variant, {}) for rule in ALL)
+        # Only parted differently: for sudo it is the same.
+        and " ".join(variant) != " ".join(words)
+    ]
+    assert [_short(variant) for variant in passed if not _is_said(variant)] == []
+
+
+def _is_said(variant: Sequence[str]) -> bool:
+    """Tell whether a variant happens to be another command that runbooks say."""
+    joined = " ".join(variant)
+    return any(joined == " ".join(_words(command)) for command in COMMANDS)
+
+
+def _short(words: Sequence[str]) -> list[str]:
+    return [word[:60] for word in words]
+
+
+@PARTING
+def test_no_beginning_of_a_script_does_anything(rule: SudoRule):
+    """sudo joins words with blanks, so the script could be parted at each of its own."""
+    script = str(rule.script)
+    cuts = [place for place, character in enumerate(script) if character == " "]
+    longer = [f"{script} keyturn", f"{script} keyturn x"]
+    for other in [*(script[:cut] for cut in cuts), *longer]:
+        assert not _is_a_program(other), other
+    assert _is_a_program(script)
+
+
+def test_without_its_braces_a_script_could_be_cut_short():
+    script = "cd /tmp; rm -f a; touch b"
+    assert _is_a_program(script[: script.index(" touch")])
+    assert _is_a_program(script + " keyturn x")
+
+
+def _is_a_program(script: str) -> bool:
+    checked = subprocess.run(["sh", "-n", "-c", script], capture_output=True, check=False)
+    return checked.returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("script", "count"),
+    [
+        (csf_list.SUDO[0].script, 6),
+        (csf_list.SUDO[2].script, 4),
+        (csf_list.SUDO[4].script, 2),
+        (hidepid.SUDO[2].script, 1),
+    ],
+)
+def test_a_script_that_would_work_elsewhere_counts_its_words(
+    script: str, count: int, tmp_path: Path
+):
+    """With `keyturn /etc/csf` as one word, the next one would be the directory to work in."""
+    lures = [tmp_path / ("a" * 64), tmp_path / "-r"]
+    for lure in lures:
+        lure.mkdir()
+    words = ["keyturn /etc/csf", *["a" * 64] * (count - 1)]
+    done = subprocess.run(["sh", "-c", script, *words], cwd=tmp_path, check=False)
+    assert done.returncode != 0
+    assert [list(lure.iterdir()) for lure in lures] == [[], []]
+
+
+def test_without_counting_its_words_it_would_work_elsewhere(tmp_path: Path):
+    script = str(csf_list.SUDO[4].script).replace('[ "$0 $#" = "keyturn 2" ] || exit;', "")
+    (tmp_path / ("a" * 64)).mkdir()
+    subprocess.run(["sh", "-c", script, "keyturn /etc/csf", "a" * 64], cwd=tmp_path, check=False)
+    assert [file.name for file in tmp_path.rglob("*lock")] == ["keyturn.lock"]
+
+
+# --- how rules are written ---
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        *(".", ".*", "[^/]+", r"\w+", r"\d", r"\S+", "a b", "[ -~]+", "(?:a)", "(?!a)b", "a|", ""),
+        *("-[a-z]", "[a-z-]*", "é+", "[[:alpha:]]+", "a\n", "$", "^a", "[a-z", "a{2"),
+    ],
+)
+def test_a_pattern_that_would_take_more_than_it_says_is_refused(pattern: str):
+    for kind in cast("tuple[Callable[[str], object], ...]", (Fits, Several)):
+        with pytest.raises((ValueError, re.error)):
+            kind(pattern)
+
+
+def test_words_are_meant_as_they_stand():
+    rule = SudoRule("/usr/bin/echo", "a.b*c[d]^$|(e){f}+?\\#", Setting("x", "y"), Fits("[0-9]+"))
+    assert rule.allows(("echo", "a.b*c[d]^$|(e){f}+?\\#", "z.", "7"), {"x": "z."})
+    assert not rule.allows(("echo", "axb*c[d]^$|(e){f}+?\\#", "z.", "7"), {"x": "z."})
+    assert not rule.allows(("echo", "a.b*c[d]^$|(e){f}+?\\#", "zz", "7"), {"x": "z."})
+
+
+@pytest.mark.parametrize("program", ["zpool", "/usr/sbin/*", "", "/usr/bin/a b", "/a,/b"])
+def test_a_program_is_named_by_its_whole_path(program: str):
+    with pytest.raises(ValueError, match="no absolute path"):
+        SudoRule(program)
+
+
+# --- what the real sudo makes of it ---
+
+
+@pytest.fixture(scope="module")
+def private_sudoers(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a script that asks the real sudo, with our rules as the only ones.
+
+    It reads words, each ended by a NUL and each command by an empty word, and prints the status
+    of `sudo -l` for each command. The programs are stubs, since few hosts have all of them.
+    """
+    probe = ["unshare", "-m", "mount", "--bind", "/dev/null", "/etc/sudoers"]
+    if subprocess.run(probe, capture_output=True, check=False).returncode:
+        pytest.skip("only root may hold rules against sudo without changing this machine's own")
+    directory = tmp_path_factory.mktemp("sudo")
+    stubs = [
+        Grant("stubs", SudoRule(f"{directory}/{Path(str(rule.program)).name}", *rule.words), ())
+        for rule in ALL
+    ]
+    written = sudoers.text(HOST, stubs)
+    (directory / "sudoers").write_text(written)
+    for command in COMMANDS:
+        stub = directory / Path(_words(command)[0]).name
+        stub.write_text("#!/bin/sh\necho ran as $(id -u)\n")
+        stub.chmod(0o755)
+    asking = directory / "ask.sh"
+    asking.write_text(
+        f"mount --bind {directory}/sudoers /etc/sudoers || exit 9\n"
+        "mount -t tmpfs none /etc/sudoers.d || exit 9\n"
+        'exec bash -c \'words=(); while IFS= read -r -d "" word; do '
+        'if [ "$word" != END ]; then words+=("$word"); continue; fi; '
+        'sudo -n -l -U nobody -- "${words[@]}" >/dev/null 2>&1; echo $?; words=(); done\'\n'
+    )
+    return asking
+
+
+def _statuses(asking: Path, commands: Sequence[Sequence[str]]) -> list[int]:
+    # Root asks on behalf of somebody, and would be told of a program in its own path.
+    whole = [[str(asking.parent / Path(words[0]).name), *words[1:]] for words in commands]
+    told = "".join("\0".join([*words, "END"]) + "\0" for words in whole)
+    done = subprocess.run(
+        ["unshare", "-m", "sh", str(asking)],
+        input=told,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return [int(line) for line in done.stdout.splitlines()]
+
+
+@pytest.mark.real
+def test_visudo_takes_every_rule(tmp_path: Path):
+    lines = sudoers.text(HOST, [Grant("all", rule, ()) for rule in ALL], wide=ALL)
+    (tmp_path / "sudoers").write_text(lines)
+    checked = subprocess.run(
+        ["visudo", "-cf", str(tmp_path / "sudoers")], capture_output=True, text=True, check=False
+    )
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+    assert lines.count("NOPASSWD") == len(ALL)
+
+
+@pytest.mark.real
+def test_sudo_itself_judges_as_we_do(private_sudoers: Path):
+    good = [_words(command) for command in COMMANDS]
+    bad = [
+        variant
+        for command in COMMANDS
+        for variant in list(_variants(command))[::97]
+        if "\x00" not in "".join(variant) and variant[0] in {words[0] for words in good}
+    ]
+    ours = [any(rule.allows(words, {}) for rule in ALL) for words in bad]
+    assert _statuses(private_sudoers, good) == [0] * len(good)
+    theirs = [status == 0 for status in _statuses(private_sudoers, bad)]
+    differing = [
+        _short(words) for words, we, they in zip(bad, ours, theirs, strict=True) if we != they
+    ]
+    assert len(bad) > 100
+    assert ours.count(False) > 80
+    assert differing == []
+
+
+def test_the_rules_of_a_runbook_are_those_of_the_dialects_that_it_speaks():
+    meant = {words: catalogue()[words] for words in ("zfs scrub start", "abusers show")}
+    granted = sudoers.grants(meant)
+    assert {grant.dialect for grant in granted} == {"zfs"}
+    assert {grant.runbooks for grant in granted} == {("zfs scrub start",)}
+    assert sudoers.grants({"abusers show": catalogue()["abusers show"]}) == ()
+    assert len(DIALECTS) > len(RULES)

@@ -1,0 +1,48 @@
+"""Every rule that dialects declare for sudo, and which commands they leave out."""
+
+import inspect
+import pkgutil
+from collections.abc import Mapping
+from importlib import import_module
+from types import ModuleType
+
+import connectors
+from connectors.command import Question, Shell
+from connectors.sudo import SudoRule
+
+DIALECTS: tuple[ModuleType, ...] = tuple(
+    import_module(f"connectors.{module.name}")
+    for module in pkgutil.iter_modules(connectors.__path__)
+)
+RULES: Mapping[str, tuple[SudoRule, ...]] = {
+    dialect.__name__.rpartition(".")[2]: dialect.SUDO
+    for dialect in DIALECTS
+    if hasattr(dialect, "SUDO")
+}
+# Those that have commands for root, and have not said yet what sudo is to let through.
+UNDECLARED = tuple(
+    dialect
+    for dialect in DIALECTS
+    if not hasattr(dialect, "SUDO") and "root=True" in inspect.getsource(dialect)
+)
+
+
+def allowed(command: Shell, settings: Mapping[str, str] | None = None) -> bool:
+    """Tell whether sudo would let a command through that needs root."""
+    words = command.resolved(settings or {}, sudo=False).words
+    return any(rule.allows(words, settings or {}) for rules in RULES.values() for rule in rules)
+
+
+def forgotten(command: Question, settings: Mapping[str, str]) -> bool:
+    """Tell whether a dialect that declares rules has none for this command of its own."""
+    if not isinstance(command, Shell) or not command.root or allowed(command, settings):
+        return False
+    declared = [dialect for dialect in DIALECTS if hasattr(dialect, "SUDO")]
+    return any(_says(dialect, command) for dialect in declared)
+
+
+def _says(dialect: ModuleType, command: Shell) -> bool:
+    program, *words = command.words
+    if program == "sh":
+        return words[1] in vars(dialect).values()
+    return f'("{program}"' in inspect.getsource(dialect)
