@@ -140,9 +140,12 @@ def _did_you_mean(typed: Sequence[str]) -> str:
 
 
 def _flattened(field: Mapping[str, Any], schema: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Resolve a reference into the schema's definitions."""
+    """Resolve a reference into the schema's definitions, and what may also be left empty."""
     reference = field.get("$ref", "")
-    return schema["$defs"][reference.rsplit("/", 1)[-1]] | field if reference else field
+    if reference:
+        return schema["$defs"][reference.rsplit("/", 1)[-1]] | field
+    filled = [one for one in field.get("anyOf", ()) if one.get("type") != "null"]
+    return {**_flattened(filled[0], schema), **field} if filled else field
 
 
 def _blank(name: str, field: Mapping[str, Any], *, required: bool) -> Blank:
