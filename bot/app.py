@@ -28,7 +28,7 @@ from bot.policy import Policy, PolicyDirectory
 from bot.settings import Settings
 from bot.slack.door import Client, Door, Installation, client
 from bot.store import schema, seal, seen, verification, witness
-from bot.store.database import Database, StoreUnavailable, sole_user
+from bot.store.database import Database, StoreUnavailable, sole_server, sole_user
 from bot.web import door as web
 from bot.web.parts import WebParts
 from bot.workflow import Parts, Workflow
@@ -96,7 +96,8 @@ def serve(settings: Settings) -> None:
         click.echo(f"Keyturn is ready: {keyturn.settings.address}")
         if keyturn.console is not None:
             click.echo(f"Chat console:     {keyturn.console.sign_in_link()}")
-        run(keyturn, listener)
+        with sole_server(keyturn.database):
+            run(keyturn, listener)
 
 
 def run(keyturn: Keyturn, listener: socket.socket) -> None:

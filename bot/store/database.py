@@ -17,6 +17,8 @@ from bot.store.seal import Seal
 log = logging.getLogger(__name__)
 
 _BUSY_SECONDS = 5
+# Any number that nothing else in the database locks by.
+_SERVER_LOCK = 0x6B747372
 
 
 class StoreUnavailable(Exception):
@@ -187,13 +189,31 @@ def _postgresql(url: str) -> Engine:
 
 @contextmanager
 def sole_user(directory: Path) -> Generator[None]:
-    """Hold the data directory alone: SQLite mode is one process, and a second one is refused."""
+    """Hold the data directory alone: a second process on it is refused."""
     directory.mkdir(parents=True, exist_ok=True)
     with (directory / "keyturn.lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise AlreadyRunning(
-                f"another Keyturn already works on {directory}: stop it, or use PostgreSQL"
+                f"another Keyturn already works on {directory}: stop that one first"
             ) from None
         yield
+
+
+@contextmanager
+def sole_server(database: Database) -> Generator[None]:
+    """Hold a PostgreSQL database alone, for as long as one process does all the work on it."""
+    if database.embedded:
+        yield
+        return
+    with database.engine.connect() as connection:
+        taken = text("SELECT pg_try_advisory_lock(:key)")
+        if not connection.execute(taken, {"key": _SERVER_LOCK}).scalar_one():
+            raise AlreadyRunning("another Keyturn already works on this database: stop that first")
+        connection.commit()
+        try:
+            yield
+        finally:
+            # The lock is the connection's, and that goes back to the pool.
+            connection.invalidate()

@@ -7,8 +7,15 @@ import pytest
 from sqlalchemy import event
 
 from bot.store import changelog, schema
-from bot.store.database import AlreadyRunning, Database, StoreUnavailable, sole_user
+from bot.store.database import (
+    AlreadyRunning,
+    Database,
+    StoreUnavailable,
+    sole_server,
+    sole_user,
+)
 from bot.store.seal import Seal
+from tests.playground.postgres import Postgres
 
 
 def test_the_schema_is_applied_once(database: Database):
@@ -124,3 +131,15 @@ def test_who_cannot_hear_of_a_commit_keeps_nobody_else_from_it(database: Databas
         tx.after_commit(deaf)
         tx.after_commit(lambda: heard.append("news"))
     assert heard == ["news"]
+
+
+@pytest.mark.real
+def test_a_second_server_on_the_same_postgresql_is_refused(postgres: Postgres):
+    url = postgres.new_database()
+    first, second = Database(url), Database(url)
+    with sole_server(first), pytest.raises(AlreadyRunning), sole_server(second):
+        pass
+    with sole_server(second):
+        pass
+    first.close()
+    second.close()
