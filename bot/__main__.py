@@ -47,30 +47,26 @@ def serve() -> None:
 
 
 @main.command("runbooks")
+@click.argument("words", nargs=-1)
 @click.option("--json", "as_json", is_flag=True, help="For programs.")
-def list_runbooks(*, as_json: bool) -> None:
-    """List what can be asked for."""
-    from bot import forms
-    from runbooks import catalogue
-    from runbooks._catalogue import kind
+def list_runbooks(*, words: tuple[str, ...], as_json: bool) -> None:
+    """List what can be asked for, or tell all about the runbooks that begin with WORDS.
 
-    found = [
-        {
-            "words": words,
-            "kind": kind(runbook),
-            "usage": forms.usage(runbook),
-            "summary": (runbook.__doc__ or "").strip().splitlines()[0],
-            "example": f"{words} {runbook.example}",
-            "undo": runbook.undo,
-        }
-        for words, runbook in catalogue().items()
-    ]
+    For example: keyturn runbooks zfs scrub
+    """
+    from bot import leaflet
+
+    found = leaflet.leaflets(" ".join(words))
+    if not found:
+        _stop(f"no runbook begins with {' '.join(words)!r}: keyturn runbooks lists all", NOT_FOUND)
     if as_json:
-        click.echo(json.dumps(found, indent=2, ensure_ascii=False))
-        return
-    width = max(len(row["usage"]) for row in found)
-    for row in found:
-        click.echo(f"{row['usage']:<{width}}  {row['kind']:<6}  {row['summary']}")
+        click.echo(json.dumps([vars(one) for one in found], indent=2, ensure_ascii=False))
+    elif words:
+        click.echo("\n\n".join(one.in_full() for one in found))
+    else:
+        width = max(len(one.words) for one in found)
+        for one in found:
+            click.echo(f"{one.words:<{width}}  {one.kind:<6}  {one.summary}")
 
 
 @main.command()

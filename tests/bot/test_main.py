@@ -11,6 +11,7 @@ import pytest
 from bot.store import changelog, schema, verification
 from bot.store.database import Database
 from bot.store.seal import Seal
+from runbooks import catalogue
 from tests.policies import a_policy
 
 
@@ -58,9 +59,21 @@ def test_help_loads_nothing_heavy():
 
 
 def test_runbooks_are_listed_for_people_and_programs(tmp_path: Path):
-    assert "abusers clear HOST ADDRESS" in _keyturn(tmp_path, "runbooks").stdout
+    listed = _keyturn(tmp_path, "runbooks").stdout
+    assert "Let an address back in that HAProxy has marked as an abuser." in listed
+    assert len(listed.splitlines()) == len(catalogue())
+    assert max(map(len, listed.splitlines())) <= 120
     rows = json.loads(_keyturn(tmp_path, "runbooks", "--json").stdout)
-    assert {"words", "kind", "usage", "summary", "example", "undo"} <= set(rows[0])
+    assert {"words", "kind", "usage", "summary", "example", "undo", "tag"} <= set(rows[0])
+
+
+def test_a_runbook_is_told_in_full(tmp_path: Path):
+    told = _keyturn(tmp_path, "runbooks", "abusers", "clear").stdout
+    assert told.startswith("abusers clear HOST ADDRESS")
+    assert "For example: abusers clear lb1 203.0.113.9" in told
+    assert "Its undo sets the entry again." in told
+    strange = _keyturn(tmp_path, "runbooks", "nothing")
+    assert (strange.returncode, "keyturn runbooks lists all" in strange.stderr) == (3, True)
 
 
 def test_the_log_is_shown_one_line_an_entry_and_harmless(logged: Path):

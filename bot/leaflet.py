@@ -1,0 +1,65 @@
+"""A leaflet: all that a person needs to know to ask for a runbook. Pure."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from bot import forms
+from runbooks import AnyRunbook, catalogue
+from runbooks._catalogue import kind
+
+
+@dataclass(frozen=True)
+class Leaflet:
+    """One runbook as people are told of it.
+
+    usage: how it is typed. fields: each with what belongs into it. tag: hosts must carry it; ""
+    for any host. undo: what its undo does; "" for a check, and where there is none.
+    """
+
+    words: str
+    kind: str
+    summary: str
+    usage: str
+    example: str
+    tag: str
+    undo: str
+    fields: Sequence[tuple[str, str]]
+
+    def in_full(self) -> str:
+        """Return it as text of several lines."""
+        lines = [self.usage, f"  {self.summary}"]
+        width = max(len(name) for name, _ in self.fields)
+        lines += [f"    {name:<{width}}  {hint}" for name, hint in self.fields]
+        lines.append(f"  For example: {self.example}")
+        if self.kind == "change":
+            lines.append(f"  Its undo {self.undo}." if self.undo else "  It cannot be undone.")
+        return "\n".join(lines)
+
+
+def leaflets(beginning: str = "") -> list[Leaflet]:
+    """Return the leaflets of every runbook whose words begin so, in the order of their words."""
+    wanted = beginning.lower()
+    return [
+        _leaflet(words, runbook)
+        for words, runbook in catalogue().items()
+        if not wanted or words == wanted or words.startswith(f"{wanted} ")
+    ]
+
+
+def _leaflet(words: str, runbook: type[AnyRunbook]) -> Leaflet:
+    blanks = forms.blanks(runbook)
+    return Leaflet(
+        words=words,
+        kind=kind(runbook),
+        summary=(runbook.__doc__ or "").strip().splitlines()[0],
+        usage=forms.usage(runbook),
+        example=f"{words} {runbook.example}",
+        tag=blanks[0].tag,
+        undo=runbook.undo,
+        fields=[(blank.name, _hint(blank)) for blank in blanks],
+    )
+
+
+def _hint(blank: forms.Blank) -> str:
+    choices = f" ({', '.join(blank.choices)})" if blank.choices else ""
+    return f"{blank.hint}{choices}"
