@@ -103,3 +103,12 @@ AgentName = Annotated[
         description="A part of what the client calls itself, such as EvilBot/2",
     ),
 ]
+
+InterfaceName = Annotated[
+    str,
+    # Linux takes up to 15 characters; nobody should use odd ones.
+    Field(
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,14}$",
+        description="The network interface, such as eth0",
+    ),
+]

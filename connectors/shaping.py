@@ -1,0 +1,260 @@
+"""How much an interface of a host may send and take in, as Linux's tc limits it. No I/O.
+
+What a host sends waits in a token bucket (tbf) at the interface's root. What it takes in is led
+through an ifb device of its own, with such a bucket at its root: only what has already arrived
+can be held back there, so that senders slow down when it drops, and not before. Either queue is
+at most 50 ms long. Nothing is written to disk: the next start of the host takes limits away.
+
+Formats: tc(8) and tc-tbf(8); `tc -j qdisc show` tells rates in bytes/s. `tc -j class show` is not
+JSON, at least up to iproute2 6.1.
+"""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from connectors.command import Hint, Query, Setting, Shell
+from connectors.trouble import NotUnderstood
+
+# Ours are known by it ("Kt"); what the kernel puts there by itself has the handle 0.
+_HANDLE = "4b74:"
+_OURS = "kt-in"
+# Seconds: enough for the limits to show whether they let Keyturn come back.
+_PROBATION = Setting("shaping.probation", "120", pattern=r"[1-9][0-9]{0,3}")
+
+_HINTS = (
+    Hint(r"nothing is on probation", "the host has taken the new limits back, as time ran out"),
+    Hint(r"on probation already", "limits are on probation there already: ask again in minutes"),
+    Hint(r"Specified qdisc kind is unknown", "the host's kernel lacks tc's tbf (sch_tbf)"),
+    Hint(
+        r"Failed to load TC action|TC classifier not found|Unknown device type",
+        "the host's kernel cannot limit what comes in: it lacks ifb, cls_u32 or act_mirred",
+    ),
+    Hint(r"Operation not permitted", "only root may do this: the login's sudo rule is missing"),
+    Hint(r"Device \S+ does not exist|Cannot find device", "the interface is not there any more"),
+)
+
+# Links, queues, where arriving packets are led to, and what is on probation. The kernel keeps the
+# name of an ifb device when the interface that it is for is renamed, so it holds its number.
+_SHOW = (
+    "ip -j link show && tc -s -j qdisc show && "
+    "for in in $(tc qdisc show | sed -n 's/.* dev \\(kt-in[0-9]*\\) root .*/\\1/p'); do "
+    'card=$(ip -o link show | sed -n "s/^${in#kt-in}: \\([^:@]*\\).*/\\1/p"); '
+    '[ -z "$card" ] || tc filter show dev "$card" parent ffff: | '
+    'sed -n "s/.*Redirect to device \\($in\\)).*/led $card/p"; done; '
+    "for watch in /run/keyturn-shaping-*.watch; do "
+    '[ ! -e "$watch" ] || echo "probation $watch"; done'
+)
+
+# $1: interface, $2: kbit/s in, $3: kbit/s out; 0 for no limit. A bucket holds what goes through in
+# 10 ms, and a jumbo frame at least.
+_SETTLE = (
+    'bucket() { burst=$(( $2 * 5 / 4 )); [ "$burst" -gt 10240 ] || burst=10240; '
+    f'tc qdisc replace dev "$1" root handle {_HANDLE} tbf rate "$2kbit" burst "$burst" '
+    "latency 50ms; }; "
+    'settle() { in=$(ip -o link show dev "$1"); in="kt-in${in%%:*}"; '
+    'if [ "$3" != 0 ]; then bucket "$1" "$3"; '
+    f'elif tc qdisc show dev "$1" | grep -q "^qdisc tbf {_HANDLE} root"; '
+    'then tc qdisc del dev "$1" root; fi; '
+    'if [ "$2" != 0 ]; then '
+    'ip link show dev "$in" >/dev/null 2>&1 || ip link add "$in" type ifb; '
+    'ip link set dev "$in" up; bucket "$in" "$2"; '
+    'tc qdisc show dev "$1" | grep -q "^qdisc ingress ffff:" || '
+    'tc qdisc add dev "$1" handle ffff: ingress; '
+    'tc filter show dev "$1" parent ffff: | grep -q "Redirect to device $in)" || '
+    'tc filter add dev "$1" parent ffff: protocol all prio 10 u32 match u32 0 0 '
+    'action mirred egress redirect dev "$in"; '
+    'elif ip link show dev "$in" >/dev/null 2>&1; then '
+    '! tc qdisc show dev "$1" | grep -q "^qdisc ingress ffff:" || '
+    'tc qdisc del dev "$1" ingress; ip link del "$in"; fi; }; '
+)
+_ALONE = 'exec 9>"/run/keyturn-shaping-$1.lock"; flock 9; watch="/run/keyturn-shaping-$1.watch"; '
+_WATCHED = (
+    'watched() { pid=$(cat "$watch" 2>/dev/null) && '
+    'grep -qs keyturn-shaping-watch "/proc/$pid/cmdline"; }; '
+)
+_ON_PROBATION = "watched || { echo nothing is on probation >&2; exit 1; }; "
+
+# $4: seconds. What it waits in is not holding the lock.
+_WATCH = (
+    f'sleep "$4"; {_ALONE}[ "$(cat "$watch")" = "$$" ] || exit; {_SETTLE}settle "$1" "$2" "$3"; '
+    'rm "$watch"; logger -t keyturn "nobody kept the new limits of $1: those of before are back"'
+)
+# $4: seconds, $5: the script above.
+_BEGIN = (
+    f"{{ set -eu; {_WATCHED}{_ALONE}"
+    "if watched; then echo limits are on probation already >&2; exit 1; fi; "
+    'setsid sh -c "$5" keyturn-shaping-watch "$1" "$2" "$3" "$4" '
+    "</dev/null >/dev/null 2>&1 9>&- & "
+    'echo $! >"$watch"; }'
+)
+_TRY = f'{{ set -eu; {_WATCHED}{_SETTLE}{_ALONE}{_ON_PROBATION}settle "$1" "$2" "$3"; }}'
+_KEEP = f'{{ set -eu; {_WATCHED}{_ALONE}{_ON_PROBATION}rm "$watch"; }}'
+_LIFT = (
+    f"{{ set -eu; {_WATCHED}{_SETTLE}{_ALONE}"
+    "if watched; then echo limits are on probation already >&2; exit 1; fi; "
+    'settle "$1" "$2" "$3"; }'
+)
+
+
+@dataclass(frozen=True)
+class Rates:
+    """kbit/s that an interface takes in and sends at most; None for no limit."""
+
+    down: int | None = None
+    up: int | None = None
+
+    @property
+    def words(self) -> tuple[str, str]:
+        return str(self.down or 0), str(self.up or 0)
+
+    def __str__(self) -> str:
+        if self == Rates():
+            return "no limit"
+        told = ((self.down, "in"), (self.up, "out"))
+        return ", ".join(f"{rate:,} kbit/s {way}" for rate, way in told if rate)
+
+
+@dataclass(frozen=True)
+class Queue:
+    """A queueing discipline. rate: kbit/s if it has one. dropped, overlimits: packets so far."""
+
+    kind: str
+    rate: int | None
+    dropped: int
+    overlimits: int
+
+
+@dataclass(frozen=True)
+class Card:
+    """An interface. others: queues that neither the kernel nor Keyturn has put there.
+
+    probation: its limits are to be taken back, as nobody has kept them yet.
+    """
+
+    name: str
+    loopback: bool
+    down: Queue | None = None
+    up: Queue | None = None
+    others: tuple[Queue, ...] = ()
+    probation: bool = False
+
+    @property
+    def rates(self) -> Rates:
+        return Rates(self.down and self.down.rate, self.up and self.up.rate)
+
+
+def cards() -> Query[Mapping[str, Card]]:
+    """Ask for all interfaces by name, without Keyturn's own ifb devices."""
+    return Query(Shell(("sh", "-c", _SHOW), hints=_HINTS), parse_cards)
+
+
+def classes(interface: str) -> Query[Sequence[str]]:
+    """Ask how somebody's htb shares out: one line of words for each of its classes."""
+    return Query(Shell(("tc", "class", "show", "dev", interface), hints=_HINTS), parse_classes)
+
+
+def begin_probation(interface: str, former: Rates) -> Shell:
+    """Have the host go back to *former* by itself, unless what comes is kept in time."""
+    return _script(_BEGIN, interface, *former.words, _PROBATION, _WATCH)
+
+
+def try_out(interface: str, rates: Rates) -> Shell:
+    """Set both limits, within a probation that has begun."""
+    return _script(_TRY, interface, *rates.words)
+
+
+def keep(interface: str) -> Shell:
+    """End the probation, over a connection that came through the new limits."""
+    return _script(_KEEP, interface, anew=True)
+
+
+def settle(interface: str, rates: Rates) -> Shell:
+    """Set both limits at once, without probation: for taking limits away, and its undo."""
+    return _script(_LIFT, interface, *rates.words)
+
+
+def _script(script: str, *words: str | Setting, anew: bool = False) -> Shell:
+    argv = ("sh", "-c", script, "keyturn", *words)
+    return Shell(argv, root=True, hints=_HINTS, anew=anew)
+
+
+def parse_cards(answer: str) -> Mapping[str, Card]:
+    try:
+        links, queues, *marks = answer.splitlines()
+        found, told = _rows(links), _rows(queues)
+        led = {line.removeprefix("led ") for line in marks if line.startswith("led ")}
+        tried = {_tried(line) for line in marks if not line.startswith("led ")}
+        return {
+            link["ifname"]: _card(link, told, led, tried)
+            for link in found
+            if not link["ifname"].startswith(_OURS)
+        }
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise NotUnderstood(
+            f"ip and tc answered {answer[:200]!r} instead of interfaces and their queues"
+        ) from None
+
+
+def _rows(line: str) -> list[dict[str, Any]]:
+    rows = json.loads(line)
+    if not isinstance(rows, list):
+        raise TypeError(line)
+    return cast("list[dict[str, Any]]", rows)
+
+
+def _tried(line: str) -> str:
+    mark = re.fullmatch(r"probation /run/keyturn-shaping-(\S+)\.watch", line)
+    if mark is None:
+        raise ValueError(line)
+    return mark[1]
+
+
+def _card(
+    link: Mapping[str, Any], told: Sequence[Mapping[str, Any]], led: set[str], tried: set[str]
+) -> Card:
+    name = str(link["ifname"])
+    put = [each for each in told if each["dev"] == name and _put_there(each)]
+    up = [each for each in put if _is_ours(each)]
+    inner = f"{_OURS}{link['ifindex']}"
+    down = [each for each in told if each["dev"] == inner and _is_ours(each)]
+    down = down if name in led else []
+    others = [each for each in put if each not in up and not (down and each["kind"] == "ingress")]
+    return Card(
+        name=name,
+        loopback="LOOPBACK" in link["flags"],
+        down=_queue(down[0]) if down else None,
+        up=_queue(up[0]) if up else None,
+        others=tuple(map(_queue, others)),
+        probation=name in tried,
+    )
+
+
+def _put_there(queue: Mapping[str, Any]) -> bool:
+    return queue["kind"] in ("ingress", "clsact") or (
+        bool(queue.get("root")) and queue["handle"] != "0:"
+    )
+
+
+def _is_ours(queue: Mapping[str, Any]) -> bool:
+    return bool(queue.get("root")) and (queue["kind"], queue["handle"]) == ("tbf", _HANDLE)
+
+
+def _queue(told: Mapping[str, Any]) -> Queue:
+    rate = told["options"].get("rate")
+    return Queue(
+        kind=str(told["kind"]),
+        rate=None if told["kind"] != "tbf" else int(rate) * 8 // 1000,
+        dropped=int(told["drops"]),
+        overlimits=int(told["overlimits"]),
+    )
+
+
+def parse_classes(answer: str) -> Sequence[str]:
+    lines = [line for line in answer.splitlines() if line]
+    found = [re.match(r"class htb (\S+) .*?rate (\S+) ceil (\S+)", line) for line in lines]
+    if not all(found):
+        raise NotUnderstood(f"tc answered {answer[:200]!r} instead of classes of htb")
+    return [f"class {each[1]} {each[2]} to {each[3]}" for each in found if each]

@@ -1,0 +1,125 @@
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+from pydantic import Field
+
+from connectors import shaping, tcp_window
+from connectors.command import Ask
+from connectors.shaping import Card, Rates
+from runbooks import Address, Change, Host, InterfaceName, Plan, Refused, Step
+
+# Below it, whoever is logged in types into the dark.
+_LEAST, _MOST = 256, 10_000_000
+
+Rate = Annotated[
+    int | None,
+    Field(ge=_LEAST, le=_MOST, description=f"kbit/s, {_LEAST} to {_MOST}; empty: left as it is"),
+]
+
+
+@dataclass(frozen=True)
+class Shaping:
+    """All interfaces, and the seconds to the peer and back; None if it is silent or not given."""
+
+    cards: Mapping[str, Card]
+    seconds: float | None
+
+
+class SetShaping(
+    Change[Shaping],
+    words="shaping set",
+    example="web1 eth0 down=20000 up=10000 peer=198.51.100.7",
+    undo="sets the limits of before, with a probation of its own",
+):
+    """Limit how much an interface takes in and sends, until the host's next start."""
+
+    host: Host
+    interface: InterfaceName
+    down: Rate = None
+    up: Rate = None
+    peer: Annotated[
+        Address | None, Field(description="Whom to ping from the host before and after")
+    ] = None
+
+    def read(self, ask: Ask) -> Shaping:
+        cards = ask(self.host, shaping.cards())
+        if self.peer is None:
+            return Shaping(cards, None)
+        return Shaping(cards, ask(self.host, tcp_window.round_trip(str(self.peer))))
+
+    def plan(self, found: Shaping) -> Plan:
+        card = self._card(found.cards)
+        rates = Rates(self.down or card.rates.down, self.up or card.rates.up)
+        far = list(self._distance(found.seconds))
+        if rates == card.rates:
+            return Plan(f"{card.name} is limited already: {rates}", notes=far)
+        return Plan(
+            f"{card.name} has {card.rates}", self._steps(card, rates), [*far, *_costs(rates)]
+        )
+
+    def _card(self, cards: Mapping[str, Card]) -> Card:
+        if not (self.down or self.up):
+            raise Refused("no limit is given: say down=, up= or both, in kbit/s")
+        card = cards.get(self.interface)
+        if card is None:
+            there = ", ".join(each.name for each in cards.values() if not each.loopback)
+            raise Refused(f"{self.host} has no interface {self.interface}: it has {there}")
+        if card.loopback:
+            raise Refused(
+                f"{card.name} is the host's way to itself: name an interface that leads out"
+            )
+        if card.probation:
+            raise Refused(
+                f"limits of {card.name} are on probation, and nobody has kept them: ask again in "
+                "some minutes, when the host has put those of before back"
+            )
+        if card.others:
+            kinds = ", ".join(queue.kind for queue in card.others)
+            raise Refused(
+                f"{card.name} has a queue ({kinds}) that Keyturn has not put there and could not "
+                "put back: take it away on the host first, with tc qdisc del"
+            )
+        return card
+
+    def _steps(self, card: Card, rates: Rates) -> Sequence[Step]:
+        """Begin, try, keep. Undone from the last to the first they are the same three again."""
+        name = card.name
+        return [
+            Step(
+                "Begin a probation: the host puts the limits of before back by itself",
+                self.host,
+                do=shaping.begin_probation(name, card.rates),
+                undo=shaping.keep(name),
+            ),
+            Step(
+                f"Limit {name}",
+                self.host,
+                do=shaping.try_out(name, rates),
+                undo=shaping.try_out(name, card.rates),
+                before=str(card.rates),
+                after=str(rates),
+            ),
+            Step(
+                "End the probation over a new connection",
+                self.host,
+                do=shaping.keep(name),
+                undo=shaping.begin_probation(name, rates),
+            ),
+        ]
+
+    def _distance(self, seconds: float | None) -> Iterator[str]:
+        if self.peer is not None:
+            far = (
+                "does not answer pings" if seconds is None else f"is {seconds * 1000:.1f} ms away"
+            )
+            yield f"{self.peer} {far} now."
+
+
+def _costs(rates: Rates) -> Iterator[str]:
+    yield "Everything on the interface shares the limit, also logins and Keyturn's own."
+    yield "Packets wait for at most 50 ms, and are dropped then; connections slow down by that."
+    if rates.down:
+        yield "What comes in is dropped after it has come over the line: it is no help in a flood."
+    yield "The next start of the host takes the limits away."
+    yield "Unless they are kept over a new connection, the host puts those of before back."

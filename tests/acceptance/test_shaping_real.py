@@ -1,0 +1,231 @@
+"""Limits of this machine's kernel, in a network namespace of their own."""
+
+import os
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from connectors import shaping
+from connectors.command import Answer, Question, Shell
+from connectors.fleet import Fleet
+from connectors.inventory import Host, Inventory
+from connectors.shaping import Card, Rates
+from connectors.trouble import HostTrouble
+from runbooks.shaping_clear import ClearShaping
+from runbooks.shaping_set import SetShaping
+from runbooks.shaping_show import ShowShaping
+from tests.acceptance.by_hand import carry_out, take_back
+from tests.fakes import inventory_of
+
+SHOW = ShowShaping.model_validate({"host": "web1"})
+CLEAR = ClearShaping.model_validate({"host": "web1", "interface": "eth0"})
+SET = SetShaping.model_validate(
+    {"host": "web1", "interface": "eth0", "down": 1024, "up": 512, "peer": "198.51.100.1"}
+)
+
+# With processes of its own too, so that whatever waits in the background ends with it.
+_NAMESPACE = ("unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
+_BEGIN = (
+    "mount -t tmpfs none /run && ip link set lo up && "
+    "ip link add eth0 type veth peer name eth1 && ip link set eth0 up && ip link set eth1 up && "
+    "ip addr add 198.51.100.1/25 dev eth0 && ip addr add 198.51.100.129/25 dev eth1 && "
+    "ip neigh add 198.51.100.2 lladdr 02:00:00:00:00:02 dev eth0 && "
+    "ip neigh add 198.51.100.130 lladdr 02:00:00:00:00:03 dev eth1 && "
+    "echo ready && exec cat"
+)
+_NEEDED = (
+    "ip link add probe type ifb && tc qdisc add dev probe root tbf rate 1mbit burst 10k "
+    "latency 50ms && tc qdisc add dev probe handle ffff: ingress && tc filter add dev probe "
+    "parent ffff: protocol all u32 match u32 0 0 action mirred egress redirect dev eth1; "
+    "ended=$?; ip link del probe; exit $ended"
+)
+# A burst of packets to somebody behind each end of the cable.
+_BURST = (
+    "import socket; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); "
+    "[s.sendto(bytes(1000), (f'198.51.100.{last}', 9)) for last in (2, 130) for _ in range(100)]"
+)
+
+
+class Inside:
+    """Runs commands in the namespaces of a process, where a fleet would run them on a host."""
+
+    def __init__(self, process: int) -> None:
+        self._enter = ("nsenter", "-t", str(process), "--net", "--mount", "--pid", "--")
+
+    def run(
+        self,
+        host: Host,  # noqa: ARG002 - it is here
+        command: Question,
+        /,
+        *,
+        through: tuple[Host, ...] = (),  # noqa: ARG002 - and reached through nobody
+    ) -> Answer:
+        assert isinstance(command, Shell)
+        done = self.do(*command.words)
+        return Answer(done.returncode, done.stdout, done.stderr)
+
+    def do(self, *words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            (*self._enter, *words), capture_output=True, text=True, timeout=30, check=False
+        )
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.fixture
+def inside() -> Iterator[Inside]:
+    if os.geteuid() != 0:
+        pytest.skip("only root may have a network of its own")
+    holder = subprocess.Popen(
+        (*_NAMESPACE, "sh", "-c", _BEGIN),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert holder.stdout is not None
+    try:
+        if holder.stdout.readline() != "ready\n":
+            _, said = holder.communicate()
+            pytest.skip(f"this machine gives nobody a network of its own: {said}")
+        children = Path(f"/proc/{holder.pid}/task/{holder.pid}/children").read_text().split()
+        host = Inside(int(children[0]))
+        lacking = host.do("sh", "-c", _NEEDED)
+        if lacking.returncode:
+            pytest.skip(f"this kernel lacks a part of tc: {lacking.stderr}")
+        yield host
+    finally:
+        holder.communicate()
+
+
+@pytest.fixture
+def fleet(inside: Inside) -> Fleet:
+    return Fleet(inventory_of("web1"), inside)
+
+
+def _eth0(fleet: Fleet) -> Card:
+    return fleet.ask("web1", shaping.cards())["eth0"]
+
+
+def _tell(fleet: Fleet, command: Shell) -> None:
+    fleet.tell("web1", fleet.resolve("web1", command))
+
+
+def _hurried(inside: Inside, *, seconds: int) -> Fleet:
+    """Return a fleet with a host where a probation is this short."""
+    host = inventory_of("web1")["web1"].model_dump(mode="json", exclude={"name"})
+    host["settings"] = {"shaping.probation": str(seconds)}
+    return Fleet(Inventory.model_validate({"hosts": {"web1": host}}), inside)
+
+
+def _until_taken_back(fleet: Fleet) -> Rates:
+    deadline = time.monotonic() + 20
+    while _eth0(fleet).probation:
+        assert time.monotonic() < deadline, "the host never took the limits back"
+        time.sleep(0.05)
+    return _eth0(fleet).rates
+
+
+@pytest.mark.real
+def test_limits_are_set_hold_packets_back_and_are_taken_away(fleet: Fleet, inside: Inside):
+    before = inside.do("sh", "-c", "ip -o link | cut -d' ' -f2; tc qdisc show").stdout
+    plan = carry_out(fleet, SET)
+    assert plan.notes[0].startswith("198.51.100.1 is 0.")
+    card = _eth0(fleet)
+    assert (card.rates, card.probation, card.others) == (Rates(1024, 512), False, ())
+    assert inside.do("python3", "-c", _BURST).returncode == 0
+    card = _eth0(fleet)
+    assert card.up is not None
+    assert card.down is not None
+    assert card.up.dropped > 0
+    assert card.down.dropped > 0
+    assert SHOW.report(SHOW.read(fleet.ask)).summary == (
+        "web1 limits eth0: 1,024 kbit/s in, 512 kbit/s out"
+    )
+    take_back(fleet, SET, plan)
+    assert inside.do("sh", "-c", "ip -o link | cut -d' ' -f2; tc qdisc show").stdout == before
+
+
+@pytest.mark.real
+def test_without_limits_the_same_packets_all_arrive(fleet: Fleet, inside: Inside):
+    """Shows that the packets dropped above were dropped by the limits."""
+    received = (
+        "cat /proc/net/dev | tr -s ' ' | sed -n 's/^ *eth[01]: [0-9]* \\([0-9]*\\) .*/\\1/p'"
+    )
+    assert inside.do("python3", "-c", _BURST).returncode == 0
+    assert all(int(count) >= 100 for count in inside.do("sh", "-c", received).stdout.split())
+    assert _eth0(fleet).rates == Rates()
+
+
+@pytest.mark.real
+def test_cleared_limits_come_back_when_that_is_undone(fleet: Fleet):
+    carry_out(fleet, SET)
+    plan = carry_out(fleet, CLEAR)
+    assert _eth0(fleet).rates == Rates()
+    take_back(fleet, CLEAR, plan)
+    assert _eth0(fleet).rates == Rates(1024, 512)
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("former", [Rates(), Rates(up=2048), Rates(4096, 2048)])
+def test_limits_that_nobody_keeps_are_taken_back_by_the_host(inside: Inside, former: Rates):
+    fleet = _hurried(inside, seconds=2)
+    if former != Rates():
+        _tell(fleet, shaping.settle("eth0", former))
+    begin, limit, keep = SET.plan(SET.read(fleet.ask)).steps
+    fleet.tell("web1", fleet.resolve("web1", begin.do))
+    fleet.tell("web1", fleet.resolve("web1", limit.do))
+    assert _until_taken_back(fleet) == former
+    with pytest.raises(HostTrouble, match="has taken the new limits back"):
+        fleet.tell("web1", fleet.resolve("web1", keep.do))
+
+
+@pytest.mark.real
+def test_limits_that_were_kept_outlast_the_probation(inside: Inside):
+    """Shows, with the test above, that it is the keeping that makes the difference."""
+    fleet = _hurried(inside, seconds=5)
+    carry_out(fleet, SET)
+    deadline = time.monotonic() + 20
+    while any("keyturn-shaping-watch" in line for line in _commands(inside)):
+        assert time.monotonic() < deadline, "the host's timer never ended"
+        time.sleep(0.05)
+    assert _eth0(fleet).rates == Rates(1024, 512)
+
+
+def _commands(inside: Inside) -> list[str]:
+    return inside.do("ps", "-eo", "args").stdout.splitlines()
+
+
+@pytest.mark.real
+def test_no_limit_is_tried_out_without_a_probation(fleet: Fleet):
+    with pytest.raises(HostTrouble):
+        _tell(fleet, shaping.try_out("eth0", Rates(up=512)))
+    assert _eth0(fleet).rates == Rates()
+
+
+@pytest.mark.real
+def test_one_probation_at_a_time(fleet: Fleet):
+    _tell(fleet, shaping.begin_probation("eth0", Rates()))
+    for command in (shaping.begin_probation("eth0", Rates()), shaping.settle("eth0", Rates())):
+        with pytest.raises(HostTrouble, match="on probation there already"):
+            _tell(fleet, command)
+    assert _eth0(fleet).probation
+
+
+@pytest.mark.real
+def test_what_somebody_else_has_set_up_is_shown(fleet: Fleet, inside: Inside):
+    assert (
+        inside.do(
+            *("sh", "-c"),
+            "tc qdisc add dev eth1 root handle 1: htb default 10 && "
+            "tc class add dev eth1 parent 1: classid 1:10 htb rate 3000kbit ceil 8mbit",
+        ).returncode
+        == 0
+    )
+    report = SHOW.report(SHOW.read(fleet.ask))
+    assert report.table is not None
+    assert "class 1:10 3Mbit to 8Mbit" in report.table.rows[0][2]

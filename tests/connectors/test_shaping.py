@@ -1,0 +1,142 @@
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from connectors import shaping
+from connectors.command import Answer, Question, Shell, failure
+from connectors.shaping import Card, Queue, Rates, parse_cards, parse_classes
+from connectors.trouble import NotUnderstood
+
+ANSWERS = Path(__file__).parent / "answers" / "shaping"
+# Interfaces eth0 and eth1: without limits; with 1024 kbit/s in and 512 out on eth0, while on
+# probation and kept; and with a tbf and an htb that somebody else has put there.
+NONE, PROBATION, LIMITED, SOMEBODYS = (
+    (ANSWERS / f"{name}.txt").read_text() for name in ("none", "probation", "limited", "somebodys")
+)
+CLASSES = (ANSWERS / "htb-classes.txt").read_text()
+RATES = Rates(down=1024, up=512)
+COMMANDS = (
+    shaping.begin_probation("eth0", Rates()),
+    shaping.try_out("eth0", RATES),
+    shaping.keep("eth0"),
+    shaping.settle("eth0", Rates()),
+)
+
+
+def test_interfaces_without_limits_are_understood():
+    assert parse_cards(NONE) == {
+        "lo": Card("lo", loopback=True),
+        "eth1": Card("eth1", loopback=False),
+        "eth0": Card("eth0", loopback=False),
+    }
+
+
+def test_limits_and_what_they_have_dropped_are_understood():
+    card = parse_cards(LIMITED)["eth0"]
+    assert card.rates == RATES
+    assert card.up == Queue("tbf", 512, dropped=79, overlimits=93)
+    assert card.down == Queue("tbf", 1024, dropped=76, overlimits=92)
+    assert (card.others, card.probation) == ((), False)
+    assert parse_cards(LIMITED)["eth1"].rates == Rates()
+
+
+def test_our_own_device_is_no_interface_of_the_host():
+    assert "kt-in3" in LIMITED
+    assert set(parse_cards(LIMITED)) == {"lo", "eth0", "eth1"}
+
+
+def test_limits_on_probation_are_told_apart():
+    cards = parse_cards(PROBATION)
+    assert (cards["eth0"].probation, cards["eth0"].rates) == (True, RATES)
+    assert not cards["eth1"].probation
+
+
+def test_a_device_that_nothing_is_led_to_limits_nothing():
+    card = parse_cards(LIMITED.replace("led eth0\n", ""))["eth0"]
+    assert card.rates == Rates(up=512)
+    assert [queue.kind for queue in card.others] == ["ingress"]
+
+
+def test_what_somebody_else_has_put_there_is_not_ours():
+    cards = parse_cards(SOMEBODYS)
+    assert cards["eth0"].rates == cards["eth1"].rates == Rates()
+    assert [(queue.kind, queue.rate) for queue in cards["eth0"].others] == [("tbf", 1000)]
+    assert [queue.kind for queue in cards["eth1"].others] == ["htb", "ingress"]
+
+
+def test_classes_of_htb_are_told_in_words():
+    assert sorted(parse_classes(CLASSES)) == [
+        "class 1:1 8Mbit to 8Mbit",
+        "class 1:10 3Mbit to 8Mbit",
+    ]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "",
+        "[]",
+        "{}\n[]",
+        "[]\nnothing",
+        NONE.replace("ifname", "name"),
+        NONE.replace('"kind"', '"sort"'),
+        NONE.replace('"flags"', '"marks"'),
+        LIMITED.replace('"rate":64000', '"rate":"512Kbit"'),
+        LIMITED.replace('"rate":64000,', ""),
+        LIMITED.replace('"drops":79', '"drops":"many"'),
+        LIMITED.replace("led eth0", "something"),
+        "\n".join(LIMITED.splitlines()[1:]),
+    ],
+)
+def test_anything_else_is_not_taken_for_interfaces(answer: str):
+    with pytest.raises(NotUnderstood):
+        parse_cards(answer)
+
+
+@pytest.mark.parametrize("answer", ["Cannot find device\n", CLASSES.replace("rate", "speed")])
+def test_anything_else_is_not_taken_for_classes(answer: str):
+    with pytest.raises(NotUnderstood):
+        parse_classes(answer)
+
+
+@pytest.mark.parametrize(
+    ("rates", "words"),
+    [
+        (Rates(), "no limit"),
+        (Rates(down=1000), "1,000 kbit/s in"),
+        (RATES, "1,024 kbit/s in, 512 kbit/s out"),
+    ],
+)
+def test_rates_are_told_in_words(rates: Rates, words: str):
+    assert str(rates) == words
+
+
+@pytest.mark.parametrize("command", [shaping.cards().command, *COMMANDS])
+def test_every_script_is_one_that_a_shell_understands(command: Question):
+    assert isinstance(command, Shell)
+    for word in command.words:
+        if " " in word:
+            subprocess.run(["sh", "-n", "-c", word], check=True)
+
+
+def test_limits_are_kept_only_over_a_connection_opened_anew():
+    assert [command.anew for command in COMMANDS] == [False, False, True, False]
+
+
+def test_values_reach_a_script_as_arguments_only():
+    assert shaping.try_out("eth0", RATES).words[3:] == ("keyturn", "eth0", "1024", "512")
+    assert shaping.try_out("eth1", Rates()).words[2] == shaping.try_out("eth0", RATES).words[2]
+
+
+@pytest.mark.parametrize(
+    ("said", "means"),
+    [
+        ("nothing is on probation", "taken the new limits back"),
+        ("Error: Specified qdisc kind is unknown.", "lacks tc's tbf"),
+        ("Error: Failed to load TC action module.", "cannot limit what comes in"),
+        ('Device "eth7" does not exist.', "not there any more"),
+    ],
+)
+def test_known_errors_say_what_to_do(said: str, means: str):
+    assert means in str(failure(shaping.keep("eth0"), Answer(1, "", said), frozenset({0})))

@@ -1,0 +1,131 @@
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from connectors import shaping, tcp_window
+from connectors.shaping import Card, Queue, Rates, parse_cards
+from runbooks import Plan, Refused
+from runbooks.shaping_set import SetShaping, Shaping
+from tests.connectors.test_shaping import LIMITED, NONE, PROBATION, SOMEBODYS
+from tests.fakes import ScriptedFleet
+from tests.runbooks.hostile import HOSTILE_ADDRESSES, HOSTILE_NAMES
+
+PEER = "198.51.100.7"
+
+
+def asked(**fields: Any) -> SetShaping:
+    return SetShaping.model_validate({"host": "web1", "interface": "eth0", **fields})
+
+
+def found(answer: str, seconds: float | None = None) -> Shaping:
+    return Shaping(parse_cards(answer), seconds)
+
+
+SET = asked(down=1024, up="512")
+
+
+def test_limits_are_tried_out_and_kept_over_a_new_connection():
+    plan = SET.plan(found(NONE))
+    begin, limit, keep = plan.steps
+    assert begin.do == shaping.begin_probation("eth0", Rates())
+    assert limit.do == shaping.try_out("eth0", Rates(1024, 512))
+    assert keep.do == shaping.keep("eth0")
+    assert (limit.before, limit.after) == ("no limit", "1,024 kbit/s in, 512 kbit/s out")
+
+
+def test_undone_from_the_last_to_the_first_the_host_can_take_that_back_too():
+    begin, limit, keep = SET.plan(found(NONE)).steps
+    assert keep.undo == shaping.begin_probation("eth0", Rates(1024, 512))
+    assert limit.undo == shaping.try_out("eth0", Rates())
+    assert begin.undo == shaping.keep("eth0")
+
+
+def test_a_way_that_is_not_named_is_left_as_it_is():
+    plan = asked(up=600).plan(found(LIMITED))
+    assert plan.steps[0].do == shaping.begin_probation("eth0", Rates(1024, 512))
+    assert plan.steps[1].do == shaping.try_out("eth0", Rates(1024, 600))
+
+
+def test_limits_that_are_as_asked_need_nothing():
+    expected = Plan("eth0 is limited already: 1,024 kbit/s in, 512 kbit/s out", notes=[])
+    assert SET.plan(found(LIMITED)) == expected
+
+
+@pytest.mark.parametrize(
+    ("answer", "seconds", "note"),
+    [
+        (NONE, 0.0123, f"{PEER} is 12.3 ms away now."),
+        (NONE, None, f"{PEER} does not answer pings now."),
+        (LIMITED, 0.05, f"{PEER} is 50.0 ms away now."),
+    ],
+)
+def test_a_peer_is_measured_before_and_after(answer: str, seconds: float | None, note: str):
+    assert asked(down=1024, up=512, peer=PEER).plan(found(answer, seconds)).notes[0] == note
+
+
+def test_latency_and_counts_that_move_do_not_make_the_plan_stale():
+    moved = LIMITED.replace('"drops":79', '"drops":99')
+    peer = asked(up=600, peer=PEER)
+    assert peer.plan(found(moved, 0.2)).same_work_as(peer.plan(found(LIMITED, 0.1)))
+
+
+def test_limits_that_somebody_changed_meanwhile_make_the_plan_stale():
+    before, after = asked(up=600).plan(found(NONE)), asked(up=600).plan(found(LIMITED))
+    assert not before.same_work_as(after)
+
+
+@pytest.mark.parametrize(
+    ("fields", "answer", "why"),
+    [
+        ({}, NONE, "no limit is given: say down=, up= or both"),
+        ({"interface": "lo", "up": 512}, NONE, "the host's way to itself"),
+        ({"interface": "eth7", "up": 512}, NONE, "no interface eth7: it has eth1, eth0"),
+        ({"interface": "kt-in3", "up": 512}, LIMITED, "no interface kt-in3"),
+        ({"up": 512}, PROBATION, "are on probation"),
+        ({"up": 512}, SOMEBODYS, r"has a queue \(tbf\) that Keyturn has not put there"),
+        ({"interface": "eth1", "down": 512}, SOMEBODYS, r"a queue \(htb, ingress\)"),
+    ],
+)
+def test_where_no_limit_can_be_set_it_is_refused(fields: dict[str, Any], answer: str, why: str):
+    with pytest.raises(Refused, match=why):
+        asked(**fields).plan(found(answer))
+
+
+def test_a_queue_of_the_kernels_own_choice_is_no_hindrance():
+    cards = {"eth0": Card("eth0", loopback=False, up=Queue("tbf", 700, 0, 0))}
+    assert SET.plan(Shaping(cards, None)).steps[1].before == "700 kbit/s out"
+
+
+def test_a_peer_is_pinged_only_if_one_is_named():
+    ping = tcp_window.round_trip(PEER).command
+    answer = "rtt min/avg/max/mdev = 12.300/12.400/12.500/0.1 ms\n"
+    fleet = ScriptedFleet({("web1", shaping.cards().command): NONE, ("web1", ping): answer})
+    assert SET.read(fleet.ask).seconds is None
+    assert len(fleet.asked) == 1
+    assert asked(up=512, peer=PEER).read(fleet.ask).seconds == pytest.approx(0.0123)
+
+
+@pytest.mark.parametrize("field", ["down", "up"])
+@pytest.mark.parametrize(
+    "rate",
+    [
+        *(0, 1, 255, -512, 10_000_001, 512.5, "-x", "1mbit", "512; id", "512\n512", "$(id)"),
+        *("0x200", "5 12", "1e6", "many", [512], "５１２k"),
+    ],
+)
+def test_what_is_no_rate_is_refused_before_anything_is_asked(field: str, rate: object):
+    with pytest.raises(ValidationError):
+        asked(**{field: rate})
+
+
+@pytest.mark.parametrize("name", [*HOSTILE_NAMES, "eth0:1", "eth0@if2", "x" * 16, "."])
+def test_what_is_no_name_of_an_interface_is_refused(name: object):
+    with pytest.raises(ValidationError):
+        asked(interface=name, up=512)
+
+
+@pytest.mark.parametrize("peer", [each for each in HOSTILE_ADDRESSES if each is not None])
+def test_what_is_no_address_of_a_peer_is_refused(peer: object):
+    with pytest.raises(ValidationError):
+        asked(peer=peer, up=512)

@@ -1,0 +1,48 @@
+from connectors import shaping
+from runbooks import Report
+from runbooks.shaping_show import ShowShaping
+from tests.connectors.test_shaping import CLASSES, LIMITED, NONE, PROBATION, SOMEBODYS
+from tests.fakes import ScriptedFleet
+
+SHOW = ShowShaping.model_validate({"host": "web1"})
+
+
+def report_of(answer: str) -> Report:
+    fleet = ScriptedFleet(
+        {
+            ("web1", shaping.cards().command): answer,
+            ("web1", shaping.classes("eth1").command): CLASSES,
+        }
+    )
+    return SHOW.report(SHOW.read(fleet.ask))
+
+
+def test_a_host_without_limits_says_so():
+    assert report_of(NONE) == Report("web1 has no limit of Keyturn's", findings=[])
+
+
+def test_limits_and_what_they_dropped_are_shown_for_each_way():
+    report = report_of(LIMITED)
+    assert report.summary == "web1 limits eth0: 1,024 kbit/s in, 512 kbit/s out"
+    assert report.healthy
+    assert report.table is not None
+    assert report.table.rows == [
+        ("eth0", "in", "1,024 kbit/s", "76", "92"),
+        ("eth0", "out", "512 kbit/s", "79", "93"),
+    ]
+
+
+def test_limits_on_probation_are_a_finding():
+    (finding,) = report_of(PROBATION).findings
+    assert finding.startswith("the limits of eth0 are on probation")
+
+
+def test_what_somebody_else_has_set_up_is_shown_and_is_a_finding():
+    report = report_of(SOMEBODYS)
+    assert report.summary == "web1 has no limit of Keyturn's"
+    assert len(report.findings) == 3
+    assert report.table is not None
+    limits = {(row[0], row[1]): row[2] for row in report.table.rows}
+    assert limits["eth0", "out"] == "tbf of somebody else's, 1,000 kbit/s"
+    assert "class 1:10 3Mbit to 8Mbit" in limits["eth1", "out"]
+    assert limits["eth1", "in"] == "ingress of somebody else's"
