@@ -1,7 +1,7 @@
 """The pool of connections, against real OpenSSH servers."""
 
-import socket
 import re
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
