@@ -1,6 +1,7 @@
 """The command line: `keyturn …`."""
 
 import json
+import os
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -256,13 +257,14 @@ def check_db() -> None:
 def _settings() -> "Settings":
     from pydantic import ValidationError
 
-    from bot.policy.directory import in_words
     from bot.settings import Settings
 
     try:
         return Settings()
     except ValidationError as error:
-        _stop(in_words(error), FAILED)
+        found = error.errors()[0]
+        name = "".join(f"KEYTURN_{part}: ".upper() for part in found["loc"])
+        _stop(name + found["msg"].removeprefix("Value error, "), FAILED)
 
 
 @contextmanager
@@ -291,6 +293,10 @@ def _plainly() -> Generator[None]:
 
     try:
         yield
+    except BrokenPipeError:
+        # Whoever read along has seen enough. Python would say so once more at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(FAILED)
     except (StoreUnavailable, AlreadyRunning, NoPolicy, BadKey, OSError, ValueError) as trouble:
         _stop(str(trouble), FAILED)
 

@@ -136,3 +136,21 @@ def test_explain_says_who_may_and_who_approves(tmp_path: Path):
     assert "it takes one approval from the owners of the edge" in allowed.stdout
     assert (stranger.returncode, stranger.stdout[:3]) == (1, "No:")
     assert (unclear.returncode, "on which host?" in unclear.stderr) == (3, True)
+
+
+def test_a_setting_that_does_not_fit_is_named_as_it_is_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("KEYTURN_PORT", "eighty")
+    found = _keyturn(tmp_path, "serve")
+    assert found.returncode == 1
+    assert found.stderr.startswith("keyturn: KEYTURN_PORT: Input should be a valid integer")
+
+
+def test_who_has_seen_enough_may_close_the_pipe(logged: Path):
+    words = f"{sys.executable} -m bot changelog export | head -c 1"
+    environment = os.environ | {"KEYTURN_DATA": str(logged / "var")}
+    found = subprocess.run(
+        ["sh", "-c", words], capture_output=True, text=True, check=False, env=environment
+    )
+    assert (found.stdout, found.stderr) == ("{", "")
