@@ -86,13 +86,14 @@ class Database:
         self.engine = _sqlite(url) if self.embedded else _postgresql(url)
         # Called after every commit that somebody should hear of, from the committing thread.
         self.on_news: Callable[[], None] = lambda: None
+        self._closed = False
         # SQLite has one writer: waiting for it in turn is fairer and faster than its own polling.
         self._writer = threading.Lock()
 
     @contextmanager
     def transaction(self) -> Generator[Transaction]:
         """Write. Raises StoreUnavailable if anything could not be made durable."""
-        with self._turn(), self._guarded(), self.engine.connect() as connection:
+        with self._turn(), self._guarded(), self._connection() as connection:
             if self.embedded:
                 connection.exec_driver_sql("BEGIN IMMEDIATE")
             transaction = Transaction(
@@ -105,7 +106,7 @@ class Database:
     @contextmanager
     def reading(self) -> Generator[Transaction]:
         """Read one consistent state. Nothing written here is kept."""
-        with self._guarded(), self.engine.connect() as connection:
+        with self._guarded(), self._connection() as connection:
             if self.embedded:
                 connection.exec_driver_sql("BEGIN")
             yield Transaction(connection, self._now(connection))
@@ -115,7 +116,18 @@ class Database:
         self.on_news()
 
     def close(self) -> None:
+        self._closed = True
         self.engine.dispose()
+
+    @contextmanager
+    def _connection(self) -> Generator[Connection]:
+        with self.engine.connect() as connection:
+            try:
+                yield connection
+            finally:
+                # A thread may outlast close(): its connection would go back to a pool that is gone.
+                if self._closed:
+                    connection.invalidate()
 
     @contextmanager
     def _turn(self) -> Generator[None]:

@@ -143,3 +143,12 @@ def test_a_second_server_on_the_same_postgresql_is_refused(postgres: Postgres):
         pass
     first.close()
     second.close()
+
+
+def test_what_outlasts_the_closing_leaves_no_connection_behind(database: Database):
+    closed: list[str] = []
+    event.listen(database.engine, "close", lambda *_: closed.append("closed"))
+    with database.reading():
+        database.close()
+        before = len(closed)
+    assert len(closed) == before + 1
