@@ -125,7 +125,7 @@ class Database:
             try:
                 yield connection
             finally:
-                # A thread may outlast close(): its connection would go back to a pool that is gone.
+                # A thread may outlast close(): this would go back to a pool that is gone.
                 if self._closed:
                     connection.invalidate()
 
