@@ -26,7 +26,7 @@ type Request = {
 };
 action ask, approve appliesTo { principal: Person, resource: Host, context: Request };
 """
-_ANNOTATIONS = frozenset({"id", "approvals", "from", "hosts", "says"})
+_ANNOTATIONS = frozenset({"id", "approvals", "from", "hosts", "says", "stepup"})
 CEILING = 10
 
 
@@ -38,7 +38,7 @@ class BadRules(Exception):
 class Ruling:
     """What the rules say. approvals: how many; groups: whose; says: in the rules' own words.
 
-    ceiling: how many hosts one request may be for.
+    ceiling: how many hosts one request may be for. step_up: an approval takes a second factor.
     """
 
     allowed: bool
@@ -46,6 +46,7 @@ class Ruling:
     groups: Sequence[str] = ()
     says: Sequence[str] = ()
     ceiling: int = CEILING
+    step_up: bool = False
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,7 @@ class _Rule:
     groups: tuple[str, ...]
     says: str
     ceiling: int
+    step_up: bool
 
 
 class Rules:
@@ -110,6 +112,7 @@ class Rules:
             groups=tuple(sorted(groups)),
             says=says,
             ceiling=ceiling,
+            step_up=any(rule.step_up for rule in applied),
         )
 
 
@@ -124,6 +127,7 @@ def strictest(rulings: Sequence[Ruling]) -> Ruling:
         groups=tuple(sorted({group for ruling in rulings for group in ruling.groups})),
         says=tuple(dict.fromkeys(said for ruling in rulings for said in ruling.says)),
         ceiling=min(ruling.ceiling for ruling in rulings),
+        step_up=any(ruling.step_up for ruling in rulings),
     )
 
 
@@ -152,7 +156,10 @@ def _plainly(key: str, error: str, names: Mapping[str, str]) -> str:
 
 
 def _rule(key: str, rule: Mapping[str, Any]) -> _Rule:
-    notes: dict[str, str] = rule.get("annotations") or {}
+    # An annotation without a value, such as @stepup, is null in the JSON.
+    notes: dict[str, str] = {
+        key: value or "" for key, value in (rule.get("annotations") or {}).items()
+    }
     name = notes.get("id", key)
     unknown = sorted(set(notes) - _ANNOTATIONS)
     if unknown:
@@ -171,4 +178,12 @@ def _rule(key: str, rule: Mapping[str, Any]) -> _Rule:
     if not ceiling.isdecimal() or not int(ceiling):
         raise BadRules(f'rule "{name}": @hosts("{ceiling}") must be a number of hosts, from 1')
     permits = rule["effect"] == "permit"
-    return _Rule(name, permits, int(approvals), groups, notes.get("says", ""), int(ceiling))
+    return _Rule(
+        name,
+        permits,
+        int(approvals),
+        groups,
+        notes.get("says", ""),
+        int(ceiling),
+        "stepup" in notes,
+    )
