@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any, cast
 
 import cedarpy
 
@@ -57,6 +58,33 @@ class Policy:
 
     def area_of(self, host: str) -> Area:
         return self.household.areas[self.inventory[host].area]
+
+    @property
+    def mentioned(self) -> frozenset[str]:
+        """What the rules look at: attributes by name, and whom they name, such as `Host::lb1`."""
+        return self._rules.mentioned
+
+    def likenesses(self, kind: str) -> dict[str, str]:
+        """Return all that the rules see of each Person or Host: those alike are answered alike.
+
+        Whoever a rule names is like nobody else.
+        """
+        found: dict[str, str] = {}
+        for entity in cast("list[dict[str, Any]]", self._described()):
+            if entity["uid"]["type"] == kind:
+                name: str = entity["uid"]["id"]
+                seen = {
+                    key: entity["attrs"][key] for key in entity["attrs"] if key in self.mentioned
+                }
+                alone = name if f"{kind}::{name}" in self.mentioned else ""
+                found[name] = json.dumps([seen, entity["parents"], alone])
+        return found
+
+    def supposing(self, hosts: Sequence[Host]) -> "Policy":
+        """Return this policy with hosts that there are not yet, to ask what it would say."""
+        known = {**self.inventory.hosts, **{host.name: host for host in hosts}}
+        inventory = self.inventory.model_copy(update={"hosts": known})
+        return Policy(self.household, inventory, self._rules, self.freezes, version=self.version)
 
     def frozen(self, *, host: str, runbook: str, now: int) -> str:
         """Say in words why changes of this host wait now; "" if they do not."""

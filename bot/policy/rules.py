@@ -11,6 +11,8 @@ from typing import Any
 
 import cedarpy
 
+from bot.policy.mentions import mentions
+
 SCHEMA = """
 entity Role;
 entity Owners;
@@ -39,6 +41,7 @@ class Ruling:
     """What the rules say. approvals: how many; groups: whose; says: in the rules' own words.
 
     ceiling: how many hosts one request may be for. step_up: an approval takes a second factor.
+    rules: the names of those that apply.
     """
 
     allowed: bool
@@ -47,6 +50,7 @@ class Ruling:
     says: Sequence[str] = ()
     ceiling: int = CEILING
     step_up: bool = False
+    rules: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -74,6 +78,7 @@ class Rules:
                 )
             )
         self._rules = {key: _rule(key, rule) for key, rule in _static(text).items()}
+        self.mentioned = frozenset(mentions(_static(text)))
         self._policies = cedarpy.PolicySet.from_str(text)
 
     def judge(
@@ -99,9 +104,10 @@ class Rules:
         )
         applied = [self._rules[reason] for reason in answer.diagnostics.reasons]
         says = tuple(rule.says or rule.name for rule in applied)
+        names = tuple(rule.name for rule in applied)
         # A rule that could not be evaluated might have been a forbid: then nobody may.
         if not answer.allowed or answer.diagnostics.errors:
-            return Ruling(allowed=False, says=says)
+            return Ruling(allowed=False, says=says, rules=names)
         most = max(rule.approvals for rule in applied)
         strict = [rule for rule in applied if rule.approvals and rule.approvals == most]
         groups = {group for rule in strict for group in rule.groups}
@@ -111,6 +117,7 @@ class Rules:
             approvals=most,
             groups=tuple(sorted(groups)),
             says=says,
+            rules=names,
             ceiling=ceiling,
             step_up=any(rule.step_up for rule in applied),
         )
@@ -128,6 +135,7 @@ def strictest(rulings: Sequence[Ruling]) -> Ruling:
         says=tuple(dict.fromkeys(said for ruling in rulings for said in ruling.says)),
         ceiling=min(ruling.ceiling for ruling in rulings),
         step_up=any(ruling.step_up for ruling in rulings),
+        rules=tuple(dict.fromkeys(rule for ruling in rulings for rule in ruling.rules)),
     )
 
 
