@@ -1,0 +1,155 @@
+"""Redaction: the secrets that Keyturn knows, and what looks like one, are taken out of any text.
+
+A host may answer with a password that Keyturn logs in with, plain or encoded. What is recorded,
+shown or logged goes through here first; what is sent to hosts never does.
+"""
+
+import base64
+import html
+import json
+import re
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import cast
+from urllib.parse import quote, quote_plus
+
+from bot.digest import Canonical
+
+MARK = "[secret]"
+
+# A shorter word would be found in text that has nothing to do with it.
+SHORTEST = 8
+
+_LOOKS_SECRET = re.compile(
+    r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----.*?(?:-----END [A-Z0-9 ]*PRIVATE KEY-----|\Z)"
+    r"|\bx(?:ox[a-z]|app)-[A-Za-z0-9-]{10,}"
+    r"|\bA[KS]IA[0-9A-Z]{16}\b"
+    r"|\bgh[pousr]_[A-Za-z0-9]{30,}"
+    r"|\beyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}"
+    r"|\$(?:1|2[aby]|5|6|y|gy|argon2id?)\$[./A-Za-z0-9$,=+]{20,}"
+    r"|(?<=://)[^/\s:@]+:[^/\s@]+(?=@)"
+    r"|(?i:(?<=authorization: )(?:basic|bearer) [A-Za-z0-9+/=._~-]{8,})",
+    re.DOTALL,
+)
+
+
+class Redactor:
+    """Knows secrets and takes them out. Any thread may use it."""
+
+    def __init__(self, secrets: Iterable[str] = ()) -> None:
+        self._lock = threading.Lock()
+        self._exact: tuple[str, ...] = ()
+        self._digits: tuple[str, ...] = ()
+        self.register(*secrets)
+
+    def register(self, *secrets: str) -> None:
+        """Take these out from now on, in every spelling; what is too short to tell is passed."""
+        long_enough = [secret for secret in secrets if len(secret.strip()) >= SHORTEST]
+        exact = {form for secret in long_enough for form in _spellings(secret.strip())}
+        digits = {form for secret in long_enough for form in _as_digits(secret.strip())}
+        with self._lock:
+            # The longest first: a spelling may hold another one.
+            self._exact = _longest_first(exact.union(self._exact))
+            self._digits = _longest_first(digits.union(self._digits))
+
+    def text(self, text: str) -> str:
+        """Return *text* with a mark in the place of each secret, even of one broken over lines."""
+        spans = [*self._known(text), *(found.span() for found in _LOOKS_SECRET.finditer(text))]
+        if not spans:
+            return text
+        kept: list[str] = []
+        end = 0
+        for first, last in sorted(spans):
+            if first >= end:
+                kept += [text[end:first], MARK]
+            end = max(end, last)
+        return "".join([*kept, text[end:]])
+
+    def holds(self, text: str) -> bool:
+        return self.text(text) != text
+
+    def thing(self, thing: Canonical) -> Canonical:
+        """Return *thing* with every text in it redacted."""
+        if isinstance(thing, str):
+            return self.text(thing)
+        if isinstance(thing, Mapping):
+            known = cast("Mapping[str, Canonical]", thing)
+            return {self.text(name): self.thing(value) for name, value in known.items()}
+        if isinstance(thing, Sequence):
+            return [self.thing(value) for value in thing]
+        return thing
+
+    def _known(self, text: str) -> Iterator[tuple[int, int]]:
+        """Yield where the registered secrets are. Spaces and line ends do not hide them."""
+        squeezed = "".join(text.split())
+        folded = _folded(squeezed)
+        found = [
+            *_places(squeezed, self._exact),
+            *_places(folded, self._digits),
+        ]
+        if not found:
+            return
+        at = [place for place, character in enumerate(text) if not character.isspace()]
+        for first, last in found:
+            yield at[first], at[last - 1] + 1
+
+
+def _places(text: str, forms: Iterable[str]) -> Iterator[tuple[int, int]]:
+    for form in forms:
+        first = text.find(form)
+        while first >= 0:
+            yield first, first + len(form)
+            first = text.find(form, first + len(form))
+
+
+def _spellings(secret: str) -> Iterator[str]:
+    """Yield the ways in which programs write a text, without spaces."""
+    data = secret.encode()
+    written = (
+        secret,
+        json.dumps(secret)[1:-1],
+        json.dumps(secret, ensure_ascii=False)[1:-1],
+        html.escape(secret),
+        html.escape(secret, quote=False),
+        repr(secret)[1:-1],
+        quote(secret, safe=""),
+        quote(secret),
+        quote_plus(secret),
+        re.sub("%..", lambda found: found[0].lower(), quote(secret, safe="")),
+        *_in_base64(data),
+    )
+    for form in written:
+        squeezed = "".join(form.split())
+        if len(squeezed) >= SHORTEST:
+            yield squeezed
+
+
+def _in_base64(data: bytes) -> Iterator[str]:
+    """Yield what is certain of it in base64, wherever in the encoded text it begins."""
+    for before in range(3):
+        encoded = base64.b64encode(b"\0" * before + data).decode().rstrip("=")
+        # The first and the last letter hold bits of what is beside it.
+        certain = encoded[(0, 2, 3)[before] : len(encoded) - bool((before + len(data)) % 3)]
+        yield certain
+        yield certain.replace("+", "-").replace("/", "_")
+
+
+def _as_digits(secret: str) -> Iterator[str]:
+    """Yield it byte by byte in hexadecimal digits, in small letters."""
+    pairs = [f"{byte:02x}" for byte in secret.encode()]
+    for prefix in ("", "%", "\\x", "0x"):
+        yield "".join(prefix + pair for pair in pairs)
+    for between in (":", "-", ",0x"):
+        yield between.join(pairs)
+
+
+def _longest_first(forms: Iterable[str]) -> tuple[str, ...]:
+    return tuple(sorted(forms, key=lambda form: (-len(form), form)))
+
+
+def _folded(text: str) -> str:
+    """Return it in small letters, each in its place: some others become two."""
+    small = text.lower()
+    if len(small) == len(text):
+        return small
+    return "".join(letter.lower() if letter.isascii() else letter for letter in text)

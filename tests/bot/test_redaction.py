@@ -1,0 +1,89 @@
+"""What is known to be secret is taken out, however it is spelt."""
+
+import base64
+import json
+from urllib.parse import quote
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bot.redaction import MARK, Redactor
+
+SECRET = 'hunter2/"Käse"+&%=end'
+
+_SPELLINGS = {
+    "plain": SECRET,
+    "base64": base64.b64encode(SECRET.encode()).decode(),
+    "base64 one on": base64.b64encode(b":" + SECRET.encode() + b"x").decode(),
+    "base64 two on": base64.b64encode(b"a:" + SECRET.encode() + b"xyz").decode(),
+    "base64 for addresses": base64.urlsafe_b64encode(SECRET.encode()).decode(),
+    "hexadecimal": SECRET.encode().hex(),
+    "hexadecimal in capitals": SECRET.encode().hex().upper(),
+    "hexadecimal with colons": SECRET.encode().hex(":"),
+    "in an address": quote(SECRET, safe=""),
+    "every letter in an address": "".join(f"%{byte:02X}" for byte in SECRET.encode()),
+    "JSON": json.dumps(SECRET),
+    "JSON as it is": json.dumps(SECRET, ensure_ascii=False),
+    "over lines": "\n".join(SECRET[at : at + 5] for at in range(0, len(SECRET), 5)),
+    "base64 over lines": base64.b64encode(SECRET.encode() * 4).decode()[:20]
+    + "\n"
+    + base64.b64encode(SECRET.encode() * 4).decode()[20:],
+}
+
+
+@pytest.mark.parametrize("spelt", _SPELLINGS.values(), ids=_SPELLINGS.keys())
+def test_t_x1_a_known_secret_is_taken_out(spelt: str):
+    said = f"before {spelt} after"
+    told = Redactor([SECRET]).text(said)
+    assert MARK in told
+    assert spelt not in told
+    assert (told[:7], told[-6:]) == ("before ", " after")
+    # The twin: who does not know it, lets it through.
+    assert Redactor().text(said) == said
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "-----BEGIN OPENSSH PRIVATE KEY-----\nb3BlbnNzaC1rZXktdjEA\n"
+        "-----END OPENSSH PRIVATE KEY-----",
+        "-----BEGIN RSA PRIVATE KEY-----\nMIIEow, and then it was cut off",
+        "xoxb-123456789012-abcdefghijkl",
+        "$6$rounds=5000$usesomesillystri$D4IrlXatmP7rx3P3InaxBeoomnAihCKRVQ",
+        "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N",
+    ],
+)
+def test_t_x1_what_looks_like_a_secret_is_taken_out(said: str):
+    assert Redactor().text(f"a {said}") == f"a {MARK}"
+
+
+def test_the_password_in_an_address_is_taken_out_and_the_rest_stays():
+    said = "postgresql://keyturn:s3cr3t@db.example.com/keyturn"
+    assert Redactor().text(said) == f"postgresql://{MARK}@db.example.com/keyturn"
+
+
+def test_every_text_within_a_thing_is_redacted():
+    told = Redactor([SECRET]).thing({"a": ["x", f"y{SECRET}"], "n": 1, "none": None})
+    assert told == {"a": ["x", f"y{MARK}"], "n": 1, "none": None}
+
+
+def test_two_secrets_side_by_side_are_both_taken_out():
+    assert Redactor(["first-secret", "secret-second"]).text("first-secret-second") == MARK
+
+
+@pytest.mark.parametrize("short", ["", "root", "secret"])
+def test_a_word_too_short_to_tell_is_let_through(short: str):
+    assert Redactor([short]).text("the root of a secret") == "the root of a secret"
+
+
+@given(st.text(), st.text(), st.binary(min_size=8, max_size=40))
+def test_t_x1_none_is_left_wherever_it_stands(before: str, after: str, random: bytes):
+    secret = "S" + random.hex()
+    told = Redactor([secret]).text(before + secret + after)
+    assert secret not in "".join(told.split())
+
+
+@given(st.text(max_size=300))
+def test_a_text_without_secrets_stays_as_it_is(said: str):
+    assert Redactor(["a-secret-nobody-says"]).text(said) == said
