@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pydantic import TypeAdapter
 
 from bot.digest import Canonical, sha256
+from bot.timetable import Timing
 from connectors.command import Command, Shell, SwitchLines
 
 
@@ -43,7 +44,8 @@ class Proposal:
     """Everything that an approval is an approval of.
 
     fields: the request's values. expires: microseconds since 1970, UTC: the last moment to start.
-    undo_of: the run that this one takes back.
+    undo_of: the run that this one takes back. timing: when a schedule would have it done; its
+    steps are then what they would be now.
     """
 
     runbook: str
@@ -56,6 +58,7 @@ class Proposal:
     steps: Sequence[ProposedStep]
     notes: Sequence[str] = ()
     undo_of: int | None = None
+    timing: Timing | None = None
 
     @property
     def document(self) -> Canonical:
@@ -69,6 +72,7 @@ class Proposal:
             "expires": self.expires,
             "policy_version": self.policy_version,
             "undo_of": self.undo_of,
+            "timing": self.timing.document if self.timing else None,
             "steps": [step.work for step in self.steps],
         }
 

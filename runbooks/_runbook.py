@@ -21,12 +21,14 @@ class Runbook(BaseModel, Generic[State]):
 
     words: what people type. example: values that help shows behind the words.
     undo: for a change, what its undo does in a few words; "" if it cannot be undone.
+    minutes: how close two fires of a schedule may be to each other.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", str_strip_whitespace=False)
     words: ClassVar[str] = ""
     example: ClassVar[str] = ""
     undo: ClassVar[str] = ""
+    minutes: ClassVar[int] = 1
 
     def __init_subclass__(
         cls,
@@ -34,9 +36,12 @@ class Runbook(BaseModel, Generic[State]):
         words: str = "",
         example: str = "",
         undo: str = "",
+        minutes: int | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init_subclass__(**kwargs)
+        if minutes is not None:
+            cls.minutes = minutes
         cls.words, cls.example, cls.undo = words, example, undo
 
     @model_validator(mode="before")
@@ -74,6 +79,8 @@ class Check(Runbook[State], Generic[State]):
 
 
 class Change(Runbook[State], Generic[State]):
+    minutes = 10
+
     @abstractmethod
     def plan(self, state: State, /) -> Plan:
         """Say what is still to be done, from what was read alone.

@@ -48,7 +48,8 @@ def request_of(run: Run) -> Request:
         runbook=run.words,
         kind=run.kind,
         host=run.host,
-        door=run.origin.door,
+        # Whoever asks for a schedule asks for what it will do: the rules look at that.
+        door="schedule" if run.timing else run.origin.door,
         asked_by=run.asked_by,
         reversible=reversible,
         hosts=run.hosts,

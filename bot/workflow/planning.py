@@ -51,6 +51,8 @@ def report(parts: Parts, run: Run) -> Report:
 def remaining(parts: Parts, run: Run, policy: Policy) -> Remaining:
     """Read the host and say what is left to do. Raises Refused and HostTrouble."""
     runbook = runbook_of(parts, run)
+    if run.timing is not None and isinstance(runbook, Check):
+        return Remaining("it only looks, each time it fires", ())
     if not isinstance(runbook, Change):
         raise Refused(f"{run.words} is not a change")
     plan = runbook.plan(runbook.read(parts.fleet.ask))
@@ -72,6 +74,7 @@ def propose(parts: Parts, run: Run, policy: Policy, left: Remaining, *, expires:
         steps=left.steps,
         notes=left.notes,
         undo_of=run.undo_of,
+        timing=run.timing,
     )
 
 

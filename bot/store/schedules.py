@@ -1,0 +1,267 @@
+"""Schedules, and what became of each moment that they were due at.
+
+A fire is a row whose key is the schedule, the moment and the host: whoever inserts it fires, and
+nobody fires it again.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from sqlalchemy import Row, Select, insert, select, update
+
+from bot.store import tables
+from bot.store.database import Transaction
+from bot.timetable import Timing
+
+
+class Standing(StrEnum):
+    ACTIVE = "active"
+    SUSPENDED = "suspended"  # by a person, or since its owner may no longer have it done
+    LAPSED = "lapsed"  # its approval is too old
+    ENDED = "ended"
+
+
+class Outcome(StrEnum):
+    FIRED = "fired"  # a run was asked for
+    LATER = "later"  # decided, and starts at its own moment
+    SKIPPED = "skipped"  # the last run was not over, or a freeze held
+    MISSED = "missed"  # nobody was there at that moment
+    REFUSED = "refused"  # its owner may not have it done, or it left what was approved
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """One schedule. run: the request that was approved. Times are microseconds since 1970, UTC.
+
+    lapses: when its approval ends. decided: up to when every due moment has its row.
+    due: when it fires next. why: what somebody should know about its standing.
+    """
+
+    id: int
+    run: int
+    standing: Standing
+    owner: str
+    timing: Timing
+    began: int
+    lapses: int
+    decided: int
+    due: int | None
+    why: str
+
+
+@dataclass(frozen=True)
+class Fire:
+    """What became of one moment. host: "" for all hosts at once. start: when it was to start."""
+
+    schedule: int
+    due: int
+    host: str
+    outcome: Outcome
+    start: int
+    at: int
+    run: int | None
+    why: str
+
+
+class NoSuchSchedule(Exception):
+    """There is no schedule with this number."""
+
+
+def add(tx: Transaction, *, run: int, owner: str, timing: Timing, lapses: int) -> Schedule:
+    """Begin to fire: from now on, never for a moment that is over."""
+    row = tx.sql.execute(
+        insert(tables.schedule)
+        .values(
+            run=run,
+            state=Standing.ACTIVE.value,
+            owner=owner,
+            timing=timing.to_json(),
+            began=tx.now,
+            lapses=lapses,
+            decided=tx.now,
+            due=_next(timing, tx.now),
+            why="",
+        )
+        .returning(tables.schedule)
+    ).one()
+    return _schedule(row)
+
+
+def get(tx: Transaction, number: int) -> Schedule:
+    return _one(tx, select(tables.schedule).where(tables.schedule.c.id == number), number)
+
+
+def hold(tx: Transaction, number: int) -> Schedule:
+    """Return the schedule and keep others from changing it until this transaction ends."""
+    query = select(tables.schedule).where(tables.schedule.c.id == number).with_for_update()
+    return _one(tx, query, number)
+
+
+def every(tx: Transaction) -> list[Schedule]:
+    """Return all of them, those that fire first."""
+    found = [_schedule(row) for row in tx.sql.execute(select(tables.schedule))]
+    order = list(Standing)
+    return sorted(found, key=lambda each: (order.index(each.standing), each.due or 0, each.id))
+
+
+def due(tx: Transaction) -> list[int]:
+    """Return the numbers of those that have something to decide or to end now."""
+    column = tables.schedule.c
+    query = select(column.id).where(
+        column.state == Standing.ACTIVE.value, (column.due <= tx.now) | (column.lapses <= tx.now)
+    )
+    return list(tx.sql.execute(query.order_by(column.due, column.id)).scalars())
+
+
+def next_due(tx: Transaction) -> int | None:
+    """Return the earliest moment that anything is due at, to know how long one may sleep."""
+    column = tables.schedule.c
+    first = select(column.due).where(
+        column.state == Standing.ACTIVE.value, column.due.is_not(None)
+    )
+    later = select(tables.fire.c.start).where(tables.fire.c.outcome == Outcome.LATER.value)
+    moments = [
+        tx.sql.execute(first.order_by(column.due).limit(1)).scalar_one_or_none(),
+        tx.sql.execute(later.order_by(tables.fire.c.start).limit(1)).scalar_one_or_none(),
+    ]
+    return min((moment for moment in moments if moment is not None), default=None)
+
+
+def decided(tx: Transaction, schedule: Schedule, until: int) -> None:
+    """Say that every moment up to *until* has its row."""
+    _change(tx, schedule, decided=until, due=_next(schedule.timing, until))
+
+
+def stand(tx: Transaction, schedule: Schedule, standing: Standing, why: str) -> None:
+    """Change whether it fires. One that fires again never fires for a moment that is over."""
+    changes: dict[str, object] = {"state": standing.value, "why": why}
+    if standing is Standing.ACTIVE:
+        changes |= {"decided": tx.now, "due": _next(schedule.timing, tx.now)}
+    _change(tx, schedule, **changes)
+
+
+def record(tx: Transaction, fire: Fire) -> bool:
+    """Write down what becomes of a moment; False if that was decided before."""
+    return tx.insert_once(
+        tables.fire,
+        schedule=fire.schedule,
+        due=fire.due,
+        host=fire.host,
+        outcome=fire.outcome.value,
+        start=fire.start,
+        at=fire.at,
+        run=fire.run,
+        why=fire.why,
+    )
+
+
+def started(tx: Transaction, fire: Fire, outcome: Outcome, *, run: int | None, why: str) -> None:
+    """Write down what became of a fire that was to start later."""
+    tx.sql.execute(
+        update(tables.fire)
+        .where(
+            tables.fire.c.schedule == fire.schedule,
+            tables.fire.c.due == fire.due,
+            tables.fire.c.host == fire.host,
+        )
+        .values(outcome=outcome.value, run=run, why=why, at=tx.now)
+    )
+
+
+def later(tx: Transaction, *, most: int = 200) -> list[Fire]:
+    """Return the fires whose own moment has come."""
+    query = (
+        select(tables.fire)
+        .where(tables.fire.c.outcome == Outcome.LATER.value, tables.fire.c.start <= tx.now)
+        .order_by(tables.fire.c.start)
+        .limit(most)
+        .with_for_update(skip_locked=True)
+    )
+    return [_fire(row) for row in tx.sql.execute(query)]
+
+
+def fires(tx: Transaction, schedule: int, *, most: int = 50) -> Sequence[Fire]:
+    """Return what became of the newest moments, the newest first."""
+    query = (
+        select(tables.fire)
+        .where(tables.fire.c.schedule == schedule)
+        .order_by(tables.fire.c.due.desc(), tables.fire.c.host)
+        .limit(most)
+    )
+    return [_fire(row) for row in tx.sql.execute(query)]
+
+
+def last_runs(tx: Transaction, schedule: int, *, host: str, before: int | None = None) -> list[int]:
+    """Return the newest runs that it fired for *host* ("" for all at once), the newest first."""
+    query = (
+        select(tables.fire.c.run)
+        .where(
+            tables.fire.c.schedule == schedule,
+            tables.fire.c.host == host,
+            tables.fire.c.run.is_not(None),
+        )
+        .order_by(tables.fire.c.run.desc())
+        .limit(1)
+    )
+    if before is not None:
+        query = query.where(tables.fire.c.run < before)
+    return [number for number in tx.sql.execute(query).scalars() if number is not None]
+
+
+def of_run(tx: Transaction, run: int) -> Fire | None:
+    """Return the fire that asked for a run; None if a person did."""
+    row = tx.sql.execute(select(tables.fire).where(tables.fire.c.run == run)).one_or_none()
+    return _fire(row) if row else None
+
+
+def made_by(tx: Transaction, run: int) -> Schedule | None:
+    """Return the schedule that a request became; None if it is a request of another kind."""
+    query = select(tables.schedule).where(tables.schedule.c.run == run)
+    row = tx.sql.execute(query).one_or_none()
+    return _schedule(row) if row else None
+
+
+def _next(timing: Timing, after: int) -> int | None:
+    return next(timing.timetable.after(after), None)
+
+
+def _change(tx: Transaction, schedule: Schedule, **changes: object) -> None:
+    tx.sql.execute(
+        update(tables.schedule).where(tables.schedule.c.id == schedule.id).values(**changes)
+    )
+
+
+def _one(tx: Transaction, query: Select[tuple[object, ...]], number: int) -> Schedule:
+    row = tx.sql.execute(query).one_or_none()
+    if row is None:
+        raise NoSuchSchedule(f"there is no schedule {number}")
+    return _schedule(row)
+
+
+def _schedule(row: Row[tuple[object, ...]]) -> Schedule:
+    return Schedule(
+        id=row.id,
+        run=row.run,
+        standing=Standing(row.state),
+        owner=row.owner,
+        timing=Timing.from_json(row.timing),
+        began=row.began,
+        lapses=row.lapses,
+        decided=row.decided,
+        due=row.due,
+        why=row.why,
+    )
+
+
+def _fire(row: Row[tuple[object, ...]]) -> Fire:
+    return Fire(
+        schedule=row.schedule,
+        due=row.due,
+        host=row.host,
+        outcome=Outcome(row.outcome),
+        start=row.start,
+        at=row.at,
+        run=row.run,
+        why=row.why,
+    )
