@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
 from connectors.command import Ask, Hint, Query, Setting, Shell
+from connectors.haproxy_peers import Peer, parse_peers
 from connectors.stick_table import (
     NEEDS_OPERATOR,
     NO_ANSWER,
@@ -81,6 +82,7 @@ _HINTS = (
 # no answer at all. What was asked for begins with "#" or with an entry's address.
 _REFUSED_CHANGE = r"\S|\A\Z"
 _REFUSED_QUERY = r"(?m)^(?!#|0x)\s*\S|^# contents not dumped|\A\Z"
+_REFUSED_PEERS = r"(?m)^(?!0x| )\S|\A\Z"
 _NOT_KEPT = re.compile(r"Unknown data type|Data type not stored in this table")
 
 # The highest value that a filter takes: no entry is beyond it, so only the head is answered.
@@ -89,6 +91,10 @@ _NOBODY = "9223372036854775807"
 
 class Unsayable(ValueError):
     """A word holds what HAProxy would not take for a part of it."""
+
+
+class NotKept(ValueError):
+    """The table keeps no such counter."""
 
 
 def tables() -> Query[tuple[TableHead, ...]]:
@@ -126,6 +132,32 @@ def at_least(name: str, data_type: str, value: int) -> Query[StickTable]:
     data_type: as HAProxy wants it spelled, see `spelled`.
     """
     return Query(_asked("show", "table", name, f"data.{data_type}", "ge", str(value)), parse_table)
+
+
+def reaching(ask: Ask, host: str, name: str, counter: str, least: int) -> tuple[Entry, ...]:
+    """Find the entries whose counter, named as `show table` prints it, is this high.
+
+    HAProxy picks them; where it has no word for the counter, all are read. Raises NotKept.
+    """
+    spelling = spelled(ask, host, name, [counter]).get(counter)
+    if spelling:
+        return ask(host, at_least(name, spelling, least)).entries
+    entries = ask(host, table(name)).entries
+    if entries and entries[0].amount(counter) is None:
+        kept = ", ".join([*entries[0].counters, *entries[0].rates]) or "no counters"
+        raise NotKept(f"{name} keeps no {counter} to mark abusers with: it keeps {kept}")
+    return tuple(entry for entry in entries if (entry.amount(counter) or 0) >= least)
+
+
+def peers() -> Query[tuple[Peer, ...]]:
+    """Ask who else has a copy of which table; nobody is an answer."""
+    shell = Shell(
+        ("socat", _PATIENCE, "stdio", _SOCKET),
+        stdin=_line("show", "peers"),
+        trouble=_REFUSED_PEERS,
+        hints=_HINTS,
+    )
+    return Query(shell, parse_peers)
 
 
 def keeps(name: str, data_type: str) -> Query[bool]:
@@ -173,6 +205,11 @@ def settable(entry: Entry) -> Mapping[str, int]:
 def clear_entry(head: TableHead, key: Key) -> Shell:
     """Forget one entry. Never without a key: that would empty the table."""
     return _told("clear", "table", head.name, "key", fit_key(head, key))
+
+
+def empty(head: TableHead) -> Shell:
+    """Forget every entry but those that an open connection holds: HAProxy passes them over."""
+    return _told("clear", "table", head.name)
 
 
 def restore_entry(head: TableHead, entry: Entry, spelling: Mapping[str, str]) -> Shell:

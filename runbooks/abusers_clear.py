@@ -1,9 +1,10 @@
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from connectors import haproxy, haproxy_limits
+from connectors import haproxy, haproxy_limits, haproxy_peers
 from connectors.command import Ask, Shell
 from connectors.haproxy_limits import Limits
+from connectors.haproxy_peers import Peer
 from connectors.stick_table import Entry, TableHead, UnfitKey
 from runbooks import (
     Address,
@@ -24,7 +25,7 @@ class Abuser:
     """What HAProxy knows of one address.
 
     spelling: how its counters are spelled to set them again. elsewhere: what the tables with
-    limits know of it, by their names.
+    limits know of it, by their names. sharing: the peers that have a copy of the table.
     """
 
     head: TableHead
@@ -32,6 +33,7 @@ class Abuser:
     spelling: Mapping[str, str]
     limits: Limits
     elsewhere: Mapping[str, Entry]
+    sharing: Sequence[Peer] = ()
 
 
 class ClearAbuser(
@@ -69,6 +71,7 @@ class ClearAbuser(
             haproxy.spelled(ask, self.host, self.table, haproxy.settable(entry)),
             limits,
             {name: found for name, found in asked.items() if found},
+            haproxy_peers.sharing(self.table, ask(self.host, haproxy.peers())),
         )
 
     def plan(self, abuser: Abuser) -> Plan:
@@ -114,6 +117,7 @@ def _notes(abuser: Abuser, entry: Entry) -> list[str]:
             f"It has {count} open, and HAProxy keeps its entry until that ends: clearing fails "
             "while it is so."
         )
+    notes.extend(haproxy_peers.copies(abuser.head.name, abuser.sharing))
     again = [
         str(excess)
         for table, known in abuser.elsewhere.items()

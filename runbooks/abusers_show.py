@@ -1,9 +1,10 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from connectors import haproxy, haproxy_limits
+from connectors import haproxy, haproxy_limits, haproxy_peers
 from connectors.command import Ask
 from connectors.haproxy_limits import Excess, Limits, measured
+from connectors.haproxy_peers import Peer
 from connectors.stick_table import Entry, TableHead
 from runbooks import Check, CounterName, Host, Refused, Report, Table, TableName, tagged
 
@@ -21,11 +22,15 @@ class Abuser:
 
 @dataclass(frozen=True)
 class Abusers:
-    """The marked clients, worst first: `listed` in full, of altogether `total`."""
+    """The marked clients, worst first: `listed` in full, of altogether `total`.
+
+    sharing: the peers that have a copy of the table.
+    """
 
     total: int
     listed: Sequence[Abuser]
     limits: Limits
+    sharing: Sequence[Peer] = ()
 
 
 class ShowAbusers(Check[Abusers], words="abusers show", example="lb1"):
@@ -49,7 +54,8 @@ class ShowAbusers(Check[Abusers], words="abusers show", example="lb1"):
         listed = [
             Abuser(entry, _elsewhere(ask, self.host, others, entry)) for entry in marked[:_LISTED]
         ]
-        return Abusers(len(marked), listed, limits)
+        sharing = haproxy_peers.sharing(self.table, ask(self.host, haproxy.peers()))
+        return Abusers(len(marked), listed, limits, sharing)
 
     def report(self, abusers: Abusers) -> Report:
         limits = abusers.limits
@@ -66,29 +72,23 @@ class ShowAbusers(Check[Abusers], words="abusers show", example="lb1"):
                 f"No condition in the configuration asks for {self.mark} of {self.table}: "
                 "it is not known that marked clients are blocked"
             )
+        found.extend(haproxy_peers.copies(self.table, abusers.sharing))
         people = "client" if abusers.total == 1 else "clients"
         return Report(
             f"{self.host} has marked {abusers.total:,} {people} in {self.table}",
             findings=found,
             table=Table(
-                ("Client", "Time left", "Counters", "Elsewhere"),
-                [_row(abuser) for abuser in listed],
+                ("Client", "Time left", "If let in", "Counters", "Elsewhere"),
+                [self._row(abuser, limits) for abuser in listed],
             ),
         )
 
     def _marked(self, ask: Ask, limits: Limits) -> list[Entry]:
-        """Let HAProxy pick the marked entries; where it cannot, read all and pick here."""
         least = limits.mark(self.table, self.mark)
-        spelling = haproxy.spelled(ask, self.host, self.table, [self.mark]).get(self.mark)
-        if spelling:
-            return list(ask(self.host, haproxy.at_least(self.table, spelling, least)).entries)
-        entries = ask(self.host, haproxy.table(self.table)).entries
-        if entries and self.mark not in entries[0].counters:
-            kept = ", ".join([*entries[0].counters, *entries[0].rates]) or "no counters"
-            raise Refused(
-                f"{self.table} keeps no {self.mark} to mark abusers with: it keeps {kept}"
-            )
-        return [entry for entry in entries if entry.counters[self.mark] >= least]
+        try:
+            return list(haproxy.reaching(ask, self.host, self.table, self.mark, least))
+        except haproxy.NotKept as missing:
+            raise Refused(str(missing)) from None
 
     def _worst_first(self, entry: Entry) -> tuple[int, int, str]:
         return -entry.counters.get(self.mark, 0), -entry.expires_ms, entry.key
@@ -106,7 +106,20 @@ class ShowAbusers(Check[Abusers], words="abusers show", example="lb1"):
         why = ", ".join(str(excess) for excess in self._excesses(abuser, limits))
         verb = "blocked" if limits.of(self.table, self.mark) else "marked"
         calm = _calm({self.table: abuser.entry, **abuser.elsewhere}, limits)
-        return f"{abuser.entry.key} is {verb} {abuser.entry.left}: {why or calm}"
+        caught = abuser.entry.counters.get(self.mark, 0) if self.mark.startswith("gpc") else 0
+        often = f", caught {caught:,} times" if caught > 1 else ""
+        return f"{abuser.entry.key} is {verb} {abuser.entry.left}{often}: {why or calm}"
+
+    def _row(self, abuser: Abuser, limits: Limits) -> Sequence[str]:
+        entry = abuser.entry
+        elsewhere = "; ".join(
+            f"{table}: {_kept(each)}" for table, each in sorted(abuser.elsewhere.items())
+        )
+        if not limits.found:
+            then = "not known"
+        else:
+            then = "marked again at once" if self._excesses(abuser, limits) else "stays in"
+        return entry.key, entry.left, then, _kept(entry), elsewhere
 
 
 def _elsewhere(
@@ -126,14 +139,6 @@ def _calm(known: Mapping[str, Entry], limits: Limits) -> str:
     if limits.found:
         return f"it is above no limit now ({rates})" if rates else "it is above no limit now"
     return rates or "no table tells what it does"
-
-
-def _row(abuser: Abuser) -> Sequence[str]:
-    elsewhere = "; ".join(
-        f"{table}: {_kept(entry)}" for table, entry in sorted(abuser.elsewhere.items())
-    )
-    entry = abuser.entry
-    return entry.key, entry.left, _kept(entry), elsewhere
 
 
 def _kept(entry: Entry) -> str:

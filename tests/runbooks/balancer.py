@@ -46,6 +46,7 @@ def balancer(answers: Mapping[str, Replies] | None = None) -> ScriptedFleet:
     fleet = ScriptedFleet(hosts=["lb1"])
     fleet.script("lb1", haproxy.tables().command, TABLES)
     fleet.script("lb1", haproxy_limits.limits().command, CONFIG)
+    fleet.script("lb1", haproxy.peers().command, "\n")
     fleet.script("lb1", haproxy.keeps("http", "gpc0").command, rows("http"))
     for line, replies in (answers or {}).items():
         words = f"socat -t5 stdio UNIX-CONNECT:/run/haproxy/admin.sock <<< {shlex.quote(line)}"

@@ -8,6 +8,7 @@ from bot import forms
 from connectors import haproxy_limits
 from connectors.command import Answer
 from connectors.haproxy_limits import Limits
+from connectors.haproxy_peers import Peer
 from connectors.stick_table import Entry, Rate
 from connectors.trouble import CommandFailed
 from runbooks import NoUndo, Plan, Refused
@@ -82,6 +83,16 @@ def test_a_client_that_is_still_too_fast_will_be_marked_again_and_that_is_told()
         "43 connections in 100 s at www (limit 42)."
     ) in plan.notes
     assert not any("marks it again" in note for note in CLEAR.plan(known(marked())).notes)
+
+
+def test_that_others_have_a_copy_which_comes_back_is_told():
+    peers = (Peer("lb2", "mesh", connected=True), Peer("lb3", "mesh", connected=False))
+    notes = CLEAR.plan(Abuser(HTTP, marked(), {"gpc0": "gpc0"}, LIMITS, {}, peers)).notes
+    assert any(
+        note.startswith("lb2 and lb3 (out of touch) have copies of http") and "@tag" in note
+        for note in notes
+    )
+    assert not any("copies" in note for note in CLEAR.plan(known(marked())).notes)
 
 
 def test_that_the_limits_are_not_known_is_told():

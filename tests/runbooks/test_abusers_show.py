@@ -2,10 +2,11 @@ from collections.abc import Mapping
 
 import pytest
 
-from connectors import haproxy_limits
+from connectors import haproxy, haproxy_limits
 from connectors.trouble import CommandFailed
 from runbooks import Refused, Report
 from runbooks.abusers_show import ShowAbusers
+from tests.connectors.test_haproxy import recorded
 from tests.fakes import Replies
 from tests.runbooks.balancer import UNREADABLE, balancer, rows, sent
 
@@ -36,10 +37,28 @@ def test_who_is_blocked_how_long_and_why():
         (
             "203.0.113.9",
             "for 9 min 38 s more",
+            "marked again at once",
             "gpc0 1",
             "www: 43 connections in 100 s, 9 bytes out in 60 s",
         )
     ]
+
+
+def test_how_often_it_was_caught_is_told():
+    often = MARKED.replace("gpc0=1", "gpc0=57")
+    report = shown({ASK_MARKED: rows("http", often), ASK_WWW: rows("www", SLOW)})
+    assert report.findings[0].startswith(
+        "203.0.113.9 is blocked for 9 min 38 s more, caught 57 times: it is above no limit now"
+    )
+    assert report.table is not None
+    assert report.table.rows[0][2] == "stays in"
+
+
+def test_that_others_have_a_copy_is_told():
+    fleet = balancer({ASK_MARKED: rows("http", MARKED), ASK_WWW: rows("www", SLOW)})
+    fleet.script("lb1", haproxy.peers().command, recorded("2.6-peers"))
+    report = SHOW.report(SHOW.read(fleet.ask))
+    assert report.findings[-1].startswith("lb2 has a copy of http")
 
 
 def test_nobody_marked_is_good_news():
@@ -170,4 +189,4 @@ def test_keys_that_are_no_addresses_are_looked_up_nowhere_else():
     )
     report = users.report(users.read(fleet.ask))
     assert report.findings[0].startswith("bob smith is marked for 1 s more")
-    assert len(sent(fleet)) == 3
+    assert len(sent(fleet)) == 4

@@ -1,5 +1,8 @@
+from pathlib import Path
+
+from connectors import haproxy
 from connectors.stick_table import TableHead
-from runbooks.abusers_tables import ListStickTables
+from runbooks.abusers_tables import ListStickTables, Tables
 from tests.runbooks.balancer import balancer
 
 LOOK = ListStickTables.model_validate({"host": "lb1"})
@@ -10,15 +13,17 @@ def test_every_table_is_shown_with_how_full_it_is():
     assert report.healthy
     assert report.findings == []
     assert report.table is not None
-    assert ("users", "string keys", "1,024", "3", "0.3 %") in report.table.rows
-    assert ("http", "IPv4 addresses", "204,800", "5", "0.0 %") in report.table.rows
+    assert ("users", "string keys", "1,024", "3", "0.3 %", "-") in report.table.rows
+    assert ("http", "IPv4 addresses", "204,800", "5", "0.0 %", "-") in report.table.rows
     assert report.summary == (
         "lb1 keeps 5 stick tables: the fullest is users with 3 of 1,024 entries"
     )
 
 
 def test_a_table_that_is_nearly_full_is_a_finding():
-    report = LOOK.report((TableHead("http", "ip", 100, 90), TableHead("www", "ip", 100, 89)))
+    report = LOOK.report(
+        Tables((TableHead("http", "ip", 100, 90), TableHead("www", "ip", 100, 89)))
+    )
     assert not report.healthy
     (finding,) = report.findings
     assert finding.startswith("http is 90.0 % full: ")
@@ -26,9 +31,30 @@ def test_a_table_that_is_nearly_full_is_a_finding():
 
 
 def test_a_balancer_without_tables_is_well():
-    assert LOOK.report(()).summary == "lb1 keeps no stick tables"
-    assert LOOK.report(()).healthy
+    assert LOOK.report(Tables(())).summary == "lb1 keeps no stick tables"
+    assert LOOK.report(Tables(())).healthy
 
 
 def test_one_table_is_one_table():
-    assert "keeps 1 stick table:" in LOOK.report((TableHead("http", "ip", 0, 0),)).summary
+    assert "keeps 1 stick table:" in LOOK.report(Tables((TableHead("http", "ip", 0, 0),))).summary
+
+
+PEERS = Path(__file__).parents[1] / "connectors" / "answers" / "haproxy"
+
+
+def test_who_has_a_copy_of_a_table_is_shown():
+    fleet = balancer()
+    fleet.script("lb1", haproxy.peers().command, (PEERS / "2.6-peers.txt").read_text())
+    report = LOOK.report(LOOK.read(fleet.ask))
+    assert report.healthy
+    assert report.table is not None
+    assert {row[0]: row[5] for row in report.table.rows}["http"] == "lb2"
+    assert {row[0]: row[5] for row in report.table.rows}["www"] == "-"
+
+
+def test_a_peer_that_is_out_of_touch_is_a_finding():
+    fleet = balancer()
+    fleet.script("lb1", haproxy.peers().command, (PEERS / "2.6-peers-alone.txt").read_text())
+    report = LOOK.report(LOOK.read(fleet.ask))
+    assert not report.healthy
+    assert report.findings[0].startswith("lb2 of the peers mesh is out of touch")

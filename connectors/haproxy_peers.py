@@ -1,0 +1,79 @@
+"""What HAProxy's runtime API tells of the peers that it shares stick tables with. No I/O.
+
+The format is that of `show peers`, in HAProxy's management guide, section 9.3.
+Peers send each other what they count, and never that an entry was cleared.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from connectors.trouble import NotUnderstood
+
+_SECTION = re.compile(r"0x[0-9a-f]+: \[[^]]*\] id=(\S+) .*")
+# HAProxy 3 says more between a peer's address and its status.
+_PEER = re.compile(
+    r"  0x[0-9a-f]+: id=(\S+)\((local|remote),\w+\) addr=\S+ (?:\w+=\S+ )*?last_status=(\S+) .*"
+)
+_TABLE = re.compile(r"\s+table:0x[0-9a-f]+ id=(\S+) .*")
+_ESTABLISHED = "ESTA"
+
+
+@dataclass(frozen=True)
+class Peer:
+    """Another HAProxy, by the name that the `peers` section gives it.
+
+    tables: those that are shared with it. connected: whether it can be sent anything just now.
+    """
+
+    name: str
+    section: str
+    connected: bool
+    tables: frozenset[str] = frozenset()
+
+
+def sharing(table: str, known: Iterable[Peer]) -> tuple[Peer, ...]:
+    """Return the peers that have a copy of one table."""
+    return tuple(peer for peer in known if table in peer.tables)
+
+
+def copies(table: str, peers: Iterable[Peer]) -> tuple[str, ...]:
+    """Say what it means for a change to one copy that there are others; nothing if there are none.
+
+    peers: those that share the table.
+    """
+    names = [f"{peer.name}{'' if peer.connected else ' (out of touch)'}" for peer in peers]
+    if not names:
+        return ()
+    have = "has a copy" if len(names) == 1 else "have copies"
+    return (
+        f"{' and '.join(names)} {have} of {table}, as HAProxy calls its peers. What is cleared "
+        "here stays in theirs, and is sent back when they next count the client or when one of "
+        "them starts anew: clear it on every balancer, with one request for lb* or a @tag.",
+    )
+
+
+def parse_peers(answer: str) -> tuple[Peer, ...]:
+    """Understand `show peers`: sections, their peers, and the tables that each has a copy of."""
+    return tuple(peer for peer, is_local in _peers(answer) if not is_local)
+
+
+def _peers(answer: str) -> Iterator[tuple[Peer, bool]]:
+    section = ""
+    current: tuple[Peer, bool] | None = None
+    for line in filter(str.strip, answer.splitlines()):
+        head, peer, table = (each.fullmatch(line) for each in (_SECTION, _PEER, _TABLE))
+        if current and (head or peer):
+            yield current
+            current = None
+        if head:
+            section = head[1]
+        elif peer and section:
+            current = Peer(peer[1], section, peer[3] == _ESTABLISHED), peer[2] == "local"
+        elif table and current:
+            found, is_local = current
+            current = replace(found, tables=found.tables | {table[1]}), is_local
+        elif not section or not line.startswith("  "):
+            raise NotUnderstood(f"HAProxy answered {line[:200]!r} where its peers belong")
+    if current:
+        yield current

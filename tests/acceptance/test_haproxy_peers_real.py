@@ -1,0 +1,179 @@
+"""Two real HAProxies that share a table as peers, and a whole table that is cleared."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+
+import pytest
+
+from connectors import haproxy as dialect
+from connectors.fleet import Fleet
+from connectors.trouble import CommandFailed
+from runbooks.abusers_clear import ClearAbuser
+from runbooks.abusers_empty import EmptyTable
+from runbooks.abusers_mark import MarkAbuser
+from runbooks.abusers_show import ShowAbusers
+from runbooks.abusers_tables import ListStickTables
+from tests.acceptance.by_hand import carry_out
+from tests.acceptance.test_haproxy_real import Here, fleet_at, fleet_of
+from tests.fakes import inventory_of
+from tests.playground.daemon import Daemon, free_port, program
+from tests.playground.haproxy import HAPROXY, Haproxy
+
+pytestmark = pytest.mark.real
+
+ABUSER = "203.0.113.9"
+_CONFIG = """\
+global
+    stats socket {directory}/operator.sock level operator
+    localpeer {name}
+defaults
+    mode http
+    timeout connect 5s
+    timeout client 5s
+    timeout server 5s
+peers mesh
+{peers}
+frontend http
+    bind unix@{directory}/http.sock
+    stick-table type ip size 1k expire 10m store gpc0 peers mesh
+"""
+
+
+class Twin(Daemon):
+    """One of two HAProxies. Both know the other's port before either starts."""
+
+    def __init__(self, name: str, ports: dict[str, int]) -> None:
+        super().__init__()
+        self._name, self._ports = name, ports
+
+    @property
+    def path(self) -> str:
+        return f"{self.directory}/operator.sock"
+
+    def _choose_ports(self) -> None:
+        pass
+
+    def _configure(self) -> list[str]:
+        peers = "\n".join(f"    peer {name} 127.0.0.1:{it}" for name, it in self._ports.items())
+        config = self.directory / "haproxy.cfg"
+        config.write_text(_CONFIG.format(directory=self.directory, name=self._name, peers=peers))
+        return [program(HAPROXY, package="haproxy"), "-db", "-f", str(config)]
+
+    def _answers(self) -> bool:
+        try:
+            fleet_at(self.path).ask("lb1", dialect.tables())
+        except CommandFailed:
+            return False
+        return True
+
+
+@pytest.fixture
+def twins() -> Iterator[dict[str, Twin]]:
+    ports = {"lb1": free_port("127.0.0.1"), "lb2": free_port("127.0.0.1")}
+    with ExitStack() as stack:
+        yield {name: stack.enter_context(Twin(name, ports)) for name in ports}
+
+
+@pytest.fixture
+def fleet(twins: dict[str, Twin]) -> Fleet:
+    inventory = inventory_of(*twins)
+    hosts = {
+        name: inventory[name].model_copy(
+            update={"settings": {"haproxy.socket": twin.path, "haproxy.config": "/nonexistent"}}
+        )
+        for name, twin in twins.items()
+    }
+    fleet = Fleet(inventory.model_copy(update={"hosts": hosts}), Here())
+    in_time(lambda: all(_connected(fleet, name) for name in twins))
+    return fleet
+
+
+def _connected(fleet: Fleet, name: str) -> bool:
+    return [peer.connected for peer in fleet.ask(name, dialect.peers())] == [True]
+
+
+def in_time(true: Callable[[], bool]) -> None:
+    end = time.monotonic() + 20
+    while not true():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def marked(fleet: Fleet, host: str) -> bool:
+    return bool(fleet.ask(host, dialect.at_least("http", "gpc0", 1)).entries)
+
+
+MARK = MarkAbuser.model_validate({"host": "lb1", "address": ABUSER})
+CLEAR = ClearAbuser.model_validate({"host": "lb1", "address": ABUSER})
+
+
+def test_what_is_cleared_on_one_comes_back_from_the_other_as_its_notes_say(fleet: Fleet):
+    carry_out(fleet, MARK)
+    in_time(lambda: marked(fleet, "lb2"))
+    plan = carry_out(fleet, CLEAR)
+    assert any(note.startswith("lb2 has a copy of http") for note in plan.notes)
+    # The other one keeps its copy, and sends it once it counts the client again.
+    assert marked(fleet, "lb2")
+    head = dialect.pick("http", fleet.ask("lb2", dialect.tables()))
+    fleet.tell("lb2", dialect.mark_entry(head, ABUSER, "gpc0", 2))
+    in_time(lambda: marked(fleet, "lb1"))
+
+
+def test_what_is_cleared_on_both_stays_away(fleet: Fleet):
+    carry_out(fleet, MARK)
+    in_time(lambda: marked(fleet, "lb2"))
+    for host in ("lb1", "lb2"):
+        carry_out(fleet, EmptyTable.model_validate({"host": host}))
+    # What is sent after it has arrived: nothing that was cleared came before it.
+    head = dialect.pick("http", fleet.ask("lb2", dialect.tables()))
+    fleet.tell("lb2", dialect.mark_entry(head, "203.0.113.7", "gpc0", 1))
+    in_time(lambda: marked(fleet, "lb1"))
+    entries = fleet.ask("lb1", dialect.table("http")).entries
+    assert [entry.key for entry in entries] == ["203.0.113.7"]
+
+
+def test_who_has_a_copy_is_shown_and_that_it_is_out_of_touch(fleet: Fleet, twins: dict[str, Twin]):
+    look = ListStickTables.model_validate({"host": "lb1"})
+    report = look.report(look.read(fleet.ask))
+    assert report.healthy
+    assert report.table is not None
+    assert report.table.rows[0][5] == "lb2"
+    carry_out(fleet, MARK)
+    twins["lb2"].stop()
+    in_time(lambda: not _connected(fleet, "lb1"))
+    assert "lb2 of the peers mesh is out of touch" in look.report(look.read(fleet.ask)).findings[0]
+    show = ShowAbusers.model_validate({"host": "lb1"})
+    assert show.report(show.read(fleet.ask)).findings[-1].startswith("lb2 (out of touch) has")
+
+
+EMPTY = EmptyTable.model_validate({"host": "lb1"})
+
+
+def test_everybody_is_let_in_when_the_whole_table_is_cleared(haproxy: Haproxy):
+    fleet = fleet_of(haproxy)
+    for number in range(20):
+        haproxy.runtime(f"set table http key 203.0.113.{number} data.gpc0 1")
+    assert haproxy.get(ABUSER) == 503
+    plan = carry_out(fleet, EMPTY)
+    assert not plan.reversible
+    assert plan.because == "20 of 20 entries of http are marked"
+    assert haproxy.get(ABUSER) == 200
+    # Nobody is marked, so there is no work, though traffic has made an entry again.
+    assert EMPTY.plan(EMPTY.read(fleet.ask)).because == (
+        "nobody is marked in http (entries that it holds: 1)"
+    )
+
+
+def test_who_is_too_fast_is_marked_again_and_that_does_not_spoil_the_proof(haproxy: Haproxy):
+    fleet = fleet_of(haproxy)
+    haproxy.abuse(ABUSER)
+    haproxy.runtime("set table http key 203.0.113.7 data.gpc0 1")
+    plan = EMPTY.plan(EMPTY.read(fleet.ask))
+    assert any(note.startswith("1 of them are above a limit now") for note in plan.notes)
+    fleet.tell("lb1", plan.steps[0].do)
+    assert haproxy.get(ABUSER) == 503
+    assert haproxy.marked(ABUSER)
+    left = EMPTY.plan(EMPTY.read(fleet.ask))
+    assert not left.steps
+    assert left.because.startswith("everybody who is marked in http is above a limit")

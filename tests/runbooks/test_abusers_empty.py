@@ -1,0 +1,197 @@
+import pytest
+from pydantic import ValidationError
+
+from bot import forms
+from connectors import haproxy_limits
+from connectors.haproxy_limits import Limits
+from connectors.haproxy_peers import Peer
+from connectors.stick_table import Entry, TableHead
+from connectors.trouble import CommandFailed
+from runbooks import NoUndo, Plan, Refused
+from runbooks.abusers_empty import Crowd, EmptyTable
+from tests.runbooks.balancer import LIMITS, UNREADABLE, balancer, rows, said, sent
+
+EMPTY = EmptyTable.model_validate({"host": "lb1"})
+HTTP = TableHead("http", "ip", 204800, 1234)
+ASK_MARKED = "show table http data.gpc0 ge 1"
+ASK_FAST = "show table www data.conn_rate ge 43"
+ASK_LOUD = "show table www data.bytes_out_rate ge 5000001"
+KEPT = {
+    f"show table www data.{name} gt 9223372036854775807": rows("www")
+    for name in ("conn_rate", "bytes_out_rate")
+}
+
+
+def marked(number: int, *, gpc0: int = 1, use: int = 0) -> Entry:
+    return Entry(f"203.0.113.{number}", use, 578_000, counters={"gpc0": gpc0})
+
+
+def crowd(
+    *entries: Entry, busy: dict[str, str] | None = None, limits: Limits = LIMITS, peer: str = ""
+) -> Crowd:
+    sharing = [Peer(peer, "mesh", connected=True)] if peer else []
+    return Crowd(HTTP, entries, limits, busy or {}, sharing)
+
+
+def test_a_table_with_marked_clients_is_cleared_for_good():
+    plan = EMPTY.plan(crowd(marked(9, gpc0=57), marked(8)))
+    (step,) = plan.steps
+    assert plan.because == "2 of 1,234 entries of http are marked"
+    assert said(step.do) == "clear table http\n"
+    assert isinstance(step.undo, NoUndo)
+    assert not plan.reversible
+    assert plan.notes[0] == (
+        "Marked (gpc0): 203.0.113.9 (57, for 9 min 38 s more), 203.0.113.8 (1, for 9 min 38 s "
+        "more)."
+    )
+    assert any("`abusers clear`" in note for note in plan.notes)
+
+
+def test_of_many_the_worst_are_named():
+    plan = EMPTY.plan(crowd(*(marked(number, gpc0=number) for number in range(1, 20))))
+    assert plan.notes[0].startswith("Marked (gpc0): 203.0.113.19 (19,")
+    assert plan.notes[0].endswith(" and 14 more.")
+
+
+def test_a_table_in_which_nobody_is_marked_is_left_alone():
+    assert EMPTY.plan(crowd()) == Plan("nobody is marked in http (entries that it holds: 1,234)")
+
+
+def test_clients_who_would_be_marked_again_at_once_are_no_work():
+    busy = {"203.0.113.9": "43 connections in 100 s at www"}
+    plan = EMPTY.plan(crowd(marked(9), busy=busy))
+    assert not plan.steps
+    assert plan.because == (
+        "everybody who is marked in http is above a limit now, and the next request marks them "
+        "again: "
+        "203.0.113.9 (43 connections in 100 s at www)"
+    )
+    both = EMPTY.plan(crowd(marked(9), marked(8), busy=busy))
+    assert both.steps
+    assert any(note.startswith("1 of them are above a limit now") for note in both.notes)
+
+
+def test_what_moves_by_itself_does_not_make_the_plan_stale():
+    shown = EMPTY.plan(crowd(marked(9)))
+    later = EMPTY.plan(crowd(marked(9, gpc0=99, use=2), marked(7)))
+    assert later.same_work_as(shown)
+
+
+def test_what_stays_and_what_comes_back_is_told():
+    notes = EMPTY.plan(crowd(marked(9, use=1), peer="lb2")).notes
+    assert any("1 of them have a connection open" in note for note in notes)
+    assert any(note.startswith("lb2 has a copy of http") for note in notes)
+    quiet = EMPTY.plan(crowd(marked(9))).notes
+    assert not any("connection open" in note or "copy of http" in note for note in quiet)
+
+
+def test_that_the_limits_are_not_known_is_told():
+    notes = EMPTY.plan(crowd(marked(9), limits=Limits(unknown="the login may not read it"))).notes
+    assert any(
+        note.endswith("as the limits are not: the login may not read it.") for note in notes
+    )
+
+
+def test_haproxy_picks_the_marked_and_those_above_a_limit():
+    entry = "203.0.113.9 use=0 exp=9 gpc0=57"
+    other = "203.0.113.8 use=0 exp=9 gpc0=1"
+    fast = "203.0.113.9 use=0 exp=98000 conn_rate(100000)=43"
+    calm = "198.51.100.1 use=0 exp=98000 conn_rate(100000)=99"
+    fleet = balancer(
+        {
+            ASK_MARKED: rows("http", entry, other),
+            **KEPT,
+            ASK_FAST: rows("www", fast, calm),
+            ASK_LOUD: rows("www"),
+        }
+    )
+    state = EMPTY.read(fleet.ask)
+    assert [one.key for one in state.freed] == ["203.0.113.8"]
+    assert state.busy == {"203.0.113.9": "43 connections in 100 s at www"}
+    assert "show table www" not in sent(fleet)
+
+
+def test_a_counter_that_runs_no_more_than_in_the_file_makes_nobody_busy():
+    unknown = dict.fromkeys(KEPT, "Data type not stored in this table\n\n")
+    fleet = balancer({ASK_MARKED: rows("http", "203.0.113.9 use=0 exp=9 gpc0=1"), **unknown})
+    assert EMPTY.read(fleet.ask).busy == {}
+
+
+def test_where_nobody_is_marked_no_other_table_is_asked():
+    fleet = balancer({ASK_MARKED: rows("http")})
+    assert not EMPTY.plan(EMPTY.read(fleet.ask)).steps
+    assert not any("www" in line for line in sent(fleet))
+
+
+def test_a_login_that_may_not_read_the_configuration_can_ask_all_the_same():
+    fleet = balancer({ASK_MARKED: rows("http", "203.0.113.9 use=0 exp=9 gpc0=1")})
+    fleet.script("lb1", haproxy_limits.limits().command, UNREADABLE)
+    assert EMPTY.plan(EMPTY.read(fleet.ask)).steps
+
+
+def test_a_table_without_that_counter_is_refused():
+    values = {"host": "lb1", "table": "www"}
+    unknown = {
+        f"show table www data.{spelling} gt 9223372036854775807": "Unknown data type\n\n"
+        for spelling in ("gpc0", "gpc[0]", "gpc")
+    }
+    all_of_it = rows("www", "203.0.113.9 use=0 exp=98000 conn_rate(100000)=43")
+    fleet = balancer({**unknown, "show table www": all_of_it})
+    with pytest.raises(Refused, match="www keeps no gpc0"):
+        EmptyTable.model_validate(values).read(fleet.ask)
+
+
+def test_a_table_that_is_not_there_is_said_to_be():
+    missing = EmptyTable.model_validate({"host": "lb1", "table": "nosuch"})
+    with pytest.raises(CommandFailed, match="HAProxy has no table nosuch; its tables: "):
+        missing.read(balancer().ask)
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        "http;",
+        "http key 1.2.3.4",
+        "http\n",
+        "http\0",
+        "http data.gpc0 gt 0",
+        "a/b/c",
+        "http\\",
+        "<<",
+        "",
+        "-x",
+        "ｈttp",
+        "x" * 200,
+        7,
+    ],
+)
+def test_what_is_no_table_name_is_refused(table: object):
+    with pytest.raises(ValidationError):
+        EmptyTable.model_validate({"host": "lb1", "table": table})
+
+
+@pytest.mark.parametrize(
+    "mark",
+    [
+        "gpc0 1",
+        "gpc",
+        "conn_rate",
+        "gpc[0]",
+        "gpc٣",
+        "gpc100",
+        "-x",
+        "",
+        "gpc0;",
+        "gpc0\n",
+        "*",
+        0,
+    ],
+)
+def test_what_is_no_counter_that_marks_is_refused(mark: object):
+    with pytest.raises(ValidationError):
+        EmptyTable.model_validate({"host": "lb1", "mark": mark})
+
+
+def test_it_is_typed_as_its_help_says():
+    assert forms.usage(EmptyTable) == "abusers empty HOST [table=http] [mark=gpc0]"
+    assert forms.from_words(EmptyTable, ["lb1"]) == EMPTY
