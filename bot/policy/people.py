@@ -10,6 +10,8 @@ from connectors.inventory import Name
 
 Text = Annotated[str, Field(min_length=1, max_length=120), AfterValidator(clean)]
 
+FactorDigest = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
+
 
 class SlackIdentity(BaseModel):
     """One Slack account. The ids alone tell who somebody is: names and e-mail can be changed.
@@ -25,7 +27,10 @@ class SlackIdentity(BaseModel):
 
 
 class Person(BaseModel):
-    """Somebody with one id here, whatever accounts they have elsewhere."""
+    """Somebody with one id here, whatever accounts they have elsewhere.
+
+    factors: digests of second factors that count as theirs.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -34,6 +39,7 @@ class Person(BaseModel):
     email: Annotated[str, Field(pattern=r"^[^@\s<>]+@[^@\s<>]+$", max_length=254)] | None = None
     roles: Sequence[Name] = ()
     slack: Sequence[SlackIdentity] = ()
+    factors: Sequence[FactorDigest] = ()
 
 
 class Area(BaseModel):

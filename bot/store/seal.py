@@ -5,8 +5,6 @@ cannot make the signatures fit. The key is a file of its own, made at the first 
 alone.
 """
 
-import os
-from contextlib import suppress
 from pathlib import Path
 
 from cryptography.exceptions import InvalidSignature
@@ -19,9 +17,8 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-
-class BadKey(Exception):
-    """The key of the change log cannot be used. The message says what to do."""
+from bot.store import keyfile
+from bot.store.keyfile import BadKey
 
 
 class Seal:
@@ -52,13 +49,8 @@ def fits(public: str, digest: str, signature: str) -> bool:
 
 def kept_in(file: Path) -> Seal:
     """Return the seal whose key is kept in *file*, made on the spot if there is none yet."""
-    with suppress(FileExistsError):
-        _make(file)
-    mode = file.stat().st_mode & 0o777
-    if mode & 0o077:
-        raise BadKey(f"{file} can be read by others (mode {mode:o}): chmod 600 it")
     try:
-        key = load_pem_private_key(file.read_bytes(), password=None)
+        key = load_pem_private_key(keyfile.kept_in(file, _make), password=None)
     except ValueError:
         raise BadKey(f"{file} is no private key: put back the one from the backup") from None
     if not isinstance(key, Ed25519PrivateKey):
@@ -66,12 +58,7 @@ def kept_in(file: Path) -> Seal:
     return Seal(key)
 
 
-def _make(file: Path) -> None:
-    pem = Ed25519PrivateKey.generate().private_bytes(
+def _make() -> bytes:
+    return Ed25519PrivateKey.generate().private_bytes(
         Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()
     )
-    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "wb") as out:
-        out.write(pem)
-        out.flush()
-        os.fsync(out.fileno())

@@ -12,6 +12,9 @@ from bot.store.database import Transaction
 LINK_SECONDS = 10 * 60
 IDLE_SECONDS = 30 * 60
 LONGEST_SECONDS = 12 * 3600
+# How long a second factor counts after it was shown, in the session in which it was.
+STEP_UP_SECONDS = 5 * 60
+CHALLENGE_SECONDS = 5 * 60
 # How exactly it is noted when a session was last used.
 NOTE_SECONDS = 60
 _SECOND = 1_000_000
@@ -19,11 +22,20 @@ _SECOND = 1_000_000
 
 @dataclass(frozen=True)
 class Session:
-    """Somebody signed in. began, last_seen: microseconds."""
+    """Somebody signed in. began, last_seen: microseconds.
+
+    stepped_up: when they last showed their second factor here, and factor its digest.
+    """
 
     person: str
     began: int
     last_seen: int
+    stepped_up: int | None = None
+    factor: str = ""
+
+    def fresh(self, now: int) -> bool:
+        """Whether the second factor was shown so lately that it still counts."""
+        return self.stepped_up is not None and now - self.stepped_up < STEP_UP_SECONDS * _SECOND
 
 
 def new_link(tx: Transaction, person: str, *, seconds: int = LINK_SECONDS) -> str:
@@ -69,7 +81,7 @@ def find(tx: Transaction, token: str) -> Session | None:
     idle = tx.now - row.last_seen > IDLE_SECONDS * _SECOND
     if idle or tx.now - row.began > LONGEST_SECONDS * _SECOND:
         return None
-    return Session(row.person, row.began, row.last_seen)
+    return Session(row.person, row.began, row.last_seen, row.stepped_up, row.factor)
 
 
 def person_of(tx: Transaction, token: str) -> str | None:
@@ -84,6 +96,36 @@ def person_of(tx: Transaction, token: str) -> str | None:
             update(session).where(session.c.token == _hashed(token)).values(last_seen=tx.now)
         )
     return found.person
+
+
+def step_up(tx: Transaction, token: str, *, factor: str) -> None:
+    """Note that the person of this session has just shown a second factor."""
+    _note(tx, token, stepped_up=tx.now, factor=factor)
+
+
+def new_challenge(tx: Transaction, token: str) -> bytes:
+    """Return what a key is to sign for this session next; what was to be signed before is void."""
+    challenge = secrets.token_bytes(32)
+    _note(tx, token, challenge=challenge.hex(), challenged=tx.now)
+    return challenge
+
+
+def take_challenge(tx: Transaction, token: str) -> bytes | None:
+    """Return what was to be signed, once; None if there is nothing, or it is too old."""
+    session = tables.session
+    row = tx.sql.execute(
+        select(session).where(session.c.token == _hashed(token)).with_for_update()
+    ).one_or_none()
+    if row is None or not row.challenge:
+        return None
+    _note(tx, token, challenge="", challenged=None)
+    late = tx.now - row.challenged > CHALLENGE_SECONDS * _SECOND
+    return None if late else bytes.fromhex(row.challenge)
+
+
+def _note(tx: Transaction, token: str, **values: object) -> None:
+    session = tables.session
+    tx.sql.execute(update(session).where(session.c.token == _hashed(token)).values(values))
 
 
 def end(tx: Transaction, token: str) -> None:

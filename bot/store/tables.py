@@ -53,8 +53,11 @@ run = Table(
     Column("undo_of", Integer, ForeignKey("run.id")),
     Column("parent", Integer, ForeignKey("run.id")),
     Column("hosts", Text, nullable=False),
+    Column("timing", Text),
+    Column("editors", Text, nullable=False),
+    Column("counters", Integer, ForeignKey("run.id")),
+    Column("grant_id", Integer, ForeignKey("standing_grant.id")),
     Column("summary", Text, nullable=False),
-    Column("report", Text),
     # Keyset paging, newest first, alone or behind one filter.
     Index(None, "host", "id"),
     Index(None, "asked_by", "id"),
@@ -73,6 +76,51 @@ vote = Table(
     Column("digest", String(64), nullable=False),
     Column("at", BigInteger, nullable=False),
     Column("reason", Text, nullable=False),
+    Column("instead_of", String(64), nullable=False),
+    Column("factor", String(32), nullable=False),
+)
+
+# Who decides in whose stead. area: "" means in every area of the delegator's.
+delegation = Table(
+    "delegation",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=True),
+    Column("delegator", String(64), nullable=False),
+    Column("delegate", String(64), nullable=False),
+    Column("area", String(64), nullable=False),
+    Column("made", BigInteger, nullable=False),
+    Column("ends", BigInteger, nullable=False),
+    Column("revoked", BigInteger),
+    Column("reason", Text, nullable=False),
+    Index(None, "delegate", "ends"),
+)
+
+# What somebody may have done without being approved each time. hosts, values: patterns.
+standing_grant = Table(
+    "standing_grant",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=True),
+    Column("person", String(64), nullable=False),
+    Column("words", String(80), nullable=False),
+    Column("hosts", String(100), nullable=False),
+    Column("values", Text, nullable=False),
+    Column("an_hour", Integer, nullable=False),
+    Column("giver", String(64), nullable=False),
+    Column("made", BigInteger, nullable=False),
+    Column("ends", BigInteger, nullable=False),
+    Column("revoked", BigInteger),
+    Column("reason", Text, nullable=False),
+    Index(None, "person", "words"),
+)
+
+# Each time that a grant let a run through the gate.
+grant_use = Table(
+    "grant_use",
+    metadata,
+    Column("run", Integer, ForeignKey("run.id"), primary_key=True),
+    Column("grant_id", Integer, ForeignKey("standing_grant.id"), nullable=False),
+    Column("at", BigInteger, nullable=False),
+    Index(None, "grant_id", "at"),
 )
 
 step = Table(
@@ -84,7 +132,6 @@ step = Table(
     Column("sent", BigInteger, nullable=False),
     Column("ended", BigInteger),
     Column("status", Integer),
-    Column("output", Text, nullable=False),
     Column("trouble", Text, nullable=False),
 )
 
@@ -113,6 +160,59 @@ entry = Table(
     UniqueConstraint("prev"),
     Index(None, "run", "seq"),
     Index(None, "kind", "seq"),
+)
+
+# What fires by the clock. run: the request that was approved for it. due: when it fires next.
+schedule = Table(
+    "schedule",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=True),
+    Column("run", Integer, ForeignKey("run.id"), nullable=False),
+    Column("state", String(16), nullable=False),
+    Column("owner", String(64), nullable=False),
+    Column("timing", Text, nullable=False),
+    Column("began", BigInteger, nullable=False),
+    Column("lapses", BigInteger, nullable=False),
+    Column("decided", BigInteger, nullable=False),
+    Column("due", BigInteger),
+    Column("why", Text, nullable=False),
+    UniqueConstraint("run"),
+    Index(None, "state", "due"),
+)
+
+# What became of each moment that a schedule was due at: its key decides who fires it.
+fire = Table(
+    "fire",
+    metadata,
+    Column("schedule", Integer, ForeignKey("schedule.id"), primary_key=True),
+    Column("due", BigInteger, primary_key=True),
+    Column("host", String(64), primary_key=True),
+    Column("outcome", String(16), nullable=False),
+    Column("start", BigInteger, nullable=False),
+    Column("at", BigInteger, nullable=False),
+    Column("run", Integer, ForeignKey("run.id")),
+    Column("why", Text, nullable=False),
+    Index(None, "run"),
+    Index(None, "outcome", "start"),
+)
+
+# What hosts answered, apart from the chain, which holds its hash: so it can be erased. text, salt:
+# NULL once it was. n: the step; 0 for a report. entry: the one that binds it.
+output = Table(
+    "output",
+    metadata,
+    Column(
+        "entry",
+        BigInteger().with_variant(Integer, "sqlite"),
+        ForeignKey("entry.seq"),
+        primary_key=True,
+        autoincrement=False,
+    ),
+    Column("run", Integer, nullable=False),
+    Column("n", Integer, nullable=False),
+    Column("salt", String(32)),
+    Column("text", Text),
+    Index(None, "run", "n"),
 )
 
 # What doors have still to tell of a run: only that there is news, never the news itself.
@@ -147,6 +247,26 @@ seen = Table(
     Index(None, "at"),
 )
 
+# What somebody stopped: "all", until somebody else resumes, or a run by its number.
+stop = Table(
+    "stop",
+    metadata,
+    Column("what", String(16), primary_key=True),
+    Column("person", String(64), nullable=False),
+    Column("at", BigInteger, nullable=False),
+    Column("why", Text, nullable=False),
+)
+
+# Who is shut out, whatever the policy lets them do.
+ban = Table(
+    "ban",
+    metadata,
+    Column("person", String(64), primary_key=True),
+    Column("by", String(64), nullable=False),
+    Column("at", BigInteger, nullable=False),
+    Column("why", Text, nullable=False),
+)
+
 # Tokens are kept as their SHA-256 only.
 sign_in_link = Table(
     "sign_in_link",
@@ -164,4 +284,48 @@ session = Table(
     Column("person", String(64), nullable=False),
     Column("began", BigInteger, nullable=False),
     Column("last_seen", BigInteger, nullable=False),
+    Column("stepped_up", BigInteger),
+    Column("factor", String(32), nullable=False, default=""),
+    Column("challenge", String(64), nullable=False, default=""),
+    Column("challenged", BigInteger),
+)
+
+# What must be kept and must not be read: sealed by a key that is not here.
+factor = Table(
+    "factor",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=True),
+    Column("person", String(64), nullable=False),
+    Column("kind", String(8), nullable=False),
+    Column("digest", String(32), nullable=False),
+    Column("made", BigInteger, nullable=False),
+    Column("proven", BigInteger),
+    Column("used", BigInteger, nullable=False),
+    Column("confirmed_by", String(64), nullable=False),
+    Column("sealed", Text, nullable=False),
+    Index(None, "person"),
+)
+
+sealed = Table(
+    "sealed",
+    metadata,
+    Column("name", String(32), primary_key=True),
+    Column("content", Text, nullable=False),
+)
+
+# Who broke the glass for which run, and who looked at it afterwards.
+glass = Table(
+    "glass",
+    metadata,
+    Column("run", Integer, ForeignKey("run.id"), primary_key=True),
+    Column("person", String(64), nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("wanted", BigInteger, nullable=False),
+    Column("broken", BigInteger),
+    Column("until", BigInteger),
+    Column("factor", String(32), nullable=False),
+    Column("reviewed", BigInteger),
+    Column("reviewer", String(64), nullable=False),
+    Column("review", Text, nullable=False),
+    Index(None, "person", "broken"),
 )

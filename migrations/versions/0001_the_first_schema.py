@@ -32,6 +32,49 @@ def upgrade() -> None:
         batch_op.create_index(batch_op.f('ix_entry_kind_seq'), ['kind', 'seq'], unique=False)
         batch_op.create_index(batch_op.f('ix_entry_run_seq'), ['run', 'seq'], unique=False)
 
+    op.create_table('standing_grant',
+    sa.Column('id', sa.Integer(), autoincrement=True, nullable=False),
+    sa.Column('person', sa.String(length=64), nullable=False),
+    sa.Column('words', sa.String(length=80), nullable=False),
+    sa.Column('hosts', sa.String(length=100), nullable=False),
+    sa.Column('values', sa.Text(), nullable=False),
+    sa.Column('an_hour', sa.Integer(), nullable=False),
+    sa.Column('giver', sa.String(length=64), nullable=False),
+    sa.Column('made', sa.BigInteger(), nullable=False),
+    sa.Column('ends', sa.BigInteger(), nullable=False),
+    sa.Column('revoked', sa.BigInteger(), nullable=True),
+    sa.Column('reason', sa.Text(), nullable=False),
+    sa.PrimaryKeyConstraint('id', name=op.f('pk_standing_grant'))
+    )
+    with op.batch_alter_table('standing_grant', schema=None) as batch_op:
+        batch_op.create_index(batch_op.f('ix_standing_grant_person_words'), ['person', 'words'], unique=False)
+
+    op.create_table('delegation',
+    sa.Column('id', sa.Integer(), autoincrement=True, nullable=False),
+    sa.Column('delegator', sa.String(length=64), nullable=False),
+    sa.Column('delegate', sa.String(length=64), nullable=False),
+    sa.Column('area', sa.String(length=64), nullable=False),
+    sa.Column('made', sa.BigInteger(), nullable=False),
+    sa.Column('ends', sa.BigInteger(), nullable=False),
+    sa.Column('revoked', sa.BigInteger(), nullable=True),
+    sa.Column('reason', sa.Text(), nullable=False),
+    sa.PrimaryKeyConstraint('id', name=op.f('pk_delegation'))
+    )
+    with op.batch_alter_table('delegation', schema=None) as batch_op:
+        batch_op.create_index(batch_op.f('ix_delegation_delegate_ends'), ['delegate', 'ends'], unique=False)
+
+    op.create_table('output',
+    sa.Column('entry', sa.BigInteger().with_variant(sa.Integer(), 'sqlite'), autoincrement=False, nullable=False),
+    sa.Column('run', sa.Integer(), nullable=False),
+    sa.Column('n', sa.Integer(), nullable=False),
+    sa.Column('salt', sa.String(length=32), nullable=True),
+    sa.Column('text', sa.Text(), nullable=True),
+    sa.ForeignKeyConstraint(['entry'], ['entry.seq'], name=op.f('fk_output_entry')),
+    sa.PrimaryKeyConstraint('entry', name=op.f('pk_output'))
+    )
+    with op.batch_alter_table('output', schema=None) as batch_op:
+        batch_op.create_index(batch_op.f('ix_output_run_n'), ['run', 'n'], unique=False)
+
     op.create_table('run',
     sa.Column('id', sa.Integer(), autoincrement=True, nullable=False),
     sa.Column('version', sa.Integer(), nullable=False),
@@ -57,8 +100,13 @@ def upgrade() -> None:
     sa.Column('undo_of', sa.Integer(), nullable=True),
     sa.Column('parent', sa.Integer(), nullable=True),
     sa.Column('hosts', sa.Text(), nullable=False),
+    sa.Column('timing', sa.Text(), nullable=True),
+    sa.Column('editors', sa.Text(), nullable=False),
+    sa.Column('counters', sa.Integer(), nullable=True),
+    sa.Column('grant_id', sa.Integer(), nullable=True),
     sa.Column('summary', sa.Text(), nullable=False),
-    sa.Column('report', sa.Text(), nullable=True),
+    sa.ForeignKeyConstraint(['counters'], ['run.id'], name=op.f('fk_run_counters')),
+    sa.ForeignKeyConstraint(['grant_id'], ['standing_grant.id'], name=op.f('fk_run_grant_id')),
     sa.ForeignKeyConstraint(['parent'], ['run.id'], name=op.f('fk_run_parent')),
     sa.ForeignKeyConstraint(['undo_of'], ['run.id'], name=op.f('fk_run_undo_of')),
     sa.PrimaryKeyConstraint('id', name=op.f('pk_run'))
@@ -83,8 +131,49 @@ def upgrade() -> None:
     sa.Column('person', sa.String(length=64), nullable=False),
     sa.Column('began', sa.BigInteger(), nullable=False),
     sa.Column('last_seen', sa.BigInteger(), nullable=False),
+    sa.Column('stepped_up', sa.BigInteger(), nullable=True),
+    sa.Column('factor', sa.String(length=32), nullable=False),
+    sa.Column('challenge', sa.String(length=64), nullable=False),
+    sa.Column('challenged', sa.BigInteger(), nullable=True),
     sa.PrimaryKeyConstraint('token', name=op.f('pk_session'))
     )
+    op.create_table('factor',
+    sa.Column('id', sa.Integer(), autoincrement=True, nullable=False),
+    sa.Column('person', sa.String(length=64), nullable=False),
+    sa.Column('kind', sa.String(length=8), nullable=False),
+    sa.Column('digest', sa.String(length=32), nullable=False),
+    sa.Column('made', sa.BigInteger(), nullable=False),
+    sa.Column('proven', sa.BigInteger(), nullable=True),
+    sa.Column('used', sa.BigInteger(), nullable=False),
+    sa.Column('confirmed_by', sa.String(length=64), nullable=False),
+    sa.Column('sealed', sa.Text(), nullable=False),
+    sa.PrimaryKeyConstraint('id', name=op.f('pk_factor'))
+    )
+    with op.batch_alter_table('factor', schema=None) as batch_op:
+        batch_op.create_index(batch_op.f('ix_factor_person'), ['person'], unique=False)
+
+    op.create_table('sealed',
+    sa.Column('name', sa.String(length=32), nullable=False),
+    sa.Column('content', sa.Text(), nullable=False),
+    sa.PrimaryKeyConstraint('name', name=op.f('pk_sealed'))
+    )
+    op.create_table('glass',
+    sa.Column('run', sa.Integer(), nullable=False),
+    sa.Column('person', sa.String(length=64), nullable=False),
+    sa.Column('reason', sa.Text(), nullable=False),
+    sa.Column('wanted', sa.BigInteger(), nullable=False),
+    sa.Column('broken', sa.BigInteger(), nullable=True),
+    sa.Column('until', sa.BigInteger(), nullable=True),
+    sa.Column('factor', sa.String(length=32), nullable=False),
+    sa.Column('reviewed', sa.BigInteger(), nullable=True),
+    sa.Column('reviewer', sa.String(length=64), nullable=False),
+    sa.Column('review', sa.Text(), nullable=False),
+    sa.ForeignKeyConstraint(['run'], ['run.id'], name=op.f('fk_glass_run')),
+    sa.PrimaryKeyConstraint('run', name=op.f('pk_glass'))
+    )
+    with op.batch_alter_table('glass', schema=None) as batch_op:
+        batch_op.create_index(batch_op.f('ix_glass_person_broken'), ['person', 'broken'], unique=False)
+
     op.create_table('sign_in_link',
     sa.Column('token', sa.String(length=64), nullable=False),
     sa.Column('person', sa.String(length=64), nullable=False),
@@ -92,6 +181,41 @@ def upgrade() -> None:
     sa.Column('used', sa.BigInteger(), nullable=True),
     sa.PrimaryKeyConstraint('token', name=op.f('pk_sign_in_link'))
     )
+    op.create_table('schedule',
+    sa.Column('id', sa.Integer(), autoincrement=True, nullable=False),
+    sa.Column('run', sa.Integer(), nullable=False),
+    sa.Column('state', sa.String(length=16), nullable=False),
+    sa.Column('owner', sa.String(length=64), nullable=False),
+    sa.Column('timing', sa.Text(), nullable=False),
+    sa.Column('began', sa.BigInteger(), nullable=False),
+    sa.Column('lapses', sa.BigInteger(), nullable=False),
+    sa.Column('decided', sa.BigInteger(), nullable=False),
+    sa.Column('due', sa.BigInteger(), nullable=True),
+    sa.Column('why', sa.Text(), nullable=False),
+    sa.ForeignKeyConstraint(['run'], ['run.id'], name=op.f('fk_schedule_run')),
+    sa.PrimaryKeyConstraint('id', name=op.f('pk_schedule')),
+    sa.UniqueConstraint('run', name=op.f('uq_schedule_run'))
+    )
+    with op.batch_alter_table('schedule', schema=None) as batch_op:
+        batch_op.create_index(batch_op.f('ix_schedule_state_due'), ['state', 'due'], unique=False)
+
+    op.create_table('fire',
+    sa.Column('schedule', sa.Integer(), nullable=False),
+    sa.Column('due', sa.BigInteger(), nullable=False),
+    sa.Column('host', sa.String(length=64), nullable=False),
+    sa.Column('outcome', sa.String(length=16), nullable=False),
+    sa.Column('start', sa.BigInteger(), nullable=False),
+    sa.Column('at', sa.BigInteger(), nullable=False),
+    sa.Column('run', sa.Integer(), nullable=True),
+    sa.Column('why', sa.Text(), nullable=False),
+    sa.ForeignKeyConstraint(['run'], ['run.id'], name=op.f('fk_fire_run')),
+    sa.ForeignKeyConstraint(['schedule'], ['schedule.id'], name=op.f('fk_fire_schedule')),
+    sa.PrimaryKeyConstraint('schedule', 'due', 'host', name=op.f('pk_fire'))
+    )
+    with op.batch_alter_table('fire', schema=None) as batch_op:
+        batch_op.create_index(batch_op.f('ix_fire_outcome_start'), ['outcome', 'start'], unique=False)
+        batch_op.create_index(batch_op.f('ix_fire_run'), ['run'], unique=False)
+
     op.create_table('news',
     sa.Column('run', sa.Integer(), nullable=False),
     sa.Column('revision', sa.Integer(), nullable=False),
@@ -118,17 +242,41 @@ def upgrade() -> None:
     sa.Column('sent', sa.BigInteger(), nullable=False),
     sa.Column('ended', sa.BigInteger(), nullable=True),
     sa.Column('status', sa.Integer(), nullable=True),
-    sa.Column('output', sa.Text(), nullable=False),
     sa.Column('trouble', sa.Text(), nullable=False),
     sa.ForeignKeyConstraint(['run'], ['run.id'], name=op.f('fk_step_run')),
     sa.PrimaryKeyConstraint('run', 'n', name=op.f('pk_step'))
     )
+    op.create_table('grant_use',
+    sa.Column('run', sa.Integer(), nullable=False),
+    sa.Column('grant_id', sa.Integer(), nullable=False),
+    sa.Column('at', sa.BigInteger(), nullable=False),
+    sa.ForeignKeyConstraint(['grant_id'], ['standing_grant.id'], name=op.f('fk_grant_use_grant_id')),
+    sa.ForeignKeyConstraint(['run'], ['run.id'], name=op.f('fk_grant_use_run')),
+    sa.PrimaryKeyConstraint('run', name=op.f('pk_grant_use'))
+    )
+    with op.batch_alter_table('grant_use', schema=None) as batch_op:
+        batch_op.create_index(batch_op.f('ix_grant_use_grant_id_at'), ['grant_id', 'at'], unique=False)
+
     op.create_table('target_lock',
     sa.Column('target', sa.String(length=64), nullable=False),
     sa.Column('run', sa.Integer(), nullable=False),
     sa.Column('since', sa.BigInteger(), nullable=False),
     sa.ForeignKeyConstraint(['run'], ['run.id'], name=op.f('fk_target_lock_run')),
     sa.PrimaryKeyConstraint('target', name=op.f('pk_target_lock'))
+    )
+    op.create_table('stop',
+    sa.Column('what', sa.String(length=16), nullable=False),
+    sa.Column('person', sa.String(length=64), nullable=False),
+    sa.Column('at', sa.BigInteger(), nullable=False),
+    sa.Column('why', sa.Text(), nullable=False),
+    sa.PrimaryKeyConstraint('what', name=op.f('pk_stop'))
+    )
+    op.create_table('ban',
+    sa.Column('person', sa.String(length=64), nullable=False),
+    sa.Column('by', sa.String(length=64), nullable=False),
+    sa.Column('at', sa.BigInteger(), nullable=False),
+    sa.Column('why', sa.Text(), nullable=False),
+    sa.PrimaryKeyConstraint('person', name=op.f('pk_ban'))
     )
     op.create_table('vote',
     sa.Column('run', sa.Integer(), nullable=False),
@@ -137,6 +285,8 @@ def upgrade() -> None:
     sa.Column('digest', sa.String(length=64), nullable=False),
     sa.Column('at', sa.BigInteger(), nullable=False),
     sa.Column('reason', sa.Text(), nullable=False),
+    sa.Column('instead_of', sa.String(length=64), nullable=False),
+    sa.Column('factor', sa.String(length=32), nullable=False),
     sa.ForeignKeyConstraint(['run'], ['run.id'], name=op.f('fk_vote_run')),
     sa.PrimaryKeyConstraint('run', 'person', name=op.f('pk_vote'))
     )

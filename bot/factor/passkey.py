@@ -1,0 +1,159 @@
+"""Security keys and passkeys: a private key that never leaves its device (WebAuthn). Pure.
+
+The shapes are those of https://www.w3.org/TR/webauthn-3/, written and checked by py_webauthn.
+"""
+
+import ipaddress
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from webauthn import (
+    base64url_to_bytes,
+    generate_authentication_options,
+    generate_registration_options,
+    options_to_json,
+    verify_authentication_response,
+    verify_registration_response,
+)
+from webauthn.helpers import bytes_to_base64url
+from webauthn.helpers.structs import (
+    AuthenticatorSelectionCriteria,
+    PublicKeyCredentialDescriptor,
+    ResidentKeyRequirement,
+    UserVerificationRequirement,
+)
+
+from bot.digest import sha256
+
+KIND = "passkey"
+_DIGEST_DIGITS = 32
+
+
+class Unproven(Exception):
+    """What the browser sent does not prove that its owner has the key."""
+
+
+@dataclass(frozen=True)
+class Home:
+    """Where keys are for. name: the host that they are bound to. origin: of the pages."""
+
+    name: str
+    origin: str
+
+
+@dataclass(frozen=True)
+class Key:
+    """The public half of a key, and the id by which its device finds it; both base64url."""
+
+    id: str
+    public: str
+
+    @property
+    def digest(self) -> str:
+        """32 hex digits that name it."""
+        return sha256({"kind": KIND, "id": self.id, "public": self.public})[:_DIGEST_DIGITS]
+
+    def to_json(self) -> str:
+        return json.dumps({"id": self.id, "public": self.public})
+
+    @staticmethod
+    def from_json(text: str) -> "Key":
+        return Key(**json.loads(text))
+
+
+def home(base_url: str) -> Home | None:
+    """Return where keys of these pages belong; None where browsers let them belong to nothing:
+    at a bare address, and on plain http elsewhere than on one's own machine."""
+    parts = urlsplit(base_url)
+    name = parts.hostname or ""
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        safe = parts.scheme == "https" or name == "localhost"
+        return Home(name, f"{parts.scheme}://{parts.netloc}".lower()) if name and safe else None
+    return None
+
+
+def enrolment(
+    home: Home, *, person: str, name: str, challenge: bytes, known: Sequence[Key]
+) -> str:
+    """Return what a browser needs to make a key, as JSON. known: keys that are there already."""
+    return options_to_json(
+        generate_registration_options(
+            rp_id=home.name,
+            rp_name="Keyturn",
+            user_name=person,
+            user_id=sha256({"person": person}).encode(),
+            user_display_name=name,
+            challenge=challenge,
+            authenticator_selection=AuthenticatorSelectionCriteria(
+                resident_key=ResidentKeyRequirement.DISCOURAGED,
+                user_verification=UserVerificationRequirement.PREFERRED,
+            ),
+            exclude_credentials=_described(known),
+        )
+    )
+
+
+def question(home: Home, *, challenge: bytes, keys: Sequence[Key]) -> str:
+    """Return what a browser needs to have one of the keys sign the challenge, as JSON."""
+    return options_to_json(
+        generate_authentication_options(
+            rp_id=home.name,
+            challenge=challenge,
+            allow_credentials=_described(keys),
+            user_verification=UserVerificationRequirement.PREFERRED,
+        )
+    )
+
+
+def enrolled(home: Home, answer: str, *, challenge: bytes) -> tuple[Key, int]:
+    """Return the new key, and how often it was used before. Raises Unproven."""
+    try:
+        seen = verify_registration_response(
+            credential=answer,
+            expected_challenge=challenge,
+            expected_rp_id=home.name,
+            expected_origin=home.origin,
+        )
+    except Exception as fault:  # noqa: BLE001 - anything may be sent, and parsers raise what they like
+        raise Unproven(str(fault)) from None
+    key = Key(
+        bytes_to_base64url(seen.credential_id), bytes_to_base64url(seen.credential_public_key)
+    )
+    return key, seen.sign_count
+
+
+def chosen(answer: str) -> str:
+    """Return the id of the key that a browser says it used, "" if it says nothing of the kind."""
+    try:
+        said: object = json.loads(answer)
+    except (ValueError, RecursionError):
+        return ""
+    found = said.get("id") if isinstance(said, dict) else None  # pyright: ignore[reportUnknownVariableType] - it is looked at next
+    return found if isinstance(found, str) else ""
+
+
+def uses(home: Home, answer: str, *, challenge: bytes, key: Key, count: int) -> int:
+    """Return how often the key was used by now. count: how often when it was last seen.
+
+    Raises Unproven, also if the count went back: then there are two of the key.
+    """
+    try:
+        seen = verify_authentication_response(
+            credential=answer,
+            expected_challenge=challenge,
+            expected_rp_id=home.name,
+            expected_origin=home.origin,
+            credential_public_key=base64url_to_bytes(key.public),
+            credential_current_sign_count=count,
+        )
+    except Exception as fault:  # noqa: BLE001 - anything may be sent, and parsers raise what they like
+        raise Unproven(str(fault)) from None
+    return seen.new_sign_count
+
+
+def _described(keys: Sequence[Key]) -> list[PublicKeyCredentialDescriptor]:
+    return [PublicKeyCredentialDescriptor(id=base64url_to_bytes(key.id)) for key in keys]

@@ -1,0 +1,53 @@
+"""Codes of an authenticator app: six digits, new every thirty seconds (RFC 6238). Pure."""
+
+import hmac
+import re
+
+import segno
+from pyotp import random_base32
+from pyotp.totp import TOTP
+
+from bot.digest import sha256
+
+KIND = "totp"
+STEP_SECONDS = 30
+# How many steps the clock of a phone may be ahead or behind.
+_DRIFT = 1
+_DIGEST_DIGITS = 32
+
+
+def new_secret() -> str:
+    """Return 160 random bits, in base 32 as apps take them."""
+    return random_base32()
+
+
+def digest(secret: str) -> str:
+    """Return 32 hex digits that name a secret and do not tell it."""
+    return sha256({"kind": KIND, "secret": secret})[:_DIGEST_DIGITS]
+
+
+def step_of(secret: str, code: str, *, now: int, after: int) -> int | None:
+    """Return the time step that a code is of; None if it fits none that comes after *after*.
+
+    now: microseconds since 1970. A step that is remembered as *after* makes each code work once.
+    """
+    if not re.fullmatch(r"[0-9]{6}", code):
+        return None
+    generator = TOTP(secret)
+    current = now // (STEP_SECONDS * 1_000_000)
+    found: int | None = None
+    for step in range(current - _DRIFT, current + _DRIFT + 1):
+        # All are compared, whichever fits: how long it takes tells nothing.
+        if hmac.compare_digest(generator.generate_otp(step), code):
+            found = step
+    return found if found is not None and found > after else None
+
+
+def address(secret: str, *, person: str, host: str) -> str:
+    """Return the otpauth:// address that apps read from a picture."""
+    return TOTP(secret).provisioning_uri(name=person, issuer_name=f"Keyturn {host}")
+
+
+def picture(address: str) -> str:
+    """Return the address as a QR code: the SVG as a data URI."""
+    return segno.make_qr(address, error="m").svg_data_uri(border=3, light="white", scale=4)
