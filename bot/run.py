@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from bot.proposal import Proposal
+from bot.timetable import Timing
 from runbooks import Report
 
 
@@ -22,7 +23,10 @@ class State(StrEnum):
     DENIED = "denied"
     EXPIRED = "expired"
     WITHDRAWN = "withdrawn"
+    OFFERED = "offered"  # an approver's values: waits for its asker to accept them
+    REPLACED = "replaced"  # by a run with other values
     STALE = "stale"  # its world moved after it was shown
+    STOPPED = "stopped"  # by a person, before its next step
 
 
 _S = State
@@ -37,10 +41,28 @@ FOLLOWS: Mapping[State, frozenset[State]] = {
             _S.FAILED,
             _S.DENIED,
             _S.WITHDRAWN,
+            _S.OFFERED,
+            _S.STOPPED,
         }
     ),
-    _S.WAITING: frozenset({_S.READY, _S.DENIED, _S.EXPIRED, _S.WITHDRAWN, _S.STALE, _S.REFUSED}),
-    _S.READY: frozenset({_S.STARTING, _S.DENIED, _S.EXPIRED, _S.WITHDRAWN, _S.REFUSED, _S.STALE}),
+    _S.OFFERED: frozenset(
+        {_S.WAITING, _S.READY, _S.DENIED, _S.EXPIRED, _S.WITHDRAWN, _S.REFUSED, _S.STOPPED}
+    ),
+    _S.WAITING: frozenset(
+        {
+            _S.READY,
+            _S.DENIED,
+            _S.EXPIRED,
+            _S.WITHDRAWN,
+            _S.STALE,
+            _S.REFUSED,
+            _S.REPLACED,
+            _S.STOPPED,
+        }
+    ),
+    _S.READY: frozenset(
+        {_S.STARTING, _S.DENIED, _S.EXPIRED, _S.WITHDRAWN, _S.REFUSED, _S.STALE, _S.STOPPED}
+    ),
     _S.STARTING: frozenset(
         {
             _S.RUNNING,
@@ -52,14 +74,15 @@ FOLLOWS: Mapping[State, frozenset[State]] = {
             _S.DENIED,
             _S.UNCHANGED,
             _S.WITHDRAWN,
+            _S.STOPPED,
         }
     ),
-    _S.RUNNING: frozenset({_S.SUCCEEDED, _S.FAILED, _S.UNKNOWN}),
+    _S.RUNNING: frozenset({_S.SUCCEEDED, _S.FAILED, _S.UNKNOWN, _S.STOPPED}),
     # Only a named person, or proof from the host, ends an unknown.
     _S.UNKNOWN: frozenset({_S.SUCCEEDED, _S.FAILED}),
 }
 ENDED = frozenset(state for state in State if state not in FOLLOWS)
-BEFORE_INTENT = frozenset({State.ASKED, State.WAITING, State.READY, State.STARTING})
+BEFORE_INTENT = frozenset({State.ASKED, State.OFFERED, State.WAITING, State.READY, State.STARTING})
 
 
 class StepState(StrEnum):
@@ -74,11 +97,13 @@ class Origin:
     """Where the request was made, so that the answer finds its way back.
 
     door: slack, web, api, cli or schedule. channel, user: ids in the door's own terms.
+    schedule: the number of the schedule that asked; 0 if a person did.
     """
 
     door: str
     channel: str = ""
     user: str = ""
+    schedule: int = 0
 
 
 @dataclass(frozen=True)
@@ -91,6 +116,10 @@ class Run:
     undo_of: the run that this one takes back. request: the words and values as one line.
     parent, hosts: a request for several hosts is one run that names them in `hosts`, and one child
     run for each host, whose parent it is. Its own `host` is then the first of them.
+    editors: who chose its values though they did not ask for it: they approve it no more than the
+    asker does. counters: the run that this one proposes other values for. grant: the standing
+    grant that stands in for its approval.
+    timing: what is asked for is a schedule: nothing is sent now, but each time that it fires.
     summary: how it ended, in one sentence.
     """
 
@@ -117,14 +146,20 @@ class Run:
     undo_of: int | None = None
     parent: int | None = None
     hosts: Sequence[str] = ()
+    editors: Sequence[str] = ()
+    counters: int | None = None
+    grant: int | None = None
     request: str = ""
     summary: str = ""
     report: Report | None = None
+    timing: Timing | None = None
 
     @property
     def title(self) -> str:
         """The request as it would be typed: `abusers clear lb1 203.0.113.9`."""
         asked = self.request or self.words
+        if self.timing is not None:
+            return f"schedule “{self.timing.name}”: {asked}"
         return f"undo of run {self.undo_of}: {asked}" if self.undo_of else asked
 
     @property
@@ -138,7 +173,10 @@ class Run:
 
 @dataclass(frozen=True)
 class Vote:
-    """One person's yes or no to a digest. yes: whether it is an approval."""
+    """One person's yes or no to a digest. yes: whether it is an approval.
+
+    factor: the digest of the second factor that the person had just shown, "" if none.
+    """
 
     run: int
     person: str
@@ -146,6 +184,8 @@ class Vote:
     digest: str
     at: int
     reason: str = ""
+    instead_of: str = ""
+    factor: str = ""
 
 
 @dataclass(frozen=True)

@@ -119,6 +119,7 @@ class Timing:
     catch_up: how many of the fires that were missed are made up for: none, one, or that many.
     spread: minutes over which the hosts are spread, each at a moment of its own; 0 is all at once.
     channel: where results are told; "" is the default one.
+    replaces: the number of the schedule that ends when this one begins; 0 for none.
     """
 
     name: str
@@ -128,6 +129,7 @@ class Timing:
     spread: int = 0
     telling: Telling = Telling.CHANGES
     channel: str = ""
+    replaces: int = 0
 
     @property
     def document(self) -> Canonical:
@@ -139,6 +141,7 @@ class Timing:
             "overlap": self.overlap.value,
             "catch_up": self.catch_up,
             "spread": self.spread,
+            "replaces": self.replaces,
         }
 
     @property

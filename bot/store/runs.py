@@ -7,16 +7,15 @@ from statistics import median
 from typing import Any
 
 from pydantic import TypeAdapter
-from sqlalchemy import Row, Select, insert, select, update
+from sqlalchemy import Row, Select, insert, null, select, update
 
 from bot.digest import canonical
 from bot.proposal import Proposal
 from bot.run import Origin, Run, State, StepRecord, StepState, Vote, check_move
-from bot.store import tables
+from bot.store import output, tables
 from bot.store.database import Transaction
-from runbooks import Report
+from bot.timetable import Timing
 
-_REPORT = TypeAdapter(Report)
 _ORIGIN = TypeAdapter(Origin)
 _ENOUGH_TO_TELL = 50
 
@@ -45,6 +44,9 @@ class NewRun:
     request: str = ""
     parent: int | None = None
     hosts: Sequence[str] = ()
+    editors: Sequence[str] = ()
+    counters: int | None = None
+    timing: Timing | None = None
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,7 @@ def add(tx: Transaction, new: NewRun) -> Run:
             area=new.area,
             asked_by=new.asked_by,
             origin=_ORIGIN.dump_json(new.origin).decode(),
-            reason=new.reason,
+            reason=tx.redactor.text(new.reason),
             asked=tx.now,
             digest="",
             needed=0,
@@ -88,15 +90,18 @@ def add(tx: Transaction, new: NewRun) -> Run:
             undo_of=new.undo_of,
             parent=new.parent,
             hosts=json.dumps(list(new.hosts)),
+            editors=json.dumps(list(new.editors)),
+            counters=new.counters,
+            timing=new.timing.to_json() if new.timing else None,
             summary="",
         )
-        .returning(tables.run)
+        .returning(tables.run, null().label("report"))
     ).one()
     return _run(row)
 
 
 def get(tx: Transaction, number: int) -> Run:
-    row = tx.sql.execute(select(tables.run).where(tables.run.c.id == number)).one_or_none()
+    row = tx.sql.execute(_select().where(tables.run.c.id == number)).one_or_none()
     if row is None:
         raise NoSuchRun(f"there is no run {number}")
     return _run(row)
@@ -105,7 +110,7 @@ def get(tx: Transaction, number: int) -> Run:
 def hold(tx: Transaction, number: int) -> Run:
     """Return the run and keep others from changing it until this transaction ends."""
     row = tx.sql.execute(
-        select(tables.run).where(tables.run.c.id == number).with_for_update()
+        _select().where(tables.run.c.id == number).with_for_update(of=tables.run)
     ).one_or_none()
     if row is None:
         raise NoSuchRun(f"there is no run {number}")
@@ -142,8 +147,8 @@ def _save(tx: Transaction, run: Run, *, was: Run) -> Run:
             needed=run.needed,
             groups=json.dumps(list(run.groups)),
             says=json.dumps(list(run.says), ensure_ascii=False),
-            summary=_storable(run.summary),
-            report=_REPORT.dump_json(run.report).decode() if run.report else None,
+            grant_id=run.grant,
+            summary=_storable(tx.redactor.text(run.summary)),
         )
     )
     if changed.rowcount != 1:
@@ -153,7 +158,7 @@ def _save(tx: Transaction, run: Run, *, was: Run) -> Run:
 
 def search(tx: Transaction, wanted: Filter, *, most: int = 50) -> list[Run]:
     """Return the newest runs first, by keyset: never an offset and never a count."""
-    query = _filtered(select(tables.run), wanted).order_by(tables.run.c.id.desc()).limit(most)
+    query = _filtered(_select(), wanted).order_by(tables.run.c.id.desc()).limit(most)
     return [_run(row) for row in tx.sql.execute(query)]
 
 
@@ -191,14 +196,14 @@ def usual_wait(tx: Transaction, words: str) -> int | None:
 
 def children(tx: Transaction, parent: int) -> list[Run]:
     """Return the runs of a request for several hosts, in the order of its hosts."""
-    query = select(tables.run).where(tables.run.c.parent == parent).order_by(tables.run.c.id)
+    query = _select().where(tables.run.c.parent == parent).order_by(tables.run.c.id)
     return [_run(row) for row in tx.sql.execute(query)]
 
 
 def hold_children(tx: Transaction, parent: int) -> list[Run]:
     """Return the parts of a request and keep others from changing them meanwhile."""
-    query = select(tables.run).where(tables.run.c.parent == parent).order_by(tables.run.c.id)
-    return [_run(row) for row in tx.sql.execute(query.with_for_update())]
+    query = _select().where(tables.run.c.parent == parent).order_by(tables.run.c.id)
+    return [_run(row) for row in tx.sql.execute(query.with_for_update(of=tables.run))]
 
 
 def unfinished(tx: Transaction) -> list[Run]:
@@ -206,16 +211,14 @@ def unfinished(tx: Transaction) -> list[Run]:
     busy = [State.ASKED, State.READY, State.STARTING, State.RUNNING]
     # Of several hosts, an unknown whole follows from its hosts once they are settled.
     unsettled = (tables.run.c.state == State.UNKNOWN.value) & (tables.run.c.hosts != "[]")
-    query = select(tables.run).where(
-        tables.run.c.state.in_([state.value for state in busy]) | unsettled
-    )
+    query = _select().where(tables.run.c.state.in_([state.value for state in busy]) | unsettled)
     return [_run(row) for row in tx.sql.execute(query.order_by(tables.run.c.id))]
 
 
 def due_to_expire(tx: Transaction) -> list[Run]:
     """Return what waited too long; of a part of a request, only for its turn on the host."""
-    waiting = [State.WAITING.value, State.READY.value]
-    query = select(tables.run).where(
+    waiting = [State.OFFERED.value, State.WAITING.value, State.READY.value]
+    query = _select().where(
         tables.run.c.state.in_(waiting),
         tables.run.c.expires <= tx.now,
         tables.run.c.parent.is_(None) | (tables.run.c.state == State.READY.value),
@@ -232,7 +235,9 @@ def cast(tx: Transaction, vote: Vote) -> bool:
         yes=vote.yes,
         digest=vote.digest,
         at=vote.at,
-        reason=vote.reason,
+        instead_of=vote.instead_of,
+        reason=tx.redactor.text(vote.reason),
+        factor=vote.factor,
     )
 
 
@@ -254,7 +259,7 @@ def intend(tx: Transaction, run: int, n: int) -> None:
     """Write down that step *n* is about to be sent. Committed before it is."""
     tx.sql.execute(
         insert(tables.step).values(
-            run=run, n=n, state=StepState.INTENT.value, sent=tx.now, output="", trouble=""
+            run=run, n=n, state=StepState.INTENT.value, sent=tx.now, trouble=""
         )
     )
 
@@ -268,10 +273,14 @@ def conclude(tx: Transaction, record: StepRecord) -> None:
             state=record.state.value,
             ended=record.ended,
             status=record.status,
-            output=_storable(record.output),
-            trouble=_storable(record.trouble),
+            trouble=_storable(tx.redactor.text(record.trouble)),
         )
     )
+
+
+def _select() -> Select[Any]:
+    """Select runs, each with its report, which lies apart."""
+    return select(tables.run, output.text_of(tables.run.c.id, 0).label("report"))
 
 
 def _storable(text: str) -> str:
@@ -280,7 +289,8 @@ def _storable(text: str) -> str:
 
 
 def steps(tx: Transaction, run: int) -> Sequence[StepRecord]:
-    query = select(tables.step).where(tables.step.c.run == run).order_by(tables.step.c.n)
+    said = output.text_of(tables.step.c.run, tables.step.c.n).label("output")
+    query = select(tables.step, said).where(tables.step.c.run == run).order_by(tables.step.c.n)
     return _steps(tx, query)
 
 
@@ -303,7 +313,7 @@ def _steps(tx: Transaction, query: Select[Any]) -> Sequence[StepRecord]:
             row.sent,
             row.ended,
             row.status,
-            row.output,
+            row.output or "",
             row.trouble,
         )
         for row in tx.sql.execute(query)
@@ -336,6 +346,10 @@ def _run(row: Row[Any]) -> Run:
         undo_of=row.undo_of,
         parent=row.parent,
         hosts=tuple(json.loads(row.hosts)),
+        editors=tuple(json.loads(row.editors)),
+        counters=row.counters,
+        grant=row.grant_id,
+        timing=Timing.from_json(row.timing) if row.timing else None,
         summary=row.summary,
-        report=_REPORT.validate_json(row.report) if row.report else None,
+        report=output.report(row.report) if row.report else None,
     )

@@ -108,9 +108,7 @@ def every(tx: Transaction) -> list[Schedule]:
 def due(tx: Transaction) -> list[int]:
     """Return the numbers of those that have something to decide or to end now."""
     column = tables.schedule.c
-    query = select(column.id).where(
-        column.state == Standing.ACTIVE.value, (column.due <= tx.now) | (column.lapses <= tx.now)
-    )
+    query = select(column.id).where(column.state == Standing.ACTIVE.value, column.due <= tx.now)
     return list(tx.sql.execute(query.order_by(column.due, column.id)).scalars())
 
 
@@ -176,9 +174,17 @@ def later(tx: Transaction, *, most: int = 200) -> list[Fire]:
         .where(tables.fire.c.outcome == Outcome.LATER.value, tables.fire.c.start <= tx.now)
         .order_by(tables.fire.c.start)
         .limit(most)
-        .with_for_update(skip_locked=True)
     )
     return [_fire(row) for row in tx.sql.execute(query)]
+
+
+def still_waits(tx: Transaction, fire: Fire) -> bool:
+    """Whether nobody has started it meanwhile. Ask while its schedule is held."""
+    column = tables.fire.c
+    query = select(column.outcome).where(
+        column.schedule == fire.schedule, column.due == fire.due, column.host == fire.host
+    )
+    return tx.sql.execute(query).scalar_one_or_none() == Outcome.LATER.value
 
 
 def fires(tx: Transaction, schedule: int, *, most: int = 50) -> Sequence[Fire]:
@@ -192,7 +198,9 @@ def fires(tx: Transaction, schedule: int, *, most: int = 50) -> Sequence[Fire]:
     return [_fire(row) for row in tx.sql.execute(query)]
 
 
-def last_runs(tx: Transaction, schedule: int, *, host: str, before: int | None = None) -> list[int]:
+def last_runs(
+    tx: Transaction, schedule: int, *, host: str, before: int | None = None
+) -> list[int]:
     """Return the newest runs that it fired for *host* ("" for all at once), the newest first."""
     query = (
         select(tables.fire.c.run)

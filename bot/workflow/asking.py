@@ -4,12 +4,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import cast
 
-from bot.policy import Policy, Request
+from bot.policy import Policy
 from bot.run import Origin, Run, State, StepState
 from bot.store import changelog, news, runs
 from bot.store.database import Transaction
+from bot.timetable import Timing
 from bot.workflow.ending import end
-from bot.workflow.parts import Parts
+from bot.workflow.parts import Parts, request_of
 from connectors.command import UncleanText, clean
 from connectors.trouble import UnknownHost
 from runbooks import AnyRunbook
@@ -24,9 +25,18 @@ class Unfit(Exception):
 
 
 def ask(
-    parts: Parts, runbook: AnyRunbook, *, person: str, origin: Origin, reason: str = ""
+    parts: Parts,
+    runbook: AnyRunbook,
+    *,
+    person: str,
+    origin: Origin,
+    reason: str = "",
+    timing: Timing | None = None,
 ) -> Run:
-    """Record the request and have it planned, or record that it was refused."""
+    """Record the request and have it planned, or record that it was refused.
+
+    timing: ask for a schedule instead of for a run now.
+    """
     policy = parts.policies.current()
     _check_host(policy, runbook)
     return _record(
@@ -42,6 +52,7 @@ def ask(
             asked_by=person,
             origin=origin,
             reason=_reason(reason),
+            timing=timing,
         ),
     )
 
@@ -54,6 +65,7 @@ def ask_all(
     person: str,
     origin: Origin,
     reason: str = "",
+    timing: Timing | None = None,
 ) -> Run:
     """Record one request for several hosts. spelled: the hosts as they were typed, such as lb*."""
     policy = parts.policies.current()
@@ -78,6 +90,7 @@ def ask_all(
         origin=origin,
         reason=_reason(reason),
         hosts=tuple(runbook.target for runbook in runbooks),
+        timing=timing,
     )
     children = [
         replace(
@@ -138,38 +151,43 @@ def _did(tx: Transaction, run: Run) -> bool:
 def _record(
     parts: Parts, policy: Policy, new: runs.NewRun, children: Sequence[runs.NewRun] = ()
 ) -> Run:
-    request = Request(
-        runbook=new.words,
-        kind=new.kind,
-        host=new.host,
-        door=new.origin.door,
-        asked_by=new.asked_by,
-        hosts=new.hosts,
-    )
-    ruling = policy.may_ask(request)
     with parts.database.transaction() as tx:
-        run = runs.add(tx, new)
-        changelog.append(
-            tx,
-            "asked",
-            run=run.id,
-            person=run.asked_by,
-            host=run.host,
-            runbook=run.words,
-            fields=run.fields,
-            request=run.request,
-            door=run.origin.door,
-            reason=run.reason,
-            undo_of=run.undo_of,
-            hosts=run.hosts,
-        )
-        if not ruling.allowed:
-            why = "; ".join(ruling.says) or "no rule of the policy allows it"
-            return end(parts, tx, run, State.REFUSED, f"The policy refuses: {why}")
-        news.announce(tx, run.id)
-        planned = [runs.add(tx, replace(child, parent=run.id)) for child in children] or [run]
-        for each in planned:
-            parts.dispatch.enqueue(tx, each.id, policy.inventory[each.host].site)
+        return record(parts, tx, policy, new, children)
+
+
+def record(
+    parts: Parts,
+    tx: Transaction,
+    policy: Policy,
+    new: runs.NewRun,
+    children: Sequence[runs.NewRun] = (),
+) -> Run:
+    """Record a request and see to it that it is planned, or that it ends refused."""
+    run = runs.add(tx, new)
+    ruling = policy.may_ask(request_of(run))
+    changelog.append(
+        tx,
+        "asked",
+        run=run.id,
+        person=run.asked_by,
+        host=run.host,
+        runbook=run.words,
+        fields=run.fields,
+        request=run.request,
+        door=run.origin.door,
+        reason=run.reason,
+        undo_of=run.undo_of,
+        hosts=run.hosts,
+        timing=run.timing.document if run.timing else None,
+        schedule=run.origin.schedule or None,
+    )
+    if not ruling.allowed:
+        why = "; ".join(ruling.says) or "no rule of the policy allows it"
+        return end(parts, tx, run, State.REFUSED, f"The policy refuses: {why}")
+    news.announce(tx, run.id)
+    planned = [runs.add(tx, replace(child, parent=run.id)) for child in children] or [run]
+    for each in planned:
+        parts.dispatch.enqueue(tx, each.id, policy.inventory[each.host].site)
     return run
 
 

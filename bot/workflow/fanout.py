@@ -13,7 +13,7 @@ from bot.proposal import Proposal
 from bot.run import Run, State
 from bot.store import changelog, news, runs
 from bot.store.database import Transaction
-from bot.workflow import gate
+from bot.workflow import beginning, gate
 from bot.workflow.ending import end
 from bot.workflow.parts import Parts
 from bot.workflow.showing import show
@@ -31,7 +31,7 @@ def advance(parts: Parts, number: int) -> None:
         if whole.state is State.ASKED:
             whole = _gathered(parts, tx, whole, children)
         if whole.state is State.READY:
-            whole = _opened(parts, tx, whole)
+            whole = (beginning.begin if whole.timing else _opened)(parts, tx, whole)
         if whole.state in {State.RUNNING, State.UNKNOWN}:
             _next_wave(parts, tx, whole, runs.children(tx, number))
 
@@ -44,7 +44,7 @@ def _gathered(parts: Parts, tx: Transaction, whole: Run, children: Sequence[Run]
     if bad and whole.kind == "change":
         why = "; ".join(f"{child.host}: {_why(child)}" for child in bad)
         return end(parts, tx, whole, bad[0].state, f"{why}. Nothing was sent to any host.")
-    if whole.kind == "check":
+    if whole.kind == "check" and whole.timing is None:
         return _reported(parts, tx, whole, children, bad)
     waiting = [child for child in children if child.state is State.WAITING]
     if not waiting:
@@ -70,6 +70,7 @@ def _shown(parts: Parts, tx: Transaction, whole: Run, waiting: Sequence[Run]) ->
         steps=tuple(step for proposal in proposals for step in proposal.steps),
         notes=_notes(waiting),
         undo_of=whole.undo_of,
+        timing=whole.timing,
     )
     return show(parts, tx, whole, proposal)
 
@@ -78,7 +79,7 @@ def _opened(parts: Parts, tx: Transaction, whole: Run) -> Run:
     """Start the request as a whole; each of its hosts is still to pass the gate by itself."""
     policy: Policy = parts.policies.current()
     try:
-        gate.authorise(tx, whole, policy)
+        gate.authorise(parts, tx, whole, policy)
     except gate.Shut as shut:
         return end(parts, tx, whole, shut.state, str(shut))
     starting = runs.move(tx, whole, State.STARTING)

@@ -8,6 +8,7 @@ from bot.policy import NoPolicy, Policy
 from bot.run import Run, State
 from bot.store import changelog, locks, runs
 from bot.store.database import Transaction
+from bot.workflow import founding
 from bot.workflow.ending import announce, end, free
 from bot.workflow.parts import Parts, request_of
 from bot.workflow.planning import Remaining, propose
@@ -29,7 +30,7 @@ def claim(parts: Parts, number: int) -> Run | None:
             return None
         try:
             policy = _policy(parts)
-            authorise(tx, run, policy)
+            authorise(parts, tx, run, policy)
         except Shut as shut:
             end(parts, tx, run, shut.state, str(shut))
             return None
@@ -54,7 +55,7 @@ def open_for(parts: Parts, claimed: Run, left: Remaining) -> Run | None:
             return None
         try:
             policy = _policy(parts)
-            authorise(tx, run, policy)
+            authorise(parts, tx, run, policy)
             _same_as_approved(parts, run, policy, left)
         except Shut as shut:
             end(parts, tx, run, shut.state, str(shut))
@@ -87,7 +88,7 @@ def next_step(parts: Parts, running: Run, n: int) -> bool:
             return False
         try:
             policy = _policy(parts)
-            authorise(tx, run, policy)
+            authorise(parts, tx, run, policy)
             _same_host_as_approved(running, policy, n)
         except Shut as shut:
             end(parts, tx, run, State.FAILED, f"Stopped before step {n}: {shut}")
@@ -108,7 +109,7 @@ def intend(tx: Transaction, run: Run, n: int) -> None:
     )
 
 
-def authorise(tx: Transaction, run: Run, policy: Policy) -> None:
+def authorise(parts: Parts, tx: Transaction, run: Run, policy: Policy) -> None:
     """Raise Shut unless asker, approvers and time allow this run at this moment.
 
     What was approved for several hosts was approved as a whole: its keys open each of them.
@@ -124,14 +125,15 @@ def authorise(tx: Transaction, run: Run, policy: Policy) -> None:
     if not ruling.allowed:
         why = "; ".join(ruling.says) or "no rule allows it any more"
         raise Shut(State.REFUSED, f"{run.asked_by} may no longer have this done: {why}")
-    votes = runs.votes(tx, run.id)
+    keyed = _keyed(parts, tx, run)
+    votes = runs.votes(tx, keyed.id)
     no = next((vote for vote in votes if not vote.yes), None)
     if no is not None:
         raise Shut(State.DENIED, f"Denied by {no.person}")
     keys = {
         vote.person
         for vote in votes
-        if vote.digest == run.digest and policy.may_approve(vote.person, request, ruling).allowed
+        if vote.digest == keyed.digest and policy.may_approve(vote.person, request, ruling).allowed
     }
     if len(keys) < ruling.approvals:
         raise Shut(
@@ -139,6 +141,16 @@ def authorise(tx: Transaction, run: Run, policy: Policy) -> None:
             f"It takes {ruling.approvals} approval(s) by {policy.whose(request, ruling)}, and "
             f"{len(keys)} of those given still count(s). Ask again.",
         )
+
+
+def _keyed(parts: Parts, tx: Transaction, run: Run) -> Run:
+    """Return the run whose approvals count: for what a schedule asks, that of the schedule."""
+    if not run.origin.schedule:
+        return run
+    try:
+        return founding.of(parts, tx, run)
+    except founding.NotApproved as shut:
+        raise Shut(State.REFUSED, str(shut)) from None
 
 
 def _is_part_of(run: Run, whole: Run) -> None:

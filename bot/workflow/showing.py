@@ -30,10 +30,12 @@ def show(parts: Parts, tx: Transaction, run: Run, proposal: Proposal) -> Run:
         why = "; ".join(ruling.says) or "no rule of the policy allows it"
         return end(parts, tx, known, State.REFUSED, f"The policy refuses: {why}")
     news.announce(tx, run.id)
+    # What a schedule asks for was approved with the schedule: the gate counts those keys.
+    waits = ruling.approvals and not run.origin.schedule
     return runs.move(
         tx,
         known,
-        State.WAITING if ruling.approvals else State.READY,
+        State.WAITING if waits else State.READY,
         needed=ruling.approvals,
         groups=ruling.groups,
         says=ruling.says,

@@ -8,7 +8,8 @@ from bot.policy import NoPolicy
 from bot.run import Origin, Run, State
 from bot.store import locks, runs
 from bot.store.database import StoreUnavailable, Transaction
-from bot.workflow import asking, deciding, fanout
+from bot.timetable import Timing
+from bot.workflow import asking, beginning, deciding, fanout
 from bot.workflow.applying import Applying
 from bot.workflow.ending import end
 from bot.workflow.parts import Parts
@@ -30,9 +31,22 @@ class Workflow:
         self._under_way: list[int] = []
         self._left: set[int] = set()
 
-    def ask(self, runbook: AnyRunbook, *, person: str, origin: Origin, reason: str = "") -> Run:
-        """Record a request. Raises Unfit, NoPolicy and StoreUnavailable: then nothing happened."""
-        return asking.ask(self._parts, runbook, person=person, origin=origin, reason=reason)
+    def ask(
+        self,
+        runbook: AnyRunbook,
+        *,
+        person: str,
+        origin: Origin,
+        reason: str = "",
+        timing: Timing | None = None,
+    ) -> Run:
+        """Record a request. Raises Unfit, NoPolicy and StoreUnavailable: then nothing happened.
+
+        timing: ask for a schedule instead of for a run now.
+        """
+        return asking.ask(
+            self._parts, runbook, person=person, origin=origin, reason=reason, timing=timing
+        )
 
     def ask_all(
         self,
@@ -42,10 +56,17 @@ class Workflow:
         person: str,
         origin: Origin,
         reason: str = "",
+        timing: Timing | None = None,
     ) -> Run:
         """Record one request for several hosts, spelled as it was typed."""
         return asking.ask_all(
-            self._parts, runbooks, spelled=spelled, person=person, origin=origin, reason=reason
+            self._parts,
+            runbooks,
+            spelled=spelled,
+            person=person,
+            origin=origin,
+            reason=reason,
+            timing=timing,
         )
 
     def undo(self, number: int, *, person: str, origin: Origin, reason: str = "") -> Run:
@@ -90,7 +111,11 @@ class Workflow:
                 return
             if run.state is State.ASKED:
                 self._plan(run)
-            if run.state in {State.ASKED, State.READY}:
+            if run.state not in {State.ASKED, State.READY}:
+                return
+            if run.timing is not None:
+                beginning.begin_alone(self._parts, number)
+            else:
                 self._applying.start(number)
         except NoPolicy as trouble:
             self._without_policy(number, trouble)
@@ -142,7 +167,7 @@ class Workflow:
 
     def _plan(self, run: Run) -> None:
         try:
-            if run.kind == "check":
+            if run.kind == "check" and run.timing is None:
                 self._reported(run, report(self._parts, run))
             else:
                 policy = self._parts.policies.current()
@@ -170,7 +195,7 @@ class Workflow:
             held = runs.hold(tx, run.id)
             if held.state is not State.ASKED:
                 return
-            if not left.steps:
+            if not left.steps and held.timing is None:
                 end(self._parts, tx, held, State.UNCHANGED, f"Nothing to do: {left.because}")
                 return
             expires = tx.now + self._parts.patience

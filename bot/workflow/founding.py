@@ -1,0 +1,62 @@
+"""The founding request of a schedule: what was approved once, for everything that it fires."""
+
+from bot.run import Run, State
+from bot.store import runs, schedules
+from bot.store.database import Transaction
+from bot.store.schedules import Schedule, Standing
+from bot.workflow.parts import Parts
+from runbooks._catalogue import version
+
+_AGAIN = "take the schedule over (schedule take {number}) to have it approved anew"
+
+
+class NotApproved(Exception):
+    """What a schedule would do now is not what was approved. The message says in what way."""
+
+
+def of(parts: Parts, tx: Transaction, run: Run) -> Run:
+    """Return the request whose approvals count for a run that a schedule asked for."""
+    schedule = schedules.get(tx, run.origin.schedule)
+    founding = runs.get(tx, schedule.run)
+    if schedule.standing is not Standing.ACTIVE:
+        raise NotApproved(f"Schedule {schedule.id} is {schedule.standing}: {schedule.why}".strip())
+    check(parts, tx, schedule, founding)
+    fired = schedules.of_run(tx, run.id)
+    if fired is None or fired.schedule != schedule.id or run.asked_by != founding.asked_by:
+        raise NotApproved(f"Schedule {schedule.id} did not ask for this")
+    meant = part(tx, founding, fired.host)
+    if (run.words, run.fields, run.hosts) != (meant.words, meant.fields, meant.hosts):
+        raise NotApproved(f"This is not what schedule {schedule.id} was approved for")
+    return founding
+
+
+def check(parts: Parts, tx: Transaction, schedule: Schedule, founding: Run) -> None:
+    """Raise NotApproved if the approval has lapsed, or what it would do has changed since.
+
+    Without approvals there is nothing that could lapse: its owner may have it done at any time.
+    """
+    if not founding.needed:
+        return
+    again = _AGAIN.format(number=schedule.id)
+    if tx.now >= schedule.lapses:
+        raise NotApproved(f"The approval of schedule {schedule.id} has lapsed: {again}")
+    known = parts.runbooks.get(founding.words)
+    proposal = founding.proposal
+    if founding.state is not State.SUCCEEDED or proposal is None or known is None:
+        raise NotApproved(f"Schedule {schedule.id} was not approved: {again}")
+    if version(known) != proposal.runbook_version:
+        raise NotApproved(
+            f"The runbook was changed since schedule {schedule.id} was approved: {again}"
+        )
+    inventory = parts.policies.current().inventory
+    for step in proposal.steps:
+        host = inventory.hosts.get(step.host)
+        if host is None or host.fingerprint != step.fingerprint:
+            raise NotApproved(f"{step.host} has another key since it was approved: {again}")
+
+
+def part(tx: Transaction, founding: Run, host: str) -> Run:
+    """Return the request for one of its hosts, or for all of them if *host* is ""."""
+    if not host:
+        return founding
+    return next((part for part in runs.children(tx, founding.id) if part.host == host), founding)
