@@ -1,7 +1,7 @@
 """The change log: every event of every run, append-only, each entry bound to the one before."""
 
 import json
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,6 +53,7 @@ def append(
     if tx.sql.dialect.name == "postgresql":
         tx.sql.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _APPEND_LOCK})
     seq, prev = head(tx)
+    tx.logged = True
     values: dict[str, Any] = {
         "seq": seq + 1,
         "at": tx.now,
@@ -60,13 +61,18 @@ def append(
         "run": run,
         "person": person,
         "host": host,
-        "body": canonical(facts),
+        "body": _body(tx, facts),
         "prev": prev,
     }
     digest = sha256(values)
     entry = Entry(**values, hash=digest, signature=tx.seal.sign(digest))
     tx.sql.execute(insert(tables.entry).values(**vars(entry)))
     return entry
+
+
+def _body(tx: Transaction, facts: Mapping[str, Canonical]) -> str:
+    body = canonical(facts)
+    return canonical(tx.redactor.thing(facts)) if tx.redactor.holds(body) else body
 
 
 def head(tx: Transaction) -> tuple[int, str]:

@@ -12,11 +12,15 @@ from sqlalchemy import Connection, Engine, Table, create_engine, event, text
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
+from bot.redaction import Redactor
 from bot.store.seal import Seal
+from bot.store.watch import Watch
 
 log = logging.getLogger(__name__)
 
 _BUSY_SECONDS = 5
+# A database that is blocked counts as one that failed: nobody waits for it longer than this.
+_BLOCKED_SECONDS = 2
 # Any number that nothing else in the database locks by.
 _SERVER_LOCK = 0x6B747372
 
@@ -38,11 +42,15 @@ class Transaction:
         now: int,
         tell_news: Callable[[], None] = lambda: None,
         seal: Seal | None = None,
+        redactor: Redactor | None = None,
     ) -> None:
         self.sql = connection
         self.now = now
         self.tell_news = tell_news
         self._seal = seal
+        self.redactor = redactor or Redactor()
+        # Whether the change log grew: if that is durable, it can be written.
+        self.logged = False
         self._afterwards: list[Callable[[], None]] = []
 
     def insert_once(self, table: Table, **values: object) -> bool:
@@ -77,30 +85,49 @@ class Database:
     """Opens transactions. url: `sqlite:///file` or `postgresql+psycopg://…`.
 
     seal: signs the change log; without one it can only be read.
+    redactor: knows the secrets that are not to be recorded.
     """
 
-    def __init__(self, url: str, seal: Seal | None = None) -> None:
+    def __init__(
+        self, url: str, seal: Seal | None = None, redactor: Redactor | None = None
+    ) -> None:
         self.url = url
         self._seal = seal
+        self.redactor = redactor or Redactor()
+        # Why the change log could not be written, until it could again; "" if all is well.
+        self.trouble = ""
         self.embedded = url.startswith("sqlite")
         self.engine = _sqlite(url) if self.embedded else _postgresql(url)
         # Called after every commit that somebody should hear of, from the committing thread.
         self.on_news: Callable[[], None] = lambda: None
         self._closed = False
+        self._watch = Watch(self.engine, 1.5 * _BLOCKED_SECONDS, needed=not self.embedded)
         # SQLite has one writer: waiting for it in turn is fairer and faster than its own polling.
         self._writer = threading.Lock()
 
     @contextmanager
     def transaction(self) -> Generator[Transaction]:
         """Write. Raises StoreUnavailable if anything could not be made durable."""
-        with self._turn(), self._guarded(), self._connection() as connection:
-            if self.embedded:
-                connection.exec_driver_sql("BEGIN IMMEDIATE")
-            transaction = Transaction(
-                connection, self._now(connection), self._tell_news, self._seal
-            )
-            yield transaction
-            connection.commit()
+        try:
+            with (
+                self._turn(),
+                self._guarded(),
+                self._connection() as connection,
+                self._watch.over(connection),
+            ):
+                if self.embedded:
+                    connection.exec_driver_sql("BEGIN IMMEDIATE")
+                now = self._now(connection)
+                transaction = Transaction(
+                    connection, now, self._tell_news, self._seal, self.redactor
+                )
+                yield transaction
+                connection.commit()
+        except StoreUnavailable as trouble:
+            self.trouble = str(trouble)
+            raise
+        if transaction.logged:
+            self.trouble = ""
         transaction.committed()
 
     @contextmanager
@@ -109,7 +136,7 @@ class Database:
         with self._guarded(), self._connection() as connection:
             if self.embedded:
                 connection.exec_driver_sql("BEGIN")
-            yield Transaction(connection, self._now(connection))
+            yield Transaction(connection, self._now(connection), redactor=self.redactor)
             connection.rollback()
 
     def _tell_news(self) -> None:
@@ -117,6 +144,7 @@ class Database:
 
     def close(self) -> None:
         self._closed = True
+        self._watch.close()
         self.engine.dispose()
 
     @contextmanager
@@ -176,7 +204,7 @@ def _sqlite(url: str) -> Engine:
             "journal_mode=WAL",
             "synchronous=FULL",
             "foreign_keys=ON",
-            f"busy_timeout={_BUSY_SECONDS * 1000}",
+            f"busy_timeout={_BLOCKED_SECONDS * 1000}",
         ):
             connection.execute(f"PRAGMA {pragma}")
 
@@ -194,7 +222,7 @@ def _postgresql(url: str) -> Engine:
         connect_args={
             "connect_timeout": _BUSY_SECONDS,
             "tcp_user_timeout": 2 * _BUSY_SECONDS * 1000,
-            "options": f"-c lock_timeout={_BUSY_SECONDS}s",
+            "options": f"-c lock_timeout={_BLOCKED_SECONDS}s",
         },
     )
 

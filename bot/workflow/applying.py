@@ -5,10 +5,9 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from bot import digest
 from bot.policy import NoPolicy
 from bot.run import Run, State, StepRecord, StepState
-from bot.store import changelog, runs
+from bot.store import changelog, output, runs
 from bot.store.database import StoreUnavailable, Transaction
 from bot.workflow import gate
 from bot.workflow.ending import announce, end
@@ -18,8 +17,6 @@ from connectors.trouble import HostTrouble
 from runbooks import Refused
 
 log = logging.getLogger(__name__)
-
-_KEPT_OUTPUT = 64 * 1024
 
 
 @dataclass(frozen=True)
@@ -90,23 +87,24 @@ class Applying:
         return _Outcome(StepState.SUCCEEDED, answer.status, answer.said)
 
     def _conclude(self, tx: Transaction, run: Run, n: int, outcome: _Outcome) -> None:
-        output = outcome.output[:_KEPT_OUTPUT]
+        said = output.prepared(tx, outcome.output)
         runs.conclude(
             tx,
             StepRecord(
-                run.id, n, outcome.state, 0, tx.now, outcome.status, output, outcome.trouble
+                run.id, n, outcome.state, 0, tx.now, outcome.status, said.text, outcome.trouble
             ),
         )
-        changelog.append(
+        entry = changelog.append(
             tx,
             f"step {outcome.state}",
             run=run.id,
             host=run.host,
             n=n,
             status=outcome.status,
-            output_sha256=digest.sha256(output),
+            output_sha256=said.sha256,
             trouble=outcome.trouble,
         )
+        output.keep(tx, entry, n, said)
         announce(tx, run)
 
     def _give_up(self, running: Run, n: int, outcome: _Outcome) -> None:

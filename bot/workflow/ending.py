@@ -1,7 +1,8 @@
 """How a run ends: its state, its lock, the log and whoever waits for the host, in one go."""
 
+from bot.digest import Canonical
 from bot.run import BEFORE_INTENT, Run, State
-from bot.store import changelog, locks, news, runs
+from bot.store import changelog, locks, news, output, runs
 from bot.store.database import Transaction
 from bot.workflow.parts import Parts
 
@@ -20,7 +21,13 @@ def end(
     # Its parts are held before the log is: who ends a part holds that first, and then the log.
     children = runs.hold_children(tx, run.id) if run.hosts else []
     ended = runs.move(tx, run, state, ended=tx.now, summary=summary)
-    changelog.append(tx, state.value, run=run.id, person=person, host=run.host, summary=summary)
+    facts: dict[str, Canonical] = {"summary": summary}
+    told = output.prepared_report(tx, ended.report) if ended.report and run.ended is None else None
+    if told is not None:
+        facts["output_sha256"] = told.sha256
+    entry = changelog.append(tx, state.value, run=run.id, person=person, host=run.host, **facts)
+    if told is not None:
+        output.keep(tx, entry, 0, told)
     if state is not State.UNKNOWN:
         free(parts, tx, run, site=site)
     announce(tx, run)

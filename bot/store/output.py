@@ -1,0 +1,118 @@
+"""Output: what hosts answered, kept apart from the change log, which binds it by its hash.
+
+So it can be erased for good, and the chain still verifies. The hash is salted, and the salt is
+erased along with the text: what was said cannot be guessed from what is left.
+"""
+
+import json
+import secrets
+from collections.abc import Generator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pydantic import TypeAdapter
+from sqlalchemy import ColumnElement, ScalarSelect, insert, select, update
+
+from bot.digest import sha256
+from bot.store import tables
+from bot.store.changelog import Entry
+from bot.store.database import Transaction
+from runbooks import Report
+
+LONGEST = 64 * 1024
+LONGEST_REPORT = 256 * 1024
+ERASED = "output erased"
+
+_REPORT = TypeAdapter(Report)
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Text that is fit to be kept: redacted and capped. sha256: what an entry binds it by."""
+
+    text: str
+    salt: str
+
+    @property
+    def sha256(self) -> str:
+        return salted(self.salt, self.text)
+
+
+def salted(salt: str, text: str) -> str:
+    """Return the SHA-256 of the canonical JSON of both."""
+    return sha256({"salt": salt, "text": text})
+
+
+def prepared(tx: Transaction, text: str) -> Prepared:
+    """Take out what is secret, then cap it: a cut must not halve a secret."""
+    # PostgreSQL's text holds no NUL, and hosts may say anything.
+    said = tx.redactor.text(text).replace("\0", "\\x00")
+    left_out = len(said) - LONGEST
+    if left_out > 0:
+        said = f"{said[:LONGEST]}\n[… {left_out} characters are left out here …]"
+    return Prepared(said, secrets.token_hex(16))
+
+
+def prepared_report(tx: Transaction, told: Report) -> Prepared:
+    """Do so with a report: of one that is too long, the end of its table is left out."""
+    clean = _redacted(tx, told)
+    while len(text := _REPORT.dump_json(clean).decode()) > LONGEST_REPORT and clean.table:
+        rows = clean.table.rows[: len(clean.table.rows) // 2]
+        note = f"Only the first {len(rows)} rows are kept"
+        findings = [*[f for f in clean.findings if not f.startswith("Only the first ")], note]
+        table = replace(clean.table, rows=rows) if rows else None
+        clean = replace(clean, table=table, findings=findings)
+    return Prepared(text, secrets.token_hex(16))
+
+
+def keep(tx: Transaction, entry: Entry, n: int, said: Prepared) -> None:
+    """Keep what *entry* binds. n: the step; 0 for a report."""
+    tx.sql.execute(
+        insert(tables.output).values(
+            entry=entry.seq, run=entry.run, n=n, salt=said.salt, text=said.text
+        )
+    )
+
+
+def text_of(run: ColumnElement[int], n: ColumnElement[int] | int) -> ScalarSelect[Any]:
+    """Return a column for a query of runs or of steps: the newest output of each, or NULL."""
+    found = tables.output.c
+    query = select(found.text).where(found.run == run, found.n == n)
+    return query.order_by(found.entry.desc()).limit(1).scalar_subquery()
+
+
+def report(text: str) -> Report:
+    """Read a report as it is kept."""
+    return _REPORT.validate_json(text)
+
+
+def kept(tx: Transaction, run: int) -> list[int]:
+    """Return the entries of a run that bind output which is still there."""
+    found = tables.output.c
+    query = select(found.entry).where(found.run == run, found.text.is_not(None))
+    return list(tx.sql.execute(query.order_by(found.entry)).scalars())
+
+
+def erase(tx: Transaction, run: int) -> list[int]:
+    """Erase what the hosts answered in a run; return the entries that bound it."""
+    entries = kept(tx, run)
+    tx.sql.execute(
+        update(tables.output).where(tables.output.c.run == run).values(salt=None, text=None)
+    )
+    return entries
+
+
+def everything(tx: Transaction) -> Generator[tuple[int, str | None, str | None]]:
+    """Yield entry, salt and text of all that is bound by an entry, in their order."""
+    found = tables.output.c
+    query = select(found.entry, found.salt, found.text).order_by(found.entry)
+    with tx.sql.execute(query.execution_options(yield_per=1000)) as rows:
+        for row in rows:
+            yield row.entry, row.salt, row.text
+
+
+def _redacted(tx: Transaction, told: Report) -> Report:
+    text = _REPORT.dump_json(told).decode()
+    if not tx.redactor.holds(text):
+        return told
+    return _REPORT.validate_json(json.dumps(tx.redactor.thing(json.loads(text))))
