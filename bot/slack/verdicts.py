@@ -39,6 +39,8 @@ _LABELS: Mapping[State, tuple[str, str]] = {
     State.DENIED: ("no_entry_sign", "Denied"),
     State.EXPIRED: ("stopwatch", "Expired"),
     State.WITHDRAWN: ("leftwards_arrow_with_hook", "Withdrawn"),
+    State.OFFERED: ("left_right_arrow", "Other values proposed"),
+    State.REPLACED: ("left_right_arrow", "Replaced"),
     State.STALE: ("arrows_counterclockwise", "Out of date"),
 }
 

@@ -30,6 +30,10 @@ RUN: Mapping[State, Badge] = {
     State.DENIED: Badge("Denied", "red", "ban", "A person said no."),
     State.EXPIRED: Badge("Expired", "grey", "clock", "Nobody decided or started it in time."),
     State.WITHDRAWN: Badge("Withdrawn", "grey", "back", "Its asker took it back."),
+    State.OFFERED: Badge(
+        "Other values proposed", "yellow", "swap", "Its asker accepts them or takes it back."
+    ),
+    State.REPLACED: Badge("Replaced", "grey", "swap", "An approver proposed other values."),
     State.STALE: Badge("Stale", "orange", "swap", "The world moved after it was shown."),
 }
 

@@ -11,7 +11,15 @@ from connectors.command import UncleanText, clean
 
 NAMES = ("host", "person", "runbook", "state", "since", "until")
 _UNDER_WAY = frozenset(
-    {State.ASKED, State.WAITING, State.READY, State.STARTING, State.RUNNING, State.UNKNOWN}
+    {
+        State.ASKED,
+        State.OFFERED,
+        State.WAITING,
+        State.READY,
+        State.STARTING,
+        State.RUNNING,
+        State.UNKNOWN,
+    }
 )
 # What people look for, beside the single states.
 GROUPS: Mapping[str, tuple[str, frozenset[State]]] = {
