@@ -42,6 +42,7 @@ _LABELS: Mapping[State, tuple[str, str]] = {
     State.OFFERED: ("left_right_arrow", "Other values proposed"),
     State.REPLACED: ("left_right_arrow", "Replaced"),
     State.STALE: ("arrows_counterclockwise", "Out of date"),
+    State.STOPPED: ("octagonal_sign", "Stopped"),
 }
 
 

@@ -35,6 +35,7 @@ RUN: Mapping[State, Badge] = {
     ),
     State.REPLACED: Badge("Replaced", "grey", "swap", "An approver proposed other values."),
     State.STALE: Badge("Stale", "orange", "swap", "The world moved after it was shown."),
+    State.STOPPED: Badge("Stopped", "red", "ban", "A person stopped it."),
 }
 
 STEP: Mapping[StepState, Badge] = {

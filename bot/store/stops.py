@@ -1,0 +1,52 @@
+"""Stops: what a person has stopped, for every process that works on this database to see."""
+
+from dataclasses import dataclass
+
+from sqlalchemy import delete, select
+
+from bot.run import Run
+from bot.store import tables
+from bot.store.database import Transaction
+
+EVERYTHING = "all"
+
+
+@dataclass(frozen=True)
+class Stop:
+    """Who stopped what, when and why. what: a run's number, or EVERYTHING. at: microseconds.
+
+    person: "" where it was done on the command line.
+    """
+
+    what: str
+    person: str
+    at: int
+    why: str
+
+
+def put(tx: Transaction, what: str, *, person: str, why: str) -> bool:
+    """Stop it; False if it was stopped before."""
+    return tx.insert_once(tables.stop, what=what, person=person, at=tx.now, why=why)
+
+
+def lift(tx: Transaction, what: str) -> bool:
+    """Let it go on; False if it was not stopped."""
+    lifted = delete(tables.stop).where(tables.stop.c.what == what).returning(tables.stop.c.what)
+    return tx.sql.execute(lifted).one_or_none() is not None
+
+
+def of_everything(tx: Transaction) -> Stop | None:
+    """Return the stop that holds for all that there is."""
+    return _first(tx, EVERYTHING)
+
+
+def over(tx: Transaction, run: Run) -> Stop | None:
+    """Return the stop that holds this run up: its own, that of the whole, or of everything."""
+    numbers = [run.id] if run.parent is None else [run.id, run.parent]
+    return _first(tx, EVERYTHING, *map(str, numbers))
+
+
+def _first(tx: Transaction, *whats: str) -> Stop | None:
+    query = select(tables.stop).where(tables.stop.c.what.in_(whats)).order_by(tables.stop.c.at)
+    row = tx.sql.execute(query.limit(1)).one_or_none()
+    return Stop(row.what, row.person, row.at, row.why) if row else None
