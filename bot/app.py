@@ -4,7 +4,7 @@ import asyncio
 import logging
 import secrets
 import socket
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -25,10 +25,11 @@ from bot.console.directory import (
 from bot.console.directory import Installation as ConsoleInstallation
 from bot.dispatch import InProcess
 from bot.policy import Policy, PolicyDirectory
+from bot.schedule import Clock
 from bot.settings import Settings
 from bot.slack.door import Client, Door, Installation, client
 from bot.store import schema, seal, seen, verification, witness
-from bot.store.database import Database, StoreUnavailable, sole_server, sole_user
+from bot.store.database import Database, sole_server, sole_user
 from bot.web import door as web
 from bot.web.parts import WebParts
 from bot.workflow import Parts, Workflow
@@ -39,7 +40,6 @@ from connectors.sessions import Sessions
 log = logging.getLogger(__name__)
 
 _CHANNEL = "C0PRODUCTION"
-_TICK_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
@@ -114,13 +114,16 @@ async def _at_work(keyturn: Keyturn) -> AsyncGenerator[None]:
     """Take up what was left, keep the outbox and the clock going, and end in good order."""
     keyturn.dispatch.start(keyturn.workflow.advance)
     await asyncio.to_thread(keyturn.workflow.recover)
-    tasks = [asyncio.create_task(_tick(keyturn))]
+    clock = _clock(keyturn)
+    clock.start()
+    tasks: list[asyncio.Task[None]] = []
     if keyturn.slack is not None:
         keyturn.database.on_news = keyturn.slack.outbox.wake
         tasks.append(asyncio.create_task(keyturn.slack.outbox.run()))
     try:
         yield
     finally:
+        clock.stop()
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -132,23 +135,14 @@ async def _at_work(keyturn: Keyturn) -> AsyncGenerator[None]:
         keyturn.database.close()
 
 
-async def _tick(keyturn: Keyturn) -> None:
-    """Do what is due by the clock alone, until cancelled."""
+def _clock(keyturn: Keyturn) -> Clock:
+    """Return what does what is due by time alone."""
     flow = keyturn.workflow
-    while True:
-        for duty in (flow.expire_due, flow.nudge, partial(_keep_house, keyturn)):
-            await _done(duty)
-        await asyncio.sleep(_TICK_SECONDS)
-
-
-async def _done(duty: Callable[[], object]) -> None:
-    """Do one duty of the clock; what becomes of it never stops the clock."""
-    try:
-        await asyncio.to_thread(duty)
-    except (StoreUnavailable, OSError) as trouble:
-        log.critical("the clock could not do its work: %s", trouble)
-    except Exception:
-        log.exception("the clock could not do its work")
+    return Clock(
+        [flow.expire_due, flow.nudge, partial(_keep_house, keyturn)],
+        fire=flow.fire_due,
+        timetables=flow.timetables,
+    )
 
 
 def _keep_house(keyturn: Keyturn) -> None:

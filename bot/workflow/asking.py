@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import timedelta
 from typing import cast
 
 from bot.policy import Policy
@@ -163,6 +164,8 @@ def record(
     children: Sequence[runs.NewRun] = (),
 ) -> Run:
     """Record a request and see to it that it is planned, or that it ends refused."""
+    if new.timing is not None:
+        _check_timing(parts, new.words, new.timing, tx.now)
     run = runs.add(tx, new)
     ruling = policy.may_ask(request_of(run))
     changelog.append(
@@ -202,6 +205,15 @@ def _check_host(policy: Policy, runbook: AnyRunbook) -> None:
         raise Unfit(
             f"{host.name} is not tagged {tag}; "
             + (f"{runbook.words} works on {fit}" if fit else f"no host is tagged {tag} yet")
+        )
+
+
+def _check_timing(parts: Parts, words: str, timing: Timing, now: int) -> None:
+    apart = timedelta(minutes=parts.runbooks[words].minutes)
+    if timing.timetable.shortest_gap(now) < apart:
+        raise Unfit(
+            f"{words} may fire every {parts.runbooks[words].minutes} minutes at most, and "
+            f"“{timing.timetable.cron}” is closer than that"
         )
 
 

@@ -2,14 +2,15 @@
 
 import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from bot.policy import NoPolicy
 from bot.run import Origin, Run, State
-from bot.store import locks, runs
+from bot.store import locks, runs, schedules
 from bot.store.database import StoreUnavailable, Transaction
-from bot.timetable import Timing
-from bot.workflow import asking, beginning, deciding, fanout
+from bot.store.schedules import Schedule, Standing
+from bot.timetable import Timetable, Timing
+from bot.workflow import asking, beginning, deciding, fanout, firing, keeping
 from bot.workflow.applying import Applying
 from bot.workflow.ending import end
 from bot.workflow.parts import Parts
@@ -87,6 +88,33 @@ class Workflow:
 
     def expire_due(self) -> list[Run]:
         return deciding.expire_due(self._parts)
+
+    def fire_due(self) -> None:
+        """Ask for what schedules are due to have done now."""
+        firing.fire_due(self._parts)
+
+    def timetables(self) -> Mapping[int, Timetable]:
+        """Return when each schedule fires that fires now, by its number."""
+        with self._parts.database.reading() as tx:
+            return {
+                schedule.id: schedule.timing.timetable
+                for schedule in schedules.every(tx)
+                if schedule.standing is Standing.ACTIVE
+            }
+
+    def suspend_schedule(self, number: int, *, person: str, why: str = "") -> Schedule:
+        """Raises NotYours, TooLate, NoSuchSchedule, as the next two do."""
+        return keeping.suspend(self._parts, number, person=person, why=why)
+
+    def end_schedule(self, number: int, *, person: str, why: str = "") -> Schedule:
+        return keeping.end(self._parts, number, person=person, why=why)
+
+    def resume_schedule(self, number: int, *, person: str) -> Schedule:
+        return keeping.resume(self._parts, number, person=person)
+
+    def take_schedule(self, number: int, *, person: str, origin: Origin, reason: str = "") -> Run:
+        """Ask for the same schedule as one's own."""
+        return keeping.take(self._parts, number, person=person, origin=origin, reason=reason)
 
     def advance(self, number: int) -> None:
         """Bring a run as far as it can go now. The dispatcher calls it, in a thread of its own."""
