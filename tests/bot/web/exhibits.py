@@ -1,10 +1,12 @@
 """Runs in every state, put into the store as the workflow would have left them."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from bot.proposal import Proposal, ProposedStep
 from bot.run import Origin, Run, State, StepRecord, StepState, Vote
 from bot.store import changelog, runs
+from bot.store import output as outputs
 from bot.store.database import Database, Transaction
 from connectors.command import Shell
 from runbooks import Report, Table
@@ -126,14 +128,26 @@ def concluded(
 ) -> None:
     status = {StepState.SUCCEEDED: 0, StepState.FAILED: 1}.get(state)
     runs.conclude(tx, StepRecord(run.id, n, state, 0, tx.now + 340_000, status, output, trouble))
-    changelog.append(
-        tx, f"step {state}", run=run.id, host=run.host, n=n, status=status, trouble=trouble
+    said = outputs.prepared(tx, output)
+    entry = changelog.append(
+        tx,
+        f"step {state}",
+        run=run.id,
+        host=run.host,
+        n=n,
+        status=status,
+        trouble=trouble,
+        output_sha256=said.sha256,
     )
+    outputs.keep(tx, entry, n, said)
 
 
-def ended(tx: Transaction, run: Run, state: State, summary: str, person: str = "") -> Run:
+def ended(
+    tx: Transaction, run: Run, state: State, summary: str, person: str = "", **facts: str
+) -> Run:
     done = runs.move(tx, run, state, ended=tx.now + 1_300_000, summary=summary)
-    changelog.append(tx, state.value, run=run.id, person=person, host=run.host, summary=summary)
+    told = {"summary": summary} | facts
+    changelog.append(tx, state.value, run=run.id, person=person, host=run.host, **told)
     return done
 
 
@@ -158,9 +172,11 @@ def checked(tx: Transaction, report: Report | None = None) -> Run:
             (("203.0.113.9", "http", "1", "42 min"), ("198.51.100.7", "http", "7", "59 min")),
         ),
     )
-    return ended(
-        tx, runs.amend(tx, run, report=found, started=run.asked), State.SUCCEEDED, found.summary
-    )
+    told = outputs.prepared_report(tx, found)
+    begun = runs.amend(tx, run, started=run.asked)
+    done = ended(tx, begun, State.SUCCEEDED, found.summary, output_sha256=told.sha256)
+    outputs.keep(tx, changelog.newest(tx, most=1)[0], 0, told)
+    return replace(done, report=found)
 
 
 def gallery(database: Database) -> dict[str, int]:
