@@ -1,0 +1,360 @@
+"""Schedules: approved once, fired once at each moment, and only while they are what was approved."""
+
+import threading
+from collections.abc import Generator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from sqlalchemy import update
+
+from bot.run import Origin, Run, State
+from bot.store import runs, schedules, tables
+from bot.store.database import Database
+from bot.store.schedules import Outcome, Schedule, Standing
+from bot.timetable import Overlap, Timing, timetable
+from bot.workflow import TooLate, Unfit
+from bot.workflow.deciding import NotYours
+from runbooks import AnyRunbook
+from tests.bot.office import WEB, Office, an_office
+from tests.toy import SetSwitch, ShowSwitches
+
+MINUTE = 60 * 1_000_000
+HOURLY = Timing("hourly", timetable("0 * * * *", "Europe/Amsterdam"))
+LAMP = SetSwitch(host="lb1", name="lamp", value="on")
+
+
+def _asked(
+    office: Office, timing: Timing = HOURLY, what: AnyRunbook = LAMP, person: str = "dora"
+) -> Run:
+    run = office.workflow.ask(what, person=person, origin=WEB, timing=timing)
+    office.work()
+    return office.run(run.id)
+
+
+def _begun(office: Office, timing: Timing = HOURLY, what: AnyRunbook = LAMP) -> Schedule:
+    office.approve(_asked(office, timing, what))
+    return _all(office)[-1]
+
+
+def _all(office: Office) -> list[Schedule]:
+    with office.database.reading() as tx:
+        return sorted(schedules.every(tx), key=lambda schedule: schedule.id)
+
+
+def _back(office: Office, schedule: Schedule, minutes: int) -> None:
+    """Let it be as if nobody had looked for so long, since the last full hour before that."""
+    with office.database.transaction() as tx:
+        hour = 60 * MINUTE
+        since = (tx.now - minutes * MINUTE) // hour * hour - 1
+        tx.sql.execute(
+            update(tables.schedule)
+            .where(tables.schedule.c.id == schedule.id)
+            .values(decided=since, due=since + 1)
+        )
+
+
+def _now(office: Office, schedule: Schedule) -> None:
+    """Let this very minute be a moment of the schedule, and the only one."""
+    every = replace(schedule.timing, timetable=timetable("* * * * *", "Europe/Amsterdam"))
+    with office.database.transaction() as tx:
+        minute = tx.now // MINUTE * MINUTE
+        tx.sql.execute(
+            update(tables.schedule)
+            .where(tables.schedule.c.id == schedule.id)
+            .values(decided=minute - 1, due=minute, timing=every.to_json())
+        )
+
+
+def _fire(office: Office) -> None:
+    office.workflow.fire_due()
+    office.work()
+
+
+def _fires(office: Office, schedule: Schedule) -> list[schedules.Fire]:
+    with office.database.reading() as tx:
+        return list(schedules.fires(tx, schedule.id))
+
+
+def _fired(office: Office, schedule: Schedule) -> list[Run]:
+    return [office.run(fire.run) for fire in _fires(office, schedule) if fire.run is not None]
+
+
+def test_a_schedule_waits_for_the_approval_that_its_runbook_takes(any_office: Office):
+    run = _asked(any_office)
+    assert run.state is State.WAITING
+    assert run.title == "schedule “hourly”: toy set lb1 lamp on"
+    assert _all(any_office) == []
+    run = any_office.approve(run)
+    assert (run.state, run.summary) == (State.SUCCEEDED, "Schedule 1 fires from now on")
+    assert any_office.fleet.told == []
+
+
+def test_what_it_fires_was_approved_with_it_and_takes_no_other_approval(any_office: Office):
+    schedule = _begun(any_office)
+    _now(any_office, schedule)
+    _fire(any_office)
+    [run] = _fired(any_office, schedule)
+    assert (run.state, run.asked_by, run.origin.door) == (State.SUCCEEDED, "dora", "schedule")
+    assert any_office.fleet.told == [("lb1", "set lamp on")]
+    assert "fired" in any_office.entries()
+
+
+def test_r_c3_a_moment_is_fired_once_however_many_clocks_look(any_office: Office):
+    schedule = _begun(any_office)
+    _now(any_office, schedule)
+    barrier = threading.Barrier(4)
+
+    def look() -> None:
+        barrier.wait()
+        any_office.workflow.fire_due()
+
+    clocks = [threading.Thread(target=look) for _ in range(4)]
+    for clock in clocks:
+        clock.start()
+    for clock in clocks:
+        clock.join()
+    any_office.work()
+    assert len(_fired(any_office, schedule)) == 1
+    assert any_office.fleet.told == [("lb1", "set lamp on")]
+
+
+def test_what_is_as_asked_already_asks_nobody_and_says_so(office: Office):
+    schedule = _begun(office)
+    office.fleet.switches["lb1"]["lamp"] = "on"
+    _now(office, schedule)
+    _fire(office)
+    [run] = _fired(office, schedule)
+    assert run.state is State.UNCHANGED
+
+
+def test_a_schedule_can_be_asked_for_while_there_is_nothing_to_do(office: Office):
+    office.fleet.switches["lb1"]["lamp"] = "on"
+    assert _asked(office).state is State.WAITING
+
+
+def test_a_check_needs_no_approval_and_fires(office: Office):
+    run = _asked(office, what=ShowSwitches(host="lb1"))
+    assert run.state is State.SUCCEEDED
+    [schedule] = _all(office)
+    _now(office, schedule)
+    _fire(office)
+    [fired] = _fired(office, schedule)
+    assert fired.report is not None
+
+
+@pytest.mark.parametrize(
+    ("catch_up", "fired", "missed"), [(0, 0, 5), (1, 1, 4), (3, 3, 2), (99, 5, 0)]
+)
+def test_r_c4_what_was_missed_is_a_row_and_made_up_for_as_agreed(
+    office: Office, catch_up: int, fired: int, missed: int
+):
+    schedule = _begun(office, replace(HOURLY, catch_up=catch_up))
+    with office.database.transaction() as tx:
+        # Half an hour after the last of five full hours, whatever time it is now.
+        hour = 60 * MINUTE
+        zone = "Europe/Amsterdam"
+        minute = (tx.now // MINUTE + 30) % 60
+        timing = replace(schedule.timing, timetable=timetable(f"{minute} * * * *", zone))
+        since = tx.now - 4 * hour - 45 * MINUTE
+        tx.sql.execute(
+            update(tables.schedule).values(decided=since, due=since, timing=timing.to_json())
+        )
+    for _ in range(6):
+        _fire(office)
+    outcomes = [fire.outcome for fire in _fires(office, schedule)]
+    assert (outcomes.count(Outcome.FIRED), outcomes.count(Outcome.MISSED)) == (fired, missed)
+
+
+def test_a_thousand_missed_moments_are_rows_too(office: Office):
+    schedule = _begun(office)
+    with office.database.transaction() as tx:
+        since = tx.now - 1500 * 60 * MINUTE
+        tx.sql.execute(update(tables.schedule).values(decided=since, due=since))
+    for _ in range(3):
+        _fire(office)
+    with office.database.reading() as tx:
+        rows = schedules.fires(tx, schedule.id, most=5000)
+    assert len(rows) in {1499, 1500, 1501}
+
+
+def test_a_fire_is_left_out_while_the_last_run_is_not_over(office: Office):
+    schedule = _begun(office)
+    _now(office, schedule)
+    office.workflow.fire_due()
+    office.queue.waiting.clear()
+    with office.database.transaction() as tx:
+        tx.sql.execute(update(tables.fire).values(due=tables.fire.c.due - 60 * MINUTE))
+    _now(office, schedule)
+    _fire(office)
+    newest = _fires(office, schedule)[0]
+    assert newest.outcome is Outcome.SKIPPED
+    assert newest.why.endswith("was not over")
+
+
+def test_a_fire_waits_for_the_last_run_where_that_was_agreed(office: Office):
+    schedule = _begun(office, replace(HOURLY, overlap=Overlap.QUEUE))
+    _now(office, schedule)
+    office.workflow.fire_due()
+    waiting, office.queue.waiting[:] = list(office.queue.waiting), []
+    with office.database.transaction() as tx:
+        tx.sql.execute(update(tables.fire).values(due=tables.fire.c.due - 60 * MINUTE))
+    _now(office, schedule)
+    _fire(office)
+    assert _fires(office, schedule)[0].outcome is Outcome.LATER
+    office.queue.waiting += waiting
+    office.work()
+    _fire(office)
+    assert [fire.outcome for fire in _fires(office, schedule)] == [Outcome.FIRED] * 2
+
+
+def test_a_fire_ends_the_last_run_where_that_was_agreed(office: Office):
+    schedule = _begun(office, replace(HOURLY, overlap=Overlap.CANCEL))
+    _now(office, schedule)
+    office.workflow.fire_due()
+    office.queue.waiting.clear()
+    with office.database.transaction() as tx:
+        tx.sql.execute(update(tables.fire).values(due=tables.fire.c.due - 60 * MINUTE))
+    _now(office, schedule)
+    _fire(office)
+    assert [run.state for run in _fired(office, schedule)] == [State.SUCCEEDED, State.WITHDRAWN]
+
+
+def test_hosts_are_spread_each_at_its_own_moment(office: Office):
+    timing = replace(HOURLY, spread=30)
+    lamps = [SetSwitch(host=host, name="lamp", value="on") for host in ("lb1", "lb2")]
+    run = office.workflow.ask_all(
+        lamps, spelled="lb*", person="dora", origin=WEB, timing=timing
+    )
+    office.work()
+    office.approve(office.run(run.id))
+    [schedule] = _all(office)
+    _now(office, schedule)
+    _fire(office)
+    fires = _fires(office, schedule)
+    assert {fire.host for fire in fires} == {"lb1", "lb2"}
+    assert len({fire.start for fire in fires}) == 2
+    with office.database.transaction() as tx:
+        tx.sql.execute(update(tables.fire).values(start=tx.now))
+    _fire(office)
+    assert {run.state for run in _fired(office, schedule)} == {State.SUCCEEDED}
+    assert sorted(office.fleet.told) == [("lb1", "set lamp on"), ("lb2", "set lamp on")]
+
+
+def test_several_hosts_fire_as_one_request(office: Office):
+    lamps = [SetSwitch(host=host, name="lamp", value="on") for host in ("lb1", "lb2")]
+    run = office.workflow.ask_all(
+        lamps, spelled="lb*", person="dora", origin=WEB, timing=HOURLY
+    )
+    office.work()
+    office.approve(office.run(run.id))
+    [schedule] = _all(office)
+    _now(office, schedule)
+    _fire(office)
+    [fired] = _fired(office, schedule)
+    assert fired.state is State.SUCCEEDED
+    assert sorted(office.fleet.told) == [("lb1", "set lamp on"), ("lb2", "set lamp on")]
+
+
+def test_t_a13_an_owner_who_left_suspends_it_and_the_area_is_told(office: Office):
+    schedule = _begun(office)
+    people = office.policies.directory / "people.yaml"
+    people.write_text(people.read_text().replace("dora", "nora"))
+    _now(office, schedule)
+    _fire(office)
+    [schedule] = _all(office)
+    assert schedule.standing is Standing.SUSPENDED
+    [run] = _fired(office, schedule)
+    assert run.state is State.REFUSED
+    assert office.fleet.told == []
+    assert "schedule suspended" in office.entries()
+
+
+def test_t_a13_an_approval_lapses(office: Office):
+    schedule = _begun(office)
+    with office.database.transaction() as tx:
+        tx.sql.execute(update(tables.schedule).values(lapses=tx.now))
+    _now(office, schedule)
+    _fire(office)
+    assert _all(office)[0].standing is Standing.LAPSED
+    assert office.fleet.told == []
+
+
+def test_t_a13_a_runbook_that_fires_too_often_is_refused(office: Office):
+    often = replace(HOURLY, timetable=timetable("*/5 * * * *", "UTC"))
+    with pytest.raises(Unfit, match="every 10 minutes at most"):
+        _asked(office, often)
+    _asked(office, often, what=ShowSwitches(host="lb1"))
+
+
+def test_t_a13_values_that_were_not_approved_never_fire(office: Office):
+    schedule = _begun(office)
+    with office.database.transaction() as tx:
+        fields = '{"host": "lb1", "name": "fan", "value": "on"}'
+        tx.sql.execute(
+            update(tables.run).where(tables.run.c.id == schedule.run).values(fields=fields)
+        )
+    _now(office, schedule)
+    _fire(office)
+    # The request in the table was changed after its approval: its digest does not say so.
+    assert office.fleet.told == []
+
+
+def test_t_a1_its_owner_cannot_approve_it(office: Office):
+    run = _asked(office, person="olga")
+    with pytest.raises(NotYours):
+        office.approve(run, "olga")
+
+
+def test_t_a17_a_freeze_leaves_a_fire_out(office: Office):
+    schedule = _begun(office)
+    (office.policies.directory / "freezes.yaml").write_text(
+        "- name: sale\n  from: 2020-01-01 00:00\n  until: 2099-01-01 00:00\n  why: sale\n"
+    )
+    _now(office, schedule)
+    _fire(office)
+    assert _fires(office, schedule)[0].outcome is Outcome.SKIPPED
+    assert office.fleet.told == []
+
+
+def test_its_owner_and_the_areas_suspend_and_resume_it(office: Office):
+    schedule = _begun(office)
+    with pytest.raises(NotYours):
+        office.workflow.suspend_schedule(schedule.id, person="theo")
+    office.workflow.suspend_schedule(schedule.id, person="olga", why="new disks")
+    _now(office, schedule)
+    _fire(office)
+    assert _fires(office, schedule) == []
+    with pytest.raises(TooLate):
+        office.workflow.suspend_schedule(schedule.id, person="olga")
+    office.workflow.resume_schedule(schedule.id, person="dora")
+    _fire(office)
+    assert _fires(office, schedule) == []
+    _now(office, schedule)
+    _fire(office)
+    assert len(_fired(office, schedule)) == 1
+    office.workflow.end_schedule(schedule.id, person="dora")
+    with pytest.raises(TooLate):
+        office.workflow.resume_schedule(schedule.id, person="dora")
+
+
+def test_who_takes_a_schedule_over_needs_an_approval_and_then_the_old_one_ends(office: Office):
+    schedule = _begun(office)
+    run = office.workflow.take_schedule(schedule.id, person="olga", origin=Origin("web"))
+    office.work()
+    run = office.approve(office.run(run.id), "adam")
+    old, new = _all(office)
+    assert run.state is State.SUCCEEDED
+    assert (old.standing, new.standing, new.owner) == (Standing.ENDED, Standing.ACTIVE, "olga")
+    assert old.why == "schedule 2 took its place"
+
+
+def test_a_run_that_claims_a_schedule_is_not_let_through(office: Office):
+    """What stands in the table is not believed: the schedule must have fired it."""
+    schedule = _begun(office)
+    _now(office, schedule)
+    origin = Origin("schedule", schedule=schedule.id)
+    run = office.workflow.ask(LAMP, person="dora", origin=origin)
+    office.work()
+    assert office.run(run.id).state is State.REFUSED
+    assert office.fleet.told == []
