@@ -111,13 +111,14 @@ def _start(parts: Parts, tx: Transaction, policy: Policy, schedule: Schedule, fi
 def _ask(parts: Parts, tx: Transaction, policy: Policy, schedule: Schedule, fire: Fire) -> None:
     founded = runs.get(tx, schedule.run)
     meant = founding.part(tx, founded, fire.host)
-    new = _new(schedule, meant)
+    new = _new(schedule, founded, meant)
     gone = [host for host in meant.hosts or (meant.host,) if host not in policy.inventory.hosts]
     if gone:
         why = f"not in the inventory any more: {', '.join(gone)}"
         _suspend(tx, schedule, fire, why, run=None)
         return
-    children = [_new(schedule, part) for part in runs.children(tx, founded.id) if meant.hosts]
+    parts_of_it = runs.children(tx, founded.id) if meant.hosts else []
+    children = [_new(schedule, founded, part) for part in parts_of_it]
     run = record(parts, tx, policy, new, children)
     schedules.started(tx, fire, Outcome.FIRED, run=run.id, why=fire.why)
     _log(tx, "fired", schedule, due=fire.due, fired=run.id, host=fire.host)
@@ -131,11 +132,13 @@ def _ask(parts: Parts, tx: Transaction, policy: Policy, schedule: Schedule, fire
         _suspend(tx, schedule, fire, str(shut), run=run.id, standing=Standing.LAPSED)
 
 
-def _new(schedule: Schedule, meant: Run) -> runs.NewRun:
+def _new(schedule: Schedule, founded: Run, meant: Run) -> runs.NewRun:
+    """Return the request for *meant*, with the values that were approved."""
+    alone = meant.id != founded.id
     return runs.NewRun(
         words=meant.words,
         kind=meant.kind,
-        fields=meant.fields,
+        fields={**founded.fields, "host": meant.host} if alone else founded.fields,
         request=meant.request,
         host=meant.host,
         area=meant.area,

@@ -25,7 +25,8 @@ def of(parts: Parts, tx: Transaction, run: Run) -> Run:
     if fired is None or fired.schedule != schedule.id or run.asked_by != founding.asked_by:
         raise NotApproved(f"Schedule {schedule.id} did not ask for this")
     meant = part(tx, founding, fired.host)
-    if (run.words, run.fields, run.hosts) != (meant.words, meant.fields, meant.hosts):
+    values = {**founding.fields, "host": fired.host} if fired.host else founding.fields
+    if (run.words, run.fields, run.hosts) != (meant.words, values, meant.hosts):
         raise NotApproved(f"This is not what schedule {schedule.id} was approved for")
     return founding
 
@@ -44,6 +45,8 @@ def check(parts: Parts, tx: Transaction, schedule: Schedule, founding: Run) -> N
     proposal = founding.proposal
     if founding.state is not State.SUCCEEDED or proposal is None or known is None:
         raise NotApproved(f"Schedule {schedule.id} was not approved: {again}")
+    if (proposal.digest, proposal.fields) != (founding.digest, founding.fields):
+        raise NotApproved(f"Schedule {schedule.id} is not what was approved: {again}")
     if version(known) != proposal.runbook_version:
         raise NotApproved(
             f"The runbook was changed since schedule {schedule.id} was approved: {again}"
