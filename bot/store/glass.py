@@ -1,0 +1,85 @@
+"""Broken glass: for which runs somebody went through a freeze or without approvals, and why."""
+
+from dataclasses import dataclass
+
+from sqlalchemy import select, update
+
+from bot.store import tables
+from bot.store.database import Transaction
+
+REVIEW_SECONDS = 24 * 3600
+_SECOND = 1_000_000
+
+
+@dataclass(frozen=True)
+class Glass:
+    """One pane, for one run. Times are microseconds; None means not yet.
+
+    wanted: when its asker said that they would break it. until: how long it is open.
+    factor: the digest of the second factor that broke it. review: what the reviewer says of it.
+    """
+
+    run: int
+    person: str
+    reason: str
+    wanted: int
+    broken: int | None = None
+    until: int | None = None
+    factor: str = ""
+    reviewed: int | None = None
+    reviewer: str = ""
+    review: str = ""
+
+    @property
+    def review_due(self) -> int | None:
+        """When somebody else must have looked at it; None if nobody need any more, or yet."""
+        if self.broken is None or self.reviewed is not None:
+            return None
+        return self.broken + REVIEW_SECONDS * _SECOND
+
+    def open(self, now: int) -> bool:
+        return self.until is not None and now < self.until
+
+
+def want(tx: Transaction, *, run: int, person: str, reason: str) -> None:
+    """Keep that somebody wants to break it, or the newer reason why."""
+    new = Glass(run, person, reason, tx.now)
+    if not tx.insert_once(tables.glass, **vars(new)):
+        _change(tx, run, reason=reason)
+
+
+def shatter(tx: Transaction, run: int, *, until: int, factor: str) -> None:
+    _change(tx, run, broken=tx.now, until=until, factor=factor)
+
+
+def review(tx: Transaction, run: int, *, reviewer: str, words: str) -> None:
+    _change(tx, run, reviewed=tx.now, reviewer=reviewer, review=words)
+
+
+def of(tx: Transaction, run: int) -> Glass | None:
+    query = select(tables.glass).where(tables.glass.c.run == run)
+    row = tx.sql.execute(query).mappings().one_or_none()
+    return Glass(**row) if row else None
+
+
+def to_review(tx: Transaction) -> list[Glass]:
+    """Return what was broken and nobody else has looked at yet, the oldest first."""
+    column = tables.glass.c
+    query = select(tables.glass).where(column.broken.is_not(None), column.reviewed.is_(None))
+    return [Glass(**row) for row in tx.sql.execute(query.order_by(column.broken)).mappings()]
+
+
+def overdue(tx: Transaction, person: str) -> Glass | None:
+    """Return the oldest of this person's that should have been reviewed by now."""
+    return next(
+        (
+            glass
+            for glass in to_review(tx)
+            if glass.person == person and (glass.review_due or tx.now) < tx.now
+        ),
+        None,
+    )
+
+
+def _change(tx: Transaction, run: int, **values: object) -> None:
+    tx.sql.execute(update(tables.glass).where(tables.glass.c.run == run).values(values))

@@ -1,0 +1,151 @@
+"""Stepping up: a second factor shown on the web, which counts for a few minutes in one session.
+
+A chat account can be taken over by whoever runs the chat. So what the rules mark with @stepup, and
+breaking the glass, takes something that no chat account has.
+"""
+
+import logging
+
+from bot.factor import passkey, totp
+from bot.factor.passkey import Home, Key, Unproven
+from bot.policy import Policy
+from bot.store import changelog, factors, signins
+from bot.store.database import Transaction
+from bot.store.factors import Factor
+from bot.store.safe import DoesNotOpen
+from bot.workflow.asking import Unfit
+from bot.workflow.deciding import NotYours
+from bot.workflow.parts import Parts
+from bot.workflow.second_factor import counts
+
+log = logging.getLogger(__name__)
+
+REFUSED = "step-up refused"
+# How often somebody may be wrong: with three codes good at a time, a guesser needs centuries.
+_MOST_WRONG = ((5, 15 * 60, "a quarter of an hour"), (20, 86400, "a day"))
+_SECOND = 1_000_000
+
+
+class SteppingUp:
+    """Raises Unfit if what was shown is not right, and NotYours if nothing would count."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+
+    def by_code(self, person: str, session: str, code: str) -> None:
+        """Take the code that the person's authenticator app shows now."""
+        policy = self._parts.policies.current()
+        with self._parts.database.transaction() as tx:
+            trouble = too_often(tx, person)
+            mine = self._usable(tx, policy, person, totp.KIND)
+            found = None if trouble else self._fits(tx, mine, code)
+            if not trouble and found is None:
+                trouble = (
+                    "This code is not right, or was used before. Wait for the next one, and see "
+                    "that the clock of your phone is right."
+                )
+                _refuse(tx, person, "a code")
+            if found is not None:
+                factor, step = found
+                factors.use(tx, factor, used=step)
+                _step_up(tx, session, factor)
+        if trouble:
+            raise Unfit(trouble)
+
+    def question(self, person: str, session: str, home: Home) -> str:
+        """Return what one of the person's keys is to sign, as JSON for the browser."""
+        policy = self._parts.policies.current()
+        with self._parts.database.transaction() as tx:
+            mine = self._usable(tx, policy, person, passkey.KIND)
+            challenge = signins.new_challenge(tx, session)
+            keys = [self._key(factor) for factor in mine]
+        return passkey.question(home, challenge=challenge, keys=keys)
+
+    def by_key(self, person: str, session: str, home: Home, answer: str) -> None:
+        """Take what a key has signed."""
+        policy = self._parts.policies.current()
+        with self._parts.database.transaction() as tx:
+            trouble = too_often(tx, person)
+            challenge = signins.take_challenge(tx, session)
+            mine = self._usable(tx, policy, person, passkey.KIND)
+            found = next((f for f in mine if self._key(f).id == passkey.chosen(answer)), None)
+            if not trouble:
+                trouble = self._signed(tx, session, home, answer, challenge, found)
+                if trouble:
+                    _refuse(tx, person, "a key")
+        if trouble:
+            raise Unfit(trouble)
+
+    def _signed(
+        self,
+        tx: Transaction,
+        session: str,
+        home: Home,
+        answer: str,
+        challenge: bytes | None,
+        found: Factor | None,
+    ) -> str:
+        """Step up, or say why not."""
+        if challenge is None:
+            return "That took too long. Try it again."
+        if found is None:
+            return "This key is not among those of yours that count."
+        try:
+            count = passkey.uses(
+                home, answer, challenge=challenge, key=self._key(found), count=found.used
+            )
+        except Unproven as why:
+            log.warning("a key of %s proved nothing: %s", found.person, why)
+            return "The key did not prove itself. Try it again."
+        factors.use(tx, found, used=count)
+        _step_up(tx, session, found)
+        return ""
+
+    def _usable(self, tx: Transaction, policy: Policy, person: str, kind: str) -> list[Factor]:
+        """Return the person's factors of this kind that count, kept from being used meanwhile."""
+        mine = [f for f in factors.hold(tx, person) if f.kind == kind and counts(policy, f)]
+        if not mine:
+            raise NotYours("You have no second factor of this kind that counts yet.")
+        return mine
+
+    def _fits(self, tx: Transaction, mine: list[Factor], code: str) -> tuple[Factor, int] | None:
+        plain = code.replace(" ", "")
+        for factor in mine:
+            step = totp.step_of(self._secret(factor), plain, now=tx.now, after=factor.used)
+            if step is not None:
+                return factor, step
+        return None
+
+    def _key(self, factor: Factor) -> Key:
+        return Key.from_json(self._secret(factor))
+
+    def _secret(self, factor: Factor) -> str:
+        try:
+            return factors.secret(self._parts.safe, factor)
+        except DoesNotOpen:
+            log.critical("factor %s of %s was altered in the database", factor.id, factor.person)
+            raise NotYours(
+                "Your second factor was altered in the database, so it counts no more. Tell "
+                "whoever looks after Keyturn."
+            ) from None
+
+
+def too_often(tx: Transaction, person: str) -> str:
+    """Say how long somebody who was wrong too often has to wait; "" if they need not."""
+    for most, seconds, span in _MOST_WRONG:
+        since = tx.now - seconds * _SECOND
+        wrong = changelog.latest(tx, REFUSED, person=person, most=most)
+        if sum(entry.at > since for entry in wrong) >= most:
+            return f"That was wrong {most} times within {span}: wait until that time is over."
+    return ""
+
+
+def _refuse(tx: Transaction, person: str, what: str) -> None:
+    changelog.append(tx, REFUSED, person=person, door="web", by=what)
+
+
+def _step_up(tx: Transaction, session: str, factor: Factor) -> None:
+    signins.step_up(tx, session, factor=factor.digest)
+    changelog.append(
+        tx, "stepped up", person=factor.person, door="web", by=factor.kind, factor=factor.digest
+    )
