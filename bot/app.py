@@ -25,10 +25,10 @@ from bot.console.directory import (
 from bot.console.directory import Installation as ConsoleInstallation
 from bot.dispatch import InProcess
 from bot.policy import Policy, PolicyDirectory
-from bot.schedule import Clock
+from bot.schedule.clock import Clock
 from bot.settings import Settings
 from bot.slack.door import Client, Door, Installation, client
-from bot.store import schema, seal, seen, verification, witness
+from bot.store import safe, schema, seal, seen, verification, witness
 from bot.store.database import Database, sole_server, sole_user
 from bot.web import door as web
 from bot.web.parts import WebParts
@@ -61,9 +61,11 @@ def build(settings: Settings) -> Keyturn:
     """Put the parts together. Raises NoPolicy, StoreUnavailable and BadKey."""
     settings.data.mkdir(parents=True, exist_ok=True)
     database = Database(settings.database_url, seal.kept_in(settings.data / "changelog.key"))
+    secrets_safe = safe.kept_in(settings.data / "secrets.key")
     schema.upgrade(database)
     with database.transaction() as tx:
         verification.open_log(tx)
+        safe.try_out(tx, secrets_safe)
     fleet = Fleet(Inventory(hosts={}), Sessions(settings.policy))
 
     def renew(policy: Policy) -> None:
@@ -72,7 +74,7 @@ def build(settings: Settings) -> Keyturn:
     policies = PolicyDirectory(settings.policy, on_load=renew)
     policy = policies.current()
     dispatch = InProcess()
-    workflow = Workflow(Parts(database, policies, fleet, dispatch))
+    workflow = Workflow(Parts(database, policies, fleet, dispatch, safe=secrets_safe))
     secure = urlsplit(settings.address).scheme == "https"
     pages = web.build(WebParts(workflow, database, policies, settings.address, secure))
     secret, console = _console(settings, policy) if settings.console else ("", None)

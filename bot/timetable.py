@@ -6,12 +6,13 @@ cron: a time that does not exist on a day fires once, right after the gap; one t
 fires once. Times are microseconds since 1970, UTC.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from functools import cache
 from itertools import islice, pairwise
+from typing import TypeVar
 from zoneinfo import ZoneInfo, available_timezones
 
 from cronsim import CronSim, CronSimError
@@ -31,6 +32,9 @@ _MACROS = {
 _FIELDS = 5
 _LOOKED_AT = 500
 _SECOND = 1_000_000
+
+
+_Word = TypeVar("_Word", bound=StrEnum)
 
 
 class BadTimetable(Exception):
@@ -59,6 +63,15 @@ class Timetable:
 
     def next(self, instant: int, *, count: int = 1) -> list[int]:
         return list(islice(self.after(instant), count))
+
+    def spoken(self, instant: int, *, count: int = 5) -> list[str]:
+        """Return the next moments in local time, with the weekday: Tue 1 Dec 2026 03:00 CET."""
+        zone = ZoneInfo(self.zone)
+        moments = [
+            datetime.fromtimestamp(due // _SECOND, UTC).astimezone(zone)
+            for due in self.next(instant, count=count)
+        ]
+        return [f"{at:%a} {at.day} {at:%b %Y %H:%M %Z}" for at in moments]
 
     def shortest_gap(self, instant: int) -> timedelta:
         """Return how close two fires come to each other, as far as the next 500 show."""
@@ -167,3 +180,53 @@ class Timing:
 
 
 _TIMING = TypeAdapter(Timing)
+_LONGEST_NAME = 60
+_MOST_MADE_UP = 1000
+_LONGEST_SPREAD = 24 * 60
+# What may be said about when, in the words that are typed.
+SETTINGS: Mapping[str, str] = {
+    "cron": 'when, such as "0 3 1 * *" or @daily',
+    "zone": "the time zone, such as Europe/Amsterdam",
+    "overlap": "while the last run is not over: skip, queue or cancel",
+    "catch-up": "what was missed: skip, once, or how many at most",
+    "spread": "minutes over which the hosts are spread",
+    "tell": "the result: changes or always",
+}
+
+
+def timing(name: str, settings: Mapping[str, str], *, zone: str, channel: str = "") -> Timing:
+    """Return what was typed about when. zone: where none is said. Raises BadTimetable."""
+    if not name.strip() or len(name) > _LONGEST_NAME or not name.isprintable():
+        raise BadTimetable(f"give the schedule a name of {_LONGEST_NAME} characters at most")
+    stray = next((key for key in settings if key not in SETTINGS), None)
+    if stray is not None:
+        raise BadTimetable(f"there is no {stray!r}; there is {', '.join(SETTINGS)}")
+    if "cron" not in settings:
+        raise BadTimetable(f"say {SETTINGS['cron']}: cron=…")
+    return Timing(
+        name=name.strip(),
+        timetable=timetable(settings["cron"], settings.get("zone") or zone),
+        overlap=_one_of(Overlap, "overlap", settings.get("overlap") or "skip"),
+        catch_up=_catch_up(settings.get("catch-up") or "skip"),
+        spread=_number("spread", settings.get("spread") or "0", _LONGEST_SPREAD),
+        telling=_one_of(Telling, "tell", settings.get("tell") or "changes"),
+        channel=channel,
+    )
+
+
+def _catch_up(word: str) -> int:
+    known = {"skip": 0, "once": 1}
+    return known[word] if word in known else _number("catch-up", word, _MOST_MADE_UP)
+
+
+def _number(what: str, word: str, most: int) -> int:
+    if not (word.isascii() and word.isdigit() and len(word) < 6 and int(word) <= most):
+        raise BadTimetable(f"{what}={word}: {SETTINGS[what]}, {most} at most")
+    return int(word)
+
+
+def _one_of(words: type[_Word], what: str, word: str) -> _Word:
+    try:
+        return words(word.lower())
+    except ValueError:
+        raise BadTimetable(f"{what}={word}: {SETTINGS[what]}") from None
