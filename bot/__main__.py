@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from importlib.metadata import version
@@ -156,6 +157,7 @@ def explain_policy(*, person: str, words: tuple[str, ...], as_json: bool) -> Non
             door="cli",
             asked_by=person,
             reversible=bool(runbook.undo),
+            now=time.time_ns() // 1000,
         ),
     )
     if as_json:

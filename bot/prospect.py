@@ -21,7 +21,7 @@ class Prospect:
     says: Sequence[str] = ()
     reversible: bool = True
 
-    def sentences(self, *, wait: int | None = None) -> list[str]:
+    def sentences(self, *, wait: int | None = None, who: str = "You") -> list[str]:
         """Say it in plain sentences. wait: microseconds that it usually takes, if known."""
         if not self.allowed:
             why = "; ".join(self.says) or "no rule of the policy allows it"
@@ -30,9 +30,9 @@ class Prospect:
         if not self.approvals:
             return ["Yes, at once.", *said]
         keys = "one approval" if self.approvals == 1 else f"{self.approvals} approvals"
-        who = ", ".join(self.approvers) or "nobody, as the policy is now"
+        can = ", ".join(self.approvers) or "nobody, as the policy is now"
         usual = [f"That usually takes {in_words(wait)}."] if wait is not None else []
-        return [f"You may ask; it takes {keys} from {self.whose}: {who}.", *usual, *said]
+        return [f"{who} may ask; it takes {keys} from {self.whose}: {can}.", *usual, *said]
 
 
 def prospect(policy: Policy, request: Request) -> Prospect:
@@ -43,7 +43,7 @@ def prospect(policy: Policy, request: Request) -> Prospect:
     return Prospect(
         allowed=True,
         approvals=ruling.approvals,
-        whose=policy.whose(request, ruling),
+        whose=policy.whose(ruling.terms),
         approvers=[person.name for person in policy.approvers(request, ruling)],
         says=ruling.says,
         reversible=request.reversible,

@@ -1,10 +1,11 @@
 """A run: one request seen through from asking to proof, and what may follow what. Pure."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from bot.proposal import Proposal
+from bot.terms import Terms
 from bot.timetable import Timing
 from runbooks import Report
 
@@ -61,12 +62,23 @@ FOLLOWS: Mapping[State, frozenset[State]] = {
         }
     ),
     _S.READY: frozenset(
-        {_S.STARTING, _S.DENIED, _S.EXPIRED, _S.WITHDRAWN, _S.REFUSED, _S.STALE, _S.STOPPED}
+        {
+            _S.STARTING,
+            # The rules may want more approvals by the time that it is its turn.
+            _S.WAITING,
+            _S.DENIED,
+            _S.EXPIRED,
+            _S.WITHDRAWN,
+            _S.REFUSED,
+            _S.STALE,
+            _S.STOPPED,
+        }
     ),
     _S.STARTING: frozenset(
         {
             _S.RUNNING,
             _S.READY,
+            _S.WAITING,
             _S.STALE,
             _S.REFUSED,
             _S.FAILED,
@@ -113,6 +125,9 @@ class Run:
     version: grows with each change of the row, for compare-and-set.
     kind: check or change. fields: the runbook's values as JSON text values.
     needed: how many approvals; groups: whose. says: what the rules say about it.
+    terms: what its approvals must come to, as the rules said when it was shown; the gate takes the
+    stricter of that and of what they say by then. shown: since when it waits for approvals;
+    reminded, escalated: when its approvers were reminded, and the next group was asked.
     undo_of: the run that this one takes back. request: the words and values as one line.
     parent, hosts: a request for several hosts is one run that names them in `hosts`, and one child
     run for each host, whose parent it is. Its own `host` is then the first of them.
@@ -143,6 +158,10 @@ class Run:
     needed: int = 0
     groups: Sequence[str] = ()
     says: Sequence[str] = ()
+    terms: Terms = field(default_factory=Terms)
+    shown: int | None = None
+    reminded: int | None = None
+    escalated: int | None = None
     undo_of: int | None = None
     parent: int | None = None
     hosts: Sequence[str] = ()

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import PurePath
 from typing import Annotated, Any, Literal, cast
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
@@ -20,6 +21,20 @@ _KEY_TYPES = ("ssh-ed25519", "ecdsa-sha2-nistp256", "ecdsa-sha2-nistp384", "ecds
 Platform = Literal["linux", "cisco_ios", "dell_powerconnect", "frr"]
 Name = Annotated[str, Field(pattern=_NAME)]
 Clean = Annotated[str, AfterValidator(clean)]
+UserName = Annotated[str, Field(pattern=r"^[a-z_][a-z0-9_-]{0,31}$")]
+
+
+def _known_zone(name: str) -> str:
+    try:
+        ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise ValueError(
+            f"there is no time zone {name!r}: give one such as Europe/Paris"
+        ) from None
+    return name
+
+
+Zone = Annotated[str, AfterValidator(_known_zone)]
 
 
 def _public_key(text: str) -> str:
@@ -38,16 +53,29 @@ def _public_key(text: str) -> str:
 PublicKey = Annotated[str, AfterValidator(_public_key)]
 
 
+class Reader(BaseModel):
+    """A second login of a host, which can only read: user is its name, key its own private key."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    user: UserName
+    key: PurePath
+
+
 class Host(BaseModel):
     """One host: where it is, how we log in, who owns it.
 
     address: name or IP address that we connect to. port: TCP. user: login name.
     key: private key file, relative to the policy directory.
+    reader: the login for whatever only reads; without it, `user` is for that too.
+    changes: whether anything may be changed there. scripts: whether those that sudo runs lie there
+    as files, as `keyturn sudoers HOST --scripts` installs them.
     platform: linux, or what a network device speaks; frr is FRR's vtysh instead of a shell.
     password_file, enable_file: for a network device that takes no key: files like `key` that hold
     its login password, and the secret of its privileged mode.
     host_key: the public key that the host must show. host_ca: or the CA that signed it.
     jump: the host that we go through. site: which network segment, so which workers.
+    zone: the time zone that its people keep, for rules about hours and days of the week.
     area: the part of production that the host belongs to. tags: what runs on it.
     settings: words of commands that differ on this host, such as `haproxy.socket`.
     """
@@ -57,8 +85,11 @@ class Host(BaseModel):
     name: Name
     address: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9.:-]*$", max_length=253)]
     port: Annotated[int, Field(ge=1, le=65535)] = 22
-    user: Annotated[str, Field(pattern=r"^[a-z_][a-z0-9_-]{0,31}$")] = "keyturn"
+    user: UserName = "keyturn"
     key: PurePath = PurePath("keys/keyturn")
+    reader: Reader | None = None
+    changes: bool = True
+    scripts: bool = False
     platform: Platform = "linux"
     password_file: PurePath | None = None
     enable_file: PurePath | None = None
@@ -66,6 +97,7 @@ class Host(BaseModel):
     host_ca: PublicKey | None = None
     jump: Name | None = None
     site: Name = "main"
+    zone: Zone = "UTC"
     area: Name
     tags: frozenset[Name] = frozenset()
     settings: Mapping[Clean, Clean] = {}
@@ -82,6 +114,32 @@ class Host(BaseModel):
             raise ValueError("password_file and enable_file are for network devices: use a key")
         return self
 
+    @model_validator(mode="after")
+    def _has_a_reader_of_its_own(self) -> "Host":
+        if self.reader is not None and self.reader.key == self.key:
+            raise ValueError("reader: give it a key of its own, as this one opens both logins")
+        if self.reader is not None and self.platform != "linux":
+            raise ValueError("reader is for hosts with a shell: a network device has one login")
+        return self
+
+    @property
+    def for_reading(self) -> "Host":
+        """The host by the login that reads."""
+        if self.reader is None:
+            return self
+        login = {"user": self.reader.user, "key": self.reader.key, "reader": None}
+        return self.model_copy(update=login)
+
+    @property
+    def for_changing(self) -> "Host":
+        """The host by the login that changes. Raises NotSetUp if nothing may be changed there."""
+        if not self.changes:
+            raise NotSetUp(
+                f"nothing may be changed on {self.name}: the inventory says `changes: false`. "
+                "Nothing was sent"
+            )
+        return self
+
     @property
     def fingerprint(self) -> str:
         """The key's SHA-256 as OpenSSH prints it: `SHA256:` and unpadded base64."""
@@ -95,7 +153,8 @@ class Host(BaseModel):
         """
         if isinstance(command, Shell):
             if self.platform == "linux":
-                return command.resolved(self.settings, sudo=self.user != "root")
+                by_sudo = self.user != "root"
+                return command.resolved(self.settings, sudo=by_sudo, scripts=self.scripts)
             raise NotSetUp(
                 f"{self.name} is a network device ({self.platform}) without a shell: "
                 "ask it what is meant for network devices"

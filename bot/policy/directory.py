@@ -85,7 +85,7 @@ def load(path: Path) -> Policy:
     try:
         rules = Rules(texts["policy.cedar"])
     except BadRules as bad:
-        raise NoPolicy(f"policy.cedar: {bad}") from None
+        raise NoPolicy(f"policy.cedar, line {bad.line}: {bad}") from None
     return Policy(household, inventory, rules, freezes, version=version)
 
 

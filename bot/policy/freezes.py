@@ -8,29 +8,16 @@ the second: it is never shorter for it.
 from collections.abc import Iterator, Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from fnmatch import fnmatchcase
-from typing import Annotated, Literal
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+from typing import Literal
+from zoneinfo import ZoneInfo
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from bot.policy.people import Text
-from connectors.inventory import Name
+from connectors.inventory import Name, Zone
 
 Day = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
 _DAYS: Sequence[Day] = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
-
-
-def _known_zone(name: str) -> str:
-    try:
-        ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError, OSError):
-        raise ValueError(
-            f"there is no time zone {name!r}: give one such as Europe/Paris"
-        ) from None
-    return name
-
-
-Zone = Annotated[str, AfterValidator(_known_zone)]
 
 
 class Freeze(BaseModel):
@@ -71,6 +58,20 @@ class Freeze(BaseModel):
         if any(fnmatchcase(runbook, pattern) for pattern in self.but):
             return None
         return next((end for begin, end in self._windows(now) if begin <= now < end), None)
+
+    @property
+    def returns(self) -> str:
+        """How it comes back, in words: `every fri from 18:00 until 08:00, Europe/Paris`."""
+        if not self.days:
+            return ""
+        days = ", ".join(self.days)
+        return f"every {days} from {self.begin:%H:%M} until {self.end:%H:%M}, {self.zone}"
+
+    def stretch(self, now: datetime) -> tuple[datetime, datetime] | None:
+        """Return when it begins and ends, now or next, in UTC; None if it is over for good."""
+        week = [now + timedelta(days=days) for days in range(8)]
+        windows = [window for moment in week for window in self._windows(moment)]
+        return min((window for window in windows if window[1] > now), default=None)
 
     def _windows(self, now: datetime) -> Iterator[tuple[datetime, datetime]]:
         """Yield the stretches of time, in UTC, that might hold *now*."""

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 
 def mentions(tree: object) -> Iterator[str]:
-    """Yield each attribute by its name, such as `runbook`, and each entity as `Host::lb1`."""
+    """Yield attributes by name, such as `runbook`, entities as `Host::lb1`, and whole numbers."""
     if isinstance(tree, list):
         for member in cast("list[object]", tree):
             yield from mentions(member)
@@ -18,6 +18,8 @@ def mentions(tree: object) -> Iterator[str]:
             yield known["attr"]
         if isinstance(known.get("type"), str) and isinstance(known.get("id"), str):
             yield f"{known['type']}::{known['id']}"
+        if type(known.get("Value")) is int:
+            yield str(known["Value"])
         for name, member in known.items():
             # Annotations are words for people: nothing is decided by them.
             if name != "annotations":

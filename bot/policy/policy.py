@@ -1,16 +1,23 @@
 """The policy as a whole: people, areas, hosts and rules, and what they say together. Pure."""
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any, cast
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any, Literal, cast
+from zoneinfo import ZoneInfo
 
 import cedarpy
 
 from bot.policy.freezes import Freezes
 from bot.policy.people import Area, Household, Person
 from bot.policy.rules import Rules, Ruling, strictest
+from bot.terms import Demand, Terms
 from connectors.inventory import Host, Inventory
+
+_DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+
+Order = Literal["stop", "resume", "ban"]
 
 
 class NoPolicy(Exception):
@@ -22,6 +29,12 @@ class Request:
     """What the rules look at. asked_by: whose request it is; own: compared with it by person.
 
     hosts: all of them where the request is for several; they are in one area.
+    now: microseconds since 1970. novel: its asker has never had this runbook succeed, which is
+    supposed where nobody has looked. escalated: the next group may approve as well.
+    editors: who else made it what it is, and so cannot approve it either: whoever edited its
+    values, and the owner of its schedule.
+    instead: somebody decides in the stead of the person who is asked about. granted: a standing
+    grant stands in for the approval.
     """
 
     runbook: str
@@ -31,6 +44,15 @@ class Request:
     asked_by: str
     reversible: bool = True
     hosts: Sequence[str] = ()
+    now: int = field(kw_only=True)
+    novel: bool = True
+    escalated: bool = False
+    editors: Sequence[str] = ()
+    instead: bool = False
+    granted: bool = False
+
+    def made_by(self, person: str) -> bool:
+        return person == self.asked_by or person in self.editors
 
 
 class Policy:
@@ -80,11 +102,36 @@ class Policy:
                 found[name] = json.dumps([seen, entity["parents"], alone])
         return found
 
-    def supposing(self, hosts: Sequence[Host]) -> "Policy":
-        """Return this policy with hosts that there are not yet, to ask what it would say."""
+    def supposing(self, hosts: Sequence[Host], freezes: Freezes) -> "Policy":
+        """Return this policy with hosts that there are not yet, and with other freezes."""
         known = {**self.inventory.hosts, **{host.name: host for host in hosts}}
         inventory = self.inventory.model_copy(update={"hosts": known})
-        return Policy(self.household, inventory, self._rules, self.freezes, version=self.version)
+        return Policy(self.household, inventory, self._rules, freezes, version=self.version)
+
+    def without(self, banned: Collection[str]) -> "Policy":
+        """Return this policy as it is while some people are shut out: as if it had never known
+        them."""
+        house = self.household
+        people = {name: one for name, one in house.people.items() if name not in banned}
+        if len(people) == len(house.people):
+            return self
+        areas = {
+            name: area.model_copy(
+                update={"owners": tuple(one for one in area.owners if one not in banned)}
+            )
+            for name, area in house.areas.items()
+        }
+        left = house.model_copy(update={"people": people, "areas": areas})
+        return Policy(left, self.inventory, self._rules, self.freezes, version=self.version)
+
+    def may_order(self, person: str, order: Order, *, own: bool = False) -> Ruling:
+        """Say whether somebody may stop everything, ban a person, or take either back.
+
+        own: whether it was the same person who stopped, or who banned.
+        """
+        if person not in self.household.people:
+            return Ruling(allowed=False, says=(f"{person} is not among the people of the policy",))
+        return self._rules.judge_order(self._entities, person=person, order=order, own=own)
 
     def frozen(self, *, host: str, runbook: str, now: int) -> str:
         """Say in words why changes of this host wait now; "" if they do not."""
@@ -99,29 +146,42 @@ class Policy:
         """Say whether the asker may have this done, and with how many approvals of whom."""
         return self._judge(request.asked_by, "ask", request)
 
-    def may_approve(self, person: str, request: Request, ruling: Ruling) -> Ruling:
-        """Say whether *person* is among those whose approval *ruling* wants for this request.
+    def may_break_glass(self, request: Request) -> Ruling:
+        """Say whether the asker may go through a freeze and without approvals in an emergency."""
+        return self._judge(request.asked_by, "break-glass", request)
 
-        Of a request for several hosts, each host's own rules must want that person.
-        """
-        if person == request.asked_by:
+    def may_approve(self, person: str, request: Request, ruling: Ruling) -> Ruling:
+        """Say whether *person* is among those whose approval *ruling* wants for this request."""
+        if request.made_by(person):
             # The rules say so too, but a second key is a second person's whatever they say.
-            return Ruling(allowed=False, says=("nobody approves what they asked for",))
-        for host in request.hosts:
-            alone = replace(request, host=host, hosts=())
-            answer = self.may_approve(person, alone, self.may_ask(alone))
-            if not answer.allowed:
-                return answer
+            mine = "asked for" if person == request.asked_by else "edited or scheduled"
+            return Ruling(allowed=False, says=(f"nobody approves what they {mine}",))
         answer = self._judge(person, "approve", request)
         if not answer.allowed:
             return answer
-        if ruling.groups and not any(
-            self._belongs(person, group, request.host) for group in ruling.groups
-        ):
-            return Ruling(
-                allowed=False, says=(f"approval is up to {self.whose(request, ruling)}",)
-            )
+        if ruling.groups and not ruling.terms.wants(self.groups_of(person)):
+            return Ruling(allowed=False, says=(f"approval is up to {self.whose(ruling.terms)}",))
         return answer
+
+    def forbids(self, person: str, action: str, request: Request) -> bool:
+        """Say whether a rule forbids it to this person, which is more than that none permits it."""
+        alone = [replace(request, host=host, hosts=()) for host in request.hosts] or [request]
+        rulings = [self._judge_one(person, action, one) for one in alone]
+        return any(ruling.rules and not ruling.allowed for ruling in rulings)
+
+    def met(self, terms: Terms, people: Collection[str]) -> bool:
+        """Say whether the approvals of these people, who may give them, are enough."""
+        return terms.met_by({person: self.groups_of(person) for person in people})
+
+    def groups_of(self, person: str) -> frozenset[str]:
+        """Return the groups whose approvals a person can give: "role:security", "area:edge"."""
+        known = self.household.people.get(person)
+        if known is None:
+            return frozenset()
+        owned = (area for area in self.household.areas.values() if person in area.owners)
+        return frozenset(
+            [*(f"role:{role}" for role in known.roles), *(f"area:{area.name}" for area in owned)]
+        )
 
     def approvers(self, request: Request, ruling: Ruling) -> list[Person]:
         """Return everybody who could turn the second key, by name."""
@@ -132,20 +192,22 @@ class Policy:
         ]
         return sorted(able, key=lambda person: person.name)
 
-    def whose(self, request: Request, ruling: Ruling) -> str:
+    def whose(self, terms: Terms) -> str:
         """Return the groups in words: "the owners of the edge"."""
-        title = self.area_of(request.host).title
-        words = [
-            f"the owners of {title}" if group == "owners" else f"people with the {group[5:]} role"
-            for group in ruling.groups
-        ]
-        return " or ".join(words)
+        return " and ".join(self._in_words(demand) for demand in terms.demands)
 
-    def _belongs(self, person: str, group: str, host: str) -> bool:
-        if group == "owners":
-            return person in self.area_of(host).owners
-        known = self.household.people.get(person)
-        return known is not None and group.removeprefix("role:") in known.roles
+    def _in_words(self, demand: Demand) -> str:
+        places = [" or ".join(self._called(group) for group in place) for place in demand.each]
+        if len(places) == 1:
+            return places[0]
+        return f"{', '.join(places[:-1])} and {places[-1]}, one of each"
+
+    def _called(self, group: str) -> str:
+        kind, _, name = group.partition(":")
+        if kind == "role":
+            return f"people with the {name} role"
+        area = self.household.areas.get(name)
+        return f"the owners of {area.title if area else name}"
 
     def _judge(self, person: str, action: str, request: Request) -> Ruling:
         """Ask about every host: the strictest answer is the answer."""
@@ -171,14 +233,30 @@ class Policy:
             person=person,
             action=action,
             host=request.host,
-            context={
-                "runbook": request.runbook,
-                "kind": request.kind,
-                "reversible": request.reversible,
-                "door": request.door,
-                "own": person == request.asked_by,
-            },
+            area=self.inventory[request.host].area,
+            context=self._context(person, request),
         )
+
+    def _context(self, person: str, request: Request) -> dict[str, object]:
+        moment = datetime.fromtimestamp(request.now / 1_000_000, UTC)
+        there = moment.astimezone(ZoneInfo(self.inventory[request.host].zone))
+        frozen = self.frozen(host=request.host, runbook=request.runbook, now=request.now)
+        return {
+            "runbook": request.runbook,
+            "kind": request.kind,
+            "reversible": request.reversible,
+            "door": request.door,
+            "own": request.made_by(person),
+            "hosts": len(request.hosts) or 1,
+            "novel": request.novel,
+            "frozen": bool(frozen),
+            "now": {"__extn": {"fn": "datetime", "arg": f"{moment:%Y-%m-%dT%H:%M:%S}Z"}},
+            "weekday": _DAYS[there.weekday()],
+            "hour": there.hour,
+            "escalated": request.escalated,
+            "instead": request.instead,
+            "granted": request.granted,
+        }
 
     def _described(self) -> list[dict[str, object]]:
         """Return the entities in Cedar's JSON form."""

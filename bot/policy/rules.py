@@ -5,13 +5,17 @@ and from whom, are annotations on it: see https://docs.cedarpolicy.com/policies/
 """
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
 
 import cedarpy
 
+from bot.policy.annotations import CEILING, Annotations, BadAnnotation, annotations
 from bot.policy.mentions import mentions
+from bot.policy.statements import Statement, statements
+from bot.terms import Demand, Terms
 
 SCHEMA = """
 entity Role;
@@ -24,62 +28,115 @@ type Request = {
   kind: String,       // "check" or "change"
   reversible: Bool,   // every step can be taken back
   door: String,       // "slack", "web", "api", "cli" or "schedule"
-  own: Bool           // the principal asked for it
+  own: Bool,          // the principal asked for it, edited it or has scheduled it
+  hosts: Long,        // how many hosts the request is for
+  novel: Bool,        // its asker has never had this runbook succeed
+  frozen: Bool,       // a freeze holds changes of this host
+  now: datetime,      // by the database's clock
+  weekday: String,    // "mon" to "sun", where the host stands
+  hour: Long,         // 0 to 23, where the host stands
+  escalated: Bool,    // nobody decided in time, so the next group may approve as well
+  instead: Bool,      // another person decides in the principal's stead
+  granted: Bool       // a standing grant stands in for the approval
 };
-action ask, approve appliesTo { principal: Person, resource: Host, context: Request };
+action ask, approve, "break-glass" appliesTo {
+  principal: Person, resource: Host, context: Request
+};
+entity Service;       // Keyturn itself
+type Order = {
+  own: Bool           // the principal stopped it, or banned that person
+};
+action stop, resume, ban appliesTo { principal: Person, resource: Service, context: Order };
 """
-_ANNOTATIONS = frozenset({"id", "approvals", "from", "hosts", "says", "stepup"})
-CEILING = 10
+# Where the name of an entity of each kind is written down.
+_NAMED_IN = {
+    "Role": "people.yaml",
+    "Person": "people.yaml",
+    "Area": "areas.yaml",
+    "Owners": "areas.yaml",
+    "Host": "inventory.yaml",
+}
 
 
 class BadRules(Exception):
-    """The rules cannot be used. The message names the rule and what is wrong with it."""
+    """The rules cannot be used. The message names the rule and what is wrong with it.
+
+    line: where in the file, from 1.
+    """
+
+    def __init__(self, line: int, why: str) -> None:
+        super().__init__(why)
+        self.line = line
 
 
 @dataclass(frozen=True)
 class Ruling:
-    """What the rules say. approvals: how many; groups: whose; says: in the rules' own words.
+    """What the rules say: says, in their own words. terms: what the approvals must come to.
 
-    ceiling: how many hosts one request may be for. step_up: an approval takes a second factor.
-    rules: the names of those that apply.
+    ceiling: how many hosts one request may be for. rules: the names of those that apply.
     """
 
     allowed: bool
-    approvals: int = 0
-    groups: Sequence[str] = ()
     says: Sequence[str] = ()
+    terms: Terms = field(default_factory=Terms)
     ceiling: int = CEILING
-    step_up: bool = False
     rules: Sequence[str] = ()
+
+    @property
+    def approvals(self) -> int:
+        return self.terms.approvals
+
+    @property
+    def groups(self) -> Sequence[str]:
+        return self.terms.groups
+
+    @property
+    def step_up(self) -> bool:
+        """Whether an approval takes a second factor."""
+        return self.terms.step_up
+
+    @property
+    def reason(self) -> bool:
+        """Whether asking and approving take a reason."""
+        return self.terms.reason
 
 
 @dataclass(frozen=True)
-class _Rule:
+class Naming:
+    """A name that a rule speaks of. kind: Role, Area, Owners, Host or Person."""
+
+    rule: str
+    line: int
+    kind: str
     name: str
-    permits: bool
-    approvals: int
-    groups: tuple[str, ...]
-    says: str
-    ceiling: int
-    step_up: bool
+
+    def __str__(self) -> str:
+        return f'rule "{self.rule}": {self.kind.lower()} {self.name!r} is not in {self.file}'
+
+    @property
+    def file(self) -> str:
+        return _NAMED_IN[self.kind]
 
 
 class Rules:
-    """A validated set of rules."""
+    """A validated set of rules. mentioned: what they look at. namings: whom they speak of."""
 
     def __init__(self, text: str) -> None:
+        written = statements(text)
+        for statement in written:
+            _check_parses(statement)
         self._schema = cedarpy.Schema.from_str(SCHEMA)
-        checked = cedarpy.validate_policies(text, SCHEMA)
-        names = _names(text) if checked.validation_passed or _parses(text) else {}
-        if not checked.validation_passed:
-            raise BadRules(
-                "; ".join(
-                    _plainly(error.policy_id, error.error, names) for error in checked.errors
-                )
-            )
-        self._rules = {key: _rule(key, rule) for key, rule in _static(text).items()}
-        self.mentioned = frozenset(mentions(_static(text)))
+        rules = _static(text)
+        where = dict(zip(rules, written, strict=True))
+        _check_types(text, where, rules)
+        self._rules = {key: _annotated(where[key], key, rule) for key, rule in rules.items()}
         self._policies = cedarpy.PolicySet.from_str(text)
+        self.mentioned = frozenset(mentions(rules))
+        self.namings = [
+            naming
+            for key, rule in rules.items()
+            for naming in _namings(self._rules[key], where[key], rule)
+        ]
 
     def judge(
         self,
@@ -88,9 +145,13 @@ class Rules:
         person: str,
         action: str,
         host: str,
-        context: Mapping[str, str | bool],
+        area: str,
+        context: Mapping[str, object],
     ) -> Ruling:
-        """Say whether *person* may, and with how many approvals: the strictest permit's number."""
+        """Say whether *person* may, and with how many approvals: the strictest permit's number.
+
+        area: of the host.
+        """
         answer = cedarpy.is_authorized(
             {
                 "principal": {"type": "Person", "id": person},
@@ -103,23 +164,38 @@ class Rules:
             self._schema,
         )
         applied = [self._rules[reason] for reason in answer.diagnostics.reasons]
-        says = tuple(rule.says or rule.name for rule in applied)
-        names = tuple(rule.name for rule in applied)
         # A rule that could not be evaluated might have been a forbid: then nobody may.
         if not answer.allowed or answer.diagnostics.errors:
-            return Ruling(allowed=False, says=says, rules=names)
-        most = max(rule.approvals for rule in applied)
-        strict = [rule for rule in applied if rule.approvals and rule.approvals == most]
-        groups = {group for rule in strict for group in rule.groups}
-        ceiling = min(rule.ceiling for rule in applied)
+            broken = ("a rule that cannot be evaluated",) if answer.diagnostics.errors else ()
+            return Ruling(allowed=False, says=_said(applied), rules=_names(applied) or broken)
+        applied = [rule for rule in applied if rule.overrides] or applied
         return Ruling(
             allowed=True,
-            approvals=most,
-            groups=tuple(sorted(groups)),
-            says=says,
-            rules=names,
-            ceiling=ceiling,
-            step_up=any(rule.step_up for rule in applied),
+            says=_said(applied),
+            terms=_terms(applied, area),
+            ceiling=min(rule.ceiling for rule in applied),
+            rules=_names(applied),
+        )
+
+    def judge_order(
+        self, entities: cedarpy.Entities, *, person: str, order: str, own: bool
+    ) -> Ruling:
+        """Say whether *person* may stop, resume or ban; see Order in the schema."""
+        answer = cedarpy.is_authorized(
+            {
+                "principal": {"type": "Person", "id": person},
+                "action": {"type": "Action", "id": order},
+                "resource": {"type": "Service", "id": "keyturn"},
+                "context": {"own": own},
+            },
+            self._policies,
+            entities,
+            self._schema,
+        )
+        applied = [self._rules[reason] for reason in answer.diagnostics.reasons]
+        return Ruling(
+            allowed=answer.allowed and not answer.diagnostics.errors,
+            says=tuple(rule.says or rule.name for rule in applied),
         )
 
 
@@ -128,70 +204,112 @@ def strictest(rulings: Sequence[Ruling]) -> Ruling:
     refused = next((ruling for ruling in rulings if not ruling.allowed), None)
     if refused is not None or not rulings:
         return refused or Ruling(allowed=False)
+    terms = Terms()
+    for ruling in rulings:
+        terms = terms.and_also(ruling.terms)
     return Ruling(
         allowed=True,
-        approvals=max(ruling.approvals for ruling in rulings),
-        groups=tuple(sorted({group for ruling in rulings for group in ruling.groups})),
         says=tuple(dict.fromkeys(said for ruling in rulings for said in ruling.says)),
+        terms=terms,
         ceiling=min(ruling.ceiling for ruling in rulings),
-        step_up=any(ruling.step_up for ruling in rulings),
         rules=tuple(dict.fromkeys(rule for ruling in rulings for rule in ruling.rules)),
     )
+
+
+def _said(applied: Sequence[Annotations]) -> tuple[str, ...]:
+    return tuple(rule.says or rule.name for rule in applied)
+
+
+def _names(applied: Sequence[Annotations]) -> tuple[str, ...]:
+    return tuple(rule.name for rule in applied)
+
+
+def _terms(applied: Sequence[Annotations], area: str) -> Terms:
+    """Return what the rules that want the most approvals want; a reason counts with any."""
+    most = max(rule.approvals for rule in applied)
+    strict = [rule for rule in applied if rule.approvals and rule.approvals == most]
+    patiences = [rule.patience for rule in strict if rule.patience]
+    demands = [
+        Demand(rule.approvals, tuple(_placed(groups, area) for groups in rule.each))
+        for rule in strict
+    ]
+    return Terms(
+        demands=tuple(dict.fromkeys(demands)),
+        step_up=any(rule.step_up for rule in applied),
+        reason=any(rule.reason for rule in applied),
+        patience=min(patiences, default=0),
+        escalate=_placed(sorted({group for rule in strict for group in rule.escalate}), area),
+    )
+
+
+def _placed(groups: Sequence[str], area: str) -> tuple[str, ...]:
+    return tuple(f"area:{area}" if group == "owners" else group for group in groups)
 
 
 def _static(text: str) -> dict[str, Any]:
     return json.loads(cedarpy.policies_to_json_str(text))["staticPolicies"]
 
 
-def _parses(text: str) -> bool:
+def _check_parses(statement: Statement) -> None:
     try:
-        cedarpy.PolicySet.from_str(text)
-    except ValueError:
-        return False
-    return True
+        cedarpy.PolicySet.from_str(statement.text)
+        rules = _static(statement.text)
+    except ValueError as error:
+        word = re.search(r"`(.+)`", str(error))
+        line = statement.line_of(word[1]) if word else statement.line
+        raise BadRules(line, f"{error}; the rule begins on line {statement.line}") from None
+    if not rules:
+        raise BadRules(statement.line, "this is a template and would never apply: name somebody")
 
 
-def _names(text: str) -> dict[str, str]:
-    return {
-        key: (rule.get("annotations") or {}).get("id", key) for key, rule in _static(text).items()
-    }
+def _name(key: str, rule: Mapping[str, Any]) -> str:
+    """Return its @id, or the number that the parser gave it."""
+    notes: dict[str, str | None] = rule.get("annotations") or {}
+    return notes.get("id") or key
 
 
-def _plainly(key: str, error: str, names: Mapping[str, str]) -> str:
-    """Name the rule by its @id instead of the number that the parser gave it."""
-    name = names.get(key)
-    return f'rule "{name}": {error.replace(f"for policy `{key}`, ", "")}' if name else error
+def _check_types(text: str, where: Mapping[str, Statement], rules: Mapping[str, Any]) -> None:
+    checked = cedarpy.validate_policies(text, SCHEMA)
+    for error in checked.errors:
+        key = error.policy_id
+        if key not in where:
+            raise BadRules(1, error.error)
+        name = _name(key, rules[key])
+        word = re.search(r"`([^`]+)`", error.error.replace(f"`{key}`", ""))
+        line = where[key].line_of(word[1]) if word else where[key].line
+        raise BadRules(line, f'rule "{name}": {error.error.replace(f"for policy `{key}`, ", "")}')
 
 
-def _rule(key: str, rule: Mapping[str, Any]) -> _Rule:
-    # An annotation without a value, such as @stepup, is null in the JSON.
-    notes: dict[str, str] = {
-        key: value or "" for key, value in (rule.get("annotations") or {}).items()
-    }
-    name = notes.get("id", key)
-    unknown = sorted(set(notes) - _ANNOTATIONS)
-    if unknown:
-        known = ", ".join(f"@{note}" for note in sorted(_ANNOTATIONS))
-        raise BadRules(f'rule "{name}": @{unknown[0]} is not known; there are {known}')
-    approvals = notes.get("approvals", "0")
-    if not approvals.isdecimal() or int(approvals) > 9:
-        raise BadRules(f'rule "{name}": @approvals("{approvals}") must be a number from 0 to 9')
-    groups = tuple(part.strip() for part in notes.get("from", "").split(",") if part.strip())
-    if int(approvals) and not groups:
-        raise BadRules(f'rule "{name}": whose approval? add @from("owners") or @from("role:…")')
-    for group in groups:
-        if group != "owners" and not group.startswith("role:"):
-            raise BadRules(f'rule "{name}": @from("{group}") must be "owners" or "role:NAME"')
-    ceiling = notes.get("hosts", str(CEILING))
-    if not ceiling.isdecimal() or not int(ceiling):
-        raise BadRules(f'rule "{name}": @hosts("{ceiling}") must be a number of hosts, from 1')
-    permits = rule["effect"] == "permit"
-    return _Rule(
-        name,
-        permits,
-        int(approvals),
-        groups,
-        notes.get("says", ""),
-        int(ceiling),
-        "stepup" in notes,
-    )
+def _annotated(statement: Statement, key: str, rule: Mapping[str, Any]) -> Annotations:
+    try:
+        return annotations(key, rule)
+    except BadAnnotation as bad:
+        name = _name(key, rule)
+        word = re.search(r"@\w+", str(bad))
+        line = statement.line_of(word[0]) if word else statement.line
+        raise BadRules(line, f'rule "{name}": {bad}') from None
+
+
+def _namings(
+    rule: Annotations, statement: Statement, written: Mapping[str, Any]
+) -> Iterator[Naming]:
+    for kind, name in _entities(written):
+        yield Naming(rule.name, statement.line_of(f'"{name}"'), kind, name)
+    for group in rule.groups:
+        kind, _, name = group.partition(":")
+        if name:
+            yield Naming(rule.name, statement.line_of(group), kind.capitalize(), name)
+
+
+def _entities(written: object) -> Iterator[tuple[str, str]]:
+    """Yield every entity that a rule in its JSON form names, other than actions."""
+    if isinstance(written, dict):
+        members = cast("dict[str, object]", written)
+        kind, name = members.get("type"), members.get("id")
+        if isinstance(kind, str) and isinstance(name, str) and kind in _NAMED_IN:
+            yield kind, name
+        for member in members.values():
+            yield from _entities(member)
+    elif isinstance(written, list):
+        for member in cast("list[object]", written):
+            yield from _entities(member)

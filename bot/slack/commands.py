@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from bot import forms
 from bot.forms import Misfit
+from bot.outlook import outlook, question
 from bot.policy import Policy, Request
-from bot.prospect import prospect
 from bot.run import Origin, Run
 from bot.slack import answers, words
 from bot.slack.blocks import Message
@@ -86,11 +86,13 @@ class Commands:
         if asked.said.rest:
             runbook, _ = forms.find(forms.split(asked.said.rest))
             return answers.about(runbook)
+        with self._database.reading() as tx:
+            now = tx.now
         return answers.overview(
             [
                 runbook
                 for runbook in catalogue().values()
-                if _may_ask(policy, asked.person, runbook)
+                if _may_ask(policy, asked.person, runbook, now=now)
             ]
         )
 
@@ -139,21 +141,20 @@ class Commands:
         return answers.said(f"{run.title}: {run.summary}") if run.over else None
 
     def _can_i(self, asked: Asked) -> Message:
-        runbook, values = forms.find(forms.split(asked.said.rest))
-        if not values:
-            raise Unfit(f"on which host? {answers.COMMAND} can-i {runbook.words} HOST")
-        request = Request(
-            runbook=runbook.words,
-            kind=kind(runbook),
-            host=values[0],
-            door="slack",
-            asked_by=asked.person,
-            reversible=kind(runbook) == "check" or bool(runbook.undo),
-        )
+        policy = self._policies.current()
+        meant = question(policy, forms.split(asked.said.rest))
+        words = meant.runbook.words
         with self._database.reading() as tx:
-            wait = runs.usual_wait(tx, runbook.words)
-        seen = prospect(self._policies.current(), request)
-        return answers.said(" ".join(seen.sentences(wait=wait)))
+            seen = outlook(
+                policy,
+                meant,
+                person=asked.person,
+                door="slack",
+                now=tx.now,
+                novel=runs.novel(tx, person=asked.person, words=words),
+                wait=runs.usual_wait(tx, words),
+            )
+        return answers.said(" ".join(seen.sentences()))
 
     def _web(self, asked: Asked) -> Message:
         if not self._stories.base_url:
@@ -179,7 +180,7 @@ def _number(asked: Asked) -> tuple[int, str]:
     return int(digits), rest.strip()
 
 
-def _may_ask(policy: Policy, person: str, runbook: type[AnyRunbook]) -> bool:
+def _may_ask(policy: Policy, person: str, runbook: type[AnyRunbook], *, now: int) -> bool:
     """Return whether there is a host that this person may have it done on."""
     tag = next((blank.tag for blank in forms.blanks(runbook) if blank.kind == "host"), "")
     return any(
@@ -190,6 +191,7 @@ def _may_ask(policy: Policy, person: str, runbook: type[AnyRunbook]) -> bool:
                 host=host.name,
                 door="slack",
                 asked_by=person,
+                now=now,
             )
         ).allowed
         for host in policy.inventory.tagged(tag or None)

@@ -7,7 +7,8 @@ from bot.policy import NoPolicy, Person, Policy
 from bot.run import Run, StepRecord, Vote
 from bot.store import changelog, runs
 from bot.store.database import Transaction
-from bot.workflow.parts import Policies, request_of
+from bot.workflow.counting import ruling_on
+from bot.workflow.parts import Policies
 
 
 @dataclass(frozen=True)
@@ -75,11 +76,11 @@ class Stories:
             now=tx.now,
         )
         try:
-            return self._with_policy(told, self._policies.current())
+            return self._with_policy(tx, told, self._policies.current())
         except NoPolicy:
             return told
 
-    def _with_policy(self, told: Story, policy: Policy) -> Story:
+    def _with_policy(self, tx: Transaction, told: Story, policy: Policy) -> Story:
         run = told.run
         area = policy.household.areas.get(run.area)
         asker = policy.person(run.asked_by)
@@ -92,12 +93,11 @@ class Stories:
         )
         if not run.needed or run.host not in policy.inventory.hosts:
             return named
-        request = request_of(run)
-        ruling = policy.may_ask(request)
+        request, ruling = ruling_on(tx, policy, run)
         able = policy.approvers(request, ruling)
         return replace(
             named,
-            whose=policy.whose(request, ruling),
+            whose=policy.whose(ruling.terms),
             approvers=[Approver(person.name, self._user(person)) for person in able],
         )
 

@@ -14,9 +14,11 @@ from bot.proposal import Proposal
 from bot.run import Origin, Run, State, StepRecord, StepState, Vote, check_move
 from bot.store import output, tables
 from bot.store.database import Transaction
+from bot.terms import Terms
 from bot.timetable import Timing
 
 _ORIGIN = TypeAdapter(Origin)
+_TERMS = TypeAdapter(Terms)
 _ENOUGH_TO_TELL = 50
 
 
@@ -87,6 +89,7 @@ def add(tx: Transaction, new: NewRun) -> Run:
             needed=0,
             groups="[]",
             says="[]",
+            terms=_TERMS.dump_json(Terms()).decode(),
             undo_of=new.undo_of,
             parent=new.parent,
             hosts=json.dumps(list(new.hosts)),
@@ -147,6 +150,10 @@ def _save(tx: Transaction, run: Run, *, was: Run) -> Run:
             needed=run.needed,
             groups=json.dumps(list(run.groups)),
             says=json.dumps(list(run.says), ensure_ascii=False),
+            terms=_TERMS.dump_json(run.terms).decode(),
+            shown=run.shown,
+            reminded=run.reminded,
+            escalated=run.escalated,
             grant_id=run.grant,
             summary=_storable(tx.redactor.text(run.summary)),
         )
@@ -192,6 +199,18 @@ def usual_wait(tx: Transaction, words: str) -> int | None:
     )
     waits = list(tx.sql.execute(query).scalars())
     return round(median(waits)) if waits else None
+
+
+def novel(tx: Transaction, *, person: str, words: str) -> bool:
+    """Say whether this person has never had this runbook succeed."""
+    column = tables.run.c
+    query = select(column.id).where(
+        column.asked_by == person,
+        column.words == words,
+        column.state == State.SUCCEEDED.value,
+        column.undo_of.is_(None),
+    )
+    return tx.sql.execute(query.limit(1)).first() is None
 
 
 def children(tx: Transaction, parent: int) -> list[Run]:
@@ -343,6 +362,10 @@ def _run(row: Row[Any]) -> Run:
         needed=row.needed,
         groups=tuple(json.loads(row.groups)),
         says=tuple(json.loads(row.says)),
+        terms=_TERMS.validate_json(row.terms),
+        shown=row.shown,
+        reminded=row.reminded,
+        escalated=row.escalated,
         undo_of=row.undo_of,
         parent=row.parent,
         hosts=tuple(json.loads(row.hosts)),

@@ -50,6 +50,10 @@ run = Table(
     Column("needed", Integer, nullable=False),
     Column("groups", Text, nullable=False),
     Column("says", Text, nullable=False),
+    Column("terms", Text, nullable=False),
+    Column("shown", BigInteger),
+    Column("reminded", BigInteger),
+    Column("escalated", BigInteger),
     Column("undo_of", Integer, ForeignKey("run.id")),
     Column("parent", Integer, ForeignKey("run.id")),
     Column("hosts", Text, nullable=False),
@@ -61,6 +65,8 @@ run = Table(
     # Keyset paging, newest first, alone or behind one filter.
     Index(None, "host", "id"),
     Index(None, "asked_by", "id"),
+    # Whether somebody has had this runbook succeed before.
+    Index(None, "asked_by", "words"),
     Index(None, "words", "id"),
     Index(None, "state", "id"),
     Index(None, "asked"),
@@ -95,7 +101,7 @@ delegation = Table(
     Index(None, "delegate", "ends"),
 )
 
-# What somebody may have done without being approved each time. hosts, values: patterns.
+# What somebody may have done without being approved each time. patterns: of values, by field.
 standing_grant = Table(
     "standing_grant",
     metadata,
@@ -103,7 +109,7 @@ standing_grant = Table(
     Column("person", String(64), nullable=False),
     Column("words", String(80), nullable=False),
     Column("hosts", String(100), nullable=False),
-    Column("values", Text, nullable=False),
+    Column("patterns", Text, nullable=False),
     Column("an_hour", Integer, nullable=False),
     Column("giver", String(64), nullable=False),
     Column("made", BigInteger, nullable=False),

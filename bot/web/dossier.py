@@ -12,7 +12,7 @@ from bot.store.changelog import Entry
 from bot.store.database import Transaction
 from bot.store.locks import Lock
 from bot.web.visitor import Visitor
-from bot.workflow.parts import request_of
+from bot.workflow.counting import ruling_on
 
 
 @dataclass(frozen=True)
@@ -73,9 +73,8 @@ def gather(tx: Transaction, number: int, visitor: Visitor) -> Dossier:
     votes = runs.votes(tx, number)
     told = runs.steps_of_all(tx, number) if run.hosts else runs.steps(tx, number)
     records = {record.n: record for record in told}
-    request = request_of(run)
     policy = visitor.policy
-    ruling = policy.may_ask(request)
+    request, ruling = ruling_on(tx, policy, run)
     known = run.host in policy.inventory.hosts
     return Dossier(
         run=run,
@@ -84,17 +83,16 @@ def gather(tx: Transaction, number: int, visitor: Visitor) -> Dossier:
         entries=changelog.of_run(tx, number),
         holder=locks.held(tx, run.host),
         approvers=policy.approvers(request, ruling) if run.state in BEFORE_INTENT else (),
-        whose=policy.whose(request, ruling) if known and ruling.groups else "",
-        powers=_powers(run, votes, list(records.values()), visitor),
+        whose=policy.whose(ruling.terms) if known and ruling.groups else "",
+        powers=_powers(tx, run, votes, list(records.values()), visitor),
         parts=runs.children(tx, number) if run.hosts else (),
         now=tx.now,
     )
 
 
-def may_decide(policy: Policy, run: Run, person: str) -> bool:
+def may_decide(tx: Transaction, policy: Policy, run: Run, person: str) -> bool:
     """Say whether this person's yes or no would count for the run."""
-    request = request_of(run)
-    return policy.may_approve(person, request, policy.may_ask(request)).allowed
+    return policy.may_approve(person, *ruling_on(tx, policy, run)).allowed
 
 
 def may_settle(policy: Policy, run: Run, person: str) -> bool:
@@ -105,13 +103,17 @@ def may_settle(policy: Policy, run: Run, person: str) -> bool:
 
 
 def _powers(
-    run: Run, votes: Sequence[Vote], records: Sequence[StepRecord], visitor: Visitor
+    tx: Transaction,
+    run: Run,
+    votes: Sequence[Vote],
+    records: Sequence[StepRecord],
+    visitor: Visitor,
 ) -> Powers:
     begun = run.state not in BEFORE_INTENT
     # A part of a request for several hosts is decided with the whole.
-    decides = run.parent is None and not begun and may_decide(visitor.policy, run, visitor.id)
+    decides = run.parent is None and not begun and may_decide(tx, visitor.policy, run, visitor.id)
     voted = any(vote.person == visitor.id for vote in votes)
-    why_no_undo = _why_no_undo(run, records, visitor)
+    why_no_undo = _why_no_undo(run, records, visitor, now=tx.now)
     return Powers(
         approve=decides and not voted and run.state is State.WAITING,
         deny=decides,
@@ -127,7 +129,7 @@ def _did_something(run: Run, records: Sequence[StepRecord]) -> bool:
     return run.kind == "change" and run.over and run.proposal is not None and done
 
 
-def _why_no_undo(run: Run, records: Sequence[StepRecord], visitor: Visitor) -> str:
+def _why_no_undo(run: Run, records: Sequence[StepRecord], visitor: Visitor, *, now: int) -> str:
     """Say why the visitor cannot ask to take back what was done; "" if they can."""
     if not _did_something(run, records) or run.proposal is None:
         return ""
@@ -137,7 +139,7 @@ def _why_no_undo(run: Run, records: Sequence[StepRecord], visitor: Visitor) -> s
     if lasting:
         return f"“{lasting[0].title}” cannot be undone: {lasting[0].no_undo}."
     request = Request(
-        runbook=run.words, kind=run.kind, host=run.host, door="web", asked_by=visitor.id
+        runbook=run.words, kind=run.kind, host=run.host, door="web", asked_by=visitor.id, now=now
     )
     ruling = visitor.policy.may_ask(request)
     if ruling.allowed:

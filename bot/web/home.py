@@ -27,8 +27,8 @@ def home(request: Request, parts: Here, visitor: Visiting) -> Response:
         latest = runs.search(tx, runs.Filter(), most=_LATEST)
         votes = runs.votes_on(tx, [run.id for run in (*waiting, *moving, *latest)])
         now = tx.now
-    voted = {run for run, cast in votes.items() if any(v.person == visitor.id for v in cast)}
-    mine = [run for run in (*moving, *waiting) if _needs(visitor, run, voted)]
+        voted = {run for run, cast in votes.items() if any(v.person == visitor.id for v in cast)}
+        mine = [run for run in (*moving, *waiting) if _needs(tx, visitor, run, voted)]
     return page(
         request,
         "home.html",
@@ -45,8 +45,8 @@ def _in_states(tx: Transaction, states: frozenset[State]) -> list[Run]:
     return runs.search(tx, runs.Filter(states=states), most=_MOST)
 
 
-def _needs(visitor: Visitor, run: Run, voted: Container[int]) -> bool:
+def _needs(tx: Transaction, visitor: Visitor, run: Run, voted: Container[int]) -> bool:
     """Say whether the run waits for something that this visitor may do."""
     if run.state is State.WAITING:
-        return run.id not in voted and may_decide(visitor.policy, run, visitor.id)
+        return run.id not in voted and may_decide(tx, visitor.policy, run, visitor.id)
     return may_settle(visitor.policy, run, visitor.id)

@@ -10,8 +10,10 @@ from bot.run import Origin, Run, State, StepState
 from bot.store import changelog, news, runs
 from bot.store.database import Transaction
 from bot.timetable import Timing
+from bot.workflow import stopped
+from bot.workflow.counting import ruling_on
 from bot.workflow.ending import end
-from bot.workflow.parts import Parts, request_of
+from bot.workflow.parts import Parts
 from connectors.command import UncleanText, clean
 from connectors.trouble import UnknownHost
 from runbooks import AnyRunbook
@@ -167,7 +169,7 @@ def record(
     if new.timing is not None:
         _check_timing(parts, new.words, new.timing, tx.now)
     run = runs.add(tx, new)
-    ruling = policy.may_ask(request_of(run))
+    ruling = ruling_on(tx, policy, run)[1]
     changelog.append(
         tx,
         "asked",
@@ -184,9 +186,16 @@ def record(
         timing=run.timing.document if run.timing else None,
         schedule=run.origin.schedule or None,
     )
+    stop = stopped.by_whom(tx, run, policy)
+    if stop:
+        return end(parts, tx, run, State.STOPPED, stopped.told(tx, run, stop))
     if not ruling.allowed:
         why = "; ".join(ruling.says) or "no rule of the policy allows it"
         return end(parts, tx, run, State.REFUSED, f"The policy refuses: {why}")
+    if ruling.reason and not run.reason:
+        raise Unfit(
+            "the rules want to know why this is done: add because REASON, or fill in the reason"
+        )
     news.announce(tx, run.id)
     planned = [runs.add(tx, replace(child, parent=run.id)) for child in children] or [run]
     for each in planned:

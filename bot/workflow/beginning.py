@@ -27,7 +27,7 @@ def begin(parts: Parts, tx: Transaction, run: Run) -> Run:
     except NoPolicy as trouble:
         return end(parts, tx, run, State.REFUSED, f"There is no valid policy: {trouble}")
     except gate.Shut as shut:
-        return end(parts, tx, run, shut.state, str(shut))
+        return gate.shut_out(parts, tx, run, shut)
     # Held before the log is: who fires it holds it first, and then the log.
     old = schedules.hold(tx, run.timing.replaces) if run.timing.replaces else None
     schedule = schedules.add(

@@ -1,12 +1,17 @@
 """Deciding: approvals and denials of a digest, withdrawal, expiry, and the end of an unknown."""
 
+from dataclasses import replace
+
 from bot.policy import Policy
 from bot.run import BEFORE_INTENT, Run, State, Vote
 from bot.store import changelog, news, runs
 from bot.store.database import Transaction
 from bot.workflow.asking import Unfit
+from bot.workflow.counting import count, ruling_on
 from bot.workflow.ending import end
-from bot.workflow.parts import Parts, request_of
+from bot.workflow.parts import Parts
+from bot.workflow.second_factor import shown
+from bot.workflow.stead import stand_in
 from connectors.command import UncleanText, clean
 
 
@@ -14,27 +19,43 @@ class NotYours(Exception):
     """This person may not decide that. The message says who may."""
 
 
+class StepUpFirst(NotYours):
+    """This takes a second factor, shown just before on the web. The message says so."""
+
+
 class TooLate(Exception):
     """It was decided already, or has ended. The message says how."""
 
 
-def approve(parts: Parts, number: int, *, person: str, digest: str, reason: str = "") -> Run:
-    """Turn a key for the plan with this digest (all of it, or the first ten digits shown)."""
+def approve(
+    parts: Parts, number: int, *, person: str, digest: str, reason: str = "", session: str = ""
+) -> Run:
+    """Turn a key for the plan with this digest (all of it, or the first ten digits shown).
+
+    session: of the web, where a second factor may have been shown just before.
+    """
     policy = parts.policies.current()
     with parts.database.transaction() as tx:
         run = runs.hold(tx, number)
         _must_wait(tx, run)
         if len(digest) < 10 or not run.digest.startswith(digest):
             raise TooLate(f"run {number} has another plan now: look at it again")
-        refusal = _refusal(policy, run, person)
-        if refusal:
-            _log(tx, "approval refused", run, person, refusal)
-        elif not runs.cast(tx, _vote(tx, run, person, reason, yes=True)):
+        factor = shown(tx, policy, person=person, session=session)
+        refusal = _refusal(tx, policy, run, person)
+        lacking = "" if refusal or factor else _lacking(tx, policy, run)
+        vote = _vote(tx, policy, run, person, reason, yes=True)
+        if not refusal:
+            _must_say_why(tx, policy, run, reason)
+        if refusal or lacking:
+            _log(tx, "approval refused", run, person, refusal or lacking)
+        elif not runs.cast(tx, replace(vote, factor=factor)):
             raise TooLate(f"You have approved run {number} before")
         else:
-            _log(tx, "approved", run, person, reason)
+            _log(tx, "approved", run, person, reason, factor=factor, instead_of=vote.instead_of)
             run = _count(parts, tx, policy, run)
             news.announce(tx, number)
+    if lacking:
+        raise StepUpFirst(lacking)
     if refusal:
         raise NotYours(refusal)
     return run
@@ -49,10 +70,14 @@ def deny(parts: Parts, number: int, *, person: str, reason: str = "") -> Run:
             raise TooLate(_how_it_is(tx, run))
         if run.parent is not None:
             raise Unfit(f"run {number} is a part of run {run.parent}: deny that")
-        refusal = _refusal(policy, run, person)
+        # Who edited it may not approve it, but an owner's no is an owner's no.
+        refusal = _refusal(tx, policy, replace(run, editors=()), person)
         if not refusal:
-            runs.cast(tx, _vote(tx, run, person, reason, yes=False))
+            vote = _vote(tx, policy, run, person, reason, yes=False)
+            runs.cast(tx, vote)
             name = _name(policy, person)
+            if vote.instead_of:
+                name += f" for {_name(policy, vote.instead_of)}"
             why = f": {_plain(reason)}" if reason.strip() else ""
             run = end(parts, tx, run, State.DENIED, f"Denied by {name}{why}", person=person)
         else:
@@ -84,7 +109,7 @@ def expire_due(parts: Parts) -> list[Run]:
     for number in due:
         with parts.database.transaction() as tx:
             run = runs.hold(tx, number)
-            if run.state in {State.WAITING, State.READY}:
+            if run.state in {State.OFFERED, State.WAITING, State.READY}:
                 why = "Nobody decided or started it in time"
                 expired.append(end(parts, tx, run, State.EXPIRED, why))
     return expired
@@ -110,36 +135,64 @@ def settle(parts: Parts, number: int, *, person: str, succeeded: bool, why: str)
         return end(parts, tx, run, state, summary, person=person)
 
 
-def _vote(tx: Transaction, run: Run, person: str, reason: str, *, yes: bool) -> Vote:
-    return Vote(run.id, person, yes, run.digest, tx.now, _plain(reason))
+def _vote(
+    tx: Transaction, policy: Policy, run: Run, person: str, reason: str, *, yes: bool
+) -> Vote:
+    """Return the vote; whoever has a key of their own turns that one."""
+    request, ruling = ruling_on(tx, policy, run)
+    instead_of = ""
+    if not policy.may_approve(person, request, ruling).allowed:
+        turned = {vote.instead_of or vote.person for vote in runs.votes(tx, run.id)}
+        instead_of = stand_in(tx, policy, request, ruling, person, turned=turned)
+    return Vote(run.id, person, yes, run.digest, tx.now, _plain(reason), instead_of=instead_of)
 
 
 def _count(parts: Parts, tx: Transaction, policy: Policy, run: Run) -> Run:
     """Let the run go on once enough people who may approve it have done so."""
-    request = request_of(run)
-    ruling = policy.may_ask(request)
-    keys = {
-        vote.person
-        for vote in runs.votes(tx, run.id)
-        if vote.yes and policy.may_approve(vote.person, request, ruling).allowed
-    }
-    if len(keys) < max(run.needed, ruling.approvals):
-        return run
-    ready = runs.move(tx, run, State.READY)
+    counted = count(tx, policy, run)
+    terms = counted.ruling.terms
+    if not counted.met:
+        return runs.amend(
+            tx, run, terms=terms, needed=terms.approvals, groups=counted.ruling.groups
+        )
+    ready = runs.move(
+        tx,
+        run,
+        State.READY,
+        terms=terms,
+        expires=min(tx.now + parts.unused, run.proposal.expires if run.proposal else tx.now),
+    )
     parts.dispatch.enqueue(tx, run.id, policy.inventory[run.host].site)
     return ready
 
 
-def _refusal(policy: Policy, run: Run, person: str) -> str:
+def _refusal(tx: Transaction, policy: Policy, run: Run, person: str) -> str:
     """Say why this person may not decide; "" if they may."""
-    request = request_of(run)
-    ruling = policy.may_ask(request)
+    request, ruling = ruling_on(tx, policy, run)
     answer = policy.may_approve(person, request, ruling)
-    if answer.allowed:
+    if answer.allowed or stand_in(tx, policy, request, ruling, person):
         return ""
     able = ", ".join(other.name for other in policy.approvers(request, ruling)) or "nobody"
     why = "it is your own request" if person == run.asked_by else "; ".join(answer.says)
     return f"You cannot decide run {run.id}{f': {why}' if why else ''}. Those who can: {able}."
+
+
+def _must_say_why(tx: Transaction, policy: Policy, run: Run, reason: str) -> None:
+    if not reason.strip() and ruling_on(tx, policy, run)[1].reason:
+        raise Unfit(
+            f"say why you approve run {run.id}: the rules want to know. On its page, or "
+            f"approve {run.id} {run.short_digest} because REASON"
+        )
+
+
+def _lacking(tx: Transaction, policy: Policy, run: Run) -> str:
+    """Say that this approval takes a second factor; "" if it does not."""
+    if not ruling_on(tx, policy, run)[1].step_up:
+        return ""
+    return (
+        f"Run {run.id} takes your second factor, which chat does not have: approve it on its web "
+        "page. /keyturn web signs you in."
+    )
 
 
 def _must_wait(tx: Transaction, run: Run) -> None:
@@ -162,9 +215,26 @@ def _how_it_is(tx: Transaction, run: Run) -> str:
     return f"Run {run.id} was {verb} by {last.person} {seconds} s ago; it is {run.state} now."
 
 
-def _log(tx: Transaction, what: str, run: Run, person: str, why: str) -> None:
+def _log(
+    tx: Transaction,
+    what: str,
+    run: Run,
+    person: str,
+    why: str,
+    *,
+    factor: str = "",
+    instead_of: str = "",
+) -> None:
     changelog.append(
-        tx, what, run=run.id, person=person, host=run.host, digest=run.digest, why=_plain(why)
+        tx,
+        what,
+        run=run.id,
+        person=person,
+        host=run.host,
+        digest=run.digest,
+        why=_plain(why),
+        factor=factor or None,
+        instead_of=instead_of or None,
     )
 
 

@@ -81,7 +81,7 @@ def _opened(parts: Parts, tx: Transaction, whole: Run) -> Run:
     try:
         gate.authorise(parts, tx, whole, policy)
     except gate.Shut as shut:
-        return end(parts, tx, whole, shut.state, str(shut))
+        return gate.shut_out(parts, tx, whole, shut)
     starting = runs.move(tx, whole, State.STARTING)
     changelog.append(tx, "started", run=whole.id, host=whole.host, digest=whole.digest)
     return runs.move(tx, starting, State.RUNNING, started=tx.now)
@@ -129,9 +129,11 @@ def _conclude(
     if not bad:
         end(parts, tx, whole, State.SUCCEEDED, f"Proven on {counted}")
         return
-    why = "; ".join(f"{child.host}: {_why(child)}" for child in bad)
-    unknown = any(child.state is State.UNKNOWN for child in bad)
-    state = State.UNKNOWN if unknown else State.FAILED
+    why = "; ".join(f"{', '.join(hosts)}: {why}" for why, hosts in _reasons(bad).items())
+    states = {child.state for child in bad}
+    state = State.UNKNOWN if State.UNKNOWN in states else State.FAILED
+    if State.STOPPED in states and state is State.FAILED and whole.state is State.RUNNING:
+        state = State.STOPPED
     if whole.state is not state:
         end(parts, tx, whole, state, f"Done on {counted}. {why}")
 
@@ -165,6 +167,14 @@ def _notes(children: Sequence[Run]) -> tuple[str, ...]:
         note if len(hosts) == len(children) else f"{', '.join(hosts)}: {note}"
         for note, hosts in about.items()
     )
+
+
+def _reasons(bad: Sequence[Run]) -> dict[str, list[str]]:
+    """Return why hosts did not come to a good end, each reason once with its hosts."""
+    found: dict[str, list[str]] = {}
+    for child in bad:
+        found.setdefault(_why(child), []).append(child.host)
+    return found
 
 
 def _why(child: Run) -> str:

@@ -6,11 +6,12 @@ count, how long they last, what was approved and who holds the host are looked u
 
 from bot.policy import NoPolicy, Policy
 from bot.run import Run, State
-from bot.store import changelog, locks, runs
+from bot.store import bans, changelog, locks, runs
 from bot.store.database import Transaction
-from bot.workflow import founding
+from bot.workflow import founding, granted, passing, stopped
+from bot.workflow.counting import Count, count
 from bot.workflow.ending import announce, end, free
-from bot.workflow.parts import Parts, request_of
+from bot.workflow.parts import Parts
 from bot.workflow.planning import Remaining, propose
 
 
@@ -20,6 +21,14 @@ class Shut(Exception):
     def __init__(self, state: State, why: str) -> None:
         super().__init__(why)
         self.state = state
+
+
+class Wanting(Shut):
+    """By now the rules want more approvals than when it was approved; what was given counts."""
+
+    def __init__(self, counted: Count, why: str) -> None:
+        super().__init__(State.REFUSED, why)
+        self.counted = counted
 
 
 def claim(parts: Parts, number: int) -> Run | None:
@@ -32,9 +41,9 @@ def claim(parts: Parts, number: int) -> Run | None:
             policy = _policy(parts)
             authorise(parts, tx, run, policy)
         except Shut as shut:
-            end(parts, tx, run, shut.state, str(shut))
+            shut_out(parts, tx, run, shut)
             return None
-        frozen = policy.frozen(host=run.host, runbook=run.words, now=tx.now)
+        frozen = _frozen(tx, run, policy)
         if frozen:
             _wait(tx, run, f"waits: {frozen}")
             return None
@@ -58,18 +67,27 @@ def open_for(parts: Parts, claimed: Run, left: Remaining) -> Run | None:
             authorise(parts, tx, run, policy)
             _same_as_approved(parts, run, policy, left)
         except Shut as shut:
-            end(parts, tx, run, shut.state, str(shut))
+            shut_out(parts, tx, run, shut)
             return None
-        frozen = policy.frozen(host=run.host, runbook=run.words, now=tx.now)
+        frozen = _frozen(tx, run, policy)
         if frozen:
             free(parts, tx, run)
             _wait(tx, runs.move(tx, run, State.READY), f"waits: {frozen}")
             return None
+        if run.grant is not None:
+            granted.use(tx, run)
         running = runs.move(tx, run, State.RUNNING, started=tx.now)
         changelog.append(tx, "started", run=run.id, host=run.host, digest=run.digest)
         intend(tx, running, 1)
         announce(tx, run)
         return running
+
+
+def _frozen(tx: Transaction, run: Run, policy: Policy) -> str:
+    """Say in words why the run waits now; only broken glass goes through a freeze."""
+    if passing.opens(tx, policy, run):
+        return ""
+    return policy.frozen(host=run.host, runbook=run.words, now=tx.now)
 
 
 def _wait(tx: Transaction, run: Run, why: str) -> None:
@@ -91,7 +109,10 @@ def next_step(parts: Parts, running: Run, n: int) -> bool:
             authorise(parts, tx, run, policy)
             _same_host_as_approved(running, policy, n)
         except Shut as shut:
-            end(parts, tx, run, State.FAILED, f"Stopped before step {n}: {shut}")
+            if shut.state is State.STOPPED:
+                end(parts, tx, run, State.STOPPED, str(shut))
+            else:
+                end(parts, tx, run, State.FAILED, f"Stopped before step {n}: {shut}")
             return False
         intend(tx, running, n)
         announce(tx, run)
@@ -114,33 +135,70 @@ def authorise(parts: Parts, tx: Transaction, run: Run, policy: Policy) -> None:
 
     What was approved for several hosts was approved as a whole: its keys open each of them.
     """
+    begun = run.state is State.RUNNING
+    if run.expires is not None and tx.now >= run.expires and not begun:
+        raise Shut(State.EXPIRED, "Nobody started it in time. Ask again if it is still needed.")
+    stop = stopped.by_whom(tx, run, policy)
+    if stop:
+        raise Shut(State.STOPPED, stopped.told(tx, run, stop))
+    policy = policy.without(bans.people(tx))
     if run.parent is not None:
         whole = runs.get(tx, run.parent)
         _is_part_of(run, whole)
         run = whole
-    if run.expires is not None and tx.now >= run.expires:
-        raise Shut(State.EXPIRED, "Nobody started it in time. Ask again if it is still needed.")
-    request = request_of(run)
-    ruling = policy.may_ask(request)
-    if not ruling.allowed:
-        why = "; ".join(ruling.says) or "no rule allows it any more"
-        raise Shut(State.REFUSED, f"{run.asked_by} may no longer have this done: {why}")
     keyed = _keyed(parts, tx, run)
-    votes = runs.votes(tx, keyed.id)
-    no = next((vote for vote in votes if not vote.yes), None)
+    counted = count(tx, policy, run, keyed)
+    if not counted.ruling.allowed:
+        why = "; ".join(counted.ruling.says) or "no rule allows it any more"
+        raise Shut(State.REFUSED, f"{run.asked_by} may no longer have this done: {why}")
+    no = next((vote for vote in runs.votes(tx, keyed.id) if not vote.yes), None)
     if no is not None:
         raise Shut(State.DENIED, f"Denied by {no.person}")
-    keys = {
-        vote.person
-        for vote in votes
-        if vote.digest == keyed.digest and policy.may_approve(vote.person, request, ruling).allowed
-    }
-    if len(keys) < ruling.approvals:
-        raise Shut(
-            State.REFUSED,
-            f"It takes {ruling.approvals} approval(s) by {policy.whose(request, ruling)}, and "
-            f"{len(keys)} of those given still count(s). Ask again.",
-        )
+    if counted.met or passing.opens(tx, policy, run):
+        return
+    if run.grant is None:
+        raise _not_enough(policy, counted)
+    lost = granted.lost(tx, policy, run, counted.request, counted.ruling)
+    if lost:
+        raise Wanting(counted, lost)
+
+
+def _not_enough(policy: Policy, counted: Count) -> Shut:
+    """Say what is missing: an approval that was lost ends it, one more than before is asked for."""
+    terms = counted.ruling.terms
+    why = (
+        f"It takes {terms.approvals} approval(s) by {policy.whose(terms)}, and "
+        f"{len(counted.keys)} of those given still count(s)."
+    )
+    if counted.lost:
+        return Shut(State.REFUSED, f"{why} Ask again.")
+    return Wanting(counted, why)
+
+
+def shut_out(parts: Parts, tx: Transaction, run: Run, shut: Shut) -> Run:
+    """End the run, or have it approved further where all that it lacks is an approval more."""
+    if not isinstance(shut, Wanting) or run.parent is not None or run.origin.schedule:
+        return end(parts, tx, run, shut.state, str(shut))
+    if run.state is State.STARTING:
+        free(parts, tx, run)
+    ruling = shut.counted.ruling
+    waiting = runs.move(
+        tx,
+        run,
+        State.WAITING,
+        terms=ruling.terms,
+        needed=ruling.approvals,
+        groups=ruling.groups,
+        says=ruling.says,
+        grant=None,
+        shown=tx.now,
+        reminded=None,
+        summary="",
+        expires=min(tx.now + parts.patience, run.proposal.expires if run.proposal else tx.now),
+    )
+    changelog.append(tx, "wanting", run=run.id, host=run.host, why=str(shut))
+    announce(tx, run)
+    return waiting
 
 
 def _keyed(parts: Parts, tx: Transaction, run: Run) -> Run:
@@ -172,11 +230,11 @@ def _is_part_of(run: Run, whole: Run) -> None:
 def _same_as_approved(parts: Parts, run: Run, policy: Policy, left: Remaining) -> None:
     if not left.steps:
         raise Shut(State.UNCHANGED, f"Nothing left to do: {left.because}")
-    if run.proposal is None or run.expires is None:
+    if run.proposal is None:
         raise Shut(State.REFUSED, "It has no plan")
     if run.proposal.digest != run.digest:
         raise Shut(State.STALE, "The plan does not have the digest that was approved. Ask again.")
-    fresh = propose(parts, run, policy, left, expires=run.expires)
+    fresh = propose(parts, run, policy, left, expires=run.proposal.expires)
     if fresh.digest == run.digest:
         return
     if fresh.policy_version != run.proposal.policy_version:

@@ -8,6 +8,7 @@ from bot.dispatch import Dispatch
 from bot.policy import Policy, Request
 from bot.run import Run
 from bot.store.database import Database
+from bot.store.safe import Safe
 from connectors.command import Answer, Command, Query
 from runbooks import AnyRunbook, catalogue
 
@@ -37,12 +38,19 @@ class Parts:
     fleet: Fleet
     dispatch: Dispatch
     runbooks: Mapping[str, type[AnyRunbook]] = field(default_factory=catalogue)
-    # Microseconds that a request may wait for its approvals and its turn.
+    # Opens the second factors of people. Left out, it is a new one that opens none of them.
+    safe: Safe = field(default_factory=Safe.new)
+    # Microseconds that a request may wait for its approvals, and then for its turn.
     patience: int = 8 * 3600 * 1_000_000
+    unused: int = 8 * 3600 * 1_000_000
+    # Microseconds after which approvers are reminded, where no rule says so.
+    reminder: int = 1800 * 1_000_000
+    # Microseconds for which the approval of a schedule holds.
+    lapse: int = 90 * 86400 * 1_000_000
 
 
-def request_of(run: Run) -> Request:
-    """Return what the rules look at."""
+def request_of(run: Run, *, now: int) -> Request:
+    """Return what the rules look at. now: microseconds since 1970."""
     reversible = run.proposal.reversible if run.proposal else True
     return Request(
         runbook=run.words,
@@ -53,4 +61,7 @@ def request_of(run: Run) -> Request:
         asked_by=run.asked_by,
         reversible=reversible,
         hosts=run.hosts,
+        now=now,
+        escalated=run.escalated is not None,
+        editors=run.editors,
     )

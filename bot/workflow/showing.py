@@ -6,8 +6,12 @@ from bot.proposal import Proposal
 from bot.run import Run, State
 from bot.store import changelog, news, runs
 from bot.store.database import Transaction
+from bot.workflow import granted
+from bot.workflow.counting import ruling_on
 from bot.workflow.ending import end
-from bot.workflow.parts import Parts, request_of
+from bot.workflow.parts import Parts
+
+NEEDS_REASON = "The rules want to know why this is done"
 
 
 def show(parts: Parts, tx: Transaction, run: Run, proposal: Proposal) -> Run:
@@ -15,7 +19,9 @@ def show(parts: Parts, tx: Transaction, run: Run, proposal: Proposal) -> Run:
     known = runs.amend(
         tx, run, proposal=proposal, digest=proposal.digest, expires=proposal.expires
     )
-    ruling = parts.policies.current().may_ask(request_of(replace(run, proposal=proposal)))
+    policy = parts.policies.current()
+    request, ruling = ruling_on(tx, policy, replace(run, proposal=proposal))
+    given, spent = granted.choose(tx, policy, run, request, ruling)
     changelog.append(
         tx,
         "planned",
@@ -25,18 +31,25 @@ def show(parts: Parts, tx: Transaction, run: Run, proposal: Proposal) -> Run:
         plan=proposal.facts,
         approvals=ruling.approvals,
         groups=ruling.groups,
+        whose=policy.whose(ruling.terms),
     )
     if not ruling.allowed:
         why = "; ".join(ruling.says) or "no rule of the policy allows it"
         return end(parts, tx, known, State.REFUSED, f"The policy refuses: {why}")
+    if ruling.reason and not run.reason:
+        return end(parts, tx, known, State.REFUSED, f"{NEEDS_REASON}: ask again with one")
     news.announce(tx, run.id)
     # What a schedule asks for was approved with the schedule: the gate counts those keys.
-    waits = ruling.approvals and not run.origin.schedule
+    waits = ruling.approvals and not run.origin.schedule and given is None
     return runs.move(
         tx,
         known,
         State.WAITING if waits else State.READY,
+        expires=min(proposal.expires, tx.now + (parts.patience if waits else parts.unused)),
+        shown=tx.now if waits else None,
+        terms=ruling.terms,
         needed=ruling.approvals,
         groups=ruling.groups,
-        says=ruling.says,
+        says=(*ruling.says, *filter(None, [spent])),
+        grant=given.id if given else None,
     )

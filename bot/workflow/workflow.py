@@ -6,16 +6,29 @@ from collections.abc import Mapping, Sequence
 
 from bot.policy import NoPolicy
 from bot.run import Origin, Run, State
-from bot.store import locks, runs, schedules
+from bot.store import locks, runs, schedules, stops
 from bot.store.database import StoreUnavailable, Transaction
 from bot.store.schedules import Schedule, Standing
 from bot.timetable import Timetable, Timing
-from bot.workflow import asking, beginning, deciding, fanout, firing, keeping
+from bot.workflow import (
+    asking,
+    banning,
+    beginning,
+    deciding,
+    fanout,
+    firing,
+    keeping,
+    stopped,
+    stopping,
+)
 from bot.workflow.applying import Applying
+from bot.workflow.breaking import Breaking
 from bot.workflow.ending import end
+from bot.workflow.enrolling import Enrolling
 from bot.workflow.parts import Parts
 from bot.workflow.planning import Remaining, propose, remaining, report
 from bot.workflow.showing import show
+from bot.workflow.stepping_up import SteppingUp
 from connectors.trouble import HostTrouble
 from runbooks import AnyRunbook, Refused, Report
 
@@ -29,6 +42,8 @@ class Workflow:
         self._parts = parts
         self._closing = threading.Event()
         self._applying = Applying(parts, self._closing)
+        self.enrolling, self.stepping_up = Enrolling(parts), SteppingUp(parts)
+        self.breaking = Breaking(parts)
         self._under_way: list[int] = []
         self._left: set[int] = set()
 
@@ -73,9 +88,13 @@ class Workflow:
     def undo(self, number: int, *, person: str, origin: Origin, reason: str = "") -> Run:
         return asking.undo(self._parts, number, person=person, origin=origin, reason=reason)
 
-    def approve(self, number: int, *, person: str, digest: str, reason: str = "") -> Run:
-        """Raises NotYours, TooLate, NoSuchRun."""
-        return deciding.approve(self._parts, number, person=person, digest=digest, reason=reason)
+    def approve(
+        self, number: int, *, person: str, digest: str, reason: str = "", session: str = ""
+    ) -> Run:
+        """Raises NotYours, TooLate, NoSuchRun. session: of the web, "" elsewhere."""
+        return deciding.approve(
+            self._parts, number, person=person, digest=digest, reason=reason, session=session
+        )
 
     def deny(self, number: int, *, person: str, reason: str = "") -> Run:
         return deciding.deny(self._parts, number, person=person, reason=reason)
@@ -85,6 +104,24 @@ class Workflow:
 
     def settle(self, number: int, *, person: str, succeeded: bool, why: str) -> Run:
         return deciding.settle(self._parts, number, person=person, succeeded=succeeded, why=why)
+
+    def stop(self, number: int, *, person: str, why: str = "") -> Run:
+        """Send nothing more for a run. Raises NotYours, TooLate, NoSuchRun."""
+        return stopping.stop(self._parts, number, person=person, why=why)
+
+    def stop_all(self, *, person: str, why: str) -> int:
+        """Send nothing more at all; return how many runs that concerns."""
+        return stopping.stop_all(self._parts, person=person, why=why)
+
+    def resume(self, *, person: str, why: str) -> None:
+        return stopping.resume(self._parts, person=person, why=why)
+
+    def ban(self, person: str, *, by: str, why: str) -> None:
+        """Shut somebody out. Raises NotYours, TooLate and Unfit, as the next one does."""
+        banning.ban(self._parts, person, by=by, why=why)
+
+    def unban(self, person: str, *, by: str, why: str) -> None:
+        banning.unban(self._parts, person, by=by, why=why)
 
     def expire_due(self) -> list[Run]:
         return deciding.expire_due(self._parts)
@@ -150,6 +187,7 @@ class Workflow:
 
     def nudge(self) -> None:
         """Put to work what nobody works on: a freeze has ended, or a wake-up was lost."""
+        stopping.sweep(self._parts)
         for number in list(self._left):
             self._left.discard(number)
             try:
@@ -194,6 +232,8 @@ class Workflow:
         self._closing.set()
 
     def _plan(self, run: Run) -> None:
+        if self._is_stopped(run):
+            return
         try:
             if run.kind == "check" and run.timing is None:
                 self._reported(run, report(self._parts, run))
@@ -204,6 +244,18 @@ class Workflow:
             self._ended(run, State.REFUSED, str(refused))
         except HostTrouble as trouble:
             self._ended(run, State.FAILED, f"{run.host}: {trouble}")
+
+    def _is_stopped(self, run: Run) -> bool:
+        """End what somebody has stopped before its host is read; say whether that is so."""
+        with self._parts.database.reading() as tx:
+            if stops.over(tx, run) is None:
+                return False
+        with self._parts.database.transaction() as tx:
+            held = runs.hold(tx, run.id)
+            by = stopped.by_whom(tx, held, None)
+            if held.state is State.ASKED and by:
+                end(self._parts, tx, held, State.STOPPED, stopped.told(tx, held, by))
+        return True
 
     def _reported(self, run: Run, found: Report) -> None:
         with self._parts.database.transaction() as tx:
@@ -226,7 +278,7 @@ class Workflow:
             if not left.steps and held.timing is None:
                 end(self._parts, tx, held, State.UNCHANGED, f"Nothing to do: {left.because}")
                 return
-            expires = tx.now + self._parts.patience
+            expires = tx.now + self._parts.patience + self._parts.unused
             proposal = propose(self._parts, held, policy, left, expires=expires)
             if held.parent is None:
                 show(self._parts, tx, held, proposal)

@@ -37,7 +37,7 @@ def upgrade() -> None:
     sa.Column('person', sa.String(length=64), nullable=False),
     sa.Column('words', sa.String(length=80), nullable=False),
     sa.Column('hosts', sa.String(length=100), nullable=False),
-    sa.Column('values', sa.Text(), nullable=False),
+    sa.Column('patterns', sa.Text(), nullable=False),
     sa.Column('an_hour', sa.Integer(), nullable=False),
     sa.Column('giver', sa.String(length=64), nullable=False),
     sa.Column('made', sa.BigInteger(), nullable=False),
@@ -97,6 +97,10 @@ def upgrade() -> None:
     sa.Column('needed', sa.Integer(), nullable=False),
     sa.Column('groups', sa.Text(), nullable=False),
     sa.Column('says', sa.Text(), nullable=False),
+    sa.Column('terms', sa.Text(), nullable=False),
+    sa.Column('shown', sa.BigInteger(), nullable=True),
+    sa.Column('reminded', sa.BigInteger(), nullable=True),
+    sa.Column('escalated', sa.BigInteger(), nullable=True),
     sa.Column('undo_of', sa.Integer(), nullable=True),
     sa.Column('parent', sa.Integer(), nullable=True),
     sa.Column('hosts', sa.Text(), nullable=False),
@@ -114,6 +118,7 @@ def upgrade() -> None:
     with op.batch_alter_table('run', schema=None) as batch_op:
         batch_op.create_index(batch_op.f('ix_run_asked'), ['asked'], unique=False)
         batch_op.create_index(batch_op.f('ix_run_asked_by_id'), ['asked_by', 'id'], unique=False)
+        batch_op.create_index(batch_op.f('ix_run_asked_by_words'), ['asked_by', 'words'], unique=False)
         batch_op.create_index(batch_op.f('ix_run_host_id'), ['host', 'id'], unique=False)
         batch_op.create_index(batch_op.f('ix_run_state_id'), ['state', 'id'], unique=False)
         batch_op.create_index(batch_op.f('ix_run_words_id'), ['words', 'id'], unique=False)

@@ -13,7 +13,7 @@ from tests.toy import SetSwitch
 
 
 def _said(tmp_path: Path, person: str, kind: str, *, reversible: bool = True) -> str:
-    request = Request("abusers clear", kind, "lb1", "cli", person, reversible)
+    request = Request("abusers clear", kind, "lb1", "cli", person, reversible, now=0)
     return " ".join(prospect(a_policy(tmp_path).current(), request).sentences())
 
 

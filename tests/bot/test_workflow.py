@@ -22,7 +22,7 @@ LAMP_ON = SetSwitch(host="lb1", name="lamp", value="on")
 
 def test_the_main_job(office: Office):
     asked = office.ask(LAMP_ON, person="dora", reason="the cellar is dark")
-    assert (asked.state, asked.needed, asked.groups) == (State.WAITING, 1, ("owners",))
+    assert (asked.state, asked.needed, asked.groups) == (State.WAITING, 1, ("area:edge",))
     assert office.fleet.told == []
 
     done = office.approve(asked, person="olga")

@@ -9,6 +9,10 @@ from bot.policy import NoPolicy, Policy, Request
 from tests.policies import a_policy, starter_rules
 
 
+# A Wednesday, 12:00 UTC.
+NOON = 1_792_584_000_000_000
+
+
 @pytest.fixture
 def policy(tmp_path: Path) -> Policy:
     return a_policy(tmp_path).current()
@@ -24,6 +28,7 @@ def _request(
         door="slack",
         asked_by=person,
         reversible=reversible,
+        now=NOON,
     )
 
 
@@ -78,7 +83,7 @@ def test_who_can_approve_is_known_by_name(policy: Policy):
     request = _request("dora")
     names = [person.name for person in policy.approvers(request, policy.may_ask(request))]
     assert names == ["Adam Admin", "Olga Owner"]
-    assert policy.whose(request, policy.may_ask(request)) == "the owners of the edge"
+    assert policy.whose(policy.may_ask(request).terms) == "the owners of the edge"
 
 
 def test_a_second_key_is_a_second_persons_even_without_the_forbid(tmp_path: Path):
@@ -117,11 +122,13 @@ permit (principal, action == Action::"ask", resource);
 """
 
 
-def test_several_hosts_are_approved_by_somebody_who_may_for_each_of_them(tmp_path: Path):
+def test_of_several_hosts_the_approvals_are_enough_for_each(tmp_path: Path):
     policy = a_policy(tmp_path, rules=ANYBODY_APPROVES).current()
     request = replace(_request("dora"), hosts=("lb1", "web1"))
     ruling = policy.may_ask(request)
-    assert [person.id for person in policy.approvers(request, ruling)] == ["olga"]
+    assert [person.id for person in policy.approvers(request, ruling)] == ["adam", "olga"]
+    assert not policy.met(ruling.terms, ["adam"])
+    assert policy.met(ruling.terms, ["olga"])
 
 
 def test_the_version_names_the_content(tmp_path: Path):
@@ -133,7 +140,7 @@ def test_the_version_names_the_content(tmp_path: Path):
 @pytest.mark.parametrize(
     ("file", "content", "says"),
     [
-        ("policy.cedar", "permit (", "policy.cedar: Policy parse error"),
+        ("policy.cedar", "permit (", "policy.cedar, line 1: unexpected end of input"),
         ("policy.cedar", '@id("x") permit (principal, action, resource) when { context.frozn };',
          'rule "x": attribute `frozn`'),
         ("policy.cedar", '@id("x") @aprovals("1") permit (principal, action, resource);',
@@ -144,7 +151,7 @@ def test_the_version_names_the_content(tmp_path: Path):
          "whose approval?"),
         ("policy.cedar",
          '@id("x") @approvals("1") @from("boss") permit (principal, action, resource);',
-         'must be "owners" or "role:NAME"'),
+         'must be "owners", "role:NAME" or "area:NAME"'),
         ("people.yaml", "people:\n  dora: {name: Dora}\n  dora: {name: Two}\n", "line 3"),
         ("people.yaml", "people: [dora]\n", "people.yaml and areas.yaml: people"),
         ("people.yaml", "people:\n  Dora D: {name: Dora}\n", "should match pattern"),

@@ -1,0 +1,66 @@
+"""Counting: what the approvals of a run must come to now, and which of those given count.
+
+The rules are asked again each time, since they may look at the clock, at a freeze, or at what the
+asker has done before. Whatever they say by now, nothing of what they said before is weakened: what
+was shown to people stays in the run as its terms, and the stricter of then and now holds.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from bot.policy import Policy, Request, Ruling
+from bot.run import Run, State
+from bot.store import delegations, runs
+from bot.store.database import Transaction
+from bot.workflow import stead
+from bot.workflow.parts import request_of
+from bot.workflow.second_factor import proves
+
+
+@dataclass(frozen=True)
+class Count:
+    """keys: whose approvals count. lost: who approved, and could not do so any more.
+
+    met: whether the keys are enough.
+    """
+
+    request: Request
+    ruling: Ruling
+    keys: Sequence[str]
+    lost: Sequence[str]
+    met: bool
+
+
+def ruling_on(tx: Transaction, policy: Policy, run: Run) -> tuple[Request, Ruling]:
+    """Return what the rules look at, and the stricter of what they say now and have said.
+
+    Once a run is under way the clock stands still for it: no rule about hours stops it half-way.
+    """
+    at = run.started if run.state is State.RUNNING else None
+    novel = "novel" not in policy.mentioned or runs.novel(tx, person=run.asked_by, words=run.words)
+    request = replace(request_of(run, now=at or tx.now), novel=novel)
+    ruling = policy.may_ask(request)
+    if not ruling.allowed:
+        return request, ruling
+    terms = ruling.terms.escalated() if request.escalated else ruling.terms
+    return request, replace(ruling, terms=terms.and_also(run.terms))
+
+
+def count(tx: Transaction, policy: Policy, run: Run, keyed: Run | None = None) -> Count:
+    """Count the approvals of a run. keyed: the run that was approved, if it is another."""
+    request, ruling = ruling_on(tx, policy, run)
+    approved = keyed or run
+    given = [
+        vote
+        for vote in runs.votes(tx, approved.id)
+        if vote.yes
+        and vote.digest == approved.digest
+        and (not ruling.step_up or proves(tx, policy, vote))
+    ]
+    in_force = delegations.in_force(tx, now=request.now)
+    turned = {vote.person: stead.key_of(policy, in_force, vote, request, ruling) for vote in given}
+    # A delegator and their delegate have one key between them.
+    keys = list(dict.fromkeys(key for key in turned.values() if key))
+    lost = [person for person, key in turned.items() if not key]
+    met = ruling.allowed and policy.met(ruling.terms, keys)
+    return Count(request, ruling, keys, lost, met)
