@@ -12,25 +12,32 @@ from dataclasses import dataclass
 from typing import Literal
 
 from connectors.command import Hint, Query, Setting, Shell
+from connectors.script import Script
+from connectors.sudo import Fits, SudoRule
 from connectors.trouble import NotUnderstood
 
 _CONFIGURATION = Setting("nginx.config", "/etc/nginx/nginx.conf", pattern=r"/[\w./-]+")
 _NAME = "keyturn-agents.conf"
 _FILE = Setting("nginx.agents", f"/etc/nginx/{_NAME}", pattern=r"(/[\w.-]+)+/keyturn-agents\.conf")
 
+_SHOWN = ("-T", "-q", "-c")
+# What a part of an agent's name may hold, escaped for nginx; a blank stands first in its set.
+_NAMED = r"([ A-Za-z0-9_/-]|\\[.+])+"
+_BEFORE, _AFTER = 'if ($http_user_agent ~* "', '") { return 403; }'
+
 # $1: our file, $2: nginx's configuration, $3: add or remove, $4: the line. What nginx does not
 # take, or cannot be told to load, is put back. The new file replaces the old one at once.
-_SCRIPT = (
+_SCRIPT = Script(
+    "nginx-agents",
     'umask 022; file=$1 config=$2; old=$(cat "$file") || exit 1; '
     'put() { printf "%s\\n" "$1" > "$file.new" && mv "$file.new" "$file"; }; '
     'new=$(printf "%s\\n" "$old" | grep -vxF -e "$4"); '
     '[ "$3" = remove ] || new=$(printf "%s\\n%s" "$new" "$4"); put "$new" || exit 1; '
     'if nginx -t -q -c "$config" && nginx -s reload -c "$config"; then exit 0; fi; '
-    'put "$old"; exit 1'
+    'put "$old"; exit 1',
+    words=4,
 )
-_LINE = re.compile(
-    r'if \(\$http_user_agent ~\* "((?:[A-Za-z0-9 _/-]|\\[.+])+)"\) \{ return 403; \}', re.ASCII
-)
+_LINE = re.compile(rf"{re.escape(_BEFORE)}({_NAMED}){re.escape(_AFTER)}", re.ASCII)
 _HINTS = (
     Hint(r"nginx: .*not found", "this host has no nginx"),
     Hint(r"\[emerg\]", "nginx does not take its configuration so: nothing was changed"),
@@ -54,7 +61,7 @@ class Agents:
 
 
 def agents() -> Query[Agents]:
-    shell = Shell(("nginx", "-T", "-q", "-c", _CONFIGURATION), root=True, hints=_HINTS)
+    shell = Shell(("nginx", *_SHOWN, _CONFIGURATION), root=True, hints=_HINTS)
     return Query(shell, parse_agents)
 
 
@@ -68,13 +75,13 @@ def admit(agent: str) -> Shell:
 
 
 def _told(verb: Literal["add", "remove"], agent: str) -> Shell:
-    words = ("sh", "-c", _SCRIPT, "keyturn", _FILE, _CONFIGURATION, verb, _line(agent))
+    words = (_SCRIPT, _FILE, _CONFIGURATION, verb, _line(agent))
     return Shell(words, root=True, hints=_HINTS)
 
 
 def _line(agent: str) -> str:
     escaped = re.sub(r"[.+]", r"\\\g<0>", agent)
-    line = f'if ($http_user_agent ~* "{escaped}") {{ return 403; }}'
+    line = f"{_BEFORE}{escaped}{_AFTER}"
     if not _LINE.fullmatch(line):
         raise ValueError(f"{agent!r} cannot be said to nginx, which may act on parts of it")
     return line
@@ -100,3 +107,11 @@ def _agent(line: str) -> str:
     if found is None:
         raise NotUnderstood(f"{_NAME} holds {line[:120]!r}, which is not ours: take it out first")
     return found[1].replace("\\", "")
+
+
+# Where its words are parted otherwise, there is no such file as the first one names.
+_REFUSED = Fits(_NAMED, before=_BEFORE, after=_AFTER, blanks=True)
+SUDO = (
+    SudoRule("/usr/sbin/nginx", *_SHOWN, _CONFIGURATION, reads=True),
+    *(SudoRule(_SCRIPT, _FILE, _CONFIGURATION, verb, _REFUSED) for verb in ("add", "remove")),
+)

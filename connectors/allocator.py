@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from connectors.command import Hint, Query, Shell
+from connectors.script import Script
 from connectors.sudo import Fits, SudoRule
 from connectors.trouble import NotUnderstood
 
@@ -24,13 +25,15 @@ _LIBRARIES: tuple[tuple[Malloc, str], ...] = (
 
 # $1: a pattern of names. Of the environment only what speaks of malloc is shown: the rest may be
 # secret. A process may end while it is looked at, and then it is left out.
-_SCRIPT = (
-    '{ for pid in $(pgrep -x -- "$1"); do '
+_SCRIPT = Script(
+    "allocator-processes",
+    'for pid in $(pgrep -x -- "$1"); do '
     'maps=$(cat "/proc/$pid/maps") || continue; '
     'echo "pid $pid"; grep ^VmRSS: "/proc/$pid/status"; '
     "tr '\\0' '\\n' < \"/proc/$pid/environ\" | grep -E '^(LD_PRELOAD|MALLOC_[A-Z_]*)='; "
     "printf '%s\\n' \"$maps\" | sed -n 's|.* \\(/.*\\)|map \\1|p' | sort -u; "
-    "done; true; }"
+    "done; true",
+    words=1,
 )
 _HINTS = (
     Hint(
@@ -55,7 +58,7 @@ def processes(name: str) -> Query[tuple[Process, ...]]:
     # pgrep takes a pattern.
     exact = re.sub(r"[^A-Za-z0-9_:@-]", lambda found: f"[{found[0]}]", name[:15])
     shell = Shell(
-        ("sh", "-c", _SCRIPT, "keyturn", exact),
+        (_SCRIPT, exact),
         root=True,
         trouble=r"Permission denied",
         hints=_HINTS,
@@ -92,4 +95,4 @@ def _malloc(maps: list[str]) -> Malloc:
 
 
 _PROCESS = Fits(r"[A-Za-z0-9_]([A-Za-z0-9_:@-]|\[[.+]\]){0,14}")
-SUDO = (SudoRule("/usr/bin/sh", "-c", _SCRIPT, "keyturn", _PROCESS),)
+SUDO = (SudoRule(_SCRIPT, _PROCESS, reads=True),)

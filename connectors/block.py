@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from connectors.command import Hint, Query, Shell
+from connectors.script import Script
 from connectors.sudo import Fits, Several, SudoRule
 from connectors.trouble import CommandFailed, NotUnderstood
 
@@ -46,9 +47,10 @@ _NAME = re.compile(r"[a-z0-9_-]+", re.ASCII)
 _TUNABLES = "queue/iosched/"
 
 # "name=value" for each file, in the order given, as far as the kernel takes them.
-_RESTORE = (
-    '{ cd "/sys/block/$1/queue" || exit; shift; '
-    'for pair; do printf "%s\\n" "${pair#*=}" > "${pair%%=*}" || exit; done; }'
+_RESTORE = Script(
+    "block-restore",
+    'cd "/sys/block/$1/queue" || exit; shift; '
+    'for pair; do printf "%s\\n" "${pair#*=}" > "${pair%%=*}" || exit; done',
 )
 
 
@@ -131,7 +133,7 @@ def restore(queue: Queue) -> Shell:
     pairs = {"scheduler": queue.scheduler, **size, **told}
     words = tuple(f"{file}={value}" for file, value in pairs.items())
     _below(queue.device)
-    return Shell(("sh", "-c", _RESTORE, "keyturn", queue.device, *words), root=True, hints=_HINTS)
+    return Shell((_RESTORE, queue.device, *words), root=True, hints=_HINTS)
 
 
 def _below(device: str) -> str:
@@ -188,7 +190,7 @@ _SETTING = r"(scheduler|read_ahead_kb|nr_requests|iosched/[a-z0-9_]+)"
 SUDO = (
     SudoRule("/usr/bin/tee", "--", Fits(rf"{DEVICE}/queue/{_SETTING}", before="/sys/block/")),
     SudoRule(
-        *("/usr/bin/sh", "-c", _RESTORE, "keyturn"),
+        _RESTORE,
         Fits(DEVICE),
         Several(rf"{_SETTING}=[a-z0-9_-]+"),
     ),

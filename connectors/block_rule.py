@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 
 from connectors.command import Hint, Query, Shell, UncleanText, clean
+from connectors.script import Script
 from connectors.sudo import Fits, SudoRule
 
 _FOLDER = "/etc/udev/rules.d"
@@ -16,10 +17,20 @@ _IDENTITY = re.compile(r"[A-Za-z0-9][A-Za-z0-9!._-]{0,127}", re.ASCII)
 _SETTING = re.compile(r"[a-z_/]+", re.ASCII)
 
 _READ = 'if [ -e "$1" ]; then exec cat -- "$1"; fi'
+# A rule of udev may run any program, so the host itself takes no line but such as text_of writes.
+_LINE = (
+    'ACTION=="add[|]change", SUBSYSTEM=="block", ENV[{]DEVTYPE[}]=="disk", '
+    '(KERNEL|ATTR[{][a-z/]+[}])=="[A-Za-z0-9!._-]+"(, ATTR[{]queue/[a-z_/]+[}]="[a-z0-9._-]+")+'
+)
 # udev looks only at files whose names end with .rules, so it never sees a half of one.
-_REPLACE = (
-    '{ set -e; umask 022; mkdir -p "${1%/*}"; new=$(mktemp "${1%/*}/.keyturn.XXXXXX"); '
-    'trap \'rm -f -- "$new"\' EXIT; cat > "$new"; chmod 644 "$new"; mv -f -- "$new" "$1"; }'
+_REPLACE = Script(
+    "block-rule",
+    'set -e; umask 022; mkdir -p "${1%/*}"; new=$(mktemp "${1%/*}/.keyturn.XXXXXX"); '
+    'trap \'rm -f -- "$new"\' EXIT; cat > "$new"; other=0; '
+    f"LC_ALL=C grep -qvxE -e '{_HEADER.replace('`', '.')}|{_LINE}' \"$new\" || other=$?; "
+    '[ "$other" = 1 ] || { echo this is no rule of Keyturn >&2; exit 1; }; '
+    'chmod 644 "$new"; mv -f -- "$new" "$1"',
+    words=1,
 )
 _HINTS = (
     Hint(r"Read-only file system", "the host's /etc cannot be written: leave out persist"),
@@ -61,22 +72,20 @@ def ours(text: str) -> bool:
             clean(line)
     except UncleanText:
         return False
-    return not text or (text.startswith(f"{_HEADER}\n") and text.endswith("\n"))
+    header, _, lines = text.partition("\n")
+    plain = all(re.fullmatch(_LINE, line, re.ASCII) for line in lines.splitlines())
+    return not text or (header == _HEADER and text.endswith("\n") and plain)
 
 
 def replace(file: str, text: str) -> Shell:
     """Put this text in the place of the file at once, or take the file away if it is empty."""
     if not text:
         return Shell(("rm", "-f", "--", file), root=True, hints=_HINTS)
-    script = ("sh", "-c", _REPLACE, "keyturn", file)
-    return Shell(script, stdin=text, root=True, hints=_HINTS)
+    return Shell((_REPLACE, file), stdin=text, root=True, hints=_HINTS)
 
 
 _FILE = Fits(_IDENTITY.pattern, before=f"{_FOLDER}/60-keyturn-", after=".rules")
 SUDO = (
     SudoRule("/usr/bin/rm", "-f", "--", _FILE),
-    SudoRule(
-        *("/usr/bin/sh", "-c", _REPLACE, "keyturn", _FILE),
-        beyond="write a udev rule that runs any program, and so become root",
-    ),
+    SudoRule(_REPLACE, _FILE),
 )

@@ -306,4 +306,4 @@ def _link(link: Mapping[str, Any]) -> Link:
     )
 
 
-SUDO = (SudoRule("/usr/bin/cat", Fits(NAME.strip("^$"), before=f"{_DIRECTORY}/")),)
+SUDO = (SudoRule("/usr/bin/cat", Fits(NAME.strip("^$"), before=f"{_DIRECTORY}/"), reads=True),)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Generic, Protocol, TypeVar
 
+from connectors.script import FOLDER, Script
 from connectors.trouble import BadSetting, CommandFailed
 
 T = TypeVar("T")
@@ -70,11 +71,32 @@ def _filled_in(word: Word, settings: Mapping[str, str]) -> str:
     return word.resolved(settings) if isinstance(word, Setting) else word
 
 
+def _spelled(
+    argv: tuple[Word | Script, ...], settings: Mapping[str, str], *, installed: bool
+) -> tuple[str, ...]:
+    """Return the words for one host; installed: its scripts lie there as files."""
+    head, *rest = argv
+    match head:
+        case Script() if installed:
+            first: tuple[str, ...] = (head.path,)
+        case Script():
+            first = ("sh", "-c", head.text, "keyturn")
+        case _:
+            first = (_filled_in(head, settings),)
+    return first + tuple(
+        word.as_argument(installed=installed)
+        if isinstance(word, Script)
+        else _filled_in(word, settings)
+        for word in rest
+    )
+
+
 @dataclass(frozen=True)
 class Shell:
     """A program on a host, given as separate words so that nothing is ever quoted by hand.
 
-    argv: the program and its arguments. A Setting is resolved per host before anything is shown.
+    argv: the program and its arguments. A Setting is resolved per host before anything is shown,
+        and so is a Script, which stands for a program, or for the text of one within another.
     stdin: what the program reads, sent as it is; may hold newlines.
     root: needs root. Where the login is not root, the resolved command begins with `sudo -n`.
     trouble: a regular expression; output that it is found in means failure, whatever the status.
@@ -84,7 +106,7 @@ class Shell:
         still lets us in.
     """
 
-    argv: tuple[Word, ...]
+    argv: tuple[Word | Script, ...]
     stdin: str = ""
     root: bool = False
     trouble: str = ""
@@ -93,20 +115,28 @@ class Shell:
     anew: bool = False
 
     def __post_init__(self) -> None:
-        for word in self.argv:
-            clean(str(word))
+        for word in self.words:
+            clean(word)
         for line in self.stdin.split("\n"):
             clean(line)
 
-    def resolved(self, settings: Mapping[str, str], *, sudo: bool) -> "Shell":
-        """Return the command as one host will run it: settings filled in, sudo where needed."""
-        words = tuple(_filled_in(word, settings) for word in self.argv)
-        prefix = ("sudo", "-n", "--") if self.root and sudo else ()
+    def resolved(
+        self, settings: Mapping[str, str], *, sudo: bool, scripts: bool = False
+    ) -> "Shell":
+        """Return the command as one host will run it: settings filled in, sudo where needed.
+
+        scripts: those that sudo runs lie there as files.
+        """
+        by_sudo = self.root and sudo
+        words = _spelled(self.argv, settings, installed=by_sudo and scripts)
+        prefix = ("sudo", "-n", "--") if by_sudo else ()
         return replace(self, argv=prefix + words, root=False)
 
     @property
     def words(self) -> tuple[str, ...]:
-        return tuple(str(word) for word in self.argv)
+        head, *rest = self.argv
+        first = ("sh", "-c", head.text, "keyturn") if isinstance(head, Script) else (str(head),)
+        return first + tuple(str(word) for word in rest)
 
     def __str__(self) -> str:
         line = shlex.join(self.words)
@@ -252,7 +282,11 @@ class Ask(Protocol):
 _COMMON_HINTS = (
     Hint(
         r"sudo: (a password is required|a terminal is required)",
-        "the login may not run this with sudo: add the rule that it needs to the host's sudoers",
+        "the login may not run this with sudo: install what `keyturn sudoers` prints for the host",
+    ),
+    Hint(
+        rf"sudo: {FOLDER}/\S+: command not found",
+        "this script is not on the host: install what `keyturn sudoers HOST --scripts` prints",
     ),
     Hint(
         r"sudo: .*command not found|: not found|command not found"

@@ -11,6 +11,7 @@ from ipaddress import IPv4Network, IPv6Network, ip_interface, ip_network
 
 from connectors.command import Hint, Query, Setting, Shell
 from connectors.public import Address
+from connectors.script import Script
 from connectors.sudo import SudoRule
 from connectors.trouble import NotUnderstood
 
@@ -30,25 +31,30 @@ _HINTS = (
 # Arguments: directory, program, cPanel's directory. Each fact is a line that begins with its kind,
 # and the line `end` tells that none is missing. A list is on probation (see csf_list) while the
 # process lives whose number is in keyturn.watch.
-_STATE = " ".join(
-    (
-        '{ set -e; cd -- "$1"; [ -x "$2" ] || { echo "csf: not found" >&2; exit 1; };',
-        'tell() { if [ -e "$2" ]; then awk -v kind="$1" \'{ print kind, $0 }\' "$2"; fi; };',
-        'rules() { said=$("$@"); echo "$said" |',
-        "awk '/^(-A ALLOWIN|add chain_(6_)?ALLOW) / { print \"rule\", $0 }'; };",
-        'on() { grep -Eq "^$1 *= *.1." csf.conf; };',
-        'version=$("$2" -v | head -n 1); echo "version $version"; echo "file $1/keyturn.allow";',
-        "if [ -e csf.disable ]; then echo disabled; fi;",
-        "if pid=$(cat keyturn.watch 2>/dev/null) &&",
-        'grep -qs keyturn-watch "/proc/$pid/cmdline"; then echo probation; fi;',
-        'if [ -e keyturn.allow ]; then echo kept; fi; if [ -d "$3" ]; then echo cpanel; fi;',
-        "tell allow csf.allow; tell deny csf.deny; tell own keyturn.allow;",
-        'tell common "$3/commondomains"; tell conf csf.conf |',
-        "grep -E '^conf (TESTING|IPV6|LF_IPSET|LFDSTART|GLOBAL_ALLOW) *=';",
-        "rules iptables -w 10 -S; if on IPV6; then rules ip6tables -w 10 -S; fi;",
-        "if on LF_IPSET; then rules ipset save; fi;",
-        'said=$(ip -o addr show); echo "$said" | awk \'{ print "mine", $4 }\'; echo end; }',
-    )
+_STATE = Script(
+    "csf-state",
+    " ".join(
+        (
+            'set -e; cd -- "$1"; [ -x "$2" ] || { echo "csf: not found" >&2; exit 1; };',
+            'tell() { if [ -e "$2" ]; then awk -v kind="$1" \'{ print kind, $0 }\' "$2"; fi; };',
+            'rules() { said=$("$@"); echo "$said" |',
+            "awk '/^(-A ALLOWIN|add chain_(6_)?ALLOW) / { print \"rule\", $0 }'; };",
+            'on() { grep -Eq "^$1 *= *.1." csf.conf; };',
+            'version=$("$2" -v | head -n 1); echo "version $version";',
+            'echo "file $1/keyturn.allow";',
+            "if [ -e csf.disable ]; then echo disabled; fi;",
+            "if pid=$(cat keyturn.watch 2>/dev/null) &&",
+            'grep -qs keyturn-watch "/proc/$pid/cmdline"; then echo probation; fi;',
+            'if [ -e keyturn.allow ]; then echo kept; fi; if [ -d "$3" ]; then echo cpanel; fi;',
+            "tell allow csf.allow; tell deny csf.deny; tell own keyturn.allow;",
+            'tell common "$3/commondomains"; tell conf csf.conf |',
+            "grep -E '^conf (TESTING|IPV6|LF_IPSET|LFDSTART|GLOBAL_ALLOW) *=';",
+            "rules iptables -w 10 -S; if on IPV6; then rules ip6tables -w 10 -S; fi;",
+            "if on LF_IPSET; then rules ipset save; fi;",
+            'said=$(ip -o addr show); echo "$said" | awk \'{ print "mine", $4 }\'; echo end',
+        )
+    ),
+    words=3,
 )
 _KINDS = (
     *("version", "file", "disabled", "probation", "kept", "cpanel", "allow", "deny", "own"),
@@ -114,7 +120,7 @@ class Firewall:
 
 
 def firewall() -> Query[Firewall]:
-    words = ("sh", "-c", _STATE, "keyturn", _DIRECTORY, _PROGRAM, _CPANEL)
+    words = (_STATE, _DIRECTORY, _PROGRAM, _CPANEL)
     return Query(Shell(words, root=True, hints=_HINTS, deadline=60), parse)
 
 
@@ -189,4 +195,4 @@ def _mine(words: Sequence[str]) -> Iterator[Address]:
             raise NotUnderstood(f"the host says that {word[:60]!r} is its own address") from None
 
 
-SUDO = (SudoRule("/usr/bin/sh", "-c", _STATE, "keyturn", _DIRECTORY, _PROGRAM, _CPANEL),)
+SUDO = (SudoRule(_STATE, _DIRECTORY, _PROGRAM, _CPANEL, reads=True),)

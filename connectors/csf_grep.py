@@ -63,4 +63,4 @@ def _find(line: str) -> Find:
     return Find("csf", line)
 
 
-SUDO = (SudoRule(_PROGRAM, "-g", Fits(r"[0-9a-f:][0-9a-f.:]{1,44}")),)
+SUDO = (SudoRule(_PROGRAM, "-g", Fits(r"[0-9a-f:][0-9a-f.:]{1,44}"), reads=True),)

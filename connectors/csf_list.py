@@ -15,6 +15,7 @@ from ipaddress import ip_address
 
 from connectors.command import Hint, Setting, Shell
 from connectors.public import Address
+from connectors.script import Script
 from connectors.sudo import Fits, SudoRule
 from connectors.trouble import NotUnderstood
 
@@ -45,11 +46,6 @@ _HINTS = (
 _TROUBLE = r"(?m)^\*?Error|^ip6?tables[^\n]*: |^ipset v[^\n]*: "
 
 
-def _script(*parts: str) -> str:
-    """Return one line of shell script; what differs reaches it as arguments only."""
-    return f"{{ {' '.join(parts)}; }}"
-
-
 _WATCHED = (
     "watched() { pid=$(cat keyturn.watch 2>/dev/null) && "
     'grep -qs keyturn-watch "/proc/$pid/cmdline"; };'
@@ -59,47 +55,50 @@ _ALONE = "exec 9>keyturn.lock; flock 9;"
 _ON_PROBATION = "watched || { echo nothing is on probation >&2; exit 1; };"
 
 # Arguments: directory, seconds, program, its option. The rules put back are those that let Keyturn
-# in before, whatever it is that csf loads now.
-_WATCH = _script(
-    'sleep "$2"; cd -- "$1" || exit;',
-    _ALONE,
-    '[ "$(cat keyturn.watch)" = "$$" ] || exit;',
-    "cp keyturn.before keyturn.back && sync keyturn.back && mv keyturn.back keyturn.allow;",
-    'rm keyturn.watch; sync .; "$3" "$4" 9>&-; iptables-restore <keyturn.rules;',
-    "[ ! -s keyturn.rules6 ] || ip6tables-restore <keyturn.rules6;",
+# in before, whatever it is that csf loads now. It is found by its name among the processes.
+_WATCH = Script(
+    "keyturn-watch",
+    'sleep "$2"; cd -- "$1" || exit; '
+    f"{_ALONE} "
+    '[ "$(cat keyturn.watch)" = "$$" ] || exit; '
+    "cp keyturn.before keyturn.back && sync keyturn.back && mv keyturn.back keyturn.allow; "
+    'rm keyturn.watch; sync .; "$3" "$4" 9>&-; iptables-restore <keyturn.rules; '
+    "[ ! -s keyturn.rules6 ] || ip6tables-restore <keyturn.rules6; "
     "logger -t keyturn 'nobody kept the new list: the list and the rules of before are back'",
 )
 # Arguments: directory, seconds, program, its option, the script above, and the new list's SHA-256,
 # which tells one probation from the next.
-_BEGIN = _script(
-    '[ "$0 $#" = "keyturn 6" ] || exit;',
-    'set -eu; umask 077; cd -- "$1";',
-    _WATCHED,
-    _ALONE,
-    "if watched; then echo a list is on probation already >&2; exit 1; fi;",
-    "cp keyturn.allow keyturn.before; iptables-save >keyturn.rules; : >keyturn.rules6;",
-    "if grep -Eq '^IPV6 *= *.1.' csf.conf; then ip6tables-save >keyturn.rules6; fi; sync;",
-    'setsid sh -c "$5" keyturn-watch "$1" "$2" "$3" "$4" </dev/null >/dev/null 2>&1 9>&- &',
+_BEGIN = Script(
+    "csf-begin",
+    'set -eu; umask 077; cd -- "$1"; '
+    f"{_WATCHED} {_ALONE} "
+    "if watched; then echo a list is on probation already >&2; exit 1; fi; "
+    "cp keyturn.allow keyturn.before; iptables-save >keyturn.rules; : >keyturn.rules6; "
+    "if grep -Eq '^IPV6 *= *.1.' csf.conf; then ip6tables-save >keyturn.rules6; fi; sync; "
+    'setsid sh -c "$5" keyturn-watch "$1" "$2" "$3" "$4" </dev/null >/dev/null 2>&1 9>&- & '
     "echo $! >keyturn.watch",
+    words=6,
 )
-# Arguments: directory, program, its option, the list's SHA-256. The list itself is read.
-_LOAD = _script(
-    '[ "$0 $#" = "keyturn 4" ] || exit;',
-    'set -eu; umask 077; cd -- "$1";',
-    _WATCHED,
-    'cat >keyturn.new; echo "$4  keyturn.new" | sha256sum -c - >/dev/null; sync keyturn.new;',
-    _ALONE,
-    _ON_PROBATION,
+# Arguments: directory, program, its option, the list's SHA-256. The list itself is read. Lines of
+# csf's files may do more than let an address in, so the host takes no others.
+_LOAD = Script(
+    "csf-load",
+    'set -eu; umask 077; cd -- "$1"; '
+    f"{_WATCHED} "
+    'cat >keyturn.new; echo "$4  keyturn.new" | sha256sum -c - >/dev/null; other=0; '
+    f"LC_ALL=C grep -qvxE -e '{_HEADER}|{_ENTRY.pattern}' keyturn.new || other=$?; "
+    '[ "$other" = 1 ] || { echo this is no list of Keyturn >&2; exit 1; }; '
+    f"sync keyturn.new; {_ALONE} {_ON_PROBATION} "
     'mv keyturn.new keyturn.allow; sync .; "$2" "$3" 9>&-',
+    words=4,
 )
 # Arguments: directory, the list's SHA-256.
-_KEEP = _script(
-    '[ "$0 $#" = "keyturn 2" ] || exit;',
-    'set -eu; cd -- "$1";',
-    _WATCHED,
-    _ALONE,
-    _ON_PROBATION,
+_KEEP = Script(
+    "csf-keep",
+    'set -eu; cd -- "$1"; '
+    f"{_WATCHED} {_ALONE} {_ON_PROBATION} "
     'echo "$2  keyturn.allow" | sha256sum -c - >/dev/null; rm keyturn.watch; sync .',
+    words=2,
 )
 
 
@@ -132,7 +131,7 @@ def _entry(line: str) -> Address:
 def begin_probation(listing: str, *, restart: str) -> Shell:
     """Save list and rules as they are, to be put back unless *listing* is kept in time."""
     words = (_DIRECTORY, _PROBATION, _PROGRAM, restart, _WATCH, _sha256(listing))
-    return Shell(("sh", "-c", _BEGIN, "keyturn", *words), root=True, hints=_HINTS)
+    return Shell((_BEGIN, *words), root=True, hints=_HINTS)
 
 
 def load(listing: str, *, restart: str) -> Shell:
@@ -142,7 +141,7 @@ def load(listing: str, *, restart: str) -> Shell:
     """
     words = (_DIRECTORY, _PROGRAM, restart, _sha256(listing))
     return Shell(
-        ("sh", "-c", _LOAD, "keyturn", *words),
+        (_LOAD, *words),
         stdin=listing,
         root=True,
         trouble=_TROUBLE,
@@ -154,27 +153,26 @@ def load(listing: str, *, restart: str) -> Shell:
 def keep(listing: str) -> Shell:
     """End the probation of a list, over a connection that the firewall has just let through."""
     words = (_DIRECTORY, _sha256(listing))
-    return Shell(("sh", "-c", _KEEP, "keyturn", *words), root=True, hints=_HINTS, anew=True)
+    return Shell((_KEEP, *words), root=True, hints=_HINTS, anew=True)
 
 
 def _sha256(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-# sudo does not see which words of ours are one: each script counts them, lest it works elsewhere.
 _SUM = Fits(r"[0-9a-f]{64}")
-_SH = ("/usr/bin/sh", "-c")
+_OPTIONS = ("-r", "-sf")
 SUDO = (
     *(
-        SudoRule(*_SH, _BEGIN, "keyturn", _DIRECTORY, _PROBATION, _PROGRAM, restart, _WATCH, _SUM)
-        for restart in ("-r", "-sf")
+        SudoRule(_BEGIN, _DIRECTORY, _PROBATION, _PROGRAM, option, _WATCH, _SUM)
+        for option in _OPTIONS
     ),
     *(
         SudoRule(
-            *(*_SH, _LOAD, "keyturn", _DIRECTORY, _PROGRAM, restart, _SUM),
-            beyond="let any address through the firewall",
+            *(_LOAD, _DIRECTORY, _PROGRAM, option, _SUM),
+            beyond="let single addresses of their choice through the firewall",
         )
-        for restart in ("-r", "-sf")
+        for option in _OPTIONS
     ),
-    SudoRule(*_SH, _KEEP, "keyturn", _DIRECTORY, _SUM),
+    SudoRule(_KEEP, _DIRECTORY, _SUM),
 )

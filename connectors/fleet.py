@@ -35,15 +35,16 @@ class Fleet:
     @overload
     def resolve(self, host: str, command: Question) -> Question: ...
     def resolve(self, host: str, command: Question) -> Question:
-        """Return the command exactly as this host will be told it."""
-        return _resolved(self.inventory[host], command)
+        """Return the command exactly as this host will be told it, by the login that changes."""
+        return _resolved(self.inventory[host].for_changing, command)
 
     def ask(self, host: str, query: Query[T]) -> T:
-        """Put a query to a host and return what it understood of the answer.
+        """Put a query to a host, by the login that reads; return what it understood of the answer.
 
         Raises HostTrouble: CommandFailed or NotUnderstood for an answer that is none.
         """
-        answer = self._run(host, query.command)
+        inventory = self.inventory
+        answer = self._run(inventory, inventory[host].for_reading, query.command)
         if trouble := failure(query.command, answer, query.statuses):
             raise trouble
         if answer.left_out:
@@ -54,11 +55,12 @@ class Fleet:
         return query.parse(answer.out)
 
     def tell(self, host: str, command: Command) -> Answer:
-        """Run a command on a host; raise CommandFailed if the host says that it failed.
+        """Run a command on a host, by the login that changes; raise CommandFailed if it failed.
 
         A command that is resolved already is told as it is.
         """
-        answer = self._run(host, command)
+        inventory = self.inventory
+        answer = self._run(inventory, inventory[host].for_changing, command)
         if trouble := failure(command, answer, frozenset({0})):
             raise trouble
         return answer
@@ -66,10 +68,9 @@ class Fleet:
     def close(self) -> None:
         self._sessions.close()
 
-    def _run(self, host: str, command: Question) -> Answer:
-        inventory = self.inventory
-        told = _resolved(inventory[host], command)
-        return self._sessions.run(inventory[host], told, through=_jumps(inventory, host))
+    def _run(self, inventory: Inventory, host: Host, command: Question) -> Answer:
+        told = _resolved(host, command)
+        return self._sessions.run(host, told, through=_jumps(inventory, host))
 
 
 def _resolved(host: Host, command: Question) -> Question:
@@ -78,7 +79,12 @@ def _resolved(host: Host, command: Question) -> Question:
     return host.resolve(command)
 
 
-def _jumps(inventory: Inventory, name: str) -> tuple[Host, ...]:
-    """Return the hosts on the way to *name*, the first one that we connect to first."""
-    jump = inventory[name].jump
-    return () if jump is None else (*_jumps(inventory, jump), inventory[jump])
+def _jumps(inventory: Inventory, host: Host) -> tuple[Host, ...]:
+    """Return the hosts on the way to *host*, the first one that we connect to first.
+
+    To be passed on changes nothing, so it is by the login that reads.
+    """
+    if host.jump is None:
+        return ()
+    jump = inventory[host.jump]
+    return (*_jumps(inventory, jump), jump.for_reading)

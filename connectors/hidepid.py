@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pydantic import BaseModel, Field, ValidationError
 
 from connectors.command import Hint, Query, Shell
+from connectors.script import Script
 from connectors.sudo import Fits, SudoRule
 from connectors.trouble import NotUnderstood
 
@@ -25,10 +26,10 @@ _HINTS = (
 # owner, mode and label.
 _BEFORE_OPTIONS = r"^([[:space:]]*[^#[:space:]]+[[:space:]]+/proc[[:space:]]+proc[[:space:]]+)"
 _SED = ("sed", "-i", "--follow-symlinks", "-E", "-e")
-# The line is one word, which sudo does not see: two of them are not ours.
-_ADD = (
-    '{ [ "$0 $#" = "keyturn 1" ] || exit; [ -z "$(tail -c 1 /etc/fstab)" ] || echo >> /etc/fstab; '
-    'printf "%s\\n" "$1" >> /etc/fstab; }'
+_ADD = Script(
+    "hidepid-add",
+    '[ -z "$(tail -c 1 /etc/fstab)" ] || echo >> /etc/fstab; printf "%s\\n" "$1" >> /etc/fstab',
+    words=1,
 )
 _LINE = "proc /proc proc {} 0 0"
 
@@ -114,7 +115,7 @@ def set_options(options: str) -> Shell:
 
 def add_line(options: str) -> Shell:
     """Add a line for /proc at the end of fstab."""
-    return Shell(("sh", "-c", _ADD, "keyturn", _LINE.format(_plain(options))), root=True)
+    return Shell((_ADD, _LINE.format(_plain(options))), root=True)
 
 
 def remove_line(options: str) -> Shell:
@@ -154,7 +155,7 @@ SUDO = (
         "/etc/fstab",
     ),
     SudoRule(
-        *("/usr/bin/sh", "-c", _ADD, "keyturn"),
+        _ADD,
         Fits(_OPTION, before=_LINE_BEFORE, after=_LINE_AFTER),
     ),
     SudoRule(

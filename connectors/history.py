@@ -171,4 +171,4 @@ def _each(text: str, understood: Callable[[str], Event | None]) -> Iterator[Even
 
 
 _MOMENT = Fits(r"@[0-9]{1,12}")
-SUDO = (SudoRule("/usr/bin/journalctl", *_OF_SUDO, _MOMENT, "-o", "short-unix"),)
+SUDO = (SudoRule("/usr/bin/journalctl", *_OF_SUDO, _MOMENT, "-o", "short-unix", reads=True),)

@@ -9,16 +9,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from connectors.command import Hint, Query, Setting, Shell
+from connectors.script import Script
 from connectors.sudo import SudoRule
 from connectors.trouble import NotUnderstood
 
 _PROGRAM = Setting("exim.program", "exim", pattern=r"[\w./-]+")
 _MARK = "--- scripts"
-_SCRIPT = (
-    f'{{ "$1" -bp || exit; echo "{_MARK}"; '
+_SCRIPT = Script(
+    "mail-queue",
+    f'"$1" -bp || exit; echo "{_MARK}"; '
     'spool=$("$1" -bP spool_directory) || exit; '
     "grep -rhoiE '^[0-9]+[ *A-Z] +X-PHP-(Originating-)?Script: .*' --include='*-H' "
-    '"${spool#spool_directory = }/input"; [ $? -le 1 ]; }'
+    '"${spool#spool_directory = }/input"; [ $? -le 1 ]',
+    words=1,
 )
 _HINTS = (
     Hint(
@@ -63,8 +66,7 @@ class Queue:
 
 
 def queue() -> Query[Queue]:
-    words = ("sh", "-c", _SCRIPT, "keyturn", _PROGRAM)
-    return Query(Shell(words, root=True, hints=_HINTS, deadline=120), parse_queue)
+    return Query(Shell((_SCRIPT, _PROGRAM), root=True, hints=_HINTS, deadline=120), parse_queue)
 
 
 def parse_queue(answer: str) -> Queue:
@@ -102,4 +104,4 @@ def _scripts(headers: str) -> Iterator[str]:
         yield found[1].strip()
 
 
-SUDO = (SudoRule("/usr/bin/sh", "-c", _SCRIPT, "keyturn", _PROGRAM),)
+SUDO = (SudoRule(_SCRIPT, _PROGRAM, reads=True),)

@@ -93,4 +93,4 @@ def parse_mount(answer: str) -> Mount:
     return Mount(told.target, told.source, told.fstype, told.number.strip())
 
 
-SUDO = (SudoRule("/usr/sbin/exportfs", "-s"),)
+SUDO = (SudoRule("/usr/sbin/exportfs", "-s", reads=True),)

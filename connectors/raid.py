@@ -162,4 +162,4 @@ def parse_mismatches(answer: str) -> Mapping[str, int]:
     return found
 
 
-SUDO = (SudoRule("/usr/sbin/mdadm", "--detail", Fits(r"/dev/md[A-Za-z0-9_]*")),)
+SUDO = (SudoRule("/usr/sbin/mdadm", "--detail", Fits(r"/dev/md[A-Za-z0-9_]*"), reads=True),)

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from connectors.command import Hint, Query, Setting, Shell
+from connectors.script import Script
+from connectors.sudo import SudoRule
 from connectors.trouble import NotUnderstood
 
 _CONFIGURATION = Setting("nginx.config", "/etc/nginx/nginx.conf", pattern=r"/[\w./-]+")
@@ -16,13 +18,17 @@ _LOGS = Setting(
     "nginx.error_logs", "/var/log/nginx/*error.log*", pattern=r"(/[\w.*?-]+)+( (/[\w.*?-]+)+)*"
 )
 
+_SHOWN = ("-T", "-q", "-c")
+
 # $1: files of the last day. Each line ends as "  7 limiting requests by zone one".
-_SCRIPT = (
+_SCRIPT = Script(
+    "rate-limit",
     "files=$(find $1 -type f -mmin -1440); "
     '[ -n "$files" ] || { echo none; exit 0; }; echo some; '
     "zcat -f $files | grep -oE '(limiting requests|delaying request)(, dry run)?, excess: [0-9.]+,"
     '? by zone "[^"]*"\' | sed -E \'s/(, dry run)?, excess: [0-9.]+,?//; s/"//g\' | sort | '
-    "uniq -c; true"
+    "uniq -c; true",
+    words=1,
 )
 _HINTS = (
     Hint(r"nginx: .*not found", "this host has no nginx"),
@@ -74,13 +80,13 @@ class Counts:
 
 
 def limits() -> Query[Limits]:
-    shell = Shell(("nginx", "-T", "-q", "-c", _CONFIGURATION), root=True, hints=_HINTS)
+    shell = Shell(("nginx", *_SHOWN, _CONFIGURATION), root=True, hints=_HINTS)
     return Query(shell, parse_limits)
 
 
 def counts() -> Query[Counts | None]:
     """Ask how often it limited; None if no log was written to."""
-    shell = Shell(("sh", "-c", _SCRIPT, "keyturn", _LOGS), root=True, hints=_HINTS, deadline=120)
+    shell = Shell((_SCRIPT, _LOGS), root=True, hints=_HINTS, deadline=120)
     return Query(shell, parse_counts)
 
 
@@ -135,3 +141,9 @@ def parse_counts(answer: str) -> Counts | None:
             raise NotUnderstood(f"the host counted {line[:120]!r}")
         told[found[2]][found[3]] = int(found[1])
     return Counts(told["limiting requests"], told["delaying request"])
+
+
+SUDO = (
+    SudoRule("/usr/sbin/nginx", *_SHOWN, _CONFIGURATION, reads=True),
+    SudoRule(_SCRIPT, _LOGS, reads=True),
+)

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from connectors.command import Hint, Query, Setting, Shell
+from connectors.script import Script
+from connectors.sudo import Fits, SudoRule
 from connectors.trouble import NotUnderstood
 
 # Ours are known by it ("Kt"); what the kernel puts there by itself has the handle 0.
@@ -77,25 +79,35 @@ _WATCHED = (
 )
 _ON_PROBATION = "watched || { echo nothing is on probation >&2; exit 1; }; "
 
-# $4: seconds. What it waits in is not holding the lock.
-_WATCH = (
+# $4: seconds. What it waits in is not holding the lock. It is found by its name among the
+# processes.
+_WATCH = Script(
+    "keyturn-shaping-watch",
     f'sleep "$4"; {_ALONE}[ "$(cat "$watch")" = "$$" ] || exit; {_SETTLE}settle "$1" "$2" "$3"; '
-    'rm "$watch"; logger -t keyturn "nobody kept the new limits of $1: those of before are back"'
+    'rm "$watch"; logger -t keyturn "nobody kept the new limits of $1: those of before are back"',
 )
 # $4: seconds, $5: the script above.
-_BEGIN = (
-    f"{{ set -eu; {_WATCHED}{_ALONE}"
+_BEGIN = Script(
+    "shaping-begin",
+    f"set -eu; {_WATCHED}{_ALONE}"
     "if watched; then echo limits are on probation already >&2; exit 1; fi; "
     'setsid sh -c "$5" keyturn-shaping-watch "$1" "$2" "$3" "$4" '
     "</dev/null >/dev/null 2>&1 9>&- & "
-    'echo $! >"$watch"; }'
+    'echo $! >"$watch"',
+    words=5,
 )
-_TRY = f'{{ set -eu; {_WATCHED}{_SETTLE}{_ALONE}{_ON_PROBATION}settle "$1" "$2" "$3"; }}'
-_KEEP = f'{{ set -eu; {_WATCHED}{_ALONE}{_ON_PROBATION}rm "$watch"; }}'
-_LIFT = (
-    f"{{ set -eu; {_WATCHED}{_SETTLE}{_ALONE}"
+_TRY = Script(
+    "shaping-try",
+    f'set -eu; {_WATCHED}{_SETTLE}{_ALONE}{_ON_PROBATION}settle "$1" "$2" "$3"',
+    words=3,
+)
+_KEEP = Script("shaping-keep", f'set -eu; {_WATCHED}{_ALONE}{_ON_PROBATION}rm "$watch"', words=1)
+_LIFT = Script(
+    "shaping-settle",
+    f"set -eu; {_WATCHED}{_SETTLE}{_ALONE}"
     "if watched; then echo limits are on probation already >&2; exit 1; fi; "
-    'settle "$1" "$2" "$3"; }'
+    'settle "$1" "$2" "$3"',
+    words=3,
 )
 
 
@@ -176,9 +188,8 @@ def settle(interface: str, rates: Rates) -> Shell:
     return _script(_LIFT, interface, *rates.words)
 
 
-def _script(script: str, *words: str | Setting, anew: bool = False) -> Shell:
-    argv = ("sh", "-c", script, "keyturn", *words)
-    return Shell(argv, root=True, hints=_HINTS, anew=anew)
+def _script(script: Script, *words: str | Setting | Script, anew: bool = False) -> Shell:
+    return Shell((script, *words), root=True, hints=_HINTS, anew=anew)
 
 
 def parse_cards(answer: str) -> Mapping[str, Card]:
@@ -258,3 +269,13 @@ def parse_classes(answer: str) -> Sequence[str]:
     if not all(found):
         raise NotUnderstood(f"tc answered {answer[:200]!r} instead of classes of htb")
     return [f"class {each[1]} {each[2]} to {each[3]}" for each in found if each]
+
+
+_INTERFACE = Fits(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,14}")
+_RATE = Fits(r"[0-9]{1,8}")
+SUDO = (
+    SudoRule(_BEGIN, _INTERFACE, _RATE, _RATE, _PROBATION, _WATCH),
+    SudoRule(_TRY, _INTERFACE, _RATE, _RATE),
+    SudoRule(_KEEP, _INTERFACE),
+    SudoRule(_LIFT, _INTERFACE, _RATE, _RATE),
+)

@@ -12,16 +12,18 @@ sudo takes no expression of more than 1024 characters. A longer rule is written 
 in which sudo knows sets of characters too, but no alternatives and no repetition.
 
 A script in one word could be cut short at each of its blanks, and the rest of it become its
-arguments. So a script stands in braces, or is a single `if`: every beginning of it is then an
-error to the shell, which reads all of it before it acts. No I/O.
+arguments. So a script stands in braces: every beginning of it is then an error to the shell,
+which reads all of it before it acts. A script that lies on the host as a file needs none of this,
+and its rule is as short as its arguments. No I/O.
 """
 
 import re
 import string
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from connectors.command import Setting, clean
+from connectors.script import Script
 
 # What means the same in POSIX extended regular expressions and in Python's, and takes no blank.
 _CLASS = r"\[(?:[A-Za-z0-9]-[A-Za-z0-9]|\]?[A-Za-z0-9_.:,=@/+%!]+)*-?\]"
@@ -32,6 +34,10 @@ _LONGEST = 1000
 _COUNTED = re.compile(r"(\[[^]]+\])\{(\d+)\}")
 # Besides what is special to a regular expression, sudoers would begin a comment with "#".
 _SPECIAL = re.compile(r"[][\\.^$*+?{}()|#]")
+
+
+class TooLong(ValueError):
+    """A rule that is too long for sudo: its script must lie on the host."""
 
 
 def _check(pattern: str, *, begins_word: bool) -> None:
@@ -45,14 +51,20 @@ def _check(pattern: str, *, begins_word: bool) -> None:
 
 @dataclass(frozen=True)
 class Fits:
-    """Any one word that fits a regular expression between two texts that are meant as they are."""
+    """Any one word that fits a regular expression between two texts that are meant as they are.
+
+    blanks: it may hold blanks too, for which its pattern has sets that begin with one. It is the
+    last word of a script that counts its words.
+    """
 
     pattern: str
     before: str = ""
     after: str = ""
+    blanks: bool = False
 
     def __post_init__(self) -> None:
-        _check(self.pattern, begins_word=not self.before)
+        pattern = self.pattern.replace("[ ", "[") if self.blanks else self.pattern
+        _check(pattern, begins_word=not self.before)
 
     @property
     def whole(self) -> str:
@@ -60,10 +72,10 @@ class Fits:
 
     @property
     def plain(self) -> str:
-        """Return the same without a regular expression; raise ValueError where that cannot be."""
+        """Return the same without a regular expression; raise TooLong where that cannot be."""
         counted = _COUNTED.fullmatch(self.pattern)
         if counted is None:
-            raise ValueError(f"{self.pattern!r} is in a rule that is too long for it")
+            raise TooLong(f"{self.pattern!r} is in a rule that is too long for it")
         return _plain(self.before) + counted[1] * int(counted[2]) + _plain(self.after)
 
 
@@ -83,20 +95,49 @@ RuleWord = str | Setting | Fits | Several
 class SudoRule:
     """One command that may run as root. Words that are no patterns are meant as they stand.
 
-    program: its absolute path. Where /usr/sbin and /sbin are two places, either is meant.
+    program: its absolute path. Where /usr/sbin and /sbin are two places, either is meant. Or a
+    script, which is handed to a shell; `installed` is the rule for hosts where it lies as a file.
+    scripts: all that must lie there for it.
+    reads: it is for a query, and changes nothing.
     beyond: what somebody with the login's key could do with it that no runbook does; "" where
-    there is nothing. Such a rule is for people to decide on.
+    there is nothing.
     """
 
-    def __init__(self, program: str | Setting, *words: RuleWord, beyond: str = "") -> None:
-        if not _PATH.fullmatch(str(program)):
+    def __init__(
+        self,
+        program: str | Setting | Script,
+        *words: RuleWord | Script,
+        reads: bool = False,
+        beyond: str = "",
+    ) -> None:
+        self.reads = reads
+        self.beyond = beyond
+        self.script = program if isinstance(program, Script) else None
+        self._given = words
+        self.scripts = tuple(word for word in (program, *words) if isinstance(word, Script))
+        plain = _plainly(words, installed=False)
+        self.program: str | Setting
+        self.words: tuple[RuleWord, ...]
+        if isinstance(program, Script):
+            self.program = "/usr/bin/sh"
+            self.words = ("-c", program.text, "keyturn", *plain)
+        else:
+            self.program, self.words = program, plain
+        if not _PATH.fullmatch(str(self.program)):
             raise ValueError(f"{program!r} is no absolute path of a program")
-        for word in words:
+        for word in self.words:
             if isinstance(word, str) and not (clean(word) and word.isascii()):
                 raise ValueError(f"{word!r} cannot be written in sudoers")
-        self.program = program
-        self.words = words
-        self.beyond = beyond
+
+    @property
+    def installed(self) -> "SudoRule":
+        """Return the same rule for a host where scripts lie as files."""
+        if self.script is None:
+            return self
+        words = _plainly(self._given, installed=True)
+        rule = SudoRule(self.script.path, *words, reads=self.reads, beyond=self.beyond)
+        rule.scripts = self.scripts
+        return rule
 
     def paths(self, settings: Mapping[str, str]) -> tuple[str, ...]:
         """Return where the program may lie on one host. Raises BadSetting."""
@@ -104,12 +145,6 @@ class SudoRule:
             return (self.program.resolved(settings),)
         without = self.program.removeprefix("/usr")
         return (self.program, without) if re.match(r"/s?bin/", without) else (self.program,)
-
-    @property
-    def script(self) -> str | None:
-        """Return the script that the rule hands to a shell, if it does."""
-        is_script = str(self.program).endswith("/sh") and self.words[:1] == ("-c",)
-        return str(self.words[1]) if is_script else None
 
     def pattern(self, settings: Mapping[str, str]) -> str:
         """Return the regular expression for all words, as one host's settings have them.
@@ -131,7 +166,7 @@ class SudoRule:
         return f"^{''.join(parts)}$"
 
     def line(self, user: str, settings: Mapping[str, str]) -> str:
-        """Return the rule as sudoers has it."""
+        """Return the rule as sudoers has it. Raises TooLong, or BadSetting."""
         words = self.pattern(settings) if self.words else '""'
         if len(words) > _LONGEST:
             words = " ".join(self._plain_words(settings))
@@ -152,7 +187,7 @@ class SudoRule:
                 case Fits():
                     yield word.plain
                 case Several():
-                    raise ValueError(f"{word.pattern!r} is in a rule that is too long for it")
+                    raise TooLong(f"{word.pattern!r} is in a rule that is too long for it")
                 case Setting():
                     yield _plain(word.resolved(settings))
                 case _:
@@ -160,6 +195,13 @@ class SudoRule:
 
     def __repr__(self) -> str:
         return f"SudoRule({self.program} {self.pattern({})})"
+
+
+def _plainly(words: Iterable[RuleWord | Script], *, installed: bool) -> tuple[RuleWord, ...]:
+    return tuple(
+        word.as_argument(installed=installed) if isinstance(word, Script) else word
+        for word in words
+    )
 
 
 def _literal(word: str) -> str:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from connectors.command import Ask, Hint, Query, Shell
+from connectors.script import Script
 from connectors.sudo import Fits, SudoRule
 from connectors.trouble import CommandFailed, NotUnderstood
 from connectors.zpool import OUT_OF_REACH, Pool, size
@@ -36,9 +37,11 @@ _SCRUB_DEADLINE = 60
 
 # zfs-fuse has `scrub -s` stop a resilver too, with status 0, so there we look first. OpenZFS
 # refuses by itself.
-_STOP_ON_FUSE = (
+_STOP_ON_FUSE = Script(
+    "zfs-stop-scrub",
     'if zpool status "$1" | grep -q "^ scrub: scrub in progress"; then exec zpool scrub -s "$1"; '
-    'else echo "no scrub of $1 is running" >&2; exit 1; fi'
+    'else echo "no scrub of $1 is running" >&2; exit 1; fi',
+    words=1,
 )
 
 
@@ -155,7 +158,7 @@ def stop_scrub(pool: str) -> Shell:
 
 def stop_scrub_on_fuse(pool: str) -> Shell:
     """Stop a scrub of zfs-fuse, and nothing if a resilver has taken its place."""
-    return _shell("sh", "-c", _STOP_ON_FUSE, "keyturn", pool, deadline=_SCRUB_DEADLINE)
+    return _shell(_STOP_ON_FUSE, pool, deadline=_SCRUB_DEADLINE)
 
 
 def pause_scrub(pool: str) -> Shell:
@@ -221,7 +224,7 @@ def _moment(answer: str) -> datetime:
         raise NotUnderstood(f"date answered {answer[:80]!r}") from None
 
 
-def _shell(*words: str, deadline: int = 30) -> Shell:
+def _shell(*words: str | Script, deadline: int = 30) -> Shell:
     return Shell(words, root=True, hints=_HINTS, deadline=deadline)
 
 
@@ -229,14 +232,14 @@ _ZPOOL = "/usr/sbin/zpool"
 _POOL = Fits(r"[A-Za-z][A-Za-z0-9_.:-]{0,99}")
 _SECONDS = Fits(r"[1-9][0-9]?")
 SUDO = (
-    SudoRule(_ZPOOL, *_EXACTLY),
-    SudoRule(_ZPOOL, "status", "-v", "-L", "-P"),
-    SudoRule(_ZPOOL, "status", "-v"),
-    SudoRule(_ZPOOL, "list", "-H", "-o", _COLUMNS),
-    SudoRule(_ZPOOL, "iostat", "-v", _SECONDS, "2"),
-    SudoRule(_ZPOOL, "iostat", "-v", _POOL, _SECONDS, "2"),
+    SudoRule(_ZPOOL, *_EXACTLY, reads=True),
+    SudoRule(_ZPOOL, "status", "-v", "-L", "-P", reads=True),
+    SudoRule(_ZPOOL, "status", "-v", reads=True),
+    SudoRule(_ZPOOL, "list", "-H", "-o", _COLUMNS, reads=True),
+    SudoRule(_ZPOOL, "iostat", "-v", _SECONDS, "2", reads=True),
+    SudoRule(_ZPOOL, "iostat", "-v", _POOL, _SECONDS, "2", reads=True),
     SudoRule(_ZPOOL, "scrub", _POOL),
     SudoRule(_ZPOOL, "scrub", "-s", _POOL),
     SudoRule(_ZPOOL, "scrub", "-p", _POOL),
-    SudoRule("/usr/bin/sh", "-c", _STOP_ON_FUSE, "keyturn", _POOL),
+    SudoRule(_STOP_ON_FUSE, _POOL),
 )

@@ -164,7 +164,7 @@ _TAKEN = {name: pattern for name, (pattern, _) in _VALUES.items()} | {
     "sharenfs": f"on|off|({_OPTION})(,({_OPTION}))*"
 }
 SUDO = (
-    SudoRule(_ZFS, *_GET, _PROPERTY, _DATASET),
+    SudoRule(_ZFS, *_GET, _PROPERTY, _DATASET, reads=True),
     *(
         SudoRule(_ZFS, "set", Fits(pattern, before=f"{name}="), _DATASET)
         for name, pattern in _TAKEN.items()

@@ -44,5 +44,5 @@ def forgotten(command: Question, settings: Mapping[str, str]) -> bool:
 def _says(dialect: ModuleType, command: Shell) -> bool:
     program, *words = command.words
     if program == "sh":
-        return words[1] in vars(dialect).values()
+        return words[1] in {str(each) for each in vars(dialect).values()}
     return f'("{program}"' in inspect.getsource(dialect)

@@ -180,47 +180,39 @@ def _objections(policy: PolicyPath, host: "Host") -> list[str]:
 @click.command()
 @click.argument("host")
 @click.option(
-    "--wide", is_flag=True, help="Also what could be used for more than the runbooks do."
+    "--scripts",
+    is_flag=True,
+    help="A program for root's shell there that brings scripts and lines.",
 )
 @click.option("--json", "as_json", is_flag=True, help="For programs.")
 @click.pass_obj
-def sudoers(policy: PolicyPath, *, host: str, wide: bool, as_json: bool) -> None:
-    """Print the sudoers lines that Keyturn's login needs on HOST.
+def sudoers(policy: PolicyPath, *, host: str, scripts: bool, as_json: bool) -> None:
+    """Print the sudoers lines that Keyturn's logins need on HOST.
 
-    They let it do what the runbooks meant for HOST do as root. Check them with `visudo -cf FILE`.
+    They let them do what the runbooks meant for HOST do as root, and no more. Long scripts must lie
+    there as files of root's, which the lines then name:
+
+    keyturn sudoers HOST --scripts | ssh root@HOST sh
     """
+    from bot.inventory import installation
     from bot.inventory import sudoers as lines
     from bot.policy.directory import load
-    from bot.workflow.asking import wanted_tag
-    from runbooks import catalogue
 
     with _plainly():
         known = load(policy()).inventory[host]
-        meant = {
-            words: runbook
-            for words, runbook in catalogue().items()
-            if wanted_tag(runbook) in (None, *known.tags)
-        }
-        granted = lines.grants(meant) if known.platform == "linux" else ()
-        written = lines.text(known, granted, wide=[each.rule for each in granted if wide])
-        data = [
-            {
-                "dialect": each.dialect,
-                "runbooks": each.runbooks,
-                "programs": each.rule.paths(known.settings),
-                "words": each.rule.pattern(known.settings),
-                "beyond": each.rule.beyond,
-            }
-            for each in granted
-        ]
+        granted = lines.granted_on(known)
+        written = installation.program(known) if scripts else lines.text(known, granted)
+        whose = lines.logins(known, granted)
     if known.platform != "linux":
         _stop(f"{host} is a network device ({known.platform}): it has no sudo", FAILED)
     if as_json:
-        click.echo(json.dumps(data, indent=2))
-    elif known.user == "root":
+        click.echo(json.dumps(lines.as_data(known, whose), indent=2))
+    elif not whose:
         _stop(f"Keyturn logs in to {host} as root: give it a login of its own first", FAILED)
     else:
         click.echo(written, nl=False)
+    if scripts and not known.scripts:
+        click.echo(f"note: then say `scripts: true` of {host} in inventory.yaml", err=True)
 
 
 @contextmanager

@@ -1,13 +1,15 @@
-"""The sudoers lines of one host: what the runbooks meant for it do as root, and no more. Pure."""
+"""The sudoers lines of one host: what the runbooks meant for it do as root, and no more."""
 
 import sys
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from types import ModuleType
+from typing import Any
 
+from bot.workflow.asking import wanted_tag
 from connectors.inventory import Host
-from connectors.sudo import SudoRule
-from runbooks import AnyRunbook
+from connectors.sudo import SudoRule, TooLong
+from runbooks import AnyRunbook, catalogue
 
 # Programs that a script calls are looked for here, and not where the login says.
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -52,32 +54,78 @@ def rules_of(dialect: ModuleType) -> tuple[SudoRule, ...]:
     return declared
 
 
-def text(host: Host, granted: Iterable[Grant], *, wide: Collection[SudoRule] = ()) -> str:
-    """Write a file for /etc/sudoers.d.
+def granted_on(host: Host) -> tuple[Grant, ...]:
+    """Return every rule that the runbooks meant for a host may have need of there."""
+    if host.platform != "linux":
+        return ()
+    tags = (None, *host.tags)
+    rules = grants(
+        {words: each for words, each in catalogue().items() if wanted_tag(each) in tags}
+    )
+    installed = (replace(each, rule=each.rule.installed) for each in rules)
+    return tuple(installed) if host.scripts else rules
 
-    wide: those rules that somebody decided to grant although they allow more than runbooks do;
-    the others of that kind are written as comments.
-    """
+
+def logins(host: Host, granted: Iterable[Grant]) -> Mapping[str, tuple[Grant, ...]]:
+    """Return the rules of each login that is not root: queries are for the one that reads."""
+    reader = host.for_reading.user
+    rules = list(granted)
+    whose = {
+        user: tuple(
+            each
+            for each in rules
+            if user == (reader if each.rule.reads else host.user)
+            and (each.rule.reads or host.changes)
+        )
+        for user in (reader, host.user)
+    }
+    return {user: its for user, its in whose.items() if its and user != "root"}
+
+
+def text(host: Host, granted: Iterable[Grant]) -> str:
+    """Write a file for /etc/sudoers.d."""
     lines = [
-        f"# What {host.user} may do as root on {host.name}, by `keyturn sudoers {host.name}`.",
+        f"# What Keyturn may do as root on {host.name}, by `keyturn sudoers {host.name}`.",
         "# Install it with `visudo -f /etc/sudoers.d/keyturn`. It takes sudo 1.9.10 or later.",
-        f'Defaults:{host.user} env_reset, !setenv, secure_path="{_PATH}"',
     ]
-    before = ""
-    for grant in granted:
-        if grant.dialect != before:
-            lines += ["", f"# {grant.dialect}: {', '.join(grant.runbooks)}"]
-            before = grant.dialect
-        lines += _written(host, grant.rule, granted=not grant.rule.beyond or grant.rule in wide)
+    for user, its in logins(host, granted).items():
+        lines += ["", f'Defaults:{user} env_reset, !setenv, secure_path="{_PATH}"']
+        before = ""
+        for grant in its:
+            if grant.dialect != before:
+                lines += ["", f"# {grant.dialect}: {', '.join(grant.runbooks)}"]
+                before = grant.dialect
+            lines += _written(host, user, grant.rule)
     return "\n".join(lines) + "\n"
 
 
-def _written(host: Host, rule: SudoRule, *, granted: bool) -> Iterator[str]:
+def as_data(host: Host, whose: Mapping[str, tuple[Grant, ...]]) -> list[dict[str, Any]]:
+    """Return what json prints."""
+    return [
+        {
+            "user": user,
+            "dialect": each.dialect,
+            "runbooks": each.runbooks,
+            "reads": each.rule.reads,
+            "programs": each.rule.paths(host.settings),
+            "words": each.rule.pattern(host.settings),
+            "beyond": each.rule.beyond,
+        }
+        for user, its in whose.items()
+        for each in its
+    ]
+
+
+def _written(host: Host, user: str, rule: SudoRule) -> Iterator[str]:
+    try:
+        line = rule.line(user, host.settings)
+    except TooLong:
+        name = rule.script.name if rule.script else rule.program
+        yield f"# {name} is too long for sudo: `keyturn sudoers {host.name} --scripts` brings it."
+        return
     if rule.beyond:
         yield f"# With the next line, whoever has the login's key can {rule.beyond}."
-    if rule.beyond and not granted:
-        yield "# So it is left out, and what needs it will be refused, unless you say --wide."
-    yield ("" if granted else "# ") + rule.line(host.user, host.settings)
+    yield line
 
 
 def _connectors_in(module: ModuleType) -> Iterator[ModuleType]:

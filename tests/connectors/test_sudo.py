@@ -1,8 +1,10 @@
 """What sudo lets through: every command that needs root, and nothing that only looks like one."""
 
+import hashlib
 import re
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from ipaddress import ip_address
 from pathlib import Path
@@ -13,6 +15,8 @@ import pytest
 from bot.inventory import sudoers
 from bot.inventory.sudoers import Grant
 from connectors import (
+    access_log,
+    agents,
     allocator,
     block,
     block_rule,
@@ -21,18 +25,22 @@ from connectors import (
     csf,
     csf_grep,
     csf_list,
+    disk_write,
     hidepid,
     history,
     mail_queue,
     mounts,
     raid,
+    rate_limit,
+    shaping,
     systemd,
     zfs,
     zfs_property,
 )
 from connectors.command import Query, Setting, Shell
 from connectors.inventory import Host
-from connectors.sudo import Fits, Several, SudoRule
+from connectors.shaping import Rates
+from connectors.sudo import Fits, Several, SudoRule, TooLong
 from connectors.zfs_property import Property
 from runbooks import catalogue
 from tests.fakes import ScriptedFleet, inventory_of
@@ -46,6 +54,8 @@ ON_TANK = Property("tank/a", "sync", "always", "received")
 
 # One or more of what each rule is for.
 SAID: tuple[Shell | Query[Any], ...] = (
+    *(access_log.traffic(hours=24, most=50), access_log.traffic(hours=1, most=1000)),
+    *(agents.agents(), agents.refuse("C++ v1.0/Evil_Bot-2"), agents.admit("EvilBot")),
     *(allocator.processes("mysqld"), allocator.processes("a.b+c-d:e@f")),
     *(block.write("sda", "scheduler", "none"), block.write("sda", "iosched/slice_idle", 0)),
     *(block.restore(QUEUE), block.restore(NO_DEPTH)),
@@ -58,10 +68,16 @@ SAID: tuple[Shell | Query[Any], ...] = (
     csf_list.keep("x\n"),
     *(hidepid.remount(2), hidepid.set_options("rw,hidepid=2,gid=7")),
     *(hidepid.add_line("hidepid=2"), hidepid.remove_line("rw,a.b-c_d,hidepid=2")),
+    *(disk_write.place("/etc"), disk_write.write("/etc", mib=64, seconds=300)),
+    disk_write.forget(),
     history.sudo(datetime(2026, 1, 1, tzinfo=UTC)),
     mail_queue.queue(),
     mounts.exports(),
     raid.detail("md127"),
+    *(rate_limit.limits(), rate_limit.counts()),
+    shaping.begin_probation("eth0.7", Rates(1024, 512)),
+    *(shaping.try_out("eth0", Rates(up=10_000_000)), shaping.settle("bond0", Rates())),
+    shaping.keep("eth0"),
     *(systemd.restart("nginx"), systemd.restart("getty@tty1.service")),
     *(zfs.exact_status(), zfs.status(), zfs.plain_status(), zfs.spaces()),
     *(zfs.traffic("", 5), zfs.traffic("tank", 60)),
@@ -78,6 +94,7 @@ SAID: tuple[Shell | Query[Any], ...] = (
 )
 COMMANDS = tuple(cast("Shell", each.command) if isinstance(each, Query) else each for each in SAID)
 ALL = [rule for rules in RULES.values() for rule in rules]
+INSTALLED = [rule.installed for rule in ALL]
 NAMES = [f"{command.words[0]}-{number}" for number, command in enumerate(COMMANDS)]
 SCRIPTS = [rule for rule in ALL if rule.script]
 PARTING = pytest.mark.parametrize("rule", SCRIPTS, ids=lambda rule: str(rule.script)[:30])
@@ -115,6 +132,13 @@ def _words(command: Shell) -> tuple[str, ...]:
     return command.resolved({}, sudo=False).words
 
 
+# By files, and by words where these are not too long for sudo.
+GOOD = [
+    *(command.resolved({}, sudo=True, scripts=True).words[3:] for command in COMMANDS),
+    *(_words(command) for command in COMMANDS),
+]
+
+
 def _variants(command: Shell) -> Iterator[tuple[str, ...]]:
     """Yield commands that differ from a good one in one thing."""
     words = _words(command)
@@ -134,13 +158,14 @@ def _variants(command: Shell) -> Iterator[tuple[str, ...]]:
 # Appending these to some free word gives just another good one: a name may hold a hyphen, and a
 # line of fstab any option. Nothing can be reached with it.
 _ANOTHER_NAME = re.compile(r"-|--help|-o|\.\.", re.ASCII)
-# A dataset's name has slashes and periods in it, and is no path.
+# A dataset's name has slashes and periods in it, and is no path; a directory's may be any.
 _ANOTHER_DATASET = re.compile(r"[a-z./-]+", re.ASCII)
 
 
 def _is_worse(command: Shell, variant: Sequence[str]) -> bool:
     """Tell whether a variant is more than another value of a word that may differ."""
-    another = _ANOTHER_DATASET if command.words[0] == "zfs" else _ANOTHER_NAME
+    by_path = command.words[0] == "zfs" or "/etc" in command.words
+    another = _ANOTHER_DATASET if by_path else _ANOTHER_NAME
     for good, bad in zip(_words(command), variant, strict=False):
         if good != bad:
             return not (bad.startswith(good) and another.fullmatch(bad.removeprefix(good)))
@@ -154,6 +179,15 @@ def _is_worse(command: Shell, variant: Sequence[str]) -> bool:
 def test_a_command_that_needs_root_is_let_through(command: Shell):
     assert command.root
     assert allowed(command)
+    words = command.resolved({}, sudo=True, scripts=True).words[3:]
+    assert any(rule.allows(words, {}) for rule in INSTALLED)
+
+
+@pytest.mark.parametrize("said", SAID, ids=NAMES)
+def test_what_reads_is_known_from_what_changes(said: Shell | Query[Any]):
+    command = cast("Shell", said.command) if isinstance(said, Query) else said
+    meant = [rule for rule in ALL if rule.allows(_words(command), {})]
+    assert {rule.reads for rule in meant} == {isinstance(said, Query)}
 
 
 def test_no_rule_is_for_a_command_that_nobody_says():
@@ -166,10 +200,8 @@ def test_no_rule_is_for_a_command_that_nobody_says():
     assert idle == []
 
 
-def test_every_dialect_with_commands_for_root_has_rules_or_is_known_to_lack_them():
-    # Their scripts take programs as arguments, or are still being written.
-    known = {"access_log", "rate_limit", "agents", "shaping"}
-    assert {dialect.__name__.rpartition(".")[2] for dialect in UNDECLARED} <= known
+def test_every_dialect_with_commands_for_root_has_rules():
+    assert [dialect.__name__ for dialect in UNDECLARED] == []
 
 
 def test_a_scripted_fleet_notices_a_command_whose_rule_was_forgotten():
@@ -231,26 +263,30 @@ def _is_a_program(script: str) -> bool:
     return checked.returncode == 0
 
 
-@pytest.mark.parametrize(
-    ("script", "count"),
-    [
-        (csf_list.SUDO[0].script, 6),
-        (csf_list.SUDO[2].script, 4),
-        (csf_list.SUDO[4].script, 2),
-        (hidepid.SUDO[2].script, 1),
-    ],
+COUNTING = pytest.mark.parametrize(
+    "rule", [rule for rule in SCRIPTS if rule.script and rule.script.words], ids=repr
 )
-def test_a_script_that_would_work_elsewhere_counts_its_words(
-    script: str, count: int, tmp_path: Path
-):
+
+
+@COUNTING
+def test_a_script_counts_its_words(rule: SudoRule, tmp_path: Path):
     """With `keyturn /etc/csf` as one word, the next one would be the directory to work in."""
-    lures = [tmp_path / ("a" * 64), tmp_path / "-r"]
-    for lure in lures:
-        lure.mkdir()
-    words = ["keyturn /etc/csf", *["a" * 64] * (count - 1)]
-    done = subprocess.run(["sh", "-c", script, *words], cwd=tmp_path, check=False)
-    assert done.returncode != 0
-    assert [list(lure.iterdir()) for lure in lures] == [[], []]
+    script = rule.script
+    assert script is not None
+    count = script.words or 0
+    assert count == len(rule.words) - 3
+    lure = tmp_path / ("a" * 64)
+    lure.mkdir()
+    file = tmp_path / "script"
+    file.write_text(script.file)
+    said = ("sh", "-c", script.text)
+    for words in (
+        *((*said, "keyturn /etc/csf", *[lure.name] * other) for other in (count - 1, count)),
+        *((*said, "keyturn", *[lure.name] * other) for other in (count - 1, count + 1)),
+        *(("sh", str(file), *[lure.name] * other) for other in (count - 1, count + 1)),
+    ):
+        assert subprocess.run(words, cwd=tmp_path, check=False).returncode == 1
+    assert list(lure.iterdir()) == []
 
 
 def test_without_counting_its_words_it_would_work_elsewhere(tmp_path: Path):
@@ -258,6 +294,81 @@ def test_without_counting_its_words_it_would_work_elsewhere(tmp_path: Path):
     (tmp_path / ("a" * 64)).mkdir()
     subprocess.run(["sh", "-c", script, "keyturn /etc/csf", "a" * 64], cwd=tmp_path, check=False)
     assert [file.name for file in tmp_path.rglob("*lock")] == ["keyturn.lock"]
+
+
+@PARTING
+def test_a_script_is_the_same_file_wherever_it_lies(rule: SudoRule):
+    assert rule.script is not None
+    assert re.fullmatch(r"/usr/local/lib/keyturn/[a-z-]+-[0-9a-f]{12}", rule.script.path)
+    assert rule.installed.program == rule.script.path
+    assert replace(rule.script, body=f"{rule.script.body} ").path != rule.script.path
+    checked = subprocess.run(["sh", "-n"], input=rule.script.file.encode(), check=False)
+    assert checked.returncode == 0
+
+
+# --- what a script takes in ---
+
+
+@pytest.mark.parametrize(
+    ("given", "taken"),
+    [
+        (block_rule.text_of("sda", None, {"scheduler": "bfq"}), True),
+        (block_rule.text_of("sda", ("device/wwid", "naa.5"), {"iosched/slice_idle": 0}), True),
+        ('ACTION=="add|change", RUN+="/bin/sh -c id"\n', False),
+        (block_rule.text_of("sda", None, {"scheduler": "bfq"})[:-1] + ', RUN+="/bin/id"\n', False),
+        (block_rule.text_of("sda", None, {"scheduler": "bfq"}) + 'RUN+="/bin/id"', False),
+        (block_rule.text_of("sda", None, {"scheduler": "bfq"}) + "\0", False),
+        (
+            block_rule.text_of("sda", None, {"scheduler": "bfq"}).replace(
+                "queue/scheduler", "../../../etc/passwd"
+            ),
+            False,
+        ),
+    ],
+)
+def test_a_host_takes_no_rule_of_udev_that_runs_a_program(given: str, taken: bool, tmp_path: Path):
+    script = block_rule.SUDO[1].script
+    assert script is not None
+    assert _taken(script.text, given, tmp_path) == taken
+
+
+def test_without_looking_a_host_would_take_any_rule_of_udev(tmp_path: Path):
+    look = '[ "$other" = 1 ] || { echo this is no rule of Keyturn >&2; exit 1; };'
+    script = str(block_rule.SUDO[1].script).replace(look, "")
+    assert _taken(script, 'RUN+="/bin/id"\n', tmp_path)
+
+
+def _taken(script: str, given: str, directory: Path) -> bool:
+    file = directory / "60-keyturn-sda.rules"
+    words = ["sh", "-c", script, "keyturn", str(file)]
+    done = subprocess.run(words, input=given, text=True, capture_output=True, check=False)
+    assert list(directory.iterdir()) == ([file] if done.returncode == 0 else [])
+    return done.returncode == 0 and file.read_text() == given
+
+
+@pytest.mark.parametrize(
+    ("line", "taken"),
+    [
+        ("192.0.2.1 # pingdom", True),
+        ("2001:db8::1 # pingdom", True),
+        ("Include /etc/shadow", False),
+        ("192.0.2.0/1 # pingdom", False),
+        ("tcp|in|d=22|s=192.0.2.1 # pingdom", False),
+    ],
+)
+def test_a_host_takes_no_list_that_does_more_than_let_addresses_in(
+    line: str, taken: bool, tmp_path: Path
+):
+    script = csf_list.SUDO[2].script
+    assert script is not None
+    listing = csf_list.listing((), "pingdom") + f"{line}\n"
+    digest = hashlib.sha256(listing.encode()).hexdigest()
+    words = ["sh", "-c", script.text, "keyturn", str(tmp_path), "true", "-r", digest]
+    done = subprocess.run(words, input=listing, text=True, capture_output=True, check=False)
+    assert done.returncode == 1
+    # What is taken comes as far as the question whether it is on probation.
+    said = "nothing is on probation" if taken else "this is no list of Keyturn"
+    assert said in done.stderr
 
 
 # --- how rules are written ---
@@ -305,12 +416,12 @@ def private_sudoers(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("sudo")
     stubs = [
         Grant("stubs", SudoRule(f"{directory}/{Path(str(rule.program)).name}", *rule.words), ())
-        for rule in ALL
+        for rule in (*ALL, *INSTALLED)
     ]
     written = sudoers.text(HOST, stubs)
     (directory / "sudoers").write_text(written)
-    for command in COMMANDS:
-        stub = directory / Path(_words(command)[0]).name
+    for words in GOOD:
+        stub = directory / Path(words[0]).name
         stub.write_text("#!/bin/sh\necho ran as $(id -u)\n")
         stub.chmod(0o755)
     asking = directory / "ask.sh"
@@ -339,26 +450,44 @@ def _statuses(asking: Path, commands: Sequence[Sequence[str]]) -> list[int]:
 
 
 @pytest.mark.real
-def test_visudo_takes_every_rule(tmp_path: Path):
-    lines = sudoers.text(HOST, [Grant("all", rule, ()) for rule in ALL], wide=ALL)
+@pytest.mark.parametrize("rules", [ALL, INSTALLED], ids=["by words", "by files"])
+def test_visudo_takes_every_rule(rules: Sequence[SudoRule], tmp_path: Path):
+    lines = sudoers.text(HOST, [Grant("all", rule, ()) for rule in rules])
     (tmp_path / "sudoers").write_text(lines)
     checked = subprocess.run(
         ["visudo", "-cf", str(tmp_path / "sudoers")], capture_output=True, text=True, check=False
     )
     assert checked.returncode == 0, checked.stdout + checked.stderr
-    assert lines.count("NOPASSWD") == len(ALL)
+    assert lines.count("NOPASSWD") == len(rules) - sum(map(_too_long, rules))
+    assert not any(map(_too_long, INSTALLED))
+
+
+def _too_long(rule: SudoRule) -> bool:
+    try:
+        rule.line("nobody", {})
+    except TooLong:
+        return True
+    return False
 
 
 @pytest.mark.real
 def test_sudo_itself_judges_as_we_do(private_sudoers: Path):
-    good = [_words(command) for command in COMMANDS]
+    rules = [rule for rule in (*ALL, *INSTALLED) if not _too_long(rule)]
+    good = [words for words in GOOD if any(rule.allows(words, {}) for rule in rules)]
     bad = [
         variant
         for command in COMMANDS
         for variant in list(_variants(command))[::97]
         if "\x00" not in "".join(variant) and variant[0] in {words[0] for words in good}
     ]
-    ours = [any(rule.allows(words, {}) for rule in ALL) for words in bad]
+    bad += [
+        (*words[:place], worse, *words[place + 1 :])
+        for words in GOOD[: len(COMMANDS)]
+        for place in range(1, len(words))
+        for worse in ("", "a b", "../../etc/shadow", f"{words[place]} x", f"x{words[place]}")
+    ]
+    bad += [(words[0][:-1], *words[1:]) for words in good if words[0].startswith("/")]
+    ours = [any(rule.allows(words, {}) for rule in rules) for words in bad]
     assert _statuses(private_sudoers, good) == [0] * len(good)
     theirs = [status == 0 for status in _statuses(private_sudoers, bad)]
     differing = [

@@ -1,6 +1,7 @@
 """The sudoers lines of a host, as a person prints and checks them."""
 
 import json
+import re
 import subprocess
 from pathlib import Path
 
@@ -11,6 +12,8 @@ from tests.bot.inventory.typed import keyturn
 from tests.playground import company
 from tests.playground.keys import make_key
 
+READER = {"user": "keyturn-read", "key": "keys/keyturn-read"}
+
 
 @pytest.fixture
 def policy(tmp_path: Path) -> Path:
@@ -19,6 +22,8 @@ def policy(tmp_path: Path) -> Path:
     host = {"address": "192.0.2.1", "host_key": make_key().public, "area": "storage"}
     hosts = {
         "nas1": {**host, "tags": ["nfs", "zfs"]},
+        "nas2": {**host, "tags": ["nfs", "zfs"], "scripts": True, "reader": READER},
+        "nas3": {**host, "tags": ["nfs", "zfs"], "changes": False},
         "lb1": {**host, "tags": ["csf"], "settings": {"csf.directory": "/opt/csf, /etc"}},
         "lb2": {**host, "user": "balancer"},
         "old1": {**host, "user": "root"},
@@ -35,19 +40,98 @@ def _dialects(policy: Path, host: str) -> set[str]:
 
 
 @pytest.mark.real
-@pytest.mark.parametrize("wide", [(), ("--wide",)])
-def test_visudo_takes_what_is_printed(policy: Path, tmp_path: Path, wide: tuple[str, ...]):
-    printed = keyturn(policy, "sudoers", "nas1", *wide)
+@pytest.mark.parametrize("host", ["nas1", "nas2", "nas3"])
+def test_visudo_takes_what_is_printed(policy: Path, tmp_path: Path, host: str):
+    printed = keyturn(policy, "sudoers", host)
     assert printed.returncode == 0, printed.stderr
     (tmp_path / "lines").write_text(printed.stdout)
     checked = subprocess.run(
         ["visudo", "-cf", str(tmp_path / "lines")], capture_output=True, text=True, check=False
     )
     assert checked.returncode == 0, checked.stdout
-    assert "\nkeyturn ALL=(root) NOPASSWD: /usr/sbin/zpool ^scrub " in printed.stdout
+    scrub = "\nkeyturn ALL=(root) NOPASSWD: /usr/sbin/zpool ^scrub "
+    assert (scrub in printed.stdout) == (host != "nas3")
     assert "secure_path=" in printed.stdout
-    left_out = "become root.\n# So it is left out"
-    assert (left_out in printed.stdout) == (not wide)
+
+
+def test_what_is_too_long_for_sudo_is_named_with_the_way_to_bring_it(policy: Path):
+    without = keyturn(policy, "sudoers", "nas1").stdout
+    assert (
+        "# access-log is too long for sudo: `keyturn sudoers nas1 --scripts` brings it." in without
+    )
+    assert "too long" not in keyturn(policy, "sudoers", "nas2").stdout
+
+
+def test_each_login_has_the_rules_of_what_it_is_for(policy: Path):
+    rows = json.loads(keyturn(policy, "sudoers", "nas2", "--json").stdout)
+    assert {(row["user"], row["reads"]) for row in rows} == {
+        ("keyturn", False),
+        ("keyturn-read", True),
+    }
+    lines = keyturn(policy, "sudoers", "nas2").stdout
+    assert "Defaults:keyturn env_reset" in lines
+    assert "Defaults:keyturn-read env_reset" in lines
+    assert "\nkeyturn-read ALL=(root) NOPASSWD: /usr/sbin/zpool ^status " in lines
+    assert "keyturn-read ALL=(root) NOPASSWD: /usr/sbin/zpool ^scrub" not in lines
+    assert all(
+        row["reads"] for row in json.loads(keyturn(policy, "sudoers", "nas3", "--json").stdout)
+    )
+
+
+# --- what --scripts installs ---
+
+_TRIAL = """\
+set -e
+mount -t tmpfs none /usr/local/lib
+mount -t tmpfs none /etc/sudoers.d
+sh "$1"
+mkdir -p /usr/local/lib/keyturn
+echo old >/usr/local/lib/keyturn/old-0123456789ab
+sh "$1" >&2
+visudo -cqf /etc/sudoers.d/keyturn
+stat -c '%u %a %n' /etc/sudoers.d/* /usr/local/lib/keyturn/*
+"""
+
+
+@pytest.mark.real
+def test_what_is_installed_is_root_s_and_what_is_old_is_taken_away(policy: Path, tmp_path: Path):
+    if subprocess.run(["unshare", "-m", "true"], capture_output=True, check=False).returncode:
+        pytest.skip("only root may install files without changing this machine's own")
+    printed = keyturn(policy, "sudoers", "nas1", "--scripts")
+    assert printed.returncode == 0
+    assert "note: then say `scripts: true` of nas1 in inventory.yaml" in printed.stderr
+    (tmp_path / "program").write_text(printed.stdout)
+    done = subprocess.run(
+        ["unshare", "-m", "sh", "-c", _TRIAL, "trial", str(tmp_path / "program")],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    said, rules, *scripts = done.stdout.splitlines()
+    assert said == "nas1 has its scripts and sudoers lines"
+    assert rules == "0 440 /etc/sudoers.d/keyturn"
+    assert all(re.fullmatch(r"0 755 /\S+/[a-z-]+-[0-9a-f]{12}", line) for line in scripts)
+    assert any("/block-rule-" in line for line in scripts)
+    assert not any("/old-" in line for line in scripts)
+    named = set(re.findall(r"/usr/local/lib/keyturn/[a-z0-9-]+", printed.stdout))
+    assert {line.split()[2] for line in scripts} <= named
+
+
+@pytest.mark.real
+def test_lines_that_visudo_refuses_are_not_installed(policy: Path, tmp_path: Path):
+    if subprocess.run(["unshare", "-m", "true"], capture_output=True, check=False).returncode:
+        pytest.skip("only root may install files without changing this machine's own")
+    program = keyturn(policy, "sudoers", "nas1", "--scripts").stdout
+    (tmp_path / "program").write_text(program.replace("NOPASSWD:", "NOPASS WORD:"))
+    done = subprocess.run(
+        ["unshare", "-m", "sh", "-c", _TRIAL, "trial", str(tmp_path / "program")],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "syntax error" in done.stderr
 
 
 def test_every_line_is_one_program_and_no_bare_wildcard(policy: Path):
@@ -66,7 +150,7 @@ def test_a_host_gets_only_what_its_runbooks_need(policy: Path):
 @pytest.mark.parametrize(
     ("host", "status", "says"),
     [
-        ("nas7", 3, "there is no host 'nas7' in the inventory: did you mean nas1?"),
+        ("nas7", 3, "there is no host 'nas7' in the inventory: did you mean nas1, nas2, nas3?"),
         ("old1", 1, "as root: give it a login of its own first"),
         ("sw1", 1, "is a network device (cisco_ios): it has no sudo"),
         ("lb1", 1, "the inventory sets csf.directory to '/opt/csf, /etc'"),
