@@ -48,8 +48,8 @@ def ask(
         runs.NewRun(
             words=runbook.words,
             kind=kind(type(runbook)),
-            fields=_texts(runbook),
-            request=_typed(runbook),
+            fields=texts(runbook),
+            request=typed(runbook),
             host=runbook.target,
             area=policy.area_of(runbook.target).name,
             asked_by=person,
@@ -85,8 +85,8 @@ def ask_all(
     whole = runs.NewRun(
         words=first.words,
         kind=kind(type(first)),
-        fields=_texts(first) | {"host": spelled},
-        request=_typed(first, host=spelled),
+        fields=texts(first) | {"host": spelled},
+        request=typed(first, host=spelled),
         host=first.target,
         area=areas.pop(),
         asked_by=person,
@@ -98,8 +98,8 @@ def ask_all(
     children = [
         replace(
             whole,
-            fields=_texts(runbook),
-            request=_typed(runbook),
+            fields=texts(runbook),
+            request=typed(runbook),
             host=runbook.target,
             hosts=(),
         )
@@ -233,16 +233,16 @@ def wanted_tag(runbook: type[AnyRunbook]) -> str | None:
     return tag if isinstance(tag, str) else None
 
 
-def _texts(runbook: AnyRunbook) -> dict[str, str]:
+def texts(runbook: AnyRunbook) -> dict[str, str]:
     """Return the fields as text, in which form they are stored, shown and typed."""
     values = runbook.model_dump(mode="json", exclude_none=True)
     return {name: _text(value) for name, value in values.items()}
 
 
-def _typed(runbook: AnyRunbook, **instead: str) -> str:
+def typed(runbook: AnyRunbook, **instead: str) -> str:
     """Return the request as one would type it: what was left at its default is left out."""
     words = [runbook.words]
-    for name, value in (_texts(runbook) | instead).items():
+    for name, value in (texts(runbook) | instead).items():
         field = type(runbook).model_fields[name]
         if field.is_required():
             words.append(value)

@@ -41,13 +41,13 @@ def approve(
         if len(digest) < 10 or not run.digest.startswith(digest):
             raise TooLate(f"run {number} has another plan now: look at it again")
         factor = shown(tx, policy, person=person, session=session)
-        refusal = _refusal(tx, policy, run, person)
-        lacking = "" if refusal or factor else _lacking(tx, policy, run)
+        no = refusal(tx, policy, run, person)
+        lacking = "" if no or factor else _lacking(tx, policy, run)
         vote = _vote(tx, policy, run, person, reason, yes=True)
-        if not refusal:
+        if not no:
             _must_say_why(tx, policy, run, reason)
-        if refusal or lacking:
-            _log(tx, "approval refused", run, person, refusal or lacking)
+        if no or lacking:
+            _log(tx, "approval refused", run, person, no or lacking)
         elif not runs.cast(tx, replace(vote, factor=factor)):
             raise TooLate(f"You have approved run {number} before")
         else:
@@ -56,8 +56,8 @@ def approve(
             news.announce(tx, number)
     if lacking:
         raise StepUpFirst(lacking)
-    if refusal:
-        raise NotYours(refusal)
+    if no:
+        raise NotYours(no)
     return run
 
 
@@ -71,8 +71,8 @@ def deny(parts: Parts, number: int, *, person: str, reason: str = "") -> Run:
         if run.parent is not None:
             raise Unfit(f"run {number} is a part of run {run.parent}: deny that")
         # Who edited it may not approve it, but an owner's no is an owner's no.
-        refusal = _refusal(tx, policy, replace(run, editors=()), person)
-        if not refusal:
+        no = refusal(tx, policy, replace(run, editors=()), person)
+        if not no:
             vote = _vote(tx, policy, run, person, reason, yes=False)
             runs.cast(tx, vote)
             name = _name(policy, person)
@@ -81,9 +81,9 @@ def deny(parts: Parts, number: int, *, person: str, reason: str = "") -> Run:
             why = f": {_plain(reason)}" if reason.strip() else ""
             run = end(parts, tx, run, State.DENIED, f"Denied by {name}{why}", person=person)
         else:
-            _log(tx, "denial refused", run, person, refusal)
-    if refusal:
-        raise NotYours(refusal)
+            _log(tx, "denial refused", run, person, no)
+    if no:
+        raise NotYours(no)
     return run
 
 
@@ -166,7 +166,7 @@ def _count(parts: Parts, tx: Transaction, policy: Policy, run: Run) -> Run:
     return ready
 
 
-def _refusal(tx: Transaction, policy: Policy, run: Run, person: str) -> str:
+def refusal(tx: Transaction, policy: Policy, run: Run, person: str) -> str:
     """Say why this person may not decide; "" if they may."""
     request, ruling = ruling_on(tx, policy, run)
     answer = policy.may_approve(person, request, ruling)

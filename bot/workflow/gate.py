@@ -154,8 +154,12 @@ def authorise(parts: Parts, tx: Transaction, run: Run, policy: Policy) -> None:
     no = next((vote for vote in runs.votes(tx, keyed.id) if not vote.yes), None)
     if no is not None:
         raise Shut(State.DENIED, f"Denied by {no.person}")
-    if counted.met or passing.opens(tx, policy, run):
-        return
+    if not counted.met and not passing.opens(tx, policy, run):
+        _by_grant(tx, policy, run, counted)
+
+
+def _by_grant(tx: Transaction, policy: Policy, run: Run, counted: Count) -> None:
+    """Raise Shut unless a standing grant stands in for the approvals."""
     if run.grant is None:
         raise _not_enough(policy, counted)
     lost = granted.lost(tx, policy, run, counted.request, counted.ruling)
@@ -164,7 +168,7 @@ def authorise(parts: Parts, tx: Transaction, run: Run, policy: Policy) -> None:
 
 
 def _not_enough(policy: Policy, counted: Count) -> Shut:
-    """Say what is missing: an approval that was lost ends it, one more than before is asked for."""
+    """Say what is missing: a lost approval ends it, one that is wanted anew is asked for."""
     terms = counted.ruling.terms
     why = (
         f"It takes {terms.approvals} approval(s) by {policy.whose(terms)}, and "

@@ -1,0 +1,75 @@
+"""Mandates as people type them: who decides in whose stead, and what is granted. Pure."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from bot import forms
+from bot.deadline import deadline
+from bot.forms import NotUnderstood
+from bot.store.grants import NewGrant
+
+DELEGATE = "delegate to PERSON until TIME [for AREA]"
+GRANT = "grant PERSON WORDS HOSTS [field=pattern …] N an hour until TIME"
+_DELEGATE = re.compile(
+    r"to\s+@?(?P<person>\S+)(?:\s+(?:for|in)\s+(?P<before>[a-z]\S*))?"
+    r"\s+(?:until|for)\s+(?P<when>.+?)(?:\s+(?:for|in)\s+(?P<area>[a-z]\S*))?",
+    re.IGNORECASE,
+)
+_GRANT = re.compile(
+    r"@?(?P<person>\S+)\s+(?P<what>.+?)\s+(?P<an_hour>\d{1,4})\s*(?:an|per|/)\s*h(?:our)?"
+    r"\s+(?:until|for)\s+(?P<when>.+)",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True)
+class WantedDelegation:
+    """ends: microseconds. area: "" for every area of the delegator's."""
+
+    delegate: str
+    ends: int
+    area: str = ""
+
+
+def delegation(text: str, *, now: int) -> WantedDelegation:
+    """Understand what follows "delegate". Raises NotUnderstood and NotADeadline."""
+    typed = _DELEGATE.fullmatch(text.strip())
+    if typed is None:
+        raise NotUnderstood(f"It is typed: {DELEGATE}")
+    area = typed["area"] or typed["before"] or ""
+    return WantedDelegation(
+        typed["person"].lower(), deadline(typed["when"], now=now), area.lower()
+    )
+
+
+def grant(text: str, *, now: int) -> NewGrant:
+    """Understand what follows "grant". Raises NotUnderstood and NotADeadline."""
+    typed = _GRANT.fullmatch(text.strip())
+    if typed is None:
+        raise NotUnderstood(f"It is typed: {GRANT}")
+    runbook, rest = forms.find(forms.split(typed["what"]))
+    if not rest:
+        raise NotUnderstood(f"on which hosts? It is typed: {GRANT}")
+    return NewGrant(
+        person=typed["person"].lower(),
+        words=runbook.words,
+        hosts=rest[0].removeprefix("host="),
+        an_hour=int(typed["an_hour"]),
+        ends=deadline(typed["when"], now=now),
+        values=changes(rest[1:]),
+    )
+
+
+def changes(typed: Sequence[str]) -> dict[str, str]:
+    """Read `field=value` words. Raises NotUnderstood."""
+    found: dict[str, str] = {}
+    for word in typed:
+        name, equals, value = word.partition("=")
+        name = name.removeprefix("--").lower()
+        if not equals or not name:
+            raise NotUnderstood(f"{word!r} names no field: say which, as in field=value")
+        if name in found:
+            raise NotUnderstood(f"{name} is given twice")
+        found[name] = value
+    return found

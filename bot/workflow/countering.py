@@ -1,0 +1,196 @@
+"""Countering: an approver proposes other values, and the asker accepts them or takes it back.
+
+The proposal is a run of its own, with its own plan and digest. It asks in the name of the first
+asker, and whoever edited it approves it no more than the asker does. The run that it is for goes
+on waiting until there is a plan to offer, and is replaced by it in one transaction.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from pydantic import ValidationError
+
+from bot.policy import Policy
+from bot.run import Run, State
+from bot.store import changelog, news, runs
+from bot.store.database import Transaction
+from bot.workflow import granted
+from bot.workflow.asking import Unfit, texts, typed
+from bot.workflow.counting import ruling_on
+from bot.workflow.deciding import NotYours, TooLate, refusal
+from bot.workflow.delegating import reason_given
+from bot.workflow.ending import end
+from bot.workflow.parts import Parts
+from bot.workflow.stead import stand_in
+from runbooks import AnyRunbook
+
+
+def counter(
+    parts: Parts, number: int, *, person: str, changes: Mapping[str, str], reason: str = ""
+) -> Run:
+    """Propose other values for a request that waits; return the run that has them."""
+    policy = parts.policies.current()
+    with parts.database.transaction() as tx:
+        run = runs.hold(tx, number)
+        _must_wait(tx, run)
+        no = refusal(tx, policy, run, person)
+        if no:
+            raise NotYours(no)
+        fields = {name: value.strip() for name, value in changes.items()}
+        runbook = _edited(parts, run, fields)
+        if texts(runbook) == run.fields:
+            raise Unfit(f"those are the values of run {number} already: change one")
+        editors = _editors(tx, policy, run, person)
+        _somebody_is_left(tx, policy, replace(run, editors=editors))
+        new = runs.add(tx, _new(run, runbook, run.hosts, editors))
+        changelog.append(
+            tx,
+            "counter-proposed",
+            run=number,
+            person=person,
+            host=run.host,
+            digest=run.digest,
+            proposal=new.id,
+            values=_moved(run.fields, new.fields),
+            why=reason_given(reason),
+        )
+        changelog.append(
+            tx,
+            "proposed",
+            run=new.id,
+            person=person,
+            host=new.host,
+            asked_by=new.asked_by,
+            instead_of_run=number,
+            instead_of_digest=run.digest,
+            fields=new.fields,
+            request=new.request,
+            reason=reason_given(reason),
+        )
+        children = [_child(parts, part, fields, editors) for part in runs.children(tx, number)]
+        planned = [runs.add(tx, replace(child, parent=new.id)) for child in children] or [new]
+        for each in planned:
+            parts.dispatch.enqueue(tx, each.id, policy.inventory[each.host].site)
+    return new
+
+
+def accept(parts: Parts, number: int, *, person: str, digest: str) -> Run:
+    """Let the asker take over the plan that an approver proposes: then it is decided as ever."""
+    policy = parts.policies.current()
+    with parts.database.transaction() as tx:
+        run = runs.hold(tx, number)
+        if run.asked_by != person:
+            raise NotYours(f"only {run.asked_by}, whose request it is, can accept run {number}")
+        if run.state is not State.OFFERED or run.expires is None or tx.now >= run.expires:
+            raise TooLate(f"run {number} is {run.state}: there is nothing to accept")
+        if len(digest) < 10 or not run.digest.startswith(digest):
+            raise TooLate(f"run {number} has another plan now: look at it again")
+        request, ruling = ruling_on(tx, policy, run)
+        given, _ = granted.choose(tx, policy, run, request, ruling)
+        changelog.append(
+            tx, "accepted", run=number, person=person, host=run.host, digest=run.digest
+        )
+        if not ruling.allowed:
+            why = "; ".join(ruling.says) or "no rule of the policy allows it"
+            return end(parts, tx, run, State.REFUSED, f"The policy refuses: {why}")
+        waits = bool(ruling.approvals) and given is None
+        accepted = runs.move(
+            tx,
+            run,
+            State.WAITING if waits else State.READY,
+            shown=tx.now if waits else None,
+            terms=ruling.terms,
+            needed=ruling.approvals,
+            groups=ruling.groups,
+            says=ruling.says,
+            grant=given.id if given else None,
+            summary="",
+        )
+        if not waits:
+            parts.dispatch.enqueue(tx, number, policy.inventory[run.host].site)
+        news.announce(tx, number)
+    return accepted
+
+
+def _must_wait(tx: Transaction, run: Run) -> None:
+    if run.parent is not None:
+        raise Unfit(f"run {run.id} is a part of run {run.parent}: propose values for that")
+    if run.undo_of is not None:
+        raise Unfit("an undo has no values of its own: deny it and say why")
+    if run.timing is not None:
+        raise Unfit(
+            "the values of a schedule are its owner's: deny it and say what you would take"
+        )
+    if run.state is not State.WAITING or run.expires is None or tx.now >= run.expires:
+        raise TooLate(f"run {run.id} is {run.state}: only one that waits can be edited")
+
+
+def _edited(parts: Parts, run: Run, fields: Mapping[str, str]) -> AnyRunbook:
+    """Return the request with other values. Raises Unfit with every problem at once."""
+    known = parts.runbooks[run.words]
+    offered = [name for name in known.model_fields if name != "host"]
+    strange = [name for name in fields if name not in offered]
+    if strange or not fields:
+        have = f"{run.words} can be edited in {', '.join(offered)}" if offered else "nothing can"
+        raise Unfit(f"{strange[0]} is not among its values: {have}" if strange else have)
+    values = {**run.fields, "host": run.host, **fields}
+    try:
+        return known.model_validate({name: value for name, value in values.items() if value})
+    except ValidationError as error:
+        problems = [
+            f"{problem['loc'][0] if problem['loc'] else run.words}: "
+            + problem["msg"].removeprefix("Value error, ")
+            for problem in error.errors()
+        ]
+        raise Unfit("; ".join(problems)) from None
+
+
+def _editors(tx: Transaction, policy: Policy, run: Run, person: str) -> tuple[str, ...]:
+    """Return who may not approve it: whoever edited it, and the owner whom they stood in for."""
+    stood_for = stand_in(tx, policy, *ruling_on(tx, policy, run), person)
+    return tuple(dict.fromkeys(name for name in (*run.editors, person, stood_for) if name))
+
+
+def _somebody_is_left(tx: Transaction, policy: Policy, edited: Run) -> None:
+    request, ruling = ruling_on(tx, policy, edited)
+    able = [person.id for person in policy.approvers(request, ruling)]
+    if not policy.met(ruling.terms, able):
+        raise Unfit(
+            "you would have edited it, so you could not approve it, and without you there are too "
+            "few who could: deny it, and say which values you would approve"
+        )
+
+
+def _new(
+    run: Run, runbook: AnyRunbook, hosts: Sequence[str], editors: Sequence[str]
+) -> runs.NewRun:
+    spelled = {"host": run.fields["host"]} if hosts else {}
+    return runs.NewRun(
+        words=run.words,
+        kind=run.kind,
+        fields=texts(runbook) | spelled,
+        request=typed(runbook, **spelled),
+        host=run.host,
+        area=run.area,
+        asked_by=run.asked_by,
+        origin=run.origin,
+        reason=run.reason,
+        hosts=hosts,
+        editors=editors,
+        counters=run.id,
+    )
+
+
+def _child(
+    parts: Parts, part: Run, fields: Mapping[str, str], editors: Sequence[str]
+) -> runs.NewRun:
+    return replace(_new(part, _edited(parts, part, fields), (), editors), counters=None)
+
+
+def _moved(before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, str]:
+    names = dict.fromkeys([*before, *after])
+    return {
+        name: f"{before.get(name, '(empty)')} → {after.get(name, '(empty)')}"
+        for name in names
+        if before.get(name) != after.get(name)
+    }

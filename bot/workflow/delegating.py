@@ -1,0 +1,84 @@
+"""Delegating: an owner lets another person decide in their stead, until a time that is said."""
+
+from dataclasses import replace
+
+from bot.deadline import written
+from bot.policy import Policy
+from bot.store import changelog, delegations
+from bot.store.database import Transaction
+from bot.store.delegations import Delegation
+from bot.workflow.asking import Unfit
+from bot.workflow.deciding import NotYours
+from bot.workflow.parts import Parts
+from connectors.command import UncleanText, clean
+
+LONGEST_DAYS = 90
+_DAY = 86400 * 1_000_000
+
+
+def delegate(
+    parts: Parts, *, person: str, to: str, ends: int, area: str = "", reason: str = "", door: str
+) -> Delegation:
+    """Let *to* decide in *person*'s stead, in one area or in all that the person owns."""
+    policy = parts.policies.current()
+    _check(policy, person, to, area)
+    with parts.database.transaction() as tx:
+        if not tx.now < ends <= tx.now + LONGEST_DAYS * _DAY:
+            raise Unfit(f"a delegation ends within {LONGEST_DAYS} days: choose another time")
+        made = delegations.add(
+            tx, delegator=person, delegate=to, area=area, ends=ends, reason=reason_given(reason)
+        )
+        _log(tx, "delegated", made, person, door)
+    return made
+
+
+def revoke(parts: Parts, number: int, *, person: str, door: str) -> Delegation:
+    """End a delegation at once. person: its delegator or delegate; "" at the machine itself."""
+    with parts.database.transaction() as tx:
+        found = delegations.hold(tx, number)
+        if person and person not in {found.delegator, found.delegate}:
+            raise NotYours(
+                f"only {found.delegator} and {found.delegate} can end delegation {number}"
+            )
+        if found.revoked is not None or found.ends <= tx.now:
+            raise Unfit(f"delegation {number} has ended already")
+        delegations.revoke(tx, number)
+        _log(tx, "delegation revoked", found, person, door)
+        return replace(found, revoked=tx.now)
+
+
+def reason_given(text: str) -> str:
+    try:
+        return clean(text.strip())[:1000]
+    except UncleanText as unclean:
+        raise Unfit(f"the reason {unclean}") from None
+
+
+def _check(policy: Policy, person: str, to: str, area: str) -> None:
+    if policy.person(person) is None:
+        raise Unfit(f"{person} is not among the people of the policy")
+    if policy.person(to) is None:
+        known = ", ".join(sorted(policy.household.people))
+        raise Unfit(f"{to} is not among the people of the policy: {known}")
+    if to == person:
+        raise Unfit("you decide for yourself already: name somebody else")
+    owned = [one.name for one in policy.household.areas.values() if person in one.owners]
+    if not owned:
+        raise NotYours("you own no area, so there is nothing that anybody could decide for you")
+    if area and area not in owned:
+        raise NotYours(f"you own {', '.join(sorted(owned))} and not {area}")
+
+
+def _log(tx: Transaction, what: str, made: Delegation, person: str, door: str) -> None:
+    changelog.append(
+        tx,
+        what,
+        person=person,
+        delegation=made.id,
+        delegator=made.delegator,
+        delegate=made.delegate,
+        area=made.area or "every area of the delegator's",
+        until=written(made.ends),
+        door=door,
+        reason=made.reason,
+    )

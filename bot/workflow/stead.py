@@ -1,0 +1,79 @@
+"""In whose stead somebody decides: whose keys approvals are, once delegations are looked at.
+
+A delegate turns the delegator's key and not one of their own: together they never count as two.
+Only what the delegator could do themselves can be done in their stead, so there are no chains.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+
+from bot.policy import Policy, Request, Ruling
+from bot.run import Vote
+from bot.store import delegations
+from bot.store.database import Transaction
+from bot.store.delegations import Delegation
+
+
+def stand_in(
+    tx: Transaction,
+    policy: Policy,
+    request: Request,
+    ruling: Ruling,
+    person: str,
+    *,
+    turned: Collection[str] = (),
+) -> str:
+    """Return in whose stead this person may decide; "" if in nobody's.
+
+    turned: whose keys are turned already: another's is worth more.
+    """
+    in_force = delegations.in_force(tx, now=request.now)
+    found = delegators(policy, in_force, request, ruling, person)
+    return min(found, key=lambda delegator: delegator in turned, default="")
+
+
+def key_of(
+    policy: Policy, in_force: Sequence[Delegation], vote: Vote, request: Request, ruling: Ruling
+) -> str:
+    """Return whose key an approval is; "" if it does not count at this moment."""
+    if vote.instead_of:
+        able = delegators(policy, in_force, request, ruling, vote.person)
+        return vote.instead_of if vote.instead_of in able else ""
+    return vote.person if policy.may_approve(vote.person, request, ruling).allowed else ""
+
+
+def delegators(
+    policy: Policy,
+    in_force: Sequence[Delegation],
+    request: Request,
+    ruling: Ruling,
+    person: str,
+) -> list[str]:
+    """Return everybody in whose stead this person may approve the request, the oldest first."""
+    mine = [one for one in in_force if one.delegate == person]
+    if not mine or policy.person(person) is None or request.made_by(person):
+        return []
+    if request.host not in policy.inventory.hosts or policy.forbids(person, "approve", request):
+        return []
+    area = policy.area_of(request.host)
+    stead = replace(request, instead=True)
+    able = [
+        one.delegator
+        for one in mine
+        if one.holds(area=area.name, now=request.now)
+        and one.delegator in area.owners
+        and policy.may_approve(one.delegator, stead, ruling).allowed
+    ]
+    return list(dict.fromkeys(able))
+
+
+def delegates(
+    policy: Policy, in_force: Sequence[Delegation], request: Request, ruling: Ruling
+) -> list[tuple[str, str]]:
+    """Return everybody who may approve only in another's stead, and in whose."""
+    found: list[tuple[str, str]] = []
+    for person in dict.fromkeys(one.delegate for one in in_force):
+        able = delegators(policy, in_force, request, ruling, person)
+        if able and not policy.may_approve(person, request, ruling).allowed:
+            found.append((person, able[0]))
+    return found
