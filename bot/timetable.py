@@ -64,14 +64,14 @@ class Timetable:
     def next(self, instant: int, *, count: int = 1) -> list[int]:
         return list(islice(self.after(instant), count))
 
+    def local(self, instant: int) -> str:
+        """Return a moment in local time, with the weekday: Tue 1 Dec 2026 03:00 CET."""
+        at = datetime.fromtimestamp(instant // _SECOND, UTC).astimezone(ZoneInfo(self.zone))
+        return f"{at:%a} {at.day} {at:%b %Y %H:%M %Z}"
+
     def spoken(self, instant: int, *, count: int = 5) -> list[str]:
-        """Return the next moments in local time, with the weekday: Tue 1 Dec 2026 03:00 CET."""
-        zone = ZoneInfo(self.zone)
-        moments = [
-            datetime.fromtimestamp(due // _SECOND, UTC).astimezone(zone)
-            for due in self.next(instant, count=count)
-        ]
-        return [f"{at:%a} {at.day} {at:%b %Y %H:%M %Z}" for at in moments]
+        """Return the next moments in local time."""
+        return [self.local(due) for due in self.next(instant, count=count)]
 
     def shortest_gap(self, instant: int) -> timedelta:
         """Return how close two fires come to each other, as far as the next 500 show."""

@@ -31,7 +31,9 @@ _ALSO = (
     ("deny N REASON", "end a request before anything is sent"),
     ("withdraw N", "take your own request back"),
     ("undo N", "ask for a run to be taken back"),
-    ("can-i WORDS HOST", "whether you may, and who would approve it"),
+    ("can-i WORDS HOST…", "whether you may, who would approve it, and how long that takes"),
+    ("schedules", "what fires by the clock"),
+    ("schedule …", "ask for one, look at it, or suspend, resume, end or take it"),
     ("web", "a link to the web pages, for you alone"),
 )
 

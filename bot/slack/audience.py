@@ -21,6 +21,8 @@ def of_card(story: Story, *, posted: bool) -> Audience:
     run = story.run
     if posted:
         return Audience.CHANNEL
+    if story.quiet:
+        return Audience.NOBODY
     if story.refused_at_once and run.origin.door != "schedule":
         return Audience.NOBODY
     elsewhere = run.origin.door in _ANSWERED_THERE
@@ -47,7 +49,7 @@ def channels(story: Story, *, default: str) -> list[str]:
     there, so it goes to the channel of its area, or to the default one.
     """
     run = story.run
-    origin = run.origin.channel if run.origin.door == "slack" else ""
+    origin = run.origin.channel if run.origin.door in {"slack", "schedule"} else ""
     shared = [channel for channel in (story.channel, default) if channel]
     if origin.startswith("D") and run.kind == "change" and shared:
         origin = ""

@@ -12,6 +12,7 @@ from bot.slack import answers, words
 from bot.slack.blocks import Message
 from bot.slack.card import card
 from bot.slack.story import Stories
+from bot.slack.timetables import Timetables, Typed
 from bot.slack.words import Said
 from bot.store import changelog, runs, signins
 from bot.store.database import Database
@@ -40,6 +41,7 @@ class Commands:
     ) -> None:
         self._workflow, self._database = workflow, database
         self._policies, self._stories = policies, stories
+        self._timetables = Timetables(workflow, database, policies)
         # Words about runs. Any other words are a runbook's.
         self._about_runs: Mapping[str, Callable[[Asked], Message | None]] = {
             "": self._help,
@@ -52,6 +54,8 @@ class Commands:
             "withdraw": self._withdraw,
             "web": self._web,
             "can-i": self._can_i,
+            "schedule": self._schedule,
+            "schedules": lambda _asked: self._timetables.listing(),
         }
 
     def answer(self, text: str, *, person: str, origin: Origin) -> Message | None:
@@ -155,6 +159,9 @@ class Commands:
                 wait=runs.usual_wait(tx, words),
             )
         return answers.said(" ".join(seen.sentences()))
+
+    def _schedule(self, asked: Asked) -> Message | None:
+        return self._timetables.answer(Typed(asked.person, asked.origin, asked.said))
 
     def _web(self, asked: Asked) -> Message:
         if not self._stories.base_url:

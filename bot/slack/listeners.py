@@ -25,12 +25,13 @@ from bot.slack.identity import Identity, Unwelcome
 from bot.slack.voice import Voice
 from bot.store.database import StoreUnavailable
 from bot.store.runs import NoSuchRun, Overtaken
+from bot.store.schedules import NoSuchSchedule
 from bot.workflow import NotYours, TooLate, Unfit
 
 log = logging.getLogger(__name__)
 
 # Considered noes: each says what is so and what to do.
-_NOES = (Unwelcome, NotUnderstood, Unfit, NotYours, TooLate, NoSuchRun, Overtaken)
+_NOES = (Unwelcome, NotUnderstood, Unfit, NotYours, TooLate, NoSuchRun, NoSuchSchedule, Overtaken)
 
 
 class Listeners:

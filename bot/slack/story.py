@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from bot.policy import NoPolicy, Person, Policy
 from bot.run import Run, StepRecord, Vote
-from bot.store import changelog, runs
+from bot.store import changelog, runs, schedules
 from bot.store.database import Transaction
 from bot.workflow.counting import ruling_on
 from bot.workflow.parts import Policies
@@ -26,6 +26,7 @@ class Story:
     names: of people, by their ids. area: its title. channel: of its area, C…, or "".
     whose: "the owners of the edge". asker: the asker's Slack user, or "". page: address, or "".
     sealed: the run's last entry in the change log, by its number and the start of its hash.
+    quiet: a schedule asked for it, and it has not ended otherwise than last time.
     now: microseconds, by the database's clock.
     """
 
@@ -40,6 +41,7 @@ class Story:
     asker: str = ""
     page: str = ""
     sealed: str = ""
+    quiet: bool = False
     now: int = 0
 
     def name(self, person: str) -> str:
@@ -73,6 +75,7 @@ class Stories:
             asker=run.origin.user if run.origin.door == "slack" else "",
             page=f"{self.base_url}/runs/{number}" if self.base_url else "",
             sealed=_sealed(tx, number),
+            quiet=bool(run.origin.schedule) and not schedules.differs(tx, run),
             now=tx.now,
         )
         try:

@@ -10,9 +10,10 @@ from enum import StrEnum
 
 from sqlalchemy import Row, Select, insert, select, update
 
-from bot.store import tables
+from bot.run import Run, State
+from bot.store import runs, tables
 from bot.store.database import Transaction
-from bot.timetable import Timing
+from bot.timetable import Telling, Timing
 
 
 class Standing(StrEnum):
@@ -221,6 +222,23 @@ def of_run(tx: Transaction, run: int) -> Fire | None:
     """Return the fire that asked for a run; None if a person did."""
     row = tx.sql.execute(select(tables.fire).where(tables.fire.c.run == run)).one_or_none()
     return _fire(row) if row else None
+
+
+def differs(tx: Transaction, run: Run) -> bool:
+    """Whether a run that a schedule asked for has ended otherwise than the one before it."""
+    fired = of_run(tx, run.id)
+    if fired is None or get(tx, fired.schedule).timing.telling is Telling.ALWAYS:
+        return True
+    if not run.over and run.state is not State.UNKNOWN:
+        return False
+    for number in last_runs(tx, fired.schedule, host=fired.host, before=run.id):
+        last = runs.get(tx, number)
+        return _ending(last) != _ending(run)
+    return True
+
+
+def _ending(run: Run) -> object:
+    return run.state, run.summary, run.report
 
 
 def made_by(tx: Transaction, run: int) -> Schedule | None:

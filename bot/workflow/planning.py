@@ -72,10 +72,19 @@ def propose(parts: Parts, run: Run, policy: Policy, left: Remaining, *, expires:
         policy_version=policy.version,
         because=left.because,
         steps=left.steps,
-        notes=left.notes,
+        notes=(*_about_time(run), *left.notes),
         undo_of=run.undo_of,
         timing=run.timing,
     )
+
+
+def _about_time(run: Run) -> tuple[str, ...]:
+    """Say when a schedule would fire, and next."""
+    if run.timing is None:
+        return ()
+    coming = ", ".join(run.timing.timetable.spoken(run.asked))
+    steps = "The steps are what it would do now; each fire looks anew and does what is left then."
+    return run.timing.words, f"Next: {coming}.", steps
 
 
 def _proposed(parts: Parts, policy: Policy, step: Step) -> ProposedStep:
