@@ -14,6 +14,7 @@ from bot.workflow import (
     asking,
     banning,
     beginning,
+    countering,
     deciding,
     fanout,
     firing,
@@ -24,6 +25,7 @@ from bot.workflow import (
 from bot.workflow.applying import Applying
 from bot.workflow.breaking import Breaking
 from bot.workflow.ending import end
+from bot.workflow.mandates import Mandates
 from bot.workflow.enrolling import Enrolling
 from bot.workflow.parts import Parts
 from bot.workflow.planning import Remaining, propose, remaining, report
@@ -44,6 +46,7 @@ class Workflow:
         self._applying = Applying(parts, self._closing)
         self.enrolling, self.stepping_up = Enrolling(parts), SteppingUp(parts)
         self.breaking = Breaking(parts)
+        self.mandates = Mandates(parts)
         self._under_way: list[int] = []
         self._left: set[int] = set()
 
@@ -98,6 +101,18 @@ class Workflow:
 
     def deny(self, number: int, *, person: str, reason: str = "") -> Run:
         return deciding.deny(self._parts, number, person=person, reason=reason)
+
+    def counter(
+        self, number: int, *, person: str, changes: Mapping[str, str], reason: str = ""
+    ) -> Run:
+        """Propose other values; the run that has them goes to the asker. Raises as approve()."""
+        return countering.counter(
+            self._parts, number, person=person, changes=changes, reason=reason
+        )
+
+    def accept(self, number: int, *, person: str, digest: str) -> Run:
+        """Take over the values that an approver proposes. Raises NotYours and TooLate."""
+        return countering.accept(self._parts, number, person=person, digest=digest)
 
     def withdraw(self, number: int, *, person: str) -> Run:
         return deciding.withdraw(self._parts, number, person=person)
