@@ -1,0 +1,166 @@
+"""How fast a host writes to the file system that a directory is on, and when that was tried last.
+
+Formats: dd of coreutils, statfs(2) by `df`, proc(5) (loadavg, pressure/io). No I/O.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from connectors.command import Hint, Query, Shell
+from connectors.script import Script
+from connectors.sudo import Fits, SudoRule
+from connectors.trouble import NotUnderstood
+
+_MIB = 2**20
+_RESULT = "/run/keyturn-disk-write-test"
+
+# $1: the directory. The result of the last trial stands behind the rest.
+_LOOK = Script(
+    "disk-write-look",
+    'cd -P -- "$1" || exit; '
+    "stat -c 'owner=%u mode=%a' . && "
+    "df -B1 --output=size,avail,fstype,target . | sed -n '2s/^ */df=/p' && "
+    "echo now=$(date +%s) cpus=$(getconf _NPROCESSORS_ONLN) load=$(cat /proc/loadavg) && "
+    "echo waited=$(sed -n 's/^some avg10=\\([0-9.]*\\) .*/\\1/p' /proc/pressure/io 2>&-) && "
+    f"if [ -e {_RESULT} ]; then cat {_RESULT}; fi",
+    words=1,
+)
+
+# $1: the directory, $2: MiB. The file has lost its name before anything is written to it, so that
+# it is gone whatever becomes of us. Where others may write to the directory, they could have put
+# something else in its place, so it is root's or it is not used. What is written is random: a file
+# system that packs or finds the same again would write zeros in no time.
+_TRY = Script(
+    "disk-write-try",
+    'cd -P -- "$1" || exit; '
+    'case "$2$(stat -c .%u.%A .)" in *[0-9].0.d????-??-?*) ;; '
+    "*) echo 'the directory is not only root'\"'\"'s' >&2; exit 1;; esac; "
+    "umask 077; file=$(mktemp ./.keyturn-XXXXXXXXXX) && seed=$(mktemp ./.keyturn-XXXXXXXXXX) || "
+    '{ rm -f -- "$file"; exit 1; }; '
+    'exec 3> "$file" 4> "$seed" 5< "$seed"; rm -f -- "$file" "$seed"; '
+    "head -c 4194304 /dev/urandom >&4 || exit; "
+    "said=$(n=0; while [ $n -lt $2 ]; do cat /proc/self/fd/5; n=$((n + 4)); done "
+    "| dd bs=1M count=$2 iflag=fullblock conv=fdatasync 2>&1 >&3) || "
+    '{ echo "$said" >&2; exit 1; }; said=$(echo "$said" | tail -n 1); '
+    f'umask 022; echo "$2 $(date +%s) $1: $said" > {_RESULT}.new && '
+    f'mv {_RESULT}.new {_RESULT} && echo "$said"',
+    words=2,
+)
+_HINTS = (
+    Hint(r"can't cd|No such file", "there is no such directory on the host"),
+    Hint(
+        r"not only root's",
+        "others than root may write to this directory, and could lead the trial astray: name one "
+        "on the same disk that is root's",
+    ),
+    Hint(r"No space left", "the file system has no room for it"),
+    Hint(r"Read-only", "this file system is mounted so that it can only be read"),
+    Hint(r"[Pp]ermission denied", "only root may do this: the login's sudo rule is missing"),
+)
+
+
+@dataclass(frozen=True)
+class Result:
+    """What was written where, in how many seconds, flushed to the disk included."""
+
+    directory: str
+    mib: int
+    ended: datetime
+    seconds: float
+
+    def __str__(self) -> str:
+        speed = self.mib / self.seconds if self.seconds else 0.0
+        return (
+            f"{self.mib} MiB were written to {self.directory} in {self.seconds:.2f} s, "
+            f"{speed:,.0f} MiB/s, at {self.ended:%Y-%m-%d %H:%M:%S UTC}"
+        )
+
+
+@dataclass(frozen=True)
+class Place:
+    """A directory and the state of its host. size, free: bytes of its file system.
+
+    of_root: nobody else can change what is in it. load: programs that run or wait, over one
+    minute. waited: percent of ten seconds that some program waited for disks; None if the kernel
+    does not count it. last: of the last trial on this host since it was started.
+    """
+
+    of_root: bool
+    size: int
+    free: int
+    filesystem: str
+    mount: str
+    now: datetime
+    cpus: int
+    load: float
+    waited: float | None
+    last: Result | None = None
+
+
+def place(directory: str) -> Query[Place]:
+    return Query(Shell((_LOOK, directory), root=True, hints=_HINTS), parse_place)
+
+
+def write(directory: str, *, mib: int, seconds: int) -> Shell:
+    """Write so much to a file without a name, wait for the disk, and keep how long it took."""
+    return Shell((_TRY, directory, str(mib)), root=True, hints=_HINTS, deadline=seconds)
+
+
+def forget() -> Shell:
+    """Take away what is kept of the last trial."""
+    return Shell(("rm", "-f", "--", _RESULT), root=True)
+
+
+def parse_place(answer: str) -> Place:
+    told = re.fullmatch(
+        r"owner=(?P<owner>\d+) mode=(?P<mode>[0-7]+)\n"
+        r"df=(?P<size>\d+)\s+(?P<free>\d+)\s+(?P<type>\S+)\s+(?P<mount>/.*)\n"
+        r"now=(?P<now>\d{1,11}) cpus=(?P<cpus>\d+) load=(?P<load>[\d.]+) .*\n"
+        r"waited=(?P<waited>[\d.]*)\n"
+        r"(?P<last>.*\n)?",
+        answer,
+        re.ASCII,
+    )
+    if told is None:
+        raise NotUnderstood(f"the host answered {answer[:300]!r} about the directory")
+    return _place(told.groupdict(""))
+
+
+def _place(told: Mapping[str, str]) -> Place:
+    return Place(
+        of_root=told["owner"] == "0" and not int(told["mode"], 8) & 0o022,
+        size=int(told["size"]),
+        free=int(told["free"]),
+        filesystem=told["type"],
+        mount=told["mount"],
+        now=datetime.fromtimestamp(int(told["now"]), UTC),
+        cpus=int(told["cpus"]),
+        load=float(told["load"]),
+        waited=float(told["waited"]) if told["waited"] else None,
+        last=_result(told["last"].strip()) if told["last"] else None,
+    )
+
+
+def _result(line: str) -> Result:
+    found = re.fullmatch(
+        r"(\d+) (\d{1,11}) (/.*): (\d+) bytes .*copied, ([\d.e-]+) s, .*", line, re.ASCII
+    )
+    if found is None or int(found[4]) != int(found[1]) * _MIB:
+        raise NotUnderstood(f"{_RESULT} holds {line[:200]!r}: take that file away")
+    ended = datetime.fromtimestamp(int(found[2]), UTC)
+    return Result(found[3], int(found[1]), ended, float(found[5]))
+
+
+_DIRECTORY = Fits(r"(/[A-Za-z0-9_][A-Za-z0-9_.-]*)+")
+SUDO = (
+    SudoRule(_LOOK, _DIRECTORY, reads=True),
+    SudoRule(
+        _TRY,
+        _DIRECTORY,
+        Fits(r"[1-9][0-9]{0,3}"),
+        beyond="it may write up to 9999 MiB at a time, as often as it likes",
+    ),
+    SudoRule("/usr/bin/rm", "-f", "--", _RESULT),
+)

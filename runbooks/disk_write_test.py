@@ -1,0 +1,124 @@
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Annotated
+
+from pydantic import Field
+
+from connectors import disk_write
+from connectors.command import Ask
+from connectors.disk_write import Place
+from runbooks import Change, Host, Instant, Plan, Refused, Step
+
+_MIB = 2**20
+_GIB = 2**30
+# What must be free behind it, of a file system that others write to as well.
+_SPARE = 0.05
+# From here on the trial would be in the way of the host's own work, and would measure that.
+_WAITED = 20.0
+# It may take so long: a disk that writes 5 MiB/s and the most that can be asked for.
+_PATIENCE = 300
+_NO_DISKS = {
+    "tmpfs": "is in memory and on no disk",
+    "ramfs": "is in memory and on no disk",
+    "devtmpfs": "is in memory and on no disk",
+    "proc": "is the kernel's own",
+    "sysfs": "is the kernel's own",
+    "nfs": "is another host's: ask for a directory of that host",
+    "nfs4": "is another host's: ask for a directory of that host",
+    "cifs": "is another host's: ask for a directory of that host",
+    "squashfs": "can only be read",
+    "iso9660": "can only be read",
+}
+
+
+class TryDiskWrite(
+    Change[Place],
+    words="disk write test",
+    example="nas1 /srv",
+    undo="forgets the result; nothing else is left",
+):
+    """Measure how fast a disk takes data, by writing a file that is gone before it is written."""
+
+    host: Host
+    directory: Annotated[
+        str,
+        Field(
+            pattern=r"^(/[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}){1,10}$",
+            description="A directory of root's on the disk that is meant, such as /srv",
+        ),
+    ]
+    mib: Annotated[int, Field(ge=4, le=1024, description="How much to write, in MiB")] = 64
+    # A trial leaves nothing behind but its result: so the request says how old one may be.
+    since: Instant = Field(
+        default_factory=lambda: datetime.now(UTC).replace(microsecond=0),
+        description="Take a result from after this moment for the answer; now, if left empty",
+    )
+
+    def read(self, ask: Ask) -> Place:
+        return ask(self.host, disk_write.place(self.directory))
+
+    def plan(self, place: Place) -> Plan:
+        last = place.last
+        asked = (self.directory, self.mib)
+        if last and (last.directory, last.mib) == asked and last.ended >= self.since:
+            return Plan(str(last))
+        self._refuse_unfit(place)
+        self._refuse_full(place)
+        self._refuse_busy(place)
+        step = Step(
+            f"Write {self.mib} MiB to {self.directory}",
+            self.host,
+            do=disk_write.write(self.directory, mib=self.mib, seconds=_PATIENCE),
+            undo=disk_write.forget(),
+            before="not measured",
+            after="measured, and what was written is gone",
+        )
+        because = (
+            f"{self.directory} is on {place.mount} ({place.filesystem}), which has "
+            f"{place.free / _GIB:,.1f} GiB free; load {place.load:g} on {place.cpus} CPUs"
+        )
+        return Plan(because, [step], [*self._notes(place)])
+
+    def _refuse_unfit(self, place: Place) -> None:
+        why = _NO_DISKS.get(place.filesystem)
+        if why:
+            raise Refused(f"{self.directory} is on {place.mount}, which {why}")
+        if not place.of_root:
+            raise Refused(
+                f"others than root may write to {self.directory}, and could lead the trial "
+                "astray: name a directory on the same disk that is root's"
+            )
+        if place.now < self.since:
+            behind = round((self.since - place.now).total_seconds())
+            raise Refused(
+                f"the clock of {self.host} is {behind} s behind the request, so that no result "
+                "could be told from an earlier one: set it right, or ask with an earlier since"
+            )
+
+    def _refuse_full(self, place: Place) -> None:
+        spare = max(_GIB, int(place.size * _SPARE))
+        if place.free - self.mib * _MIB < spare:
+            raise Refused(
+                f"{place.mount} has {place.free / _GIB:,.1f} GiB free, and behind {self.mib} MiB "
+                f"{spare / _GIB:,.1f} GiB are to be left: make room, or ask for less"
+            )
+
+    def _refuse_busy(self, place: Place) -> None:
+        if place.load >= place.cpus:
+            raise Refused(
+                f"{self.host} is busy (load {place.load:g} on {place.cpus} CPUs): ask again when "
+                "it is calm, or the trial disturbs it and measures that"
+            )
+        if place.waited is not None and place.waited >= _WAITED:
+            raise Refused(
+                f"programs on {self.host} wait for its disks {place.waited:.0f} % of the time: "
+                "ask again when they are calm, or see `disk io` for who is at them"
+            )
+
+    def _notes(self, place: Place) -> Iterator[str]:
+        yield "Others who write to the same disk wait meanwhile; it is stopped after 5 minutes."
+        yield "What is written is random, so that compression does not flatter the disk."
+        if place.waited is None:
+            yield "This kernel does not tell whether programs wait for disks."
+        if place.last:
+            yield f"Last time: {place.last}."

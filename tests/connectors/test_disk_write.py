@@ -1,0 +1,99 @@
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from connectors import disk_write
+from connectors.command import Answer, Shell, failure
+from connectors.disk_write import Result, parse_place
+from connectors.trouble import NotUnderstood
+
+ANSWERS = Path(__file__).parent / "answers" / "disk_write"
+NEVER = (ANSWERS / "never.txt").read_text()
+TRIED = (ANSWERS / "tried.txt").read_text()
+
+
+def test_a_directory_and_the_calm_of_its_host_are_understood():
+    place = parse_place(NEVER)
+    assert place.of_root
+    assert (place.filesystem, place.mount) == ("ext4", "/")
+    assert place.size > place.free > 2**30
+    assert place.cpus == 4
+    assert place.load > 0
+    assert place.waited is not None
+    assert place.last is None
+
+
+def test_the_last_result_is_understood_and_said_in_words():
+    last = parse_place(TRIED).last
+    assert last is not None
+    assert (last.directory, last.mib) == ("/srv/data", 64)
+    assert last.ended <= parse_place(TRIED).now
+    told = Result("/srv/data", 64, datetime(2026, 3, 1, 14, 30, tzinfo=UTC), 0.4)
+    assert str(told) == (
+        "64 MiB were written to /srv/data in 0.40 s, 160 MiB/s, at 2026-03-01 14:30:00 UTC"
+    )
+
+
+def test_a_kernel_that_does_not_tell_who_waits_is_understood():
+    line = next(line for line in NEVER.splitlines() if line.startswith("waited="))
+    assert parse_place(NEVER.replace(line, "waited=")).waited is None
+
+
+def test_memory_is_told_from_disks():
+    assert parse_place((ANSWERS / "memory.txt").read_text()).filesystem == "tmpfs"
+
+
+@pytest.mark.parametrize(
+    ("owner", "mode", "of_root"),
+    [
+        (0, "755", True),
+        (0, "1777", False),
+        (0, "775", False),
+        (0, "757", False),
+        (5, "755", False),
+    ],
+)
+def test_a_directory_is_of_root_if_nobody_else_may_write_to_it(
+    owner: int, mode: str, of_root: bool
+):
+    answer = NEVER.replace("owner=0 mode=755", f"owner={owner} mode={mode}")
+    assert parse_place(answer).of_root is of_root
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "",
+        "owner=0 mode=755\n",
+        NEVER.replace("df=", "df"),
+        NEVER.replace("owner=0", "owner=root"),
+        NEVER.replace("cpus=4 ", ""),
+        TRIED.replace("copied", "gone"),
+        TRIED.replace("64 1", "65 1"),
+        TRIED + "more\n",
+    ],
+)
+def test_anything_else_is_not_taken_for_it(answer: str):
+    with pytest.raises(NotUnderstood):
+        parse_place(answer)
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        ("keyturn: 1: cd: can't cd to /nosuch", "no such directory"),
+        ("the directory is not only root's", "name one on the same disk that is root's"),
+        ("dd: error writing 'standard output': No space left on device", "no room"),
+        ("mktemp: failed to create file: Read-only file system", "can only be read"),
+    ],
+)
+def test_known_errors_say_what_to_do(said: str, words: str):
+    command = disk_write.write("/srv", mib=64, seconds=60)
+    assert words in str(failure(command, Answer(1, "", said), frozenset({0})))
+
+
+def test_a_trial_is_ended_by_the_host_in_time():
+    command = disk_write.write("/srv", mib=64, seconds=60)
+    assert isinstance(command, Shell)
+    assert (command.deadline, command.root) == (60, True)

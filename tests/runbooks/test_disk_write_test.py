@@ -1,0 +1,159 @@
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from pydantic import ValidationError
+
+from bot import forms
+from connectors import disk_write
+from connectors.disk_write import Place, Result
+from runbooks import Plan, Refused
+from runbooks.disk_write_test import TryDiskWrite
+from tests.connectors.test_disk_write import NEVER
+from tests.fakes import ScriptedFleet
+from tests.runbooks.hostile import HOSTILE_MOMENTS
+
+NOW = datetime(2026, 3, 1, 14, 30, tzinfo=UTC)
+TRY = TryDiskWrite.model_validate(
+    {"host": "nas1", "directory": "/srv", "since": "2026-03-01T14:30Z"}
+)
+CALM = Place(
+    of_root=True,
+    size=100 * 2**30,
+    free=50 * 2**30,
+    filesystem="ext4",
+    mount="/srv",
+    now=NOW + timedelta(seconds=5),
+    cpus=4,
+    load=0.5,
+    waited=1.2,
+)
+DONE = Result("/srv", 64, NOW + timedelta(seconds=3), 0.4)
+
+
+def test_a_trial_is_one_step_that_leaves_nothing_but_its_result():
+    plan = TRY.plan(CALM)
+    (step,) = plan.steps
+    assert plan.because == ("/srv is on /srv (ext4), which has 50.0 GiB free; load 0.5 on 4 CPUs")
+    assert "dd bs=1M count=$2 iflag=fullblock conv=fdatasync" in str(step.do)
+    assert str(step.do).endswith(" keyturn /srv 64")
+    assert str(step.undo) == "rm -f -- /run/keyturn-disk-write-test"
+    assert plan.reversible
+
+
+def test_the_result_is_the_proof_and_is_told():
+    assert TRY.plan(replace(CALM, last=DONE)) == Plan(
+        "64 MiB were written to /srv in 0.40 s, 160 MiB/s, at 2026-03-01 14:30:03 UTC"
+    )
+
+
+def test_a_result_is_told_however_busy_its_trial_has_made_the_host():
+    assert not TRY.plan(replace(CALM, last=DONE, load=9.0, waited=80.0)).steps
+
+
+@pytest.mark.parametrize(
+    "last",
+    [
+        replace(DONE, ended=NOW - timedelta(seconds=1)),
+        replace(DONE, directory="/var"),
+        replace(DONE, mib=32),
+    ],
+)
+def test_an_older_or_another_result_is_no_answer(last: Result):
+    plan = TRY.plan(replace(CALM, last=last))
+    assert plan.steps
+    assert any(note.startswith("Last time: ") for note in plan.notes)
+
+
+def test_what_moves_by_itself_does_not_make_the_plan_stale():
+    later = replace(CALM, free=49 * 2**30, load=1.5, waited=3.0, now=NOW + timedelta(hours=1))
+    assert TRY.plan(later).same_work_as(TRY.plan(CALM))
+
+
+@pytest.mark.parametrize(
+    ("state", "words"),
+    [
+        (replace(CALM, load=4.0), "nas1 is busy .load 4 on 4 CPUs.: ask again"),
+        (replace(CALM, waited=20.0), "wait for its disks 20 % of the time"),
+        (replace(CALM, free=2**30), "1.0 GiB free, and behind 64 MiB 5.0 GiB are to be left"),
+        (replace(CALM, size=4 * 2**30, free=2**30), "64 MiB 1.0 GiB are to be left"),
+        (replace(CALM, of_root=False), "name a directory on the same disk that is root's"),
+        (replace(CALM, filesystem="tmpfs"), "in memory and on no disk"),
+        (replace(CALM, filesystem="nfs4"), "another host's"),
+        (replace(CALM, filesystem="squashfs"), "can only be read"),
+        (replace(CALM, now=NOW - timedelta(seconds=7)), "7 s behind the request"),
+    ],
+)
+def test_a_trial_that_would_disturb_or_tell_nothing_is_refused(state: Place, words: str):
+    with pytest.raises(Refused, match=words):
+        TRY.plan(state)
+
+
+def test_a_kernel_that_does_not_tell_who_waits_is_said_to_be_one():
+    notes = TRY.plan(replace(CALM, waited=None)).notes
+    assert "This kernel does not tell whether programs wait for disks." in notes
+
+
+def test_what_is_needed_is_read_at_once():
+    fleet = ScriptedFleet(hosts=["nas1"])
+    trial = TryDiskWrite.model_validate({"host": "nas1", "directory": "/srv/data"})
+    fleet.script("nas1", disk_write.place("/srv/data").command, NEVER)
+    assert trial.read(fleet.ask).mount == "/"
+
+
+@pytest.mark.parametrize(
+    "directory",
+    [
+        "",
+        "/",
+        "srv",
+        "-x",
+        "--help",
+        "/srv/../etc",
+        "/srv/.ssh",
+        "/srv//x",
+        "/srv/",
+        "/srv;id",
+        "/srv id",
+        "/srv\n",
+        "/srv\0",
+        "/srv$(id)",
+        "/srv`id`",
+        "/srv'",
+        '/srv"',
+        "/srv\\",
+        "/srv*",
+        "/srv|id",
+        "/srv>x",
+        "/ｓrv",
+        "/srv\u200b",
+        "/" + "x" * 100,
+        "/x" * 20,
+        7,
+        None,
+        ["/srv"],
+    ],
+)
+def test_what_is_no_plain_directory_is_refused(directory: object):
+    with pytest.raises(ValidationError):
+        TryDiskWrite.model_validate({"host": "nas1", "directory": directory})
+
+
+@pytest.mark.parametrize(
+    "mib", [0, -1, 3, 1025, 10**9, "many", "64;id", "", None, 1.5, "0x40", "64\n", [64]]
+)
+def test_what_is_no_fair_amount_is_refused(mib: object):
+    with pytest.raises(ValidationError):
+        TryDiskWrite.model_validate({"host": "nas1", "directory": "/srv", "mib": mib})
+
+
+@pytest.mark.parametrize("moment", HOSTILE_MOMENTS)
+def test_what_is_no_moment_is_refused(moment: object):
+    with pytest.raises(ValidationError):
+        TryDiskWrite.model_validate({"host": "nas1", "directory": "/srv", "since": moment})
+
+
+def test_it_is_typed_as_its_help_says():
+    assert forms.usage(TryDiskWrite) == "disk write test HOST DIRECTORY [mib=64] [since=]"
+    typed = forms.from_words(TryDiskWrite, ["nas1", "/srv", "128"])
+    assert typed.model_dump()["mib"] == 128
