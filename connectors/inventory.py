@@ -189,6 +189,11 @@ class Inventory(BaseModel):
         file = cast("dict[str, Any]", data) if isinstance(data, dict) else {}
         if not isinstance(file.get("hosts"), dict):
             return cast("Any", data)
+        if not isinstance(file.get("defaults") or {}, dict):
+            raise ValueError("defaults: must hold fields of hosts, such as `user: keyturn`")
+        for name, host in cast("dict[str, Any]", file["hosts"]).items():
+            if not isinstance(host or {}, dict):
+                raise ValueError(f"{name}: must hold its fields, such as `address: lb1.example`")
         defaults = cast("dict[str, Any]", file.get("defaults") or {})
         listed = cast("dict[str, dict[str, Any] | None]", file["hosts"])
         hosts = {name: {**defaults, **(host or {}), "name": name} for name, host in listed.items()}

@@ -2,97 +2,133 @@
 
 import hashlib
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
-from ruamel.yaml import YAML
-from ruamel.yaml.error import YAMLError
 
 from bot.policy.freezes import Freezes
 from bot.policy.people import Household
 from bot.policy.policy import NoPolicy, Policy
-from bot.policy.rules import BadRules, Rules
+from bot.policy.rules import BadRules, Naming, Rules
+from bot.policy.written import Written
 from connectors.inventory import Inventory
 
 NEEDED = ("people.yaml", "areas.yaml", "inventory.yaml", "policy.cedar")
 FILES = (*NEEDED, "freezes.yaml")
 Model = TypeVar("Model", bound=BaseModel)
+Stamp = Sequence[tuple[int, int, int] | None]
+
+# An edit of several files has ended once none of them has changed for so long.
+_QUIET_SECONDS = 0.1
+_MOST_TRIES = 20
+# Two edits within one tick of the file system's clock look like one: so long ago is safe.
+_TICK_NANOSECONDS = 1_000_000_000
 
 
 class PolicyDirectory:
-    """Hands out the policy that the files hold now. After a broken edit there is none."""
+    """Hands out the policy that the files hold now. After a broken edit there is none.
 
-    def __init__(self, path: Path, on_load: Callable[[Policy], None] | None = None) -> None:
+    pause: waits for so many seconds.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        on_load: Callable[[Policy], None] | None = None,
+        pause: Callable[[float], None] = time.sleep,
+    ) -> None:
         self.path = path
-        self._on_load = on_load
+        self._on_load, self._pause = on_load, pause
         self._lock = threading.Lock()
-        self._stamp: object = None
+        self._stamp: Stamp | None = None
+        self._settled = False
+        self._texts: Mapping[str, str] | None = None
         self._policy: Policy | None = None
         self._trouble = "the policy was never loaded"
 
     def current(self) -> Policy:
         """Return the policy, or raise NoPolicy: half a policy, or an old one, is never used."""
         with self._lock:
-            stamp = self._now_on_disk()
-            if stamp != self._stamp:
-                self._stamp = stamp
+            if not self._up_to_date():
                 self._reload()
             if self._policy is None:
                 raise NoPolicy(self._trouble)
             return self._policy
 
+    def _up_to_date(self) -> bool:
+        if self._stamp is None or _stamp(self.path) != self._stamp:
+            return False
+        if not self._settled:
+            self._settled = _long_ago(self._stamp)
+            try:
+                return _texts(self.path) == self._texts
+            except NoPolicy:
+                return self._texts is None
+        return True
+
     def _reload(self) -> None:
-        self._policy = None
+        first = self._stamp is None
+        self._policy, self._texts, self._stamp = None, None, _stamp(self.path)
+        self._settled = False
         try:
-            self._policy = load(self.path)
+            self._stamp, self._texts = _of_one_moment(self.path, self._pause, quiet=not first)
+            self._policy = _load(self._texts)
         except NoPolicy as trouble:
             self._trouble = str(trouble)
         else:
             if self._on_load is not None:
                 self._on_load(self._policy)
 
-    def _now_on_disk(self) -> object:
-        stamps: list[tuple[int, int, int] | None] = []
-        for name in FILES:
-            try:
-                stat = (self.path / name).stat()
-            except OSError:
-                stamps.append(None)
-            else:
-                stamps.append((stat.st_mtime_ns, stat.st_size, stat.st_ino))
-        return stamps
-
 
 def load(path: Path) -> Policy:
     """Read and validate everything. Raises NoPolicy saying which file and what to do."""
+    _, texts = _of_one_moment(path, time.sleep, quiet=False)
+    return _load(texts)
+
+
+def _stamp(path: Path) -> Stamp:
+    stamps: list[tuple[int, int, int] | None] = []
+    for name in FILES:
+        try:
+            stat = (path / name).stat()
+        except OSError:
+            stamps.append(None)
+        else:
+            stamps.append((stat.st_mtime_ns, stat.st_size, stat.st_ino))
+    return stamps
+
+
+def _long_ago(stamp: Stamp) -> bool:
+    newest = max((one[0] for one in stamp if one), default=0)
+    return time.time_ns() - newest > _TICK_NANOSECONDS
+
+
+def _of_one_moment(
+    path: Path, pause: Callable[[float], None], *, quiet: bool
+) -> tuple[Stamp, Mapping[str, str]]:
+    """Read all files as they were at one moment: who edits two is not seen half-way.
+
+    quiet: wait until none has changed for a while, since an edit may be under way.
+    """
+    for _ in range(_MOST_TRIES):
+        stamp = _stamp(path)
+        if quiet:
+            pause(_QUIET_SECONDS)
+        texts = _texts(path)
+        if _stamp(path) == stamp and _texts(path) == texts:
+            return stamp, texts
+        quiet = True
+    raise NoPolicy(f"the files in {path} keep changing: they are read when that has ended")
+
+
+def _texts(path: Path) -> Mapping[str, str]:
     texts = {name: _text(path / name) for name in NEEDED}
     # A directory without freezes has none; any other trouble with the file is trouble.
-    texts["freezes.yaml"] = (
-        _text(path / "freezes.yaml") if (path / "freezes.yaml").exists() else ""
-    )
-    version = hashlib.sha256("\0".join(texts[name] for name in FILES).encode()).hexdigest()[:12]
-    people = _named(_yaml("people.yaml", texts), "people", "id")
-    areas = _named(_yaml("areas.yaml", texts), "areas", "name")
-    household = _checked("people.yaml and areas.yaml", Household, people | areas)
-    inventory = _checked("inventory.yaml", Inventory, _yaml("inventory.yaml", texts))
-    freezes = _freezes(texts)
-    for freeze in freezes.freezes:
-        for area in freeze.areas:
-            if area not in household.areas:
-                raise NoPolicy(f"freezes.yaml: {freeze.name}: there is no area {area}")
-    try:
-        rules = Rules(texts["policy.cedar"])
-    except BadRules as bad:
-        raise NoPolicy(f"policy.cedar, line {bad.line}: {bad}") from None
-    return Policy(household, inventory, rules, freezes, version=version)
-
-
-def _freezes(texts: dict[str, str]) -> Freezes:
-    if not texts["freezes.yaml"]:
-        return Freezes()
-    return _checked("freezes.yaml", Freezes, _yaml("freezes.yaml", texts))
+    freezes = path / "freezes.yaml"
+    return texts | {"freezes.yaml": _text(freezes) if freezes.exists() else ""}
 
 
 def _text(file: Path) -> str:
@@ -106,21 +142,68 @@ def _text(file: Path) -> str:
         raise NoPolicy(f"{file} cannot be read: {error}") from None
 
 
-def _yaml(name: str, texts: dict[str, str]) -> dict[str, Any]:
+def _load(texts: Mapping[str, str]) -> Policy:
+    files = {name: Written(name, text) for name, text in texts.items()}
+    household = _household(files["people.yaml"], files["areas.yaml"])
+    inventory = _checked([files["inventory.yaml"]], Inventory, files["inventory.yaml"].data())
+    freezes = _freezes(files["freezes.yaml"], household)
     try:
-        data = YAML(typ="safe").load(texts[name])
-    except RecursionError:
-        raise NoPolicy(f"{name}: is nested too deeply to be read") from None
-    except ValueError as error:
-        raise NoPolicy(f"{name}: {error}") from None
-    except YAMLError as error:
-        mark: Any = getattr(error, "problem_mark", None)
-        where = f", line {mark.line + 1}" if mark else ""
-        what = str(getattr(error, "problem", None) or error)
-        raise NoPolicy(f"{name}{where}: {what}") from None
-    if not isinstance(data, dict):
-        raise NoPolicy(f"{name}: must hold a mapping, such as {name.split('.')[0]}:")
-    return data  # pyright: ignore[reportUnknownVariableType] - validated by pydantic next
+        rules = Rules(texts["policy.cedar"])
+    except BadRules as bad:
+        raise NoPolicy(f"policy.cedar, line {bad.line}: {bad}") from None
+    for host in inventory:
+        if host.area not in household.areas:
+            place = _place([files["inventory.yaml"]], ("hosts", host.name, "area"))
+            there = ", ".join(sorted(household.areas)) or "none"
+            raise NoPolicy(
+                f"{place}: host {host.name}: area {host.area} is not in areas.yaml, which has "
+                f"{there}"
+            )
+    for naming in rules.namings:
+        _check_known(naming, household, inventory)
+    version = hashlib.sha256("\0".join(texts[name] for name in FILES).encode()).hexdigest()[:12]
+    digests = {
+        name: hashlib.sha256(text.encode()).hexdigest()[:12] for name, text in texts.items()
+    }
+    return Policy(household, inventory, rules, freezes, version=version, files=digests)
+
+
+def _household(people: Written, areas: Written) -> Household:
+    both = _named(people.data(), "people", "id") | _named(areas.data(), "areas", "name")
+    return _checked([people, areas], Household, both)
+
+
+def _freezes(file: Written, household: Household) -> Freezes:
+    if not file.text:
+        return Freezes()
+    freezes = _checked([file], Freezes, file.data())
+    for n, freeze in enumerate(freezes.freezes):
+        for area in freeze.areas:
+            if area not in household.areas:
+                place = file.place(("freezes", n, "areas"))
+                raise NoPolicy(f"{place}: {freeze.name}: there is no area {area} in areas.yaml")
+    return freezes
+
+
+def _check_known(naming: Naming, household: Household, inventory: Inventory) -> None:
+    """Refuse a rule that speaks of nobody: a forbid with a name mistyped would forbid nothing."""
+    known: Mapping[str, Sequence[str]] = {
+        "Role": sorted({*household.roles, *household.held}),
+        "Person": sorted(household.people),
+        "Area": sorted(household.areas),
+        "Owners": sorted(household.areas),
+        "Host": sorted(inventory.hosts),
+    }
+    there = known[naming.kind]
+    if naming.name in there:
+        return
+    what = "area" if naming.kind == "Owners" else naming.kind.lower()
+    todo = ", or list it under roles: there" if naming.kind == "Role" else ""
+    raise NoPolicy(
+        f'policy.cedar, line {naming.line}: rule "{naming.rule}": there is no {what} '
+        f'"{naming.name}" in {naming.file}, but {", ".join(there[:20]) or "none at all"}: '
+        f"correct it{todo}"
+    )
 
 
 def _named(data: dict[str, Any], key: str, field: str) -> dict[str, Any]:
@@ -135,22 +218,42 @@ def _named(data: dict[str, Any], key: str, field: str) -> dict[str, Any]:
     return data
 
 
-def _checked(what: str, model: Callable[..., Model], data: dict[str, Any]) -> Model:
+def _checked(files: Sequence[Written], model: type[Model], data: dict[str, Any]) -> Model:
     try:
-        return model(**data)
-    except TypeError as error:
-        raise NoPolicy(
-            f"{what}: a mapping stands where words belong, or the reverse: {error}"
-        ) from None
+        return model.model_validate(data)
     except ValidationError as error:
-        raise NoPolicy(f"{what}: {in_words(error)}") from None
+        problems = [
+            f"{_place(files, _path(problem))}: {_in_words(problem)}" for problem in error.errors()
+        ]
+        raise NoPolicy("; ".join(problems[:5])) from None
+
+
+def _path(problem: Any) -> Sequence[str | int]:
+    """Return where a problem is: as pydantic says, as the check says, or as its first word."""
+    if problem["loc"]:
+        return problem["loc"]
+    cause: object = problem.get("ctx", {}).get("error")
+    where: Sequence[str | int] = getattr(cause, "where", ())
+    word = str(cause).partition(":")[0]
+    return where or ((word,) if word == "defaults" else ("hosts", word))
+
+
+def _place(files: Sequence[Written], path: Sequence[str | int]) -> str:
+    file = next((file for file in files if file.holds(path[:1])), files[0])
+    field = path[2:3]
+    # What a host does not say itself is said by the defaults.
+    if path[0] == "hosts" and field and not file.holds(path[:3]):
+        default = ("defaults", *field)
+        return file.place(default if file.holds(default) else path)
+    return file.place(path)
 
 
 def in_words(error: ValidationError) -> str:
     """Say what pydantic found, one problem after the other, as `where: what`."""
-    problems = [
-        f"{'.'.join(str(part) for part in problem['loc']) or 'as a whole'}: "
-        + problem["msg"].removeprefix("Value error, ")
-        for problem in error.errors()
-    ]
-    return "; ".join(problems[:5])
+    return "; ".join(_in_words(problem) for problem in error.errors()[:5])
+
+
+def _in_words(problem: Any) -> str:
+    where = ".".join(str(part) for part in problem["loc"])
+    what = problem["msg"].removeprefix("Value error, ")
+    return f"{where}: {what}" if where else what

@@ -25,6 +25,17 @@ class SlackIdentity(BaseModel):
     user: Annotated[str, Field(pattern=r"^[UW][A-Z0-9]{1,20}$")]
     enterprise: Annotated[str, Field(pattern=r"^E[A-Z0-9]{1,20}$")] | None = None
 
+    def may_be(self, other: "SlackIdentity") -> bool:
+        """Say whether both can be one account: on Enterprise Grid it is the same in every team.
+
+        Of a team without its enterprise nobody knows whether it is in the other's.
+        """
+        if self.user != other.user:
+            return False
+        if self.team == other.team or self.enterprise == other.enterprise is not None:
+            return True
+        return (self.enterprise is None) != (other.enterprise is None)
+
 
 class Person(BaseModel):
     """Somebody with one id here, whatever accounts they have elsewhere.
@@ -53,32 +64,55 @@ class Area(BaseModel):
     channel: Annotated[str, Field(pattern=r"^[CG][A-Z0-9]{1,20}$")] | None = None
 
 
+class Misplaced(ValueError):
+    """Something that does not fit. where: the keys that lead to it."""
+
+    def __init__(self, message: str, *where: str) -> None:
+        super().__init__(message)
+        self.where = where
+
+
 class Household(BaseModel):
-    """All people and areas together, since each names the other."""
+    """All people and areas together, since each names the other.
+
+    roles: that rules may speak of even while nobody has them.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     people: Mapping[Name, Person]
     areas: Mapping[Name, Area]
+    roles: Sequence[Name] = ()
+
+    @property
+    def held(self) -> frozenset[str]:
+        """Every role that somebody has."""
+        return frozenset(role for person in self.people.values() for role in person.roles)
 
     @model_validator(mode="after")
     def _owners_exist(self) -> "Household":
         for area in self.areas.values():
             for owner in area.owners:
                 if owner not in self.people:
-                    raise ValueError(f"area {area.name}: owner {owner} is not among the people")
+                    raise Misplaced(
+                        f"area {area.name}: owner {owner} is not among the people of people.yaml",
+                        *("areas", area.name, "owners"),
+                    )
         return self
 
     @model_validator(mode="after")
     def _accounts_are_one_persons(self) -> "Household":
-        whose: dict[tuple[str, str], str] = {}
+        known: list[tuple[Person, SlackIdentity]] = []
         for person in self.people.values():
             for account in person.slack:
-                other = whose.setdefault((account.team, account.user), person.id)
-                if other != person.id:
-                    raise ValueError(
-                        f"Slack account {account.user} belongs to both {other} and {person.id}"
+                other = next((one for one, its in known if its.may_be(account)), person)
+                if other != person:
+                    raise Misplaced(
+                        f"Slack account {account.user} may belong to both {other.id} and "
+                        f"{person.id}: give it to one of them, or say the enterprise of each",
+                        *("people", person.id, "slack"),
                     )
+                known.append((person, account))
         return self
 
     def by_slack(self, *, team: str, enterprise: str | None, user: str) -> Person | None:

@@ -1,7 +1,7 @@
 """The policy as a whole: people, areas, hosts and rules, and what they say together. Pure."""
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Literal, cast
@@ -56,7 +56,10 @@ class Request:
 
 
 class Policy:
-    """One version of the policy, never changed once loaded. version: 12 hex digits."""
+    """One version of the policy, never changed once loaded. version: 12 hex digits.
+
+    files: the digest of each file that it was read from, 12 hex digits.
+    """
 
     def __init__(
         self,
@@ -66,13 +69,12 @@ class Policy:
         freezes: Freezes,
         *,
         version: str,
+        files: Mapping[str, str] | None = None,
     ) -> None:
         self.household, self.inventory, self.version = household, inventory, version
+        self.files = files or {}
         self.freezes = freezes
         self._rules = rules
-        for host in inventory:
-            if host.area not in household.areas:
-                raise NoPolicy(f"host {host.name}: area {host.area} is not in areas.yaml")
         self._entities = cedarpy.Entities.from_json_str(json.dumps(self._described()))
 
     def person(self, identifier: str) -> Person | None:

@@ -1,0 +1,59 @@
+"""A file of the policy as it is written: what it holds, and on which line. Pure."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
+
+from bot.policy.policy import NoPolicy
+
+Path = Sequence[str | int]
+
+
+@dataclass(frozen=True)
+class Written:
+    """name: of the file. text: all of it."""
+
+    name: str
+    text: str
+
+    def data(self) -> dict[str, Any]:
+        """Return what it holds. Raises NoPolicy."""
+        try:
+            data = YAML(typ="safe").load(self.text)
+        except RecursionError:
+            raise NoPolicy(f"{self.name}: is nested too deeply to be read") from None
+        except ValueError as error:
+            raise NoPolicy(f"{self.name}: {error}") from None
+        except YAMLError as error:
+            mark: Any = getattr(error, "problem_mark", None)
+            where = f", line {mark.line + 1}" if mark else ""
+            what = str(getattr(error, "problem", None) or error)
+            raise NoPolicy(f"{self.name}{where}: {what}") from None
+        if not isinstance(data, dict):
+            example = f"{self.name.split('.')[0]}:"
+            raise NoPolicy(f"{self.name}: must hold a mapping, such as {example}")
+        return cast("dict[str, Any]", data)
+
+    def place(self, path: Path) -> str:
+        """Return `people.yaml, line 3`, of the deepest part of the path that is written."""
+        line, _ = self._found(path)
+        return f"{self.name}, line {line}" if line else self.name
+
+    def holds(self, path: Path) -> bool:
+        return self._found(path)[1] == len(path)
+
+    def _found(self, path: Path) -> tuple[int, int]:
+        """Return the line of the deepest part, 0 if none is there, and how deep that is."""
+        node: Any = YAML(typ="rt").load(self.text)
+        line = 0
+        for depth, key in enumerate(path):
+            try:
+                # Mappings know where their keys are, and lists where their items are.
+                where = node.lc.item(key) if isinstance(key, int) else node.lc.key(key)
+                line, node = int(where[0]) + 1, node[key]
+            except (AttributeError, KeyError, IndexError, TypeError):
+                return line, depth
+        return line, len(path)
