@@ -240,7 +240,13 @@ def _line(route: tuple[Host, ...]) -> _Line:
     return tuple(
         (
             *(host.name, host.address, str(host.port), host.user, host.platform),
-            *(str(host.key), str(host.host_key), str(host.password_file), str(host.enable_file)),
+            *(
+                str(host.key),
+                str(host.host_key),
+                str(host.host_ca),
+                str(host.password_file),
+                str(host.enable_file),
+            ),
         )
         for host in route
     )

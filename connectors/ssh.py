@@ -11,7 +11,7 @@ from connectors import keyfile
 from connectors.command import Answer, Shell
 from connectors.inventory import Host
 from connectors.transport import Gone, Limits, TurnedAway, dial, opened, place
-from connectors.trouble import Interrupted, NotSetUp, TimedOut, TooMuchOutput, Unreachable
+from connectors.trouble import Interrupted, TimedOut, TooMuchOutput, Unreachable
 from connectors.wrapper import Wrapped
 
 
@@ -23,11 +23,6 @@ def connect(
     keys: the directory that key files are relative to. via: the jump host's connection.
     """
     limits = limits or Limits()
-    if host.host_key is None:
-        raise NotSetUp(
-            f"{host.name} is known by host_ca only, which cannot be checked yet: "
-            "give its host_key in the inventory (ssh-keyscan prints it)"
-        )
     key = keyfile.load(keys / host.key)
     stream = via.tunnel(host) if via else dial(host, limits)
     return Session(host, opened(host, key, limits, stream), limits, via=via)

@@ -7,6 +7,7 @@ import logging
 import re
 import socket
 import threading
+import time
 from dataclasses import dataclass
 from typing import Protocol, cast
 
@@ -18,6 +19,7 @@ from paramiko.ssh_exception import (
     PartialAuthentication,
 )
 
+from connectors import host_certificate
 from connectors.inventory import Host
 from connectors.password import Password
 from connectors.trouble import (
@@ -47,6 +49,14 @@ REFUSED = {
 _SIGNED_BY = {"ssh-rsa": ("rsa-sha2-512", "rsa-sha2-256")}
 
 _BEST_KIND = "ssh-ed25519"
+_CERTIFICATES = tuple(
+    f"{kind}-cert-v01@openssh.com"
+    for kind in (
+        _BEST_KIND,
+        *("ecdsa-sha2-nistp256", "ecdsa-sha2-nistp384", "ecdsa-sha2-nistp521"),
+        *_SIGNED_BY["ssh-rsa"],
+    )
+)
 _STRANGERS_BYTES = 256 * 1024
 
 
@@ -165,7 +175,7 @@ def opened(
 ) -> paramiko.Transport:
     """Make sure that *host* is the one we know, and only then log in, over *stream*."""
     wire = _Wire(stream)
-    transport = _transport(wire, str(host.host_key).split()[0], limits)
+    transport = _transport(wire, _kinds(host), limits)
     try:
         _shake_hands(transport, wire, host, limits)
         _recognise(transport, host)
@@ -189,7 +199,7 @@ def shown_key(there: Located, limits: Limits | None = None) -> str:
     """
     limits = limits or Limits()
     wire = _Wire(dial(there, limits))
-    transport = _transport(wire, _BEST_KIND, limits)
+    transport = _transport(wire, (_BEST_KIND,), limits)
     try:
         _shake_hands(transport, wire, there, limits)
         key = transport.get_remote_server_key()
@@ -204,7 +214,7 @@ def _hang_up(transport: paramiko.Transport, wire: _Wire) -> None:
     wire.close()
 
 
-def _transport(wire: _Wire, wanted: str, limits: Limits) -> paramiko.Transport:
+def _transport(wire: _Wire, wanted: tuple[str, ...], limits: Limits) -> paramiko.Transport:
     transport = paramiko.Transport(
         cast("socket.socket", wire), disabled_algorithms=REFUSED, packetizer_class=_Packetizer
     )
@@ -214,9 +224,17 @@ def _transport(wire: _Wire, wanted: str, limits: Limits) -> paramiko.Transport:
     # A host with several keys shows the first kind that we name: the one that we know it by. The
     # others are named so that a host without it shows something that can be told.
     options = transport.get_security_options()
-    first = _SIGNED_BY.get(wanted, (wanted,))
-    options.key_types = (*first, *(kind for kind in options.key_types if kind not in first))
+    rest = tuple(kind for kind in options.key_types if kind not in wanted)
+    options.key_types = (*wanted, *rest)
     return transport
+
+
+def _kinds(host: Host) -> tuple[str, ...]:
+    """Return what a host is to show: its key of the kind that we know, or any certificate."""
+    if host.host_key is None:
+        return _CERTIFICATES
+    known = host.host_key.split()[0]
+    return _SIGNED_BY.get(known, (known,))
 
 
 def _shake_hands(
@@ -263,14 +281,33 @@ def _broken_handshake(
 
 
 def _recognise(transport: paramiko.Transport, host: Host) -> None:
-    """Compare the host's key with the inventory's: both are public, still in constant time."""
-    shown = transport.get_remote_server_key().asbytes()
-    known = base64.b64decode(str(host.host_key).split()[1])
+    """Make sure by the key, or by its certificate, that this is the host of the inventory."""
+    key = transport.get_remote_server_key()
+    if host.host_key is None:
+        return _recognise_by_certificate(key, host)
+    # Both are public; they are compared in constant time all the same.
+    shown = key.asbytes()
+    known = base64.b64decode(host.host_key.split()[1])
     if not hmac.compare_digest(shown, known):
         raise HostKeyMismatch(
             f"{place(host)} shows the key {_fingerprint(shown)}, and the inventory knows it by "
             f"{host.fingerprint}. Nothing was sent to it. Was it installed anew? Find out who "
             "answers there before you change host_key in the inventory"
+        )
+    return None
+
+
+def _recognise_by_certificate(key: paramiko.PKey, host: Host) -> None:
+    objection = host_certificate.objection(
+        key.public_blob.key_blob if key.public_blob else key.asbytes(),
+        authority=str(host.host_ca),
+        names=(host.name, host.address),
+        now=time.time(),
+    )
+    if objection:
+        raise HostKeyMismatch(
+            f"{place(host)} {objection}. The inventory knows it by the CA {host.fingerprint}. "
+            "Nothing was sent to it"
         )
 
 

@@ -483,13 +483,6 @@ def test_a_file_that_holds_no_key_is_not_quoted(sshd: Sshd):
     assert "c2VjcmV0" not in str(trouble)
 
 
-def test_a_host_that_is_known_by_a_ca_only_is_not_connected_to(sshd: Sshd):
-    trouble = refused(host_of(sshd, host_key=None, host_ca=HOST_KEY))
-    assert type(trouble) is NotSetUp
-    assert "host_ca" in str(trouble)
-    assert sshd.connections == 0
-
-
 def test_a_user_certificate_beside_the_key_is_shown(sshd: Sshd):
     authority = make_key().write(sshd.directory / "ca")
     key = make_key().write(sshd.directory / "certified")

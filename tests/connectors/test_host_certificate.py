@@ -1,0 +1,250 @@
+"""Hosts that are known by the CA that signed their key, against real OpenSSH servers."""
+
+import base64
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import paramiko
+import pytest
+
+from connectors import host_certificate, ssh
+from connectors.command import Shell
+from connectors.host_certificate import objection
+from connectors.inventory import Host
+from connectors.trouble import HostKeyMismatch
+from tests.playground.authority import Authority, CertifiedSshd
+from tests.playground.keys import KeyPair, KeyType, make_key
+
+NOWHERE = Path("/")
+HOUR = 3600
+
+
+@pytest.fixture
+def authority(tmp_path: Path) -> Authority:
+    return Authority(tmp_path)
+
+
+@pytest.fixture
+def sshd() -> Iterator[CertifiedSshd]:
+    sshd = CertifiedSshd()
+    yield sshd
+    sshd.close()
+
+
+def _host(sshd: CertifiedSshd, authority: Authority) -> Host:
+    entry = sshd.inventory_entry(area="infra")
+    del entry["host_key"]
+    return Host.model_validate({**entry, "name": "web1", "host_ca": authority.public})
+
+
+def _show(sshd: CertifiedSshd, authority: Authority, **how: str) -> None:
+    certificate = authority.sign(sshd.host_key, sshd.directory / "host.pub", **how)
+    sshd.certificates = (certificate,)
+    sshd.start()
+
+
+def _answer(host: Host) -> str:
+    session = ssh.connect(host, NOWHERE)
+    try:
+        return session.run(Shell(("echo", "hello"))).out
+    finally:
+        session.close()
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("kind", ["ed25519", "ecdsa", "rsa"])
+@pytest.mark.parametrize("signer", ["ed25519", "ecdsa", "rsa"])
+def test_a_host_is_known_by_the_authority_that_signed_its_key(
+    kind: KeyType, signer: KeyType, tmp_path: Path
+):
+    authority = Authority(tmp_path, signer)
+    with CertifiedSshd(host_key_types=(kind,)) as sshd:
+        sshd.stop()
+        _show(sshd, authority, principals="other.example,web1")
+        assert _answer(_host(sshd, authority)) == "hello\n"
+
+
+@pytest.mark.real
+def test_a_host_s_address_is_a_name_of_it_too(sshd: CertifiedSshd, authority: Authority):
+    _show(sshd, authority, principals=sshd.address)
+    assert _answer(_host(sshd, authority)) == "hello\n"
+
+
+REFUSED = pytest.mark.parametrize(
+    ("how", "says"),
+    [
+        ({"validity": "20200101:20200102"}, "has expired: have its CA sign a new one"),
+        ({"validity": "+1h:+2h"}, "is not valid yet"),
+        ({"principals": "web2"}, "for web2, and not for web1 or 127.0.0.1"),
+        ({"principals": "web*"}, "for web*, and not for web1"),
+        ({"principals": ""}, "for any host, and not for web1"),
+    ],
+)
+
+
+@pytest.mark.real
+@REFUSED
+def test_t_n1_a_host_without_a_good_certificate_is_refused_before_we_log_in(
+    sshd: CertifiedSshd, authority: Authority, how: dict[str, str], says: str
+):
+    _show(sshd, authority, **how)
+    with pytest.raises(HostKeyMismatch) as trouble:
+        _answer(_host(sshd, authority))
+    assert says in str(trouble.value)
+    assert sshd.accepted == 0
+
+
+@pytest.mark.real
+def test_t_n1_the_certificate_of_another_authority_is_refused(
+    sshd: CertifiedSshd, authority: Authority, tmp_path: Path
+):
+    (tmp_path / "other").mkdir()
+    _show(sshd, Authority(tmp_path / "other"))
+    with pytest.raises(HostKeyMismatch, match="a certificate of another CA"):
+        _answer(_host(sshd, authority))
+    assert sshd.accepted == 0
+
+
+@pytest.mark.real
+def test_t_n1_a_plain_key_is_refused_where_a_certificate_is_due(
+    sshd: CertifiedSshd, authority: Authority
+):
+    sshd.start()
+    with pytest.raises(HostKeyMismatch, match="shows a plain key"):
+        _answer(_host(sshd, authority))
+    assert sshd.accepted == 0
+
+
+@pytest.mark.real
+@REFUSED
+def test_with_the_guard_removed_such_a_host_is_trusted(
+    sshd: CertifiedSshd,
+    authority: Authority,
+    how: dict[str, str],
+    says: str,
+    monkeypatch: pytest.MonkeyPatch,
+):
+    assert says
+
+    def nothing(*_: object, **__: object) -> str:
+        return ""
+
+    monkeypatch.setattr(host_certificate, "objection", nothing)
+    _show(sshd, authority, **how)
+    assert _answer(_host(sshd, authority)) == "hello\n"
+
+
+# --- what no OpenSSH server would show ---
+
+
+class _Shown(paramiko.Ed25519Key):
+    """A host key that is shown as whatever it is given, to be signed with all the same."""
+
+    blob = b""
+
+    def asbytes(self) -> bytes:
+        return self.blob
+
+
+def _listen(listener: socket.socket, key: _Shown, asked: list[str]) -> None:
+    class Server(paramiko.ServerInterface):
+        def get_allowed_auths(self, username: str) -> str:
+            asked.append(username)
+            return "publickey"
+
+    stream, _ = listener.accept()
+    with paramiko.Transport(stream) as transport:
+        transport.add_server_key(key)
+        kind = "ssh-ed25519-cert-v01@openssh.com"
+        transport.server_key_dict = {kind: key}
+        transport.start_server(event=threading.Event(), server=Server())
+        transport.join(10)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [((), "meant for people, and not for hosts"), (("-h",), "whose signature is not good")],
+)
+def test_t_n1_what_is_forged_or_a_person_s_is_refused_before_we_log_in(
+    authority: Authority, tmp_path: Path, options: tuple[str, ...], says: str
+):
+    pair = make_key()
+    file = pair.write(tmp_path / "host")
+    blob = _blob(authority.sign(pair.public, tmp_path / "host.pub", options=options))
+    key = _Shown.from_private_key_file(str(file))
+    key.blob = blob if not options else blob[:-1] + bytes([blob[-1] ^ 1])
+    asked: list[str] = []
+    client = make_key().write(tmp_path / "client")
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=_listen, args=(listener, key, asked))
+        thread.start()
+        entry = {"name": "web1", "address": "127.0.0.1", "port": listener.getsockname()[1]}
+        host = Host.model_validate(
+            {**entry, "area": "infra", "key": str(client), "host_ca": authority.public}
+        )
+        with pytest.raises(HostKeyMismatch, match=says):
+            ssh.connect(host, NOWHERE)
+        thread.join()
+    assert asked == []
+
+
+# --- single bytes and words ---
+
+
+def _blob(file: Path) -> bytes:
+    return base64.b64decode(file.read_text().split()[1])
+
+
+@pytest.fixture
+def good(authority: Authority, tmp_path: Path) -> tuple[bytes, KeyPair]:
+    pair = make_key()
+    return _blob(authority.sign(pair.public, tmp_path / "one.pub")), pair
+
+
+def _objection(blob: bytes, authority: Authority, now: float) -> str:
+    return objection(blob, authority=authority.public, names=("web1",), now=now)
+
+
+def test_no_byte_of_a_certificate_can_be_another(
+    good: tuple[bytes, KeyPair], authority: Authority, now: float
+):
+    blob, _ = good
+    assert _objection(blob, authority, now) == ""
+    for place in range(len(blob)):
+        other = blob[:place] + bytes([blob[place] ^ 1]) + blob[place + 1 :]
+        assert _objection(other, authority, now), place
+        assert _objection(blob[:place], authority, now), place
+
+
+@pytest.fixture
+def now(tmp_path: Path) -> float:
+    file = tmp_path / "now"
+    file.touch()
+    return file.stat().st_mtime
+
+
+def test_a_certificate_is_good_from_its_first_moment_to_its_last(
+    good: tuple[bytes, KeyPair], authority: Authority, now: float
+):
+    blob, _ = good
+    assert "not valid yet" in _objection(blob, authority, now - 2 * HOUR)
+    assert "has expired" in _objection(blob, authority, now + 2 * HOUR)
+
+
+def test_a_condition_that_nobody_knows_is_not_passed_over(
+    authority: Authority, tmp_path: Path, now: float
+):
+    options = ("-h", "-O", "critical:only-at=night")
+    blob = _blob(authority.sign(make_key().public, tmp_path / "one.pub", options=options))
+    assert "conditions that we do not know" in _objection(blob, authority, now)
+
+
+def test_an_authority_that_signs_by_sha_1_is_refused(tmp_path: Path, now: float):
+    authority = Authority(tmp_path, "rsa")
+    key = make_key().public
+    good = _blob(authority.sign(key, tmp_path / "one.pub"))
+    assert _objection(good, authority, now) == ""
+    broken = _blob(authority.sign(key, tmp_path / "two.pub", options=("-h", "-t", "ssh-rsa")))
+    assert "signature is not good" in _objection(broken, authority, now)
