@@ -141,9 +141,15 @@ def _clock(keyturn: Keyturn) -> Clock:
     """Return what does what is due by time alone."""
     flow = keyturn.workflow
     return Clock(
-        [flow.expire_due, flow.nudge, partial(_keep_house, keyturn)],
-        fire=flow.fire_due,
-        timetables=flow.timetables,
+        [
+            flow.note_policy,
+            flow.expire_due,
+            flow.remind_due,
+            flow.nudge,
+            partial(_keep_house, keyturn),
+        ],
+        fire=flow.schedules.fire_due,
+        timetables=flow.schedules.timetables,
     )
 
 
@@ -216,4 +222,5 @@ def _slack(
         settings.slack_team,
         settings.address,
         settings.slack_channel,
+        settings.slack_alarm_channel,
     )

@@ -98,20 +98,14 @@ class Timetables:
             )
         except Misfit as problem:
             return answers.misfit(runbook, problem)
-        person, origin, reason = typed.person, typed.origin, typed.said.reason
-        if spelled:
-            run = self._workflow.ask_all(
-                requests,
-                spelled=spelled,
-                person=person,
-                origin=origin,
-                reason=reason,
-                timing=wanted,
-            )
-        else:
-            run = self._workflow.ask(
-                requests[0], person=person, origin=origin, reason=reason, timing=wanted
-            )
+        run = self._workflow.schedules.ask(
+            requests,
+            spelled=spelled,
+            person=typed.person,
+            origin=typed.origin,
+            timing=wanted,
+            reason=typed.said.reason,
+        )
         return answers.said(f"{run.title}: {run.summary}") if run.over else None
 
     def _one(self, number: int) -> Message:
@@ -141,20 +135,20 @@ class Timetables:
         return Message(notification(f"Schedule {number}"), [rich(*parts)])
 
     def _suspend(self, number: int, typed: Typed) -> Message:
-        self._workflow.suspend_schedule(number, person=typed.person, why=typed.said.reason)
+        self._workflow.schedules.suspend(number, person=typed.person, why=typed.said.reason)
         return answers.said(f"Schedule {number} fires no more until it is resumed.")
 
     def _resume(self, number: int, typed: Typed) -> Message:
-        resumed = self._workflow.resume_schedule(number, person=typed.person)
+        resumed = self._workflow.schedules.resume(number, person=typed.person)
         coming = resumed.timing.timetable.spoken(resumed.decided, count=1)
         return answers.said(f"Schedule {number} fires again, next {''.join(coming)}.")
 
     def _end(self, number: int, typed: Typed) -> Message:
-        self._workflow.end_schedule(number, person=typed.person, why=typed.said.reason)
+        self._workflow.schedules.end(number, person=typed.person, why=typed.said.reason)
         return answers.said(f"Schedule {number} has ended.")
 
     def _take(self, number: int, typed: Typed) -> Message | None:
-        run = self._workflow.take_schedule(
+        run = self._workflow.schedules.take(
             number, person=typed.person, origin=typed.origin, reason=typed.said.reason
         )
         return answers.said(f"{run.title}: {run.summary}") if run.over else None

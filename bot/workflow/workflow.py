@@ -6,10 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from bot.policy import NoPolicy
 from bot.run import Origin, Run, State
-from bot.store import locks, runs, schedules, stops
+from bot.store import locks, runs, stops
 from bot.store.database import StoreUnavailable, Transaction
-from bot.store.schedules import Schedule, Standing
-from bot.timetable import Timetable, Timing
 from bot.workflow import (
     asking,
     banning,
@@ -17,16 +15,15 @@ from bot.workflow import (
     countering,
     deciding,
     fanout,
-    firing,
-    keeping,
     stopped,
     stopping,
 )
 from bot.workflow.applying import Applying
 from bot.workflow.breaking import Breaking
 from bot.workflow.ending import end
-from bot.workflow.mandates import Mandates
 from bot.workflow.enrolling import Enrolling
+from bot.workflow.keeping import Schedules
+from bot.workflow.mandates import Mandates
 from bot.workflow.parts import Parts
 from bot.workflow.planning import Remaining, propose, remaining, report
 from bot.workflow.showing import show
@@ -47,25 +44,13 @@ class Workflow:
         self.enrolling, self.stepping_up = Enrolling(parts), SteppingUp(parts)
         self.breaking = Breaking(parts)
         self.mandates = Mandates(parts)
+        self.schedules = Schedules(parts)
         self._under_way: list[int] = []
         self._left: set[int] = set()
 
-    def ask(
-        self,
-        runbook: AnyRunbook,
-        *,
-        person: str,
-        origin: Origin,
-        reason: str = "",
-        timing: Timing | None = None,
-    ) -> Run:
-        """Record a request. Raises Unfit, NoPolicy and StoreUnavailable: then nothing happened.
-
-        timing: ask for a schedule instead of for a run now.
-        """
-        return asking.ask(
-            self._parts, runbook, person=person, origin=origin, reason=reason, timing=timing
-        )
+    def ask(self, runbook: AnyRunbook, *, person: str, origin: Origin, reason: str = "") -> Run:
+        """Record a request. Raises Unfit, NoPolicy and StoreUnavailable: then nothing happened."""
+        return asking.ask(self._parts, runbook, person=person, origin=origin, reason=reason)
 
     def ask_all(
         self,
@@ -75,17 +60,10 @@ class Workflow:
         person: str,
         origin: Origin,
         reason: str = "",
-        timing: Timing | None = None,
     ) -> Run:
         """Record one request for several hosts, spelled as it was typed."""
         return asking.ask_all(
-            self._parts,
-            runbooks,
-            spelled=spelled,
-            person=person,
-            origin=origin,
-            reason=reason,
-            timing=timing,
+            self._parts, runbooks, spelled=spelled, person=person, origin=origin, reason=reason
         )
 
     def undo(self, number: int, *, person: str, origin: Origin, reason: str = "") -> Run:
@@ -141,32 +119,13 @@ class Workflow:
     def expire_due(self) -> list[Run]:
         return deciding.expire_due(self._parts)
 
-    def fire_due(self) -> None:
-        """Ask for what schedules are due to have done now."""
-        firing.fire_due(self._parts)
+    def remind_due(self) -> list[Run]:
+        """Call those whose approval is waited for. Raises NoPolicy."""
+        return reminding.remind_due(self._parts)
 
-    def timetables(self) -> Mapping[int, Timetable]:
-        """Return when each schedule fires that fires now, by its number."""
-        with self._parts.database.reading() as tx:
-            return {
-                schedule.id: schedule.timing.timetable
-                for schedule in schedules.every(tx)
-                if schedule.standing is Standing.ACTIVE
-            }
-
-    def suspend_schedule(self, number: int, *, person: str, why: str = "") -> Schedule:
-        """Raises NotYours, TooLate, NoSuchSchedule, as the next two do."""
-        return keeping.suspend(self._parts, number, person=person, why=why)
-
-    def end_schedule(self, number: int, *, person: str, why: str = "") -> Schedule:
-        return keeping.end(self._parts, number, person=person, why=why)
-
-    def resume_schedule(self, number: int, *, person: str) -> Schedule:
-        return keeping.resume(self._parts, number, person=person)
-
-    def take_schedule(self, number: int, *, person: str, origin: Origin, reason: str = "") -> Run:
-        """Ask for the same schedule as one's own."""
-        return keeping.take(self._parts, number, person=person, origin=origin, reason=reason)
+    def note_policy(self) -> None:
+        """Write a change of the policy down, or that it cannot be used."""
+        noting.note_policy(self._parts)
 
     def advance(self, number: int) -> None:
         """Bring a run as far as it can go now. The dispatcher calls it, in a thread of its own."""

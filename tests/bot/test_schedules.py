@@ -24,7 +24,9 @@ LAMP = SetSwitch(host="lb1", name="lamp", value="on")
 def _asked(
     office: Office, timing: Timing = HOURLY, what: AnyRunbook = LAMP, person: str = "dora"
 ) -> Run:
-    run = office.workflow.ask(what, person=person, origin=WEB, timing=timing)
+    run = office.workflow.schedules.ask(
+        [what], spelled="", person=person, origin=WEB, timing=timing
+    )
     office.work()
     return office.run(run.id)
 
@@ -37,18 +39,6 @@ def _begun(office: Office, timing: Timing = HOURLY, what: AnyRunbook = LAMP) -> 
 def _all(office: Office) -> list[Schedule]:
     with office.database.reading() as tx:
         return sorted(schedules.every(tx), key=lambda schedule: schedule.id)
-
-
-def _back(office: Office, schedule: Schedule, minutes: int) -> None:
-    """Let it be as if nobody had looked for so long, since the last full hour before that."""
-    with office.database.transaction() as tx:
-        hour = 60 * MINUTE
-        since = (tx.now - minutes * MINUTE) // hour * hour - 1
-        tx.sql.execute(
-            update(tables.schedule)
-            .where(tables.schedule.c.id == schedule.id)
-            .values(decided=since, due=since + 1)
-        )
 
 
 def _now(office: Office, schedule: Schedule) -> None:
@@ -64,7 +54,7 @@ def _now(office: Office, schedule: Schedule) -> None:
 
 
 def _fire(office: Office) -> None:
-    office.workflow.fire_due()
+    office.workflow.schedules.fire_due()
     office.work()
 
 
@@ -104,7 +94,7 @@ def test_r_c3_a_moment_is_fired_once_however_many_clocks_look(any_office: Office
 
     def look() -> None:
         barrier.wait()
-        any_office.workflow.fire_due()
+        any_office.workflow.schedules.fire_due()
 
     clocks = [threading.Thread(target=look) for _ in range(4)]
     for clock in clocks:
@@ -178,7 +168,7 @@ def test_a_thousand_missed_moments_are_rows_too(office: Office):
 def test_a_fire_is_left_out_while_the_last_run_is_not_over(office: Office):
     schedule = _begun(office)
     _now(office, schedule)
-    office.workflow.fire_due()
+    office.workflow.schedules.fire_due()
     office.queue.waiting.clear()
     with office.database.transaction() as tx:
         tx.sql.execute(update(tables.fire).values(due=tables.fire.c.due - 60 * MINUTE))
@@ -192,7 +182,7 @@ def test_a_fire_is_left_out_while_the_last_run_is_not_over(office: Office):
 def test_a_fire_waits_for_the_last_run_where_that_was_agreed(office: Office):
     schedule = _begun(office, replace(HOURLY, overlap=Overlap.QUEUE))
     _now(office, schedule)
-    office.workflow.fire_due()
+    office.workflow.schedules.fire_due()
     waiting, office.queue.waiting[:] = list(office.queue.waiting), []
     with office.database.transaction() as tx:
         tx.sql.execute(update(tables.fire).values(due=tables.fire.c.due - 60 * MINUTE))
@@ -208,7 +198,7 @@ def test_a_fire_waits_for_the_last_run_where_that_was_agreed(office: Office):
 def test_a_fire_ends_the_last_run_where_that_was_agreed(office: Office):
     schedule = _begun(office, replace(HOURLY, overlap=Overlap.CANCEL))
     _now(office, schedule)
-    office.workflow.fire_due()
+    office.workflow.schedules.fire_due()
     office.queue.waiting.clear()
     with office.database.transaction() as tx:
         tx.sql.execute(update(tables.fire).values(due=tables.fire.c.due - 60 * MINUTE))
@@ -220,7 +210,9 @@ def test_a_fire_ends_the_last_run_where_that_was_agreed(office: Office):
 def test_hosts_are_spread_each_at_its_own_moment(office: Office):
     timing = replace(HOURLY, spread=30)
     lamps = [SetSwitch(host=host, name="lamp", value="on") for host in ("lb1", "lb2")]
-    run = office.workflow.ask_all(lamps, spelled="lb*", person="dora", origin=WEB, timing=timing)
+    run = office.workflow.schedules.ask(
+        lamps, spelled="lb*", person="dora", origin=WEB, timing=timing
+    )
     office.work()
     office.approve(office.run(run.id))
     [schedule] = _all(office)
@@ -238,7 +230,9 @@ def test_hosts_are_spread_each_at_its_own_moment(office: Office):
 
 def test_several_hosts_fire_as_one_request(office: Office):
     lamps = [SetSwitch(host=host, name="lamp", value="on") for host in ("lb1", "lb2")]
-    run = office.workflow.ask_all(lamps, spelled="lb*", person="dora", origin=WEB, timing=HOURLY)
+    run = office.workflow.schedules.ask(
+        lamps, spelled="lb*", person="dora", origin=WEB, timing=HOURLY
+    )
     office.work()
     office.approve(office.run(run.id))
     [schedule] = _all(office)
@@ -313,27 +307,27 @@ def test_t_a17_a_freeze_leaves_a_fire_out(office: Office):
 def test_its_owner_and_the_areas_suspend_and_resume_it(office: Office):
     schedule = _begun(office)
     with pytest.raises(NotYours):
-        office.workflow.suspend_schedule(schedule.id, person="theo")
-    office.workflow.suspend_schedule(schedule.id, person="olga", why="new disks")
+        office.workflow.schedules.suspend(schedule.id, person="theo")
+    office.workflow.schedules.suspend(schedule.id, person="olga", why="new disks")
     _now(office, schedule)
     _fire(office)
     assert _fires(office, schedule) == []
     with pytest.raises(TooLate):
-        office.workflow.suspend_schedule(schedule.id, person="olga")
-    office.workflow.resume_schedule(schedule.id, person="dora")
+        office.workflow.schedules.suspend(schedule.id, person="olga")
+    office.workflow.schedules.resume(schedule.id, person="dora")
     _fire(office)
     assert _fires(office, schedule) == []
     _now(office, schedule)
     _fire(office)
     assert len(_fired(office, schedule)) == 1
-    office.workflow.end_schedule(schedule.id, person="dora")
+    office.workflow.schedules.end(schedule.id, person="dora")
     with pytest.raises(TooLate):
-        office.workflow.resume_schedule(schedule.id, person="dora")
+        office.workflow.schedules.resume(schedule.id, person="dora")
 
 
 def test_who_takes_a_schedule_over_needs_an_approval_and_then_the_old_one_ends(office: Office):
     schedule = _begun(office)
-    run = office.workflow.take_schedule(schedule.id, person="stan", origin=Origin("web"))
+    run = office.workflow.schedules.take(schedule.id, person="stan", origin=Origin("web"))
     office.work()
     waiting = office.run(run.id)
     assert (waiting.state, _all(office)[0].standing) == (State.WAITING, Standing.ACTIVE)

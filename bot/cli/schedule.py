@@ -1,0 +1,305 @@
+"""`keyturn schedule …`: ask for what fires by the clock, and keep it."""
+
+import json
+import time
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from bot.cli.place import FAILED, NOT_FOUND, Place, at_place, plainly, stop
+
+if TYPE_CHECKING:
+    from bot.policy import PolicyDirectory
+    from bot.run import Run
+    from bot.store.database import Database
+    from bot.store.schedules import Fire, Schedule
+    from bot.workflow import Workflow
+
+_NEWEST = 10
+_AS = click.option("--as", "person", required=True, help="The person of the policy who does it.")
+_JSON = click.option("--json", "as_json", is_flag=True, help="For programs.")
+_ZONE = click.option("--zone", default="UTC", help="Such as Europe/Amsterdam.  [default: UTC]")
+_WHY = click.option("--why", default="", help="What the change log shall say about it.")
+
+
+@dataclass(frozen=True)
+class _Office:
+    """The workflow on the database alone: a service that runs takes up what is asked here."""
+
+    workflow: "Workflow"
+    database: "Database"
+    policies: "PolicyDirectory"
+
+
+@click.group()
+def schedule() -> None:
+    """Look after what fires by the clock."""
+
+
+@schedule.command("add")
+@click.argument("name")
+@click.option("--cron", required=True, help='Such as "0 3 1 * *" or @daily.')
+@_ZONE
+@click.option(
+    "--overlap", default="skip", help="While the last run is not over: skip, queue or cancel."
+)
+@click.option(
+    "--catch-up", default="skip", help="What was missed: skip, once, or how many at most."
+)
+@click.option("--spread", default="0", help="Minutes over which the hosts are spread.")
+@click.option("--tell", default="changes", help="Tell the result on changes or always.")
+@_AS
+@_WHY
+@click.option("--yes", is_flag=True, help="Do not ask whether these are the right moments.")
+@click.argument("words", nargs=-1, required=True, metavar="-- WORDS HOST…")
+@at_place
+def add(place: Place, *, name: str, words: tuple[str, ...], **said: Any) -> None:
+    """Ask for WORDS to be done again and again, as PERSON; it is approved like any request.
+
+    For example: keyturn schedule add "monthly scrub" --cron "0 3 1 * *" --zone Europe/Amsterdam
+    --as stan -- zfs scrub start nas1 tank
+    """
+    from bot import forms
+    from bot.run import Origin
+    from bot.timetable import SETTINGS, timing
+
+    settings = {key: str(said[key.replace("-", "_")]) for key in SETTINGS}
+    with _working(place) as office:
+        policy = office.policies.current()
+        person = _person(office, said["person"])
+        wanted = timing(name, settings, zone="UTC")
+        runbook, values = forms.find(words)
+        hosts = {host.name: host.tags for host in policy.inventory}
+        spelled, requests = forms.spread(runbook, values, hosts)
+        click.echo(_moments(wanted.timetable.words, wanted.timetable.spoken(_now())))
+        if not said["yes"]:
+            click.confirm("Ask for it?", abort=True, err=True)
+        run = office.workflow.schedules.ask(
+            requests,
+            spelled=spelled,
+            person=person,
+            origin=Origin("cli"),
+            reason=said["why"],
+            timing=wanted,
+        )
+    _say(place, run)
+
+
+@schedule.command("list")
+@_JSON
+@at_place
+def listing(place: Place, *, as_json: bool) -> None:
+    """List all schedules, those that fire first."""
+    from bot.store import runs, schedules
+
+    with _reading(place) as database, database.reading() as tx:
+        found = [(each, runs.get(tx, each.run)) for each in schedules.every(tx)]
+    if as_json:
+        click.echo(json.dumps([_data(*each) for each in found], indent=2, ensure_ascii=False))
+    elif not found:
+        click.echo("there is no schedule yet: `keyturn schedule add` asks for the first")
+    for each, run in found if not as_json else ():
+        click.echo(f"{each.id:>4}  {_standing(each)}  {each.timing.name}: {run.request}")
+
+
+@schedule.command("show")
+@click.argument("number", type=int)
+@_JSON
+@at_place
+def show(place: Place, *, number: int, as_json: bool) -> None:
+    """Tell all about one schedule: its next moments, and what became of the last ones."""
+    from bot.store import runs, schedules
+    from bot.store.schedules import NoSuchSchedule, Standing
+
+    with _reading(place) as database, database.reading() as tx:
+        try:
+            found = schedules.get(tx, number)
+        except NoSuchSchedule as missing:
+            stop(str(missing), NOT_FOUND)
+        run, fires, now = runs.get(tx, found.run), schedules.fires(tx, number), tx.now
+    table = found.timing.timetable
+    if as_json:
+        data = {**_data(found, run), "fires": [_fire(found, fire) for fire in fires]}
+        click.echo(json.dumps(data, indent=2, ensure_ascii=False))
+        return
+    click.echo(f"Schedule {number}: {found.timing.name}\n  {run.request}\n  {found.timing.words}")
+    click.echo(f"  owner {found.owner}; {_standing(found).strip()}; asked for as run {found.run}")
+    if found.standing is Standing.ACTIVE:
+        click.echo(_moments("Next:", table.spoken(now)))
+    if fires:
+        lines = [f"{table.local(fire.due)}  {_became(fire)}" for fire in fires[:_NEWEST]]
+        click.echo(_moments("Last:", lines))
+
+
+@schedule.command("next")
+@click.argument("cron")
+@_ZONE
+@click.option("-n", "count", default=5, type=click.IntRange(1, 100), help="How many.")
+def coming(*, cron: str, zone: str, count: int) -> None:
+    """Say what CRON means and when it comes next; nothing is asked for."""
+    from bot.timetable import BadTimetable, timetable
+
+    try:
+        found = timetable(cron, zone)
+    except BadTimetable as bad:
+        stop(str(bad), FAILED)
+    click.echo(_moments(found.words, found.spoken(_now(), count=count)))
+
+
+@schedule.command("suspend")
+@click.argument("number", type=int)
+@_AS
+@_WHY
+@at_place
+def suspend(place: Place, *, number: int, person: str, why: str) -> None:
+    """Let schedule NUMBER fire no more until it is resumed."""
+    with _working(place) as office:
+        office.workflow.schedules.suspend(number, person=_person(office, person), why=why)
+    click.echo(f"schedule {number} is suspended")
+
+
+@schedule.command("resume")
+@click.argument("number", type=int)
+@_AS
+@at_place
+def resume(place: Place, *, number: int, person: str) -> None:
+    """Let schedule NUMBER fire again, from its next moment on."""
+    with _working(place) as office:
+        office.workflow.schedules.resume(number, person=_person(office, person))
+    click.echo(f"schedule {number} fires again")
+
+
+@schedule.command("end")
+@click.argument("number", type=int)
+@_AS
+@_WHY
+@at_place
+def end(place: Place, *, number: int, person: str, why: str) -> None:
+    """Let schedule NUMBER fire no more, for good."""
+    with _working(place) as office:
+        office.workflow.schedules.end(number, person=_person(office, person), why=why)
+    click.echo(f"schedule {number} has ended")
+
+
+@schedule.command("take")
+@click.argument("number", type=int)
+@_AS
+@_WHY
+@at_place
+def take(place: Place, *, number: int, person: str, why: str) -> None:
+    """Ask for schedule NUMBER as one's own; once that is approved the old one ends."""
+    from bot.run import Origin
+
+    with _working(place) as office:
+        person = _person(office, person)
+        run = office.workflow.schedules.take(
+            number, person=person, origin=Origin("cli"), reason=why
+        )
+    _say(place, run)
+
+
+@contextmanager
+def _working(place: Place) -> "Generator[_Office]":
+    """Open the workflow. A refusal is one line."""
+    from bot.policy import PolicyDirectory
+    from bot.store.runs import NoSuchRun
+    from bot.store.schedules import NoSuchSchedule
+    from bot.timetable import BadTimetable
+    from bot.workflow import NotYours, Parts, TooLate, Unfit, Workflow
+
+    with plainly(), place.database() as database:
+        policies = PolicyDirectory(place.policy())
+        nobody = _Nobody()
+        try:
+            yield _Office(Workflow(Parts(database, policies, nobody, nobody)), database, policies)
+        except (NoSuchSchedule, NoSuchRun) as missing:
+            stop(str(missing), NOT_FOUND)
+        except (BadTimetable, Unfit, NotYours, TooLate) as refused:
+            stop(str(refused), FAILED)
+
+
+@contextmanager
+def _reading(place: Place) -> "Generator[Database]":
+    with plainly(), place.database() as database:
+        yield database
+
+
+class _Nobody:
+    """Does nothing itself: the service that runs finds what was asked within seconds."""
+
+    def enqueue(self, tx: object, run: int, site: str) -> None:
+        pass
+
+    def ask(self, host: str, query: object, /) -> Any:
+        raise NotImplementedError(host)
+
+    tell: Callable[..., Any] = ask
+    resolve: Callable[..., Any] = ask
+
+
+def _person(office: _Office, word: str) -> str:
+    known = office.policies.current().person(word)
+    if known is None:
+        stop(f"{word} is not among the people of the policy", NOT_FOUND)
+    return known.id
+
+
+def _say(place: Place, run: "Run") -> None:
+    if run.over:
+        stop(f"{run.title}: {run.summary}", FAILED)
+    where = f": {place.address()}/runs/{run.id}" if place.address() else ""
+    click.echo(f"asked for as run {run.id}{where}")
+
+
+def _moments(title: str, moments: list[str]) -> str:
+    return "\n".join([title, *(f"  {moment}" for moment in moments)])
+
+
+def _standing(found: "Schedule") -> str:
+    from bot.store.schedules import Standing
+
+    if found.standing is not Standing.ACTIVE:
+        return f"{found.standing:<27}"
+    coming = found.timing.timetable.spoken(found.decided, count=1)
+    return f"{coming[0] if coming else 'never again':<27}"
+
+
+def _became(fire: "Fire") -> str:
+    parts = [f"on {fire.host}" * bool(fire.host), str(fire.outcome)]
+    parts += [f"run {fire.run}" * bool(fire.run), fire.why]
+    return ", ".join(part for part in parts if part)
+
+
+def _data(found: "Schedule", run: "Run") -> Mapping[str, Any]:
+    timing = found.timing
+    return {
+        "schedule": found.id,
+        "name": timing.name,
+        "request": run.request,
+        "hosts": list(run.hosts or (run.host,)),
+        "owner": found.owner,
+        "standing": found.standing.value,
+        "why": found.why,
+        "cron": timing.timetable.cron,
+        "zone": timing.timetable.zone,
+        "in_words": timing.words,
+        "next": timing.timetable.spoken(_now()) if found.due else [],
+        "asked_for_as": found.run,
+    }
+
+
+def _fire(found: "Schedule", fire: "Fire") -> Mapping[str, Any]:
+    return {
+        "due": found.timing.timetable.local(fire.due),
+        "host": fire.host,
+        "outcome": fire.outcome.value,
+        "run": fire.run,
+        "why": fire.why,
+    }
+
+
+def _now() -> int:
+    return time.time_ns() // 1000
