@@ -183,8 +183,6 @@ def shut_out(parts: Parts, tx: Transaction, run: Run, shut: Shut) -> Run:
     """End the run, or have it approved further where all that it lacks is an approval more."""
     if not isinstance(shut, Wanting) or run.parent is not None or run.origin.schedule:
         return end(parts, tx, run, shut.state, str(shut))
-    if run.state is State.STARTING:
-        free(parts, tx, run)
     ruling = shut.counted.ruling
     waiting = runs.move(
         tx,
@@ -200,6 +198,8 @@ def shut_out(parts: Parts, tx: Transaction, run: Run, shut: Shut) -> Run:
         summary="",
         expires=min(tx.now + parts.patience, run.proposal.expires if run.proposal else tx.now),
     )
+    # Also of a run that held nothing: whoever is next in line waits to be woken.
+    free(parts, tx, run)
     changelog.append(tx, "wanting", run=run.id, host=run.host, why=str(shut))
     announce(tx, run)
     return waiting

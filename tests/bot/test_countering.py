@@ -1,0 +1,195 @@
+"""Other values: an approver proposes them, the asker accepts, and somebody else approves."""
+
+import pytest
+
+from bot.run import Run, State
+from bot.store import changelog, runs
+from bot.workflow import NotYours, TooLate, Unfit, countering
+from tests.bot.office import WEB, Office
+from tests.toy import SetSwitch
+
+LAMP_ON = SetSwitch(host="lb1", name="lamp", value="on")
+
+
+def counter(office: Office, run: Run, person: str = "olga", **changes: str) -> Run:
+    new = office.workflow.counter(run.id, person=person, changes=changes, reason="too bright")
+    office.work()
+    return office.run(new.id)
+
+
+def accept(office: Office, run: Run, person: str = "dora") -> Run:
+    office.workflow.accept(run.id, person=person, digest=run.digest)
+    office.work()
+    return office.run(run.id)
+
+
+def test_the_asker_accepts_and_another_approves_that_very_plan(any_office: Office):
+    office = any_office
+    first = office.ask(LAMP_ON, reason="the cellar is dark")
+    offered = counter(office, first, value="dim")
+    replaced = office.run(first.id)
+    assert (replaced.state, replaced.summary) == (
+        State.REPLACED,
+        "Replaced by run 2, which has other values",
+    )
+    assert (offered.state, offered.asked_by, offered.editors) == (
+        State.OFFERED,
+        "dora",
+        ("olga",),
+    )
+    assert (offered.counters, offered.reason) == (first.id, "the cellar is dark")
+    assert offered.title == "toy set lb1 lamp dim"
+    assert offered.digest != first.digest
+    accepted = accept(office, offered)
+    assert (accepted.state, accepted.digest) == (State.WAITING, offered.digest)
+    done = office.approve(accepted, "adam")
+    assert done.state is State.SUCCEEDED
+    assert office.fleet.told == [("lb1", "set lamp dim")]
+
+
+def test_both_digests_and_who_edited_what_are_logged(office: Office):
+    first = office.ask(LAMP_ON)
+    offered = counter(office, first, value="dim")
+    accept(office, offered)
+    with office.database.reading() as tx:
+        old = {entry.kind: entry for entry in changelog.of_run(tx, first.id)}
+        new = {entry.kind: entry for entry in changelog.of_run(tx, offered.id)}
+    assert old["counter-proposed"].person == "olga"
+    assert old["counter-proposed"].facts == {
+        "digest": first.digest,
+        "proposal": offered.id,
+        "values": {"value": "on → dim"},
+        "why": "too bright",
+    }
+    assert new["proposed"].person == "olga"
+    assert new["proposed"].facts["instead_of_digest"] == first.digest
+    assert new["planned"].facts["digest"] == offered.digest
+    assert new["accepted"].person == "dora"
+    assert new["accepted"].facts["digest"] == offered.digest
+
+
+def test_t_a1_who_edited_it_does_not_approve_it(office: Office):
+    accepted = accept(office, counter(office, office.ask(LAMP_ON), value="dim"))
+    for person in ("olga", "dora"):
+        with pytest.raises(NotYours):
+            office.approve(accepted, person)
+    assert office.fleet.told == []
+
+
+def test_without_the_guard_the_editor_would_have_approved_their_own_values(
+    office: Office, monkeypatch: pytest.MonkeyPatch
+):
+    """The twin: were editors not written down, one person would have chosen and approved."""
+    monkeypatch.setattr(countering, "_editors", lambda *_: ())
+    accepted = accept(office, counter(office, office.ask(LAMP_ON), value="dim"))
+    assert office.approve(accepted, "olga").state is State.SUCCEEDED
+
+
+def test_an_editors_no_still_ends_it(office: Office):
+    offered = counter(office, office.ask(LAMP_ON), value="dim")
+    assert office.workflow.deny(offered.id, person="olga").state is State.DENIED
+
+
+def test_nothing_is_approved_before_the_asker_accepted(office: Office):
+    offered = counter(office, office.ask(LAMP_ON), value="dim")
+    with pytest.raises(TooLate):
+        office.approve(offered, "adam")
+    with pytest.raises(NotYours, match="only dora"):
+        accept(office, offered, "adam")
+    assert office.fleet.told == []
+
+
+def test_the_asker_may_take_it_back(office: Office):
+    offered = counter(office, office.ask(LAMP_ON), value="dim")
+    assert office.workflow.withdraw(offered.id, person="dora").state is State.WITHDRAWN
+    with pytest.raises(TooLate):
+        accept(office, offered)
+
+
+def test_an_offer_that_nobody_answers_expires(office: Office):
+    offered = counter(office, office.ask(LAMP_ON), value="dim")
+    with office.database.transaction() as tx:
+        runs.amend(tx, runs.hold(tx, offered.id), expires=tx.now)
+    with pytest.raises(TooLate):
+        accept(office, offered)
+    office.workflow.expire_due()
+    assert office.run(offered.id).state is State.EXPIRED
+
+
+def test_while_there_is_no_plan_to_offer_the_request_goes_on_waiting(office: Office):
+    first = office.ask(LAMP_ON)
+    useless = counter(office, first, value="off")
+    assert useless.state is State.UNCHANGED
+    assert office.run(first.id).state is State.WAITING
+    assert office.approve(first, "olga").state is State.SUCCEEDED
+
+
+def test_what_was_decided_meanwhile_is_not_replaced(office: Office):
+    first = office.ask(LAMP_ON)
+    new = office.workflow.counter(first.id, person="olga", changes={"value": "dim"})
+    office.workflow.approve(first.id, person="adam", digest=first.digest)
+    office.work()
+    assert office.run(first.id).state is State.SUCCEEDED
+    ended = office.run(new.id)
+    assert (ended.state, ended.summary) == (State.WITHDRAWN, f"Run {first.id} is ready already")
+
+
+def test_it_can_be_edited_again_by_another(office: Office):
+    areas = office.policies.path / "areas.yaml"
+    areas.write_text(areas.read_text().replace("[olga, adam]", "[olga, adam, stan]"))
+    once = accept(office, counter(office, office.ask(LAMP_ON), value="dim"))
+    twice = accept(office, counter(office, once, "adam", value="dark"))
+    assert twice.editors == ("olga", "adam")
+    with pytest.raises(NotYours):
+        office.approve(twice, "olga")
+    assert office.approve(twice, "stan").state is State.SUCCEEDED
+
+
+@pytest.mark.parametrize(
+    ("person", "changes", "why"),
+    [
+        ("stan", {"value": "dim"}, "Those who can"),
+        ("dora", {"value": "dim"}, "your own request"),
+        ("olga", {"value": "on"}, "values of run 1 already"),
+        ("olga", {"host": "lb2"}, "host is not among its values: .* name, value"),
+        ("olga", {"colour": "red"}, "colour is not among its values"),
+        ("olga", {"value": ""}, "value: Field required"),
+        ("olga", {}, "can be edited in name, value"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(
+    office: Office, person: str, changes: dict[str, str], why: str
+):
+    run = office.ask(LAMP_ON)
+    with pytest.raises((Unfit, NotYours), match=why):
+        counter(office, run, person, **changes)
+    assert office.run(run.id).state is State.WAITING
+
+
+def test_who_alone_could_approve_is_told_that_nobody_would_be_left(office: Office):
+    areas = office.policies.path / "areas.yaml"
+    areas.write_text(areas.read_text().replace("[olga, adam]", "[olga]"))
+    run = office.ask(LAMP_ON)
+    with pytest.raises(Unfit, match="you could not approve it"):
+        counter(office, run, value="dim")
+
+
+def test_a_request_for_several_hosts_is_edited_on_each(office: Office):
+    requests = [SetSwitch(host=host, name="lamp", value="on") for host in ("lb1", "lb2")]
+    whole = office.workflow.ask_all(requests, spelled="lb*", person="dora", origin=WEB)
+    office.work()
+    offered = counter(office, office.run(whole.id), value="dim")
+    assert (offered.state, offered.title) == (State.OFFERED, "toy set lb* lamp dim")
+    done = office.approve(accept(office, offered), "adam")
+    assert done.state is State.SUCCEEDED
+    assert office.fleet.told == [("lb1", "set lamp dim"), ("lb2", "set lamp dim")]
+
+
+def test_an_undo_and_what_is_over_cannot_be_edited(office: Office):
+    done = office.approve(office.ask(LAMP_ON))
+    undo = office.workflow.undo(done.id, person="dora", origin=WEB)
+    office.work()
+    with pytest.raises(Unfit, match="an undo"):
+        counter(office, undo, value="dim")
+    with pytest.raises(TooLate):
+        counter(office, done, value="dim")
