@@ -33,6 +33,7 @@ from bot.store.database import Database, sole_server, sole_user
 from bot.web import door as web
 from bot.web.parts import WebParts
 from bot.workflow import Parts, Workflow
+from bot.workflow.banning import Admitted
 from connectors.fleet import Fleet
 from connectors.inventory import Inventory
 from connectors.sessions import Sessions
@@ -74,12 +75,13 @@ def build(settings: Settings) -> Keyturn:
     policies = PolicyDirectory(settings.policy, on_load=renew)
     policy = policies.current()
     dispatch = InProcess()
-    workflow = Workflow(Parts(database, policies, fleet, dispatch, safe=secrets_safe))
+    admitted = Admitted(policies, database)
+    workflow = Workflow(Parts(database, admitted, fleet, dispatch, safe=secrets_safe))
     secure = urlsplit(settings.address).scheme == "https"
-    pages = web.build(WebParts(workflow, database, policies, settings.address, secure))
+    pages = web.build(WebParts(workflow, database, admitted, settings.address, secure))
     secret, console = _console(settings, policy) if settings.console else ("", None)
     slack = _slack(settings, console, secret)
-    door = slack and Door(workflow, database, policies, slack[0], slack[1])
+    door = slack and Door(workflow, database, admitted, slack[0], slack[1])
     asgi = Starlette(lifespan=lambda _: _at_work(keyturn))
     if console is not None:
         asgi.mount("/console", console.app)

@@ -132,5 +132,11 @@ def end(tx: Transaction, token: str) -> None:
     tx.sql.execute(delete(tables.session).where(tables.session.c.token == _hashed(token)))
 
 
+def end_all(tx: Transaction, person: str) -> None:
+    """End every session of somebody, and every link that would begin one."""
+    for table in (tables.session, tables.sign_in_link):
+        tx.sql.execute(delete(table).where(table.c.person == person))
+
+
 def _hashed(token: str) -> str:
     return hashlib.sha256(token.encode()).hexdigest()

@@ -135,6 +135,7 @@ def every_story() -> dict[str, Story]:
         S.EXPIRED: (a_run(S.EXPIRED, summary="Nobody decided in time", **ended), {}),
         S.WITHDRAWN: (a_run(S.WITHDRAWN, summary="Withdrawn by its asker", **ended), {}),
         S.STALE: (a_run(S.STALE, summary="lb1 is not as it was", **ended), {"votes": [yes()]}),
+        S.STOPPED: (a_run(S.STOPPED, summary="Stopped by Olga Owner (smoke)", **ended), {}),
     }
     return {state.value: a_story(run, **other) for state, (run, other) in runs.items()}
 

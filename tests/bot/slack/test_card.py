@@ -70,6 +70,7 @@ LABELS = {
     State.EXPIRED: "Expired",
     State.WITHDRAWN: "Withdrawn",
     State.STALE: "Out of date",
+    State.STOPPED: "Stopped",
 }
 
 

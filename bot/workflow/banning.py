@@ -1,0 +1,115 @@
+"""Banning: somebody is shut out at once and everywhere, until it is taken back.
+
+Who is banned is nobody to the policy: no request, no key, no session, no right. The bans are rows
+in the database, so every process sees them; the gate reads them anew before every step.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+
+from bot.policy import Policy
+from bot.store import bans, changelog, signins
+from bot.store.bans import Ban
+from bot.store.database import Database, StoreUnavailable
+from bot.workflow.asking import Unfit
+from bot.workflow.deciding import TooLate
+from bot.workflow.parts import Parts, Policies
+from bot.workflow.stopping import check_order, reason
+
+# How old a door's knowledge of the bans may be.
+_FRESH_SECONDS = 2.0
+
+
+class Admitted:
+    """The policy as it is without those who are banned. Any thread may use it."""
+
+    def __init__(
+        self,
+        policies: Policies,
+        database: Database,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._policies, self._database, self._clock = policies, database, clock
+        self._lock = threading.Lock()
+        self._banned: frozenset[str] | None = None
+        self._read = 0.0
+        self._made: tuple[Policy, frozenset[str], Policy] | None = None
+
+    def current(self) -> Policy:
+        """Return the policy. Raises NoPolicy, and StoreUnavailable before the first look."""
+        whole, banned = self._policies.current(), self._now()
+        if not banned:
+            return whole
+        with self._lock:
+            if self._made is None or self._made[0] is not whole or self._made[1] != banned:
+                self._made = (whole, banned, whole.without(banned))
+            return self._made[2]
+
+    def forget(self) -> None:
+        """Look again the next time: somebody was banned, or let in again, just now."""
+        with self._lock:
+            self._read = float("-inf")
+
+    def _now(self) -> frozenset[str]:
+        with self._lock:
+            known, age = self._banned, self._clock() - self._read
+        if known is not None and age < _FRESH_SECONDS:
+            return known
+        began = self._clock()
+        try:
+            with self._database.reading() as tx:
+                found = bans.people(tx)
+        except StoreUnavailable:
+            # Without a database nobody can be let through the gate; pages can still be read.
+            if known is None:
+                raise
+            return known
+        with self._lock:
+            self._banned, self._read = found, began
+        return found
+
+
+def ban(parts: Parts, person: str, *, by: str, why: str) -> None:
+    """Shut somebody out. by: "" on the command line. Raises NotYours, TooLate and Unfit."""
+    why = reason(why)
+    if by:
+        check_order(parts, by, "ban")
+    if by == person:
+        raise Unfit("you cannot shut yourself out: somebody else can")
+    known = parts.policies.current().person(person) is not None
+    with parts.database.transaction() as tx:
+        if person in bans.people(tx):
+            raise TooLate(f"{person} is banned already")
+        if not known:
+            raise Unfit(f"{person} is not among the people of the policy")
+        bans.put(tx, person, by=by, why=why)
+        signins.end_all(tx, person)
+        changelog.append(tx, "banned", person=by, who=person, why=why)
+    _look_again(parts)
+
+
+def unban(parts: Parts, person: str, *, by: str, why: str) -> None:
+    """Let somebody in again; who banned does not do that alone. Raises as ban() does."""
+    why = reason(why)
+    held = _held(parts, person)
+    check_order(parts, by, "resume", own=held.by == by)
+    with parts.database.transaction() as tx:
+        if not bans.lift(tx, person):
+            raise TooLate(f"somebody else has let {person} in again just now")
+        changelog.append(tx, "ban lifted", person=by, who=person, why=why, banned_by=held.by)
+    _look_again(parts)
+
+
+def _held(parts: Parts, person: str) -> Ban:
+    with parts.database.reading() as tx:
+        found = next((one for one in bans.everybody(tx) if one.person == person), None)
+    if found is None:
+        raise TooLate(f"{person} is not banned")
+    return found
+
+
+def _look_again(parts: Parts) -> None:
+    if isinstance(parts.policies, Admitted):
+        parts.policies.forget()

@@ -1,0 +1,50 @@
+"""What a stop comes to for one run, in words."""
+
+from bot.policy import Policy
+from bot.run import Run, StepState
+from bot.store import runs, stops
+from bot.store.database import Transaction
+from bot.store.stops import EVERYTHING, Stop
+
+
+def by_whom(tx: Transaction, run: Run, policy: Policy | None) -> str:
+    """Say who has stopped this run, and why; "" if nobody has."""
+    found = stops.over(tx, run)
+    return _by(found, policy) if found else ""
+
+
+def told(tx: Transaction, run: Run, by: str) -> str:
+    """Say of a stopped run what was done until then, and how to take it back."""
+    steps = run.proposal.steps if run.proposal else ()
+    done = [
+        steps[each.n - 1] for each in runs.steps(tx, run.id) if each.state is not StepState.FAILED
+    ]
+    if not done:
+        return f"{by}. Nothing was sent."
+    before = f"{by}, before step {len(done) + 1} of {len(steps)}" if len(done) < len(steps) else by
+    titles = ", ".join(f"“{step.title}”" for step in done)
+    lasting = [step for step in done if step.undo is None]
+    if lasting:
+        how = f"“{lasting[0].title}” cannot be undone: {lasting[0].no_undo}."
+    else:
+        how = f"Ask for the undo of run {run.id} to take it back."
+    return f"{before}. Done: {titles}. {how}"
+
+
+def in_words(held: Stop, policy: Policy | None) -> str:
+    """Say that everything is stopped, by whom and why."""
+    why = f": {held.why}" if held.why else ""
+    return f"Everything is stopped by {_name(held.person, policy)}{why}"
+
+
+def _by(found: Stop, policy: Policy | None) -> str:
+    with_all = " with everything else" if found.what == EVERYTHING else ""
+    why = f" ({found.why})" if found.why else ""
+    return f"Stopped{with_all} by {_name(found.person, policy)}{why}"
+
+
+def _name(person: str, policy: Policy | None) -> str:
+    if not person:
+        return "whoever runs Keyturn"
+    known = policy.person(person) if policy else None
+    return known.name if known else person

@@ -1,0 +1,164 @@
+"""Stopping: what a person stops is sent nothing more, whichever process works on it.
+
+A stop is a row in the database that the gate looks for before every step. What is on its way to a
+host when the row is written is finished as a step; its outcome is recorded as ever.
+"""
+
+from bot.policy import NoPolicy, Policy
+from bot.policy.policy import Order
+from bot.run import BEFORE_INTENT, Run, State
+from bot.store import changelog, runs, stops
+from bot.store.database import Transaction
+from bot.store.stops import EVERYTHING
+from bot.workflow import stopped
+from bot.workflow.asking import Unfit
+from bot.workflow.deciding import NotYours, TooLate
+from bot.workflow.ending import announce, end
+from bot.workflow.parts import Parts
+from connectors.command import UncleanText, clean
+
+_LONGEST_WHY = 1000
+
+
+def stop(parts: Parts, number: int, *, person: str, why: str = "") -> Run:
+    """Stop one run. person: "" on the command line. Raises NotYours, TooLate and NoSuchRun."""
+    policy, why = _policy(parts, person), _plain(why)
+    with parts.database.transaction() as tx:
+        run = runs.hold(tx, number)
+        if run.parent is not None:
+            raise Unfit(f"run {number} is a part of run {run.parent}: stop that")
+        if run.over or run.state is State.UNKNOWN:
+            raise TooLate(f"Run {number} is {run.state} already. {run.summary}".strip())
+        allowed = may_stop(policy, run, person)
+        if not allowed:
+            _log(tx, "stop refused", run, person, why)
+        else:
+            if not stops.put(tx, str(number), person=person, why=why):
+                raise TooLate(
+                    f"Run {number} is being stopped already: it ends before its next step"
+                )
+            _log(tx, "stop asked", run, person, why)
+            run = _obey(parts, tx, policy, run)
+    if not allowed:
+        owners = _owners(policy, run)
+        raise NotYours(f"You cannot stop run {number}. Its asker can, and {owners}.")
+    return run
+
+
+def stop_all(parts: Parts, *, person: str, why: str) -> int:
+    """Stop everything until somebody resumes it; return how many runs that ended or will end.
+
+    person: "" on the command line. Raises NotYours, TooLate and Unfit.
+    """
+    why = reason(why)
+    if person:
+        check_order(parts, person, "stop")
+    with parts.database.transaction() as tx:
+        if not stops.put(tx, EVERYTHING, person=person, why=why):
+            held = stops.of_everything(tx)
+            raise TooLate(stopped.in_words(held, _policy(parts)) if held else "Try that again")
+        changelog.append(tx, "everything stopped", person=person, why=why)
+    return sweep(parts)
+
+
+def resume(parts: Parts, *, person: str, why: str) -> None:
+    """Let everything go on. Raises NotYours, TooLate and Unfit."""
+    why = reason(why)
+    with parts.database.reading() as tx:
+        held = stops.of_everything(tx)
+    if held is None:
+        raise TooLate("Nothing is stopped: everything may go on")
+    check_order(parts, person, "resume", own=held.person == person)
+    with parts.database.transaction() as tx:
+        if not stops.lift(tx, EVERYTHING):
+            raise TooLate("Somebody else has resumed it just now")
+        changelog.append(
+            tx, "everything resumed", person=person, why=why, stopped_by=held.person, at=held.at
+        )
+
+
+def sweep(parts: Parts) -> int:
+    """End what is to start while everything is stopped; return how many runs are concerned."""
+    with parts.database.reading() as tx:
+        if stops.of_everything(tx) is None:
+            return 0
+        numbers = [run.id for run in runs.unfinished(tx) if run.parent is None]
+    policy = _policy(parts)
+    # One transaction each: a run that somebody holds keeps no other from being stopped.
+    for number in numbers:
+        with parts.database.transaction() as tx:
+            run = runs.hold(tx, number)
+            if not run.over and run.state is not State.UNKNOWN and stops.over(tx, run):
+                _obey(parts, tx, policy, run)
+    return len(numbers)
+
+
+def may_stop(policy: Policy | None, run: Run, person: str) -> bool:
+    """Say whether this person may stop the run. The command line may: it could do anything."""
+    if not person:
+        return True
+    if policy is None or policy.person(person) is None:
+        return False
+    known = run.host in policy.inventory.hosts
+    owns = known and person in policy.area_of(run.host).owners
+    return person == run.asked_by or owns or policy.may_order(person, "stop").allowed
+
+
+def _obey(parts: Parts, tx: Transaction, policy: Policy | None, run: Run) -> Run:
+    """End the run if nothing is on its way; otherwise it ends by itself before its next step."""
+    by = stopped.by_whom(tx, run, policy)
+    if run.state in BEFORE_INTENT:
+        return end(parts, tx, run, State.STOPPED, f"{by}. Nothing was sent.")
+    children = runs.hold_children(tx, run.id) if run.hosts else []
+    for child in children:
+        if child.state in BEFORE_INTENT:
+            end(parts, tx, child, State.STOPPED, f"{by}. Nothing was sent.")
+    announce(tx, run)
+    return run
+
+
+def _owners(policy: Policy | None, run: Run) -> str:
+    if policy is None or run.host not in policy.inventory.hosts:
+        return "administrators"
+    return f"the owners of {policy.area_of(run.host).title}"
+
+
+def check_order(parts: Parts, person: str, order: Order, *, own: bool = False) -> None:
+    """Raise NotYours unless the policy lets this person do that."""
+    policy = parts.policies.current()
+    if policy.may_order(person, order, own=own).allowed:
+        return
+    others = [one for one in policy.household.people.values() if one.id != person]
+    able = sorted(one.name for one in others if policy.may_order(one.id, order).allowed)
+    with parts.database.transaction() as tx:
+        changelog.append(tx, f"{order} refused", person=person)
+    why = "What somebody began, somebody else takes back. " if own else ""
+    who = f"Those who can: {', '.join(able)}." if able else "The policy lets nobody."
+    raise NotYours(f"You cannot do that. {why}{who}")
+
+
+def _policy(parts: Parts, person: str = "") -> Policy | None:
+    """Return the policy. The command line stops without one too: then there are but no names."""
+    try:
+        return parts.policies.current()
+    except NoPolicy:
+        if person:
+            raise
+        return None
+
+
+def _log(tx: Transaction, what: str, run: Run, person: str, why: str) -> None:
+    changelog.append(tx, what, run=run.id, person=person, host=run.host, why=why)
+
+
+def reason(text: str) -> str:
+    if len(text.strip()) < 3:
+        raise Unfit("say why, so that everybody knows what has happened")
+    return _plain(text)
+
+
+def _plain(text: str) -> str:
+    try:
+        return clean(text.strip())[:_LONGEST_WHY]
+    except UncleanText as unclean:
+        raise Unfit(f"the reason {unclean}") from None
