@@ -3,7 +3,6 @@
 import json
 import os
 import sys
-import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from importlib.metadata import version
@@ -12,6 +11,9 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
+from bot.cli.place import Place
+from bot.cli.policy import policy
+from bot.cli.schedule import schedule
 from bot.inventory.commands import inventory, sudoers
 
 if TYPE_CHECKING:
@@ -106,65 +108,6 @@ def sign_in(person: str) -> None:
 
 main.add_command(inventory)
 main.add_command(sudoers)
-
-
-@main.group()
-def policy() -> None:
-    """Look at the policy."""
-
-
-@policy.command("check")
-@click.argument("directory", type=click.Path(path_type=Path), required=False)
-def check_policy(directory: Path | None) -> None:
-    """Say whether the policy directory is valid, and if not, where and what to do."""
-    from bot.policy.directory import load
-
-    with _plainly():
-        found = load(directory or _settings().policy)
-    people, hosts = len(found.household.people), len(found.inventory.hosts)
-    click.echo(f"valid, version {found.version}: {people} people, {hosts} hosts")
-
-
-@policy.command("explain")
-@click.argument("person")
-@click.argument("words", nargs=-1, required=True)
-@click.option("--json", "as_json", is_flag=True, help="For programs.")
-def explain_policy(*, person: str, words: tuple[str, ...], as_json: bool) -> None:
-    """Say whether PERSON may have WORDS done on a host, and who would approve it.
-
-    For example: keyturn policy explain dana abusers clear lb1
-    """
-    from bot import forms
-    from bot.policy import Request
-    from bot.policy.directory import load
-    from bot.prospect import prospect
-    from runbooks._catalogue import kind
-
-    with _plainly():
-        found = load(_settings().policy)
-        try:
-            runbook, rest = forms.find(words)
-        except forms.NotUnderstood as trouble:
-            _stop(str(trouble), NOT_FOUND)
-    if not rest:
-        _stop(f"on which host? keyturn policy explain {person} {runbook.words} HOST", NOT_FOUND)
-    seen = prospect(
-        found,
-        Request(
-            runbook=runbook.words,
-            kind=kind(runbook),
-            host=rest[0],
-            door="cli",
-            asked_by=person,
-            reversible=bool(runbook.undo),
-            now=time.time_ns() // 1000,
-        ),
-    )
-    if as_json:
-        click.echo(json.dumps(vars(seen), ensure_ascii=False))
-    else:
-        click.echo("\n".join(seen.sentences()))
-    sys.exit(0 if seen.allowed else FAILED)
 
 
 @main.group()
@@ -286,6 +229,11 @@ def _database() -> "Generator[Database]":
             database.close()
 
 
+def _has_database() -> bool:
+    settings = _settings()
+    return bool(settings.database) or (settings.data / "keyturn.db").exists()
+
+
 @contextmanager
 def _plainly() -> Generator[None]:
     """Turn what a person can do something about into one line on standard error."""
@@ -306,6 +254,17 @@ def _plainly() -> Generator[None]:
 def _stop(message: str, status: int) -> NoReturn:
     click.echo(f"keyturn: {message}", err=True)
     sys.exit(status)
+
+
+_PLACE = Place(
+    policy=lambda: _settings().policy,
+    database=_database,
+    has_database=_has_database,
+    address=lambda: _settings().base_url.rstrip("/"),
+)
+for family in (policy, schedule):
+    family.context_settings["obj"] = _PLACE
+    main.add_command(family)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,143 @@
+"""The charter as text for a terminal, as a document of HTML, and as data for programs. Pure."""
+
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from functools import cache
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from bot.charter import naming
+from bot.charter.charter import Chapter, Charter, Clause, Domain, Frost
+from bot.visible import one_line, visible
+
+_WIDTH = 96
+SECTIONS: Mapping[str, str] = {
+    "at_once": "At once",
+    "asks": "After approval",
+    "refused": "Not",
+    "approves": "Approves and denies what others ask for",
+    "emergency": "In an emergency, through freezes and without approvals",
+    "orders": "About Keyturn itself",
+}
+
+
+def as_data(charter: Charter) -> dict[str, Any]:
+    """Return the charter for JSON, each clause with its sentence."""
+    data = asdict(charter)
+    for told, chapter in zip(data["chapters"], charter.chapters, strict=True):
+        for section in SECTIONS:
+            clauses: Sequence[Clause] = getattr(chapter, section)
+            for clause, known in zip(told[section], clauses, strict=True):
+                clause |= {"sentence": known.sentence, "who": known.who}
+    for told, frost in zip(data["freezes"], charter.freezes, strict=True):
+        told |= {"begins": frost.begins.isoformat(), "ends": frost.ends.isoformat()}
+    return data
+
+
+def as_html(charter: Charter) -> str:
+    """Return one document that stands alone."""
+    return (
+        environment()
+        .get_template("charter_sheet.html")
+        .render(charter=charter, counted=counted(charter), sections=SECTIONS, links=False)
+    )
+
+
+@cache
+def environment() -> Environment:
+    """Return what the document is drawn with; every value in it is made visible first."""
+    return Environment(
+        loader=PackageLoader("bot.charter"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=_shown,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
+
+def _shown(value: object) -> object:
+    # What is markup already, such as a macro's answer, is no plain text.
+    return visible(value) if type(value) is str else value
+
+
+def as_text(charter: Charter) -> str:
+    """Return it as lines that fit a terminal."""
+    lines = [
+        f"The policy in plain words, version {charter.version}",
+        *_wrapped(counted(charter), ""),
+    ]
+    for chapter in charter.chapters:
+        lines += ["", *_chapter(chapter)]
+    lines += ["", "WHO OWNS WHAT"]
+    lines += [line for domain in charter.domains for line in _domain(domain)]
+    lines += ["", "FREEZES"]
+    frosts = [line for frost in charter.freezes for line in _frost(frost)]
+    lines += frosts or ["  None holds, and none is to come."]
+    return "\n".join(one_line(line) for line in lines)
+
+
+def counted(charter: Charter) -> str:
+    """Say how much there is, and what holds for all of it."""
+    said = (
+        f"There are {charter.checks} checks, which only read, and {charter.changes} changes. "
+        f"One request is for at most {charter.ceiling} hosts, where nothing else is said. "
+        "What no rule permits is refused."
+    )
+    if charter.lasting:
+        lasting = naming.listed(f"“{words}”" for words in charter.lasting)
+        said += f" Of the changes {lasting} cannot be undone; of the others nearly all can."
+    if charter.dated:
+        said += " Some rules look at the date: this is what they say this week."
+    return said
+
+
+def heading(chapter: Chapter) -> str:
+    """Return the chapter's people and what they are: `Dora Developer (developer)`."""
+    return f"{naming.listed(chapter.people.values())} ({chapter.title})"
+
+
+def _chapter(chapter: Chapter) -> Iterator[str]:
+    yield from _wrapped(heading(chapter).upper(), "")
+    for section, title in SECTIONS.items():
+        clauses: Sequence[Clause] = getattr(chapter, section)
+        if clauses:
+            yield f"  {title}"
+            for clause in clauses:
+                yield from _clause(clause)
+    if not chapter.approves:
+        yield "  Approves nothing that others ask for."
+
+
+def _clause(clause: Clause) -> Iterator[str]:
+    yield from _wrapped(clause.sentence, "    ", "- ")
+    if clause.who:
+        yield from _wrapped(f"Who: {clause.who}.", "      ")
+    for note in clause.notes:
+        yield from _wrapped(f"{note[:1].upper()}{note[1:]}.", "      ")
+    for name, says in clause.rules:
+        yield from _wrapped(says if says == name else f"{says} [{name}]", "      ")
+    if not clause.rules and not clause.allowed:
+        yield "      No rule permits it."
+
+
+def _domain(domain: Domain) -> Iterator[str]:
+    owners = naming.listed(domain.owners)
+    yield from _wrapped(f"{domain.title}: {owners}; {domain.words}", "  ", "")
+
+
+def _frost(frost: Frost) -> Iterator[str]:
+    yield from _wrapped(f"{frost.name}: {frost.sentence}", "  ")
+
+
+def _wrapped(text: str, indent: str, mark: str = "") -> list[str]:
+    return textwrap.wrap(
+        text,
+        _WIDTH,
+        initial_indent=indent + mark,
+        subsequent_indent=indent + " " * len(mark),
+        break_long_words=False,
+        break_on_hyphens=False,
+    )

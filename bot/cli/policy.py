@@ -1,0 +1,164 @@
+"""`keyturn policy …`: is it valid, what does it let people do, what would another one change?"""
+
+import json
+import re
+import sys
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from bot.cli.place import FAILED, NOT_FOUND, Place, at_place, plainly, stop
+
+if TYPE_CHECKING:
+    from bot.outlook import Question
+
+_SPAN = re.compile(r"([1-9][0-9]{0,4}) ?([hdw])", re.ASCII)
+_HOURS = {"h": 1, "d": 24, "w": 168}
+_DIRECTORY = click.Path(path_type=Path)
+
+
+@click.group()
+def policy() -> None:
+    """Look at the policy, and at what another one would change."""
+
+
+@policy.command("check")
+@click.argument("directory", type=_DIRECTORY, required=False)
+@at_place
+def check(place: Place, *, directory: Path | None) -> None:
+    """Say whether the policy directory is valid, and if not, where and what to do."""
+    from bot.policy.directory import load
+
+    with plainly():
+        found = load(directory or place.policy())
+    people, hosts = len(found.household.people), len(found.inventory.hosts)
+    click.echo(f"valid, version {found.version}: {people} people, {hosts} hosts")
+
+
+@policy.command("page")
+@click.argument("directory", type=_DIRECTORY, required=False)
+@click.option("--person", default="", help="Only what this person may do.")
+@click.option("--html", type=_DIRECTORY, help="Write a page into this file; - is standard output.")
+@click.option("--json", "as_json", is_flag=True, help="For programs.")
+@at_place
+def page(
+    place: Place, *, directory: Path | None, person: str, html: Path | None, as_json: bool
+) -> None:
+    """Tell in plain words what the policy lets people do.
+
+    Each sentence comes from asking the rules. DIRECTORY is another policy than the one in use.
+    """
+    from bot.charter import charter, drawing
+    from bot.leaflet import leaflets
+    from bot.policy.directory import load
+
+    with plainly():
+        found = load(directory or place.policy())
+        if person and found.person(person) is None:
+            stop(f"{person} is not among the people of the policy", NOT_FOUND)
+        told = charter(found, leaflets(), now=datetime.now(UTC), person=person)
+        if html is not None and str(html) != "-":
+            html.write_text(drawing.as_html(told), encoding="utf-8")
+            click.echo(f"wrote {html}")
+        elif html is not None:
+            click.echo(drawing.as_html(told))
+        elif as_json:
+            click.echo(json.dumps(drawing.as_data(told), indent=2, ensure_ascii=False))
+        else:
+            click.echo(drawing.as_text(told))
+
+
+@policy.command("explain")
+@click.argument("person")
+@click.argument("words", nargs=-1, required=True, metavar="WORDS HOST…")
+@click.option("--json", "as_json", is_flag=True, help="For programs.")
+@at_place
+def explain(place: Place, *, person: str, words: tuple[str, ...], as_json: bool) -> None:
+    """Say whether PERSON may have WORDS done on the hosts, and who would approve it.
+
+    \b
+    keyturn policy explain dana abusers clear lb1
+    keyturn policy explain dana abusers clear 'lb*'
+
+    Exit status 0 if they may ask for it on every host, 1 if not, 3 if there is no such runbook or
+    host.
+    """
+    from bot.outlook import outlook, question
+    from bot.policy.directory import load
+
+    with plainly():
+        found = load(place.policy())
+        asked = question(found, words)
+        novel, wait = _experience(place, person, asked)
+        seen = outlook(
+            found,
+            asked,
+            person=person,
+            door="cli",
+            now=time.time_ns() // 1000,
+            novel=novel,
+            wait=wait,
+        )
+    if as_json:
+        click.echo(json.dumps(seen.data, indent=2, ensure_ascii=False))
+    else:
+        known = found.person(person)
+        click.echo("\n".join(seen.sentences(who=known.name if known else person)))
+    sys.exit(0 if seen.allowed else FAILED)
+
+
+def _experience(place: Place, person: str, asked: "Question") -> tuple[bool, int | None]:
+    """Return whether it would be the first time, and how long approvals usually take."""
+    from bot.store import runs
+
+    if not place.has_database():
+        return True, None
+    with place.database() as database, database.reading() as tx:
+        words = asked.runbook.words
+        return runs.novel(tx, person=person, words=words), runs.usual_wait(tx, words)
+
+
+@policy.command("replay")
+@click.argument("directory", type=_DIRECTORY, metavar="NEW_DIR")
+@click.option("--since", default="90d", show_default=True, help="How far back: 90d, 12h, 4w.")
+@click.option(
+    "-n",
+    "--most",
+    type=click.IntRange(0, 100_000),
+    default=20,
+    show_default=True,
+    help="How many runs to list of each kind; --json lists all.",
+)
+@click.option("--json", "as_json", is_flag=True, help="For programs.")
+@at_place
+def replay(place: Place, *, directory: Path, since: str, most: int, as_json: bool) -> None:
+    """Run everything that was asked for through the policy in NEW_DIR, and tell what differs.
+
+    Reads only, also while the service runs. For example, before a change of the policy is merged:
+    keyturn policy replay ./policy --since 30d
+    """
+    from bot.cli import replayed
+    from bot.policy.directory import load
+    from bot.replay import replay as run_through
+    from bot.store import past
+
+    length = _microseconds(since)
+    with plainly():
+        proposed = load(directory)
+    with place.database() as database, database.reading() as tx:
+        found = run_through(proposed, past.since(tx, tx.now - length))
+    if as_json:
+        click.echo(json.dumps(replayed.as_data(found), indent=2, ensure_ascii=False))
+    else:
+        with plainly():
+            click.echo(replayed.as_text(found, since=since, most=most, address=place.address()))
+
+
+def _microseconds(text: str) -> int:
+    found = _SPAN.fullmatch(text.strip())
+    if found is None:
+        raise click.BadParameter("give a span such as 90d, 12h or 4w", param_hint="--since")
+    return int(found[1]) * _HOURS[found[2]] * 3600 * 1_000_000

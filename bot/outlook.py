@@ -1,0 +1,173 @@
+"""An outlook: what would come of a request that nobody has made, area by area. Pure."""
+
+import fnmatch
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from bot import forms
+from bot.forms import NotUnderstood
+from bot.policy import Policy, Request
+from bot.prospect import Prospect, prospect
+from connectors.inventory import Host
+from runbooks import AnyRunbook
+from runbooks._catalogue import kind
+
+
+@dataclass(frozen=True)
+class Question:
+    """Which runbook, on which hosts."""
+
+    runbook: type[AnyRunbook]
+    hosts: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What holds in one area. frozen: why changes wait there now; "" if they do not.
+
+    otherwise: what holds if a step turns out to have no undo, where that is something else.
+    """
+
+    area: str
+    hosts: Sequence[str]
+    prospect: Prospect
+    otherwise: Prospect | None = None
+    frozen: str = ""
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """What somebody may have done. wait: microseconds that approvals usually take, if known."""
+
+    person: str
+    runbook: str
+    answers: Sequence[Answer]
+    wait: int | None = None
+
+    @property
+    def allowed(self) -> bool:
+        return all(answer.prospect.allowed for answer in self.answers)
+
+    def sentences(self, *, who: str = "You") -> list[str]:
+        """Say it in plain sentences. who: how the person is spoken of."""
+        said: list[str] = []
+        for answer in self.answers:
+            lead = f"On {', '.join(answer.hosts)} ({answer.area}): "
+            first, *rest = _about(answer, who=who, wait=self.wait)
+            said += [lead + first if len(self.answers) > 1 else first, *rest]
+        return list(dict.fromkeys(said))
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """The outlook for JSON."""
+        return {
+            "person": self.person,
+            "runbook": self.runbook,
+            "allowed": self.allowed,
+            "usual_wait_seconds": None if self.wait is None else round(self.wait / 1_000_000),
+            "answers": [
+                {
+                    **vars(answer),
+                    "prospect": vars(answer.prospect),
+                    "otherwise": answer.otherwise and vars(answer.otherwise),
+                }
+                for answer in self.answers
+            ],
+        }
+
+
+def question(policy: Policy, typed: Sequence[str]) -> Question:
+    """Understand `abusers clear lb1`, `… lb*`, `… @haproxy` or `… lb1 lb2`.
+
+    Words behind the hosts, such as the values of a whole request, are passed over. Raises
+    NotUnderstood.
+    """
+    runbook, rest = forms.find(typed)
+    if not rest:
+        raise NotUnderstood(f"on which host? {runbook.words} HOST")
+    known = {host.name: host for host in policy.inventory}
+    meant = [
+        word.removeprefix("host=")
+        for place, word in enumerate(rest)
+        if place == 0 or word in known or set(word) & set("*?@")
+    ]
+    tag = forms.blanks(runbook)[0].tag
+    fit = {name: host for name, host in known.items() if not tag or tag in host.tags}
+    found = [name for word in meant for name in _hosts(word, known, fit, tag)]
+    return Question(runbook, tuple(dict.fromkeys(found)))
+
+
+def _hosts(word: str, known: dict[str, Host], fit: dict[str, Host], tag: str) -> list[str]:
+    if word in known and word not in fit:
+        listed = ", ".join(sorted(fit)) or "no host yet"
+        raise NotUnderstood(f"{word} is not tagged {tag}; hosts that are: {listed}")
+    found = [
+        name
+        for name, host in sorted(fit.items())
+        if (word[1:] in host.tags if word.startswith("@") else fnmatch.fnmatchcase(name, word))
+    ]
+    if not found:
+        raise NotUnderstood(f"there is no host {word!r} in the inventory")
+    return found
+
+
+def outlook(
+    policy: Policy,
+    asked: Question,
+    *,
+    person: str,
+    door: str,
+    now: int,
+    novel: bool = True,
+    wait: int | None = None,
+) -> Outlook:
+    """Ask the rules, for each area by itself. novel: the person has never had it succeed."""
+    runbook = asked.runbook
+    areas: dict[str, list[str]] = {}
+    for host in asked.hosts:
+        areas.setdefault(policy.area_of(host).name, []).append(host)
+    answers = [
+        _answer(
+            policy,
+            Request(
+                runbook=runbook.words,
+                kind=kind(runbook),
+                host=hosts[0],
+                door=door,
+                asked_by=person,
+                reversible=kind(runbook) == "check" or bool(runbook.undo),
+                hosts=tuple(hosts) if len(hosts) > 1 else (),
+                now=now,
+                novel=novel,
+            ),
+        )
+        for hosts in areas.values()
+    ]
+    return Outlook(person, runbook.words, answers, wait)
+
+
+def _answer(policy: Policy, request: Request) -> Answer:
+    seen = prospect(policy, request)
+    lasting = prospect(policy, replace(request, reversible=False))
+    frozen = ""
+    if request.kind == "change":
+        frozen = policy.frozen(host=request.host, runbook=request.runbook, now=request.now)
+    differs = replace(lasting, reversible=True) != seen and request.kind == "change"
+    return Answer(
+        area=policy.area_of(request.host).title,
+        hosts=request.hosts or (request.host,),
+        prospect=seen,
+        otherwise=lasting if differs and request.reversible else None,
+        frozen=frozen,
+    )
+
+
+def _about(answer: Answer, *, who: str, wait: int | None) -> list[str]:
+    said = answer.prospect.sentences(wait=wait, who=who)
+    if answer.otherwise is not None:
+        first = answer.otherwise.sentences(who=who)[0]
+        said.append(f"If a step cannot be undone: {first[:1].lower()}{first[1:]}")
+    if answer.frozen and answer.prospect.allowed:
+        said.append(f"It would wait now: {answer.frozen}.")
+    return said

@@ -1,0 +1,221 @@
+"""A replay: the past, run through another policy. Pure."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from bot.policy import Policy, Request, Ruling
+from bot.store.past import Past
+
+_QUARTER = 900 * 1_000_000
+
+
+class Fate(StrEnum):
+    """What another policy would have made of a request. The value is how it is told."""
+
+    MORE = "more approvals"
+    REFUSED = "refused"
+    AT_ONCE = "without waiting"
+    FEWER = "fewer approvals"
+    LOST = "approvals that would not count"
+    ALLOWED = "no longer refused"
+    GONE = "gone"
+    SAME = "as it was"
+
+
+# Refused then, allowed now.
+_REFUSALS = {
+    (True, False): Fate.SAME,
+    (True, True): Fate.ALLOWED,
+    (False, False): Fate.REFUSED,
+}
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One request, and what would have become of it. approvals: how many, of whom in words.
+
+    lost: who approved it and could not now. step_up: these would take a second factor, and did
+    not. frozen: it was asked for in a freeze of the new policy.
+    """
+
+    past: Past
+    fate: Fate
+    approvals: int = 0
+    whose: str = ""
+    why: str = ""
+    lost: Sequence[str] = ()
+    step_up: bool = False
+    frozen: bool = False
+
+    @property
+    def extra(self) -> int:
+        """How many more approvals it would have taken."""
+        return self.approvals - self.past.needed if self.fate is Fate.MORE else 0
+
+    @property
+    def words(self) -> str:
+        """What would be different, and why."""
+        taken = f"{self.approvals} instead of {self.past.needed}, from {self.whose}"
+        if self.fate is Fate.LOST:
+            return f"approved by {', '.join(self.lost)}, and it is up to {self.whose}"
+        if self.fate in {Fate.MORE, Fate.FEWER}:
+            return taken
+        if self.fate is Fate.AT_ONCE:
+            return f"0 approvals instead of {self.past.needed}"
+        return self.why
+
+
+@dataclass(frozen=True)
+class Replay:
+    """Every verdict, the oldest request first. version: of the policy. people: those it has."""
+
+    version: str
+    verdicts: Sequence[Verdict]
+    people: frozenset[str]
+
+    def of(self, fate: Fate) -> list[Verdict]:
+        return [one for one in self.verdicts if one.fate is fate]
+
+    @property
+    def counts(self) -> Mapping[Fate, int]:
+        return Counter(one.fate for one in self.verdicts)
+
+    @property
+    def extra(self) -> int:
+        """How many more approvals it would have taken in all."""
+        return sum(one.extra for one in self.verdicts)
+
+    def by(self, trait: Callable[[Past], str]) -> dict[str, Mapping[Fate, int]]:
+        """Count the fates for each runbook, or each asker, with the most changed first."""
+        found: dict[str, Counter[Fate]] = {}
+        for one in self.verdicts:
+            found.setdefault(trait(one.past), Counter())[one.fate] += 1
+        changed = {name: sum(fates.values()) - fates[Fate.SAME] for name, fates in found.items()}
+        return {name: found[name] for name in sorted(found, key=lambda x: (-changed[x], x))}
+
+    @property
+    def gone_askers(self) -> Mapping[str, int]:
+        """Who asked and is not among the people any more, and how often."""
+        return Counter(
+            one.past.asked_by for one in self.verdicts if one.past.asked_by not in self.people
+        )
+
+    @property
+    def gone_approvers(self) -> Mapping[str, int]:
+        """Who approved and is not among the people any more, and how often."""
+        keys = (key for one in self.verdicts for key in one.past.keys)
+        return Counter(key for key in keys if key not in self.people)
+
+
+def replay(policy: Policy, pasts: Iterable[Past]) -> Replay:
+    """Ask the policy about each request at the time when it was made."""
+    judge = _Judge(policy)
+    verdicts = [judge.verdict(past) for past in pasts]
+    return Replay(policy.version, verdicts, frozenset(policy.household.people))
+
+
+class _Judge:
+    """Asks a policy, each question once."""
+
+    def __init__(self, policy: Policy) -> None:
+        self._policy = policy
+        self._asked: dict[Request, Ruling] = {}
+        self._approved: dict[tuple[str, Request, Ruling], bool] = {}
+
+    def verdict(self, past: Past) -> Verdict:
+        gone = self._gone(past)
+        if gone:
+            return Verdict(past, Fate.GONE, why=gone)
+        request = self._request(past)
+        ruling = self._asked.get(request)
+        if ruling is None:
+            ruling = self._asked[request] = self._policy.may_ask(request)
+        return self._compared(past, request, ruling)
+
+    def _gone(self, past: Past) -> str:
+        if past.asked_by not in self._policy.household.people:
+            return f"{past.asked_by} is not among the people any more"
+        hosts = past.hosts or (past.host,)
+        missing = [host for host in hosts if host not in self._policy.inventory.hosts]
+        return f"{', '.join(missing)}: not in the inventory any more" if missing else ""
+
+    def _request(self, past: Past) -> Request:
+        """Return what was asked, without what these rules do not look at."""
+        mentioned = self._policy.mentioned
+        # No zone is off by less than a quarter of an hour.
+        step = 1 if {"now", "frozen"} & mentioned else _QUARTER
+        timed = {"now", "frozen", "hour", "weekday"} & mentioned
+        return Request(
+            runbook=past.words,
+            kind=past.kind,
+            host=past.host,
+            door=past.door,
+            asked_by=past.asked_by,
+            reversible=past.reversible,
+            hosts=past.hosts,
+            now=past.asked // step * step if timed else 0,
+            novel=past.novel or "novel" not in mentioned,
+            editors=past.editors,
+        )
+
+    def _compared(self, past: Past, request: Request, ruling: Ruling) -> Verdict:
+        fate, keys = self._fate(past, request, ruling)
+        approvals = ruling.approvals if ruling.allowed else 0
+        frozen = past.kind == "change" and self._policy.frozen(
+            host=past.host, runbook=past.words, now=past.asked
+        )
+        return Verdict(
+            past,
+            fate,
+            approvals=approvals,
+            whose=self._policy.whose(ruling.terms) if approvals else "",
+            why="; ".join(ruling.says) or "no rule of the policy allows it",
+            lost=[key for key in past.keys if key not in keys] if fate is Fate.LOST else (),
+            step_up=past.planned and bool(approvals) and ruling.step_up and not past.step_up,
+            frozen=bool(frozen),
+        )
+
+    def _fate(self, past: Past, request: Request, ruling: Ruling) -> tuple[Fate, Sequence[str]]:
+        """Return it, and whose approvals of those given would count."""
+        keys = [key for key in past.keys if self._may_approve(key, request, ruling)]
+        if past.refused or not ruling.allowed:
+            before = past.refused, ruling.allowed
+            return _REFUSALS[before], keys
+        # How many approvals it took then is known only of what got as far as a plan.
+        if not past.planned or past.alone:
+            return Fate.SAME, keys
+        approved = len(past.keys) >= past.needed > 0
+        if ruling.approvals > past.needed:
+            fate = Fate.MORE
+        elif approved and not self._policy.met(ruling.terms, keys):
+            fate = Fate.LOST
+        elif ruling.approvals < past.needed:
+            fate = Fate.FEWER if ruling.approvals else Fate.AT_ONCE
+        else:
+            fate = Fate.SAME
+        return fate, keys
+
+    def _may_approve(self, key: str, request: Request, ruling: Ruling) -> bool:
+        question = (key, request, ruling)
+        if question not in self._approved:
+            answer = self._policy.may_approve(key, request, ruling)
+            self._approved[question] = ruling.allowed and answer.allowed
+        return self._approved[question]
+
+
+def told(replayed: Replay) -> str:
+    """Say it in a line: `14 more approvals, 2 refused, 61 without waiting`."""
+    said = [
+        f"{replayed.extra if fate is Fate.MORE else count} {_COUNTED.get(fate, fate.value)}"
+        for fate in Fate
+        if fate is not Fate.SAME and (count := replayed.counts.get(fate, 0))
+    ]
+    return ", ".join(said) or "nothing would be different"
+
+
+_COUNTED = {
+    Fate.LOST: "with approvals that would not count",
+    Fate.GONE: "by people or on hosts that are gone",
+}
