@@ -23,13 +23,18 @@ from bot.console.directory import (
     ConsolePerson,
 )
 from bot.console.directory import Installation as ConsoleInstallation
+from bot.custody.discretion import secrets_of, set_up_logging
+from bot.custody.housekeeping import Housekeeping, Witness
 from bot.dispatch import InProcess
 from bot.policy import Policy, PolicyDirectory
+from bot.redaction import Redactor
 from bot.schedule.clock import Clock
 from bot.settings import Settings
 from bot.slack.door import Client, Door, Installation, client
-from bot.store import safe, schema, seal, seen, verification, witness
+from bot.store import safe, schema, seal, witness
 from bot.store.database import Database, sole_server, sole_user
+from bot.store.spool import Spool
+from bot.store.syslog import LogServer
 from bot.web import door as web
 from bot.web.parts import WebParts
 from bot.workflow import Parts, Workflow
@@ -53,30 +58,36 @@ class Keyturn:
     fleet: Fleet
     dispatch: InProcess
     workflow: Workflow
+    house: Housekeeping
     slack: Door | None
     console: Console | None
     asgi: Starlette
 
 
-def build(settings: Settings) -> Keyturn:
+def build(settings: Settings, redactor: Redactor | None = None) -> Keyturn:
     """Put the parts together. Raises NoPolicy, StoreUnavailable and BadKey."""
     settings.data.mkdir(parents=True, exist_ok=True)
-    database = Database(settings.database_url, seal.kept_in(settings.data / "changelog.key"))
+    redactor = redactor or Redactor(settings.secrets)
+    key = seal.kept_in(settings.data / "changelog.key")
+    database = Database(settings.database_url, key, redactor)
     secrets_safe = safe.kept_in(settings.data / "secrets.key")
     schema.upgrade(database)
     with database.transaction() as tx:
-        verification.open_log(tx)
         safe.try_out(tx, secrets_safe)
     fleet = Fleet(Inventory(hosts={}), Sessions(settings.policy))
 
     def renew(policy: Policy) -> None:
         fleet.inventory = policy.inventory
+        redactor.register(*secrets_of(policy.inventory, settings.policy))
 
     policies = PolicyDirectory(settings.policy, on_load=renew)
     policy = policies.current()
     dispatch = InProcess()
+    spool = Spool(settings.data / "changelog.spool")
+    house = Housekeeping(database, spool=spool, witnesses=_witnesses(settings))
+    house.open(settings.shown)
     admitted = Admitted(policies, database)
-    workflow = Workflow(Parts(database, admitted, fleet, dispatch, safe=secrets_safe))
+    workflow = Workflow(Parts(database, admitted, fleet, dispatch, spool=spool, safe=secrets_safe))
     secure = urlsplit(settings.address).scheme == "https"
     pages = web.build(WebParts(workflow, database, admitted, settings.address, secure))
     secret, console = _console(settings, policy) if settings.console else ("", None)
@@ -88,15 +99,19 @@ def build(settings: Settings) -> Keyturn:
     if door is not None:
         asgi.router.routes.append(Route("/slack/events", door.app))
     asgi.mount("/", pages)
-    keyturn = Keyturn(settings, database, policies, fleet, dispatch, workflow, door, console, asgi)
+    keyturn = Keyturn(
+        settings, database, policies, fleet, dispatch, workflow, house, door, console, asgi
+    )
     return keyturn
 
 
 def serve(settings: Settings) -> None:
     """Serve until interrupted. Raises AlreadyRunning, NoPolicy, StoreUnavailable and OSError."""
-    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    redactor = Redactor(settings.secrets)
+    set_up_logging(redactor)
     with sole_user(settings.data), _listening(settings) as listener:
-        keyturn = build(settings.model_copy(update={"port": listener.getsockname()[1]}))
+        port = listener.getsockname()[1]
+        keyturn = build(settings.model_copy(update={"port": port}), redactor)
         click.echo(f"Keyturn is ready: {keyturn.settings.address}")
         if keyturn.console is not None:
             click.echo(f"Chat console:     {keyturn.console.sign_in_link()}")
@@ -107,7 +122,11 @@ def serve(settings: Settings) -> None:
 def run(keyturn: Keyturn, listener: socket.socket) -> None:
     """Serve what was built on a socket that listens, until interrupted."""
     config = uvicorn.Config(
-        keyturn.asgi, log_level="warning", server_header=False, timeout_graceful_shutdown=5
+        keyturn.asgi,
+        log_config=None,
+        log_level="warning",
+        server_header=False,
+        timeout_graceful_shutdown=5,
     )
     with suppress(KeyboardInterrupt):
         uvicorn.Server(config).run(sockets=[listener])
@@ -148,20 +167,21 @@ def _clock(keyturn: Keyturn) -> Clock:
             flow.expire_due,
             flow.remind_due,
             flow.nudge,
-            partial(_keep_house, keyturn),
+            keyturn.house.keep,
         ],
         fire=flow.schedules.fire_due,
         timetables=flow.schedules.timetables,
     )
 
 
-def _keep_house(keyturn: Keyturn) -> None:
-    """Forget old signatures, and let the witness see how far the log is."""
-    with keyturn.database.transaction() as tx:
-        seen.forget_old(tx)
-        point = verification.checkpoint(tx)
-    if keyturn.settings.witness is not None:
-        witness.testify(keyturn.settings.witness, point)
+def _witnesses(settings: Settings) -> list[Witness]:
+    """Return what is told how far the change log is, besides chat and the hosts themselves."""
+    found: list[Witness] = []
+    if settings.witness is not None:
+        found.append(partial(witness.testify, settings.witness))
+    if settings.syslog:
+        found.append(LogServer.at(settings.syslog).tell)
+    return found
 
 
 def _listening(settings: Settings) -> socket.socket:

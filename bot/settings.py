@@ -2,8 +2,9 @@
 
 from pathlib import Path
 from typing import Annotated
+from urllib.parse import unquote, urlsplit
 
-from pydantic import Field, SecretStr, model_validator
+from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 
@@ -15,6 +16,9 @@ class Settings(BaseSettings):
     listen, port: where the web server listens. base_url: how people reach it.
     slack_…: bot token xoxb-…, signing secret, team id T…, channel C… for requests without one.
     witness: a file elsewhere, best on another disk or machine, that checkpoints are added to.
+    syslog: a log server for the same: udp://host[:port], tcp://host[:port] or unix:///dev/log.
+    migrations: the address of the database for a role that may change the schema, where the one
+    above may not.
     console: the chat console instead of Slack; never together with a bot token.
     """
 
@@ -32,7 +36,20 @@ class Settings(BaseSettings):
     slack_channel: str = ""
     slack_api: str = "https://slack.com/api/"
     witness: Path | None = None
+    syslog: str = ""
+    migrations: SecretStr = SecretStr("")
     console: bool = False
+
+    @field_validator("syslog")
+    @classmethod
+    def _a_log_server(cls, address: str) -> str:
+        parts = urlsplit(address)
+        fits = parts.path if parts.scheme == "unix" else parts.hostname
+        if address and not (parts.scheme in {"udp", "tcp", "unix"} and fits):
+            raise ValueError(
+                "a log server is udp://HOST[:PORT], tcp://HOST[:PORT] or unix:///PATH"
+            )
+        return address
 
     @model_validator(mode="after")
     def _one_chat(self) -> "Settings":
@@ -53,6 +70,19 @@ class Settings(BaseSettings):
         return self
 
     @property
+    def shown(self) -> dict[str, str]:
+        """The settings as the change log keeps them: of a secret, only whether it is set."""
+        return {name: _shown(name, value) for name, value in self if name != "port"}
+
+    @property
+    def secrets(self) -> list[str]:
+        """What must never be recorded, shown or logged."""
+        kept = [value.get_secret_value() for _, value in self if isinstance(value, SecretStr)]
+        addresses = [self.database, self.migrations.get_secret_value()]
+        passwords = [urlsplit(address).password or "" for address in addresses]
+        return [*kept, *passwords, *map(unquote, passwords)]
+
+    @property
     def database_url(self) -> str:
         return self.database or f"sqlite:///{(self.data / 'keyturn.db').absolute()}"
 
@@ -60,3 +90,12 @@ class Settings(BaseSettings):
     def address(self) -> str:
         """How people reach the pages, without a slash at the end."""
         return (self.base_url or f"http://{self.listen}:{self.port}").rstrip("/")
+
+
+def _shown(name: str, value: object) -> str:
+    if isinstance(value, SecretStr):
+        return "set" if value.get_secret_value() else ""
+    if name == "database":
+        parts = urlsplit(str(value))
+        return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+    return "" if value is None else str(value)

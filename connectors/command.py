@@ -104,6 +104,7 @@ class Shell:
     deadline: seconds of wall clock after which the host stops the command by itself.
     anew: goes over a connection opened for it alone, so that its arrival proves that the host
         still lets us in.
+    note: what the host writes into its own log before it begins; not part of what is approved.
     """
 
     argv: tuple[Word | Script, ...]
@@ -113,6 +114,7 @@ class Shell:
     hints: tuple[Hint, ...] = field(default=(), compare=False, repr=False)
     deadline: int = 30
     anew: bool = False
+    note: str = field(default="", compare=False, repr=False)
 
     def __post_init__(self) -> None:
         for word in self.words:

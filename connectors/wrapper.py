@@ -24,11 +24,13 @@ _KEEP_LAST = 1024 * 1024
 # programs in English (LC_ALL), and a login's PATH often lacks sbin. A word that is given first
 # stays out of the command's environment, which a variable that the login exports would not.
 _SCRIPT = (
-    "unset kt_word kt_seconds kt_end; kt_word=$1 kt_seconds=$2; shift 2; "
+    "unset kt_word kt_seconds kt_note kt_end; kt_word=$1 kt_seconds=$2 kt_note=$3; shift 3; "
     "LC_ALL=C PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin; export LC_ALL PATH; "
     'echo "$kt_word begins"; echo "$kt_word begins" >&2; '
-    "if command -v timeout >/dev/null; "
-    f'then timeout -k {KILL_AFTER} "$kt_seconds" "$@"; kt_end=$?; else kt_end=unwatched; fi; '
+    "if command -v timeout >/dev/null; then "
+    # A note for the host's own log. Where that cannot be written, the command runs all the same.
+    '[ -z "$kt_note" ] || timeout 2 logger -t keyturn "$kt_note" </dev/null >/dev/null 2>&1; '
+    f'timeout -k {KILL_AFTER} "$kt_seconds" "$@"; kt_end=$?; else kt_end=unwatched; fi; '
     'echo "$kt_word $kt_end"; echo "$kt_word $kt_end" >&2'
 )
 # A host that is done closes the channel, and may give its number to the next one at once. What we
@@ -94,6 +96,7 @@ class Wrapped:
     def line(self) -> str:
         script = _LISTENING if self._shell.stdin else _DEAF
         frame = ("sh", "-c", script, "keyturn", self._word, str(self._shell.deadline))
+        frame += (self._shell.note,)
         return " ".join(quoted(word) for word in frame + self._shell.words)
 
     @property

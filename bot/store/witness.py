@@ -1,12 +1,15 @@
-"""Witnesses: files outside the database that keep how far the change log once was.
+"""Witnesses: what keeps, outside the database, how far the change log once was.
 
-Somebody who rewrites the database, or restores yesterday's, cannot rewrite these as well.
+Somebody who rewrites the database, or restores yesterday's, cannot rewrite these as well: a file
+on another machine, a log server, and the log of each host that something was done on.
 """
 
-import json
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
+
+from pydantic import TypeAdapter, ValidationError
 
 from bot.digest import canonical
 
@@ -24,6 +27,20 @@ class Checkpoint:
     key: str
     signature: str
 
+    @property
+    def line(self) -> str:
+        """The checkpoint in words that fit into any log."""
+        told = " ".join(f"{name}={value}" for name, value in vars(self).items())
+        return f"{_SAYS} {told}"
+
+
+_CHECKPOINT = TypeAdapter(Checkpoint)
+# Logs put the time, the host and more before it, or the whole into JSON.
+_SAYS = "keyturn checkpoint"
+_SAID = re.compile(
+    _SAYS + r" seq=(\d+) hash=([0-9a-f]{64}) at=(\d+) key=([0-9a-f]{64}) signature=([0-9a-f]{128})"
+)
+
 
 def testify(file: Path, point: Checkpoint) -> None:
     """Add a checkpoint, durably, unless the last one there says the same."""
@@ -39,14 +56,26 @@ def testify(file: Path, point: Checkpoint) -> None:
 
 
 def read(file: Path) -> list[Checkpoint]:
-    """Read every checkpoint, one JSON object a line. Raises ValueError naming the line."""
-    found: list[Checkpoint] = []
-    for number, line in enumerate(file.read_text().splitlines(), start=1):
-        try:
-            found.append(Checkpoint(**json.loads(line)))
-        except (ValueError, TypeError):
-            raise ValueError(f"{file}, line {number}: this is no checkpoint") from None
+    """Read every checkpoint from a witness's file, or from a log of a host or of a log server.
+
+    What else stands there is passed over, also a line that a crash cut short. Raises ValueError
+    if there is no checkpoint at all.
+    """
+    lines = file.read_text(errors="replace").splitlines()
+    found = [point for line in lines if (point := _in(line)) is not None]
+    if not found:
+        raise ValueError(f"{file} holds no checkpoint of a change log")
     return found
+
+
+def _in(line: str) -> Checkpoint | None:
+    if said := _SAID.search(line):
+        seq, digest, at, key, signature = said.groups()
+        return Checkpoint(int(seq), digest, int(at), key, signature)
+    try:
+        return _CHECKPOINT.validate_json(line)
+    except ValidationError:
+        return None
 
 
 def _last_line(file: Path) -> str:
@@ -60,7 +89,5 @@ def _last_line(file: Path) -> str:
 
 
 def _hash_in(line: str) -> str:
-    try:
-        return Checkpoint(**json.loads(line)).hash
-    except (ValueError, TypeError):
-        return ""
+    point = _in(line)
+    return point.hash if point else ""

@@ -21,9 +21,16 @@ def alive() -> PlainTextResponse:
 
 @router.get("/readyz")
 def ready(parts: Here) -> JSONResponse:
-    """Answer 200 if the database answers and the policy is valid, else 503; in words too."""
-    troubles = {"database": _database(parts), "policy": _policy(parts)}
-    well = {"database": "answers", "policy": "is valid"}
+    """Answer 200 if the database answers, the log can be written and the policy is valid.
+
+    Else 503; in words too.
+    """
+    troubles = {
+        "database": _database(parts),
+        "change log": _change_log(parts),
+        "policy": _policy(parts),
+    }
+    well = {"database": "answers", "change log": "can be written", "policy": "is valid"}
     return JSONResponse(
         {"ready": not any(troubles.values())}
         | {name: trouble or well[name] for name, trouble in troubles.items()},
@@ -39,6 +46,12 @@ def _database(parts: WebParts) -> str:
         log.critical("not ready: %s", trouble)
         return "does not answer: the service's log says why"
     return ""
+
+
+def _change_log(parts: WebParts) -> str:
+    if not parts.database.trouble:
+        return ""
+    return "could not be written, and until it can be, nothing runs: the service's log says why"
 
 
 def _policy(parts: WebParts) -> str:

@@ -137,6 +137,15 @@ _TELLERS: Mapping[str, _Teller] = {
     "step succeeded": _step("done", "green", "check"),
     "step failed": _step("failed", "red", "cross"),
     "step unknown": _step("has an unknown end", "orange", "question"),
+    "logging trouble": lambda facts, _who: (
+        "The log could not be written",
+        "; ".join(f"{name} {value}" for name, value in facts.items() if name != "mark"),
+        "orange",
+        "question",
+    ),
+    "output erased": _with_reason("What the host answered was erased by {who}", "grey", "ban"),
+    "erasure asked": _with_reason("{who} asks to erase what the host answered", "grey", "person"),
+    "erasure refused": _with_reason("{who} could not have it erased", "orange", "ban"),
     "proven": lambda facts, _who: (
         "Proven by reading again",
         _text(facts, "because"),

@@ -2,17 +2,19 @@
 
 import logging
 import threading
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 
+from bot.digest import Canonical
 from bot.policy import NoPolicy
 from bot.run import Run, State, StepRecord, StepState
-from bot.store import changelog, output, runs
+from bot.store import changelog, output, runs, verification
 from bot.store.database import StoreUnavailable, Transaction
 from bot.workflow import gate
 from bot.workflow.ending import announce, end
 from bot.workflow.parts import Parts
 from bot.workflow.planning import Remaining, remaining
+from connectors.command import Command, Shell
 from connectors.trouble import HostTrouble
 from runbooks import Refused
 
@@ -66,7 +68,11 @@ class Applying:
             if n > 1 and not gate.next_step(self._parts, running, n):
                 return
             outcome = self._tell(step.host, running, n)
-            self._durably(lambda tx, n=n, outcome=outcome: self._conclude(tx, running, n, outcome))
+            self._durably(
+                lambda tx, n=n, outcome=outcome: self._conclude(tx, running, n, outcome),
+                run=running.id,
+                known=_known(n, outcome),
+            )
             if outcome.state is not StepState.SUCCEEDED:
                 self._give_up(running, n, outcome)
                 return
@@ -77,7 +83,11 @@ class Applying:
         if running.proposal is None:
             raise gate.Shut(State.REFUSED, "it has no plan")
         try:
-            answer = self._parts.fleet.tell(host, running.proposal.steps[n - 1].do)
+            command = self._witnessed(running, n, running.proposal.steps[n - 1].do)
+        except StoreUnavailable as trouble:
+            return _Outcome(StepState.FAILED, trouble=f"nothing was sent: {trouble}")
+        try:
+            answer = self._parts.fleet.tell(host, command)
         except HostTrouble as trouble:
             state = StepState.UNKNOWN if trouble.started is None else StepState.FAILED
             return _Outcome(state, trouble=str(trouble))
@@ -85,6 +95,14 @@ class Applying:
             log.exception("run %d step %d", running.id, n)
             return _Outcome(StepState.UNKNOWN, trouble="a fault in Keyturn itself; see its log")
         return _Outcome(StepState.SUCCEEDED, answer.status, answer.said)
+
+    def _witnessed(self, running: Run, n: int, command: Command) -> Command:
+        """Let the host's own log see how far ours is: who rewrites ours cannot rewrite that."""
+        if not isinstance(command, Shell):
+            return command
+        with self._parts.database.reading() as tx:
+            point = verification.last_checkpoint(tx, running.id)
+        return replace(command, note=f"run {running.id} step {n}: {point.line}")
 
     def _conclude(self, tx: Transaction, run: Run, n: int, outcome: _Outcome) -> None:
         said = output.prepared(tx, outcome.output)
@@ -119,7 +137,7 @@ class Applying:
         else:
             summary = f"Step {n} of {of} failed: {outcome.trouble}. {found}"
             state = State.FAILED
-        self._durably(lambda tx: self._end(tx, running, state, summary))
+        self._end_durably(running, state, summary)
 
     def _prove(self, running: Run) -> None:
         """Plan once more: what is empty now is proven."""
@@ -127,9 +145,12 @@ class Applying:
             left = remaining(self._parts, running, self._parts.policies.current())
         except (HostTrouble, Refused, NoPolicy) as trouble:
             summary = f"Every step was done, but the proof could not be read: {trouble}"
-            self._durably(lambda tx: self._end(tx, running, State.FAILED, summary))
+            self._end_durably(running, State.FAILED, summary)
             return
-        self._durably(lambda tx: self._conclude_proof(tx, running, left))
+        proof: dict[str, Canonical] = {"because": left.because, "steps_left": len(left.steps)}
+        self._durably(
+            lambda tx: self._conclude_proof(tx, running, left), run=running.id, known=proof
+        )
 
     def _conclude_proof(self, tx: Transaction, running: Run, left: Remaining) -> None:
         if left.steps:
@@ -151,12 +172,27 @@ class Applying:
             return f"Reading again did not help: {trouble}."
         return f"Reading again: {left.because}."
 
-    def _durably(self, write: Callable[[Transaction], None]) -> None:
+    def _end_durably(self, running: Run, state: State, summary: str) -> None:
+        self._durably(
+            lambda tx: self._end(tx, running, state, summary),
+            run=running.id,
+            known={"state": state.value, "summary": summary},
+        )
+
+    def _durably(
+        self,
+        write: Callable[[Transaction], None],
+        *,
+        run: int,
+        known: Mapping[str, Canonical],
+    ) -> None:
         """Write what has happened on a host, however long the database needs to come back.
 
         The thread waits with its lock and its run, and sends nothing more. If the process ends
-        first, recovery finds an intent without an outcome and calls it unknown.
+        first, recovery finds an intent without an outcome and calls it unknown; what is known is
+        in the spool then, for whoever settles the run.
         """
+        spooled = False
         wait = 0.1
         while True:
             try:
@@ -164,8 +200,31 @@ class Applying:
                     write(tx)
             except StoreUnavailable as trouble:
                 log.critical("the change log cannot be written, retrying: %s", trouble)
+                spooled = spooled or self._spool(run, known, str(trouble))
                 if self._closing.wait(wait):
                     raise
                 wait = min(wait * 2, 2.0)
             else:
                 return
+
+    def _spool(self, run: int, known: Mapping[str, Canonical], why: str) -> bool:
+        """Note beside the database what is known; False if that is not possible either."""
+        if self._parts.spool is None:
+            return True
+        redactor = self._parts.database.redactor
+        facts = {name: redactor.thing(value) for name, value in known.items()}
+        try:
+            self._parts.spool.note(run, facts | {"why": why})
+        except OSError as trouble:
+            log.critical("run %d: nor can the spool: %s; known is: %s", run, trouble, facts)
+            return False
+        return True
+
+
+def _known(n: int, outcome: _Outcome) -> dict[str, Canonical]:
+    return {
+        "n": n,
+        "outcome": outcome.state.value,
+        "status": outcome.status,
+        "trouble": outcome.trouble,
+    }

@@ -166,6 +166,8 @@ def record(
     children: Sequence[runs.NewRun] = (),
 ) -> Run:
     """Record a request and see to it that it is planned, or that it ends refused."""
+    if parts.database.redactor.holds(new.request):
+        raise Unfit("what you typed holds a password or a key: change it now, and leave it out")
     if new.timing is not None:
         _check_timing(parts, new.words, new.timing, tx.now)
     run = runs.add(tx, new)

@@ -9,6 +9,7 @@ from bot.policy import Policy, Request
 from bot.run import Run
 from bot.store.database import Database
 from bot.store.safe import Safe
+from bot.store.spool import Spool
 from connectors.command import Answer, Command, Query
 from runbooks import AnyRunbook, catalogue
 
@@ -38,6 +39,8 @@ class Parts:
     fleet: Fleet
     dispatch: Dispatch
     runbooks: Mapping[str, type[AnyRunbook]] = field(default_factory=catalogue)
+    # Takes what is known of a step while the log cannot be written.
+    spool: Spool | None = None
     # Opens the second factors of people. Left out, it is a new one that opens none of them.
     safe: Safe = field(default_factory=Safe.new)
     # Microseconds that a request may wait for its approvals, and then for its turn.

@@ -58,7 +58,20 @@ def remaining(parts: Parts, run: Run, policy: Policy) -> Remaining:
     plan = runbook.plan(runbook.read(parts.fleet.ask))
     steps = tuple(_proposed(parts, policy, step) for step in plan.steps)
     fresh = Remaining(plan.because, steps, tuple(plan.notes))
+    _refuse_secrets(parts, fresh)
     return fresh if run.undo_of is None else _backwards(parts, policy, run.undo_of, fresh)
+
+
+def _refuse_secrets(parts: Parts, left: Remaining) -> None:
+    """Raise Refused if a plan would show a secret: a plan is shown, and kept for good."""
+    shown = [left.because, *left.notes]
+    for step in left.steps:
+        shown += [step.title, step.before, step.after, str(step.do), str(step.undo or "")]
+    if any(parts.database.redactor.holds(text) for text in shown):
+        raise Refused(
+            "the plan would show a password or a key, to everybody and for good: it cannot be "
+            "done with Keyturn"
+        )
 
 
 def propose(parts: Parts, run: Run, policy: Policy, left: Remaining, *, expires: int) -> Proposal:

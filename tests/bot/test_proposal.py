@@ -32,7 +32,7 @@ PROPOSAL = Proposal(
 )
 # What people read and what may move by itself: shown, but not what they approve.
 MAY_MOVE = {"because", "notes", "title"}
-SHELL_MAY_MOVE = {"hints", "root"}
+SHELL_MAY_MOVE = {"hints", "root", "note"}
 
 
 def _another(value: Any) -> Any:

@@ -138,10 +138,58 @@ def test_output_without_a_last_newline_stays_so():
 
 def test_a_command_is_not_told_the_word_that_ends_its_output():
     answer, wrapped = _answered_by("sh", Shell(("env",)), kt_word="exported by the login")
-    word = wrapped.line.split(" keyturn ")[1].split()[0]
+    word = wrapped.line.rpartition(" keyturn ")[2].split()[0]
     assert len(word) == 32
     assert word not in answer.out
     assert "kt_" not in answer.out
+
+
+def _logger(directory: Path, script: str) -> str:
+    """Return a PATH on which `logger` is this script."""
+    program = directory / "logger"
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    return f"{directory}:/usr/bin:/bin"
+
+
+def test_a_note_is_written_into_the_hosts_log_before_the_command_runs(tmp_path: Path):
+    told = tmp_path / "told"
+    path = _logger(tmp_path, f'printf "%s|" "$@" > {told}; echo noise; echo noise >&2')
+    note = "run 1 step 2: it's $HOME !x"
+    answer, _ = _answered_by("sh", Shell(("cat", str(told)), note=note), PATH=path)
+    assert answer == Answer(0, f"-t|keyturn|{note}|")
+
+
+@pytest.mark.parametrize("script", ["exit 1", "cat", "kill -9 $$"])
+def test_a_logger_that_fails_keeps_no_command_from_running(tmp_path: Path, script: str):
+    shell = Shell(("cat",), stdin="mine\n", note="run 1 step 2")
+    answer, _ = _answered_by("sh", shell, PATH=_logger(tmp_path, script))
+    assert answer == Answer(0, "mine\n")
+
+
+def test_a_host_without_logger_runs_the_command_all_the_same(tmp_path: Path):
+    for program in ("timeout", "cat"):
+        (tmp_path / program).symlink_to(f"/usr/bin/{program}")
+    (tmp_path / "sh").symlink_to("/bin/sh")
+    wrapped = Wrapped(Shell(("cat",), stdin="mine\n", note="run 1 step 2"))
+    # The script adds directories of its own to PATH: where they are, so is logger.
+    line = wrapped.line.replace("/usr/local/sbin:/usr/sbin:/sbin", "/nowhere")
+    ended = subprocess.run(
+        ["/bin/sh", "-c", line],
+        input=b"mine\n",
+        capture_output=True,
+        check=False,
+        env={"PATH": str(tmp_path)},
+    )
+    wrapped.out.add(ended.stdout)
+    wrapped.err.add(ended.stderr)
+    assert wrapped.answer(seconds=0) == Answer(0, "mine\n")
+
+
+def test_without_a_note_the_hosts_log_hears_nothing(tmp_path: Path):
+    told = tmp_path / "told"
+    _answered_by("sh", Shell(("true",)), PATH=_logger(tmp_path, f"touch {told}"))
+    assert not told.exists()
 
 
 def test_programs_speak_english_to_us():

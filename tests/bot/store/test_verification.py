@@ -208,10 +208,10 @@ def test_a_witness_writes_only_news(log: Database, tmp_path: Path):
     assert [point.seq for point in witness.read(file)] == [12, 13]
 
 
-def test_a_line_that_is_no_checkpoint_is_named(tmp_path: Path):
+def test_a_file_that_witnessed_nothing_is_named(tmp_path: Path):
     file = tmp_path / "witness"
     file.write_text("nonsense\n")
-    with pytest.raises(ValueError, match="line 1: this is no checkpoint"):
+    with pytest.raises(ValueError, match="holds no checkpoint"):
         witness.read(file)
 
 

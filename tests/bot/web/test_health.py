@@ -25,7 +25,12 @@ def test_all_is_well(site: Site) -> None:
     assert site.browser().get("/healthz").text == "alive\n"
     answer = site.browser().get("/readyz")
     assert answer.status_code == 200
-    assert answer.json() == {"ready": True, "database": "answers", "policy": "is valid"}
+    assert answer.json() == {
+        "ready": True,
+        "database": "answers",
+        "change log": "can be written",
+        "policy": "is valid",
+    }
 
 
 def test_without_a_database_it_is_alive_but_not_ready(site: Site) -> None:
@@ -36,8 +41,17 @@ def test_without_a_database_it_is_alive_but_not_ready(site: Site) -> None:
     assert answer.json() == {
         "ready": False,
         "database": "does not answer: the service's log says why",
+        "change log": "can be written",
         "policy": "is valid",
     }
+
+
+def test_t_l1_a_log_that_cannot_be_written_is_not_ready(site: Site) -> None:
+    site.database.trouble = "the disk is full"
+    answer = site.browser().get("/readyz")
+    assert answer.status_code == 503
+    assert answer.json()["change log"].startswith("could not be written, and until it can be")
+    assert "disk" not in answer.text
 
 
 def test_without_a_policy_it_is_not_ready_and_strangers_do_not_learn_why(site: Site) -> None:

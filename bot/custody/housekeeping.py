@@ -1,0 +1,68 @@
+"""Housekeeping: what the service says of itself in the log, and what it tells the witnesses."""
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+
+from bot.digest import Canonical, sha256
+from bot.store import changelog, seen, verification
+from bot.store.database import Database, Transaction
+from bot.store.spool import TROUBLE, Spool
+from bot.store.witness import Checkpoint
+
+log = logging.getLogger(__name__)
+
+SETTINGS = "settings"
+
+Witness = Callable[[Checkpoint], None]
+
+
+class Housekeeping:
+    """Does a little every few seconds. witnesses: told of each new head of the log."""
+
+    def __init__(
+        self,
+        database: Database,
+        *,
+        spool: Spool,
+        witnesses: Sequence[Witness] = (),
+    ) -> None:
+        self._database, self._spool = database, spool
+        self._witnesses = witnesses
+        self._told: dict[Witness, str] = {}
+
+    def open(self, settings: Mapping[str, str]) -> None:
+        """Begin or take up the log, and note under which settings. Raises BadKey."""
+        with self._database.transaction() as tx:
+            verification.open_log(tx)
+            note(tx, SETTINGS, settings=settings, digest=sha256(settings))
+
+    def keep(self) -> None:
+        """Say what could not be written, forget old signatures, tell the witnesses."""
+        trouble = self._database.trouble
+        with self._database.transaction() as tx:
+            seen.forget_old(tx)
+            if trouble:
+                changelog.append(tx, TROUBLE, why=trouble)
+            if not self._spool.empty:
+                self._spool.merge(tx)
+            point = verification.checkpoint(tx)
+        self._testify(point)
+
+    def _testify(self, point: Checkpoint) -> None:
+        """Tell every witness what is new. One that fails keeps no other from hearing of it."""
+        for witness in self._witnesses:
+            if self._told.get(witness) == point.hash:
+                continue
+            try:
+                witness(point)
+            except OSError as trouble:
+                log.critical("a witness of the change log was not told: %s", trouble)
+            else:
+                self._told[witness] = point.hash
+
+
+def note(tx: Transaction, kind: str, **facts: Canonical) -> None:
+    """Log what the service works under, if it is not what it last was."""
+    last = changelog.last_of_kind(tx, kind)
+    if last is None or last.facts != facts:
+        changelog.append(tx, kind, run=None, person="", host="", **facts)
