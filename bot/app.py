@@ -46,6 +46,7 @@ from connectors.sessions import Sessions
 log = logging.getLogger(__name__)
 
 _CHANNEL = "C0PRODUCTION"
+_HOUR = 3600 * 1_000_000
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,9 @@ def build(settings: Settings, redactor: Redactor | None = None) -> Keyturn:
     house = Housekeeping(database, spool=spool, witnesses=_witnesses(settings))
     house.open(settings.shown)
     admitted = Admitted(policies, database)
-    workflow = Workflow(Parts(database, admitted, fleet, dispatch, spool=spool, safe=secrets_safe))
+    workflow = Workflow(
+        _parts(settings, database, admitted, fleet, dispatch, secrets_safe, spool)
+    )
     secure = urlsplit(settings.address).scheme == "https"
     pages = web.build(WebParts(workflow, database, admitted, settings.address, secure))
     secret, console = _console(settings, policy) if settings.console else ("", None)
@@ -103,6 +106,28 @@ def build(settings: Settings, redactor: Redactor | None = None) -> Keyturn:
         settings, database, policies, fleet, dispatch, workflow, house, door, console, asgi
     )
     return keyturn
+
+
+def _parts(
+    settings: Settings,
+    database: Database,
+    policies: Admitted,
+    fleet: Fleet,
+    dispatch: InProcess,
+    secrets_safe: safe.Safe,
+    spool: Spool,
+) -> Parts:
+    return Parts(
+        database,
+        policies,
+        fleet,
+        dispatch,
+        spool=spool,
+        safe=secrets_safe,
+        patience=round(settings.request_hours * _HOUR),
+        unused=round(settings.approval_hours * _HOUR),
+        reminder=round(settings.reminder_minutes * _HOUR / 60),
+    )
 
 
 def serve(settings: Settings) -> None:

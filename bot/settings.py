@@ -14,7 +14,10 @@ class Settings(BaseSettings):
     data: where the database and the logs live. policy: the policy directory.
     database: empty for SQLite in *data*, or postgresql+psycopg://…
     listen, port: where the web server listens. base_url: how people reach it.
-    slack_…: bot token xoxb-…, signing secret, team id T…, channel C… for requests without one.
+    slack_…: bot token xoxb-…, signing secret, team id T…, channel C… for requests without one,
+    and one for alarms, if that is another.
+    request_hours: how long a request waits for its approvals, approval_hours: then for its turn.
+    reminder_minutes: after how long its approvers are reminded, where no rule says so.
     witness: a file elsewhere, best on another disk or machine, that checkpoints are added to.
     syslog: a log server for the same: udp://host[:port], tcp://host[:port] or unix:///dev/log.
     migrations: the address of the database for a role that may change the schema, where the one
@@ -34,7 +37,11 @@ class Settings(BaseSettings):
     slack_signing_secret: SecretStr = SecretStr("")
     slack_team: str = ""
     slack_channel: str = ""
+    slack_alarm_channel: str = ""
     slack_api: str = "https://slack.com/api/"
+    request_hours: Annotated[float, Field(gt=0, le=24 * 30)] = 8
+    approval_hours: Annotated[float, Field(gt=0, le=24 * 30)] = 8
+    reminder_minutes: Annotated[float, Field(gt=0, le=60 * 24)] = 30
     witness: Path | None = None
     syslog: str = ""
     migrations: SecretStr = SecretStr("")

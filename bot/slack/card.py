@@ -3,7 +3,7 @@
 The same story always draws the same card, and only a card that shows all of a plan can approve it.
 """
 
-from bot.run import Run, State, StepRecord
+from bot.run import Run, State, StepRecord, Vote
 from bot.slack import plans, reports
 from bot.slack.blocks import (
     MOST_HEADER,
@@ -34,6 +34,7 @@ from bot.slack.verdicts import in_one_line, verdict
 from bot.visible import visible
 
 APPROVE, DENY = "approve", "deny"
+ACCEPT, WITHDRAW = "accept", "withdraw"
 _MOST_MENTIONED = 5
 _MOST_OUTPUT = 1500
 _MOST_OUTPUTS = 5
@@ -43,12 +44,16 @@ def card(story: Story, *, buttons: bool = True) -> Message:
     """Draw the run as it is now. buttons: False where nobody could click them, as in an answer
     to a command."""
     run = story.run
-    blocks = [*_head(story), *_plan(story), rich(_standing(story)), *_report(run)]
+    blocks = [*_head(story), *_glass(story), *_plan(story), rich(_standing(story)), *_report(run)]
     if run.state is State.WAITING and run.proposal and not plans.fits(run.proposal):
-        blocks.append(_too_long(story))
+        blocks.append(_on_its_page(story, "is too long to be shown whole in chat"))
+    elif run.state is State.WAITING and run.terms.step_up:
+        blocks.append(_on_its_page(story, "takes a second factor, which chat does not have"))
     blocks += _foot(story)
     if run.state is State.WAITING and buttons:
         blocks.append(_decision(run))
+    if run.state is State.OFFERED and buttons:
+        blocks.append(_answer(run))
     return Message(notification(in_one_line(story)), blocks)
 
 
@@ -100,13 +105,19 @@ def _standing(story: Story) -> Element:
 
 def _approvers(story: Story) -> list[Element]:
     """Name everybody who could turn a key, so that they hear of it."""
-    voted = {story.name(vote.person) for vote in story.yes_votes}
-    able = [approver for approver in story.approvers if approver.name not in voted]
+    votes = story.yes_votes
+    turned = {story.name(who) for vote in votes for who in (vote.person, vote.instead_of)}
+    able = [
+        approver
+        for approver in story.approvers
+        if approver.name not in turned and approver.instead_of not in turned
+    ]
     if not able:
         return [words(" – nobody can give it")]
     parts: list[Element] = [words(" – ")]
     for approver in able[:_MOST_MENTIONED]:
-        parts += [person(approver.user) if approver.user else words(approver.name), words(" ")]
+        stead = f" for {approver.instead_of} " if approver.instead_of else " "
+        parts += [person(approver.user) if approver.user else words(approver.name), words(stead)]
     more = len(able) - _MOST_MENTIONED
     return [*parts, words(f"and {more} more")] if more > 0 else parts[:-1]
 
@@ -118,7 +129,8 @@ def _foot(story: Story) -> list[Block]:
     if run.digest:
         facts.append(f"plan {run.short_digest}")
     if run.expires and run.state in {State.WAITING, State.READY}:
-        facts.append(f"until {when(run.expires)}")
+        verb = "approve" if run.state is State.WAITING else "starts"
+        facts.append(f"{verb} until {when(run.expires)}")
     if run.ended:
         facts.append(when(run.ended))
         # Chat keeps how far the log was: a witness that no database administrator can edit.
@@ -128,6 +140,10 @@ def _foot(story: Story) -> list[Block]:
     facts.append(f"<{story.page}|details>" if story.page else f"/keyturn run {run.id}")
     facts = [fact for fact in facts if fact]
     approved = [context(_approved(story))] if story.yes_votes else []
+    if story.granted and run.grant:
+        by = f"By grant {story.granted.number} of {story.granted.giver}"
+        left = f"{story.granted.left} of {story.granted.an_hour} left this hour"
+        approved.append(context(mrkdwn(f"{by}: {left}")))
     return [*approved, context(" · ".join(facts))]
 
 
@@ -137,18 +153,38 @@ def _can_be_undone(run: Run) -> bool:
 
 def _approved(story: Story) -> str:
     votes = [
-        f"{mrkdwn(story.name(vote.person))} · {when(vote.at)}"
+        f"{mrkdwn(_voter(story, vote))} · {when(vote.at)}"
         + (f" · {mrkdwn(shortened(vote.reason, 200))}" if vote.reason else "")
         for vote in story.yes_votes
     ]
     return "Approved by " + ", ".join(votes)
 
 
+def _voter(story: Story, vote: Vote) -> str:
+    name = story.name(vote.person)
+    return f"{name} for {story.name(vote.instead_of)}" if vote.instead_of else name
+
+
+def _answer(run: Run) -> Block:
+    """Let the asker take over the values that an approver proposes, or give the request up."""
+    value = f"{run.id}:{run.short_digest}"
+    block_id = f"run-{run.id}-{run.version}"
+    take_back = button(
+        "Take back", action=WITHDRAW, value=value, label=f"Withdraw run {run.id}: {run.title}"
+    )
+    if run.proposal is None or not plans.fits(run.proposal):
+        return actions(block_id, take_back)
+    accept = button(
+        "Accept", action=ACCEPT, value=value, label=f"Accept run {run.id}: {run.title}"
+    ) | {"style": "primary"}
+    return actions(block_id, accept, take_back)
+
+
 def _decision(run: Run) -> Block:
     value = f"{run.id}:{run.short_digest}"
     deny = button("Deny", action=DENY, value=value, label=f"Deny run {run.id}: {run.title}")
     block_id = f"run-{run.id}-{run.version}"
-    if run.proposal is None or not plans.fits(run.proposal):
+    if run.proposal is None or not plans.fits(run.proposal) or run.terms.step_up:
         return actions(block_id, deny)
     verb = _verb(run)
     approve = button(
@@ -166,12 +202,32 @@ def _decision(run: Run) -> Block:
     return actions(block_id, approve, deny)
 
 
-def _too_long(story: Story) -> Block:
-    """Say where a plan can be read and approved that does not fit into chat."""
-    said = words("This plan is too long to be shown whole in chat, so it is approved on ")
+def _on_its_page(story: Story, why: str) -> Block:
+    """Say where a plan is approved that cannot be approved in chat."""
+    said = words(f"This plan {why}, so it is approved on ")
     if not story.page:
         return rich(line(said, words("its web page.")))
     return rich(line(said, link(story.page, "its page"), words(".")))
+
+
+def _glass(story: Story) -> list[Block]:
+    """Say that the glass was broken for it, or that its asker means to."""
+    pane = story.glass
+    if pane is None:
+        return []
+    who = story.name(pane.person)
+    if pane.broken is None:
+        if story.run.state not in {State.ASKED, State.WAITING, State.READY}:
+            return []
+        page = [words(" "), link(story.page, "Break it there")] if story.page else []
+        told = words(f"{who} means to break the glass, on its page and with a second factor.")
+        return [rich(line(emoji("rotating_light"), words(" "), told, *page))]
+    if pane.reviewed is not None:
+        after = f"Reviewed by {story.name(pane.reviewer)}: {pane.review}"
+    else:
+        after = f"Somebody else reviews it within a day: review {pane.run} and what they found."
+    told = [bold(f"{who} broke the glass: "), words(f"{pane.reason} – {after}")]
+    return [rich(line(emoji("rotating_light"), words(" "), *told))]
 
 
 def _verb(run: Run) -> str:

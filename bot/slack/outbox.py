@@ -17,10 +17,12 @@ from slack_sdk.errors import SlackApiError, SlackClientError
 
 from bot.run import Run, State
 from bot.slack import audience
+from bot.slack.alarms import Alarms
 from bot.slack.audience import Audience
 from bot.slack.blocks import Message, context, mrkdwn
 from bot.slack.card import card, result
 from bot.slack.decisions import CARD
+from bot.slack.nudge import nudges
 from bot.slack.story import Stories, Story
 from bot.slack.voice import CLOSED_PLACES, GONE_MESSAGES, Place, Voice, error_of, retry_after
 from bot.store import news
@@ -60,10 +62,12 @@ class Outbox:
         voice: Voice,
         *,
         default_channel: str = "",
+        alarm_channel: str = "",
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._database, self._stories, self._voice = database, stories, voice
         self._default, self._clock = default_channel, clock
+        self._alarms = Alarms(voice, self._remember, channel=alarm_channel or default_channel)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._woken = asyncio.Event()
         self._slots = asyncio.Semaphore(_AT_ONCE)
@@ -169,6 +173,7 @@ class Outbox:
     # --- what is said ---
 
     async def _tell(self, story: Story, notices: dict[str, Notice]) -> None:
+        await self._alarms.sound(story, notices)
         posted = notices.get(CARD)
         match audience.of_card(story, posted=posted is not None):
             case Audience.NOBODY:
@@ -178,6 +183,7 @@ class Outbox:
             case Audience.CHANNEL:
                 place = await self._card(story, posted)
                 await self._hint(story, place, notices)
+                await self._nudges(story, place, notices)
                 await self._result(story, place, notices)
 
     async def _whisper(self, story: Story, notices: dict[str, Notice]) -> None:
@@ -239,6 +245,13 @@ class Outbox:
         message = Message(" ".join(lines), [context(*lines)])
         told = await self._voice.tell(story.asker, message)
         await self._remember(story, _HINT, told, message)
+
+    async def _nudges(self, story: Story, place: Place | None, notices: dict[str, Notice]) -> None:
+        """Call those whose approval is waited for, each time once."""
+        for slot, message in nudges(story).items():
+            if place is not None and slot not in notices:
+                told = await self._voice.post(place.channel, message, thread=place.ts)
+                await self._remember(story, slot, told, message)
 
     async def _result(self, story: Story, place: Place | None, notices: dict[str, Notice]) -> None:
         slot = f"result {story.run.state}"

@@ -234,6 +234,14 @@ def unfinished(tx: Transaction) -> list[Run]:
     return [_run(row) for row in tx.sql.execute(query.order_by(tables.run.c.id))]
 
 
+def waiting(tx: Transaction) -> list[Run]:
+    """Return every request that waits for approvals."""
+    query = select(tables.run).where(
+        tables.run.c.state == State.WAITING.value, tables.run.c.parent.is_(None)
+    )
+    return [_run(row) for row in tx.sql.execute(query.order_by(tables.run.c.id))]
+
+
 def due_to_expire(tx: Transaction) -> list[Run]:
     """Return what waited too long; of a part of a request, only for its turn on the host."""
     waiting = [State.OFFERED.value, State.WAITING.value, State.READY.value]

@@ -96,6 +96,8 @@ def _asked(facts: Mapping[str, Any], who: str) -> tuple[str, str, str, str]:
 def _planned(facts: Mapping[str, Any], _who: str) -> tuple[str, str, str, str]:
     wanted = facts.get("approvals") or 0
     keys = "no approval needed" if not wanted else f"{wanted} approval{'s'[: wanted != 1]} needed"
+    if wanted and facts.get("whose"):
+        keys += f" from {_text(facts, 'whose')}"
     return "Planned", f"{keys}; digest {_text(facts, 'digest')[:10]}", "blue", "list"
 
 
@@ -117,6 +119,14 @@ def _step(word: str, tone: str, icon: str):
     return tell
 
 
+def _moment(title: str, tone: str, icon: str):
+    def tell(facts: Mapping[str, Any], who: str) -> tuple[str, str, str, str]:
+        told = title.format(who=who, n=_text(facts, "schedule"), run=_text(facts, "fired"))
+        return told, _text(facts, "why"), tone, icon
+
+    return tell
+
+
 _Teller = Callable[[Mapping[str, Any], str], tuple[str, str, str, str]]
 _TELLERS: Mapping[str, _Teller] = {
     "asked": _asked,
@@ -130,7 +140,37 @@ _TELLERS: Mapping[str, _Teller] = {
         "red",
         "ban",
     ),
+    "glass wanted": _with_reason("{who} means to break the glass", "orange", "alert"),
+    "glass refused": _with_reason("{who} could not break the glass", "orange", "ban"),
+    "glass broken": _with_reason("{who} broke the glass", "red", "alert"),
+    "glass reviewed": _with_reason("Reviewed by {who}", "green", "eye"),
+    "wanting": _with_reason("One more approval is wanted", "orange", "key"),
+    "reminded": lambda facts, _who: (
+        "Approvers reminded",
+        f"It waits for {_text(facts, 'whose')}",
+        "blue",
+        "clock",
+    ),
+    "escalated": lambda facts, _who: (
+        "Escalated",
+        f"By now it may be approved by {_text(facts, 'whose')}",
+        "orange",
+        "clock",
+    ),
     "withdrawn": lambda _facts, who: (f"Withdrawn by {who}", "", "grey", "back"),
+    "scheduled": _moment("Schedule {n} began", "green", "clock"),
+    "fired": _moment("Schedule {n} fired run {run}", "blue", "clock"),
+    "fires missed": lambda facts, _who: (
+        f"Schedule {_text(facts, 'schedule')} missed {_text(facts, 'n')}",
+        "Keyturn was not running then",
+        "orange",
+        "clock",
+    ),
+    "fire skipped": _moment("Schedule {n} left a moment out", "grey", "clock"),
+    "schedule suspended": _moment("Schedule {n} was suspended", "orange", "ban"),
+    "schedule resumed": _moment("Schedule {n} was resumed by {who}", "blue", "play"),
+    "schedule lapsed": _moment("Schedule {n} lapsed", "orange", "clock"),
+    "schedule ended": _moment("Schedule {n} ended", "grey", "back"),
     "claimed": lambda _facts, _who: ("Its turn on the host", "Read once more", "blue", "lock"),
     "started": lambda _facts, _who: ("Started", "Nothing had moved since", "blue", "play"),
     "sending": _sending,

@@ -15,6 +15,8 @@ from bot.workflow import (
     countering,
     deciding,
     fanout,
+    noting,
+    reminding,
     stopped,
     stopping,
 )
@@ -120,7 +122,7 @@ class Workflow:
         return deciding.expire_due(self._parts)
 
     def remind_due(self) -> list[Run]:
-        """Call those whose approval is waited for. Raises NoPolicy."""
+        """Call those whose approval is waited for."""
         return reminding.remind_due(self._parts)
 
     def note_policy(self) -> None:
