@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from bot.run import State, StepState
+from bot.store.schedules import Outcome, Standing
 
 
 @dataclass(frozen=True)
@@ -43,4 +44,19 @@ STEP: Mapping[StepState, Badge] = {
     StepState.SUCCEEDED: Badge("Done", "green", "check", "The host did it."),
     StepState.FAILED: Badge("Failed", "red", "cross", "The host did not do it."),
     StepState.UNKNOWN: Badge("Unknown", "orange", "question", "Nobody saw the end of it."),
+}
+
+STANDING: Mapping[Standing, Badge] = {
+    Standing.ACTIVE: Badge("Fires", "green", "clock", "It fires at its moments."),
+    Standing.SUSPENDED: Badge("Suspended", "orange", "ban", "It fires no more until resumed."),
+    Standing.LAPSED: Badge("Lapsed", "orange", "clock", "Its approval no longer holds."),
+    Standing.ENDED: Badge("Ended", "grey", "back", "It fires no more."),
+}
+
+FIRE: Mapping[Outcome, Badge] = {
+    Outcome.FIRED: Badge("Fired", "green", "check", "A run was asked for."),
+    Outcome.LATER: Badge("To come", "blue", "clock", "It starts at its own moment."),
+    Outcome.SKIPPED: Badge("Left out", "grey", "ban", "Something stood in the way."),
+    Outcome.MISSED: Badge("Missed", "orange", "question", "Keyturn was not running then."),
+    Outcome.REFUSED: Badge("Refused", "red", "ban", "It may not be done any more."),
 }

@@ -4,11 +4,35 @@ from fastapi import FastAPI, Request, Response
 from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
-from bot.web import guard, health, history, home, log_page, login, run_page, trouble
+from bot.web import (
+    guard,
+    health,
+    history,
+    home,
+    log_page,
+    login,
+    policy_page,
+    run_page,
+    schedules_page,
+    second_factor,
+    step_up,
+    trouble,
+)
 from bot.web.pages import STATIC
 from bot.web.parts import WebParts
 
-_ROOMS = (home, history, run_page, log_page, login, health)
+_ROOMS = (
+    home,
+    history,
+    run_page,
+    schedules_page,
+    log_page,
+    policy_page,
+    login,
+    second_factor,
+    step_up,
+    health,
+)
 
 
 def build(parts: WebParts) -> FastAPI:

@@ -8,7 +8,7 @@ from typing import Any
 
 from fastapi import Request
 from fastapi.responses import HTMLResponse
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from bot.visible import visible
@@ -31,7 +31,7 @@ def page(request: Request, template: str, *, status: int = 200, **things: object
 @cache
 def _environment() -> Environment:
     environment = Environment(
-        loader=PackageLoader("bot.web"),
+        loader=ChoiceLoader([PackageLoader("bot.web"), PackageLoader("bot.charter")]),
         autoescape=True,
         undefined=StrictUndefined,
         finalize=_finalize,
@@ -42,6 +42,8 @@ def _environment() -> Environment:
         "asset": _asset,
         "run_badge": badge.RUN,
         "step_badge": badge.STEP,
+        "standing_badge": badge.STANDING,
+        "fire_badge": badge.FIRE,
     }
     environment.globals.update(words)
     environment.filters.update(iso=moment.iso, utc=moment.utc, span=moment.span, plainly=plainly)

@@ -13,6 +13,7 @@ from starlette.exceptions import HTTPException
 from bot.policy import NoPolicy
 from bot.store.database import StoreUnavailable
 from bot.store.runs import NoSuchRun
+from bot.store.schedules import NoSuchSchedule
 from bot.web import guard
 from bot.web.pages import page
 from bot.web.parts import WebParts
@@ -62,6 +63,7 @@ def install(app: FastAPI, parts: WebParts) -> None:
     app.add_exception_handler(HTTPException, _http)
     app.add_exception_handler(RequestValidationError, _not_understood)
     app.add_exception_handler(NoSuchRun, _no_such_run)
+    app.add_exception_handler(NoSuchSchedule, _no_such_run)
     app.add_exception_handler(NoPolicy, _no_policy)
     app.add_exception_handler(StoreUnavailable, _store_unavailable)
     app.add_exception_handler(Exception, fault)

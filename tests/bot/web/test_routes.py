@@ -19,14 +19,40 @@ ROUTES = {
     ("POST", "/runs/{number}/withdraw"): (401, 403),
     ("POST", "/runs/{number}/undo"): (401, 422),
     ("POST", "/runs/{number}/settle"): (401, 422),
+    ("POST", "/runs/{number}/break-glass"): (401, 422),
+    ("POST", "/runs/{number}/review"): (401, 422),
+    ("GET", "/second-factor"): (401, 200),
+    ("POST", "/second-factor/app"): (401, 303),
+    ("GET", "/second-factor/app/{number}"): (401, 404),
+    ("POST", "/second-factor/app/{number}"): (401, 422),
+    ("POST", "/second-factor/key/options"): (401, 422),
+    ("POST", "/second-factor/key"): (401, 422),
+    ("POST", "/second-factor/{number}/confirm"): (401, 422),
+    ("POST", "/second-factor/{number}/remove"): (401, 422),
+    ("GET", "/step-up"): (401, 200),
+    ("POST", "/step-up/code"): (401, 403),
+    ("POST", "/step-up/options"): (401, 422),
+    ("POST", "/step-up/key"): (401, 422),
+    ("GET", "/schedules"): (401, 200),
+    ("GET", "/schedules/new"): (401, 200),
+    ("POST", "/schedules"): (401, 422),
+    ("GET", "/schedules/{number}"): (401, 404),
+    ("POST", "/schedules/{number}/suspend"): (401, 404),
+    ("POST", "/schedules/{number}/resume"): (401, 404),
+    ("POST", "/schedules/{number}/end"): (401, 404),
+    ("POST", "/schedules/{number}/take"): (401, 404),
     ("GET", "/log"): (401, 200),
     ("POST", "/log/verify"): (401, 200),
+    ("GET", "/policy"): (401, 200),
+    ("GET", "/policy/{person}"): (401, 200),
     ("GET", "/sign-in/{token}"): (200, 200),
     ("POST", "/sign-in/{token}"): (410, 410),
     ("POST", "/sign-out"): (200, 200),
     ("GET", "/healthz"): (200, 200),
     ("GET", "/readyz"): (200, 200),
 }
+# What stands in an address for something that is not a run.
+NAMES = {"token": "x" * 43, "person": "dora"}
 
 
 def everything(routes: Iterable[object]) -> Iterator[object]:
@@ -64,7 +90,7 @@ def test_a_route_answers_as_the_table_says(
     site: Site, method: str, path: str, *, signed_in: bool
 ) -> None:
     denied = gallery(site.database)["denied"]
-    address = path.format(number=denied, token="x" * 43)
+    address = path.format(number=denied, **NAMES)
     answer = site.browser("olga" if signed_in else "").request(method, address)
     assert answer.status_code == ROUTES[method, path][signed_in]
 
@@ -75,7 +101,7 @@ def test_looking_changes_nothing(site: Site, path: str) -> None:
     before = site.office.entries()
     browser = site.browser("olga")
     for method in ("GET", "HEAD"):
-        browser.request(method, path.format(number=numbers["waiting"], token="x" * 43))
+        browser.request(method, path.format(number=numbers["waiting"], **NAMES))
     assert site.office.entries() == before
     assert site.office.fleet.told == []
 

@@ -1,0 +1,236 @@
+"""Schedules: what fires by the clock, when next, what became of the last moments; and new ones."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path, Request, Response
+from fastapi.responses import RedirectResponse
+
+from bot import forms
+from bot.policy import Policy
+from bot.run import IllegalMove, Origin, Run
+from bot.store import runs, schedules
+from bot.store.database import Transaction
+from bot.store.runs import Overtaken
+from bot.store.schedules import Fire, Schedule, Standing
+from bot.timetable import SETTINGS, BadTimetable, Timing, timing
+from bot.web.blanks import Filled
+from bot.web.pages import page
+from bot.web.parts import Here, WebParts
+from bot.web.visitor import Visiting, Visitor
+from bot.workflow import NotYours, TooLate, Unfit
+
+router = APIRouter(prefix="/schedules")
+
+Number = Annotated[int, Path(ge=1, le=2_147_483_647)]
+
+_NEWEST = 40
+_NEXT = 5
+_DONE: Mapping[str, str] = {
+    "suspended": "It fires no more until somebody resumes it.",
+    "resumed": "It fires again, from its next moment on.",
+    "ended": "It fires no more.",
+}
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A schedule with the request that was approved. coming: its next moments in local time."""
+
+    schedule: Schedule
+    run: Run
+    last: Fire | None
+    coming: list[str]
+    keeps: bool
+
+
+@router.get("")
+def listing(request: Request, parts: Here, visitor: Visiting) -> Response:
+    """Show every schedule, those that fire first."""
+    with parts.database.reading() as tx:
+        found = [_shown(tx, each, visitor) for each in schedules.every(tx)]
+    return page(request, "schedules.html", schedules=found)
+
+
+@router.get("/new")
+def new(request: Request, parts: Here, visitor: Visiting) -> Response:  # noqa: ARG001 - only for those who are signed in
+    """Show the form; once it is filled in, what it means and when that would be."""
+    typed = {name: request.query_params.get(name, "") for name in ("name", "request", *SETTINGS)}
+    if not any(typed.values()):
+        return _form(request, typed)
+    with parts.database.reading() as tx:
+        now = tx.now
+    try:
+        wanted, _, _ = _understood(parts, typed)
+    except (BadTimetable, forms.NotUnderstood) as trouble:
+        return _form(request, typed, status=422, alert=str(trouble))
+    coming = wanted.timetable.spoken(now, count=_NEXT)
+    return _form(request, typed, wanted=wanted, coming=coming)
+
+
+@router.post("")
+def ask(request: Request, parts: Here, visitor: Visiting, form: Filled) -> Response:
+    """Ask for the schedule, and go to the run by which it is approved."""
+    typed = {name: form.get(name, "") for name in ("name", "request", *SETTINGS)}
+    try:
+        wanted, spelled, requests = _understood(parts, typed)
+        run = parts.workflow.schedules.ask(
+            requests,
+            spelled=spelled,
+            person=visitor.id,
+            origin=Origin("web", user=visitor.id),
+            timing=wanted,
+            reason=form.get("reason", ""),
+        )
+    except (BadTimetable, forms.NotUnderstood, Unfit) as trouble:
+        return _form(request, typed, status=422, alert=str(trouble))
+    return RedirectResponse(f"/runs/{run.id}", 303)
+
+
+@router.get("/{number}")
+def show(
+    request: Request, parts: Here, visitor: Visiting, number: Number, done: str = ""
+) -> Response:
+    return _page(request, parts, visitor, number, notice=_DONE.get(done, ""))
+
+
+@router.post("/{number}/suspend")
+def suspend(
+    request: Request, parts: Here, visitor: Visiting, number: Number, form: Filled
+) -> Response:
+    def act() -> None:
+        parts.workflow.schedules.suspend(
+            number, person=visitor.id, why=form.get("reason", "").strip()
+        )
+
+    return _done(request, parts, visitor, number, act, "suspended")
+
+
+@router.post("/{number}/resume")
+def resume(request: Request, parts: Here, visitor: Visiting, number: Number) -> Response:
+    def act() -> None:
+        parts.workflow.schedules.resume(number, person=visitor.id)
+
+    return _done(request, parts, visitor, number, act, "resumed")
+
+
+@router.post("/{number}/end")
+def end(
+    request: Request, parts: Here, visitor: Visiting, number: Number, form: Filled
+) -> Response:
+    def act() -> None:
+        parts.workflow.schedules.end(number, person=visitor.id, why=form.get("reason", "").strip())
+
+    return _done(request, parts, visitor, number, act, "ended")
+
+
+@router.post("/{number}/take")
+def take(
+    request: Request, parts: Here, visitor: Visiting, number: Number, form: Filled
+) -> Response:
+    """Ask for the same schedule as one's own, and go to the run by which that is approved."""
+
+    def act() -> int:
+        return parts.workflow.schedules.take(
+            number,
+            person=visitor.id,
+            origin=Origin("web", user=visitor.id),
+            reason=form.get("reason", ""),
+        ).id
+
+    return _done(request, parts, visitor, number, act, "")
+
+
+def _understood(parts: WebParts, typed: Mapping[str, str]) -> tuple[Timing, str, Any]:
+    settings = {name: typed[name].strip() for name in SETTINGS if typed[name].strip()}
+    wanted = timing(typed["name"], settings, zone="UTC")
+    runbook, values = forms.find(forms.split(typed["request"].removeprefix("/keyturn").strip()))
+    inventory = parts.policies.current().inventory
+    hosts = {host.name: host.tags for host in inventory}
+    spelled, requests = forms.spread(runbook, values, hosts)
+    return wanted, spelled, requests
+
+
+def _done(
+    request: Request,
+    parts: WebParts,
+    visitor: Visitor,
+    number: int,
+    act: Callable[[], int | None],
+    word: str,
+) -> Response:
+    """Do it and show the schedule anew, or show it with the reason why not."""
+    try:
+        run = act()
+    except Unfit as unfit:
+        return _page(request, parts, visitor, number, status=422, alert=str(unfit))
+    except NotYours as refused:
+        return _page(request, parts, visitor, number, status=403, alert=str(refused))
+    except (TooLate, Overtaken, IllegalMove) as late:
+        return _page(request, parts, visitor, number, status=409, alert=str(late))
+    onward = f"/schedules/{number}?done={word}" if run is None else f"/runs/{run}"
+    return RedirectResponse(onward, 303)
+
+
+def _page(
+    request: Request,
+    parts: WebParts,
+    visitor: Visitor,
+    number: int,
+    *,
+    status: int = 200,
+    alert: str = "",
+    notice: str = "",
+) -> Response:
+    with parts.database.reading() as tx:
+        shown = _shown(tx, schedules.get(tx, number), visitor)
+        fires = schedules.fires(tx, number, most=_NEWEST)
+    return page(
+        request,
+        "schedule.html",
+        status=status,
+        shown=shown,
+        schedule=shown.schedule,
+        fires=fires,
+        alert=alert,
+        notice=notice,
+    )
+
+
+def _form(
+    request: Request,
+    typed: Mapping[str, str],
+    *,
+    status: int = 200,
+    alert: str = "",
+    wanted: Timing | None = None,
+    coming: list[str] | None = None,
+) -> Response:
+    return page(
+        request,
+        "schedule_new.html",
+        status=status,
+        typed=typed,
+        alert=alert,
+        wanted=wanted,
+        coming=coming or [],
+    )
+
+
+def _shown(tx: Transaction, schedule: Schedule, visitor: Visitor) -> Shown:
+    run = runs.get(tx, schedule.run)
+    active = schedule.standing is Standing.ACTIVE
+    table = schedule.timing.timetable
+    return Shown(
+        schedule,
+        run,
+        last=next(iter(schedules.fires(tx, schedule.id, most=1)), None),
+        coming=table.spoken(tx.now, count=_NEXT) if active else [],
+        keeps=_keeps(visitor.policy, visitor.id, schedule, run),
+    )
+
+
+def _keeps(policy: Policy, person: str, schedule: Schedule, run: Run) -> bool:
+    area = policy.household.areas.get(run.area)
+    return person == schedule.owner or (area is not None and person in area.owners)
