@@ -6,9 +6,9 @@ length before it. PHP can be set up (mail.add_x_header) to name the script that 
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 
 from connectors.command import Hint, Query, Setting, Shell
+from connectors.mail_message import Message, Queue
 from connectors.script import Script
 from connectors.sudo import SudoRule
 from connectors.trouble import NotUnderstood
@@ -26,8 +26,8 @@ _SCRIPT = Script(
 _HINTS = (
     Hint(
         r"exim: .*not found",
-        "this host has no Exim, and the queues of other mail servers are not known: where it has "
-        "one under another name, set exim.program in the inventory",
+        "this host has neither Exim nor Postfix, and the queues of other mail servers are not "
+        "known: where Exim has another name, set exim.program in the inventory",
     ),
     Hint(
         r"[Pp]ermission denied",
@@ -40,29 +40,6 @@ _HEAD = re.compile(
 )
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 _BYTES = {"": 1, "K": 2**10, "M": 2**20}
-
-
-@dataclass
-class Message:
-    """One message that waits. sender: "" for a bounce. age: seconds. size: bytes, rounded.
-
-    left: to whom it is still to be delivered.
-    """
-
-    age: int
-    size: int
-    name: str
-    sender: str
-    frozen: bool
-    left: list[str] = field(default_factory=list[str])
-
-
-@dataclass(frozen=True)
-class Queue:
-    """scripts: the script that sent it, once for each message where that is known."""
-
-    messages: tuple[Message, ...]
-    scripts: tuple[str, ...]
 
 
 def queue() -> Query[Queue]:

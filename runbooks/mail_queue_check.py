@@ -1,9 +1,9 @@
 from collections import Counter
 from collections.abc import Iterator
 
-from connectors import mail_queue
+from connectors import mail_queue, postfix
 from connectors.command import Ask
-from connectors.mail_queue import Queue
+from connectors.mail_message import Queue
 from runbooks import Check, Host, Report, Table
 
 # From one sender or script at once: more than a busy person sends, fewer than a spammer.
@@ -13,27 +13,37 @@ _ROWS = 10
 
 
 class MailQueueCheck(Check[Queue], words="mail queue check", example="mail1"):
-    """See what waits in Exim's queue, by sender and by script, and what looks like spam."""
+    """See what waits in Exim's or Postfix's queue, by sender and script, and what may be spam."""
 
     host: Host
 
     def read(self, ask: Ask) -> Queue:
-        return ask(self.host, mail_queue.queue())
+        dialect = postfix if ask(self.host, postfix.runs_here()) else mail_queue
+        return ask(self.host, dialect.queue())
 
     def report(self, queue: Queue) -> Report:
         messages = queue.messages
         if not messages:
             return Report(f"the mail queue of {self.host} is empty")
-        findings = [*_findings(queue)]
+        findings = [*_uncounted(queue), *_findings(queue)]
         oldest = max(message.age for message in messages)
         size = sum(message.size for message in messages)
         frozen = sum(message.frozen for message in messages)
+        count = len(messages) + queue.more
         return Report(
-            f"{len(messages):,} messages wait on {self.host} ({size / 2**20:,.1f} MiB), "
+            f"{count:,} messages wait on {self.host} ({size / 2**20:,.1f} MiB), "
             f"{frozen:,} of them frozen, the oldest for {oldest / 3600:,.0f} h",
             healthy=not findings,
             findings=findings,
             table=Table(("sent by", "messages", "recipients"), [*_rows(queue)]),
+        )
+
+
+def _uncounted(queue: Queue) -> Iterator[str]:
+    if queue.more:
+        yield (
+            f"of {queue.more:,} messages it is known only that they wait: the rest tells who sent "
+            f"the first {len(queue.messages):,}"
         )
 
 

@@ -4,7 +4,8 @@ import pytest
 
 from connectors import mail_queue
 from connectors.command import Answer, failure
-from connectors.mail_queue import Message, parse_queue
+from connectors.mail_message import Message
+from connectors.mail_queue import parse_queue
 from connectors.trouble import NotUnderstood
 
 ANSWERS = Path(__file__).parent / "answers" / "mail_queue"
@@ -52,7 +53,7 @@ def test_anything_else_is_not_taken_for_a_queue(answer: str):
 @pytest.mark.parametrize(
     ("said", "means"),
     [
-        ("keyturn: 1: exim: not found", "this host has no Exim"),
+        ("keyturn: 1: exim: not found", "this host has neither Exim nor Postfix"),
         ("exim: permission denied", "only root and Exim's administrators"),
     ],
 )

@@ -1,7 +1,8 @@
-from connectors import mail_queue
-from connectors.mail_queue import Message, Queue
+from connectors import mail_queue, postfix
+from connectors.mail_message import Message, Queue
 from runbooks.mail_queue_check import MailQueueCheck
 from tests.connectors.test_mail_queue import THREE
+from tests.connectors.test_postfix import THREE as THREE_OF_POSTFIX
 from tests.fakes import ScriptedFleet
 
 CHECK = MailQueueCheck.model_validate({"host": "mail1"})
@@ -15,7 +16,12 @@ def messages(count: int, sender: str, *, age: int = 60, to: int = 1) -> tuple[Me
 
 
 def test_a_few_messages_are_well():
-    fleet = ScriptedFleet({("mail1", mail_queue.queue().command): THREE})
+    fleet = ScriptedFleet(
+        {
+            ("mail1", postfix.runs_here().command): "",
+            ("mail1", mail_queue.queue().command): THREE,
+        }
+    )
     report = CHECK.report(CHECK.read(fleet.ask))
     assert report.healthy
     assert report.summary == (
@@ -27,6 +33,32 @@ def test_a_few_messages_are_well():
         ("<> (bounces)", "1", "1"),
         ("script 1001:mailer.php", "2", "-"),
     ]
+
+
+def test_where_postfix_runs_its_queue_is_told():
+    fleet = ScriptedFleet(
+        {
+            ("mail1", postfix.runs_here().command): "/usr/sbin/postqueue\n",
+            ("mail1", postfix.queue().command): THREE_OF_POSTFIX,
+        }
+    )
+    report = CHECK.report(CHECK.read(fleet.ask))
+    assert report.summary == (
+        "3 messages wait on mail1 (0.0 MiB), 1 of them frozen, the oldest for 0 h"
+    )
+    assert report.table is not None
+    assert set(report.table.rows) == {
+        ("shop@example.com", "1", "2"),
+        ("eve@example.com", "1", "1"),
+        ("<> (bounces)", "1", "1"),
+        ("script 1001:mailer.php", "1", "-"),
+    }
+
+
+def test_messages_that_are_only_counted_are_said_to_be():
+    report = CHECK.report(Queue(messages(10, "ada@example.com"), (), more=5000))
+    assert report.summary.startswith("5,010 messages wait on mail1")
+    assert report.findings[0].startswith("of 5,000 messages it is known only that they wait")
 
 
 def test_an_empty_queue_is_said_to_be():

@@ -1,0 +1,30 @@
+"""A message that waits in a mail server's queue, whichever server it is. No I/O."""
+
+from dataclasses import dataclass, field
+
+
+@dataclass
+class Message:
+    """One message that waits. sender: "" for a bounce. age: seconds. size: bytes, rounded.
+
+    frozen: nobody tries to deliver it before a person says so. left: to whom it is still to be
+    delivered.
+    """
+
+    age: int
+    size: int
+    name: str
+    sender: str
+    frozen: bool
+    left: list[str] = field(default_factory=list[str])
+
+
+@dataclass(frozen=True)
+class Queue:
+    """messages: all of them, or the first of very many. scripts: the script that sent it, once
+    for each message where that is known. more: messages that are only counted.
+    """
+
+    messages: tuple[Message, ...]
+    scripts: tuple[str, ...]
+    more: int = 0

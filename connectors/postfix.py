@@ -1,0 +1,107 @@
+"""What waits in Postfix's queue. No I/O.
+
+Formats: postqueue(1) `-j`, one JSON object a line, since Postfix 3.1; postcat(1) `-h`. PHP can be
+set up (mail.add_x_header) to name the script that sent a message.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Annotated
+
+from pydantic import BaseModel, Field, ValidationError
+
+from connectors.command import Hint, Query, Shell
+from connectors.mail_message import Message, Queue
+from connectors.script import Script
+from connectors.sudo import SudoRule
+from connectors.trouble import NotUnderstood
+
+_MARK = "--- messages"
+# Characters that are told of the queue; of the rest only how many messages it has is.
+_MOST = 2_500_000
+# Of so many messages it is looked up which script sent them.
+_OPENED = 500
+
+_SCRIPT = Script(
+    "postfix-queue",
+    "date +%s; listed=$(postqueue -j) || exit; "
+    f'printf "%s\\n" "$listed" | awk \'NF {{ all++; size += length; if (size < {_MOST}) print }} '
+    f'END {{ print "{_MARK} " all + 0 }}\'; '
+    'names=$(printf \'%s\\n\' "$listed" | sed -nE \'s/.*"queue_id": "([A-Za-z0-9]+)".*/\\1/p\' '
+    f"| head -n {_OPENED}); "
+    '[ -z "$names" ] || postcat -qh $names 2>/dev/null '
+    "| grep -aiE '^X-PHP-(Originating-)?Script: '; true",
+    words=0,
+)
+_HINTS = (
+    Hint(r"illegal option|usage: postqueue", "this Postfix is older than 3.1 and tells no JSON"),
+    Hint(
+        r"[Pp]ermission denied|not permitted|not allowed",
+        "only root sees all of Postfix's queue: the login's sudo rule is missing",
+    ),
+)
+
+
+def runs_here() -> Query[bool]:
+    """Ask whether the host's mail server is Postfix."""
+    words = ("sh", "-c", "if command -v postqueue; then :; fi")
+    return Query(Shell(words), parse_runs_here)
+
+
+def queue() -> Query[Queue]:
+    return Query(Shell((_SCRIPT,), root=True, hints=_HINTS, deadline=120), parse_queue)
+
+
+class _Recipient(BaseModel):
+    address: str
+
+
+class _Told(BaseModel):
+    queue_name: str
+    queue_id: str
+    arrival_time: Annotated[int, Field(ge=0)]
+    message_size: Annotated[int, Field(ge=0)]
+    sender: str
+    recipients: list[_Recipient]
+
+
+def parse_runs_here(answer: str) -> bool:
+    if answer and not re.fullmatch(r"/\S+/postqueue\n", answer):
+        raise NotUnderstood(f"the host answered {answer[:80]!r} instead of where postqueue is")
+    return bool(answer)
+
+
+def parse_queue(answer: str) -> Queue:
+    told = re.fullmatch(rf"(\d{{1,11}})\n((?:\{{.*\n)*){_MARK} (\d+)\n((?:.*\n)*)", answer)
+    if told is None:
+        raise NotUnderstood(f"Postfix answered {answer[:200]!r} and no queue")
+    now, listed, count, headers = told.groups()
+    messages = tuple(_message(line, int(now)) for line in listed.splitlines())
+    return Queue(messages, tuple(_scripts(headers)), int(count) - len(messages))
+
+
+def _message(line: str, now: int) -> Message:
+    try:
+        told = _Told.model_validate_json(line)
+    except ValidationError:
+        raise NotUnderstood(f"Postfix's queue holds {line[:160]!r}") from None
+    return Message(
+        age=max(0, now - told.arrival_time),
+        size=told.message_size,
+        name=told.queue_id,
+        # Bounces have no sender, and Postfix tells them so.
+        sender="" if told.sender == "MAILER-DAEMON" else told.sender,
+        frozen=told.queue_name == "hold",
+        left=[recipient.address for recipient in told.recipients],
+    )
+
+
+def _scripts(headers: str) -> Iterator[str]:
+    for line in headers.splitlines():
+        found = re.fullmatch(r"X-PHP-\S+: *(.*)", line, re.IGNORECASE)
+        if found is None:
+            raise NotUnderstood(f"a message in Postfix's queue has the header {line[:160]!r}")
+        yield found[1].strip()
+
+
+SUDO = (SudoRule(_SCRIPT, reads=True),)
