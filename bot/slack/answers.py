@@ -34,6 +34,8 @@ _ALSO = (
     ("can-i WORDS HOST…", "whether you may, who would approve it, and how long that takes"),
     ("schedules", "what fires by the clock"),
     ("schedule …", "ask for one, look at it, or suspend, resume, end or take it"),
+    ("break-glass WORDS because …", "in an emergency: without approvals, and everybody is told"),
+    ("review N WORDS", "say what you found where somebody else broke the glass"),
     ("web", "a link to the web pages, for you alone"),
 )
 
@@ -47,6 +49,16 @@ def way_in(url: str) -> Message:
     """Hand somebody their own way in to the web pages."""
     told = line(link(url, "Sign in to the web pages"), words(" – once, within ten minutes."))
     return Message("Your link to the web pages", [rich(told)])
+
+
+def to_the_glass(number: int, url: str) -> Message:
+    """Hand somebody their way to where the glass is broken."""
+    told = line(
+        words(f"Run {number} is asked for. To break its glass, "),
+        link(url, "go to its page"),
+        words(" – the link works once, within ten minutes – and show your second factor there."),
+    )
+    return Message(f"Break the glass of run {number} on its page", [rich(told)])
 
 
 def overview(runbooks: Sequence[type[AnyRunbook]]) -> Message:

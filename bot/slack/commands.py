@@ -1,7 +1,7 @@
 """Commands: what may stand behind /keyturn, and what each does."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bot import forms
 from bot.forms import Misfit
@@ -17,6 +17,7 @@ from bot.slack.words import Said
 from bot.store import changelog, runs, signins
 from bot.store.database import Database
 from bot.workflow import Unfit, Workflow
+from bot.workflow.breaking import reason_for
 from bot.workflow.parts import Policies
 from runbooks import AnyRunbook, catalogue
 from runbooks._catalogue import kind
@@ -54,6 +55,8 @@ class Commands:
             "withdraw": self._withdraw,
             "web": self._web,
             "can-i": self._can_i,
+            "break-glass": self._break_glass,
+            "review": self._review,
             "schedule": self._schedule,
             "schedules": lambda _asked: self._timetables.listing(),
         }
@@ -64,6 +67,13 @@ class Commands:
         return self._about_runs.get(asked.said.first, self._ask)(asked)
 
     def _ask(self, asked: Asked) -> Message | None:
+        run = self._requested(asked)
+        if not isinstance(run, Run):
+            return run
+        return answers.said(f"{run.title}: {run.summary}") if run.over else None
+
+    def _requested(self, asked: Asked) -> Run | Message:
+        """Record what was asked for; or say what is missing."""
         runbook, values = forms.find(forms.split(asked.said.words))
         if not values:
             return answers.about(runbook)
@@ -74,8 +84,7 @@ class Commands:
             )
         except Misfit as problem:
             return answers.misfit(runbook, problem)
-        run = self._record(asked, spelled, requests)
-        return answers.said(f"{run.title}: {run.summary}") if run.over else None
+        return self._record(asked, spelled, requests)
 
     def _record(self, asked: Asked, spelled: str, requests: Sequence[AnyRunbook]) -> Run:
         person, origin, reason = asked.person, asked.origin, asked.said.reason
@@ -84,6 +93,29 @@ class Commands:
                 requests, spelled=spelled, person=person, origin=origin, reason=reason
             )
         return self._workflow.ask(requests[0], person=person, origin=origin, reason=reason)
+
+    def _break_glass(self, asked: Asked) -> Message:
+        """Ask, and say where the glass is broken: that takes more than chat."""
+        why = reason_for(asked.said.reason)
+        if not asked.said.rest:
+            raise Unfit(f"what for? {answers.COMMAND} break-glass WORDS HOST because REASON")
+        if asked.said.rest.removeprefix("#").isdecimal():
+            number, _ = _number(asked)
+        else:
+            run = self._requested(replace(asked, said=Said(asked.said.rest, why)))
+            if not isinstance(run, Run):
+                return run
+            if run.over:
+                return answers.said(f"{run.title}: {run.summary}")
+            number = run.id
+        self._workflow.breaking.want(number, person=asked.person, reason=why)
+        return answers.to_the_glass(number, self._way_in(asked, onward=f"/runs/{number}"))
+
+    def _review(self, asked: Asked) -> Message:
+        number, rest = _number(asked)
+        said = " because ".join(part for part in (rest, asked.said.reason) if part)
+        self._workflow.breaking.review(number, person=asked.person, words=said)
+        return answers.said(f"You reviewed run {number}.")
 
     def _help(self, asked: Asked) -> Message:
         policy = self._policies.current()
@@ -168,10 +200,15 @@ class Commands:
             raise Unfit(
                 "the web pages have no address yet: an administrator sets KEYTURN_BASE_URL"
             )
+        return answers.way_in(self._way_in(asked))
+
+    def _way_in(self, asked: Asked, *, onward: str = "") -> str:
+        """Return a link that signs in once, and leads on to a page."""
         with self._database.transaction() as tx:
             token = signins.new_link(tx, asked.person)
             changelog.append(tx, "link made", person=asked.person, door="slack")
-        return answers.way_in(f"{self._stories.base_url}/sign-in/{token}")
+        to = f"?next={onward}" if onward else ""
+        return f"{self._stories.base_url}/sign-in/{token}{to}"
 
     def _card(self, number: int) -> Message:
         with self._database.reading() as tx:

@@ -36,13 +36,15 @@ class Installation:
     """How Keyturn is installed in Slack.
 
     team: T…, our workspace. base_url: of the web pages, "" without. default_channel: C…, for
-    requests that were made in none, "" without.
+    requests that were made in none, "" without. alarm_channel: C…, for broken glass, "" for the
+    default one.
     """
 
     signing_secret: str = field(repr=False)
     team: str
     base_url: str = ""
     default_channel: str = ""
+    alarm_channel: str = ""
 
 
 class Door:
@@ -63,7 +65,13 @@ class Door:
             raise ValueError("without a signing secret anybody could speak as Slack")
         stories = Stories(policies, team=slack.team, base_url=slack.base_url)
         voice = Voice(client)
-        self.outbox = Outbox(database, stories, voice, default_channel=slack.default_channel)
+        self.outbox = Outbox(
+            database,
+            stories,
+            voice,
+            default_channel=slack.default_channel,
+            alarm_channel=slack.alarm_channel,
+        )
         self._listeners = Listeners(
             Identity(policies, client, team=slack.team),
             Commands(workflow, database, policies, stories),

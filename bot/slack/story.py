@@ -4,9 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from bot.policy import NoPolicy, Person, Policy
+from bot.policy.people import Area
 from bot.run import Run, StepRecord, Vote
-from bot.store import changelog, runs, schedules
+from bot.store import changelog, glass, runs, schedules
 from bot.store.database import Transaction
+from bot.store.glass import Glass
 from bot.workflow.counting import ruling_on
 from bot.workflow.parts import Policies
 
@@ -27,6 +29,7 @@ class Story:
     whose: "the owners of the edge". asker: the asker's Slack user, or "". page: address, or "".
     sealed: the run's last entry in the change log, by its number and the start of its hash.
     quiet: a schedule asked for it, and it has not ended otherwise than last time.
+    glass: whether its asker means to break it, or has. owners: of its area.
     now: microseconds, by the database's clock.
     """
 
@@ -42,6 +45,8 @@ class Story:
     page: str = ""
     sealed: str = ""
     quiet: bool = False
+    glass: Glass | None = None
+    owners: Sequence[Approver] = ()
     now: int = 0
 
     def name(self, person: str) -> str:
@@ -75,6 +80,7 @@ class Stories:
             asker=run.origin.user if run.origin.door == "slack" else "",
             page=f"{self.base_url}/runs/{number}" if self.base_url else "",
             sealed=_sealed(tx, number),
+            glass=glass.of(tx, number),
             quiet=bool(run.origin.schedule) and not schedules.differs(tx, run),
             now=tx.now,
         )
@@ -93,6 +99,7 @@ class Stories:
             area=area.title if area else run.area,
             channel=(area.channel or "") if area else "",
             asker=told.asker or (self._user(asker) if asker else ""),
+            owners=self._owners(policy, area),
         )
         if not run.needed or run.host not in policy.inventory.hosts:
             return named
@@ -103,6 +110,10 @@ class Stories:
             whose=policy.whose(ruling.terms),
             approvers=[Approver(person.name, self._user(person)) for person in able],
         )
+
+    def _owners(self, policy: Policy, area: Area | None) -> list[Approver]:
+        known = [policy.person(owner) for owner in (area.owners if area else ())]
+        return [Approver(owner.name, self._user(owner)) for owner in known if owner]
 
     def _user(self, person: Person) -> str:
         return next((account.user for account in person.slack if account.team == self._team), "")

@@ -102,6 +102,14 @@ def last_of_kind(tx: Transaction, kind: str) -> Entry | None:
     return _entry(row) if row else None
 
 
+def latest(tx: Transaction, kind: str, *, person: str, most: int) -> list[Entry]:
+    """Return the newest entries of a kind about one person, the newest first."""
+    query = select(tables.entry).where(tables.entry.c.kind == kind)
+    query = query.where(tables.entry.c.person == person)
+    rows = tx.sql.execute(query.order_by(tables.entry.c.seq.desc()).limit(most))
+    return [_entry(row) for row in rows]
+
+
 def newest(tx: Transaction, *, before: int | None = None, most: int = 50) -> list[Entry]:
     query = select(tables.entry).order_by(tables.entry.c.seq.desc()).limit(most)
     if before is not None:

@@ -7,12 +7,16 @@ from dataclasses import dataclass
 from bot.policy import Person, Policy, Request
 from bot.proposal import ProposedStep
 from bot.run import BEFORE_INTENT, Run, State, StepRecord, StepState, Vote
-from bot.store import changelog, locks, runs
+from bot.store import changelog, glass, locks, runs
 from bot.store.changelog import Entry
 from bot.store.database import Transaction
+from bot.store.glass import Glass
 from bot.store.locks import Lock
 from bot.web.visitor import Visitor
-from bot.workflow.counting import ruling_on
+from bot.workflow.breaking import may_review
+from bot.workflow.counting import count, ruling_on
+from bot.workflow.passing import why_not
+from bot.workflow.second_factor import shown
 
 
 @dataclass(frozen=True)
@@ -25,17 +29,23 @@ class Powers:
     settle: bool = False
     undo: bool = False
     why_no_undo: str = ""
+    break_glass: bool = False
+    review: bool = False
 
     @property
     def any(self) -> bool:
-        return self.approve or self.deny or self.withdraw or self.settle or self.undo
+        return (
+            self.approve or self.deny or self.withdraw or self.settle or self.undo or self.review
+        )
 
 
 @dataclass(frozen=True)
 class Dossier:
-    """approvers: everybody whose approval would count. whose: the same in words.
+    """approvers: everybody whose approval would count. whose: the same in words. missing: how
+    many more it takes while it waits.
 
-    holder: the lock on the run's host. now: the database's time.
+    holder: the lock on the run's host. now: the database's time. wants_step_up: an approval takes
+    a second factor. stepped_up: the visitor has just shown theirs.
     """
 
     run: Run
@@ -45,8 +55,12 @@ class Dossier:
     holder: Lock | None
     approvers: Sequence[Person]
     whose: str
+    missing: int
     powers: Powers
     parts: Sequence[Run]
+    glass: Glass | None
+    wants_step_up: bool
+    stepped_up: bool
     now: int
 
     @property
@@ -64,6 +78,7 @@ class Dossier:
         head = self.entries[-1].hash if self.entries else ""
         parts = [(part.id, part.version) for part in self.parts]
         seen = (self.run.version, head, len(self.votes), self.holder, self.powers, parts)
+        seen = (*seen, self.stepped_up)
         return hashlib.sha256(repr(seen).encode()).hexdigest()[:16]
 
 
@@ -74,8 +89,10 @@ def gather(tx: Transaction, number: int, visitor: Visitor) -> Dossier:
     told = runs.steps_of_all(tx, number) if run.hosts else runs.steps(tx, number)
     records = {record.n: record for record in told}
     policy = visitor.policy
-    request, ruling = ruling_on(tx, policy, run)
+    counted = count(tx, policy, run)
+    request, ruling = counted.request, counted.ruling
     known = run.host in policy.inventory.hosts
+    broken = glass.of(tx, run.id)
     return Dossier(
         run=run,
         votes=votes,
@@ -84,8 +101,13 @@ def gather(tx: Transaction, number: int, visitor: Visitor) -> Dossier:
         holder=locks.held(tx, run.host),
         approvers=policy.approvers(request, ruling) if run.state in BEFORE_INTENT else (),
         whose=policy.whose(ruling.terms) if known and ruling.groups else "",
+        # As long as it waits there is a key to turn, whatever the rules say by now.
+        missing=max(counted.missing, 1),
         powers=_powers(tx, run, votes, list(records.values()), visitor),
         parts=runs.children(tx, number) if run.hosts else (),
+        glass=broken,
+        wants_step_up=ruling.step_up,
+        stepped_up=bool(shown(tx, policy, person=visitor.id, session=visitor.session)),
         now=tx.now,
     )
 
@@ -121,7 +143,28 @@ def _powers(
         settle=may_settle(visitor.policy, run, visitor.id),
         undo=_did_something(run, records) and not why_no_undo,
         why_no_undo=why_no_undo,
+        break_glass=_may_break_glass(tx, run, visitor),
+        review=_may_review(tx, run, visitor),
     )
+
+
+def _may_break_glass(tx: Transaction, run: Run, visitor: Visitor) -> bool:
+    """Say whether the visitor's request waits for what broken glass goes through."""
+    policy = visitor.policy
+    if run.state not in {State.WAITING, State.READY} or run.host not in policy.inventory.hosts:
+        return False
+    frozen = policy.frozen(host=run.host, runbook=run.words, now=tx.now)
+    held_up = run.state is State.WAITING or bool(frozen)
+    broken = glass.of(tx, run.id)
+    done = broken is not None and broken.broken is not None
+    return held_up and not done and not why_not(policy, run, visitor.id, now=tx.now)
+
+
+def _may_review(tx: Transaction, run: Run, visitor: Visitor) -> bool:
+    broken = glass.of(tx, run.id)
+    if broken is None or broken.review_due is None:
+        return False
+    return may_review(visitor.policy, run, visitor.id, now=tx.now)
 
 
 def _did_something(run: Run, records: Sequence[StepRecord]) -> bool:

@@ -26,6 +26,8 @@ _DONE: Mapping[str, str] = {
     "denied": "Your no is recorded. Nothing was sent.",
     "withdrawn": "The request is withdrawn. Nothing was sent.",
     "asked": "The undo is asked for. It is planned and approved like any other change.",
+    "broken": "The glass is broken. The owners are told, and somebody else reviews it.",
+    "reviewed": "Your review is recorded.",
     "settled": "It is settled, and the host is free again.",
 }
 
@@ -62,6 +64,7 @@ def approve(
             person=visitor.id,
             digest=form.get("digest", ""),
             reason=form.get("reason", ""),
+            session=visitor.session,
         )
 
     return _done(request, parts, visitor, number, act, "approved")
@@ -100,6 +103,36 @@ def undo(
         ).id
 
     return _done(request, parts, visitor, number, act, "asked")
+
+
+@router.post("/break-glass")
+def break_glass(
+    request: Request, parts: Here, visitor: Visiting, number: Number, form: Filled
+) -> Response:
+    """Go through a freeze and without approvals, with the plan whose digest was on the page."""
+
+    def act() -> None:
+        parts.workflow.breaking.shatter(
+            number,
+            person=visitor.id,
+            session=visitor.session,
+            digest=form.get("digest", ""),
+            reason=form.get("reason", ""),
+        )
+
+    return _done(request, parts, visitor, number, act, "broken")
+
+
+@router.post("/review")
+def review(
+    request: Request, parts: Here, visitor: Visiting, number: Number, form: Filled
+) -> Response:
+    """Record what somebody else says of the glass that was broken."""
+
+    def act() -> None:
+        parts.workflow.breaking.review(number, person=visitor.id, words=form.get("words", ""))
+
+    return _done(request, parts, visitor, number, act, "reviewed")
 
 
 @router.post("/settle")

@@ -1,6 +1,6 @@
 """The visitor: who is signed in, looked up in the policy anew with every request."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated
 
 from fastapi import Depends, Request
@@ -17,10 +17,14 @@ class SignedOut(Exception):
 
 @dataclass(frozen=True)
 class Visitor:
-    """Somebody with a session, and the policy that held when the request came in."""
+    """Somebody with a session, and the policy that held when the request came in.
+
+    session: its token, by which a second factor is bound to it.
+    """
 
     person: Person
     policy: Policy
+    session: str = field(default="", repr=False)
 
     @property
     def id(self) -> str:
@@ -59,7 +63,7 @@ def _known(request: Request, parts: WebParts, *, keep: bool) -> Visitor:
         raise SignedOut("You are not among the people of the policy any more.")
     if keep and now - session.last_seen > signins.NOTE_SECONDS * 1_000_000:
         _keep_alive(parts, token)
-    visitor = Visitor(person, policy)
+    visitor = Visitor(person, policy, token)
     request.state.visitor = visitor
     return visitor
 

@@ -149,7 +149,8 @@ def reason_for(text: str) -> str:
 
 def _clean(text: str) -> str:
     try:
-        said = clean(text.strip())
+        # The blank on the page has several lines; the log keeps one.
+        said = clean(" ".join(text.split()))
     except UncleanText as unclean:
         raise Unfit(f"what you say {unclean}") from None
     if len(said) > _LONGEST:

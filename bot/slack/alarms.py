@@ -1,0 +1,88 @@
+"""Alarms: what everybody concerned hears at once, whoever would rather they did not."""
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+
+from slack_sdk.errors import SlackApiError
+
+from bot.slack.blocks import (
+    Message,
+    bold,
+    context,
+    emoji,
+    line,
+    link,
+    notification,
+    person,
+    quote,
+    rich,
+    when,
+    words,
+)
+from bot.slack.story import Story
+from bot.slack.voice import CLOSED_PLACES, Place, Voice, error_of
+from bot.store.news import Notice
+
+log = logging.getLogger(__name__)
+
+Remember = Callable[[Story, str, Place, Message], Awaitable[None]]
+
+
+class Alarms:
+    """channel: C…, where alarms of every area go; "" if there is none."""
+
+    def __init__(self, voice: Voice, remember: Remember, *, channel: str) -> None:
+        self._voice, self._remember, self._channel = voice, remember, channel
+
+    async def sound(self, story: Story, notices: Mapping[str, Notice]) -> None:
+        """Tell of broken glass: the area's channel, the one for alarms, and each owner, once."""
+        if story.glass is None or story.glass.broken is None:
+            return
+        message = broken_glass(story)
+        for channel in dict.fromkeys(filter(None, (story.channel, self._channel))):
+            await self._post(story, channel, message, notices)
+        for owner in story.owners:
+            slot = f"alarm {owner.user}"
+            if owner.user and owner.user != story.asker and slot not in notices:
+                told = await self._voice.tell(owner.user, message)
+                await self._remember(story, slot, told, message)
+
+    async def _post(
+        self, story: Story, channel: str, message: Message, notices: Mapping[str, Notice]
+    ) -> None:
+        slot = f"alarm {channel}"
+        if slot in notices:
+            return
+        try:
+            place = await self._voice.post(channel, message)
+        except SlackApiError as refused:
+            if error_of(refused) not in CLOSED_PLACES:
+                raise
+            # The others hear of it all the same.
+            log.error("no alarm in %s: %s", channel, error_of(refused))
+            return
+        await self._remember(story, slot, place, message)
+
+
+def broken_glass(story: Story) -> Message:
+    """Draw the alarm. It mentions the owners, so that their phones ring."""
+    run, glass = story.run, story.glass
+    if glass is None or glass.until is None:
+        raise ValueError(f"no glass was broken for run {run.id}")
+    who = story.name(glass.person)
+    text = f"{who} broke the glass: {run.title} ({story.area})"
+    owners = [owner for owner in story.owners if owner.user]
+    mentioned = [part for owner in owners for part in (person(owner.user), words(" "))]
+    page = [words(" "), link(story.page, "Look at it")] if story.page else []
+    parts = [
+        line(emoji("rotating_light"), words(" "), bold(text)),
+        quote(glass.reason),
+        line(
+            words("It goes through freezes and without approvals. "),
+            *mentioned,
+            words(f"one of you reviews it within a day: review {run.id} and what you found."),
+            *page,
+        ),
+    ]
+    told = f"run {run.id} · open until {when(glass.until)} at the latest"
+    return Message(notification(text), [rich(*parts), context(told)])

@@ -1,0 +1,74 @@
+"""Second factors for people in tests: an app that counts, a session, and a code shown in it."""
+
+from dataclasses import dataclass
+
+from pyotp.totp import TOTP
+from sqlalchemy import update
+
+from bot.factor import totp
+from bot.store import factors, signins, tables
+from bot.store.factors import Factor
+from tests.bot.office import Office
+
+
+@dataclass
+class App:
+    """An authenticator app in somebody's pocket, and a browser in which they are signed in."""
+
+    office: Office
+    person: str
+    secret: str
+    session: str
+
+    def code(self, *, later: int = 0) -> str:
+        """Return the code that it shows now, or some steps of half a minute later."""
+        with self.office.database.reading() as tx:
+            return TOTP(self.secret).at(tx.now // 1_000_000 + later * totp.STEP_SECONDS)
+
+    def step_up(self, *, later: int = 0) -> None:
+        code = self.code(later=later)
+        self.office.workflow.stepping_up.by_code(self.person, self.session, code)
+
+    @property
+    def factor(self) -> Factor:
+        with self.office.database.reading() as tx:
+            return factors.of(tx, self.person)[0]
+
+    def lose(self) -> None:
+        """Have it forgotten."""
+        self.office.workflow.enrolling.remove(self.person, self.factor.id)
+
+
+def an_app(office: Office, person: str, *, confirmed_by: str = "policy") -> App:
+    """Give somebody an app that counts; or, confirmed by nobody, one that does not."""
+    secret = totp.new_secret()
+    safe = office.parts.safe
+    with office.database.transaction() as tx:
+        added = factors.add(
+            tx,
+            safe,
+            person=person,
+            kind=totp.KIND,
+            digest=totp.digest(secret),
+            secret=secret,
+        )
+        factors.prove(tx, added, used=0)
+        if confirmed_by:
+            factors.confirm(tx, safe, added, by=confirmed_by)
+        return App(office, person, secret, signins.begin(tx, person))
+
+
+def stepped_up(office: Office, person: str) -> App:
+    """Give somebody an app that counts, and have them show it."""
+    app = an_app(office, person)
+    app.step_up()
+    return app
+
+
+def age_step_ups(office: Office, seconds: int) -> None:
+    """Let time pass since second factors were shown."""
+    session = tables.session
+    with office.database.transaction() as tx:
+        tx.sql.execute(
+            update(session).values(stepped_up=session.c.stepped_up - seconds * 1_000_000)
+        )
