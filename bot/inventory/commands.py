@@ -131,38 +131,67 @@ def _print_entries(findings: "Findings", known: Sequence[IO[str]], area: str) ->
 @click.option("--user", default="", help="The login, if it is not that of the defaults.")
 @click.option("--area", default="", help="The area that it belongs to.")
 @click.option("--tags", default="", help="What runs there, with commas between: nfs,zfs.")
-@click.option(
-    "--against",
-    default="",
-    metavar="FINGERPRINT",
-    help="What the second person read on the host's console; exit status 1 if it is another.",
-)
 @click.pass_obj
-def enroll(
-    policy: PolicyPath, *, name: str, address: str, against: str, tags: str, **rest: Any
-) -> None:
-    """Show the key that a host has, and the entry that adds the host to the inventory.
+def enroll(policy: PolicyPath, *, name: str, address: str, tags: str, **rest: Any) -> None:
+    """Show the key that a host has, and have the host wait for a second person.
 
-    Reads the key from the network without logging in, and writes nothing. The entry is on
-    standard output, all other words are on standard error.
+    Reads the key from the network without logging in. The entry goes into enrolling.yaml, which
+    counts for nothing until somebody else confirms it; without --area it is only shown. The entry
+    is on standard output, all other words are on standard error.
     """
-    from bot.inventory import enrolment, entry
+    from bot.inventory import enrolment, entry, pending
     from connectors.transport import shown_key
 
     with _plainly():
         listed = tuple(tag for tag in tags.split(",") if tag)
         candidate = enrolment.Candidate(name, address, tags=listed, **rest)
         candidate.host(entry.SOME_KEY)  # before anything is asked, or says why not
-        expected = enrolment.fingerprint_in(against) if against else ""
         key = shown_key(candidate)
         host = candidate.host(key)
     click.echo(enrolment.shown(host), err=True)
-    for objection in _objections(policy, host):
+    found = candidate.entry(key)
+    click.echo(entry.as_yaml([found]), nl=False)
+    objections = _objections(policy, host)
+    for objection in objections:
         click.echo(f"note: {objection}\n", err=True)
-    if expected and host.fingerprint != expected:
-        _stop(enrolment.disagrees(host, expected), FAILED)
-    click.echo((enrolment.agrees if expected else enrolment.to_be_compared)(host), err=True)
-    click.echo(entry.as_yaml([candidate.entry(key)]), nl=False)
+    if objections:
+        _stop("so the host does not wait to be added, and nothing was written", FAILED)
+    if not candidate.area:
+        click.echo("Nothing was written: with --area, it would wait for a second person", err=True)
+        return
+    with _plainly():
+        one = pending.Pending(
+            asked_by=pending.whoever_is_here(), fingerprint=host.fingerprint, entry=found.fields
+        )
+        pending.keep(policy(), {**pending.waiting(policy()), name: one})
+    click.echo(enrolment.to_be_confirmed(host), err=True)
+
+
+@inventory.command("confirm")
+@click.argument("name", metavar="HOST")
+@click.argument("fingerprint")
+@click.pass_obj
+def confirm(policy: PolicyPath, *, name: str, fingerprint: str) -> None:
+    """Add a HOST that somebody else wants added, by the FINGERPRINT on the host's own console.
+
+    Who is who is told by the logins to this machine, or to the two machines. Whoever can edit
+    inventory.yaml can also add a host there alone: have such changes reviewed.
+    """
+    from bot.inventory import enrolment, pending
+
+    with _plainly():
+        directory = policy()
+        read = enrolment.fingerprint_in(fingerprint)
+        waiting = pending.waiting(directory)
+        here = pending.whoever_is_here()
+        if name not in waiting:
+            names = ", ".join(waiting) or "none"
+            _stop(f"{name} does not wait to be added; what waits: {names}", NOT_FOUND)
+        one = waiting.pop(name)
+        host = enrolment.confirmable(name, one, read=read, by=here)
+        pending.add(directory, name, one, here)
+        pending.keep(directory, waiting)
+    click.echo(enrolment.confirmed(host))
 
 
 def _objections(policy: PolicyPath, host: "Host") -> list[str]:
@@ -189,8 +218,8 @@ def _objections(policy: PolicyPath, host: "Host") -> list[str]:
 def sudoers(policy: PolicyPath, *, host: str, scripts: bool, as_json: bool) -> None:
     """Print the sudoers lines that Keyturn's logins need on HOST.
 
-    They let them do what the runbooks meant for HOST do as root, and no more. Long scripts must lie
-    there as files of root's, which the lines then name:
+    They let them do what the runbooks meant for HOST do as root, and no more. Long scripts must
+    lie there as files of root's, which the lines then name:
 
     keyturn sudoers HOST --scripts | ssh root@HOST sh
     """

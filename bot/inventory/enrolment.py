@@ -8,6 +8,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from bot.inventory.entry import Entry
+from bot.inventory.pending import NotConfirmed, Pending, Somebody
 from bot.policy import Policy
 from bot.policy.directory import in_words
 from connectors.inventory import Host
@@ -88,32 +89,45 @@ the network, this must print the same:
 """
 
 
-def to_be_compared(host: Host) -> str:
-    """Say who the two people are who add a host."""
-    port = f" --port {host.port}" if host.port != 22 else ""
+def to_be_confirmed(host: Host) -> str:
+    """Say what the second person does."""
     return f"""\
-Adding a host takes two people. One puts the entry below into inventory.yaml and asks for a review
-of that change. The other reads the fingerprint from the console, and lets the change in after
+{host.name} waits in enrolling.yaml, and is in no inventory yet: nothing can be asked of it or done
+there. Somebody else reads the fingerprint on the host's console, and types what they read there,
+not what is shown here, under a login of their own:
 
-    keyturn inventory enroll {host.name} {host.address}{port} --against SHA256:…
-
-has agreed. Nothing was written.
+    keyturn inventory confirm {host.name} SHA256:…
 """
 
 
-def agrees(host: Host) -> str:
-    return f"""\
-It is the key that you read on the console. If the change under review says the same as the entry
-below, and above all the same host_key, let it in: {host.name} is who it says. Nothing was written.
-"""
+def confirmable(name: str, waiting: Pending, *, read: str, by: Somebody) -> Host:
+    """Return the host that somebody may add with what they read. Raises NotConfirmed."""
+    try:
+        host = Host.model_validate({**waiting.entry, "name": name})
+    except ValidationError as error:
+        raise NotConfirmed(in_words(error)) from None
+    if by.is_same(waiting.asked_by):
+        raise NotConfirmed(
+            f"{waiting.asked_by} asked for {name}, and that is you, {by}, or cannot be told from "
+            "you: somebody else confirms it, under a login of their own"
+        )
+    if host.fingerprint != read:
+        raise NotConfirmed(disagrees(name, waiting=host.fingerprint, read=read))
+    return host
 
 
-def disagrees(host: Host, expected: str) -> str:
-    kind = str(host.host_key).split()[0]
+def confirmed(host: Host) -> str:
     return (
-        f"whoever answers at {host.address}, port {host.port}, shows {host.fingerprint}, and you "
-        f"read {expected}: either you read the key of another kind than {kind}, or "
-        "something stands between us and the host. Do not add it before you know which"
+        f"{host.name} is in the inventory, known by {host.fingerprint}. Both of you stand above "
+        "its entry in inventory.yaml"
+    )
+
+
+def disagrees(name: str, *, waiting: str, read: str) -> str:
+    return (
+        f"the key of {name} that waits is {waiting}, and you read {read}: either you read the key "
+        "of another kind, or something stands between us and the host. Nothing was added. Do not "
+        "add it before you know which"
     )
 
 

@@ -1,4 +1,4 @@
-"""Adding a host: its key is read from the network, compared by a second person, never written."""
+"""Adding a host: its key is read from the network, and confirmed by a second person."""
 
 import socket
 import subprocess
@@ -9,7 +9,10 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
+from bot.inventory import pending
 from bot.inventory.enrolment import Candidate, NoFingerprint, NotAddable, fingerprint_in
+from bot.inventory.pending import Pending, Somebody
+from bot.policy.directory import load
 from connectors.inventory import Inventory
 from connectors.transport import shown_key
 from connectors.trouble import Unreachable
@@ -37,9 +40,27 @@ def _on_the_console(tmp_path: Path, public: str) -> str:
     ).stdout.strip()
 
 
+def _waits(policy: Path, sshd: Sshd) -> None:
+    place = ("nas2", sshd.address, "--port", str(sshd.port))
+    found = keyturn(policy, "inventory", "enroll", *place, "--area", "storage", "--tags", "nfs")
+    assert found.returncode == 0, found.stderr
+
+
+def _as_if_by_dana(policy: Path) -> None:
+    """Have the host wait as it does when somebody else asked for it, on another machine."""
+    waiting = pending.waiting(policy)
+    dana = Somebody(login="dana", uid=4711, machine="admin7")
+    asked = {name: each.model_copy(update={"asked_by": dana}) for name, each in waiting.items()}
+    pending.keep(policy, asked)
+
+
+def _files(policy: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in policy.rglob("*") if path.is_file()}
+
+
 @pytest.mark.real
-def test_the_key_is_shown_with_the_entry_and_nothing_is_written(policy: Path, sshd: Sshd):
-    before = {path: path.read_bytes() for path in policy.rglob("*") if path.is_file()}
+def test_the_key_is_shown_with_the_entry_and_the_host_waits(policy: Path, sshd: Sshd):
+    before = _files(policy)
     place = ("nas2", sshd.address, "--port", str(sshd.port))
     found = keyturn(policy, "inventory", "enroll", *place, "--area", "storage", "--tags", "nfs")
     assert found.returncode == 0, found.stderr
@@ -48,29 +69,109 @@ def test_the_key_is_shown_with_the_entry_and_nothing_is_written(policy: Path, ss
     assert made.tags == {"nfs"}
     assert made.fingerprint in found.stderr
     assert "ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub" in found.stderr
-    assert "takes two people" in found.stderr
+    assert "keyturn inventory confirm nas2 SHA256:…" in found.stderr
     assert "note:" not in found.stderr
-    assert {path: path.read_bytes() for path in policy.rglob("*") if path.is_file()} == before
+    after = _files(policy)
+    assert after.pop(policy / "enrolling.yaml")
+    assert after == before
     assert sshd.accepted == 0
 
 
 @pytest.mark.real
-def test_the_second_person_s_fingerprint_agrees(policy: Path, sshd: Sshd, tmp_path: Path):
+def test_t_n2_until_a_second_person_confirms_it_a_host_is_in_no_inventory(
+    policy: Path, sshd: Sshd, tmp_path: Path
+):
+    _waits(policy, sshd)
+    version = load(policy).version
+    assert "nas2" not in load(policy).inventory.hosts
+    _as_if_by_dana(policy)
     read = _on_the_console(tmp_path, sshd.host_key)
-    place = ("nas2", sshd.address, "--port", str(sshd.port))
-    found = keyturn(policy, "inventory", "enroll", *place, "--against", read)
+    found = keyturn(policy, "inventory", "confirm", "nas2", read)
     assert found.returncode == 0, found.stderr
-    assert "It is the key that you read on the console" in found.stderr
-    assert sshd.host_key in found.stdout
+    assert "nas2 is in the inventory" in found.stdout
+    now = load(policy)
+    assert now.version != version
+    assert now.inventory["nas2"].host_key == sshd.host_key
+    assert "asked for by dana on admin7, confirmed by " in (policy / "inventory.yaml").read_text()
+    assert not (policy / "enrolling.yaml").exists()
+    again = keyturn(policy, "inventory", "confirm", "nas2", read)
+    assert (again.returncode, again.stdout) == (3, "")
+    assert "nas2 does not wait to be added; what waits: none" in again.stderr
 
 
 @pytest.mark.real
-def test_another_fingerprint_is_status_1_and_no_entry(policy: Path, sshd: Sshd, tmp_path: Path):
+def test_t_n2_whoever_asked_for_a_host_does_not_confirm_it(
+    policy: Path, sshd: Sshd, tmp_path: Path
+):
+    _waits(policy, sshd)
+    before = _files(policy)
+    read = _on_the_console(tmp_path, sshd.host_key)
+    found = keyturn(policy, "inventory", "confirm", "nas2", read)
+    assert (found.returncode, found.stdout) == (1, "")
+    assert "somebody else confirms it" in found.stderr
+    assert _files(policy) == before
+
+
+@pytest.mark.real
+def test_t_n2_another_fingerprint_adds_nothing(policy: Path, sshd: Sshd, tmp_path: Path):
+    _waits(policy, sshd)
+    _as_if_by_dana(policy)
+    before = _files(policy)
     read = _on_the_console(tmp_path, make_key().public)
-    place = ("nas2", sshd.address, "--port", str(sshd.port))
-    found = keyturn(policy, "inventory", "enroll", *place, "--against", read)
+    found = keyturn(policy, "inventory", "confirm", "nas2", read)
     assert (found.returncode, found.stdout) == (1, "")
     assert "something stands between us and the host" in found.stderr
+    assert _files(policy) == before
+
+
+@pytest.mark.real
+def test_what_would_break_the_policy_is_not_added(policy: Path, sshd: Sshd, tmp_path: Path):
+    _waits(policy, sshd)
+    _as_if_by_dana(policy)
+    waiting = pending.waiting(policy)
+    entry = {**waiting["nas2"].entry, "jump": "gone1"}
+    pending.keep(policy, {"nas2": waiting["nas2"].model_copy(update={"entry": entry})})
+    before = _files(policy)
+    found = keyturn(
+        policy, "inventory", "confirm", "nas2", _on_the_console(tmp_path, sshd.host_key)
+    )
+    assert found.returncode == 1
+    assert "jump gone1 is not in the inventory" in found.stderr
+    assert _files(policy) == before
+
+
+ALEX = Somebody(login="alex", uid=1000, machine="admin1")
+
+
+@pytest.mark.parametrize(
+    ("other", "same"),
+    [
+        (ALEX, True),
+        (Somebody(login="alex", uid=7, machine="admin2"), True),
+        (Somebody(login="deploy", uid=1000, machine="admin1"), True),
+        (Somebody(login="dana", uid=1000, machine="admin2"), False),
+        (Somebody(login="dana", uid=1001, machine="admin1"), False),
+    ],
+)
+def test_who_cannot_be_told_apart_counts_as_one_person(other: Somebody, same: bool):
+    assert ALEX.is_same(other) is same
+
+
+def test_hosts_and_comments_of_the_inventory_stay(policy: Path):
+    file = policy / "inventory.yaml"
+    key = make_key().public
+    text = (
+        "# Ours.\n"
+        "defaults:\n  user: 'keyturn'\n"
+        "hosts:\n  # The first.\n  web1:\n    address: 192.0.2.1\n"
+        f"    host_key: {key}\n    area: web\n    tags: [web, nginx]  # both\n"
+    )
+    file.write_text(text)
+    entry = {"address": "192.0.2.2", "host_key": make_key().public, "area": "web"}
+    one = Pending(asked_by=ALEX, fingerprint="SHA256:x", entry=entry)
+    pending.add(policy, "web2", one, Somebody(login="dana", uid=1, machine="admin2"))
+    assert file.read_text().startswith(text)
+    assert list(load(policy).inventory.hosts) == ["web1", "web2"]
 
 
 @pytest.mark.real
@@ -96,7 +197,8 @@ def test_a_host_that_is_there_already_or_has_another_s_key_is_noted(fleet: Loopb
         *(fleet.directory, "inventory", "enroll", "web1", lb1.address),
         *("--port", str(lb1.port), "--area", "edg"),
     )
-    assert found.returncode == 0
+    assert found.returncode == 1
+    assert not (fleet.directory / "enrolling.yaml").exists()
     assert "web1 is in the inventory already, by another key, SHA256:" in found.stderr
     assert "lb1 has the same key" in found.stderr
     assert "areas.yaml has no area edg; its areas: edge, web, storage" in found.stderr
@@ -107,7 +209,7 @@ def test_a_host_that_is_there_already_or_has_another_s_key_is_noted(fleet: Loopb
 def test_a_broken_policy_directory_does_not_hide_the_key(tmp_path: Path, sshd: Sshd):
     place = ("nas2", sshd.address, "--port", str(sshd.port))
     found = keyturn(tmp_path, "inventory", "enroll", *place)
-    assert found.returncode == 0
+    assert found.returncode == 1
     assert "nothing was compared with the policy directory" in found.stderr
     assert "# area: say which part of production" in found.stdout
 
@@ -136,7 +238,6 @@ def test_what_is_no_ssh_server_is_told_and_bounded():
         (("nas2", "--", "-x"), "address: "),
         (("nas2", "192.0.2.1", "--port", "0"), "not in the range"),
         (("nas2", "192.0.2.1", "--tags", "a b"), "tags"),
-        (("nas2", "192.0.2.1", "--against", "MD5:aa:bb"), "no single fingerprint"),
     ],
 )
 def test_what_cannot_be_added_is_told_before_anything_is_asked(

@@ -1,0 +1,142 @@
+"""Hosts that one person wants added, and that wait for another to confirm their key.
+
+They are kept in `enrolling.yaml` beside inventory.yaml, which nothing else reads: until somebody
+has confirmed it, a host is in no inventory.
+"""
+
+import os
+import pwd
+import socket
+import tempfile
+from collections.abc import Mapping
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+from ruamel.yaml import YAML
+from ruamel.yaml.comments import CommentedMap
+
+from bot.policy.directory import FILES, load
+from connectors.inventory import Name
+
+FILE = "enrolling.yaml"
+_HEAD = "# Hosts that wait for a second person: `keyturn inventory confirm HOST FINGERPRINT`.\n"
+_LOGIN_UID = Path("/proc/self/loginuid")
+_NOBODY_LOGGED_IN = 2**32 - 1
+
+
+class Somebody(BaseModel):
+    """Who is at a machine, as far as it can tell: the name and the number of their login there."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    login: str
+    uid: int
+    machine: str
+
+    def is_same(self, other: "Somebody") -> bool:
+        """Tell whether both may well be one person: then they count as one."""
+        here = (self.uid, self.machine) == (other.uid, other.machine)
+        return here or self.login == other.login
+
+    def __str__(self) -> str:
+        return f"{self.login} on {self.machine}"
+
+
+class Pending(BaseModel):
+    """What is to be added to the inventory, and who wants it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    asked_by: Somebody
+    fingerprint: str
+    entry: Mapping[str, Any]
+
+
+class NotConfirmed(ValueError):
+    """A host was not added: why, and what to do."""
+
+
+_WAITING = TypeAdapter(dict[Name, Pending])
+
+
+def whoever_is_here() -> Somebody:
+    """Return who logged in to this machine, even if they have become root by sudo since."""
+    try:
+        uid = int(_LOGIN_UID.read_text())
+    except (OSError, ValueError):
+        uid = _NOBODY_LOGGED_IN
+    uid = os.getuid() if uid == _NOBODY_LOGGED_IN else uid
+    try:
+        login = pwd.getpwuid(uid).pw_name
+    except KeyError:
+        login = str(uid)
+    return Somebody(login=login, uid=uid, machine=socket.gethostname())
+
+
+def waiting(directory: Path) -> dict[str, Pending]:
+    """Return what waits, by the names of the hosts. Raises NotConfirmed for a broken file."""
+    file = directory / FILE
+    if not file.exists():
+        return {}
+    try:
+        return _WAITING.validate_python(YAML(typ="safe").load(file) or {})
+    except (ValidationError, ValueError) as error:
+        raise NotConfirmed(f"{file} is broken: delete it, and enroll anew ({error})") from None
+
+
+def keep(directory: Path, all_waiting: Mapping[str, Pending]) -> None:
+    """Write what waits, in the place of what waited."""
+    if not all_waiting:
+        (directory / FILE).unlink(missing_ok=True)
+        return
+    data = {name: each.model_dump(mode="json") for name, each in all_waiting.items()}
+    _replace(directory / FILE, _HEAD + _written(data))
+
+
+def add(directory: Path, name: str, one: Pending, confirmed_by: Somebody) -> None:
+    """Write a host into inventory.yaml. Raises NoPolicy if no valid policy would come of it."""
+    file = directory / "inventory.yaml"
+    yaml = _yaml()
+    data: Any = yaml.load(file)
+    hosts = data.get("hosts") or CommentedMap()
+    data["hosts"] = hosts
+    hosts.fa.set_block_style()
+    hosts[name] = dict(one.entry)
+    said = f"{one.fingerprint}: asked for by {one.asked_by}, confirmed by {confirmed_by}"
+    hosts.yaml_set_comment_before_after_key(name, before=said, indent=2)
+    text = _written(data)
+    _try_out(directory, text)
+    _replace(file, text)
+
+
+def _try_out(directory: Path, inventory: str) -> None:
+    with tempfile.TemporaryDirectory() as trial:
+        for name in FILES:
+            if (directory / name).exists():
+                (Path(trial) / name).write_bytes((directory / name).read_bytes())
+        (Path(trial) / "inventory.yaml").write_text(inventory, encoding="utf-8")
+        load(Path(trial))
+
+
+def _yaml() -> YAML:
+    yaml = YAML()
+    yaml.preserve_quotes = True
+    yaml.width = 4096  # a key stays on its line
+    return yaml
+
+
+def _written(data: Any) -> str:
+    stream = StringIO()
+    _yaml().dump(data, stream)
+    return stream.getvalue()
+
+
+def _replace(file: Path, text: str) -> None:
+    """Replace a file at once, with the rights that it has."""
+    new = file.with_name(f".{file.name}.new")
+    new.write_text(text, encoding="utf-8")
+    if file.exists():
+        new.chmod(file.stat().st_mode & 0o777)
+    new.replace(file)

@@ -1,0 +1,104 @@
+"""One login that can only read and one that changes, over a real sshd, sudo and nginx."""
+
+import subprocess
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from connectors import agents
+from connectors.command import Shell
+from connectors.fleet import Fleet
+from connectors.inventory import Host, Inventory
+from connectors.sessions import Sessions
+from connectors.trouble import CommandFailed, NotSetUp
+from runbooks.agents_block import BlockAgent
+from tests.acceptance.by_hand import carry_out, take_back
+from tests.playground.nginx import Nginx
+from tests.playground.two_logins import CHANGER, READER, TwoLogins
+
+pytestmark = pytest.mark.real
+
+BLOCK = BlockAgent.model_validate({"host": "web1", "agent": "Evil Bot/2"})
+
+
+@pytest.fixture
+def sshd() -> Iterator[TwoLogins]:
+    if subprocess.run(["unshare", "-m", "true"], capture_output=True, check=False).returncode:
+        pytest.skip("only root may give a server logins of its own")
+    nginx = Nginx("include keyturn-agents.conf;")
+    (nginx.directory / "keyturn-agents.conf").touch()
+    settings = {
+        "nginx.config": str(nginx.configuration),
+        "nginx.agents": f"{nginx.directory}/keyturn-agents.conf",
+    }
+    with nginx, TwoLogins(tags=("nginx",), settings=settings) as sshd:
+        yield sshd
+
+
+@contextmanager
+def _fleet(host: Host) -> Generator[Fleet]:
+    entry = host.model_dump(mode="json", exclude={"name"}, exclude_none=True)
+    fleet = Fleet(Inventory.model_validate({"hosts": {host.name: entry}}), Sessions(Path("/")))
+    try:
+        yield fleet
+    finally:
+        fleet.close()
+
+
+def test_what_reads_is_asked_by_one_login_and_what_changes_is_told_by_the_other(sshd: TwoLogins):
+    with _fleet(sshd.host()) as fleet:
+        fleet.ask("web1", agents.agents())
+        assert (sshd.logins_of(READER), sshd.logins_of(CHANGER)) == (1, 0)
+        plan = carry_out(fleet, BLOCK)
+        assert fleet.ask("web1", agents.agents()).refused == ("Evil Bot/2",)
+        take_back(fleet, BLOCK, plan)
+        assert (sshd.logins_of(READER), sshd.logins_of(CHANGER)) == (1, 1)
+    (step,) = plan.steps
+    told = sshd.host().resolve(step.do)
+    assert str(told).startswith("sudo -n -- /usr/local/lib/keyturn/nginx-agents-")
+
+
+def test_sudo_lets_neither_login_do_what_the_other_is_for(sshd: TwoLogins):
+    reader = {"user": READER, "key": str(sshd.directory / READER), "reader": None}
+    with (
+        _fleet(sshd.host(**reader)) as fleet,
+        pytest.raises(CommandFailed, match="the login may not run this with sudo"),
+    ):
+        fleet.tell("web1", agents.refuse("Evil Bot/2"))
+    with (
+        _fleet(sshd.host(reader=None)) as fleet,
+        pytest.raises(CommandFailed, match="the login may not run this with sudo"),
+    ):
+        fleet.ask("web1", agents.agents())
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("id",),
+        ("sh", "-c", "id"),
+        ("/usr/local/lib/keyturn/nginx-agents-000000000000", "x"),
+        ("nginx", "-T", "-q", "-c", "/etc/passwd"),
+        ("tee", "/usr/local/lib/keyturn/x"),
+    ],
+)
+def test_neither_login_is_root_for_anything_else(sshd: TwoLogins, words: tuple[str, ...]):
+    for user in (READER, CHANGER):
+        login = {"user": user, "key": str(sshd.directory / user), "reader": None}
+        with (
+            _fleet(sshd.host(**login)) as fleet,
+            pytest.raises(CommandFailed, match="the login may not run this with sudo"),
+        ):
+            fleet.tell("web1", Shell(words, root=True))
+
+
+def test_where_nothing_may_be_changed_nothing_is_told(sshd: TwoLogins):
+    with _fleet(sshd.host(changes=False)) as fleet:
+        fleet.ask("web1", agents.agents())
+        with pytest.raises(NotSetUp, match="nothing may be changed on web1"):
+            fleet.tell("web1", agents.refuse("Evil Bot/2"))
+        with pytest.raises(NotSetUp, match="nothing may be changed on web1"):
+            fleet.resolve("web1", agents.refuse("Evil Bot/2"))
+    assert sshd.logins_of(CHANGER) == 0
