@@ -5,10 +5,14 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from functools import partial
 
+from bot.inventory.installation import scripts
+from bot.inventory.sudoers import granted_on
 from connectors.command import DeviceCommand, Query, Shell
 from connectors.fleet import Fleet
 from connectors.inventory import Host, Inventory
+from connectors.script import FOLDER
 from connectors.trouble import (
+    CommandFailed,
     HostKeyMismatch,
     HostTrouble,
     LoginRefused,
@@ -21,11 +25,13 @@ from connectors.trouble import (
 # Hosts that are asked at once. Most of the time is waiting.
 _AT_ONCE = 32
 
-_WHO = Query(Shell(("id", "-u"), deadline=10), lambda answer: _whole_number(answer))
+_ID = Shell(("id", "-u"), deadline=10)
+_WHO = Query(_ID, lambda answer: _whole_number(answer))
 # Lists what the login may do. Status 1 is "nothing, or only with a password"; 126 and 127 mean
 # that there is no sudo that could be run.
+_LIST = Shell(("sudo", "-n", "-l"), deadline=10)
 _MAY = Query(
-    Shell(("sudo", "-n", "-l"), deadline=10),
+    _LIST,
     lambda answer: "NOPASSWD:" in answer,
     frozenset({0, 1, 126, 127}),
 )
@@ -46,8 +52,17 @@ _HOW_FAR: tuple[tuple[type[HostTrouble], tuple[bool | None, ...]], ...] = (
     (HostTrouble, (True, True, True, False)),
 )
 _NO_SUDO = (
-    "the login {user} has no sudo without a password there, so changes that need root will fail: "
+    "{whose} no sudo without a password there, so what needs root will fail: "
     "`keyturn sudoers {name}` prints the lines"
+)
+_NO_SCRIPTS = (
+    "scripts are missing there, or are of another version, so what needs them will fail: "
+    "`keyturn sudoers {name} --scripts` brings them ({missing})"
+)
+_THERE = Query(
+    Shell(("ls", "-1", "--", FOLDER), deadline=10),
+    lambda answer: frozenset(f"{FOLDER}/{line}" for line in answer.splitlines()),
+    frozenset({0, 1, 2}),
 )
 
 
@@ -90,20 +105,46 @@ def standing(fleet: Fleet, name: str) -> Standing:
     found = partial(Standing, name, _place(host))
     try:
         root = _root(fleet, host)
+        missing = _missing(fleet, host) if root == "sudo" else ""
     except HostTrouble as trouble:
         blocked = _blocked_way(fleet, host) if host.jump else ""
         return _after(trouble, blocked, found)
-    advice = _NO_SUDO.format(user=host.user, name=name) if root == "none" else ""
+    advice = _NO_SCRIPTS.format(name=name, missing=missing) if missing else ""
+    if root == "none":
+        logins = dict.fromkeys((host.for_reading.user, host.user))
+        whose = " or ".join(logins) + " has" if len(logins) > 1 else f"the login {host.user} has"
+        advice = _NO_SUDO.format(whose=whose, name=name)
     return found(reachable=True, key=True, login=True, answers=True, root=root, advice=advice)
 
 
 def _root(fleet: Fleet, host: Host) -> str:
+    """Return how commands for root would run; of two logins, both are tried."""
     if host.platform != "linux":
         fleet.ask(host.name, _VERSION)
         return ""
-    if fleet.ask(host.name, _WHO) == 0:
+    reads = "root" if fleet.ask(host.name, _WHO) == 0 else _sudo(fleet.ask(host.name, _MAY))
+    if host.reader is None or not host.changes:
+        return reads
+    if _WHO.parse(fleet.tell(host.name, _ID).out) == 0:
         return "root"
-    return "sudo" if fleet.ask(host.name, _MAY) else "none"
+    try:
+        changes = _sudo(_MAY.parse(fleet.tell(host.name, _LIST).out))
+    except CommandFailed:
+        changes = "none"
+    return "none" if reads == "none" else changes
+
+
+def _sudo(has_rules: bool) -> str:  # noqa: FBT001 - it is what was asked
+    return "sudo" if has_rules else "none"
+
+
+def _missing(fleet: Fleet, host: Host) -> str:
+    """Return the names of scripts that the inventory says are there, and that are not."""
+    if not host.scripts:
+        return ""
+    needed = scripts(granted_on(host))
+    there = fleet.ask(host.name, _THERE)
+    return ", ".join(script.name for script in needed if script.path not in there)
 
 
 def _blocked_way(fleet: Fleet, host: Host) -> str:

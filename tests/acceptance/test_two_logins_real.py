@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from bot.inventory.standing import standing
 from connectors import agents
 from connectors.command import Shell
 from connectors.fleet import Fleet
@@ -102,3 +103,17 @@ def test_where_nothing_may_be_changed_nothing_is_told(sshd: TwoLogins):
         with pytest.raises(NotSetUp, match="nothing may be changed on web1"):
             fleet.resolve("web1", agents.refuse("Evil Bot/2"))
     assert sshd.logins_of(CHANGER) == 0
+
+
+def test_a_check_of_the_inventory_tries_both_logins_and_looks_for_the_scripts(sshd: TwoLogins):
+    with _fleet(sshd.host()) as fleet:
+        assert standing(fleet, "web1").root == "sudo"
+        assert standing(fleet, "web1").advice == ""
+        assert (sshd.logins_of(READER), sshd.logins_of(CHANGER)) == (1, 1)
+    with _fleet(sshd.host(tags=("nginx", "csf"))) as fleet:
+        advice = standing(fleet, "web1").advice
+        assert "`keyturn sudoers web1 --scripts` brings them" in advice
+        assert "csf-load" in advice
+    other = {"user": CHANGER, "key": str(sshd.directory / READER)}
+    with _fleet(sshd.host(**other, reader=None)) as fleet:
+        assert standing(fleet, "web1").login is False
