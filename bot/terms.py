@@ -6,7 +6,6 @@ A group is written "area:edge" (the owners of the edge) or "role:security".
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-
 # Tuples and no other sequences: terms are compared and hashed, also once they were stored.
 
 
@@ -24,10 +23,10 @@ class Demand:
         """Say whether somebody of these groups could help to meet it."""
         return any(group in groups for place in self.each for group in place)
 
-    def met_by(self, people: Mapping[str, Collection[str]]) -> bool:
-        """Say whether the approvals of these people meet it. people: the groups of each."""
+    def missing(self, people: Mapping[str, Collection[str]]) -> int:
+        """Return how many more it takes beside the approvals of these. people: their groups."""
         wanted = [person for person, groups in people.items() if self.wants(groups)]
-        return len(wanted) >= self.approvals and self._filled(people) == len(self.each)
+        return max(self.approvals - len(wanted), len(self.each) - self._filled(people), 0)
 
     def _filled(self, people: Mapping[str, Collection[str]]) -> int:
         """Return for how many places there is somebody who stands in no other place."""
@@ -78,8 +77,9 @@ class Terms:
     def wants(self, groups: Collection[str]) -> bool:
         return any(demand.wants(groups) for demand in self.demands)
 
-    def met_by(self, people: Mapping[str, Collection[str]]) -> bool:
-        return all(demand.met_by(people) for demand in self.demands)
+    def missing(self, people: Mapping[str, Collection[str]]) -> int:
+        """Return how many more approvals it takes at the least; 0 once every demand is met."""
+        return max((demand.missing(people) for demand in self.demands), default=0)
 
     def and_also(self, other: "Terms") -> "Terms":
         """Return what holds where both hold: nothing of either is weakened."""

@@ -18,6 +18,7 @@ from connectors.inventory import Name, Zone
 
 Day = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
 _DAYS: Sequence[Day] = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+_NAMES = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 
 
 class Freeze(BaseModel):
@@ -61,10 +62,10 @@ class Freeze(BaseModel):
 
     @property
     def returns(self) -> str:
-        """How it comes back, in words: `every fri from 18:00 until 08:00, Europe/Paris`."""
+        """How it comes back, in words: `every Friday from 18:00 until 08:00, Europe/Paris`."""
         if not self.days:
             return ""
-        days = ", ".join(self.days)
+        days = ", ".join(_NAMES[_DAYS.index(day)] for day in self.days)
         return f"every {days} from {self.begin:%H:%M} until {self.end:%H:%M}, {self.zone}"
 
     def stretch(self, now: datetime) -> tuple[datetime, datetime] | None:

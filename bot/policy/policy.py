@@ -173,7 +173,11 @@ class Policy:
 
     def met(self, terms: Terms, people: Collection[str]) -> bool:
         """Say whether the approvals of these people, who may give them, are enough."""
-        return terms.met_by({person: self.groups_of(person) for person in people})
+        return not self.missing(terms, people)
+
+    def missing(self, terms: Terms, people: Collection[str]) -> int:
+        """Return how many more approvals it takes at the least."""
+        return terms.missing({person: self.groups_of(person) for person in people})
 
     def groups_of(self, person: str) -> frozenset[str]:
         """Return the groups whose approvals a person can give: "role:security", "area:edge"."""

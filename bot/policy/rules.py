@@ -163,7 +163,7 @@ class Rules:
             entities,
             self._schema,
         )
-        applied = [self._rules[reason] for reason in answer.diagnostics.reasons]
+        applied = self._applied(answer)
         # A rule that could not be evaluated might have been a forbid: then nobody may.
         if not answer.allowed or answer.diagnostics.errors:
             broken = ("a rule that cannot be evaluated",) if answer.diagnostics.errors else ()
@@ -192,11 +192,17 @@ class Rules:
             entities,
             self._schema,
         )
-        applied = [self._rules[reason] for reason in answer.diagnostics.reasons]
+        applied = self._applied(answer)
         return Ruling(
             allowed=answer.allowed and not answer.diagnostics.errors,
-            says=tuple(rule.says or rule.name for rule in applied),
+            says=_said(applied),
+            rules=_names(applied),
         )
+
+    def _applied(self, answer: cedarpy.AuthzResult) -> list[Annotations]:
+        """Return the rules that decided, in their order in the file: Cedar names them in none."""
+        reasons = sorted(answer.diagnostics.reasons, key=lambda key: (len(key), key))
+        return [self._rules[reason] for reason in reasons]
 
 
 def strictest(rulings: Sequence[Ruling]) -> Ruling:

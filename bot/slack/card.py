@@ -13,6 +13,7 @@ from bot.slack.blocks import (
     actions,
     bold,
     button,
+    code,
     confirmation,
     context,
     emoji,
@@ -49,6 +50,8 @@ def card(story: Story, *, buttons: bool = True) -> Message:
         blocks.append(_on_its_page(story, "is too long to be shown whole in chat"))
     elif run.state is State.WAITING and run.terms.step_up:
         blocks.append(_on_its_page(story, "takes a second factor, which chat does not have"))
+    elif run.state is State.WAITING and run.terms.reason:
+        blocks.append(_with_a_reason(story))
     blocks += _foot(story)
     if run.state is State.WAITING and buttons:
         blocks.append(_decision(run))
@@ -100,13 +103,15 @@ def _standing(story: Story) -> Element:
     parts = [emoji(seen.icon), words(" "), bold(seen.label), words(said)]
     if story.run.state is State.WAITING:
         parts += _approvers(story)
+    if story.run.state is State.OFFERED and story.asker:
+        parts += [words(" – "), person(story.asker)]
     return line(*parts)
 
 
 def _approvers(story: Story) -> list[Element]:
     """Name everybody who could turn a key, so that they hear of it."""
     votes = story.yes_votes
-    turned = {story.name(who) for vote in votes for who in (vote.person, vote.instead_of)}
+    turned = {story.name(who) for vote in votes for who in (vote.person, vote.instead_of) if who}
     able = [
         approver
         for approver in story.approvers
@@ -116,8 +121,9 @@ def _approvers(story: Story) -> list[Element]:
         return [words(" – nobody can give it")]
     parts: list[Element] = [words(" – ")]
     for approver in able[:_MOST_MENTIONED]:
-        stead = f" for {approver.instead_of} " if approver.instead_of else " "
-        parts += [person(approver.user) if approver.user else words(approver.name), words(stead)]
+        parts += [person(approver.user) if approver.user else words(approver.name)]
+        parts += [words(f" for {approver.instead_of}")] if approver.instead_of else []
+        parts += [words(" ")]
     more = len(able) - _MOST_MENTIONED
     return [*parts, words(f"and {more} more")] if more > 0 else parts[:-1]
 
@@ -184,7 +190,8 @@ def _decision(run: Run) -> Block:
     value = f"{run.id}:{run.short_digest}"
     deny = button("Deny", action=DENY, value=value, label=f"Deny run {run.id}: {run.title}")
     block_id = f"run-{run.id}-{run.version}"
-    if run.proposal is None or not plans.fits(run.proposal) or run.terms.step_up:
+    here = not (run.terms.step_up or run.terms.reason)
+    if run.proposal is None or not plans.fits(run.proposal) or not here:
         return actions(block_id, deny)
     verb = _verb(run)
     approve = button(
@@ -208,6 +215,15 @@ def _on_its_page(story: Story, why: str) -> Block:
     if not story.page:
         return rich(line(said, words("its web page.")))
     return rich(line(said, link(story.page, "its page"), words(".")))
+
+
+def _with_a_reason(story: Story) -> Block:
+    """Say how a plan is approved whose approval takes a reason, which a button cannot give."""
+    run = story.run
+    typed = f"/keyturn approve {run.id} {run.short_digest} because REASON"
+    on = [words(", or on "), link(story.page, "its page")] if story.page else []
+    said = words("The rules want to know why it is approved: type ")
+    return rich(line(said, code(typed), *on, words(".")))
 
 
 def _glass(story: Story) -> list[Block]:

@@ -1,24 +1,39 @@
 """A story: all that is told of one run, gathered from the database and the policy."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from bot.policy import NoPolicy, Person, Policy
 from bot.policy.people import Area
-from bot.run import Run, StepRecord, Vote
-from bot.store import changelog, glass, runs, schedules
+from bot.run import Run, State, StepRecord, Vote
+from bot.store import changelog, glass, grants, runs, schedules
 from bot.store.database import Transaction
 from bot.store.glass import Glass
-from bot.workflow.counting import ruling_on
+from bot.workflow import stead
+from bot.workflow.counting import count
 from bot.workflow.parts import Policies
 
 
 @dataclass(frozen=True)
 class Approver:
-    """Somebody who could turn the second key. user: U…, "" without an account in our Slack."""
+    """Somebody who could turn the second key. user: U…, "" without an account in our Slack.
+
+    instead_of: the name of the owner in whose stead only they could.
+    """
 
     name: str
     user: str = ""
+    instead_of: str = ""
+
+
+@dataclass(frozen=True)
+class Granted:
+    """The grant that stood in for an approval. giver: a name. left: how many after this one."""
+
+    number: int
+    giver: str
+    left: int
+    an_hour: int
 
 
 @dataclass(frozen=True)
@@ -26,7 +41,8 @@ class Story:
     """One run as it is now.
 
     names: of people, by their ids. area: its title. channel: of its area, C…, or "".
-    whose: "the owners of the edge". asker: the asker's Slack user, or "". page: address, or "".
+    whose: "the owners of the edge". missing: how many more approvals it takes, if known.
+    asker: the asker's Slack user, or "". page: address, or "".
     sealed: the run's last entry in the change log, by its number and the start of its hash.
     quiet: a schedule asked for it, and it has not ended otherwise than last time.
     glass: whether its asker means to break it, or has. owners: of its area.
@@ -40,7 +56,9 @@ class Story:
     area: str = ""
     channel: str = ""
     whose: str = ""
+    missing: int | None = None
     approvers: Sequence[Approver] = ()
+    granted: Granted | None = None
     asker: str = ""
     page: str = ""
     sealed: str = ""
@@ -103,13 +121,30 @@ class Stories:
         )
         if not run.needed or run.host not in policy.inventory.hosts:
             return named
-        request, ruling = ruling_on(tx, policy, run)
+        counted = count(tx, policy, run)
+        request, ruling = counted.request, counted.ruling
         able = policy.approvers(request, ruling)
         return replace(
             named,
+            missing=counted.missing if run.state is State.WAITING else None,
             whose=policy.whose(ruling.terms),
-            approvers=[Approver(person.name, self._user(person)) for person in able],
+            approvers=[
+                *(Approver(person.name, self._user(person)) for person in able),
+                *self._delegates(policy, stead.delegates_now(tx, policy, request, ruling)),
+            ],
+            granted=_granted(tx, run, named.names),
         )
+
+    def accounts(self) -> Mapping[str, str]:
+        """Return whose each account of our Slack is: people's ids by U…."""
+        people = self._policies.current().household.people.values()
+        return {self._user(person): person.id for person in people if self._user(person)}
+
+    def _delegates(self, policy: Policy, found: Sequence[tuple[str, str]]) -> Iterator[Approver]:
+        for delegate, delegator in found:
+            person, owner = policy.person(delegate), policy.person(delegator)
+            if person and owner:
+                yield Approver(person.name, self._user(person), owner.name)
 
     def _owners(self, policy: Policy, area: Area | None) -> list[Approver]:
         known = [policy.person(owner) for owner in (area.owners if area else ())]
@@ -117,6 +152,14 @@ class Stories:
 
     def _user(self, person: Person) -> str:
         return next((account.user for account in person.slack if account.team == self._team), "")
+
+
+def _granted(tx: Transaction, run: Run, names: Mapping[str, str]) -> Granted | None:
+    if run.grant is None:
+        return None
+    given = grants.get(tx, run.grant)
+    left = grants.left(tx, given, run.id)
+    return Granted(given.id, names.get(given.giver, given.giver), left, given.an_hour)
 
 
 def _sealed(tx: Transaction, number: int) -> str:

@@ -77,7 +77,7 @@ def _under_way(story: Story) -> str:
     match run.state:
         case State.ASKED:
             return f"reading {run.host}, nothing is changed"
-        case State.WAITING:
+        case State.WAITING | State.OFFERED:
             return _wanted(story)
         case State.READY:
             return run.summary or f"starts as soon as {run.host} is free"
@@ -90,9 +90,20 @@ def _under_way(story: Story) -> str:
 
 
 def _wanted(story: Story) -> str:
-    given, needed = len(story.yes_votes), story.run.needed
+    if story.run.state is State.OFFERED:
+        return _offered(story)
+    needed = story.run.needed
+    given = len(story.yes_votes) if story.missing is None else needed - story.missing
     of = f" from {story.whose}" if story.whose else ""
     return f"{given} of {needed}{of}"
+
+
+def _offered(story: Story) -> str:
+    """Say who chose the values, and whose turn it is."""
+    run = story.run
+    editor = story.name(run.editors[-1]) if run.editors else "an approver"
+    instead = f" in place of run {run.counters}" if run.counters else ""
+    return f"{editor} proposes this{instead}; {story.name(run.asked_by)} accepts it or not"
 
 
 def _progress(run: Run, sent: int) -> str:

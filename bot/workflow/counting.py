@@ -21,14 +21,18 @@ from bot.workflow.second_factor import proves
 class Count:
     """keys: whose approvals count. lost: who approved, and could not do so any more.
 
-    met: whether the keys are enough.
+    met: whether the keys are enough. missing: how many more it takes at the least.
     """
 
     request: Request
     ruling: Ruling
     keys: Sequence[str]
     lost: Sequence[str]
-    met: bool
+    missing: int
+
+    @property
+    def met(self) -> bool:
+        return self.ruling.allowed and not self.missing
 
 
 def ruling_on(tx: Transaction, policy: Policy, run: Run) -> tuple[Request, Ruling]:
@@ -62,5 +66,4 @@ def count(tx: Transaction, policy: Policy, run: Run, keyed: Run | None = None) -
     # A delegator and their delegate have one key between them.
     keys = list(dict.fromkeys(key for key in turned.values() if key))
     lost = [person for person, key in turned.items() if not key]
-    met = ruling.allowed and policy.met(ruling.terms, keys)
-    return Count(request, ruling, keys, lost, met)
+    return Count(request, ruling, keys, lost, policy.missing(ruling.terms, keys))
