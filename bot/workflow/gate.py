@@ -4,15 +4,19 @@ Every door ends here. Nothing that a door has checked is believed: who may ask, 
 count, how long they last, what was approved and who holds the host are looked up again now.
 """
 
+import logging
+
 from bot.policy import NoPolicy, Policy
 from bot.run import Run, State
-from bot.store import bans, changelog, locks, runs
+from bot.store import bans, changelog, locks, runs, testimony
 from bot.store.database import Transaction
 from bot.workflow import founding, granted, passing, stopped
 from bot.workflow.counting import Count, count
 from bot.workflow.ending import announce, end, free
 from bot.workflow.parts import Parts
 from bot.workflow.planning import Remaining, propose
+
+log = logging.getLogger(__name__)
 
 
 class Shut(Exception):
@@ -147,6 +151,7 @@ def authorise(parts: Parts, tx: Transaction, run: Run, policy: Policy) -> None:
         _is_part_of(run, whole)
         run = whole
     keyed = _keyed(parts, tx, run)
+    _borne_out(tx, run, keyed)
     counted = count(tx, policy, run, keyed)
     if not counted.ruling.allowed:
         why = "; ".join(counted.ruling.says) or "no rule allows it any more"
@@ -156,6 +161,19 @@ def authorise(parts: Parts, tx: Transaction, run: Run, policy: Policy) -> None:
         raise Shut(State.DENIED, f"Denied by {no.person}")
     if not counted.met and not passing.opens(tx, policy, run):
         _by_grant(tx, policy, run, counted)
+
+
+def _borne_out(tx: Transaction, run: Run, keyed: Run) -> None:
+    """Raise Shut if tables say what the signed log does not: somebody wrote behind our back."""
+    doubt = testimony.against(tx, run) or ("" if keyed is run else testimony.against(tx, keyed))
+    if not doubt:
+        return
+    log.critical("run %d: the change log does not bear out %s", run.id, doubt)
+    raise Shut(
+        State.REFUSED,
+        f"The change log does not bear out {doubt}, so somebody has altered the database. "
+        "Nothing more is sent for it; `keyturn changelog verify` looks at the whole log.",
+    )
 
 
 def _by_grant(tx: Transaction, policy: Policy, run: Run, counted: Count) -> None:
