@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bot import forms
-from bot.deadline import deadline
+from bot.deadline import NotADeadline, deadline
 from bot.forms import NotUnderstood
 from bot.store.grants import NewGrant
 
@@ -33,18 +33,16 @@ class WantedDelegation:
 
 
 def delegation(text: str, *, now: int) -> WantedDelegation:
-    """Understand what follows "delegate". Raises NotUnderstood and NotADeadline."""
+    """Understand what follows "delegate". Raises NotUnderstood."""
     typed = _DELEGATE.fullmatch(text.strip())
     if typed is None:
         raise NotUnderstood(f"It is typed: {DELEGATE}")
     area = typed["area"] or typed["before"] or ""
-    return WantedDelegation(
-        typed["person"].lower(), deadline(typed["when"], now=now), area.lower()
-    )
+    return WantedDelegation(typed["person"].lower(), _ends(typed["when"], now), area.lower())
 
 
 def grant(text: str, *, now: int) -> NewGrant:
-    """Understand what follows "grant". Raises NotUnderstood and NotADeadline."""
+    """Understand what follows "grant". Raises NotUnderstood."""
     typed = _GRANT.fullmatch(text.strip())
     if typed is None:
         raise NotUnderstood(f"It is typed: {GRANT}")
@@ -56,7 +54,7 @@ def grant(text: str, *, now: int) -> NewGrant:
         words=runbook.words,
         hosts=rest[0].removeprefix("host="),
         an_hour=int(typed["an_hour"]),
-        ends=deadline(typed["when"], now=now),
+        ends=_ends(typed["when"], now),
         values=changes(rest[1:]),
     )
 
@@ -73,3 +71,10 @@ def changes(typed: Sequence[str]) -> dict[str, str]:
             raise NotUnderstood(f"{name} is given twice")
         found[name] = value
     return found
+
+
+def _ends(text: str, now: int) -> int:
+    try:
+        return deadline(text, now=now)
+    except NotADeadline as trouble:
+        raise NotUnderstood(str(trouble)) from None

@@ -7,7 +7,7 @@ from bot.slack.story import Story
 
 # Whoever asks at these doors has the answer in front of them.
 _ANSWERED_THERE = frozenset({"web", "api", "cli"})
-_ENDS_WITHOUT_A_CALL = frozenset({State.WITHDRAWN, State.UNCHANGED})
+_ENDS_WITHOUT_A_CALL = frozenset({State.WITHDRAWN, State.UNCHANGED, State.REPLACED})
 
 
 class Audience(Enum):

@@ -11,6 +11,7 @@ from bot.run import Origin, Run
 from bot.slack import answers, words
 from bot.slack.blocks import Message
 from bot.slack.card import card
+from bot.slack.mandates import Mandates
 from bot.slack.story import Stories
 from bot.slack.timetables import Timetables, Typed
 from bot.slack.words import Said
@@ -43,6 +44,7 @@ class Commands:
         self._workflow, self._database = workflow, database
         self._policies, self._stories = policies, stories
         self._timetables = Timetables(workflow, database, policies)
+        mandates = Mandates(workflow, database, policies)
         # Words about runs. Any other words are a runbook's.
         self._about_runs: Mapping[str, Callable[[Asked], Message | None]] = {
             "": self._help,
@@ -57,13 +59,20 @@ class Commands:
             "can-i": self._can_i,
             "break-glass": self._break_glass,
             "review": self._review,
+            "delegate": lambda asked: mandates.delegate(asked.person, asked.said),
+            "delegations": lambda asked: mandates.delegate(asked.person, asked.said),
+            "grant": lambda asked: mandates.grant(asked.person, asked.said),
+            "grants": lambda asked: mandates.grant(asked.person, asked.said),
+            "counter": lambda asked: mandates.counter(asked.person, asked.said),
+            "accept": lambda asked: mandates.accept(asked.person, asked.said),
             "schedule": self._schedule,
             "schedules": lambda _asked: self._timetables.listing(),
         }
 
     def answer(self, text: str, *, person: str, origin: Origin) -> Message | None:
         """Do what was typed. Raises what the workflow raises, and forms.NotUnderstood."""
-        asked = Asked(person, origin, words.said(text))
+        plain = words.named(text, self._stories.accounts()) if "<@" in text else text
+        asked = Asked(person, origin, words.said(plain))
         return self._about_runs.get(asked.said.first, self._ask)(asked)
 
     def _ask(self, asked: Asked) -> Message | None:

@@ -3,7 +3,7 @@
 import re
 
 from bot.run import Run
-from bot.slack.card import APPROVE
+from bot.slack.card import ACCEPT, APPROVE, WITHDRAW
 from bot.slack.payloads import Click
 from bot.store import news, runs
 from bot.store.database import Database
@@ -24,6 +24,10 @@ class Decisions:
             raise TooLate("This button is not one of Keyturn's: look at the run itself.")
         number, digest = int(value[1]), value[2]
         self._check_card(click, number, digest)
+        if click.action == ACCEPT:
+            return self._workflow.accept(number, person=person, digest=digest)
+        if click.action == WITHDRAW:
+            return self._workflow.withdraw(number, person=person)
         if click.action == APPROVE:
             return self._workflow.approve(number, person=person, digest=digest)
         return self._workflow.deny(number, person=person)

@@ -18,7 +18,7 @@ from bot.run import Origin
 from bot.slack import answers, payloads
 from bot.slack.blocks import Message
 from bot.slack.body import Body
-from bot.slack.card import APPROVE, DENY
+from bot.slack.card import ACCEPT, APPROVE, DENY, WITHDRAW
 from bot.slack.commands import Commands
 from bot.slack.decisions import Decisions
 from bot.slack.identity import Identity, Unwelcome
@@ -49,7 +49,8 @@ class Listeners:
     def listen(self, app: AsyncApp) -> None:
         app.command(answers.COMMAND)(self.on_command)
         app.action(APPROVE)(self.on_click)
-        app.action(DENY)(self.on_click)
+        for action in (DENY, ACCEPT, WITHDRAW):
+            app.action(action)(self.on_click)
         app.error(self.on_fault)
 
     async def on_command(self, ack: AsyncAck, body: Body) -> None:

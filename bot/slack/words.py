@@ -1,10 +1,12 @@
 """What people type behind the slash command, freed of what Slack and phones make of it. Pure."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 # https://docs.slack.dev/messaging/formatting-message-text: <@U1|ann>, <#C1|ops>, <http://x|x>
 _WRAPPED = re.compile(r"<([@#!]?)([^<>|]*)(?:\|([^<>]*))?>")
+_MENTION = re.compile(r"<@([UW][A-Z0-9]{1,20})(?:\|[^<>]*)?>")
 _BECAUSE = re.compile(r"(?:^|\s)because\s+(?=\S)", re.IGNORECASE)
 
 
@@ -22,6 +24,14 @@ class Said:
     @property
     def rest(self) -> str:
         return self.words[len(self.first) :].strip()
+
+
+def named(text: str, people: Mapping[str, str]) -> str:
+    """Return what was typed with each mention as the person's id here. people: by Slack user.
+
+    What a mention is labelled with can be changed by whoever it names.
+    """
+    return _MENTION.sub(lambda found: f"@{people.get(found[1], found[1])}", text)
 
 
 def said(text: str) -> Said:

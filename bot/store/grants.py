@@ -145,6 +145,17 @@ def taken(tx: Transaction, grant: int, *, but: int | None = None) -> int:
     return used(tx, grant, but=but) + tx.sql.execute(on_their_way).scalar_one()
 
 
+def left(tx: Transaction, given: Grant, run: int) -> int:
+    """Return how often it could be used still within the hour, once this run had used it."""
+    at = tx.sql.execute(select(_USE.at).where(_USE.run == run)).scalar_one_or_none()
+    if at is None:
+        return max(given.an_hour - taken(tx, given.id), 0)
+    query = select(func.count()).where(
+        _USE.grant_id == given.id, _USE.at > at - HOUR, _USE.at <= at
+    )
+    return max(given.an_hour - tx.sql.execute(query).scalar_one(), 0)
+
+
 def used(tx: Transaction, grant: int, *, but: int | None = None) -> int:
     """Count the runs that it let through within the last hour. but: a run that is not counted."""
     query = select(func.count()).where(

@@ -1,13 +1,14 @@
 """Mandates: delegations and standing grants, given and taken back."""
 
-from bot.store.delegations import Delegation
-from bot.store.grants import Grant, NewGrant
+from bot.store.delegations import Delegation, NoSuchDelegation
+from bot.store.grants import Grant, NewGrant, NoSuchGrant
 from bot.workflow import delegating, granting
+from bot.workflow.asking import Unfit
 from bot.workflow.parts import Parts
 
 
 class Mandates:
-    """door: slack, web or cli. Raises Unfit, NotYours, NoSuchDelegation and NoSuchGrant."""
+    """door: slack, web or cli. Raises Unfit and NotYours."""
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
@@ -21,10 +22,16 @@ class Mandates:
         )
 
     def end_delegation(self, number: int, *, person: str, door: str) -> Delegation:
-        return delegating.revoke(self._parts, number, person=person, door=door)
+        try:
+            return delegating.revoke(self._parts, number, person=person, door=door)
+        except NoSuchDelegation as unknown:
+            raise Unfit(str(unknown)) from None
 
     def grant(self, wanted: NewGrant, *, giver: str, reason: str, door: str) -> Grant:
         return granting.grant(self._parts, wanted, giver=giver, reason=reason, door=door)
 
     def end_grant(self, number: int, *, person: str, door: str) -> Grant:
-        return granting.revoke(self._parts, number, person=person, door=door)
+        try:
+            return granting.revoke(self._parts, number, person=person, door=door)
+        except NoSuchGrant as unknown:
+            raise Unfit(str(unknown)) from None

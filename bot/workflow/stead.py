@@ -67,10 +67,17 @@ def delegators(
     return list(dict.fromkeys(able))
 
 
+def delegates_now(
+    tx: Transaction, policy: Policy, request: Request, ruling: Ruling
+) -> list[tuple[str, str]]:
+    """Return everybody who may approve only in another's stead, and in whose."""
+    return delegates(policy, delegations.in_force(tx, now=request.now), request, ruling)
+
+
 def delegates(
     policy: Policy, in_force: Sequence[Delegation], request: Request, ruling: Ruling
 ) -> list[tuple[str, str]]:
-    """Return everybody who may approve only in another's stead, and in whose."""
+    """Say the same of delegations that were looked up. Pure."""
     found: list[tuple[str, str]] = []
     for person in dict.fromkeys(one.delegate for one in in_force):
         able = delegators(policy, in_force, request, ruling, person)

@@ -76,11 +76,15 @@ def test_t_a1_who_edited_it_does_not_approve_it(office: Office):
     assert office.fleet.told == []
 
 
+def _nobody(*_: object) -> tuple[str, ...]:
+    return ()
+
+
 def test_without_the_guard_the_editor_would_have_approved_their_own_values(
     office: Office, monkeypatch: pytest.MonkeyPatch
 ):
     """The twin: were editors not written down, one person would have chosen and approved."""
-    monkeypatch.setattr(countering, "_editors", lambda *_: ())
+    monkeypatch.setattr(countering, "_editors", _nobody)
     accepted = accept(office, counter(office, office.ask(LAMP_ON), value="dim"))
     assert office.approve(accepted, "olga").state is State.SUCCEEDED
 

@@ -85,6 +85,14 @@ def test_an_hour_later_there_is_as_much_again(any_office: Office):
         assert set_lamp(office, f"v{-moved}").state is expected
 
 
+def _none_taken(*_: object, **__: object) -> int:
+    return 0
+
+
+def _never_lost(*_: object) -> str:
+    return ""
+
+
 def twenty(office: Office) -> list[State]:
     """Let twenty requests for one grant of five meet, and return how they stand then."""
     office.fleet.hosts["lb1"] = {f"s{n}": "off" for n in range(20)}
@@ -125,7 +133,7 @@ def test_the_gate_alone_lets_no_more_through(any_office: Office, monkeypatch: py
     """Whatever was promised when the plans were shown: it is counted again with the intent."""
     office = any_office
     grant(office, an_hour=5)
-    monkeypatch.setattr(grants, "taken", lambda *_a, **_k: 0)
+    monkeypatch.setattr(grants, "taken", _none_taken)
     states = twenty(office)
     assert (states.count(State.SUCCEEDED), states.count(State.WAITING)) == (5, 15)
     assert len(office.fleet.told) == 5
@@ -136,8 +144,8 @@ def test_without_the_guard_all_twenty_would_have_gone_through(
 ):
     """The twin: neither counted when shown nor at the gate, all are let through."""
     grant(office, an_hour=5)
-    monkeypatch.setattr(grants, "taken", lambda *_a, **_k: 0)
-    monkeypatch.setattr(granted, "lost", lambda *_a: "")
+    monkeypatch.setattr(grants, "taken", _none_taken)
+    monkeypatch.setattr(granted, "lost", _never_lost)
     assert twenty(office).count(State.SUCCEEDED) == 20
 
 
@@ -212,7 +220,7 @@ def test_without_the_guard_a_revoked_grant_would_have_let_it_through(
     given = grant(office)
     run = waits_at_the_gate(office)
     office.workflow.mandates.end_grant(given.id, person="olga", door="slack")
-    monkeypatch.setattr(granted, "lost", lambda *_a: "")
+    monkeypatch.setattr(granted, "lost", _never_lost)
     lift(office)
     assert office.run(run.id).state is State.SUCCEEDED
 

@@ -133,6 +133,8 @@ def every_story() -> dict[str, Story]:
         S.REFUSED: (a_run(S.REFUSED, summary="the table is not there", **ended), {}),
         S.DENIED: (a_run(S.DENIED, summary="Denied by Olga Owner: not today", **ended), {}),
         S.EXPIRED: (a_run(S.EXPIRED, summary="Nobody decided in time", **ended), {}),
+        S.OFFERED: (replace(a_run(S.OFFERED), editors=("olga",), counters=11), {}),
+        S.REPLACED: (a_run(S.REPLACED, summary="Replaced by run 13", **ended), {}),
         S.WITHDRAWN: (a_run(S.WITHDRAWN, summary="Withdrawn by its asker", **ended), {}),
         S.STALE: (a_run(S.STALE, summary="lb1 is not as it was", **ended), {"votes": [yes()]}),
         S.STOPPED: (a_run(S.STOPPED, summary="Stopped by Olga Owner (smoke)", **ended), {}),

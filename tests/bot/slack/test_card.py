@@ -69,6 +69,8 @@ LABELS = {
     State.DENIED: "Denied",
     State.EXPIRED: "Expired",
     State.WITHDRAWN: "Withdrawn",
+    State.OFFERED: "Other values proposed",
+    State.REPLACED: "Replaced",
     State.STALE: "Out of date",
     State.STOPPED: "Stopped",
 }
@@ -82,9 +84,10 @@ def test_the_first_line_and_the_notification_say_how_it_stands(state: State):
 
 
 @pytest.mark.parametrize("state", State)
-def test_only_a_waiting_card_has_buttons(state: State):
+def test_only_a_card_that_waits_for_somebody_has_buttons(state: State):
     message = card(STORIES[state.value])
-    assert buttons(message) == (["approve", "deny"] if state is State.WAITING else [])
+    expected = {State.WAITING: ["approve", "deny"], State.OFFERED: ["accept", "withdraw"]}
+    assert buttons(message) == expected.get(state, [])
 
 
 def test_the_approval_card_shows_all_that_is_approved():

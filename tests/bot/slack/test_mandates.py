@@ -1,0 +1,120 @@
+"""Delegations, grants and other values in chat: what is typed, and what the cards show."""
+
+import pytest
+
+from bot.run import State
+from tests.bot.slack.asgi import Answer
+from tests.bot.slack.chat import Chat
+from tests.bot.slack.walk import texts
+from tests.bot.slack.web_api import Posted
+
+pytestmark = pytest.mark.anyio
+
+
+def words(answer: Answer) -> str:
+    assert answer.json["response_type"] == "ephemeral"
+    return " ".join(texts(answer.json["blocks"]))
+
+
+def newest(chat: Chat) -> Posted:
+    return [one for one in chat.slack.posted if not one.thread and not one.seen_by][-1]
+
+
+def card(chat: Chat) -> str:
+    return " ".join(texts(newest(chat).blocks))
+
+
+@pytest.mark.parametrize("who", ["stan", "@stan", "<@U0STAN|someone>", "<@U0STAN>"])
+async def test_an_owner_delegates_by_id_or_mention(chat: Chat, who: str):
+    told = words(await chat.type(f"delegate to {who} for 2 hours for edge", "U0OLGA"))
+    assert "Stan Storage decides in your stead in edge." in told
+    assert "/keyturn delegate end 1" in told
+    listed = words(await chat.type("delegate", "U0STAN"))
+    assert "1. Stan Storage for Olga Owner in edge" in listed
+
+
+async def test_what_somebody_calls_themselves_makes_nobody_of_them(chat: Chat):
+    told = words(await chat.type("delegate to <@U0DORA|stan> for 2 hours", "U0OLGA"))
+    assert "Dora Developer decides in your stead" in told
+
+
+async def test_the_card_calls_the_delegate_and_says_for_whom(chat: Chat):
+    await chat.type("delegate to stan for 2 hours", "U0OLGA")
+    await chat.type("toy set lb1 lamp on")
+    assert "for Olga Owner" in card(chat)
+    assert "U0STAN" in str(newest(chat).blocks)
+    await chat.press("approve", "U0STAN")
+    assert chat.run().state is State.SUCCEEDED
+    assert "Approved by Stan Storage for Olga Owner" in card(chat)
+
+
+async def test_a_delegation_is_ended(chat: Chat):
+    await chat.type("delegate to stan for 2 hours", "U0OLGA")
+    assert "has ended" in words(await chat.type("delegate end 1", "U0OLGA"))
+    assert "Nobody decides in your stead" in words(await chat.type("delegations", "U0OLGA"))
+
+
+async def test_a_grant_lets_through_and_the_card_counts_it(chat: Chat):
+    told = words(
+        await chat.type("grant <@U0DORA|d> toy set lb* name=la* 5 an hour until 4h", "U0OLGA")
+    )
+    assert "Dora Developer may have “toy set lb* name=la*” done" in told
+    await chat.type("toy set lb1 lamp on")
+    assert chat.run().state is State.SUCCEEDED
+    assert "By grant 1 of Olga Owner: 4 of 5 left this hour" in card(chat)
+    listed = words(await chat.type("grants", "U0DORA"))
+    assert "4 of 5 left this hour, by Olga Owner" in listed
+
+
+async def test_an_ended_grant_lets_nothing_through(chat: Chat):
+    await chat.type("grant dora toy set lb* 5 an hour until 4h", "U0OLGA")
+    await chat.type("grant end 1", "U0ADAM")
+    await chat.type("toy set lb1 lamp on")
+    assert chat.run().state is State.WAITING
+
+
+async def test_other_values_are_proposed_accepted_and_approved(chat: Chat):
+    await chat.type("toy set lb1 lamp on")
+    told = words(await chat.type("counter 1 value=dim because it is too bright", "U0OLGA"))
+    assert "You propose “toy set lb1 lamp dim” as run 2." in told
+    offered = newest(chat)
+    assert "Other values proposed" in card(chat)
+    assert "Olga Owner proposes this in place of run 1" in card(chat)
+    await chat.press("accept", "U0ADAM", message=offered)
+    assert chat.run(2).state is State.OFFERED
+    await chat.press("accept", "U0DORA", message=offered)
+    assert chat.run(2).state is State.WAITING
+    await chat.press("approve", "U0OLGA", message=newest(chat))
+    assert chat.run(2).state is State.WAITING
+    await chat.press("approve", "U0ADAM", message=newest(chat))
+    assert chat.run(2).state is State.SUCCEEDED
+    assert chat.office.fleet.told == [("lb1", "set lamp dim")]
+
+
+async def test_the_asker_takes_the_proposal_back(chat: Chat):
+    await chat.type("toy set lb1 lamp on")
+    await chat.type("counter 1 value=dim", "U0OLGA")
+    await chat.press("withdraw", "U0DORA", message=newest(chat))
+    assert chat.run(2).state is State.WITHDRAWN
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("delegate stan", "It is typed: delegate to PERSON"),
+        ("delegate to stan until yesterday", "is no time: type 18:00"),
+        ("delegate to stan until 2020-01-01", "has passed already"),
+        ("delegate to ghost for 2 h", "ghost is not among the people"),
+        ("delegate end 7", "no delegation 7"),
+        ("grant dora toy set lb*", "It is typed: grant PERSON"),
+        ("grant dora toy st lb* 5 an hour for 2 h", "Did you mean"),
+        ("grant dora toy set lb* lamp 5 an hour for 2 h", "'lamp' names no field"),
+        ("grant olga toy set lb* 5 an hour for 2 h", "nobody grants themselves"),
+        ("grant end 7", "no grant 7"),
+        ("counter 7 value=dim", "there is no run 7"),
+        ("counter value=dim", "which run?"),
+        ("accept 7", "ten digits"),
+    ],
+)
+async def test_what_is_typed_wrong_says_what_to_type(chat: Chat, text: str, said: str):
+    assert said in (await chat.type(text, "U0OLGA")).text
