@@ -56,6 +56,9 @@ def serve() -> None:
 def list_runbooks(*, words: tuple[str, ...], as_json: bool) -> None:
     """List what can be asked for, or tell all about the runbooks that begin with WORDS.
 
+    A check only reads, a change can be undone, a one-way one cannot. Which area somebody works in
+    is the host's: keyturn policy explain PERSON WORDS HOST says who may, and who would approve.
+
     For example: keyturn runbooks zfs scrub
     """
     from bot import leaflet
@@ -70,7 +73,7 @@ def list_runbooks(*, words: tuple[str, ...], as_json: bool) -> None:
     else:
         width = max(len(one.words) for one in found)
         for one in found:
-            click.echo(f"{one.words:<{width}}  {one.kind:<6}  {one.summary}")
+            click.echo(f"{one.words:<{width}}  {one.effect:<7}  {one.summary}")
 
 
 @main.command()

@@ -25,9 +25,15 @@ class Leaflet:
     undo: str
     fields: Sequence[tuple[str, str]]
 
+    @property
+    def effect(self) -> str:
+        """Return check, change, or one-way for a change that cannot be undone."""
+        return "one-way" if self.kind == "change" and not self.undo else self.kind
+
     def in_full(self) -> str:
         """Return it as text of several lines."""
-        lines = [self.usage, f"  {self.summary}"]
+        where = f"hosts tagged {self.tag}" if self.tag else "any host"
+        lines = [self.usage, f"  {self.summary}", f"  A {self.kind}, for {where}."]
         width = max(len(name) for name, _ in self.fields)
         lines += [f"    {name:<{width}}  {hint}" for name, hint in self.fields]
         lines.append(f"  For example: {self.example}")

@@ -63,6 +63,13 @@ def test_runbooks_are_listed_for_people_and_programs(tmp_path: Path):
     assert "Let an address back in that HAProxy has marked as an abuser." in listed
     assert len(listed.splitlines()) == len(catalogue())
     assert max(map(len, listed.splitlines())) <= 120
+    effects = {
+        line.split("  ")[0]: line[len(line.split("  ")[0]) :].split()[0]
+        for line in listed.splitlines()
+    }
+    assert effects["abusers show"] == "check"
+    assert effects["abusers clear"] == "change"
+    assert effects["service restart"] == "one-way"
     rows = json.loads(_keyturn(tmp_path, "runbooks", "--json").stdout)
     assert {"words", "kind", "usage", "summary", "example", "undo", "tag"} <= set(rows[0])
 
@@ -71,6 +78,7 @@ def test_a_runbook_is_told_in_full(tmp_path: Path):
     told = _keyturn(tmp_path, "runbooks", "abusers", "clear").stdout
     assert told.startswith("abusers clear HOST ADDRESS")
     assert "For example: abusers clear lb1 203.0.113.9" in told
+    assert "A change, for hosts tagged haproxy." in told
     assert "Its undo sets the entry again." in told
     strange = _keyturn(tmp_path, "runbooks", "nothing")
     assert (strange.returncode, "keyturn runbooks lists all" in strange.stderr) == (3, True)
