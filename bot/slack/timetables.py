@@ -122,10 +122,11 @@ class Timetables:
             bullets(
                 [words(schedule.timing.words)],
                 [words(f"owner: {owner.name if owner else schedule.owner}")],
-                [words(_standing(schedule))],
             ),
         ]
-        if schedule.standing is Standing.ACTIVE:
+        if schedule.standing is not Standing.ACTIVE:
+            parts.append(line(bold(_standing(schedule))))
+        else:
             coming = schedule.timing.timetable.spoken(now, count=_NEWEST)
             parts += [line(bold("Next")), bullets(*([words(at)] for at in coming))]
         if fires:

@@ -220,10 +220,12 @@ def _check_host(policy: Policy, runbook: AnyRunbook) -> None:
 
 
 def _check_timing(parts: Parts, words: str, timing: Timing, now: int) -> None:
-    apart = timedelta(minutes=parts.runbooks[words].minutes)
-    if timing.timetable.shortest_gap(now) < apart:
+    # One that is not known any more is refused when it is planned.
+    known = parts.runbooks.get(words)
+    minutes = known.minutes if known else 0
+    if timing.timetable.shortest_gap(now) < timedelta(minutes=minutes):
         raise Unfit(
-            f"{words} may fire every {parts.runbooks[words].minutes} minutes at most, and "
+            f"{words} may fire every {minutes} minutes at most, and "
             f"“{timing.timetable.cron}” is closer than that"
         )
 

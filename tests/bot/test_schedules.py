@@ -14,9 +14,9 @@ from bot.workflow import TooLate, Unfit
 from bot.workflow.deciding import NotYours
 from runbooks import AnyRunbook
 from tests.bot.office import WEB, Office
+from tests.bot.time import MINUTE, an_hour_back, due_now, fire_all
 from tests.toy import SetSwitch, ShowSwitches
 
-MINUTE = 60 * 1_000_000
 HOURLY = Timing("hourly", timetable("0 * * * *", "Europe/Amsterdam"))
 LAMP = SetSwitch(host="lb1", name="lamp", value="on")
 
@@ -41,23 +41,6 @@ def _all(office: Office) -> list[Schedule]:
         return sorted(schedules.every(tx), key=lambda schedule: schedule.id)
 
 
-def _now(office: Office, schedule: Schedule) -> None:
-    """Let this very minute be a moment of the schedule, and the only one."""
-    every = replace(schedule.timing, timetable=timetable("* * * * *", "Europe/Amsterdam"))
-    with office.database.transaction() as tx:
-        minute = tx.now // MINUTE * MINUTE
-        tx.sql.execute(
-            update(tables.schedule)
-            .where(tables.schedule.c.id == schedule.id)
-            .values(decided=minute - 1, due=minute, timing=every.to_json())
-        )
-
-
-def _fire(office: Office) -> None:
-    office.workflow.schedules.fire_due()
-    office.work()
-
-
 def _fires(office: Office, schedule: Schedule) -> list[schedules.Fire]:
     with office.database.reading() as tx:
         return list(schedules.fires(tx, schedule.id))
@@ -79,8 +62,8 @@ def test_a_schedule_waits_for_the_approval_that_its_runbook_takes(any_office: Of
 
 def test_what_it_fires_was_approved_with_it_and_takes_no_other_approval(any_office: Office):
     schedule = _begun(any_office)
-    _now(any_office, schedule)
-    _fire(any_office)
+    due_now(any_office, schedule)
+    fire_all(any_office)
     [run] = _fired(any_office, schedule)
     assert (run.state, run.asked_by, run.origin.door) == (State.SUCCEEDED, "dora", "schedule")
     assert any_office.fleet.told == [("lb1", "set lamp on")]
@@ -89,7 +72,7 @@ def test_what_it_fires_was_approved_with_it_and_takes_no_other_approval(any_offi
 
 def test_r_c3_a_moment_is_fired_once_however_many_clocks_look(any_office: Office):
     schedule = _begun(any_office)
-    _now(any_office, schedule)
+    due_now(any_office, schedule)
     barrier = threading.Barrier(4)
 
     def look() -> None:
@@ -109,8 +92,8 @@ def test_r_c3_a_moment_is_fired_once_however_many_clocks_look(any_office: Office
 def test_what_is_as_asked_already_asks_nobody_and_says_so(office: Office):
     schedule = _begun(office)
     office.fleet.hosts["lb1"]["lamp"] = "on"
-    _now(office, schedule)
-    _fire(office)
+    due_now(office, schedule)
+    fire_all(office)
     [run] = _fired(office, schedule)
     assert run.state is State.UNCHANGED
 
@@ -124,8 +107,8 @@ def test_a_check_needs_no_approval_and_fires(office: Office):
     run = _asked(office, what=ShowSwitches(host="lb1"))
     assert run.state is State.SUCCEEDED
     [schedule] = _all(office)
-    _now(office, schedule)
-    _fire(office)
+    due_now(office, schedule)
+    fire_all(office)
     [fired] = _fired(office, schedule)
     assert fired.report is not None
 
@@ -148,7 +131,7 @@ def test_r_c4_what_was_missed_is_a_row_and_made_up_for_as_agreed(
             update(tables.schedule).values(decided=since, due=since, timing=timing.to_json())
         )
     for _ in range(6):
-        _fire(office)
+        fire_all(office)
     outcomes = [fire.outcome for fire in _fires(office, schedule)]
     assert (outcomes.count(Outcome.FIRED), outcomes.count(Outcome.MISSED)) == (fired, missed)
 
@@ -159,7 +142,7 @@ def test_a_thousand_missed_moments_are_rows_too(office: Office):
         since = tx.now - 1500 * 60 * MINUTE
         tx.sql.execute(update(tables.schedule).values(decided=since, due=since))
     for _ in range(3):
-        _fire(office)
+        fire_all(office)
     with office.database.reading() as tx:
         rows = schedules.fires(tx, schedule.id, most=5000)
     assert len(rows) in {1499, 1500, 1501}
@@ -167,13 +150,12 @@ def test_a_thousand_missed_moments_are_rows_too(office: Office):
 
 def test_a_fire_is_left_out_while_the_last_run_is_not_over(office: Office):
     schedule = _begun(office)
-    _now(office, schedule)
+    due_now(office, schedule)
     office.workflow.schedules.fire_due()
     office.queue.waiting.clear()
-    with office.database.transaction() as tx:
-        tx.sql.execute(update(tables.fire).values(due=tables.fire.c.due - 60 * MINUTE))
-    _now(office, schedule)
-    _fire(office)
+    an_hour_back(office)
+    due_now(office, schedule)
+    fire_all(office)
     newest = _fires(office, schedule)[0]
     assert newest.outcome is Outcome.SKIPPED
     assert newest.why.endswith("was not over")
@@ -181,29 +163,27 @@ def test_a_fire_is_left_out_while_the_last_run_is_not_over(office: Office):
 
 def test_a_fire_waits_for_the_last_run_where_that_was_agreed(office: Office):
     schedule = _begun(office, replace(HOURLY, overlap=Overlap.QUEUE))
-    _now(office, schedule)
+    due_now(office, schedule)
     office.workflow.schedules.fire_due()
     waiting, office.queue.waiting[:] = list(office.queue.waiting), []
-    with office.database.transaction() as tx:
-        tx.sql.execute(update(tables.fire).values(due=tables.fire.c.due - 60 * MINUTE))
-    _now(office, schedule)
-    _fire(office)
+    an_hour_back(office)
+    due_now(office, schedule)
+    fire_all(office)
     assert _fires(office, schedule)[0].outcome is Outcome.LATER
     office.queue.waiting += waiting
     office.work()
-    _fire(office)
+    fire_all(office)
     assert [fire.outcome for fire in _fires(office, schedule)] == [Outcome.FIRED] * 2
 
 
 def test_a_fire_ends_the_last_run_where_that_was_agreed(office: Office):
     schedule = _begun(office, replace(HOURLY, overlap=Overlap.CANCEL))
-    _now(office, schedule)
+    due_now(office, schedule)
     office.workflow.schedules.fire_due()
     office.queue.waiting.clear()
-    with office.database.transaction() as tx:
-        tx.sql.execute(update(tables.fire).values(due=tables.fire.c.due - 60 * MINUTE))
-    _now(office, schedule)
-    _fire(office)
+    an_hour_back(office)
+    due_now(office, schedule)
+    fire_all(office)
     assert [run.state for run in _fired(office, schedule)] == [State.SUCCEEDED, State.WITHDRAWN]
 
 
@@ -216,14 +196,14 @@ def test_hosts_are_spread_each_at_its_own_moment(office: Office):
     office.work()
     office.approve(office.run(run.id))
     [schedule] = _all(office)
-    _now(office, schedule)
-    _fire(office)
+    due_now(office, schedule)
+    fire_all(office)
     fires = _fires(office, schedule)
     assert {fire.host for fire in fires} == {"lb1", "lb2"}
     assert len({fire.start for fire in fires}) == 2
     with office.database.transaction() as tx:
         tx.sql.execute(update(tables.fire).values(start=tx.now))
-    _fire(office)
+    fire_all(office)
     assert {run.state for run in _fired(office, schedule)} == {State.SUCCEEDED}
     assert sorted(office.fleet.told) == [("lb1", "set lamp on"), ("lb2", "set lamp on")]
 
@@ -236,8 +216,8 @@ def test_several_hosts_fire_as_one_request(office: Office):
     office.work()
     office.approve(office.run(run.id))
     [schedule] = _all(office)
-    _now(office, schedule)
-    _fire(office)
+    due_now(office, schedule)
+    fire_all(office)
     [fired] = _fired(office, schedule)
     assert fired.state is State.SUCCEEDED
     assert sorted(office.fleet.told) == [("lb1", "set lamp on"), ("lb2", "set lamp on")]
@@ -247,8 +227,8 @@ def test_t_a13_an_owner_who_left_suspends_it_and_the_area_is_told(office: Office
     schedule = _begun(office)
     people = office.policies.path / "people.yaml"
     people.write_text(people.read_text().replace("dora", "nora"))
-    _now(office, schedule)
-    _fire(office)
+    due_now(office, schedule)
+    fire_all(office)
     [schedule] = _all(office)
     assert schedule.standing is Standing.SUSPENDED
     [run] = _fired(office, schedule)
@@ -261,8 +241,8 @@ def test_t_a13_an_approval_lapses(office: Office):
     schedule = _begun(office)
     with office.database.transaction() as tx:
         tx.sql.execute(update(tables.schedule).values(lapses=tx.now))
-    _now(office, schedule)
-    _fire(office)
+    due_now(office, schedule)
+    fire_all(office)
     assert _all(office)[0].standing is Standing.LAPSED
     assert office.fleet.told == []
 
@@ -281,8 +261,8 @@ def test_t_a13_values_that_were_not_approved_never_fire(office: Office):
         tx.sql.execute(
             update(tables.run).where(tables.run.c.id == schedule.run).values(fields=fields)
         )
-    _now(office, schedule)
-    _fire(office)
+    due_now(office, schedule)
+    fire_all(office)
     # The request in the table was changed after its approval: its digest does not say so.
     assert office.fleet.told == []
 
@@ -298,8 +278,8 @@ def test_t_a17_a_freeze_leaves_a_fire_out(office: Office):
     (office.policies.path / "freezes.yaml").write_text(
         'freezes: [{name: sale, from: "1999-01-01 00:00", until: "2999-01-01 00:00"}]\n'
     )
-    _now(office, schedule)
-    _fire(office)
+    due_now(office, schedule)
+    fire_all(office)
     assert _fires(office, schedule)[0].outcome is Outcome.SKIPPED
     assert office.fleet.told == []
 
@@ -309,16 +289,16 @@ def test_its_owner_and_the_areas_suspend_and_resume_it(office: Office):
     with pytest.raises(NotYours):
         office.workflow.schedules.suspend(schedule.id, person="theo")
     office.workflow.schedules.suspend(schedule.id, person="olga", why="new disks")
-    _now(office, schedule)
-    _fire(office)
+    due_now(office, schedule)
+    fire_all(office)
     assert _fires(office, schedule) == []
     with pytest.raises(TooLate):
         office.workflow.schedules.suspend(schedule.id, person="olga")
     office.workflow.schedules.resume(schedule.id, person="dora")
-    _fire(office)
+    fire_all(office)
     assert _fires(office, schedule) == []
-    _now(office, schedule)
-    _fire(office)
+    due_now(office, schedule)
+    fire_all(office)
     assert len(_fired(office, schedule)) == 1
     office.workflow.schedules.end(schedule.id, person="dora")
     with pytest.raises(TooLate):
@@ -341,7 +321,7 @@ def test_who_takes_a_schedule_over_needs_an_approval_and_then_the_old_one_ends(o
 def test_a_run_that_claims_a_schedule_is_not_let_through(office: Office):
     """What stands in the table is not believed: the schedule must have fired it."""
     schedule = _begun(office)
-    _now(office, schedule)
+    due_now(office, schedule)
     origin = Origin("schedule", schedule=schedule.id)
     run = office.workflow.ask(LAMP, person="dora", origin=origin)
     office.work()

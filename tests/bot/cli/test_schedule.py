@@ -1,0 +1,86 @@
+"""`keyturn schedule …`."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bot.store import runs, schedules, schema, seal, verification
+from bot.store.database import Database
+from tests.policies import a_policy
+
+SCRUB = ("--", "zfs", "scrub", "status", "nas1", "tank")
+
+
+def keyturn(place: Path, *words: str) -> "subprocess.CompletedProcess[str]":
+    places = {"KEYTURN_DATA": place / "var", "KEYTURN_POLICY": place / "policy"}
+    return subprocess.run(
+        [sys.executable, "-m", "bot", "schedule", *words],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | {name: str(path) for name, path in places.items()},
+        stdin=subprocess.DEVNULL,
+    )
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    (tmp_path / "var").mkdir()
+    a_policy(tmp_path / "policy")
+    key = seal.kept_in(tmp_path / "var" / "changelog.key")
+    database = Database(f"sqlite:///{tmp_path / 'var' / 'keyturn.db'}", key)
+    schema.upgrade(database)
+    with database.transaction() as tx:
+        verification.open_log(tx)
+    database.close()
+    return tmp_path
+
+
+def test_what_is_asked_here_waits_in_the_database_for_the_service(place: Path):
+    about = ("--cron", "0 3 1 * *", "--zone", "Europe/Amsterdam", "--as", "stan", "--yes")
+    asked = keyturn(place, "add", "monthly look", *about, *SCRUB)
+    assert asked.returncode == 0, asked.stderr
+    assert "At 03:00 on the first day of every month (Europe/Amsterdam)" in asked.stdout
+    assert "asked for as run 1" in asked.stdout
+    database = Database(f"sqlite:///{place / 'var' / 'keyturn.db'}")
+    with database.reading() as tx:
+        run = runs.get(tx, 1)
+        assert (run.state, run.origin.door, run.asked_by) == ("asked", "cli", "stan")
+        assert schedules.every(tx) == []
+    database.close()
+    assert "there is no schedule yet" in keyturn(place, "list").stdout
+    assert json.loads(keyturn(place, "list", "--json").stdout) == []
+
+
+def test_nothing_is_asked_without_a_yes(place: Path):
+    asked = keyturn(place, "add", "look", "--cron", "@daily", "--as", "stan", *SCRUB)
+    assert asked.returncode == 1
+    assert "At 00:00 every day" in asked.stdout
+
+
+def test_next_moments_are_shown_without_a_database(tmp_path: Path):
+    found = keyturn(tmp_path, "next", "30 2 * * SUN", "--zone", "Europe/Berlin", "-n", "3")
+    assert found.stdout.startswith("At 02:30 on Sunday (Europe/Berlin)\n  Sun ")
+    assert len(found.stdout.splitlines()) == 4
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "says"),
+    [
+        (("next", "61 * * * *"), 1, "the minute cannot be understood"),
+        (("show", "7"), 3, "there is no schedule 7"),
+        (("end", "7", "--as", "stan"), 3, "there is no schedule 7"),
+        (("end", "7", "--as", "zoe"), 3, "zoe is not among the people"),
+        (("add", "x", "--cron", "@dayly", "--as", "stan", *SCRUB), 1, "instead of five"),
+        (("add", "x", "--cron", "@daily", "--as", "stan", "--", "zfs"), 3, "zfs"),
+    ],
+)
+def test_what_is_wrong_is_one_line(place: Path, words: tuple[str, ...], status: int, says: str):
+    found = keyturn(place, *words)
+    assert (found.returncode, says in found.stderr) == (status, True), found.stderr
+    assert "Traceback" not in found.stderr
+    assert len(found.stderr.splitlines()) == 1

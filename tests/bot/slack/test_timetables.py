@@ -1,0 +1,124 @@
+"""Schedules in chat."""
+
+import pytest
+
+from bot.run import State
+from bot.store import runs, schedules
+from tests.bot.slack.asgi import Answer
+from tests.bot.slack.chat import Chat
+from tests.bot.slack.walk import texts
+from tests.bot.time import an_hour_back, due_now, fire_all
+
+pytestmark = pytest.mark.anyio
+
+LOOK = 'schedule "look around" cron="0 3 * * *" zone=Europe/Amsterdam -- toy show lb1'
+
+
+def words(answer: Answer) -> str:
+    return " ".join(texts(answer.json["blocks"]))
+
+
+async def _begun(chat: Chat) -> None:
+    await chat.type(LOOK)
+    chat.office.work()
+
+
+async def test_the_word_alone_says_how_it_is_typed(chat: Chat):
+    shown = words(await chat.type("schedule"))
+    assert "cron=…" in shown
+    assert "zfs scrub start nas1 tank" in shown
+    assert "There is no schedule yet" in (await chat.type("schedules")).text
+
+
+async def test_a_schedule_for_a_check_begins_at_once_and_is_listed(chat: Chat):
+    await _begun(chat)
+    listed = words(await chat.type("schedules"))
+    assert "1 look around" in listed
+    assert "toy show lb1" in listed
+    assert "At 03:00 every day (Europe/Amsterdam)" in listed
+    one = words(await chat.type("schedule 1"))
+    assert "owner: Dora Developer" in one
+    assert one.count("03:00 CE") == 5
+
+
+async def test_phones_make_long_dashes_and_round_quotes(chat: Chat):
+    await chat.type("schedule “look around” cron=“0 3 * * *” — toy show lb1")
+    chat.office.work()
+    assert "look around" in words(await chat.type("schedules"))
+
+
+async def test_a_change_waits_with_its_moments_on_the_card(chat: Chat):
+    await chat.type('schedule fans cron="0 5 * * MON" -- toy set lb1 fan on because it is winter')
+    chat.office.work()
+    run = chat.office.run(1)
+    assert (run.state, run.reason) == (State.WAITING, "it is winter")
+    card = words(await chat.type("run 1"))
+    assert "schedule “fans”: toy set lb1 fan on" in card
+    assert "At 05:00 on Monday (UTC)" in card
+    assert "Next: Mon " in card
+    assert "Nobody" not in card
+
+
+async def test_it_is_suspended_resumed_and_ended(chat: Chat):
+    await _begun(chat)
+    assert "fires no more until" in (await chat.type("schedule 1 suspend because moving")).text
+    assert "suspended: by Dora Developer: moving" in words(await chat.type("schedule 1"))
+    assert "is suspended already" in (await chat.type("schedule suspend 1")).text
+    assert "fires again, next" in (await chat.type("schedule resume 1")).text
+    assert "has ended" in (await chat.type("schedule 1 end")).text
+    assert "There is no schedule" in (await chat.type("schedules")).text
+
+
+async def test_only_those_who_keep_it_may_stop_it(chat: Chat):
+    await _begun(chat)
+    said = (await chat.type("schedule 1 suspend", "U0STAN")).text
+    assert "kept by its owner and its area's" in said
+
+
+async def test_somebody_else_takes_it_over(chat: Chat):
+    await _begun(chat)
+    await chat.type("schedule 1 take", "U0OLGA")
+    chat.office.work()
+    with chat.office.database.reading() as tx:
+        assert [each.owner for each in schedules.every(tx)] == ["olga", "dora"]
+        assert runs.get(tx, 2).state is State.SUCCEEDED
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("schedule 7", "there is no schedule 7"),
+        ("schedule 7 end", "there is no schedule 7"),
+        ("schedule fans", "type /keyturn schedule NAME"),
+        ("schedule fans cron=@daily --", "type /keyturn schedule NAME"),
+        ("schedule fans cron=0 3 * * * -- toy show lb1", "belongs into quotation marks"),
+        ("schedule fans zone=UTC -- toy show lb1", "say when"),
+        ("schedule fans cron=@daily zone=Mars -- toy show lb1", "no time zone 'Mars'"),
+        ('schedule fans cron="* * * * *" -- toy set lb1 fan on', "every 10 minutes at most"),
+        ("schedule fans cron=@daily -- toy sho lb1", "Did you mean"),
+        ("schedule fans cron=@daily -- toy show lb9", "there is no host 'lb9'"),
+    ],
+)
+async def test_what_is_wrong_is_said_and_nothing_is_asked(chat: Chat, text: str, said: str):
+    assert said in (await chat.type(text)).text
+    assert chat.office.entries() == []
+
+
+async def test_only_what_differs_from_last_time_is_told(chat: Chat):
+    await _begun(chat)
+    await chat.settle()
+    told = len(chat.slack.posted)
+
+    async def fire(value: str) -> int:
+        chat.office.fleet.hosts["lb1"]["lamp"] = value
+        with chat.office.database.reading() as tx:
+            [schedule] = schedules.every(tx)
+        an_hour_back(chat.office)
+        due_now(chat.office, schedule)
+        fire_all(chat.office)
+        await chat.settle()
+        return len(chat.slack.posted) - told
+
+    assert await fire("off") == 1
+    assert await fire("off") == 1
+    assert await fire("on") == 2

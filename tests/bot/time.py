@@ -1,0 +1,36 @@
+"""Time for schedules: the database's clock cannot be moved, so what it is held against is."""
+
+from dataclasses import replace
+
+from sqlalchemy import update
+
+from bot.store import tables
+from bot.store.schedules import Schedule
+from bot.timetable import timetable
+from tests.bot.office import Office
+
+MINUTE = 60 * 1_000_000
+
+
+def due_now(office: Office, schedule: Schedule) -> None:
+    """Let this very minute be a moment of the schedule, and the only one that is undecided."""
+    every = replace(schedule.timing, timetable=timetable("* * * * *", "Europe/Amsterdam"))
+    with office.database.transaction() as tx:
+        minute = tx.now // MINUTE * MINUTE
+        tx.sql.execute(
+            update(tables.schedule)
+            .where(tables.schedule.c.id == schedule.id)
+            .values(decided=minute - 1, due=minute, timing=every.to_json())
+        )
+
+
+def an_hour_back(office: Office) -> None:
+    """Let every moment that was decided have been an hour earlier."""
+    with office.database.transaction() as tx:
+        tx.sql.execute(update(tables.fire).values(due=tables.fire.c.due - 60 * MINUTE))
+
+
+def fire_all(office: Office) -> None:
+    """Let the clock look, and do what comes of it."""
+    office.workflow.schedules.fire_due()
+    office.work()
