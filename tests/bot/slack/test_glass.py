@@ -1,0 +1,121 @@
+"""Second factors and broken glass, as chat tells of them."""
+
+import re
+from collections.abc import AsyncIterator
+
+import pytest
+
+from bot.run import State
+from tests.bot.keyring import stepped_up
+from tests.bot.office import Office
+from tests.bot.slack.chat import Chat, a_chat
+from tests.bot.slack.walk import mentions
+from tests.policies import starter_rules
+
+pytestmark = pytest.mark.anyio
+BREAK = "break-glass toy set web1 lamp on because all customers see an error page"
+
+
+@pytest.fixture
+async def loud(office: Office, anyio_backend: str) -> AsyncIterator[Chat]:
+    """Chat in which the web servers have a channel of their own, and alarms another."""
+    areas = office.policies.path / "areas.yaml"
+    areas.write_text(areas.read_text().replace("web: {", "web: {channel: C0WEB, "))
+    office.fleet.hosts["web1"] = {"lamp": "off"}
+    async with a_chat(office, default_channel="C0ALARM") as chat:
+        chat.slack.channels |= {"C0WEB", "C0ALARM"}
+        yield chat
+
+
+async def test_t_s7_chat_has_no_button_for_what_takes_a_second_factor(chat: Chat) -> None:
+    rules = chat.office.policies.path / "policy.cedar"
+    rules.write_text(starter_rules().replace('@approvals("1")', '@approvals("1")\n@stepup', 1))
+    await chat.type("toy set lb1 lamp on")
+    assert set(chat.slack.card.buttons) == {"deny"}
+    assert "takes a second factor, which chat does not have" in chat.slack.card.words
+    digest = chat.run().short_digest
+    answer = await chat.type(f"approve 1 {digest}", "U0OLGA")
+    assert "approve it on its web page" in answer.text
+    # A button that somebody made up does no more.
+    await chat.press("approve", "U0OLGA", value=f"1:{digest}")
+    assert chat.run().state is State.WAITING
+    assert chat.office.fleet.told == []
+    await chat.press("deny", "U0OLGA")
+    assert chat.run().state is State.DENIED
+
+
+async def test_t_a16_broken_glass_is_told_loudly_and_once(loud: Chat) -> None:
+    app = stepped_up(loud.office, "adam")
+    answer = await loud.type(BREAK, "U0ADAM")
+    assert "Break the glass of run 1 on its page" in answer.text
+    assert re.search(rb"/sign-in/[^\"?]+\?next=/runs/1", answer.body)
+    assert "Adam Admin means to break the glass" in loud.slack.posted[0].words
+    assert loud.office.fleet.told == []
+
+    run = loud.run()
+    loud.office.workflow.breaking.shatter(
+        run.id,
+        person="adam",
+        session=app.session,
+        digest=run.digest,
+        reason="all customers see an error page",
+    )
+    await loud.settle()
+    await loud.settle()
+
+    assert loud.run().state is State.SUCCEEDED
+    alarms = [
+        one for one in loud.slack.posted if one.text.startswith("Adam Admin broke the glass")
+    ]
+    assert sorted(one.channel for one in alarms) == ["C0ALARM", "C0WEB", "D0OLGA"]
+    for alarm in alarms:
+        assert "all customers see an error page" in alarm.words
+        assert "U0OLGA" in mentions(alarm.blocks)
+    assert "Adam Admin broke the glass" in loud.slack.posted[0].words
+
+    refused = await loud.type("review 1 it was right, I have looked", "U0ADAM")
+    assert "somebody else" in refused.text
+    await loud.type("review 1 it was right, I have looked", "U0OLGA")
+    assert "Reviewed by Olga Owner: it was right, I have looked" in loud.slack.posted[0].words
+
+
+async def test_a_closed_channel_keeps_no_alarm_from_the_others(loud: Chat) -> None:
+    app = stepped_up(loud.office, "adam")
+    await loud.type(BREAK, "U0ADAM")
+    run = loud.run()
+    loud.office.workflow.breaking.shatter(
+        run.id, person="adam", session=app.session, digest=run.digest, reason=run.reason
+    )
+    loud.slack.refuse("chat.postMessage", "is_archived")
+    await loud.settle()
+    alarms = [
+        one for one in loud.slack.posted if one.text.startswith("Adam Admin broke the glass")
+    ]
+    assert sorted(one.channel for one in alarms) == ["C0ALARM", "D0OLGA"]
+
+
+async def test_a_reason_that_tells_nothing_is_asked_for_again_before_anything_is_asked(
+    loud: Chat,
+) -> None:
+    for typed in (
+        "break-glass toy set web1 lamp on",
+        "break-glass toy set web1 lamp on because x",
+    ):
+        answer = await loud.type(typed, "U0ADAM")
+        assert "20 characters or more" in answer.text
+    answer = await loud.type("break-glass because all customers see an error page", "U0ADAM")
+    assert "what for?" in answer.text
+    assert loud.office.entries() == []
+
+
+async def test_who_may_not_break_glass_has_asked_as_usual(loud: Chat) -> None:
+    answer = await loud.type(BREAK, "U0DORA")
+    assert "the policy lets you break no glass" in answer.text
+    assert loud.run().state is State.WAITING
+
+
+async def test_glass_is_wanted_for_a_request_that_waits_already(loud: Chat) -> None:
+    await loud.type("toy set web1 lamp on", "U0ADAM")
+    answer = await loud.type("break-glass 1 because all customers see an error page", "U0ADAM")
+    assert "Break the glass of run 1 on its page" in answer.text
+    assert "means to break the glass" in loud.slack.posted[0].words
