@@ -24,6 +24,7 @@ VENDOR := bot/web/static/vendor
 # Package = the program or file that shows that it is there. What the tests and the demo start, or
 # what they need in order to stand in for a host.
 SYSTEM_PACKAGES := \
+	apache2=apache2 \
 	ca-certificates=/etc/ssl/certs/ca-certificates.crt \
 	chromium=chromium \
 	exim4-daemon-light=exim4 \

@@ -8,9 +8,9 @@ Formats: `nginx -T`; `if` and `return` of ngx_http_rewrite_module.
 """
 
 import re
-from dataclasses import dataclass
 from typing import Literal
 
+from connectors.agent_list import Agents
 from connectors.command import Hint, Query, Setting, Shell
 from connectors.script import Script
 from connectors.sudo import Fits, SudoRule
@@ -38,6 +38,10 @@ _SCRIPT = Script(
     words=4,
 )
 _LINE = re.compile(rf"{re.escape(_BEFORE)}({_NAMED}){re.escape(_AFTER)}", re.ASCII)
+SET_UP = (
+    "make an empty /etc/nginx/keyturn-agents.conf, and put `include "
+    "/etc/nginx/keyturn-agents.conf;` into each server that is to"
+)
 _HINTS = (
     Hint(r"nginx: .*not found", "this host has no nginx"),
     Hint(r"\[emerg\]", "nginx does not take its configuration so: nothing was changed"),
@@ -46,18 +50,6 @@ _HINTS = (
     ),
     Hint(r"[Pp]ermission denied", "only root may do this: the login's sudo rule is missing"),
 )
-
-
-@dataclass(frozen=True)
-class Agents:
-    """What our file refuses. heeding: servers that include the file. servers: all there are.
-
-    Agents are told in their order in the file, as people gave them.
-    """
-
-    refused: tuple[str, ...]
-    heeding: int
-    servers: int
 
 
 def agents() -> Query[Agents]:

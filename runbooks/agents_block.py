@@ -1,5 +1,9 @@
-from connectors import agents
-from connectors.agents import Agents
+from typing import Literal
+
+from pydantic import Field
+
+from connectors import agents, apache
+from connectors.agent_list import Agents
 from connectors.command import Ask
 from runbooks import AgentName, Change, Host, Plan, Refused, Step
 
@@ -22,30 +26,33 @@ class BlockAgent(
     example="web1 EvilBot/2",
     undo="lets the agent in again",
 ):
-    """Refuse the requests of a user agent in nginx, by a part of its name."""
+    """Refuse the requests of a user agent in nginx or Apache, by a part of its name."""
 
     host: Host
     agent: AgentName
+    server: Literal["nginx", "apache"] = Field(
+        default="nginx", description="The web server that is to refuse it"
+    )
 
     def read(self, ask: Ask) -> Agents:
         self._refuse_everybody()
-        return ask(self.host, agents.agents())
+        dialect = apache if self.server == "apache" else agents
+        return ask(self.host, dialect.agents())
 
     def plan(self, found: Agents) -> Plan:
         self._refuse_everybody()
         if self.agent in found.refused:
             return Plan(f"{self.agent} is refused already")
+        dialect = apache if self.server == "apache" else agents
         if not found.heeding:
             raise Refused(
-                f"no server of nginx on {self.host} heeds our list: make an empty "
-                "/etc/nginx/keyturn-agents.conf, and put `include "
-                "/etc/nginx/keyturn-agents.conf;` into each server that is to"
+                f"no server of {self.server} on {self.host} heeds our list: {dialect.SET_UP}"
             )
         step = Step(
-            f"Refuse agents whose name holds {self.agent}, and have nginx read it",
+            f"Refuse agents whose name holds {self.agent}, and have {self.server} read it",
             self.host,
-            do=agents.refuse(self.agent),
-            undo=agents.admit(self.agent),
+            do=dialect.refuse(self.agent),
+            undo=dialect.admit(self.agent),
             before="let in",
             after="answered with 403",
         )
@@ -63,8 +70,8 @@ class BlockAgent(
         notes = ["An agent is what a client says of itself: it is changed in a moment."]
         if found.heeding < found.servers:
             notes.append(
-                f"{found.heeding} of {found.servers} servers in nginx's configuration heed the "
-                "list; the others let the agent in."
+                f"{found.heeding} of {found.servers} servers in {self.server}'s configuration "
+                "heed the list; the others let the agent in."
             )
         if any(engine in self.agent.lower() for engine in _ENGINES):
             notes.append("This is a search engine: it will forget the pages that it is refused.")

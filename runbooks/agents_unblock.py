@@ -1,5 +1,9 @@
-from connectors import agents
-from connectors.agents import Agents
+from typing import Literal
+
+from pydantic import Field
+
+from connectors import agents, apache
+from connectors.agent_list import Agents
 from connectors.command import Ask
 from runbooks import AgentName, Change, Host, Plan, Refused, Step
 
@@ -14,9 +18,13 @@ class UnblockAgent(
 
     host: Host
     agent: AgentName
+    server: Literal["nginx", "apache"] = Field(
+        default="nginx", description="The web server that refuses it"
+    )
 
     def read(self, ask: Ask) -> Agents:
-        return ask(self.host, agents.agents())
+        dialect = apache if self.server == "apache" else agents
+        return ask(self.host, dialect.agents())
 
     def plan(self, found: Agents) -> Plan:
         if self.agent in found.refused:
@@ -27,11 +35,12 @@ class UnblockAgent(
         return Plan(f"{self.agent} is not refused by the list")
 
     def _step(self) -> Step:
+        dialect = apache if self.server == "apache" else agents
         return Step(
-            f"Let agents in whose name holds {self.agent}, and have nginx read it",
+            f"Let agents in whose name holds {self.agent}, and have {self.server} read it",
             self.host,
-            do=agents.admit(self.agent),
-            undo=agents.refuse(self.agent),
+            do=dialect.admit(self.agent),
+            undo=dialect.refuse(self.agent),
             before="answered with 403",
             after="let in",
         )

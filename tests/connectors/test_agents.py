@@ -3,7 +3,8 @@ from pathlib import Path
 import pytest
 
 from connectors import agents
-from connectors.agents import Agents, parse_agents
+from connectors.agent_list import Agents
+from connectors.agents import parse_agents
 from connectors.command import Answer, failure
 from connectors.trouble import NotUnderstood
 

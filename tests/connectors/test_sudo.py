@@ -18,6 +18,7 @@ from connectors import (
     access_log,
     agents,
     allocator,
+    apache,
     block,
     block_rule,
     bond,
@@ -57,6 +58,7 @@ ON_TANK = Property("tank/a", "sync", "always", "received")
 SAID: tuple[Shell | Query[Any], ...] = (
     *(access_log.traffic(hours=24, most=50), access_log.traffic(hours=1, most=1000)),
     *(agents.agents(), agents.refuse("C++ v1.0/Evil_Bot-2"), agents.admit("EvilBot")),
+    *(apache.agents(), apache.refuse("C++ v1.0/Evil_Bot-2"), apache.admit("EvilBot")),
     *(allocator.processes("mysqld"), allocator.processes("a.b+c-d:e@f")),
     *(block.write("sda", "scheduler", "none"), block.write("sda", "iosched/slice_idle", 0)),
     *(block.restore(QUEUE), block.restore(NO_DEPTH)),

@@ -1,11 +1,12 @@
 import pytest
 from pydantic import ValidationError
 
-from connectors import agents
-from connectors.agents import Agents
+from connectors import agents, apache
+from connectors.agent_list import Agents
 from runbooks import NoUndo, Plan, Refused
 from runbooks.agents_block import BlockAgent
 from tests.connectors.test_agents import TWO
+from tests.connectors.test_apache import TWO as TWO_OF_APACHE
 from tests.fakes import ScriptedFleet
 
 BLOCK = BlockAgent.model_validate({"host": "web1", "agent": "BadBot/1.0"})
@@ -87,3 +88,22 @@ def test_it_is_read_from_the_configuration():
 def test_what_is_no_agent_is_refused_before_anything_is_asked(agent: object):
     with pytest.raises(ValidationError):
         BlockAgent.model_validate({"host": "web1", "agent": agent})
+
+
+def test_apache_is_asked_and_told_where_it_is_meant():
+    block = BlockAgent.model_validate({"host": "web1", "agent": "BadBot/1.0", "server": "apache"})
+    fleet = ScriptedFleet({("web1", apache.agents().command): TWO_OF_APACHE})
+    plan = block.plan(block.read(fleet.ask))
+    (step,) = plan.steps
+    assert (step.do, step.undo) == (apache.refuse("BadBot/1.0"), apache.admit("BadBot/1.0"))
+    with pytest.raises(Refused, match="no server of apache on web1 heeds our list: make an empty"):
+        block.plan(Agents((), 0, 1))
+
+
+@pytest.mark.parametrize(
+    "server",
+    ["", "iis", "Apache", "-x", "nginx ", "nginx\n", "nginx;id", "*", "nginx,apache", 1, None, []],
+)
+def test_what_is_no_web_server_is_refused(server: object):
+    with pytest.raises(ValidationError):
+        BlockAgent.model_validate({"host": "web1", "agent": "BadBot", "server": server})

@@ -1,11 +1,12 @@
 import pytest
 from pydantic import ValidationError
 
-from connectors import agents
-from connectors.agents import Agents
+from connectors import agents, apache
+from connectors.agent_list import Agents
 from runbooks import Plan, Refused
 from runbooks.agents_unblock import UnblockAgent
 from tests.connectors.test_agents import TWO
+from tests.connectors.test_apache import TWO as TWO_OF_APACHE
 from tests.fakes import ScriptedFleet
 from tests.runbooks.test_agents_block import HOSTILE_AGENTS
 
@@ -32,3 +33,12 @@ def test_one_that_is_refused_by_another_part_of_its_name_is_told():
 def test_what_is_no_agent_is_refused_before_anything_is_asked(agent: object):
     with pytest.raises(ValidationError):
         UnblockAgent.model_validate({"host": "web1", "agent": agent})
+
+
+def test_apache_is_asked_and_told_where_it_is_meant():
+    unblock = UnblockAgent.model_validate(
+        {"host": "web1", "agent": "EvilBot/2", "server": "apache"}
+    )
+    fleet = ScriptedFleet({("web1", apache.agents().command): TWO_OF_APACHE})
+    (step,) = unblock.plan(unblock.read(fleet.ask)).steps
+    assert (step.do, step.undo) == (apache.admit("EvilBot/2"), apache.refuse("EvilBot/2"))

@@ -1,0 +1,124 @@
+"""Which user agents a host's Apache refuses, by an include file of our own. No I/O.
+
+The file is set up once, empty, where Apache includes everything: on Debian that is
+/etc/apache2/conf-enabled, elsewhere /etc/httpd/conf.d. It is then heeded by all virtual hosts.
+
+Formats: `apachectl -t -D DUMP_INCLUDES` and `DUMP_RUN_CFG`, since 2.4; `SetEnvIfNoCase` of
+mod_setenvif; expressions of Apache 2.4.
+"""
+
+import re
+from typing import Literal
+
+from connectors.agent_list import Agents
+from connectors.command import Hint, Query, Setting, Shell
+from connectors.script import Script
+from connectors.sudo import Fits, SudoRule
+from connectors.trouble import NotUnderstood
+
+_CONTROL = Setting("apache.control", "apachectl", pattern=r"[\w./-]+")
+_NAME = "keyturn-agents.conf"
+_FILE = Setting(
+    "apache.agents",
+    f"/etc/apache2/conf-enabled/{_NAME}",
+    pattern=r"(/[\w.-]+)+/keyturn-agents\.conf",
+)
+SET_UP = (
+    "make an empty /etc/apache2/conf-enabled/keyturn-agents.conf, or name another file of that "
+    "name which Apache includes as apache.agents in the inventory"
+)
+_MARK = "--- list"
+
+# What a part of an agent's name may hold, escaped for Apache; a blank stands first in its set.
+_NAMED = r"([ A-Za-z0-9_/-]|\\[.+])+"
+_BEFORE, _AFTER = 'SetEnvIfNoCase User-Agent "', '" keyturn_refused'
+_REFUSAL = ('<If "-n %{reqenv:keyturn_refused}">', "Require all denied", "</If>")
+
+# $1: our file, $2: apachectl.
+_LOOK = Script(
+    "apache-agents-look",
+    f'"$2" -t -D DUMP_INCLUDES || exit; echo "{_MARK}"; [ ! -e "$1" ] || cat "$1"',
+    words=2,
+)
+# $3: add or remove, $4: the line. What Apache does not take is put back, and so it is where Apache
+# does not run: it is told by its process, since `apachectl` would start one that was stopped. The
+# new file replaces the old one at once.
+_SCRIPT = Script(
+    "apache-agents",
+    'umask 022; file=$1; old=$(cat "$file") || exit 1; '
+    'put() { printf "%s\\n" "$1" > "$file.new" && mv "$file.new" "$file"; }; '
+    'new=$(printf "%s\\n" "$old" | grep "^SetEnvIfNoCase " | grep -vxF -e "$4"); '
+    '[ "$3" = remove ] || new=$(printf "%s\\n%s" "$new" "$4"); '
+    f'[ -z "$new" ] || new=$(printf \'%s\\n\' "$new" {" ".join(repr(x) for x in _REFUSAL)}); '
+    '"$2" -t || exit 1; pid=$(cat "$("$2" -t -D DUMP_RUN_CFG 2>/dev/null | '
+    'sed -n \'s/^PidFile: "\\(.*\\)"$/\\1/p\')" 2>/dev/null) && kill -0 "$pid" || '
+    '{ echo "Apache is not running" >&2; exit 1; }; '
+    'put "$new" || exit 1; if "$2" -t && kill -USR1 "$pid"; then exit 0; fi; '
+    'put "$old"; exit 1',
+    words=4,
+)
+_LINE = re.compile(rf"{re.escape(_BEFORE)}({_NAMED}){re.escape(_AFTER)}", re.ASCII)
+_HINTS = (
+    Hint(
+        r"apachectl: .*not found",
+        "this host has no Apache: where its control program has another name, such as httpd, set "
+        "apache.control in the inventory",
+    ),
+    Hint(
+        r"Syntax error|Invalid command", "Apache does not take its configuration: nothing changed"
+    ),
+    Hint(r"Apache is not running", "Apache does not run: nothing was changed"),
+    Hint(r"keyturn-agents\.conf: No such file", SET_UP),
+    Hint(r"[Pp]ermission denied", "only root may do this: the login's sudo rule is missing"),
+)
+
+
+def agents() -> Query[Agents]:
+    return Query(Shell((_LOOK, _FILE, _CONTROL), root=True, hints=_HINTS), parse_agents)
+
+
+def refuse(agent: str) -> Shell:
+    """Answer agents with 403 whose name holds these letters, in capitals or not."""
+    return _told("add", agent)
+
+
+def admit(agent: str) -> Shell:
+    return _told("remove", agent)
+
+
+def _told(verb: Literal["add", "remove"], agent: str) -> Shell:
+    return Shell((_SCRIPT, _FILE, _CONTROL, verb, _line(agent)), root=True, hints=_HINTS)
+
+
+def _line(agent: str) -> str:
+    escaped = re.sub(r"[.+]", r"\\\g<0>", agent)
+    line = f"{_BEFORE}{escaped}{_AFTER}"
+    if not _LINE.fullmatch(line):
+        raise ValueError(f"{agent!r} cannot be said to Apache, which may act on parts of it")
+    return line
+
+
+def parse_agents(answer: str) -> Agents:
+    """Understand the list of included files, and ours behind it."""
+    included, mark, ours = answer.partition(f"{_MARK}\n")
+    if not mark or not included.startswith("Included configuration files:\n"):
+        raise NotUnderstood(f"Apache answered {answer[:200]!r} instead of the files it includes")
+    heeded = re.search(rf"(?m)^ +\(\d+\) /\S*/{re.escape(_NAME)}$", included) is not None
+    lines = [line for line in ours.splitlines() if line.strip()]
+    named = lines[: -len(_REFUSAL)] if tuple(lines[-len(_REFUSAL) :]) == _REFUSAL else lines
+    return Agents(tuple(_agent(line) for line in named), heeding=int(heeded), servers=1)
+
+
+def _agent(line: str) -> str:
+    found = _LINE.fullmatch(line)
+    if found is None:
+        raise NotUnderstood(f"{_NAME} holds {line[:120]!r}, which is not ours: take it out first")
+    return found[1].replace("\\", "")
+
+
+# Where its words are parted otherwise, there is no such file as the first one names.
+_REFUSED = Fits(_NAMED, before=_BEFORE, after=_AFTER, blanks=True)
+SUDO = (
+    SudoRule(_LOOK, _FILE, _CONTROL, reads=True),
+    *(SudoRule(_SCRIPT, _FILE, _CONTROL, verb, _REFUSED) for verb in ("add", "remove")),
+)

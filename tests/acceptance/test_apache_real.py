@@ -1,0 +1,113 @@
+"""The agents' runbooks and a real Apache, over a real sshd."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from connectors import apache as dialect
+from connectors.fleet import Fleet
+from connectors.inventory import Inventory
+from connectors.sessions import Sessions
+from connectors.trouble import CommandFailed
+from runbooks import Refused
+from runbooks.agents_block import BlockAgent
+from runbooks.agents_unblock import UnblockAgent
+from runbooks.bots_top import BotsTop
+from tests.acceptance.by_hand import carry_out, take_back
+from tests.playground.apache import Apache
+from tests.playground.sshd import Sshd
+
+pytestmark = pytest.mark.real
+
+VALUES = {"host": "web1", "agent": "Evil.Bot/2", "server": "apache"}
+BLOCK = BlockAgent.model_validate(VALUES)
+UNBLOCK = UnblockAgent.model_validate(VALUES)
+
+
+@pytest.fixture
+def apache() -> Iterator[Apache]:
+    apache = Apache()
+    (apache.conf_d / "keyturn-agents.conf").touch()
+    with apache:
+        yield apache
+
+
+@pytest.fixture
+def fleet(sshd: Sshd, apache: Apache) -> Iterator[Fleet]:
+    settings = {
+        "apache.control": str(apache.control),
+        "apache.agents": f"{apache.conf_d}/keyturn-agents.conf",
+        "access_log.files": f"{apache.directory}/access.log*",
+    }
+    entry = sshd.inventory_entry(area="web", settings=settings)
+    fleet = Fleet(Inventory.model_validate({"hosts": {"web1": entry}}), Sessions(Path("/")))
+    yield fleet
+    fleet.close()
+
+
+def answered(apache: Apache, agent: str, status: int) -> None:
+    """Wait until an agent is answered so: Apache lets its old workers go after it was told."""
+    end = time.monotonic() + 10
+    while apache.get(agent) != status:
+        assert time.monotonic() < end, f"{agent} is not answered with {status}"
+        time.sleep(0.02)
+
+
+def test_an_agent_is_refused_and_let_in_by_the_undo(fleet: Fleet, apache: Apache):
+    plan = carry_out(fleet, BLOCK)
+    answered(apache, "Mozilla/5.0 (compatible; evil.bot/2.1)", 403)
+    # A dot is a dot.
+    answered(apache, "EvilxBot/2", 200)
+    answered(apache, "Mozilla/5.0 Firefox/133.0", 200)
+    take_back(fleet, BLOCK, plan)
+    answered(apache, "Evil.Bot/2", 200)
+
+
+def test_an_agent_is_let_in_and_the_others_stay_refused(fleet: Fleet, apache: Apache):
+    carry_out(fleet, BLOCK)
+    carry_out(fleet, BlockAgent.model_validate(VALUES | {"agent": "C++ Crawler"}))
+    plan = carry_out(fleet, UNBLOCK)
+    answered(apache, "Evil.Bot/2", 200)
+    answered(apache, "C++ Crawler", 403)
+    take_back(fleet, UNBLOCK, plan)
+    answered(apache, "Evil.Bot/2", 403)
+    assert fleet.ask("web1", dialect.agents()).refused == ("C++ Crawler", "Evil.Bot/2")
+
+
+def test_what_apache_does_not_take_is_put_back_and_never_loaded(fleet: Fleet, apache: Apache):
+    plan = BLOCK.plan(BLOCK.read(fleet.ask))
+    (apache.conf_d / "broken.conf").write_text("Nonsense\n")
+    with pytest.raises(CommandFailed, match="its configuration: nothing changed"):
+        fleet.tell("web1", fleet.resolve("web1", plan.steps[0].do))
+    (apache.conf_d / "broken.conf").unlink()
+    assert fleet.ask("web1", dialect.agents()).refused == ()
+    assert apache.get("Evil.Bot/2") == 200
+
+
+def test_an_apache_that_does_not_run_is_not_started_and_its_list_stays(
+    fleet: Fleet, apache: Apache
+):
+    plan = BLOCK.plan(BLOCK.read(fleet.ask))
+    apache.stop()
+    with pytest.raises(CommandFailed, match="Apache does not run: nothing was changed"):
+        fleet.tell("web1", fleet.resolve("web1", plan.steps[0].do))
+    assert fleet.ask("web1", dialect.agents()).refused == ()
+    with pytest.raises(OSError, match="refused"):
+        apache.get("anybody")
+
+
+def test_a_host_that_heeds_no_list_is_told_how_to(fleet: Fleet, apache: Apache):
+    (apache.conf_d / "keyturn-agents.conf").unlink()
+    with pytest.raises(Refused, match="no server of apache on web1 heeds our list: make an empty"):
+        BLOCK.plan(BLOCK.read(fleet.ask))
+
+
+def test_its_log_is_counted_too(fleet: Fleet, apache: Apache):
+    carry_out(fleet, BLOCK)
+    answered(apache, "Evil.Bot/2", 403)
+    look = BotsTop.model_validate({"host": "web1"})
+    report = look.report(look.read(fleet.ask))
+    assert report.table is not None
+    assert "Evil.Bot/2" in {row[5] for row in report.table.rows}
