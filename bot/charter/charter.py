@@ -15,8 +15,9 @@ class Clause:
     """One sentence about what people may do.
 
     what, where, whose: in words. approvals: how many keys of others it takes. approvers: by name,
-    for each area by its title. rules: name and words of each that applies. notes: what else holds.
-    when: under which circumstances; "" for ordinary ones.
+    for each area by its title. short: the areas in which these are too few. rules: name and words
+    of each that applies. notes: what else holds. when: under which circumstances; "" for ordinary
+    ones.
     """
 
     what: str
@@ -25,6 +26,7 @@ class Clause:
     approvals: int = 0
     whose: str = ""
     approvers: Mapping[str, Sequence[str]] | None = None
+    short: Sequence[str] = ()
     rules: Sequence[Rule] = ()
     notes: Sequence[str] = ()
     when: str = ""
@@ -42,12 +44,16 @@ class Clause:
     @property
     def who(self) -> str:
         """Who could approve it, by name; "" where nobody has to."""
-        return naming.per_area(self.approvers) if self.approvers else ""
+        if not self.approvers:
+            return ""
+        short = [title for title in self.short if self.approvers[title]]
+        few = f" – too few in {naming.listed(short)}, as the policy is now" if short else ""
+        return naming.per_area(self.approvers) + few
 
     @property
     def who_can(self) -> bool:
-        """Whether somebody could approve it in each area."""
-        return bool(self.approvers) and all(self.approvers.values())
+        """Whether there are enough people in each area to approve it."""
+        return bool(self.approvers) and not self.short
 
 
 @dataclass(frozen=True)
@@ -100,7 +106,7 @@ class Frost:
         again = f" It comes back {self.returns}." if self.returns else ""
         on = naming.listed(f"“{pattern}”" for pattern in self.but)
         goes_on = f" {on} goes on." if self.but else ""
-        verb = "holds changes of" if self.holds else "will hold changes of"
+        verb = "holds" if self.holds else "will hold"
         span = f"from {self.begins:%Y-%m-%d %H:%M} until {self.ends:%Y-%m-%d %H:%M} UTC"
         return f"{verb} {self.where} {span}.{again}{goes_on}"
 

@@ -196,6 +196,7 @@ def _clause(inquiry: Inquiry, people: Sequence[str], block: Mapping[Place, Rulin
         approvals=ruling.approvals if waits else 0,
         whose=_whose(inquiry, block) if waits else "",
         approvers=_by_area(inquiry, people, block) if waits else None,
+        short=_short(inquiry, people, block) if waits else (),
         rules=_rules(ruling),
         notes=_notes(inquiry, block) if ruling.allowed else (),
     )
@@ -266,6 +267,19 @@ def _by_area(
     return found
 
 
+def _short(
+    inquiry: Inquiry, people: Sequence[str], block: Mapping[Place, Ruling]
+) -> Sequence[str]:
+    """Return the areas where all who could approve would not be enough for one of the askers."""
+    found: dict[str, None] = {}
+    for place, ruling in block.items():
+        able = inquiry.approvers(place, ruling)
+        others = [able - {person} for person in people]
+        if not all(inquiry.policy.met(ruling.terms, keys) for keys in others):
+            found[inquiry.policy.area_of(place[0]).title] = None
+    return tuple(found)
+
+
 def _approved(inquiry: Inquiry, people: Sequence[str], askers: Askers) -> list[Clause]:
     """Say what others ask for and these people may approve."""
     rules: dict[Place, set[Rule]] = defaultdict(set)
@@ -320,7 +334,7 @@ def _frost(policy: Policy, freeze: Freeze, now: datetime) -> Frost | None:
     titles = [policy.household.areas[area].title for area in freeze.areas]
     return Frost(
         name=freeze.name,
-        where=naming.listed(titles) if titles else "everything",
+        where=f"changes of {naming.listed(titles)}" if titles else "all changes",
         begins=begins,
         ends=ends,
         holds=begins <= now,

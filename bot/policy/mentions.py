@@ -14,13 +14,17 @@ def mentions(tree: object) -> Iterator[str]:
             yield from mentions(member)
     elif isinstance(tree, dict):
         known = cast("dict[str, Any]", tree)
-        if isinstance(known.get("attr"), str):
-            yield known["attr"]
-        if isinstance(known.get("type"), str) and isinstance(known.get("id"), str):
-            yield f"{known['type']}::{known['id']}"
-        if type(known.get("Value")) is int:
-            yield str(known["Value"])
+        yield from _mentioned(known)
         for name, member in known.items():
             # Annotations are words for people: nothing is decided by them.
             if name != "annotations":
                 yield from mentions(member)
+
+
+def _mentioned(known: dict[str, Any]) -> Iterator[str]:
+    if isinstance(known.get("attr"), str):
+        yield known["attr"]
+    if isinstance(known.get("type"), str) and isinstance(known.get("id"), str):
+        yield f"{known['type']}::{known['id']}"
+    if type(known.get("Value")) is int:
+        yield str(known["Value"])

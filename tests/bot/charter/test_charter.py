@@ -75,6 +75,32 @@ def test_where_nobody_could_approve_it_is_said(tmp_path: Path):
     ]
 
 
+def test_where_those_who_could_approve_are_too_few_it_is_said(tmp_path: Path):
+    rules = (
+        '@id("x") @approvals("2") @from("owners") permit (principal, action == Action::"ask",'
+        ' resource) when { context.kind == "change" };'
+        '@id("y") permit (principal, action == Action::"approve", resource);'
+    )
+    found = told(tmp_path, instead=rules)
+    (clause,) = of(found, "dora").asks
+    assert clause.short == ("the web servers", "storage")
+    assert clause.who.endswith("– too few in the web servers and storage, as the policy is now")
+    assert "the edge" in of(found, "olga").asks[0].short
+
+
+def test_the_rules_that_apply_are_told_in_their_order_in_the_file(tmp_path: Path):
+    more = "".join(
+        f'@id("{name}") permit (principal in Role::"developer", action == Action::"ask", resource)'
+        ' when { context.kind == "check" };'
+        for name in ("zoe", "anna", "mia", "bob", "kim", "lea")
+    )
+    policy = _policy(tmp_path, more)
+    inquiry = Inquiry(policy, ALL, NOW)
+    request = inquiry.request("dora", ("lb1", Deed("abusers show", "check")))
+    names = {tuple(policy.may_ask(request).rules) for _ in range(20)}
+    assert names == {("checks are free", "zoe", "anna", "mia", "bob", "kim", "lea")}
+
+
 def test_people_who_may_do_the_same_are_told_of_together(tmp_path: Path):
     directory = a_policy(tmp_path)
     people = tmp_path / "people.yaml"

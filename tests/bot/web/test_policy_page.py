@@ -1,0 +1,67 @@
+"""The policy as pages: what everybody may do, and what one person may."""
+
+import pytest
+
+from tests.bot.web.conftest import Site
+from tests.bot.web.dom import Page
+
+
+def test_a_newcomer_can_read_what_a_developer_may_do(site: Site) -> None:
+    words = Page(site.browser("dora").get("/policy/dora").text).text
+    assert "What may I do?" in words
+    assert "At once Every check, everywhere. Anyone here may look." in words
+    assert "Every change, everywhere: one approval from the owners of the area." in words
+    assert "Who: the edge: Adam Admin or Olga Owner; the web servers: Olga Owner;" in words
+    assert "Rule: developers ask, owners approve" in words
+    assert "Approves Nothing that others ask for." in words
+    assert "Olga Owner · " not in words
+
+
+def test_the_page_of_everybody_leads_to_each_person(site: Site) -> None:
+    page = Page(site.browser("dora").get("/policy").text)
+    assert page.links.count("/policy/olga") == 1
+    assert {"/policy/adam", "/policy/stan", "/policy/dora"} <= set(page.links)
+    assert "Storage Stan Storage one host: nas1" in page.text
+    assert "Who: nobody, as the policy is now." in page.text
+    assert page.strange == []
+    assert len(page.ids) == len(set(page.ids))
+
+
+def test_every_page_leads_to_the_policy(site: Site) -> None:
+    assert "/policy" in Page(site.browser("dora").get("/").text).links
+
+
+def test_who_is_not_among_the_people_has_no_page(site: Site) -> None:
+    answer = site.browser("dora").get("/policy/eve")
+    assert answer.status_code == 404
+    assert "Nobody among the people" in answer.text
+
+
+def test_a_freeze_is_told_now_and_when_it_is_to_come(site: Site) -> None:
+    (site.policy / "freezes.yaml").write_text(
+        'freezes:\n  - {name: "the <b>long</b> one", areas: [edge], from: "2020-01-01 00:00",'
+        ' until: "2999-01-01 00:00", but: ["abusers *"]}\n'
+        '  - {name: far off, from: "2998-01-01 00:00", until: "2999-01-01 00:00"}\n'
+        '  - {name: gone, from: "2020-01-01 00:00", until: "2020-01-02 00:00"}\n'
+    )
+    page = Page(site.browser("dora").get("/policy").text)
+    assert "the <b>long</b> one Now Holds changes of the edge" in page.text
+    assert "“abusers *” goes on." in page.text
+    assert "far off To come Will hold all changes" in page.text
+    assert "gone" not in page.text.partition("Freezes")[2]
+    assert page.strange == []
+
+
+@pytest.mark.parametrize("who", ["dora", "olga"])
+def test_a_changed_policy_is_on_the_page_at_once(site: Site, who: str) -> None:
+    browser = site.browser(who)
+    browser.get(f"/policy/{who}")
+    rules = site.policy / "policy.cedar"
+    rules.write_text(
+        rules.read_text() + '@id("no more") @says("It is all <over>.")\n'
+        'forbid (principal, action == Action::"ask", resource);\n'
+    )
+    page = Page(browser.get(f"/policy/{who}").text)
+    assert "Not Every check and every change, everywhere. It is all <over>." in page.text
+    assert "At once" not in page.text
+    assert page.strange == []
