@@ -1,0 +1,134 @@
+"""My second factor, stepping up and broken glass, on the pages."""
+
+import re
+
+import pytest
+from fastapi.testclient import TestClient
+from pyotp.totp import TOTP
+
+from bot.run import State
+from tests.bot.keyring import an_app
+from tests.bot.web.conftest import Site
+from tests.policies import starter_rules
+from tests.toy import SetSwitch
+
+LAMP_ON = SetSwitch(host="lb1", name="lamp", value="on")
+WHY = "all customers see an error page"
+
+
+def code(site: Site, secret: str, *, later: int = 0) -> str:
+    with site.database.reading() as tx:
+        return TOTP(secret).at(tx.now // 1_000_000 + 30 * later)
+
+
+def enrol(site: Site, browser: TestClient) -> str:
+    """Enrol an app, and return its secret."""
+    address = browser.post("/second-factor/app").headers["location"]
+    shown = browser.get(address).text
+    found = re.search(r'id="secret">([A-Z2-7 ]+)<', shown)
+    assert found
+    assert "data:image/svg+xml" in shown
+    secret = found[1].replace(" ", "")
+    wrong = browser.post(address, data={"code": "000000"})
+    assert (wrong.status_code, "This code is not right" in wrong.text) == (422, True)
+    answer = browser.post(address, data={"code": code(site, secret)})
+    assert answer.headers["location"] == "/second-factor?done=enrolled"
+    assert browser.get(address).status_code == 404
+    return secret
+
+
+def test_an_app_is_enrolled_confirmed_and_opens_what_takes_it(site: Site) -> None:
+    rules = site.policy / "policy.cedar"
+    rules.write_text(starter_rules().replace('@approvals("1")', '@approvals("1")\n@stepup', 1))
+    run = site.office.ask(LAMP_ON)
+    adam = site.browser("adam")
+    secret = enrol(site, adam)
+    page = adam.get("/second-factor").text
+    assert "Does not count yet" in page
+    assert "Olga Owner" in page
+
+    # It takes an owner with a second factor, and the digits that Adam reads to her.
+    olga = site.browser("olga")
+    olgas = an_app(site.office, "olga")
+    digest = re.findall(r"factors: \[([0-9a-f]{32})\]", page)[0]
+    number = re.findall(r'action="/second-factor/(\d+)/remove"', page)[0]
+    confirm = f"/second-factor/{number}/confirm"
+    answer = olga.post(confirm, data={"digest": digest[:10]})
+    assert answer.headers["location"] == "/step-up?next=/second-factor"
+    stepped = olga.post("/step-up/code", data={"code": olgas.code(), "next": "/second-factor"})
+    assert stepped.headers["location"] == "/second-factor"
+    assert olga.post(confirm, data={"digest": "0123456789"}).status_code == 422
+    assert digest not in olga.get("/second-factor").text
+    assert olga.post(confirm, data={"digest": digest[:10]}).status_code == 303
+    assert "confirmed by Olga Owner" in adam.get("/second-factor").text
+
+    # Approving wants it now.
+    shown = adam.get(f"/runs/{run.id}").text
+    assert f'href="/step-up?next=/runs/{run.id}"' in shown
+    refused = adam.post(f"/runs/{run.id}/approve", data={"digest": run.digest})
+    assert refused.status_code == 403
+    assert "takes your second factor" in refused.text
+    to = {"next": f"/runs/{run.id}"}
+    assert adam.post("/step-up/code", data=to | {"code": "123"}).status_code == 422
+    stepped = adam.post("/step-up/code", data=to | {"code": code(site, secret, later=1)})
+    assert stepped.headers["location"] == f"/runs/{run.id}"
+    assert "which you have just shown" in adam.get(f"/runs/{run.id}").text
+    assert adam.post(f"/runs/{run.id}/approve", data={"digest": run.digest}).status_code == 303
+    site.office.work()
+    assert site.office.run(run.id).state is State.SUCCEEDED
+    assert "approved with a second factor" in re.sub(
+        r"<[^>]+>", "", adam.get(f"/runs/{run.id}").text
+    )
+
+
+def test_t_a16_glass_is_broken_and_reviewed_on_the_page(site: Site) -> None:
+    site.office.fleet.hosts["web1"] = {"lamp": "off"}
+    run = site.office.ask(SetSwitch(host="web1", name="lamp", value="on"), person="adam")
+    app, adam = an_app(site.office, "adam"), site.browser("adam")
+    page = f"/runs/{run.id}"
+    form = {"digest": run.digest, "reason": WHY}
+    assert "break the glass" in adam.get(page).text
+    assert "break the glass" not in site.browser("olga").get(page).text
+    assert adam.post(f"{page}/break-glass", data=form).status_code == 403
+    adam.post("/step-up/code", data={"code": app.code(), "next": page})
+    assert adam.post(f"{page}/break-glass", data=form | {"reason": "x"}).status_code == 422
+    answer = adam.post(f"{page}/break-glass", data=form | {"reason": f"{WHY}\r\nof ours"})
+    assert answer.headers["location"] == f"{page}?done=broken"
+    site.office.work()
+    assert site.office.run(run.id).state is State.SUCCEEDED
+    assert "Adam Admin broke the glass" in adam.get(page).text
+
+    assert "Look at what was done" not in adam.get(page).text
+    assert adam.post(f"{page}/review", data={"words": "it was right"}).status_code == 403
+    olga = site.browser("olga")
+    assert "Look at what was done" in olga.get(page).text
+    assert olga.post(f"{page}/review", data={"words": "it was right"}).status_code == 303
+    assert "“it was right”" in adam.get(page).text
+
+
+def test_nobody_sees_the_secret_of_somebody_else(site: Site) -> None:
+    address = site.browser("adam").post("/second-factor/app").headers["location"]
+    answer = site.browser("olga").get(address)
+    assert answer.status_code == 404
+    assert "secret" not in answer.text
+
+
+def test_without_a_factor_that_counts_the_page_says_where_to_get_one(site: Site) -> None:
+    page = site.browser("dora").get("/step-up?next=/runs/1")
+    assert 'href="/second-factor"' in page.text
+    assert 'name="code"' not in page.text
+
+
+@pytest.mark.parametrize("to", ["//evil.example", "https://evil.example", "/sign-out"])
+def test_stepping_up_leads_nowhere_else(site: Site, to: str) -> None:
+    app, browser = an_app(site.office, "olga"), site.browser("olga")
+    assert "evil" not in browser.get("/step-up", params={"next": to}).text
+    answer = browser.post("/step-up/code", data={"code": app.code(), "next": to})
+    assert answer.headers["location"] == "/"
+
+
+def test_at_a_bare_address_keys_are_not_offered_and_the_page_says_why(site: Site) -> None:
+    page = site.browser("olga").get("/second-factor").text
+    assert "only where the pages are reached by a name over HTTPS" in page
+    assert "data-options" in page
+    assert "Add a key" not in page
