@@ -167,7 +167,9 @@ def _about(answer: Answer, *, who: str, wait: int | None) -> list[str]:
     said = answer.prospect.sentences(wait=wait, who=who)
     if answer.otherwise is not None:
         first = answer.otherwise.sentences(who=who)[0]
-        said.append(f"If a step cannot be undone: {first[:1].lower()}{first[1:]}")
+        named = first.startswith(who) and who != "You"
+        plain = first if named else f"{first[:1].lower()}{first[1:]}"
+        said.append(f"If a step cannot be undone: {plain}")
     if answer.frozen and answer.prospect.allowed:
         said.append(f"It would wait now: {answer.frozen}.")
     return said

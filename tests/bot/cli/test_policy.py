@@ -1,0 +1,164 @@
+"""`keyturn policy …` as a person uses it: words in, words and exit status out."""
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from bot.__main__ import main
+from bot.policy import PolicyDirectory
+from tests.bot.office import an_office
+from tests.policies import a_policy, starter_rules
+from tests.toy import SetSwitch
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A directory with a policy and no database yet, which is where commands work."""
+    a_policy(tmp_path / "policy")
+    monkeypatch.setenv("KEYTURN_POLICY", str(tmp_path / "policy"))
+    monkeypatch.setenv("KEYTURN_DATA", str(tmp_path))
+    return tmp_path
+
+
+def run(*words: str) -> Result:
+    return CliRunner().invoke(main, ["policy", *words])
+
+
+def _history(place: Path) -> None:
+    """Let two requests be approved and one be made that takes none."""
+    with an_office(place) as office:
+        for value in ("on", "off"):
+            office.approve(office.ask(SetSwitch(host="lb1", name="lamp", value=value)))
+        office.ask(SetSwitch(host="lb1", name="fan", value="on"), "olga")
+
+
+def test_the_page_is_text_or_html_or_json(place: Path):
+    text = run("page").output
+    assert "DORA DEVELOPER (DEVELOPER)" in text
+    assert "Every change, everywhere: one approval from the owners of the area." in text
+    alone = run("page", "--person", "stan")
+    assert "STAN STORAGE" in alone.output
+    assert "DORA" not in alone.output
+    file = place / "policy.html"
+    assert run("page", "--html", str(file)).output == f"wrote {file}\n"
+    assert file.read_text().startswith("<!doctype html>")
+    data = json.loads(run("page", "--json").output)
+    assert {"dora", "olga", "adam", "stan"} == {
+        person for chapter in data["chapters"] for person in chapter["people"]
+    }
+
+
+def test_the_page_of_a_stranger_or_of_a_broken_policy_says_why_there_is_none(place: Path):
+    stranger = run("page", "--person", "eve")
+    assert (stranger.exit_code, "eve is not among the people" in stranger.output) == (3, True)
+    (place / "policy" / "policy.cedar").write_text("nonsense")
+    broken = run("page")
+    assert broken.exit_code == 1
+    assert "policy.cedar" in broken.output
+    assert "Traceback" not in broken.output
+
+
+def test_explain_tells_of_each_area_by_itself(place: Path):
+    found = run("explain", "olga", "service", "restart", "lb*", "nas1", "nginx")
+    assert found.exit_code == 0
+    lines = found.output.splitlines()
+    assert lines[0].startswith("On lb1, lb2 (the edge): Olga Owner may ask; it takes one approval")
+    assert "Adam Admin." in lines[0]
+    assert any(
+        line.startswith("On nas1 (storage): ") and "Stan Storage." in line for line in lines
+    )
+
+
+def test_explain_tells_what_holds_if_a_step_cannot_be_undone(place: Path):
+    found = run("explain", "olga", "abusers", "clear", "lb1", "203.0.113.9")
+    assert found.output.startswith("Yes, at once.")
+    assert "If a step cannot be undone: olga Owner may ask" not in found.output
+    assert "If a step cannot be undone: Olga Owner may ask; it takes one approval" in found.output
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "says"),
+    [
+        (["dora", "abusers", "show", "lb1"], 0, "Yes, at once."),
+        (["eve", "abusers", "show", "lb1"], 1, "No: eve is not among the people"),
+        (["dora", "abusers", "clear"], 3, "on which host?"),
+        (["dora", "abusers", "clear", "lb9"], 3, "there is no host 'lb9'"),
+        (["dora", "abusers", "clear", "nas1"], 3, "nas1 is not tagged haproxy; hosts that are"),
+        (["dora", "abusers", "claer", "lb1"], 3, "Did you mean"),
+    ],
+)
+def test_explain_ends_with_a_status_for_scripts(
+    place: Path, words: list[str], status: int, says: str
+):
+    found = run("explain", *words)
+    assert (found.exit_code, says in found.output) == (status, True), found.output
+
+
+def test_explain_knows_how_long_it_takes_and_of_a_freeze(place: Path):
+    _history(place)
+    (place / "policy" / "freezes.yaml").write_text(
+        'freezes: [{name: long, from: "2000-01-01 00:00", until: "2999-01-01 00:00"}]\n'
+    )
+    found = json.loads(run("explain", "dora", "abusers", "clear", "@haproxy", "--json").output)
+    assert found["allowed"] is True
+    assert found["answers"][0]["hosts"] == ["lb1", "lb2"]
+    assert found["answers"][0]["prospect"]["approvers"] == ["Adam Admin", "Olga Owner"]
+    assert found["usual_wait_seconds"] is None
+    told = run("explain", "dora", "abusers", "clear", "lb1").output
+    assert "It would wait now: the edge is frozen until 2999-01-01" in told
+
+
+def test_replay_counts_and_lists_what_would_differ(place: Path, monkeypatch: pytest.MonkeyPatch):
+    _history(place)
+    a_policy(place / "new", rules=starter_rules().replace('@approvals("1")', '@approvals("2")'))
+    monkeypatch.setenv("KEYTURN_BASE_URL", "https://keyturn.example.com/")
+    found = run("replay", str(place / "new"))
+    assert found.exit_code == 0
+    assert "3 requests of the last 90d" in found.output
+    assert "2 more approvals" in found.output
+    assert "dora: toy set lb1 lamp on  https://keyturn.example.com/runs/1" in found.output
+    assert "2 instead of 1, from the owners of the edge" in found.output
+    data = json.loads(run("replay", str(place / "new"), "--json").output)
+    assert data["fates"] == {"more approvals": 2, "as it was": 1}
+    assert data["by_person"] == {"dora": {"more approvals": 2}, "olga": {"as it was": 1}}
+    assert [one["run"] for one in data["runs"]] == [1, 2]
+
+
+def test_replay_reads_while_the_service_writes(place: Path):
+    with an_office(place) as office:
+        office.approve(office.ask(SetSwitch(host="lb1", name="lamp", value="on")))
+        with office.database.transaction():
+            found = run("replay", str(place / "policy"))
+        assert "1 request of the last 90d" in found.output
+        assert "nothing would be different" in found.output
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "says"),
+    [
+        (["policy", "--since", "yesterday"], 2, "give a span such as 90d"),
+        (["nowhere"], 1, "people.yaml is missing"),
+    ],
+)
+def test_replay_says_what_is_wrong_in_a_line(
+    place: Path, words: list[str], status: int, says: str
+):
+    _history(place)
+    found = run("replay", str(place / words[0]), *words[1:])
+    assert (found.exit_code, says in found.output) == (status, True), found.output
+    assert "Traceback" not in found.output
+
+
+def test_without_a_database_there_is_nothing_to_replay(place: Path):
+    found = run("replay", str(place / "policy"))
+    assert (found.exit_code, "there is no database in" in found.output) == (3, True)
+
+
+def test_hostile_text_reaches_no_terminal(place: Path):
+    people = place / "policy" / "people.yaml"
+    people.write_text(people.read_text() + '  eve: {name: "E‮ve"}\n')
+    assert PolicyDirectory(place / "policy")
+    for words in (["page"], ["explain", "eve", "abusers", "show", "lb1"]):
+        assert "‮" not in run(*words).output
