@@ -529,7 +529,7 @@ def test_t_a7_a_plan_that_was_altered_in_the_database_is_not_applied(office: Off
         altered = replace(run.proposal, steps=(other,))
         runs.amend(tx, runs.get(tx, run.id), proposal=altered)
     office.work()
-    assert office.run(run.id).state is State.STALE
+    assert office.run(run.id).state is State.REFUSED
     assert office.fleet.told == []
 
 
