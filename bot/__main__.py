@@ -14,6 +14,7 @@ import click
 from bot.cli.place import Place
 from bot.cli.policy import policy
 from bot.cli.schedule import schedule
+from bot.cli.stopping import COMMANDS
 from bot.inventory.commands import inventory, sudoers
 
 if TYPE_CHECKING:
@@ -265,7 +266,7 @@ _PLACE = Place(
     has_database=_has_database,
     address=lambda: _settings().base_url.rstrip("/"),
 )
-for family in (policy, schedule):
+for family in (policy, schedule, *COMMANDS):
     family.context_settings["obj"] = _PLACE
     main.add_command(family)
 

@@ -1,0 +1,110 @@
+"""`keyturn stop`, `resume`, `ban` and `unban`: the emergency brake, also where no door opens."""
+
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from bot.cli.place import FAILED, NOT_FOUND, Place, at_place, plainly, stop
+
+if TYPE_CHECKING:
+    from bot.workflow import Workflow
+
+_WHY = click.option("--why", required=True, help="What the change log shall say about it.")
+_AS = click.option("--as", "person", required=True, help="The person of the policy who does it.")
+
+
+@click.command("stop")
+@click.argument("what", metavar="RUN|all")
+@_WHY
+@at_place
+def stop_runs(place: Place, *, what: str, why: str) -> None:
+    """Stop one run, or everything, before the next step or host.
+
+    What is on its way is finished as a step. After `stop all` nothing goes to any host until
+    somebody resumes it; a service that runs sees it before its next step.
+    """
+    with _working(place) as workflow:
+        if what == "all":
+            number = workflow.stop_all(person="", why=why)
+            click.echo(f"everything is stopped; {number} runs were not over")
+            click.echo("let it go on with: keyturn resume --as PERSON --why REASON")
+            return
+        if not (what.isascii() and what.isdecimal() and len(what) <= 9):
+            stop(f"stop which run? keyturn stop N, or keyturn stop all; not {what!r}", NOT_FOUND)
+        run = workflow.stop(int(what), person="", why=why)
+    click.echo(f"run {run.id}: {run.summary if run.over else 'ends before its next step'}")
+
+
+@click.command()
+@_AS
+@_WHY
+@at_place
+def resume(place: Place, *, person: str, why: str) -> None:
+    """Let everything go on after `stop all`. What was stopped is asked for anew."""
+    with _working(place) as workflow:
+        workflow.resume(person=person, why=why)
+    click.echo("everything may go on")
+
+
+@click.command()
+@click.argument("person")
+@_WHY
+@at_place
+def ban(place: Place, *, person: str, why: str) -> None:
+    """Shut PERSON out at once and everywhere.
+
+    Their sessions end, their requests are refused, their approvals count no more, and what runs
+    for them stops before its next step or host.
+    """
+    with _working(place) as workflow:
+        workflow.ban(person, by="", why=why)
+    click.echo(f"{person} is shut out; let them in again with: keyturn unban {person} --as PERSON")
+
+
+@click.command()
+@click.argument("who", metavar="PERSON")
+@_AS
+@_WHY
+@at_place
+def unban(place: Place, *, who: str, person: str, why: str) -> None:
+    """Let PERSON in again."""
+    with _working(place) as workflow:
+        workflow.unban(who, by=person, why=why)
+    click.echo(f"{who} is let in again")
+
+
+COMMANDS = (stop_runs, resume, ban, unban)
+
+
+class _Absent:
+    """Stands where the hosts would: nothing is sent from here. The service finds the rest."""
+
+    def enqueue(self, tx: object, run: int, site: str) -> None:
+        pass
+
+    def ask(self, host: str, query: object, /) -> Any:
+        raise NotImplementedError(host)
+
+    tell: Callable[..., Any] = ask
+    resolve: Callable[..., Any] = ask
+
+
+@contextmanager
+def _working(place: Place) -> "Generator[Workflow]":
+    """Open the workflow on the database alone. A refusal is one line."""
+    from bot.policy import PolicyDirectory
+    from bot.store.runs import NoSuchRun, Overtaken
+    from bot.workflow import NotYours, Parts, TooLate, Unfit, Workflow
+    from bot.workflow.banning import Admitted
+
+    with plainly(), place.database() as database:
+        absent = _Absent()
+        admitted = Admitted(PolicyDirectory(place.policy()), database)
+        try:
+            yield Workflow(Parts(database, admitted, absent, absent))
+        except (NotYours, TooLate, Unfit, Overtaken) as no:
+            stop(str(no), FAILED)
+        except NoSuchRun as no:
+            stop(str(no), NOT_FOUND)

@@ -1,0 +1,85 @@
+"""`keyturn stop`, `resume`, `ban` and `unban`, from another process than the service."""
+
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from bot.__main__ import main
+from bot.run import State
+from bot.store import bans, stops
+from bot.store.database import Database
+from bot.store.seal import kept_in
+from tests.bot.office import Office, an_office
+from tests.toy import SetAll
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Generator[Office]:
+    """An office whose database and key are where the command line looks for them."""
+    seal = kept_in(tmp_path / "changelog.key")
+    database = Database(f"sqlite:///{tmp_path / 'keyturn.db'}", seal)
+    with an_office(tmp_path, database=database) as office:
+        yield office
+
+
+def _keyturn(office: Office, *words: str) -> Result:
+    where = str(office.policies.path.parent)
+    env = {"KEYTURN_DATA": where, "KEYTURN_POLICY": str(office.policies.path)}
+    return CliRunner(env=env).invoke(main, words)
+
+
+def test_t_a18_stop_all_ends_what_runs_in_the_service_before_its_next_step(served: Office):
+    said: list[Result] = []
+
+    def stop(_host: str, _words: str) -> None:
+        said.append(_keyturn(served, "stop", "all", "--why", "the cellar is on fire"))
+
+    served.fleet.before_tell = stop
+    ended = served.approve(served.ask(SetAll(host="lb1", value="on")))
+    assert said[0].exit_code == 0, said[0].output
+    assert "everything is stopped; 1 runs were not over" in said[0].output
+    assert ended.state is State.STOPPED
+    assert served.fleet.told == [("lb1", "set fan on")]
+
+    assert _keyturn(served, "resume", "--as", "olga", "--why", "it is out").exit_code == 0
+    with served.database.reading() as tx:
+        assert stops.of_everything(tx) is None
+
+
+def test_one_run_is_stopped_and_says_how_it_ended(served: Office):
+    run = served.ask(SetAll(host="lb1", value="on"))
+    said = _keyturn(served, "stop", str(run.id), "--why", "the wrong lamps")
+    assert said.output == (
+        f"run {run.id}: Stopped by whoever runs Keyturn (the wrong lamps). Nothing was sent.\n"
+    )
+    assert served.run(run.id).state is State.STOPPED
+
+
+def test_t_a20_a_ban_holds_until_another_lifts_it(served: Office):
+    assert _keyturn(served, "ban", "dora", "--why", "the laptop is stolen").exit_code == 0
+    with served.database.reading() as tx:
+        assert bans.people(tx) == {"dora"}
+    refused = _keyturn(served, "unban", "dora", "--as", "dora", "--why", "it is found")
+    assert refused.exit_code == 1
+    assert "Those who can: Adam Admin" in refused.output
+    assert _keyturn(served, "unban", "dora", "--as", "adam", "--why", "it is found").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "says"),
+    [
+        (("stop", "everything", "--why", "smoke"), 3, "stop which run?"),
+        (("stop", "99", "--why", "smoke"), 3, "there is no run 99"),
+        (("stop", "all"), 2, "Missing option '--why'"),
+        (("resume", "--as", "adam", "--why", "smoke"), 1, "everything may go on"),
+        (("ban", "nobody", "--why", "smoke"), 1, "not among the people"),
+        (("unban", "dora", "--as", "adam", "--why", "smoke"), 1, "dora is not banned"),
+    ],
+)
+def test_a_no_is_one_line(served: Office, words: tuple[str, ...], status: int, says: str):
+    found = _keyturn(served, *words)
+    assert found.exit_code == status
+    assert says in found.output
+    assert "Traceback" not in found.output
