@@ -2,21 +2,23 @@
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bot.policy import Person, Policy, Request
 from bot.proposal import ProposedStep
 from bot.run import BEFORE_INTENT, Run, State, StepRecord, StepState, Vote
-from bot.store import changelog, glass, locks, runs
+from bot.store import changelog, glass, grants, locks, runs
 from bot.store.changelog import Entry
 from bot.store.database import Transaction
 from bot.store.glass import Glass
+from bot.store.grants import Grant
 from bot.store.locks import Lock
 from bot.web.visitor import Visitor
 from bot.workflow.breaking import may_review
 from bot.workflow.counting import count, ruling_on
 from bot.workflow.passing import why_not
 from bot.workflow.second_factor import shown
+from bot.workflow.stead import delegates_now, stand_in
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,8 @@ class Powers:
     why_no_undo: str = ""
     break_glass: bool = False
     review: bool = False
+    accept: bool = False
+    counter: bool = False
 
     @property
     def any(self) -> bool:
@@ -41,8 +45,9 @@ class Powers:
 
 @dataclass(frozen=True)
 class Dossier:
-    """approvers: everybody whose approval would count. whose: the same in words. missing: how
-    many more it takes while it waits.
+    """approvers: everybody whose approval would count. delegates: who else could, and for whom.
+    granted: the grant that stands in for the approvals, and how many are left of it. whose: the
+    groups whose approval it takes, in words. missing: how many more it takes while it waits.
 
     holder: the lock on the run's host. now: the database's time. wants_step_up: an approval takes
     a second factor. stepped_up: the visitor has just shown theirs.
@@ -54,6 +59,8 @@ class Dossier:
     entries: Sequence[Entry]
     holder: Lock | None
     approvers: Sequence[Person]
+    delegates: Sequence[tuple[str, str]]
+    granted: tuple[Grant, int] | None
     whose: str
     missing: int
     powers: Powers
@@ -100,6 +107,8 @@ def gather(tx: Transaction, number: int, visitor: Visitor) -> Dossier:
         entries=changelog.of_run(tx, number),
         holder=locks.held(tx, run.host),
         approvers=policy.approvers(request, ruling) if run.state in BEFORE_INTENT else (),
+        delegates=delegates_now(tx, policy, request, ruling) if run.state in BEFORE_INTENT else (),
+        granted=_granted(tx, run),
         whose=policy.whose(ruling.terms) if known and ruling.groups else "",
         # As long as it waits there is a key to turn, whatever the rules say by now.
         missing=max(counted.missing, 1),
@@ -112,9 +121,18 @@ def gather(tx: Transaction, number: int, visitor: Visitor) -> Dossier:
     )
 
 
+def _granted(tx: Transaction, run: Run) -> tuple[Grant, int] | None:
+    if run.grant is None:
+        return None
+    given = grants.get(tx, run.grant)
+    return given, grants.left(tx, given, run.id)
+
+
 def may_decide(tx: Transaction, policy: Policy, run: Run, person: str) -> bool:
     """Say whether this person's yes or no would count for the run."""
-    return policy.may_approve(person, *ruling_on(tx, policy, run)).allowed
+    request, ruling = ruling_on(tx, policy, run)
+    mine = policy.may_approve(person, request, ruling).allowed
+    return mine or bool(stand_in(tx, policy, request, ruling, person))
 
 
 def may_settle(policy: Policy, run: Run, person: str) -> bool:
@@ -134,11 +152,17 @@ def _powers(
     begun = run.state not in BEFORE_INTENT
     # A part of a request for several hosts is decided with the whole.
     decides = run.parent is None and not begun and may_decide(tx, visitor.policy, run, visitor.id)
+    refuses = decides or (bool(run.editors) and _may_refuse(tx, run, visitor))
     voted = any(vote.person == visitor.id for vote in votes)
     why_no_undo = _why_no_undo(run, records, visitor, now=tx.now)
     return Powers(
         approve=decides and not voted and run.state is State.WAITING,
-        deny=decides,
+        deny=refuses,
+        accept=run.state is State.OFFERED and run.asked_by == visitor.id,
+        counter=decides
+        and run.state is State.WAITING
+        and run.undo_of is None
+        and run.timing is None,
         withdraw=not begun and run.asked_by == visitor.id and run.parent is None,
         settle=may_settle(visitor.policy, run, visitor.id),
         undo=_did_something(run, records) and not why_no_undo,
@@ -146,6 +170,13 @@ def _powers(
         break_glass=_may_break_glass(tx, run, visitor),
         review=_may_review(tx, run, visitor),
     )
+
+
+def _may_refuse(tx: Transaction, run: Run, visitor: Visitor) -> bool:
+    """Say whether the visitor's no counts: it does of an owner who edited the values, too."""
+    if run.parent is not None or run.state not in BEFORE_INTENT:
+        return False
+    return may_decide(tx, visitor.policy, replace(run, editors=()), visitor.id)
 
 
 def _may_break_glass(tx: Transaction, run: Run, visitor: Visitor) -> bool:

@@ -6,7 +6,8 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Request, Response
 from fastapi.responses import RedirectResponse
 
-from bot.run import IllegalMove, Origin
+from bot import forms
+from bot.run import IllegalMove, Origin, Run
 from bot.store.runs import Overtaken
 from bot.web.blanks import Filled
 from bot.web.dossier import Dossier, gather
@@ -15,6 +16,7 @@ from bot.web.parts import Here, WebParts
 from bot.web.story import facts, story
 from bot.web.visitor import Onlooking, Visiting, Visitor
 from bot.workflow import NotYours, TooLate, Unfit
+from runbooks import catalogue
 
 router = APIRouter(prefix="/runs/{number}")
 
@@ -24,6 +26,8 @@ Number = Annotated[int, Path(ge=1, le=2_147_483_647)]
 _DONE: Mapping[str, str] = {
     "approved": "Your approval is recorded.",
     "denied": "Your no is recorded. Nothing was sent.",
+    "countered": "Your values are proposed. Their asker accepts them or takes the request back.",
+    "accepted": "It is yours now, and waits for approval like any other.",
     "withdrawn": "The request is withdrawn. Nothing was sent.",
     "asked": "The undo is asked for. It is planned and approved like any other change.",
     "broken": "The glass is broken. The owners are told, and somebody else reviews it.",
@@ -78,6 +82,37 @@ def deny(
         parts.workflow.deny(number, person=visitor.id, reason=form.get("reason", ""))
 
     return _done(request, parts, visitor, number, act, "denied")
+
+
+@router.post("/counter")
+def counter(
+    request: Request, parts: Here, visitor: Visiting, number: Number, form: Filled
+) -> Response:
+    """Propose other values, and go to the run that has them."""
+
+    def act() -> int:
+        typed = {
+            name.removeprefix("field-"): value
+            for name, value in form.items()
+            if name.startswith("field-")
+        }
+        return parts.workflow.counter(
+            number, person=visitor.id, changes=typed, reason=form.get("reason", "")
+        ).id
+
+    return _done(request, parts, visitor, number, act, "countered")
+
+
+@router.post("/accept")
+def accept(
+    request: Request, parts: Here, visitor: Visiting, number: Number, form: Filled
+) -> Response:
+    """Take over the values that an approver proposes."""
+
+    def act() -> None:
+        parts.workflow.accept(number, person=visitor.id, digest=form.get("digest", ""))
+
+    return _done(request, parts, visitor, number, act, "accepted")
 
 
 @router.post("/withdraw")
@@ -198,4 +233,17 @@ def _things(dossier: Dossier, visitor: Visitor) -> dict[str, Any]:
         "story": story(dossier.entries, visitor.name),
         "entries": [(entry, facts(entry)) for entry in reversed(dossier.entries)],
         "now": dossier.now,
+        "blanks": _blanks(dossier.run),
     }
+
+
+def _blanks(run: Run) -> list[tuple[forms.Blank, str]]:
+    """Return what of a request can be edited, with its values."""
+    known = catalogue().get(run.words)
+    if known is None:
+        return []
+    return [
+        (blank, run.fields.get(blank.name, blank.default))
+        for blank in forms.blanks(known)
+        if blank.name != "host"
+    ]

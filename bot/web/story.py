@@ -157,7 +157,32 @@ _TELLERS: Mapping[str, _Teller] = {
         "orange",
         "clock",
     ),
+    "counter-proposed": lambda facts, who: (
+        f"{who} proposed other values",
+        plainly(facts.get("values") or ""),
+        "orange",
+        "swap",
+    ),
+    "proposed": lambda facts, who: (
+        f"Proposed by {who}",
+        f"In place of run {_text(facts, 'instead_of_run')}",
+        "blue",
+        "swap",
+    ),
+    "accepted": _with_reason("Accepted by {who}", "green", "check"),
+    "grant used": lambda facts, _who: (
+        f"Let through by grant {_text(facts, 'grant')}",
+        f"{_text(facts, 'used')} of {_text(facts, 'an_hour')} this hour",
+        "green",
+        "key",
+    ),
     "withdrawn": lambda _facts, who: (f"Withdrawn by {who}", "", "grey", "back"),
+    "followed up": lambda facts, _who: (
+        "It is over",
+        _text(facts, "summary"),
+        "green" if facts.get("healthy") else "orange",
+        "eye",
+    ),
     "scheduled": _moment("Schedule {n} began", "green", "clock"),
     "fired": _moment("Schedule {n} fired run {run}", "blue", "clock"),
     "fires missed": lambda facts, _who: (

@@ -1,0 +1,108 @@
+"""Delegations and grants on the web, and other values on a run's page."""
+
+import pytest
+
+from bot.run import State
+from runbooks import catalogue
+from tests.bot.web.conftest import Site
+from tests.bot.web.dom import Page
+from tests.toy import RUNBOOKS, SetSwitch
+
+LAMP_ON = SetSwitch(host="lb1", name="lamp", value="on")
+
+
+@pytest.fixture(autouse=True)
+def toys(monkeypatch: pytest.MonkeyPatch) -> None:
+    known: dict[str, object] = catalogue()  # pyright: ignore[reportAssignmentType] - it is one
+    for words, runbook in RUNBOOKS.items():
+        monkeypatch.setitem(known, words, runbook)
+
+
+def delegate(site: Site, **other: str) -> int:
+    typed = {"person": "stan", "area": "edge", "until": "4 hours"} | other
+    return site.browser("olga").post("/mandates/delegations", data=typed).status_code
+
+
+def grant(site: Site, **other: str) -> int:
+    typed = {"person": "dora", "what": "toy set lb*", "an_hour": "5", "until": "4 hours"} | other
+    return site.browser("olga").post("/mandates/grants", data=typed).status_code
+
+
+def test_a_delegation_is_made_shown_and_ended(site: Site):
+    assert delegate(site, reason="at sea") == 303
+    for person in ("olga", "stan"):
+        shown = Page(site.browser(person).get("/mandates").text)
+        assert "Stan Storage for Olga Owner in edge, until" in shown.text
+        assert "/mandates/delegations/1/end" in shown.forms
+        assert shown.strange == []
+    assert "Nobody decides in your stead" in site.browser("adam").get("/mandates").text
+    assert site.browser("olga").post("/mandates/delegations/1/end").status_code == 303
+    assert "Nobody decides in your stead" in site.browser("olga").get("/mandates").text
+
+
+def test_a_run_says_who_decided_for_whom(site: Site):
+    delegate(site)
+    run = site.office.ask(LAMP_ON)
+    page = Page(site.browser("stan").get(f"/runs/{run.id}").text)
+    assert "Stan Storage for Olga Owner can turn it" in page.text
+    assert f"/runs/{run.id}/approve" in page.forms
+    assert run.title in site.browser("stan").get("/").text
+    site.browser("stan").post(f"/runs/{run.id}/approve", data={"digest": run.digest})
+    assert (
+        "Stan Storage for Olga Owner approved"
+        in Page(site.browser("dora").get(f"/runs/{run.id}").text).text
+    )
+
+
+def test_a_grant_is_made_used_shown_and_ended(site: Site):
+    assert grant(site) == 303
+    run = site.office.ask(LAMP_ON)
+    assert run.state is State.SUCCEEDED
+    page = Page(site.browser("dora").get(f"/runs/{run.id}").text)
+    assert "By grant 1 of Olga Owner 4 of 5 left this hour" in page.text
+    assert "Let through by grant 1" in page.text
+    mine = Page(site.browser("dora").get("/mandates").text)
+    assert "toy set lb*" in mine.text
+    assert "4 of 5 left this hour" in mine.text
+    assert site.browser("dora").post("/mandates/grants/1/end").status_code == 303
+    assert "There is no grant" in site.browser("dora").get("/mandates").text
+
+
+def test_what_does_not_fit_keeps_what_was_typed(site: Site):
+    answer = site.browser("olga").post(
+        "/mandates/grants",
+        data={"person": "dora", "what": "toy st lb*", "an_hour": "5", "until": "4 hours"},
+    )
+    assert answer.status_code == 422
+    assert "Did you mean" in answer.text
+    assert 'value="toy st lb*"' in answer.text
+    assert delegate(site, until="whenever") == 422
+    assert delegate(site, area="storage") == 403
+
+
+def test_only_owners_are_offered_the_forms(site: Site):
+    assert Page(site.browser("dora").get("/mandates").text).forms == ["/sign-out"]
+
+
+def test_other_values_are_proposed_and_accepted_on_the_page(site: Site):
+    run = site.office.ask(LAMP_ON)
+    page = Page(site.browser("olga").get(f"/runs/{run.id}").text)
+    assert page.values["field-value"] == "on"
+    assert page.strange == []
+    assert page.unlabelled == []
+    answer = site.browser("olga").post(
+        f"/runs/{run.id}/counter", data={"field-name": "lamp", "field-value": "dim"}
+    )
+    assert answer.headers["location"] == "/runs/2?done=countered"
+    site.office.work()
+    assert "Replaced by run 2" in site.browser("dora").get(f"/runs/{run.id}").text
+    offered = site.office.run(2)
+    assert "/runs/2/accept" in Page(site.browser("dora").get("/runs/2").text).forms
+    assert "/runs/2/accept" not in Page(site.browser("adam").get("/runs/2").text).forms
+    site.browser("dora").post("/runs/2/accept", data={"digest": offered.digest})
+    assert "/runs/2/approve" not in Page(site.browser("olga").get("/runs/2").text).forms
+    assert "/runs/2/deny" in Page(site.browser("olga").get("/runs/2").text).forms
+    assert "/runs/2/approve" in Page(site.browser("adam").get("/runs/2").text).forms
+    story = Page(site.browser("adam").get("/runs/2").text).text
+    assert "Proposed by Olga Owner In place of run 1" in story
+    assert "Accepted by Dora Developer" in story
