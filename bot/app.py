@@ -88,9 +88,7 @@ def build(settings: Settings, redactor: Redactor | None = None) -> Keyturn:
     house = Housekeeping(database, spool=spool, witnesses=_witnesses(settings))
     house.open(settings.shown)
     admitted = Admitted(policies, database)
-    workflow = Workflow(
-        _parts(settings, database, admitted, fleet, dispatch, secrets_safe, spool)
-    )
+    workflow = Workflow(_parts(settings, database, admitted, fleet, dispatch, secrets_safe, spool))
     secure = urlsplit(settings.address).scheme == "https"
     pages = web.build(WebParts(workflow, database, admitted, settings.address, secure))
     secret, console = _console(settings, policy) if settings.console else ("", None)
@@ -196,6 +194,7 @@ def _clock(keyturn: Keyturn) -> Clock:
         ],
         fire=flow.schedules.fire_due,
         timetables=flow.schedules.timetables,
+        aside=[flow.follow_up],
     )
 
 

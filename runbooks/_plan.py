@@ -68,9 +68,11 @@ class Report:
     """What a check saw.
 
     summary: one sentence that stands alone. findings: what a person should act on, one each.
+    running: what it tells of is still under way.
     """
 
     summary: str
     healthy: bool = True
     findings: Sequence[str] = ()
     table: Table | None = None
+    running: bool = False

@@ -89,5 +89,12 @@ class Change(Runbook[State], Generic[State]):
         they decided, and, once applied, to prove that nothing is left.
         """
 
+    def follow(self, state: State, /) -> Report | None:  # noqa: ARG002 - of those that go on
+        """Say how the work goes that was started and goes on after the run; None if none does.
+
+        Where it is overridden it is asked, with what is read anew, until nothing is running.
+        """
+        return None
+
 
 AnyRunbook = Runbook[Any]

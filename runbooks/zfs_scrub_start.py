@@ -10,7 +10,7 @@ from connectors.command import Ask, Shell
 from connectors.zfs import Load, Storage
 from connectors.zfs_disks import disks
 from connectors.zpool import Pool, Scan, duration
-from runbooks import Change, Host, Plan, PoolName, Refused, Step, tagged
+from runbooks import Change, Host, Plan, PoolName, Refused, Report, Step, tagged
 
 # In these states a scrub can only fail or hang.
 _STANDSTILL = frozenset({"SUSPENDED", "UNAVAIL", "FAULTED", "OFFLINE", "REMOVED"})
@@ -68,6 +68,19 @@ class _Scrub(Change[Scrubbable]):
         step = self._resume(pool, paused) if paused else self._start(found)
         because = pool.scans[0].story if pool.scans else "never scrubbed"
         return Plan(f"{pool.name} is {pool.state}; {because}", [step], _notes(found, self.host))
+
+    def follow(self, found: Scrubbable) -> Report:
+        pool = found.pool
+        running = pool.running is not None
+        story = pool.scans[0].story if pool.scans else "its scrub is forgotten"
+        findings = [] if running else pool.complaints
+        scan = pool.running or pool.scrub
+        if scan is not None and scan.errors:
+            findings.append(f"{scan.errors:,} errors could not be repaired")
+        told = pool.running.story if pool.running else story
+        return Report(
+            f"{pool.name}: {told}", healthy=not findings, findings=findings, running=running
+        )
 
     def consider(self, found: Scrubbable) -> None:
         """Raise Refused where a scrub is possible and had better not be."""
@@ -154,8 +167,8 @@ def _notes(found: Scrubbable, host: str) -> list[str]:
     last = f"; the last one took {duration(took)}" if took is not None else ""
     notes = [
         f"It reads all data of {pool.name} and slows its programs down meanwhile{last}.",
-        f"This run ends when the scrub has started: `zfs scrub status {host} {pool.name}` tells "
-        "how far it is.",
+        f"This run ends when the scrub has started, and its end is told here; "
+        f"`zfs scrub status {host} {pool.name}` tells how far it is.",
         f"The load of {host} is {found.load.five:g} (average of 5 minutes).",
     ]
     if pool.state != "ONLINE" or pool.broken:

@@ -72,6 +72,14 @@ class SetAll(Change[Switches], words="toy set all", example="lb1 on", undo="sets
         return Plan(" ".join(f"{name}={value}" for name, value in sorted(switches.items())), steps)
 
 
+class WarmUp(SetSwitch, words="toy warm", example="lb1 lamp on", undo="sets it back"):
+    """Set one switch, and let its host warm up after that."""
+
+    def follow(self, switches: Switches) -> Report:
+        warming = switches.get("warming", "off") == "on"
+        return Report("still warming up" if warming else "warm now", running=warming)
+
+
 class BreakSwitch(Change[Switches], words="toy break", example="lb1 lamp"):
     """Break a switch for good."""
 
@@ -103,7 +111,7 @@ class ShowSwitches(Check[Switches], words="toy show", example="lb1"):
 
 
 RUNBOOKS: Mapping[str, type] = {
-    runbook.words: runbook for runbook in (SetSwitch, SetAll, BreakSwitch, ShowSwitches)
+    runbook.words: runbook for runbook in (SetSwitch, SetAll, WarmUp, BreakSwitch, ShowSwitches)
 }
 
 

@@ -40,7 +40,8 @@ class Moments(BaseTrigger):
 
 
 class Clock:
-    """duties: done every few seconds, one after the other. fire: done at each schedule's moments.
+    """duties: done every few seconds, one after the other; aside: those that may take long, so
+    that none waits for another. fire: done at each schedule's moments.
 
     timetables: of the schedules that fire now, by their numbers. All are called in threads.
     """
@@ -51,20 +52,20 @@ class Clock:
         *,
         fire: Callable[[], object],
         timetables: Callable[[], Mapping[int, Timetable]],
+        aside: Sequence[Callable[[], object]] = (),
     ) -> None:
         self._duties, self._fire, self._timetables = duties, fire, timetables
+        self._aside = aside
         self._known: dict[int, Timetable] = {}
         self._clock = AsyncIOScheduler(timezone=UTC)
 
     def start(self) -> None:
         """Begin to tick in the running event loop."""
-        self._clock.add_job(
-            self._tick,
-            "interval",
-            seconds=_EVERY_SECONDS,
-            next_run_time=datetime.now(UTC),
-            **_ALWAYS,
-        )
+        often: Mapping[str, Any] = {"seconds": _EVERY_SECONDS, **_ALWAYS}
+        now = datetime.now(UTC)
+        self._clock.add_job(self._tick, "interval", next_run_time=now, **often)
+        for duty in self._aside:
+            self._clock.add_job(_done, "interval", args=(duty,), next_run_time=now, **often)
         self._clock.start()
 
     def stop(self) -> None:

@@ -72,6 +72,17 @@ def result(story: Story) -> Message:
     return Message(notification(in_one_line(story)), [rich(*parts)])
 
 
+def followed(story: Story) -> Message:
+    """Draw how the work ended that the run had started and that went on after it."""
+    run = story.run
+    asker = [person(story.asker), words(" ")] if story.asker else []
+    told = run.report.summary if run.report else ""
+    sign = emoji("white_check_mark" if run.report and run.report.healthy else "warning")
+    said = [line(*asker, sign, words(" "), bold("It is over: "), words(shortened(told, 1000)))]
+    blocks = [rich(*said), *_report(run)]
+    return Message(notification(f"Run {run.id}, {run.title}: {told}"), blocks)
+
+
 def _head(story: Story) -> list[Block]:
     run = story.run
     title = f"{run.title} · {story.area}"

@@ -20,7 +20,7 @@ from bot.slack import audience
 from bot.slack.alarms import Alarms
 from bot.slack.audience import Audience
 from bot.slack.blocks import Message, context, mrkdwn
-from bot.slack.card import card, result
+from bot.slack.card import card, followed, result
 from bot.slack.decisions import CARD
 from bot.slack.nudge import nudges
 from bot.slack.story import Stories, Story
@@ -42,7 +42,7 @@ _LOOKING_SECONDS = 1.0
 _BETWEEN_UPDATES = 1.0
 _LONGEST_WAIT = 60.0
 
-_WHISPER, _HINT = "whisper", "hint"
+_WHISPER, _HINT, _FOLLOWED = "whisper", "hint", "followed"
 
 
 @dataclass(frozen=True)
@@ -254,10 +254,11 @@ class Outbox:
                 await self._remember(story, slot, told, message)
 
     async def _result(self, story: Story, place: Place | None, notices: dict[str, Notice]) -> None:
-        slot = f"result {story.run.state}"
+        over = story.run.report is not None and story.run.kind == "change"
+        slot = _FOLLOWED if over else f"result {story.run.state}"
         if place is None or slot in notices or not audience.calls_asker(story):
             return
-        message = result(story)
+        message = followed(story) if over else result(story)
         told = await self._voice.post(place.channel, message, thread=place.ts)
         await self._remember(story, slot, told, message)
 

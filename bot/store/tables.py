@@ -221,6 +221,17 @@ output = Table(
     Index(None, "run", "n"),
 )
 
+# Work that a run has started and that goes on after it: looked at until it is over.
+vigil = Table(
+    "vigil",
+    metadata,
+    Column("run", Integer, ForeignKey("run.id"), primary_key=True),
+    Column("since", BigInteger, nullable=False),
+    Column("next", BigInteger, nullable=False),
+    Column("looks", Integer, nullable=False),
+    Index(None, "next"),
+)
+
 # What doors have still to tell of a run: only that there is news, never the news itself.
 news = Table(
     "news",

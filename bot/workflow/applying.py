@@ -10,7 +10,7 @@ from bot.policy import NoPolicy
 from bot.run import Run, State, StepRecord, StepState
 from bot.store import changelog, output, runs, verification
 from bot.store.database import StoreUnavailable, Transaction
-from bot.workflow import gate
+from bot.workflow import following, gate
 from bot.workflow.ending import announce, end
 from bot.workflow.parts import Parts
 from bot.workflow.planning import Remaining, remaining
@@ -160,6 +160,7 @@ class Applying:
             return
         changelog.append(tx, "proven", run=running.id, host=running.host, because=left.because)
         self._end(tx, running, State.SUCCEEDED, f"Proven by reading again: {left.because}")
+        following.begin(self._parts, tx, running)
 
     def _end(self, tx: Transaction, running: Run, state: State, summary: str) -> None:
         end(self._parts, tx, runs.hold(tx, running.id), state, summary)

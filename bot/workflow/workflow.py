@@ -15,6 +15,7 @@ from bot.workflow import (
     countering,
     deciding,
     fanout,
+    following,
     noting,
     reminding,
     stopped,
@@ -160,6 +161,10 @@ class Workflow:
                 self._applying.start(number)
         except NoPolicy as trouble:
             self._without_policy(number, trouble)
+
+    def follow_up(self) -> None:
+        """Look at what runs have started and goes on after them."""
+        following.look(self._parts)
 
     def nudge(self) -> None:
         """Put to work what nobody works on: a freeze has ended, or a wake-up was lost."""

@@ -221,6 +221,17 @@ def upgrade() -> None:
         batch_op.create_index(batch_op.f('ix_fire_outcome_start'), ['outcome', 'start'], unique=False)
         batch_op.create_index(batch_op.f('ix_fire_run'), ['run'], unique=False)
 
+    op.create_table('vigil',
+    sa.Column('run', sa.Integer(), nullable=False),
+    sa.Column('since', sa.BigInteger(), nullable=False),
+    sa.Column('next', sa.BigInteger(), nullable=False),
+    sa.Column('looks', sa.Integer(), nullable=False),
+    sa.ForeignKeyConstraint(['run'], ['run.id'], name=op.f('fk_vigil_run')),
+    sa.PrimaryKeyConstraint('run', name=op.f('pk_vigil'))
+    )
+    with op.batch_alter_table('vigil', schema=None) as batch_op:
+        batch_op.create_index(batch_op.f('ix_vigil_next'), ['next'], unique=False)
+
     op.create_table('news',
     sa.Column('run', sa.Integer(), nullable=False),
     sa.Column('revision', sa.Integer(), nullable=False),

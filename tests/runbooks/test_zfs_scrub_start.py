@@ -122,6 +122,28 @@ def test_disks_that_another_pool_works_on_are_left_in_peace_except_by_force():
     assert any("both will be slow" in note for note in plan.notes)
 
 
+@pytest.mark.parametrize(
+    ("name", "running"),
+    [
+        ("2.1-running", True),
+        ("fuse-running", True),
+        ("2.1-finished", False),
+        ("fuse-stopped", False),
+    ],
+)
+def test_its_end_is_told_once_it_is_there(name: str, *, running: bool):
+    told = START.follow(found(name))
+    assert told.running is running
+    assert told.summary.startswith("tank: scrub ")
+    assert told.summary != "tank: "
+
+
+def test_what_its_end_found_is_told_with_it():
+    told = START.follow(found("2.1-degraded", state="DEGRADED"))
+    assert not told.healthy
+    assert told.findings
+
+
 def test_it_says_what_it_costs_and_how_long_the_last_one_took():
     notes = START.plan(aged("2.1-finished", 100)).notes
     assert notes[0].endswith("slows its programs down meanwhile; the last one took 2 s.")

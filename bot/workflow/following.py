@@ -1,0 +1,88 @@
+"""Following: what a run has started and goes on after it is looked at until it is over."""
+
+import logging
+
+from bot.policy import NoPolicy
+from bot.run import Run, State
+from bot.store import changelog, output, runs, vigils
+from bot.store.database import Transaction
+from bot.store.vigils import Vigil
+from bot.workflow.ending import announce
+from bot.workflow.parts import Parts
+from bot.workflow.planning import runbook_of
+from connectors.trouble import HostTrouble
+from runbooks import Change, Refused, Report
+
+log = logging.getLogger(__name__)
+
+_SECOND = 1_000_000
+_FIRST_LOOK = 20 * _SECOND
+_SELDOM = 600 * _SECOND
+# Longer than any scrub; whoever wants to know more asks then.
+_LONGEST = 21 * 86400 * _SECOND
+
+
+def begin(parts: Parts, tx: Transaction, run: Run) -> None:
+    """Keep watch over a run that has just succeeded, if its work goes on."""
+    runbook = parts.runbooks.get(run.words)
+    if runbook is None or run.undo_of is not None or not issubclass(runbook, Change):
+        return
+    if runbook.follow is not Change.follow:
+        vigils.begin(tx, run.id, next_look=tx.now + _FIRST_LOOK)
+
+
+def look(parts: Parts) -> None:
+    """Look at everything that is due."""
+    with parts.database.reading() as tx:
+        due = vigils.due(tx)
+    for vigil in due:
+        with parts.database.transaction() as tx:
+            # A look that never comes back must not be the last one.
+            wait = min((tx.now - vigil.since) // 4 + _FIRST_LOOK, _SELDOM)
+            mine = vigils.claim(tx, vigil, next_look=tx.now + wait)
+            run = runs.get(tx, vigil.run)
+        if mine:
+            _look(parts, run, vigil)
+
+
+def _look(parts: Parts, run: Run, vigil: Vigil) -> None:
+    try:
+        found = _found(parts, run)
+    except (HostTrouble, NoPolicy) as trouble:
+        log.warning("run %d: how it goes on cannot be read: %s", run.id, trouble)
+        found = Report(f"{run.host} cannot be read: {trouble}", healthy=False, running=True)
+    except Refused as refused:
+        found = Report(str(refused), healthy=False)
+    with parts.database.transaction() as tx:
+        too_long = tx.now - vigil.since > _LONGEST
+        if found.running and not too_long:
+            return
+        held = runs.hold(tx, run.id)
+        if vigils.goes_on(tx, run.id) and held.state is State.SUCCEEDED:
+            vigils.end(tx, run.id)
+            _tell(tx, held, found)
+
+
+def _found(parts: Parts, run: Run) -> Report:
+    if run.host not in parts.policies.current().inventory.hosts:
+        raise Refused(f"{run.host} is no longer in the inventory")
+    runbook = runbook_of(parts, run)
+    if not isinstance(runbook, Change):
+        raise Refused(f"{run.words} is not a change")
+    found = runbook.follow(runbook.read(parts.fleet.ask))
+    return found or Report("it is over")
+
+
+def _tell(tx: Transaction, run: Run, found: Report) -> None:
+    said = output.prepared_report(tx, found)
+    entry = changelog.append(
+        tx,
+        "followed up",
+        run=run.id,
+        host=run.host,
+        summary=tx.redactor.text(found.summary),
+        healthy=found.healthy,
+        output_sha256=said.sha256,
+    )
+    output.keep(tx, entry, 0, said)
+    announce(tx, run)
