@@ -21,6 +21,14 @@ FILES = (*NEEDED, "freezes.yaml")
 Model = TypeVar("Model", bound=BaseModel)
 Stamp = Sequence[tuple[int, int, int] | None]
 
+# What pydantic says in its own words, by the type of its error, in words for people.
+_PLAINLY = {
+    "sequence_str": "must be a list in brackets, such as [one, another]",
+    "extra_forbidden": "is not known here: is it mistyped?",
+    "missing": "is missing",
+    "dict_type": "must hold names, each with its own fields below it",
+}
+
 # An edit of several files has ended once none of them has changed for so long.
 _QUIET_SECONDS = 0.1
 _MOST_TRIES = 20
@@ -255,5 +263,5 @@ def in_words(error: ValidationError) -> str:
 
 def _in_words(problem: Any) -> str:
     where = ".".join(str(part) for part in problem["loc"])
-    what = problem["msg"].removeprefix("Value error, ")
+    what = _PLAINLY.get(problem["type"], problem["msg"].removeprefix("Value error, "))
     return f"{where}: {what}" if where else what

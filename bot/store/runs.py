@@ -236,7 +236,7 @@ def unfinished(tx: Transaction) -> list[Run]:
 
 def waiting(tx: Transaction) -> list[Run]:
     """Return every request that waits for approvals."""
-    query = select(tables.run).where(
+    query = _select().where(
         tables.run.c.state == State.WAITING.value, tables.run.c.parent.is_(None)
     )
     return [_run(row) for row in tx.sql.execute(query.order_by(tables.run.c.id))]

@@ -8,7 +8,6 @@ import pytest
 from bot.policy import NoPolicy, Policy, Request
 from tests.policies import a_policy, starter_rules
 
-
 # A Wednesday, 12:00 UTC.
 NOON = 1_792_584_000_000_000
 
@@ -153,7 +152,7 @@ def test_the_version_names_the_content(tmp_path: Path):
          '@id("x") @approvals("1") @from("boss") permit (principal, action, resource);',
          'must be "owners", "role:NAME" or "area:NAME"'),
         ("people.yaml", "people:\n  dora: {name: Dora}\n  dora: {name: Two}\n", "line 3"),
-        ("people.yaml", "people: [dora]\n", "people.yaml, line 1: people: Input should be"),
+        ("people.yaml", "people: [dora]\n", "people.yaml, line 1: people: must hold names"),
         ("people.yaml", "people:\n  Dora D: {name: Dora}\n", "should match pattern"),
         ("people.yaml", "just words\n", "must hold a mapping"),
         ("areas.yaml", "areas:\n  edge: {title: the edge, owners: []}\n", "at least 1 item"),
@@ -162,7 +161,8 @@ def test_the_version_names_the_content(tmp_path: Path):
         ("inventory.yaml", "hosts:\n  lb1: {address: 127.0.0.1, area: edge}\n",
          "give either host_key or host_ca"),
         ("inventory.yaml", "hosts:\n  lb1: {address: '-oProxy=x', area: edge}\n", "address"),
-        ("inventory.yaml", "hosts:\n  lb1: edge\n", "inventory.yaml, line 2: lb1: must hold its fields"),
+        ("inventory.yaml", "hosts:\n  lb1: edge\n",
+         "inventory.yaml, line 2: lb1: must hold its fields"),
         ("inventory.yaml", "defaults: [x]\nhosts:\n  lb1: {area: edge}\n",
          "inventory.yaml, line 1: defaults: must hold fields of hosts"),
         ("people.yaml", "1: x\npeople: {}\n", "people.yaml, line 1: 1: Keys should be strings"),

@@ -1,0 +1,414 @@
+"""Whose approvals count, how many it takes, of whom, and for how long."""
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Connection, update
+
+from bot.policy import Request
+from bot.run import Run, State
+from bot.store import changelog, runs, schema, tables
+from bot.store.database import Database
+from bot.store.seal import Seal
+from bot.workflow import NotYours, TooLate, Unfit
+from tests.bot.office import WEB, Office, an_office
+from tests.policies import starter_rules
+from tests.toy import BreakSwitch, SetAll, SetSwitch
+
+LAMP_ON = SetSwitch(host="lb1", name="lamp", value="on")
+FAN_ON = SetSwitch(host="lb1", name="fan", value="on")
+MINUTE = 60_000_000
+HOUR = 60 * MINUTE
+EVERYBODY = ("dora", "olga", "adam", "stan", "sven")
+OWNERS = ("olga", "adam")
+
+ANYBODY_APPROVES = """
+@id("approve") permit (principal, action == Action::"approve", resource);
+@id("ask") {notes}
+permit (principal, action == Action::"ask", resource) {when};
+"""
+
+
+class Clock(Database):
+    """A database whose clock can be put forward. ahead: microseconds."""
+
+    ahead = 0
+
+    def _now(self, connection: Connection) -> int:
+        return super()._now(connection) + self.ahead
+
+
+@contextmanager
+def _office(directory: Path, rules: str | None = None) -> Generator[tuple[Office, Clock]]:
+    directory.mkdir(exist_ok=True)
+    clock = Clock(f"sqlite:///{directory / 'keyturn.db'}", Seal.new())
+    schema.upgrade(clock)
+    with an_office(directory, rules=rules, database=clock) as office:
+        people = office.policies.path / "people.yaml"
+        people.write_text(
+            people.read_text()
+            + "  sven: {name: Sven Security, roles: [security, administrator]}\n"
+        )
+        yield office, clock
+
+
+def _rules(notes: str, when: str = "") -> str:
+    return ANYBODY_APPROVES.format(notes=notes, when=when)
+
+
+def _yes(office: Office, run: Run, person: str, reason: str = "") -> Run:
+    office.workflow.approve(run.id, person=person, digest=run.digest, reason=reason)
+    return office.run(run.id)
+
+
+def _edited_by(office: Office, run: Run, *people: str) -> None:
+    with office.database.transaction() as tx:
+        told = '["' + '", "'.join(people) + '"]'
+        tx.sql.execute(update(tables.run).where(tables.run.c.id == run.id).values(editors=told))
+
+
+def _never(_request: Request, _person: str) -> bool:
+    return False
+
+
+def _may(office: Office, run: Run, person: str) -> bool:
+    try:
+        _yes(office, run, person)
+    except NotYours:
+        return False
+    return True
+
+
+class TestWho:
+    @pytest.mark.parametrize("editor", ["", *OWNERS])
+    @pytest.mark.parametrize("asker", ["dora", *OWNERS])
+    def test_t_a1_nobody_turns_both_keys_whoever_they_are(
+        self, tmp_path: Path, asker: str, editor: str
+    ):
+        with _office(tmp_path) as (office, _):
+            for person in EVERYBODY:
+                run = office.ask(BreakSwitch(host="lb1", name="lamp"), person=asker)
+                _edited_by(office, run, *([editor] if editor else []))
+                able = person in OWNERS and person not in {asker, editor}
+                assert _may(office, run, person) is able, (asker, editor, person)
+                if run.state is State.WAITING:
+                    office.workflow.withdraw(run.id, person=asker)
+
+    def test_t_a1_twin_without_the_comparison_the_asker_would_approve(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ):
+        with _office(tmp_path) as (office, _):
+            run = office.ask(BreakSwitch(host="lb1", name="lamp"), person="olga")
+            monkeypatch.setattr(Request, "made_by", _never)
+            assert _yes(office, run, "olga").state is State.READY
+
+    def test_t_a1_a_second_account_is_the_same_person(self, tmp_path: Path):
+        with _office(tmp_path) as (office, _):
+            people = office.policies.path / "people.yaml"
+            known = "[{team: T0KEYTURN, user: U0OLGA}]"
+            two = known.replace("]", ", {team: T0KEYTURN, user: U0OLGA2}]")
+            people.write_text(people.read_text().replace(known, two))
+            household = office.policies.current().household
+            found = household.by_slack(team="T0KEYTURN", enterprise=None, user="U0OLGA2")
+            assert found
+            run = office.ask(BreakSwitch(host="lb1", name="lamp"), person="olga")
+            assert not _may(office, run, found.id)
+
+    def test_t_a2_one_person_is_one_key_however_often_they_click(self, tmp_path: Path):
+        with _office(tmp_path, _rules('@approvals("2") @from("owners")')) as (office, _):
+            run = office.ask(LAMP_ON)
+            assert _yes(office, run, "olga").state is State.WAITING
+            with pytest.raises(TooLate):
+                _yes(office, run, "olga")
+            assert _yes(office, run, "adam").state is State.READY
+
+
+class TestHowMany:
+    ONE_OF_EACH = _rules('@approvals("2") @from("owners & role:security")')
+
+    def test_one_of_each_group_is_wanted_and_not_two_of_one(self, tmp_path: Path):
+        with _office(tmp_path, self.ONE_OF_EACH) as (office, _):
+            run = office.ask(LAMP_ON)
+            assert run.groups == ("area:edge", "role:security")
+            assert _yes(office, run, "olga").state is State.WAITING
+            assert _yes(office, run, "adam").state is State.WAITING
+            assert _yes(office, run, "sven").state is State.READY
+            office.work()
+            assert office.run(run.id).state is State.SUCCEEDED
+
+    def test_twin_counted_alone_two_of_one_group_would_be_enough(self, tmp_path: Path):
+        rules = _rules('@approvals("2") @from("owners, role:security")')
+        with _office(tmp_path, rules) as (office, _):
+            run = office.ask(LAMP_ON)
+            _yes(office, run, "olga")
+            assert _yes(office, run, "adam").state is State.READY
+
+    def test_the_gate_counts_one_of_each_group_too(self, tmp_path: Path):
+        with _office(tmp_path, self.ONE_OF_EACH) as (office, _):
+            run = office.ask(LAMP_ON)
+            for person in ("olga", "sven"):
+                _yes(office, run, person)
+            people = office.policies.path / "people.yaml"
+            people.write_text(
+                people.read_text().replace("roles: [security, administrator]", "roles: []")
+                + "roles: [security]\n"
+            )
+            office.work()
+            ended = office.run(run.id)
+            assert ended.state is State.REFUSED
+            assert office.fleet.told == []
+
+    def test_t_a5_an_approver_who_lost_the_role_does_not_count(self, tmp_path: Path):
+        with _office(tmp_path) as (office, _):
+            run = office.ask(LAMP_ON)
+            _yes(office, run, "olga")
+            areas = office.policies.path / "areas.yaml"
+            areas.write_text(areas.read_text().replace("[olga, adam]", "[adam]"))
+            office.work()
+            assert office.run(run.id).state is State.REFUSED
+            assert office.fleet.told == []
+
+    def test_t_a6_an_asker_who_lost_the_role_gets_nothing_done(self, tmp_path: Path):
+        with _office(tmp_path) as (office, _):
+            run = office.ask(LAMP_ON)
+            _yes(office, run, "olga")
+            people = office.policies.path / "people.yaml"
+            people.write_text(
+                people.read_text().replace("roles: [developer]", "roles: []")
+                + "roles: [developer]\n"
+            )
+            office.work()
+            ended = office.run(run.id)
+            assert (ended.state, "may no longer" in ended.summary) == (State.REFUSED, True)
+            assert office.fleet.told == []
+
+    def test_an_overriding_rule_holds_before_stricter_ones(self, tmp_path: Path):
+        rules = starter_rules() + (
+            '@id("lamps") @overrides @approvals("0") permit (principal, action == Action::"ask", '
+            'resource) when { context.runbook == "toy set" };'
+        )
+        with _office(tmp_path, rules) as (office, _):
+            assert office.ask(LAMP_ON).state is State.SUCCEEDED
+        with _office(tmp_path / "twin", rules.replace("@overrides", "")) as (office, _):
+            assert office.ask(LAMP_ON).state is State.WAITING
+
+    def test_an_overriding_rule_holds_before_no_forbid(self, tmp_path: Path):
+        rules = starter_rules() + (
+            '@id("lamps") @overrides permit (principal, action == Action::"ask", resource);'
+            '@id("never") forbid (principal, action == Action::"ask", resource);'
+        )
+        with _office(tmp_path, rules) as (office, _):
+            assert office.ask(LAMP_ON).state is State.REFUSED
+
+
+class TestReasons:
+    RULES = _rules('@approvals("1") @from("owners") @reason("required")')
+
+    def test_are_asked_of_the_asker(self, tmp_path: Path):
+        with _office(tmp_path, self.RULES) as (office, _):
+            with pytest.raises(Unfit, match="why this is done"):
+                office.ask(LAMP_ON)
+            assert office.entries() == []
+            assert office.ask(LAMP_ON, reason="it is dark").state is State.WAITING
+
+    def test_are_asked_of_the_approver(self, tmp_path: Path):
+        with _office(tmp_path, self.RULES) as (office, _):
+            run = office.ask(LAMP_ON, reason="it is dark")
+            with pytest.raises(Unfit, match="say why you approve"):
+                _yes(office, run, "olga")
+            with pytest.raises(NotYours):
+                _yes(office, run, "stan")
+            assert _yes(office, run, "olga", "I saw it").state is State.READY
+
+    def test_are_not_asked_by_other_rules(self, tmp_path: Path):
+        with _office(tmp_path, self.RULES.replace("@reason", "// @reason")) as (office, _):
+            assert _yes(office, office.ask(LAMP_ON), "olga").state is State.READY
+
+
+class TestThenAndNow:
+    """Two approvals are wanted from an hour after the beginning on."""
+
+    NIGHT = """
+    @id("night") @approvals("2") @from("owners")
+    permit (principal, action == Action::"ask", resource)
+    when { context.now >= datetime("2100-01-01T00:00:00Z") };
+    """
+    RULES = _rules('@approvals("1") @from("owners")') + NIGHT
+
+    def _to_the_night(self, clock: Clock) -> None:
+        with clock.reading() as tx:
+            clock.ahead += 4_102_444_800_000_000 - tx.now
+
+    def _all_day(self, office: Office, run: Run) -> None:
+        """Let it live until then, so that only the rules decide."""
+        with office.database.transaction() as tx:
+            held = runs.hold(tx, run.id)
+            runs.amend(tx, held, expires=2**60)
+
+    def test_what_the_rules_want_by_now_is_asked_for_and_what_was_given_counts(
+        self, tmp_path: Path
+    ):
+        with _office(tmp_path, self.RULES) as (office, clock):
+            run = office.ask(LAMP_ON)
+            assert _yes(office, run, "olga").state is State.READY
+            self._all_day(office, run)
+            self._to_the_night(clock)
+            office.work()
+            again = office.run(run.id)
+            assert (again.state, again.needed) == (State.WAITING, 2)
+            assert office.fleet.told == []
+            self._all_day(office, run)
+            assert "wanting" in office.entries(run)
+            assert _yes(office, run, "adam").needed == 2
+            self._all_day(office, run)
+            office.work()
+            assert office.run(run.id).state is State.SUCCEEDED
+
+    def test_twin_by_day_one_key_opens_the_gate(self, tmp_path: Path):
+        with _office(tmp_path, self.RULES) as (office, _):
+            assert office.approve(office.ask(LAMP_ON)).state is State.SUCCEEDED
+
+    def test_what_was_wanted_first_is_not_forgotten(self, tmp_path: Path):
+        rules = _rules('@approvals("2") @from("owners")', "when { context.novel }") + (
+            '@id("known") @approvals("1") @from("owners") permit (principal, '
+            'action == Action::"ask", resource) unless { context.novel };'
+        )
+        with _office(tmp_path, rules) as (office, _):
+            first, second = office.ask(LAMP_ON), office.ask(FAN_ON)
+            for person in OWNERS:
+                _yes(office, first, person)
+            office.work()
+            assert office.run(first.id).state is State.SUCCEEDED
+            # By now it is not new any more, but two were wanted when it was shown.
+            assert _yes(office, second, "olga").state is State.WAITING
+            # The twin: what is asked from now on takes one.
+            third = office.ask(SetSwitch(host="lb2", name="lamp", value="on"))
+            assert _yes(office, third, "olga").state is State.READY
+
+    def test_the_clock_stops_nothing_half_way(self, tmp_path: Path):
+        with _office(tmp_path, self.RULES) as (office, clock):
+            office.fleet.after_tell = lambda _host, _words: self._to_the_night(clock)
+            ended = office.approve(office.ask(SetAll(host="lb1", value="on")))
+            assert ended.state is State.SUCCEEDED
+            assert len(office.fleet.told) == 2
+
+    def test_rules_see_how_many_hosts_it_is_about(self, tmp_path: Path):
+        many = (
+            '@id("many") forbid (principal, action == Action::"ask", resource) '
+            "when { context.hosts > 1 };"
+        )
+        with _office(tmp_path, _rules('@approvals("1") @from("owners")') + many) as (office, _):
+            assert office.ask(LAMP_ON).state is State.WAITING
+            both = [SetSwitch(host=host, name="lamp", value="on") for host in ("lb1", "lb2")]
+            whole = office.workflow.ask_all(both, spelled="lb*", person="dora", origin=WEB)
+            assert whole.state is State.REFUSED
+
+
+class TestForHowLong:
+    def test_t_a4_an_approval_after_the_end_is_none_by_the_databases_clock(self, tmp_path: Path):
+        with _office(tmp_path) as (office, clock):
+            run = office.ask(LAMP_ON)
+            clock.ahead = office.parts.patience + MINUTE
+            with pytest.raises(TooLate, match="expired"):
+                _yes(office, run, "olga")
+            office.workflow.expire_due()
+            assert office.run(run.id).state is State.EXPIRED
+
+    def test_an_approval_lasts_from_when_it_was_given(self, tmp_path: Path):
+        with _office(tmp_path) as (office, clock):
+            run = office.ask(LAMP_ON)
+            clock.ahead = office.parts.patience - MINUTE
+            ready = _yes(office, run, "olga")
+            assert ready.expires
+            assert ready.expires > (run.expires or 0)
+            clock.ahead += office.parts.unused - MINUTE
+            office.work()
+            assert office.run(run.id).state is State.SUCCEEDED
+
+    def test_t_a4_an_approval_that_was_not_used_in_time_is_none(self, tmp_path: Path):
+        with _office(tmp_path) as (office, clock):
+            run = office.ask(LAMP_ON)
+            _yes(office, run, "olga")
+            clock.ahead = office.parts.unused + MINUTE
+            office.work()
+            assert office.run(run.id).state is State.EXPIRED
+            assert office.fleet.told == []
+
+
+class TestReminding:
+    RULES = _rules('@approvals("1") @from("owners") @patience("10m") @escalate("role:security")')
+
+    def test_approvers_are_reminded_once_and_then_the_next_group_is_asked(self, tmp_path: Path):
+        with _office(tmp_path, self.RULES) as (office, clock):
+            run = office.ask(LAMP_ON)
+            assert office.workflow.remind_due() == []
+            clock.ahead = 11 * MINUTE
+            assert [told.id for told in office.workflow.remind_due()] == [run.id]
+            assert office.workflow.remind_due() == []
+            assert not _may(office, run, "sven")
+            clock.ahead = 21 * MINUTE
+            assert [told.id for told in office.workflow.remind_due()] == [run.id]
+            assert office.workflow.remind_due() == []
+            assert office.entries(run)[-2:] == ["approval refused", "escalated"]
+            assert _yes(office, run, "sven").state is State.READY
+            office.work()
+            assert office.run(run.id).state is State.SUCCEEDED
+
+    def test_who_is_told_is_in_the_log(self, tmp_path: Path):
+        with _office(tmp_path, self.RULES) as (office, clock):
+            run = office.ask(LAMP_ON)
+            clock.ahead = 11 * MINUTE
+            office.workflow.remind_due()
+            with office.database.reading() as tx:
+                entry = changelog.last_of_run(tx, run.id)
+            assert entry
+            assert (entry.kind, entry.facts["people"]) == ("reminded", ["adam", "olga"])
+
+    def test_without_a_next_group_nobody_else_may(self, tmp_path: Path):
+        with _office(tmp_path) as (office, clock):
+            run = office.ask(LAMP_ON)
+            clock.ahead = 2 * HOUR
+            assert len(office.workflow.remind_due()) == 1
+            assert office.workflow.remind_due() == []
+            assert not _may(office, run, "sven")
+
+    def test_what_was_decided_is_not_recalled(self, tmp_path: Path):
+        with _office(tmp_path, self.RULES) as (office, clock):
+            office.approve(office.ask(LAMP_ON))
+            clock.ahead = HOUR
+            assert office.workflow.remind_due() == []
+
+
+class TestPolicyInTheLog:
+    def test_a_change_is_noted_once_with_its_files(self, office: Office):
+        office.workflow.note_policy()
+        office.workflow.note_policy()
+        areas = office.policies.path / "areas.yaml"
+        areas.write_text(areas.read_text() + "# a remark\n")
+        office.workflow.note_policy()
+        with office.database.reading() as tx:
+            entry = changelog.last_of_kind(tx, "policy changed")
+        assert office.entries().count("policy changed") == 2
+        assert entry
+        assert entry.facts["changed"] == ["areas.yaml"]
+        assert entry.facts["old"] != entry.facts["new"] == office.policies.current().version
+
+    def test_t_a14_a_broken_policy_is_an_alarm_once_and_so_is_its_mending(
+        self, office: Office, caplog: pytest.LogCaptureFixture
+    ):
+        office.workflow.note_policy()
+        rules = office.policies.path / "policy.cedar"
+        good = rules.read_text()
+        rules.write_text("permit (")
+        office.workflow.note_policy()
+        office.workflow.note_policy()
+        assert [record.levelname for record in caplog.records] == ["CRITICAL"]
+        rules.write_text(good)
+        office.workflow.note_policy()
+        assert [kind for kind in office.entries() if kind.startswith("policy")] == [
+            "policy changed",
+            "policy broken",
+            "policy changed",
+        ]
