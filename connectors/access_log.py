@@ -1,7 +1,9 @@
 """Who asked a host's web server for how much, from its access logs. No I/O.
 
 The host counts, so that its logs stay there. Formats: the `combined` log of nginx and of Apache
-(the address first, the agent last, both as the client has it); rotated files may be gzipped.
+(the address first, the agent last, both as the client has it), and HAProxy's `option httplog` as
+syslog writes it (its manual, section 8.2.3), where the agent is known if the header is captured.
+Rotated files may be gzipped.
 """
 
 import re
@@ -16,7 +18,8 @@ from connectors.trouble import NotUnderstood
 # One pattern of file names, or several of them behind one another. The shell expands it.
 _FILES = Setting(
     "access_log.files",
-    "/var/log/nginx/*access.log* /var/log/apache2/*access.log* /var/log/httpd/*access_log*",
+    "/var/log/nginx/*access.log* /var/log/apache2/*access.log* /var/log/httpd/*access_log* "
+    "/var/log/haproxy*.log*",
     pattern=r"(/[\w.*?-]+)+( (/[\w.*?-]+)+)*",
 )
 
@@ -24,11 +27,18 @@ _FILES = Setting(
 _COUNT = (
     'BEGIN { split(wanted, list, " "); for (each in list) hours[list[each]] = 1 } '
     '{ split($1, head, " "); split($3, tail, " "); '
-    "if (tail[1] !~ /^[0-9][0-9][0-9]$/ || head[4] !~ /^\\[/) { odd++; next } "
-    "hour = substr(head[4], 2, 14); if (!(hour in hours)) next; "
-    'all++; key = head[1] "\\t" $6; count[key]++; '
+    "who = head[1]; when = head[4]; status = tail[1]; agent = $6 } "
+    '/^[^"]*haproxy\\[[0-9]+\\]: / { '
+    "if (!match($1, /\\[[0-9][0-9]\\/[A-Z][a-z][a-z]\\/[0-9:]+\\.[0-9]+\\] /)) next; "
+    'when = substr($1, RSTART, RLENGTH); split(substr($1, RSTART + RLENGTH), tail, " "); '
+    'who = head[split(substr($1, 1, RSTART - 1), head, " ")]; sub(/:[0-9]+$/, "", who); '
+    'status = NF > 2 ? tail[4] : ""; '
+    'agent = match($1, /[{].*[}]/) ? substr($1, RSTART + 1, RLENGTH - 2) : "-" } '
+    "{ if (status !~ /^[0-9][0-9][0-9]$/ || when !~ /^\\[/) { odd++; next } "
+    "hour = substr(when, 2, 14); if (!(hour in hours)) next; "
+    'all++; key = who "\\t" agent; count[key]++; '
     'now = ++hourly[key "\\t" hour]; if (now > busiest[key]) busiest[key] = now; '
-    "if (tail[1] == 503) refused[key]++ } "
+    "if (status == 503) refused[key]++ } "
     'END { print all + 0 "\\t" odd + 0; fflush(); for (key in count) '
     'print count[key] "\\t" busiest[key] "\\t" refused[key] + 0 "\\t" key '
     '| ("LC_ALL=C sort -rn | head -n " most) }'

@@ -103,7 +103,10 @@ def _findings(seen: Seen) -> Iterator[str]:
                 f"{client.address} asked {client.busiest:,} times in one hour: {client.agent[:80]}"
             )
     if traffic.odd:
-        yield (f"{traffic.odd:,} lines are of another format than `combined` and were not counted")
+        yield (
+            f"{traffic.odd:,} lines are of another format than `combined` or HAProxy's, and were "
+            "not counted"
+        )
 
 
 def _claimed(client: Client) -> str | None:
