@@ -139,7 +139,7 @@ def test_its_end_is_told_once_it_is_there(name: str, *, running: bool):
 
 
 def test_what_its_end_found_is_told_with_it():
-    told = START.follow(found("2.1-degraded", state="DEGRADED"))
+    told = START.follow(found("2.1-lost"))
     assert not told.healthy
     assert told.findings
 
