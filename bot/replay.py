@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from bot.policy import Policy, Request, Ruling
@@ -117,55 +117,25 @@ def replay(policy: Policy, pasts: Iterable[Past]) -> Replay:
 
 
 class _Judge:
-    """Asks a policy, each question once."""
+    """Asks a policy, once where its rules see no difference."""
 
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
-        self._asked: dict[Request, Ruling] = {}
-        self._approved: dict[tuple[str, Request, Ruling], bool] = {}
+        self._asked: dict[object, Ruling] = {}
+        self._approved: dict[object, bool] = {}
 
     def verdict(self, past: Past) -> Verdict:
         gone = self._gone(past)
         if gone:
             return Verdict(past, Fate.GONE, why=gone)
-        request = self._request(past)
-        ruling = self._asked.get(request)
+        frozen = bool(self._policy.frozen(host=past.host, runbook=past.words, now=past.asked))
+        sight = self._sight(past, frozen=frozen)
+        ruling = self._asked.get(sight)
         if ruling is None:
-            ruling = self._asked[request] = self._policy.may_ask(request)
-        return self._compared(past, request, ruling)
-
-    def _gone(self, past: Past) -> str:
-        if past.asked_by not in self._policy.household.people:
-            return f"{past.asked_by} is not among the people any more"
-        hosts = past.hosts or (past.host,)
-        missing = [host for host in hosts if host not in self._policy.inventory.hosts]
-        return f"{', '.join(missing)}: not in the inventory any more" if missing else ""
-
-    def _request(self, past: Past) -> Request:
-        """Return what was asked, without what these rules do not look at."""
-        mentioned = self._policy.mentioned
-        # No zone is off by less than a quarter of an hour.
-        step = 1 if {"now", "frozen"} & mentioned else _QUARTER
-        timed = {"now", "frozen", "hour", "weekday"} & mentioned
-        return Request(
-            runbook=past.words,
-            kind=past.kind,
-            host=past.host,
-            door=past.door,
-            asked_by=past.asked_by,
-            reversible=past.reversible,
-            hosts=past.hosts,
-            now=past.asked // step * step if timed else 0,
-            novel=past.novel or "novel" not in mentioned,
-            editors=past.editors,
-        )
-
-    def _compared(self, past: Past, request: Request, ruling: Ruling) -> Verdict:
-        fate, keys = self._fate(past, request, ruling)
+            ruling = self._asked[sight] = self._policy.may_ask(_request(past))
+        keys = [key for key in past.keys if self._may_approve(key, sight, past, ruling)]
+        fate = self._fate(past, ruling, keys)
         approvals = ruling.approvals if ruling.allowed else 0
-        frozen = past.kind == "change" and self._policy.frozen(
-            host=past.host, runbook=past.words, now=past.asked
-        )
         return Verdict(
             past,
             fate,
@@ -174,35 +144,67 @@ class _Judge:
             why="; ".join(ruling.says) or "no rule of the policy allows it",
             lost=[key for key in past.keys if key not in keys] if fate is Fate.LOST else (),
             step_up=past.planned and bool(approvals) and ruling.step_up and not past.step_up,
-            frozen=bool(frozen),
+            frozen=frozen and past.kind == "change",
         )
 
-    def _fate(self, past: Past, request: Request, ruling: Ruling) -> tuple[Fate, Sequence[str]]:
-        """Return it, and whose approvals of those given would count."""
-        keys = [key for key in past.keys if self._may_approve(key, request, ruling)]
+    def _sight(self, past: Past, *, frozen: bool) -> object:
+        """Return all of a request that the rules can see: what is the same, is answered the same.
+
+        Of the time, that is the hour and the day where the hosts stand. No zone is off by less
+        than a quarter of an hour.
+        """
+        mentioned = self._policy.mentioned
+        return (
+            replace(_request(past), now=0, novel=past.novel or "novel" not in mentioned),
+            past.asked if "now" in mentioned else 0,
+            past.asked // _QUARTER if {"hour", "weekday"} & mentioned else 0,
+            frozen,
+        )
+
+    def _gone(self, past: Past) -> str:
+        if past.asked_by not in self._policy.household.people:
+            return f"{past.asked_by} is not among the people any more"
+        hosts = past.hosts or (past.host,)
+        missing = [host for host in hosts if host not in self._policy.inventory.hosts]
+        return f"{', '.join(missing)}: not in the inventory any more" if missing else ""
+
+    def _fate(self, past: Past, ruling: Ruling, keys: Sequence[str]) -> Fate:
+        """Compare the ruling with what was. keys: whose approvals would count."""
         if past.refused or not ruling.allowed:
-            before = past.refused, ruling.allowed
-            return _REFUSALS[before], keys
+            return _REFUSALS[past.refused, ruling.allowed]
         # How many approvals it took then is known only of what got as far as a plan.
         if not past.planned or past.alone:
-            return Fate.SAME, keys
+            return Fate.SAME
         approved = len(past.keys) >= past.needed > 0
         if ruling.approvals > past.needed:
-            fate = Fate.MORE
-        elif approved and not self._policy.met(ruling.terms, keys):
-            fate = Fate.LOST
-        elif ruling.approvals < past.needed:
-            fate = Fate.FEWER if ruling.approvals else Fate.AT_ONCE
-        else:
-            fate = Fate.SAME
-        return fate, keys
+            return Fate.MORE
+        if approved and not self._policy.met(ruling.terms, keys):
+            return Fate.LOST
+        if ruling.approvals < past.needed:
+            return Fate.FEWER if ruling.approvals else Fate.AT_ONCE
+        return Fate.SAME
 
-    def _may_approve(self, key: str, request: Request, ruling: Ruling) -> bool:
-        question = (key, request, ruling)
+    def _may_approve(self, key: str, sight: object, past: Past, ruling: Ruling) -> bool:
+        question = (key, sight)
         if question not in self._approved:
-            answer = self._policy.may_approve(key, request, ruling)
+            answer = self._policy.may_approve(key, _request(past), ruling)
             self._approved[question] = ruling.allowed and answer.allowed
         return self._approved[question]
+
+
+def _request(past: Past) -> Request:
+    return Request(
+        runbook=past.words,
+        kind=past.kind,
+        host=past.host,
+        door=past.door,
+        asked_by=past.asked_by,
+        reversible=past.reversible,
+        hosts=past.hosts,
+        now=past.asked,
+        novel=past.novel,
+        editors=past.editors,
+    )
 
 
 def told(replayed: Replay) -> str:
