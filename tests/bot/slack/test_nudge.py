@@ -1,0 +1,77 @@
+"""Those whose approval is waited for are called once, in the thread of the card."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bot.run import Run, State
+from bot.store import runs
+from tests.bot.office import an_office
+from tests.bot.slack.chat import Chat, a_chat
+
+pytestmark = pytest.mark.anyio
+LAMP_ON = "toy set lb1 lamp on"
+MINUTE = 60_000_000
+
+RULES = """
+@id("approve") permit (principal, action == Action::"approve", resource);
+@id("ask") @approvals("1") @from("owners") {notes}
+permit (principal, action == Action::"ask", resource);
+"""
+
+
+async def _waited(chat: Chat, minutes: int) -> Run:
+    """Let the request have waited for so long, and let the clock do its work."""
+    with chat.office.database.transaction() as tx:
+        run = runs.hold(tx, 1)
+        runs.amend(tx, run, shown=tx.now - minutes * MINUTE)
+    chat.office.workflow.remind_due()
+    await chat.settle()
+    return chat.run()
+
+
+async def test_a_reminder_calls_the_approvers_once(chat: Chat):
+    await chat.type(LAMP_ON)
+    before = len(chat.slack.seen_in("C0OPS"))
+    await _waited(chat, 31)
+    await _waited(chat, 40)
+    said = chat.slack.seen_in("C0OPS")
+    assert len(said) == before + 1
+    assert "still waits for your approval: toy set lb1 lamp on" in said[-1].words
+    called = [part["user_id"] for part in _parts(said[-1].blocks) if part["type"] == "user"]
+    assert called == ["U0ADAM", "U0OLGA"]
+
+
+async def test_an_escalation_calls_the_next_group_who_can_then_approve(tmp_path: Path):
+    notes = '@patience("10m") @escalate("area:storage")'
+    with an_office(tmp_path, rules=RULES.format(notes=notes)) as office:
+        async with a_chat(office) as chat:
+            await chat.type(LAMP_ON)
+            await _waited(chat, 11)
+            await _waited(chat, 21)
+            last = chat.slack.seen_in("C0OPS")[-1]
+            assert "by now the owners of the edge or the owners of storage may" in last.words
+            called = [part["user_id"] for part in _parts(last.blocks) if part["type"] == "user"]
+            assert "U0STAN" in called
+            await chat.press("approve", "U0STAN")
+            assert chat.run().state is State.SUCCEEDED
+
+
+async def test_an_approval_that_takes_a_reason_is_typed_and_has_no_button(tmp_path: Path):
+    with an_office(tmp_path, rules=RULES.format(notes='@reason("required")')) as office:
+        async with a_chat(office) as chat:
+            refused = await chat.type(LAMP_ON)
+            assert "why this is done" in refused.text
+            await chat.type(f"{LAMP_ON} because it is dark")
+            card = chat.slack.card
+            assert set(card.buttons) == {"deny"}
+            digest = chat.run().short_digest
+            assert f"approve 1 {digest} because REASON" in card.words
+            await chat.type(f"approve 1 {digest} because I saw it", user="U0OLGA")
+            assert chat.run().state is State.SUCCEEDED
+
+
+def _parts(blocks: list[dict[str, Any]]) -> list[dict[str, str]]:
+    sections = [section for block in blocks for section in block.get("elements", [])]
+    return [part for section in sections for part in section.get("elements", [])]
