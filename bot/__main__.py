@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
+from bot.cli.delegate import COMMANDS as MANDATES
 from bot.cli.place import Place
 from bot.cli.policy import policy
 from bot.cli.schedule import schedule
@@ -266,7 +267,7 @@ _PLACE = Place(
     has_database=_has_database,
     address=lambda: _settings().base_url.rstrip("/"),
 )
-for family in (policy, schedule, *COMMANDS):
+for family in (policy, schedule, *MANDATES, *COMMANDS):
     family.context_settings["obj"] = _PLACE
     main.add_command(family)
 

@@ -25,7 +25,7 @@ def stop_runs(place: Place, *, what: str, why: str) -> None:
     What is on its way is finished as a step. After `stop all` nothing goes to any host until
     somebody resumes it; a service that runs sees it before its next step.
     """
-    with _working(place) as workflow:
+    with working(place) as workflow:
         if what == "all":
             number = workflow.stop_all(person="", why=why)
             click.echo(f"everything is stopped; {number} runs were not over")
@@ -43,7 +43,7 @@ def stop_runs(place: Place, *, what: str, why: str) -> None:
 @at_place
 def resume(place: Place, *, person: str, why: str) -> None:
     """Let everything go on after `stop all`. What was stopped is asked for anew."""
-    with _working(place) as workflow:
+    with working(place) as workflow:
         workflow.resume(person=person, why=why)
     click.echo("everything may go on")
 
@@ -58,7 +58,7 @@ def ban(place: Place, *, person: str, why: str) -> None:
     Their sessions end, their requests are refused, their approvals count no more, and what runs
     for them stops before its next step or host.
     """
-    with _working(place) as workflow:
+    with working(place) as workflow:
         workflow.ban(person, by="", why=why)
     click.echo(f"{person} is shut out; let them in again with: keyturn unban {person} --as PERSON")
 
@@ -70,7 +70,7 @@ def ban(place: Place, *, person: str, why: str) -> None:
 @at_place
 def unban(place: Place, *, who: str, person: str, why: str) -> None:
     """Let PERSON in again."""
-    with _working(place) as workflow:
+    with working(place) as workflow:
         workflow.unban(who, by=person, why=why)
     click.echo(f"{who} is let in again")
 
@@ -92,7 +92,7 @@ class _Absent:
 
 
 @contextmanager
-def _working(place: Place) -> "Generator[Workflow]":
+def working(place: Place) -> "Generator[Workflow]":
     """Open the workflow on the database alone. A refusal is one line."""
     from bot.policy import PolicyDirectory
     from bot.store.runs import NoSuchRun, Overtaken

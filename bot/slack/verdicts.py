@@ -39,8 +39,8 @@ _LABELS: Mapping[State, tuple[str, str]] = {
     State.DENIED: ("no_entry_sign", "Denied"),
     State.EXPIRED: ("stopwatch", "Expired"),
     State.WITHDRAWN: ("leftwards_arrow_with_hook", "Withdrawn"),
-    State.OFFERED: ("left_right_arrow", "Other values proposed"),
-    State.REPLACED: ("left_right_arrow", "Replaced"),
+    State.OFFERED: ("speech_balloon", "Other values proposed"),
+    State.REPLACED: ("arrows_counterclockwise", "Replaced"),
     State.STALE: ("arrows_counterclockwise", "Out of date"),
     State.STOPPED: ("octagonal_sign", "Stopped"),
 }

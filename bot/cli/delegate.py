@@ -1,0 +1,113 @@
+"""`keyturn delegate` and `keyturn grants`: who decides in whose stead, and what is granted."""
+
+import json
+import time
+
+import click
+
+from bot.cli.place import Place, at_place
+from bot.cli.stopping import working
+
+_JSON = click.option("--json", "as_json", is_flag=True, help="For programs.")
+
+
+@click.group("delegate")
+def delegate() -> None:
+    """Let people decide in the stead of owners, for a while."""
+
+
+@delegate.command("to")
+@click.argument("person")
+@click.option("--as", "owner", required=True, help="The owner in whose stead PERSON decides.")
+@click.option("--until", required=True, help='Such as "tomorrow 18:00" or "3 days"; UTC.')
+@click.option("--area", default="", help="One area; every area of the owner's if left out.")
+@click.option("--why", default="", help="What the change log shall say about it.")
+@at_place
+def to(place: Place, *, person: str, owner: str, until: str, area: str, why: str) -> None:
+    """Let PERSON decide in an owner's stead.
+
+    For example: keyturn delegate to ada --as olga --until "3 days" --area edge
+    """
+    from bot.deadline import deadline, written
+
+    with working(place) as workflow:
+        ends = deadline(until, now=round(time.time() * 1_000_000))
+        made = workflow.mandates.delegate(
+            person=owner, to=person, ends=ends, area=area, reason=why, door="cli"
+        )
+    where = made.area or "every area of theirs"
+    click.echo(f"{made.id}: {person} decides for {owner} in {where} until {written(made.ends)}")
+
+
+@delegate.command("list")
+@_JSON
+@at_place
+def list_delegations(place: Place, *, as_json: bool) -> None:
+    """List who decides in whose stead now."""
+    from bot.deadline import written
+    from bot.store import delegations
+
+    with place.database() as database, database.reading() as tx:
+        found = delegations.in_force(tx)
+    if as_json:
+        click.echo(json.dumps([vars(one) for one in found], ensure_ascii=False))
+        return
+    for one in found:
+        where = one.area or "every area of theirs"
+        click.echo(
+            f"{one.id}: {one.delegate} for {one.delegator} in {where} until {written(one.ends)}"
+        )
+    if not found:
+        click.echo("nobody decides in anybody's stead")
+
+
+@delegate.command("end")
+@click.argument("number", type=click.IntRange(1, 2_147_483_647))
+@at_place
+def end_delegation(place: Place, *, number: int) -> None:
+    """End a delegation at once."""
+    with working(place) as workflow:
+        workflow.mandates.end_delegation(number, person="", door="cli")
+    click.echo(f"delegation {number} has ended")
+
+
+@click.group("grants")
+def grants() -> None:
+    """Look at standing grants, and end them. Owners give them in chat and on the web."""
+
+
+@grants.command("list")
+@_JSON
+@at_place
+def list_grants(place: Place, *, as_json: bool) -> None:
+    """List what may be done now without an approval each time."""
+    from bot.deadline import written
+    from bot.store import grants as store
+    from bot.workflow.granted import left
+
+    with place.database() as database, database.reading() as tx:
+        found = [(one, left(tx, one)) for one in store.newest(tx) if one.holds(tx.now)]
+    if as_json:
+        told = [{**vars(one), "left": rest} for one, rest in found]
+        click.echo(json.dumps(told, ensure_ascii=False))
+        return
+    for one, rest in found:
+        click.echo(
+            f"{one.id}: {one.person} by {one.giver}: {one.what}, {rest} of {one.an_hour} left "
+            f"this hour, until {written(one.ends)}"
+        )
+    if not found:
+        click.echo("nothing is granted")
+
+
+@grants.command("end")
+@click.argument("number", type=click.IntRange(1, 2_147_483_647))
+@at_place
+def end_grant(place: Place, *, number: int) -> None:
+    """End a grant at once: what is under way stops before its next step."""
+    with working(place) as workflow:
+        workflow.mandates.end_grant(number, person="", door="cli")
+    click.echo(f"grant {number} has ended")
+
+
+COMMANDS = (delegate, grants)

@@ -1,0 +1,85 @@
+"""`keyturn delegate` and `keyturn grants`, as whoever looks after the machine uses them."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bot.store import changelog, grants, schema, seal, verification
+from bot.store.database import Database
+from bot.store.grants import NewGrant
+from tests.policies import a_policy
+
+
+def keyturn(directory: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    places = {"KEYTURN_DATA": directory / "var", "KEYTURN_POLICY": directory / "policy"}
+    return subprocess.run(
+        [sys.executable, "-m", "bot", *words],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | {name: str(place) for name, place in places.items()},
+        stdin=subprocess.DEVNULL,
+    )
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    (tmp_path / "var").mkdir()
+    a_policy(tmp_path / "policy")
+    key = seal.kept_in(tmp_path / "var" / "changelog.key")
+    database = Database(f"sqlite:///{tmp_path / 'var' / 'keyturn.db'}", key)
+    schema.upgrade(database)
+    with database.transaction() as tx:
+        verification.open_log(tx)
+        wanted = NewGrant("dora", "abusers clear", "lb*", 5, tx.now + 3600 * 1_000_000)
+        grants.add(tx, wanted, giver="olga", reason="")
+    database.close()
+    return tmp_path
+
+
+def test_a_delegation_is_made_listed_and_ended(place: Path):
+    words = ("delegate", "to", "stan", "--as", "olga", "--until", "3 days", "--area", "edge")
+    made = keyturn(place, *words, "--why", "at sea")
+    assert made.stdout.startswith("1: stan decides for olga in edge until ")
+    listed = json.loads(keyturn(place, "delegate", "list", "--json").stdout)
+    assert (listed[0]["delegate"], listed[0]["delegator"]) == ("stan", "olga")
+    assert "delegation 1 has ended" in keyturn(place, "delegate", "end", "1").stdout
+    assert "nobody decides" in keyturn(place, "delegate", "list").stdout
+    database = Database(f"sqlite:///{place / 'var' / 'keyturn.db'}")
+    with database.reading() as tx:
+        entries = changelog.newest(tx, most=2)
+    database.close()
+    assert [(one.kind, one.facts["door"]) for one in entries] == [
+        ("delegation revoked", "cli"),
+        ("delegated", "cli"),
+    ]
+
+
+def test_a_grant_is_listed_and_ended(place: Path):
+    assert (
+        "1: dora by olga: abusers clear lb*, 5 of 5 left"
+        in keyturn(place, "grants", "list").stdout
+    )
+    assert "grant 1 has ended" in keyturn(place, "grants", "end", "1").stdout
+    assert "nothing is granted" in keyturn(place, "grants", "list").stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("delegate", "to", "ghost", "--as", "olga", "--until", "3 days"), "not among the people"),
+        (("delegate", "to", "stan", "--as", "dora", "--until", "3 days"), "own no area"),
+        (("delegate", "to", "stan", "--as", "olga", "--until", "whenever"), "is no time"),
+        (("delegate", "end", "9"), "no delegation 9"),
+        (("grants", "end", "9"), "no grant 9"),
+    ],
+)
+def test_what_does_not_fit_is_one_line(place: Path, words: tuple[str, ...], said: str):
+    answer = keyturn(place, *words)
+    assert answer.returncode == 1
+    assert said in answer.stderr
+    assert answer.stderr.count("\n") == 1
