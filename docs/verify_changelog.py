@@ -17,13 +17,19 @@ The format. Each line of the export is a JSON object with
                keys sorted, no spaces, characters as they are, UTF-8
     signature  Ed25519 over the 32 bytes of the hash, 128 hex digits
 Entry 1 has the kind "key" and names the public key in its body. A further entry of this kind is
-signed by the key before it, and what follows is signed by the one that it names.
-A witness's file has one checkpoint a line: seq, hash, at, key, signature.
+signed by the key before it, holds a proof that its owner signed too (of prev), and what follows is
+signed by the one that it names.
+An entry whose body has output_sha256 binds what a host answered; it is beside the entry, as output:
+salt and text, and the hash is that of the canonical JSON of both. It is null once it was erased,
+which an entry of the kind "output erased" about the same run must tell.
+A witness's file has one checkpoint a line: seq, hash, at, key, signature, as JSON; or it is a log of
+a host or of a log server, with lines that say "keyturn checkpoint seq=… hash=… …".
 """
 
 import argparse
 import hashlib
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -31,6 +37,11 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 CONTENT = ("seq", "at", "kind", "run", "person", "host", "body", "prev")
+# Logs put the time, the host and more before it, or the whole into JSON.
+SAID = re.compile(
+    r"keyturn checkpoint seq=(\d+) hash=([0-9a-f]{64}) at=\d+ "
+    r"key=([0-9a-f]{64}) signature=([0-9a-f]{128})"
+)
 
 
 class Broken(Exception):
@@ -40,10 +51,14 @@ class Broken(Exception):
         super().__init__(f"BROKEN at entry {seq}: {why}")
 
 
-def hash_of(entry):
-    content = {name: entry[name] for name in CONTENT}
-    text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+def sha256(thing):
+    """Return the hash of its canonical JSON."""
+    text = json.dumps(thing, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def hash_of(entry):
+    return sha256({name: entry[name] for name in CONTENT})
 
 
 def signed(key, digest, signature):
@@ -78,56 +93,98 @@ def chained(line, seq, prev):
     return entry, digest
 
 
+def check_output(entry, seq, unasked):
+    """Hold the output beside an entry against its hash; note those erased until that is told."""
+    body = json.loads(entry["body"])
+    if entry["kind"] == "output erased":
+        unasked.pop(entry["run"], None)
+    bound = body.get("output_sha256") if isinstance(body, dict) else None
+    if bound is None or "output" not in entry:
+        if bound is not None:
+            raise Broken(seq, "the output that it binds is missing")
+        return
+    if entry["output"] is None:
+        unasked.setdefault(entry["run"], seq)
+    elif sha256({name: entry["output"].get(name) for name in ("salt", "text")}) != bound:
+        raise Broken(seq, "the output that it binds was altered")
+
+
+def check_key(entry, seq, key):
+    """Return the key that an entry names, if its owner signed too; the first names its own."""
+    named = public_key_in(entry, seq)
+    proof = json.loads(entry["body"]).get("proof", "")
+    if key and not signed(named, entry["prev"], str(proof)):
+        raise Broken(seq, "it names a key whose owner did not sign")
+    return named
+
+
 def walk(lines):
-    """Check every entry; return each one's hash, and the last key."""
-    key, prev, hashes = "", "0" * 64, []
+    """Check every entry; return each one's hash, and every key that sealed the log."""
+    keys, prev, hashes, unasked = [], "0" * 64, [], {}
     for seq, line in enumerate(lines, start=1):
         entry, digest = chained(line, seq, prev)
         if seq == 1:
             if entry["kind"] != "key":
                 raise Broken(seq, "the log does not begin with its key")
-            key = public_key_in(entry, seq)
+        key = keys[-1] if keys else public_key_in(entry, seq)
         if not signed(key, digest, str(entry.get("signature"))):
             raise Broken(seq, "it is not signed by the key of the log")
         if entry["kind"] == "key":
-            key = public_key_in(entry, seq)
+            keys.append(check_key(entry, seq, keys))
+        check_output(entry, seq, unasked)
         prev = digest
         hashes.append(digest)
-    return hashes, key
+    for seq in sorted(unasked.values()):
+        raise Broken(seq, "the output that it binds was erased unasked")
+    return hashes, keys
+
+
+def checkpoint_in(line):
+    """Return what a line witnesses: seq, hash, key and signature; None if it is about other things.
+
+    A line that a crash cut short witnesses nothing.
+    """
+    if said := SAID.search(line):
+        return int(said[1]), said[2], said[3], said[4]
+    try:
+        point = json.loads(line)
+        return int(point["seq"]), point["hash"], point["key"], point["signature"]
+    except (ValueError, KeyError, TypeError):
+        return None
 
 
 def compare(hashes, witness):
     """Hold the log against what a witness saw; return how many checkpoints agree."""
     count = 0
-    with Path(witness).open(encoding="utf-8") as lines:
+    with Path(witness).open(encoding="utf-8", errors="replace") as lines:
         for number, line in enumerate(lines, start=1):
-            try:
-                point = json.loads(line)
-                seq, digest = int(point["seq"]), point["hash"]
-                fits = signed(point["key"], digest, point["signature"])
-            except (ValueError, KeyError, TypeError):
-                sys.exit(f"{witness}, line {number}: this is no checkpoint")
-            if not fits:
+            point = checkpoint_in(line)
+            if point is None:
+                continue
+            seq, digest, key, signature = point
+            if not signed(key, digest, signature):
                 raise Broken(seq, f"{witness}, line {number} is not signed by its key")
             if seq > len(hashes):
                 raise Broken(len(hashes) + 1, f"cut off: {witness} saw entry {seq}")
             if seq and hashes[seq - 1] != digest:
                 raise Broken(seq, f"another history: {witness} saw another entry {seq}")
             count += 1
+    if not count:
+        sys.exit(f"{witness} holds no checkpoint of a change log")
     return count
 
 
 def main():
     parser = argparse.ArgumentParser(description="Verify an export of Keyturn's change log.")
     parser.add_argument("export", help="what `keyturn changelog export` printed")
-    parser.add_argument("--key", help="the public key that must have sealed the end")
+    parser.add_argument("--key", help="a public key that must have sealed it")
     parser.add_argument("--witness", action="append", default=[], help="a witness's file")
     asked = parser.parse_args()
     try:
         with Path(asked.export).open(encoding="utf-8") as lines:
-            hashes, key = walk(lines)
-        if asked.key and asked.key != key:
-            raise Broken(len(hashes), f"sealed by {key}, and not by the key given")
+            hashes, keys = walk(lines)
+        if asked.key and asked.key not in keys:
+            raise Broken(len(hashes), f"sealed by {keys[-1:]}, and not by the key given")
         agreed = sum(compare(hashes, witness) for witness in asked.witness)
     except Broken as broken:
         sys.exit(str(broken))
@@ -135,7 +192,7 @@ def main():
         sys.exit(f"{trouble.filename} cannot be read: {trouble.strerror}")
     head = hashes[-1] if hashes else "none"
     print(f"{len(hashes)} entries, unbroken; head {head}")
-    print(f"sealed by {key or 'nobody'}; {agreed} checkpoints of witnesses agree")
+    print(f"sealed by {keys[-1] if keys else 'nobody'}; {agreed} checkpoints of witnesses agree")
 
 
 if __name__ == "__main__":

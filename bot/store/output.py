@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pydantic import TypeAdapter
-from sqlalchemy import ColumnElement, ScalarSelect, insert, select, update
+from sqlalchemy import ColumnElement, ScalarSelect, exists, insert, select, update
 
 from bot.digest import sha256
 from bot.store import tables
@@ -109,6 +109,28 @@ def everything(tx: Transaction) -> Generator[tuple[int, str | None, str | None]]
     with tx.sql.execute(query.execution_options(yield_per=1000)) as rows:
         for row in rows:
             yield row.entry, row.salt, row.text
+
+
+def faults(tx: Transaction) -> Generator[tuple[int, str]]:
+    """Yield the entries whose output is not what they bind, each with what is wrong."""
+    of_entry, kept = tables.entry.c, tables.output.c
+    erased = set(tx.sql.execute(select(of_entry.run).where(of_entry.kind == ERASED)).scalars())
+    both = select(kept.entry, kept.salt, kept.text, of_entry.run, of_entry.body).join_from(
+        tables.output, tables.entry
+    )
+    with tx.sql.execute(both.order_by(kept.entry).execution_options(yield_per=1000)) as rows:
+        for row in rows:
+            if row.text is None:
+                if row.run not in erased:
+                    yield row.entry, f"the output that entry {row.entry} binds was erased unasked"
+            elif salted(row.salt or "", row.text) != json.loads(row.body).get("output_sha256"):
+                yield row.entry, f"the output that entry {row.entry} binds was altered"
+    # A quote within a text is written as \" in JSON: only an entry that binds has these letters.
+    bound = of_entry.body.like('%"output_sha256":"%')
+    there = exists().where(kept.entry == of_entry.seq)
+    missing = select(of_entry.seq).where(bound, ~there).order_by(of_entry.seq).limit(1)
+    for seq in tx.sql.execute(missing).scalars():
+        yield seq, f"the output that entry {seq} binds is missing"
 
 
 def _redacted(tx: Transaction, told: Report) -> Report:

@@ -58,6 +58,13 @@ def kept_in(file: Path) -> Seal:
     return Seal(key)
 
 
+def fresh(file: Path) -> Seal:
+    """Return a new seal, its key kept in *file*, which must not be there yet."""
+    if file.exists():
+        raise BadKey(f"{file} is there already: it is of a change of keys that was interrupted")
+    return kept_in(file)
+
+
 def _make() -> bytes:
     return Ed25519PrivateKey.generate().private_bytes(
         Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()

@@ -2,12 +2,13 @@
 
 from collections.abc import Iterable, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bot.digest import sha256
-from bot.store import changelog, seal
+from bot.store import changelog, output, seal
 from bot.store.changelog import GENESIS, Entry
 from bot.store.database import Transaction
+from bot.store.seal import Seal
 from bot.store.witness import Checkpoint
 
 KEY = "key"
@@ -18,7 +19,8 @@ _UNSIGNED = "is not signed by the key of the log"
 class Verdict:
     """The outcome. broken: the first sequence number that does not fit; None if all is well.
 
-    entries, head: how far the log is whole, and the hash there. key: who sealed it last.
+    entries, head: how far the log is whole, and the hash there. key: who sealed it last; keys: all
+    who did, one after the other, each named by the one before.
     """
 
     entries: int
@@ -26,6 +28,7 @@ class Verdict:
     key: str = ""
     broken: int | None = None
     why: str = ""
+    keys: tuple[str, ...] = ()
 
 
 def open_log(tx: Transaction) -> None:
@@ -41,6 +44,12 @@ def open_log(tx: Transaction) -> None:
             f"the change log is sealed by the key {last.facts['public'][:16]}…, and ours is "
             f"{tx.seal.public[:16]}…: put the right changelog.key back, from the backup of its day"
         )
+
+
+def rotate(tx: Transaction, new: Seal) -> None:
+    """Name the key that seals the log from the next entry on, and show that we have it."""
+    _, head = changelog.head(tx)
+    changelog.append(tx, KEY, public=new.public, proof=new.sign(head))
 
 
 def checkpoint(tx: Transaction) -> Checkpoint:
@@ -61,7 +70,8 @@ def last_checkpoint(tx: Transaction, run: int) -> Checkpoint:
 def verify(
     tx: Transaction, *, key: str = "", witnesses: Sequence[Checkpoint] = (), thorough: bool = False
 ) -> Verdict:
-    """Recompute the whole chain. key: the public key that must have sealed the end.
+    """Recompute the whole chain. key: a public key that must have sealed it, or be one of those
+    that did, where keys were changed.
 
     The signature of the last entry binds all before it, since each holds the hash of the one
     before; thorough: check every signature all the same.
@@ -72,34 +82,55 @@ def verify(
     if verdict.broken is not None and verdict.why.endswith(_UNSIGNED) and not thorough:
         # The hashes were made to fit again by somebody without the key: find where that began.
         return verify(tx, key=key, witnesses=witnesses, thorough=True)
-    if verdict.broken is None and key and verdict.key != key and verdict.entries:
+    if verdict.broken is None and key and key not in verdict.keys and verdict.entries:
         why = f"sealed by the key {verdict.key[:16]}…, and not by {key[:16]}…"
-        return Verdict(verdict.entries, verdict.head, verdict.key, verdict.entries, why)
-    return _compared(verdict, seen, witnesses)
+        return replace(verdict, broken=verdict.entries, why=why)
+    return _with_outputs(tx, _compared(verdict, seen, witnesses))
+
+
+def _with_outputs(tx: Transaction, verdict: Verdict) -> Verdict:
+    """Hold what is kept apart from the chain against the hashes in it."""
+    if verdict.broken is not None:
+        return verdict
+    fault = next(output.faults(tx), None)
+    return verdict if fault is None else replace(verdict, broken=fault[0], why=fault[1])
 
 
 def _walk(
     entries: Iterable[Entry], *, thorough: bool, wanted: set[int]
 ) -> tuple[Verdict, dict[int, str]]:
-    seq, prev, key, last = 0, GENESIS, "", None
+    seq, prev, last = 0, GENESIS, None
+    keys: list[str] = []
     seen: dict[int, str] = {}
     for entry in entries:
         why = _fault(entry, seq + 1, prev)
-        is_key = entry.kind == KEY
-        if not why and seq == 0 and is_key:
-            key = str(entry.facts.get("public", ""))
-        if not why and (is_key or thorough or not key) and not _signed(key, entry):
+        if not why and entry.kind == KEY:
+            why = _fault_of_key(entry, keys)
+            keys.append(_public(entry))
+        elif not why and (thorough or not keys) and not _signed(keys, entry):
             why = f"entry {entry.seq} {_UNSIGNED}"
         if why:
-            return Verdict(seq, prev, key, seq + 1, why), seen
-        if is_key:
-            key = str(entry.facts.get("public", ""))
+            return Verdict(seq, prev, broken=seq + 1, why=why), seen
         seq, prev, last = entry.seq, entry.hash, entry
         if seq in wanted:
             seen[seq] = prev
-    if last is not None and not _signed(key, last) and last.kind != KEY:
-        return Verdict(seq, prev, key, seq, f"entry {seq} {_UNSIGNED}"), seen
-    return Verdict(seq, prev, key), seen
+    found = Verdict(seq, prev, keys[-1] if keys else "", keys=tuple(keys))
+    if last is not None and last.kind != KEY and not _signed(keys, last):
+        return replace(found, broken=seq, why=f"entry {seq} {_UNSIGNED}"), seen
+    return found, seen
+
+
+def _fault_of_key(entry: Entry, keys: Sequence[str]) -> str:
+    """Say what is wrong with an entry that names a key; the first one names its own."""
+    if not _signed(keys or [_public(entry)] * (entry.seq == 1), entry):
+        return f"entry {entry.seq} {_UNSIGNED}"
+    if keys and not seal.fits(_public(entry), entry.prev, str(entry.facts.get("proof"))):
+        return f"entry {entry.seq} names a key whose owner did not sign"
+    return ""
+
+
+def _public(entry: Entry) -> str:
+    return str(entry.facts.get("public", ""))
 
 
 def _compared(verdict: Verdict, seen: dict[int, str], witnesses: Sequence[Checkpoint]) -> Verdict:
@@ -119,12 +150,12 @@ def _compared(verdict: Verdict, seen: dict[int, str], witnesses: Sequence[Checkp
         else:
             continue
         broken = min(point.seq, verdict.entries + 1)
-        return Verdict(verdict.entries, verdict.head, verdict.key, broken, why)
+        return replace(verdict, broken=broken, why=why)
     return verdict
 
 
-def _signed(key: str, entry: Entry) -> bool:
-    return seal.fits(key, entry.hash, entry.signature)
+def _signed(keys: Sequence[str], entry: Entry) -> bool:
+    return bool(keys) and seal.fits(keys[-1], entry.hash, entry.signature)
 
 
 def _fault(entry: Entry, seq: int, prev: str) -> str:
