@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
+from bot.cli.changelog import erase, rotate_key
 from bot.cli.delegate import COMMANDS as MANDATES
 from bot.cli.place import Place
 from bot.cli.policy import policy
@@ -19,6 +20,7 @@ from bot.cli.stopping import COMMANDS
 from bot.inventory.commands import inventory, sudoers
 
 if TYPE_CHECKING:
+    from bot.digest import Canonical
     from bot.settings import Settings
     from bot.store.database import Database
 
@@ -156,8 +158,10 @@ def verify_changelog(
 
     with _plainly():
         points = [point for file in witnesses for point in witness.read(file)]
-    with _database() as database, database.reading() as tx:
-        verdict = verification.verify(tx, key=key, witnesses=points, thorough=thorough)
+    with _database() as database:
+        with database.reading() as tx:
+            verdict = verification.verify(tx, key=key, witnesses=points, thorough=thorough)
+        _log_looked_at(database, "verified", broken=verdict.broken, why=verdict.why, key=key)
     if as_json:
         click.echo(json.dumps(vars(verdict)))
     elif verdict.broken is None:
@@ -171,11 +175,13 @@ def verify_changelog(
 @changelog.command("export")
 def export_changelog() -> None:
     """Print every entry as one JSON object a line, for docs/verify_changelog.py and archives."""
-    from bot.store import changelog as store
+    from bot.store.export import exported
 
-    with _database() as database, database.reading() as tx:
-        for entry in store.everything(tx):
-            click.echo(json.dumps(vars(entry), ensure_ascii=False))
+    with _database() as database:
+        _log_looked_at(database, "exported", format="json lines")
+        with database.reading() as tx:
+            for entry in exported(tx):
+                click.echo(json.dumps(entry, ensure_ascii=False))
 
 
 @main.group()
@@ -188,19 +194,37 @@ def upgrade_db() -> None:
     """Bring the database to the schema that this version works with."""
     from bot.store import schema
 
-    with _database() as database:
+    with _database(_settings().migrations.get_secret_value()) as database:
         schema.upgrade(database)
     click.echo("up to date")
+
+
+@db.command("grants")
+@click.argument("app")
+@click.option("--reader", default="", help="A role that may only read what was done.")
+def show_grants(*, app: str, reader: str) -> None:
+    """Print SQL that lets the role APP work with the log and never change it. For PostgreSQL.
+
+    For the owner of the tables, after each upgrade: keyturn db grants keyturn_app | psql …
+    """
+    from bot.store import rights
+
+    with _plainly():
+        for statement in rights.grants(app, reader):
+            click.echo(f"{statement};")
 
 
 @db.command("check")
 def check_db() -> None:
     """Say whether the database has the schema that this version works with."""
-    from bot.store import schema
+    from bot.store import rights, schema
 
     with _database() as database:
         current = schema.is_current(database)
+        strong = rights.too_strong(database) if current else []
     click.echo("up to date" if current else "behind: run keyturn db upgrade")
+    if strong:
+        click.echo(f"our role is stronger than it needs to be: it {', '.join(strong)}")
     sys.exit(0 if current else FAILED)
 
 
@@ -218,20 +242,37 @@ def _settings() -> "Settings":
 
 
 @contextmanager
-def _database() -> "Generator[Database]":
+def _database(instead: str = "") -> "Generator[Database]":
+    """Open the database. instead: its address for another role than the service's."""
+    from bot.redaction import Redactor
     from bot.store import seal
     from bot.store.database import Database
 
     settings = _settings()
     with _plainly():
         key = settings.data / "changelog.key"
-        database = Database(settings.database_url, seal.kept_in(key) if key.exists() else None)
+        sealed = seal.kept_in(key) if key.exists() else None
+        database = Database(instead or settings.database_url, sealed, Redactor(settings.secrets))
         if database.embedded and not (settings.data / "keyturn.db").exists():
             _stop(f"there is no database in {settings.data.absolute()} yet", NOT_FOUND)
         try:
             yield database
         finally:
             database.close()
+
+
+def _log_looked_at(database: "Database", kind: str, **facts: "Canonical") -> None:
+    """Log that somebody exported or verified it; who may only read cannot, and is told."""
+    from getpass import getuser
+
+    from bot.store import changelog as store
+    from bot.store.database import StoreUnavailable
+
+    try:
+        with database.transaction() as tx:
+            store.append(tx, kind, run=None, person="", host="", login=getuser(), **facts)
+    except StoreUnavailable as trouble:
+        click.echo(f"keyturn: this is not in the change log: {trouble}", err=True)
 
 
 def _has_database() -> bool:
@@ -265,8 +306,12 @@ _PLACE = Place(
     policy=lambda: _settings().policy,
     database=_database,
     has_database=_has_database,
+    data=lambda: _settings().data,
     address=lambda: _settings().base_url.rstrip("/"),
 )
+for rare in (rotate_key, erase):
+    rare.context_settings["obj"] = _PLACE
+    changelog.add_command(rare)
 for family in (policy, schedule, *MANDATES, *COMMANDS):
     family.context_settings["obj"] = _PLACE
     main.add_command(family)

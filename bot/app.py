@@ -31,7 +31,7 @@ from bot.redaction import Redactor
 from bot.schedule.clock import Clock
 from bot.settings import Settings
 from bot.slack.door import Client, Door, Installation, client
-from bot.store import safe, schema, seal, witness
+from bot.store import rights, safe, schema, seal, witness
 from bot.store.database import Database, sole_server, sole_user
 from bot.store.spool import Spool
 from bot.store.syslog import LogServer
@@ -73,6 +73,8 @@ def build(settings: Settings, redactor: Redactor | None = None) -> Keyturn:
     database = Database(settings.database_url, key, redactor)
     secrets_safe = safe.kept_in(settings.data / "secrets.key")
     schema.upgrade(database)
+    for strong in rights.too_strong(database):
+        log.warning("our role in the database %s: keyturn db grants prints what it needs", strong)
     with database.transaction() as tx:
         safe.try_out(tx, secrets_safe)
     fleet = Fleet(Inventory(hosts={}), Sessions(settings.policy))

@@ -19,11 +19,11 @@ The format. Each line of the export is a JSON object with
 Entry 1 has the kind "key" and names the public key in its body. A further entry of this kind is
 signed by the key before it, holds a proof that its owner signed too (of prev), and what follows is
 signed by the one that it names.
-An entry whose body has output_sha256 binds what a host answered; it is beside the entry, as output:
+An entry whose body has output_sha256 binds what a host answered, which is beside it as output:
 salt and text, and the hash is that of the canonical JSON of both. It is null once it was erased,
 which an entry of the kind "output erased" about the same run must tell.
-A witness's file has one checkpoint a line: seq, hash, at, key, signature, as JSON; or it is a log of
-a host or of a log server, with lines that say "keyturn checkpoint seq=… hash=… …".
+A witness's file has one checkpoint a line: seq, hash, at, key, signature, as JSON; or it is a log
+of a host or of a log server, with lines that say "keyturn checkpoint seq=… hash=… …".
 """
 
 import argparse
@@ -123,9 +123,8 @@ def walk(lines):
     keys, prev, hashes, unasked = [], "0" * 64, [], {}
     for seq, line in enumerate(lines, start=1):
         entry, digest = chained(line, seq, prev)
-        if seq == 1:
-            if entry["kind"] != "key":
-                raise Broken(seq, "the log does not begin with its key")
+        if seq == 1 and entry["kind"] != "key":
+            raise Broken(seq, "the log does not begin with its key")
         key = keys[-1] if keys else public_key_in(entry, seq)
         if not signed(key, digest, str(entry.get("signature"))):
             raise Broken(seq, "it is not signed by the key of the log")
@@ -140,7 +139,7 @@ def walk(lines):
 
 
 def checkpoint_in(line):
-    """Return what a line witnesses: seq, hash, key and signature; None if it is about other things.
+    """Return what a line witnesses: seq, hash, key and signature; None if nothing.
 
     A line that a crash cut short witnesses nothing.
     """

@@ -21,12 +21,14 @@ class Place:
     """Each is looked up only by a command that needs it.
 
     policy: the policy directory. database: opens the log for reading. has_database: whether there
-    is one yet. address: of the web pages, without a slash at its end; "" if they have none.
+    is one yet. data: the directory of the keys. address: of the web pages, without a slash at its
+    end; "" if they have none.
     """
 
     policy: Callable[[], Path]
     database: "Callable[[], AbstractContextManager[Database]]"
     has_database: Callable[[], bool]
+    data: Callable[[], Path]
     address: Callable[[], str]
 
 

@@ -204,6 +204,8 @@ def _sqlite(url: str) -> Engine:
             "journal_mode=WAL",
             "synchronous=FULL",
             "foreign_keys=ON",
+            # What is erased is overwritten.
+            "secure_delete=ON",
             f"busy_timeout={_BLOCKED_SECONDS * 1000}",
         ):
             connection.execute(f"PRAGMA {pragma}")

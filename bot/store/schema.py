@@ -7,15 +7,26 @@ from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection
+from sqlalchemy.exc import ProgrammingError
 
-from bot.store.database import Database
+from bot.store.database import Database, StoreUnavailable
 
 
 def upgrade(database: Database) -> None:
-    """Apply every migration that is missing."""
+    """Apply every migration that is missing. Raises StoreUnavailable if our role may not."""
     with database.engine.connect() as connection:
         if not _behind(connection):
             return
+    try:
+        _upgrade(database)
+    except ProgrammingError as error:
+        raise StoreUnavailable(
+            "the database is behind and our role may not change its schema: stop, and run keyturn "
+            f"db upgrade with KEYTURN_MIGRATIONS set (the database says: {error.orig})"
+        ) from error
+
+
+def _upgrade(database: Database) -> None:
     with database.engine.connect() as connection:
         if database.embedded:
             # A migration is applied as a whole or not at all, on SQLite too.

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from bot.store import changelog, schema, verification
+from bot.store import changelog, schema, seal, verification
 from bot.store.database import Database
-from bot.store.seal import Seal
 from runbooks import catalogue
 from tests.policies import a_policy
 
@@ -31,7 +30,8 @@ def _keyturn(directory: Path, *words: str) -> subprocess.CompletedProcess[str]:
 @pytest.fixture
 def logged(tmp_path: Path) -> Path:
     (tmp_path / "var").mkdir()
-    database = Database(f"sqlite:///{tmp_path / 'var' / 'keyturn.db'}", Seal.new())
+    key = seal.kept_in(tmp_path / "var" / "changelog.key")
+    database = Database(f"sqlite:///{tmp_path / 'var' / 'keyturn.db'}", key)
     schema.upgrade(database)
     with database.transaction() as tx:
         verification.open_log(tx)

@@ -44,12 +44,12 @@ def _write(database: Database, most: int) -> None:
             changelog.append(tx, "noted", run=n % 3, person="olga", host="lb1", n=n, words="☃")
 
 
-def _entries(database: Database) -> list[Entry]:
+def entries_of(database: Database) -> list[Entry]:
     with database.reading() as tx:
         return list(changelog.everything(tx))
 
 
-def _rewrite(database: Database, entries: list[Entry]) -> None:
+def rewrite(database: Database, entries: list[Entry]) -> None:
     """Do what somebody with every right on the database can do."""
     with database.engine.connect() as connection:
         for verb in ("update", "delete"):
@@ -59,7 +59,7 @@ def _rewrite(database: Database, entries: list[Entry]) -> None:
             connection.execute(insert(tables.entry).values(**vars(entry)))
 
 
-def _resealed(entries: list[Entry], key: Seal) -> list[Entry]:
+def resealed(entries: list[Entry], key: Seal) -> list[Entry]:
     """Make every hash and every signature fit again, with a key of one's own."""
     prev, fitting = GENESIS, list[Entry]()
     for seq, entry in enumerate(entries, start=1):
@@ -78,7 +78,7 @@ def _verify_alone(
     database: Database, tmp_path: Path, *options: str
 ) -> subprocess.CompletedProcess[str]:
     export = tmp_path / "export.jsonl"
-    lines = [json.dumps(vars(entry), ensure_ascii=False) for entry in _entries(database)]
+    lines = [json.dumps(vars(entry), ensure_ascii=False) for entry in entries_of(database)]
     export.write_text("".join(f"{line}\n" for line in lines))
     return subprocess.run(
         [sys.executable, str(VERIFIER), str(export), *options],
@@ -124,7 +124,7 @@ def _without(n: int) -> Tampering:
 def test_t_l4_what_was_altered_is_named_by_both(
     log: Database, tmp_path: Path, tamper: Tampering, broken: int | None
 ):
-    _rewrite(log, tamper(_entries(log)))
+    rewrite(log, tamper(entries_of(log)))
     assert _verify(log).broken == broken
     assert _verify(log, thorough=True).broken == (broken or 7)
     alone = _verify_alone(log, tmp_path)
@@ -134,23 +134,23 @@ def test_t_l4_what_was_altered_is_named_by_both(
 
 def test_who_makes_the_hashes_fit_again_cannot_sign_them(log: Database, tmp_path: Path):
     def keep_old_signatures(entries: list[Entry]) -> list[Entry]:
-        forged = _resealed(entries, Seal.new())
+        forged = resealed(entries, Seal.new())
         return [
             replace(new, signature=old.signature)
-            for new, old in zip(forged, _entries(log), strict=True)
+            for new, old in zip(forged, entries_of(log), strict=True)
         ]
 
-    altered = _with(6, person="adam")(_entries(log))
-    _rewrite(log, keep_old_signatures(altered))
+    altered = _with(6, person="adam")(entries_of(log))
+    rewrite(log, keep_old_signatures(altered))
     assert _verify(log).broken == 6
     assert "BROKEN at entry 6:" in _verify_alone(log, tmp_path).stderr
 
 
 def test_t_l7_who_signs_it_all_anew_has_another_key(log: Database, tmp_path: Path, ours: Seal):
     thief = Seal.new()
-    entries = _with(6, person="adam")(_entries(log))
+    entries = _with(6, person="adam")(entries_of(log))
     entries[0] = replace(entries[0], body=f'{{"public":"{thief.public}"}}')
-    _rewrite(log, _resealed(entries, thief))
+    rewrite(log, resealed(entries, thief))
     # The twin: without knowing the key there is nothing to see.
     assert _verify(log).broken is None
     assert _verify(log, key=ours.public).broken == 12
@@ -165,7 +165,7 @@ def test_t_l5_a_cut_tail_is_found_by_a_witness(
         point = verification.checkpoint(tx)
     file = tmp_path / "witness"
     witness.testify(file, point)
-    _rewrite(log, _entries(log)[:-cut])
+    rewrite(log, entries_of(log)[:-cut])
     # The twin: what is left is a good chain, and nothing in it tells of what is gone.
     assert _verify(log, key=ours.public).broken is None
     verdict = _verify(log, witnesses=witness.read(file))
@@ -178,7 +178,7 @@ def test_t_l6_a_fork_is_found_by_a_witness(log: Database, tmp_path: Path, ours: 
         point = verification.checkpoint(tx)
     file = tmp_path / "witness"
     witness.testify(file, point)
-    _rewrite(log, _resealed(_with(12, person="adam")(_entries(log)), ours))
+    rewrite(log, resealed(_with(12, person="adam")(entries_of(log)), ours))
     assert _verify(log, key=ours.public).broken is None
     assert "another history" in _verify(log, witnesses=witness.read(file)).why
     assert "another history" in _verify_alone(log, tmp_path, "--witness", str(file)).stderr
@@ -220,7 +220,7 @@ def test_t_x3_another_key_is_refused_before_anything_is_written(log: Database):
     with other.transaction() as tx, pytest.raises(BadKey, match=r"put the right changelog\.key"):
         verification.open_log(tx)
     other.close()
-    assert len(_entries(log)) == 12
+    assert len(entries_of(log)) == 12
 
 
 def test_without_a_key_it_can_only_be_read(log: Database):
@@ -266,7 +266,7 @@ _FIELDS = st.sampled_from(["at", "kind", "run", "person", "host", "body", "prev"
 def test_t_l4_any_alteration_of_any_entry_is_found(
     log: Database, n: int, field: str, text: str, number: int
 ):
-    whole = _entries(log)
+    whole = entries_of(log)
     value = number if field in {"at", "run"} else text.replace("\x00", "")
     if getattr(whole[n - 1], field) == value:
         return
@@ -274,11 +274,11 @@ def test_t_l4_any_alteration_of_any_entry_is_found(
         value.encode() if isinstance(value, str) else value
     except UnicodeEncodeError:
         return
-    _rewrite(log, _with(n, **{field: value})(whole))
+    rewrite(log, _with(n, **{field: value})(whole))
     try:
         assert _verify(log).broken == n
     finally:
-        _rewrite(log, whole)
+        rewrite(log, whole)
 
 
 def test_after_a_line_that_a_crash_cut_short_a_new_one_begins(log: Database, tmp_path: Path):

@@ -1,0 +1,133 @@
+"""What hosts answered can be erased, by two persons, and the chain still verifies."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from sqlalchemy import text
+
+from bot.redaction import MARK
+from bot.run import Run
+from bot.store import output, runs, verification
+from bot.store.export import exported
+from bot.workflow import NotYours, TooLate, Unfit
+from bot.workflow.erasing import ask_to_erase, confirm_erasure
+from tests.bot.office import Office
+from tests.bot.store.test_verification import VERIFIER
+from tests.toy import SetSwitch, ShowSwitches
+
+WHY = "it names a customer"
+
+
+def _broken(office: Office) -> int | None:
+    with office.database.reading() as tx:
+        return verification.verify(tx).broken
+
+
+def _alone(office: Office, directory: Path) -> str:
+    file = directory / "export.jsonl"
+    with office.database.reading() as tx:
+        file.write_text("".join(f"{json.dumps(line)}\n" for line in exported(tx)))
+    ended = subprocess.run(
+        [sys.executable, str(VERIFIER), str(file)], capture_output=True, text=True, check=False
+    )
+    return ended.stdout + ended.stderr
+
+
+@pytest.fixture
+def done(office: Office) -> Run:
+    with office.database.transaction() as tx:
+        verification.open_log(tx)
+    return office.approve(office.ask(SetSwitch(host="lb1", name="lamp", value="on")))
+
+
+def _said(office: Office, run: Run) -> str:
+    with office.database.reading() as tx:
+        return runs.steps(tx, run.id)[0].output
+
+
+def test_t_l10_two_persons_erase_and_the_chain_still_verifies(
+    office: Office, done: Run, tmp_path: Path
+):
+    assert _said(office, done) == "lamp is on now"
+    ask_to_erase(office.parts, done.id, person="dora", why=WHY, login="root")
+    assert _said(office, done) == "lamp is on now"
+    assert confirm_erasure(office.parts, done.id, person="olga", login="root") == 1
+    assert _said(office, done) == ""
+    with office.database.engine.connect() as connection:
+        connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
+    assert b"lamp is on now" not in (tmp_path / "keyturn.db").read_bytes()
+    assert _broken(office) is None
+    assert "unbroken" in _alone(office, tmp_path)
+    assert office.entries(done)[-2:] == ["erasure asked", "output erased"]
+
+
+def test_t_l10_a_report_is_erased_too(office: Office):
+    run = office.ask(ShowSwitches(host="lb1"))
+    assert run.report
+    ask_to_erase(office.parts, run.id, person="dora", why=WHY, login="root")
+    confirm_erasure(office.parts, run.id, person="olga", login="root")
+    assert office.run(run.id).report is None
+
+
+@pytest.mark.parametrize("person", ["dora", "stan"])
+def test_t_l10_who_asked_and_who_owns_nothing_cannot_confirm(
+    office: Office, done: Run, person: str
+):
+    ask_to_erase(office.parts, done.id, person="dora", why=WHY, login="root")
+    with pytest.raises(NotYours):
+        confirm_erasure(office.parts, done.id, person=person, login="root")
+    assert _said(office, done) == "lamp is on now"
+    assert office.entries(done)[-1] == "erasure refused"
+
+
+def test_t_l10_nothing_is_erased_that_nobody_asked_for(office: Office, done: Run):
+    with pytest.raises(TooLate, match="nobody has asked"):
+        confirm_erasure(office.parts, done.id, person="olga", login="root")
+    ask_to_erase(office.parts, done.id, person="dora", why=WHY, login="root")
+    confirm_erasure(office.parts, done.id, person="olga", login="root")
+    with pytest.raises(TooLate):
+        confirm_erasure(office.parts, done.id, person="olga", login="root")
+    with pytest.raises(TooLate, match="nothing is kept"):
+        ask_to_erase(office.parts, done.id, person="dora", why=WHY, login="root")
+
+
+def test_a_request_needs_a_reason_and_a_run_that_is_over(office: Office, done: Run):
+    with pytest.raises(Unfit, match="why"):
+        ask_to_erase(office.parts, done.id, person="dora", why="so", login="root")
+    with pytest.raises(NotYours):
+        ask_to_erase(office.parts, done.id, person="nobody", why=WHY, login="root")
+    waiting = office.ask(SetSwitch(host="lb1", name="fan", value="on"))
+    with pytest.raises(Unfit, match="is waiting"):
+        ask_to_erase(office.parts, waiting.id, person="dora", why=WHY, login="root")
+
+
+@pytest.mark.parametrize(
+    ("tampering", "found"),
+    [
+        ("UPDATE output SET text = 'lamp is off now'", "was altered"),
+        ("UPDATE output SET text = NULL, salt = NULL", "was erased unasked"),
+        ("DELETE FROM output", "is missing"),
+    ],
+)
+def test_t_l10_what_is_altered_or_erased_past_us_is_found(
+    office: Office, done: Run, tampering: str, found: str, tmp_path: Path
+):
+    with office.database.transaction() as tx:
+        tx.sql.execute(text(tampering))
+    with office.database.reading() as tx:
+        verdict = verification.verify(tx)
+    assert found in verdict.why
+    assert f"BROKEN at entry {verdict.broken}:" in _alone(office, tmp_path)
+
+
+def test_t_x1_long_output_is_cut_after_its_secrets_were_taken_out(office: Office):
+    office.database.redactor.register("a-secret-of-ours")
+    with office.database.transaction() as tx:
+        edge = "x" * (output.LONGEST - 5) + "a-secret-of-ours" + "y" * 100
+        said = output.prepared(tx, edge)
+    assert MARK[:5] in said.text
+    assert "a-sec" not in said.text
+    assert "characters are left out here" in said.text
