@@ -100,7 +100,7 @@ def test_verify_says_whole_or_where_it_is_broken(logged: Path):
     whole = _keyturn(logged, "changelog", "verify")
     assert (whole.returncode, whole.stdout[:19]) == (0, "3 entries, unbroken")
 
-    database = Database(f"sqlite:///{logged / 'var' / 'keyturn.db'}", Seal.new())
+    database = Database(f"sqlite:///{logged / 'var' / 'keyturn.db'}", seal.Seal.new())
     with database.engine.connect() as connection:
         connection.exec_driver_sql("DROP TRIGGER entry_no_update")
         connection.exec_driver_sql("UPDATE entry SET person = 'olga' WHERE seq = 2")
