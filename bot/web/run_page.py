@@ -15,7 +15,7 @@ from bot.web.pages import page
 from bot.web.parts import Here, WebParts
 from bot.web.story import facts, story
 from bot.web.visitor import Onlooking, Visiting, Visitor
-from bot.workflow import NotYours, TooLate, Unfit
+from bot.workflow import NotYours, StepUpFirst, TooLate, Unfit
 from runbooks import catalogue
 
 router = APIRouter(prefix="/runs/{number}")
@@ -146,14 +146,18 @@ def break_glass(
 ) -> Response:
     """Go through a freeze and without approvals, with the plan whose digest was on the page."""
 
+    breaking, reason = parts.workflow.breaking, form.get("reason", "")
+
     def act() -> None:
-        parts.workflow.breaking.shatter(
-            number,
-            person=visitor.id,
-            session=visitor.session,
-            digest=form.get("digest", ""),
-            reason=form.get("reason", ""),
-        )
+        digest = form.get("digest", "")
+        try:
+            breaking.shatter(
+                number, person=visitor.id, session=visitor.session, digest=digest, reason=reason
+            )
+        except StepUpFirst:
+            # What was typed is there again when they come back with it.
+            breaking.want(number, person=visitor.id, reason=reason)
+            raise
 
     return _done(request, parts, visitor, number, act, "broken")
 
@@ -203,6 +207,8 @@ def _done(
         onward = act() or number
     except Unfit as unfit:
         return _page(request, parts, visitor, number, status=422, alert=str(unfit))
+    except StepUpFirst:
+        return RedirectResponse(f"/step-up?next=/runs/{number}", 303)
     except NotYours as refused:
         return _page(request, parts, visitor, number, status=403, alert=str(refused))
     except (TooLate, Overtaken, IllegalMove) as late:

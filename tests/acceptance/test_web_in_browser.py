@@ -30,12 +30,12 @@ FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
 
 
 class Server:
-    """The pages of an office on a free loopback port."""
+    """The pages of an office on a free loopback port. name: how browsers reach it."""
 
-    def __init__(self, office: Office) -> None:
+    def __init__(self, office: Office, name: str = "127.0.0.1") -> None:
         self.office = office
         self._listener = socket.create_server(("127.0.0.1", 0))
-        self.address = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+        self.address = f"http://{name}:{self._listener.getsockname()[1]}"
         parts = WebParts(office.workflow, office.database, office.policies, self.address, False)
         config = uvicorn.Config(build(parts), log_level="critical", timeout_graceful_shutdown=2)
         self._server = uvicorn.Server(config)

@@ -1,0 +1,184 @@
+"""A security key in a real browser: enrolled, used to approve, and to break the glass."""
+
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, CDPSession, Page, expect, sync_playwright
+
+from bot.run import State
+from bot.store import factors
+from bot.workflow.second_factor import counts
+from tests.acceptance.test_web_in_browser import CHROMIUM, CONTRAST, FLAGS, Server, Visit, a_visit
+from tests.bot.keyring import an_app, stepped_up
+from tests.bot.office import Office, an_office
+from tests.policies import starter_rules
+from tests.toy import SetSwitch
+
+pytestmark = pytest.mark.real
+
+STRICT = starter_rules().replace('@approvals("1")', '@approvals("1")\n@stepup', 1)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Generator[Browser]:
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Generator[Server]:
+    # Keys are bound to a name, and to no bare address.
+    with an_office(tmp_path, rules=STRICT) as office:
+        office.fleet.hosts["web1"] = {"lamp": "off"}
+        server = Server(office, "localhost")
+        yield server
+        server.stop()
+
+
+def plug_in(page: Page) -> CDPSession:
+    """Give the browser a security key that is touched as soon as it blinks."""
+    devices = page.context.new_cdp_session(page)
+    devices.send("WebAuthn.enable")
+    devices.send(
+        "WebAuthn.addVirtualAuthenticator",
+        {
+            "options": {
+                "protocol": "ctap2",
+                "transport": "usb",
+                "hasResidentKey": False,
+                "hasUserVerification": False,
+                "automaticPresenceSimulation": True,
+            }
+        },
+    )
+    return devices
+
+
+def confirmed_key(visit: Visit, person: str) -> None:
+    """Add a key on the page, and have somebody vouch for it."""
+    office, page = visit.server.office, visit.page
+    visit.open("/second-factor")
+    page.get_by_role("button", name="Add a key").click()
+    expect(page.get_by_text("Does not count yet")).to_be_visible()
+    with office.database.transaction() as tx:
+        [factor] = factors.of(tx, person)
+        assert not counts(office.policies.current(), factor)
+        factors.confirm(tx, office.parts.safe, factor, by="stan")
+
+
+def test_a_key_approves_what_takes_a_second_factor(browser: Browser, server: Server) -> None:
+    visit = a_visit(browser, server)
+    page, office = visit.page, server.office
+    visit.sign_in("olga")
+    plug_in(page)
+    confirmed_key(visit, "olga")
+    run = office.ask(SetSwitch(host="lb1", name="lamp", value="on"))
+    visit.open(f"/runs/{run.id}")
+    expect(page.get_by_role("button", name="Approve", exact=True)).to_have_count(0)
+    page.get_by_role("link", name="Show your second factor").click()
+    page.get_by_role("button", name="Use your key").click()
+    page.wait_for_url(f"**/runs/{run.id}")
+    page.get_by_role("button", name="Approve", exact=True).click()
+    expect(page.get_by_text("Your approval is recorded.")).to_be_visible()
+    office.work()
+    assert office.run(run.id).state is State.SUCCEEDED
+    assert visit.complaints == []
+    page.context.close()
+
+
+def test_a_key_that_is_not_there_is_said_to_be_missing(browser: Browser, server: Server) -> None:
+    visit = a_visit(browser, server)
+    page = visit.page
+    visit.sign_in("olga")
+    devices = plug_in(page)
+    confirmed_key(visit, "olga")
+    devices.send("WebAuthn.disable")
+    devices.send("WebAuthn.enable")
+    # Another key than the one that was enrolled.
+    plug_in(page)
+    visit.open("/step-up?next=/runs")
+    page.get_by_role("button", name="Use your key").click()
+    expect(page.get_by_role("alert")).to_contain_text("The key was not used", timeout=70_000)
+    assert page.url.endswith("/step-up?next=/runs")
+    page.context.close()
+
+
+def test_glass_is_broken_with_a_key(browser: Browser, server: Server) -> None:
+    visit = a_visit(browser, server)
+    page, office = visit.page, server.office
+    visit.sign_in("adam")
+    plug_in(page)
+    confirmed_key(visit, "adam")
+    run = office.ask(SetSwitch(host="web1", name="lamp", value="on"), person="adam")
+    visit.open(f"/runs/{run.id}")
+    page.get_by_text("In an emergency: break the glass").click()
+    page.get_by_label("Why it cannot wait").fill("all customers see an error page")
+    page.get_by_role("button", name="Show your second factor").click()
+    page.get_by_role("button", name="Use your key").click()
+    page.wait_for_url(f"**/runs/{run.id}")
+    expect(page.get_by_label("Why it cannot wait")).to_have_value(
+        "all customers see an error page"
+    )
+    page.get_by_role("button", name="Break the glass").click()
+    expect(page.get_by_role("heading", name="The glass was broken")).to_be_visible()
+    office.work()
+    assert office.run(run.id).state is State.SUCCEEDED
+    assert visit.complaints == []
+    page.context.close()
+
+
+@pytest.mark.parametrize("width", [360, 1280])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_pages_fit_and_can_be_read(
+    browser: Browser, server: Server, width: int, scheme: str
+) -> None:
+    visit = a_visit(browser, server, viewport={"width": width, "height": 800}, color_scheme=scheme)
+    office = server.office
+    visit.sign_in("olga")
+    an_app(office, "olga")
+    an_app(office, "olga", confirmed_by="")
+    an_app(office, "dora", confirmed_by="")
+    begun = office.workflow.enrolling.begin_app("stan").id
+    waiting = office.ask(SetSwitch(host="lb1", name="lamp", value="on"), person="dora").id
+    broken = _broken(office)
+    pages = {
+        "second-factor": ("olga", "/second-factor"),
+        "step-up": ("olga", "/step-up?next=/runs"),
+        "step-up-wanted": ("olga", f"/runs/{waiting}"),
+        "glass-broken": ("olga", f"/runs/{broken}"),
+        "glass": ("adam", f"/runs/{_wanted(office)}"),
+        "second-factor-app": ("stan", f"/second-factor/app/{begun}"),
+    }
+    who = "olga"
+    for name, (person, path) in pages.items():
+        if person != who:
+            visit.sign_in(person)
+            who = person
+        visit.open(path)
+        visit.keep(f"{name}-{scheme}-{width}")
+        wide = visit.page.evaluate("document.documentElement.scrollWidth")
+        assert wide <= width, f"{name} is {wide} wide"
+        assert visit.page.evaluate(CONTRAST) == [], name
+    assert visit.complaints == []
+    visit.page.context.close()
+
+
+def _broken(office: Office) -> int:
+    app = stepped_up(office, "adam")
+    run = office.ask(SetSwitch(host="web1", name="lamp", value="on"), person="adam")
+    why = "all customers see an error page"
+    office.workflow.breaking.shatter(
+        run.id, person="adam", session=app.session, digest=run.digest, reason=why
+    )
+    office.work()
+    return run.id
+
+
+def _wanted(office: Office) -> int:
+    run = office.ask(SetSwitch(host="web1", name="lamp", value="off"), person="adam")
+    why = "all customers see an error page"
+    office.workflow.breaking.want(run.id, person="adam", reason=why)
+    return run.id
