@@ -15,7 +15,7 @@ from connectors.command import Hint, Query, Shell
 from connectors.sudo import Fits, SudoRule
 from connectors.trouble import NotUnderstood
 
-Kind = Literal["login", "start", "sudo", "package"]
+Kind = Literal["login", "start", "sudo", "package", "keyturn"]
 
 
 @dataclass(frozen=True)
@@ -50,6 +50,21 @@ _LOGIN = re.compile(r"(\S+)\s+(.+?)\s+(\d{4}-\d\d-\d\dT[\d:]+[+-][\d:]+)(?:\s+.*
 _ENTRY = re.compile(r"(\d+\.\d+) \S+ sudo(?:\[\d+\])?: *(\S+) : (.*)")
 _DPKG = re.compile(r"([\d-]+ [\d:]+) (install|upgrade|remove|purge) (\S+) (\S+) (\S+)")
 _RPM = re.compile(r"(\d+) (\S+) (\S+)")
+
+
+_NEVER = datetime.max.replace(tzinfo=UTC)
+
+
+@dataclass(frozen=True)
+class Ours(Query[Events]):
+    """What Keyturn itself did: whoever keeps its log answers in the host's stead."""
+
+    since: datetime = _NEVER
+
+
+def ours(since: datetime) -> Ours:
+    """Ask what was done through Keyturn. A host knows nothing of it, and says so by nothing."""
+    return Ours(Shell(("true",)), lambda _: (), since=since)
 
 
 def logins(since: datetime) -> Query[Events]:

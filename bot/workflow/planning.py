@@ -14,6 +14,7 @@ from bot.policy import Policy
 from bot.proposal import Proposal, ProposedStep
 from bot.run import Run, StepState
 from bot.store import runs
+from bot.workflow.looking import asking
 from bot.workflow.parts import Parts
 from connectors.command import Shell, SwitchLines
 from runbooks import AnyRunbook, Change, Check, NoUndo, Refused, Report, Step
@@ -45,7 +46,7 @@ def report(parts: Parts, run: Run) -> Report:
     runbook = runbook_of(parts, run)
     if not isinstance(runbook, Check):
         raise Refused(f"{run.words} is not a check")
-    return runbook.report(runbook.read(parts.fleet.ask))
+    return runbook.report(runbook.read(asking(parts)))
 
 
 def remaining(parts: Parts, run: Run, policy: Policy) -> Remaining:

@@ -23,6 +23,7 @@ def fleet(since: datetime, *, sudo: str | Answer) -> ScriptedFleet:
     return ScriptedFleet(
         {
             ("web1", history.clock().command): f"{int(NOW.timestamp())}\n",
+            ("web1", history.ours(since).command): "",
             ("web1", history.logins(since).command): recorded("starts"),
             ("web1", history.sudo(since).command): sudo,
             ("web1", history.packages(since).command): recorded("packages-dpkg"),

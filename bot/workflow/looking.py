@@ -1,0 +1,50 @@
+"""Looking: what checks ask for, from the hosts, and from the change log where that knows it."""
+
+from datetime import UTC, datetime
+from typing import TypeVar, cast
+
+from bot.run import Run, State
+from bot.store import runs
+from bot.store.runs import Filter
+from bot.workflow.parts import Parts
+from connectors.command import Ask, Query
+from connectors.history import Event, Ours
+
+T = TypeVar("T")
+
+_DID_SOMETHING = frozenset(
+    {State.RUNNING, State.SUCCEEDED, State.FAILED, State.UNKNOWN, State.STOPPED}
+)
+_MOST = 500
+_SECOND = 1_000_000
+
+
+def asking(parts: Parts) -> Ask:
+    """Return what puts a check's questions to whoever knows the answer."""
+
+    def ask(host: str, query: Query[T], /) -> T:
+        if isinstance(query, Ours):
+            return cast("T", _ours(parts, host, query))
+        return parts.fleet.ask(host, query)
+
+    return ask
+
+
+def _ours(parts: Parts, host: str, query: Ours) -> tuple[Event, ...]:
+    since = round(query.since.timestamp()) * _SECOND
+    with parts.database.reading() as tx:
+        found = runs.search(tx, Filter(host=host, since=since, states=_DID_SOMETHING), most=_MOST)
+        return tuple(
+            _event(run, runs.votes(tx, run.parent or run.id)) for run in found if _sent(run)
+        )
+
+
+def _sent(run: Run) -> bool:
+    return run.kind == "change" and run.started is not None
+
+
+def _event(run: Run, votes: list[runs.Vote]) -> Event:
+    at = datetime.fromtimestamp((run.started or run.asked) / _SECOND, UTC)
+    keys = ", ".join(vote.person for vote in votes if vote.yes)
+    approved = f", approved by {keys}" if keys else ""
+    return Event(at, "keyturn", run.asked_by, f"run {run.id}, {run.state}: {run.title}{approved}")

@@ -1,0 +1,35 @@
+"""What a check asks Keyturn itself, and not the host."""
+
+from datetime import UTC, datetime, timedelta
+
+from bot.workflow.looking import asking
+from connectors import history
+from runbooks.host_changes import Happened, HostChanges
+from tests.bot.office import Office
+from tests.toy import SetSwitch, ShowSwitches
+
+
+def test_what_was_done_on_a_host_is_told_with_who_asked_and_approved(any_office: Office):
+    office = any_office
+    office.approve(office.ask(SetSwitch(host="lb1", name="lamp", value="on")))
+    office.ask(ShowSwitches(host="lb1"))
+    office.ask(SetSwitch(host="lb1", name="fan", value="on"))
+    asked = office.fleet.asked
+    since = datetime.now(UTC) - timedelta(hours=1)
+    [event] = asking(office.parts)("lb1", history.ours(since))
+    assert (event.kind, event.who) == ("keyturn", "dora")
+    assert event.what == "run 1, succeeded: toy set lb1 lamp on, approved by olga"
+    assert asking(office.parts)("lb2", history.ours(since)) == ()
+    assert asking(office.parts)("lb1", history.ours(datetime.now(UTC) + timedelta(1))) == ()
+    assert office.fleet.asked == asked
+
+
+def test_it_stands_among_what_the_host_knows():
+    since = datetime(2026, 11, 20, tzinfo=UTC)
+    ours = history.Event(since, "keyturn", "dora", "run 1, succeeded: toy set lb1 lamp on")
+    login = history.Event(since + timedelta(minutes=5), "login", "ada", "logged in on pts/0")
+    look = HostChanges.model_validate({"host": "web1", "since": "2026-11-20"})
+    report = look.report(Happened(since, (ours, login), ()))
+    assert report.table is not None
+    assert [row[1] for row in report.table.rows] == ["login", "keyturn"]
+    assert report.summary.endswith("by ada, dora")
