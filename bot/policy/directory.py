@@ -263,5 +263,6 @@ def in_words(error: ValidationError) -> str:
 
 def _in_words(problem: Any) -> str:
     where = ".".join(str(part) for part in problem["loc"])
-    what = _PLAINLY.get(problem["type"], problem["msg"].removeprefix("Value error, "))
+    said: str = problem["msg"].removeprefix("Value error, ")
+    what = _PLAINLY.get(problem["type"], said)
     return f"{where}: {what}" if where else what

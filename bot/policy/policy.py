@@ -166,7 +166,7 @@ class Policy:
         return answer
 
     def forbids(self, person: str, action: str, request: Request) -> bool:
-        """Say whether a rule forbids it to this person, which is more than that none permits it."""
+        """Say whether a rule forbids it to this person: more than that none permits it."""
         alone = [replace(request, host=host, hosts=()) for host in request.hosts] or [request]
         rulings = [self._judge_one(person, action, one) for one in alone]
         return any(ruling.rules and not ruling.allowed for ruling in rulings)
