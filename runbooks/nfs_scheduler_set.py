@@ -100,7 +100,10 @@ class SetScheduler(
             ),
             *self._persisting(disk),
         ]
-        return Plan(f"{self.device} uses {_described(queue)}", steps, [*self._notes(disk)])
+        used = f"{self.device} uses {_described(queue)}"
+        # Where nothing is left to do, what the disk does now stands beside what it did before.
+        because = used if steps else f"{used}. {disk.doing}".removesuffix(".")
+        return Plan(because, steps, [*self._notes(disk)])
 
     def _named(self, tree: Tree) -> Node:
         node = tree.find(self.device)
@@ -246,4 +249,4 @@ def _load(ask: Ask, host: str, device: str) -> str:
         return f"How busy {device} is cannot be told: {trouble}."
     if device not in seen:
         return f"{device} has not been used since the host started."
-    return f"In {_SAMPLE} s, {seen[device]}. Compare with `disk io {host}` afterwards."
+    return f"In {_SAMPLE} s, {seen[device]}."

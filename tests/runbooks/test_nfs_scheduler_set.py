@@ -198,7 +198,7 @@ def test_a_disk_without_an_identity_is_warned_of():
 
 def test_what_it_costs_is_told():
     notes = plan(wish(read_ahead_kb=1024)).notes
-    assert notes[0] == "In 1 s, sda was idle. Compare with `disk io nas1` afterwards."
+    assert notes[0] == "In 1 s, sda was idle."
     assert any("forgets nr_requests and all tunables" in note for note in notes)
     assert any("It is forgotten when nas1 starts again" in note for note in notes)
     assert any(
@@ -320,3 +320,11 @@ def test_what_is_no_number_in_bounds_is_refused(name: str, number: object):
 def test_what_the_kernel_would_take_for_something_else_is_refused(name: str, number: int):
     with pytest.raises(ValidationError):
         wish(**{name: number})
+
+
+def test_what_the_disk_does_afterwards_is_told_with_the_proof():
+    done = plan(wish(slice_idle=0, read_ahead_kb=4096, nr_requests=512), BFQ)
+    assert not done.steps
+    assert done.because.startswith("sda uses bfq with ")
+    assert done.because.endswith(". In 1 s, sda was idle")
+    assert "In 1 s" not in plan(wish(), NONE).because

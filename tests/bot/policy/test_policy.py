@@ -57,6 +57,18 @@ def test_the_products_rule(
     assert (ruling.approvals if ruling.allowed else None) == approvals
 
 
+@pytest.mark.parametrize(("runbook", "approvals"), [("force", 2), ("start", 0)])
+def test_the_example_of_a_forced_scrub_holds_without_its_slashes(
+    tmp_path: Path, runbook: str, approvals: int
+):
+    before, name, rest = starter_rules().partition('// @id("forcing a scrub takes two")')
+    example, blank, after = rest.partition("//\n")
+    rules = before + (name + example).replace("// ", "") + blank + after
+    policy = a_policy(tmp_path, rules=rules).current()
+    ruling = policy.may_ask(replace(_request("stan", "nas1"), runbook=f"zfs scrub {runbook}"))
+    assert (ruling.allowed, ruling.approvals) == (True, approvals)
+
+
 @pytest.mark.parametrize(
     ("asker", "approver", "host", "may"),
     [
