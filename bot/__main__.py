@@ -13,6 +13,7 @@ import click
 
 from bot.cli.changelog import erase, rotate_key
 from bot.cli.delegate import COMMANDS as MANDATES
+from bot.cli.factors import factors
 from bot.cli.place import Place
 from bot.cli.policy import policy
 from bot.cli.schedule import schedule
@@ -312,7 +313,7 @@ _PLACE = Place(
 for rare in (rotate_key, erase):
     rare.context_settings["obj"] = _PLACE
     changelog.add_command(rare)
-for family in (policy, schedule, *MANDATES, *COMMANDS):
+for family in (policy, schedule, factors, *MANDATES, *COMMANDS):
     family.context_settings["obj"] = _PLACE
     main.add_command(family)
 

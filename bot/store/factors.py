@@ -100,6 +100,11 @@ def remove(tx: Transaction, factor: Factor) -> None:
     tx.sql.execute(delete(tables.factor).where(tables.factor.c.id == factor.id))
 
 
+def forget_all(tx: Transaction) -> int:
+    """Remove everybody's, and return how many there were."""
+    return len(tx.sql.execute(delete(tables.factor).returning(tables.factor.c.id)).all())
+
+
 def _change(tx: Transaction, factor: Factor, **values: object) -> None:
     tx.sql.execute(update(tables.factor).where(tables.factor.c.id == factor.id).values(values))
 

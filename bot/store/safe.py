@@ -10,7 +10,7 @@ from pathlib import Path
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-from sqlalchemy import insert, select, update
+from sqlalchemy import delete, insert, select, update
 
 from bot.digest import Canonical, canonical
 from bot.store import keyfile, tables
@@ -83,6 +83,11 @@ def try_out(tx: Transaction, safe: Safe) -> None:
         raise BadKey("secrets would be written as they are: this Keyturn must not be used")
     if safe.open(back, about=_TRIAL) != words:
         raise BadKey("secrets do not come back as they were: this Keyturn must not be used")
+
+
+def forget(tx: Transaction) -> None:
+    """Let the next start begin with whatever key there is by then."""
+    tx.sql.execute(delete(tables.sealed))
 
 
 def _read(tx: Transaction) -> str | None:

@@ -1,0 +1,59 @@
+"""keyturn factors: what there is, and a lost key."""
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from bot import app
+from bot.__main__ import main
+from bot.settings import Settings
+from bot.store import changelog, factors
+from bot.store.keyfile import BadKey
+from tests.policies import a_policy
+
+
+@pytest.fixture
+def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    """An installation in which Olga has a second factor that nobody has confirmed."""
+    a_policy(tmp_path / "policy")
+    found = Settings(data=tmp_path / "var", policy=tmp_path / "policy")
+    monkeypatch.setenv("KEYTURN_DATA", str(found.data))
+    monkeypatch.setenv("KEYTURN_POLICY", str(found.policy))
+    keyturn = app.build(found)
+    factor = keyturn.workflow.enrolling.begin_app("olga")
+    with keyturn.database.transaction() as tx:
+        factors.prove(tx, factor, used=0)
+    keyturn.database.close()
+    return found
+
+
+def keyturn(*words: str, typed: str = "") -> str:
+    answer = CliRunner().invoke(main, words, input=typed, catch_exceptions=False)
+    assert answer.exit_code == 0, answer.output
+    return answer.output
+
+
+def test_what_there_is_can_be_listed(settings: Settings) -> None:
+    assert "totp     olga  does not count yet" in keyturn("factors", "list")
+    digest = keyturn("factors", "list").split()[0]
+    people = settings.policy / "people.yaml"
+    named = f"name: Olga Owner, factors: [{digest}],"
+    people.write_text(people.read_text().replace("name: Olga Owner,", named))
+    assert '"counts": true' in keyturn("factors", "list", "--json")
+
+
+def test_where_the_key_is_lost_everybody_enrols_anew(settings: Settings) -> None:
+    key = settings.data / "secrets.key"
+    key.unlink()
+    with pytest.raises(BadKey, match="another key"):
+        app.build(settings)
+    said = keyturn("factors", "forget", "--why", "the disk with the key broke", typed="y\n")
+    assert "1 second factors are forgotten" in said
+    started = app.build(settings)
+    with started.database.reading() as tx:
+        assert factors.of(tx, "olga") == []
+        told = changelog.last_of_kind(tx, "factors forgotten")
+    assert told
+    assert told.facts["why"] == "the disk with the key broke"
+    started.database.close()
