@@ -74,13 +74,13 @@ def test_t_l9_many_writers_make_one_chain(database: Database):
     _fill(database, 1)
 
     def write() -> None:
-        for n in range(25):
+        for n in range(10):
             with database.transaction() as tx:
                 changelog.append(tx, "noted", n=n)
 
-    writers = [threading.Thread(target=write) for _ in range(8)]
+    writers = [threading.Thread(target=write) for _ in range(50)]
     for writer in writers:
         writer.start()
     for writer in writers:
         writer.join()
-    assert _verify(database).entries == 201
+    assert _verify(database).entries == 501

@@ -1,0 +1,177 @@
+"""The change log on real hosts and disks: who witnesses it, and what happens where it is full."""
+
+import os
+import shutil
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bot.policy import PolicyDirectory
+from bot.run import Origin, State
+from bot.store import changelog, schema, verification, witness
+from bot.store.changelog import Entry
+from bot.store.database import Database, StoreUnavailable
+from bot.store.seal import Seal
+from bot.workflow import Parts, Workflow
+from connectors.command import Shell
+from connectors.fleet import Fleet
+from connectors.inventory import Inventory
+from connectors.sessions import Sessions
+from tests.bot.office import ByHand
+from tests.bot.store.test_verification import entries_of, rewrite
+from tests.playground.sshd import Sshd
+from tests.policies import a_policy
+from tests.toy import RUNBOOKS, ShowSwitches
+
+pytestmark = pytest.mark.real
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Generator[Sshd]:
+    """A host whose `logger` reaches a log of its own: this machine may have none."""
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    logger = programs / "logger"
+    real = shutil.which("logger") or "/usr/bin/logger"
+    logger.write_text(f'#!/bin/sh\nexec {real} -u {tmp_path / "log"} "$@"\n')
+    logger.chmod(0o755)
+    with (
+        _listening(tmp_path / "log", tmp_path / "journal"),
+        Sshd(env={"PATH": f"{programs}:/usr/bin:/bin"}) as server,
+    ):
+        yield server
+
+
+@contextmanager
+def _listening(place: Path, journal: Path) -> Generator[None]:
+    """Write down what arrives at a socket such as /dev/log."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as receiver:
+        receiver.bind(str(place))
+
+        def write_down() -> None:
+            with journal.open("ab", buffering=0) as out:
+                while message := receiver.recv(8192):
+                    out.write(message + b"\n")
+
+        listener = threading.Thread(target=write_down)
+        listener.start()
+        try:
+            yield
+        finally:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as last:
+                last.connect(str(place))
+                last.send(b"")
+            listener.join(10)
+
+
+def _fleet(host: Sshd) -> Fleet:
+    inventory = Inventory.model_validate({"hosts": {"lb1": host.inventory_entry(area="edge")}})
+    return Fleet(inventory, Sessions(host.directory))
+
+
+def test_t_l5_the_hosts_own_log_shows_every_cut_that_took_what_was_done_there(
+    host: Sshd, tmp_path: Path
+):
+
+    database = Database(f"sqlite:///{tmp_path / 'keyturn.db'}", Seal.new())
+    schema.upgrade(database)
+    fleet = _fleet(host)
+    with database.transaction() as tx:
+        verification.open_log(tx)
+    for number in range(1, 6):
+        with database.transaction() as tx:
+            changelog.append(tx, "sending", run=number, host="lb1", n=1)
+            for n in range(3):
+                changelog.append(tx, "noted", run=number, n=n)
+        with database.reading() as tx:
+            sent = next(e for e in changelog.of_run(tx, number) if e.kind == "sending")
+            sealed = changelog.last_of_kind(tx, "key")
+        assert sealed
+        point = witness.Checkpoint(
+            sent.seq, sent.hash, sent.at, sealed.facts["public"], sent.signature
+        )
+        note = f"run {number} step 1: {point.line}"
+        fleet.tell("lb1", replace(Shell(("true",)), note=note))
+    fleet.close()
+    points = _read_when_there(tmp_path / "journal", 5)
+    assert [point.seq for point in points] == [2, 6, 10, 14, 18]
+    whole = entries_of(database)
+    for cut in range(1, len(whole)):
+        assert _found(database, whole, cut, points) == (cut > 3), cut
+        # The twin: without the witness, what is left is a good log.
+        assert not _found(database, whole, cut, [])
+    database.close()
+
+
+def _read_when_there(journal: Path, count: int) -> list[witness.Checkpoint]:
+    deadline = time.monotonic() + 10
+    while journal.read_text().count("keyturn checkpoint") < count:
+        assert time.monotonic() < deadline, journal.read_text()
+        time.sleep(0.01)
+    return witness.read(journal)
+
+
+def _found(
+    database: Database, whole: list[Entry], cut: int, points: list[witness.Checkpoint]
+) -> bool:
+    rewrite(database, whole[: len(whole) - cut])
+    with database.reading() as tx:
+        return verification.verify(tx, witnesses=points).broken is not None
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Generator[Path]:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=700k", "tmpfs", str(disk)],
+        capture_output=True,
+        check=False,
+    )
+    if os.getuid() != 0 or mounted.returncode != 0:
+        pytest.skip("only root can mount a small disk")
+    yield disk
+    subprocess.run(["umount", "-l", str(disk)], check=False)
+
+
+def _fill(disk: Path) -> Path:
+    filler = disk / "filler"
+    with filler.open("wb", buffering=0) as out:
+        try:
+            while True:
+                out.write(b"x" * 4096)
+        except OSError:
+            return filler
+
+
+def test_t_l1_on_a_full_disk_nothing_is_sent_and_it_goes_on_by_itself_later(
+    small_disk: Path, host: Sshd, tmp_path: Path
+):
+
+    database = Database(f"sqlite:///{small_disk / 'keyturn.db'}", Seal.new())
+    schema.upgrade(database)
+    policies: PolicyDirectory = a_policy(tmp_path / "policy")
+    fleet, queue = _fleet(host), ByHand()
+    flow = Workflow(Parts(database, policies, fleet, queue, runbooks=RUNBOOKS))
+    with database.transaction() as tx:
+        verification.open_log(tx)
+    filler = _fill(small_disk)
+    for _ in range(3):
+        with pytest.raises(StoreUnavailable, match="full"):
+            flow.ask(ShowSwitches(host="lb1"), person="dora", origin=Origin("web"))
+    assert "full" in database.trouble
+    assert (queue.waiting, host.connections) == ([], 0)
+    filler.unlink()
+    run = flow.ask(ShowSwitches(host="lb1"), person="dora", origin=Origin("web"))
+    assert (run.state, database.trouble) == (State.ASKED, "")
+    with database.reading() as tx:
+        assert verification.verify(tx).entries > 0
+    fleet.close()
+    database.close()

@@ -1,0 +1,127 @@
+"""Secrets are planted everywhere they may come from, and looked for everywhere they may end."""
+
+import base64
+import io
+import json
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+
+from bot.custody.discretion import Discreet, secrets_of
+from bot.redaction import Redactor
+from bot.run import State
+from bot.settings import Settings
+from bot.store import schema, verification
+from bot.store.database import Database
+from bot.store.export import exported
+from bot.store.seal import Seal
+from connectors.inventory import Inventory
+from connectors.trouble import CommandFailed
+from tests.bot.office import Office, an_office
+from tests.toy import SetSwitch
+
+CANARIES = [f"Canary-{n:02d}/+{'ab=&%<'[n % 6]}-of-ours" for n in range(40)]
+
+
+def _spellings(secret: str) -> Iterator[str]:
+    data = secret.encode()
+    yield secret
+    yield base64.b64encode(data).decode()
+    yield base64.b64encode(b"x" + data + b"y").decode()
+    yield data.hex()
+    yield quote(secret, safe="")
+    yield f"{secret[:9]}\n{secret[9:]}"
+
+
+def _everything() -> str:
+    return "\n".join(spelt for canary in CANARIES for spelt in _spellings(canary))
+
+
+def _traces(said: str) -> list[str]:
+    flat = "".join(said.split())
+    told: list[str] = []
+    for canary in CANARIES:
+        data = canary.encode()
+        certain = base64.b64encode(b"x" + data + b"y").decode()[2:-4]
+        forms = (canary, base64.b64encode(data).decode()[:-4], certain, data.hex())
+        told += [form for form in (*forms, quote(canary, safe="")) if form in flat]
+    return told
+
+
+def _run_through(directory: Path, redactor: Redactor) -> Iterator[str]:
+    """Let a host say every canary, in its answer and in its trouble; yield what every sink holds.
+
+    What chat and pages show is drawn from the database, which is one of them.
+    """
+    store = Database(f"sqlite:///{directory / 'keyturn.db'}", Seal.new(), redactor)
+    schema.upgrade(store)
+    with store.transaction() as tx:
+        verification.open_log(tx)
+    heard = io.StringIO()
+    handler = logging.StreamHandler(heard)
+    handler.setFormatter(Discreet(redactor))
+    log = logging.getLogger("bot.canaries")
+    log.addHandler(handler)
+    with an_office(directory, database=store) as office:
+        _say_all(office)
+        try:
+            raise ValueError(_everything())
+        except ValueError:
+            log.exception("a fault that quotes %s", CANARIES[0])
+        with store.reading() as tx:
+            yield "\n".join(json.dumps(line, ensure_ascii=False) for line in exported(tx))
+        with store.engine.connect() as connection:
+            yield "\n".join(connection.connection.driver_connection.iterdump())  # pyright: ignore
+    log.removeHandler(handler)
+    yield heard.getvalue()
+    yield from (file.read_bytes().decode(errors="replace") for file in directory.glob("keyturn*"))
+
+
+def _say_all(office: Office) -> None:
+    waiting = office.ask(SetSwitch(host="lb1", name="lamp", value="on"), reason=CANARIES[1])
+
+    def fail(_host: str, _words: str) -> None:
+        raise CommandFailed(f"it said: {_everything()}")
+
+    office.fleet.before_tell = fail
+    assert office.approve(waiting).state is State.FAILED
+
+
+@pytest.fixture
+def quiet(caplog: pytest.LogCaptureFixture) -> None:
+    logging.getLogger("bot.canaries").propagate = False
+
+
+def test_t_x1_no_sink_holds_a_canary(tmp_path: Path, quiet: None):
+    for sink in _run_through(tmp_path, Redactor(CANARIES)):
+        assert _traces(sink) == []
+
+
+def test_t_x1_without_the_guard_every_canary_is_found(tmp_path: Path, quiet: None):
+    """The twin: who looks like this finds them where nobody takes them out."""
+    sinks = list(_run_through(tmp_path, Redactor()))
+    assert set(_traces(sinks[0])) >= set(CANARIES)
+    assert set(_traces(sinks[2])) >= set(CANARIES)
+
+
+def test_t_x1_the_services_own_secrets_are_known(tmp_path: Path):
+    (tmp_path / "password").write_text("of-a-switch-2\n")
+    key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJqpOcKG0QUlYJdTUTUiDYIiZlWfjkcoaeW6BYlZs/0B"
+    device = {"address": "192.0.2.1", "user": "u", "host_key": key, "area": "net"}
+    device |= {"platform": "cisco_ios", "password_file": "password"}
+    inventory = Inventory.model_validate({"hosts": {"sw1": device}})
+    settings = Settings(
+        database="postgresql+psycopg://keyturn:p%40ss-of-ours@db/keyturn",
+        slack_bot_token="xoxb-our-token",  # pyright: ignore[reportArgumentType] - as it is read
+        slack_signing_secret="our-signing-secret",  # pyright: ignore[reportArgumentType]
+        slack_team="T1",
+    )
+    redactor = Redactor([*settings.secrets, *secrets_of(inventory, tmp_path)])
+    for secret in ("p@ss-of-ours", "xoxb-our-token", "our-signing-secret", "of-a-switch-2"):
+        assert redactor.holds(f"it is {secret}")
+        assert secret not in str(settings.shown)
+    assert "p%40ss" not in str(settings.shown)
+    assert settings.shown["database"] == "postgresql+psycopg://db/keyturn"
