@@ -30,6 +30,10 @@ _ALSO = (
     ("approve N PLAN", "turn the second key; PLAN is the ten digits on the card"),
     ("deny N REASON", "end a request before anything is sent"),
     ("withdraw N", "take your own request back"),
+    ("stop N", "end a run before its next step"),
+    ("stop all because …", "send nothing more to any host until somebody resumes"),
+    ("resume because …", "let everything go on; not by who stopped it"),
+    ("ban PERSON because …", "shut somebody out at once; unban takes it back"),
     ("undo N", "ask for a run to be taken back"),
     ("counter N field=value", "propose other values for a request; its asker accepts or not"),
     ("delegate to PERSON until TIME", "let somebody decide in your stead; alone, it lists"),
@@ -105,10 +109,10 @@ def misfit(runbook: type[AnyRunbook], problem: Misfit) -> Message:
     )
 
 
-def listing(found: Sequence[Run], *, now: int) -> Message:
-    """List runs, the newest first."""
+def listing(found: Sequence[Run], *, now: int, above: str = "") -> Message:
+    """List runs, the newest first. above: what is to be read before them."""
     if not found:
-        return said("No run fits.")
+        return said(above or "No run fits.")
     rows = [
         (f"{run.id}", run.state.value, _ago(now - run.asked), run.asked_by, run.title)
         for run in found
@@ -118,7 +122,10 @@ def listing(found: Sequence[Run], *, now: int) -> Message:
     text = "\n".join(shortened(row, 200) for row in lines)
     return Message(
         f"The newest {len(found)} runs",
-        [rich(preformatted(text), line(words("All of one: "), code(f"{COMMAND} run N")))],
+        [
+            *([rich(line(bold(above)))] if above else []),
+            rich(preformatted(text), line(words("All of one: "), code(f"{COMMAND} run N"))),
+        ],
     )
 
 

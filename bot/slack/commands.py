@@ -10,6 +10,7 @@ from bot.policy import Policy, Request
 from bot.run import Origin, Run
 from bot.slack import answers, words
 from bot.slack.blocks import Message
+from bot.slack.brakes import Brakes
 from bot.slack.card import card
 from bot.slack.mandates import Mandates
 from bot.slack.story import Stories
@@ -45,6 +46,7 @@ class Commands:
         self._policies, self._stories = policies, stories
         self._timetables = Timetables(workflow, database, policies)
         mandates = Mandates(workflow, database, policies)
+        self._brakes = brakes = Brakes(workflow, database, policies)
         # Words about runs. Any other words are a runbook's.
         self._about_runs: Mapping[str, Callable[[Asked], Message | None]] = {
             "": self._help,
@@ -65,6 +67,10 @@ class Commands:
             "grants": lambda asked: mandates.grant(asked.person, asked.said),
             "counter": lambda asked: mandates.counter(asked.person, asked.said),
             "accept": lambda asked: mandates.accept(asked.person, asked.said),
+            "stop": lambda asked: brakes.stop(asked.person, asked.said),
+            "resume": lambda asked: brakes.resume(asked.person, asked.said),
+            "ban": lambda asked: brakes.ban(asked.person, asked.said),
+            "unban": lambda asked: brakes.unban(asked.person, asked.said),
             "schedule": self._schedule,
             "schedules": lambda _asked: self._timetables.listing(),
         }
@@ -147,7 +153,8 @@ class Commands:
             raise Unfit(f"there is no host {host!r} in the inventory")
         with self._database.reading() as tx:
             found = runs.search(tx, runs.Filter(host=host), most=_NEWEST)
-            return answers.listing(found, now=tx.now)
+            now = tx.now
+        return answers.listing(found, now=now, above=self._brakes.standing())
 
     def _run(self, asked: Asked) -> Message:
         number, _ = _number(asked)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from bot.policy import Person, Policy, Request
 from bot.proposal import ProposedStep
 from bot.run import BEFORE_INTENT, Run, State, StepRecord, StepState, Vote
-from bot.store import changelog, glass, grants, locks, runs
+from bot.store import changelog, glass, grants, locks, runs, stops
 from bot.store.changelog import Entry
 from bot.store.database import Transaction
 from bot.store.glass import Glass
@@ -19,6 +19,7 @@ from bot.workflow.counting import count, ruling_on
 from bot.workflow.passing import why_not
 from bot.workflow.second_factor import shown
 from bot.workflow.stead import delegates_now, stand_in
+from bot.workflow.stopping import may_stop
 
 
 @dataclass(frozen=True)
@@ -35,11 +36,18 @@ class Powers:
     review: bool = False
     accept: bool = False
     counter: bool = False
+    stop: bool = False
 
     @property
     def any(self) -> bool:
         return (
-            self.approve or self.deny or self.withdraw or self.settle or self.undo or self.review
+            self.approve
+            or self.deny
+            or self.withdraw
+            or self.settle
+            or self.undo
+            or self.review
+            or self.stop
         )
 
 
@@ -169,6 +177,7 @@ def _powers(
         why_no_undo=why_no_undo,
         break_glass=_may_break_glass(tx, run, visitor),
         review=_may_review(tx, run, visitor),
+        stop=_may_stop(tx, run, visitor),
     )
 
 
@@ -177,6 +186,13 @@ def _may_refuse(tx: Transaction, run: Run, visitor: Visitor) -> bool:
     if run.parent is not None or run.state not in BEFORE_INTENT:
         return False
     return may_decide(tx, visitor.policy, replace(run, editors=()), visitor.id)
+
+
+def _may_stop(tx: Transaction, run: Run, visitor: Visitor) -> bool:
+    """Say whether the visitor may end a run that was let through, or is about to be."""
+    moving = run.state in {State.READY, State.STARTING, State.RUNNING} and run.parent is None
+    stopped = stops.over(tx, run) is not None
+    return moving and not stopped and may_stop(visitor.policy, run, visitor.id)
 
 
 def _may_break_glass(tx: Transaction, run: Run, visitor: Visitor) -> bool:

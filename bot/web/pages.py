@@ -22,6 +22,7 @@ def page(request: Request, template: str, *, status: int = 200, **things: object
     """Draw a whole page. things: what the template speaks of."""
     context = {
         "visitor": getattr(request.state, "visitor", None),
+        "halt": getattr(request.state, "halt", None),
         "path": request.url.path,
         **things,
     }

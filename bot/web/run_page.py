@@ -32,6 +32,7 @@ _DONE: Mapping[str, str] = {
     "asked": "The undo is asked for. It is planned and approved like any other change.",
     "broken": "The glass is broken. The owners are told, and somebody else reviews it.",
     "reviewed": "Your review is recorded.",
+    "stopped": "It is stopped: nothing more is sent for it.",
     "settled": "It is settled, and the host is free again.",
 }
 
@@ -121,6 +122,18 @@ def withdraw(request: Request, parts: Here, visitor: Visiting, number: Number) -
         parts.workflow.withdraw(number, person=visitor.id)
 
     return _done(request, parts, visitor, number, act, "withdrawn")
+
+
+@router.post("/stop")
+def stop(
+    request: Request, parts: Here, visitor: Visiting, number: Number, form: Filled
+) -> Response:
+    """Send nothing more; what is on its way is finished as a step."""
+
+    def act() -> None:
+        parts.workflow.stop(number, person=visitor.id, why=form.get("reason", ""))
+
+    return _done(request, parts, visitor, number, act, "stopped")
 
 
 @router.post("/undo")

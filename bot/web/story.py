@@ -176,6 +176,8 @@ _TELLERS: Mapping[str, _Teller] = {
         "green",
         "key",
     ),
+    "stop asked": _with_reason("{who} stops it", "red", "ban"),
+    "stop refused": _with_reason("{who} could not stop it", "orange", "ban"),
     "withdrawn": lambda _facts, who: (f"Withdrawn by {who}", "", "grey", "back"),
     "followed up": lambda facts, _who: (
         "It is over",

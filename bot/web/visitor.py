@@ -6,7 +6,7 @@ from typing import Annotated
 from fastapi import Depends, Request
 
 from bot.policy import Person, Policy
-from bot.store import signins
+from bot.store import signins, stops
 from bot.store.database import StoreUnavailable
 from bot.web.parts import Here, WebParts
 
@@ -53,6 +53,7 @@ def _known(request: Request, parts: WebParts, *, keep: bool) -> Visitor:
     with parts.database.reading() as tx:
         session = signins.find(tx, token)
         now = tx.now
+        request.state.halt = stops.of_everything(tx)
     if session is None:
         raise SignedOut("You were signed out after a while.")
     policy = parts.policies.current()

@@ -68,6 +68,7 @@ def test_the_asker_is_called_when_it_is_over_and_only_then():
         "denied",
         "expired",
         "stale",
+        "stopped",
     }
 
 

@@ -17,6 +17,7 @@ ROUTES = {
     ("POST", "/runs/{number}/approve"): (401, 409),
     ("POST", "/runs/{number}/deny"): (401, 409),
     ("POST", "/runs/{number}/withdraw"): (401, 403),
+    ("POST", "/runs/{number}/stop"): (401, 409),
     ("POST", "/runs/{number}/undo"): (401, 422),
     ("POST", "/runs/{number}/settle"): (401, 422),
     ("POST", "/runs/{number}/break-glass"): (401, 422),

@@ -1,0 +1,61 @@
+"""Brakes: stopping runs or everything, and shutting people out, from chat."""
+
+from bot.slack import answers
+from bot.slack.blocks import Message
+from bot.slack.words import Said
+from bot.store import stops
+from bot.store.database import Database
+from bot.workflow import Unfit, Workflow, stopped
+from bot.workflow.parts import Policies
+
+_ALL = frozenset({"all", "everything"})
+
+
+class Brakes:
+    def __init__(self, workflow: Workflow, database: Database, policies: Policies) -> None:
+        self._workflow, self._database, self._policies = workflow, database, policies
+
+    def stop(self, person: str, said: Said) -> Message:
+        """Stop one run by its number, or everything."""
+        what = said.rest.strip().lower().removeprefix("#")
+        if what in _ALL:
+            number = self._workflow.stop_all(person=person, why=said.reason)
+            return answers.said(
+                f"Everything is stopped; {number} runs were not over. Somebody else lets it go on "
+                f"with {answers.COMMAND} resume because …"
+            )
+        if not (what.isascii() and what.isdigit() and len(what) <= 9):
+            raise Unfit(f"stop which run? {answers.COMMAND} stop N, or stop all because …")
+        run = self._workflow.stop(int(what), person=person, why=said.reason)
+        how = run.summary if run.over else "It ends before its next step."
+        return answers.said(f"You stopped run {run.id}. {how}")
+
+    def resume(self, person: str, said: Said) -> Message:
+        self._workflow.resume(person=person, why=_why(said))
+        return answers.said("Everything may go on. What was stopped is asked for anew.")
+
+    def ban(self, person: str, said: Said) -> Message:
+        who = self._whom(said)
+        self._workflow.ban(who, by=person, why=said.reason)
+        return answers.said(f"{who} is shut out. {answers.COMMAND} unban {who} takes it back.")
+
+    def unban(self, person: str, said: Said) -> Message:
+        who = self._whom(said)
+        self._workflow.unban(who, by=person, why=said.reason)
+        return answers.said(f"{who} is let in again.")
+
+    def standing(self) -> str:
+        """Say that everything is stopped, by whom and why; "" if it is not."""
+        with self._database.reading() as tx:
+            held = stops.of_everything(tx)
+        return f"{stopped.in_words(held, self._policies.current())}." if held else ""
+
+    def _whom(self, said: Said) -> str:
+        word = said.rest.strip().removeprefix("@")
+        if not word or " " in word:
+            raise Unfit(f"whom? {answers.COMMAND} {said.first} PERSON because …")
+        return word.lower()
+
+
+def _why(said: Said) -> str:
+    return said.reason or said.rest

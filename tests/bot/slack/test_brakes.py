@@ -1,0 +1,50 @@
+"""Stopping and shutting out, typed in chat."""
+
+import pytest
+
+from bot.run import State
+from bot.store import bans, stops
+from tests.bot.slack.chat import Chat
+from tests.bot.slack.walk import texts
+from tests.toy import SetSwitch
+
+pytestmark = pytest.mark.anyio
+LAMP_ON = SetSwitch(host="lb1", name="lamp", value="on")
+
+
+async def test_a_run_is_stopped_by_its_number(chat: Chat):
+    run = chat.office.ask(LAMP_ON)
+    answer = await chat.type(f"stop #{run.id} because the wrong lamp", "U0DORA")
+    assert f"You stopped run {run.id}. Stopped by Dora Developer (the wrong lamp)" in answer.text
+    assert chat.office.run(run.id).state is State.STOPPED
+
+
+async def test_t_a18_stop_all_and_resume(chat: Chat):
+    refused = await chat.type("stop all because I feel like it", "U0DORA")
+    assert "You cannot do that. Those who can: Adam Admin" in refused.text
+    assert "say why" in (await chat.type("stop all", "U0ADAM")).text
+    stopped = await chat.type("stop all because the cellar is on fire", "U0ADAM")
+    assert "Everything is stopped; 0 runs were not over" in stopped.text
+    asked = await chat.type("toy set lb1 lamp on", "U0DORA")
+    assert "Stopped with everything else by Adam Admin (the cellar is on fire)" in asked.text
+    listed = " ".join(texts((await chat.type("runs", "U0DORA")).json["blocks"]))
+    assert "Everything is stopped by Adam Admin: the cellar is on fire." in listed
+    own = await chat.type("resume because it is out", "U0ADAM")
+    assert "somebody else takes back" in own.text
+    assert "Everything may go on" in (await chat.type("resume because it is out", "U0OLGA")).text
+    with chat.office.database.reading() as tx:
+        assert stops.of_everything(tx) is None
+
+
+@pytest.mark.parametrize("whom", ["dora", "@dora", "<@U0DORA|whoever>"])
+async def test_t_a20_somebody_is_shut_out_and_let_in_again(chat: Chat, whom: str):
+    told = await chat.type(f"ban {whom} because the laptop is stolen", "U0ADAM")
+    assert "dora is shut out" in told.text
+    with chat.office.database.reading() as tx:
+        assert bans.people(tx) == {"dora"}
+    assert "is let in" in (await chat.type(f"unban {whom} because it is hers", "U0OLGA")).text
+
+
+@pytest.mark.parametrize("text", ["stop", "stop lb1", "ban", "ban dora and olga"])
+async def test_what_is_not_understood_is_said(chat: Chat, text: str):
+    assert "?" in (await chat.type(f"{text} because smoke", "U0ADAM")).text
