@@ -110,6 +110,14 @@ def latest(tx: Transaction, kind: str, *, person: str, most: int) -> list[Entry]
     return [_entry(row) for row in rows]
 
 
+def speaking_of(tx: Transaction, kind: str, name: str, number: int) -> list[Entry]:
+    """Return the entries of a kind in whose facts this number stands by that name."""
+    query = select(tables.entry).where(
+        tables.entry.c.kind == kind, tables.entry.c.body.contains(f'"{name}":{number}')
+    )
+    return [_entry(row) for row in tx.sql.execute(query.order_by(tables.entry.c.seq))]
+
+
 def newest(tx: Transaction, *, before: int | None = None, most: int = 50) -> list[Entry]:
     query = select(tables.entry).order_by(tables.entry.c.seq.desc()).limit(most)
     if before is not None:

@@ -29,6 +29,11 @@ class Delegation:
     revoked: int | None = None
     reason: str = ""
 
+    @property
+    def where(self) -> str:
+        """The area, in words if it is all of them."""
+        return self.area or "every area of the delegator's"
+
     def holds(self, *, area: str, now: int) -> bool:
         """Say whether it counts there now: at the moment when it ends, it does not any more."""
         return self.revoked is None and now < self.ends and self.area in {"", area}

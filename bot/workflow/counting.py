@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from bot.policy import Policy, Request, Ruling
 from bot.run import Run, State
-from bot.store import delegations, runs
+from bot.store import runs
 from bot.store.database import Transaction
 from bot.workflow import stead
 from bot.workflow.parts import request_of
@@ -61,7 +61,7 @@ def count(tx: Transaction, policy: Policy, run: Run, keyed: Run | None = None) -
         and vote.digest == approved.digest
         and (not ruling.step_up or proves(tx, policy, vote))
     ]
-    in_force = delegations.in_force(tx, now=request.now)
+    in_force = stead.in_force(tx, now=request.now)
     turned = {vote.person: stead.key_of(policy, in_force, vote, request, ruling) for vote in given}
     # A delegator and their delegate have one key between them.
     keys = list(dict.fromkeys(key for key in turned.values() if key))

@@ -77,7 +77,7 @@ def _log(tx: Transaction, what: str, made: Delegation, person: str, door: str) -
         delegation=made.id,
         delegator=made.delegator,
         delegate=made.delegate,
-        area=made.area or "every area of the delegator's",
+        area=made.where,
         until=written(made.ends),
         door=door,
         reason=made.reason,

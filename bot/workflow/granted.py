@@ -12,6 +12,7 @@ from bot.run import Run
 from bot.store import changelog, grants
 from bot.store.database import Transaction
 from bot.store.grants import Grant
+from bot.workflow.attested import granted_so
 
 
 def choose(
@@ -27,7 +28,7 @@ def choose(
         return None, ""
     for found in grants.in_force(tx, person=run.asked_by, words=run.words):
         held = grants.hold(tx, found.id)
-        if not held.holds(tx.now) or not held.covers(run):
+        if not held.holds(tx.now) or not held.covers(run) or not granted_so(tx, held):
             continue
         if against(policy, request, ruling, held.giver):
             continue
@@ -50,6 +51,8 @@ def lost(tx: Transaction, policy: Policy, run: Run, request: Request, ruling: Ru
         if not held.holds(request.now)
         else "is not for this"
         if not held.covers(run)
+        else "is not borne out by the change log"
+        if not granted_so(tx, held)
         else "has none left this hour"
         if grants.used(tx, held.id, but=run.id) >= held.an_hour
         else against(policy, request, ruling, held.giver)

@@ -12,6 +12,12 @@ from bot.run import Vote
 from bot.store import delegations
 from bot.store.database import Transaction
 from bot.store.delegations import Delegation
+from bot.workflow import attested
+
+
+def in_force(tx: Transaction, *, now: int) -> Sequence[Delegation]:
+    """Return the delegations that hold at that moment and that the signed log bears out."""
+    return attested.borne_out(tx, delegations.in_force(tx, now=now))
 
 
 def stand_in(
@@ -27,30 +33,29 @@ def stand_in(
 
     turned: whose keys are turned already: another's is worth more.
     """
-    in_force = delegations.in_force(tx, now=request.now)
-    found = delegators(policy, in_force, request, ruling, person)
+    found = delegators(policy, in_force(tx, now=request.now), request, ruling, person)
     return min(found, key=lambda delegator: delegator in turned, default="")
 
 
 def key_of(
-    policy: Policy, in_force: Sequence[Delegation], vote: Vote, request: Request, ruling: Ruling
+    policy: Policy, holding: Sequence[Delegation], vote: Vote, request: Request, ruling: Ruling
 ) -> str:
     """Return whose key an approval is; "" if it does not count at this moment."""
     if vote.instead_of:
-        able = delegators(policy, in_force, request, ruling, vote.person)
+        able = delegators(policy, holding, request, ruling, vote.person)
         return vote.instead_of if vote.instead_of in able else ""
     return vote.person if policy.may_approve(vote.person, request, ruling).allowed else ""
 
 
 def delegators(
     policy: Policy,
-    in_force: Sequence[Delegation],
+    holding: Sequence[Delegation],
     request: Request,
     ruling: Ruling,
     person: str,
 ) -> list[str]:
     """Return everybody in whose stead this person may approve the request, the oldest first."""
-    mine = [one for one in in_force if one.delegate == person]
+    mine = [one for one in holding if one.delegate == person]
     if not mine or policy.person(person) is None or request.made_by(person):
         return []
     if request.host not in policy.inventory.hosts or policy.forbids(person, "approve", request):
@@ -71,16 +76,16 @@ def delegates_now(
     tx: Transaction, policy: Policy, request: Request, ruling: Ruling
 ) -> list[tuple[str, str]]:
     """Return everybody who may approve only in another's stead, and in whose."""
-    return delegates(policy, delegations.in_force(tx, now=request.now), request, ruling)
+    return delegates(policy, in_force(tx, now=request.now), request, ruling)
 
 
 def delegates(
-    policy: Policy, in_force: Sequence[Delegation], request: Request, ruling: Ruling
+    policy: Policy, holding: Sequence[Delegation], request: Request, ruling: Ruling
 ) -> list[tuple[str, str]]:
     """Say the same of delegations that were looked up. Pure."""
     found: list[tuple[str, str]] = []
-    for person in dict.fromkeys(one.delegate for one in in_force):
-        able = delegators(policy, in_force, request, ruling, person)
+    for person in dict.fromkeys(one.delegate for one in holding):
+        able = delegators(policy, holding, request, ruling, person)
         if able and not policy.may_approve(person, request, ruling).allowed:
             found.append((person, able[0]))
     return found

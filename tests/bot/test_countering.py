@@ -2,9 +2,10 @@
 
 import pytest
 
+from bot.policy import Request
 from bot.run import Run, State
 from bot.store import changelog, runs
-from bot.workflow import NotYours, TooLate, Unfit, countering
+from bot.workflow import NotYours, TooLate, Unfit
 from tests.bot.office import WEB, Office
 from tests.toy import SetSwitch
 
@@ -76,15 +77,15 @@ def test_t_a1_who_edited_it_does_not_approve_it(office: Office):
     assert office.fleet.told == []
 
 
-def _nobody(*_: object) -> tuple[str, ...]:
-    return ()
+def _asked(request: Request, person: str) -> bool:
+    return person == request.asked_by
 
 
 def test_without_the_guard_the_editor_would_have_approved_their_own_values(
     office: Office, monkeypatch: pytest.MonkeyPatch
 ):
-    """The twin: were editors not written down, one person would have chosen and approved."""
-    monkeypatch.setattr(countering, "_editors", _nobody)
+    """The twin: were only the asker excluded, one person would have chosen and approved."""
+    monkeypatch.setattr(Request, "made_by", _asked)
     accepted = accept(office, counter(office, office.ask(LAMP_ON), value="dim"))
     assert office.approve(accepted, "olga").state is State.SUCCEEDED
 

@@ -9,10 +9,11 @@ from sqlalchemy import update
 
 from bot.policy import Policy
 from bot.run import Run, State, Vote
-from bot.store import changelog, runs, tables
+from bot.store import changelog, delegations, runs, tables
+from bot.store.database import Transaction
 from bot.store.delegations import Delegation
 from bot.terms import Terms
-from bot.workflow import NotYours, Unfit, stead
+from bot.workflow import NotYours, Unfit, attested, stead
 from bot.workflow.counting import ruling_on
 from tests.bot.office import Office
 from tests.toy import SetAll, SetSwitch
@@ -181,11 +182,7 @@ def test_it_ends_at_the_very_microsecond_by_the_databases_clock(any_office: Offi
     policy = office.policies.current()
     for left, expected in ((1, "olga"), (0, ""), (-1, "")):
         with office.database.transaction() as tx:
-            tx.sql.execute(
-                update(tables.delegation)
-                .where(tables.delegation.c.id == made.id)
-                .values(ends=tx.now + left)
-            )
+            tx.now = made.ends - left
             assert stead.stand_in(tx, policy, *ruling_on(tx, policy, run), "stan") == expected
 
 
@@ -289,3 +286,37 @@ def test_only_those_whom_it_concerns_end_it_and_only_once(office: Office):
         office.workflow.mandates.end_delegation(made.id, person="olga", door="web")
     with pytest.raises(Unfit, match="no delegation 99"):
         office.workflow.mandates.end_delegation(99, person="olga", door="web")
+
+
+@pytest.mark.parametrize("how", ["forged", "restored"])
+def test_a_delegation_that_the_log_does_not_bear_out_opens_nothing(office: Office, how: str):
+    """Whoever writes to the tables alone makes nobody a delegate."""
+    if how == "restored":
+        made = delegate(office)
+        office.workflow.mandates.end_delegation(made.id, person="olga", door="web")
+    with office.database.transaction() as tx:
+        if how == "restored":
+            tx.sql.execute(update(tables.delegation).values(revoked=None))
+        else:
+            delegations.add(
+                tx, delegator="olga", delegate="stan", area="", ends=tx.now + HOUR, reason=""
+            )
+    with pytest.raises(NotYours):
+        office.approve(office.ask(LAMP_ON), "stan")
+    assert office.fleet.told == []
+
+
+def test_without_the_guard_a_forged_delegation_would_have_opened_it(
+    office: Office, monkeypatch: pytest.MonkeyPatch
+):
+    """The twin of the above."""
+    monkeypatch.setattr(attested, "borne_out", _all_of_them)
+    with office.database.transaction() as tx:
+        delegations.add(
+            tx, delegator="olga", delegate="stan", area="", ends=tx.now + HOUR, reason=""
+        )
+    assert office.approve(office.ask(LAMP_ON), "stan").state is State.SUCCEEDED
+
+
+def _all_of_them(_tx: Transaction, found: list[Delegation]) -> list[Delegation]:
+    return found

@@ -332,3 +332,26 @@ def test_who_may_end_it(office: Office):
         with pytest.raises(Unfit, match="ended already"):
             office.workflow.mandates.end_grant(given.id, person=person, door="web")
     assert office.entries().count("grant revoked") == 3
+
+
+def test_a_grant_that_the_log_does_not_bear_out_lets_nothing_through(office: Office):
+    """Whoever writes to the tables alone grants nothing, and widens nothing."""
+    grant(office, an_hour=1)
+    with office.database.transaction() as tx:
+        tx.sql.execute(update(tables.standing_grant).values(an_hour=100))
+    assert set_lamp(office, "on").state is State.WAITING
+
+
+def test_without_the_guard_a_widened_grant_would_have_let_it_through(
+    office: Office, monkeypatch: pytest.MonkeyPatch
+):
+    """The twin of the above."""
+    monkeypatch.setattr(granted, "granted_so", _borne_out)
+    grant(office, an_hour=1)
+    with office.database.transaction() as tx:
+        tx.sql.execute(update(tables.standing_grant).values(an_hour=100))
+    assert set_lamp(office, "on").state is State.SUCCEEDED
+
+
+def _borne_out(*_: object) -> bool:
+    return True
