@@ -125,6 +125,10 @@ class Look:
     links: Mapping[str, Link]
 
 
+# A switch, and the name of its port that a member's cable ends in.
+Cable = tuple[str, str]
+
+
 def bonds() -> Query[tuple[str, ...]]:
     command = Shell(("ls", "-1", _DIRECTORY), hints=(_NO_DRIVER,))
     return Query(command, lambda answer: tuple(answer.split()))
@@ -175,6 +179,13 @@ def far_end(name: str) -> Query[tuple[str, str] | None]:
     """
     setting = Setting(f"{name}.switch", "-", pattern=r"-|[a-z0-9-]+ [A-Za-z][A-Za-z-]{0,15}[0-9]+")
     return Query(Shell(("echo", setting)), _parse_far_end)
+
+
+def cables(name: str) -> Query[tuple[Cable, ...]]:
+    """Return the switches' ports that the inventory sets for the bond, one for each member."""
+    one = r"[a-z0-9-]+:[A-Za-z][A-Za-z0-9./-]{0,30}"
+    setting = Setting(f"{name}.ports", "-", pattern=rf"-|{one}( {one})*")
+    return Query(Shell(("echo", setting)), _parse_cables)
 
 
 def parse_bond(name: str, answer: str) -> Bond:
@@ -243,6 +254,11 @@ def _look(name: str, text: str, seconds: str) -> Look:
 def _parse_far_end(answer: str) -> tuple[str, str] | None:
     switch, _, lag = answer.strip().partition(" ")
     return (switch, lag) if lag else None
+
+
+def _parse_cables(answer: str) -> tuple[Cable, ...]:
+    ends = (word.partition(":") for word in answer.split())
+    return tuple((switch, port) for switch, colon, port in ends if colon)
 
 
 def _fields(text: str) -> dict[str, str]:

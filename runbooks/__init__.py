@@ -1,6 +1,7 @@
 """Runbooks: one module each. A module whose name starts with "_" is what they are written in."""
 
 from runbooks._catalogue import catalogue
+from runbooks._earlier import Earlier, last_time
 from runbooks._fields import (
     Address,
     AgentName,
@@ -23,6 +24,7 @@ __all__ = [
     "Change",
     "Check",
     "CounterName",
+    "Earlier",
     "Host",
     "Instant",
     "InterfaceName",
@@ -37,5 +39,6 @@ __all__ = [
     "Table",
     "TableName",
     "catalogue",
+    "last_time",
     "tagged",
 ]

@@ -8,12 +8,17 @@ from connectors import bond as dialect
 from connectors import switch
 from connectors.bond import Bond, Link, Member
 from connectors.command import Ask
-from connectors.switch import Lag
+from connectors.switch import Lag, Port
 from connectors.trouble import CommandFailed, HostTrouble, NotUnderstood
-from runbooks import Address, Check, Host, Refused, Report, Table
+from runbooks import Address, Check, Earlier, Host, Refused, Report, Table, last_time
 
 BondName = Annotated[
-    str, Field(pattern=dialect.NAME, description="The bond, such as bond0, without a VLAN")
+    str,
+    Field(
+        pattern=dialect.NAME,
+        description="The bond, such as bond0, without a VLAN",
+        json_schema_extra={"lists": "bonds"},
+    ),
 ]
 
 
@@ -28,11 +33,23 @@ class FarEnd:
 
 
 @dataclass(frozen=True)
+class Socket:
+    """A switch's port that a member's cable ends in; port: None where the switch has none such."""
+
+    switch: str
+    name: str
+    port: Port | None
+    trouble: str = ""
+
+
+@dataclass(frozen=True)
 class State:
     """A bond as seen from the host and from its switch.
 
     hidden: why LACP's details could not be read. whole: whether packets as large as the bond's
     MTU come back from the peer, reached: whether any do; None where no peer was given.
+    sockets: where the cables of round-robin end, as far as the inventory says so.
+    earlier: what this check saw last time.
     """
 
     bond: Bond
@@ -42,6 +59,8 @@ class State:
     whole: bool | None = None
     reached: bool | None = None
     far_end: FarEnd | None = None
+    sockets: Sequence[Socket] = ()
+    earlier: Earlier | None = None
 
     @property
     def mtu(self) -> int:
@@ -76,6 +95,8 @@ class BondCheck(Check[State], words="bond check", example="nas1 bond0"):
             whole,
             reached,
             self._far_end(ask),
+            self._sockets(ask) if bond.mode == dialect.ROUND_ROBIN else (),
+            ask(self.host, last_time(self, "bond")),
         )
 
     def report(self, state: State) -> Report:
@@ -85,6 +106,8 @@ class BondCheck(Check[State], words="bond check", example="nas1 bond0"):
             *(each for member in bond.members for each in _of_a_member(bond, member)),
             *_of_sizes(state, self.peer),
             *_of_the_far_end(bond, state.far_end),
+            *_of_sockets(bond, state.sockets),
+            *_since_last_time(state),
         ]
         up = sum(member.up for member in bond.members)
         return Report(
@@ -93,7 +116,7 @@ class BondCheck(Check[State], words="bond check", example="nas1 bond0"):
             healthy=not troubles,
             findings=[*troubles, *_notes(state)],
             table=Table(
-                ("Member", "Link", "Mbit/s", "Duplex", "Failures", "LACP", "Errors", "Driver"),
+                _COLUMNS,
                 [_row(state, member) for member in bond.members],
             ),
         )
@@ -114,6 +137,11 @@ class BondCheck(Check[State], words="bond check", example="nas1 bond0"):
         whole = ask(self.host, dialect.fits(self.peer, mtu))
         return whole, whole or ask(self.host, dialect.fits(self.peer, dialect.SMALL))
 
+    def _sockets(self, ask: Ask) -> list[Socket]:
+        cables = ask(self.host, dialect.cables(self.bond))
+        seen = {name: _ports(ask, name) for name in dict.fromkeys(name for name, _ in cables)}
+        return [_socket(name, port, seen[name]) for name, port in cables]
+
     def _far_end(self, ask: Ask) -> FarEnd | None:
         place = ask(self.host, dialect.far_end(self.bond))
         if place is None:
@@ -123,6 +151,24 @@ class BondCheck(Check[State], words="bond check", example="nas1 bond0"):
         except HostTrouble as trouble:
             return FarEnd(*place, None, str(trouble))
         return FarEnd(*place, lag)
+
+
+_COLUMNS = ("Member", "Link", "Mbit/s", "Duplex", "Failures", "LACP", "Errors", "Driver")
+
+
+def _ports(ask: Ask, name: str) -> Sequence[Port] | str:
+    """Return the ports of a switch, or why they could not be seen."""
+    try:
+        return ask(name, switch.ports())
+    except HostTrouble as trouble:
+        return str(trouble)
+
+
+def _socket(name: str, port: str, seen: Sequence[Port] | str) -> Socket:
+    if isinstance(seen, str):
+        return Socket(name, port, None, seen)
+    found = (each for each in seen if each.name.lower() == port.lower())
+    return Socket(name, port, next(found, None))
 
 
 def _of_the_bond(bond: Bond) -> Iterator[str]:
@@ -223,6 +269,66 @@ def _of_both_ends(bond: Bond, name: str, lag: Lag) -> Iterator[str]:
         yield f"{name} {there} LACP on {lag.name}, and the mode here is {bond.mode}"
 
 
+def _of_sockets(bond: Bond, sockets: Sequence[Socket]) -> Iterator[str]:
+    """Judge the ports of round-robin: each in a VLAN of its own, as its other end has to be."""
+    if not sockets:
+        return
+    for trouble in dict.fromkeys(each.trouble for each in sockets if each.trouble):
+        yield f"the ports that the cables end in could not be seen: {trouble}"
+    if len(sockets) != len(bond.members):
+        yield f"the inventory names {len(sockets)} ports, and the bond has {len(bond.members)}"
+    for each in sockets:
+        yield from _of_a_socket(each)
+    by_vlan: dict[tuple[str, str], list[str]] = {}
+    for each in sockets:
+        if each.port is not None and each.port.vlan:
+            by_vlan.setdefault((each.switch, each.port.vlan), []).append(each.name)
+    yield from (
+        f"{name}: {' and '.join(ports)} share VLAN {vlan}, so the switch finds the bond's one "
+        "address at each in turn, and sends what comes back by one only: give each port a VLAN of "
+        "its own"
+        for (name, vlan), ports in by_vlan.items()
+        if len(ports) > 1
+    )
+
+
+def _of_a_socket(socket: Socket) -> Iterator[str]:
+    port = socket.port
+    if port is None:
+        if not socket.trouble:
+            yield f"{socket.switch} has no port {socket.name}, which the inventory names"
+        return
+    if port.state != "up":
+        yield f"{socket.switch}: {socket.name} is {port.state}"
+    if not port.vlan:
+        yield f"{socket.switch} does not tell the VLAN of {socket.name}"
+
+
+def _since_last_time(state: State) -> Iterator[str]:
+    earlier = state.earlier
+    for member, count in _lost_since(state).items():
+        if count and earlier:
+            yield (
+                f"{member} lost its link {_times(count)} since {earlier.at:%Y-%m-%d %H:%M} UTC, "
+                "when this was last asked: look at its cable, transceiver and port"
+            )
+
+
+def _lost_since(state: State) -> Mapping[str, int]:
+    """Return how often each member lost its link since last time; none of those new since."""
+    table = state.earlier.report.table if state.earlier else None
+    if table is None or tuple(table.columns) != _COLUMNS:
+        return {}
+    at = _COLUMNS.index("Failures")
+    before = {row[0]: int(row[at]) for row in table.rows if row[at].isdecimal()}
+    # A member that joined anew, or after a start of the host, counts from zero.
+    return {
+        each.name: each.failures - (before[each.name] if each.failures >= before[each.name] else 0)
+        for each in state.bond.members
+        if each.name in before
+    }
+
+
 def _notes(state: State) -> Iterator[str]:
     """Say what explains something, and what nothing has to be done about now."""
     bond = state.bond
@@ -231,18 +337,21 @@ def _notes(state: State) -> Iterator[str]:
             "the kernel tells LACP's partners and aggregators to root alone, so whether the "
             f"switch takes part is not known: {state.hidden}"
         )
-    if bond.mode == dialect.ROUND_ROBIN:
+    if bond.mode == dialect.ROUND_ROBIN and not state.sockets:
         yield (
             "round-robin gives one connection the speed of all members and mixes up its packets; "
-            "each member's port wants a VLAN of its own through the switch, and no LACP"
+            "each member's port wants a VLAN of its own through the switch, and no LACP: with "
+            f"`{bond.name}.ports` in the inventory that is looked at"
         )
     if bond.mode == dialect.ACTIVE_BACKUP and bond.primary not in {"", bond.active}:
         yield f"{bond.active or 'nobody'} is active although {bond.primary} is the primary"
     failed = [f"{each.name} {_times(each.failures)}" for each in bond.members if each.failures]
     if failed:
+        since = _lost_since(state)
+        calm = ", and none since this was last asked" if since and not any(since.values()) else ""
         yield (
-            f"links were lost since they joined the bond: {', '.join(failed)}; whether they still "
-            "are, `bond watch` tells"
+            f"links were lost since they joined the bond: {', '.join(failed)}{calm}; whether they "
+            "still are, `bond watch` tells"
         )
 
 

@@ -189,6 +189,25 @@ def test_a_far_end_that_names_nothing_is_refused(word: str):
         _host({"bond0.switch": word}).resolve(command)
 
 
+def test_the_ports_of_the_cables_are_the_inventorys_word():
+    query = bond.cables("bond0")
+    assert query.parse("-\n") == ()
+    assert query.parse("sw1:Gi1/0/1 sw2:g2\n") == (("sw1", "Gi1/0/1"), ("sw2", "g2"))
+    host = _host({"bond0.ports": "sw1:Gi1/0/1 sw2:g2"})
+    assert isinstance(query.command, Shell)
+    assert str(host.resolve(query.command)) == "echo 'sw1:Gi1/0/1 sw2:g2'"
+
+
+@pytest.mark.parametrize(
+    "word", ["sw1", "sw1:", "sw1:Gi1;reload", "-n sw1:Gi1", "sw1:Gi1,sw1:Gi2", "", "sw1 :Gi1"]
+)
+def test_ports_that_are_none_are_refused(word: str):
+    command = bond.cables("bond0").command
+    assert isinstance(command, Shell)
+    with pytest.raises(BadSetting, match=r"bond0\.ports"):
+        _host({"bond0.ports": word}).resolve(command)
+
+
 def _host(settings: dict[str, str]) -> Host:
     return inventory_of("web1")["web1"].model_copy(update={"settings": settings})
 

@@ -1,5 +1,6 @@
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 from pydantic import ValidationError
@@ -7,10 +8,10 @@ from pydantic import ValidationError
 from bot import forms
 from connectors.bond import ACTIVE_BACKUP, LACP, Bond, Link, parse_bond, parse_links
 from connectors.command import Answer, Question
-from connectors.switch import Lag, Member
+from connectors.switch import Lag, Member, Port
 from connectors.trouble import CommandFailed, NotUnderstood, Unreachable
-from runbooks import Refused
-from runbooks.bond_check import BondCheck, FarEnd, State
+from runbooks import Earlier, Refused, Report, Table
+from runbooks.bond_check import BondCheck, FarEnd, Socket, State
 from tests.fakes import Replies, ScriptedFleet
 from tests.runbooks.hostile import HOSTILE_ADDRESSES
 from tests.runbooks.network import fleet, said
@@ -42,21 +43,27 @@ def host(
     *,
     more: Mapping[str, Replies] | None = None,
     lag: Replies | None = None,
+    ports: Sequence[str] = (),
     user: str = "root",
 ) -> ScriptedFleet:
     sudo = "" if user == "root" else "sudo -n -- "
     far = "sw1 port-channel1" if lag is not None else "-"
+    cables = " ".join(f"sw1:{port}" for port in ports) or "-"
     answers: dict[tuple[str, str | Question], Replies] = {
         ("nas1", "ls -1 /proc/net/bonding"): "bond0\n",
         ("nas1", f"cat {FILE}"): said(bond),
         ("nas1", "ip -j -s link show"): LINKS,
         ("nas1", f"grep -sH '^DRIVER=' -- {UEVENTS}"): Answer(2, DRIVERS),
         ("nas1", f"echo '{far}'" if lag is not None else "echo -"): f"{far}\n",
+        ("nas1", f"echo '{cables}'" if len(ports) > 1 else f"echo {cables}"): f"{cables}\n",
+        ("nas1", "true"): "",
+        ("sw1", "show interfaces status"): said("cisco-interfaces-status"),
         **{("nas1", words.replace("SUDO ", sudo)): reply for words, reply in (more or {}).items()},
     }
     if lag is not None:
         answers["sw1", "show etherchannel summary"] = lag
     settings = {"bond0.switch": far} if lag is not None else {}
+    settings |= {"bond0.ports": cables} if ports else {}
     platforms = {"nas1": "linux", "sw1": "cisco_ios"}
     return fleet(answers, platforms=platforms, settings=settings, user=user)
 
@@ -185,6 +192,90 @@ def test_round_robin_is_explained():
     report = CHECK.report(CHECK.read(host("bond-rr").ask))
     assert report.healthy
     assert report.findings[0].startswith("round-robin gives one connection")
+
+
+@pytest.mark.parametrize(
+    ("ports", "found"),
+    [
+        (["Gi1/0/2", "gi1/0/4", "Gi1/0/5", "Po1"], []),
+        (["Gi1/0/2", "Gi1/0/6", "Gi1/0/5", "Po1"], ["sw1: Gi1/0/2 and Gi1/0/6 share VLAN 8, so"]),
+        (["Gi1/0/2", "Gi1/0/4", "Gi9", "Po1"], ["sw1 has no port Gi9, which the inventory names"]),
+        (["Gi1/0/2", "Gi1/0/4"], ["the inventory names 2 ports, and the bond has 4"]),
+        (["Gi1/0/1", "Gi1/0/2", "Gi1/0/5", "Po1"], ["sw1: Gi1/0/1 is down"]),
+        (["Gi1/0/2", "Gi1/0/4", "Gi1/0/16", "Po1"], ["sw1: Gi1/0/16 is err-disabled"]),
+    ],
+)
+def test_round_robin_has_a_vlan_for_each_port(ports: list[str], found: list[str]):
+    report = CHECK.report(CHECK.read(host("bond-rr", ports=ports).ask))
+    assert report.healthy is not bool(found)
+    assert len(report.findings) == len(found)
+    assert all(one.startswith(words) for one, words in zip(report.findings, found, strict=True))
+
+
+def test_ports_that_cannot_be_seen_or_tell_no_vlan_are_said_once():
+    silent: Replies = Unreachable("sw1 is down")
+    fleet = host("bond-rr", ports=["Gi1", "Gi2", "Gi3", "Gi4"])
+    fleet.script("sw1", "show interfaces status", silent)
+    assert CHECK.report(CHECK.read(fleet.ask)).findings == [
+        "the ports that the cables end in could not be seen: sw1 is down"
+    ]
+    sockets = [Socket("sw2", f"g{n}", Port(f"g{n}", "up")) for n in (1, 2, 3, 4)]
+    state = replace(healthy("bond-rr"), sockets=sockets)
+    assert findings(state)[0] == "sw2 does not tell the VLAN of g1"
+
+
+def test_the_ports_of_another_mode_are_asked_by_nobody():
+    asked = host(ports=["Gi1/0/2", "Gi1/0/6"])
+    assert CHECK.report(CHECK.read(asked.ask)).healthy
+    assert not [name for name, _ in asked.asked if name == "sw1"]
+
+
+# --- since last time ---
+
+AT = datetime(2026, 3, 1, 8, 0, tzinfo=UTC)
+
+
+def seen_before(state: State, **failures: int) -> State:
+    """The state, with a report of before that told these failures."""
+    members = tuple(
+        replace(each, failures=failures[each.name])
+        for each in state.bond.members
+        if each.name in failures
+    )
+    before = replace(state, bond=replace(state.bond, members=members), earlier=None)
+    return replace(state, earlier=Earlier(AT, CHECK.report(before)))
+
+
+@pytest.mark.parametrize(
+    ("now", "before", "words"),
+    [
+        (3, 1, "eth1 lost its link 2 times since 2026-03-01 08:00 UTC"),
+        (2, 1, "eth1 lost its link once since 2026-03-01 08:00 UTC"),
+        # It joined anew meanwhile, and counts from zero.
+        (1, 7, "eth1 lost its link once since"),
+    ],
+)
+def test_links_lost_since_last_time_are_trouble(now: int, before: int, words: str):
+    state = with_member(healthy(), failures=now)
+    report = CHECK.report(seen_before(state, eth0=0, eth1=before, eth2=0, eth3=0))
+    assert not report.healthy
+    assert report.findings[0].startswith(words)
+
+
+def test_links_lost_before_last_time_are_none_now():
+    state = with_member(healthy(), failures=5)
+    report = CHECK.report(seen_before(state, eth0=0, eth1=5, eth2=0, eth3=0))
+    assert report.healthy
+    assert "eth1 5 times, and none since this was last asked;" in report.findings[-1]
+
+
+def test_a_member_that_is_new_and_a_report_of_another_kind_tell_nothing():
+    state = with_member(healthy(), failures=5)
+    assert CHECK.report(seen_before(state, eth0=0)).healthy
+    other = Earlier(AT, Report("it was well", table=Table(("Member",), [("eth1",)])))
+    report = CHECK.report(replace(state, earlier=other))
+    assert report.healthy
+    assert "none since" not in report.findings[-1]
 
 
 def test_links_that_were_lost_once_are_told_and_are_no_trouble_now():
