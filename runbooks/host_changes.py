@@ -1,6 +1,9 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Annotated
+
+from pydantic import Field
 
 from connectors import history
 from connectors.command import Ask, Query
@@ -23,20 +26,31 @@ class Happened:
     silent: tuple[tuple[str, str], ...]
 
 
-class HostChanges(Check[Happened], words="host changes", example="web1 2026-03-01T08:00Z"):
+class HostChanges(
+    Check[Happened], words="host changes", example="web1 2026-03-01T08:00Z 2026-03-01T09:30Z"
+):
     """See who did what on a host: by Keyturn, by hand and by its packages, newest first."""
 
     host: Host
-    since: Instant | None = None
+    since: Annotated[
+        Instant | None,
+        Field(description="From when on, such as 2026-03-01T08:00Z; the day before, if left out"),
+    ] = None
+    until: Annotated[
+        Instant | None,
+        Field(description="Up to when, such as 2026-03-01T09:30Z; now, if left out"),
+    ] = None
 
     def read(self, ask: Ask) -> Happened:
         now = ask(self.host, history.clock())
-        since = self.since or now - _USUAL
+        since = self.since or (self.until or now) - _USUAL
         if since > now or now - since > _LONGEST:
             raise Refused(
                 f"on {self.host} it is {now:%Y-%m-%d %H:%M} UTC: give a moment of the last "
                 f"{_LONGEST.days} days"
             )
+        if self.until is not None and self.until < since:
+            raise Refused(f"{self.until:%Y-%m-%d %H:%M} UTC is before the beginning: turn them")
         events: list[Event] = []
         silent: list[tuple[str, str]] = []
         for source, query in _sources(since):
@@ -47,17 +61,20 @@ class HostChanges(Check[Happened], words="host changes", example="web1 2026-03-0
         # Of itself Keyturn always knows: the host has to know something too.
         if len(silent) >= len(_sources(since)) - 1:
             raise CommandFailed("; ".join(f"{source}: {why}" for source, why in silent))
-        return Happened(since, tuple(sorted(events, key=lambda one: one.at)), tuple(silent))
+        within = (one for one in events if self.until is None or one.at <= self.until)
+        return Happened(since, tuple(sorted(within, key=lambda one: one.at)), tuple(silent))
 
     def report(self, happened: Happened) -> Report:
         events = happened.events
         people = sorted({event.who for event in events if event.who})
         findings = [f"{source} are not known: {why}" for source, why in happened.silent]
         if len(events) > _MOST:
-            findings.append(f"only the last {_MOST} of {len(events)} are shown: ask from later on")
+            findings.append(f"only the last {_MOST} of {len(events)} are shown: ask for less time")
+        until = "" if self.until is None else f" until {self.until:%Y-%m-%d %H:%M}"
         return Report(
             f"{len(events)} things happened on {self.host} since "
-            f"{happened.since:%Y-%m-%d %H:%M} UTC" + (f", by {', '.join(people)}" * bool(people)),
+            f"{happened.since:%Y-%m-%d %H:%M}{until} UTC"
+            + (f", by {', '.join(people)}" * bool(people)),
             healthy=not happened.silent,
             findings=findings,
             table=Table(("when (UTC)", "what kind", "who", "what"), [*_rows(events[-_MOST:])]),

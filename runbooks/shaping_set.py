@@ -53,9 +53,12 @@ class SetShaping(
         rates = Rates(self.down or card.rates.down, self.up or card.rates.up)
         far = list(self._distance(found.seconds))
         if rates == card.rates:
-            return Plan(f"{card.name} is limited already: {rates}", notes=far)
+            # Told with the proof, so that people see what the limit did to the distance.
+            return Plan("; ".join([f"{card.name} is limited to {rates}", *far]))
         return Plan(
-            f"{card.name} has {card.rates}", self._steps(card, rates), [*far, *_costs(rates)]
+            f"{card.name} has {card.rates}",
+            self._steps(card, rates),
+            [*(f"{each}." for each in far), *_costs(rates)],
         )
 
     def _card(self, cards: Mapping[str, Card]) -> Card:
@@ -113,7 +116,7 @@ class SetShaping(
             far = (
                 "does not answer pings" if seconds is None else f"is {seconds * 1000:.1f} ms away"
             )
-            yield f"{self.peer} {far} now."
+            yield f"{self.peer} {far} now"
 
 
 def _costs(rates: Rates) -> Iterator[str]:

@@ -64,6 +64,28 @@ def test_without_a_moment_it_is_the_last_day_by_the_hosts_clock():
     assert happened.since == NOW - timedelta(days=1)
 
 
+def test_a_window_ends_where_it_is_said_to():
+    fields = {"host": "web1", "since": "2026-11-20", "until": "2026-11-20T13:00Z"}
+    look = HostChanges.model_validate(fields)
+    everything = LOOK.read(fleet(SINCE, sudo=recorded("sudo")).ask).events
+    happened = look.read(fleet(SINCE, sudo=recorded("sudo")).ask)
+    assert 0 < len(happened.events) < len(everything)
+    assert max(event.at for event in happened.events) <= datetime(2026, 11, 20, 13, tzinfo=UTC)
+    assert " since 2026-11-20 00:00 until 2026-11-20 13:00 UTC" in look.report(happened).summary
+
+
+def test_without_a_beginning_it_is_the_day_before_its_end():
+    until = HostChanges.model_validate({"host": "web1", "until": "2026-11-20T12:00Z"})
+    day_before = NOW - timedelta(days=2)
+    assert until.read(fleet(day_before, sudo=recorded("sudo")).ask).since == day_before
+
+
+def test_a_window_that_ends_before_it_begins_is_refused():
+    turned = {"host": "web1", "since": "2026-11-20", "until": "2026-11-19"}
+    with pytest.raises(Refused, match="2026-11-19 00:00 UTC is before the beginning"):
+        HostChanges.model_validate(turned).read(fleet(SINCE, sudo="").ask)
+
+
 @pytest.mark.parametrize("since", ["2026-11-22", "2026-08-20", "1970-01-01"])
 def test_a_window_in_the_future_or_of_half_a_year_is_refused(since: str):
     look = HostChanges.model_validate({"host": "web1", "since": since})
@@ -79,7 +101,7 @@ def test_of_very_many_events_the_last_are_shown():
     assert report.table is not None
     assert len(report.table.rows) == 200
     assert report.table.rows[0][3] == "install 249"
-    assert report.findings == ["only the last 200 of 250 are shown: ask from later on"]
+    assert report.findings == ["only the last 200 of 250 are shown: ask for less time"]
 
 
 @pytest.mark.parametrize("since", HOSTILE_MOMENTS)

@@ -48,7 +48,7 @@ def test_a_way_that_is_not_named_is_left_as_it_is():
 
 
 def test_limits_that_are_as_asked_need_nothing():
-    expected = Plan("eth0 is limited already: 1,024 kbit/s in, 512 kbit/s out", notes=[])
+    expected = Plan("eth0 is limited to 1,024 kbit/s in, 512 kbit/s out")
     assert SET.plan(found(LIMITED)) == expected
 
 
@@ -57,11 +57,18 @@ def test_limits_that_are_as_asked_need_nothing():
     [
         (NONE, 0.0123, f"{PEER} is 12.3 ms away now."),
         (NONE, None, f"{PEER} does not answer pings now."),
-        (LIMITED, 0.05, f"{PEER} is 50.0 ms away now."),
     ],
 )
-def test_a_peer_is_measured_before_and_after(answer: str, seconds: float | None, note: str):
+def test_a_peer_is_measured_before(answer: str, seconds: float | None, note: str):
     assert asked(down=1024, up=512, peer=PEER).plan(found(answer, seconds)).notes[0] == note
+
+
+def test_a_peer_is_measured_after_and_that_is_told_with_the_proof():
+    proof = asked(down=1024, up=512, peer=PEER).plan(found(LIMITED, 0.05))
+    assert proof.steps == ()
+    assert proof.because == (
+        f"eth0 is limited to 1,024 kbit/s in, 512 kbit/s out; {PEER} is 50.0 ms away now"
+    )
 
 
 def test_latency_and_counts_that_move_do_not_make_the_plan_stale():
