@@ -173,7 +173,7 @@ def _plan(entry: Entry) -> Generator[str]:
     for note in plan["notes"]:
         yield f"note: {note}"
     yield f"digest {facts['digest']}"
-    yield f"takes {facts['approvals']} approval(s) of {', '.join(facts['groups'])}"
+    yield f"takes {facts['approvals']} approval of {facts['whose']}"
 
 
 def _approval(chat: Chat) -> tuple[str, tuple[str, str]] | None:
