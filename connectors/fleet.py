@@ -4,7 +4,7 @@ from typing import Protocol, TypeVar, overload
 
 from connectors.command import Answer, Command, Fetch, Query, Question, failure
 from connectors.inventory import Host, Inventory
-from connectors.trouble import TooMuchOutput
+from connectors.trouble import HostKeyMismatch, TooMuchOutput
 
 T = TypeVar("T")
 
@@ -54,12 +54,18 @@ class Fleet:
             )
         return query.parse(answer.out)
 
-    def tell(self, host: str, command: Command) -> Answer:
+    def tell(self, host: str, command: Command, *, fingerprint: str = "") -> Answer:
         """Run a command on a host, by the login that changes; raise CommandFailed if it failed.
 
-        A command that is resolved already is told as it is.
+        A command that is resolved already is told as it is. fingerprint: of the key that was
+        approved for it; a host that has another one by now is told nothing.
         """
         inventory = self.inventory
+        if fingerprint and inventory[host].fingerprint != fingerprint:
+            raise HostKeyMismatch(
+                f"the inventory has another key for {host} than was approved. Nothing was sent: "
+                "ask again to see it anew"
+            )
         answer = self._run(inventory, inventory[host].for_changing, command)
         if trouble := failure(command, answer, frozenset({0})):
             raise trouble

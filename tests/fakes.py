@@ -69,11 +69,11 @@ class ScriptedFleet(Fleet):
             raise AssertionError(f"no answer is scripted for {host}: {words}\n  {known}")
         return super().ask(host, query)
 
-    def tell(self, host: str, command: Command) -> Answer:
+    def tell(self, host: str, command: Command, *, fingerprint: str = "") -> Answer:
         words = (host, str(self.resolve(host, command)))
         self.tried.append(words)
         try:
-            answer = super().tell(host, command)
+            answer = super().tell(host, command, fingerprint=fingerprint)
         except HostTrouble as trouble:
             if trouble.started is not False:
                 self.told.append(words)

@@ -128,6 +128,7 @@ class ToyFleet:
     )
     told: list[tuple[str, str]] = field(default_factory=list)
     asked: int = 0
+    fingerprints: list[str] = field(default_factory=list[str])
     before_tell: Callable[[str, str], None] = lambda _host, _words: None
     before_ask: Callable[[str], None] = lambda _host: None
     after_tell: Callable[[str, str], None] = lambda _host, _words: None
@@ -137,7 +138,8 @@ class ToyFleet:
         self.before_ask(host)
         return query.parse(" ".join(f"{k}={v}" for k, v in self.hosts[host].items()))
 
-    def tell(self, host: str, command: Command, /) -> Answer:
+    def tell(self, host: str, command: Command, /, *, fingerprint: str = "") -> Answer:
+        self.fingerprints.append(fingerprint)
         self.before_tell(host, str(command))
         self.told.append((host, str(command)))
         assert isinstance(command, Shell)

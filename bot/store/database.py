@@ -10,7 +10,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, Table, create_engine, event, text
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, SQLAlchemyError
 
 from bot.redaction import Redactor
 from bot.store.seal import Seal
@@ -27,6 +27,10 @@ _SERVER_LOCK = 0x6B747372
 
 class StoreUnavailable(Exception):
     """The database did not take what had to be recorded, so it did not happen."""
+
+
+class StoreRefused(StoreUnavailable):
+    """The database will not take this, however often it is tried: it breaks a rule of its own."""
 
 
 class AlreadyRunning(Exception):
@@ -173,6 +177,8 @@ class Database:
     def _guarded(self) -> Generator[None]:
         try:
             yield
+        except (IntegrityError, DataError) as error:
+            raise StoreRefused(f"the database refuses: {error.orig}") from error
         except DBAPIError as error:
             raise StoreUnavailable(f"the database says: {error.orig}") from error
         except SQLAlchemyError as error:

@@ -9,7 +9,7 @@ from bot.digest import Canonical
 from bot.policy import NoPolicy
 from bot.run import Run, State, StepRecord, StepState
 from bot.store import changelog, output, runs, verification
-from bot.store.database import StoreUnavailable, Transaction
+from bot.store.database import StoreRefused, StoreUnavailable, Transaction
 from bot.workflow import following, gate
 from bot.workflow.ending import announce, end
 from bot.workflow.parts import Parts
@@ -19,6 +19,9 @@ from connectors.trouble import HostTrouble
 from runbooks import Refused
 
 log = logging.getLogger(__name__)
+
+# So often something is written that the database refuses and does not merely miss.
+_REFUSALS = 4
 
 
 @dataclass(frozen=True)
@@ -83,11 +86,12 @@ class Applying:
         if running.proposal is None:
             raise gate.Shut(State.REFUSED, "it has no plan")
         try:
-            command = self._witnessed(running, n, running.proposal.steps[n - 1].do)
+            step = running.proposal.steps[n - 1]
+            command = self._witnessed(running, n, step.do)
         except StoreUnavailable as trouble:
             return _Outcome(StepState.FAILED, trouble=f"nothing was sent: {trouble}")
         try:
-            answer = self._parts.fleet.tell(host, command)
+            answer = self._parts.fleet.tell(host, command, fingerprint=step.fingerprint)
         except HostTrouble as trouble:
             state = StepState.UNKNOWN if trouble.started is None else StepState.FAILED
             return _Outcome(state, trouble=str(trouble))
@@ -191,10 +195,11 @@ class Applying:
 
         The thread waits with its lock and its run, and sends nothing more. If the process ends
         first, recovery finds an intent without an outcome and calls it unknown; what is known is
-        in the spool then, for whoever settles the run.
+        in the spool then, for whoever settles the run. What the database refuses for good is given
+        up after a few tries: the clock then calls the run unknown.
         """
         spooled = False
-        wait = 0.1
+        wait, tries = 0.1, 0
         while True:
             try:
                 with self._parts.database.transaction() as tx:
@@ -202,7 +207,8 @@ class Applying:
             except StoreUnavailable as trouble:
                 log.critical("the change log cannot be written, retrying: %s", trouble)
                 spooled = spooled or self._spool(run, known, str(trouble))
-                if self._closing.wait(wait):
+                tries += isinstance(trouble, StoreRefused)
+                if tries >= _REFUSALS or self._closing.wait(wait):
                     raise
                 wait = min(wait * 2, 2.0)
             else:

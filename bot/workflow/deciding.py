@@ -37,7 +37,7 @@ def approve(
     policy = parts.policies.current()
     with parts.database.transaction() as tx:
         run = runs.hold(tx, number)
-        _must_wait(tx, run)
+        _must_wait(parts, tx, run)
         if len(digest) < 10 or not run.digest.startswith(digest):
             raise TooLate(f"run {number} has another plan now: look at it again")
         factor = shown(tx, policy, person=person, session=session)
@@ -67,7 +67,7 @@ def deny(parts: Parts, number: int, *, person: str, reason: str = "") -> Run:
     with parts.database.transaction() as tx:
         run = runs.hold(tx, number)
         if run.state not in BEFORE_INTENT:
-            raise TooLate(_how_it_is(tx, run))
+            raise TooLate(_how_it_is(parts, tx, run))
         if run.parent is not None:
             raise Unfit(f"run {number} is a part of run {run.parent}: deny that")
         # Who edited it may not approve it, but an owner's no is an owner's no.
@@ -94,9 +94,10 @@ def withdraw(parts: Parts, number: int, *, person: str) -> Run:
         if run.parent is not None:
             raise Unfit(f"run {number} is a part of run {run.parent}: withdraw that")
         if run.asked_by != person:
-            raise NotYours(f"only {run.asked_by} can withdraw run {number}; an owner can deny it")
+            name = _name(parts.policies.current(), run.asked_by)
+            raise NotYours(f"only {name} can withdraw run {number}; an owner can deny it")
         if run.state not in BEFORE_INTENT:
-            raise TooLate(_how_it_is(tx, run))
+            raise TooLate(_how_it_is(parts, tx, run))
         return end(parts, tx, run, State.WITHDRAWN, "Withdrawn by its asker", person=person)
 
 
@@ -195,16 +196,16 @@ def _lacking(tx: Transaction, policy: Policy, run: Run) -> str:
     )
 
 
-def _must_wait(tx: Transaction, run: Run) -> None:
+def _must_wait(parts: Parts, tx: Transaction, run: Run) -> None:
     if run.parent is not None:
         raise Unfit(f"run {run.id} is a part of run {run.parent}: decide that")
     if run.state is not State.WAITING:
-        raise TooLate(_how_it_is(tx, run))
+        raise TooLate(_how_it_is(parts, tx, run))
     if run.expires is not None and tx.now >= run.expires:
         raise TooLate(f"Run {run.id} expired before this approval: ask again")
 
 
-def _how_it_is(tx: Transaction, run: Run) -> str:
+def _how_it_is(parts: Parts, tx: Transaction, run: Run) -> str:
     """Say who settled it, and when, for someone who came second."""
     votes = runs.votes(tx, run.id)
     last = votes[-1] if votes else None
@@ -212,7 +213,8 @@ def _how_it_is(tx: Transaction, run: Run) -> str:
         return f"Run {run.id} is {run.state} already. {run.summary}".strip()
     seconds = (tx.now - last.at) // 1_000_000
     verb = "approved" if last.yes else "denied"
-    return f"Run {run.id} was {verb} by {last.person} {seconds} s ago; it is {run.state} now."
+    name = _name(parts.policies.current(), last.person)
+    return f"Run {run.id} was {verb} by {name} {seconds} s ago; it is {run.state} now."
 
 
 def _log(

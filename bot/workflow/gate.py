@@ -155,10 +155,12 @@ def authorise(parts: Parts, tx: Transaction, run: Run, policy: Policy) -> None:
     counted = count(tx, policy, run, keyed)
     if not counted.ruling.allowed:
         why = "; ".join(counted.ruling.says) or "no rule allows it any more"
-        raise Shut(State.REFUSED, f"{run.asked_by} may no longer have this done: {why}")
+        raise Shut(
+            State.REFUSED, f"{_name(parts, run.asked_by)} may no longer have this done: {why}"
+        )
     no = next((vote for vote in runs.votes(tx, keyed.id) if not vote.yes), None)
     if no is not None:
-        raise Shut(State.DENIED, f"Denied by {no.person}")
+        raise Shut(State.DENIED, f"Denied by {_name(parts, no.person)}")
     if not counted.met and not passing.opens(tx, policy, run):
         _by_grant(tx, policy, run, counted)
 
@@ -174,6 +176,11 @@ def _borne_out(tx: Transaction, run: Run, keyed: Run) -> None:
         f"The change log does not bear out {doubt}, so somebody has altered the database. "
         "Nothing more is sent for it; `keyturn changelog verify` looks at the whole log.",
     )
+
+
+def _name(parts: Parts, person: str) -> str:
+    known = _policy(parts).person(person)
+    return known.name if known else person
 
 
 def _by_grant(tx: Transaction, policy: Policy, run: Run, counted: Count) -> None:

@@ -4,12 +4,13 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+from sqlalchemy import insert
 
 from bot.digest import sha256
 from bot.policy.freezes import Freezes
-from bot.run import State, StepState
-from bot.store import changelog, locks, runs
-from bot.store.database import StoreUnavailable
+from bot.run import State, StepRecord, StepState
+from bot.store import changelog, locks, runs, tables
+from bot.store.database import StoreUnavailable, Transaction
 from bot.workflow import NotYours, TooLate, Unfit
 from connectors.command import Shell
 from connectors.trouble import CommandFailed, Interrupted, Unreachable
@@ -264,7 +265,7 @@ class TestDeciding:
     def test_the_second_approver_is_told_who_was_first(self, office: Office):
         run = office.ask(LAMP_ON)
         office.approve(run, person="olga")
-        with pytest.raises(TooLate, match="approved by olga"):
+        with pytest.raises(TooLate, match="approved by Olga Owner"):
             office.approve(run, person="adam")
         assert office.fleet.told == [("lb1", "set lamp on")]
 
@@ -284,7 +285,7 @@ class TestDeciding:
         run = office.ask(LAMP_ON)
         denied = office.workflow.deny(run.id, person="adam", reason="not today")
         assert (denied.state, denied.summary) == (State.DENIED, "Denied by Adam Admin: not today")
-        with pytest.raises(TooLate, match="denied by adam"):
+        with pytest.raises(TooLate, match="denied by Adam Admin"):
             office.approve(run, person="olga")
 
     def test_a_no_after_the_yes_wins_until_the_intent_is_written(self, office: Office):
@@ -312,7 +313,7 @@ class TestDeciding:
 
     def test_the_asker_may_withdraw_and_nobody_else(self, office: Office):
         run = office.ask(LAMP_ON)
-        with pytest.raises(NotYours, match="only dora"):
+        with pytest.raises(NotYours, match="only Dora Developer"):
             office.workflow.withdraw(run.id, person="olga")
         assert office.workflow.withdraw(run.id, person="dora").state is State.WITHDRAWN
 
@@ -653,3 +654,32 @@ def _lose_it_once(office: Office) -> Callable[[str], None]:
         raise StoreUnavailable("the database says: server closed the connection")
 
     return lose
+
+
+def test_each_command_is_told_to_the_key_that_was_approved(office: Office):
+    office.approve(office.ask(SetAll(host="lb1", value="on")))
+    assert (
+        office.fleet.fingerprints == [office.policies.current().inventory["lb1"].fingerprint] * 2
+    )
+
+
+def test_what_the_database_refuses_for_good_is_not_tried_for_ever(
+    office: Office, monkeypatch: pytest.MonkeyPatch
+):
+    """A row that cannot be written is no outage: the run rests, and is called unknown."""
+    tried: list[int] = []
+
+    def refuse(tx: Transaction, record: StepRecord) -> None:
+        tried.append(record.n)
+        tx.sql.execute(insert(tables.vote).values(run=999, person="x"))
+
+    run = office.ask(LAMP_ON)
+    with monkeypatch.context() as patched:
+        patched.setattr(runs, "conclude", refuse)
+        office.approve(run)
+    assert tried == [1, 1, 1, 1]
+    assert office.run(run.id).state is State.RUNNING
+    office.workflow.nudge()
+    office.work()
+    assert office.run(run.id).state is State.UNKNOWN
+    assert len(office.fleet.told) == 1

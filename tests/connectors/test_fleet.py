@@ -7,6 +7,7 @@ from connectors.fleet import Fleet
 from connectors.inventory import Host, Inventory
 from connectors.trouble import (
     CommandFailed,
+    HostKeyMismatch,
     HostTrouble,
     Interrupted,
     NotSetUp,
@@ -164,3 +165,17 @@ def test_a_scripted_fleet_knows_what_reached_the_host(trouble: HostTrouble, told
 def test_a_query_that_nobody_scripted_is_a_fault_of_the_test():
     with pytest.raises(AssertionError, match="no answer is scripted for web1: uptime"):
         ScriptedFleet(hosts=["web1"]).ask("web1", UPTIME)
+
+
+def test_a_host_with_another_key_than_was_approved_is_told_nothing():
+    """The inventory may be replaced between the gate's last look and the packet."""
+    recorder = Recorder()
+    fleet = Fleet(inventory_of("web1"), recorder)
+    with pytest.raises(HostKeyMismatch, match="another key for web1 than was approved") as trouble:
+        fleet.tell("web1", REBOOT, fingerprint="SHA256:approved")
+    assert trouble.value.started is False
+    assert recorder.heard == []
+    # The twin: without the fingerprint it is sent to whatever stands in the inventory now.
+    fleet.tell("web1", REBOOT)
+    fleet.tell("web1", REBOOT, fingerprint=fleet.inventory["web1"].fingerprint)
+    assert len(recorder.heard) == 2

@@ -132,7 +132,7 @@ async def test_a_click_after_the_end_says_who_settled_it(chat: Chat):
     approve = chat.slack.card.buttons["approve"]["value"]
     await chat.press("approve", "U0OLGA")
     await chat.press("approve", "U0ADAM", value=approve)
-    assert "approved by olga" in chat.slack.whispers("U0ADAM")[0].words.lower()
+    assert "approved by olga owner" in chat.slack.whispers("U0ADAM")[0].words.lower()
     assert chat.office.fleet.told == [("lb1", "set lamp on")]
 
 
