@@ -118,6 +118,17 @@ def speaking_of(tx: Transaction, kind: str, name: str, number: int) -> list[Entr
     return [_entry(row) for row in tx.sql.execute(query.order_by(tables.entry.c.seq))]
 
 
+def since(tx: Transaction, kind: str, at: int) -> Generator[Entry]:
+    """Yield the entries of a kind that are newer than *at*, the newest first."""
+    query = select(tables.entry).where(tables.entry.c.kind == kind)
+    query = query.order_by(tables.entry.c.seq.desc()).execution_options(yield_per=100)
+    with tx.sql.execute(query) as rows:
+        for row in rows:
+            if row.at <= at:
+                return
+            yield _entry(row)
+
+
 def newest(tx: Transaction, *, before: int | None = None, most: int = 50) -> list[Entry]:
     query = select(tables.entry).order_by(tables.entry.c.seq.desc()).limit(most)
     if before is not None:

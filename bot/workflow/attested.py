@@ -7,7 +7,7 @@ key of the log they cannot write the entry that belongs to it.
 from collections.abc import Sequence
 
 from bot.deadline import written
-from bot.store import changelog
+from bot.store import changelog, grants
 from bot.store.changelog import Entry
 from bot.store.database import StoreUnavailable, Transaction
 from bot.store.delegations import Delegation
@@ -30,6 +30,19 @@ def granted_so(tx: Transaction, given: Grant) -> bool:
     facts = entry.facts
     said = (entry.person, facts["to"], facts["what"], facts["an_hour"], facts["until"])
     return said == (given.giver, given.person, given.what, given.an_hour, written(given.ends))
+
+
+def used_so(tx: Transaction, given: Grant, *, but: int) -> bool:
+    """Say whether every use of the grant within the last hour that the log tells of is counted.
+
+    but: a run that is not counted. Whose entry was forged does not matter: it gives nothing back.
+    """
+    told = [
+        entry
+        for entry in changelog.since(tx, "grant used", tx.now - grants.HOUR)
+        if entry.facts.get("grant") == given.id and entry.run != but
+    ]
+    return len(told) <= grants.used(tx, given.id, but=but)
 
 
 def _as_logged(tx: Transaction, one: Delegation) -> bool:

@@ -12,7 +12,7 @@ from bot.run import Run
 from bot.store import changelog, grants
 from bot.store.database import Transaction
 from bot.store.grants import Grant
-from bot.workflow.attested import granted_so
+from bot.workflow.attested import granted_so, used_so
 
 
 def choose(
@@ -53,6 +53,8 @@ def lost(tx: Transaction, policy: Policy, run: Run, request: Request, ruling: Ru
         if not held.covers(run)
         else "is not borne out by the change log"
         if not granted_so(tx, held)
+        else "was used more often than its rows say"
+        if not used_so(tx, held, but=run.id)
         else "has none left this hour"
         if grants.used(tx, held.id, but=run.id) >= held.an_hour
         else against(policy, request, ruling, held.giver)

@@ -3,18 +3,20 @@
 import threading
 
 import pytest
-from sqlalchemy import update
+from sqlalchemy import Connection, delete, update
 
 from bot.policy.freezes import Freezes
 from bot.run import Run, State
 from bot.store import changelog, grants, tables
+from bot.store.database import Database
 from bot.store.grants import Grant, NewGrant
 from bot.workflow import NotYours, Unfit, granted
 from tests.bot.office import WEB, Office
 from tests.toy import BreakSwitch, SetAll, SetSwitch
 
 LAMP_ON = SetSwitch(host="lb1", name="lamp", value="on")
-HOUR = 3600 * 1_000_000
+MINUTE = 60 * 1_000_000
+HOUR = 60 * MINUTE
 
 
 def grant(
@@ -73,16 +75,53 @@ def test_when_none_is_left_it_takes_an_approval(office: Office):
     assert office.approve(third).state is State.SUCCEEDED
 
 
-def test_an_hour_later_there_is_as_much_again(any_office: Office):
+def test_an_hour_later_there_is_as_much_again(any_office: Office, monkeypatch: pytest.MonkeyPatch):
     office = any_office
     grant(office, an_hour=1)
     set_lamp(office, "a")
-    for moved, expected in ((-HOUR, State.WAITING), (-HOUR - 60_000_000, State.SUCCEEDED)):
+    later(monkeypatch, HOUR - MINUTE)
+    assert set_lamp(office, "b").state is State.WAITING
+    later(monkeypatch, 2 * MINUTE)
+    assert set_lamp(office, "c").state is State.SUCCEEDED
+
+
+def later(monkeypatch: pytest.MonkeyPatch, microseconds: int) -> None:
+    """Put the databases' clock forward."""
+    now = Database._now  # pyright: ignore[reportPrivateUsage] - there is no other clock
+
+    def ahead(database: Database, connection: Connection) -> int:
+        return now(database, connection) + microseconds
+
+    monkeypatch.setattr(Database, "_now", ahead)
+
+
+class TestUsesThatWereDeleted:
+    """Whoever deletes what was used gets no budget back: the signed log remembers."""
+
+    @pytest.fixture
+    def robbed(self, office: Office) -> Office:
+        grant(office, an_hour=1)
+        assert set_lamp(office, "a").state is State.SUCCEEDED
         with office.database.transaction() as tx:
-            # A minute is left of the hour, and then none.
-            late = 60_000_000 if expected is State.WAITING else 0
-            tx.sql.execute(update(tables.grant_use).values(at=tx.now + moved + late))
-        assert set_lamp(office, f"v{-moved}").state is expected
+            tx.sql.execute(delete(tables.grant_use))
+        return office
+
+    def test_let_nothing_through(self, robbed: Office):
+        again = set_lamp(robbed, "b")
+        assert (again.state, len(robbed.fleet.told)) == (State.WAITING, 1)
+        with robbed.database.reading() as tx:
+            wanting = next(one for one in changelog.of_run(tx, again.id) if one.kind == "wanting")
+        assert "was used more often than its rows say" in wanting.facts["why"]
+
+    def test_without_the_guard_would_have_been_used_again(
+        self, robbed: Office, monkeypatch: pytest.MonkeyPatch
+    ):
+        monkeypatch.setattr(granted, "used_so", _borne_out)
+        assert set_lamp(robbed, "b").state is State.SUCCEEDED
+
+    def test_are_made_up_for_by_the_hour(self, robbed: Office, monkeypatch: pytest.MonkeyPatch):
+        later(monkeypatch, HOUR + MINUTE)
+        assert set_lamp(robbed, "b").state is State.SUCCEEDED
 
 
 def _none_taken(*_: object, **__: object) -> int:
@@ -353,5 +392,5 @@ def test_without_the_guard_a_widened_grant_would_have_let_it_through(
     assert set_lamp(office, "on").state is State.SUCCEEDED
 
 
-def _borne_out(*_: object) -> bool:
+def _borne_out(*_: object, **__: object) -> bool:
     return True

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from bot.proposal import Proposal, ProposedStep
-from connectors.command import Hint, Shell
+from bot.timetable import Overlap, Timing, timetable
+from connectors.command import Hint, Shell, SwitchLines
 
 STEP = ProposedStep(
     title="Forget 203.0.113.9",
@@ -30,8 +31,10 @@ PROPOSAL = Proposal(
     steps=(STEP,),
     notes=("its rate is high",),
 )
+TIMING = Timing("nightly", timetable("0 3 * * *", "UTC"))
 # What people read and what may move by itself: shown, but not what they approve.
 MAY_MOVE = {"because", "notes", "title"}
+TOLD = {"telling", "channel"}
 SHELL_MAY_MOVE = {"hints", "root", "note"}
 
 
@@ -59,7 +62,7 @@ def _mutations() -> list[tuple[str, Proposal]]:
     found = [
         (field.name, replace(PROPOSAL, **{field.name: _another(getattr(PROPOSAL, field.name))}))
         for field in fields(PROPOSAL)
-        if field.name not in MAY_MOVE
+        if field.name not in MAY_MOVE | {"timing"}
     ]
     for field in fields(STEP):
         value = getattr(STEP, field.name)
@@ -76,12 +79,33 @@ def _mutations() -> list[tuple[str, Proposal]]:
     found += [(f"{n} steps", replace(PROPOSAL, steps=(STEP,) * n)) for n in (0, 2)]
     irreversible = replace(STEP, undo=None, no_undo="gone for good")
     found.append(("no undo", replace(PROPOSAL, steps=(irreversible,))))
+    lines = replace(STEP, do=SwitchLines(("interface Gi1/0/1", "shutdown")))
+    found.append(("lines of a switch", replace(PROPOSAL, steps=(lines,))))
+    found.append(("another host too", replace(PROPOSAL, steps=(STEP, replace(STEP, host="lb2")))))
+    found.append(("timing", replace(PROPOSAL, timing=TIMING)))
+    return found
+
+
+def _timings() -> list[tuple[str, Timing]]:
+    found = [
+        (field.name, replace(TIMING, **{field.name: _another(getattr(TIMING, field.name))}))
+        for field in fields(TIMING)
+        if field.name not in {"timetable", "overlap"} | TOLD
+    ]
+    found.append(("overlap", replace(TIMING, overlap=Overlap.QUEUE)))
+    found.append(("cron", replace(TIMING, timetable=timetable("0 4 * * *", "UTC"))))
+    found.append(("zone", replace(TIMING, timetable=timetable("0 3 * * *", "Asia/Tokyo"))))
     return found
 
 
 @pytest.mark.parametrize("changed", [pytest.param(one, id=name) for name, one in _mutations()])
 def test_t_a7_every_change_of_the_plan_changes_the_digest(changed: Proposal):
     assert changed.digest != PROPOSAL.digest
+
+
+@pytest.mark.parametrize("changed", [pytest.param(one, id=name) for name, one in _timings()])
+def test_t_a7_every_change_of_when_it_is_done_changes_the_digest(changed: Timing):
+    assert replace(PROPOSAL, timing=changed).digest != replace(PROPOSAL, timing=TIMING).digest
 
 
 @pytest.mark.parametrize(
