@@ -16,7 +16,7 @@ from bot.slack.mandates import Mandates
 from bot.slack.story import Stories
 from bot.slack.timetables import Timetables, Typed
 from bot.slack.words import Said
-from bot.store import changelog, runs, signins
+from bot.store import changelog, runs, search, signins
 from bot.store.database import Database
 from bot.workflow import Unfit, Workflow
 from bot.workflow.breaking import reason_for
@@ -152,7 +152,7 @@ class Commands:
         if host is not None and host not in self._policies.current().inventory.hosts:
             raise Unfit(f"there is no host {host!r} in the inventory")
         with self._database.reading() as tx:
-            found = runs.search(tx, runs.Filter(host=host), most=_NEWEST)
+            found = search.newest(tx, search.Filter(host=host), most=_NEWEST)
             now = tx.now
         return answers.listing(found, now=now, above=self._brakes.standing())
 

@@ -14,7 +14,7 @@ from pydantic import TypeAdapter
 from sqlalchemy import ColumnElement, ScalarSelect, exists, insert, select, update
 
 from bot.digest import sha256
-from bot.store import tables
+from bot.store import tables, words
 from bot.store.changelog import Entry
 from bot.store.database import Transaction
 from runbooks import Report
@@ -72,6 +72,8 @@ def keep(tx: Transaction, entry: Entry, n: int, said: Prepared) -> None:
             entry=entry.seq, run=entry.run, n=n, salt=said.salt, text=said.text
         )
     )
+    if entry.run is not None:
+        words.keep(tx, entry.run, _words(n, said.text))
 
 
 def text_of(run: ColumnElement[int], n: ColumnElement[int] | int) -> ScalarSelect[Any]:
@@ -96,6 +98,10 @@ def kept(tx: Transaction, run: int) -> list[int]:
 def erase(tx: Transaction, run: int) -> list[int]:
     """Erase what the hosts answered in a run; return the entries that bound it."""
     entries = kept(tx, run)
+    found = tables.output.c
+    texts = select(found.n, found.text).where(found.run == run, found.text.is_not(None))
+    gone = [word for row in tx.sql.execute(texts) for word in _words(row.n, row.text)]
+    words.forget(tx, run, gone)
     tx.sql.execute(
         update(tables.output).where(tables.output.c.run == run).values(salt=None, text=None)
     )
@@ -131,6 +137,10 @@ def faults(tx: Transaction) -> Generator[tuple[int, str]]:
     missing = select(of_entry.seq).where(bound, ~there).order_by(of_entry.seq).limit(1)
     for seq in tx.sql.execute(missing).scalars():
         yield seq, f"the output that entry {seq} binds is missing"
+
+
+def _words(n: int, text: str) -> list[str]:
+    return words.words_of(text) if n else words.of_json(text)
 
 
 def _redacted(tx: Transaction, told: Report) -> Report:

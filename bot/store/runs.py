@@ -12,7 +12,7 @@ from sqlalchemy import Row, Select, insert, null, select, update
 from bot.digest import canonical
 from bot.proposal import Proposal
 from bot.run import Origin, Run, State, StepRecord, StepState, Vote, check_move
-from bot.store import output, tables
+from bot.store import output, tables, words
 from bot.store.database import Transaction
 from bot.terms import Terms
 from bot.timetable import Timing
@@ -20,6 +20,8 @@ from bot.timetable import Timing
 _ORIGIN = TypeAdapter(Origin)
 _TERMS = TypeAdapter(Terms)
 _ENOUGH_TO_TELL = 50
+# A run's place: for one host, for several as a whole, or the part of such a one.
+_ALONE, _WHOLE, _PART = 0, 1, 2
 
 
 class NoSuchRun(Exception):
@@ -51,24 +53,6 @@ class NewRun:
     timing: Timing | None = None
 
 
-@dataclass(frozen=True)
-class Filter:
-    """Which runs to find; None means any. since, until: microseconds, on when it was asked.
-
-    A request for several hosts is found as one; by host, the child run of that host is found.
-
-    before: only runs with a lower number, to page from the newest to the oldest.
-    """
-
-    host: str | None = None
-    person: str | None = None
-    words: str | None = None
-    states: frozenset[State] = frozenset()
-    since: int | None = None
-    until: int | None = None
-    before: int | None = None
-
-
 def add(tx: Transaction, new: NewRun) -> Run:
     row = tx.sql.execute(
         insert(tables.run)
@@ -97,9 +81,11 @@ def add(tx: Transaction, new: NewRun) -> Run:
             counters=new.counters,
             timing=new.timing.to_json() if new.timing else None,
             summary="",
+            place=_PART if new.parent is not None else _WHOLE if new.hosts else _ALONE,
         )
         .returning(tables.run, null().label("report"))
     ).one()
+    words.keep(tx, row.id, [*words.of_fields(new.fields), *words.words_of(row.reason)])
     return _run(row)
 
 
@@ -160,31 +146,15 @@ def _save(tx: Transaction, run: Run, *, was: Run) -> Run:
     )
     if changed.rowcount != 1:
         raise Overtaken(f"run {was.id} was changed by somebody else at the same moment")
+    if run.summary != was.summary:
+        words.keep(tx, was.id, words.words_of(tx.redactor.text(run.summary)))
     return replace(run, version=was.version + 1)
 
 
-def search(tx: Transaction, wanted: Filter, *, most: int = 50) -> list[Run]:
-    """Return the newest runs first, by keyset: never an offset and never a count."""
-    query = _filtered(_select(), wanted).order_by(tables.run.c.id.desc()).limit(most)
-    return [_run(row) for row in tx.sql.execute(query)]
-
-
-def _filtered(query: Select[Any], wanted: Filter) -> Select[Any]:
-    column = tables.run.c
-    conditions = (
-        (wanted.host, column.host == wanted.host),
-        (wanted.person, column.asked_by == wanted.person),
-        (wanted.words, column.words == wanted.words),
-        (wanted.states or None, column.state.in_([state.value for state in wanted.states])),
-        (wanted.since, column.asked >= (wanted.since or 0)),
-        (wanted.until, column.asked <= (wanted.until or 0)),
-        (wanted.before, column.id < (wanted.before or 0)),
-    )
-    query = query.where(column.parent.is_(None) if wanted.host is None else column.hosts == "[]")
-    for given, condition in conditions:
-        if given is not None:
-            query = query.where(condition)
-    return query
+def listed(tx: Transaction, numbers: Sequence[int]) -> list[Run]:
+    """Return these runs, the newest first, without their reports: a list shows none."""
+    query = select(tables.run, null().label("report")).where(tables.run.c.id.in_(numbers))
+    return [_run(row) for row in tx.sql.execute(query.order_by(tables.run.c.id.desc()))]
 
 
 def usual_wait(tx: Transaction, words: str) -> int | None:

@@ -62,14 +62,21 @@ run = Table(
     Column("counters", Integer, ForeignKey("run.id")),
     Column("grant_id", Integer, ForeignKey("standing_grant.id")),
     Column("summary", Text, nullable=False),
-    # Keyset paging, newest first, alone or behind one filter.
-    Index(None, "host", "id"),
-    Index(None, "asked_by", "id"),
+    # 0: for one host; 1: for several, as a whole; 2: the part of such a one for one host.
+    Column("place", Integer, nullable=False),
+    # Keyset paging, newest first, behind the first filter that is given. What other filters look
+    # at is in the index too: what they leave out costs no look into the table.
+    Index("ix_run_host", "host", "id", "place", "asked", "state", "words", "asked_by", "area"),
+    Index("ix_run_person", "asked_by", "id", "place", "asked", "state", "words", "area", "host"),
+    Index("ix_run_words", "words", "id", "place", "asked", "state", "area", "host"),
+    Index("ix_run_area", "area", "id", "place", "asked", "state", "host"),
+    Index("ix_run_state", "state", "id", "place", "asked", "host"),
+    Index("ix_run_newest", "id", "place", "asked", "state", "host"),
     # Whether somebody has had this runbook succeed before.
     Index(None, "asked_by", "words"),
-    Index(None, "words", "id"),
-    Index(None, "state", "id"),
-    Index(None, "asked"),
+    # From times to numbers, and what was under way at a time.
+    Index(None, "asked", "id"),
+    Index(None, "ended", "id"),
     Index(None, "parent", "id"),
 )
 
@@ -166,6 +173,9 @@ entry = Table(
     UniqueConstraint("prev"),
     Index(None, "run", "seq"),
     Index(None, "kind", "seq"),
+    Index(None, "host", "seq"),
+    Index(None, "person", "seq"),
+    Index(None, "at", "seq"),
 )
 
 # What fires by the clock. run: the request that was approved for it. due: when it fires next.
@@ -219,6 +229,16 @@ output = Table(
     Column("salt", String(32)),
     Column("text", Text),
     Index(None, "run", "n"),
+)
+
+# What a run is found by: the words of its values, its reason, its end and of what hosts answered.
+# Erased along with that.
+word = Table(
+    "word",
+    metadata,
+    Column("word", String(64), primary_key=True),
+    Column("run", Integer, primary_key=True, autoincrement=False),
+    sqlite_with_rowid=False,
 )
 
 # Work that a run has started and that goes on after it: looked at until it is over.

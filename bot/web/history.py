@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from fastapi import APIRouter, Request, Response
 
 from bot.run import State
-from bot.store import runs
+from bot.store import runs, search
 from bot.web.pages import page
 from bot.web.parts import Here
 from bot.web.visitor import Visiting, Visitor
@@ -36,18 +36,19 @@ def history(request: Request, parts: Here, visitor: Visiting) -> Response:
         now = tx.now
         sought = wanted(request.query_params, now=now)
         # Half a filter would mislead, so what does not fit finds nothing.
-        found = [] if sought.problems else runs.search(tx, sought.filter, most=_ON_A_PAGE + 1)
-        shown = found[:_ON_A_PAGE]
-        votes = runs.votes_on(tx, [run.id for run in shown])
+        found = search.Page([], None)
+        if not sought.problems:
+            found = search.page(tx, sought.filter, most=_ON_A_PAGE)
+        votes = runs.votes_on(tx, [run.id for run in found.runs])
     return page(
         request,
         "history.html",
         wanted=sought,
         choices=_choices(visitor),
-        runs=shown,
+        runs=found.runs,
         votes=votes,
         now=now,
-        older=sought.address(before=shown[-1].id) if len(found) > len(shown) else "",
+        older=sought.address(before=found.older) if found.older else "",
         paged=sought.filter.before is not None,
     )
 

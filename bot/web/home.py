@@ -5,7 +5,7 @@ from collections.abc import Container
 from fastapi import APIRouter, Request, Response
 
 from bot.run import Run, State
-from bot.store import runs
+from bot.store import runs, search
 from bot.store.database import Transaction
 from bot.web.dossier import may_decide, may_settle
 from bot.web.pages import page
@@ -24,7 +24,7 @@ def home(request: Request, parts: Here, visitor: Visiting) -> Response:
     with parts.database.reading() as tx:
         waiting = _in_states(tx, frozenset({State.WAITING}))
         moving = _in_states(tx, _MOVING)
-        latest = runs.search(tx, runs.Filter(), most=_LATEST)
+        latest = search.newest(tx, search.Filter(), most=_LATEST)
         votes = runs.votes_on(tx, [run.id for run in (*waiting, *moving, *latest)])
         now = tx.now
         voted = {run for run, cast in votes.items() if any(v.person == visitor.id for v in cast)}
@@ -42,7 +42,7 @@ def home(request: Request, parts: Here, visitor: Visiting) -> Response:
 
 
 def _in_states(tx: Transaction, states: frozenset[State]) -> list[Run]:
-    return runs.search(tx, runs.Filter(states=states), most=_MOST)
+    return search.newest(tx, search.Filter(states=states), most=_MOST)
 
 
 def _needs(tx: Transaction, visitor: Visitor, run: Run, voted: Container[int]) -> bool:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from urllib.parse import urlencode
 
 from bot.run import ENDED, State
-from bot.store.runs import Filter
+from bot.store.search import Filter
 from bot.web.moment import NotAMoment, earliest, latest
 from connectors.command import UncleanText, clean
 

@@ -4,8 +4,8 @@ from datetime import UTC, datetime
 from typing import TypeVar, cast
 
 from bot.run import Run, State
-from bot.store import runs
-from bot.store.runs import Filter
+from bot.store import runs, search
+from bot.store.search import Filter
 from bot.workflow.parts import Parts
 from connectors.command import Ask, Query
 from connectors.history import Event, Ours
@@ -33,7 +33,8 @@ def asking(parts: Parts) -> Ask:
 def _ours(parts: Parts, host: str, query: Ours) -> tuple[Event, ...]:
     since = round(query.since.timestamp()) * _SECOND
     with parts.database.reading() as tx:
-        found = runs.search(tx, Filter(host=host, since=since, states=_DID_SOMETHING), most=_MOST)
+        wanted = Filter(host=host, since=since, states=_DID_SOMETHING)
+        found = search.newest(tx, wanted, most=_MOST)
         return tuple(
             _event(run, runs.votes(tx, run.parent or run.id)) for run in found if _sent(run)
         )

@@ -31,6 +31,9 @@ def upgrade() -> None:
     with op.batch_alter_table('entry', schema=None) as batch_op:
         batch_op.create_index(batch_op.f('ix_entry_kind_seq'), ['kind', 'seq'], unique=False)
         batch_op.create_index(batch_op.f('ix_entry_run_seq'), ['run', 'seq'], unique=False)
+        batch_op.create_index(batch_op.f('ix_entry_host_seq'), ['host', 'seq'], unique=False)
+        batch_op.create_index(batch_op.f('ix_entry_person_seq'), ['person', 'seq'], unique=False)
+        batch_op.create_index(batch_op.f('ix_entry_at_seq'), ['at', 'seq'], unique=False)
 
     op.create_table('standing_grant',
     sa.Column('id', sa.Integer(), autoincrement=True, nullable=False),
@@ -109,6 +112,7 @@ def upgrade() -> None:
     sa.Column('counters', sa.Integer(), nullable=True),
     sa.Column('grant_id', sa.Integer(), nullable=True),
     sa.Column('summary', sa.Text(), nullable=False),
+    sa.Column('place', sa.Integer(), nullable=False),
     sa.ForeignKeyConstraint(['counters'], ['run.id'], name=op.f('fk_run_counters')),
     sa.ForeignKeyConstraint(['grant_id'], ['standing_grant.id'], name=op.f('fk_run_grant_id')),
     sa.ForeignKeyConstraint(['parent'], ['run.id'], name=op.f('fk_run_parent')),
@@ -116,12 +120,16 @@ def upgrade() -> None:
     sa.PrimaryKeyConstraint('id', name=op.f('pk_run'))
     )
     with op.batch_alter_table('run', schema=None) as batch_op:
-        batch_op.create_index(batch_op.f('ix_run_asked'), ['asked'], unique=False)
-        batch_op.create_index(batch_op.f('ix_run_asked_by_id'), ['asked_by', 'id'], unique=False)
+        batch_op.create_index('ix_run_area', ['area', 'id', 'place', 'asked', 'state', 'host'], unique=False)
+        batch_op.create_index('ix_run_host', ['host', 'id', 'place', 'asked', 'state', 'words', 'asked_by', 'area'], unique=False)
+        batch_op.create_index('ix_run_person', ['asked_by', 'id', 'place', 'asked', 'state', 'words', 'area', 'host'], unique=False)
+        batch_op.create_index('ix_run_state', ['state', 'id', 'place', 'asked', 'host'], unique=False)
+        batch_op.create_index('ix_run_words', ['words', 'id', 'place', 'asked', 'state', 'area', 'host'], unique=False)
+        batch_op.create_index('ix_run_newest', ['id', 'place', 'asked', 'state', 'host'], unique=False)
         batch_op.create_index(batch_op.f('ix_run_asked_by_words'), ['asked_by', 'words'], unique=False)
-        batch_op.create_index(batch_op.f('ix_run_host_id'), ['host', 'id'], unique=False)
-        batch_op.create_index(batch_op.f('ix_run_state_id'), ['state', 'id'], unique=False)
-        batch_op.create_index(batch_op.f('ix_run_words_id'), ['words', 'id'], unique=False)
+        batch_op.create_index(batch_op.f('ix_run_asked_id'), ['asked', 'id'], unique=False)
+        batch_op.create_index(batch_op.f('ix_run_ended_id'), ['ended', 'id'], unique=False)
+        batch_op.create_index(batch_op.f('ix_run_parent_id'), ['parent', 'id'], unique=False)
 
     op.create_table('seen',
     sa.Column('key', sa.String(length=160), nullable=False),
@@ -221,6 +229,12 @@ def upgrade() -> None:
         batch_op.create_index(batch_op.f('ix_fire_outcome_start'), ['outcome', 'start'], unique=False)
         batch_op.create_index(batch_op.f('ix_fire_run'), ['run'], unique=False)
 
+    op.create_table('word',
+    sa.Column('word', sa.String(length=64), nullable=False),
+    sa.Column('run', sa.Integer(), autoincrement=False, nullable=False),
+    sa.PrimaryKeyConstraint('word', 'run', name=op.f('pk_word')),
+    sqlite_with_rowid=False
+    )
     op.create_table('vigil',
     sa.Column('run', sa.Integer(), nullable=False),
     sa.Column('since', sa.BigInteger(), nullable=False),

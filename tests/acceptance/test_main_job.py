@@ -12,7 +12,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from bot.run import Run, State
-from bot.store import changelog, locks, runs, verification
+from bot.store import changelog, locks, runs, search, verification
 from tests.playground import company
 from tests.playground.fleet import LoopbackFleet
 from tests.playground.keys import make_key
@@ -35,7 +35,7 @@ class Stage:
 
     def runs(self) -> list[Run]:
         with self.service.keyturn.database.reading() as tx:
-            return runs.search(tx, runs.Filter())
+            return search.newest(tx, search.Filter())
 
     def entries(self) -> list[str]:
         with self.service.keyturn.database.reading() as tx:

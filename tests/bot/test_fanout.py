@@ -9,7 +9,7 @@ import pytest
 from bot import forms
 from bot.policy.freezes import Freezes
 from bot.run import Run, State
-from bot.store import locks, runs
+from bot.store import locks, runs, search
 from bot.workflow import NotYours, TooLate, Unfit
 from connectors.trouble import CommandFailed, Interrupted, Unreachable
 from tests.bot.office import WEB, Office, an_office
@@ -263,8 +263,8 @@ def test_one_host_of_it_is_undone_by_itself(crowd: Office):
 def test_history_shows_the_request_once_and_by_host_its_part(crowd: Office):
     run = _ask(crowd, NAMES[:3])
     with crowd.database.reading() as tx:
-        assert [found.id for found in runs.search(tx, runs.Filter())] == [run.id]
-        by_host = runs.search(tx, runs.Filter(host="lb2"))
+        assert [found.id for found in search.newest(tx, search.Filter())] == [run.id]
+        by_host = search.newest(tx, search.Filter(host="lb2"))
     assert [(found.host, found.parent) for found in by_host] == [("lb2", run.id)]
 
 

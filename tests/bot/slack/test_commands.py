@@ -2,7 +2,10 @@
 
 import pytest
 
-from bot.store import runs, signins
+from bot.slack.aliases import ALIASES, Alias, typed
+from bot.store import search, signins
+from runbooks import catalogue
+from tests.bot.slack import payloads
 from tests.bot.slack.asgi import Answer
 from tests.bot.slack.chat import Chat
 from tests.bot.slack.walk import parts, texts
@@ -163,4 +166,57 @@ async def test_can_i_says_whether_and_who(chat: Chat):
     assert words(await chat.type("can-i toy show lb1", "U0DORA")).startswith("Yes, at once.")
     assert "on which host?" in (await chat.type("can-i toy set", "U0DORA")).text
     with chat.office.database.reading() as tx:
-        assert runs.search(tx, runs.Filter()) == []
+        assert search.newest(tx, search.Filter()) == []
+
+
+async def test_words_that_several_runbooks_begin_with_list_them_with_their_forms(chat: Chat):
+    answer = await chat.type("toy")
+    assert "/keyturn toy set HOST NAME VALUE" in words(answer)
+    [row] = [block for block in answer.json["blocks"] if block["type"] == "actions"]
+    assert "toy set" in [button["value"] for button in row["elements"]]
+    payload = payloads.click("ask-1", "toy set", "U0DORA", channel="C0OPS", ts="1.1")
+    await chat.send(payloads.interaction(payload))
+    await chat.settle()
+    [view] = chat.slack.views.values()
+    assert view["title"]["text"] == "Toy set"
+
+
+@pytest.mark.parametrize("value", ["toy nothing", "x" * 200])
+async def test_a_button_that_names_no_runbook_opens_nothing(chat: Chat, value: str):
+    payload = payloads.click("ask-1", value, "U0DORA", channel="C0OPS", ts="1.1")
+    await chat.send(payloads.interaction(payload))
+    await chat.settle()
+    assert chat.slack.views == {}
+    assert len(chat.slack.whispers("U0DORA")) == 1
+
+
+@pytest.mark.parametrize(
+    ("command", "text", "means"),
+    [
+        ("/abusers", "clear lb1", "abusers clear lb1"),
+        ("/scrub", "start nas1 tank", "zfs scrub start nas1 tank"),
+        ("/bond", "", "bond"),
+        ("/nfs-scheduler", "show nas1", "nfs scheduler show nas1"),
+        ("/pingdom-refresh", "web1 because new", "csf pingdom refresh web1 because new"),
+        ("/pingdom-refresh", "", "csf pingdom refresh"),
+        ("/scrub", "help", "help zfs scrub"),
+        ("/scrub", "help start", "help zfs scrub start"),
+        ("/keyturn", "runs", "runs"),
+    ],
+)
+def test_an_alias_stands_for_the_first_words(command: str, text: str, means: str):
+    assert typed(command, text) == means
+
+
+@pytest.mark.parametrize("alias", ALIASES.values(), ids=ALIASES)
+def test_every_alias_leads_to_runbooks(alias: Alias):
+    assert [one for one in catalogue() if f"{one} ".startswith(f"{alias.words} ")]
+
+
+async def test_an_alias_is_a_command_of_its_own(chat: Chat):
+    answer = await chat.send(payloads.slash("", command="/scrub"))
+    assert "zfs scrub start" in words(answer)
+    await chat.send(payloads.slash("", command="/pingdom-refresh"))
+    await chat.settle()
+    [view] = chat.slack.views.values()
+    assert "csf pingdom refresh" in str(view)

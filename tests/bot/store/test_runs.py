@@ -1,7 +1,7 @@
 import pytest
 
 from bot.run import IllegalMove, Origin, State, Vote
-from bot.store import locks, news, runs, seen, signins
+from bot.store import locks, news, runs, search, seen, signins
 from bot.store.database import Database, Transaction
 
 
@@ -47,7 +47,7 @@ def test_pages_show_every_run_once_newest_first(database: Database):
     before = None
     while True:
         with database.reading() as tx:
-            page = runs.search(tx, runs.Filter(before=before), most=7)
+            page = search.newest(tx, search.Filter(before=before), most=7)
         if not page:
             break
         found += [run.id for run in page]
@@ -61,12 +61,12 @@ def test_filters_narrow_what_is_found(database: Database):
         wanted = _new(tx, "lb2", "dora")
         _new(tx, "lb2", "olga")
         now = tx.now
-        both = runs.Filter(host="lb2", person="dora", words="toy set")
-        assert [run.id for run in runs.search(tx, both)] == [wanted]
-        assert len(runs.search(tx, runs.Filter(states=frozenset({State.ASKED})))) == 3
-        assert runs.search(tx, runs.Filter(states=frozenset({State.FAILED}))) == []
-        assert runs.search(tx, runs.Filter(since=now + 1)) == []
-        assert len(runs.search(tx, runs.Filter(until=now))) == 3
+        both = search.Filter(host="lb2", person="dora", words="toy set")
+        assert [run.id for run in search.newest(tx, both)] == [wanted]
+        assert len(search.newest(tx, search.Filter(states=frozenset({State.ASKED})))) == 3
+        assert search.newest(tx, search.Filter(states=frozenset({State.FAILED}))) == []
+        assert search.newest(tx, search.Filter(since=now + 1)) == []
+        assert len(search.newest(tx, search.Filter(until=now))) == 3
 
 
 def test_a_person_votes_once(database: Database):

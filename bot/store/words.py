@@ -1,0 +1,81 @@
+"""Words: what runs are found by, taken from their values, their end and what hosts answered."""
+
+import json
+import re
+import unicodedata
+from collections.abc import Iterable, Mapping
+from typing import cast
+
+from sqlalchemy import delete, select
+from sqlalchemy.dialects import postgresql, sqlite
+
+from bot.store import tables
+from bot.store.database import Transaction
+
+LONGEST = 64
+# Of one text. What hosts answer may be long; its beginning says what it is about.
+_MOST = 500
+_BETWEEN = re.compile(r"[\s\"'`(){}\[\]<>,;|\0]+")
+_PART = re.compile(r"\w\w+")
+_EDGE = ".:/-=_!?*#…–—“”‘’"
+
+
+def words_of(text: str) -> list[str]:
+    """Return the words of a text, each once, in its order: `tank/home`, `tank`, `home`."""
+    found: dict[str, None] = {}
+    for whole in sought(text):
+        found[whole] = None
+        found.update((part[:LONGEST], None) for part in _PART.findall(whole))
+        if len(found) >= _MOST:
+            break
+    return list(found)[:_MOST]
+
+
+def sought(typed: str) -> list[str]:
+    """Return what must be there if this is looked for; a word that holds others is one."""
+    plain = unicodedata.normalize("NFKC", typed).lower()
+    whole = (part.strip(_EDGE)[:LONGEST] for part in _BETWEEN.split(plain))
+    return list(dict.fromkeys(part for part in whole if len(part) > 1))
+
+
+def of_fields(fields: Mapping[str, str]) -> list[str]:
+    """Return the words of a request's values, and each value with its name: `device=sdb`."""
+    named = (one for name, value in fields.items() for one in sought(f"{name}={value}")[:1])
+    return [*named, *(word for value in fields.values() for word in words_of(str(value)))]
+
+
+def of_json(text: str) -> list[str]:
+    """Return the words of all texts within a JSON document, without the names of its members."""
+    return words_of(" ".join(_texts(json.loads(text))))
+
+
+def keep(tx: Transaction, run: int, words: Iterable[str]) -> None:
+    """Let the run be found by these, beside those that it is found by already."""
+    rows = [{"word": word, "run": run} for word in dict.fromkeys(words)]
+    if not rows:
+        return
+    insert = postgresql.insert if tx.sql.dialect.name == "postgresql" else sqlite.insert
+    tx.sql.execute(insert(tables.word).on_conflict_do_nothing(), rows)
+
+
+def forget(tx: Transaction, run: int, words: Iterable[str]) -> None:
+    """Let the run not be found by these any more, unless its request or its end has them too."""
+    of_run = tables.run.c
+    row = tx.sql.execute(
+        select(of_run.fields, of_run.reason, of_run.summary).where(of_run.id == run)
+    ).one()
+    kept = {*of_fields(json.loads(row.fields)), *words_of(row.reason), *words_of(row.summary)}
+    found = tables.word.c
+    gone = set(words) - kept
+    tx.sql.execute(delete(tables.word).where(found.run == run, found.word.in_(gone)))
+
+
+def _texts(thing: object) -> Iterable[str]:
+    if isinstance(thing, str):
+        yield thing
+    elif isinstance(thing, dict):
+        for value in cast("dict[str, object]", thing).values():
+            yield from _texts(value)
+    elif isinstance(thing, list):
+        for value in cast("list[object]", thing):
+            yield from _texts(value)
