@@ -36,7 +36,7 @@ from bot.store.database import Database, sole_server, sole_user
 from bot.store.spool import Spool
 from bot.store.syslog import LogServer
 from bot.web import door as web
-from bot.web.parts import WebParts
+from bot.web.parts import Condition, WebParts
 from bot.workflow import Parts, Workflow
 from bot.workflow.banning import Admitted
 from connectors.fleet import Fleet
@@ -92,10 +92,11 @@ def build(settings: Settings, redactor: Redactor | None = None) -> Keyturn:
     admitted = Admitted(policies, database)
     workflow = Workflow(_parts(settings, database, admitted, fleet, dispatch, secrets_safe, spool))
     secure = urlsplit(settings.address).scheme == "https"
-    pages = web.build(WebParts(workflow, database, admitted, settings.address, secure))
     secret, console = _console(settings, policy) if settings.console else ("", None)
     slack = _slack(settings, console, secret)
     door = slack and Door(workflow, database, admitted, slack[0], slack[1])
+    conditions = {"slack": partial(_condition, door)} if door else {}
+    pages = web.build(WebParts(workflow, database, admitted, settings.address, secure, conditions))
     asgi = Starlette(lifespan=lambda _: _at_work(keyturn))
     if console is not None:
         asgi.mount("/console", console.app)
@@ -151,6 +152,8 @@ def run(keyturn: Keyturn, listener: socket.socket) -> None:
         log_config=None,
         log_level="warning",
         server_header=False,
+        # Nothing but the console speaks over WebSockets that others open.
+        ws="wsproto" if keyturn.console is not None else "none",
         timeout_graceful_shutdown=5,
     )
     with suppress(KeyboardInterrupt):
@@ -168,6 +171,8 @@ async def _at_work(keyturn: Keyturn) -> AsyncGenerator[None]:
     if keyturn.slack is not None:
         keyturn.database.on_news = keyturn.slack.outbox.wake
         tasks.append(asyncio.create_task(keyturn.slack.outbox.run()))
+        if keyturn.slack.sockets is not None:
+            tasks.append(asyncio.create_task(keyturn.slack.sockets.run()))
     try:
         yield
     finally:
@@ -240,16 +245,17 @@ def _console(settings: Settings, policy: Policy) -> tuple[str, Console]:
         if account.team == team
     ]
     secret = secrets.token_hex(32)
+    address = f"http://{settings.listen}:{settings.port}"
     hint = "abusers show lb1, or help"
     console = Console(
         people=people,
         channels=[ConsoleChannel(_CHANNEL, "production", "What is asked, approved and done")],
         signing_secret=secret,
-        deliver=to_url(f"http://{settings.listen}:{settings.port}/slack/events"),
+        deliver=to_url(f"{address}/slack/events") if settings.console == "http" else None,
         installation=ConsoleInstallation(
             team_id=team, commands=(ConsoleCommand("/keyturn", hint, "Ask for a run"),)
         ),
-        url=f"http://{settings.listen}:{settings.port}/console",
+        url=f"{address}/console",
     )
     return secret, console
 
@@ -261,7 +267,8 @@ def _slack(
     if console is not None:
         team = console.workspace.app.team_id
         speaker = client(console.bot_token, console.api_url)
-        return speaker, Installation(secret, team, settings.address, _CHANNEL)
+        app_token = console.app_token if settings.console == "socket" else ""
+        return speaker, Installation(secret, team, settings.address, _CHANNEL, app_token=app_token)
     token = settings.slack_bot_token.get_secret_value()
     if not token:
         return None
@@ -271,4 +278,14 @@ def _slack(
         settings.address,
         settings.slack_channel,
         settings.slack_alarm_channel,
+        settings.slack_app_token.get_secret_value(),
     )
+
+
+def _condition(door: Door) -> Condition:
+    """Say how Slack reaches us, without anything that is not for strangers."""
+    if door.sockets is None:
+        return Condition("is listened to over HTTP")
+    seen = door.sockets.standing
+    words = f"{seen.up} of {seen.wanted} connections stand"
+    return Condition(f"{words}: {seen.trouble}" if seen.trouble else words, seen.refused)

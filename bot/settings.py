@@ -1,7 +1,7 @@
 """What differs between installations, read once from the environment or a settings file."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 from urllib.parse import unquote, urlsplit
 
 from pydantic import Field, SecretStr, field_validator, model_validator
@@ -14,15 +14,16 @@ class Settings(BaseSettings):
     data: where the database and the logs live. policy: the policy directory.
     database: empty for SQLite in *data*, or postgresql+psycopg://…
     listen, port: where the web server listens. base_url: how people reach it.
-    slack_…: bot token xoxb-…, signing secret, team id T…, channel C… for requests without one,
-    and one for alarms, if that is another.
+    slack_…: bot token xoxb-…, app token xapp-… for Socket Mode or signing secret for HTTP, team id
+    T…, channel C… for requests without one, and one for alarms, if that is another.
     request_hours: how long a request waits for its approvals, approval_hours: then for its turn.
     reminder_minutes: after how long its approvers are reminded, where no rule says so.
     witness: a file elsewhere, best on another disk or machine, that checkpoints are added to.
     syslog: a log server for the same: udp://host[:port], tcp://host[:port] or unix:///dev/log.
     migrations: the address of the database for a role that may change the schema, where the one
     above may not.
-    console: the chat console instead of Slack; never together with a bot token.
+    console: the chat console instead of Slack, reached over HTTP (`true`) or Socket Mode
+    (`socket`); never together with a bot token.
     """
 
     model_config = SettingsConfigDict(env_prefix="KEYTURN_", env_file=".env", extra="ignore")
@@ -34,6 +35,7 @@ class Settings(BaseSettings):
     port: Annotated[int, Field(ge=0, le=65535)] = 8080
     base_url: str = ""
     slack_bot_token: SecretStr = SecretStr("")
+    slack_app_token: SecretStr = SecretStr("")
     slack_signing_secret: SecretStr = SecretStr("")
     slack_team: str = ""
     slack_channel: str = ""
@@ -45,7 +47,15 @@ class Settings(BaseSettings):
     witness: Path | None = None
     syslog: str = ""
     migrations: SecretStr = SecretStr("")
-    console: bool = False
+    console: Literal["", "http", "socket"] = ""
+
+    @field_validator("console", mode="before")
+    @classmethod
+    def _a_way_to_the_console(cls, given: object) -> object:
+        word = str(given).strip().lower()
+        return {"true": "http", "1": "http", "yes": "http", "on": "http"}.get(
+            word, "" if word in {"false", "0", "no", "off"} else word
+        )
 
     @field_validator("syslog")
     @classmethod
@@ -67,13 +77,25 @@ class Settings(BaseSettings):
             )
         if self.console and self.listen not in {"127.0.0.1", "::1", "localhost"}:
             raise ValueError("KEYTURN_CONSOLE works on 127.0.0.1 only: set KEYTURN_LISTEN so")
-        if self.slack_bot_token.get_secret_value() and not (
-            self.slack_signing_secret.get_secret_value() and self.slack_team
-        ):
+        return self
+
+    @model_validator(mode="after")
+    def _a_whole_slack(self) -> "Settings":
+        bot = self.slack_bot_token.get_secret_value()
+        app = self.slack_app_token.get_secret_value()
+        for given, prefix, name in ((bot, "xoxb-", "BOT"), (app, "xapp-", "APP")):
+            if given and not given.startswith(prefix):
+                raise ValueError(f"KEYTURN_SLACK_{name}_TOKEN must begin with {prefix}")
+        if app and not bot:
+            raise ValueError("KEYTURN_SLACK_APP_TOKEN needs KEYTURN_SLACK_BOT_TOKEN beside it")
+        if bot and not (app or self.slack_signing_secret.get_secret_value()):
             raise ValueError(
-                "KEYTURN_SLACK_BOT_TOKEN needs KEYTURN_SLACK_SIGNING_SECRET (Basic Information of "
-                "the Slack app) and KEYTURN_SLACK_TEAM (T…) beside it"
+                "KEYTURN_SLACK_BOT_TOKEN needs KEYTURN_SLACK_APP_TOKEN (xapp-…, for Socket Mode) "
+                "or KEYTURN_SLACK_SIGNING_SECRET (for HTTP) beside it: both are under Basic "
+                "Information of the Slack app"
             )
+        if bot and not self.slack_team:
+            raise ValueError("KEYTURN_SLACK_BOT_TOKEN needs KEYTURN_SLACK_TEAM (T…) beside it")
         return self
 
     @property

@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from bot.console.sockets import Sockets
 from bot.console.tickets import Triggers
 from bot.console.uploads import Uploads
 from bot.console.views import Views
@@ -28,6 +29,7 @@ class Desk:
     views: Views
     triggers: Triggers
     uploads: Uploads
+    sockets: Sockets
     url: Callable[[], str]
 
 

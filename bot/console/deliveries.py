@@ -12,6 +12,7 @@ import httpx2
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from bot.console.faults import Faults
+from bot.console.sockets import NoConnection, Sockets
 from bot.console.tickets import Clock
 from bot.console.wire import Json, compact, record
 
@@ -64,6 +65,18 @@ def to_url(url: str) -> Deliver:
     async def deliver(body: bytes, headers: Mapping[str, str]) -> Answer:
         async with httpx2.AsyncClient(timeout=60.0, trust_env=False) as client:
             return await client.post(url, content=body, headers=dict(headers))
+
+    return deliver
+
+
+def to_sockets(sockets: Sockets) -> Deliver:
+    """Return a deliverer by the connections that the bot has opened."""
+
+    async def deliver(body: bytes, headers: Mapping[str, str]) -> Answer:
+        try:
+            return await sockets.deliver(body, headers)
+        except NoConnection:
+            raise NotTaken("dispatch_failed") from None
 
     return deliver
 

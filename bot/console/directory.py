@@ -80,6 +80,8 @@ class Installation:
     )
     shortcuts: tuple[ConsoleShortcut, ...] = ()
     groups: tuple[ConsoleGroup, ...] = ()
+    # What the bot may do, as its manifest asks for it.
+    scopes: tuple[str, ...] = ()
 
 
 # Who speaks when the console itself has something to say, as Slackbot does.

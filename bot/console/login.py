@@ -70,14 +70,20 @@ class Guard:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
+        if scope["type"] not in ("http", "websocket"):
             await self._app(scope, receive, send)
             return
         trouble = _trouble(HTTPConnection(scope))
-        if trouble:
+        if scope["type"] == "websocket":
+            await (_turned_away if trouble else self._app)(scope, receive, send)
+        elif trouble:
             await PlainTextResponse(trouble, 403)(scope, receive, _with_headers(send))
-            return
-        await self._app(scope, receive, _with_headers(send))
+        else:
+            await self._app(scope, receive, _with_headers(send))
+
+
+async def _turned_away(_scope: Scope, _receive: Receive, send: Send) -> None:
+    await send({"type": "websocket.close", "code": 1008})
 
 
 def _with_headers(send: Send) -> Send:

@@ -8,6 +8,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from bot.console import (
+    api_apps,
     api_chat,
     api_conversations,
     api_directory,
@@ -26,6 +27,7 @@ METHODS: Methods = {
     **api_conversations.METHODS,
     **api_views.METHODS,
     **api_files.METHODS,
+    **api_apps.METHODS,
 }
 
 MOST_BODY = 1024 * 1024
@@ -34,10 +36,10 @@ MOST_BODY = 1024 * 1024
 class WebApi:
     """Answers `/api/<method>`, response URLs and upload URLs."""
 
-    def __init__(self, desk: Desk, hooks: ResponseUrls, bot_token: str) -> None:
+    def __init__(self, desk: Desk, hooks: ResponseUrls, *, bot_token: str, app_token: str) -> None:
         self.desk = desk
         self._hooks = hooks
-        self._bot_token = bot_token
+        self._bot_token, self._app_token = bot_token, app_token
         # Every call as it came: its method and arguments without the token.
         self.calls: list[tuple[str, Json]] = []
 
@@ -48,18 +50,30 @@ class WebApi:
             return _refusal("ratelimited", status=429, retry_after=faults.retry_after)
         try:
             args = await _arguments(request)
-            self._authenticate(request, args)
-            return JSONResponse({"ok": True, **self._call(request.path_params["method"], args)})
+            method = request.path_params["method"]
+            self._authenticate(request, args, method)
+            said = {"ok": True, **self._call(method, args)}
+            return JSONResponse(said, headers={"x-oauth-scopes": self._scopes(method)})
         except SlackError as error:
             return _refusal(error.error, messages=error.messages)
 
-    def _authenticate(self, request: Request, args: Json) -> None:
+    def _scopes(self, method: str) -> str:
+        """Return what the token may, as Slack tells it with each answer."""
+        of_app = method in api_apps.OF_THE_APP
+        return "connections:write" if of_app else ",".join(self.desk.workspace.app.scopes)
+
+    def _authenticate(self, request: Request, args: Json, method: str) -> None:
         scheme, _, given = request.headers.get("authorization", "").partition(" ")
         token = given if scheme.lower() == "bearer" else text(args.get("token"))
         args.pop("token", None)
         if not token:
             raise SlackError("not_authed")
-        if not hmac.compare_digest(token.encode(), self._bot_token.encode()):
+        right, other = self._bot_token, self._app_token
+        if method in api_apps.OF_THE_APP:
+            right, other = other, right
+        if hmac.compare_digest(token.encode(), other.encode()):
+            raise SlackError("not_allowed_token_type")
+        if not hmac.compare_digest(token.encode(), right.encode()):
             raise SlackError("invalid_auth")
 
     def _call(self, name: str, args: Json) -> Json:

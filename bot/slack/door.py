@@ -1,21 +1,27 @@
-"""The Slack door, put together: an ASGI app to be mounted at /slack/events, and its outbox."""
+"""The Slack door, put together: how requests come in, over HTTP or Socket Mode, and its outbox."""
 
 from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+from urllib.request import proxy_bypass
 
 from slack_bolt.adapter.starlette.async_handler import AsyncSlackRequestHandler
 from slack_bolt.async_app import AsyncApp
 from slack_bolt.authorization import AuthorizeResult
 from slack_sdk.web.async_client import AsyncWebClient
 from starlette.requests import Request
+from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from bot.slack import body
 from bot.slack.commands import Commands
 from bot.slack.decisions import Decisions
+from bot.slack.deliveries import Deliveries
+from bot.slack.envelopes import Envelopes
 from bot.slack.guard import Guard
 from bot.slack.identity import Identity
 from bot.slack.listeners import Listeners
 from bot.slack.outbox import Outbox
+from bot.slack.socket_mode import SocketMode
 from bot.slack.story import Stories
 from bot.slack.voice import Voice
 from bot.store.database import Database
@@ -28,13 +34,20 @@ _PATIENCE_SECONDS = 10
 
 def client(token: str, api: str) -> Client:
     """Return what speaks to the Web API at *api* with the bot's token."""
-    return AsyncWebClient(token, api, timeout=_PATIENCE_SECONDS)
+    speaker = AsyncWebClient(token, api, timeout=_PATIENCE_SECONDS)
+    # slack_sdk heeds HTTPS_PROXY for plain HTTP too, and never NO_PROXY.
+    parts = urlsplit(api)
+    if parts.scheme == "http" or proxy_bypass(parts.hostname or ""):
+        speaker.proxy = None
+    return speaker
 
 
 @dataclass(frozen=True)
 class Installation:
     """How Keyturn is installed in Slack.
 
+    signing_secret: proves that a request over HTTP is Slack's, "" to take none.
+    app_token: xapp-…, opens Socket Mode, "" without.
     team: T…, our workspace. base_url: of the web pages, "" without. default_channel: C…, for
     requests that were made in none, "" without. alarm_channel: C…, for broken glass, "" for the
     default one.
@@ -45,10 +58,12 @@ class Installation:
     base_url: str = ""
     default_channel: str = ""
     alarm_channel: str = ""
+    app_token: str = field(default="", repr=False)
 
 
 class Door:
-    """app: the ASGI app. outbox: to be run beside it, and woken after every commit with news.
+    """app: the ASGI app, shut without a signing secret. sockets: to be run beside it, None without
+    an app token. outbox: to be run beside it, and woken after every commit with news.
 
     client: speaks to Slack, or to something shaped like it, with the bot's token.
     """
@@ -61,7 +76,7 @@ class Door:
         client: AsyncWebClient,
         slack: Installation,
     ) -> None:
-        if not slack.signing_secret:
+        if not (slack.signing_secret or slack.app_token):
             raise ValueError("without a signing secret anybody could speak as Slack")
         stories = Stories(policies, team=slack.team, base_url=slack.base_url)
         voice = Voice(client)
@@ -80,7 +95,14 @@ class Door:
         )
         bolt = _bolt(client, slack.signing_secret)
         self._listeners.listen(bolt)
-        self.app: ASGIApp = Guard(_served(bolt), secret=slack.signing_secret, database=database)
+        deliveries = Deliveries(database)
+        self.app: ASGIApp = _shut
+        if slack.signing_secret:
+            self.app = Guard(_served(bolt), secret=slack.signing_secret, deliveries=deliveries)
+        self.sockets: SocketMode | None = None
+        if slack.app_token:
+            envelopes = Envelopes(bolt, deliveries)
+            self.sockets = SocketMode(client, slack.app_token, envelopes)
 
     async def close(self) -> None:
         await self._listeners.close()
@@ -114,3 +136,12 @@ def _served(bolt: AsyncApp) -> ASGIApp:
         await response(scope, receive, send)
 
     return serve
+
+
+async def _shut(scope: Scope, receive: Receive, send: Send) -> None:
+    """Answer whoever posts here that nothing is taken over HTTP."""
+    if scope["type"] != "http":
+        await send({"type": "websocket.close", "code": 1008})
+        return
+    words = "Keyturn takes what Slack sends over Socket Mode only: KEYTURN_SLACK_SIGNING_SECRET"
+    await PlainTextResponse(f"{words} opens this door.\n", 404)(scope, receive, send)

@@ -16,10 +16,9 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from bot.slack import payloads
 from bot.slack.body import Body, Malformed, parse
-from bot.store import seen
-from bot.store.database import Database, StoreUnavailable
+from bot.slack.deliveries import NOT_TAKEN, Deliveries
+from bot.store.database import StoreUnavailable
 
 log = logging.getLogger(__name__)
 
@@ -47,10 +46,10 @@ class Guard:
         app: ASGIApp,
         *,
         secret: str,
-        database: Database,
+        deliveries: Deliveries,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._app, self._database, self._clock = app, database, clock
+        self._app, self._deliveries, self._clock = app, deliveries, clock
         self._key = secret.encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -77,7 +76,7 @@ class Guard:
         signature = self._check_signature(request, raw)
         body = _parsed(request, raw)
         try:
-            first = await asyncio.to_thread(self._first_time, signature, payloads.meaning(body))
+            first = await self._deliveries.first_time(body, key=signature)
         except StoreUnavailable as trouble:
             log.critical("the Slack door takes nothing: %s", trouble)
             return _not_taken(body)
@@ -92,17 +91,6 @@ class Guard:
         if not hmac.compare_digest(f"v0={mac.hexdigest()}".encode(), given.encode()):
             raise Refused(401, "the signature does not fit")
         return given
-
-    def _first_time(self, signature: str, meaning: str) -> bool:
-        """Remember the request by its signature and by its meaning; False if either is known."""
-        with self._database.transaction() as tx:
-            if not seen.first_time(tx, f"slack {signature}"):
-                return False
-            if not meaning:
-                return True
-            return seen.first_time(
-                tx, f"slack meaning {hashlib.sha256(meaning.encode()).hexdigest()}"
-            )
 
     async def _pass_on(self, scope: Scope, raw: bytes, send: Send) -> None:
         begun = False
@@ -169,6 +157,5 @@ def _is_ssl_check(raw: bytes) -> bool:
 def _not_taken(body: Body) -> Response:
     if "command" not in body:
         return Response(status_code=503)
-    words = "Nothing was done: the change log cannot be written. Try again in a minute."
-    answer = {"response_type": "ephemeral", "text": words}
+    answer = {"response_type": "ephemeral", "text": NOT_TAKEN}
     return Response(json.dumps(answer), media_type="application/json")

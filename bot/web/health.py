@@ -23,18 +23,22 @@ def alive() -> PlainTextResponse:
 def ready(parts: Here) -> JSONResponse:
     """Answer 200 if the database answers, the log can be written and the policy is valid.
 
-    Else 503; in words too.
+    Else 503; in words too. While Slack is away the pages are the way in, so it is only told; but
+    a token that Slack refused is for somebody to mend.
     """
+    others = {name: look() for name, look in parts.conditions.items()}
     troubles = {
         "database": _database(parts),
         "change log": _change_log(parts),
         "policy": _policy(parts),
     }
     well = {"database": "answers", "change log": "can be written", "policy": "is valid"}
+    broken = any(troubles.values()) or any(other.broken for other in others.values())
     return JSONResponse(
-        {"ready": not any(troubles.values())}
-        | {name: trouble or well[name] for name, trouble in troubles.items()},
-        503 if any(troubles.values()) else 200,
+        {"ready": not broken}
+        | {name: trouble or well[name] for name, trouble in troubles.items()}
+        | {name: other.words for name, other in others.items()},
+        503 if broken else 200,
     )
 
 

@@ -1,6 +1,7 @@
 """What the web door works with, handed to it once."""
 
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Annotated
 from urllib.parse import urlsplit
 
@@ -12,10 +13,19 @@ from bot.workflow.parts import Policies
 
 
 @dataclass(frozen=True)
+class Condition:
+    """How another part is, in words. broken: whether it stays so until somebody mends it."""
+
+    words: str
+    broken: bool = False
+
+
+@dataclass(frozen=True)
 class WebParts:
     """base_url: how people reach the pages, such as `https://keyturn.example.com`.
 
     secure_cookies: whether that is over TLS; on plain http, cookies go without `Secure`.
+    conditions: how other doors are, asked whenever somebody wants to know.
     """
 
     workflow: Workflow
@@ -23,6 +33,9 @@ class WebParts:
     policies: Policies
     base_url: str
     secure_cookies: bool
+    conditions: Mapping[str, Callable[[], Condition]] = field(
+        default_factory=dict[str, Callable[[], Condition]]
+    )
 
     @property
     def origin(self) -> str:

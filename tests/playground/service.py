@@ -4,7 +4,7 @@ import socket
 import threading
 import time
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import httpx2
 import uvicorn
@@ -17,16 +17,18 @@ from bot.store import signins
 class Service:
     """The embedded default with its chat console, on a free loopback port.
 
-    directory: holds the policy in `policy`; the data goes to `var`.
+    directory: holds the policy in `policy`; the data goes to `var`. console: how it reaches us.
     """
 
-    def __init__(self, directory: Path, *, port: int = 0) -> None:
+    def __init__(
+        self, directory: Path, *, port: int = 0, console: Literal["http", "socket"] = "http"
+    ) -> None:
         self._listener = socket.create_server(("127.0.0.1", port))
         settings = Settings(
             data=directory / "var",
             policy=directory / "policy",
             port=self._listener.getsockname()[1],
-            console=True,
+            console=console,
         )
         self.keyturn = app.build(settings)
         config = uvicorn.Config(

@@ -13,7 +13,7 @@ from starlette.types import ASGIApp
 async def served(app: ASGIApp) -> AsyncGenerator[str]:
     """Yield the URL that the app answers at."""
     config = uvicorn.Config(
-        app, log_level="error", lifespan="off", timeout_graceful_shutdown=1, ws="none"
+        app, log_level="error", lifespan="off", timeout_graceful_shutdown=1, ws="wsproto"
     )
     server = uvicorn.Server(config)
     listener = socket.socket()

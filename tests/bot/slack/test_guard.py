@@ -21,6 +21,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from bot.slack.deliveries import Deliveries
 from bot.slack.guard import MOST_BYTES, Guard
 from bot.store import schema
 from bot.store.database import Database
@@ -61,7 +62,7 @@ def inner() -> Inner:
 
 @pytest.fixture
 def guard(store: Database, inner: Inner) -> Guard:
-    return Guard(inner, secret=SECRET, database=store)
+    return Guard(inner, secret=SECRET, deliveries=Deliveries(store))
 
 
 @dataclass
@@ -265,7 +266,7 @@ async def test_a_replay_after_a_restart_or_at_another_replica_has_no_effect(
     good = signed(BODY)
     await post(guard, BODY, good)
     other = Database(store.url)
-    await post(Guard(inner, secret=SECRET, database=other), BODY, good)
+    await post(Guard(inner, secret=SECRET, deliveries=Deliveries(other)), BODY, good)
     other.close()
     assert len(inner.reached) == 1
 

@@ -1,11 +1,15 @@
 """What machines are told, and what people are told when something is down."""
 
 import logging
+from dataclasses import replace
 
 import pytest
+from fastapi.testclient import TestClient
 from sqlalchemy import text
 
 from bot.run import State
+from bot.web.door import build
+from bot.web.parts import Condition
 from tests.bot.web.conftest import Site
 from tests.toy import SetSwitch
 
@@ -88,3 +92,23 @@ def test_a_session_is_read_while_nothing_can_be_written(site: Site) -> None:
             )
         )
     assert browser.get(f"/runs/{run.id}").status_code == 200
+
+
+def _with_slack(site: Site, condition: Condition) -> TestClient:
+    parts = replace(site.parts, conditions={"slack": lambda: condition})
+    return Site(site.office, parts, build(parts)).browser()
+
+
+def test_the_connections_to_slack_are_shown_and_without_them_the_pages_serve(site: Site) -> None:
+    away = Condition("0 of 2 connections stand: Slack did not answer in time")
+    answer = _with_slack(site, away).get("/readyz")
+    assert answer.status_code == 200
+    assert answer.json()["slack"] == away.words
+
+
+def test_a_token_that_slack_refused_is_not_ready(site: Site) -> None:
+    answer = _with_slack(site, Condition("Slack refused the app token", broken=True)).get(
+        "/readyz"
+    )
+    assert answer.status_code == 503
+    assert answer.json()["ready"] is False

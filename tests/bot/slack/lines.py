@@ -1,0 +1,129 @@
+"""The Slack door with a Slack at the other end that speaks as the real one does, both ways."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from starlette.applications import Starlette
+
+from bot.console import Console, ConsoleChannel, ConsolePerson
+from bot.console import Installation as ConsoleInstallation
+from bot.console.deliveries import Answer, to_url
+from bot.offering import Offering
+from bot.slack.door import Door, Installation, client
+from bot.slack.link import Patience
+from bot.slack.socket_mode import SocketMode
+from tests.bot.console.serving import served, until
+from tests.bot.office import Office
+from tests.bot.slack.payloads import SECRET, signed
+from tests.policies import TEAM
+from tests.toy import LISTS
+
+OPS = "C0OPS"
+QUICK = Patience(ping=0.05, silence=20, drain=5, finish=3, longest=0.2)
+
+# Hands over a body, and returns what the bot answered.
+Send = Callable[[bytes, Mapping[str, str]], Awaitable[Answer]]
+
+
+@dataclass
+class Line:
+    """console: the Slack. door: ours, with its requests under way in `listening`."""
+
+    office: Office
+    console: Console
+    door: Door
+    listening: asyncio.Task[None]
+
+    @property
+    def sockets(self) -> SocketMode:
+        assert self.door.sockets is not None
+        return self.door.sockets
+
+    @property
+    def calls(self) -> list[str]:
+        """The methods of the Web API that we called."""
+        return [name for name, _ in self.console.web_api.calls]
+
+    async def type(self, text: str, user: str = "U0DORA") -> None:
+        await self.console.speech.say(user, OPS, f"/keyturn {text}")
+
+    def seen_by(self, user: str = "U0DORA") -> str:
+        """Return all that somebody sees in the channel."""
+        shown = self.console.workspace.log(OPS, user)
+        return "\n".join(message.text for message in shown)
+
+    async def connected(self) -> None:
+        await until(lambda: self.sockets.standing.up == self.sockets.standing.wanted)
+
+    async def end(self) -> None:
+        """Stop as the service stops."""
+        self.listening.cancel()
+        await asyncio.gather(self.listening, return_exceptions=True)
+
+
+def a_console() -> Console:
+    names = {"U0DORA": "dora", "U0OLGA": "olga", "U0ADAM": "adam"}
+    return Console(
+        people=[ConsolePerson(user, name, name.title()) for user, name in names.items()],
+        channels=[ConsoleChannel(OPS, "ops")],
+        signing_secret=SECRET,
+        deliver=None,
+        installation=ConsoleInstallation(team_id=TEAM),
+    )
+
+
+@asynccontextmanager
+async def a_line(
+    office: Office,
+    *,
+    patience: Patience = QUICK,
+    app_token: str = "",
+    signing_secret: str = SECRET,
+) -> AsyncGenerator[Line]:
+    """Yield a door that calls Slack. app_token: another one than Slack expects."""
+    console, app = a_console(), Starlette()
+    app.mount("/console", console.app)
+    async with served(app) as url:
+        console.url = f"{url}/console"
+        speaker = client(console.bot_token, console.api_url)
+        slack = Installation(signing_secret, TEAM, app_token=app_token or console.app_token)
+        offering = Offering(office.fleet, office.database, office.policies, lists=LISTS)
+        door = Door(office.workflow, office.database, office.policies, speaker, slack, offering)
+        assert door.sockets is not None
+        door.sockets.patience = patience
+        line = Line(office, console, door, asyncio.create_task(door.sockets.run()))
+        yield line
+        await line.end()
+        await door.close()
+        await console.courier.settled()
+
+
+@asynccontextmanager
+async def over_http(line: Line) -> AsyncGenerator[Send]:
+    """Post what Slack signs to the door."""
+    async with served(line.door.app) as url:
+        post = to_url(url)
+
+        async def send(raw: bytes, headers: Mapping[str, str]) -> Answer:
+            kind = headers["content-type"].encode()
+            signature = {k.decode(): v.decode() for k, v in signed(raw, kind=kind)}
+            return await post(raw, {**headers, **signature})
+
+        yield send
+
+
+@asynccontextmanager
+async def over_socket_mode(line: Line) -> AsyncGenerator[Send]:
+    """Send envelopes by the connections that the door has opened."""
+    await line.connected()
+
+    async def send(raw: bytes, headers: Mapping[str, str]) -> Answer:
+        async with asyncio.timeout(5):
+            return await line.console.sockets.deliver(raw, headers)
+
+    yield send
+
+
+TRANSPORTS = {"HTTP": over_http, "Socket Mode": over_socket_mode}

@@ -1,0 +1,259 @@
+"""The connections that Keyturn opens to Slack: kept, renewed, given up and closed."""
+
+import asyncio
+import json
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import aiohttp
+import pytest
+
+from bot.slack.link import Patience
+from tests.bot.console.serving import until
+from tests.bot.office import Office
+from tests.bot.slack import payloads
+from tests.bot.slack.asgi import post
+from tests.bot.slack.lines import Line, a_line, over_socket_mode
+from tests.bot.slack.payloads import signed
+
+pytestmark = pytest.mark.anyio
+
+OPEN = "apps.connections.open"
+FORM = {"content-type": "application/x-www-form-urlencoded"}
+
+
+@pytest.fixture
+async def line(office: Office, anyio_backend: str) -> AsyncIterator[Line]:
+    async with a_line(office) as line:
+        await line.connected()
+        yield line
+
+
+async def test_two_connections_stand_and_both_are_used(line: Line):
+    for _ in range(4):
+        await line.type("help")
+    assert line.console.sockets.connections == 2
+    assert line.seen_by().count("What Keyturn does for you") == 4
+
+
+async def test_a_request_goes_all_the_way(line: Line):
+    await line.type("toy set lb1 lamp on")
+    line.office.work()
+    await line.door.outbox.flush()
+    assert "Approval needed" in line.seen_by("U0OLGA")
+
+
+async def test_a_bad_app_token_is_said_and_not_tried_for_ever(
+    office: Office, caplog: pytest.LogCaptureFixture
+):
+    async with a_line(office, app_token="xapp-guessed") as line:
+        async with asyncio.timeout(5):
+            await line.listening
+        assert line.sockets.standing.refused
+        assert "make one with the scope connections:write" in line.sockets.standing.trouble
+        [told, *_] = [record for record in caplog.records if record.levelno == logging.CRITICAL]
+        assert "invalid_auth" in told.getMessage()
+        assert "guessed" not in caplog.text
+        assert line.calls == []
+
+
+async def test_the_bots_token_in_place_of_the_apps_is_said(office: Office):
+    async with a_line(office) as line:
+        await line.connected()
+        wrong = line.console.bot_token
+    async with a_line(office, app_token=wrong) as other:
+        other.console.bot_token = wrong
+        await other.listening
+        assert other.sockets.standing.refused
+
+
+async def test_connections_are_renewed_when_slack_wants_it(line: Line):
+    """A warning and the request itself come for each connection, and ask for one new one."""
+    before = line.calls.count(OPEN)
+    await line.console.sockets.renew()
+    await until(lambda: line.console.sockets.connections == 2)
+    await line.connected()
+    await line.type("help")
+    assert "What Keyturn does for you" in line.seen_by()
+    assert line.calls.count(OPEN) - before == 2
+
+
+async def test_what_is_under_way_is_answered_on_the_connection_it_came_by(line: Line):
+    """The answer is ready only after the connection was asked to go."""
+    line.console.workspace.faults.latency = 0.3
+    asked = asyncio.create_task(line.console.sockets.deliver(payloads.slash("help"), FORM))
+    await until(lambda: line.console.sockets.sent)
+    await line.console.sockets.renew()
+    async with asyncio.timeout(3):
+        assert b"What Keyturn does" in (await asked).content
+
+
+async def test_connections_that_break_are_opened_again(line: Line):
+    await line.console.sockets.cut()
+    await until(lambda: line.console.sockets.connections == 2)
+    await line.connected()
+
+
+@pytest.mark.parametrize(
+    ("reason", "words"),
+    [("link_disabled", "switched off"), ("too_many_websockets", "more connections than")],
+)
+async def test_what_slack_holds_against_us_is_told(
+    line: Line, caplog: pytest.LogCaptureFixture, reason: str, words: str
+):
+    await line.console.sockets.renew(reason)
+    await until(lambda: words in caplog.text)
+    await line.connected()
+
+
+async def test_when_slack_limits_us_we_wait_as_long_as_it_says(office: Office):
+    async with a_line(office) as line:
+        line.console.workspace.faults.calls_to_limit = 2
+        await line.connected()
+        assert line.console.workspace.faults.calls_to_limit == 0
+
+
+@asynccontextmanager
+async def frozen_when_asked(target: int) -> AsyncGenerator[tuple[int, asyncio.Event]]:
+    """Relay to a port of this machine, until the event is set: then nothing passes any more."""
+    frozen, tasks = asyncio.Event(), set[asyncio.Task[None]]()
+
+    async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while data := await reader.read(65536):
+                if frozen.is_set():
+                    await asyncio.Event().wait()
+                writer.write(data)
+                await writer.drain()
+        except ConnectionError:
+            return
+        finally:
+            writer.close()
+
+    async def relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        away_reader, away_writer = await asyncio.open_connection("127.0.0.1", target)
+        tasks.add(asyncio.create_task(pump(reader, away_writer)))
+        tasks.add(asyncio.create_task(pump(away_reader, writer)))
+
+    server = await asyncio.start_server(relay, "127.0.0.1", 0)
+    try:
+        yield server.sockets[0].getsockname()[1], frozen
+    finally:
+        server.close()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+@pytest.mark.parametrize(
+    ("silence", "renewed"), [(1.0, True), (3600.0, False)], ids=["the guard", "without the guard"]
+)
+async def test_a_connection_where_nobody_is_any_more_is_renewed(
+    office: Office, silence: float, renewed: bool
+):
+    """It stays open for the kernel: no error comes. Without the watchdog it counts as well."""
+    patience = Patience(ping=0.05, silence=silence, drain=1, finish=1, longest=0.2)
+    async with a_line(office, patience=patience) as line:
+        port = int(line.console.url.split(":")[2].split("/")[0])
+        async with frozen_when_asked(port) as (front, frozen):
+            straight = line.console.url
+            line.console.url = straight.replace(str(port), str(front))
+            await line.connected()
+            line.console.url = straight
+            opened = line.calls.count(OPEN)
+            frozen.set()
+            loop = asyncio.get_running_loop()
+            deadline = loop.time() + (20 if renewed else 3)
+            while line.calls.count(OPEN) < opened + 2 and loop.time() < deadline:
+                await asyncio.sleep(0.02)
+            assert (line.calls.count(OPEN) > opened) is renewed
+            if renewed:
+                await line.connected()
+            await line.end()
+
+
+async def test_a_clean_end_answers_what_is_under_way_and_says_goodbye(line: Line):
+    line.console.workspace.faults.latency = 0.3
+    asked = asyncio.create_task(line.console.sockets.deliver(payloads.slash("help"), FORM))
+    await until(lambda: line.console.sockets.sent)
+    await line.end()
+    assert b"What Keyturn does" in (await asked).content
+    await until(lambda: line.console.sockets.connections == 0)
+
+
+async def test_nothing_is_taken_over_http_without_a_signing_secret(office: Office):
+    async with a_line(office, signing_secret="") as line:
+        raw = payloads.slash("help")
+        answer = await post(line.door.app, raw, signed(raw, secret=""))
+        assert answer.status == 404
+
+
+async def test_an_event_that_was_not_taken_comes_again(line: Line):
+    """Without the database nothing is acknowledged, so that Slack keeps it for us."""
+    with line.office.database.transaction() as tx:
+        tx.sql.exec_driver_sql("DROP TABLE seen")
+    async with over_socket_mode(line) as send:
+        sending = asyncio.ensure_future(
+            send(payloads.event("Ev1"), {"content-type": "application/json"})
+        )
+        await until(lambda: line.console.sockets.sent)
+        # What is sent after it is answered first, by the same two connections.
+        for _ in range(2):
+            await send(payloads.slash("help"), FORM)
+        assert not sending.done()
+        sending.cancel()
+
+
+async def test_what_is_no_envelope_does_no_harm(line: Line):
+    for rubbish in ("", "x", "[]", '{"type":"slash_commands"}', '{"envelope_id":1}', '{"a":NaN}'):
+        await line.console.sockets.say(rubbish)
+    await line.console.sockets.say(json.dumps({"envelope_id": "e", "payload": "text"}))
+    await line.type("help")
+    assert "What Keyturn does for you" in line.seen_by()
+    assert line.sockets.standing.up == 2
+
+
+async def test_the_address_of_a_connection_is_never_shown(
+    line: Line, caplog: pytest.LogCaptureFixture
+):
+    """Whoever has it listens in our place."""
+    caplog.set_level(logging.INFO)
+    line.console.url = line.console.url.replace("/console", "/nowhere")
+    await line.console.sockets.cut()
+    await until(lambda: "status 40" in line.sockets.standing.trouble)
+    assert "ticket" not in caplog.text
+    assert "ticket" not in line.sockets.standing.trouble
+
+
+async def test_the_console_lets_nobody_listen_without_a_ticket(line: Line):
+    address = line.console.url.replace("http", "ws") + "/link?ticket=guessed"
+    async with aiohttp.ClientSession() as session:
+        with pytest.raises(aiohttp.WSServerHandshakeError):
+            await session.ws_connect(address)
+
+
+def test_the_stock_client_would_ask_for_ever(monkeypatch: pytest.MonkeyPatch):
+    """It has no end but closing it: a token that is wrong is asked with again and again."""
+    from slack_sdk.socket_mode.aiohttp import SocketModeClient
+    from slack_sdk.web.async_client import AsyncWebClient
+
+    async def scene() -> int:
+        stock = SocketModeClient("xapp-bad", ping_interval=0.01, web_client=AsyncWebClient("x"))
+        asked = 0
+
+        async def refuse(*_: Any) -> str:
+            nonlocal asked
+            asked += 1
+            raise RuntimeError("invalid_auth")
+
+        monkeypatch.setattr(stock, "issue_new_wss_url", refuse)
+        connecting = asyncio.create_task(stock.connect())
+        await until(lambda: asked > 5)
+        assert not connecting.done()
+        await stock.close()
+        await connecting
+        return asked
+
+    assert asyncio.run(scene()) > 5

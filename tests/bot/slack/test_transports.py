@@ -1,0 +1,184 @@
+"""What holds however Slack's requests come in: posted to us, or over connections we opened."""
+
+import json
+from collections.abc import AsyncIterator, Mapping
+
+import pytest
+from slack_bolt.adapter.socket_mode.async_internals import run_async_bolt_app, send_async_response
+from slack_bolt.async_app import AsyncApp
+from slack_bolt.authorization import AuthorizeResult
+from slack_sdk.socket_mode.aiohttp import SocketModeClient
+from slack_sdk.socket_mode.request import SocketModeRequest
+from slack_sdk.web.async_client import AsyncWebClient
+
+from bot.console.deliveries import Answer
+from bot.run import State
+from tests.bot.office import Office
+from tests.bot.slack import payloads
+from tests.bot.slack.lines import TRANSPORTS, Line, Send, a_line
+
+pytestmark = pytest.mark.anyio
+
+FORM = {"content-type": "application/x-www-form-urlencoded"}
+JSON = {"content-type": "application/json"}
+
+
+@pytest.fixture
+async def line(office: Office, anyio_backend: str) -> AsyncIterator[Line]:
+    async with a_line(office) as line:
+        yield line
+
+
+@pytest.fixture(params=TRANSPORTS)
+async def send(request: pytest.FixtureRequest, line: Line) -> AsyncIterator[Send]:
+    async with TRANSPORTS[request.param](line) as send:
+        yield send
+
+
+def words(answer: Answer) -> str:
+    return str(json.loads(answer.content or b"{}").get("text", ""))
+
+
+async def test_a_command_is_answered(send: Send):
+    answer = await send(payloads.slash("help"), FORM)
+    assert answer.status_code == 200
+    assert "What Keyturn does" in words(answer)
+
+
+async def test_a_command_that_says_payload_is_a_command(send: Send, line: Line):
+    line.office.fleet.hosts["lb1"]["payload"] = "off"
+    raw = payloads.slash("toy set lb1 payload on", channel_name="payload", user_name="payload")
+    assert (await send(raw, FORM)).status_code == 200
+    line.office.work()
+    assert line.office.run(1).fields["name"] == "payload"
+
+
+@pytest.mark.parametrize(
+    ("raw", "headers"),
+    [
+        (payloads.slash("help", command="/other"), FORM),
+        (payloads.event("Ev0"), JSON),
+        (payloads.interaction({"type": "shortcut", "callback_id": "none"}), FORM),
+        (
+            payloads.interaction(
+                {"type": "view_submission", "view": {"type": "modal", "callback_id": "none"}}
+            ),
+            FORM,
+        ),
+        (payloads.interaction({"type": "block_suggestion", "action_id": "none"}), FORM),
+    ],
+    ids=["command", "event", "shortcut", "form", "choices"],
+)
+async def test_what_nobody_listens_to_is_acknowledged(
+    send: Send, raw: bytes, headers: Mapping[str, str]
+):
+    assert (await send(raw, headers)).status_code == 200
+
+
+async def test_what_fails_is_acknowledged_with_a_reference(send: Send, line: Line):
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError("the secret inside")
+
+    line.office.policies.current = fail  # type: ignore[method-assign] # a fault of our own
+    answer = await send(payloads.slash("help"), FORM)
+    assert answer.status_code == 200
+    assert "reference" in words(answer)
+    assert "secret" not in words(answer)
+    click = payloads.click("approve", "1:0123456789", "U0OLGA", channel="C0OPS", ts="1.1")
+    assert (await send(payloads.interaction(click), FORM)).status_code == 200
+
+
+async def test_a_redelivery_has_no_second_effect(send: Send, line: Line):
+    raw = payloads.slash("toy set lb1 lamp on")
+    for _ in range(3):
+        assert (await send(raw, FORM)).status_code == 200
+    line.office.work()
+    assert line.office.entries().count("asked") == 1
+
+
+async def test_a_click_that_comes_again_has_no_second_effect(send: Send, line: Line):
+    await send(payloads.slash("toy set lb1 lamp on"), FORM)
+    line.office.work()
+    await line.door.outbox.flush()
+    [card] = line.console.workspace.log("C0OPS", "U0OLGA")
+    value = line.office.run(1).digest[:10]
+    click = payloads.click("approve", f"1:{value}", "U0OLGA", channel="C0OPS", ts=card.ts)
+    for _ in range(3):
+        await send(payloads.interaction(click), FORM)
+    line.office.work()
+    assert line.office.run(1).state is State.SUCCEEDED
+    assert line.office.entries().count("approved") == 1
+
+
+async def test_an_event_that_comes_again_is_acknowledged(send: Send):
+    for number in range(4):
+        retried = {"x-slack-retry-num": str(number), "x-slack-retry-reason": "http_timeout"}
+        headers = JSON | (retried if number else {})
+        assert (await send(payloads.event("Ev7"), headers)).status_code == 200
+
+
+ODD: list[dict[str, object]] = [
+    {"type": "block_actions"},
+    {"type": "block_actions", "actions": "approve", "user": 1, "team": 2},
+    {"type": "block_actions", "actions": [None], "container": []},
+    {"type": "event_callback", "event": "text"},
+    {"type": "event_callback", "event": {"type": 1}, "authorizations": [1]},
+    {"type": "view_submission", "view": None},
+    {"type": ["x"], "user": {"id": {}}},
+    {"type": "events_api", "user": "\x00"},
+    {},
+]
+
+
+@pytest.mark.parametrize("shape", ODD, ids=str)
+async def test_shapes_that_nobody_expects_are_no_fault_of_the_server(
+    send: Send, line: Line, shape: dict[str, object]
+):
+    assert (await send(json.dumps(shape).encode(), JSON)).status_code in {200, 400}
+    assert line.office.entries() == []
+
+
+async def test_without_a_database_nothing_is_done_and_people_are_told(send: Send, line: Line):
+    with line.office.database.transaction() as tx:
+        tx.sql.exec_driver_sql("DROP TABLE seen")
+    assert "Nothing was done" in words(await send(payloads.slash("toy set lb1 lamp on"), FORM))
+    assert line.office.entries() == []
+
+
+# --- Bolt's own adapter ---
+
+
+class _Ear(SocketModeClient):
+    """Notes what would be sent."""
+
+    def __init__(self) -> None:
+        super().__init__("xapp-1")
+        self.said: list[object] = []
+
+    async def send_socket_mode_response(self, response: object) -> None:  # pyright: ignore[reportIncompatibleMethodOverride] - a fake of it
+        self.said.append(response)
+
+
+async def test_stock_bolt_acknowledges_nothing_that_fails_or_that_nobody_listens_to(
+    anyio_backend: str,
+):
+    async def authorize(enterprise_id: str | None, team_id: str | None) -> AuthorizeResult:
+        return AuthorizeResult(enterprise_id=enterprise_id, team_id=team_id, bot_token="xoxb-1")
+
+    async def on_command() -> None:
+        raise RuntimeError("on purpose")
+
+    bolt = AsyncApp(
+        signing_secret="x",
+        client=AsyncWebClient(),
+        authorize=authorize,
+        process_before_response=True,
+    )
+    bolt.command("/keyturn")(on_command)
+    ear = _Ear()
+    for payload in ({"command": "/keyturn", "text": ""}, {"command": "/other", "text": ""}):
+        request = SocketModeRequest("slash_commands", "e1", payload, accepts_response_payload=True)
+        response = await run_async_bolt_app(bolt, request)
+        await send_async_response(ear, request, response, 0.0)
+    assert ear.said == []
+    await ear.close()

@@ -1,0 +1,54 @@
+"""What differs between installations is refused, in words, where it cannot work."""
+
+import pytest
+from pydantic import ValidationError
+
+from bot.settings import Settings
+
+BOT, APP = "KEYTURN_SLACK_BOT_TOKEN", "KEYTURN_SLACK_APP_TOKEN"
+SECRET, TEAM = "KEYTURN_SLACK_SIGNING_SECRET", "KEYTURN_SLACK_TEAM"
+
+
+def read(monkeypatch: pytest.MonkeyPatch, **given: str) -> Settings:
+    for name in (BOT, APP, SECRET, TEAM, "KEYTURN_CONSOLE"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    return Settings(_env_file=None)  # pyright: ignore[reportCallIssue] - a parameter of pydantic's
+
+
+@pytest.mark.parametrize("way", [{APP: "xapp-1"}, {SECRET: "s"}, {APP: "xapp-1", SECRET: "s"}])
+def test_slack_is_reached_by_either_way_or_both(
+    monkeypatch: pytest.MonkeyPatch, way: dict[str, str]
+):
+    assert read(monkeypatch, **{BOT: "xoxb-1", TEAM: "T0KEYTURN"}, **way).slack_team == "T0KEYTURN"
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({BOT: "xoxb-1", TEAM: "T0KEYTURN"}, f"needs {APP}"),
+        ({BOT: "xoxb-1", SECRET: "s"}, f"needs {TEAM}"),
+        ({BOT: "xapp-1", APP: "xoxb-1", TEAM: "T0KEYTURN"}, f"{BOT} must begin with xoxb-"),
+        ({BOT: "xoxb-1", APP: "xoxb-1", TEAM: "T0KEYTURN"}, f"{APP} must begin with xapp-"),
+        ({APP: "xapp-1"}, f"{APP} needs {BOT}"),
+        ({BOT: "xoxb-1", SECRET: "s", TEAM: "T0", "KEYTURN_CONSOLE": "socket"}, "both set"),
+        ({"KEYTURN_CONSOLE": "perhaps"}, "http"),
+    ],
+)
+def test_what_cannot_work_is_said(
+    monkeypatch: pytest.MonkeyPatch, given: dict[str, str], told: str
+):
+    with pytest.raises(ValidationError) as refused:
+        read(monkeypatch, **given)
+    assert told in str(refused.value)
+    assert "xoxb-1" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "way"), [("true", "http"), ("1", "http"), ("socket", "socket"), ("false", "")]
+)
+def test_the_console_is_reached_over_http_or_socket_mode(
+    monkeypatch: pytest.MonkeyPatch, given: str, way: str
+):
+    assert read(monkeypatch, KEYTURN_CONSOLE=given).console == way
