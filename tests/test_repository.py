@@ -5,7 +5,7 @@ import re
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from runbooks import catalogue
+from runbooks import Change, catalogue
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("bot", "runbooks", "connectors")
@@ -129,6 +129,61 @@ def test_no_module_outgrows_its_noun() -> None:
     assert {name: count for name, count in lines.items() if count > MOST_LINES} == {}
 
 
+# --- dialects ---
+
+
+def _layers_of_connectors() -> list[set[str]]:
+    """Return the modules of connectors that the contract names, the highest layer first."""
+    contracts = _project()["tool"]["importlinter"]["contracts"]
+    (contract,) = [each for each in contracts if each.get("containers") == ["connectors"]]
+    return [set(re.findall(r"\w+", layer)) for layer in contract["layers"]]
+
+
+def _imports_of_connectors() -> dict[str, set[str]]:
+    """Return, for each module of connectors, which others of them it imports."""
+    wanted = re.compile(r"^\s*from connectors(?:\.(\w+))? import (\([^)]*\)|.*)$", re.MULTILINE)
+    return {
+        path.stem: {
+            name
+            for module, names in wanted.findall(path.read_text())
+            for name in ([module] if module else re.findall(r"\w+", names))
+        }
+        for path in (ROOT / "connectors").glob("[!_]*.py")
+    }
+
+
+def _trespasses(imports: Mapping[str, set[str]], layers: Sequence[set[str]]) -> list[str]:
+    """Say which dialect imports another or the wire, and who imports a dialect."""
+    named = set[str]().union(*layers)
+    (wire,) = [n for n, layer in enumerate(layers) if "ssh" in layer]
+    below = set[str]().union(*layers[wire + 1 :])
+    return [
+        f"connectors.{module} imports connectors.{other}"
+        for module, others in imports.items()
+        for other in sorted(others & (imports.keys() | named))
+        if other not in named or (module not in named and other not in below)
+    ]
+
+
+def test_dialects_know_neither_each_other_nor_the_wire() -> None:
+    imports = _imports_of_connectors()
+    assert "command" in imports["haproxy"]
+    assert _trespasses(imports, _layers_of_connectors()) == []
+
+
+@pytest.mark.parametrize("other", ["haproxy", "ssh", "sessions", "fleet"])
+def test_a_new_dialect_that_knows_more_is_seen(other: str) -> None:
+    imports = {**_imports_of_connectors(), "new": {"command", other}}
+    said = [f"connectors.new imports connectors.{other}"]
+    assert _trespasses(imports, _layers_of_connectors()) == said
+
+
+def test_nobody_of_the_wire_knows_a_dialect() -> None:
+    imports = {"fleet": {"haproxy", "sessions"}, "haproxy": {"command"}}
+    said = ["connectors.fleet imports connectors.haproxy"]
+    assert _trespasses(imports, _layers_of_connectors()) == said
+
+
 # --- runbooks ---
 
 
@@ -138,6 +193,20 @@ def test_every_runbook_says_what_it_is_for() -> None:
 
 def test_every_runbook_shows_an_example() -> None:
     assert [words for words, runbook in catalogue().items() if not runbook.example] == []
+
+
+def test_every_change_says_what_its_undo_does_or_has_a_reason_for_none() -> None:
+    one_way = {
+        runbook.__module__.rpartition(".")[2]
+        for runbook in catalogue().values()
+        if issubclass(runbook, Change) and not runbook.undo
+    }
+    reasons = {path.stem for path in (ROOT / "runbooks").glob("[!_]*.py") if _gives_none(path)}
+    assert one_way - reasons == set()
+
+
+def _gives_none(path: Path) -> bool:
+    return re.search(r"NoUndo\(\s*f?\"", path.read_text()) is not None
 
 
 def test_every_runbook_has_its_tests() -> None:

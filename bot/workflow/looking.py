@@ -9,6 +9,8 @@ from bot.store.search import Filter
 from bot.workflow.parts import Parts
 from connectors.command import Ask, Query
 from connectors.history import Event, Ours
+from runbooks import Earlier
+from runbooks._earlier import LastTime
 
 T = TypeVar("T")
 
@@ -16,6 +18,8 @@ _DID_SOMETHING = frozenset(
     {State.RUNNING, State.SUCCEEDED, State.FAILED, State.UNKNOWN, State.STOPPED}
 )
 _MOST = 500
+# A check that was asked so often since with other values was not asked lately with these.
+_LATELY = 50
 _SECOND = 1_000_000
 
 
@@ -25,6 +29,8 @@ def asking(parts: Parts) -> Ask:
     def ask(host: str, query: Query[T], /) -> T:
         if isinstance(query, Ours):
             return cast("T", _ours(parts, host, query))
+        if isinstance(query, LastTime):
+            return cast("T", _last_time(parts, host, query))
         return parts.fleet.ask(host, query)
 
     return ask
@@ -38,6 +44,17 @@ def _ours(parts: Parts, host: str, query: Ours) -> tuple[Event, ...]:
         return tuple(
             _event(run, runs.votes(tx, run.parent or run.id)) for run in found if _sent(run)
         )
+
+
+def _last_time(parts: Parts, host: str, query: LastTime) -> Earlier | None:
+    wanted = Filter(host=host, words=query.words, states=frozenset({State.SUCCEEDED}))
+    with parts.database.reading() as tx:
+        for run in search.newest(tx, wanted, most=_LATELY):
+            same = all(run.fields.get(name) == value for name, value in query.fields.items())
+            report = runs.get(tx, run.id).report if same else None
+            if report is not None and run.ended is not None:
+                return Earlier(datetime.fromtimestamp(run.ended / _SECOND, UTC), report)
+    return None
 
 
 def _sent(run: Run) -> bool:

@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 from bot.workflow.looking import asking
 from connectors import history
+from runbooks import last_time
 from runbooks.host_changes import Happened, HostChanges
 from tests.bot.office import Office
 from tests.toy import SetSwitch, ShowSwitches
@@ -33,3 +34,27 @@ def test_it_stands_among_what_the_host_knows():
     assert report.table is not None
     assert [row[1] for row in report.table.rows] == ["login", "keyturn"]
     assert report.summary.endswith("by ada, dora")
+
+
+def test_a_check_can_ask_what_it_saw_last_time(any_office: Office):
+    office = any_office
+    ask = asking(office.parts)
+    check = ShowSwitches(host="lb1")
+    assert ask("lb1", last_time(check)) is None
+    office.ask(check)
+    seen = office.ask(check)
+    asked = office.fleet.asked
+    earlier = ask("lb1", last_time(check, "host"))
+    assert earlier is not None
+    assert earlier.report == seen.report
+    assert seen.ended is not None
+    assert earlier.at.timestamp() == seen.ended / 1_000_000
+    assert ask("lb2", last_time(ShowSwitches(host="lb2"))) is None
+    assert ask("lb1", last_time(ShowSwitches(host="lb2"), "host")) is None
+    assert office.fleet.asked == asked
+
+
+def test_who_keeps_no_runs_knows_of_no_last_time():
+    query = last_time(ShowSwitches(host="lb1"))
+    assert str(query.command) == "true"
+    assert query.parse("") is None
