@@ -2,7 +2,7 @@
 """Verify an export of Keyturn's change log, without Keyturn.
 
     keyturn changelog export > export.jsonl
-    python3 verify_changelog.py export.jsonl [--key HEX] [--witness FILE]...
+    python3 verify_changelog.py export.jsonl [--key HEX] [--witness FILE]... [--thorough]
 
 It shares no code with the service: only Python's standard library and the Ed25519 of the package
 `cryptography`. Read it before you trust it; that is why it is short.
@@ -22,6 +22,9 @@ signed by the one that it names.
 An entry whose body has output_sha256 binds what a host answered, which is beside it as output:
 salt and text, and the hash is that of the canonical JSON of both. It is null once it was erased,
 which an entry of the kind "output erased" about the same run must tell.
+The last signature binds all that is before it, since each entry holds the hash of the one before;
+only it and those of entries that name a key are checked, unless it does not fit or --thorough is
+given: then every one is.
 A witness's file has one checkpoint a line: seq, hash, at, key, signature, as JSON; or it is a log
 of a host or of a log server, with lines that say "keyturn checkpoint seq=… hash=… …".
 """
@@ -95,9 +98,11 @@ def chained(line, seq, prev):
 
 def check_output(entry, seq, unasked):
     """Hold the output beside an entry against its hash; note those erased until that is told."""
-    body = json.loads(entry["body"])
     if entry["kind"] == "output erased":
         unasked.pop(entry["run"], None)
+    if "output_sha256" not in entry["body"]:
+        return
+    body = json.loads(entry["body"])
     bound = body.get("output_sha256") if isinstance(body, dict) else None
     if bound is None or "output" not in entry:
         if bound is not None:
@@ -118,24 +123,43 @@ def check_key(entry, seq, key):
     return named
 
 
-def walk(lines):
-    """Check every entry; return each one's hash, and every key that sealed the log."""
-    keys, prev, hashes, unasked = [], "0" * 64, [], {}
+class Unsealed(Exception):
+    """Every hash fits, and the last signature does not: somebody made them fit."""
+
+
+def walk(lines, thorough):
+    """Check every entry; return each one's hash, and every key that sealed the log.
+
+    Raises Unsealed if it takes every signature to say where it is broken.
+    """
+    keys, prev, hashes, unasked, entry = [], "0" * 64, [], {}, None
     for seq, line in enumerate(lines, start=1):
         entry, digest = chained(line, seq, prev)
         if seq == 1 and entry["kind"] != "key":
             raise Broken(seq, "the log does not begin with its key")
         key = keys[-1] if keys else public_key_in(entry, seq)
-        if not signed(key, digest, str(entry.get("signature"))):
+        check = thorough or entry["kind"] == "key"
+        if check and not signed(key, digest, str(entry.get("signature"))):
             raise Broken(seq, "it is not signed by the key of the log")
         if entry["kind"] == "key":
             keys.append(check_key(entry, seq, keys))
         check_output(entry, seq, unasked)
         prev = digest
         hashes.append(digest)
+    if entry and entry["kind"] != "key" and not signed(keys[-1], prev, str(entry["signature"])):
+        raise Unsealed
     for seq in sorted(unasked.values()):
         raise Broken(seq, "the output that it binds was erased unasked")
     return hashes, keys
+
+
+def walked(export, thorough):
+    try:
+        with Path(export).open(encoding="utf-8") as lines:
+            return walk(lines, thorough)
+    except Unsealed:
+        with Path(export).open(encoding="utf-8") as lines:
+            return walk(lines, thorough=True)
 
 
 def checkpoint_in(line):
@@ -178,10 +202,10 @@ def main():
     parser.add_argument("export", help="what `keyturn changelog export` printed")
     parser.add_argument("--key", help="a public key that must have sealed it")
     parser.add_argument("--witness", action="append", default=[], help="a witness's file")
+    parser.add_argument("--thorough", action="store_true", help="check every signature")
     asked = parser.parse_args()
     try:
-        with Path(asked.export).open(encoding="utf-8") as lines:
-            hashes, keys = walk(lines)
+        hashes, keys = walked(asked.export, asked.thorough)
         if asked.key and asked.key not in keys:
             raise Broken(len(hashes), f"sealed by {keys[-1:]}, and not by the key given")
         agreed = sum(compare(hashes, witness) for witness in asked.witness)

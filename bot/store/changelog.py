@@ -1,8 +1,10 @@
 """The change log: every event of every run, append-only, each entry bound to the one before."""
 
+import hashlib
 import json
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass
+from json.encoder import encode_basestring
 from typing import Any
 
 from sqlalchemy import Row, insert, select, text
@@ -85,6 +87,21 @@ def head(tx: Transaction) -> tuple[int, str]:
     return (row.seq, row.hash) if row else (0, GENESIS)
 
 
+def digest_of(row: "Row[Any] | Entry") -> str:
+    """Return the hash that an entry must have: what bot.digest says, written down at once.
+
+    The chain is as long as all that was ever done; sorting the names of the same eight members
+    again for each entry would take most of the time.
+    """
+    quoted = encode_basestring
+    content = (
+        f'{{"at":{row.at},"body":{quoted(row.body)},"host":{quoted(row.host)},'
+        f'"kind":{quoted(row.kind)},"person":{quoted(row.person)},"prev":{quoted(row.prev)},'
+        f'"run":{"null" if row.run is None else row.run},"seq":{row.seq}}}'
+    )
+    return hashlib.sha256(content.encode()).hexdigest()
+
+
 def of_run(tx: Transaction, run: int) -> list[Entry]:
     query = select(tables.entry).where(tables.entry.c.run == run).order_by(tables.entry.c.seq)
     return [_entry(row) for row in tx.sql.execute(query)]
@@ -148,10 +165,15 @@ def after(tx: Transaction, seq: int, *, most: int = 1000) -> list[Entry]:
 
 def everything(tx: Transaction) -> Generator[Entry]:
     """Yield the whole log from its beginning, a thousand entries in memory at a time."""
+    for row in rows(tx):
+        yield _entry(row)
+
+
+def rows(tx: Transaction) -> Generator[Row[Any]]:
+    """Yield it as it is in the table: each row has the members of an Entry, in their order."""
     query = select(tables.entry).order_by(tables.entry.c.seq).execution_options(yield_per=1000)
-    with tx.sql.execute(query) as rows:
-        for row in rows:
-            yield _entry(row)
+    with tx.sql.execute(query) as found:
+        yield from found
 
 
 def _entry(row: Row[Any]) -> Entry:

@@ -23,6 +23,9 @@ LONGEST = 64 * 1024
 LONGEST_REPORT = 256 * 1024
 ERASED = "output erased"
 
+# A quote within a text is written as \" in JSON: only an entry that binds has these letters.
+BINDS = '"output_sha256":"'
+
 _REPORT = TypeAdapter(Report)
 
 
@@ -88,24 +91,32 @@ def report(text: str) -> Report:
     return _REPORT.validate_json(text)
 
 
-def kept(tx: Transaction, run: int) -> list[int]:
-    """Return the entries of a run that bind output which is still there."""
+@dataclass(frozen=True)
+class Kept:
+    """Output that is still there. entry: the one that binds it. n: the step; 0 for a report."""
+
+    entry: int
+    run: int
+    n: int
+    text: str
+
+
+def kept(tx: Transaction, run: int) -> list[Kept]:
+    """Return the output of a run that is still there, in the order of the log."""
     found = tables.output.c
-    query = select(found.entry).where(found.run == run, found.text.is_not(None))
-    return list(tx.sql.execute(query.order_by(found.entry)).scalars())
+    query = select(found.entry, found.run, found.n, found.text)
+    query = query.where(found.run == run, found.text.is_not(None)).order_by(found.entry)
+    return [Kept(row.entry, row.run, row.n, row.text) for row in tx.sql.execute(query)]
 
 
 def erase(tx: Transaction, run: int) -> list[int]:
     """Erase what the hosts answered in a run; return the entries that bound it."""
-    entries = kept(tx, run)
-    found = tables.output.c
-    texts = select(found.n, found.text).where(found.run == run, found.text.is_not(None))
-    gone = [word for row in tx.sql.execute(texts) for word in _words(row.n, row.text)]
-    words.forget(tx, run, gone)
+    there = kept(tx, run)
+    words.forget(tx, run, [word for one in there for word in _words(one.n, one.text)])
     tx.sql.execute(
         update(tables.output).where(tables.output.c.run == run).values(salt=None, text=None)
     )
-    return entries
+    return [one.entry for one in there]
 
 
 def everything(tx: Transaction) -> Generator[tuple[int, str | None, str | None]]:
@@ -117,24 +128,30 @@ def everything(tx: Transaction) -> Generator[tuple[int, str | None, str | None]]
             yield row.entry, row.salt, row.text
 
 
-def faults(tx: Transaction) -> Generator[tuple[int, str]]:
-    """Yield the entries whose output is not what they bind, each with what is wrong."""
+def faults(tx: Transaction, bound: int) -> Generator[tuple[int, str]]:
+    """Yield the entries whose output is not what they bind, each with what is wrong.
+
+    bound: how many entries bind output.
+    """
     of_entry, kept = tables.entry.c, tables.output.c
     erased = set(tx.sql.execute(select(of_entry.run).where(of_entry.kind == ERASED)).scalars())
     both = select(kept.entry, kept.salt, kept.text, of_entry.run, of_entry.body).join_from(
         tables.output, tables.entry
     )
+    count = 0
     with tx.sql.execute(both.order_by(kept.entry).execution_options(yield_per=1000)) as rows:
         for row in rows:
+            count += 1
             if row.text is None:
-                if row.run not in erased:
+                if row.run not in erased or BINDS not in row.body:
                     yield row.entry, f"the output that entry {row.entry} binds was erased unasked"
             elif salted(row.salt or "", row.text) != json.loads(row.body).get("output_sha256"):
                 yield row.entry, f"the output that entry {row.entry} binds was altered"
-    # A quote within a text is written as \" in JSON: only an entry that binds has these letters.
-    bound = of_entry.body.like('%"output_sha256":"%')
+    if count == bound:
+        return
+    binds = of_entry.body.contains(BINDS, autoescape=True)
     there = exists().where(kept.entry == of_entry.seq)
-    missing = select(of_entry.seq).where(bound, ~there).order_by(of_entry.seq).limit(1)
+    missing = select(of_entry.seq).where(binds, ~there).order_by(of_entry.seq).limit(1)
     for seq in tx.sql.execute(missing).scalars():
         yield seq, f"the output that entry {seq} binds is missing"
 

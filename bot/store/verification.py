@@ -3,8 +3,10 @@
 from collections.abc import Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from typing import Any
 
-from bot.digest import sha256
+from sqlalchemy import Row
+
 from bot.store import changelog, output, seal
 from bot.store.changelog import GENESIS, Entry
 from bot.store.database import Transaction
@@ -77,47 +79,73 @@ def verify(
     before; thorough: check every signature all the same.
     """
     wanted = {point.seq for point in witnesses}
-    with closing(changelog.everything(tx)) as entries:
-        verdict, seen = _walk(entries, thorough=thorough, wanted=wanted)
+    with closing(changelog.rows(tx)) as rows:
+        verdict, seen, bound = _walk(rows, thorough=thorough, wanted=wanted)
     if verdict.broken is not None and verdict.why.endswith(_UNSIGNED) and not thorough:
         # The hashes were made to fit again by somebody without the key: find where that began.
         return verify(tx, key=key, witnesses=witnesses, thorough=True)
     if verdict.broken is None and key and key not in verdict.keys and verdict.entries:
         why = f"sealed by the key {verdict.key[:16]}…, and not by {key[:16]}…"
         return replace(verdict, broken=verdict.entries, why=why)
-    return _with_outputs(tx, _compared(verdict, seen, witnesses))
+    return _with_outputs(tx, _compared(verdict, seen, witnesses), bound)
 
 
-def _with_outputs(tx: Transaction, verdict: Verdict) -> Verdict:
+def verify_tail(tx: Transaction, *, most: int, witnesses: Sequence[Checkpoint] = ()) -> Verdict:
+    """Recompute the newest entries, and the signature of the last, which binds all before it.
+
+    What a witness kept of older entries is only held against how long the log is.
+    """
+    entries = changelog.newest(tx, most=most)[::-1]
+    if not entries:
+        return _compared(Verdict(0, GENESIS), {}, witnesses)
+    seq, prev = entries[0].seq - 1, entries[0].prev
+    for entry in entries:
+        if why := _fault(entry, seq + 1, prev):
+            return Verdict(seq, prev, broken=seq + 1, why=why)
+        seq, prev = entry.seq, entry.hash
+    named = changelog.last_of_kind(tx, KEY)
+    key = _public(named) if named else ""
+    found = Verdict(seq, prev, key, keys=(key,))
+    if not _signed([key], entries[-1]):
+        return replace(found, broken=seq, why=f"entry {seq} {_UNSIGNED}")
+    seen = {entry.seq: entry.hash for entry in entries}
+    near = [point for point in witnesses if point.seq >= entries[0].seq]
+    return _compared(found, seen, near)
+
+
+def _with_outputs(tx: Transaction, verdict: Verdict, bound: int) -> Verdict:
     """Hold what is kept apart from the chain against the hashes in it."""
     if verdict.broken is not None:
         return verdict
-    fault = next(output.faults(tx), None)
+    fault = next(output.faults(tx, bound), None)
     return verdict if fault is None else replace(verdict, broken=fault[0], why=fault[1])
 
 
 def _walk(
-    entries: Iterable[Entry], *, thorough: bool, wanted: set[int]
-) -> tuple[Verdict, dict[int, str]]:
-    seq, prev, last = 0, GENESIS, None
+    rows: Iterable[Row[Any]], *, thorough: bool, wanted: set[int]
+) -> tuple[Verdict, dict[int, str], int]:
+    """Return the verdict, the hashes of the wanted entries, and how many entries bind output."""
+    seq, prev, last, bound = 0, GENESIS, None, 0
     keys: list[str] = []
     seen: dict[int, str] = {}
-    for entry in entries:
-        why = _fault(entry, seq + 1, prev)
-        if not why and entry.kind == KEY:
+    for row in rows:
+        why = _fault(row, seq + 1, prev)
+        if not why and row.kind == KEY:
+            entry = Entry(*row)
             why = _fault_of_key(entry, keys)
             keys.append(_public(entry))
-        elif not why and (thorough or not keys) and not _signed(keys, entry):
-            why = f"entry {entry.seq} {_UNSIGNED}"
+        elif not why and (thorough or not keys) and not _signed(keys, row):
+            why = f"entry {row.seq} {_UNSIGNED}"
         if why:
-            return Verdict(seq, prev, broken=seq + 1, why=why), seen
-        seq, prev, last = entry.seq, entry.hash, entry
+            return Verdict(seq, prev, broken=seq + 1, why=why), seen, bound
+        seq, prev, last = row.seq, row.hash, row
+        bound += output.BINDS in row.body
         if seq in wanted:
             seen[seq] = prev
     found = Verdict(seq, prev, keys[-1] if keys else "", keys=tuple(keys))
     if last is not None and last.kind != KEY and not _signed(keys, last):
-        return replace(found, broken=seq, why=f"entry {seq} {_UNSIGNED}"), seen
-    return found, seen
+        return replace(found, broken=seq, why=f"entry {seq} {_UNSIGNED}"), seen, bound
+    return found, seen, bound
 
 
 def _fault_of_key(entry: Entry, keys: Sequence[str]) -> str:
@@ -154,18 +182,15 @@ def _compared(verdict: Verdict, seen: dict[int, str], witnesses: Sequence[Checkp
     return verdict
 
 
-def _signed(keys: Sequence[str], entry: Entry) -> bool:
+def _signed(keys: Sequence[str], entry: "Row[Any] | Entry") -> bool:
     return bool(keys) and seal.fits(keys[-1], entry.hash, entry.signature)
 
 
-def _fault(entry: Entry, seq: int, prev: str) -> str:
-    if entry.seq != seq:
+def _fault(row: "Row[Any] | Entry", seq: int, prev: str) -> str:
+    if row.seq != seq:
         return f"entry {seq} is missing"
-    if entry.prev != prev:
+    if row.prev != prev:
         return f"entry {seq} does not follow the one before it"
-    content = {
-        name: value for name, value in vars(entry).items() if name not in {"hash", "signature"}
-    }
-    if sha256(content) != entry.hash:
+    if changelog.digest_of(row) != row.hash:
         return f"entry {seq} was altered: its content does not have its hash"
     return ""

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from sqlalchemy import insert
 
 from bot.digest import sha256
-from bot.store import changelog, schema, seal, tables, verification, witness
+from bot.store import changelog, output, schema, seal, tables, verification, witness
 from bot.store.changelog import GENESIS, Entry
 from bot.store.database import Database, StoreUnavailable
 from bot.store.seal import BadKey, Seal
@@ -127,8 +127,9 @@ def test_t_l4_what_was_altered_is_named_by_both(
     rewrite(log, tamper(entries_of(log)))
     assert _verify(log).broken == broken
     assert _verify(log, thorough=True).broken == (broken or 7)
-    alone = _verify_alone(log, tmp_path)
+    alone = _verify_alone(log, tmp_path, "--thorough")
     assert alone.stderr.startswith(f"BROKEN at entry {broken or 7}:")
+    assert _verify_alone(log, tmp_path).stderr == (alone.stderr if broken else "")
     assert alone.returncode == 1
 
 
@@ -290,3 +291,49 @@ def test_after_a_line_that_a_crash_cut_short_a_new_one_begins(log: Database, tmp
     torn, whole = file.read_text().splitlines()
     assert torn == '{"seq":1,"ha'
     assert f'"seq":{point.seq}' in whole
+
+
+@given(
+    st.text(),
+    st.text(),
+    st.text(),
+    st.one_of(st.none(), st.integers(-5, 2**40)),
+    st.integers(0, 2**60),
+)
+def test_the_quick_way_to_write_an_entry_is_the_canonical_one(
+    body: str, person: str, host: str, run: int | None, at: int
+):
+    content = {
+        "seq": 7,
+        "at": at,
+        "kind": "noted ☃",
+        "run": run,
+        "person": person,
+        "host": host,
+        "body": body,
+        "prev": GENESIS,
+    }
+    entry = Entry(**content, hash="", signature="")  # pyright: ignore[reportArgumentType] - hypothesis' types are the members'
+    try:
+        expected = sha256(content)
+    except UnicodeEncodeError:
+        with pytest.raises(UnicodeEncodeError):
+            changelog.digest_of(entry)
+    else:
+        assert changelog.digest_of(entry) == expected
+
+
+def test_a_missing_output_is_not_made_up_for_by_one_that_nothing_binds(
+    log: Database, tmp_path: Path
+):
+    """As many outputs as are bound are not yet the ones that are."""
+    with log.transaction() as tx:
+        for number in (1, 2):
+            said = output.prepared(tx, "pool is fine")
+            entry = changelog.append(tx, "step succeeded", run=1, output_sha256=said.sha256)
+            if number == 1:
+                output.keep(tx, entry, number, said)
+        changelog.append(tx, output.ERASED, run=1)
+        idle = changelog.append(tx, "noted", run=1)
+        tx.sql.execute(insert(tables.output).values(entry=idle.seq, run=1, n=9))
+    assert _verify(log).broken is not None
