@@ -139,9 +139,7 @@ def authorise(parts: Parts, tx: Transaction, run: Run, policy: Policy) -> None:
 
     What was approved for several hosts was approved as a whole: its keys open each of them.
     """
-    begun = run.state is State.RUNNING
-    if run.expires is not None and tx.now >= run.expires and not begun:
-        raise Shut(State.EXPIRED, "Nobody started it in time. Ask again if it is still needed.")
+    _in_time(tx, run)
     stop = stopped.by_whom(tx, run, policy)
     if stop:
         raise Shut(State.STOPPED, stopped.told(tx, run, stop))
@@ -163,6 +161,13 @@ def authorise(parts: Parts, tx: Transaction, run: Run, policy: Policy) -> None:
         raise Shut(State.DENIED, f"Denied by {_name(parts, no.person)}")
     if not counted.met and not passing.opens(tx, policy, run):
         _by_grant(tx, policy, run, counted)
+
+
+def _in_time(tx: Transaction, run: Run) -> None:
+    """Raise Shut if an approval was not used in time: what has begun goes on."""
+    begun = run.state is State.RUNNING
+    if run.expires is not None and tx.now >= run.expires and not begun:
+        raise Shut(State.EXPIRED, "Nobody started it in time. Ask again if it is still needed.")
 
 
 def _borne_out(tx: Transaction, run: Run, keyed: Run) -> None:

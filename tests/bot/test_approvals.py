@@ -5,15 +5,15 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Connection, update
+from sqlalchemy import update
 
 from bot.policy import Request
 from bot.run import Run, State
 from bot.store import changelog, runs, schema, tables
-from bot.store.database import Database
 from bot.store.seal import Seal
 from bot.workflow import NotYours, TooLate, Unfit
 from tests.bot.office import WEB, Office, an_office
+from tests.bot.time import Clock
 from tests.policies import starter_rules
 from tests.toy import BreakSwitch, SetAll, SetSwitch
 
@@ -29,15 +29,6 @@ ANYBODY_APPROVES = """
 @id("ask") {notes}
 permit (principal, action == Action::"ask", resource) {when};
 """
-
-
-class Clock(Database):
-    """A database whose clock can be put forward. ahead: microseconds."""
-
-    ahead = 0
-
-    def _now(self, connection: Connection) -> int:
-        return super()._now(connection) + self.ahead
 
 
 @contextmanager

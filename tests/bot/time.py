@@ -1,15 +1,25 @@
-"""Time for schedules: the database's clock cannot be moved, so what it is held against is."""
+"""Time for tests: a database's clock that is ahead, and moments of schedules that are due now."""
 
 from dataclasses import replace
 
-from sqlalchemy import update
+from sqlalchemy import Connection, update
 
 from bot.store import tables
+from bot.store.database import Database
 from bot.store.schedules import Schedule
 from bot.timetable import timetable
 from tests.bot.office import Office
 
 MINUTE = 60 * 1_000_000
+
+
+class Clock(Database):
+    """A database whose clock can be put forward. ahead: microseconds."""
+
+    ahead = 0
+
+    def _now(self, connection: Connection) -> int:
+        return super()._now(connection) + self.ahead
 
 
 def due_now(office: Office, schedule: Schedule) -> None:

@@ -1,0 +1,351 @@
+"""What was so when people clicked is looked at again; without each look the bad thing happens."""
+
+import time
+from collections.abc import Generator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Connection
+
+from bot.policy import Policy, PolicyDirectory
+from bot.run import Run, State
+from bot.store import runs, schema
+from bot.store.database import Database
+from bot.store.seal import Seal
+from bot.workflow import NotYours, TooLate, Workflow, deciding, gate, planning, reminding
+from bot.workflow.counting import Count
+from runbooks import Plan, Step
+from tests.bot.office import WEB, Office, an_office
+from tests.bot.time import Clock
+from tests.toy import SetAll, SetSwitch, Switches
+
+LAMP_ON = SetSwitch(host="lb1", name="lamp", value="on")
+MINUTE = 60_000_000
+HOUR = 60 * MINUTE
+SENT = [("lb1", "set lamp on")]
+
+
+@pytest.fixture
+def clock(tmp_path: Path) -> Clock:
+    clock = Clock(f"sqlite:///{tmp_path / 'keyturn.db'}", Seal.new())
+    schema.upgrade(clock)
+    return clock
+
+
+@pytest.fixture
+def timed(tmp_path: Path, clock: Clock) -> Generator[Office]:
+    with an_office(tmp_path, database=clock) as office:
+        yield office
+
+
+def nothing(*_: object, **__: object) -> None:
+    """Stand where a guard stood."""
+
+
+def approved(office: Office, runbook: SetSwitch | SetAll = LAMP_ON) -> Run:
+    """Return a run that was approved, and has not started."""
+    run = office.ask(runbook)
+    office.workflow.approve(run.id, person="olga", digest=run.digest)
+    return run
+
+
+def goes_on(office: Office, run: Run) -> State:
+    office.work()
+    return office.run(run.id).state
+
+
+def rewrite(office: Office, name: str, old: str, new: str) -> None:
+    file = office.policies.path / name
+    text = file.read_text()
+    assert old in text
+    file.write_text(text.replace(old, new))
+
+
+def lose_the_role(office: Office) -> None:
+    """Take the role of the asker away, which nobody else has."""
+    rewrite(office, "people.yaml", "people:\n", "roles: [developer]\npeople:\n")
+    rewrite(office, "people.yaml", "Developer, roles: [developer]", "Developer, roles: []")
+
+
+def approve_late(office: Office, clock: Clock) -> State:
+    run = office.ask(LAMP_ON)
+    clock.ahead = office.parts.patience + MINUTE
+    return office.workflow.approve(run.id, person="olga", digest=run.digest).state
+
+
+class TestInTime:
+    def test_t_a4_an_approval_after_its_end_is_none(self, timed: Office, clock: Clock):
+        with pytest.raises(TooLate):
+            approve_late(timed, clock)
+
+    def test_t_a4_without_the_guard_it_would_have_counted(
+        self, timed: Office, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    ):
+        monkeypatch.setattr(deciding, "_must_wait", nothing)
+        assert approve_late(timed, clock) is State.READY
+
+    def test_t_a4_an_approval_that_grew_old_opens_nothing(self, timed: Office, clock: Clock):
+        run = approved(timed)
+        clock.ahead = timed.parts.unused + MINUTE
+        assert (goes_on(timed, run), timed.fleet.told) == (State.EXPIRED, [])
+
+    def test_t_a4_without_the_guard_it_would_have_opened_it(
+        self, timed: Office, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    ):
+        monkeypatch.setattr(gate, "_in_time", nothing)
+        run = approved(timed)
+        clock.ahead = timed.parts.unused + MINUTE
+        assert (goes_on(timed, run), timed.fleet.told) == (State.SUCCEEDED, SENT)
+
+    @pytest.mark.parametrize("wrong", [-HOUR, HOUR])
+    def test_t_a4_the_clock_of_the_process_decides_nothing(
+        self, any_office: Office, monkeypatch: pytest.MonkeyPatch, wrong: int
+    ):
+        """An hour in which an approval would have run out, or be good for an hour more."""
+        skew(monkeypatch, wrong)
+        run = any_office.ask(LAMP_ON)
+        patience(any_office, run, HOUR // 2 if wrong > 0 else -MINUTE)
+        if wrong > 0:
+            assert any_office.approve(run).state is State.SUCCEEDED
+        else:
+            with pytest.raises(TooLate):
+                any_office.approve(run)
+
+    def test_t_a4_if_it_did_a_slow_clock_would_make_approvals_good_again(
+        self, office: Office, monkeypatch: pytest.MonkeyPatch
+    ):
+        monkeypatch.setattr(Database, "_now", _by_the_process)
+        run = office.ask(LAMP_ON)
+        patience(office, run, -MINUTE)
+        skew(monkeypatch, -HOUR)
+        assert office.approve(run).state is State.SUCCEEDED
+
+
+def skew(monkeypatch: pytest.MonkeyPatch, microseconds: int) -> None:
+    """Set the clock of this process wrong."""
+    true = time.time
+    monkeypatch.setattr(time, "time", lambda: true() + microseconds / 1_000_000)
+
+
+def _by_the_process(_database: Database, _connection: Connection) -> int:
+    return round(time.time() * 1_000_000)
+
+
+def patience(office: Office, run: Run, microseconds: int) -> None:
+    with office.database.transaction() as tx:
+        runs.amend(tx, runs.hold(tx, run.id), expires=tx.now + microseconds)
+
+
+def _all_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the gate believe what was counted when people clicked, and that nothing has moved."""
+    true = gate.count
+
+    def believed(*args: object) -> Count:
+        counted = true(*args)  # pyright: ignore[reportArgumentType] - handed on as they are
+        return replace(counted, ruling=replace(counted.ruling, allowed=True), missing=0)
+
+    monkeypatch.setattr(gate, "count", believed)
+    monkeypatch.setattr(gate, "_same_as_approved", nothing)
+    monkeypatch.setattr(gate, "_same_host_as_approved", nothing)
+
+
+class TestAuthority:
+    def test_t_a5_an_approver_who_owns_it_no_more_has_no_key(self, office: Office):
+        run = approved(office)
+        rewrite(office, "areas.yaml", "[olga, adam]", "[adam]")
+        assert (goes_on(office, run), office.fleet.told) == (State.REFUSED, [])
+
+    def test_t_a5_without_the_guard_the_key_would_have_opened_it(
+        self, office: Office, monkeypatch: pytest.MonkeyPatch
+    ):
+        _all_there(monkeypatch)
+        run = approved(office)
+        rewrite(office, "areas.yaml", "[olga, adam]", "[adam]")
+        assert (goes_on(office, run), office.fleet.told) == (State.SUCCEEDED, SENT)
+
+    def test_t_a6_an_asker_without_the_role_gets_nothing_done(self, office: Office):
+        run = approved(office)
+        lose_the_role(office)
+        assert (goes_on(office, run), office.fleet.told) == (State.REFUSED, [])
+        assert "may no longer have this done" in office.run(run.id).summary
+
+    def test_t_a6_without_the_guard_it_would_have_been_done(
+        self, office: Office, monkeypatch: pytest.MonkeyPatch
+    ):
+        _all_there(monkeypatch)
+        run = approved(office)
+        lose_the_role(office)
+        assert (goes_on(office, run), office.fleet.told) == (State.SUCCEEDED, SENT)
+
+
+class TestMidway:
+    """The asker leaves while the third of ten hosts is told."""
+
+    HOSTS = tuple(f"lb{n}" for n in range(1, 11))
+
+    def _leaves(self, office: Office) -> list[str]:
+        rewrite(office, "inventory.yaml", "lb2: {area: edge, tags: [haproxy]}\n", self._more())
+        office.fleet.hosts.update({host: {"lamp": "off"} for host in self.HOSTS})
+        requests = [SetSwitch(host=host, name="lamp", value="on") for host in self.HOSTS]
+        whole = office.workflow.ask_all(requests, spelled="lb*", person="dora", origin=WEB)
+        office.work()
+        office.fleet.after_tell = lambda host, _words: self._leave(office, host)
+        office.approve(office.run(whole.id))
+        return [host for host, _ in office.fleet.told]
+
+    def _more(self) -> str:
+        line = "  {host}: {{area: edge, tags: [haproxy]}}\n"
+        return "".join(line.format(host=host) for host in self.HOSTS[1:]).removeprefix("  ")
+
+    def _leave(self, office: Office, host: str) -> None:
+        if host == "lb3":
+            rewrite(office, "people.yaml", "dora:", "dolores:")
+
+    def test_t_a6_no_further_host_is_reached(self, office: Office):
+        assert self._leaves(office) == ["lb1", "lb2", "lb3"]
+
+    def test_t_a6_without_the_guard_all_of_them_would_have_been(
+        self, office: Office, monkeypatch: pytest.MonkeyPatch
+    ):
+        _all_there(monkeypatch)
+        assert sorted(self._leaves(office)) == sorted(self.HOSTS)
+
+
+class TestWhatWasShown:
+    def test_t_a8_what_is_sent_is_the_plan_that_is_kept(
+        self, office: Office, monkeypatch: pytest.MonkeyPatch
+    ):
+        """Whatever the runbook would say by then: the second step is as it was approved."""
+
+        def another(self: SetAll, _switches: Switches) -> Plan:
+            return Plan("other", [Step("Other", self.host, do=undo, undo=undo)])
+
+        undo = LAMP_ON.plan({"lamp": "off"}).steps[0].do
+        office.fleet.after_tell = lambda _host, _words: monkeypatch.setattr(
+            SetAll, "plan", another
+        )
+        run = approved(office, SetAll(host="lb1", value="dim"))
+        office.work()
+        assert office.fleet.told == [("lb1", "set fan dim"), ("lb1", "set lamp dim")]
+        assert run.proposal
+
+    def test_t_a8_a_runbook_that_was_changed_after_the_approval_does_nothing(
+        self, office: Office, monkeypatch: pytest.MonkeyPatch
+    ):
+        run = approved(office)
+        self._changed(monkeypatch)
+        assert (goes_on(office, run), office.fleet.told) == (State.STALE, [])
+        assert "the runbook was changed" in office.run(run.id).summary
+
+    def test_t_a8_without_the_guard_it_would_have(
+        self, office: Office, monkeypatch: pytest.MonkeyPatch
+    ):
+        monkeypatch.setattr(gate, "_same_as_approved", nothing)
+        run = approved(office)
+        self._changed(monkeypatch)
+        assert (goes_on(office, run), office.fleet.told) == (State.SUCCEEDED, SENT)
+
+    def _changed(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(planning, "version", another_version)
+
+    def test_t_a9_a_host_that_moved_since_is_sent_nothing(self, office: Office):
+        run = approved(office)
+        office.fleet.hosts["lb1"]["lamp"] = "dim"
+        assert (goes_on(office, run), office.fleet.told) == (State.STALE, [])
+
+    def test_t_a9_without_the_guard_it_would_have_been(
+        self, office: Office, monkeypatch: pytest.MonkeyPatch
+    ):
+        monkeypatch.setattr(gate, "_same_as_approved", nothing)
+        run = approved(office)
+        office.fleet.hosts["lb1"]["lamp"] = "dim"
+        assert (goes_on(office, run), office.fleet.told) == (State.SUCCEEDED, SENT)
+
+
+class TestALateResult:
+    """Somebody has settled the run before the answer of its host comes in after all."""
+
+    def _settled_meanwhile(self, office: Office) -> Run:
+        def give_up(_host: str, _words: str) -> None:
+            Workflow(office.parts).recover()
+            office.workflow.settle(
+                run.id, person="olga", succeeded=False, why="the lamp is off, I looked"
+            )
+
+        office.fleet.before_tell = give_up
+        run = office.ask(LAMP_ON)
+        return office.approve(run)
+
+    def test_t_a10_changes_nothing_that_is_newer(self, office: Office):
+        ended = self._settled_meanwhile(office)
+        assert (ended.state, ended.summary[:7]) == (State.FAILED, "Settled")
+
+    def test_t_a10_without_the_guard_it_would_have(
+        self, office: Office, monkeypatch: pytest.MonkeyPatch
+    ):
+        monkeypatch.setattr(runs, "check_move", nothing)
+        assert self._settled_meanwhile(office).state is State.SUCCEEDED
+
+
+class LastGood(PolicyDirectory):
+    """The guard removed: what was read last is used for as long as files do not fit."""
+
+    good: Policy | None = None
+
+    def current(self) -> Policy:
+        self.good = self.good or super().current()
+        return self.good
+
+
+class TestABrokenPolicy:
+    def test_t_a14_opens_nothing_that_was_approved_before(self, office: Office):
+        run = approved(office)
+        rewrite(office, "policy.cedar", "permit (", "permit ((")
+        assert (goes_on(office, run), office.fleet.told) == (State.REFUSED, [])
+
+    def test_t_a14_if_the_last_good_one_were_used_it_would(self, office: Office):
+        policies = LastGood(office.policies.path)
+        parts = replace(office.parts, policies=policies)
+        used = replace(office, parts=parts, workflow=Workflow(parts))
+        run = approved(used)
+        rewrite(used, "policy.cedar", "permit (", "permit ((")
+        assert (goes_on(used, run), used.fleet.told) == (State.SUCCEEDED, SENT)
+
+
+class TestReminding:
+    RULES = """
+    @id("approve") permit (principal, action == Action::"approve", resource);
+    @id("ask") @approvals("1") @from("owners") @patience("10m") @escalate("role:administrator")
+    permit (principal, action == Action::"ask", resource);
+    """
+
+    @pytest.fixture
+    def escalating(self, tmp_path: Path, clock: Clock) -> Generator[Office]:
+        with an_office(tmp_path, rules=self.RULES, database=clock) as office:
+            yield office
+
+    def test_before_their_time_nobody_is_called_and_nobody_else_may(
+        self, escalating: Office, clock: Clock
+    ):
+        run = escalating.ask(LAMP_ON)
+        clock.ahead = 11 * MINUTE
+        assert [len(escalating.workflow.remind_due()) for _ in range(3)] == [1, 0, 0]
+        with pytest.raises(NotYours):
+            escalating.approve(run, "stan")
+
+    def test_without_the_guard_the_next_group_would_be_asked_at_once(
+        self, escalating: Office, monkeypatch: pytest.MonkeyPatch
+    ):
+        monkeypatch.setattr(reminding, "_due", always)
+        run = escalating.ask(LAMP_ON)
+        assert [len(escalating.workflow.remind_due()) for _ in range(3)] == [1, 1, 1]
+        assert escalating.approve(run, "stan").state is State.SUCCEEDED
+
+
+def another_version(_runbook: object) -> str:
+    return "another"
+
+
+def always(*_: object) -> bool:
+    return True
