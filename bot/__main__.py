@@ -22,6 +22,7 @@ from bot.inventory.commands import inventory, sudoers
 
 if TYPE_CHECKING:
     from bot.digest import Canonical
+    from bot.doctor.patient import Patient
     from bot.settings import Settings
     from bot.store.database import Database
 
@@ -53,6 +54,19 @@ def serve() -> None:
     settings = _settings()
     with _plainly():
         app.serve(settings)
+
+
+@main.command()
+@click.option("--json", "as_json", is_flag=True, help="For programs.")
+def doctor(*, as_json: bool) -> None:
+    """Look at everything that must be so, and say what to do where it is not. Changes nothing.
+
+    Policy, keys, database, change log, witness, the way to Slack, and each host. Exit status 1 if
+    there is something to mend.
+    """
+    from bot.doctor.commands import run
+
+    sys.exit(run(_patient(), as_json=as_json))
 
 
 @main.command("runbooks")
@@ -240,6 +254,29 @@ def _settings() -> "Settings":
         found = error.errors()[0]
         name = "".join(f"KEYTURN_{part}: ".upper() for part in found["loc"])
         _stop(name + found["msg"].removeprefix("Value error, "), FAILED)
+
+
+def _patient() -> "Patient":
+    from bot.doctor.patient import Patient
+    from bot.redaction import Redactor
+
+    given = _settings()
+    return Patient(
+        data=given.data,
+        policy=given.policy,
+        database=given.database_url,
+        redactor=Redactor(given.secrets),
+        base_url=given.base_url.rstrip("/"),
+        witness=given.witness,
+        console=bool(given.console),
+        slack_api=given.slack_api,
+        slack_bot_token=given.slack_bot_token.get_secret_value(),
+        slack_app_token=given.slack_app_token.get_secret_value(),
+        slack_signing_secret=given.slack_signing_secret.get_secret_value(),
+        slack_team=given.slack_team,
+        slack_channel=given.slack_channel,
+        slack_alarm_channel=given.slack_alarm_channel,
+    )
 
 
 @contextmanager

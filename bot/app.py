@@ -30,6 +30,7 @@ from bot.policy import Policy, PolicyDirectory
 from bot.redaction import Redactor
 from bot.schedule.clock import Clock
 from bot.settings import Settings
+from bot.slack.checkup import wanted_scopes
 from bot.slack.door import Client, Door, Installation, client
 from bot.store import rights, safe, schema, seal, witness
 from bot.store.database import Database, sole_server, sole_user
@@ -253,7 +254,9 @@ def _console(settings: Settings, policy: Policy) -> tuple[str, Console]:
         signing_secret=secret,
         deliver=to_url(f"{address}/slack/events") if settings.console == "http" else None,
         installation=ConsoleInstallation(
-            team_id=team, commands=(ConsoleCommand("/keyturn", hint, "Ask for a run"),)
+            team_id=team,
+            scopes=tuple(wanted_scopes()),
+            commands=(ConsoleCommand("/keyturn", hint, "Ask for a run"),),
         ),
         url=f"{address}/console",
     )

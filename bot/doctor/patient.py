@@ -1,0 +1,36 @@
+"""The patient: an installation, as its settings describe it."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bot.redaction import Redactor
+
+
+@dataclass(frozen=True)
+class Patient:
+    """data, policy: directories. database: its address. embedded: whether that is SQLite.
+
+    base_url: how people reach the pages, "" if nobody said. slack_…: as in the settings. settings
+    file: where secrets may stand. redactor: knows what must never be shown.
+    """
+
+    data: Path
+    policy: Path
+    database: str = field(repr=False)
+    redactor: Redactor
+    base_url: str = ""
+    witness: Path | None = None
+    console: bool = False
+    slack_api: str = "https://slack.com/api/"
+    slack_bot_token: str = field(default="", repr=False)
+    slack_app_token: str = field(default="", repr=False)
+    slack_signing_secret: str = field(default="", repr=False)
+    slack_team: str = ""
+    slack_channel: str = ""
+    slack_alarm_channel: str = ""
+    settings_file: Path = Path(".env")
+
+    @property
+    def embedded_file(self) -> Path | None:
+        """The file of the database; None if a server keeps it."""
+        return self.data / "keyturn.db" if self.database.startswith("sqlite:") else None
