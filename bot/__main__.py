@@ -75,14 +75,20 @@ def doctor(*, as_json: bool) -> None:
 def list_runbooks(*, words: tuple[str, ...], as_json: bool) -> None:
     """List what can be asked for, or tell all about the runbooks that begin with WORDS.
 
-    A check only reads, a change can be undone, a one-way one cannot. Which area somebody works in
-    is the host's: keyturn policy explain PERSON WORDS HOST says who may, and who would approve.
+    A check only reads, a change can be undone, a one-way one cannot. The areas are those of the
+    hosts: keyturn policy explain PERSON WORDS HOST says who may, and who would approve.
 
     For example: keyturn runbooks zfs scrub
     """
     from bot import leaflet
+    from bot.policy import NoPolicy
+    from bot.policy.directory import load
 
-    found = leaflet.leaflets(" ".join(words))
+    try:
+        hosts = tuple(load(_settings().policy).inventory.hosts.values())
+    except NoPolicy:  # what there is can be told without: only not where
+        hosts = ()
+    found = leaflet.leaflets(" ".join(words), hosts=hosts)
     if not found:
         _stop(f"no runbook begins with {' '.join(words)!r}: keyturn runbooks lists all", NOT_FOUND)
     if as_json:

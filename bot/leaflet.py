@@ -1,9 +1,10 @@
 """A leaflet: all that a person needs to know to ask for a runbook. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from bot import forms
+from connectors.inventory import Host
 from runbooks import AnyRunbook, catalogue
 from runbooks._catalogue import kind
 
@@ -13,7 +14,8 @@ class Leaflet:
     """One runbook as people are told of it.
 
     usage: how it is typed. fields: each with what belongs into it. tag: hosts must carry it; ""
-    for any host. undo: what its undo does; "" for a check, and where there is none.
+    for any host. areas: where such hosts are. undo: what its undo does; "" for a check, and where
+    there is none.
     """
 
     words: str
@@ -24,6 +26,7 @@ class Leaflet:
     tag: str
     undo: str
     fields: Sequence[tuple[str, str]]
+    areas: Sequence[str] = ()
 
     @property
     def effect(self) -> str:
@@ -33,7 +36,8 @@ class Leaflet:
     def in_full(self) -> str:
         """Return it as text of several lines."""
         where = f"hosts tagged {self.tag}" if self.tag else "any host"
-        lines = [self.usage, f"  {self.summary}", f"  A {self.kind}, for {where}."]
+        areas = f", of the areas {', '.join(self.areas)}" if self.areas else ""
+        lines = [self.usage, f"  {self.summary}", f"  A {self.kind}, for {where}{areas}."]
         width = max(len(name) for name, _ in self.fields)
         lines += [f"    {name:<{width}}  {hint}" for name, hint in self.fields]
         lines.append(f"  For example: {self.example}")
@@ -42,27 +46,33 @@ class Leaflet:
         return "\n".join(lines)
 
 
-def leaflets(beginning: str = "") -> list[Leaflet]:
-    """Return the leaflets of every runbook whose words begin so, in the order of their words."""
+def leaflets(beginning: str = "", *, hosts: Iterable[Host] = ()) -> list[Leaflet]:
+    """Return the leaflets of every runbook whose words begin so, in the order of their words.
+
+    hosts: the inventory's, from which they tell the areas.
+    """
+    known = tuple(hosts)
     wanted = beginning.lower()
     return [
-        _leaflet(words, runbook)
+        _leaflet(words, runbook, known)
         for words, runbook in catalogue().items()
         if not wanted or words == wanted or words.startswith(f"{wanted} ")
     ]
 
 
-def _leaflet(words: str, runbook: type[AnyRunbook]) -> Leaflet:
+def _leaflet(words: str, runbook: type[AnyRunbook], hosts: Sequence[Host]) -> Leaflet:
     blanks = forms.blanks(runbook)
+    tag = blanks[0].tag
     return Leaflet(
         words=words,
         kind=kind(runbook),
         summary=(runbook.__doc__ or "").strip().splitlines()[0],
         usage=forms.usage(runbook),
         example=f"{words} {runbook.example}",
-        tag=blanks[0].tag,
+        tag=tag,
         undo=runbook.undo,
         fields=[(blank.name, _hint(blank)) for blank in blanks],
+        areas=sorted({host.area for host in hosts if not tag or tag in host.tags}),
     )
 
 

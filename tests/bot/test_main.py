@@ -84,6 +84,17 @@ def test_a_runbook_is_told_in_full(tmp_path: Path):
     assert (strange.returncode, "keyturn runbooks lists all" in strange.stderr) == (3, True)
 
 
+def test_a_runbook_is_told_with_the_areas_of_its_hosts(tmp_path: Path):
+    assert json.loads(_keyturn(tmp_path, "runbooks", "--json").stdout)[0]["areas"] == []
+    a_policy(tmp_path / "policy")
+    rows = json.loads(_keyturn(tmp_path, "runbooks", "--json").stdout)
+    areas = {row["words"]: row["areas"] for row in rows}
+    assert areas["uptime check"] == ["edge", "storage", "web"]
+    assert areas["zfs pools"] == ["storage"]
+    told = _keyturn(tmp_path, "runbooks", "abusers", "show").stdout
+    assert "A check, for hosts tagged haproxy, of the areas edge." in told
+
+
 def test_the_log_is_shown_one_line_an_entry_and_harmless(logged: Path):
     shown = _keyturn(logged, "changelog", "show").stdout
     assert len(shown.splitlines()) == 3

@@ -1,0 +1,53 @@
+"""What the README shows as code is code that works."""
+
+import re
+import sys
+import textwrap
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import connectors
+from bot import forms
+from connectors.sudo import SudoRule
+from runbooks import AnyRunbook, Change, NoUndo
+
+README = (Path(__file__).parent.parent / "README.md").read_text()
+
+
+def _moves() -> list[str]:
+    """Return the code of the four moves: dialect, runbook, test."""
+    section = README.partition("## Add a runbook in four moves\n")[2].partition("\n## ")[0]
+    return [textwrap.dedent(code) for code in re.findall(r"(?s) *```python\n(.*?) *```", section)]
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> list[ModuleType]:
+    """The modules that who follows the README has made."""
+    names = ("connectors.hugepages", "runbooks.hugepages_set", "test_hugepages_set")
+    modules: list[ModuleType] = []
+    for name, code in zip(names, _moves(), strict=True):
+        module = ModuleType(name)
+        monkeypatch.setitem(sys.modules, name, module)
+        if name.startswith("connectors."):
+            monkeypatch.setattr(connectors, "hugepages", module, raising=False)
+        exec(compile(code, name, "exec"), vars(module))  # noqa: S102 - the README's own words
+        modules.append(module)
+    return modules
+
+
+def test_who_follows_the_four_moves_has_a_runbook_that_passes_its_tests(made: list[ModuleType]):
+    dialect, runbook, its_test = made
+    tests = [thing for name, thing in vars(its_test).items() if name.startswith("test_")]
+    assert len(tests) == 2
+    for test in tests:
+        test()
+    made_class: type[AnyRunbook] = vars(runbook)["SetHugePages"]
+    request = forms.from_words(made_class, forms.split(made_class.example))
+    assert isinstance(request, Change)
+    (step,) = request.plan("always").steps
+    assert not isinstance(step.undo, NoUndo)
+    rule: SudoRule = vars(dialect)["SUDO"][0]
+    assert rule.allows(("tee", "--", vars(dialect)["_FILE"]), {})
+    assert vars(dialect)["parse_mode"]("always [madvise] never\n") == "madvise"
