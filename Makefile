@@ -104,6 +104,13 @@ demo: setup system assets ## Start it all on this machine: hosts, chat and web; 
 test: setup system assets ## Run every test on every core; ARGS="-k word" and the like go to pytest
 	$(BIN)/python -m pytest -n auto $(ARGS)
 
+# So many orders of events that the state machine of a run is put through; `make test` tries 200.
+CHAOS ?= 10000
+
+.PHONY: chaos
+chaos: setup ## Try 10,000 orders of what may happen to a run; CHAOS=… sets the number
+	KEYTURN_CHAOS=$(CHAOS) $(BIN)/python -m pytest -n auto tests/bot/test_state_machine.py $(ARGS)
+
 CHECKS := check-format check-lint check-types check-imports check-repository
 .PHONY: check $(CHECKS)
 check: $(CHECKS) ## Check format, lint, types, import contracts and the rules of the repository

@@ -1,0 +1,519 @@
+"""Any order of what people, clock, hosts and bad luck do: nothing is sent that may not be.
+
+The real workflow over a real SQLite works for a toy fleet, and a small model beside it says before
+each packet whether that packet may be. KEYTURN_CHAOS=10000 tries so many orders (`make chaos`).
+"""
+
+import atexit
+import os
+import shutil
+import sqlite3
+import tempfile
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, Phase, seed, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+from sqlalchemy import Connection, Row, event, select
+
+from bot.policy import Policy
+from bot.policy.directory import load
+from bot.policy.freezes import Freezes
+from bot.run import ENDED, IllegalMove, Run, State
+from bot.store import bans, changelog, runs, schema, stops, tables, verification
+from bot.store.database import Database, Transaction
+from bot.store.runs import Overtaken
+from bot.store.seal import Seal
+from bot.workflow import NotYours, Parts, TooLate, Unfit, Workflow, gate
+from bot.workflow.banning import Admitted
+from connectors.trouble import CommandFailed, Interrupted
+from runbooks import AnyRunbook
+from tests.bot.office import WEB, ByHand
+from tests.policies import a_policy
+from tests.toy import RUNBOOKS, BreakSwitch, SetAll, SetSwitch, ShowSwitches, ToyFleet
+
+CHAOS = int(os.environ.get("KEYTURN_CHAOS", "0"))
+PARTS = 4
+SEQUENCES = (CHAOS or 200) // PARTS
+STEPS = 25 if CHAOS else 10
+
+OWNERS = frozenset({"olga", "adam"})
+PEOPLE = ("dora", "olga", "adam", "stan")
+HOSTS = ("lb1", "lb2")
+# What a person hears who comes too late, or may not: never a fault.
+NOES = (NotYours, TooLate, Unfit, Overtaken, IllegalMove)
+
+people = st.sampled_from(PEOPLE)
+hosts = st.sampled_from(HOSTS)
+moments = st.sampled_from(["reading", "sending", "sent"])
+HINDRANCES = (
+    *("deny", "withdraw", "stop", "stop all", "ban", "role lost", "freeze", "expiry"),
+    *("another hand", "nudge"),
+)
+nth = st.integers(min_value=0, max_value=3)
+
+
+class PowerCut(BaseException):
+    """The process is gone from one moment to the next."""
+
+
+def _cut() -> None:
+    raise PowerCut
+
+
+def _refuse() -> None:
+    raise CommandFailed("it said: glued")
+
+
+def _interrupt() -> None:
+    raise Interrupted("the connection was lost")
+
+
+@dataclass
+class Model:
+    """What the outside world knows. keys: (run, person, digest). ended: runs that a person ended,
+    or whose time is up."""
+
+    keys: set[tuple[int, str, str]] = field(default_factory=set[tuple[int, str, str]])
+    ended: set[int] = field(default_factory=set[int])
+    gone: set[str] = field(default_factory=set[str])
+    banned: set[str] = field(default_factory=set[str])
+    halted: bool = False
+    frozen: bool = False
+    lost_packets: int = 0
+
+    @property
+    def hindered(self) -> bool:
+        return bool(self.gone or self.banned or self.halted or self.frozen)
+
+    def may_be_sent(self, run: Run, whole: Run, n: int) -> None:
+        """Raise AssertionError unless this step of this run may go to its host now."""
+        away = self.gone | self.banned
+        assert not self.halted, "everything is stopped"
+        assert not {run.id, whole.id} & self.ended, "somebody ended it"
+        assert whole.asked_by not in away, "its asker is gone"
+        assert not (self.frozen and n == 1), "changes are frozen"
+        assert whole.proposal is not None
+        assert whole.proposal.digest == whole.digest, "this is not what was shown"
+        assert run.proposal is not None
+        reversible = whole.proposal.reversible
+        alone = whole.asked_by in OWNERS and reversible
+        given = {
+            person
+            for number, person, digest in self.keys
+            if number == whole.id and digest == whole.digest and person in OWNERS - away
+        } - {whole.asked_by}
+        assert alone or given, "nobody whose key counts has turned one for this plan"
+
+
+@cache
+def _ground() -> tuple[Database, sqlite3.Connection, Path]:
+    """Return a database, what it is when empty, and a policy directory: made once for all."""
+    directory = Path(tempfile.mkdtemp(prefix="keyturn-worlds-"))
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    database = Database(f"sqlite:///{directory / 'keyturn.db'}", Seal.new())
+    event.listen(database.engine, "connect", _hastily)
+    schema.upgrade(database)
+    with database.transaction() as tx:
+        verification.open_log(tx)
+    empty = sqlite3.connect(":memory:", check_same_thread=False)
+    with database.engine.connect() as connection:
+        _driver(connection).backup(empty)
+    return database, empty, a_policy(directory / "policy").path
+
+
+def _emptied() -> Database:
+    database, empty, _ = _ground()
+    with database.engine.connect() as connection:
+        empty.backup(_driver(connection))
+    return database
+
+
+def _driver(connection: Connection) -> sqlite3.Connection:
+    found = connection.connection.driver_connection
+    assert isinstance(found, sqlite3.Connection)
+    return found
+
+
+_FREEZE = {"name": "fair", "from": "1999-01-01 00:00", "until": "2999-01-01 00:00"}
+
+
+@cache
+def _policy(gone: frozenset[str], *, frozen: bool) -> Policy:
+    policy = load(_ground()[2]).without(gone)
+    policy.freezes = Freezes.model_validate({"freezes": [_FREEZE] if frozen else []})
+    return policy
+
+
+class World(RuleBasedStateMachine):
+    """One Keyturn from its first request to the end of the sequence."""
+
+    @initialize(
+        person=st.sampled_from(["dora", "olga"]),
+        many=st.booleans(),
+        moment=moments,
+        what=st.sampled_from(HINDRANCES),
+        who=people,
+    )
+    def begin(self, *, person: str, many: bool, moment: str, what: str, who: str) -> None:
+        self.database = _emptied()
+        self.model, self.fleet, self.queue = Model(), ToyFleet(), ByHand()
+        self.fleet.hosts = {host: {"fan": "off", "lamp": "off"} for host in HOSTS}
+        self.fleet.before_tell, self.fleet.after_tell = self._before_tell, self._after_tell
+        self.fleet.before_ask = lambda _host: self._surprise(self.reading)
+        self.reading: list[Callable[[], None]] = []
+        self.sending: list[Callable[[], None]] = []
+        self.sent: list[Callable[[], None]] = []
+        self.states: frozenset[str] = frozenset()
+        self._start()
+        # A sequence in which nobody asks, or nothing comes in between, shows little.
+        self.ask(person, "lb1", 5 if many else 2)
+        self.work()
+        self.meanwhile(moment, what, who, 0)
+        self.approve_all("adam")
+        self.work()
+
+    def _start(self) -> None:
+        admitted = Admitted(self, self.database, clock=iter(range(10**9)).__next__)
+        parts = Parts(self.database, admitted, self.fleet, self.queue, runbooks=RUNBOOKS)
+        self.workflow = Workflow(parts)
+
+    def current(self) -> Policy:
+        return _policy(frozenset(self.model.gone), frozen=self.model.frozen)
+
+    def teardown(self) -> None:
+        if hasattr(self, "database"):
+            self._check_log()
+
+    # What people ask for and approve
+
+    @rule(person=people, host=hosts, which=st.integers(0, 5))
+    def ask(self, person: str, host: str, which: int) -> None:
+        runbooks: list[AnyRunbook] = [
+            SetSwitch(host=host, name="lamp", value="on"),
+            SetSwitch(host=host, name="fan", value="off"),
+            SetAll(host=host, value="on"),
+            BreakSwitch(host=host, name="lamp"),
+            ShowSwitches(host=host),
+        ]
+        many = [SetSwitch(host=host, name="lamp", value="on") for host in HOSTS]
+        with suppress(*NOES):
+            if which < len(runbooks):
+                self.workflow.ask(runbooks[which], person=person, origin=WEB)
+            else:
+                self.workflow.ask_all(many, spelled="lb*", person=person, origin=WEB)
+
+    @precondition(lambda self: "waiting" in self.states)
+    @rule(person=people, n=nth, right=st.booleans())
+    def approve(self, person: str, n: int, right: bool) -> None:
+        run = self._pick(n, {State.WAITING})
+        if run is None:
+            return
+        if right:
+            self._approve(run, person)
+        else:
+            with pytest.raises(NOES):
+                self.workflow.approve(run.id, person=person, digest="0" * 64)
+
+    @precondition(lambda self: "waiting" in self.states)
+    @rule(person=st.sampled_from(sorted(OWNERS)))
+    def approve_all(self, person: str) -> None:
+        for run in self._runs({State.WAITING}):
+            self._approve(run, person)
+
+    def _approve(self, run: Run, person: str) -> None:
+        with suppress(*NOES):
+            self.workflow.approve(run.id, person=person, digest=run.digest)
+            self.model.keys.add((run.id, person, run.digest))
+
+    @precondition(lambda self: self.states & {"succeeded", "failed", "stopped"})
+    @rule(person=people, n=nth)
+    def undo(self, person: str, n: int) -> None:
+        run = self._pick(n, {State.SUCCEEDED, State.FAILED, State.STOPPED})
+        if run is not None:
+            with suppress(*NOES):
+                self.workflow.undo(run.id, person=person, origin=WEB)
+
+    @precondition(lambda self: "unknown" in self.states)
+    @rule(person=people, n=nth, done=st.booleans())
+    def settle(self, person: str, n: int, done: bool) -> None:
+        run = self._pick(n, {State.UNKNOWN})
+        if run is not None:
+            with suppress(*NOES):
+                self.workflow.settle(
+                    run.id, person=person, succeeded=done, why="looked at the host"
+                )
+
+    # What stands in the way
+
+    @rule(what=st.sampled_from(HINDRANCES), person=people, n=nth)
+    def hindrance(self, what: str, person: str, n: int) -> None:
+        self._hinder(what, person, n)
+
+    def _hinder(self, what: str, person: str, n: int) -> None:
+        flow, host = self.workflow, HOSTS[n % 2]
+        happens: dict[str, Callable[[], None]] = {
+            "deny": lambda: self._end(n, lambda run: flow.deny(run.id, person=person)),
+            "withdraw": lambda: self._end(
+                n, lambda run: flow.withdraw(run.id, person=run.asked_by)
+            ),
+            "stop": lambda: self._end(n, lambda run: flow.stop(run.id, person=person)),
+            "stop all": lambda: self._stop_all(person),
+            "ban": lambda: self._ban(person, "adam" if n else "olga"),
+            "role lost": lambda: self.model.gone.add(person),
+            "freeze": lambda: setattr(self.model, "frozen", True),
+            "expiry": lambda: self._expire(n),
+            "another hand": lambda: self.fleet.hosts[host].update(lamp="dim"),
+            "nudge": lambda: flow.nudge(),
+        }
+        happens[what]()
+
+    def _stop_all(self, person: str) -> None:
+        with suppress(*NOES):
+            self.workflow.stop_all(person=person, why="smoke")
+            self.model.halted = True
+
+    def _ban(self, who: str, by: str) -> None:
+        with suppress(*NOES):
+            self.workflow.ban(who, by=by, why="stolen")
+            self.model.banned.add(who)
+
+    def _expire(self, n: int) -> None:
+        run = self._pick(n, {State.WAITING, State.READY})
+        if run is None:
+            return
+        with self.database.transaction() as tx:
+            for each in [runs.get(tx, run.id), *runs.children(tx, run.id)]:
+                if each.state in {State.WAITING, State.READY}:
+                    runs.amend(tx, each, expires=tx.now)
+        self.model.ended.add(run.id)
+        self.workflow.expire_due()
+
+    @precondition(lambda self: self.model.hindered)
+    @rule(person=people)
+    def remedy(self, person: str) -> None:
+        """Let go what can be let go: nobody lets go alone what they began."""
+        self.model.frozen = False
+        self.model.gone.clear()
+        for who in sorted(self.model.banned):
+            with suppress(*NOES):
+                self.workflow.unban(who, by=person, why="found")
+                self.model.banned.discard(who)
+        with suppress(*NOES):
+            self.workflow.resume(person=person, why="it is out")
+            self.model.halted = False
+
+    # What comes at a bad moment
+
+    @rule(moment=moments, what=st.sampled_from(HINDRANCES), person=people, n=nth)
+    def meanwhile(self, moment: str, what: str, person: str, n: int) -> None:
+        """Have something happen in the middle of the next look or step."""
+        self._at(moment).append(lambda: self._hinder(what, person, n))
+
+    @rule(moment=moments, how=st.sampled_from([_cut, _refuse, _interrupt]))
+    def trouble(self, moment: str, how: Callable[[], None]) -> None:
+        self._at(moment if how is _cut else "sending").append(how)
+
+    def _at(self, moment: str) -> list[Callable[[], None]]:
+        return {"reading": self.reading, "sending": self.sending, "sent": self.sent}[moment]
+
+    # Work
+
+    @precondition(lambda self: self.queue.waiting)
+    @rule(n=nth, again=st.booleans())
+    def work_on_one(self, n: int, again: bool) -> None:
+        number = self.queue.waiting[n % len(self.queue.waiting)]
+        if not again:
+            self.queue.waiting.remove(number)
+        with self._alive():
+            self.workflow.advance(number)
+
+    @precondition(lambda self: self.queue.waiting)
+    @rule()
+    def work(self) -> None:
+        with self._alive():
+            for _ in range(50):
+                if not self.queue.waiting:
+                    break
+                self.workflow.advance(self.queue.waiting.pop(0))
+
+    @rule(restarted=st.booleans())
+    def clock(self, restarted: bool) -> None:
+        if restarted:
+            self._restart()
+        self.workflow.expire_due()
+        self.workflow.nudge()
+
+    def _restart(self) -> None:
+        self.queue.waiting.clear()
+        self._start()
+        self.workflow.recover()
+
+    # What always holds
+
+    @invariant()
+    def it_is_as_the_log_says(self) -> None:
+        if not hasattr(self, "database"):
+            return
+        with self.database.reading() as tx:
+            told = _kinds(tx)
+            found = {row.id: row for row in tx.sql.execute(_STANDINGS)}
+            held = list(tx.sql.execute(select(tables.target_lock.c.run)).scalars())
+        self.states = frozenset(row.state for row in found.values())
+        for row in found.values():
+            _check_told(row, told.get(row.id, []))
+        # A lock is held by who is at work, or by who may still be.
+        assert {found[number].state for number in held} <= {"starting", "running", "unknown"}
+        # Every packet has its intent, and every intent had one packet at the most.
+        intents = sum(kinds.count("sending") for kinds in told.values())
+        assert len(self.fleet.told) + self.model.lost_packets == intents
+
+    def _check_log(self) -> None:
+        with self.database.reading() as tx:
+            verdict = verification.verify(tx, thorough=True)
+        assert verdict.broken is None, verdict.why
+
+    # Its own machinery
+
+    def _before_tell(self, host: str, words: str) -> None:
+        """Hold the packet against the model; what goes wrong here is found below."""
+        with self.database.reading() as tx:
+            entry = changelog.last_of_kind(tx, "sending")
+            assert entry is not None
+            assert entry.run is not None
+            run = runs.get(tx, entry.run)
+            whole = run if run.parent is None else runs.get(tx, run.parent)
+        try:
+            assert (entry.host, entry.facts["command"]) == (host, words)
+            self.model.may_be_sent(run, whole, entry.facts["n"])
+        except AssertionError as wrong:
+            # The workflow would take any exception for a fault of its own.
+            raise _Found(str(wrong)) from wrong
+        self.model.lost_packets += 1
+        self._surprise(self.sending)
+        self.model.lost_packets -= 1
+
+    def _after_tell(self, _host: str, _words: str) -> None:
+        self._surprise(self.sent)
+
+    @staticmethod
+    def _surprise(moments: list[Callable[[], None]]) -> None:
+        while moments:
+            moments.pop(0)()
+
+    @contextmanager
+    def _alive(self) -> Generator[None]:
+        """Let the process die if the power is cut, and start another."""
+        try:
+            yield
+        except PowerCut:
+            self._restart()
+
+    def _end(self, n: int, how: Callable[[Run], object]) -> None:
+        moving = {State.ASKED, State.WAITING, State.READY, State.STARTING, State.RUNNING}
+        run = self._pick(n, moving)
+        if run is not None:
+            with suppress(*NOES):
+                how(run)
+                self.model.ended.add(run.id)
+
+    def _pick(self, n: int, states: set[State]) -> Run | None:
+        found = self._runs(states)
+        return found[n % len(found)] if found else None
+
+    def _runs(self, states: set[State]) -> Sequence[Run]:
+        with self.database.reading() as tx:
+            return runs.search(tx, runs.Filter(states=frozenset(states)), most=20)
+
+
+class _Found(BaseException):
+    """A packet that may not be: nothing on the way takes it for its own fault."""
+
+
+def _hastily(connection: object, _record: object) -> None:
+    # The power is cut in these tests by an exception: what was written is there.
+    connection.execute("PRAGMA synchronous=OFF")  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType] - sqlite3's
+
+
+def _kinds(tx: Transaction) -> dict[int, list[str]]:
+    found: dict[int, list[str]] = {}
+    for entry in changelog.after(tx, 0, most=10_000):
+        if entry.run is not None:
+            found.setdefault(entry.run, []).append(entry.kind)
+    return found
+
+
+_run = tables.run.c
+_STANDINGS = select(_run.id, _run.state, _run.parent, _run.hosts)
+_ENDS = frozenset(state.value for state in ENDED)
+_SAYS = {"waiting": "planned", "ready": "planned", "starting": "claimed", "running": "started"}
+
+
+def _check_told(row: Row[int, str, int | None, str], kinds: Sequence[str]) -> None:
+    """Check that the log tells how the run came to be as it is, and that it ended once at most."""
+    state = row.state
+    if state in _ENDS or state == "unknown":
+        assert state in kinds, f"{state} is not in {kinds}"
+    elif state in _SAYS and row.parent is None and row.hosts == "[]":
+        assert _SAYS[state] in kinds, f"{state}, and the log says {kinds}"
+    ends = [kind for kind in kinds if kind in _ENDS]
+    assert len(ends) == int(state in _ENDS), f"{state}, and the log says {kinds}"
+
+
+def _settings(sequences: int) -> settings:
+    return settings(
+        max_examples=sequences,
+        stateful_step_count=STEPS,
+        deadline=None,
+        database=None,
+        phases=[Phase.generate] if not CHAOS else list(Phase),
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+    )
+
+
+def _go(part: int, sequences: int) -> None:
+    kind = seed(part)(type(f"World{part}", (World,), {}))
+    run_state_machine_as_test(kind, settings=_settings(sequences))
+
+
+@pytest.mark.timeout(0 if CHAOS else 120)
+@pytest.mark.parametrize("part", range(PARTS))
+def test_in_whatever_order_nothing_is_sent_that_may_not_be(part: int):
+    _go(part, SEQUENCES)
+
+
+def _open(*_: object) -> None: ...
+
+
+def _no_ban(_tx: Transaction) -> frozenset[str]:
+    return frozenset()
+
+
+@pytest.mark.parametrize(
+    ("where", "guard", "instead"),
+    [(gate, "authorise", _open), (stops, "over", _open), (bans, "people", _no_ban)],
+)
+def test_with_a_guard_removed_such_a_packet_is_found(
+    monkeypatch: pytest.MonkeyPatch, where: object, guard: str, instead: object
+):
+    monkeypatch.setattr(where, guard, instead)
+    with pytest.raises((_Found, BaseExceptionGroup)) as found:
+        _go(0, 100)
+    assert _found(found.value), found.value
+
+
+def _found(trouble: BaseException) -> bool:
+    several: Sequence[BaseException] = getattr(trouble, "exceptions", ())
+    return isinstance(trouble, _Found) or any(_found(each) for each in several)
