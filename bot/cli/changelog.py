@@ -29,33 +29,27 @@ def rotate_key(place: Place) -> None:
 
 @click.command("erase")
 @click.argument("run", type=int)
-@click.option("--why", default="", help="The reason, which stays in the log for good.")
-@click.option("--confirm", is_flag=True, help="Do what somebody else has asked for.")
+@click.option("--why", required=True, help="The reason, which stays in the log for good.")
 @click.option("--as", "person", required=True, help="Who you are, as in people.yaml.")
 @at_place
-def erase(place: Place, *, run: int, why: str, confirm: bool, person: str) -> None:
-    """Erase what the hosts answered in RUN, for good. It takes two people.
+def erase(place: Place, *, run: int, why: str, person: str) -> None:
+    """Ask to erase what the hosts answered in RUN, for good. It takes two people.
 
-    One asks, with --why; an owner of the area confirms, with --confirm. The log keeps who, why and
-    the hash of what was there, so that it still verifies; what it says of the run itself stays.
+    An owner of the area confirms it, signed in on the web: here, anybody could say who they are.
+    The log keeps who, why and the hash of what was there, so that it still verifies; what it says
+    of the run itself stays.
     """
     from bot.store.runs import NoSuchRun
     from bot.workflow import NotYours, TooLate, Unfit, erasing
 
     with plainly(), place.database() as database:
-        parts = _parts(place, database)
+        parts, login = _parts(place, database), getpass.getuser()
         try:
-            if not confirm:
-                erasing.ask_to_erase(parts, run, person=person, why=why, login=getpass.getuser())
-                click.echo(
-                    f"asked for. An owner confirms it: keyturn changelog erase {run} --confirm "
-                    "--as …"
-                )
-                return
-            gone = erasing.confirm_erasure(parts, run, person=person, login=getpass.getuser())
+            erasing.ask_to_erase(parts, run, person=person, why=why, door="cli", login=login)
         except (NoSuchRun, NotYours, TooLate, Unfit) as trouble:
             stop(str(trouble), FAILED)
-    click.echo(f"{gone} answers of hosts were erased; copies of the database may hold them still")
+    where = f"{place.address()}/runs/{run}/erase"
+    click.echo(f"asked for: another person, an owner of the area, confirms it on the web, {where}")
 
 
 def _parts(place: Place, database: "Database") -> "Parts":

@@ -1,9 +1,15 @@
 """Erasing: what hosts answered in a run is erased for good, by two persons."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from bot.digest import sha256
+from bot.policy import Policy
 from bot.run import Run
 from bot.store import changelog, output, runs
 from bot.store.changelog import Entry
 from bot.store.database import Transaction
+from bot.store.output import Kept
 from bot.workflow.asking import Unfit
 from bot.workflow.deciding import NotYours, TooLate
 from bot.workflow.parts import Parts
@@ -13,7 +19,62 @@ ASKED, REFUSED = "erasure asked", "erasure refused"
 _SHORTEST_REASON = 10
 
 
-def ask_to_erase(parts: Parts, number: int, *, person: str, why: str, login: str) -> None:
+@dataclass(frozen=True)
+class Erasure:
+    """What would be erased. asked: the entry by which somebody asks for it, None if nobody does.
+
+    answers: of the run and of its parts, in the order of the log.
+    """
+
+    asked: Entry | None
+    answers: Sequence[Kept]
+
+    @property
+    def digest(self) -> str:
+        """What a confirmation is of: this request and these answers, and nothing else."""
+        seq = self.asked.seq if self.asked else 0
+        return sha256({"asked": seq, "answers": [kept.entry for kept in self.answers]})
+
+
+class Erasing:
+    """What doors may do about it."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+
+    def ask(self, number: int, *, person: str, why: str, door: str, login: str = "") -> None:
+        """Raises Unfit, NotYours, TooLate and NoSuchRun."""
+        ask_to_erase(self._parts, number, person=person, why=why, door=door, login=login)
+
+    def confirm(self, number: int, *, person: str, digest: str) -> int:
+        """Raises NotYours, TooLate and NoSuchRun."""
+        return confirm_erasure(self._parts, number, person=person, digest=digest)
+
+
+def foreseen(tx: Transaction, run: Run) -> Erasure:
+    """Return what would be erased of a run now."""
+    family = [run.id, *(child.id for child in runs.children(tx, run.id))]
+    answers = [kept for number in family for kept in output.kept(tx, number)]
+    told = [e for e in changelog.of_run(tx, run.id) if e.kind in {ASKED, output.ERASED}]
+    waits = bool(answers) and bool(told) and told[-1].kind == ASKED
+    return Erasure(told[-1] if waits else None, sorted(answers, key=lambda kept: kept.entry))
+
+
+def why_not(policy: Policy, run: Run, asked: Entry, person: str) -> str:
+    """Say why this person cannot confirm it; "" if they can."""
+    if person == asked.person:
+        return "you asked for it: another person has to confirm it"
+    area = policy.household.areas.get(run.area)
+    if area is None:
+        return f"the policy has no area {run.area} any more: nobody owns it"
+    if person not in area.owners:
+        return f"only an owner of {area.title} can confirm it"
+    return ""
+
+
+def ask_to_erase(
+    parts: Parts, number: int, *, person: str, why: str, door: str, login: str = ""
+) -> None:
     """Ask for it; nothing is erased yet. login: who typed it, as the machine knows them."""
     if len(why.strip()) < _SHORTEST_REASON:
         raise Unfit("say why, in ten characters or more")
@@ -27,63 +88,61 @@ def ask_to_erase(parts: Parts, number: int, *, person: str, why: str, login: str
         run = runs.hold(tx, number)
         if not run.over:
             raise Unfit(f"run {number} is {run.state}: what it is told is still needed")
-        if not _runs_with_output(tx, run):
+        found = foreseen(tx, run)
+        if not found.answers:
             raise TooLate(f"nothing is kept any more of what the host answered in run {number}")
+        if found.asked is not None and found.asked.person == person:
+            raise TooLate("you have asked for it already: another person has to confirm it")
         changelog.append(
-            tx, ASKED, run=number, person=person, host=run.host, why=reason, login=login
+            tx,
+            ASKED,
+            run=number,
+            person=person,
+            host=run.host,
+            why=reason,
+            door=door,
+            login=login,
         )
 
 
-def confirm_erasure(parts: Parts, number: int, *, person: str, login: str) -> int:
-    """Erase what another person asked to; return how many outputs are gone.
+def confirm_erasure(parts: Parts, number: int, *, person: str, digest: str) -> int:
+    """Erase what another person asked to; return how many answers are gone.
 
-    The chain keeps their hashes. Raises NotYours unless this is another person, and an owner.
+    person: somebody signed in. digest: of the Erasure that they saw. The chain keeps the hashes.
+    Raises NotYours unless this is another person, and an owner; TooLate if it is not so any more.
     """
     policy = parts.policies.current()
     with parts.database.transaction() as tx:
         run = runs.hold(tx, number)
-        asked = _open_request(tx, number)
-        refusal = ""
-        if person == asked.person:
-            refusal = "you asked for it: another person has to confirm it"
-        elif person not in policy.area_of(run.host).owners:
-            refusal = f"only an owner of {policy.area_of(run.host).title} can confirm it"
-        gone = 0 if refusal else _erase(tx, run, asked, person=person, login=login)
+        found = foreseen(tx, run)
+        if found.asked is None:
+            raise TooLate(f"nobody has asked to erase what the host answered in run {number}")
+        refusal = why_not(policy, run, found.asked, person)
         if refusal:
             changelog.append(
-                tx, REFUSED, run=number, person=person, host=run.host, why=refusal, login=login
+                tx, REFUSED, run=number, person=person, host=run.host, why=refusal, door="web"
             )
+        elif digest != found.digest:
+            raise TooLate("it is not what you saw any more: look at it again")
+        else:
+            _erase(tx, run, found, person)
     if refusal:
         raise NotYours(refusal)
-    return gone
+    return len(found.answers)
 
 
-def _erase(tx: Transaction, run: Run, asked: Entry, *, person: str, login: str) -> int:
-    gone = 0
-    for each in _runs_with_output(tx, run):
+def _erase(tx: Transaction, run: Run, found: Erasure, person: str) -> None:
+    asked = found.asked
+    for each in sorted({kept.run for kept in found.answers}):
         entries = output.erase(tx, each)
-        gone += len(entries)
         changelog.append(
             tx,
             output.ERASED,
             run=each,
             person=person,
             host=run.host,
-            asked_by=asked.person,
-            why=asked.facts["why"],
+            asked_by=asked.person if asked else "",
+            why=asked.facts["why"] if asked else "",
             entries=entries,
-            login=login,
+            door="web",
         )
-    return gone
-
-
-def _runs_with_output(tx: Transaction, run: Run) -> list[int]:
-    family = [run.id, *(child.id for child in runs.children(tx, run.id))]
-    return [number for number in family if output.kept(tx, number)]
-
-
-def _open_request(tx: Transaction, number: int) -> Entry:
-    told = [e for e in changelog.of_run(tx, number) if e.kind in {ASKED, output.ERASED}]
-    if not told or told[-1].kind != ASKED:
-        raise TooLate(f"nobody has asked to erase what the host answered in run {number}")
-    return told[-1]

@@ -1,0 +1,116 @@
+"""Erasing what hosts answered in a run: one person asks here, and an owner confirms."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import RedirectResponse
+
+from bot.store import output, runs
+from bot.store.output import Kept
+from bot.web.blanks import Filled
+from bot.web.pages import page
+from bot.web.parts import Here, WebParts
+from bot.web.run_page import Number
+from bot.web.visitor import Visiting, Visitor
+from bot.workflow import NotYours, TooLate, Unfit, erasing
+
+router = APIRouter(prefix="/runs/{number}/erase")
+
+_DONE: Mapping[str, str] = {
+    "asked": "It is asked for. Nothing is erased before an owner of the area confirms it.",
+    "erased": "It is erased for good. The log keeps who, why, and the hashes.",
+}
+
+
+@router.get("")
+def show(
+    request: Request, parts: Here, visitor: Visiting, number: Number, done: str = ""
+) -> Response:
+    """Show what would be erased, word for word, and who asks for it."""
+    return _page(request, parts, visitor, number, notice=_DONE.get(done, ""))
+
+
+@router.post("")
+def ask(
+    request: Request, parts: Here, visitor: Visiting, number: Number, form: Filled
+) -> Response:
+    def act() -> None:
+        why = form.get("reason", "")
+        parts.workflow.erasing.ask(number, person=visitor.id, why=why, door="web")
+
+    return _done(request, parts, visitor, number, act, "asked")
+
+
+@router.post("/confirm")
+def confirm(
+    request: Request, parts: Here, visitor: Visiting, number: Number, form: Filled
+) -> Response:
+    """Erase what the page showed whose digest the form holds."""
+
+    def act() -> None:
+        digest = form.get("digest", "")
+        parts.workflow.erasing.confirm(number, person=visitor.id, digest=digest)
+
+    return _done(request, parts, visitor, number, act, "erased")
+
+
+def _done(
+    request: Request,
+    parts: WebParts,
+    visitor: Visitor,
+    number: int,
+    act: Callable[[], None],
+    word: str,
+) -> Response:
+    try:
+        act()
+    except Unfit as unfit:
+        return _page(request, parts, visitor, number, status=422, alert=str(unfit))
+    except NotYours as refused:
+        return _page(request, parts, visitor, number, status=403, alert=str(refused))
+    except TooLate as late:
+        return _page(request, parts, visitor, number, status=409, alert=str(late))
+    return RedirectResponse(f"/runs/{number}/erase?done={word}", 303)
+
+
+def _page(
+    request: Request,
+    parts: WebParts,
+    visitor: Visitor,
+    number: int,
+    *,
+    status: int = 200,
+    alert: str = "",
+    notice: str = "",
+) -> Response:
+    with parts.database.reading() as tx:
+        run = runs.get(tx, number)
+        found = erasing.foreseen(tx, run)
+    asked = found.asked
+    return page(
+        request,
+        "erasure.html",
+        status=status,
+        # Refusals of the workflow go on after a name on the command line; here they stand alone.
+        alert=alert[:1].upper() + alert[1:],
+        notice=notice,
+        run=run,
+        asked=asked,
+        wanted=asked.facts if asked else {},
+        digest=found.digest,
+        answers=_worded(found.answers),
+        why_not=erasing.why_not(visitor.policy, run, asked, visitor.id) if asked else "",
+    )
+
+
+def _worded(answers: Sequence[Kept]) -> list[tuple[Kept, str]]:
+    return [(kept, _words(kept)) for kept in answers]
+
+
+def _words(kept: Kept) -> str:
+    """Return an answer as people read it: a report is kept as JSON."""
+    if kept.n:
+        return kept.text
+    report = output.report(kept.text)
+    rows = report.table.rows if report.table else ()
+    return "\n".join([report.summary, *report.findings, *map("  ".join, rows)])

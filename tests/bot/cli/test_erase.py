@@ -1,0 +1,54 @@
+"""keyturn changelog erase: it asks, and can never confirm."""
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from bot.__main__ import main
+from bot.store import changelog
+from bot.store.database import Database
+from bot.store.seal import kept_in
+from tests.bot.office import Office, an_office
+from tests.toy import SetSwitch
+
+
+@pytest.fixture
+def office(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """An installation with one run that is over; its database, policy and key are in place."""
+    monkeypatch.setenv("KEYTURN_DATA", str(tmp_path))
+    monkeypatch.setenv("KEYTURN_POLICY", str(tmp_path / "policy"))
+    monkeypatch.setenv("KEYTURN_BASE_URL", "https://keyturn.example.com")
+    database = Database(
+        f"sqlite:///{tmp_path / 'keyturn.db'}", kept_in(tmp_path / "changelog.key")
+    )
+    with an_office(tmp_path, database=database) as office:
+        office.approve(office.ask(SetSwitch(host="lb1", name="lamp", value="on")))
+        yield office
+
+
+def _erase(*words: str) -> Result:
+    return CliRunner().invoke(main, ["changelog", "erase", *words], catch_exceptions=False)
+
+
+def test_t_l10_the_command_line_asks_and_says_where_it_is_confirmed(office: Office) -> None:
+    asked = _erase("1", "--as", "dora", "--why", "it names a customer")
+    assert asked.exit_code == 0, asked.output
+    assert "https://keyturn.example.com/runs/1/erase" in asked.output
+    with office.database.reading() as tx:
+        last = changelog.newest(tx, most=1)[0]
+    assert (last.kind, last.person, last.facts["door"]) == ("erasure asked", "dora", "cli")
+    assert last.facts["login"]
+
+
+def test_t_l10_the_command_line_cannot_confirm_as_somebody_else(office: Office) -> None:
+    """Whoever is at it can say that they are anybody."""
+    _erase("1", "--as", "dora", "--why", "it names a customer")
+    refused = _erase("1", "--as", "olga", "--why", "it names a customer", "--confirm")
+    assert (refused.exit_code, "No such option" in refused.output) == (2, True)
+    assert "output erased" not in office.entries()
+
+
+def test_a_run_that_is_not_there_is_named(office: Office) -> None:
+    missing = _erase("7", "--as", "dora", "--why", "it names a customer")
+    assert (missing.exit_code, "no run 7" in missing.output) == (1, True)
