@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from bot import forms
+from bot.policy import Policy
 from bot.policy.freezes import Freezes
 from bot.run import Run, State
 from bot.store import locks, runs, search
-from bot.workflow import NotYours, TooLate, Unfit
+from bot.workflow import NotYours, TooLate, Unfit, fanout
 from connectors.trouble import CommandFailed, Interrupted, Unreachable
 from tests.bot.office import WEB, Office, an_office
 from tests.policies import INVENTORY
@@ -92,6 +93,19 @@ def test_t_a18_after_the_first_failure_no_further_wave_starts(
     states = [child.state for child in _children(crowd, ended)]
     assert states.count(State.WITHDRAWN) == 12 - reached
     assert len(crowd.fleet.told) == reached - 1
+
+
+def test_t_a18_without_waves_every_host_would_be_reached(
+    crowd: Office, monkeypatch: pytest.MonkeyPatch
+):
+    def refuse(host: str, _words: str) -> None:
+        if host == "lb1":
+            raise CommandFailed("it said: the lamp is glued")
+
+    monkeypatch.setattr(fanout, "_wave", len)
+    crowd.fleet.before_tell = refuse
+    crowd.approve(_ask(crowd, NAMES))
+    assert len(crowd.fleet.told) == len(NAMES) - 1
 
 
 def test_a_host_whose_end_nobody_saw_makes_the_whole_unknown_until_it_is_settled(crowd: Office):
@@ -197,7 +211,7 @@ def test_deny_and_withdraw_end_every_part(crowd: Office):
     assert crowd.fleet.told == []
 
 
-def test_an_asker_who_leaves_midway_reaches_no_further_host(crowd: Office):
+def test_t_a6_an_asker_who_leaves_midway_reaches_no_further_host(crowd: Office):
     def dismiss(host: str, _words: str) -> None:
         people = crowd.policies.path / "people.yaml"
         people.write_text(people.read_text().replace("dora:", "dolores:"))
@@ -208,13 +222,23 @@ def test_an_asker_who_leaves_midway_reaches_no_further_host(crowd: Office):
     assert _told(crowd) == ["lb1"]
 
 
-def test_the_rules_set_a_ceiling(crowd: Office):
+def test_t_a18_the_rules_set_a_ceiling(crowd: Office):
     rules = crowd.policies.path / "policy.cedar"
     rules.write_text(rules.read_text().replace('@hosts("12")', '@hosts("3")'))
     run = _ask(crowd, NAMES)
     assert run.state is State.REFUSED
     assert "at most 3 hosts at once, and these are 12" in run.summary
     assert _children(crowd, run) == []
+
+
+def test_t_a18_without_the_ceiling_it_would_wait_for_one_approval(
+    crowd: Office, monkeypatch: pytest.MonkeyPatch
+):
+    rules = crowd.policies.path / "policy.cedar"
+    rules.write_text(rules.read_text().replace('@hosts("12")', '@hosts("3")'))
+    alone = Policy._judge_one  # pyright: ignore[reportPrivateUsage] - what there is but for the ceiling
+    monkeypatch.setattr(Policy, "_judge", alone)
+    assert _ask(crowd, NAMES).state is State.WAITING
 
 
 def test_nobody_approves_their_own_for_many_either(crowd: Office):

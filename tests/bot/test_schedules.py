@@ -6,16 +6,17 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import update
 
+from bot.policy import Policy, Request, Ruling
 from bot.run import Origin, Run, State
 from bot.store import schedules, tables
 from bot.store.schedules import Outcome, Schedule, Standing
 from bot.timetable import Overlap, Timing, timetable
-from bot.workflow import TooLate, Unfit
+from bot.workflow import TooLate, Unfit, asking, founding, gate
 from bot.workflow.deciding import NotYours
 from runbooks import AnyRunbook
 from tests.bot.office import WEB, Office
 from tests.bot.time import MINUTE, an_hour_back, due_now, fire_all
-from tests.toy import SetSwitch, ShowSwitches
+from tests.toy import BreakSwitch, SetSwitch, ShowSwitches
 
 HOURLY = Timing("hourly", timetable("0 * * * *", "Europe/Amsterdam"))
 LAMP = SetSwitch(host="lb1", name="lamp", value="on")
@@ -223,65 +224,151 @@ def test_several_hosts_fire_as_one_request(office: Office):
     assert sorted(office.fleet.told) == [("lb1", "set lamp on"), ("lb2", "set lamp on")]
 
 
-def test_t_a13_an_owner_who_left_suspends_it_and_the_area_is_told(office: Office):
-    schedule = _begun(office)
-    people = office.policies.path / "people.yaml"
-    people.write_text(people.read_text().replace("dora", "nora"))
-    due_now(office, schedule)
-    fire_all(office)
+def _fire(office: Office) -> Schedule:
+    """Let the schedule's moment come, and return the schedule as it is then."""
     [schedule] = _all(office)
-    assert schedule.standing is Standing.SUSPENDED
-    [run] = _fired(office, schedule)
-    assert run.state is State.REFUSED
-    assert office.fleet.told == []
-    assert "schedule suspended" in office.entries()
-
-
-def test_t_a13_an_approval_lapses(office: Office):
-    schedule = _begun(office)
-    with office.database.transaction() as tx:
-        tx.sql.execute(update(tables.schedule).values(lapses=tx.now))
     due_now(office, schedule)
     fire_all(office)
-    assert _all(office)[0].standing is Standing.LAPSED
-    assert office.fleet.told == []
+    return _all(office)[0]
+
+
+def _nothing(*_: object, **__: object) -> None:
+    """Stand where a guard stood."""
+
+
+def _no_word(*_: object, **__: object) -> str:
+    return ""
+
+
+def _everybody(*_: object) -> Ruling:
+    return Ruling(allowed=True)
+
+
+def _never(*_: object) -> bool:
+    return False
+
+
+class TestAnOwnerWhoLeft:
+    def _leaves(self, office: Office) -> Schedule:
+        people = office.policies.path / "people.yaml"
+        people.write_text(people.read_text().replace("dora", "nora"))
+        return _fire(office)
+
+    def test_t_a13_suspends_it_and_the_area_is_told(self, office: Office):
+        _begun(office)
+        schedule = self._leaves(office)
+        assert schedule.standing is Standing.SUSPENDED
+        [run] = _fired(office, schedule)
+        assert run.state is State.REFUSED
+        assert office.fleet.told == []
+        assert "schedule suspended" in office.entries()
+
+    def test_t_a13_without_the_guard_would_go_on_changing_things(
+        self, office: Office, monkeypatch: pytest.MonkeyPatch
+    ):
+        schedule = _begun(office)
+        monkeypatch.setattr(Policy, "may_ask", _everybody)
+        self._leaves(office)
+        assert schedule.standing is Standing.ACTIVE
+        assert office.fleet.told == [("lb1", "set lamp on")]
+
+
+class TestAnApprovalThatLapsed:
+    def _lapses(self, office: Office) -> Schedule:
+        _begun(office)
+        with office.database.transaction() as tx:
+            tx.sql.execute(update(tables.schedule).values(lapses=tx.now))
+        return _fire(office)
+
+    def test_t_a13_fires_no_more(self, office: Office):
+        assert self._lapses(office).standing is Standing.LAPSED
+        assert office.fleet.told == []
+
+    def test_t_a13_without_the_guard_would_fire_for_ever(
+        self, office: Office, monkeypatch: pytest.MonkeyPatch
+    ):
+        monkeypatch.setattr(founding, "check", _nothing)
+        assert self._lapses(office).standing is Standing.ACTIVE
+        assert office.fleet.told == [("lb1", "set lamp on")]
+
+
+OFTEN = replace(HOURLY, timetable=timetable("*/5 * * * *", "UTC"))
 
 
 def test_t_a13_a_runbook_that_fires_too_often_is_refused(office: Office):
-    often = replace(HOURLY, timetable=timetable("*/5 * * * *", "UTC"))
     with pytest.raises(Unfit, match="every 10 minutes at most"):
-        _asked(office, often)
-    _asked(office, often, what=ShowSwitches(host="lb1"))
+        _asked(office, OFTEN)
+    _asked(office, OFTEN, what=ShowSwitches(host="lb1"))
 
 
-def test_t_a13_values_that_were_not_approved_never_fire(office: Office):
-    schedule = _begun(office)
-    with office.database.transaction() as tx:
-        fields = '{"host": "lb1", "name": "fan", "value": "on"}'
-        tx.sql.execute(
-            update(tables.run).where(tables.run.c.id == schedule.run).values(fields=fields)
+def test_t_a13_without_the_guard_it_would_be_asked_for(
+    office: Office, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(asking, "_check_timing", _nothing)
+    assert _asked(office, OFTEN).state is State.WAITING
+
+
+class TestValuesThatWereNotApproved:
+    """The request in the table was changed after its approval: its digest does not say so."""
+
+    def _changed(self, office: Office) -> None:
+        schedule = _begun(office)
+        with office.database.transaction() as tx:
+            fields = '{"host": "lb1", "name": "fan", "value": "on"}'
+            tx.sql.execute(
+                update(tables.run).where(tables.run.c.id == schedule.run).values(fields=fields)
+            )
+        _fire(office)
+
+    def test_t_a13_never_fire(self, office: Office):
+        self._changed(office)
+        assert office.fleet.told == []
+
+    def test_t_a13_without_the_guards_would_fire(
+        self, office: Office, monkeypatch: pytest.MonkeyPatch
+    ):
+        monkeypatch.setattr(founding, "check", _nothing)
+        monkeypatch.setattr(gate, "_borne_out", _nothing)
+        self._changed(office)
+        assert office.fleet.told == [("lb1", "set fan on")]
+
+
+class TestItsOwner:
+    """Of what cannot be undone, which takes an owner's approval: its owner is one of them."""
+
+    def _asked_by_an_owner(self, office: Office) -> Run:
+        return _asked(office, what=BreakSwitch(host="lb1", name="lamp"), person="olga")
+
+    def test_t_a1_cannot_approve_it(self, office: Office):
+        run = self._asked_by_an_owner(office)
+        with pytest.raises(NotYours, match="your own request"):
+            office.approve(run, "olga")
+        assert office.approve(run, "adam").state is State.SUCCEEDED
+
+    def test_t_a1_without_the_guard_could(self, office: Office, monkeypatch: pytest.MonkeyPatch):
+        monkeypatch.setattr(Request, "made_by", _never)
+        assert office.approve(self._asked_by_an_owner(office), "olga").state is State.SUCCEEDED
+
+
+class TestAFreeze:
+    def _frozen(self, office: Office) -> Schedule:
+        _begun(office)
+        (office.policies.path / "freezes.yaml").write_text(
+            'freezes: [{name: sale, from: "1999-01-01 00:00", until: "2999-01-01 00:00"}]\n'
         )
-    due_now(office, schedule)
-    fire_all(office)
-    # The request in the table was changed after its approval: its digest does not say so.
-    assert office.fleet.told == []
+        return _fire(office)
 
+    def test_t_a17_leaves_a_fire_out(self, office: Office):
+        schedule = self._frozen(office)
+        assert _fires(office, schedule)[0].outcome is Outcome.SKIPPED
+        assert office.fleet.told == []
 
-def test_t_a1_its_owner_cannot_approve_it(office: Office):
-    run = _asked(office)
-    with pytest.raises(NotYours):
-        office.approve(run, "dora")
-
-
-def test_t_a17_a_freeze_leaves_a_fire_out(office: Office):
-    schedule = _begun(office)
-    (office.policies.path / "freezes.yaml").write_text(
-        'freezes: [{name: sale, from: "1999-01-01 00:00", until: "2999-01-01 00:00"}]\n'
-    )
-    due_now(office, schedule)
-    fire_all(office)
-    assert _fires(office, schedule)[0].outcome is Outcome.SKIPPED
-    assert office.fleet.told == []
+    def test_t_a17_without_the_guard_would_not(
+        self, office: Office, monkeypatch: pytest.MonkeyPatch
+    ):
+        monkeypatch.setattr(Policy, "frozen", _no_word)
+        self._frozen(office)
+        assert office.fleet.told == [("lb1", "set lamp on")]
 
 
 def test_its_owner_and_the_areas_suspend_and_resume_it(office: Office):

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from bot.console.blockkit import faults_of_blocks
 from bot.run import State, StepRecord, StepState
+from bot.slack import plans
 from bot.slack.blocks import Message, mrkdwn, preformatted
 from bot.slack.card import card, result
 from bot.slack.reports import aligned
@@ -90,7 +91,7 @@ def test_only_a_card_that_waits_for_somebody_has_buttons(state: State):
     assert buttons(message) == expected.get(state, [])
 
 
-def test_the_approval_card_shows_all_that_is_approved():
+def test_t_a12_the_approval_card_shows_all_that_is_approved():
     run = a_run()
     shown = words(card(a_story(run)))
     for expected in (
@@ -142,7 +143,7 @@ def test_nobody_to_approve_is_said():
     ],
     ids=["a long command", "many steps", "long in all", "long notes"],
 )
-def test_a_plan_that_chat_cannot_show_whole_cannot_be_approved_there(proposal: Any):
+def test_t_a12_a_plan_that_chat_cannot_show_whole_cannot_be_approved_there(proposal: Any):
     message = card(a_story(a_run(proposal=proposal)))
     assert buttons(message) == ["deny"]
     assert faults_of_blocks(list(message.blocks), surface="message") == []
@@ -150,7 +151,21 @@ def test_a_plan_that_chat_cannot_show_whole_cannot_be_approved_there(proposal: A
     assert f"plan {proposal.digest[:10]}" in words(message)
 
 
-def test_a_plan_that_just_fits_is_shown_whole():
+def test_t_a12_without_the_guard_it_would_be_approved_at_a_length_that_chat_cuts(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setattr(plans, "fits", _always)
+    proposal = a_proposal(*(a_step(do=Shell(("x" * 800,))) for _ in range(9)))
+    message = card(a_story(a_run(proposal=proposal)))
+    assert buttons(message) == ["approve", "deny"]
+    assert len(words(message)) > plans._MOST_CHARACTERS  # pyright: ignore[reportPrivateUsage] - what it held to
+
+
+def _always(_proposal: object) -> bool:
+    return True
+
+
+def test_t_a12_a_plan_that_just_fits_is_shown_whole():
     steps = [a_step(title=f"Step {n}", do=Shell((f"{n}" * 150,))) for n in range(10, 22)]
     message = card(a_story(a_run(proposal=a_proposal(*steps, notes=()))))
     assert buttons(message) == ["approve", "deny"]

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from bot.run import State
+from bot.slack.decisions import Decisions
 from bot.store import changelog
 from tests.bot.slack import payloads
 from tests.bot.slack.chat import Chat
@@ -148,7 +149,7 @@ async def test_a_double_click_is_one_vote(chat: Chat):
     ["", "1", "1:", "1:0123456789", "2:{digest}", "1:{digest}0", "1:{digest}\n", "١:{digest}"],
 )
 @pytest.mark.parametrize("action", ["approve", "deny"])
-async def test_a_forged_button_decides_nothing(chat: Chat, value: str, action: str):
+async def test_t_a11_a_forged_button_decides_nothing(chat: Chat, value: str, action: str):
     await chat.type(LAMP_ON)
     forged = value.format(digest=chat.run().short_digest)
     await chat.press(action, "U0OLGA", value=forged)
@@ -157,14 +158,31 @@ async def test_a_forged_button_decides_nothing(chat: Chat, value: str, action: s
 
 
 @pytest.mark.parametrize("moved", ["channel", "ts"])
-async def test_a_button_on_another_message_decides_nothing(chat: Chat, moved: str):
+async def test_t_a11_a_button_on_another_message_decides_nothing(chat: Chat, moved: str):
+    await click_elsewhere(chat, moved)
+    assert chat.run().state is State.WAITING
+
+
+async def test_t_a11_without_the_guard_it_would_approve(
+    chat: Chat, monkeypatch: pytest.MonkeyPatch
+):
+    def believe(*_: object) -> None:
+        """Look at no message."""
+
+    monkeypatch.setattr(Decisions, "_check_card", believe)
+    await click_elsewhere(chat, "ts")
+    assert chat.run().state is State.SUCCEEDED
+
+
+async def click_elsewhere(chat: Chat, moved: str) -> None:
+    """Send the click of an owner on a button that was copied to another message."""
     await chat.type(LAMP_ON)
     card = chat.slack.card
     place = {"channel": card.channel, "ts": card.ts} | {moved: "C0OTHER"}
     value = card.buttons["approve"]["value"]
     payload = payloads.click("approve", value, "U0OLGA", **place)
     await chat.send(payloads.interaction(payload))
-    assert chat.run().state is State.WAITING
+    await chat.settle()
 
 
 async def test_an_asker_withdraws(chat: Chat):
