@@ -21,17 +21,21 @@ from bot.console.directory import (
     ConsoleChannel,
     ConsoleCommand,
     ConsolePerson,
+    ConsoleShortcut,
 )
 from bot.console.directory import Installation as ConsoleInstallation
 from bot.custody.discretion import secrets_of, set_up_logging
 from bot.custody.housekeeping import Housekeeping, Witness
 from bot.dispatch import InProcess
+from bot.offering import Offering
 from bot.policy import Policy, PolicyDirectory
 from bot.redaction import Redactor
 from bot.schedule.clock import Clock
 from bot.settings import Settings
+from bot.slack.aliases import ALIASES, COMMAND
 from bot.slack.checkup import wanted_scopes
 from bot.slack.door import Client, Door, Installation, client
+from bot.slack.form import ABOUT_HOST, ABOUT_HOST_NAME
 from bot.store import rights, safe, schema, seal, witness
 from bot.store.database import Database, sole_server, sole_user
 from bot.store.spool import Spool
@@ -95,7 +99,8 @@ def build(settings: Settings, redactor: Redactor | None = None) -> Keyturn:
     secure = urlsplit(settings.address).scheme == "https"
     secret, console = _console(settings, policy) if settings.console else ("", None)
     slack = _slack(settings, console, secret)
-    door = slack and Door(workflow, database, admitted, slack[0], slack[1])
+    offering = Offering(fleet, database, admitted)
+    door = slack and Door(workflow, database, admitted, slack[0], slack[1], offering)
     conditions = {"slack": partial(_condition, door)} if door else {}
     pages = web.build(WebParts(workflow, database, admitted, settings.address, secure, conditions))
     asgi = Starlette(lifespan=lambda _: _at_work(keyturn))
@@ -256,7 +261,14 @@ def _console(settings: Settings, policy: Policy) -> tuple[str, Console]:
         installation=ConsoleInstallation(
             team_id=team,
             scopes=tuple(wanted_scopes()),
-            commands=(ConsoleCommand("/keyturn", hint, "Ask for a run"),),
+            commands=(
+                ConsoleCommand(COMMAND, hint, "Ask for a run"),
+                *(
+                    ConsoleCommand(name, alias.usage, alias.description)
+                    for name, alias in ALIASES.items()
+                ),
+            ),
+            shortcuts=(ConsoleShortcut(ABOUT_HOST, ABOUT_HOST_NAME, on_message=True),),
         ),
         url=f"{address}/console",
     )

@@ -32,6 +32,7 @@ class Blank:
     """One field as a person sees it, whatever draws it.
 
     kind: what to offer: "host", "choice" or "text". tag: hosts must carry it.
+    lists: which of the things that its host lists it names, such as "pools"; "" if of none.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Blank:
     choices: Sequence[str] = ()
     default: str = ""
     tag: str = ""
+    lists: str = ""
 
 
 def blanks(runbook: type[AnyRunbook]) -> list[Blank]:
@@ -167,6 +169,7 @@ def _blank(name: str, field: Mapping[str, Any], *, required: bool) -> Blank:
         if isinstance(default, bool)
         else str(default),
         tag=str(field.get("tag", "")),
+        lists=str(field.get("lists", "")),
     )
 
 

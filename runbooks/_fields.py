@@ -48,6 +48,7 @@ TableName = Annotated[
     Field(
         pattern=r"^[A-Za-z0-9_.:-]{1,64}(/[A-Za-z0-9_.:-]{1,64})?$",
         description="The stick table that HAProxy keeps its marks in",
+        json_schema_extra={"lists": "tables"},
     ),
 ]
 
@@ -65,6 +66,7 @@ PoolName = Annotated[
     Field(
         pattern=r"^[A-Za-z][A-Za-z0-9_.:-]{0,99}$",
         description="The ZFS pool, such as tank",
+        json_schema_extra={"lists": "pools"},
     ),
 ]
 
@@ -73,6 +75,7 @@ ServiceName = Annotated[
     Field(
         pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.:@-]{0,127}$",
         description="The service, as systemd calls it, such as nginx",
+        json_schema_extra={"lists": "services"},
     ),
 ]
 
@@ -110,5 +113,6 @@ InterfaceName = Annotated[
     Field(
         pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,14}$",
         description="The network interface, such as eth0",
+        json_schema_extra={"lists": "interfaces"},
     ),
 ]

@@ -10,7 +10,12 @@ from connectors.command import Ask
 from runbooks import Check, Host, Report, Table
 
 BondName = Annotated[
-    str, Field(pattern=dialect.NAME, description="The bond, such as bond0, without a VLAN")
+    str,
+    Field(
+        pattern=dialect.NAME,
+        description="The bond, such as bond0, without a VLAN",
+        json_schema_extra={"lists": "bonds"},
+    ),
 ]
 Looks = tuple[Look, Look]
 

@@ -49,6 +49,7 @@ class SetScheduler(
         Field(
             pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,63}$",
             description="The disk, such as sdb: `nfs scheduler show` names those behind exports",
+            json_schema_extra={"lists": "disks"},
         ),
     ]
     scheduler: Annotated[Scheduler, Field(description="The kernel's I/O scheduler")]

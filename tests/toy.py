@@ -2,12 +2,14 @@
 promises about them. It is as real to the workflow as a data centre."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Annotated, Literal, TypeVar
+
+from pydantic import Field
 
 from connectors.command import Answer, Ask, Command, Query, Shell
-from runbooks import Change, Check, Host, NoUndo, Plan, Refused, Report, Step
+from runbooks import Change, Check, Host, NoUndo, Plan, Refused, Report, Step, tagged
 
 T = TypeVar("T")
 Switches = dict[str, str]
@@ -110,8 +112,43 @@ class ShowSwitches(Check[Switches], words="toy show", example="lb1"):
         )
 
 
+class TuneSwitch(Change[Switches], words="toy tune", example="lb1 lamp", undo="puts it out"):
+    """Light one of the switches that the host lists."""
+
+    host: Host = tagged("haproxy")
+    name: Annotated[
+        str,
+        Field(
+            pattern="^[a-z]+$",
+            description="Which switch",
+            json_schema_extra={"lists": "switches"},
+        ),
+    ]
+    how: Literal["on", "dim"] = "on"
+
+    def read(self, ask: Ask) -> Switches:
+        return ask(self.host, SHOW)
+
+    def plan(self, switches: Switches) -> Plan:
+        if switches[self.name] == self.how:
+            return Plan("lit")
+        do, undo = (Shell(("set", self.name, how)) for how in (self.how, switches[self.name]))
+        return Plan("not lit", [Step("Light it", self.host, do=do, undo=undo)])
+
+
+LISTS: Mapping[str, Callable[[Ask, str], Iterable[str]]] = {
+    "switches": lambda ask, host: ask(host, SHOW)
+}
 RUNBOOKS: Mapping[str, type] = {
-    runbook.words: runbook for runbook in (SetSwitch, SetAll, WarmUp, BreakSwitch, ShowSwitches)
+    runbook.words: runbook
+    for runbook in (
+        SetSwitch,
+        SetAll,
+        WarmUp,
+        BreakSwitch,
+        ShowSwitches,
+        TuneSwitch,
+    )
 }
 
 

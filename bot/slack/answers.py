@@ -4,11 +4,14 @@ from collections.abc import Sequence
 
 from bot.forms import Misfit, blanks, usage
 from bot.run import Run
+from bot.slack.aliases import COMMAND
 from bot.slack.blocks import (
     Element,
     Message,
+    actions,
     bold,
     bullets,
+    button,
     code,
     line,
     link,
@@ -20,7 +23,9 @@ from bot.slack.blocks import (
 )
 from runbooks import AnyRunbook
 
-COMMAND = "/keyturn"
+# Opens the form of the runbook that its value names.
+ASK = "ask"
+_MOST_BUTTONS = 25
 _MOST_RUNBOOKS = 60
 
 _ALSO = (
@@ -81,6 +86,17 @@ def overview(runbooks: Sequence[type[AnyRunbook]]) -> Message:
     return Message("What Keyturn does for you", [rich(*parts)])
 
 
+def family(beginning: str, runbooks: Sequence[type[AnyRunbook]]) -> Message:
+    """List the runbooks whose words begin so, each with a button that opens its form."""
+    buttons = [
+        button(one.words, action=f"{ASK}-{n}", value=one.words, label=f"Fill in {one.words}")
+        for n, one in enumerate(runbooks[:_MOST_BUTTONS])
+    ]
+    title = f"What begins with {beginning}"
+    listed = rich(line(bold(title)), bullets(*map(_entry, runbooks)))
+    return Message(notification(title), [listed, actions("family", *buttons)])
+
+
 def about(runbook: type[AnyRunbook]) -> Message:
     """Show how one runbook is typed, and what belongs into it."""
     fields = [
@@ -96,7 +112,12 @@ def about(runbook: type[AnyRunbook]) -> Message:
     ]
     if runbook.undo:
         parts.append(line(words(f"Its undo {runbook.undo}.")))
-    return Message(notification(f"How to type {runbook.words}"), [rich(*parts)])
+    fill = button(
+        "Fill in a form", action=f"{ASK}-0", value=runbook.words, label=f"Fill in {runbook.words}"
+    )
+    return Message(
+        notification(f"How to type {runbook.words}"), [rich(*parts), actions("fill", fill)]
+    )
 
 
 def misfit(runbook: type[AnyRunbook], problem: Misfit) -> Message:

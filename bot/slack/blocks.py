@@ -17,6 +17,7 @@ from bot.visible import one_line, visible
 # Outgoing JSON, never read by us.
 Block = dict[str, Any]
 Element = dict[str, Any]
+View = dict[str, Any]
 
 MOST_HEADER = 150
 _MOST_TEXT = 2900

@@ -69,7 +69,26 @@ def result(story: Story) -> Message:
     spoken = [record for record in story.steps if record.output.strip()]
     for record in spoken[:_MOST_OUTPUTS]:
         parts += [line(words(_about(run, record))), preformatted(_end_of(record.output))]
+    if cut(story):
+        page = [words(", and on "), link(story.page, "its page")] if story.page else []
+        parts.append(line(words("All of it is in the file below"), *page, words(".")))
     return Message(notification(in_one_line(story)), [rich(*parts)])
+
+
+def cut(story: Story) -> bool:
+    """Return whether hosts said more than a message holds."""
+    spoken = [record for record in story.steps if record.output.strip()]
+    long = any(len(visible(record.output.strip())) > _MOST_OUTPUT for record in spoken)
+    return long or len(spoken) > _MOST_OUTPUTS
+
+
+def whole_output(story: Story) -> str:
+    """Return all that the hosts said, step by step, as a plain text."""
+    return "\n".join(
+        f"# {_about(story.run, record)}\n{visible(record.output.rstrip())}\n"
+        for record in story.steps
+        if record.output.strip()
+    )
 
 
 def followed(story: Story) -> Message:

@@ -5,8 +5,9 @@ from dataclasses import dataclass, replace
 
 from bot import forms
 from bot.forms import Misfit
+from bot.offering import askable
 from bot.outlook import outlook, question
-from bot.policy import Policy, Request
+from bot.policy import Policy
 from bot.run import Origin, Run
 from bot.slack import answers, words
 from bot.slack.blocks import Message
@@ -22,7 +23,6 @@ from bot.workflow import Unfit, Workflow
 from bot.workflow.breaking import reason_for
 from bot.workflow.parts import Policies
 from runbooks import AnyRunbook, catalogue
-from runbooks._catalogue import kind
 
 _NEWEST = 15
 
@@ -34,6 +34,13 @@ class Asked:
     person: str
     origin: Origin
     said: Said
+
+
+@dataclass(frozen=True)
+class Blank:
+    """A runbook was named without a value: its form is opened."""
+
+    runbook: type[AnyRunbook]
 
 
 class Commands:
@@ -48,7 +55,7 @@ class Commands:
         mandates = Mandates(workflow, database, policies)
         self._brakes = brakes = Brakes(workflow, database, policies)
         # Words about runs. Any other words are a runbook's.
-        self._about_runs: Mapping[str, Callable[[Asked], Message | None]] = {
+        self._about_runs: Mapping[str, Callable[[Asked], Message | Blank | None]] = {
             "": self._help,
             "help": self._help,
             "runs": self._runs,
@@ -75,13 +82,20 @@ class Commands:
             "schedules": lambda _asked: self._timetables.listing(),
         }
 
-    def answer(self, text: str, *, person: str, origin: Origin) -> Message | None:
+    def answer(self, text: str, *, person: str, origin: Origin) -> Message | Blank | None:
         """Do what was typed. Raises what the workflow raises, and forms.NotUnderstood."""
         plain = words.named(text, self._stories.accounts()) if "<@" in text else text
         asked = Asked(person, origin, words.said(plain))
         return self._about_runs.get(asked.said.first, self._ask)(asked)
 
-    def _ask(self, asked: Asked) -> Message | None:
+    def _ask(self, asked: Asked) -> Message | Blank | None:
+        typed = forms.split(asked.said.words)
+        family = _family(typed)
+        if family:
+            return answers.family(" ".join(typed), family)
+        runbook, values = forms.find(typed)
+        if not values:
+            return Blank(runbook)
         run = self._requested(asked)
         if not isinstance(run, Run):
             return run
@@ -135,8 +149,13 @@ class Commands:
     def _help(self, asked: Asked) -> Message:
         policy = self._policies.current()
         if asked.said.rest:
-            runbook, _ = forms.find(forms.split(asked.said.rest))
-            return answers.about(runbook)
+            typed = forms.split(asked.said.rest)
+            family = _family(typed)
+            return (
+                answers.family(" ".join(typed), family)
+                if family
+                else answers.about(forms.find(typed)[0])
+            )
         with self._database.reading() as tx:
             now = tx.now
         return answers.overview(
@@ -240,19 +259,15 @@ def _number(asked: Asked) -> tuple[int, str]:
     return int(digits), rest.strip()
 
 
+def _family(typed: Sequence[str]) -> list[type[AnyRunbook]]:
+    """Return the runbooks that begin with all of these words; none if the words name one."""
+    said = " ".join(typed).lower()
+    if said in catalogue():
+        return []
+    return [one for words, one in catalogue().items() if words.startswith(f"{said} ")]
+
+
 def _may_ask(policy: Policy, person: str, runbook: type[AnyRunbook], *, now: int) -> bool:
     """Return whether there is a host that this person may have it done on."""
-    tag = next((blank.tag for blank in forms.blanks(runbook) if blank.kind == "host"), "")
-    return any(
-        policy.may_ask(
-            Request(
-                runbook=runbook.words,
-                kind=kind(runbook),
-                host=host.name,
-                door="slack",
-                asked_by=person,
-                now=now,
-            )
-        ).allowed
-        for host in policy.inventory.tagged(tag or None)
-    )
+    found = askable(policy, runbook, person=person, door="slack", now=now)
+    return next(found, None) is not None

@@ -9,7 +9,7 @@ from bot.store import news, runs
 from bot.store.database import Database
 from bot.workflow import TooLate, Workflow
 
-CARD = "card"
+CARD, COPY = "card", "copy "
 _VALUE = re.compile(r"(\d{1,9}):([0-9a-f]{10})", re.ASCII)
 
 
@@ -36,8 +36,14 @@ class Decisions:
         """Refuse buttons of another message or another plan than the one that is shown."""
         with self._database.reading() as tx:
             run = runs.get(tx, number)
-            notice = news.notices(tx, number).get(CARD)
-        if notice is None or (notice.channel, notice.ts) != (click.channel, click.ts):
+            notices = news.notices(tx, number)
+        stands = {
+            (notice.channel, notice.ts)
+            for slot, notice in notices.items()
+            if slot == CARD or slot.startswith(COPY)
+        }
+        # What stands on somebody's Home is drawn for them alone, and nobody else can click it.
+        if not click.home and (click.channel, click.ts) not in stands:
             raise TooLate(f"This is not the card of run {number} any more: look for its newest.")
         if run.short_digest != digest:
             raise TooLate(f"Run {number} has another plan than this button: look at it again.")

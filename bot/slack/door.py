@@ -12,12 +12,15 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from bot.offering import Offering
 from bot.slack import body
+from bot.slack.asking import Asking
 from bot.slack.commands import Commands
 from bot.slack.decisions import Decisions
 from bot.slack.deliveries import Deliveries
 from bot.slack.envelopes import Envelopes
 from bot.slack.guard import Guard
+from bot.slack.homes import Homes
 from bot.slack.identity import Identity
 from bot.slack.listeners import Listeners
 from bot.slack.outbox import Outbox
@@ -75,22 +78,27 @@ class Door:
         policies: Policies,
         client: AsyncWebClient,
         slack: Installation,
+        offering: Offering,
     ) -> None:
         if not (slack.signing_secret or slack.app_token):
             raise ValueError("without a signing secret anybody could speak as Slack")
         stories = Stories(policies, team=slack.team, base_url=slack.base_url)
         voice = Voice(client)
+        self.homes = Homes(database, stories, voice)
         self.outbox = Outbox(
             database,
             stories,
             voice,
             default_channel=slack.default_channel,
             alarm_channel=slack.alarm_channel,
+            homes=self.homes,
         )
         self._listeners = Listeners(
             Identity(policies, client, team=slack.team),
             Commands(workflow, database, policies, stories),
             Decisions(workflow, database),
+            Asking(workflow, database, policies, offering, client),
+            self.homes,
             voice,
         )
         bolt = _bolt(client, slack.signing_secret)

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import re
 import secrets
 from collections.abc import Coroutine
 from typing import Any
@@ -12,15 +13,19 @@ from slack_bolt.error import BoltUnhandledRequestError
 from slack_bolt.response import BoltResponse
 from slack_sdk.errors import SlackClientError
 
+from bot import forms
 from bot.forms import NotUnderstood
 from bot.policy import NoPolicy
 from bot.run import Origin
-from bot.slack import answers, payloads
+from bot.slack import answers, form, home, payloads
+from bot.slack.aliases import ALIASES, COMMAND, typed
+from bot.slack.asking import Asking
 from bot.slack.blocks import Message
 from bot.slack.body import Body
 from bot.slack.card import ACCEPT, APPROVE, DENY, WITHDRAW
-from bot.slack.commands import Commands
+from bot.slack.commands import Blank, Commands
 from bot.slack.decisions import Decisions
+from bot.slack.homes import Homes
 from bot.slack.identity import Identity, Unwelcome
 from bot.slack.voice import Voice
 from bot.store.database import StoreUnavailable
@@ -29,6 +34,8 @@ from bot.store.schedules import NoSuchSchedule
 from bot.workflow import NotYours, TooLate, Unfit
 
 log = logging.getLogger(__name__)
+
+_ASK = re.compile(rf"{answers.ASK}-\d{{1,2}}")
 
 # Considered noes: each says what is so and what to do.
 _NOES = (Unwelcome, NotUnderstood, Unfit, NotYours, TooLate, NoSuchRun, NoSuchSchedule, Overtaken)
@@ -40,17 +47,28 @@ class Listeners:
         identity: Identity,
         commands: Commands,
         decisions: Decisions,
+        asking: Asking,
+        homes: Homes,
         voice: Voice,
     ) -> None:
         self._identity, self._commands, self._decisions = identity, commands, decisions
-        self._voice = voice
+        self._asking, self._homes, self._voice = asking, homes, voice
         self._speaking: set[asyncio.Task[None]] = set()
 
     def listen(self, app: AsyncApp) -> None:
-        app.command(answers.COMMAND)(self.on_command)
+        for command in (COMMAND, *ALIASES):
+            app.command(command)(self.on_command)
         app.action(APPROVE)(self.on_click)
         for action in (DENY, ACCEPT, WITHDRAW):
             app.action(action)(self.on_click)
+        app.action(_ASK)(self.on_ask)
+        app.action(form.HOST)(self.on_choice)
+        for action in (form.HOST, form.VALUE):
+            app.options(action)(self.on_suggestion)
+        for callback in (form.FORM, form.CHOOSER):
+            app.view(callback)(self.on_form)
+        app.shortcut(form.ABOUT_HOST)(self.on_shortcut)
+        app.event("app_home_opened")(self.on_home)
         app.error(self.on_fault)
 
     async def on_command(self, ack: AsyncAck, body: Body) -> None:
@@ -59,7 +77,10 @@ class Listeners:
             answer = await self._answer(command)
         except (NoPolicy, StoreUnavailable, *_NOES) as no:
             answer = answers.said(_plainly(no))
-        if answer is None:
+        if isinstance(answer, Blank):
+            self._in_background(self._open(answer, command))
+            await ack()
+        elif answer is None:
             await ack()
         else:
             await ack(response_type="ephemeral", text=answer.text, blocks=list(answer.blocks))
@@ -71,6 +92,59 @@ class Listeners:
             await asyncio.to_thread(self._decisions.decide, click, person=person.id)
         except (NoPolicy, StoreUnavailable, *_NOES) as no:
             self._whisper(body, answers.said(_plainly(no)))
+        await ack()
+
+    async def on_ask(self, ack: AsyncAck, body: Body) -> None:
+        """Open the form that a button names."""
+        self._in_background(self._ask(payloads.click(body)))
+        await ack()
+
+    async def on_shortcut(self, ack: AsyncAck, body: Body) -> None:
+        """Offer what may be asked for about a host that a message names."""
+        asked = payloads.shortcut(body)
+        self._in_background(self._about_hosts(asked))
+        await ack()
+
+    async def on_choice(self, ack: AsyncAck, body: Body) -> None:
+        """Draw the form anew for the host that was chosen in it."""
+        self._in_background(self._chosen(payloads.shown(body)))
+        await ack()
+
+    async def on_suggestion(self, ack: AsyncAck, body: Body) -> None:
+        shown = payloads.shown(body)
+        try:
+            person = await self._identity.person(shown.account)
+            options = await self._asking.options(shown, person=person.id)
+        except (NoPolicy, StoreUnavailable, *_NOES) as no:
+            log.info("nothing is offered: %s", no)
+            options = ()
+        await ack(options=options)
+
+    async def on_form(self, ack: AsyncAck, body: Body) -> None:
+        """Ask for what a form says, or say below its fields what is wrong."""
+        shown = payloads.shown(body)
+        hand_in = self._asking.submit if shown.callback == form.FORM else self._asking.next
+        try:
+            person = await self._identity.person(shown.account)
+            found = await asyncio.to_thread(hand_in, shown, person=person.id)
+        except (NoPolicy, StoreUnavailable, *_NOES) as no:
+            found = {form.HOST_BLOCK: _plainly(no)}
+        if "type" in found:
+            await ack(response_action="update", view=found)
+        elif found:
+            await ack(response_action="errors", errors=found)
+        else:
+            await ack()
+
+    async def on_home(self, ack: AsyncAck, body: Body) -> None:
+        """Draw the Home tab for whoever looks at it."""
+        account = payloads.opened_home(body)
+        if account is not None:
+            try:
+                person = await self._identity.person(account)
+                await asyncio.to_thread(self._homes.opened, account.user, person.id)
+            except (NoPolicy, StoreUnavailable, *_NOES) as no:
+                self._in_background(self._homes.refuse(account.user, _plainly(no)))
         await ack()
 
     async def on_fault(self, error: Exception, body: Body) -> BoltResponse:
@@ -96,21 +170,69 @@ class Listeners:
         """Let what is being said come to its end."""
         await asyncio.gather(*self._speaking)
 
-    async def _answer(self, command: payloads.Command) -> Message | None:
+    async def _open(self, blank: Blank, command: payloads.Command) -> None:
+        """Open a form, or say how the request is typed where Slack opens none."""
         person = await self._identity.person(command.account)
+        opened = await self._asking.open(
+            blank.runbook, trigger=command.trigger, person=person.id, at=command.channel
+        )
+        if not opened:
+            told = answers.about(blank.runbook)
+            await self._say(command.channel, command.account.user, told)
+
+    async def _ask(self, click: payloads.Click) -> None:
+        try:
+            person = await self._identity.person(click.account)
+            anything = click.value == home.ANYTHING
+            runbook = None if anything else forms.find(click.value.split())[0]
+        except (NoPolicy, StoreUnavailable, *_NOES) as no:
+            await self._reply(click, answers.said(_plainly(no)))
+            return
+        opening = {"trigger": click.trigger, "person": person.id, "at": click.channel}
+        if runbook is None:
+            await self._asking.about_hosts("", **opening)
+        elif not await self._asking.open(runbook, **opening):
+            await self._reply(click, answers.about(runbook))
+
+    async def _about_hosts(self, asked: payloads.Shortcut) -> None:
+        try:
+            person = await self._identity.person(asked.account)
+        except (NoPolicy, StoreUnavailable, *_NOES) as no:
+            await self._say(asked.channel, asked.account.user, answers.said(_plainly(no)))
+            return
+        await self._asking.about_hosts(
+            asked.text, trigger=asked.trigger, person=person.id, at=asked.channel
+        )
+
+    async def _chosen(self, shown: payloads.Shown) -> None:
+        try:
+            person = await self._identity.person(shown.account)
+            await self._asking.chosen(shown, person=person.id)
+        except (NoPolicy, StoreUnavailable, *_NOES) as no:
+            # The form stays as it was; handing it in will say the same below its host.
+            log.info("a form was not drawn anew: %s", no)
+
+    async def _answer(self, command: payloads.Command) -> Message | Blank | None:
+        person = await self._identity.person(command.account)
+        text = typed(command.name, command.text)
         origin = Origin("slack", command.channel, command.account.user)
         return await asyncio.to_thread(
-            self._commands.answer, command.text, person=person.id, origin=origin
+            self._commands.answer, text, person=person.id, origin=origin
         )
 
     def _whisper(self, body: Body, message: Message) -> None:
         """Tell whoever clicked, behind the acknowledgement: Slack waits for that one only."""
-        click = payloads.click(body)
-        self._in_background(self._say(click.channel, click.account.user, message))
+        self._in_background(self._reply(payloads.click(body), message))
+
+    async def _reply(self, click: payloads.Click, message: Message) -> None:
+        await self._say(click.channel, click.account.user, message)
 
     async def _say(self, channel: str, user: str, message: Message) -> None:
         try:
-            await self._voice.whisper(channel, user, message)
+            if channel:
+                await self._voice.whisper(channel, user, message)
+            else:
+                await self._voice.tell(user, message)
         except (SlackClientError, ClientError, TimeoutError) as trouble:
             log.warning("%s could not be answered: %s", user, trouble)
 

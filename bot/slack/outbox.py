@@ -8,9 +8,10 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 
 from aiohttp import ClientError
 from slack_sdk.errors import SlackApiError, SlackClientError
@@ -20,12 +21,13 @@ from bot.slack import audience
 from bot.slack.alarms import Alarms
 from bot.slack.audience import Audience
 from bot.slack.blocks import Message, context, mrkdwn
-from bot.slack.card import card, followed, result
+from bot.slack.card import card, cut, followed, result, whole_output
 from bot.slack.decisions import CARD
+from bot.slack.homes import Homes, concerned
 from bot.slack.nudge import nudges
 from bot.slack.story import Stories, Story
 from bot.slack.voice import CLOSED_PLACES, GONE_MESSAGES, Place, Voice, error_of, retry_after
-from bot.store import news
+from bot.store import homes, news, runs
 from bot.store.database import Database, StoreUnavailable, Transaction
 from bot.store.news import Notice, Pending
 
@@ -41,6 +43,7 @@ _AT_ONCE = 8
 _LOOKING_SECONDS = 1.0
 _BETWEEN_UPDATES = 1.0
 _LONGEST_WAIT = 60.0
+_BETWEEN_LOOKS = 30.0
 
 _WHISPER, _HINT, _FOLLOWED = "whisper", "hint", "followed"
 
@@ -63,8 +66,10 @@ class Outbox:
         *,
         default_channel: str = "",
         alarm_channel: str = "",
+        homes: Homes | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._homes = homes
         self._database, self._stories, self._voice = database, stories, voice
         self._default, self._clock = default_channel, clock
         self._alarms = Alarms(voice, self._remember, channel=alarm_channel or default_channel)
@@ -72,6 +77,7 @@ class Outbox:
         self._woken = asyncio.Event()
         self._slots = asyncio.Semaphore(_AT_ONCE)
         self._sent: dict[int, float] = {}
+        self._timed = clock()
         self._under_way: set[asyncio.Task[None]] = set()
         # Whether it has looked for news at least once.
         self.waiting = False
@@ -90,9 +96,9 @@ class Outbox:
             while True:
                 self._woken.clear()
                 for delivery in await self._due():
-                    task = asyncio.create_task(self._deliver(delivery))
-                    self._under_way.add(task)
-                    task.add_done_callback(self._under_way.discard)
+                    self._begin(self._deliver(delivery))
+                if self._homes is not None:
+                    self._begin(self._homes.draw())
                 self.waiting = True
                 # Python 3.11's wait_for loses a cancellation that comes with the wake-up.
                 with suppress(TimeoutError):
@@ -106,6 +112,13 @@ class Outbox:
     async def flush(self) -> None:
         """Deliver all that is due now, and return when it is told or postponed."""
         await asyncio.gather(*(self._deliver(delivery) for delivery in await self._due()))
+        if self._homes is not None:
+            await self._homes.draw()
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._under_way.add(task)
+        task.add_done_callback(self._under_way.discard)
 
     async def _due(self) -> list[_Delivery]:
         try:
@@ -117,6 +130,7 @@ class Outbox:
         return []
 
     def _claim(self) -> list[_Delivery]:
+        self._keep_time()
         with self._database.reading() as tx:
             if not news.pending(tx, most=1):
                 return []
@@ -131,6 +145,18 @@ class Outbox:
                 if not self._early(delivery.story)
                 and news.claim(tx, delivery.item, seconds=_LEASE_SECONDS)
             ]
+
+    def _keep_time(self) -> None:
+        """Have the cards of what takes minutes drawn anew: they say how long it has taken."""
+        if self._clock() - self._timed < _BETWEEN_LOOKS:
+            return
+        self._timed = self._clock()
+        with self._database.reading() as tx:
+            long = [run.id for run in runs.unfinished(tx) if _takes_minutes(run, tx.now)]
+        if long:
+            with self._database.transaction() as tx:
+                for number in long:
+                    news.announce(tx, number)
 
     def _early(self, story: Story) -> bool:
         """Return whether it is better to wait: there will be more to say in a moment."""
@@ -154,14 +180,20 @@ class Outbox:
             log.exception("the news of run %d could not be told", item.run)
             await self._postpone(item, repr(fault), None)
         else:
-            await self._told(item, delivery.story.run)
+            await self._told(item, delivery.story)
         self._woken.set()
 
-    async def _told(self, item: Pending, run: Run) -> None:
+    async def _told(self, item: Pending, story: Story) -> None:
+        run = story.run
         self._sent[run.id] = self._clock()
         if run.over:
             self._sent.pop(run.id, None)
-        await self._write(lambda tx: news.told(tx, item))
+
+        def write(tx: Transaction) -> None:
+            news.told(tx, item)
+            homes.concern(tx, concerned(story))
+
+        await self._write(write)
 
     async def _postpone(self, item: Pending, why: str, wait: float | None) -> None:
         seconds = min(2.0**item.tries, _LONGEST_WAIT) if wait is None else wait
@@ -261,6 +293,17 @@ class Outbox:
         message = followed(story) if over else result(story)
         told = await self._voice.post(place.channel, message, thread=place.ts)
         await self._remember(story, slot, told, message)
+        if not over and cut(story):
+            await self._share(story, place)
+
+    async def _share(self, story: Story, place: Place) -> None:
+        """Add all that the hosts said as a file; the page has it too, so this is tried once."""
+        name = f"run-{story.run.id}.txt"
+        title = f"What {story.run.host} said in run {story.run.id}"
+        try:
+            await self._voice.share(place, name=name, title=title, content=whole_output(story))
+        except (SlackClientError, ClientError, TimeoutError) as trouble:
+            log.warning("the output of run %d is no file: %s", story.run.id, trouble)
 
     async def _remember(self, story: Story, slot: str, place: Place, message: Message) -> None:
         notice = Notice(story.run.id, slot, place.channel, place.ts, message.digest)
@@ -277,6 +320,11 @@ class Outbox:
             await asyncio.to_thread(in_transaction)
         except StoreUnavailable as trouble:
             log.warning("what was told could not be written down: %s", trouble)
+
+
+def _takes_minutes(run: Run, now: int) -> bool:
+    started = run.state is State.RUNNING and run.parent is None and run.started
+    return bool(started) and now - (run.started or now) > 60_000_000
 
 
 def _with_invitation(story: Story, message: Message) -> Message:

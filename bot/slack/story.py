@@ -13,6 +13,8 @@ from bot.workflow import stead
 from bot.workflow.counting import count
 from bot.workflow.parts import Policies
 
+_AT_WORK = frozenset({State.STARTING, State.RUNNING, State.UNKNOWN})
+
 
 @dataclass(frozen=True)
 class Approver:
@@ -45,6 +47,8 @@ class Story:
     asker: the asker's Slack user, or "". page: address, or "".
     sealed: the run's last entry in the change log, by its number and the start of its hash.
     quiet: a schedule asked for it, and it has not ended otherwise than last time.
+    hosts_done, under_way: of a request for several hosts: how many are done, and which are not yet
+    but have begun.
     glass: whether its asker means to break it, or has. owners: of its area.
     now: microseconds, by the database's clock.
     """
@@ -63,6 +67,8 @@ class Story:
     page: str = ""
     sealed: str = ""
     quiet: bool = False
+    hosts_done: int = 0
+    under_way: Sequence[str] = ()
     glass: Glass | None = None
     owners: Sequence[Approver] = ()
     now: int = 0
@@ -90,8 +96,11 @@ class Stories:
     def of(self, tx: Transaction, number: int) -> Story:
         """Raises NoSuchRun. Without a valid policy the story is told with what the run knows."""
         run = runs.get(tx, number)
+        parts = runs.children(tx, number) if run.hosts else []
         told = Story(
             run,
+            hosts_done=sum(part.over for part in parts),
+            under_way=[part.host for part in parts if part.state in _AT_WORK],
             votes=runs.votes(tx, number),
             steps=runs.steps_of_all(tx, number) if run.hosts else runs.steps(tx, number),
             area=run.area,
@@ -134,6 +143,14 @@ class Stories:
             ],
             granted=_granted(tx, run, named.names),
         )
+
+    def people(self) -> Mapping[str, str]:
+        """Return the names of all people, by their ids; none without a valid policy."""
+        try:
+            people = self._policies.current().household.people.values()
+        except NoPolicy:
+            return {}
+        return {person.id: person.name for person in people}
 
     def accounts(self) -> Mapping[str, str]:
         """Return whose each account of our Slack is: people's ids by U…."""

@@ -25,6 +25,7 @@ class Verdict:
         return f"{self.joint}{self.text}" if self.text else ""
 
 
+_MOST_HOSTS = 3
 _LABELS: Mapping[State, tuple[str, str]] = {
     State.ASKED: ("mag", "Looking"),
     State.WAITING: ("key", "Approval needed"),
@@ -46,13 +47,18 @@ _LABELS: Mapping[State, tuple[str, str]] = {
 }
 
 
-def verdict(story: Story) -> Verdict:
-    run = story.run
+def label_of(run: Run) -> tuple[str, str]:
+    """Return an emoji's name and the words for how a run stands."""
     icon, label = _LABELS[run.state]
     if run.kind == "check" and run.state is State.SUCCEEDED and run.report:
         healthy = run.report.healthy
-        icon = "large_green_circle" if healthy else "warning"
-        label = "Healthy" if healthy else "Needs attention"
+        return ("large_green_circle", "Healthy") if healthy else ("warning", "Needs attention")
+    return icon, label
+
+
+def verdict(story: Story) -> Verdict:
+    run = story.run
+    icon, label = label_of(run)
     text = _under_way(story) or run.summary
     # Some summaries begin with what the label says: "Denied by Olga: not today".
     if text.startswith(label):
@@ -84,7 +90,7 @@ def _under_way(story: Story) -> str:
         case State.STARTING:
             return f"reading {run.host} again before anything is sent"
         case State.RUNNING:
-            return _progress(run, len(story.steps))
+            return _progress(story)
         case _:
             return ""
 
@@ -106,6 +112,24 @@ def _offered(story: Story) -> str:
     return f"{editor} proposes this{instead}; {story.name(run.asked_by)} accepts it or not"
 
 
-def _progress(run: Run, sent: int) -> str:
+def _progress(story: Story) -> str:
+    """Say how far it is, and since when: a card is drawn anew as the minutes pass."""
+    run, sent = story.run, len(story.steps)
+    so_far = f", for {lasting}" if (lasting := _lasting(story)) else ""
+    if run.hosts:
+        at = ", ".join(story.under_way[:_MOST_HOSTS])
+        more = len(story.under_way) - _MOST_HOSTS
+        where = f", {at}{f' and {more} more' if more > 0 else ''} under way" if at else ""
+        return f"{story.hosts_done} of {len(run.hosts)} hosts done{where}{so_far}"
     steps = len(run.proposal.steps) if run.proposal else sent
-    return f"step {sent} of {steps} is under way on {run.host}"
+    return f"step {sent} of {steps} is under way on {run.host}{so_far}"
+
+
+def _lasting(story: Story) -> str:
+    """Return how long it has been running, in whole minutes; "" below one."""
+    if story.run.started is None:
+        return ""
+    minutes = (story.now - story.run.started) // 60_000_000
+    if minutes < 1:
+        return ""
+    return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h {minutes % 60} min"

@@ -6,7 +6,7 @@ from typing import cast
 from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 
-from bot.slack.blocks import Message
+from bot.slack.blocks import Message, View
 
 # Slack's words for a place that we cannot speak in, and that only people can open to us.
 CLOSED_PLACES = frozenset(
@@ -75,6 +75,21 @@ class Voice:
         opened = await self._client.conversations_open(users=user)
         channel: dict[str, str] = opened.get("channel") or {}
         return await self.post(channel.get("id", user), message)
+
+    async def share(self, place: Place, *, name: str, title: str, content: str) -> None:
+        """Put a text file into the thread of a message."""
+        await self._client.files_upload_v2(
+            channel=place.channel,
+            thread_ts=place.ts,
+            filename=name,
+            title=title,
+            content=content,
+            request_file_info=False,
+        )
+
+    async def publish(self, user: str, view: View) -> None:
+        """Draw somebody's Home tab."""
+        await self._client.views_publish(user_id=user, view=view)
 
     async def _post(self, channel: str, message: Message, thread: str) -> Place:
         posted = await self._client.chat_postMessage(

@@ -14,6 +14,11 @@ def first_time(tx: Transaction, key: str) -> bool:
     return tx.insert_once(tables.seen, key=key, at=tx.now)
 
 
+def forget(tx: Transaction, key: str) -> None:
+    """Take *key* for new the next time: what it stood for has not happened."""
+    tx.sql.execute(delete(tables.seen).where(tables.seen.c.key == key))
+
+
 def forget_old(tx: Transaction) -> None:
     horizon = tx.now - KEEP_SECONDS * 1_000_000
     tx.sql.execute(delete(tables.seen).where(tables.seen.c.at < horizon))

@@ -275,6 +275,20 @@ notice = Table(
     Column("digest", String(64), nullable=False),
 )
 
+# Who has looked at their Home tab in chat, and whether it is to be drawn anew. digest: of what it
+# shows; due: when it is drawn next, NULL while it is as it should be.
+home = Table(
+    "home",
+    metadata,
+    Column("user", String(32), primary_key=True),
+    Column("person", String(64), nullable=False),
+    Column("opened", BigInteger, nullable=False),
+    Column("drawn", BigInteger, nullable=False),
+    Column("due", BigInteger),
+    Column("digest", String(64), nullable=False),
+    Index(None, "due"),
+)
+
 # Requests that were seen already, by signature or by meaning.
 seen = Table(
     "seen",

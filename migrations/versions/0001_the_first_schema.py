@@ -131,6 +131,18 @@ def upgrade() -> None:
         batch_op.create_index(batch_op.f('ix_run_ended_id'), ['ended', 'id'], unique=False)
         batch_op.create_index(batch_op.f('ix_run_parent_id'), ['parent', 'id'], unique=False)
 
+    op.create_table('home',
+    sa.Column('user', sa.String(length=32), nullable=False),
+    sa.Column('person', sa.String(length=64), nullable=False),
+    sa.Column('opened', sa.BigInteger(), nullable=False),
+    sa.Column('drawn', sa.BigInteger(), nullable=False),
+    sa.Column('due', sa.BigInteger(), nullable=True),
+    sa.Column('digest', sa.String(length=64), nullable=False),
+    sa.PrimaryKeyConstraint('user', name=op.f('pk_home'))
+    )
+    with op.batch_alter_table('home', schema=None) as batch_op:
+        batch_op.create_index(batch_op.f('ix_home_due'), ['due'], unique=False)
+
     op.create_table('seen',
     sa.Column('key', sa.String(length=160), nullable=False),
     sa.Column('at', sa.BigInteger(), nullable=False),

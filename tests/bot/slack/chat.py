@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from slack_sdk.web.async_client import AsyncWebClient
 
+from bot.offering import Offering
 from bot.run import Run
 from bot.slack.door import Door, Installation
 from bot.slack.outbox import Outbox
@@ -19,6 +20,7 @@ from tests.bot.slack.asgi import Answer, post
 from tests.bot.slack.payloads import SECRET, signed
 from tests.bot.slack.web_api import Posted, WebApi, a_web_api
 from tests.policies import TEAM
+from tests.toy import LISTS
 
 PAGES = "https://keyturn.example.com"
 
@@ -66,10 +68,18 @@ async def a_chat(
     async with a_web_api() as slack:
         client = AsyncWebClient(token="xoxb-1", base_url=slack.url, timeout=5)
         installation = Installation(SECRET, TEAM, PAGES, default_channel)
-        door = Door(office.workflow, office.database, office.policies, client, installation)
+        offering = Offering(office.fleet, office.database, office.policies, lists=LISTS)
+        door = Door(
+            office.workflow, office.database, office.policies, client, installation, offering
+        )
         stories = Stories(office.policies, team=TEAM, base_url=PAGES)
         door.outbox = Outbox(
-            office.database, stories, Voice(client), default_channel=default_channel, clock=clock
+            office.database,
+            stories,
+            Voice(client),
+            default_channel=default_channel,
+            homes=door.homes,
+            clock=clock,
         )
         yield Chat(office, door, slack)
         await door.close()

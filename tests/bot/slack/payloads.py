@@ -85,12 +85,54 @@ def click(
     }
 
 
+def in_view(kind: str, view: dict[str, Any], user: str, **other: Any) -> dict[str, Any]:
+    """kind: view_submission, block_actions or block_suggestion."""
+    return {
+        "type": kind,
+        "user": {"id": user, "username": user.lower(), "name": user, "team_id": TEAM},
+        "api_app_id": "A0KEYTURN",
+        "token": "gIkuvaNzQIHg97ATvDxqgjtO",
+        "team": {"id": TEAM, "domain": "keyturn"},
+        "enterprise": None,
+        "is_enterprise_install": False,
+        "trigger_id": f"{next(_numbers)}.13345224609.8534564800",
+        "view": view,
+        **other,
+    }
+
+
+def message_action(callback: str, text: str, user: str) -> dict[str, Any]:
+    """Choose something in the menu of a message."""
+    return {
+        "type": "message_action",
+        "callback_id": callback,
+        "trigger_id": f"{next(_numbers)}.13345224609.8534564800",
+        "action_ts": f"1700000000.{next(_numbers):06d}",
+        "message_ts": "1700000000.000001",
+        "user": {"id": user, "name": user, "team_id": TEAM},
+        "team": {"id": TEAM, "domain": "keyturn"},
+        "channel": {"id": "C0OPS", "name": "ops"},
+        "enterprise": None,
+        "is_enterprise_install": False,
+        "api_app_id": "A0KEYTURN",
+        "token": "gIkuvaNzQIHg97ATvDxqgjtO",
+        "response_url": "https://hooks.slack.com/actions/T0KEYTURN/1/x",
+        "message": {"type": "message", "user": "U0STAN", "ts": "1700000000.000001", "text": text},
+    }
+
+
 def interaction(payload: dict[str, Any]) -> bytes:
     return urlencode({"payload": json.dumps(payload)}).encode()
 
 
-def event(identifier: str, kind: str = "app_home_opened") -> bytes:
-    inner = {"type": kind, "user": "U0DORA", "channel": "D0DORA", "tab": "messages"}
+def event(
+    identifier: str,
+    kind: str = "app_home_opened",
+    *,
+    user: str = "U0DORA",
+    tab: str = "messages",
+) -> bytes:
+    inner = {"type": kind, "user": user, "channel": "D0DORA", "tab": tab}
     outer = {
         "token": "x",
         "team_id": TEAM,

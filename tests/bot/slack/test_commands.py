@@ -38,7 +38,7 @@ async def test_help_does_not_show_what_one_may_not_ask_for(chat: Chat):
     assert "toy break" in words(await chat.type("help", "U0OLGA"))
 
 
-@pytest.mark.parametrize("text", ["toy set", "help toy set", "Toy Set", "help toy set lb1"])
+@pytest.mark.parametrize("text", ["help toy set", "help Toy Set", "help toy set lb1"])
 async def test_a_runbook_without_values_is_explained(chat: Chat, text: str):
     shown = words(await chat.type(text))
     assert "Set one switch." in shown
@@ -178,7 +178,7 @@ async def test_words_that_several_runbooks_begin_with_list_them_with_their_forms
     await chat.send(payloads.interaction(payload))
     await chat.settle()
     [view] = chat.slack.views.values()
-    assert view["title"]["text"] == "Toy set"
+    assert view["title"]["text"] == "toy set"
 
 
 @pytest.mark.parametrize("value", ["toy nothing", "x" * 200])

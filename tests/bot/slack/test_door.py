@@ -6,6 +6,7 @@ import logging
 import pytest
 from slack_sdk.web.async_client import AsyncWebClient
 
+from bot.offering import Offering
 from bot.slack.door import Door, Installation
 from tests.bot.office import Office
 from tests.bot.slack import payloads
@@ -101,5 +102,7 @@ async def test_a_command_is_answered_before_slack_loses_patience(chat: Chat):
 
 def test_a_door_without_a_secret_does_not_open(office: Office):
     client = AsyncWebClient(token="xoxb-1")
+    offering = Offering(office.fleet, office.database, office.policies)
+    parts = (office.workflow, office.database, office.policies)
     with pytest.raises(ValueError, match="anybody could speak"):
-        Door(office.workflow, office.database, office.policies, client, Installation("", TEAM))
+        Door(*parts, client, Installation("", TEAM), offering)

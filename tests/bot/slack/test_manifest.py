@@ -7,7 +7,8 @@ from urllib.parse import urlsplit
 import pytest
 from ruamel.yaml import YAML
 
-from bot.slack.answers import COMMAND
+from bot.slack.aliases import ALIASES, COMMAND
+from bot.slack.form import ABOUT_HOST, ABOUT_HOST_NAME
 
 SCOPES = {
     "app_mentions:read",
@@ -35,12 +36,34 @@ def test_it_has_the_parts_that_slack_knows(manifest: dict[str, Any]):
     assert 0 < len(manifest["display_information"]["description"]) <= 140
 
 
-def test_the_command_is_ours_and_escaped(manifest: dict[str, Any]):
-    [command] = manifest["features"]["slash_commands"]
-    assert command["command"] == COMMAND
-    assert command["should_escape"] is True
-    assert len(command["description"]) <= 150
-    assert len(command["usage_hint"]) <= 1000
+def test_the_commands_are_ours_and_escaped(manifest: dict[str, Any]):
+    commands = manifest["features"]["slash_commands"]
+    assert [command["command"] for command in commands] == [COMMAND, *ALIASES]
+    for command in commands:
+        assert command["should_escape"] is True
+        assert len(command["command"]) <= 32
+        assert len(command["description"]) <= 150
+        assert len(command["usage_hint"]) <= 1000
+
+
+@pytest.mark.parametrize("name", ALIASES)
+def test_an_alias_is_described_alike_everywhere(manifest: dict[str, Any], name: str):
+    commands = {one["command"]: one for one in manifest["features"]["slash_commands"]}
+    assert commands[name]["description"] == ALIASES[name].description
+    assert commands[name]["usage_hint"] == ALIASES[name].usage
+
+
+def test_the_shortcut_is_the_one_that_is_listened_to(manifest: dict[str, Any]):
+    [shortcut] = manifest["features"]["shortcuts"]
+    assert (shortcut["type"], shortcut["callback_id"]) == ("message", ABOUT_HOST)
+    assert shortcut["name"] == ABOUT_HOST_NAME
+    assert len(shortcut["name"]) <= 24
+    assert len(shortcut["description"]) <= 150
+
+
+def test_it_hears_of_nothing_but_visits_to_its_home(manifest: dict[str, Any]):
+    assert manifest["settings"]["event_subscriptions"]["bot_events"] == ["app_home_opened"]
+    assert manifest["features"]["app_home"]["home_tab_enabled"] is True
 
 
 def test_the_scopes_are_those_that_were_weighed(manifest: dict[str, Any]):
@@ -51,9 +74,15 @@ def test_the_scopes_are_those_that_were_weighed(manifest: dict[str, Any]):
 
 
 def test_every_address_is_the_door_over_https(manifest: dict[str, Any]):
-    [command] = manifest["features"]["slash_commands"]
-    for url in (str(command["url"]), str(manifest["settings"]["interactivity"]["request_url"])):
-        parts = urlsplit(url)
+    settings = manifest["settings"]
+    commands = manifest["features"]["slash_commands"]
+    for url in (
+        *(command["url"] for command in commands),
+        settings["interactivity"]["request_url"],
+        settings["interactivity"]["message_menu_options_url"],
+        settings["event_subscriptions"]["request_url"],
+    ):
+        parts = urlsplit(str(url))
         assert (parts.scheme, parts.path, parts.query) == ("https", "/slack/events", "")
 
 

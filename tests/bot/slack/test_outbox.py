@@ -290,3 +290,59 @@ async def test_it_ends_when_it_is_cancelled_though_it_was_just_woken(chat: Chat,
     task.cancel()
     done, _ = await asyncio.wait([task], timeout=5)
     assert task in done
+
+
+async def test_what_takes_minutes_says_so_while_it_lasts(office: Office):
+    now = [100.0]
+    async with a_chat(office, clock=lambda: now[0]) as chat:
+        loop, said = asyncio.get_running_loop(), list[str]()
+
+        def two_minutes_later(_host: str, _words: str) -> None:
+            with office.database.transaction() as tx:
+                tx.sql.exec_driver_sql("UPDATE run SET started = started - 120000000")
+            now[0] += 31
+            asyncio.run_coroutine_threadsafe(chat.door.outbox.flush(), loop).result(10)
+            said.append(chat.slack.card.words)
+
+        office.fleet.before_tell = two_minutes_later
+        await chat.type(LAMP_ON)
+        await chat.press("approve", "U0OLGA")
+        assert "step 1 of 1 is under way on lb1, for 2 min" in said[0]
+
+
+async def test_a_request_for_several_hosts_tells_how_many_are_done(office: Office):
+    now = [100.0]
+    async with a_chat(office, clock=lambda: now[0]) as chat:
+        loop, said = asyncio.get_running_loop(), list[str]()
+
+        def a_while_later(_host: str, _words: str) -> None:
+            now[0] += 31
+            asyncio.run_coroutine_threadsafe(chat.door.outbox.flush(), loop).result(10)
+            said.append(chat.slack.card.text)
+
+        office.fleet.before_tell = a_while_later
+        await chat.type("toy set lb* lamp on")
+        await chat.press("approve", "U0OLGA")
+        assert "0 of 2 hosts done, lb1 under way" in said[0]
+        assert "1 of 2 hosts done, lb2 under way" in said[1]
+
+
+async def test_long_output_is_a_file_in_the_thread(chat: Chat):
+    chat.office.fleet.hosts["lb1"] = dict.fromkeys("abcdefgh", "off")
+    await chat.type("toy set all lb1 on")
+    await chat.press("approve", "U0OLGA")
+    [result] = [one for one in chat.slack.posted if one.thread]
+    assert "All of it is in the file below" in result.words
+    assert chat.slack.files == [("C0OPS", chat.slack.card.ts)]
+    [content] = chat.slack.uploaded
+    assert content.count("lb1 said") == 8
+    assert "h is on now" in content
+
+
+async def test_a_file_that_slack_refuses_holds_nothing_up(chat: Chat):
+    chat.office.fleet.hosts["lb1"] = dict.fromkeys("abcdefgh", "off")
+    chat.slack.refuse("files.getUploadURLExternal", "missing_scope")
+    await chat.type("toy set all lb1 on")
+    await chat.press("approve", "U0OLGA")
+    assert chat.slack.files == []
+    assert trouble(chat) == ""

@@ -8,7 +8,7 @@ from typing import Any
 
 from aiohttp import web
 
-from bot.console.blockkit import faults_of_blocks
+from bot.console.blockkit import faults_of_blocks, faults_of_view
 from tests.bot.slack.walk import texts
 from tests.policies import TEAM
 
@@ -50,6 +50,10 @@ class WebApi:
     calls: list[tuple[str, dict[str, Any]]] = field(default_factory=list[Any])
     posted: list[Posted] = field(default_factory=list[Posted])
     faults: list[str] = field(default_factory=list[str])
+    views: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
+    files: list[tuple[str, str]] = field(default_factory=list[Any])
+    uploaded: list[str] = field(default_factory=list[str])
+    triggers: set[str] = field(default_factory=set[str])
     slowly: float = 0.0
     _stamp: int = 0
 
@@ -81,6 +85,10 @@ class WebApi:
         answer = self._answer(method, told)
         return web.json_response({"ok": "error" not in answer, **answer})
 
+    async def upload(self, request: web.Request) -> web.Response:
+        self.uploaded.append(await request.text())
+        return web.Response(text="OK")
+
     def _answer(self, method: str, told: Mapping[str, Any]) -> dict[str, Any]:
         match method:
             case "users.info":
@@ -91,6 +99,13 @@ class WebApi:
                 return self._post(told)
             case "chat.update":
                 return self._update(told)
+            case "files.getUploadURLExternal":
+                return {"upload_url": self.url.replace("/api/", "/upload/F1"), "file_id": "F1"}
+            case "files.completeUploadExternal":
+                self.files.append((told["channel_id"], told["thread_ts"]))
+                return {"files": told["files"]}
+            case "views.open" | "views.update" | "views.publish":
+                return self._view(method, told)
             case _:
                 return {"error": "unknown_method"}
 
@@ -122,6 +137,23 @@ class WebApi:
                 return {"channel": message.channel, "ts": message.ts}
         return {"error": "message_not_found"}
 
+    def _view(self, method: str, told: Mapping[str, Any]) -> dict[str, Any]:
+        """Keep what a form or Home shows by now, by its id; a Home has its user's."""
+        view: dict[str, Any] = told["view"]
+        if faults := faults_of_view(view):
+            self.faults += faults
+            return {"error": "invalid_arguments"}
+        if method == "views.open" and told["trigger_id"] in self.triggers:
+            return {"error": "exchanged_trigger_id"}
+        if method == "views.open":
+            self.triggers.add(told["trigger_id"])
+        self._stamp += method == "views.open"
+        name = told.get("view_id") or told.get("user_id") or f"V{self._stamp:06d}"
+        if method == "views.update" and name not in self.views:
+            return {"error": "not_found"}
+        self.views[name] = view
+        return {"view": {"id": name, "hash": "1.a"}}
+
     def _judge(self, told: Mapping[str, Any]) -> bool:
         found = faults_of_blocks(told.get("blocks", []), surface="message")
         self.faults += found
@@ -133,6 +165,7 @@ async def a_web_api() -> AsyncGenerator[WebApi]:
     api = WebApi()
     app = web.Application()
     app.router.add_route("*", "/api/{method}", api.handle)
+    app.router.add_post("/upload/{file}", api.upload)
     runner = web.AppRunner(app)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)

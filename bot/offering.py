@@ -1,0 +1,126 @@
+"""Offering: what may be chosen in a form. Lists of hosts are read ahead and told from memory."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from bot import forms
+from bot.forms import Blank
+from bot.policy import Policy, Request
+from bot.store import search
+from bot.store.database import Database
+from bot.workflow.parts import Fleet, Policies
+from connectors.trouble import HostTrouble
+from runbooks import AnyRunbook
+from runbooks._catalogue import kind
+from runbooks._lists import LISTS, Lister
+
+log = logging.getLogger(__name__)
+
+_FRESH_SECONDS = 600.0
+# A host that did not answer is not asked again with every letter that somebody types.
+_REST_SECONDS = 20.0
+_MOST_REMEMBERED = 2000
+_MOST_EARLIER = 100
+
+Key = tuple[str, str]
+
+
+class Offering:
+    """Says what may be chosen; nothing that is chosen is believed for it.
+
+    lists: how to read what a host lists, by the word in a field's schema.
+    """
+
+    def __init__(
+        self,
+        fleet: Fleet,
+        database: Database,
+        policies: Policies,
+        *,
+        lists: Mapping[str, Lister] = LISTS,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._fleet, self._database, self._policies = fleet, database, policies
+        self._lists, self._clock = lists, clock
+        self._lock = threading.Lock()
+        self._known: dict[Key, tuple[float, Sequence[str]]] = {}
+
+    def look(self, runbook: type[AnyRunbook], *, host: str, person: str, door: str) -> None:
+        """Ask a host for the lists that a form about it needs, where they are not known."""
+        wanted = {blank.lists for blank in forms.blanks(runbook) if blank.lists in self._lists}
+        if not self.may(runbook, host=host, person=person, door=door):
+            return
+        for word in sorted(wanted):
+            if self._begin((host, word)):
+                self._read(host, word)
+
+    def values(self, blank: Blank, *, host: str) -> Sequence[str]:
+        """Return what the host listed, and what was asked for there before. Asks no host."""
+        _, listed = self._known.get((host, blank.lists), (0.0, ()))
+        with self._database.reading() as tx:
+            found = search.newest(tx, search.Filter(host=host), most=_MOST_EARLIER)
+        earlier = [run.fields[blank.name] for run in found if run.fields.get(blank.name)]
+        return tuple(dict.fromkeys([*listed, *map(str, earlier)]))
+
+    def hosts(self, runbook: type[AnyRunbook], *, person: str, door: str) -> Iterator[str]:
+        """Yield the hosts that this person may have it done on."""
+        policy = self._policies.current()
+        with self._database.reading() as tx:
+            now = tx.now
+        return askable(policy, runbook, person=person, door=door, now=now)
+
+    def may(self, runbook: type[AnyRunbook], *, host: str, person: str, door: str) -> bool:
+        """Return whether the runbook fits the host and the rules let this person ask for it."""
+        policy = self._policies.current()
+        with self._database.reading() as tx:
+            now = tx.now
+        found = askable(policy, runbook, person=person, door=door, now=now, only=host)
+        return next(found, None) is not None
+
+    def _begin(self, key: Key) -> bool:
+        """Return whether it is to be read now, by the caller and by nobody else meanwhile."""
+        with self._lock:
+            until, listed = self._known.get(key, (0.0, ()))
+            if self._clock() < until:
+                return False
+            if len(self._known) >= _MOST_REMEMBERED:
+                self._known.clear()
+            self._known[key] = self._clock() + _REST_SECONDS, listed
+            return True
+
+    def _read(self, host: str, word: str) -> None:
+        try:
+            found = tuple(sorted(self._lists[word](self._fleet.ask, host)))
+        except HostTrouble as trouble:
+            log.info("%s lists no %s: %s", host, word, trouble)
+            return
+        with self._lock:
+            self._known[host, word] = self._clock() + _FRESH_SECONDS, found
+
+
+def askable(
+    policy: Policy,
+    runbook: type[AnyRunbook],
+    *,
+    person: str,
+    door: str,
+    now: int,
+    only: str = "",
+) -> Iterator[str]:
+    """Yield the hosts that fit the runbook and that this person may have it done on."""
+    tag = next((blank.tag for blank in forms.blanks(runbook) if blank.kind == "host"), "")
+    for host in policy.inventory.tagged(tag or None):
+        if only and host.name != only:
+            continue
+        request = Request(
+            runbook=runbook.words,
+            kind=kind(runbook),
+            host=host.name,
+            door=door,
+            asked_by=person,
+            now=now,
+        )
+        if policy.may_ask(request).allowed:
+            yield host.name

@@ -1,0 +1,292 @@
+"""Asking by form: opens one, offers what may be chosen in it, and takes it in."""
+
+import asyncio
+import logging
+import re
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from aiohttp import ClientError
+from slack_sdk.errors import SlackApiError, SlackClientError
+from slack_sdk.web.async_client import AsyncWebClient
+
+from bot import forms
+from bot.forms import Misfit, NotUnderstood
+from bot.offering import Offering
+from bot.outlook import Question, outlook
+from bot.policy import Policy
+from bot.run import Origin, Run
+from bot.slack import form
+from bot.slack.form import BECAUSE, FORM, HOST_BLOCK, WHAT_BLOCK, Sheet, View
+from bot.slack.payloads import Shown
+from bot.slack.voice import error_of
+from bot.store import runs, seen
+from bot.store.database import Database
+from bot.workflow import NotYours, TooLate, Unfit, Workflow
+from bot.workflow.parts import Policies
+from connectors.command import UncleanText, clean
+from runbooks import AnyRunbook, catalogue
+from runbooks._catalogue import kind
+
+log = logging.getLogger(__name__)
+
+# A trigger lives three seconds.
+_TRIGGER_SECONDS = 2.5
+# How long somebody who looks for an option waits for a host that was not read ahead.
+_LOOK_SECONDS = 1.5
+_DOOR = "slack"
+_MOST_FOUND = 10
+_WORD = re.compile(r"[a-z0-9][a-z0-9-]*")
+_ADDRESS = re.compile(r"[0-9a-f]*[.:][0-9a-f.:]+")
+
+Errors = dict[str, str]
+
+
+class Asking:
+    """Raises what bot.slack.listeners answers in words."""
+
+    def __init__(
+        self,
+        workflow: Workflow,
+        database: Database,
+        policies: Policies,
+        offering: Offering,
+        client: AsyncWebClient,
+    ) -> None:
+        self._workflow, self._database, self._policies = workflow, database, policies
+        self._offering, self._client = offering, client
+
+    # --- opening ---
+
+    async def open(self, runbook: type[AnyRunbook], *, trigger: str, person: str, at: str) -> bool:
+        """Open the form of a runbook; False if Slack opens nothing. at: C…, where it was typed."""
+
+        def filled() -> View:
+            hosts = list(self._offering.hosts(runbook, person=person, door=_DOOR))
+            return self._form(runbook, hosts, person, {"channel": at})
+
+        return await self._opened(trigger, filled)
+
+    async def about_hosts(self, said: str, *, trigger: str, person: str, at: str) -> bool:
+        """Offer what may be asked for about the hosts that a message names, or about any."""
+        return await self._opened(trigger, lambda: self._choice(said, person, at))
+
+    async def _opened(self, trigger: str, filled: Callable[[], View]) -> bool:
+        try:
+            async with asyncio.timeout(_TRIGGER_SECONDS):
+                answer = await self._client.views_open(trigger_id=trigger, view=form.loading())
+        except (SlackClientError, ClientError, TimeoutError) as trouble:
+            log.warning("no form could be opened: %s", trouble)
+            return False
+        opened: Mapping[str, str] = answer.get("view") or {}
+        await self._draw(opened.get("id", ""), "", await asyncio.to_thread(filled))
+        return True
+
+    async def _draw(self, view_id: str, view_hash: str, view: View) -> None:
+        try:
+            await self._client.views_update(view_id=view_id, hash=view_hash or None, view=view)
+        except SlackApiError as refused:
+            # Closed meanwhile, or drawn anew for a later choice.
+            log.info("a form was not brought up to date: %s", error_of(refused))
+
+    # --- while it is filled in ---
+
+    async def chosen(self, shown: Shown, *, person: str) -> None:
+        """Draw the form for the host that was chosen, and read ahead what that lists."""
+        host = shown.values.get(HOST_BLOCK, "")
+        if shown.callback != FORM:
+            view = await asyncio.to_thread(self._chooser, shown, host, person)
+            await self._draw(shown.id, shown.hash, view)
+            return
+        runbook = _runbook(shown.about.get("words", ""))
+
+        def filled() -> View:
+            hosts = list(self._offering.hosts(runbook, person=person, door=_DOOR))
+            return self._form(runbook, hosts, person, shown.about, host)
+
+        await self._draw(shown.id, shown.hash, await asyncio.to_thread(filled))
+        await asyncio.to_thread(self._offering.look, runbook, host=host, person=person, door=_DOOR)
+
+    async def options(self, shown: Shown, *, person: str) -> Sequence[Any]:
+        """Return what may be chosen for what was typed; from memory, or after a short look."""
+        runbook = catalogue().get(shown.about.get("words", ""))
+        if shown.block == HOST_BLOCK:
+            hosts = await asyncio.to_thread(self._hosts, runbook, person)
+            return form.options(hosts, shown.typed, free=False)
+        blanks = forms.blanks(runbook) if runbook else []
+        blank = next((blank for blank in blanks if blank.name == shown.block), None)
+        if runbook is None or blank is None:
+            return []
+        host = shown.values.get(HOST_BLOCK) or shown.about.get("host", "")
+        values: Sequence[str] = ()
+        if host:
+            await self._look(runbook, host, person)
+            values = await asyncio.to_thread(self._offering.values, blank, host=host)
+        return form.options(values, shown.typed, free=True)
+
+    async def _look(self, runbook: type[AnyRunbook], host: str, person: str) -> None:
+        look = asyncio.to_thread(
+            self._offering.look, runbook, host=host, person=person, door=_DOOR
+        )
+        with suppress(TimeoutError):
+            # The thread goes on without us, and is heard the next time.
+            async with asyncio.timeout(_LOOK_SECONDS):
+                await look
+
+    # --- handing it in ---
+
+    def next(self, shown: Shown, *, person: str) -> View | Errors:
+        """Return the form for what was chosen, or what is wrong with the choice."""
+        host = shown.values.get(HOST_BLOCK, "")
+        block = f"{WHAT_BLOCK}-{host}"
+        chosen = shown.values.get(block, "")
+        if not chosen:
+            return {HOST_BLOCK: "Choose a host on which you may ask for something."}
+        runbook = _runbook(chosen)
+        hosts = list(self._offering.hosts(runbook, person=person, door=_DOOR))
+        if host not in hosts:
+            return {block: f"You may not ask for {runbook.words} on {host}."}
+        return self._form(runbook, hosts, person, shown.about, host)
+
+    def submit(self, shown: Shown, *, person: str) -> Errors:
+        """Ask for what the form says, once. Returns what is wrong, by block; nothing if asked."""
+        runbook = _runbook(shown.about.get("words", ""))
+        reason = shown.values.get(BECAUSE, "")
+        names = [blank.name for blank in forms.blanks(runbook)]
+        try:
+            clean(" ".join(reason.split()))
+            given = {name: shown.values[name] for name in names if name in shown.values}
+            request = forms.from_values(runbook, given)
+        except UncleanText as unclean:
+            return {BECAUSE: f"This {unclean}."}
+        except Misfit as misfit:
+            return {
+                name if name in names else HOST_BLOCK: what.partition(" It is typed")[0]
+                for name, what in misfit.problems.items()
+            }
+        origin = Origin(_DOOR, shown.about.get("channel", ""), shown.account.user)
+        return self._once(
+            shown,
+            lambda: self._workflow.ask(
+                request, person=person, origin=origin, reason=" ".join(reason.split())
+            ),
+        )
+
+    def _once(self, shown: Shown, ask: Callable[[], Run]) -> Errors:
+        """Ask, unless this very form was handed in before; what was refused may be again."""
+        key = f"slack form {shown.id}"
+        with self._database.transaction() as tx:
+            if not seen.first_time(tx, key):
+                return {HOST_BLOCK: "This form was handed in already: look at /keyturn runs."}
+        try:
+            run = ask()
+        except (NotUnderstood, NotYours, TooLate, Unfit) as no:
+            self._again(key)
+            return {HOST_BLOCK: str(no)}
+        except Exception:
+            self._again(key)
+            raise
+        if not run.over:
+            return {}
+        self._again(key)
+        return {HOST_BLOCK if shown.values.get(BECAUSE) else BECAUSE: run.summary}
+
+    def _again(self, key: str) -> None:
+        with self._database.transaction() as tx:
+            seen.forget(tx, key)
+
+    # --- what stands in it ---
+
+    def _form(
+        self,
+        runbook: type[AnyRunbook],
+        hosts: Sequence[str],
+        person: str,
+        about: Mapping[str, str],
+        host: str = "",
+    ) -> View:
+        if not hosts:
+            said = f"The policy lets you ask for {runbook.words} on no host."
+            return form.notice(runbook.words, said, "/keyturn help lists what you may ask for.")
+        policy = self._policies.current()
+        host = host if host in hosts else hosts[0] if len(hosts) == 1 else ""
+        tags = {blank.tag for blank in forms.blanks(runbook) if blank.kind == "host"}
+        others = {
+            tag: [found.name for found in policy.inventory.tagged(tag or None)] for tag in tags
+        }
+        told = self._outlook(policy, runbook, host, person) if host else ()
+        return form.form(Sheet(runbook, hosts, about, host, told, others))
+
+    def _outlook(
+        self, policy: Policy, runbook: type[AnyRunbook], host: str, person: str
+    ) -> Sequence[str]:
+        with self._database.reading() as tx:
+            return outlook(
+                policy,
+                Question(runbook, (host,)),
+                person=person,
+                door=_DOOR,
+                now=tx.now,
+                novel=runs.novel(tx, person=person, words=runbook.words),
+                wait=runs.usual_wait(tx, runbook.words),
+            ).sentences()
+
+    def _choice(self, said: str, person: str, at: str) -> View:
+        policy = self._policies.current()
+        found = named_in(said, policy)[:_MOST_FOUND]
+        hosts = found or [host.name for host in policy.inventory]
+        about = {"channel": at, "hosts": " ".join(found)}
+        return self._offered(hosts, found[0] if found else "", person, about)
+
+    def _chooser(self, shown: Shown, host: str, person: str) -> View:
+        policy = self._policies.current()
+        known = [name for name in shown.about.get("hosts", "").split() if name]
+        hosts = known or [one.name for one in policy.inventory]
+        return self._offered(hosts, host if host in hosts else "", person, shown.about)
+
+    def _offered(
+        self, hosts: Sequence[str], host: str, person: str, about: Mapping[str, str]
+    ) -> View:
+        may: list[type[AnyRunbook]] = []
+        if host:
+            may = [one for one in catalogue().values() if self._may(one, host, person)]
+        groups = [
+            ("Look", [one for one in may if kind(one) == "check"]),
+            ("Change", [one for one in may if kind(one) == "change"]),
+        ]
+        return form.chooser(hosts, host, groups, about)
+
+    def _may(self, runbook: type[AnyRunbook], host: str, person: str) -> bool:
+        return self._offering.may(runbook, host=host, person=person, door=_DOOR)
+
+    def _hosts(self, runbook: type[AnyRunbook] | None, person: str) -> Sequence[str]:
+        if runbook is None:
+            return [host.name for host in self._policies.current().inventory]
+        return list(self._offering.hosts(runbook, person=person, door=_DOOR))
+
+
+def named_in(said: str, policy: Policy) -> list[str]:
+    """Return the hosts that a text names, by name or address, in the order of the text."""
+    text = said.lower()
+    addresses = {host.address: host.name for host in policy.inventory}
+    shared = [host.address for host in policy.inventory]
+    meant = [
+        (found.start(), name)
+        for found in _WORD.finditer(text)
+        if (name := found[0].strip("-")) in policy.inventory.hosts
+    ]
+    meant += [
+        (found.start(), addresses[address])
+        for found in _ADDRESS.finditer(text)
+        # Behind one address there may be several, told apart by their ports.
+        if shared.count(address := found[0].strip(".:")) == 1
+    ]
+    return list(dict.fromkeys(name for _, name in sorted(meant)))
+
+
+def _runbook(wanted: str) -> type[AnyRunbook]:
+    found = catalogue().get(wanted)
+    if found is None:
+        raise NotUnderstood(f"There is no runbook {wanted!r} any more: type /keyturn help.")
+    return found

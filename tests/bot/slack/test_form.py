@@ -1,0 +1,278 @@
+"""A runbook without values opens its form, and the form asks as typed words would."""
+
+import asyncio
+import json
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from bot.run import State
+from bot.slack import form
+from bot.store import seen
+from tests.bot.slack import payloads
+from tests.bot.slack.asgi import Answer
+from tests.bot.slack.chat import Chat
+from tests.bot.slack.walk import texts
+from tests.policies import INVENTORY
+
+pytestmark = pytest.mark.anyio
+
+
+@dataclass
+class Open:
+    """A form that somebody has open. id: of the view."""
+
+    chat: Chat
+    id: str
+    user: str
+
+    @property
+    def view(self) -> dict[str, Any]:
+        return self.chat.slack.views[self.id]
+
+    @property
+    def words(self) -> str:
+        return " ".join(texts(self.view["blocks"]))
+
+    @property
+    def inputs(self) -> dict[str, dict[str, Any]]:
+        return {block["block_id"]: block for block in self.view["blocks"] if "element" in block}
+
+    def choices(self, block: str) -> list[str]:
+        element = self.inputs[block]["element"]
+        return [one["value"] for one in element["options"]]
+
+    def payload(self, values: Mapping[str, str]) -> dict[str, Any]:
+        state: dict[str, Any] = {}
+        for block, value in values.items():
+            element = self.inputs[block]["element"]
+            told: dict[str, Any] = {"type": element["type"], "value": value}
+            if element["type"].endswith("select"):
+                option = {"text": {"type": "plain_text", "text": value}, "value": value}
+                told = {"type": element["type"], "selected_option": option}
+            state[block] = {element["action_id"]: told}
+        return {"id": self.id, "hash": "1.a", **self.view, "state": {"values": state}}
+
+    async def choose_host(self, host: str) -> None:
+        view = self.payload({"host": host})
+        action = {"action_id": form.HOST, "block_id": "host", "type": "static_select"}
+        told = payloads.in_view(
+            "block_actions", view, self.user, actions=[action | {"action_ts": "1.1"}]
+        )
+        assert (await self.chat.send(payloads.interaction(told))).status == 200
+        await self.chat.settle()
+
+    async def suggest(self, block: str, typed: str, **values: str) -> list[str]:
+        told = payloads.in_view(
+            "block_suggestion",
+            self.payload(values),
+            self.user,
+            block_id=block,
+            action_id=self.inputs[block]["element"]["action_id"],
+            value=typed,
+        )
+        answer = await self.chat.send(payloads.interaction(told))
+        return [option["value"] for option in answer.json["options"]]
+
+    async def submit(self, **values: str) -> Answer:
+        told = payloads.in_view("view_submission", self.payload(values), self.user)
+        answer = await self.chat.send(payloads.interaction(told))
+        await self.chat.settle()
+        return answer
+
+
+async def opened(chat: Chat, text: str, user: str = "U0DORA") -> Open:
+    before = set(chat.slack.views)
+    answer = await chat.type(text, user)
+    assert (answer.status, answer.body) == (200, b"")
+    [made] = set(chat.slack.views) - before
+    return Open(chat, made, user)
+
+
+async def test_a_place_is_held_at_once_and_the_form_follows(chat: Chat):
+    await opened(chat, "toy tune")
+    calls = [(call, told["view"]) for call, told in chat.slack.calls if call.startswith("views.")]
+    assert [call for call, _ in calls] == ["views.open", "views.update"]
+    assert "One moment" in str(calls[0][1])
+    assert chat.slack.posted == []
+
+
+async def test_its_fields_are_those_of_the_runbook(chat: Chat):
+    shown = await opened(chat, "Toy Tune")
+    assert shown.view["title"]["text"] == "toy tune"
+    assert list(shown.inputs) == ["host", "name", "how", "because"]
+    assert shown.choices("host") == ["lb1", "lb2"]
+    assert shown.inputs["name"]["element"]["type"] == "external_select"
+    assert shown.choices("how") == ["on", "dim"]
+    assert shown.inputs["how"]["element"]["initial_option"]["value"] == "on"
+    assert shown.inputs["because"]["optional"] is True
+    assert "Light one of the switches" in shown.words
+
+
+async def test_what_is_handed_in_is_asked_as_if_it_were_typed(chat: Chat):
+    shown = await opened(chat, "toy tune")
+    answer = await shown.submit(host="lb1", name="lamp", because="it is “dark”\nhere")
+    assert (answer.status, answer.body) == (200, b"")
+    run = chat.run()
+    assert (run.state, run.request) == (State.WAITING, "toy tune lb1 lamp")
+    assert (run.reason, run.asked_by) == ("it is “dark” here", "dora")
+    assert (run.origin.door, run.origin.channel, run.origin.user) == ("slack", "C0OPS", "U0DORA")
+    assert set(chat.slack.card.buttons) == {"approve", "deny"}
+
+
+async def test_what_is_wrong_is_said_below_its_field(chat: Chat):
+    shown = await opened(chat, "toy tune")
+    answer = await shown.submit(host="lb1", name="LAMP")
+    assert answer.json["response_action"] == "errors"
+    assert "does not fit" in answer.json["errors"]["name"]
+    assert chat.office.entries() == []
+    # Corrected, the same form is taken.
+    assert (await shown.submit(host="lb1", name="lamp")).body == b""
+    assert chat.run().state is State.WAITING
+
+
+async def test_a_reason_that_hides_something_is_refused_below_it(chat: Chat):
+    shown = await opened(chat, "toy tune")
+    answer = await shown.submit(host="lb1", name="lamp", because="\u202etrust me")
+    assert "U+202E" in answer.json["errors"]["because"]
+
+
+async def test_a_form_is_taken_once_however_often_it_is_handed_in(chat: Chat):
+    shown = await opened(chat, "toy tune")
+    answers = await asyncio.gather(*(shown.submit(host="lb1", name="lamp") for _ in range(3)))
+    said = sorted(answer.body for answer in answers)
+    assert said[0] == b""
+    assert all(b"handed in already" in body for body in said[1:])
+    assert len([entry for entry in chat.office.entries() if entry == "asked"]) == 1
+
+
+async def test_without_the_guard_a_form_handed_in_twice_asks_twice(
+    chat: Chat, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(seen, "first_time", _as_if_new)
+    shown = await opened(chat, "toy tune")
+    await asyncio.gather(*(shown.submit(host="lb1", name="lamp") for _ in range(2)))
+    assert len([entry for entry in chat.office.entries() if entry == "asked"]) == 2
+
+
+async def test_a_chosen_host_tells_who_approves_and_is_read_ahead(chat: Chat):
+    shown = await opened(chat, "toy tune")
+    await shown.choose_host("lb1")
+    assert "it takes one approval from the owners of the edge" in shown.words
+    asked = chat.office.fleet.asked
+    assert asked > 0
+    assert await shown.suggest("name", "", host="lb1") == ["fan", "lamp"]
+    # Slack does not always tell what else is filled in.
+    assert await shown.suggest("name", "LA") == ["lamp", "LA"]
+    assert chat.office.fleet.asked == asked
+
+
+async def test_what_a_host_does_not_list_can_be_typed(chat: Chat):
+    def silence(_host: str) -> None:
+        raise TimeoutError
+
+    chat.office.fleet.before_ask = silence
+    shown = await opened(chat, "toy tune")
+    assert await shown.suggest("name", "lamp") == ["lamp"]
+
+
+async def test_a_host_that_is_slow_holds_no_answer_up(chat: Chat):
+    late = threading.Event()
+
+    def wait(_host: str) -> None:
+        late.wait(20)
+
+    chat.office.fleet.before_ask = wait
+    shown = await opened(chat, "toy tune")
+    began = asyncio.get_running_loop().time()
+    try:
+        assert await shown.suggest("name", "fa", host="lb1") == ["fa"]
+        assert asyncio.get_running_loop().time() - began < 2.5
+    finally:
+        late.set()
+
+
+async def test_hosts_that_one_may_not_ask_for_are_not_offered(chat: Chat):
+    rules = chat.office.policies.path / "policy.cedar"
+    rules.write_text(
+        rules.read_text()
+        + 'forbid (principal == Person::"dora", action == Action::"ask", resource)\n'
+        + 'when { resource == Host::"lb1" };\n'
+    )
+    assert (await opened(chat, "toy tune")).choices("host") == ["lb2"]
+    assert (await opened(chat, "toy tune", "U0OLGA")).choices("host") == ["lb1", "lb2"]
+
+
+async def test_the_rules_are_asked_again_when_it_is_handed_in(chat: Chat):
+    shown = await opened(chat, "toy tune")
+    rules = chat.office.policies.path / "policy.cedar"
+    rules.write_text(
+        rules.read_text()
+        + '@id("no toys")@says("Toys rest in winter.")\n'
+        + 'forbid (principal, action == Action::"ask", resource);\n'
+    )
+    answer = await shown.submit(host="lb1", name="lamp", because="dark")
+    assert "Toys rest in winter." in answer.json["errors"]["host"]
+    assert chat.office.fleet.told == []
+
+
+async def test_somebody_elses_form_asks_in_ones_own_name_only(chat: Chat):
+    shown = await opened(chat, "toy tune")
+    shown.user = "U0NOBODY"
+    answer = await shown.submit(host="lb1", name="lamp")
+    assert "does not know your Slack account" in answer.json["errors"]["host"]
+    assert chat.office.entries() == []
+
+
+async def test_many_hosts_are_looked_for_by_their_names(chat: Chat):
+    more = "".join(f"  lb{n}: {{area: edge, tags: [haproxy]}}\n" for n in range(3, 150))
+    (chat.office.policies.path / "inventory.yaml").write_text(INVENTORY + more)
+    shown = await opened(chat, "toy tune")
+    assert shown.inputs["host"]["element"]["type"] == "external_select"
+    assert await shown.suggest("host", "lb14") == ["lb14", *(f"lb14{n}" for n in range(10))]
+    assert len(await shown.suggest("host", "")) == 100
+
+
+async def test_where_slack_opens_no_form_it_is_said_how_to_type_it(chat: Chat):
+    chat.slack.refuse("views.open", "expired_trigger_id")
+    await chat.type("toy tune")
+    [told] = chat.slack.whispers("U0DORA")
+    assert "/keyturn toy tune HOST NAME" in told.words
+
+
+async def test_a_message_offers_what_may_be_asked_about_the_hosts_that_it_names(chat: Chat):
+    said = "ALERT lb2.example.com is slow, see <http://mon/lb1|lb1>; web-9 is fine"
+    await chat.send(payloads.interaction(payloads.message_action("about-host", said, "U0DORA")))
+    await chat.settle()
+    [made] = chat.slack.views
+    shown = Open(chat, made, "U0DORA")
+    assert shown.choices("host") == ["lb2", "lb1"]
+    groups = shown.inputs["what-lb2"]["element"]["option_groups"]
+    assert [group["label"]["text"] for group in groups] == ["Look", "Change"]
+    assert "toy show" in [option["value"] for option in groups[0]["options"]]
+
+    await shown.choose_host("lb1")
+    answer = await shown.submit(**{"host": "lb1", "what-lb1": "toy show"})
+    assert answer.json["response_action"] == "update"
+    chat.slack.views[made] = answer.json["view"]
+    assert json.loads(shown.view["private_metadata"])["host"] == "lb1"
+    assert (await shown.submit(host="lb1")).body == b""
+    assert chat.run().state is State.SUCCEEDED
+
+
+async def test_a_message_that_names_no_host_offers_them_all(chat: Chat):
+    told = payloads.message_action("about-host", "hello", "U0DORA")
+    await chat.send(payloads.interaction(told))
+    await chat.settle()
+    [made] = chat.slack.views
+    shown = Open(chat, made, "U0DORA")
+    assert shown.choices("host") == ["lb1", "lb2", "web1", "nas1"]
+    answer = await shown.submit(host="lb1")
+    assert "Choose a host" in answer.json["errors"]["host"]
+
+
+def _as_if_new(_tx: object, _key: str) -> bool:
+    return True

@@ -1,0 +1,141 @@
+"""The Home tab tells one person what waits for them, and what goes on."""
+
+import itertools
+from typing import Any
+
+import pytest
+
+from bot.run import State
+from bot.store import homes
+from tests.bot.slack import payloads
+from tests.bot.slack.chat import Chat
+from tests.bot.slack.walk import texts
+
+pytestmark = pytest.mark.anyio
+LAMP_ON = "toy set lb1 lamp on because the cellar is dark"
+_numbers = itertools.count(1)
+
+
+async def look(chat: Chat, user: str) -> dict[str, Any]:
+    """Open the Home tab."""
+    raw = payloads.event(f"Ev{next(_numbers)}", user=user, tab="home")
+    answer = await chat.send(raw)
+    assert answer.status == 200
+    await chat.settle()
+    return chat.slack.views[user]
+
+
+def words(view: dict[str, Any]) -> str:
+    return " ".join(texts(view["blocks"]))
+
+
+def buttons(view: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    rows = [block for block in view["blocks"] if block["type"] == "actions"]
+    return {one["action_id"]: one for row in rows for one in row["elements"]}
+
+
+async def click(chat: Chat, action: str, value: str, user: str) -> None:
+    told = payloads.click(action, value, user, channel="C0OPS", ts="1.1")
+    for gone in ("channel", "message", "response_url"):
+        del told[gone]
+    told["container"] = {"type": "view", "view_id": "V0HOME"}
+    told["view"] = {"id": "V0HOME", "type": "home", "blocks": []}
+    await chat.send(payloads.interaction(told))
+    await chat.settle()
+
+
+def drawn_long_ago(chat: Chat) -> None:
+    with chat.office.database.transaction() as tx:
+        tx.sql.exec_driver_sql("UPDATE home SET drawn = 0, due = 0 WHERE due IS NOT NULL")
+
+
+async def test_what_waits_for_somebody_stands_first_and_is_decided_there(chat: Chat):
+    await chat.type(LAMP_ON)
+    view = await look(chat, "U0OLGA")
+    assert "Waiting for you · 1" in words(view)
+    for told in ("toy set lb1 lamp on · the edge", "set lamp on", "the cellar is dark"):
+        assert told in words(view)
+    approve = buttons(view)["approve"]
+    await click(chat, "approve", approve["value"], "U0OLGA")
+    assert chat.run().state is State.SUCCEEDED
+    drawn_long_ago(chat)
+    await chat.settle()
+    shown = words(chat.slack.views["U0OLGA"])
+    assert "Nothing waits for your approval." in shown
+    assert "Recent changes" in shown
+    assert "Approved by Olga Owner" in chat.slack.card.words
+
+
+async def test_what_does_not_wait_for_somebody_has_no_buttons_there(chat: Chat):
+    await chat.type(LAMP_ON)
+    for user in ("U0DORA", "U0STAN"):
+        assert set(buttons(await look(chat, user))) == {"ask-0"}
+    view = chat.slack.views["U0DORA"]
+    assert "Approval needed: " in words(view)
+    assert "/keyturn withdraw 1" in words(view)
+
+
+async def test_a_click_at_home_is_judged_as_any_other(chat: Chat):
+    await chat.type(LAMP_ON)
+    value = buttons(await look(chat, "U0OLGA"))["approve"]["value"]
+    await click(chat, "approve", value, "U0STAN")
+    assert chat.run().state is State.WAITING
+    [told] = chat.slack.seen_in("D0STAN")
+    assert "Those who can: Adam Admin, Olga Owner" in told.words
+    await click(chat, "approve", "1:0123456789", "U0OLGA")
+    assert chat.run().state is State.WAITING
+
+
+async def test_who_is_concerned_sees_it_without_looking_again(chat: Chat):
+    await look(chat, "U0OLGA")
+    await look(chat, "U0STAN")
+    before = chat.slack.views["U0STAN"]
+    await chat.type(LAMP_ON)
+    drawn_long_ago(chat)
+    await chat.settle()
+    assert "Waiting for you · 1" in words(chat.slack.views["U0OLGA"])
+    assert chat.slack.views["U0STAN"] is before
+
+
+async def test_much_that_happens_at_once_is_one_drawing(chat: Chat):
+    await look(chat, "U0OLGA")
+    for name in ("lamp", "fan"):
+        await chat.type(f"toy set lb1 {name} on")
+    published = [told for call, told in chat.slack.calls if call == "views.publish"]
+    assert len(published) == 1
+    drawn_long_ago(chat)
+    await chat.settle()
+    published = [told for call, told in chat.slack.calls if call == "views.publish"]
+    assert len(published) == 2
+    assert "Waiting for you · 2" in words(chat.slack.views["U0OLGA"])
+
+
+async def test_what_would_look_the_same_is_not_drawn_again(chat: Chat):
+    await look(chat, "U0OLGA")
+    await look(chat, "U0OLGA")
+    assert [call for call, _ in chat.slack.calls].count("views.publish") == 1
+
+
+async def test_slacks_wish_for_peace_is_granted_at_home_too(chat: Chat):
+    chat.slack.refuse("views.publish", "ratelimited", status=429, retry_after=9)
+    raw = payloads.event("EvPeace", user="U0OLGA", tab="home")
+    await chat.send(raw)
+    await chat.settle()
+    assert "U0OLGA" not in chat.slack.views
+    with chat.office.database.reading() as tx:
+        assert homes.due(tx) == []
+    drawn_long_ago(chat)
+    await chat.settle()
+    assert "U0OLGA" in chat.slack.views
+
+
+async def test_a_stranger_sees_why_there_is_nothing(chat: Chat):
+    view = await look(chat, "U0NOBODY")
+    assert "does not know your Slack account" in words(view)
+
+
+async def test_anything_can_be_asked_for_from_there(chat: Chat):
+    ask = buttons(await look(chat, "U0DORA"))["ask-0"]
+    await click(chat, "ask-0", ask["value"], "U0DORA")
+    [form] = [view for name, view in chat.slack.views.items() if name.startswith("V")]
+    assert form["callback_id"] == "chooser"
