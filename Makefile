@@ -111,6 +111,10 @@ CHAOS ?= 10000
 chaos: setup ## Try 10,000 orders of what may happen to a run; CHAOS=… sets the number
 	KEYTURN_CHAOS=$(CHAOS) $(BIN)/python -m pytest -n auto tests/bot/test_state_machine.py $(ARGS)
 
+.PHONY: bench
+bench: setup system ## Measure history, log and verifying on both databases; QUICK=1 is a short run
+	exec $(BIN)/python -m tests.bench $(if $(QUICK),--quick) $(ARGS)
+
 CHECKS := check-format check-lint check-types check-imports check-repository
 .PHONY: check $(CHECKS)
 check: $(CHECKS) ## Check format, lint, types, import contracts and the rules of the repository

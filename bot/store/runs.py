@@ -1,8 +1,9 @@
 """The runs: saved, changed by compare-and-set, found again."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from statistics import median
 from typing import Any
 
@@ -22,6 +23,10 @@ _TERMS = TypeAdapter(Terms)
 _ENOUGH_TO_TELL = 50
 # A run's place: for one host, for several as a whole, or the part of such a one.
 _ALONE, _WHOLE, _PART = 0, 1, 2
+_LISTED = [
+    null().label("proposal") if column.name == "proposal" else column
+    for column in tables.run.columns
+]
 
 
 class NoSuchRun(Exception):
@@ -152,9 +157,19 @@ def _save(tx: Transaction, run: Run, *, was: Run) -> Run:
 
 
 def listed(tx: Transaction, numbers: Sequence[int]) -> list[Run]:
-    """Return these runs, the newest first, without their reports: a list shows none."""
-    query = select(tables.run, null().label("report")).where(tables.run.c.id.in_(numbers))
-    return [_run(row) for row in tx.sql.execute(query.order_by(tables.run.c.id.desc()))]
+    """Return these runs, the newest first, without plans and reports: a list shows none."""
+    return _several(tx, numbers, _LISTED)
+
+
+def several(tx: Transaction, numbers: Sequence[int]) -> list[Run]:
+    """Return these runs, the newest first, without their reports, which lie apart."""
+    return _several(tx, numbers, [tables.run])
+
+
+def _several(tx: Transaction, numbers: Sequence[int], columns: Sequence[Any]) -> list[Run]:
+    query = select(*columns, null().label("report")).where(tables.run.c.id.in_(numbers))
+    rows: Iterable[Any] = tx.sql.execute(query.order_by(tables.run.c.id.desc()))
+    return [_run(row) for row in rows]
 
 
 def usual_wait(tx: Transaction, words: str) -> int | None:
@@ -317,6 +332,22 @@ def _steps(tx: Transaction, query: Select[Any]) -> Sequence[StepRecord]:
     ]
 
 
+# Many runs have the same of these: it is read once.
+@lru_cache(1024)
+def _origin(text: str) -> Origin:
+    return _ORIGIN.validate_json(text)
+
+
+@lru_cache(1024)
+def _terms(text: str) -> Terms:
+    return _TERMS.validate_json(text)
+
+
+@lru_cache(1024)
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(json.loads(text))
+
+
 def _run(row: Row[Any]) -> Run:
     return Run(
         id=row.id,
@@ -329,7 +360,7 @@ def _run(row: Row[Any]) -> Run:
         host=row.host,
         area=row.area,
         asked_by=row.asked_by,
-        origin=_ORIGIN.validate_json(row.origin),
+        origin=_origin(row.origin),
         reason=row.reason,
         asked=row.asked,
         expires=row.expires,
@@ -338,16 +369,16 @@ def _run(row: Row[Any]) -> Run:
         proposal=Proposal.from_json(row.proposal) if row.proposal else None,
         digest=row.digest,
         needed=row.needed,
-        groups=tuple(json.loads(row.groups)),
-        says=tuple(json.loads(row.says)),
-        terms=_TERMS.validate_json(row.terms),
+        groups=_names(row.groups),
+        says=_names(row.says),
+        terms=_terms(row.terms),
         shown=row.shown,
         reminded=row.reminded,
         escalated=row.escalated,
         undo_of=row.undo_of,
         parent=row.parent,
-        hosts=tuple(json.loads(row.hosts)),
-        editors=tuple(json.loads(row.editors)),
+        hosts=_names(row.hosts),
+        editors=_names(row.editors),
         counters=row.counters,
         grant=row.grant_id,
         timing=Timing.from_json(row.timing) if row.timing else None,

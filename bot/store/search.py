@@ -73,20 +73,20 @@ class _Walk:
 
 
 def page(tx: Transaction, wanted: Filter, *, most: int = 50) -> Page:
-    """Return a page of runs, the newest first, each without its report."""
+    """Return a page of runs, the newest first, each without its plan and its report."""
     numbers, older = _numbers(tx, wanted, most)
     return Page(runs.listed(tx, numbers), older)
 
 
 def newest(tx: Transaction, wanted: Filter, *, most: int = 50) -> list[Run]:
-    """Return the newest runs, however far back they are to be looked for."""
-    found: list[Run] = []
+    """Return the newest runs, however far back they are to be looked for, with their plans."""
+    found: list[int] = []
     while True:
-        one = page(tx, wanted, most=most - len(found))
-        found += one.runs
-        if one.older is None or len(found) >= most:
-            return found
-        wanted = replace(wanted, before=one.older)
+        numbers, older = _numbers(tx, wanted, most - len(found))
+        found += numbers
+        if older is None or len(found) >= most:
+            return runs.several(tx, found)
+        wanted = replace(wanted, before=older)
 
 
 def _numbers(tx: Transaction, wanted: Filter, most: int) -> tuple[list[int], int | None]:

@@ -1,0 +1,129 @@
+"""How long a page of the history takes: its questions to the database, and all of it."""
+
+import asyncio
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from starlette.types import Message
+
+from bot.run import State
+from bot.store import runs, search, signins
+from bot.store.database import Database
+from bot.store.search import Filter
+from tests.bench.filling import AREAS, DISKS, HOSTS, PEOPLE
+from tests.bot.office import an_office
+from tests.bot.web.conftest import a_site
+
+_SIZE = 40
+_NOT_DONE = frozenset({State.FAILED, State.DENIED, State.EXPIRED})
+
+
+def filters(count: int, dice: random.Random) -> dict[str, Callable[[], Filter]]:
+    """Return how to choose a filter of each kind, another one each time."""
+    second = 1_000_000
+
+    def some() -> int:
+        return dice.randint(count // 10 + 50, count)
+
+    return {
+        "newest": lambda: Filter(),
+        "anywhere in the past": lambda: Filter(before=some()),
+        "host": lambda: Filter(host=dice.choice(HOSTS), before=some()),
+        "hosts web1*": lambda: Filter(host="web1*", before=some()),
+        "hosts web*": lambda: Filter(host="web*", before=some()),
+        "area": lambda: Filter(area=dice.choice(AREAS), before=some()),
+        "person": lambda: Filter(person=dice.choice(PEOPLE), before=some()),
+        "runbook": lambda: Filter(words="abusers clear", before=some()),
+        "states": lambda: Filter(states=_NOT_DONE, before=some()),
+        "value": lambda: Filter(text=[f"device={dice.choice(DISKS)}"], before=some()),
+        "rare word of output": lambda: Filter(text=["overheated"]),
+        "host and value": lambda: Filter(
+            host=dice.choice(HOSTS), text=[f"device={dice.choice(DISKS)}"], before=some()
+        ),
+        "host, person and states": lambda: Filter(
+            host=dice.choice(HOSTS), person=dice.choice(PEOPLE), states=_NOT_DONE, before=some()
+        ),
+        "hosts and states": lambda: Filter(host="web1*", states=_NOT_DONE, before=some()),
+        "an hour long ago": lambda: _hour(dice.randint(count // 10, count), count, second),
+    }
+
+
+def _hour(number: int, count: int, second: int) -> Filter:
+    import time
+
+    began = round(time.time()) - count
+    at = (began + number) * second
+    return Filter(since=at, until=at + 3600 * second)
+
+
+def ask(database: Database, choose: Callable[[], Filter]) -> int:
+    """Ask for one page as the history does; return how many runs it has."""
+    with database.reading() as tx:
+        found = search.page(tx, choose(), most=_SIZE)
+        runs.votes_on(tx, [run.id for run in found.runs])
+    return len(found.runs)
+
+
+def ask_raw(database: Database, choose: Callable[[], int]) -> int:
+    """Ask the driver for the runs of a host by its index, and do nothing with them."""
+    raw = database.engine.raw_connection()
+    try:
+        driver: Any = raw.driver_connection
+        mark = "?" if database.embedded else "%s"
+        rows = driver.execute(
+            f"SELECT * FROM run WHERE host = {mark} AND id < {mark} "  # noqa: S608 - a mark
+            f"ORDER BY id DESC LIMIT {_SIZE}",
+            (HOSTS[choose() % len(HOSTS)], choose()),
+        ).fetchall()
+        driver.rollback()
+    finally:
+        raw.close()
+    return len(rows)
+
+
+class Pages:
+    """The web door over a filled database, asked without a wire in between."""
+
+    def __init__(self, database: Database, directory: Path) -> None:
+        self._office = an_office(directory, database=database)
+        self._site = a_site(self._office.__enter__())
+        with database.transaction() as tx:
+            self._session = signins.begin(tx, "olga")
+        self._loop = asyncio.new_event_loop()
+
+    def get(self, address: str) -> int:
+        """Return the page's length in bytes."""
+        return self._loop.run_until_complete(self._get(address))
+
+    async def _get(self, address: str) -> int:
+        path, _, query = address.partition("?")
+        status, length = 0, 0
+
+        async def receive() -> Message:
+            return {"type": "http.request", "body": b"", "more_body": False}
+
+        async def send(message: Message) -> None:
+            nonlocal status, length
+            status = message.get("status", status)
+            length += len(message.get("body", b""))
+
+        cookie = f"{self._site.parts.cookie}={self._session}".encode()
+        scope = {
+            "type": "http",
+            "asgi": {"version": "3.0"},
+            "http_version": "1.1",
+            "method": "GET",
+            "scheme": "http",
+            "path": path,
+            "raw_path": path.encode(),
+            "root_path": "",
+            "query_string": query.encode(),
+            "headers": [(b"host", b"keyturn.test"), (b"cookie", cookie)],
+            "client": ("127.0.0.1", 1),
+            "server": ("127.0.0.1", 80),
+        }
+        await self._site.app(scope, receive, send)
+        assert status == 200, status
+        return length
