@@ -8,6 +8,12 @@ from connectors.command import Answer, Shell, failure
 from connectors.trouble import NotUnderstood
 from tests.connectors.storage import recorded
 
+# What each rule for sudo is for.
+FOR_ROOT = (
+    *(hidepid.remount(2), hidepid.set_options("rw,hidepid=2,gid=7")),
+    *(hidepid.add_line("hidepid=2"), hidepid.remove_line("rw,a.b-c_d,hidepid=2")),
+)
+
 
 @pytest.mark.parametrize(
     ("name", "value"),

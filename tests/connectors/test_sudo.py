@@ -6,6 +6,7 @@ import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from importlib import import_module
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, cast
@@ -27,7 +28,6 @@ from connectors import (
     csf_grep,
     csf_list,
     disk_write,
-    hidepid,
     history,
     mail_queue,
     mounts,
@@ -54,8 +54,17 @@ RULE_FILE = block_rule.file_of("sda", ("device/wwid", "naa.5000c500"))
 SHARE = "rw=@192.0.2.0/24:[2001:db8::]/32:web1.example,no_subtree_check,sec=sys:krb5p,anonuid=7"
 ON_TANK = Property("tank/a", "sync", "always", "received")
 
+
+def _said_by_their_own_tests() -> Iterator[Shell | Query[Any]]:
+    """Yield what the dialects' own tests name as FOR_ROOT."""
+    for path in sorted(Path(__file__).parent.glob("test_*.py")):
+        if re.search(r"(?m)^FOR_ROOT", path.read_text()):
+            yield from vars(import_module(f"{__package__}.{path.stem}"))["FOR_ROOT"]
+
+
 # One or more of what each rule is for.
 SAID: tuple[Shell | Query[Any], ...] = (
+    *_said_by_their_own_tests(),
     *(access_log.traffic(hours=24, most=50), access_log.traffic(hours=1, most=1000)),
     *(agents.agents(), agents.refuse("C++ v1.0/Evil_Bot-2"), agents.admit("EvilBot")),
     *(apache.agents(), apache.refuse("C++ v1.0/Evil_Bot-2"), apache.admit("EvilBot")),
@@ -69,8 +78,6 @@ SAID: tuple[Shell | Query[Any], ...] = (
     *(csf_list.begin_probation("x\n", restart="-r"), csf_list.load("x\n", restart="-r")),
     *(csf_list.begin_probation("x\n", restart="-sf"), csf_list.load("x\n", restart="-sf")),
     csf_list.keep("x\n"),
-    *(hidepid.remount(2), hidepid.set_options("rw,hidepid=2,gid=7")),
-    *(hidepid.add_line("hidepid=2"), hidepid.remove_line("rw,a.b-c_d,hidepid=2")),
     *(disk_write.place("/etc"), disk_write.write("/etc", mib=64, seconds=300)),
     disk_write.forget(),
     history.sudo(datetime(2026, 1, 1, tzinfo=UTC)),
