@@ -44,6 +44,7 @@ from bot.web import door as web
 from bot.web.parts import Condition, WebParts
 from bot.workflow import Parts, Workflow
 from bot.workflow.banning import Admitted
+from bot.workflow.pacing import Pace
 from connectors.fleet import Fleet
 from connectors.inventory import Inventory
 from connectors.sessions import Sessions
@@ -134,6 +135,7 @@ def _parts(
         patience=round(settings.request_hours * _HOUR),
         unused=round(settings.approval_hours * _HOUR),
         reminder=round(settings.reminder_minutes * _HOUR / 60),
+        pace=Pace.of(settings.requests_a_minute),
     )
 
 

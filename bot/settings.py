@@ -44,6 +44,7 @@ class Settings(BaseSettings):
     request_hours: Annotated[float, Field(gt=0, le=24 * 30)] = 8
     approval_hours: Annotated[float, Field(gt=0, le=24 * 30)] = 8
     reminder_minutes: Annotated[float, Field(gt=0, le=60 * 24)] = 30
+    requests_a_minute: Annotated[int, Field(ge=1, le=10_000)] = 60
     witness: Path | None = None
     syslog: str = ""
     migrations: SecretStr = SecretStr("")

@@ -10,7 +10,7 @@ from bot.run import Origin, Run, State, StepState
 from bot.store import changelog, news, runs
 from bot.store.database import Transaction
 from bot.timetable import Timing
-from bot.workflow import stopped
+from bot.workflow import pacing, stopped
 from bot.workflow.counting import ruling_on
 from bot.workflow.ending import end
 from bot.workflow.parts import Parts
@@ -25,6 +25,10 @@ _LONGEST_SPELLING = 100
 
 class Unfit(Exception):
     """The request makes no sense as it stands. The message says what to type instead."""
+
+
+class TooFast(Unfit):
+    """So much was asked for just now that this has to wait. The message says what."""
 
 
 def ask(
@@ -155,7 +159,10 @@ def _record(
     parts: Parts, policy: Policy, new: runs.NewRun, children: Sequence[runs.NewRun] = ()
 ) -> Run:
     with parts.database.transaction() as tx:
-        return record(parts, tx, policy, new, children)
+        wait = pacing.too_much(tx, parts.pace, new)
+        if not wait:
+            return record(parts, tx, policy, new, children)
+    raise TooFast(wait)
 
 
 def record(

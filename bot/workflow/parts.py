@@ -10,6 +10,7 @@ from bot.run import Run
 from bot.store.database import Database
 from bot.store.safe import Safe
 from bot.store.spool import Spool
+from bot.workflow.pacing import Pace
 from connectors.command import Answer, Command, Query
 from runbooks import AnyRunbook, catalogue
 
@@ -50,6 +51,8 @@ class Parts:
     reminder: int = 1800 * 1_000_000
     # Microseconds for which the approval of a schedule holds.
     lapse: int = 90 * 86400 * 1_000_000
+    # How much may be asked for within a minute; None for as much as one likes.
+    pace: Pace | None = None
 
 
 def request_of(run: Run, *, now: int) -> Request:

@@ -13,12 +13,13 @@ from bot.run import Run, State
 from bot.store import runs, schema
 from bot.store.database import Database
 from bot.store.seal import Seal
-from bot.workflow import NotYours, TooLate, Workflow, deciding, gate, planning, reminding
+from bot.workflow import NotYours, TooFast, TooLate, Workflow, deciding, gate, planning, reminding
 from bot.workflow.counting import Count
+from bot.workflow.pacing import Pace
 from runbooks import Plan, Step
 from tests.bot.office import WEB, Office, an_office
 from tests.bot.time import Clock
-from tests.toy import SetAll, SetSwitch, Switches
+from tests.toy import SetAll, SetSwitch, ShowSwitches, Switches
 
 LAMP_ON = SetSwitch(host="lb1", name="lamp", value="on")
 MINUTE = 60_000_000
@@ -349,3 +350,59 @@ def another_version(_runbook: object) -> str:
 
 def always(*_: object) -> bool:
     return True
+
+
+class TestPace:
+    """Of a script that has gone wild, or of somebody who means harm."""
+
+    @pytest.fixture
+    def paced(self, office: Office) -> Office:
+        parts = replace(office.parts, pace=Pace(person=3, runbook=5, everybody=7))
+        return replace(office, parts=parts, workflow=Workflow(parts))
+
+    def _asks(self, office: Office, person: str, *, times: int = 3) -> None:
+        for _ in range(times):
+            office.ask(SetSwitch(host="lb1", name="lamp", value="on"), person=person)
+
+    def test_t_a19_one_person_asks_for_so_much_a_minute(self, paced: Office):
+        self._asks(paced, "dora")
+        with pytest.raises(TooFast, match="you have asked for 3 things within a minute"):
+            self._asks(paced, "dora", times=1)
+        self._asks(paced, "stan", times=1)
+
+    def test_t_a19_so_much_is_asked_of_one_runbook_and_of_everybody(self, paced: Office):
+        self._asks(paced, "dora")
+        self._asks(paced, "stan", times=2)
+        with pytest.raises(TooFast, match="toy set was asked for 5 times"):
+            self._asks(paced, "adam", times=1)
+        for _ in range(2):
+            paced.ask(ShowSwitches(host="lb1"), person="adam")
+        with pytest.raises(TooFast, match="7 things were asked for"):
+            paced.ask(ShowSwitches(host="lb1"), person="olga")
+
+    def test_t_a19_it_is_noted_once_a_minute(self, paced: Office):
+        self._asks(paced, "dora")
+        for _ in range(3):
+            with pytest.raises(TooFast):
+                self._asks(paced, "dora", times=1)
+        assert paced.entries().count("asked too fast") == 1
+        assert paced.entries().count("asked") == 3
+
+    def test_t_a19_approvals_and_denials_are_never_held_up(self, paced: Office):
+        first, second = paced.ask(LAMP_ON), paced.ask(LAMP_ON)
+        paced.ask(ShowSwitches(host="lb1"))
+        with pytest.raises(TooFast):
+            paced.ask(ShowSwitches(host="lb1"))
+        assert paced.approve(first).state is State.SUCCEEDED
+        assert paced.workflow.deny(second.id, person="olga").state is State.DENIED
+
+    def test_t_a19_a_minute_later_there_is_room_again(self, timed: Office, clock: Clock):
+        parts = replace(timed.parts, pace=Pace.of(1))
+        paced = replace(timed, parts=parts, workflow=Workflow(parts))
+        self._asks(paced, "dora", times=1)
+        clock.ahead = 61_000_000
+        self._asks(paced, "dora", times=1)
+
+    def test_t_a19_without_the_guard_there_is_no_end(self, office: Office):
+        self._asks(office, "dora", times=12)
+        assert office.entries().count("asked") == 12
