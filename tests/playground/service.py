@@ -1,8 +1,10 @@
 """Keyturn itself, built as `keyturn serve` builds it, served from a thread of this process."""
 
+import asyncio
 import socket
 import threading
 import time
+from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -17,11 +19,17 @@ from bot.store import signins
 class Service:
     """The embedded default with its chat console, on a free loopback port.
 
-    directory: holds the policy in `policy`; the data goes to `var`. console: how it reaches us.
+    directory: holds the policy in `policy`; the data goes to `var`. console: how it reaches us,
+    "" without one. more: other settings.
     """
 
     def __init__(
-        self, directory: Path, *, port: int = 0, console: Literal["http", "socket"] = "http"
+        self,
+        directory: Path,
+        *,
+        port: int = 0,
+        console: Literal["", "http", "socket"] = "http",
+        **more: Any,
     ) -> None:
         self._listener = socket.create_server(("127.0.0.1", port))
         settings = Settings(
@@ -29,6 +37,7 @@ class Service:
             policy=directory / "policy",
             port=self._listener.getsockname()[1],
             console=console,
+            **more,
         )
         self.keyturn = app.build(settings)
         config = uvicorn.Config(
@@ -62,6 +71,11 @@ class Service:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def do(self, work: Coroutine[Any, Any, Any]) -> Any:
+        """Have something done in the service's own event loop."""
+        loop = self._server.servers[0].get_loop()
+        return asyncio.run_coroutine_threadsafe(work, loop).result(30)
 
     def sign_in_link(self, person: str, *, seconds: int = signins.LINK_SECONDS) -> str:
         """Return a one-time link to the pages for *person*."""

@@ -1,0 +1,363 @@
+"""A day in chat: asked, decided by two at once, denied, expired, and everything in the way.
+
+The same steps run against the chat console, over HTTP and over Socket Mode, and against any server
+that speaks as Slack does: set KEYTURN_SLACK_BOT_TOKEN, KEYTURN_SLACK_SIGNING_SECRET and
+KEYTURN_SLACK_TEAM, and HTTPS_PROXY and SSL_CERT_FILE where slack.com shall be that server. Its
+workspace needs a channel with the bot in it and three people; with a deactivated account and a
+channel without the bot, the steps about these run too. There Keyturn takes requests over HTTP, and
+this test signs and posts them, as the server would.
+"""
+
+import json
+import os
+import threading
+import time
+from collections.abc import Callable, Generator, Mapping
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+import httpx2
+import pytest
+from sqlalchemy import update
+
+from bot.run import Run, State
+from bot.store import changelog, runs, tables
+from tests.bot.slack import payloads
+from tests.playground import company
+from tests.playground.fleet import LoopbackFleet
+from tests.playground.service import Chat, Service
+from tests.policies import TEAM
+
+pytestmark = pytest.mark.real
+
+ABUSER = "203.0.113.9"
+CLEAR = f"/keyturn abusers clear lb1 {ABUSER}"
+ELSEWHERE = "KEYTURN_SLACK_BOT_TOKEN" in os.environ
+WAYS = ["elsewhere"] if ELSEWHERE else ["the console over HTTP", "the console over Socket Mode"]
+PEOPLE = ("dora", "olga", "adam", "stan")
+
+Json = dict[str, Any]
+Found = TypeVar("Found")
+
+
+class Slack(Protocol):
+    """A workspace with our people in it. users: their accounts, by the names of the policy."""
+
+    @property
+    def users(self) -> Mapping[str, str]: ...
+    @property
+    def channel(self) -> str: ...
+    def say(self, person: str, text: str, channel: str = "") -> None: ...
+    def press(self, person: str, card: Json, label: str) -> None: ...
+    def press_late(self, person: str, card: Json, label: str) -> None:
+        """Press as somebody whose account was closed while the click was under way."""
+        ...
+
+    def call(self, method: str, **args: str) -> Json: ...
+    def deactivate(self, person: str) -> None: ...
+    def shut_out(self) -> str:
+        """Return a channel that the bot is not in."""
+        ...
+
+    def limit(self, calls: int) -> None:
+        """Answer 429 to the next calls."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Console:
+    """The console of the service itself, with a browser at its pages."""
+
+    def __init__(self, service: Service) -> None:
+        found = service.keyturn.console
+        assert found is not None
+        self._service, self._console, self._chat = service, found, Chat(service)
+        self.channel = next(iter(found.workspace.channels))
+        self.users: dict[str, str] = {person: f"U0{person.upper()}" for person in PEOPLE}
+        self._api = httpx2.Client(base_url=found.api_url)
+
+    def say(self, person: str, text: str, channel: str = "") -> None:
+        assert channel in ("", self.channel)
+        self._chat.say(self.users[person], text)
+
+    def press(self, person: str, card: Json, label: str) -> None:
+        block, button = _button(card, label)
+        where = f"{block['block_id']}/{button['action_id']}"
+        self._chat.press(self.users[person], card["ts"], where)
+
+    def press_late(self, person: str, card: Json, label: str) -> None:
+        _, button = _button(card, label)
+        place = {"channel": self.channel, "ts": card["ts"]}
+        click = payloads.click(button["action_id"], button["value"], self.users[person], **place)
+        self._service.do(self._console.courier.interaction(click))
+
+    def call(self, method: str, **args: str) -> Json:
+        headers = {"Authorization": f"Bearer {self._console.bot_token}"}
+        while (answer := self._api.post(method, data=args, headers=headers)).status_code == 429:
+            time.sleep(0.2)
+        return answer.json()
+
+    def deactivate(self, person: str) -> None:
+        self._console.workspace.set_active(self.users[person], active=False)
+
+    def shut_out(self) -> str:
+        self._console.workspace.set_bot_inside(self.channel, inside=False)
+        return self.channel
+
+    def limit(self, calls: int) -> None:
+        self._console.workspace.faults.calls_to_limit = calls
+
+    def close(self) -> None:
+        self._chat.close()
+        self._api.close()
+
+
+class Elsewhere:
+    """A server that speaks as Slack does, somewhere else; we sign in its place."""
+
+    def __init__(self) -> None:
+        api = os.environ.get("KEYTURN_SLACK_API", "https://slack.com/api/")
+        self._api = httpx2.Client(base_url=api, timeout=30)
+        self._team = os.environ["KEYTURN_SLACK_TEAM"]
+        self.address = ""
+        members: list[Json] = self.call("users.list")["members"]
+        people = [one for one in members if not one.get("is_bot") and one["id"] != "USLACKBOT"]
+        here = [one["id"] for one in people if not one.get("deleted")]
+        gone = [one["id"] for one in people if one.get("deleted")]
+        assert len(here) >= 3, "the workspace needs three people"
+        self.gone = bool(gone)
+        self.users: dict[str, str] = dict(
+            zip(PEOPLE, [*here[:3], *gone[:1], *here[3:]], strict=False)
+        )
+        channels: list[Json] = self.call("conversations.list")["channels"]
+        self.channel = next(one["id"] for one in channels if one.get("is_member"))
+        self._outside = [one["id"] for one in channels if not one.get("is_member")]
+
+    def say(self, person: str, text: str, channel: str = "") -> None:
+        words = text.removeprefix("/keyturn").strip()
+        raw = payloads.slash(words, self.users[person], channel or self.channel)
+        self._post(raw)
+
+    def press(self, person: str, card: Json, label: str) -> None:
+        _, button = _button(card, label)
+        place = {"channel": self.channel, "ts": card["ts"]}
+        click = payloads.click(button["action_id"], button["value"], self.users[person], **place)
+        self._post(payloads.interaction(click))
+
+    def press_late(self, person: str, card: Json, label: str) -> None:
+        self.press(person, card, label)
+
+    def call(self, method: str, **args: str) -> Json:
+        token = os.environ["KEYTURN_SLACK_BOT_TOKEN"]
+        answer = self._api.post(method, data=args, headers={"Authorization": f"Bearer {token}"})
+        said: Json = answer.json()
+        assert said["ok"], (method, said)
+        return said
+
+    def deactivate(self, person: str) -> None:  # noqa: ARG002 - it is already
+        if not self.gone:
+            pytest.skip("that workspace has no deactivated account")
+
+    def shut_out(self) -> str:
+        if not self._outside:
+            pytest.skip("that workspace has no channel without the bot")
+        return self._outside[0]
+
+    def limit(self, calls: int) -> None:  # noqa: ARG002 - it is the server's to do
+        pytest.skip("that server cannot be told to answer 429")
+
+    def close(self) -> None:
+        self._api.close()
+
+    def _post(self, raw: bytes) -> None:
+        body = raw.replace(TEAM.encode(), self._team.encode())
+        secret = os.environ["KEYTURN_SLACK_SIGNING_SECRET"]
+        headers = {k.decode(): v.decode() for k, v in payloads.signed(body, secret=secret)}
+        with httpx2.Client(trust_env=False) as door:
+            answer = door.post(f"{self.address}/slack/events", content=body, headers=headers)
+        assert answer.status_code == 200
+
+
+class Stage:
+    """A fleet with an abuser on lb1, Keyturn in front of it, and a Slack in front of that."""
+
+    def __init__(self, fleet: LoopbackFleet, service: Service, slack: Slack) -> None:
+        self.fleet, self.service, self.slack = fleet, service, slack
+        self._before = {card["ts"] for card in self._history("")}
+
+    def ask(self, reason: str = "a customer called", channel: str = "") -> Run:
+        self.slack.say("dora", f"{CLEAR} because {reason}", channel)
+        return until(lambda: next(iter(self.runs()), None), "a run")
+
+    def runs(self) -> list[Run]:
+        with self.service.keyturn.database.reading() as tx:
+            found = [entry.run for entry in changelog.after(tx, 0) if entry.kind == "asked"]
+            return [runs.get(tx, number) for number in reversed(found) if number]
+
+    def run(self, number: int) -> Run:
+        with self.service.keyturn.database.reading() as tx:
+            return runs.get(tx, number)
+
+    def reaches(self, run: Run, state: State) -> None:
+        until(lambda: self.run(run.id).state is state, f"{state}")
+
+    def entries(self) -> list[str]:
+        with self.service.keyturn.database.reading() as tx:
+            return [entry.kind for entry in changelog.after(tx, 0)]
+
+    def cards(self, channel: str = "") -> list[Json]:
+        """Return what was written since we began, the newest first."""
+        return [card for card in self._history(channel) if card["ts"] not in self._before]
+
+    def _history(self, channel: str) -> list[Json]:
+        return self.slack.call("conversations.history", channel=channel or self.slack.channel)[
+            "messages"
+        ]
+
+    def card(self, *words: str) -> Json:
+        """Wait for the card that says all this."""
+        return until(
+            lambda: next(
+                (c for c in self.cards() if all(w in json.dumps(c) for w in words)), None
+            ),
+            f"a card with {words}",
+        )
+
+
+def _button(card: Json, label: str) -> tuple[Json, Json]:
+    return next(
+        (block, element)
+        for block in card["blocks"]
+        if block["type"] == "actions"
+        for element in block["elements"]
+        if element["text"]["text"].startswith(label)
+    )
+
+
+def _buttons(card: Json) -> list[str]:
+    return [
+        element["text"]["text"]
+        for block in card["blocks"]
+        if block["type"] == "actions"
+        for element in block["elements"]
+        if "url" not in element
+    ]
+
+
+def until(look: Callable[[], Found | None], what: str) -> Found:
+    """Return what *look* finds as soon as it finds something."""
+    deadline = time.monotonic() + 30
+    while not (found := look()):
+        assert time.monotonic() < deadline, f"waited in vain for {what}"
+        time.sleep(0.05)
+    return found
+
+
+def _found(policy: Path, slack: Elsewhere | None) -> None:
+    """Write the company's policy; Stan is one more owner of the edge."""
+    company.found(policy)
+    areas = policy / "areas.yaml"
+    areas.write_text(
+        areas.read_text().replace("owners: [olga, adam]", "owners: [olga, adam, stan]")
+    )
+    if slack is None:
+        return
+    people = policy / "people.yaml"
+    text = people.read_text().replace(TEAM, os.environ["KEYTURN_SLACK_TEAM"])
+    for person, user in slack.users.items():
+        text = text.replace(f"U0{person.upper()}", user)
+    people.write_text(text)
+
+
+@pytest.fixture(params=WAYS)
+def stage(request: pytest.FixtureRequest, tmp_path: Path) -> Generator[Stage]:
+    elsewhere = Elsewhere() if request.param == "elsewhere" else None
+    _found(tmp_path / "policy", elsewhere)
+    way: Any = {"the console over HTTP": "http", "the console over Socket Mode": "socket"}
+    more = {"slack_channel": elsewhere.channel} if elsewhere else {}
+    with (
+        LoopbackFleet(tmp_path / "policy") as fleet,
+        Service(tmp_path, console=way.get(request.param, ""), **more) as service,
+    ):
+        fleet.haproxy.abuse(ABUSER)
+        if elsewhere is not None:
+            elsewhere.address = service.address
+        slack: Slack = elsewhere or Console(service)
+        if request.param.endswith("Socket Mode"):
+            door = service.keyturn.slack
+            assert door is not None
+            sockets = door.sockets
+            assert sockets is not None
+            until(lambda: sockets.standing.up == 2, "two connections")
+        yield Stage(fleet, service, slack)
+        slack.close()
+
+
+def test_a_request_is_decided_by_two_at_once_and_done_once(stage: Stage):
+    run = stage.ask()
+    card = stage.card("Approve", f"run {run.id}")
+    clicks = [
+        threading.Thread(target=stage.slack.press, args=(who, card, "Approve"))
+        for who in ("olga", "adam")
+    ]
+    for click in clicks:
+        click.start()
+    for click in clicks:
+        click.join()
+    stage.reaches(run, State.SUCCEEDED)
+    assert not stage.fleet.haproxy.marked(ABUSER)
+    assert stage.entries().count("started") == 1
+    assert stage.entries().count("sending") == 1
+    until(lambda: not _buttons(stage.card(f"run {run.id}")), "the buttons to go")
+    stage.card("Done", "Proven by reading again")
+
+
+def test_a_no_has_a_reason_that_the_asker_reads(stage: Stage):
+    run = stage.ask()
+    stage.card("Approve", f"run {run.id}")
+    stage.slack.say("olga", f"/keyturn deny {run.id} not during the sale")
+    stage.reaches(run, State.DENIED)
+    assert not _buttons(stage.card("Denied", "not during the sale"))
+    assert stage.fleet.haproxy.marked(ABUSER)
+
+
+def test_what_nobody_decides_expires_and_its_buttons_do_nothing(stage: Stage):
+    run = stage.ask()
+    card = stage.card("Approve", f"run {run.id}")
+    with stage.service.keyturn.database.transaction() as tx:
+        tx.sql.execute(update(tables.run).values(expires=tx.now - 1))
+    stage.reaches(run, State.EXPIRED)
+    assert not _buttons(stage.card("Expired"))
+    stage.slack.press("olga", card, "Approve")
+    assert stage.run(run.id).state is State.EXPIRED
+    assert "sending" not in stage.entries()
+
+
+def test_a_deactivated_owner_decides_nothing(stage: Stage):
+    run = stage.ask()
+    card = stage.card("Approve", f"run {run.id}")
+    stage.slack.deactivate("stan")
+    stage.slack.press_late("stan", card, "Approve")
+    assert stage.run(run.id).state is State.WAITING
+    assert "approved" not in stage.entries()
+    stage.slack.press("olga", card, "Approve")
+    stage.reaches(run, State.SUCCEEDED)
+
+
+def test_where_the_bot_is_not_the_asker_is_told_how_to_let_it_in(stage: Stage):
+    channel = stage.slack.shut_out()
+    stage.ask(channel=channel)
+    opened = stage.slack.call("conversations.open", users=stage.slack.users["dora"])
+    direct = opened["channel"]["id"]
+    until(lambda: "/invite" in json.dumps(stage.cards(direct)), "an invitation")
+
+
+def test_slacks_limits_delay_and_lose_nothing(stage: Stage, caplog: pytest.LogCaptureFixture):
+    run = stage.ask()
+    card = stage.card("Approve", f"run {run.id}")
+    stage.slack.press("olga", card, "Approve")
+    stage.slack.limit(3)
+    stage.reaches(run, State.SUCCEEDED)
+    until(lambda: "ratelimited" in caplog.text, "a refusal of Slack's")
+    stage.card("Done", "Proven by reading again")
