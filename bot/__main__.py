@@ -14,10 +14,13 @@ import click
 from bot.cli.changelog import erase, rotate_key
 from bot.cli.delegate import COMMANDS as MANDATES
 from bot.cli.factors import factors
+from bot.cli.log import export, show
 from bot.cli.place import Place
 from bot.cli.policy import policy
+from bot.cli.runs import COMMANDS as RUNS
 from bot.cli.schedule import schedule
 from bot.cli.stopping import COMMANDS
+from bot.cli.token import token
 from bot.inventory.commands import inventory, sudoers
 
 if TYPE_CHECKING:
@@ -143,23 +146,6 @@ def changelog() -> None:
     """Read and verify the change log."""
 
 
-@changelog.command("show")
-@click.option("--run", type=int, help="Only the entries of this run.")
-@click.option("-n", "--most", type=click.IntRange(1, 10_000), default=30, show_default=True)
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
-def show_changelog(*, run: int | None, most: int, as_json: bool) -> None:
-    """Print the newest entries, oldest of them first."""
-    from bot import lines
-    from bot.store import changelog as store
-
-    with _database() as database, database.reading() as tx:
-        entries = store.of_run(tx, run) if run else list(reversed(store.newest(tx, most=most)))
-    if run and not entries:
-        _stop(f"there is nothing about run {run} in the change log", NOT_FOUND)
-    for entry in entries:
-        click.echo(lines.as_json(entry) if as_json else lines.as_text(entry))
-
-
 @changelog.command("verify")
 @click.option(
     "--witness",
@@ -191,18 +177,6 @@ def verify_changelog(
     else:
         click.echo(f"BROKEN at entry {verdict.broken}: {verdict.why}", err=True)
     sys.exit(FAILED if verdict.broken is not None else 0)
-
-
-@changelog.command("export")
-def export_changelog() -> None:
-    """Print every entry as one JSON object a line, for docs/verify_changelog.py and archives."""
-    from bot.store.export import exported
-
-    with _database() as database:
-        _log_looked_at(database, "exported", format="json lines")
-        with database.reading() as tx:
-            for entry in exported(tx):
-                click.echo(json.dumps(entry, ensure_ascii=False))
 
 
 @main.group()
@@ -353,10 +327,10 @@ _PLACE = Place(
     data=lambda: _settings().data,
     address=lambda: _settings().base_url.rstrip("/"),
 )
-for rare in (rotate_key, erase):
-    rare.context_settings["obj"] = _PLACE
-    changelog.add_command(rare)
-for family in (policy, schedule, factors, *MANDATES, *COMMANDS):
+for other in (show, export, rotate_key, erase):
+    other.context_settings["obj"] = _PLACE
+    changelog.add_command(other)
+for family in (policy, schedule, factors, token, *MANDATES, *COMMANDS, *RUNS):
     family.context_settings["obj"] = _PLACE
     main.add_command(family)
 

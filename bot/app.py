@@ -15,6 +15,9 @@ import uvicorn
 from starlette.applications import Starlette
 from starlette.routing import Route
 
+from bot import api
+from bot.api import ApiParts
+from bot.api.metrics import Gauges, endpoint
 from bot.console.console import Console
 from bot.console.deliveries import to_url
 from bot.console.directory import (
@@ -83,7 +86,8 @@ def build(settings: Settings, redactor: Redactor | None = None) -> Keyturn:
         log.warning("our role in the database %s: keyturn db grants prints what it needs", strong)
     with database.transaction() as tx:
         safe.try_out(tx, secrets_safe)
-    fleet = Fleet(Inventory(hosts={}), Sessions(settings.policy))
+    sessions = Sessions(settings.policy)
+    fleet = Fleet(Inventory(hosts={}), sessions)
 
     def renew(policy: Policy) -> None:
         fleet.inventory = policy.inventory
@@ -109,6 +113,10 @@ def build(settings: Settings, redactor: Redactor | None = None) -> Keyturn:
         asgi.mount("/console", console.app)
     if door is not None:
         asgi.router.routes.append(Route("/slack/events", door.app))
+    programs = ApiParts(workflow, database, admitted, settings.address)
+    gauges = Gauges(lambda: sessions.open, house.unwitnessed)
+    asgi.router.routes.append(Route("/metrics", endpoint(programs, gauges)))
+    asgi.mount("/api/v1", api.build(programs))
     asgi.mount("/", pages)
     keyturn = Keyturn(
         settings, database, policies, fleet, dispatch, workflow, house, door, console, asgi

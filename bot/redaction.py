@@ -25,6 +25,7 @@ _LOOKS_SECRET = re.compile(
     r"|\bx(?:ox[a-z]|app)-[A-Za-z0-9-]{10,}"
     r"|\bA[KS]IA[0-9A-Z]{16}\b"
     r"|\bgh[pousr]_[A-Za-z0-9]{30,}"
+    r"|\bkt_[0-9a-f]{8}_[A-Za-z0-9_-]{43}"
     r"|\beyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}"
     r"|\$(?:1|2[aby]|5|6|y|gy|argon2id?)\$[./A-Za-z0-9$,=+]{20,}"
     r"|(?<=://)[^/\s:@]+:[^/\s@]+(?=@)"

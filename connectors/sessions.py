@@ -97,6 +97,12 @@ class Sessions:
             finally:
                 seat.turns.release()
 
+    @property
+    def open(self) -> int:
+        """How many connections stand."""
+        with self._lock:
+            return len(self._warm())
+
     def evict(self, now: float) -> None:
         """Close every connection that nobody has used for long enough. *now* is monotonic."""
         with self._lock:

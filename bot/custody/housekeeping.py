@@ -28,12 +28,15 @@ class Housekeeping:
     ) -> None:
         self._database, self._spool = database, spool
         self._witnesses = witnesses
-        self._told: dict[Witness, str] = {}
+        # How far the log was then.
+        self._began = 0
+        self._told: dict[Witness, Checkpoint] = {}
 
     def open(self, settings: Mapping[str, str]) -> None:
         """Begin or take up the log, and note under which settings. Raises BadKey."""
         with self._database.transaction() as tx:
             verification.open_log(tx)
+            self._began = changelog.head(tx)[0]
             note(tx, SETTINGS, settings=settings, digest=sha256(settings))
 
     def keep(self) -> None:
@@ -48,17 +51,27 @@ class Housekeeping:
             point = verification.checkpoint(tx)
         self._testify(point)
 
+    def unwitnessed(self) -> dict[str, int]:
+        """Return how many entries each witness was not told of yet, since this process began."""
+        with self._database.reading() as tx:
+            head = changelog.head(tx)[0]
+        return {
+            str(n): head - (told.seq if (told := self._told.get(witness)) else self._began)
+            for n, witness in enumerate(self._witnesses, start=1)
+        }
+
     def _testify(self, point: Checkpoint) -> None:
         """Tell every witness what is new. One that fails keeps no other from hearing of it."""
         for witness in self._witnesses:
-            if self._told.get(witness) == point.hash:
+            last = self._told.get(witness)
+            if last is not None and last.hash == point.hash:
                 continue
             try:
                 witness(point)
             except OSError as trouble:
                 log.critical("a witness of the change log was not told: %s", trouble)
             else:
-                self._told[witness] = point.hash
+                self._told[witness] = point
 
 
 def note(tx: Transaction, kind: str, **facts: Canonical) -> None:

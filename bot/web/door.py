@@ -5,6 +5,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
 from bot.web import (
+    erasure_page,
     guard,
     health,
     history,
@@ -17,6 +18,7 @@ from bot.web import (
     schedules_page,
     second_factor,
     step_up,
+    tokens_page,
     trouble,
 )
 from bot.web.pages import STATIC
@@ -26,6 +28,7 @@ _ROOMS = (
     home,
     history,
     run_page,
+    erasure_page,
     schedules_page,
     mandates_page,
     log_page,
@@ -33,6 +36,7 @@ _ROOMS = (
     login,
     second_factor,
     step_up,
+    tokens_page,
     health,
 )
 

@@ -13,7 +13,7 @@ from bot.web.parts import Here, WebParts
 
 router = APIRouter()
 
-_ONWARD = re.compile(r"/|/runs|/log|/second-factor|/runs/[1-9][0-9]{0,8}", re.ASCII)
+_ONWARD = re.compile(r"/|/runs|/log|/tokens|/second-factor|/runs/[1-9][0-9]{0,8}", re.ASCII)
 _LONGEST_TOKEN = 100
 
 Next = Annotated[str, Query(alias="next", max_length=200)]

@@ -176,6 +176,12 @@ _TELLERS: Mapping[str, _Teller] = {
         "green",
         "key",
     ),
+    "token used": lambda facts, who: (
+        f"{who} came by the API",
+        f"To {_text(facts, 'to')}, with the token {_text(facts, 'token')}…",
+        "blue",
+        "key",
+    ),
     "stop asked": _with_reason("{who} stops it", "red", "ban"),
     "stop refused": _with_reason("{who} could not stop it", "orange", "ban"),
     "withdrawn": lambda _facts, who: (f"Withdrawn by {who}", "", "grey", "back"),

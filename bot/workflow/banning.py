@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 
 from bot.policy import Policy
-from bot.store import bans, changelog, signins
+from bot.store import bans, changelog, signins, tokens
 from bot.store.bans import Ban
 from bot.store.database import Database, StoreUnavailable
 from bot.workflow.asking import Unfit
@@ -86,6 +86,8 @@ def ban(parts: Parts, person: str, *, by: str, why: str) -> None:
             raise Unfit(f"{person} is not among the people of the policy")
         bans.put(tx, person, by=by, why=why)
         signins.end_all(tx, person)
+        # Whoever has their laptop has what lies on it: let in again, they make new ones.
+        tokens.revoke_all(tx, person)
         changelog.append(tx, "banned", person=by, who=person, why=why)
     _look_again(parts)
 

@@ -25,12 +25,14 @@ from bot.workflow.applying import Applying
 from bot.workflow.breaking import Breaking
 from bot.workflow.ending import end
 from bot.workflow.enrolling import Enrolling
+from bot.workflow.erasing import Erasing
 from bot.workflow.keeping import Schedules
 from bot.workflow.mandates import Mandates
 from bot.workflow.parts import Parts
 from bot.workflow.planning import Remaining, propose, remaining, report
 from bot.workflow.showing import show
 from bot.workflow.stepping_up import SteppingUp
+from bot.workflow.tokens import Tokens
 from connectors.trouble import HostTrouble
 from runbooks import AnyRunbook, Refused, Report
 
@@ -46,8 +48,10 @@ class Workflow:
         self._applying = Applying(parts, self._closing)
         self.enrolling, self.stepping_up = Enrolling(parts), SteppingUp(parts)
         self.breaking = Breaking(parts)
+        self.erasing = Erasing(parts)
         self.mandates = Mandates(parts)
         self.schedules = Schedules(parts)
+        self.tokens = Tokens(parts)
         self._under_way: list[int] = []
         self._left: set[int] = set()
 

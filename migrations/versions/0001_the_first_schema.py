@@ -299,6 +299,33 @@ def upgrade() -> None:
     with op.batch_alter_table('grant_use', schema=None) as batch_op:
         batch_op.create_index(batch_op.f('ix_grant_use_grant_id_at'), ['grant_id', 'at'], unique=False)
 
+    op.create_table('api_token',
+    sa.Column('id', sa.Integer(), autoincrement=True, nullable=False),
+    sa.Column('prefix', sa.String(length=16), nullable=False),
+    sa.Column('hash', sa.String(length=64), nullable=False),
+    sa.Column('person', sa.String(length=64), nullable=False),
+    sa.Column('scopes', sa.String(length=64), nullable=False),
+    sa.Column('name', sa.String(length=64), nullable=False),
+    sa.Column('made', sa.BigInteger(), nullable=False),
+    sa.Column('expires', sa.BigInteger(), nullable=False),
+    sa.Column('revoked', sa.BigInteger(), nullable=True),
+    sa.Column('used', sa.BigInteger(), nullable=True),
+    sa.PrimaryKeyConstraint('id', name=op.f('pk_api_token')),
+    sa.UniqueConstraint('prefix', name=op.f('uq_api_token_prefix'))
+    )
+    with op.batch_alter_table('api_token', schema=None) as batch_op:
+        batch_op.create_index(batch_op.f('ix_api_token_person'), ['person'], unique=False)
+
+    op.create_table('answered',
+    sa.Column('key', sa.String(length=64), nullable=False),
+    sa.Column('request', sa.String(length=64), nullable=False),
+    sa.Column('at', sa.BigInteger(), nullable=False),
+    sa.Column('answer', sa.Text(), nullable=True),
+    sa.PrimaryKeyConstraint('key', name=op.f('pk_answered'))
+    )
+    with op.batch_alter_table('answered', schema=None) as batch_op:
+        batch_op.create_index(batch_op.f('ix_answered_at'), ['at'], unique=False)
+
     op.create_table('target_lock',
     sa.Column('target', sa.String(length=64), nullable=False),
     sa.Column('run', sa.Integer(), nullable=False),

@@ -1,0 +1,63 @@
+"""Builds the API out of the parts it is handed."""
+
+from importlib.metadata import version
+from typing import Any, cast
+
+from fastapi import FastAPI, Request, Response
+
+from bot.api import foresight, guard, problems, runs, schedules, surroundings
+from bot.api.parts import ApiParts
+
+_ROOMS = (surroundings, runs, schedules, foresight)
+_ABOUT = """Two keys for production: what the pages do, for programs.
+
+Come with `Authorization: Bearer kt_…`. Errors are problem+json (RFC 9457). A POST may carry an
+`Idempotency-Key`: the same request with it has one effect, for a day. Pages lead on by `next`."""
+
+
+def build(parts: ApiParts) -> FastAPI:
+    """Return the application, which is served under /api/v1."""
+    app = FastAPI(
+        title="Keyturn",
+        version=version("keyturn"),
+        description=_ABOUT,
+        openapi_url="/openapi.json",
+        docs_url=None,
+        redoc_url=None,
+        responses=problems.RESPONSES,
+        redirect_slashes=False,
+    )
+    app.state.parts = parts
+    problems.install(app)
+    for room in _ROOMS:
+        app.include_router(room.router)
+    _describe_problems(app)
+    app.add_middleware(guard.Guard, secure=parts.base_url.startswith("https:"), refuse=_refuse)
+    return app
+
+
+def _refuse(request: Request, status: int) -> Response:
+    words = {
+        408: "The request came in too slowly.",
+        413: f"That is more than {guard.MOST_BYTES // 1024} KiB. Say it in fewer words.",
+    }
+    return problems.problem(request, status, "too-much", words[status])
+
+
+def _describe_problems(app: FastAPI) -> None:
+    """Say in the description that problems are problem+json, and not any JSON."""
+    plain = app.openapi
+
+    def described() -> dict[str, Any]:
+        if app.openapi_schema:
+            return app.openapi_schema
+        whole = plain()
+        for path in cast("dict[str, dict[str, Any]]", whole["paths"]).values():
+            for operation in path.values():
+                for status, answer in operation["responses"].items():
+                    content = answer.get("content", {})
+                    if int(status) >= 400 and "application/json" in content:
+                        content[problems.MEDIA_TYPE] = content.pop("application/json")
+        return whole
+
+    app.openapi = described  # pyright: ignore[reportAttributeAccessIssue] - FastAPI's own way

@@ -1,0 +1,226 @@
+"""Metrics: what Prometheus is told, counted when it comes and never beside the work."""
+
+import ipaddress
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from fastapi import Request, Response
+from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
+from prometheus_client.metrics_core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from bot.api import problems
+from bot.api.caller import NotForThat, NoToken, TooFast, recognised
+from bot.api.parts import ApiParts
+from bot.policy import NoPolicy
+from bot.run import ENDED, State
+from bot.store import changelog, figures
+from bot.store.database import StoreUnavailable
+
+_VOTES = {"approved": "yes", "denied": "no", "approval refused": "refused"}
+_ENDINGS = {state.value for state in ENDED}
+_KINDS = (*_ENDINGS, "approved", "approval refused")
+_WAITS = (10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 14400, 28800, 86400)
+_TAKES = (0.5, 1, 2, 5, 10, 30, 60, 300, 900, 3600, 14400)
+_LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]", "::1"})
+
+
+@dataclass(frozen=True)
+class Gauges:
+    """What is known elsewhere, looked at whenever Prometheus comes.
+
+    sessions: SSH connections that are open. unwitnessed: entries of the log that a witness has
+    not been told of yet, by the witness.
+    """
+
+    sessions: Callable[[], int] = lambda: 0
+    unwitnessed: Callable[[], Mapping[str, int]] = field(default=dict[str, int])
+
+
+class Metrics:
+    """Every figure begins when the process does: Prometheus knows that counters begin anew."""
+
+    def __init__(self, parts: ApiParts, gauges: Gauges) -> None:
+        self._parts, self._lock = parts, threading.Lock()
+        self._registry = CollectorRegistry()
+        self._runs = Counter(
+            "keyturn_runs_ended",
+            "Runs that have ended; of several hosts, the request as a whole.",
+            ["state", "runbook"],
+            registry=self._registry,
+        )
+        self._votes = Counter(
+            "keyturn_votes",
+            "Approvals (yes), denials (no), and tries of people who may not decide (refused).",
+            ["answer", "runbook"],
+            registry=self._registry,
+        )
+        self._waits = Histogram(
+            "keyturn_waiting_seconds",
+            "From being shown to people to the first command, of runs that have ended.",
+            ["runbook"],
+            buckets=_WAITS,
+            registry=self._registry,
+        )
+        self._takes = Histogram(
+            "keyturn_run_seconds",
+            "From the first command to the proof, of runs that have ended.",
+            ["runbook"],
+            buckets=_TAKES,
+            registry=self._registry,
+        )
+        self._registry.register(_Now(parts, gauges))
+        with parts.database.reading() as tx:
+            self._counted = changelog.head(tx)[0]
+
+    def told(self) -> bytes:
+        """Return everything in Prometheus' text format."""
+        with self._lock:
+            # Of a database that does not answer, a gauge tells.
+            with suppress(StoreUnavailable):
+                self._count()
+            return generate_latest(self._registry)
+
+    def _count(self) -> None:
+        while True:
+            with self._parts.database.reading() as tx:
+                found, until = figures.happenings(tx, _KINDS, after=self._counted)
+                head = changelog.head(tx)[0]
+            for one in found:
+                self._note(one)
+            self._counted = until
+            if until >= head:
+                return
+
+    def _note(self, one: figures.Happening) -> None:
+        if one.kind in _VOTES:
+            self._votes.labels(_VOTES[one.kind], one.words).inc()
+        if one.kind not in _ENDINGS or one.part:
+            return
+        self._runs.labels(one.kind, one.words).inc()
+        if one.waited is not None:
+            self._waits.labels(one.words).observe(one.waited)
+        if one.took is not None:
+            self._takes.labels(one.words).observe(one.took)
+
+
+class _Now(Collector):
+    """What holds at the moment."""
+
+    def __init__(self, parts: ApiParts, gauges: Gauges) -> None:
+        self._parts, self._gauges = parts, gauges
+
+    def describe(self) -> Iterator[Metric]:
+        return iter(())
+
+    def collect(self) -> Iterator[Metric]:
+        yield _gauge(
+            "keyturn_policy_broken",
+            "1 while there is no valid policy, and so nobody may do anything.",
+            float(self._policy_broken()),
+        )
+        yield _gauge(
+            "keyturn_log_broken",
+            "1 while the change log cannot be written, and so nothing runs.",
+            float(bool(self._parts.database.trouble)),
+        )
+        yield _gauge("keyturn_ssh_sessions", "SSH connections open.", self._gauges.sessions())
+        yield from self._stored()
+        lag = GaugeMetricFamily(
+            "keyturn_log_unwitnessed_entries",
+            "Entries of the change log that a witness was not told of yet.",
+            labels=["witness"],
+        )
+        for witness, entries in self._gauges.unwitnessed().items():
+            lag.add_metric([witness], entries)
+        yield lag
+
+    def _stored(self) -> Iterator[Metric]:
+        try:
+            with self._parts.database.reading() as tx:
+                seen = figures.standing(tx)
+        except StoreUnavailable:
+            yield _gauge("keyturn_database_up", "1 while the database answers.", 0)
+            return
+        yield _gauge("keyturn_database_up", "1 while the database answers.", 1)
+        runs = GaugeMetricFamily(
+            "keyturn_runs",
+            "Runs that are not over; of several hosts, the request as a whole.",
+            labels=["state", "runbook"],
+        )
+        for state, words, count in seen.open_runs:
+            runs.add_metric([state, words], count)
+        yield runs
+        for name, meaning, value in _figures(seen):
+            yield _gauge(name, meaning, value)
+
+    def _policy_broken(self) -> bool:
+        try:
+            self._parts.policies.current()
+        except (NoPolicy, StoreUnavailable):
+            return True
+        return False
+
+
+def _figures(seen: figures.Standing) -> Iterator[tuple[str, str, float]]:
+    unknown = sum(count for state, _, count in seen.open_runs if state == State.UNKNOWN)
+    yield "keyturn_unknown_runs", "Runs whose end nobody saw: an owner settles them.", unknown
+    yield (
+        "keyturn_stalled_runs",
+        f"Runs at work of which the log has not told for {figures.STALLED_SECONDS // 60} min.",
+        seen.stalled,
+    )
+    yield "keyturn_queue_depth", "Runs that wait for their turn.", seen.queued
+    yield (
+        "keyturn_oldest_waiting_seconds",
+        "How long the oldest request waits for its approvals.",
+        seen.waiting_seconds,
+    )
+    yield "keyturn_outbox_backlog", "Runs with news that chat was not told of yet.", seen.news
+    yield "keyturn_outbox_failing", "Those of them that were tried and failed.", seen.failed_news
+    yield "keyturn_locked_hosts", "Hosts that a change holds.", seen.locks
+    yield "keyturn_log_entries", "The number of the change log's newest entry.", seen.log_entries
+
+
+def _gauge(name: str, meaning: str, value: float) -> Metric:
+    return GaugeMetricFamily(name, meaning, value=value)
+
+
+def endpoint(parts: ApiParts, gauges: Gauges) -> Callable[[Request], Response]:
+    """Return what answers /metrics: on this machine, or to a token with the scope metrics."""
+    metrics = Metrics(parts, gauges)
+
+    def answer(request: Request) -> Response:
+        try:
+            if not from_this_machine(request):
+                recognised(request, parts).must_be_for("metrics")
+        except (NoToken, NotForThat, TooFast, NoPolicy, StoreUnavailable) as no:
+            return problems.answer(request, no) or problems.problem(request, 500, "fault")
+        return Response(
+            metrics.told(),
+            media_type=CONTENT_TYPE_PLAIN_0_0_4,
+            headers={"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"},
+        )
+
+    return answer
+
+
+def from_this_machine(request: Request) -> bool:
+    """Say whether a program of this machine asks us by itself.
+
+    A proxy is on this machine, too, and tells for whom it asks; a page that a browser here was
+    lured to would come with a name of its own.
+    """
+    headers, client = request.headers, request.client
+    handed_on = any(name in headers for name in ("forwarded", "x-forwarded-for", "via", "origin"))
+    name = headers.get("host", "").rpartition(":")
+    host = name[0] if name[0] and name[2].isdecimal() else headers.get("host", "")
+    if client is None or handed_on or host.lower() not in _LOCAL_NAMES:
+        return False
+    try:
+        return ipaddress.ip_address(client.host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,126 @@
+"""Once: a request that carries an Idempotency-Key has one effect, however often it is made.
+
+The answer is kept for a day by the key and the person; the same request gets it again.
+"""
+
+import hashlib
+import logging
+import re
+from collections.abc import Callable, Coroutine
+from typing import Annotated, Any
+
+from fastapi import Depends, Header, Request, Response
+from fastapi.concurrency import run_in_threadpool
+from fastapi.routing import APIRoute
+
+from bot.api.caller import recognised
+from bot.api.parts import ApiParts
+from bot.api.problems import StillAtIt, UsedForSomethingElse, answer
+from bot.store import answers
+from bot.store.answers import Answer, Earlier
+from bot.store.database import Database, StoreUnavailable
+
+log = logging.getLogger(__name__)
+
+_FITS = r"^[!-~]{1,200}$"
+_KEPT_HEADERS = ("content-type", "location")
+
+
+def _key(
+    idempotency_key: Annotated[
+        str | None,
+        Header(
+            alias="Idempotency-Key",
+            pattern=_FITS,
+            description="A word of your own: the same request with it has one effect, for a day.",
+        ),
+    ] = None,
+) -> None:
+    del idempotency_key  # It is described and checked here, and heeded below.
+
+
+DESCRIBED = Depends(_key)
+
+
+class Once(APIRoute):
+    """A route that heeds the key of a POST."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handle = super().get_route_handler()
+
+        async def once(request: Request) -> Response:
+            key = request.headers.get("idempotency-key", "")
+            if request.method != "POST" or not re.match(_FITS, key, re.ASCII):
+                return await handle(request)
+            return await _once(request, key, handle)
+
+        return once
+
+
+async def _once(
+    request: Request, key: str, handle: Callable[[Request], Coroutine[Any, Any, Response]]
+) -> Response:
+    parts: ApiParts = request.app.state.parts
+    caller = await run_in_threadpool(recognised, request, parts)
+    mine = _digest(request.method, str(request.url.path), request.url.query, await request.body())
+    place = _digest(caller.id, key)
+    earlier = await run_in_threadpool(_claim, parts.database, place, mine)
+    if earlier is not None:
+        return _again(earlier, mine)
+    given = await _given(request, handle)
+    await run_in_threadpool(_keep, parts.database, place, given)
+    return given
+
+
+async def _given(
+    request: Request, handle: Callable[[Request], Coroutine[Any, Any, Response]]
+) -> Response:
+    """Return the answer, to what it raises as well; a fault of ours goes on, and keeps the key."""
+    try:
+        return await handle(request)
+    except Exception as error:
+        told = answer(request, error)
+        if told is None:
+            raise
+        return told
+
+
+def _claim(database: Database, key: str, request: str) -> Earlier | None:
+    with database.transaction() as tx:
+        return answers.claim(tx, key, request=request)
+
+
+def _again(earlier: Earlier, mine: str) -> Response:
+    if earlier.request != mine:
+        raise UsedForSomethingElse(
+            "this Idempotency-Key came with another request: give each request its own"
+        )
+    if earlier.answer is None:
+        raise StillAtIt(
+            "the request with this Idempotency-Key is being worked on, or its end was not "
+            "recorded: look at what there is before you ask anew"
+        )
+    told = earlier.answer
+    headers = {**told.headers, "Idempotent-Replayed": "true"}
+    return Response(told.body, told.status, headers)
+
+
+def _keep(database: Database, key: str, given: Response) -> None:
+    headers = {name: given.headers[name] for name in _KEPT_HEADERS if name in given.headers}
+    try:
+        with database.transaction() as tx:
+            if given.status_code == 503:
+                answers.release(tx, key)
+            else:
+                body = bytes(given.body).decode()
+                answers.keep(tx, key, Answer(given.status_code, headers, body))
+    except StoreUnavailable as trouble:
+        log.critical("an answer was not kept for its Idempotency-Key: %s", trouble)
+
+
+def _digest(*parts: str | bytes) -> str:
+    summed = hashlib.sha256()
+    for part in parts:
+        data = part.encode() if isinstance(part, str) else part
+        summed.update(len(data).to_bytes(8, "big") + data)
+    return summed.hexdigest()

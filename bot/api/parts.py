@@ -1,0 +1,29 @@
+"""What the API works with, handed to it once."""
+
+from dataclasses import dataclass, field
+from typing import Annotated
+
+from fastapi import Depends, Request
+
+from bot.api.pace import Pace
+from bot.store.database import Database
+from bot.workflow import Workflow
+from bot.workflow.parts import Policies
+
+
+@dataclass(frozen=True)
+class ApiParts:
+    """base_url: how people reach the pages, such as `https://keyturn.example.com`."""
+
+    workflow: Workflow
+    database: Database
+    policies: Policies
+    base_url: str
+    pace: Pace = field(default_factory=Pace)
+
+
+def _parts(request: Request) -> ApiParts:
+    return request.app.state.parts
+
+
+Here = Annotated[ApiParts, Depends(_parts)]

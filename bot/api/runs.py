@@ -1,0 +1,266 @@
+"""Runs: found again, asked for, decided, stopped and taken back."""
+
+from collections.abc import Callable
+from typing import Annotated
+from urllib.parse import urlencode
+
+from fastapi import APIRouter, Query, Request, Response
+from pydantic import Field
+
+from bot.api import records, shapes
+from bot.api.caller import Approving, Asking, Caller, Reading, Stopping
+from bot.api.foresight import OutlookShape, foreseen
+from bot.api.given import (
+    Acceptance,
+    Approval,
+    Because,
+    Counter,
+    Ending,
+    Given,
+    Moment,
+    Number,
+    Order,
+    Word,
+    micros,
+)
+from bot.api.once import DESCRIBED, Once
+from bot.api.parts import ApiParts, Here
+from bot.run import Run, State
+from bot.store import changelog, runs, search, words
+from runbooks import AnyRunbook
+
+router = APIRouter(prefix="/runs", tags=["runs"], route_class=Once)
+
+
+class RunFilter(Given):
+    """Which runs. host: a name, or a pattern such as `web*`. text: words that all occur in it.
+
+    before: only runs with a lower number; `next` of a page holds it for the one after.
+    """
+
+    host: Word | None = None
+    person: Word | None = None
+    runbook: Word | None = None
+    state: list[State] = Field(default_factory=list[State], max_length=len(State))
+    since: Moment | None = None
+    until: Moment | None = None
+    area: Word | None = None
+    text: Word | None = None
+    before: int | None = Field(None, ge=1, le=2_147_483_647)
+    limit: int = Field(50, ge=1, le=200)
+
+    @property
+    def filter(self) -> search.Filter:
+        return search.Filter(
+            host=self.host and self.host.lower(),
+            person=self.person and self.person.lower(),
+            words=self.runbook and " ".join(self.runbook.lower().split()),
+            states=frozenset(self.state),
+            since=micros(self.since),
+            until=micros(self.until),
+            area=self.area,
+            text=words.sought(self.text or ""),
+            before=self.before,
+        )
+
+
+class RunPage(shapes.Shape):
+    """runs: the newest first. next: the address of the page after, null on the last."""
+
+    runs: list[shapes.RunShape]
+    next: str | None
+
+
+class Asked(shapes.Shape):
+    """What has come of a request: the run, and what the policy says of it. run: null if dry."""
+
+    run: shapes.RunShape | None
+    outlook: OutlookShape
+
+
+@router.get("", operation_id="listRuns", summary="List runs, the newest first")
+def listing(
+    request: Request, parts: Here, _: Reading, wanted: Annotated[RunFilter, Query()]
+) -> RunPage:
+    with parts.database.reading() as tx:
+        page = search.page(tx, wanted.filter, most=wanted.limit)
+        votes = runs.votes_on(tx, [run.id for run in page.runs])
+    return RunPage(
+        runs=[shapes.RunShape.of(run, votes.get(run.id, ()), parts.base_url) for run in page.runs],
+        next=_next(request, page.older) if page.older else None,
+    )
+
+
+@router.get("/{number}", operation_id="getRun", summary="Tell all about one run")
+def show(parts: Here, caller: Reading, number: Number) -> shapes.RunInFull:
+    return _told(parts, caller, number)
+
+
+@router.post(
+    "",
+    operation_id="askForRun",
+    summary="Ask for a run on one host or several",
+    status_code=202,
+    responses={200: {"model": Asked, "description": "Dry: nothing was recorded"}},
+    dependencies=[DESCRIBED],
+)
+def ask(parts: Here, caller: Asking, order: Order, answer: Response) -> Asked:
+    """Record the request. It is planned and, where the rules let it, done without more ado."""
+    spelled, requests = order.understood(caller.policy)
+    outlook = foreseen(parts, caller, type(requests[0]), [one.target for one in requests])
+    if order.dry:
+        answer.status_code = 200
+        return Asked(run=None, outlook=outlook)
+    run = _record(parts, caller, spelled, list(requests), order.reason)
+    answer.headers["Location"] = f"/api/v1/runs/{run.id}"
+    return Asked(run=shapes.RunShape.of(run, (), parts.base_url), outlook=outlook)
+
+
+@router.post(
+    "/{number}/approve",
+    operation_id="approveRun",
+    summary="Approve the plan you saw",
+    dependencies=[DESCRIBED],
+)
+def approve(parts: Here, caller: Approving, number: Number, given: Approval) -> shapes.RunInFull:
+    """Never where a rule wants a second factor: that is shown on the run's page."""
+
+    def act() -> None:
+        parts.workflow.approve(number, person=caller.id, digest=given.digest, reason=given.reason)
+
+    return _done(parts, caller, number, "approve", act)
+
+
+@router.post(
+    "/{number}/deny",
+    operation_id="denyRun",
+    summary="Say no: it ends the run",
+    dependencies=[DESCRIBED],
+)
+def deny(parts: Here, caller: Approving, number: Number, given: Because) -> shapes.RunInFull:
+    def act() -> None:
+        parts.workflow.deny(number, person=caller.id, reason=given.reason)
+
+    return _done(parts, caller, number, "deny", act)
+
+
+@router.post(
+    "/{number}/counter",
+    operation_id="counterRun",
+    summary="Propose other values: a run of its own",
+    dependencies=[DESCRIBED],
+)
+def counter(parts: Here, caller: Approving, number: Number, given: Counter) -> shapes.RunInFull:
+    def act() -> int:
+        return parts.workflow.counter(
+            number, person=caller.id, changes=given.values, reason=given.reason
+        ).id
+
+    return _done(parts, caller, number, "counter", act)
+
+
+@router.post(
+    "/{number}/accept",
+    operation_id="acceptRun",
+    summary="Take over the values that an approver proposes",
+    dependencies=[DESCRIBED],
+)
+def accept(parts: Here, caller: Asking, number: Number, given: Acceptance) -> shapes.RunInFull:
+    def act() -> None:
+        parts.workflow.accept(number, person=caller.id, digest=given.digest)
+
+    return _done(parts, caller, number, "accept", act)
+
+
+@router.post(
+    "/{number}/withdraw",
+    operation_id="withdrawRun",
+    summary="Take your request back",
+    dependencies=[DESCRIBED],
+)
+def withdraw(parts: Here, caller: Asking, number: Number) -> shapes.RunInFull:
+    def act() -> None:
+        parts.workflow.withdraw(number, person=caller.id)
+
+    return _done(parts, caller, number, "withdraw", act)
+
+
+@router.post(
+    "/{number}/stop",
+    operation_id="stopRun",
+    summary="Send nothing more for a run",
+    dependencies=[DESCRIBED],
+)
+def stop(parts: Here, caller: Stopping, number: Number, given: Because) -> shapes.RunInFull:
+    def act() -> None:
+        parts.workflow.stop(number, person=caller.id, why=given.reason)
+
+    return _done(parts, caller, number, "stop", act)
+
+
+@router.post(
+    "/{number}/undo",
+    operation_id="undoRun",
+    summary="Ask to take back what was done: a run of its own",
+    status_code=202,
+    dependencies=[DESCRIBED],
+)
+def undo(
+    parts: Here, caller: Asking, number: Number, given: Because, answer: Response
+) -> shapes.RunInFull:
+    run = parts.workflow.undo(number, person=caller.id, origin=caller.origin, reason=given.reason)
+    answer.headers["Location"] = f"/api/v1/runs/{run.id}"
+    return _told(parts, caller, run.id)
+
+
+@router.post(
+    "/{number}/settle",
+    operation_id="settleRun",
+    summary="Say how an unknown run ended",
+    dependencies=[DESCRIBED],
+)
+def settle(parts: Here, caller: Approving, number: Number, given: Ending) -> shapes.RunInFull:
+    def act() -> None:
+        parts.workflow.settle(number, person=caller.id, succeeded=given.succeeded, why=given.why)
+
+    return _done(parts, caller, number, "settle", act)
+
+
+def _record(
+    parts: ApiParts, caller: Caller, spelled: str, requests: list[AnyRunbook], reason: str
+) -> Run:
+    if not spelled:
+        return parts.workflow.ask(
+            requests[0], person=caller.id, origin=caller.origin, reason=reason
+        )
+    return parts.workflow.ask_all(
+        requests, spelled=spelled, person=caller.id, origin=caller.origin, reason=reason
+    )
+
+
+def _done(
+    parts: ApiParts, caller: Caller, number: int, what: str, act: Callable[[], int | None]
+) -> shapes.RunInFull:
+    """Note in the log by which token, do it, and tell the run as it is by then."""
+    with parts.database.transaction() as tx:
+        run = runs.get(tx, number)
+        changelog.append(
+            tx,
+            "token used",
+            run=run.id,
+            person=caller.id,
+            host=run.host,
+            token=caller.token.prefix,
+            to=what,
+        )
+    return _told(parts, caller, act() or number)
+
+
+def _told(parts: ApiParts, caller: Caller, number: int) -> shapes.RunInFull:
+    return records.in_full(parts.database, caller.policy, number, base_url=parts.base_url)
+
+
+def _next(request: Request, older: int) -> str:
+    given = [(name, value) for name, value in request.query_params.multi_items()]
+    kept = [(name, value) for name, value in given if name != "before"]
+    return f"{request.url.path}?{urlencode([*kept, ('before', str(older))])}"

@@ -1,0 +1,212 @@
+"""Schedules: what fires by the clock, asked for, suspended, resumed, ended and taken over."""
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Any
+
+from fastapi import APIRouter, Response
+
+from bot.api import records, shapes
+from bot.api.caller import Asking, Caller, Reading
+from bot.api.given import Because, Number, ScheduleOrder
+from bot.api.once import DESCRIBED, Once
+from bot.api.parts import ApiParts, Here
+from bot.run import Run
+from bot.store import changelog, runs, schedules
+from bot.store.database import Transaction
+from bot.store.schedules import Fire, Outcome, Schedule, Standing
+from bot.timetable import timing
+
+router = APIRouter(prefix="/schedules", tags=["schedules"], route_class=Once)
+
+_NEXT, _NEWEST = 5, 50
+
+
+class FireShape(shapes.Shape):
+    """What became of one moment. host: empty for all at once."""
+
+    due: datetime
+    host: str
+    outcome: Outcome
+    run: int | None
+    why: str
+
+    @classmethod
+    def of(cls, fire: Fire) -> "FireShape":
+        return cls(
+            due=shapes.at(fire.due),
+            host=fire.host,
+            outcome=fire.outcome,
+            run=fire.run,
+            why=fire.why,
+        )
+
+
+class ScheduleShape(shapes.Shape):
+    """One schedule. run: the request that was approved for it. why: of its standing."""
+
+    id: int
+    name: str
+    request: str
+    hosts: Sequence[str]
+    owner: str
+    standing: Standing
+    why: str
+    cron: str
+    zone: str
+    in_words: str
+    next: Sequence[datetime]
+    began_at: datetime
+    lapses_at: datetime
+    run: int
+
+
+class ScheduleInFull(ScheduleShape):
+    """One schedule, and what became of its newest moments, the newest first."""
+
+    fires: Sequence[FireShape]
+
+
+class ScheduleList(shapes.Shape):
+    schedules: Sequence[ScheduleShape]
+
+
+@router.get("", operation_id="listSchedules", summary="List schedules, those that fire first")
+def listing(parts: Here, _: Reading) -> ScheduleList:
+    with parts.database.reading() as tx:
+        found = [_drawn(tx, each, runs.get(tx, each.run)) for each in schedules.every(tx)]
+    return ScheduleList(schedules=[ScheduleShape(**one) for one in found])
+
+
+@router.get("/{number}", operation_id="getSchedule", summary="Tell all about one schedule")
+def show(parts: Here, _: Reading, number: Number) -> ScheduleInFull:
+    return _told(parts, number)
+
+
+@router.post(
+    "",
+    operation_id="askForSchedule",
+    summary="Ask for a schedule: the run by which it is approved",
+    status_code=202,
+    dependencies=[DESCRIBED],
+)
+def ask(parts: Here, caller: Asking, order: ScheduleOrder, answer: Response) -> shapes.RunInFull:
+    wanted = timing(order.name, order.settings, zone="UTC")
+    spelled, requests = order.understood(caller.policy)
+    run = parts.workflow.schedules.ask(
+        requests,
+        spelled=spelled,
+        person=caller.id,
+        origin=caller.origin,
+        timing=wanted,
+        reason=order.reason,
+    )
+    return _asked(parts, caller, run, answer)
+
+
+@router.post(
+    "/{number}/suspend",
+    operation_id="suspendSchedule",
+    summary="Let it fire no more until it is resumed",
+    dependencies=[DESCRIBED],
+)
+def suspend(parts: Here, caller: Asking, number: Number, given: Because) -> ScheduleInFull:
+    def act() -> None:
+        parts.workflow.schedules.suspend(number, person=caller.id, why=given.reason.strip())
+
+    return _done(parts, caller, number, "suspend", act)
+
+
+@router.post(
+    "/{number}/resume",
+    operation_id="resumeSchedule",
+    summary="Let it fire again, from its next moment on",
+    dependencies=[DESCRIBED],
+)
+def resume(parts: Here, caller: Asking, number: Number) -> ScheduleInFull:
+    def act() -> None:
+        parts.workflow.schedules.resume(number, person=caller.id)
+
+    return _done(parts, caller, number, "resume", act)
+
+
+@router.post(
+    "/{number}/end",
+    operation_id="endSchedule",
+    summary="Let it fire no more, for good",
+    dependencies=[DESCRIBED],
+)
+def end(parts: Here, caller: Asking, number: Number, given: Because) -> ScheduleInFull:
+    def act() -> None:
+        parts.workflow.schedules.end(number, person=caller.id, why=given.reason.strip())
+
+    return _done(parts, caller, number, "end", act)
+
+
+@router.post(
+    "/{number}/take",
+    operation_id="takeSchedule",
+    summary="Ask for the same schedule as your own",
+    status_code=202,
+    dependencies=[DESCRIBED],
+)
+def take(
+    parts: Here, caller: Asking, number: Number, given: Because, answer: Response
+) -> shapes.RunInFull:
+    run = parts.workflow.schedules.take(
+        number, person=caller.id, origin=caller.origin, reason=given.reason
+    )
+    return _asked(parts, caller, run, answer)
+
+
+def _done(
+    parts: ApiParts, caller: Caller, number: int, what: str, act: Callable[[], None]
+) -> ScheduleInFull:
+    """Note in the log by which token, do it, and tell the schedule as it is by then."""
+    with parts.database.transaction() as tx:
+        found = schedules.get(tx, number)
+        changelog.append(
+            tx,
+            "token used",
+            run=found.run,
+            person=caller.id,
+            schedule=number,
+            token=caller.token.prefix,
+            to=what,
+        )
+    act()
+    return _told(parts, number)
+
+
+def _asked(parts: ApiParts, caller: Caller, run: Run, answer: Response) -> shapes.RunInFull:
+    answer.headers["Location"] = f"/api/v1/runs/{run.id}"
+    return records.in_full(parts.database, caller.policy, run.id, base_url=parts.base_url)
+
+
+def _told(parts: ApiParts, number: int) -> ScheduleInFull:
+    with parts.database.reading() as tx:
+        found = schedules.get(tx, number)
+        fires = [FireShape.of(fire) for fire in schedules.fires(tx, number, most=_NEWEST)]
+        return ScheduleInFull(**_drawn(tx, found, runs.get(tx, found.run)), fires=fires)
+
+
+def _drawn(tx: Transaction, found: Schedule, run: Run) -> dict[str, Any]:
+    table = found.timing.timetable
+    active = found.standing is Standing.ACTIVE
+    coming = table.next(tx.now, count=_NEXT) if active else []
+    return {
+        "id": found.id,
+        "name": found.timing.name,
+        "request": run.request,
+        "hosts": run.hosts or (run.host,),
+        "owner": found.owner,
+        "standing": found.standing,
+        "why": found.why,
+        "cron": table.cron,
+        "zone": table.zone,
+        "in_words": found.timing.words,
+        "next": [shapes.at(due) for due in coming],
+        "began_at": shapes.at(found.began),
+        "lapses_at": shapes.at(found.lapses),
+        "run": found.run,
+    }

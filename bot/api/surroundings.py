@@ -1,0 +1,233 @@
+"""Surroundings: runbooks with their fields, the hosts, the change log, and the token itself."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Annotated
+from urllib.parse import urlencode
+
+from fastapi import APIRouter, Query, Request
+from pydantic import Field
+from starlette.exceptions import HTTPException
+
+from bot import forms, leaflet
+from bot.api import shapes
+from bot.api.caller import Reading
+from bot.api.given import Given, Word
+from bot.api.parts import Here
+from bot.forms import Blank
+from bot.leaflet import Leaflet
+from bot.policy import Policy
+from bot.store import changelog, locks, verification
+from bot.store.changelog import Entry
+from bot.store.database import Transaction
+from connectors.inventory import Host
+from connectors.trouble import UnknownHost
+from runbooks import catalogue
+
+router = APIRouter()
+
+
+class FieldShape(shapes.Shape):
+    """What a runbook is told. tag: hosts must carry it. lists: what of its host it names."""
+
+    name: str
+    label: str
+    hint: str
+    kind: str
+    required: bool
+    choices: Sequence[str]
+    default: str
+    tag: str
+    lists: str
+
+    @classmethod
+    def of(cls, blank: Blank) -> "FieldShape":
+        return cls(**vars(blank))
+
+
+class RunbookShape(shapes.Shape):
+    """A kind of request. undo: what its undo does; "" for a check, and where there is none."""
+
+    words: str
+    kind: str
+    effect: str = Field(description="check, change, or one-way where there is no undo.")
+    summary: str
+    usage: str
+    example: str
+    tag: str
+    undo: str
+    fields: Sequence[FieldShape]
+
+    @classmethod
+    def of(cls, told: Leaflet) -> "RunbookShape":
+        blanks = forms.blanks(catalogue()[told.words])
+        return cls(
+            words=told.words,
+            kind=told.kind,
+            effect=told.effect,
+            summary=told.summary,
+            usage=told.usage,
+            example=told.example,
+            tag=told.tag,
+            undo=told.undo,
+            fields=[FieldShape.of(blank) for blank in blanks],
+        )
+
+
+class RunbookList(shapes.Shape):
+    runbooks: Sequence[RunbookShape]
+
+
+class HostShape(shapes.Shape):
+    """One host. fingerprint: of the key that it must show. locked_by: the change on it now."""
+
+    name: str
+    area: str
+    area_title: str
+    owners: Sequence[str]
+    tags: Sequence[str]
+    site: str
+    platform: str
+    zone: str
+    changes: bool
+    fingerprint: str
+    locked_by: shapes.LockShape | None
+
+    @classmethod
+    def of(cls, tx: Transaction, policy: Policy, host: Host) -> "HostShape":
+        area = policy.area_of(host.name)
+        return cls(
+            name=host.name,
+            area=area.name,
+            area_title=area.title,
+            owners=area.owners,
+            tags=sorted(host.tags),
+            site=host.site,
+            platform=host.platform,
+            zone=host.zone,
+            changes=host.changes,
+            fingerprint=host.fingerprint,
+            locked_by=shapes.LockShape.of(locks.held(tx, host.name)),
+        )
+
+
+class HostList(shapes.Shape):
+    hosts: Sequence[HostShape]
+
+
+class EntryPage(shapes.Shape):
+    """entries: the newest first. head: the newest of all. next: null on the last page."""
+
+    entries: Sequence[shapes.EntryShape]
+    head_seq: int
+    head_hash: str
+    next: str | None
+
+
+class VerdictShape(shapes.Shape):
+    """broken: the number of the first entry that does not fit; null if all do."""
+
+    entries: int
+    head: str
+    broken: int | None
+    why: str
+
+
+class Me(shapes.Shape):
+    """Whose token this is. token: its beginning, by which it is known."""
+
+    person: str
+    name: str
+    roles: Sequence[str]
+    owns: Sequence[str]
+    token: str
+    token_name: str
+    scopes: Sequence[str]
+    expires_at: datetime
+
+
+class RunbookFilter(Given):
+    beginning: Word | None = Field(None, description="Only those whose words begin so.")
+
+
+class HostFilter(Given):
+    tag: Word | None = None
+    area: Word | None = None
+
+
+class LogFilter(Given):
+    before: int | None = Field(None, ge=1, le=9_007_199_254_740_991)
+    limit: int = Field(50, ge=1, le=500)
+
+
+@router.get("/me", operation_id="whoAmI", summary="Say whose token this is", tags=["token"])
+def me(caller: Reading) -> Me:
+    areas = caller.policy.household.areas.values()
+    return Me(
+        person=caller.id,
+        name=caller.person.name,
+        roles=caller.person.roles,
+        owns=[area.name for area in areas if caller.id in area.owners],
+        token=caller.token.prefix,
+        token_name=caller.token.name,
+        scopes=caller.token.scopes,
+        expires_at=shapes.at(caller.token.expires),
+    )
+
+
+@router.get("/runbooks", operation_id="listRunbooks", summary="List runbooks", tags=["runbooks"])
+def runbooks(_: Reading, wanted: Annotated[RunbookFilter, Query()]) -> RunbookList:
+    found = leaflet.leaflets(wanted.beginning or "")
+    return RunbookList(runbooks=[RunbookShape.of(one) for one in found])
+
+
+@router.get("/hosts", operation_id="listHosts", summary="List hosts, by name", tags=["hosts"])
+def hosts(parts: Here, caller: Reading, wanted: Annotated[HostFilter, Query()]) -> HostList:
+    found = [
+        host
+        for host in sorted(caller.policy.inventory, key=lambda one: one.name)
+        if (wanted.tag is None or wanted.tag in host.tags)
+        and (wanted.area is None or wanted.area == host.area)
+    ]
+    with parts.database.reading() as tx:
+        return HostList(hosts=[HostShape.of(tx, caller.policy, host) for host in found])
+
+
+@router.get("/hosts/{name}", operation_id="getHost", summary="Tell about one host", tags=["hosts"])
+def host(parts: Here, caller: Reading, name: str) -> HostShape:
+    try:
+        found = caller.policy.inventory[name]
+    except UnknownHost as unknown:
+        raise HTTPException(404, str(unknown)[:300]) from None
+    with parts.database.reading() as tx:
+        return HostShape.of(tx, caller.policy, found)
+
+
+@router.get("/log", operation_id="listEntries", summary="List the change log", tags=["log"])
+def log(
+    request: Request, parts: Here, _: Reading, wanted: Annotated[LogFilter, Query()]
+) -> EntryPage:
+    with parts.database.reading() as tx:
+        found = changelog.newest(tx, before=wanted.before, most=wanted.limit + 1)
+        head = changelog.head(tx)
+    shown = found[: wanted.limit]
+    return EntryPage(
+        entries=[shapes.EntryShape.of(entry) for entry in shown],
+        head_seq=head[0],
+        head_hash=head[1],
+        next=_older(request, wanted, shown) if len(found) > len(shown) else None,
+    )
+
+
+@router.post(
+    "/log/verify", operation_id="verifyLog", summary="Recompute the whole chain", tags=["log"]
+)
+def verify(parts: Here, _: Reading) -> VerdictShape:
+    with parts.database.reading() as tx:
+        seen = verification.verify(tx)
+    return VerdictShape(entries=seen.entries, head=seen.head, broken=seen.broken, why=seen.why)
+
+
+def _older(request: Request, wanted: LogFilter, shown: Sequence[Entry]) -> str:
+    given = {"before": shown[-1].seq, "limit": wanted.limit}
+    return f"{request.url.path}?{urlencode(given)}"

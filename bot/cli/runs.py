@@ -1,0 +1,296 @@
+"""`keyturn ask`, `runs`, `run`, `approve` and the like: what one does in chat, for scripts."""
+
+import functools
+import json
+import secrets
+import sys
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import click
+from click.shell_completion import CompletionItem, get_completion_class
+
+from bot.cli.place import FAILED, stop
+from bot.cli.service import Service, outcome, path_of, service
+
+if TYPE_CHECKING:
+    from click.core import Context, Parameter
+
+_LONGEST_WAIT = 24 * 3600.0
+_NUMBER = click.argument("number", type=click.IntRange(1, 2_147_483_647))
+_WHY = click.option("--why", default="", help="What the change log shall say about it.")
+_JSON = click.option("--json", "as_json", is_flag=True, help="For programs.")
+_WAIT = click.option(
+    "--wait",
+    "seconds",
+    is_flag=False,
+    flag_value=_LONGEST_WAIT,
+    type=click.FloatRange(0, _LONGEST_WAIT),
+    help="Wait until it is over, or for so many seconds at most.",
+)
+_STATUS = """
+
+    Exit status: 0 done, 1 failed, 3 not found, 4 refused, 5 waiting.
+    """
+
+
+def _at_service(command: Callable[..., None]) -> Callable[..., None]:
+    """Hand the service to a command, reached as the options and the environment say."""
+
+    @click.option(
+        "--url",
+        envvar="KEYTURN_URL",
+        default="http://127.0.0.1:8080",
+        show_default=True,
+        show_envvar=True,
+        help="Where Keyturn is.",
+    )
+    # No option: what stands on a command line, everybody on the machine can read.
+    @click.option("--as", "person", default="", help="Whose the token must be.")
+    @functools.wraps(command)
+    def reached(*args: Any, url: str, person: str, **named: Any) -> None:
+        import os
+
+        token = os.environ.get("KEYTURN_TOKEN", "").strip()
+        command(service(url, token, person=person), *args, **named)
+
+    reached.__doc__ = (command.__doc__ or "").rstrip() + _STATUS
+    return reached
+
+
+def _runbook_words(
+    _context: "Context", _parameter: "Parameter", incomplete: str
+) -> list[CompletionItem]:
+    """Offer the next word of the runbooks that begin with what stands there already."""
+    from runbooks import catalogue
+
+    typed: tuple[str, ...] = _context.params.get("words") or ()
+    found: dict[str, str] = {}
+    for words, runbook in catalogue().items():
+        parts = words.split()
+        fits = tuple(parts[: len(typed)]) == typed and len(parts) > len(typed)
+        if fits and parts[len(typed)].startswith(incomplete):
+            whole = len(parts) == len(typed) + 1
+            found.setdefault(parts[len(typed)], (runbook.__doc__ or "").splitlines()[0] * whole)
+    return [CompletionItem(word, help=hint) for word, hint in found.items()]
+
+
+@click.command("ask")
+@click.argument(
+    "words", nargs=-1, required=True, shell_complete=_runbook_words, metavar="WORDS HOST…"
+)
+@_WHY
+@click.option("--dry-run", "dry", is_flag=True, help="Only say what would come of it.")
+@_WAIT
+@_JSON
+@_at_service
+def ask(
+    reached: Service,
+    *,
+    words: tuple[str, ...],
+    why: str,
+    dry: bool,
+    seconds: float | None,
+    as_json: bool,
+) -> None:
+    """Ask for WORDS to be done, as one would type them in chat.
+
+    For example: keyturn ask abusers clear lb1 203.0.113.9 --why "ticket 4711" --wait
+    """
+    import shlex
+
+    body = {"words": shlex.join(words), "reason": why, "dry": dry}
+    told = reached.post("/runs", body, key=secrets.token_hex(16))
+    if dry:
+        sentences = "\n".join(told["outlook"]["sentences"])
+        click.echo(json.dumps(told["outlook"]) if as_json else _text(sentences))
+        sys.exit(0 if told["outlook"]["allowed"] else 4)
+    _finish(reached, told["run"]["id"], seconds=seconds or 0.0, as_json=as_json)
+
+
+@click.command("runs")
+@click.option("--host", help="A name, or a pattern such as web*.")
+@click.option("--person", help="Who asked.")
+@click.option("--runbook", help="Its words.")
+@click.option("--state", multiple=True, help="Such as waiting; may be given several times.")
+@click.option("--since", help="Such as 2026-03-01T14:30:00Z.")
+@click.option("--until", help="Such as 2026-03-01T14:30:00Z.")
+@click.option("--text", help="Words that all occur in it.")
+@click.option("-n", "--most", type=click.IntRange(1, 10_000), default=20, show_default=True)
+@_JSON
+@_at_service
+def list_runs(reached: Service, *, most: int, as_json: bool, **wanted: Any) -> None:
+    """List the newest runs."""
+    page = reached.get("/runs", **wanted, limit=min(most, 200))
+    found: list[Mapping[str, Any]] = list(page["runs"])
+    while page["next"] and len(found) < most:
+        page = reached.follow(page["next"])
+        found += page["runs"]
+    if as_json:
+        click.echo(json.dumps(found[:most], ensure_ascii=False))
+        return
+    for run in found[:most]:
+        asked = f"{run['asked_at'][:16].replace('T', ' ')}Z"
+        how = f"{run['state']:<10} {run['asked_by']:<10} {run['title']}"
+        click.echo(_text(f"{run['id']:>6}  {asked}  {how}"))
+    if not found:
+        click.echo("there is no such run", err=True)
+
+
+@click.command("run")
+@_NUMBER
+@_WAIT
+@_JSON
+@_at_service
+def show_run(reached: Service, *, number: int, seconds: float | None, as_json: bool) -> None:
+    """Tell about run NUMBER: how it is, its plan, and who decided."""
+    _finish(reached, number, seconds=seconds or 0.0, as_json=as_json)
+
+
+@click.command("approve")
+@_NUMBER
+@click.argument("digest", default="")
+@_WHY
+@_WAIT
+@_JSON
+@_at_service
+def approve(
+    reached: Service, *, number: int, digest: str, why: str, seconds: float | None, as_json: bool
+) -> None:
+    """Approve the plan of run NUMBER that has DIGEST; without one, show it and ask."""
+    run = reached.get(path_of("runs", number))
+    if not digest:
+        if not run["digest"] or not sys.stdin.isatty():
+            stop(f"say which plan: keyturn approve {number} {run['digest'][:10]}".strip(), FAILED)
+        click.echo(_text(_in_full(run)))
+        click.confirm(f"Approve this plan, {run['digest'][:10]}?", abort=True, err=True)
+        digest = run["digest"]
+    reached.post(path_of("runs", number, "approve"), {"digest": digest, "reason": why})
+    _finish(reached, number, seconds=seconds or 0.0, as_json=as_json)
+
+
+@click.command("deny")
+@_NUMBER
+@click.option("--why", required=True, help="So that the asker knows.")
+@_JSON
+@_at_service
+def deny(reached: Service, *, number: int, why: str, as_json: bool) -> None:
+    """Say no to run NUMBER: one no ends it."""
+    run = reached.post(path_of("runs", number, "deny"), {"reason": why})
+    _show(run, as_json=as_json)
+
+
+@click.command("withdraw")
+@_NUMBER
+@_JSON
+@_at_service
+def withdraw(reached: Service, *, number: int, as_json: bool) -> None:
+    """Take your own request back before anything was sent."""
+    _show(reached.post(path_of("runs", number, "withdraw")), as_json=as_json)
+
+
+@click.command("undo")
+@_NUMBER
+@_WHY
+@_WAIT
+@_JSON
+@_at_service
+def undo(reached: Service, *, number: int, why: str, seconds: float | None, as_json: bool) -> None:
+    """Ask to take back what run NUMBER did: a run of its own."""
+    body = {"reason": why}
+    run = reached.post(path_of("runs", number, "undo"), body, key=secrets.token_hex(16))
+    _finish(reached, run["id"], seconds=seconds or 0.0, as_json=as_json)
+
+
+@click.command("completion")
+@click.argument("shell", type=click.Choice(("bash", "zsh", "fish")))
+def completion(*, shell: str) -> None:
+    """Print what makes SHELL complete the words of this program.
+
+    For example: keyturn completion bash > /etc/bash_completion.d/keyturn
+    """
+    root = click.get_current_context().find_root().command
+    found = get_completion_class(shell)
+    if found is None:
+        stop(f"{shell} is not known here", FAILED)
+    click.echo(found(root, {}, "keyturn", "_KEYTURN_COMPLETE").source())
+
+
+COMMANDS = (ask, list_runs, show_run, approve, deny, withdraw, undo, completion)
+
+
+def _finish(reached: Service, number: int, *, seconds: float, as_json: bool) -> None:
+    """Wait if that is wanted, show the run, and exit as its end says."""
+    run = reached.until_over(number, seconds=seconds, told=_Progress() if seconds else _silent)
+    _show(run, as_json=as_json)
+    sys.exit(outcome(run))
+
+
+def _show(run: Mapping[str, Any], *, as_json: bool) -> None:
+    click.echo(json.dumps(run, ensure_ascii=False) if as_json else _text(_in_full(run)))
+
+
+def _silent(_run: Mapping[str, Any]) -> None:
+    return
+
+
+class _Progress:
+    """Tells on standard error how far it is: a bar where a person looks on, else each change."""
+
+    def __init__(self) -> None:
+        self._last = ""
+
+    def __call__(self, run: Mapping[str, Any]) -> None:
+        steps: list[dict[str, Any]] = run["plan"]["steps"] if run["plan"] else []
+        done = sum(step["state"] in {"succeeded", "failed"} for step in steps)
+        line = f"run {run['id']}: {run['state']}"
+        if run["state"] == "waiting":
+            line += f" for {run['missing']} of {run['whose']}"
+        elif len(steps) > 1:
+            line += f", {done} of {len(steps)} steps"
+        live = sys.stderr.isatty()
+        if live and len(steps) > 1:
+            filled = 20 * done // len(steps)
+            line = f"[{'#' * filled}{'.' * (20 - filled)}] {line}"
+        if line != self._last:
+            click.echo(f"\r\033[K{_text(line)}" if live else _text(line), err=True, nl=not live)
+        self._last = line
+        if live and run["over"]:
+            click.echo("", err=True)
+
+
+def _in_full(run: Mapping[str, Any]) -> str:
+    lines = [f"run {run['id']}: {run['title']}", f"  {run['state']}. {run['summary']}".rstrip()]
+    lines.append(f"  asked by {run['asked_by']} on {', '.join(run['hosts'])}")
+    if run["state"] == "waiting":
+        able = ", ".join(run["approvers"]) or "nobody"
+        lines.append(f"  takes {run['missing']} of {run['whose']}: {able}")
+        lines.append(f"  keyturn approve {run['id']} {run['digest'][:10]}")
+    plan = run["plan"]
+    if plan is not None:
+        lines.append(f"  {plan['because']}")
+    for step in plan["steps"] if plan else ():
+        became = f" [{step['state']}]" if step["state"] else ""
+        lines.append(f"  {step['n']}. {step['title']} on {step['host']}{became}")
+        lines.append(f"     $ {step['command']}")
+        lines.append(f"     undo: {step['undo'] or step['no_undo']}")
+    report = run["report"]
+    if report:
+        lines += [f"  - {finding}" for finding in report["findings"]]
+    if report and report["table"]:
+        lines += ["  " + "  ".join(row) for row in _aligned(report["table"])]
+    lines.append(f"  {run['page']}")
+    return "\n".join(lines)
+
+
+def _aligned(table: Mapping[str, Any]) -> list[list[str]]:
+    rows = [table["columns"], *table["rows"]]
+    widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
+    return [[f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)] for row in rows]
+
+
+def _text(text: str) -> str:
+    """Make what a terminal would act on visible: hosts may say anything."""
+    from bot.visible import visible
+
+    return visible(text)

@@ -1,0 +1,125 @@
+"""The service as the command line speaks to it: over its API, with somebody's token."""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, urlsplit
+
+import click
+
+from bot.cli.place import FAILED, NOT_FOUND, stop
+
+if TYPE_CHECKING:
+    import httpx2
+
+# Beside those of every command. 2 is click's own.
+REFUSED, WAITING = 4, 5
+_API = "/api/v1"
+_LOOK_SECONDS = 1.0
+_NOT_FOUND = ("no-such-run", "no-such-schedule", "not-found", "not-understood")
+_REFUSED = ("no-token", "other-scope", "not-yours", "second-factor")
+_HOME = frozenset({"localhost", "127.0.0.1", "::1"})
+
+
+@dataclass(frozen=True)
+class Service:
+    """url: of the pages, without a slash at its end."""
+
+    client: "httpx2.Client"
+    url: str
+
+    def get(self, path: str, **query: object) -> Any:
+        given = {name: value for name, value in query.items() if value not in {None, "", ()}}
+        return self._answer("GET", path, params=given)
+
+    def post(self, path: str, body: Mapping[str, Any] | None = None, *, key: str = "") -> Any:
+        """key: what the same request has one effect by, however often it is made."""
+        headers = {"Idempotency-Key": key} if key else {}
+        return self._answer("POST", path, json=dict(body or {}), headers=headers)
+
+    def follow(self, address: str) -> Any:
+        """Get what an answer leads on to."""
+        return self._answer("GET", address.removeprefix(_API))
+
+    def until_over(self, number: int, *, seconds: float, told: Callable[[Any], None]) -> Any:
+        """Look at a run until it is over or waits for somebody too long; told: of each look."""
+        deadline = time.monotonic() + seconds
+        while True:
+            run = self.get(f"/runs/{number}")
+            told(run)
+            if run["over"] or run["state"] == "unknown" or time.monotonic() > deadline:
+                return run
+            time.sleep(_LOOK_SECONDS)
+
+    def _answer(self, method: str, path: str, **what: Any) -> Any:
+        import httpx2
+
+        try:
+            answer = self.client.request(method, f"{_API}{path}", **what)
+        except httpx2.HTTPError as trouble:
+            stop(f"{self.url} does not answer: {trouble or type(trouble).__name__}", FAILED)
+        told = _json(answer, self.url)
+        if answer.status_code >= 400:
+            kind = str(told.get("type", "")).rpartition(":")[2]
+            stop(_plain(told.get("detail", answer.reason_phrase)), status_of(kind))
+        return told
+
+
+def status_of(kind: str) -> int:
+    """Return the exit status for a kind of problem."""
+    if kind in _NOT_FOUND:
+        return NOT_FOUND
+    return REFUSED if kind in _REFUSED else FAILED
+
+
+def outcome(run: Mapping[str, Any]) -> int:
+    """Return the exit status for a run as it is."""
+    state = run["state"]
+    if state in {"succeeded", "unchanged"}:
+        report: Mapping[str, Any] | None = run.get("report")
+        return 0 if report is None or report["healthy"] else FAILED
+    if state in {"refused", "denied"}:
+        return REFUSED
+    return FAILED if run["over"] or state == "unknown" else WAITING
+
+
+def service(url: str, token: str, *, person: str = "") -> Service:
+    """Return the service; person: whose the token must be."""
+    import httpx2
+
+    parts = urlsplit(url)
+    if not token:
+        stop("set KEYTURN_TOKEN: keyturn token new, or the page Tokens, makes one", FAILED)
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
+        stop(f"KEYTURN_URL={url} is no address such as https://keyturn.example.com", FAILED)
+    if parts.scheme == "http" and parts.hostname not in _HOME:
+        stop("a token is only sent over https, or to this machine: set KEYTURN_URL so", FAILED)
+    if not (token.isascii() and token.isprintable() and " " not in token):
+        stop("KEYTURN_TOKEN is no token: it begins with kt_", FAILED)
+    base = url.rstrip("/")
+    client = httpx2.Client(base_url=base, headers={"Authorization": f"Bearer {token}"}, timeout=30)
+    found = Service(client, base)
+    if person:
+        me = found.get("/me")
+        if me["person"] != person:
+            stop(f"the token is {me['person']}'s, and not {person}'s", REFUSED)
+    return found
+
+
+def path_of(*parts: object) -> str:
+    return "".join(f"/{quote(str(part), safe='')}" for part in parts)
+
+
+def _plain(text: object) -> str:
+    from bot.visible import one_line
+
+    return one_line(str(text))
+
+
+def _json(answer: "httpx2.Response", url: str) -> Any:
+    try:
+        return answer.json()
+    except ValueError:
+        click.echo(f"keyturn: {url} answers {answer.status_code}, not as Keyturn would", err=True)
+        raise SystemExit(FAILED) from None

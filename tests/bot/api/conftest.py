@@ -1,0 +1,81 @@
+from collections.abc import Generator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
+from starlette.applications import Starlette
+
+from bot.api import ApiParts, build
+from bot.api.pace import Pace
+from bot.store.database import Database
+from bot.workflow.banning import Admitted
+from runbooks import catalogue
+from tests.bot.office import Office
+from tests.toy import RUNBOOKS
+
+HERE = "http://keyturn.test"
+API = "/api/v1"
+FAST = Pace(burst=1_000_000)
+
+
+@dataclass
+class Desk:
+    """The API of an office, and programs that come to it."""
+
+    office: Office
+    api: FastAPI
+    app: Starlette
+    programs: list[TestClient] = field(default_factory=list[TestClient])
+
+    @property
+    def database(self) -> Database:
+        return self.office.database
+
+    @property
+    def policy(self) -> Path:
+        return self.office.policies.path
+
+    def token(self, person: str, *scopes: str, days: int = 1) -> str:
+        return self.office.workflow.tokens.make(
+            person=person, scopes=scopes or ("read",), days=days, door="cli"
+        )[1]
+
+    def program(self, person: str = "", *scopes: str) -> TestClient:
+        """Start a program that comes with somebody's token, or with none."""
+        headers = {"Authorization": f"Bearer {self.token(person, *scopes)}"} if person else {}
+        client = TestClient(
+            self.app,
+            base_url=f"{HERE}{API}",
+            headers=headers,
+            raise_server_exceptions=False,
+            follow_redirects=False,
+        )
+        self.programs.append(client)
+        return client
+
+
+def a_desk(office: Office, *, base_url: str = HERE, pace: Pace = FAST) -> Desk:
+    admitted = Admitted(office.policies, office.database)
+    api = build(ApiParts(office.workflow, office.database, admitted, base_url, pace))
+    app = Starlette()
+    app.mount(API, api)
+    return Desk(office, api, app)
+
+
+@pytest.fixture(autouse=True)
+def toys(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Programs can ask for the toy runbooks."""
+    known = cast("dict[str, Any]", catalogue())
+    for words, runbook in RUNBOOKS.items():
+        monkeypatch.setitem(known, words, runbook)
+
+
+@pytest.fixture
+def desk(office: Office) -> Generator[Desk]:
+    desk = a_desk(office)
+    yield desk
+    for program in desk.programs:
+        program.close()

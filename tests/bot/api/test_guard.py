@@ -1,0 +1,132 @@
+"""How big, how fast and from where a request may be, and what each answer says."""
+
+import logging
+
+import pytest
+
+from bot.api import guard
+from bot.api.pace import Pace
+from bot.store.database import StoreUnavailable
+from tests.bot.api.conftest import Desk, a_desk
+from tests.bot.office import Office
+
+
+def test_t_w3_no_other_site_is_let_in_to_read(desk: Desk):
+    program = desk.program("olga")
+    for origin in ("https://evil.example", "null", "http://keyturn.test"):
+        for method in ("GET", "OPTIONS"):
+            answer = program.request(
+                method,
+                "/runs",
+                headers={"Origin": origin, "Access-Control-Request-Method": "POST"},
+            )
+            assert [n for n in answer.headers if n.startswith("access-control")] == []
+            assert answer.status_code == (200 if method == "GET" else 405)
+
+
+@pytest.mark.parametrize("path", ["/runs", "/nope", "/openapi.json"])
+@pytest.mark.parametrize("person", ["", "olga"])
+def test_t_w8_every_answer_is_dressed(desk: Desk, path: str, person: str):
+    headers = desk.program(person).get(path).headers
+    assert headers["content-security-policy"].startswith("default-src 'none'")
+    assert headers["x-content-type-options"] == "nosniff"
+    assert headers["cache-control"] == "no-store"
+    assert "set-cookie" not in headers
+
+
+def test_tls_is_held_on_to(office: Office):
+    with a_desk(office, base_url="https://keyturn.test").program() as program:
+        assert "max-age" in program.get("/me").headers["strict-transport-security"]
+
+
+def test_t_w9_what_is_too_long_is_refused_before_it_is_looked_at(desk: Desk):
+    program = desk.program("dora", "ask")
+    reason = {"words": "toy show lb1", "reason": "x" * guard.MOST_BYTES}
+    assert program.post("/runs", json=reason).status_code == 413
+
+    def drops():
+        for _ in range(300):
+            yield b" " * 1024
+
+    said = program.post("/runs", content=drops(), headers={"Content-Type": "application/json"})
+    assert said.status_code == 413
+    assert said.headers["content-type"] == "application/problem+json"
+    assert "256 KiB" in said.json()["detail"]
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        (b"[" * 100_000, 400),
+        (b'{"words": "toy show lb1"', 400),
+        (b'{"words": "\\ud800"}', 422),
+        (b"", 422),
+        (b"null", 422),
+        (b"\xff\xfe", 400),
+    ],
+)
+def test_t_w9_what_is_no_json_is_refused(desk: Desk, body: bytes, status: int):
+    program = desk.program("dora", "ask")
+    answer = program.post("/runs", content=body, headers={"Content-Type": "application/json"})
+    assert answer.status_code == status
+    assert answer.headers["content-type"] == "application/problem+json"
+
+
+def test_what_comes_as_another_type_is_not_taken_for_json(desk: Desk):
+    answer = desk.program("dora", "ask").post(
+        "/runs", content=b'{"words": "toy show lb1"}', headers={"Content-Type": "text/plain"}
+    )
+    assert answer.status_code == 422
+    assert "asked" not in desk.office.entries()
+
+
+def test_t_w9_what_comes_too_slowly_is_ended(desk: Desk, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(guard, "MOST_SECONDS", 0)
+    assert desk.program("dora").get("/me").status_code in {200, 408}
+
+
+def test_one_token_comes_at_a_pace(office: Office):
+    clock = [0.0]
+    desk = a_desk(office, pace=Pace(burst=3, a_second=2, clock=lambda: clock[0]))
+    with desk.program("dora") as dora, desk.program("olga") as olga:
+        assert [dora.get("/me").status_code for _ in range(4)] == [200, 200, 200, 429]
+        late = dora.get("/me")
+        assert (late.status_code, late.headers["retry-after"]) == (429, "1")
+        assert olga.get("/me").status_code == 200
+        clock[0] = 0.5
+        assert dora.get("/me").status_code == 200
+
+
+def test_a_fault_tells_nothing(desk: Desk):
+    @desk.api.get("/fault")
+    def fault() -> None:
+        raise RuntimeError("the secret recipe")
+
+    answer = desk.program("olga").get("/fault")
+    assert answer.status_code == 500
+    assert answer.json()["title"] == "Keyturn has a fault"
+    assert "secret recipe" not in answer.text
+
+
+def test_without_a_database_the_reason_stays_in_our_log(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    from bot.store import search
+
+    def gone(*_args: object, **_named: object) -> None:
+        raise StoreUnavailable("host db1 refuses password of keyturn")
+
+    program = desk.program("olga")
+    monkeypatch.setattr(search, "page", gone)
+    with caplog.at_level(logging.CRITICAL):
+        answer = program.get("/runs")
+    assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
+    assert "db1" not in answer.text
+    assert "db1" in caplog.text
+
+
+def test_without_a_policy_nobody_may_do_anything(desk: Desk):
+    program = desk.program("olga")
+    (desk.policy / "policy.cedar").write_text("permit (")
+    answer = program.get("/me")
+    assert (answer.status_code, answer.json()["type"]) == (503, "urn:keyturn:problem:no-policy")

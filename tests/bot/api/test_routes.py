@@ -1,0 +1,135 @@
+"""Every address of the API, for each scope of a token and for none. Enter new routes here."""
+
+from typing import Any
+
+import pytest
+from fastapi.routing import APIRoute
+
+from bot.workflow.tokens import SCOPES
+from tests.bot.api.conftest import API, Desk
+from tests.bot.web.exhibits import gallery
+from tests.bot.web.test_routes import everything
+
+READERS = ("read", "ask", "approve")
+DIGEST = {"digest": "0" * 10}
+# method, path → the scopes that open it, the status that they then get, and what is sent.
+ROUTES: dict[tuple[str, str], tuple[tuple[str, ...], int, dict[str, Any] | None]] = {
+    ("GET", "/me"): (READERS, 200, None),
+    ("GET", "/runbooks"): (READERS, 200, None),
+    ("GET", "/hosts"): (READERS, 200, None),
+    ("GET", "/hosts/{name}"): (READERS, 200, None),
+    ("GET", "/log"): (READERS, 200, None),
+    ("POST", "/log/verify"): (READERS, 200, None),
+    ("GET", "/policy/outlook"): (READERS, 200, None),
+    ("GET", "/runs"): (READERS, 200, None),
+    ("GET", "/runs/{number}"): (READERS, 200, None),
+    ("POST", "/runs"): (("ask",), 202, {"words": "toy show lb1"}),
+    ("POST", "/runs/{number}/approve"): (("approve",), 409, DIGEST),
+    ("POST", "/runs/{number}/deny"): (("approve",), 409, {}),
+    ("POST", "/runs/{number}/counter"): (("approve",), 409, {"values": {"table": "http"}}),
+    ("POST", "/runs/{number}/accept"): (("ask",), 403, DIGEST),
+    ("POST", "/runs/{number}/withdraw"): (("ask",), 403, None),
+    ("POST", "/runs/{number}/stop"): (("ask", "approve"), 409, {}),
+    ("POST", "/runs/{number}/undo"): (("ask",), 422, {}),
+    ("POST", "/runs/{number}/settle"): (
+        ("approve",),
+        409,
+        {"succeeded": True, "why": "I looked at it"},
+    ),
+    ("GET", "/schedules"): (READERS, 200, None),
+    ("GET", "/schedules/{number}"): (READERS, 404, None),
+    ("POST", "/schedules"): (
+        ("ask",),
+        202,
+        {"words": "toy show lb1", "name": "a look", "cron": "@daily"},
+    ),
+    ("POST", "/schedules/{number}/suspend"): (("ask",), 404, {}),
+    ("POST", "/schedules/{number}/resume"): (("ask",), 404, None),
+    ("POST", "/schedules/{number}/end"): (("ask",), 404, {}),
+    ("POST", "/schedules/{number}/take"): (("ask",), 404, {}),
+}
+QUERY = {"/policy/outlook": {"words": "toy set lb1"}}
+
+
+def test_every_route_is_in_the_table(desk: Desk):
+    found = [route for route in everything(desk.api.routes) if isinstance(route, APIRoute)]
+    served = {(method, route.path) for route in found for method in route.methods or ()}
+    assert served == set(ROUTES)
+
+
+def test_nothing_but_routes_and_the_description_is_served(desk: Desk):
+    others = [route for route in everything(desk.api.routes) if not isinstance(route, APIRoute)]
+    assert [getattr(route, "path", route) for route in others] == ["/openapi.json"]
+
+
+def test_a_route_that_nobody_entered_is_found(desk: Desk):
+    @desk.api.get("/backdoor")
+    def backdoor() -> None: ...
+
+    with pytest.raises(AssertionError):
+        test_every_route_is_in_the_table(desk)
+
+
+def _status(desk: Desk, method: str, path: str, *scopes: str) -> int:
+    number = gallery(desk.database)["denied"]
+    body = ROUTES[method, path][2]
+    program = desk.program("olga", *scopes) if scopes else desk.program()
+    answer = program.request(
+        method, path.format(number=number, name="lb1"), json=body, params=QUERY.get(path)
+    )
+    assert answer.headers["cache-control"] == "no-store"
+    return answer.status_code
+
+
+@pytest.mark.parametrize(("method", "path"), ROUTES)
+def test_t_w6_a_route_opens_to_its_scopes_and_to_no_others(desk: Desk, method: str, path: str):
+    opens, status, _ = ROUTES[method, path]
+    expected = {scope: status if scope in opens else 403 for scope in SCOPES}
+    assert {scope: _status(desk, method, path, scope) for scope in SCOPES} == expected
+    assert _status(desk, method, path) == 401
+
+
+@pytest.mark.parametrize("path", sorted({path for method, path in ROUTES if method == "GET"}))
+def test_looking_changes_nothing(desk: Desk, path: str):
+    number = gallery(desk.database)["waiting"]
+    program = desk.program("olga", "ask", "approve")
+    before = desk.office.entries()
+    for method in ("GET", "HEAD"):
+        program.request(method, path.format(number=number, name="lb1"), params=QUERY.get(path))
+    assert desk.office.entries() == before
+
+
+@pytest.mark.parametrize(
+    "path", ["/nope", "/runs/0", "/runs/x", "/runs/9999", f"/runs/{2**70}", "/hosts/nope"]
+)
+def test_what_is_not_there_is_a_problem(desk: Desk, path: str):
+    answer = desk.program("olga").get(path)
+    assert answer.status_code == 404
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert answer.json()["title"] == "There is no such thing"
+    assert answer.json()["instance"] == f"{API}{path}"
+
+
+def test_what_cannot_be_done_at_an_address_is_a_problem(desk: Desk):
+    answer = desk.program("olga", "ask").delete("/runs/1")
+    assert (answer.status_code, answer.headers["allow"]) == (405, "GET")
+    assert answer.headers["content-type"] == "application/problem+json"
+
+
+def test_every_operation_has_a_name_and_its_problems(desk: Desk):
+    told = desk.program().get("/openapi.json").json()
+    assert told["openapi"].startswith("3.1")
+    assert told["servers"] == [{"url": API}]
+    operations = [op for path in told["paths"].values() for op in path.values()]
+    names = [op["operationId"] for op in operations]
+    assert len(set(names)) == len(names) == len(ROUTES)
+    for operation in operations:
+        assert operation["security"]
+        for status in ("401", "403", "422", "429", "503"):
+            assert list(operation["responses"][status]["content"]) == ["application/problem+json"]
+
+
+def test_no_route_breaks_glass_or_hands_authority_on(desk: Desk):
+    paths = " ".join(path for _, path in ROUTES)
+    for word in ("glass", "token", "grant", "delegat", "factor", "ban", "sign-in"):
+        assert word not in paths

@@ -1,0 +1,221 @@
+"""Runs by way of the API: asked for, found, decided, taken back."""
+
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from bot.run import State
+from bot.store import verification
+from tests.bot.api.conftest import API, Desk
+from tests.bot.web.exhibits import gallery
+from tests.toy import SetSwitch
+
+LAMP = {"words": "toy set lb1 lamp on", "reason": "it is dark"}
+
+
+def _asked(desk: Desk, program: TestClient, body: dict[str, Any]) -> dict[str, Any]:
+    answer = program.post("/runs", json=body)
+    assert answer.status_code == 202, answer.text
+    desk.office.work()
+    return program.get(answer.headers["location"].removeprefix(API)).json()
+
+
+def test_a_request_goes_from_asking_to_proof(desk: Desk):
+    dora, olga = desk.program("dora", "ask"), desk.program("olga", "approve")
+    run = _asked(desk, dora, LAMP)
+    assert (run["state"], run["door"], run["missing"]) == ("waiting", "api", 1)
+    assert run["whose"] == "the owners of the edge"
+    assert run["approvers"] == ["adam", "olga"]
+    [step] = run["plan"]["steps"]
+    assert (step["command"], step["undo"], step["state"]) == ("set lamp on", "set lamp off", None)
+
+    answer = olga.post(f"/runs/{run['id']}/approve", json={"digest": run["digest"][:10]})
+    assert (answer.status_code, answer.json()["state"]) == (200, "ready")
+    desk.office.work()
+    done = dora.get(f"/runs/{run['id']}").json()
+    assert (done["state"], done["approved_by"]) == ("succeeded", ["olga"])
+    assert done["plan"]["steps"][0]["output"].strip() == "lamp is on now"
+    assert [entry["kind"] for entry in done["entries"]][:4] == [
+        "asked",
+        "planned",
+        "token used",
+        "approved",
+    ]
+    assert done["entries"][2]["facts"]["to"] == "approve"
+
+
+def test_several_hosts_are_asked_for_at_once(desk: Desk):
+    body = {"runbook": "toy set", "values": {"host": "lb*", "name": "lamp", "value": "on"}}
+    run = _asked(desk, desk.program("dora", "ask"), body)
+    assert run["hosts"] == ["lb1", "lb2"]
+    assert [part["host"] for part in run["parts"]] == ["lb1", "lb2"]
+    assert len(run["plan"]["steps"]) == 2
+
+
+def test_a_dry_request_says_what_would_come_of_it_and_leaves_no_trace(desk: Desk):
+    program = desk.program("dora", "ask")
+    before = desk.office.entries()
+    answer = program.post("/runs", json=LAMP | {"dry": True})
+    assert (answer.status_code, answer.json()["run"]) == (200, None)
+    outlook = answer.json()["outlook"]
+    assert outlook["allowed"]
+    assert outlook["answers"][0]["approvals"] == 1
+    assert "Adam Admin, Olga Owner" in outlook["sentences"][0]
+    assert desk.office.entries() == before
+    assert desk.office.fleet.asked == 0
+
+
+def test_who_may_what_is_answered(desk: Desk):
+    program = desk.program("olga")
+    mine = program.get("/policy/outlook", params={"words": "toy set lb1"}).json()
+    assert mine["sentences"][0] == "Yes, at once."
+    other = program.get("/policy/outlook", params={"words": "toy set lb1", "person": "dora"})
+    assert other.json()["answers"][0]["approvals"] == 1
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        ({"words": "toy zet lb1 lamp on"}, "Did you mean"),
+        ({"words": "toy set lb9 lamp on"}, "no host 'lb9'"),
+        ({"words": "toy set lb1"}, "name"),
+        ({"runbook": "toy set", "values": {"hosst": "lb1"}}, "is no field"),
+        ({}, "give either words"),
+        (LAMP | {"runbook": "toy set"}, "give either words"),
+        (LAMP | {"force": True}, "force"),
+        ({"words": "toy set lb1 lamp on\u202e"}, "invisible character"),
+        ({"words": 12}, "valid string"),
+    ],
+)
+def test_what_does_not_fit_is_said_in_words(desk: Desk, body: dict[str, Any], says: str):
+    answer = desk.program("dora", "ask").post("/runs", json=body)
+    assert answer.status_code == 422
+    assert says.lower() in answer.json()["detail"].lower()
+    assert "asked" not in desk.office.entries()
+
+
+def test_what_does_not_fit_its_field_stands_by_the_field(desk: Desk):
+    body = {"runbook": "toy tune", "values": {"host": "lb1", "switch": "lamp", "value": "dim"}}
+    answer = desk.program("dora", "ask").post("/runs", json=body)
+    assert answer.status_code == 422
+    assert "value" in answer.json()["problems"]
+
+
+def test_a_no_ends_it_in_the_same_words_as_anywhere(desk: Desk):
+    run = desk.office.ask(SetSwitch(host="lb1", name="lamp", value="on"))
+    told = desk.program("olga", "approve").post(f"/runs/{run.id}/deny", json={"reason": "no"})
+    assert told.json()["summary"] == "Denied by Olga Owner: no"
+    late = desk.program("adam", "approve").post(f"/runs/{run.id}/deny", json={})
+    assert late.status_code == 409
+    assert "was denied by Olga Owner" in late.json()["detail"]
+
+
+def test_t_a1_nobody_approves_their_own_by_a_token(desk: Desk):
+    program = desk.program("adam", "ask", "approve")
+    run = _asked(desk, program, {"words": "toy break lb1 lamp"})
+    answer = program.post(f"/runs/{run['id']}/approve", json={"digest": run["digest"]})
+    assert answer.status_code == 403
+    assert "it is your own request" in answer.json()["detail"]
+    assert desk.office.run(run["id"]).state is State.WAITING
+
+
+def test_what_was_asked_is_withdrawn_stopped_and_undone(desk: Desk):
+    dora, olga = desk.program("dora", "ask"), desk.program("olga", "approve")
+    first = _asked(desk, dora, LAMP)
+    assert dora.post(f"/runs/{first['id']}/withdraw").json()["state"] == "withdrawn"
+    second = _asked(desk, dora, LAMP)
+    stopped = dora.post(f"/runs/{second['id']}/stop", json={"reason": "wrong lamp"})
+    assert stopped.json()["state"] == "stopped"
+    third = _asked(desk, dora, LAMP)
+    olga.post(f"/runs/{third['id']}/approve", json={"digest": third["digest"]})
+    desk.office.work()
+    undone = dora.post(f"/runs/{third['id']}/undo", json={})
+    assert (undone.status_code, undone.json()["undo_of"]) == (202, third["id"])
+    assert undone.headers["location"] == f"{API}/runs/{undone.json()['id']}"
+
+
+def test_pages_lead_on_until_every_run_was_shown_once(desk: Desk):
+    numbers = set(gallery(desk.database).values())
+    program = desk.program("olga")
+    seen: list[int] = []
+    address: str | None = "/runs?limit=5"
+    while address:
+        page = program.get(address.removeprefix(API)).json()
+        seen += [run["id"] for run in page["runs"]]
+        address = page["next"]
+    assert seen == sorted(numbers, reverse=True)
+
+
+FOUND: list[tuple[dict[str, Any], set[str]]] = [
+    ({"state": ["denied", "failed"]}, {"denied", "failed"}),
+    ({"person": "adam"}, {"denied"}),
+    ({"host": "web1", "state": "asked"}, {"asked"}),
+    ({"runbook": "abusers show"}, {"checked"}),
+    ({"until": "2001-01-01T00:00:00Z"}, set()),
+]
+
+
+@pytest.mark.parametrize(("query", "kinds"), FOUND)
+def test_the_filters_of_the_page_filter_here(desk: Desk, query: dict[str, Any], kinds: set[str]):
+    numbers = gallery(desk.database)
+    found = desk.program("olga").get("/runs", params=query).json()["runs"]
+    assert {run["id"] for run in found} == {numbers[kind] for kind in kinds}
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["state=odd", "since=5", "since=2026-13-01T00:00:00Z", "limit=0", "who=dora", "before=x"],
+)
+def test_half_a_filter_would_mislead_so_it_is_refused(desk: Desk, query: str):
+    answer = desk.program("olga").get(f"/runs?{query}")
+    assert answer.status_code == 422
+    assert answer.json()["problems"]
+
+
+def test_every_kind_of_run_can_be_told(desk: Desk):
+    program = desk.program("olga")
+    for number in gallery(desk.database).values():
+        told = program.get(f"/runs/{number}")
+        assert (told.status_code, told.json()["id"]) == (200, number)
+
+
+def test_the_log_is_paged_and_verified(desk: Desk):
+    with desk.database.transaction() as tx:
+        verification.open_log(tx)
+    gallery(desk.database)
+    program = desk.program("olga")
+    page = program.get("/log?limit=3").json()
+    assert page["entries"][0]["hash"] == page["head_hash"]
+    older = program.get(page["next"].removeprefix(API)).json()
+    assert older["entries"][0]["hash"] == page["entries"][-1]["prev"]
+    verdict = program.post("/log/verify").json()
+    assert (verdict["broken"], verdict["entries"]) == (None, page["head_seq"])
+
+
+def test_runbooks_and_hosts_tell_what_a_form_needs(desk: Desk):
+    program = desk.program("dora")
+    [told] = program.get("/runbooks?beginning=toy set all").json()["runbooks"]
+    assert [field["name"] for field in told["fields"]] == ["host", "value"]
+    assert told["usage"] == "toy set all HOST VALUE"
+    hosts = program.get("/hosts?tag=haproxy").json()["hosts"]
+    assert [host["name"] for host in hosts] == ["lb1", "lb2"]
+    assert hosts[0]["owners"] == ["olga", "adam"]
+    assert "keys/" not in program.get("/hosts").text
+
+
+def test_a_schedule_is_asked_for_approved_suspended_and_ended(desk: Desk):
+    dora = desk.program("dora", "ask")
+    body = {"words": "toy show lb1", "name": "a look", "cron": "0 3 1 * *", "reason": "habit"}
+    asked = dora.post("/schedules", json=body)
+    assert asked.status_code == 202
+    assert "first day of every month" in asked.json()["schedule"]
+    desk.office.work()
+    [found] = dora.get("/schedules").json()["schedules"]
+    assert (found["name"], found["standing"], len(found["next"])) == ("a look", "active", 5)
+    at = f"/schedules/{found['id']}"
+    assert dora.post(f"{at}/suspend", json={}).json()["standing"] == "suspended"
+    assert dora.post(f"{at}/resume").json()["standing"] == "active"
+    assert desk.program("stan", "ask").post(f"{at}/end", json={}).status_code == 403
+    assert dora.post(f"{at}/end", json={}).json()["standing"] == "ended"
+    assert dora.post("/schedules", json=body | {"cron": "often"}).status_code == 422

@@ -1,0 +1,244 @@
+"""Tokens: how they are kept, what they open, and when they open nothing any more."""
+
+import hmac
+import re
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+from bot.redaction import Redactor
+from bot.run import State
+from bot.store import changelog, tokens
+from bot.store.database import Database
+from bot.workflow import NotYours, TooLate, Unfit
+from bot.workflow.tokens import SCOPES
+from tests.bot.api.conftest import Desk, a_desk
+from tests.bot.office import Office, an_office
+from tests.policies import starter_rules
+from tests.toy import SetSwitch
+
+LAMP = SetSwitch(host="lb1", name="lamp", value="on")
+STEP_UP = starter_rules().replace('@approvals("1")', '@approvals("1")\n@stepup', 1)
+
+
+def test_t_x2_only_a_hash_is_kept_of_a_random_token(desk: Desk, tmp_path: Path):
+    whole = desk.token("dora", "ask")
+    assert re.fullmatch(r"kt_[0-9a-f]{8}_[A-Za-z0-9_-]{43}", whole)
+    assert len({desk.token("dora")[12:] for _ in range(20)}) == 20
+    secret = whole.rsplit("_", 1)[0] and whole[12:]
+    dump = "\n".join(sqlite3.connect(tmp_path / "keyturn.db").iterdump())
+    assert whole[:11] in dump
+    assert secret not in dump
+    for file in tmp_path.rglob("keyturn.db*"):
+        assert secret.encode() not in file.read_bytes()
+
+
+def test_t_x2_tokens_are_compared_in_constant_time(desk: Desk, monkeypatch: pytest.MonkeyPatch):
+    compared: list[tuple[str, str]] = []
+    real = hmac.compare_digest
+
+    def watched(one: str, other: str) -> bool:
+        compared.append((one, other))
+        return real(one, other)
+
+    monkeypatch.setattr(hmac, "compare_digest", watched)
+    whole = desk.token("dora")
+    with desk.database.reading() as tx:
+        assert tokens.find(tx, whole)
+        assert tokens.find(tx, whole[:-1] + ("A" if whole[-1] != "A" else "B")) is None
+        assert tokens.find(tx, "kt_00000000_x") is None
+    assert len(compared) == 3
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "",
+        "Bearer",
+        "Bearer kt_",
+        "Bearer kt_00000000_" + "A" * 43,
+        "Bearer " + "x" * 10_000,
+        "Basic b2xnYTpvbGdh",
+        "Bearer k\u00fc_00000000",
+    ],
+)
+def test_whoever_comes_with_none_of_ours_is_a_stranger(desk: Desk, header: str):
+    program = desk.program()
+    answer = program.get("/me", headers=[(b"authorization", header.encode("latin-1"))])
+    assert answer.status_code == 401
+    assert answer.headers["www-authenticate"].startswith("Bearer")
+    assert answer.json()["type"] == "urn:keyturn:problem:no-token"
+
+
+def test_a_token_is_never_taken_from_a_cookie_or_an_address(desk: Desk):
+    whole = desk.token("olga")
+    program = desk.program()
+    for name in ("token", "keyturn", "Authorization", "__Host-keyturn"):
+        program.cookies.set(name, whole)
+    assert program.get("/me").status_code == 401
+    assert program.get(f"/me?token={whole}&access_token={whole}").status_code == 401
+
+
+def test_a_session_of_the_pages_opens_nothing_here(desk: Desk):
+    from bot.store import signins
+
+    with desk.database.transaction() as tx:
+        session = signins.begin(tx, "olga")
+    program = desk.program()
+    assert program.get("/me", headers={"Authorization": f"Bearer {session}"}).status_code == 401
+
+
+def test_what_it_is_and_when_it_was_last_used_is_told(desk: Desk):
+    program = desk.program("dora", "ask")
+    me = program.get("/me").json()
+    assert (me["person"], me["scopes"], me["owns"]) == ("dora", ["ask"], [])
+    with desk.database.reading() as tx:
+        [found] = tokens.listed(tx, "dora")
+        assert found.used
+        assert tokens.used_lately(found, tx.now)
+        made = changelog.last_of_kind(tx, "token made")
+    assert made is not None
+    assert made.facts["token"] == found.prefix == me["token"]
+
+
+def test_an_expired_token_opens_nothing(desk: Desk):
+    program = desk.program("dora")
+    _age(desk.database, expires=1)
+    answer = program.get("/me")
+    assert (answer.status_code, answer.json()["detail"]) == (401, "This token has expired")
+
+
+def test_a_revoked_token_opens_nothing_and_only_its_person_revokes_it(desk: Desk):
+    program, workflow = desk.program("dora"), desk.office.workflow
+    with pytest.raises(NotYours):
+        workflow.tokens.revoke(1, person="olga", door="web")
+    assert program.get("/me").status_code == 200
+    workflow.tokens.revoke(1, person="dora", door="web")
+    assert program.get("/me").json()["detail"] == "This token was revoked"
+    with pytest.raises(TooLate):
+        workflow.tokens.revoke(1, person="dora", door="web")
+    assert desk.office.entries()[-1] == "token revoked"
+
+
+def test_a_ban_bites_at_once_and_being_let_in_again_does_not_bring_tokens_back(desk: Desk):
+    program, workflow = desk.program("dora", "ask"), desk.office.workflow
+    assert program.get("/me").status_code == 200
+    workflow.ban("dora", by="olga", why="the laptop is stolen")
+    assert program.get("/me").status_code == 401
+    assert program.post("/runs", json={"words": "toy show lb1"}).status_code == 401
+    workflow.unban("dora", by="adam", why="it was found")
+    assert program.get("/me").status_code == 401
+
+
+def test_without_the_look_at_bans_one_made_elsewhere_would_bite_only_later(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+):
+    from bot.store import bans
+
+    program = desk.program("dora")
+    assert program.get("/me").status_code == 200
+    with desk.database.transaction() as tx:
+        bans.put(tx, "dora", by="", why="")
+    assert program.get("/me").status_code == 401
+
+    def nobody(_tx: object) -> frozenset[str]:
+        return frozenset()
+
+    monkeypatch.setattr(bans, "people", nobody)
+    assert program.get("/me").status_code == 200
+
+
+def test_the_policy_bites_at_once(desk: Desk):
+    program = desk.program("adam")
+    areas, people = desk.policy / "areas.yaml", desk.policy / "people.yaml"
+    areas.write_text(areas.read_text().replace(", adam", ""))
+    lines = people.read_text().splitlines(keepends=True)
+    people.write_text("".join(line for line in lines if " adam:" not in line))
+    assert program.get("/me").status_code == 401
+
+
+def test_t_a6_what_takes_a_second_factor_is_never_approved_by_a_token(tmp_path: Path):
+    with an_office(tmp_path, rules=STEP_UP) as office:
+        assert _approved_by_token(office) == 403
+        assert office.run(1).state is State.WAITING
+        with office.database.reading() as tx:
+            refused = changelog.last_of_kind(tx, "approval refused")
+        assert refused is not None
+        assert "second factor" in refused.facts["why"]
+
+
+def test_without_that_rule_the_same_token_approves(tmp_path: Path):
+    with an_office(tmp_path) as office:
+        assert _approved_by_token(office) == 200
+
+
+def _approved_by_token(office: Office) -> int:
+    desk = a_desk(office)
+    run = office.ask(LAMP)
+    with desk.program("olga", "approve") as program:
+        if program.get(f"/runs/{run.id}").json()["wants_second_factor"]:
+            assert office.run(run.id).terms.step_up
+        return program.post(f"/runs/{run.id}/approve", json={"digest": run.digest}).status_code
+
+
+def test_rules_see_the_door(tmp_path: Path):
+    rules = starter_rules() + (
+        '\nforbid (principal, action == Action::"ask", resource) '
+        'when { context.door == "api" && context.kind == "change" };\n'
+    )
+    with an_office(tmp_path, rules=rules) as office, a_desk(office).program("dora", "ask") as dora:
+        told = dora.post("/runs", json={"words": "toy set lb1 lamp on"}).json()
+        assert told["run"]["state"] == "refused"
+        assert not told["outlook"]["allowed"]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ({"person": "nobody"}, "not among the people"),
+        ({"scopes": ["root"]}, "no scope 'root'"),
+        ({"scopes": []}, "is for something"),
+        ({"days": 0}, "1 to 366 days"),
+        ({"days": 10_000}, "1 to 366 days"),
+        ({"name": "x" * 61}, "say it in 60"),
+        ({"name": "\u202egnp.exe"}, "invisible"),
+    ],
+)
+def test_a_token_that_makes_no_sense_is_not_made(office: Office, wrong: dict[str, Any], says: str):
+    wanted: dict[str, Any] = {"person": "dora", "scopes": ["read"], "days": 1, "door": "cli"}
+    with pytest.raises(Unfit, match=says):
+        office.workflow.tokens.make(**(wanted | wrong))
+    assert office.entries() == []
+
+
+def test_nobody_has_tokens_without_number(office: Office):
+    for _ in range(50):
+        office.workflow.tokens.make(person="dora", scopes=["read"], days=1, door="cli")
+    with pytest.raises(Unfit, match="revoke those"):
+        office.workflow.tokens.make(person="dora", scopes=["read"], days=1, door="cli")
+
+
+def test_a_token_in_a_text_is_taken_for_a_secret(desk: Desk):
+    whole = desk.token("dora")
+    assert Redactor().text(f"Bearer {whole}, see?") == "Bearer [secret], see?"
+    answer = desk.program("dora", "ask").post(
+        "/runs", json={"words": "toy show lb1", "reason": f"with {whole}"}
+    )
+    assert answer.status_code == 202
+    assert whole not in desk.program("dora").get("/log").text
+
+
+def test_every_scope_is_told_of(desk: Desk):
+    from bot.cli import token
+
+    [choice] = [one.type for one in token.new.params if one.name == "scopes"]
+    assert isinstance(choice, click.Choice)
+    assert set(choice.choices) == set(SCOPES)
+
+
+def _age(database: Database, *, expires: int) -> None:
+    with database.transaction() as tx:
+        tx.sql.exec_driver_sql("UPDATE api_token SET expires = ?", (expires,))
