@@ -72,6 +72,16 @@ def doctor(*, as_json: bool) -> None:
     sys.exit(run(_patient(), as_json=as_json))
 
 
+@main.command()
+@click.option("--http", default="", metavar="ADDRESS", help="For HTTP: Keyturn's own, https://…")
+def manifest(*, http: str) -> None:
+    """Print the manifest from which Slack makes the app: for Socket Mode, or for HTTP."""
+    from bot.slack.manifest import written
+
+    with _plainly():
+        click.echo(written(http), nl=False)
+
+
 @main.command("runbooks")
 @click.argument("words", nargs=-1)
 @click.option("--json", "as_json", is_flag=True, help="For programs.")

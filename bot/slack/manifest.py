@@ -1,0 +1,36 @@
+"""The manifest of the Slack app: for Socket Mode as it stands, or with the addresses of HTTP."""
+
+from importlib.resources import files
+from io import StringIO
+from typing import Any
+from urllib.parse import urlsplit
+
+from ruamel.yaml import YAML
+
+
+def written(address: str = "") -> str:
+    """Return the manifest as YAML. address: of Keyturn over HTTPS; "" for Socket Mode.
+
+    Raises ValueError for an address that Slack would not take.
+    """
+    text = (files("bot.slack") / "manifest.yaml").read_text()
+    if not address:
+        return text
+    parts = urlsplit(address)
+    if parts.scheme != "https" or not parts.hostname or parts.query or parts.fragment:
+        raise ValueError(f"Slack takes addresses over HTTPS only, and not {address!r}")
+    yaml = YAML()
+    manifest = yaml.load(text)
+    _address(manifest, f"{address.rstrip('/')}/slack/events")
+    out = StringIO()
+    yaml.dump(manifest, out)
+    return out.getvalue()
+
+
+def _address(manifest: dict[str, Any], url: str) -> None:
+    for command in manifest["features"]["slash_commands"]:
+        command["url"] = url
+    settings = manifest["settings"]
+    settings["socket_mode_enabled"] = False
+    settings["interactivity"] |= {"request_url": url, "message_menu_options_url": url}
+    settings["event_subscriptions"]["request_url"] = url
