@@ -13,7 +13,7 @@ from bot.run import Run
 from bot.store import output, runs, verification
 from bot.store.export import exported
 from bot.workflow import NotYours, TooLate, Unfit
-from bot.workflow.erasing import ask_to_erase, confirm_erasure
+from bot.workflow.erasing import foreseen
 from tests.bot.office import Office
 from tests.bot.store.test_verification import VERIFIER
 from tests.toy import SetSwitch, ShowSwitches
@@ -36,6 +36,20 @@ def _alone(office: Office, directory: Path) -> str:
     return ended.stdout + ended.stderr
 
 
+def _ask(office: Office, number: int, person: str, why: str = WHY) -> None:
+    office.workflow.erasing.ask(number, person=person, why=why, door="web")
+
+
+def _digest(office: Office, number: int) -> str:
+    with office.database.reading() as tx:
+        return foreseen(tx, runs.get(tx, number)).digest
+
+
+def _confirm(office: Office, number: int, person: str) -> int:
+    digest = _digest(office, number)
+    return office.workflow.erasing.confirm(number, person=person, digest=digest)
+
+
 @pytest.fixture
 def done(office: Office) -> Run:
     with office.database.transaction() as tx:
@@ -52,9 +66,9 @@ def test_t_l10_two_persons_erase_and_the_chain_still_verifies(
     office: Office, done: Run, tmp_path: Path
 ):
     assert _said(office, done) == "lamp is on now"
-    ask_to_erase(office.parts, done.id, person="dora", why=WHY, login="root")
+    _ask(office, done.id, "dora", WHY)
     assert _said(office, done) == "lamp is on now"
-    assert confirm_erasure(office.parts, done.id, person="olga", login="root") == 1
+    assert _confirm(office, done.id, "olga") == 1
     assert _said(office, done) == ""
     with office.database.engine.connect() as connection:
         connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -67,8 +81,8 @@ def test_t_l10_two_persons_erase_and_the_chain_still_verifies(
 def test_t_l10_a_report_is_erased_too(office: Office):
     run = office.ask(ShowSwitches(host="lb1"))
     assert run.report
-    ask_to_erase(office.parts, run.id, person="dora", why=WHY, login="root")
-    confirm_erasure(office.parts, run.id, person="olga", login="root")
+    _ask(office, run.id, "dora", WHY)
+    _confirm(office, run.id, "olga")
     assert office.run(run.id).report is None
 
 
@@ -76,32 +90,59 @@ def test_t_l10_a_report_is_erased_too(office: Office):
 def test_t_l10_who_asked_and_who_owns_nothing_cannot_confirm(
     office: Office, done: Run, person: str
 ):
-    ask_to_erase(office.parts, done.id, person="dora", why=WHY, login="root")
+    _ask(office, done.id, "dora", WHY)
     with pytest.raises(NotYours):
-        confirm_erasure(office.parts, done.id, person=person, login="root")
+        _confirm(office, done.id, person)
     assert _said(office, done) == "lamp is on now"
     assert office.entries(done)[-1] == "erasure refused"
 
 
 def test_t_l10_nothing_is_erased_that_nobody_asked_for(office: Office, done: Run):
     with pytest.raises(TooLate, match="nobody has asked"):
-        confirm_erasure(office.parts, done.id, person="olga", login="root")
-    ask_to_erase(office.parts, done.id, person="dora", why=WHY, login="root")
-    confirm_erasure(office.parts, done.id, person="olga", login="root")
+        _confirm(office, done.id, "olga")
+    _ask(office, done.id, "dora", WHY)
+    _confirm(office, done.id, "olga")
     with pytest.raises(TooLate):
-        confirm_erasure(office.parts, done.id, person="olga", login="root")
+        _confirm(office, done.id, "olga")
     with pytest.raises(TooLate, match="nothing is kept"):
-        ask_to_erase(office.parts, done.id, person="dora", why=WHY, login="root")
+        _ask(office, done.id, "dora", WHY)
+
+
+def test_t_l10_only_what_was_seen_is_erased(office: Office, done: Run):
+    _ask(office, done.id, "dora")
+    seen = _digest(office, done.id)
+    _ask(office, done.id, "stan", "it names another customer")
+    with pytest.raises(TooLate, match="not what you saw"):
+        office.workflow.erasing.confirm(done.id, person="olga", digest=seen)
+    assert _said(office, done) == "lamp is on now"
+    # The twin: what they see now is erased.
+    assert _confirm(office, done.id, "olga") == 1
+
+
+def test_who_has_asked_does_not_ask_twice(office: Office, done: Run):
+    _ask(office, done.id, "dora")
+    with pytest.raises(TooLate, match="you have asked for it already"):
+        _ask(office, done.id, "dora")
+
+
+def test_t_l10_nobody_owns_what_is_in_an_area_that_is_gone(office: Office, done: Run):
+    _ask(office, done.id, "dora")
+    path = office.policies.path
+    for name in ("areas.yaml", "inventory.yaml"):
+        file = path / name
+        file.write_text(file.read_text().replace("edge", "rim"))
+    with pytest.raises(NotYours, match="no area edge any more"):
+        _confirm(office, done.id, "olga")
 
 
 def test_a_request_needs_a_reason_and_a_run_that_is_over(office: Office, done: Run):
     with pytest.raises(Unfit, match="why"):
-        ask_to_erase(office.parts, done.id, person="dora", why="so", login="root")
+        _ask(office, done.id, "dora", "so")
     with pytest.raises(NotYours):
-        ask_to_erase(office.parts, done.id, person="nobody", why=WHY, login="root")
+        _ask(office, done.id, "nobody", WHY)
     waiting = office.ask(SetSwitch(host="lb1", name="fan", value="on"))
     with pytest.raises(Unfit, match="is waiting"):
-        ask_to_erase(office.parts, waiting.id, person="dora", why=WHY, login="root")
+        _ask(office, waiting.id, "dora", WHY)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,100 @@
+"""What hosts answered is erased by two people who are signed in, and who see what goes."""
+
+import re
+
+from bot.run import Run
+from bot.store import output
+from bot.workflow.erasing import ask_to_erase
+from tests.bot.web.conftest import Site
+from tests.bot.web.dom import Page
+from tests.toy import SetSwitch, ShowSwitches
+
+WHY = "it names <b>a customer</b>"
+
+
+def _done(site: Site) -> Run:
+    office = site.office
+    return office.approve(office.ask(SetSwitch(host="lb1", name="lamp", value="on")))
+
+
+def _kept(site: Site, run: Run) -> list[str]:
+    with site.database.reading() as tx:
+        return [kept.text for kept in output.kept(tx, run.id)]
+
+
+def _digest(text: str) -> str:
+    found = re.search(r'name="digest" value="([0-9a-f]{64})"', text)
+    return found[1] if found else ""
+
+
+def test_t_l10_one_asks_and_an_owner_confirms_what_the_page_shows(site: Site):
+    run = _done(site)
+    address = f"/runs/{run.id}/erase"
+    dora, olga = site.browser("dora"), site.browser("olga")
+    assert address in Page(dora.get(f"/runs/{run.id}").text).links
+    asked = dora.post(address, data={"reason": WHY})
+    assert asked.status_code == 303
+    assert "Nothing is erased before an owner" in dora.get(asked.headers["location"]).text
+    seen = olga.get(address)
+    words = Page(seen.text)
+    assert "Dora Developer asks to erase it" in words.text
+    assert "it names &lt;b&gt;a customer&lt;/b&gt;" in seen.text
+    assert "lamp is on now" in words.text
+    assert not words.strange
+    assert _kept(site, run)
+    answer = olga.post(f"{address}/confirm", data={"digest": _digest(seen.text)})
+    assert answer.status_code == 303
+    assert "It is erased for good." in olga.get(answer.headers["location"]).text
+    assert _kept(site, run) == []
+    assert site.office.entries(run)[-2:] == ["erasure asked", "output erased"]
+    assert "was erased by Olga Owner" in Page(olga.get(f"/runs/{run.id}").text).text
+
+
+def test_t_l10_who_asked_or_owns_nothing_there_has_no_button_and_is_refused(site: Site):
+    run = _done(site)
+    address = f"/runs/{run.id}/erase"
+    site.browser("adam").post(address, data={"reason": WHY})
+    digest = _digest(site.browser("olga").get(address).text)
+    assert digest
+    for person, why in (("adam", "You asked for it"), ("stan", "Only an owner of the edge")):
+        browser = site.browser(person)
+        assert f"{address}/confirm" not in Page(browser.get(address).text).forms
+        refused = browser.post(f"{address}/confirm", data={"digest": digest})
+        assert refused.status_code == 403
+        assert why in refused.text
+    assert _kept(site, run)
+    # The twin: the same request, by an owner who did not ask.
+    accepted = site.browser("olga").post(f"{address}/confirm", data={"digest": digest})
+    assert accepted.status_code == 303
+
+
+def test_t_l10_what_was_asked_on_the_command_line_names_the_login(site: Site):
+    run = _done(site)
+    parts = site.office.parts
+    ask_to_erase(parts, run.id, person="dora", why=WHY, door="cli", login="root")
+    text = Page(site.browser("olga").get(f"/runs/{run.id}/erase").text).text
+    assert "typed on the command line by the login root" in " ".join(text.split())
+
+
+def test_a_page_that_is_out_of_date_erases_nothing(site: Site):
+    run = _done(site)
+    address = f"/runs/{run.id}/erase"
+    site.browser("dora").post(address, data={"reason": WHY})
+    answer = site.browser("olga").post(f"{address}/confirm", data={"digest": "0" * 64})
+    assert answer.status_code == 409
+    assert "look at it again" in answer.text
+    assert _kept(site, run)
+
+
+def test_a_report_is_shown_as_it_was_read(site: Site):
+    run = site.office.ask(ShowSwitches(host="lb1"))
+    text = Page(site.browser("olga").get(f"/runs/{run.id}/erase").text).text
+    assert run.report
+    assert run.report.summary in text
+
+
+def test_of_a_run_that_is_not_over_nothing_can_be_erased(site: Site):
+    run = site.office.ask(SetSwitch(host="lb1", name="lamp", value="on"))
+    answer = site.browser("dora").post(f"/runs/{run.id}/erase", data={"reason": WHY})
+    assert answer.status_code == 422
+    assert "is waiting" in answer.text
