@@ -46,31 +46,33 @@ class Metrics:
     def __init__(self, parts: ApiParts, gauges: Gauges) -> None:
         self._parts, self._lock = parts, threading.Lock()
         self._registry = CollectorRegistry()
+        # No namespace, no subsystem, no unit: the names say it all. And not the one of everybody.
+        self._place = ("", "", "", self._registry)
         self._runs = Counter(
             "keyturn_runs_ended",
             "Runs that have ended; of several hosts, the request as a whole.",
             ["state", "runbook"],
-            registry=self._registry,
+            *self._place,
         )
         self._votes = Counter(
             "keyturn_votes",
             "Approvals (yes), denials (no), and tries of people who may not decide (refused).",
             ["answer", "runbook"],
-            registry=self._registry,
+            *self._place,
         )
         self._waits = Histogram(
             "keyturn_waiting_seconds",
             "From being shown to people to the first command, of runs that have ended.",
             ["runbook"],
+            *self._place,
             buckets=_WAITS,
-            registry=self._registry,
         )
         self._takes = Histogram(
             "keyturn_run_seconds",
             "From the first command to the proof, of runs that have ended.",
             ["runbook"],
+            *self._place,
             buckets=_TAKES,
-            registry=self._registry,
         )
         self._registry.register(_Now(parts, gauges))
         with parts.database.reading() as tx:

@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlalchemy import Row, insert, select, update
 
-from bot.store import tables
+from bot.store import programs
 from bot.store.database import Transaction
 
 # What tokens begin with, so that people and scanners for secrets know one when they see it.
@@ -53,7 +53,7 @@ def add(
     prefix = BEGINS + secrets.token_hex(_PREFIX_BYTES)
     whole = f"{prefix}_{secrets.token_urlsafe(_SECRET_BYTES)}"
     row = tx.sql.execute(
-        insert(tables.api_token)
+        insert(programs.api_token)
         .values(
             prefix=prefix,
             hash=_hashed(whole),
@@ -63,7 +63,7 @@ def add(
             made=tx.now,
             expires=expires,
         )
-        .returning(tables.api_token)
+        .returning(programs.api_token)
     ).one()
     return _token(row), whole
 
@@ -73,8 +73,8 @@ def find(tx: Transaction, whole: str) -> Token | None:
     prefix = whole[: len(BEGINS) + 2 * _PREFIX_BYTES]
     if len(whole) > LONGEST or not whole.isascii() or not prefix.startswith(BEGINS):
         return None
-    column = tables.api_token.c
-    row = tx.sql.execute(select(tables.api_token).where(column.prefix == prefix)).one_or_none()
+    column = programs.api_token.c
+    row = tx.sql.execute(select(programs.api_token).where(column.prefix == prefix)).one_or_none()
     # Compared even if there is none, so that nobody learns from the time which prefixes there are.
     same = hmac.compare_digest(row.hash if row else "", _hashed(whole))
     return _token(row) if row is not None and same else None
@@ -91,7 +91,7 @@ def used_lately(token: Token, now: int) -> bool:
 
 def hold(tx: Transaction, number: int) -> Token:
     """Return a token and keep others from changing it. Raises NoSuchToken."""
-    query = select(tables.api_token).where(tables.api_token.c.id == number).with_for_update()
+    query = select(programs.api_token).where(programs.api_token.c.id == number).with_for_update()
     row = tx.sql.execute(query).one_or_none()
     if row is None:
         raise NoSuchToken(f"there is no token {number}")
@@ -104,9 +104,9 @@ def revoke(tx: Transaction, number: int) -> None:
 
 def revoke_all(tx: Transaction, person: str) -> None:
     """Let no token of somebody open anything any more, not even once they are let in again."""
-    column = tables.api_token.c
+    column = programs.api_token.c
     tx.sql.execute(
-        update(tables.api_token)
+        update(programs.api_token)
         .where(column.person == person, column.revoked.is_(None))
         .values(revoked=tx.now)
     )
@@ -114,15 +114,15 @@ def revoke_all(tx: Transaction, person: str) -> None:
 
 def listed(tx: Transaction, person: str = "") -> list[Token]:
     """Return somebody's tokens, or everybody's, the newest first."""
-    query = select(tables.api_token).order_by(tables.api_token.c.id.desc())
+    query = select(programs.api_token).order_by(programs.api_token.c.id.desc())
     if person:
-        query = query.where(tables.api_token.c.person == person)
+        query = query.where(programs.api_token.c.person == person)
     return [_token(row) for row in tx.sql.execute(query)]
 
 
 def _change(tx: Transaction, number: int, **values: object) -> None:
     tx.sql.execute(
-        update(tables.api_token).where(tables.api_token.c.id == number).values(**values)
+        update(programs.api_token).where(programs.api_token.c.id == number).values(**values)
     )
 
 
