@@ -44,6 +44,8 @@ _ALSO = (
     ("delegate to PERSON until TIME", "let somebody decide in your stead; alone, it lists"),
     ("grant PERSON WORDS HOSTS N an hour until TIME", "approve in advance; alone, it lists"),
     ("can-i WORDS HOST…", "whether you may, who would approve it, and how long that takes"),
+    ("who [HOST|AREA|@PERSON]", "who has the final say where, and who you are"),
+    ("freeze", "which freezes hold, and which come"),
     ("schedules", "what fires by the clock"),
     ("schedule …", "ask for one, look at it, or suspend, resume, end or take it"),
     ("break-glass WORDS because …", "in an emergency: without approvals, and everybody is told"),

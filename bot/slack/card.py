@@ -60,6 +60,17 @@ def card(story: Story, *, buttons: bool = True) -> Message:
     return Message(notification(in_one_line(story)), blocks)
 
 
+def settled(story: Story) -> Message:
+    """Draw what a copy says once there is nothing to decide any more: by whom, and when."""
+    run = story.run
+    standing = _standing(story)
+    if not run.over and run.state is not State.OFFERED:
+        # How it goes on is told where the card stands; a copy is not drawn anew for each step.
+        standing = line(emoji("key"), words(" "), bold("Decided"), words(": it takes its course"))
+    title = in_one_line(story) if run.over else f"Decided: {run.title} ({story.area})"
+    return Message(notification(title), [*_head(story), rich(standing), *_foot(story)])
+
+
 def result(story: Story) -> Message:
     """Draw how the run ended, for its thread; the only message that calls its asker."""
     run = story.run

@@ -9,7 +9,7 @@ from bot.offering import askable
 from bot.outlook import outlook, question
 from bot.policy import Policy
 from bot.run import Origin, Run
-from bot.slack import answers, words
+from bot.slack import answers, household, words
 from bot.slack.blocks import Message
 from bot.slack.brakes import Brakes
 from bot.slack.card import card
@@ -79,6 +79,9 @@ class Commands:
             "ban": lambda asked: brakes.ban(asked.person, asked.said),
             "unban": lambda asked: brakes.unban(asked.person, asked.said),
             "schedule": self._schedule,
+            "freeze": self._freezes,
+            "freezes": self._freezes,
+            "who": self._who,
             "schedules": lambda _asked: self._timetables.listing(),
         }
 
@@ -229,6 +232,19 @@ class Commands:
 
     def _schedule(self, asked: Asked) -> Message | None:
         return self._timetables.answer(Typed(asked.person, asked.origin, asked.said))
+
+    def _freezes(self, _asked: Asked) -> Message:
+        with self._database.reading() as tx:
+            return household.freezes(self._policies.current(), now=tx.now)
+
+    def _who(self, asked: Asked) -> Message:
+        policy, team = self._policies.current(), self._stories.team
+        if not asked.said.rest:
+            return household.areas(policy, asked.person, team=team)
+        found = household.who(policy, asked.said.rest, team=team)
+        if found is None:
+            raise Unfit(f"there is no host, area or person {asked.said.rest!r}")
+        return found
 
     def _web(self, asked: Asked) -> Message:
         if not self._stories.base_url:

@@ -188,7 +188,9 @@ class Listeners:
         except (NoPolicy, StoreUnavailable, *_NOES) as no:
             await self._reply(click, answers.said(_plainly(no)))
             return
-        opening = {"trigger": click.trigger, "person": person.id, "at": click.channel}
+        # What is asked on one's Home is answered where only that person reads it.
+        at = click.channel or await self._voice.conversation(click.account.user)
+        opening = {"trigger": click.trigger, "person": person.id, "at": at}
         if runbook is None:
             await self._asking.about_hosts("", **opening)
         elif not await self._asking.open(runbook, **opening):

@@ -4,11 +4,11 @@ from bot.run import State
 from bot.slack.blocks import (
     Element,
     Message,
+    bold,
     context,
     emoji,
     line,
     notification,
-    person,
     rich,
     when,
     words,
@@ -34,8 +34,9 @@ def nudges(story: Story) -> dict[str, Message]:
 def _nudge(story: Story, said: str) -> Message:
     run = story.run
     parts: list[Element] = [emoji("bell"), words(" ")]
-    for approver in _waited_for(story)[:_MOST_CALLED]:
-        parts += [person(approver.user) if approver.user else words(approver.name), words(" ")]
+    # Their telephones ring for the copy of the card that they get, and once is enough.
+    names = [approver.name for approver in waited_for(story)[:_MOST_CALLED]]
+    parts.append(bold(f"{', '.join(names)} "))
     parts.append(words(f"{said}: {run.title}"))
     since = f"waits since {when(run.shown or run.asked)}"
     until = f" · until {when(run.expires)}" if run.expires else ""
@@ -44,6 +45,7 @@ def _nudge(story: Story, said: str) -> Message:
     )
 
 
-def _waited_for(story: Story) -> list[Approver]:
+def waited_for(story: Story) -> list[Approver]:
+    """Return those who have not voted yet, and could."""
     voted = {story.name(vote.person) for vote in story.yes_votes}
     return [approver for approver in story.approvers if approver.name not in voted]

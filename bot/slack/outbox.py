@@ -22,6 +22,7 @@ from bot.slack.alarms import Alarms
 from bot.slack.audience import Audience
 from bot.slack.blocks import Message, context, mrkdwn
 from bot.slack.card import card, cut, followed, result, whole_output
+from bot.slack.copies import Copies
 from bot.slack.decisions import CARD
 from bot.slack.homes import Homes, concerned
 from bot.slack.nudge import nudges
@@ -73,6 +74,7 @@ class Outbox:
         self._database, self._stories, self._voice = database, stories, voice
         self._default, self._clock = default_channel, clock
         self._alarms = Alarms(voice, self._remember, channel=alarm_channel or default_channel)
+        self._copies = Copies(voice, self._remember)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._woken = asyncio.Event()
         self._slots = asyncio.Semaphore(_AT_ONCE)
@@ -216,6 +218,7 @@ class Outbox:
                 place = await self._card(story, posted)
                 await self._hint(story, place, notices)
                 await self._nudges(story, place, notices)
+                await self._copies.bring_up_to_date(story, place, notices)
                 await self._result(story, place, notices)
 
     async def _whisper(self, story: Story, notices: dict[str, Notice]) -> None:

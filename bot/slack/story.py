@@ -90,7 +90,7 @@ class Stories:
     """Tells the story of any run. team: our Slack workspace. base_url: of the web pages, or ""."""
 
     def __init__(self, policies: Policies, *, team: str, base_url: str) -> None:
-        self._policies, self._team = policies, team
+        self._policies, self.team = policies, team
         self.base_url = base_url.rstrip("/")
 
     def of(self, tx: Transaction, number: int) -> Story:
@@ -168,7 +168,7 @@ class Stories:
         return [Approver(owner.name, self._user(owner)) for owner in known if owner]
 
     def _user(self, person: Person) -> str:
-        return next((account.user for account in person.slack if account.team == self._team), "")
+        return next((account.user for account in person.slack if account.team == self.team), "")
 
 
 def _granted(tx: Transaction, run: Run, names: Mapping[str, str]) -> Granted | None:

@@ -72,9 +72,13 @@ class Voice:
 
     async def tell(self, user: str, message: Message) -> Place:
         """Write to one person directly."""
+        return await self.post(await self.conversation(user), message)
+
+    async def conversation(self, user: str) -> str:
+        """Return the conversation with one person, D…."""
         opened = await self._client.conversations_open(users=user)
         channel: dict[str, str] = opened.get("channel") or {}
-        return await self.post(channel.get("id", user), message)
+        return channel.get("id", user)
 
     async def share(self, place: Place, *, name: str, title: str, content: str) -> None:
         """Put a text file into the thread of a message."""

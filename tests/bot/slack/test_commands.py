@@ -1,5 +1,7 @@
 """What may stand behind /keyturn, and what is answered to the one who typed it."""
 
+from datetime import UTC, datetime, timedelta
+
 import pytest
 
 from bot.slack.aliases import ALIASES, Alias, typed
@@ -8,7 +10,7 @@ from runbooks import catalogue
 from tests.bot.slack import payloads
 from tests.bot.slack.asgi import Answer
 from tests.bot.slack.chat import Chat
-from tests.bot.slack.walk import parts, texts
+from tests.bot.slack.walk import mentions, parts, texts
 
 pytestmark = pytest.mark.anyio
 
@@ -220,3 +222,47 @@ async def test_an_alias_is_a_command_of_its_own(chat: Chat):
     await chat.settle()
     [view] = chat.slack.views.values()
     assert "csf pingdom refresh" in str(view)
+
+
+async def test_who_tells_who_one_is_and_who_has_the_final_say(chat: Chat):
+    shown = words(await chat.type("who", "U0OLGA"))
+    assert "Olga Owner  (olga): administrator, owner of the edge, the web servers" in shown
+    assert "Who has the final say" in shown
+
+
+@pytest.mark.parametrize(
+    ("text", "told", "people"),
+    [
+        ("who lb1", "lb1 (haproxy) is in the edge, owned by", ["U0OLGA", "U0ADAM"]),
+        ("who storage", "Its hosts: nas1", ["U0STAN"]),
+        ("who <@U0DORA|dora>", "Dora Developer (dora): developer", []),
+        ("who dora", "Dora Developer (dora): developer", []),
+    ],
+)
+async def test_who_tells_of_hosts_areas_and_people(
+    chat: Chat, text: str, told: str, people: list[str]
+):
+    answer = await chat.type(text)
+    assert told in words(answer).replace("  ", " ")
+    assert mentions(answer.json["blocks"]) == people
+
+
+async def test_who_is_nobody_is_said(chat: Chat):
+    assert "there is no host, area or person" in (await chat.type("who knows")).text
+
+
+async def test_freezes_that_hold_and_come_are_told(chat: Chat):
+    assert "Nothing is frozen" in (await chat.type("freeze")).text
+    today = datetime.now(UTC)
+    (chat.office.policies.path / "freezes.yaml").write_text(
+        "freezes:\n"
+        f"  - {{name: sale, areas: [edge], from: {today - timedelta(days=1):%Y-%m-%d} 00:00,"
+        f" until: {today + timedelta(days=2):%Y-%m-%d} 00:00}}\n"
+        f"  - {{name: holidays, from: {today + timedelta(days=9):%Y-%m-%d} 18:00,"
+        f" until: {today + timedelta(days=12):%Y-%m-%d} 08:00}}\n"
+    )
+    shown = words(await chat.type("freezes"))
+    held, _, coming = shown.partition("To come")
+    assert "Frozen now" in held
+    assert "sale : the edge, until" in held
+    assert "holidays : every area, from" in coming

@@ -139,3 +139,5 @@ async def test_anything_can_be_asked_for_from_there(chat: Chat):
     await click(chat, "ask-0", ask["value"], "U0DORA")
     [form] = [view for name, view in chat.slack.views.items() if name.startswith("V")]
     assert form["callback_id"] == "chooser"
+    # What is asked there is answered to that person alone.
+    assert '"channel": "D0DORA"' in form["private_metadata"]

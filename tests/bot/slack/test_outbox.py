@@ -66,8 +66,7 @@ async def test_a_channel_that_the_bot_is_not_in_falls_back_to_the_area_then_to_t
 
 async def test_without_any_channel_the_asker_is_told_directly_how_to_invite(chat: Chat):
     await chat.type(LAMP_ON, channel="C0SECRET")
-    card = chat.slack.card
-    assert card.channel == "D0DORA"
+    [card] = chat.slack.seen_in("D0DORA")
     assert "<#C0SECRET>: type /invite @Keyturn there" in card.words
     assert set(card.buttons) == {"approve", "deny"}
 

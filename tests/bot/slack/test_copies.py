@@ -1,0 +1,186 @@
+"""Copies of the card reach those who are waited for, and none outlives the decision."""
+
+import asyncio
+from contextlib import suppress
+
+import pytest
+
+from bot.run import State
+from bot.store import runs
+from bot.workflow import TooLate
+from tests.bot.office import Office
+from tests.bot.slack import payloads
+from tests.bot.slack.chat import Chat, a_chat
+from tests.bot.slack.walk import mentions
+
+pytestmark = pytest.mark.anyio
+LAMP_ON = "toy set lb1 lamp on"
+MINUTE = 60_000_000
+
+
+@pytest.fixture
+async def waited(chat: Chat) -> Chat:
+    """A request for which nobody has decided for longer than the rule has patience."""
+    await chat.type(LAMP_ON)
+    with chat.office.database.transaction() as tx:
+        run = runs.hold(tx, 1)
+        runs.amend(tx, run, shown=tx.now - 31 * MINUTE)
+    chat.office.workflow.remind_due()
+    await chat.settle()
+    return chat
+
+
+async def test_nobody_is_written_to_directly_while_there_is_patience(chat: Chat):
+    await chat.type(LAMP_ON)
+    assert [one.channel for one in chat.slack.posted] == ["C0OPS"]
+
+
+async def test_each_who_is_waited_for_gets_the_whole_card(waited: Chat):
+    for user in ("D0ADAM", "D0OLGA"):
+        [copy] = waited.slack.seen_in(user)
+        assert set(copy.buttons) == {"approve", "deny"}
+        assert "set lamp on" in copy.words
+    assert waited.slack.seen_in("D0DORA") == waited.slack.seen_in("D0STAN") == []
+
+
+async def test_a_decision_on_a_copy_takes_the_buttons_off_every_card(waited: Chat):
+    [mine] = waited.slack.seen_in("D0OLGA")
+    [other] = waited.slack.seen_in("D0ADAM")
+    await waited.press("approve", "U0OLGA", message=mine)
+    assert waited.office.fleet.told == [("lb1", "set lamp on")]
+    cards = [one for one in waited.slack.posted if "run 1 · asked by" in one.words]
+    assert len(cards) == 3
+    for card in cards:
+        assert card.buttons == {}
+        assert "Approved by Olga Owner · <!date^" in card.words
+    assert "Done" in other.text
+
+
+async def test_a_denial_is_told_on_every_card_and_to_the_asker(waited: Chat):
+    [mine] = waited.slack.seen_in("D0OLGA")
+    [other] = waited.slack.seen_in("D0ADAM")
+    await waited.press("deny", "U0OLGA", message=mine)
+    assert other.buttons == {}
+    assert "Denied" in other.text
+    assert "by Olga" in other.words
+    calls = [one for one in waited.slack.posted if one.thread and mentions(one.blocks)]
+    assert [mentions(one.blocks) for one in calls] == [["U0DORA"]]
+
+
+async def test_two_who_press_their_copies_at_once_have_one_effect(waited: Chat):
+    [olga] = waited.slack.seen_in("D0OLGA")
+    [adam] = waited.slack.seen_in("D0ADAM")
+    await asyncio.gather(
+        waited.press("approve", "U0OLGA", message=olga),
+        waited.press("approve", "U0ADAM", message=adam),
+    )
+    assert waited.office.fleet.told == [("lb1", "set lamp on")]
+    assert waited.office.entries(waited.run()).count("approved") == 1
+
+
+async def test_a_copy_that_is_gone_is_not_sent_again(waited: Chat):
+    waited.slack.posted = [one for one in waited.slack.posted if one.channel != "D0ADAM"]
+    await waited.press("approve", "U0OLGA", message=waited.slack.seen_in("C0OPS")[0])
+    assert waited.run().state is State.SUCCEEDED
+    assert waited.slack.seen_in("D0ADAM") == []
+
+
+@pytest.mark.parametrize("error", ["user_disabled", "account_inactive", "cannot_dm_bot"])
+async def test_an_approver_who_cannot_be_reached_holds_nothing_up(chat: Chat, error: str):
+    chat.slack.refuse("conversations.open", error)
+    await chat.type(LAMP_ON)
+    with chat.office.database.transaction() as tx:
+        runs.amend(tx, runs.hold(tx, 1), shown=tx.now - 31 * MINUTE)
+    chat.office.workflow.remind_due()
+    await chat.settle()
+    await chat.settle()
+    assert [call for call, _ in chat.slack.calls].count("conversations.open") == 2
+    assert len(chat.slack.seen_in("D0OLGA")) == 1
+
+
+async def test_without_a_channel_the_approvers_are_written_to_at_once(chat: Chat):
+    await chat.type(LAMP_ON, channel="C0SECRET")
+    assert len(chat.slack.seen_in("D0DORA")) == 1
+    [copy] = chat.slack.seen_in("D0OLGA")
+    await chat.press("approve", "U0OLGA", message=copy)
+    assert chat.run().state is State.SUCCEEDED
+
+
+async def test_somebody_else_pressing_a_copy_is_judged_as_themselves(waited: Chat):
+    [copy] = waited.slack.seen_in("D0OLGA")
+    await waited.press("approve", "U0STAN", message=copy)
+    assert waited.run().state is State.WAITING
+
+
+@pytest.mark.parametrize(
+    ("flag", "said"),
+    [
+        ({"deleted": True}, "is deactivated"),
+        ({"is_bot": True}, "is a bot"),
+        ({"is_restricted": True}, "is a guest's"),
+        ({"is_stranger": True}, "belongs to another Slack workspace"),
+        ({"team_id": "T0OTHER"}, "belongs to another Slack workspace"),
+    ],
+)
+async def test_who_may_not_act_is_told_so_and_decides_nothing(
+    chat: Chat, flag: dict[str, object], said: str
+):
+    await chat.type(LAMP_ON)
+    chat.slack.users["U0OLGA"] = flag
+    await chat.press("approve", "U0OLGA")
+    assert chat.run().state is State.WAITING
+    assert said in chat.slack.whispers("U0OLGA")[0].words
+    assert set(chat.slack.card.buttons) == {"approve", "deny"}
+
+
+async def test_a_click_after_expiry_says_so(chat: Chat):
+    await chat.type(LAMP_ON)
+    approve = chat.slack.card.buttons["approve"]["value"]
+    with chat.office.database.transaction() as tx:
+        tx.sql.exec_driver_sql("UPDATE run SET expires = 1")
+    chat.office.workflow.expire_due()
+    await chat.settle()
+    assert chat.slack.card.buttons == {}
+    await chat.press("approve", "U0OLGA", value=approve)
+    assert chat.run().state is State.EXPIRED
+    assert "expired" in chat.slack.whispers("U0OLGA")[0].words.lower()
+
+
+async def test_chat_and_web_at_once_have_one_effect(chat: Chat):
+    await chat.type(LAMP_ON)
+    run = chat.run()
+
+    def on_the_web() -> None:
+        with suppress(TooLate):
+            chat.office.workflow.approve(1, person="adam", digest=run.digest)
+
+    await asyncio.gather(chat.press("approve", "U0OLGA"), asyncio.to_thread(on_the_web))
+    await chat.settle()
+    assert chat.office.fleet.told == [("lb1", "set lamp on")]
+    assert chat.office.entries(chat.run()).count("approved") == 1
+    assert chat.slack.card.buttons == {}
+
+
+async def test_a_button_works_after_a_restart(office: Office):
+    async with a_chat(office) as before:
+        await before.type(LAMP_ON)
+        card = before.slack.card
+    async with a_chat(office) as after:
+        after.slack.posted.append(card)
+        await after.press("approve", "U0OLGA", message=card)
+        assert after.run().state is State.SUCCEEDED
+        assert card.buttons == {}
+
+
+async def test_an_archived_channel_keeps_nobody_from_hearing(chat: Chat):
+    await chat.type(LAMP_ON)
+    chat.slack.refuse("chat.update", "is_archived")
+    chat.slack.channels.clear()
+    value = chat.slack.card.buttons["approve"]["value"]
+    card = chat.slack.card
+    payload = payloads.click("approve", value, "U0OLGA", channel=card.channel, ts=card.ts)
+    await chat.send(payloads.interaction(payload))
+    await chat.settle()
+    assert chat.run().state is State.SUCCEEDED
+    told = chat.slack.seen_in("D0DORA")
+    assert any(one.text.startswith("Done") for one in told)
