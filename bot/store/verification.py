@@ -191,6 +191,17 @@ def _fault(row: "Row[Any] | Entry", seq: int, prev: str) -> str:
         return f"entry {seq} is missing"
     if row.prev != prev:
         return f"entry {seq} does not follow the one before it"
-    if changelog.digest_of(row) != row.hash:
+    if not _of_their_kinds(row) or changelog.digest_of(row) != row.hash:
         return f"entry {seq} was altered: its content does not have its hash"
     return ""
+
+
+def _of_their_kinds(row: "Row[Any] | Entry") -> bool:
+    """Say whether every member is of its kind: SQLite keeps a text in a column of numbers."""
+    words = (row.kind, row.person, row.host, row.body, row.signature)
+    return (
+        type(row.at) is int
+        and type(row.seq) is int
+        and (row.run is None or type(row.run) is int)
+        and all(type(word) is str for word in words)
+    )
