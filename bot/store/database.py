@@ -21,6 +21,8 @@ log = logging.getLogger(__name__)
 _BUSY_SECONDS = 5
 # A database that is blocked counts as one that failed: nobody waits for it longer than this.
 _BLOCKED_SECONDS = 2
+# Reading may take longer: an export, or a search through years.
+_READING_SECONDS = 60
 # Any number that nothing else in the database locks by.
 _SERVER_LOCK = 0x6B747372
 
@@ -137,7 +139,11 @@ class Database:
     @contextmanager
     def reading(self) -> Generator[Transaction]:
         """Read one consistent state. Nothing written here is kept."""
-        with self._guarded(), self._connection() as connection:
+        with (
+            self._guarded(),
+            self._connection() as connection,
+            self._watch.over(connection, _READING_SECONDS),
+        ):
             if self.embedded:
                 connection.exec_driver_sql("BEGIN")
             yield Transaction(connection, self._now(connection), redactor=self.redactor)
@@ -225,8 +231,8 @@ def _postgresql(url: str) -> Engine:
         pool_size=16,
         max_overflow=16,
         pool_timeout=_BUSY_SECONDS,
-        pool_pre_ping=True,
-        # A log that does not answer is a log that cannot be written: nobody waits for it for good.
+        # Whether a connection is still good is asked by the watch, and not by `pool_pre_ping`: a
+        # log that does not answer is a log that cannot be written, and nobody waits for it.
         connect_args={
             "connect_timeout": _BUSY_SECONDS,
             "tcp_user_timeout": 2 * _BUSY_SECONDS * 1000,

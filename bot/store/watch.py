@@ -7,82 +7,109 @@ import threading
 import time
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Connection, Engine, event
+from sqlalchemy.exc import InvalidatePoolError
 
 log = logging.getLogger(__name__)
 
 _LOOK_SECONDS = 0.25
+_NEVER = float("inf")
+
+
+@dataclass
+class _Watched:
+    """driver: psycopg's connection beneath. due: when it is hung up on, by the monotonic clock."""
+
+    driver: Any
+    seconds: float
+    due: float
 
 
 class Watch:
     """Hangs up where a statement, or a commit, of a watched connection takes too long.
 
     A server that is frozen keeps its connection open and says nothing, and no timeout of its own
-    helps. needed: False for a database that is a file.
+    helps. Each connection that the pool hands out has to answer first. needed: False for a
+    database that is a file.
     """
 
     def __init__(self, engine: Engine, seconds: float, *, needed: bool) -> None:
-        self._seconds = seconds
-        self._due: dict[Connection, float] = {}
+        self._engine, self._seconds = engine, seconds
+        self._watched: dict[object, _Watched] = {}
         self._lock = threading.Lock()
         self._over = threading.Event()
         self._needed = needed
         self._thread: threading.Thread | None = None
         if needed:
+            event.listen(engine, "checkout", self._ping)
             event.listen(engine, "before_cursor_execute", self._begins)
             event.listen(engine, "after_cursor_execute", self._ends)
             event.listen(engine, "commit", self._begins)
+            event.listen(engine, "rollback", self._begins)
 
     def close(self) -> None:
         self._over.set()
 
     @contextmanager
-    def over(self, connection: Connection) -> Generator[None]:
-        """Watch what this connection does within the block."""
+    def over(self, connection: Connection, seconds: float | None = None) -> Generator[None]:
+        """Watch what this connection does within the block. seconds: other than the usual ones."""
         if not self._needed:
             yield
             return
-        self._start()
+        driver = connection.connection.driver_connection
+        with self._watching(connection, _Watched(driver, seconds or self._seconds, _NEVER)):
+            yield
+
+    @contextmanager
+    def _watching(self, key: object, watched: _Watched) -> Generator[None]:
         with self._lock:
-            self._due[connection] = float("inf")
+            self._watched[key] = watched
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._look, daemon=True)
+                self._thread.start()
         try:
             yield
         finally:
             with self._lock:
-                self._due.pop(connection, None)
+                self._watched.pop(key, None)
+
+    def _ping(self, driver: Any, _record: object, _fairy: object) -> None:
+        """Do what the pool's own `pre_ping` does, which waits for a frozen server for good."""
+        dialect = self._engine.dialect
+        due = time.monotonic() + self._seconds
+        with self._watching(driver, _Watched(driver, self._seconds, due)):
+            try:
+                dialect.do_ping(driver)
+            except dialect.loaded_dbapi.Error as trouble:
+                raise InvalidatePoolError(str(trouble)) from trouble
 
     def _begins(self, connection: Connection, *_: object) -> None:
-        self._set(connection, time.monotonic() + self._seconds)
+        with self._lock:
+            watched = self._watched.get(connection)
+            if watched is not None:
+                watched.due = time.monotonic() + watched.seconds
 
     def _ends(self, connection: Connection, *_: object) -> None:
-        self._set(connection, float("inf"))
-
-    def _set(self, connection: Connection, due: float) -> None:
         with self._lock:
-            if connection in self._due:
-                self._due[connection] = due
-
-    def _start(self) -> None:
-        with self._lock:
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._look, daemon=True)
-                self._thread.start()
+            watched = self._watched.get(connection)
+            if watched is not None:
+                watched.due = _NEVER
 
     def _look(self) -> None:
         while not self._over.wait(_LOOK_SECONDS):
             now = time.monotonic()
             with self._lock:
-                for connection, due in self._due.items():
-                    if due <= now:
-                        self._due[connection] = float("inf")
+                for watched in self._watched.values():
+                    if watched.due <= now:
+                        watched.due = _NEVER
                         log.critical("the database does not answer: hanging up")
-                        _hang_up(connection)
+                        _hang_up(watched.driver)
 
 
-def _hang_up(connection: Connection) -> None:
+def _hang_up(driver: Any) -> None:
     """End the socket beneath, so that whoever waits for it hears of that. Lock held: no reuse."""
-    driver: Any = connection.connection.driver_connection
     with suppress(OSError), socket.socket(fileno=os.dup(driver.pgconn.socket)) as line:
         line.shutdown(socket.SHUT_RDWR)

@@ -1,0 +1,147 @@
+"""A database that is frozen: it holds its connections and never says a word again."""
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from bot.run import State
+from bot.store import schema
+from bot.store import watch as watching
+from bot.store.database import Database, StoreUnavailable
+from bot.store.seal import Seal
+from tests.bot.office import Office, an_office
+from tests.playground.postgres import Postgres
+from tests.toy import SetSwitch
+
+pytestmark = pytest.mark.real
+
+LAMP_ON = SetSwitch(host="lb1", name="lamp", value="on")
+# Far more than a frozen database may cost anybody, and far less than for good.
+PATIENCE = 30
+
+
+@pytest.fixture(scope="module")
+def own_postgres() -> Generator[Postgres]:
+    """A cluster of our own: nobody else's tests are to freeze with it."""
+    with Postgres() as server:
+        yield server
+
+
+@pytest.fixture
+def frozen_office(own_postgres: Postgres, tmp_path: Path) -> Generator[Office]:
+    store = Database(own_postgres.new_database(), Seal.new())
+    schema.upgrade(store)
+    with an_office(tmp_path, database=store) as office:
+        yield office
+
+
+@contextmanager
+def _frozen(office: Office) -> Generator[None]:
+    """Stop the server and all that it has begun, as a disk that hangs or a paused machine does."""
+    with office.database.engine.connect() as connection:
+        place = connection.exec_driver_sql("SHOW data_directory").scalar_one()
+    postmaster = int((Path(place) / "postmaster.pid").read_text().split("\n", 1)[0])
+    os.kill(postmaster, signal.SIGSTOP)
+    children = Path(f"/proc/{postmaster}/task/{postmaster}/children").read_text().split()
+    everybody = [*map(int, children), postmaster]
+    try:
+        for process in everybody:
+            with suppress(ProcessLookupError):
+                os.kill(process, signal.SIGSTOP)
+        yield
+    finally:
+        for process in everybody:
+            with suppress(ProcessLookupError):
+                os.kill(process, signal.SIGCONT)
+
+
+def _in_time(act: Callable[[], object], seconds: float = PATIENCE) -> threading.Thread:
+    """Do something in a thread and wait for its end, or for so long."""
+
+    def attempt() -> None:
+        with suppress(StoreUnavailable):
+            act()
+
+    thread = threading.Thread(target=attempt, daemon=True)
+    thread.start()
+    thread.join(seconds)
+    return thread
+
+
+def _stay(_driver: object) -> None:
+    """Do not hang up."""
+
+
+def _works_again(office: Office) -> None:
+    """Wait until the database has its wits about it again."""
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        try:
+            with office.database.transaction():
+                return
+        except StoreUnavailable:
+            assert time.monotonic() < deadline
+
+
+def test_t_l2_a_frozen_database_refuses_the_run_before_any_packet(frozen_office: Office):
+    office = frozen_office
+    other = office.ask(SetSwitch(host="lb2", name="lamp", value="on"))
+    run = office.ask(LAMP_ON)
+    office.workflow.approve(run.id, person="olga", digest=run.digest)
+    asked = office.fleet.asked
+    with _frozen(office):
+        assert not _in_time(office.work).is_alive()
+        assert not _in_time(lambda: office.ask(LAMP_ON)).is_alive()
+
+        def approve() -> None:
+            office.workflow.approve(other.id, person="olga", digest=other.digest)
+
+        assert not _in_time(approve).is_alive()
+        assert (office.fleet.asked, office.fleet.told) == (asked, [])
+        assert office.database.trouble
+    _works_again(office)
+    assert office.run(other.id).state is State.WAITING
+    office.workflow.nudge()
+    office.work()
+    assert office.run(run.id).state is State.SUCCEEDED
+
+
+def test_t_l2_without_the_watch_everybody_waits_for_good(
+    frozen_office: Office, monkeypatch: pytest.MonkeyPatch
+):
+    """The twin: nothing but the watch hangs up."""
+    office = frozen_office
+    run = office.ask(LAMP_ON)
+    monkeypatch.setattr(watching, "_hang_up", _stay)
+    with _frozen(office):
+        stuck = _in_time(
+            lambda: office.workflow.approve(run.id, person="olga", digest=run.digest), 12
+        )
+        assert stuck.is_alive()
+    stuck.join(PATIENCE)
+    assert not stuck.is_alive()
+
+
+def test_a_server_that_was_restarted_is_met_by_new_connections(frozen_office: Office):
+    """The pool's old connections are gone; nobody hears of it."""
+    office = frozen_office
+    with office.database.engine.connect() as connection:
+        connection.exec_driver_sql(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+            "WHERE pid <> pg_backend_pid() AND datname = current_database()"
+        )
+        connection.exec_driver_sql("SELECT 1")
+    with office.database.engine.connect() as connection:
+        own = connection.exec_driver_sql("SELECT pg_backend_pid()").scalar_one()
+    os.kill(own, signal.SIGTERM)
+    deadline = time.monotonic() + PATIENCE
+    while Path(f"/proc/{own}").exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    assert office.ask(LAMP_ON).state is State.WAITING
