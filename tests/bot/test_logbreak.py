@@ -1,0 +1,114 @@
+"""The change log breaks while a run is under way: it stops there, and what is known is kept."""
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from sqlalchemy import text
+
+from bot.custody.housekeeping import Housekeeping
+from bot.run import Run, State, StepState
+from bot.store import changelog, locks, runs, verification
+from bot.store.spool import TROUBLE, Spool
+from bot.workflow import Parts, Workflow
+from tests.bot.office import Office
+from tests.toy import SetAll
+
+PATIENCE = 20
+
+
+@pytest.fixture
+def spool(tmp_path: Path) -> Spool:
+    return Spool(tmp_path / "changelog.spool")
+
+
+def _break(office: Office) -> None:
+    with office.database.engine.connect() as connection:
+        connection.execute(text("ALTER TABLE entry RENAME TO entry_gone"))
+
+
+def _mend(office: Office) -> None:
+    with office.database.engine.connect() as connection:
+        connection.execute(text("ALTER TABLE entry_gone RENAME TO entry"))
+
+
+def _until(true: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def _broken_under_way(office: Office, parts: Parts) -> Run:
+    """Let the log break while the first of two commands is on its way, and our process end."""
+    with office.database.transaction() as tx:
+        verification.open_log(tx)
+    flow = Workflow(parts)
+    run = office.ask(SetAll(host="lb1", value="dim"))
+    assert run.proposal
+    assert len(run.proposal.steps) > 1
+    flow.approve(run.id, person="olga", digest=run.digest)
+    sent = threading.Event()
+
+    def while_it_is_sent(_host: str, _words: str) -> None:
+        _break(office)
+        sent.set()
+
+    office.fleet.before_tell = while_it_is_sent
+    number = office.queue.waiting.pop()
+    worker = threading.Thread(target=flow.advance, args=(number,), daemon=True)
+    worker.start()
+    assert sent.wait(PATIENCE)
+    if parts.spool is not None:
+        _until(lambda: parts.spool is not None and not parts.spool.empty)
+    flow.close()
+    worker.join(PATIENCE)
+    assert not worker.is_alive()
+    return run
+
+
+def _next_process(office: Office, parts: Parts, spool: Spool) -> None:
+    office.fleet.before_tell = lambda _host, _words: None
+    _mend(office)
+    house = Housekeeping(office.database, spool=spool)
+    Workflow(parts).recover()
+    house.keep()
+
+
+def _told_of(office: Office, run: Run) -> list[changelog.Entry]:
+    with office.database.reading() as tx:
+        return [e for e in changelog.of_run(tx, run.id) if e.kind == TROUBLE]
+
+
+def test_t_l3_a_log_that_breaks_within_a_run_stops_it_and_what_is_known_is_merged(
+    office: Office, spool: Spool
+):
+    parts = replace(office.parts, spool=spool)
+    run = _broken_under_way(office, parts)
+    assert len(office.fleet.told) == 1
+    _next_process(office, parts, spool)
+    assert office.run(run.id).state is State.UNKNOWN
+    with office.database.reading() as tx:
+        records = runs.steps(tx, run.id)
+        lock = locks.held(tx, "lb1")
+        assert verification.verify(tx, thorough=True).broken is None
+    assert [record.state for record in records] == [StepState.INTENT]
+    assert lock
+    assert lock.run == run.id
+    told = _told_of(office, run)
+    assert [(e.facts["n"], e.facts["outcome"]) for e in told] == [(1, "succeeded")]
+    assert spool.empty
+    # No process ever sends the rest by itself.
+    office.work()
+    assert len(office.fleet.told) == 1
+
+
+def test_t_l3_without_the_spool_nobody_knows_how_the_step_ended(office: Office, spool: Spool):
+    """The twin: what the process knew is gone with it."""
+    run = _broken_under_way(office, office.parts)
+    _next_process(office, office.parts, spool)
+    assert office.run(run.id).state is State.UNKNOWN
+    assert [e for e in _told_of(office, run) if "outcome" in e.facts] == []
