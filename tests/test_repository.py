@@ -86,9 +86,12 @@ def _any_of(words: Sequence[str]) -> re.Pattern[str]:
 
 def _pins(name: str) -> dict[str, str]:
     """Return the versions that a lock file pins, by package; each must come with a hash."""
-    text = (ROOT / "requirements" / name).read_text().replace("\\\n", " ")
+    return _pins_of(name, (ROOT / "requirements" / name).read_text())
+
+
+def _pins_of(name: str, text: str) -> dict[str, str]:
     pins: dict[str, str] = {}
-    for line in text.splitlines():
+    for line in text.replace("\\\n", " ").splitlines():
         if line.strip() and not line.lstrip().startswith("#"):
             package, _, version = line.split()[0].partition("==")
             assert version, f"requirements/{name} does not pin {package}"
@@ -263,6 +266,47 @@ def test_what_builds_the_wheel_is_locked_with_hashes() -> None:
 @pytest.mark.parametrize("name", ["run.txt", "build.txt"])
 def test_developers_run_the_very_versions_that_are_installed(name: str) -> None:
     assert _pins(name).items() <= _pins("dev.txt").items()
+
+
+@pytest.mark.parametrize("file", sorted((ROOT / "requirements").iterdir()), ids=lambda f: f.name)
+def test_t_x6_every_file_of_requirements_is_locked_with_hashes(file: Path) -> None:
+    assert file.suffix == ".txt"
+    assert _pins(file.name)
+
+
+@pytest.mark.parametrize(
+    ("line", "missing"),
+    [
+        ("left-pad==1.0", "has no hash"),
+        ("left-pad>=1.0 --hash=sha256:00", "does not pin"),
+        ("-r other.txt", "does not pin"),
+        ("left-pad==1.0 --hash=md5:00", "has no hash"),
+    ],
+)
+def test_t_x6_a_requirement_without_a_hash_is_found(line: str, missing: str) -> None:
+    with pytest.raises(AssertionError, match=missing):
+        _pins_of("some.txt", line)
+
+
+AUDITOR = re.compile(r"\bpip" + r"[-_]audit\b")
+STRICT = re.compile(r"\bpip" + r"[-_]audit\b.*\s--strict\b")
+
+
+def _lenient(lines: Sequence[str]) -> list[str]:
+    """Return where the auditor is run so that it skips a package and finds all well."""
+    return [line for line in lines if AUDITOR.search(line) and not STRICT.search(line)]
+
+
+def test_t_x6_a_package_that_an_audit_skips_is_a_failure() -> None:
+    names = ("Makefile", ".ci/", "Dockerfile", "pyproject.toml")
+    where = [text for name, text in _committed() if name.startswith(names)]
+    assert _lenient([line for text in where for line in text.splitlines()]) == []
+
+
+def test_t_x6_an_audit_that_skips_what_it_does_not_know_is_found() -> None:
+    auditor = "pip" + "-audit"
+    lines = [f"{auditor} -r run.txt", f"{auditor} --strict -r run.txt", "pip audits"]
+    assert _lenient(lines) == lines[:1]
 
 
 def test_a_dependency_that_nobody_locked_is_found() -> None:

@@ -1,0 +1,77 @@
+"""No token that opens anything is in the database, in any table, in any spelling."""
+
+import base64
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from sqlalchemy import insert, select
+
+from bot.store import signins, tables, tokens
+from bot.store.database import Database, Transaction
+
+_SECOND = 1_000_000
+
+
+def _dumped(database: Database) -> str:
+    """Return every value of every table."""
+    with database.reading() as tx:
+        rows = [
+            row for table in tables.metadata.sorted_tables for row in tx.sql.execute(select(table))
+        ]
+    return "\n".join(str(value) for row in rows for value in row)
+
+
+def _spellings(token: str) -> Sequence[str]:
+    data = token.encode()
+    # The last characters of base64 depend on what follows.
+    return (token, data.hex(), base64.b64encode(data).decode()[:-4], token[-20:])
+
+
+def _issue(tx: Transaction) -> list[str]:
+    """Begin one of everything that somebody could come back with."""
+    session = signins.begin(tx, "olga")
+    signins.step_up(tx, session, factor="d" * 32)
+    _, api = tokens.add(
+        tx, person="dora", scopes=["read"], name="a program", expires=tx.now + 3600 * _SECOND
+    )
+    return [session, signins.new_link(tx, "dora"), api]
+
+
+def _found(database: Database, issued: Sequence[str]) -> list[str]:
+    dump = _dumped(database)
+    return [token for token in issued if any(spelt in dump for spelt in _spellings(token))]
+
+
+def test_t_x2_a_dump_of_every_table_holds_no_token(database: Database, tmp_path: Path):
+    with database.transaction() as tx:
+        issued = _issue(tx)
+    assert _found(database, issued) == []
+    if database.embedded:
+        raw = b"".join(file.read_bytes() for file in tmp_path.glob("keyturn.db*"))
+        assert [token for token in issued if token.encode() in raw] == []
+    # They are good: what is looked for is what opens the door.
+    with database.transaction() as tx:
+        assert signins.person_of(tx, issued[0]) == "olga"
+        assert signins.use_link(tx, issued[1]) == "dora"
+        assert tokens.find(tx, issued[2])
+
+
+@pytest.mark.parametrize("spelling", range(3))
+def test_t_x2_a_token_that_is_kept_plain_is_found(database: Database, spelling: int):
+    """The twin: who looks like this finds what is there."""
+    with database.transaction() as tx:
+        issued = _issue(tx)
+        spelt = _spellings(issued[0])[spelling]
+        tx.sql.execute(insert(tables.seen).values(key=f"x{spelt}", at=tx.now))
+    assert _found(database, issued) == issued[:1]
+
+
+def test_t_x2_tokens_are_long_and_never_the_same(database: Database):
+    with database.transaction() as tx:
+        several = [token for _ in range(50) for token in _issue(tx)]
+    assert len(set(several)) == len(several)
+    for token in several:
+        # 256 bits are 43 characters of base64; an API token has its prefix before them.
+        prefix = 12 if token.startswith(tokens.BEGINS) else 0
+        assert len(token) - prefix >= 43
