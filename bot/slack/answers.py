@@ -31,6 +31,7 @@ _MOST_RUNBOOKS = 60
 _ALSO = (
     ("help WORDS", "what may be asked for, or all about one of them"),
     ("runs [HOST]", "the newest runs"),
+    ("changed 02:00 ±30m [HOST]", "what changed around then, on a host or on such as web*"),
     ("run N", "one run"),
     ("approve N PLAN", "turn the second key; PLAN is the ten digits on the card"),
     ("deny N REASON", "end a request before anything is sent"),

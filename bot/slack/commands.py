@@ -13,6 +13,7 @@ from bot.slack import answers, household, words
 from bot.slack.blocks import Message
 from bot.slack.brakes import Brakes
 from bot.slack.card import card
+from bot.slack.hindsight import changed
 from bot.slack.mandates import Mandates
 from bot.slack.story import Stories
 from bot.slack.timetables import Timetables, Typed
@@ -78,6 +79,7 @@ class Commands:
             "resume": lambda asked: brakes.resume(asked.person, asked.said),
             "ban": lambda asked: brakes.ban(asked.person, asked.said),
             "unban": lambda asked: brakes.unban(asked.person, asked.said),
+            "changed": lambda asked: changed(self._database, asked.said.rest),
             "schedule": self._schedule,
             "freeze": self._freezes,
             "freezes": self._freezes,

@@ -173,3 +173,28 @@ def test_who_has_seen_enough_may_close_the_pipe(logged: Path):
         ["sh", "-c", words], capture_output=True, text=True, check=False, env=environment
     )
     assert (found.stdout, found.stderr) == ("{", "")
+
+
+def test_the_log_is_searched_and_looked_at_around_a_moment(logged: Path):
+    def shown(*words: str) -> list[str]:
+        return _keyturn(logged, "changelog", "show", *words).stdout.splitlines()
+
+    assert len(shown("--host", "lb*")) == 2
+    assert len(shown("--host", "lb1", "--person", "dora", "--kind", "asked", "--since", "1h")) == 1
+    nothing = _keyturn(logged, "changelog", "show", "--host", "web*")
+    assert (nothing.returncode, "nothing in the change log fits" in nothing.stderr) == (3, True)
+    unclear = _keyturn(logged, "changelog", "show", "--around", "noon")
+    assert (unclear.returncode, "type 02:00" in unclear.stderr) == (1, True)
+    purple = _keyturn(logged, "changelog", "show", "--state", "purple")
+    assert (purple.returncode, "choose one of asked" in purple.stderr) == (3, True)
+    assert "nothing that Keyturn knows of" in "".join(shown("--around", "1 h", "--host", "lb1"))
+
+
+@pytest.mark.parametrize(("form", "lines"), [("jsonl", 4), ("csv", 5), ("syslog", 4)])
+def test_the_log_is_exported_in_each_form_and_that_is_logged(logged: Path, form: str, lines: int):
+    told = _keyturn(logged, "changelog", "export", "--format", form)
+    assert (told.returncode, len(told.stdout.splitlines())) == (0, lines)
+    (entry,) = _keyturn(
+        logged, "changelog", "show", "--kind", "exported", "--json"
+    ).stdout.splitlines()
+    assert json.loads(entry)["facts"]["format"] == form

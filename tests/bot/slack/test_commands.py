@@ -266,3 +266,14 @@ async def test_freezes_that_hold_and_come_are_told(chat: Chat):
     assert "Frozen now" in held
     assert "sale : the edge, until" in held
     assert "holidays : every area, from" in coming
+
+
+async def test_what_changed_around_a_moment_is_told(chat: Chat):
+    await chat.type("toy set lb1 lamp on", "U0OLGA")
+    await chat.settle()
+    told = words(await chat.type("changed 5 minutes ago ±10m lb*"))
+    assert "toy set lb1 lamp on" in told
+    assert "on lb*" in told
+    assert "Nothing that I know of" in words(await chat.type("changed 2026-01-01 02:00"))
+    for unclear in ("changed", "changed soon", "changed 02:00 ±x"):
+        assert "type" in (await chat.type(unclear)).text

@@ -1,0 +1,192 @@
+"""`keyturn changelog show` and `export`: what was done, found again and handed on."""
+
+import getpass
+import json
+import socket
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import closing
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from bot.cli.place import NOT_FOUND, Place, at_place, plainly, stop
+
+if TYPE_CHECKING:
+    from bot.run import State
+    from bot.store.around import Happening
+    from bot.store.changelog import Entry
+    from bot.store.database import Database, Transaction
+    from bot.store.entries import Wanted
+
+_AT_ONCE = 1000
+_RUN_FILTERS = ("area", "runbook", "state", "value", "words")
+
+
+@click.command("show")
+@click.option("--run", type=int, help="Only the entries of this run.")
+@click.option("--host", default="", help="A host, or a pattern such as 'web*'.")
+@click.option("--person", default="", help="Who did it.")
+@click.option("--kind", default="", help="What it is: asked, approved, sending, …")
+@click.option("--since", default="", help="02:00, yesterday, 2026-03-01 02:00 Europe/Paris, 2h.")
+@click.option("--until", default="", help="As --since. Without a zone it is UTC.")
+@click.option("--area", default="", help="Of runs in this area.")
+@click.option("--runbook", default="", help="Of runs of this runbook, such as 'zfs scrub'.")
+@click.option("--state", default="", help="Of runs in this state, such as failed.")
+@click.option("--value", default="", help="Of runs with this value: sdb, or device=sdb.")
+@click.option("--words", default="", help="Of runs whose values, end or output hold these words.")
+@click.option("--around", default="", help="What changed around a moment, the likeliest first.")
+@click.option("--within", default="30m", show_default=True, help="How far around it.")
+@click.option("-n", "--most", type=click.IntRange(1, 10_000), default=30, show_default=True)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+@at_place
+def show(
+    place: Place,
+    *,
+    run: int | None,
+    around: str,
+    within: str,
+    most: int,
+    as_json: bool,
+    **wanted: str,
+) -> None:
+    """Print the newest entries that fit, oldest of them first; or what changed around a moment.
+
+    Of area, runbook, state, value and words, the entries of the newest runs that fit are shown.
+
+    For example: keyturn changelog show --around 02:00 --host 'web*' --within 45m
+    """
+    from bot.forms import NotUnderstood
+
+    with plainly(), place.database() as database, database.reading() as tx:
+        if around:
+            _show_around(tx, around, within, wanted["host"], most=most, as_json=as_json)
+            return
+        entries = _entries(tx, run, wanted, most)
+        if run and not entries:
+            raise NotUnderstood(f"there is nothing about run {run} in the change log")
+    if not entries and any(wanted.values()):
+        stop("nothing in the change log fits", NOT_FOUND)
+    _print(entries, as_json=as_json)
+
+
+def _print(entries: "Iterable[Entry]", *, as_json: bool) -> None:
+    from bot import lines
+
+    for entry in entries:
+        click.echo(lines.as_json(entry) if as_json else lines.as_text(entry))
+
+
+def _entries(
+    tx: "Transaction", run: int | None, wanted: Mapping[str, str], most: int
+) -> "list[Entry]":
+    from bot.store import changelog, entries
+
+    if run:
+        return changelog.of_run(tx, run)
+    return entries.newest(tx, _wanted(tx, wanted), most=most)[::-1]
+
+
+def _wanted(tx: "Transaction", typed: Mapping[str, str]) -> "Wanted":
+    from bot import hindsight
+    from bot.store import search, words
+    from bot.store.entries import Wanted
+
+    since, until = (
+        hindsight.moment(typed[name], now=tx.now) if typed[name] else None
+        for name in ("since", "until")
+    )
+    sought = None
+    if any(typed[name] for name in _RUN_FILTERS):
+        text = [*words.sought(typed["value"]), *words.sought(typed["words"])]
+        sought = search.Filter(
+            area=typed["area"] or None,
+            words=" ".join(typed["runbook"].lower().split()) or None,
+            states=_states(typed["state"]),
+            text=text,
+        )
+    return Wanted(typed["host"].lower(), typed["person"], typed["kind"], since, until, sought)
+
+
+def _states(typed: str) -> "frozenset[State]":
+    from bot.forms import NotUnderstood
+    from bot.run import State
+
+    if typed and typed not in list(State):
+        raise NotUnderstood(f"there is no state {typed!r}: choose one of {', '.join(State)}")
+    return frozenset({State(typed)} if typed else ())
+
+
+def _show_around(
+    tx: "Transaction", at: str, within: str, host: str, *, most: int, as_json: bool
+) -> None:
+    from bot import hindsight
+    from bot.store import around
+
+    moment, reach = hindsight.moment(at, now=tx.now), hindsight.span(within)
+    found = around.around(tx, moment, within=reach, host=host.lower() or "*", most=most)
+    if not as_json:
+        between = f"{hindsight.written(moment - reach)} and {hindsight.written(moment + reach)}"
+        click.echo(f"between {between}{f', on {host}' if host else ''}:")
+        if not found:
+            click.echo("nothing that Keyturn knows of")
+    for one in found:
+        click.echo(json.dumps(vars(one), ensure_ascii=False) if as_json else _line(one))
+
+
+def _line(one: "Happening") -> str:
+    from bot import hindsight
+    from bot.store import around
+
+    run = f"run {one.run}" if one.run else f"#{one.seq}"
+    return f"{hindsight.written(one.at)}  {run:<8} {one.state:<12} {around.told(one)}"
+
+
+@click.command("export")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["jsonl", "csv", "syslog"]),
+    default="jsonl",
+    show_default=True,
+    help="jsonl has what hosts answered too, and is what docs/verify_changelog.py reads.",
+)
+@at_place
+def export(place: Place, *, form: str) -> None:
+    """Print every entry on a line: JSON, CSV for spreadsheets, or syslog (RFC 5424).
+
+    That somebody did is in the change log. A cell of CSV is never a formula.
+    """
+    from bot import archive
+    from bot.store.export import exported
+
+    machine = socket.gethostname()
+    writers: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
+        "jsonl": archive.as_json,
+        "csv": archive.as_csv,
+        "syslog": lambda entry: archive.as_syslog(entry, machine),
+    }
+    with plainly(), place.database() as database:
+        _note(database, form)
+        with database.reading() as tx:
+            if form == "csv":
+                click.echo(archive.csv_line(archive.COLUMNS), nl=False)
+            # Whoever reads along may go before the end: then the rows are let go of at once.
+            with closing(exported(tx)) as entries:
+                lines = map(writers[form], entries)
+                while some := list(islice(lines, _AT_ONCE)):
+                    sys.stdout.write("".join(some))
+                sys.stdout.flush()
+
+
+def _note(database: "Database", form: str) -> None:
+    """Log that somebody exported it; who may only read cannot, and is told."""
+    from bot.store import changelog
+    from bot.store.database import StoreUnavailable
+
+    try:
+        with database.transaction() as tx:
+            changelog.append(tx, "exported", login=getpass.getuser(), format=form)
+    except StoreUnavailable as trouble:
+        click.echo(f"keyturn: this is not in the change log: {trouble}", err=True)

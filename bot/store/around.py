@@ -1,0 +1,158 @@
+"""What changed around a moment: the runs and all else that may have to do with it, ranked."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from sqlalchemy import select
+
+from bot.run import ENDED, Run, State
+from bot.store import runs, search, tables
+from bot.store.changelog import Entry
+from bot.store.database import Transaction
+from bot.visible import one_line
+
+# Of a busy time, so many entries are looked at, those nearest to its end.
+_MOST_ENTRIES = 5_000
+_AT_ONCE = 500
+_DAY = 86_400_000_000
+_UNDER_WAY = frozenset({State.STARTING, State.RUNNING, State.UNKNOWN})
+_FIRES = {"fires missed", "fire skipped"}
+# What concerns every host, though it names none.
+_EVERYWHERE = {
+    "policy changed": "the policy changed",
+    "policy broken": "there was no valid policy",
+    "everything stopped": "everything was stopped",
+    "everything resumed": "what was stopped went on",
+    "logging trouble": "the change log could not be written",
+}
+
+
+@dataclass(frozen=True)
+class Happening:
+    """One thing that happened. at: microseconds, the moment of it that is nearest.
+
+    outcome: how it ended, in one sentence.
+    rank: 0 it changed a host; 1 it was attempted; 2 a schedule did not fire; 3 it concerns all.
+    overlap: how many of the hosts that were asked about.
+    """
+
+    at: int
+    rank: int
+    overlap: int
+    what: str
+    hosts: tuple[str, ...]
+    person: str
+    run: int | None = None
+    state: str = ""
+    seq: int | None = None
+    outcome: str = ""
+
+
+def around(
+    tx: Transaction, at: int, *, within: int, host: str = "*", most: int = 50
+) -> list[Happening]:
+    """Return what happened up to *within* before and after, by how likely it has to do with it.
+
+    host: a name, or a pattern such as `web*`. First what has most hosts in common with it, then
+    what changed something, what was attempted, fires that were left out; then what is nearest.
+    """
+    entries = _entries(tx, at - within, at + within)
+    found = [*_of_runs(tx, entries, at, within, host), *_of_fires(tx, entries, host)]
+    found += [_of_entry(entry) for entry in entries if entry.kind in _EVERYWHERE]
+    found.sort(key=lambda one: (-one.overlap, one.rank, abs(one.at - at), -(one.run or 0)))
+    return found[:most]
+
+
+def _entries(tx: Transaction, since: int, until: int) -> list[Entry]:
+    column = tables.entry.c
+    query = select(tables.entry).where(column.at >= since, column.at <= until)
+    query = query.order_by(column.at.desc(), column.seq.desc()).limit(_MOST_ENTRIES)
+    return [Entry(*row) for row in tx.sql.execute(query)]
+
+
+def _of_runs(
+    tx: Transaction, entries: Sequence[Entry], at: int, within: int, host: str
+) -> Iterable[Happening]:
+    moments: dict[int, list[int]] = {}
+    for entry in entries:
+        if entry.run is not None and entry.kind not in _FIRES:
+            moments.setdefault(entry.run, []).append(entry.at)
+    for run in _all_of(tx, moments, at, within):
+        overlap = _overlap(run, host)
+        if run.kind == "change" and overlap and not (run.hosts and run.started is None):
+            yield _of_run(run, moments, at, overlap)
+
+
+def _all_of(tx: Transaction, moments: Mapping[int, object], at: int, within: int) -> Iterable[Run]:
+    """Yield the runs that the log tells of then, and those that were under way all the time."""
+    numbers = sorted(set(moments) | set(_spanning(tx, at - within, at + within)))
+    for first in range(0, len(numbers), _AT_ONCE):
+        yield from runs.listed(tx, numbers[first : first + _AT_ONCE])
+
+
+def _spanning(tx: Transaction, since: int, until: int) -> list[int]:
+    column = tables.run.c
+    ended = select(column.id).where(
+        column.ended > until, column.ended <= until + _DAY, column.started < since
+    )
+    found = list(tx.sql.execute(ended.limit(_AT_ONCE)).scalars())
+    now = search.newest(tx, search.Filter(host="*", states=_UNDER_WAY), most=_AT_ONCE)
+    return found + [run.id for run in now if run.started is not None and run.started < since]
+
+
+def _of_run(run: Run, moments: Mapping[int, Sequence[int]], at: int, overlap: int) -> Happening:
+    known = [*moments.get(run.id, ()), *filter(None, (run.started, run.ended))]
+    nearest = min(known or [run.asked], key=lambda one: abs(one - at))
+    done = run.started is not None or run.state in _UNDER_WAY
+    return Happening(
+        nearest,
+        0 if done else 1,
+        overlap,
+        run.title,
+        tuple(run.hosts) or (run.host,),
+        run.asked_by,
+        run.id,
+        run.state.value if run.state in ENDED or done else f"not yet: {run.state}",
+        outcome=run.summary if run.over else "",
+    )
+
+
+def _overlap(run: Run, host: str) -> int:
+    return sum(_fits(one, host) for one in (run.hosts or (run.host,)))
+
+
+def told(one: Happening) -> str:
+    """Return it on a line: what, on which hosts where that does not say, by whom, and its end."""
+    hosts = ", ".join(one.hosts[:3]) + (f" and {len(one.hosts) - 3} more" * (len(one.hosts) > 3))
+    where = "" if len(one.hosts) == 1 and one.hosts[0] in one.what else f" on {hosts}"
+    who = f", by {one.person}" if one.person else ""
+    end = f": {one.outcome}" if one.outcome else ""
+    return one_line(f"{one.what}{where if one.hosts else ''}{who}{end}")
+
+
+def _of_fires(tx: Transaction, entries: Sequence[Entry], host: str) -> Iterable[Happening]:
+    """Tell of moments that schedules left out: on a host, or on all of the schedule's."""
+    told = [entry for entry in entries if entry.kind in _FIRES and entry.run is not None]
+    asked = {run.id: run for run in runs.listed(tx, sorted({entry.run or 0 for entry in told}))}
+    for entry in told:
+        run = asked.get(entry.run or 0)
+        planned = (tuple(run.hosts) or (run.host,)) if run else ()
+        hosts = (entry.host,) if entry.host else planned
+        overlap = sum(_fits(one, host) for one in hosts)
+        facts = entry.facts
+        said = ": ".join(filter(None, (run.title if run else "", str(facts.get("why") or ""))))
+        what = f"schedule {facts.get('schedule')}, {entry.kind}: {said}"
+        if overlap:
+            yield Happening(
+                entry.at, 2, overlap, what, hosts, entry.person, entry.run, entry.kind, entry.seq
+            )
+
+
+def _of_entry(entry: Entry) -> Happening:
+    what = _EVERYWHERE[entry.kind]
+    return Happening(entry.at, 3, 0, what, (), entry.person, entry.run, entry.kind, entry.seq)
+
+
+def _fits(host: str, pattern: str) -> bool:
+    return fnmatchcase(host, pattern.replace("[", "[[]"))

@@ -1,0 +1,107 @@
+"""What changed around a moment, the likeliest first; and entries found by what they say."""
+
+from typing import Any
+
+from bot.run import State
+from bot.store import around, changelog, entries, runs
+from bot.store.around import Happening
+from bot.store.database import Database, Transaction
+from bot.store.entries import Wanted
+from bot.store.search import Filter
+from tests.bot.store.test_search import add, answered
+
+HOUR = 3_600_000_000
+
+
+def changed(tx: Transaction, host: str = "web1", **more: Any) -> int:
+    """Have a change done on a host now."""
+    run = add(tx, host=host, **more)
+    run = runs.move(tx, run, State.READY)
+    run = runs.move(tx, run, State.STARTING)
+    run = runs.move(tx, run, State.RUNNING, started=tx.now)
+    changelog.append(tx, "started", run=run.id, host=host)
+    return runs.move(tx, run, State.SUCCEEDED, ended=tx.now, summary="It is on").id
+
+
+def attempted(tx: Transaction, host: str = "web1") -> int:
+    run = runs.move(tx, add(tx, host=host), State.WAITING)
+    changelog.append(tx, "denied", run=run.id, host=host, person="olga")
+    return runs.move(tx, run, State.DENIED, ended=tx.now, summary="Olga said no").id
+
+
+def found(tx: Transaction, **how: Any) -> list[Happening]:
+    return around.around(tx, tx.now, within=HOUR, **how)
+
+
+def test_what_was_done_stands_before_what_was_tried_and_what_was_left_out(database: Database):
+    with database.transaction() as tx:
+        schedule = add(tx, host="web1")
+        changelog.append(tx, "fires missed", run=schedule.id, person="dora", schedule=3, n=2)
+        changelog.append(tx, "policy changed", old="a", new="b")
+        denied, done = attempted(tx), changed(tx)
+        checked = add(tx, kind="check", host="web1")
+        changelog.append(tx, "asked", run=checked.id)
+        ranked = found(tx, host="web*")
+    assert [(one.rank, one.run) for one in ranked] == [
+        (0, done),
+        (1, denied),
+        (2, schedule.id),
+        (3, None),
+    ]
+    assert ranked[0].outcome == "It is on"
+
+
+def test_what_shares_more_hosts_with_those_asked_about_stands_first(database: Database):
+    with database.transaction() as tx:
+        one, other = changed(tx), changed(tx, "lb1")
+        several = changed(tx, hosts=["web1", "web2", "lb1"])
+        assert [h.run for h in found(tx, host="web*")] == [several, one]
+        assert [h.run for h in found(tx, host="lb1")] == [several, other]
+        assert {h.run for h in found(tx)} == {several, one, other}
+
+
+def test_only_what_lies_within_is_told_and_what_went_on_all_the_time(database: Database):
+    with database.transaction() as tx:
+        changed(tx)
+        assert around.around(tx, tx.now - 3 * HOUR, within=HOUR) == []
+        long = runs.get(tx, changed(tx))
+        runs.amend(tx, long, started=tx.now - 5 * HOUR, ended=tx.now)
+        (only,) = around.around(tx, tx.now - 3 * HOUR, within=HOUR)
+    assert (only.run, only.rank) == (long.id, 0)
+
+
+def test_it_is_told_on_a_line_whatever_it_holds(database: Database):
+    with database.transaction() as tx:
+        changed(tx, request="toy set web1 a\x1b[31m")
+        (one,) = found(tx)
+    assert around.told(one) == "toy set web1 a\\x1b[31m, by dora: It is on"
+
+
+def test_entries_are_found_by_what_they_say_and_by_their_runs(database: Database):
+    with database.transaction() as tx:
+        first = add(tx, host="web1", area="stores", asked_by="adam", fields={"device": "sdb"})
+        other = add(tx, host="web2")
+        for run in (first, other):
+            changelog.append(tx, "asked", run=run.id, person=run.asked_by, host=run.host)
+            answered(tx, run, "DEGRADED" if run is first else "fine")
+        changelog.append(tx, "banned", person="olga", who="eve")
+
+        def kinds(**wanted: Any) -> list[tuple[str, int | None]]:
+            return [(e.kind, e.run) for e in entries.newest(tx, Wanted(**wanted), most=9)]
+
+        whole = [("step succeeded", first.id), ("asked", first.id)]
+        assert kinds(host="web1") == whole
+        assert kinds(host="*1") == whole
+        assert kinds(person="olga") == [("banned", None)]
+        assert kinds(kind="asked") == [("asked", other.id), ("asked", first.id)]
+        assert kinds(kind="asked", host="web*", person="adam") == [("asked", first.id)]
+        for sought in (
+            Filter(area="stores"),
+            Filter(text=["device=sdb"]),
+            Filter(text=["degraded"]),
+        ):
+            assert kinds(runs=sought) == whole
+        assert kinds(runs=Filter(area="stores"), host="web2") == []
+        assert len(kinds(since=tx.now)) == 5
+        assert kinds(since=tx.now + HOUR) == []
+        assert kinds(until=tx.now - 1) == []
