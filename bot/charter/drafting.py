@@ -23,7 +23,7 @@ Askers = Mapping[str, Mapping[Place, Ruling]]
 _ORDERS: Mapping[Order, str] = {
     "stop": "stop everything",
     "ban": "shut a person out",
-    "resume": "let go on what somebody else stopped, or whom somebody else shut out",
+    "resume": "let go on what somebody else stopped, and let in whom somebody else shut out",
 }
 
 

@@ -83,12 +83,13 @@ def counted(charter: Charter) -> str:
     """Say how much there is, and what holds for all of it."""
     said = (
         f"There are {charter.checks} checks, which only read, and {charter.changes} changes. "
-        f"One request is for at most {charter.ceiling} hosts, where nothing else is said. "
-        "What no rule permits is refused."
+        "Nobody approves what they asked for or edited, and one no of somebody who can approve it "
+        f"ends it. One request is for at most {charter.ceiling} hosts, unless it says otherwise "
+        "below. What no rule permits is refused."
     )
     if charter.lasting:
         lasting = naming.listed(f"“{words}”" for words in charter.lasting)
-        said += f" Of the changes {lasting} cannot be undone; of the others nearly all can."
+        said += f" {lasting} cannot be undone; of other changes the plan says whether they can."
     if charter.dated:
         said += " Some rules look at the date: this is what they say this week."
     return said
