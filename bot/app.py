@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
+from types import FrameType
 from urllib.parse import urlsplit
 
 import click
@@ -56,6 +57,10 @@ log = logging.getLogger(__name__)
 
 _CHANNEL = "C0PRODUCTION"
 _HOUR = 3600 * 1_000_000
+# A step that is under way when the service ends may take so long, and what is cut off then.
+_FINISH_SECONDS, _GIVE_UP_SECONDS = 15.0, 4.0
+# Commands on one host at once, more than there are threads for what only reads; sshd takes 10.
+_PER_HOST = 8
 
 
 @dataclass(frozen=True)
@@ -86,7 +91,7 @@ def build(settings: Settings, redactor: Redactor | None = None) -> Keyturn:
         log.warning("our role in the database %s: keyturn db grants prints what it needs", strong)
     with database.transaction() as tx:
         safe.try_out(tx, secrets_safe)
-    sessions = Sessions(settings.policy)
+    sessions = Sessions(settings.policy, per_host=_PER_HOST)
     fleet = Fleet(Inventory(hosts={}), sessions)
 
     def renew(policy: Policy) -> None:
@@ -173,7 +178,19 @@ def run(keyturn: Keyturn, listener: socket.socket) -> None:
         timeout_graceful_shutdown=5,
     )
     with suppress(KeyboardInterrupt):
-        uvicorn.Server(config).run(sockets=[listener])
+        _Server(config, keyturn.workflow).run(sockets=[listener])
+
+
+class _Server(uvicorn.Server):
+    """Lets nothing begin from the moment of the signal on, and not only once people have left."""
+
+    def __init__(self, config: uvicorn.Config, workflow: Workflow) -> None:
+        super().__init__(config)
+        self._workflow = workflow
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        self._workflow.close()
+        super().handle_exit(sig, frame)
 
 
 @asynccontextmanager
@@ -197,7 +214,10 @@ async def _at_work(keyturn: Keyturn) -> AsyncGenerator[None]:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         keyturn.workflow.close()
-        await asyncio.to_thread(keyturn.dispatch.stop)
+        if not await asyncio.to_thread(keyturn.dispatch.stop, _FINISH_SECONDS):
+            # What still runs on hosts ends as interrupted, and its run as unknown.
+            keyturn.fleet.close()
+            await asyncio.to_thread(keyturn.dispatch.stop, _GIVE_UP_SECONDS)
         if keyturn.slack is not None:
             await keyturn.slack.close()
         keyturn.fleet.close()

@@ -3,7 +3,7 @@
 import logging
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Protocol
 
 from bot.store.database import Transaction
@@ -16,12 +16,21 @@ class Dispatch(Protocol):
 
     def enqueue(self, tx: Transaction, run: int, site: str) -> None: ...
 
+    def look(self, tx: Transaction, run: int, site: str) -> None:
+        """Do the same for a run that only reads: however slow, it keeps no change waiting."""
+        ...
+
 
 class InProcess:
-    """The embedded default: a few threads of this process."""
+    """The embedded default: a few threads of this process, and others for what only reads.
 
-    def __init__(self, threads: int = 8) -> None:
+    looks: fewer than the commands that one host takes at once, so that a change finds a place.
+    """
+
+    def __init__(self, threads: int = 8, *, looks: int = 6) -> None:
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="run")
+        self._looks = ThreadPoolExecutor(looks, thread_name_prefix="look")
+        self._under_way: set[Future[None]] = set()
         self._advance: Callable[[int], None] | None = None
         self._closed = threading.Event()
         self._lock = threading.Lock()
@@ -32,22 +41,32 @@ class InProcess:
         self._advance = advance
 
     def enqueue(self, tx: Transaction, run: int, site: str) -> None:  # noqa: ARG002 - one process serves every site
-        tx.after_commit(lambda: self._submit(run))
+        tx.after_commit(lambda: self._submit(self._pool, run))
 
-    def stop(self) -> None:
-        """Take nothing new and let what is under way come to its end."""
+    def look(self, tx: Transaction, run: int, site: str) -> None:  # noqa: ARG002 - one process serves every site
+        tx.after_commit(lambda: self._submit(self._looks, run))
+
+    def stop(self, patience: float | None = None) -> bool:
+        """Take nothing new and let what is under way come to its end; False if it did not.
+
+        patience: seconds to wait for that; None for as long as it takes.
+        """
         with self._lock:
             self._closed.set()
-        self._pool.shutdown(wait=True, cancel_futures=True)
+        for pool in (self._pool, self._looks):
+            pool.shutdown(wait=False, cancel_futures=True)
+        return not wait(self._under_way, timeout=patience).not_done
 
-    def _submit(self, run: int) -> None:
+    def _submit(self, pool: ThreadPoolExecutor, run: int) -> None:
         # What is not taken now is found again at the next start: the state is in the database.
         with self._lock:
             # One that waits for a thread will see all that has happened by then.
             if run in self._waiting or self._closed.is_set():
                 return
             self._waiting.add(run)
-            self._pool.submit(self._work, run)
+            future = pool.submit(self._work, run)
+            self._under_way.add(future)
+        future.add_done_callback(self._under_way.discard)
 
     def _work(self, run: int) -> None:
         with self._lock:

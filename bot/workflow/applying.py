@@ -51,6 +51,8 @@ class Applying:
             )
             return
         except HostTrouble as trouble:
+            if self._closing.is_set():
+                return
             self._end_unsent(
                 claimed, State.FAILED, f"{claimed.host}: {trouble}. Nothing was sent."
             )
@@ -68,6 +70,9 @@ class Applying:
     def _do(self, running: Run) -> None:
         steps = running.proposal.steps if running.proposal else ()
         for n, step in enumerate(steps, start=1):
+            if n > 1 and self._closing.is_set():
+                # The next start finds no step under way, and ends it with what was done.
+                return
             if n > 1 and not gate.next_step(self._parts, running, n):
                 return
             outcome = self._tell(step.host, running, n)

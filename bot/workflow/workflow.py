@@ -5,7 +5,7 @@ import threading
 from collections.abc import Mapping, Sequence
 
 from bot.policy import NoPolicy
-from bot.run import Origin, Run, State
+from bot.run import Origin, Run, State, StepState
 from bot.store import locks, runs, stops
 from bot.store.database import StoreUnavailable, Transaction
 from bot.workflow import (
@@ -149,6 +149,8 @@ class Workflow:
             self._under_way.remove(number)
 
     def _advance(self, number: int) -> None:
+        if self._closing.is_set():
+            return
         try:
             with self._parts.database.reading() as tx:
                 run = runs.get(tx, number)
@@ -184,7 +186,7 @@ class Workflow:
             for run in runs.unfinished(tx):
                 if run.id in self._under_way or not _can_go_on(tx, run):
                     continue
-                self._parts.dispatch.enqueue(tx, run.id, "main")
+                self._wake(tx, run)
 
     def recover(self) -> None:
         """Take up what an earlier process left. Call before the first advance()."""
@@ -201,6 +203,8 @@ class Workflow:
 
     def _take_up(self, tx: Transaction, run: Run) -> None:
         if run.state is State.RUNNING and not run.hosts:
+            if self._left_between_steps(tx, run):
+                return
             summary = (
                 "Keyturn stopped, or lost its database, while a step was under way, so nobody saw "
                 f"its end. {run.host} stays locked until an owner settles this run."
@@ -210,10 +214,30 @@ class Workflow:
         if run.state is State.STARTING and not run.hosts:
             locks.release(tx, run.id)
             runs.move(tx, run, State.READY)
-        self._parts.dispatch.enqueue(tx, run.id, "main")
+        self._wake(tx, run)
+
+    def _left_between_steps(self, tx: Transaction, run: Run) -> bool:
+        """End a run of whose every step that was sent the end is known; say whether it is one."""
+        records = runs.steps(tx, run.id)
+        if not records or any(each.state is not StepState.SUCCEEDED for each in records):
+            return False
+        if run.proposal is not None and len(records) < len(run.proposal.steps):
+            said = stopped.told(tx, run, "Stopped, since Keyturn itself was")
+            end(self._parts, tx, run, State.STOPPED, said)
+        else:
+            why = "Every step was done, but Keyturn stopped before it read the proof: look at it"
+            end(self._parts, tx, run, State.FAILED, why)
+        return True
+
+    def _wake(self, tx: Transaction, run: Run) -> None:
+        dispatch = self._parts.dispatch
+        (dispatch.look if asking.only_looks(run) else dispatch.enqueue)(tx, run.id, "main")
 
     def close(self) -> None:
-        """Make waiting writers give up: the process is about to end."""
+        """Begin nothing more, and make waiting writers give up: the process is about to end.
+
+        A step that is under way is finished. The next start takes up, or ends, what is left.
+        """
         self._closing.set()
 
     def _plan(self, run: Run) -> None:
@@ -228,7 +252,9 @@ class Workflow:
         except Refused as refused:
             self._ended(run, State.REFUSED, str(refused))
         except HostTrouble as trouble:
-            self._ended(run, State.FAILED, f"{run.host}: {trouble}")
+            # What was cut off because we end is read again at the next start.
+            if not self._closing.is_set():
+                self._ended(run, State.FAILED, f"{run.host}: {trouble}")
 
     def _is_stopped(self, run: Run) -> bool:
         """End what somebody has stopped before its host is read; say whether that is so."""

@@ -27,6 +27,8 @@ class ByHand:
     def enqueue(self, tx: Transaction, run: int, site: str) -> None:  # noqa: ARG002
         tx.after_commit(lambda: self.waiting.append(run))
 
+    look = enqueue
+
 
 @dataclass
 class Office:

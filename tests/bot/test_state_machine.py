@@ -32,7 +32,7 @@ from bot.policy import Policy
 from bot.policy.directory import load
 from bot.policy.freezes import Freezes
 from bot.run import ENDED, IllegalMove, Run, State
-from bot.store import bans, changelog, runs, schema, stops, tables, verification
+from bot.store import bans, changelog, runs, schema, search, stops, tables, verification
 from bot.store.database import Database, Transaction
 from bot.store.runs import Overtaken
 from bot.store.seal import Seal
@@ -435,7 +435,7 @@ class World(RuleBasedStateMachine):
 
     def _runs(self, states: set[State]) -> Sequence[Run]:
         with self.database.reading() as tx:
-            return runs.search(tx, runs.Filter(states=frozenset(states)), most=20)
+            return search.newest(tx, search.Filter(states=frozenset(states)), most=20)
 
 
 class _Found(BaseException):

@@ -11,7 +11,7 @@ from bot.policy.freezes import Freezes
 from bot.run import State, StepRecord, StepState
 from bot.store import changelog, locks, runs, tables
 from bot.store.database import StoreUnavailable, Transaction
-from bot.workflow import NotYours, TooLate, Unfit
+from bot.workflow import NotYours, TooLate, Unfit, Workflow
 from connectors.command import Shell
 from connectors.trouble import CommandFailed, Interrupted, Unreachable
 from tests.bot.office import WEB, Office
@@ -604,7 +604,7 @@ class TestALostDatabase:
         assert run.state is State.RUNNING
         office.workflow.nudge()
         office.work()
-        assert office.run(run.id).state is State.UNKNOWN
+        assert office.run(run.id).state is State.FAILED
         assert office.fleet.told == [("lb1", "set lamp on")]
 
     def test_what_is_under_way_is_left_alone(self, office: Office):
@@ -683,3 +683,47 @@ def test_what_the_database_refuses_for_good_is_not_tried_for_ever(
     office.work()
     assert office.run(run.id).state is State.UNKNOWN
     assert len(office.fleet.told) == 1
+
+
+class TestTheEndOfTheService:
+    """The step under way is finished, nothing begins, and the next start takes up the rest."""
+
+    def _again(self, office: Office) -> None:
+        office.queue.waiting.clear()
+        office.workflow = Workflow(office.parts)
+        office.workflow.recover()
+        office.work()
+
+    def test_a_step_under_way_is_finished_and_the_next_one_is_never_sent(self, office: Office):
+        office.fleet.before_tell = lambda _host, _words: office.workflow.close()
+        run = office.approve(office.ask(SetAll(host="lb1", value="on")))
+        assert run.state is State.RUNNING
+        self._again(office)
+        ended = office.run(run.id)
+        assert ended.state is State.STOPPED
+        assert ended.summary == (
+            "Stopped, since Keyturn itself was, before step 2 of 2. Done: “Set fan”. "
+            "Ask for the undo of run 1 to take it back."
+        )
+        assert office.fleet.told == [("lb1", "set fan on")]
+        with office.database.reading() as tx:
+            assert locks.held(tx, "lb1") is None
+
+    def test_nothing_is_claimed_any_more_and_the_next_start_does_it(self, office: Office):
+        run = office.ask(LAMP_ON)
+        office.workflow.close()
+        assert office.approve(run).state is State.READY
+        self._again(office)
+        assert office.run(run.id).state is State.SUCCEEDED
+
+    def test_a_last_look_that_was_cut_off_is_had_again(self, office: Office):
+        def cut(_host: str) -> None:
+            office.workflow.close()
+            raise Unreachable("we are shutting down")
+
+        run = office.ask(LAMP_ON)
+        office.fleet.before_ask = cut
+        assert office.approve(run).state is State.STARTING
+        office.fleet.before_ask = lambda _host: None
+        self._again(office)
+        assert office.run(run.id).state is State.SUCCEEDED
