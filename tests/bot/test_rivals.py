@@ -1,0 +1,266 @@
+"""What tools of this kind got wrong before: each failing is a test here, in its own words."""
+
+import ast
+import subprocess
+from collections.abc import Generator, Iterable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+import connectors
+import runbooks
+from bot import forms
+from bot.policy import Request
+from bot.prospect import prospect
+from bot.run import Origin, Run, State
+from bot.settings import Settings
+from bot.store import changelog, news, runs, search
+from bot.store.search import Filter
+from bot.timetable import timetable
+from bot.workflow import NotYours, TooLate, gate
+from connectors.command import Shell
+from connectors.trouble import Interrupted
+from tests.bot.office import WEB, Office, an_office
+from tests.toy import SetAll, SetSwitch, ShowSwitches, TuneSwitch
+
+LAMP_ON = SetSwitch(host="lb1", name="lamp", value="on")
+
+
+def _nothing(*_: object) -> None:
+    """Stand where a guard stood."""
+
+
+def _let_in(office: Office) -> Run:
+    """Bring a request to the point of starting through an entrance that checks nothing."""
+    run = office.ask(LAMP_ON)
+    with office.database.transaction() as tx:
+        runs.move(tx, runs.hold(tx, run.id), State.READY)
+    office.workflow.advance(run.id)
+    return office.run(run.id)
+
+
+class TestTheRulesAreKeptWhereItRuns:
+    """Others checked at an entrance: a job hook, a flow or the API came in by another one."""
+
+    def test_an_entrance_that_checks_nothing_opens_nothing(self, office: Office):
+        assert _let_in(office).state is not State.SUCCEEDED
+        assert office.fleet.told == []
+
+    def test_were_only_the_entrances_guarded_it_would_be_done(
+        self, office: Office, monkeypatch: pytest.MonkeyPatch
+    ):
+        monkeypatch.setattr(gate, "authorise", _nothing)
+        _let_in(office)
+        assert office.fleet.told == [("lb1", "set lamp on")]
+
+    @pytest.mark.parametrize("door", ["slack", "web", "api", "cli", "schedule"])
+    def test_no_door_spares_the_approval(self, office: Office, door: str):
+        run = office.workflow.ask(LAMP_ON, person="dora", origin=Origin(door))
+        office.work()
+        assert office.run(run.id).state is not State.SUCCEEDED
+        assert office.fleet.told == []
+
+    def test_a_runbook_can_neither_start_another_nor_decide_anything(self):
+        """It is handed its question alone, and knows nothing above itself."""
+        for file in _modules(runbooks.__path__):
+            above = [name for name in _imports(file) if name.split(".")[0] == "bot"]
+            assert above == [], file
+
+    @pytest.mark.parametrize("name", ["dry_run", "check_mode", "force", "approved"])
+    def test_no_value_of_a_request_spares_the_approval(self, name: str):
+        with pytest.raises(forms.NotUnderstood):
+            forms.from_words(SetSwitch, ["lb1", "lamp", "on", f"{name}=true"])
+        with pytest.raises(ValidationError):
+            SetSwitch.model_validate({"host": "lb1", "name": "a", "value": "b", name: True})
+
+    def test_a_host_that_is_held_is_held_from_a_request_for_many_as_well(self, office: Office):
+        def cut(host: str, _words: str) -> None:
+            if host == "lb1":
+                raise Interrupted("nobody saw its end")
+
+        office.fleet.before_tell = cut
+        held = office.approve(office.ask(LAMP_ON))
+        assert held.state is State.UNKNOWN
+        office.fleet.before_tell = lambda _host, _words: None
+        requests = [SetSwitch(host=host, name="lamp", value="dim") for host in ("lb1", "lb2")]
+        whole = office.workflow.ask_all(requests, spelled="lb*", person="dora", origin=WEB)
+        office.work()
+        office.approve(office.run(whole.id))
+        assert ("lb1", "set lamp dim") not in office.fleet.told
+
+
+class TestWhatIsApprovedIsWhatRuns:
+    """Others had people approve blind, or approve one plan and then ran another."""
+
+    def test_nothing_can_be_approved_before_its_plan_is_there(self, office: Office):
+        run = office.workflow.ask(LAMP_ON, person="dora", origin=WEB)
+        with pytest.raises(TooLate):
+            office.workflow.approve(run.id, person="olga", digest="")
+
+    def test_what_waits_for_approval_shows_every_command_and_how_it_is_taken_back(
+        self, office: Office
+    ):
+        run = office.ask(SetAll(host="lb1", value="on"))
+        assert run.proposal
+        assert [str(step.do) for step in run.proposal.steps] == ["set fan on", "set lamp on"]
+        assert [str(step.undo) for step in run.proposal.steps] == ["set fan off", "set lamp off"]
+
+    def test_the_approval_of_one_plan_opens_no_other(self, office: Office):
+        one, other = office.ask(LAMP_ON), office.ask(TuneSwitch(host="lb1", name="fan", how="dim"))
+        with pytest.raises(TooLate, match="another plan"):
+            office.workflow.approve(other.id, person="olga", digest=one.digest)
+        assert office.run(other.id).state is State.WAITING
+
+
+class TestPeople:
+    def test_the_log_names_the_person_and_never_the_bot(self, office: Office):
+        run = office.approve(office.ask(LAMP_ON))
+        with office.database.reading() as tx:
+            who = {entry.kind: entry.person for entry in changelog.of_run(tx, run.id)}
+        assert (who["asked"], who["approved"]) == ("dora", "olga")
+
+    def test_two_accounts_of_one_person_are_one_key(self, office: Office):
+        people = office.policies.path / "people.yaml"
+        one = "[{team: T0KEYTURN, user: U0ADAM}]"
+        people.write_text(
+            people.read_text().replace(one, one.replace("]", ", {team: T0KEYTURN, user: U0TWO}]"))
+        )
+        known = office.policies.current().household
+        accounts = [
+            known.by_slack(team="T0KEYTURN", enterprise=None, user=user)
+            for user in ("U0ADAM", "U0TWO")
+        ]
+        assert [person and person.id for person in accounts] == ["adam", "adam"]
+
+    def test_everybody_sees_who_may_approve(self, office: Office):
+        policy = office.policies.current()
+        with office.database.reading() as tx:
+            request = Request(
+                runbook="toy set",
+                kind="change",
+                host="lb1",
+                door="web",
+                asked_by="dora",
+                now=tx.now,
+            )
+        said = " ".join(prospect(policy, request).sentences())
+        assert "Adam Admin" in said
+        assert "Olga Owner" in said
+        run = office.ask(LAMP_ON)
+        with pytest.raises(NotYours, match="Those who can: Adam Admin, Olga Owner"):
+            office.approve(run, "stan")
+
+
+class TestRequestsThatNobodyDecided:
+    """Others deleted them, so that nobody could list them, and told their asker nothing."""
+
+    @pytest.fixture
+    def expired(self, office: Office) -> Run:
+        run = office.ask(LAMP_ON)
+        with office.database.transaction() as tx:
+            for item in news.pending(tx):
+                news.told(tx, item)
+            runs.amend(tx, runs.hold(tx, run.id), expires=tx.now)
+        office.workflow.expire_due()
+        return office.run(run.id)
+
+    def test_are_listed_and_searched_for_good(self, office: Office, expired: Run):
+        with office.database.reading() as tx:
+            found = search.newest(tx, Filter(states=frozenset({State.EXPIRED})))
+        assert [run.id for run in found] == [expired.id]
+        assert office.entries(expired)[-1] == "expired"
+
+    def test_are_told_to_who_asked(self, office: Office, expired: Run):
+        with office.database.reading() as tx:
+            assert [item.run for item in news.pending(tx)] == [expired.id]
+
+
+class TestWhatNobodySaid:
+    @pytest.fixture
+    def silent(self, tmp_path: Path) -> Generator[Office]:
+        """A policy that says nothing at all."""
+        with an_office(tmp_path, rules='@id("none") forbid (principal, action, resource);') as it:
+            yield it
+
+    @pytest.mark.parametrize("person", ["dora", "olga", "adam"])
+    def test_is_refused_to_everybody(self, silent: Office, person: str):
+        assert silent.ask(LAMP_ON, person).state is State.REFUSED
+        assert silent.ask(ShowSwitches(host="lb1"), person).state is State.REFUSED
+        assert silent.fleet.asked == 0
+
+    def test_no_setting_switches_the_log_off(self):
+        """Where it is kept can be set, and where its witnesses are: not whether."""
+        assert {name for name in Settings.model_fields if "log" in name} == {"syslog"}
+        switches = {
+            name for name, field in Settings.model_fields.items() if field.annotation is bool
+        }
+        assert switches == set()
+
+
+class TestTheClock:
+    @pytest.mark.parametrize(("day", "hours"), [("2026-10-25", 25), ("2027-03-28", 23)])
+    def test_a_night_with_another_length_fires_once(self, day: str, hours: int):
+        """Others fired twice when clocks were set back, and never when they were set forward."""
+        nightly = timetable("30 2 * * *", "Europe/Amsterdam")
+        start = datetime.fromisoformat(f"{day}T00:00:00").replace(tzinfo=UTC) - timedelta(hours=2)
+        since = round(start.timestamp() * 1_000_000)
+        moments = nightly.after(since)
+        fired = [
+            moment
+            for moment in (next(moments) for _ in range(3))
+            if moment < since + hours * 3600 * 1_000_000
+        ]
+        assert len(fired) == 1
+
+
+class TestTheHosts:
+    def test_no_code_takes_a_host_key_that_nobody_has_checked(self):
+        for file in _modules(connectors.__path__):
+            source = file.read_text()
+            assert "AutoAddPolicy" not in source, file
+            assert "WarningPolicy" not in source, file
+            assert "ssh_strict=False" not in source, file
+
+    @pytest.mark.parametrize(
+        "word", ["a; echo b", "$(echo b)", "`echo b`", "a'b", 'a"b', "a\\", "*", "-n", "#"]
+    )
+    def test_a_word_stays_a_word_whatever_a_shell_makes_of_it(self, word: str):
+        line = str(Shell(("printf", "%s|", "x", word)))
+        said = subprocess.run(["sh", "-c", line], capture_output=True, text=True, check=True)
+        assert said.stdout == f"x|{word}|"
+
+    @pytest.mark.parametrize(
+        "address",
+        [
+            "0.0.0.0/0",
+            "::/0",
+            "203.0.113.9 # let in",
+            "tcp|in|d=22|s=203.0.113.9",
+            "203.0.113.9\n",
+        ],
+    )
+    def test_an_address_is_one_address(self, address: str):
+        """Of every runbook that takes one: the value is what is refused, and not the others."""
+        those = [one for one in runbooks.catalogue().values() if "address" in one.model_fields]
+        assert {"csf find", "abusers clear"} <= {one.words for one in those}
+        for runbook in those:
+            with pytest.raises(ValidationError) as refused:
+                runbook.model_validate({"host": "web1", "address": address})
+            about = [error for error in refused.value.errors() if error["type"] != "missing"]
+            assert about, runbook.words
+
+
+def _modules(path: Iterable[str]) -> list[Path]:
+    return sorted(Path(next(iter(path))).glob("*.py"))
+
+
+def _imports(file: Path) -> list[str]:
+    found: list[str] = []
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.Import):
+            found += [name.name for name in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            found.append(node.module or "")
+    return found
