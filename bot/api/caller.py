@@ -12,7 +12,7 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from bot.api.parts import ApiParts
 from bot.policy import Person, Policy
 from bot.run import Origin
-from bot.store import bans, tokens
+from bot.store import bans, refusals, tokens
 from bot.store.database import StoreUnavailable
 from bot.store.tokens import Token
 
@@ -29,7 +29,15 @@ _FOR = {
 
 
 class NoToken(Exception):
-    """The request comes with no token that opens anything. The message says why."""
+    """The request comes with no token that opens anything. The message says why.
+
+    token: where it is one that we know.
+    """
+
+    def __init__(self, why: str, token: Token | None = None) -> None:
+        self.prefix = token.prefix if token else ""
+        self.whose = token.person if token else ""
+        super().__init__(why)
 
 
 class NotForThat(Exception):
@@ -77,7 +85,18 @@ def recognised(request: Request, parts: ApiParts) -> Caller:
     said = _SAID.fullmatch(request.headers.get("authorization", ""))
     if said is None:
         raise NoToken("come with a token: Authorization: Bearer kt_…; keyturn token new makes one")
-    caller = _known(parts, said[1])
+    try:
+        caller = _known(parts, said[1])
+    except NoToken as refused:
+        refusals.note_apart(
+            parts.database,
+            refusals.TOKEN,
+            token=refused.prefix,
+            whose=refused.whose,
+            why=str(refused),
+            door="api",
+        )
+        raise
     wait = parts.pace.wait(caller.token.id)
     if wait:
         raise TooFast(wait)
@@ -93,11 +112,13 @@ def _known(parts: ApiParts, whole: str) -> Caller:
     if token is None:
         raise NoToken("this token is not known here")
     if not token.holds(now):
-        raise NoToken("this token was revoked" if token.revoked else "this token has expired")
+        why = "this token was revoked" if token.revoked else "this token has expired"
+        raise NoToken(why, token)
     policy = parts.policies.current()
     person = None if shut_out else policy.person(token.person)
     if person is None:
-        raise NoToken("whose token this is is not among the people of the policy any more")
+        why = "whose token this is is not among the people of the policy any more"
+        raise NoToken(why, token)
     if not tokens.used_lately(token, now):
         _note_use(parts, token)
     return Caller(person, policy, token)

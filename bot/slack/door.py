@@ -1,6 +1,7 @@
 """The Slack door, put together: how requests come in, over HTTP or Socket Mode, and its outbox."""
 
 from dataclasses import dataclass, field
+from functools import partial
 from urllib.parse import urlsplit
 from urllib.request import proxy_bypass
 
@@ -24,9 +25,11 @@ from bot.slack.homes import Homes
 from bot.slack.identity import Identity
 from bot.slack.listeners import Listeners
 from bot.slack.outbox import Outbox
+from bot.slack.payloads import Account
 from bot.slack.socket_mode import SocketMode
 from bot.slack.story import Stories
 from bot.slack.voice import Voice
+from bot.store import refusals
 from bot.store.database import Database
 from bot.workflow import Workflow
 from bot.workflow.parts import Policies
@@ -94,7 +97,9 @@ class Door:
             homes=self.homes,
         )
         self._listeners = Listeners(
-            Identity(policies, client, team=slack.team),
+            Identity(
+                policies, client, team=slack.team, on_stranger=partial(_turned_away, database)
+            ),
             Commands(workflow, database, policies, stories),
             Decisions(workflow, database),
             Asking(workflow, database, policies, offering, client),
@@ -114,6 +119,21 @@ class Door:
 
     async def close(self) -> None:
         await self._listeners.close()
+
+
+# What a stranger is called is up to whoever signs; Slack's ids are shorter.
+_LONGEST_ID = 64
+
+
+def _turned_away(database: Database, account: Account, why: str) -> None:
+    refusals.note_apart(
+        database,
+        refusals.STRANGER,
+        user=account.user[:_LONGEST_ID],
+        team=account.team[:_LONGEST_ID],
+        why=why,
+        door="slack",
+    )
 
 
 def _bolt(client: AsyncWebClient, signing_secret: str) -> AsyncApp:

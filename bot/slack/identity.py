@@ -47,7 +47,10 @@ class _Standing:
 
 
 class Identity:
-    """Looks people up at every request and every decision. team: T…, our workspace."""
+    """Looks people up at every request and every decision. team: T…, our workspace.
+
+    on_stranger: told of whom was turned away, and why.
+    """
 
     def __init__(
         self,
@@ -56,16 +59,24 @@ class Identity:
         *,
         team: str,
         clock: Callable[[], float] = time.monotonic,
+        on_stranger: Callable[[Account, str], None] = lambda _account, _why: None,
     ) -> None:
         self._policies, self._client, self._team, self._clock = policies, client, team, clock
         self._standings: dict[Account, _Standing] = {}
+        self._on_stranger = on_stranger
 
     async def person(self, account: Account) -> Person:
         """Return whose account it is. Raises Unwelcome and NoPolicy."""
-        person = await asyncio.to_thread(self._known, account)
+        try:
+            person = await asyncio.to_thread(self._known, account)
+        except Unwelcome as stranger:
+            await asyncio.to_thread(self._on_stranger, account, str(stranger))
+            raise
         barred = await self._barred(account)
         if barred:
-            raise Unwelcome(f"Nothing was done: this Slack account {barred}.")
+            why = f"Nothing was done: this Slack account {barred}."
+            await asyncio.to_thread(self._on_stranger, account, why)
+            raise Unwelcome(why)
         return person
 
     def _known(self, account: Account) -> Person:

@@ -61,6 +61,17 @@ def use_link(tx: Transaction, token: str) -> str | None:
     return row.person if row else None
 
 
+def why_refused(tx: Transaction, token: str) -> tuple[str, str]:
+    """Return whom a link would have signed in, "" if nobody, and what is wrong with it."""
+    link = tables.sign_in_link
+    row = tx.sql.execute(select(link).where(link.c.token == _hashed(token))).one_or_none()
+    if row is None:
+        return "", "the link is none of ours"
+    if row.expires <= tx.now:
+        return row.person, "the link is too old"
+    return row.person, "the link was used before"
+
+
 def begin(tx: Transaction, person: str) -> str:
     """Return the token of a new session."""
     token = secrets.token_urlsafe(32)

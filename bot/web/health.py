@@ -6,7 +6,7 @@ from fastapi import APIRouter
 from fastapi.responses import JSONResponse, PlainTextResponse
 
 from bot.policy import NoPolicy
-from bot.store import changelog
+from bot.store import changelog, rights
 from bot.store.database import StoreUnavailable
 from bot.web.parts import Here, WebParts
 
@@ -37,7 +37,8 @@ def ready(parts: Here) -> JSONResponse:
     return JSONResponse(
         {"ready": not broken}
         | {name: trouble or well[name] for name, trouble in troubles.items()}
-        | {name: other.words for name, other in others.items()},
+        | {name: other.words for name, other in others.items()}
+        | _role(parts),
         503 if broken else 200,
     )
 
@@ -50,6 +51,19 @@ def _database(parts: WebParts) -> str:
         log.critical("not ready: %s", trouble)
         return "does not answer: the service's log says why"
     return ""
+
+
+def _role(parts: WebParts) -> dict[str, str]:
+    """Say if our role in the database could rewrite the log: a warning, for we work all the same.
+
+    What exactly it could is not for strangers.
+    """
+    try:
+        strong = rights.too_strong(parts.database)
+    except StoreUnavailable:
+        return {}
+    words = "may do more than it should: keyturn db check says what"
+    return {"database role": words} if strong else {}
 
 
 def _change_log(parts: WebParts) -> str:

@@ -6,7 +6,7 @@ from typing import Annotated
 from fastapi import APIRouter, HTTPException, Query, Request, Response
 from fastapi.responses import RedirectResponse
 
-from bot.store import changelog, signins
+from bot.store import changelog, refusals, signins
 from bot.web import trouble
 from bot.web.pages import page
 from bot.web.parts import Here, WebParts
@@ -34,6 +34,10 @@ def sign_in(request: Request, parts: Here, token: str, to: Next = "/") -> Respon
         known = person and parts.policies.current().person(person)
         if not known:
             session = None
+            whose, why = person or "", "not in the policy"
+            if person is None:
+                whose, why = signins.why_refused(tx, token)
+            refusals.note(tx, refusals.SIGN_IN, whose=whose, why=why, door="web")
         else:
             if old:
                 signins.end(tx, old)

@@ -120,7 +120,7 @@ def test_a_revoked_token_opens_nothing_and_only_its_person_revokes_it(desk: Desk
     assert program.get("/me").json()["detail"] == "This token was revoked"
     with pytest.raises(TooLate):
         workflow.tokens.revoke(1, person="dora", door="web")
-    assert desk.office.entries()[-1] == "token revoked"
+    assert desk.office.entries()[-2:] == ["token revoked", "token refused"]
 
 
 def test_a_ban_bites_at_once_and_being_let_in_again_does_not_bring_tokens_back(desk: Desk):
@@ -242,3 +242,16 @@ def test_every_scope_is_told_of(desk: Desk):
 def _age(database: Database, *, expires: int) -> None:
     with database.transaction() as tx:
         tx.sql.exec_driver_sql("UPDATE api_token SET expires = ?", (expires,))
+
+
+def test_a_refused_token_is_logged_once_a_minute_and_never_itself(desk: Desk) -> None:
+    invented = "kt_0123abcd_" + "x" * 43
+    for _ in range(3):
+        program = desk.program()
+        answer = program.get("/runs", headers={"Authorization": f"Bearer {invented}"})
+        assert answer.status_code == 401
+    with desk.database.reading() as tx:
+        told = [e for e in changelog.after(tx, 0) if e.kind == "token refused"]
+    assert len(told) == 1
+    assert told[0].facts["why"] == "this token is not known here"
+    assert "xxxx" not in told[0].body

@@ -148,3 +148,22 @@ async def test_who_left_since_the_request_decides_nothing(chat: Chat):
     await chat.press("approve", "U0OLGA")
     assert chat.office.fleet.told == []
     assert "is deactivated" in chat.slack.whispers("U0OLGA")[0].words
+
+
+async def test_who_is_turned_away_is_told_of_and_who_is_let_in_is_not(
+    policies: PolicyDirectory, slack: WebApi
+):
+    turned_away: list[str] = []
+    client = AsyncWebClient(token="xoxb-1", base_url=slack.url, timeout=5)
+    identity = Identity(
+        policies,
+        client,
+        team=TEAM,
+        on_stranger=lambda account, why: turned_away.append(f"{account.user}: {why}"),
+    )
+    await identity.person(DORA)
+    assert turned_away == []
+    with pytest.raises(Unwelcome):
+        await identity.person(Account(TEAM, "U0NOBODY"))
+    assert len(turned_away) == 1
+    assert turned_away[0].startswith("U0NOBODY: Keyturn does not know")

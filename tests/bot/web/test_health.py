@@ -2,15 +2,21 @@
 
 import logging
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import text
 
 from bot.run import State
+from bot.store import schema
+from bot.store.database import Database
+from bot.store.seal import Seal
 from bot.web.door import build
 from bot.web.parts import Condition
-from tests.bot.web.conftest import Site
+from tests.bot.office import an_office
+from tests.bot.web.conftest import Site, a_site
+from tests.playground.postgres import Postgres
 from tests.toy import SetSwitch
 
 
@@ -112,3 +118,19 @@ def test_a_token_that_slack_refused_is_not_ready(site: Site) -> None:
     )
     assert answer.status_code == 503
     assert answer.json()["ready"] is False
+
+
+@pytest.mark.real
+def test_t_l8_a_role_that_is_too_strong_is_a_warning_and_not_red(
+    postgres: Postgres, tmp_path: Path
+) -> None:
+    store = Database(postgres.new_database(), Seal.new())
+    schema.upgrade(store)
+    with an_office(tmp_path, database=store) as office:
+        site = a_site(office)
+        answer = site.browser().get("/readyz")
+        assert answer.status_code == 200
+        assert answer.json()["ready"] is True
+        assert answer.json()["database role"].startswith("may do more than it should")
+        assert "superuser" not in answer.text
+        site.browsers[0].close()

@@ -4,7 +4,7 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import update
 
-from bot.store import signins, tables
+from bot.store import changelog, signins, tables
 from bot.web.login import onward
 from tests.bot.office import Office
 from tests.bot.web.conftest import Site, a_site
@@ -203,3 +203,24 @@ def test_a_link_leads_nowhere_else(site: Site, path: str) -> None:
     assert onward(path) == "/"
     answer = site.browser().post(site.link("dora"), params={"next": path})
     assert answer.headers["location"] == "/"
+
+
+def test_a_refused_sign_in_is_logged_once_a_minute_and_without_its_token(site: Site) -> None:
+    used = site.link("dora")
+    site.browser().post(used)
+    for _ in range(3):
+        assert site.browser().post(used).status_code == 410
+    assert site.browser().post("/sign-in/invented").status_code == 410
+    with site.database.reading() as tx:
+        told = [e for e in changelog.after(tx, 0) if e.kind == "sign-in refused"]
+    assert [(e.facts["whose"], e.facts["why"]) for e in told] == [
+        ("dora", "the link was used before")
+    ]
+    assert used.rpartition("/")[2] not in told[0].body
+
+
+def test_a_link_that_was_too_old_is_logged_as_that(site: Site) -> None:
+    site.browser().post(site.link("dora", seconds=-1))
+    with site.database.reading() as tx:
+        last = changelog.newest(tx, most=1)[0]
+    assert (last.kind, last.facts["why"]) == ("sign-in refused", "the link is too old")
