@@ -1,0 +1,107 @@
+"""Every command of `keyturn`, and what the change log has of it: nothing is done there unseen."""
+
+from collections.abc import Iterator
+from importlib.resources import files
+from pathlib import Path
+
+import click
+
+from bot.__main__ import main
+
+LOOKS = "looks"
+# Through the service, with a token: what holds for its owner holds there.
+SERVICE = "service"
+# Files of the policy directory, the database's schema, or nothing that is kept.
+FILES = "files"
+
+# Every command. Of those that change what Keyturn knows, the kind of their entry.
+COMMANDS = {
+    "approve": SERVICE,
+    "ask": SERVICE,
+    "ban": "banned",
+    "changelog erase": "erasure asked",
+    "changelog export": "exported",
+    "changelog rotate-key": "key",
+    "changelog show": LOOKS,
+    "changelog verify": LOOKS,
+    "completion": LOOKS,
+    "db check": LOOKS,
+    "db grants": LOOKS,
+    "db upgrade": FILES,
+    "delegate end": "delegation revoked",
+    "delegate list": LOOKS,
+    "delegate to": "delegated",
+    "deny": SERVICE,
+    "doctor": LOOKS,
+    "factors forget": "factors forgotten",
+    "factors list": LOOKS,
+    "grants end": "grant revoked",
+    "grants list": LOOKS,
+    "init": FILES,
+    "inventory check": LOOKS,
+    "inventory confirm": FILES,
+    "inventory enroll": FILES,
+    "inventory import ansible": FILES,
+    "inventory import ssh-config": FILES,
+    "manifest": LOOKS,
+    "policy check": LOOKS,
+    "policy explain": LOOKS,
+    "policy page": LOOKS,
+    "policy replay": LOOKS,
+    "resume": "everything resumed",
+    "run": SERVICE,
+    "runbooks": LOOKS,
+    "runs": SERVICE,
+    "schedule add": "asked",
+    "schedule end": "schedule {standing}",
+    "schedule list": LOOKS,
+    "schedule next": LOOKS,
+    "schedule resume": "schedule resumed",
+    "schedule show": LOOKS,
+    "schedule suspend": "schedule {standing}",
+    "schedule take": "asked",
+    "serve": "settings",
+    "sign-in": "link made",
+    "stop": "everything stopped",
+    "sudoers": LOOKS,
+    "token list": LOOKS,
+    "token new": "token made",
+    "token revoke": "token revoked",
+    "unban": "ban lifted",
+    "undo": SERVICE,
+    "withdraw": SERVICE,
+}
+
+
+def every(command: click.Command, *words: str) -> Iterator[str]:
+    if not isinstance(command, click.Group):
+        yield " ".join(words)
+        return
+    for name, inner in command.commands.items():
+        yield from every(inner, *words, name)
+
+
+def test_t_a15_every_command_is_in_the_table():
+    assert set(every(main)) == set(COMMANDS)
+
+
+def test_t_a15_a_command_that_nobody_entered_is_found():
+    @click.group()
+    def other() -> None:
+        """Hold what is there, and one more."""
+
+    for name, command in main.commands.items():
+        other.add_command(command, name)
+    other.add_command(click.Command("open-sesame"))
+    assert set(every(other)) - set(COMMANDS) == {"open-sesame"}
+
+
+def test_t_a15_what_changes_something_has_its_entry():
+    sources = "".join(_read(Path(str(files("bot")))))
+    kinds = {kind for kind in COMMANDS.values() if kind not in {LOOKS, SERVICE, FILES}}
+    assert [kind for kind in kinds if f'"{kind}"' not in sources] == []
+
+
+def _read(folder: Path) -> Iterator[str]:
+    for file in folder.rglob("*.py"):
+        yield file.read_text()

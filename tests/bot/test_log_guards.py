@@ -1,0 +1,133 @@
+"""What keeps the change log honest, each guard taken away: then the bad thing happens."""
+
+import os
+from pathlib import Path
+
+import pytest
+from sqlalchemy import text
+
+from bot.run import Run, State
+from bot.store import changelog, keyfile, runs, safe
+from bot.store.database import Database, StoreRefused, StoreUnavailable, Transaction
+from bot.workflow import NotYours, erasing
+from bot.workflow.erasing import foreseen
+from tests.bot.office import Office
+from tests.toy import SetSwitch
+
+LAMP_ON = SetSwitch(host="lb1", name="lamp", value="on")
+WHY = "a customer's address is in it"
+
+
+class TestALogThatTakesNothing:
+    """A role without the right to insert, or a table that is broken."""
+
+    def _approved_then_broken(self, office: Office) -> Run:
+        run = office.ask(LAMP_ON)
+        office.workflow.approve(run.id, person="olga", digest=run.digest)
+        with office.database.transaction() as tx:
+            tx.sql.execute(
+                text(
+                    "CREATE TRIGGER full BEFORE INSERT ON entry "
+                    "BEGIN SELECT RAISE(ABORT, 'it takes nothing'); END"
+                )
+            )
+        return run
+
+    def test_t_l1_nothing_is_sent_and_nothing_else_begins(self, office: Office):
+        self._approved_then_broken(office)
+        office.work()
+        assert office.fleet.told == []
+        with pytest.raises((StoreUnavailable, StoreRefused)):
+            office.ask(LAMP_ON)
+
+    def test_t_l1_without_the_guard_it_would_be_done_and_nobody_would_know(
+        self, office: Office, monkeypatch: pytest.MonkeyPatch
+    ):
+        run = self._approved_then_broken(office)
+        monkeypatch.setattr(changelog, "append", _forget)
+        office.work()
+        assert office.fleet.told == [("lb1", "set lamp on")]
+        assert "sending" not in office.entries(run)
+
+
+def _forget(tx: Transaction, _kind: str, **_facts: object) -> None:
+    """Write nothing, and say nothing of it."""
+    tx.logged = True
+
+
+def test_t_l9_a_writer_with_an_old_head_makes_no_fork(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+):
+    """Were writers not in line, the key of the table would still let one entry through."""
+    with database.transaction() as tx:
+        old = changelog.head(tx)
+        changelog.append(tx, "noted", n=1)
+
+    def head(_tx: Transaction) -> tuple[int, str]:
+        return old
+
+    monkeypatch.setattr(changelog, "head", head)
+    with pytest.raises(StoreRefused), database.transaction() as tx:
+        changelog.append(tx, "noted", n=2)
+
+
+class TestErasure:
+    @pytest.fixture
+    def done(self, office: Office) -> Run:
+        return office.approve(office.ask(LAMP_ON))
+
+    def _alone(self, office: Office, run: Run) -> str:
+        """Let one person ask and confirm, and return what is left of the answer."""
+        office.workflow.erasing.ask(run.id, person="olga", why=WHY, door="web")
+        with office.database.reading() as tx:
+            digest = foreseen(tx, runs.get(tx, run.id)).digest
+        office.workflow.erasing.confirm(run.id, person="olga", digest=digest)
+        with office.database.reading() as tx:
+            return runs.steps(tx, run.id)[0].output
+
+    def test_t_l10_takes_two_persons(self, office: Office, done: Run):
+        assert done.state is State.SUCCEEDED
+        with pytest.raises(NotYours, match="another person"):
+            self._alone(office, done)
+
+    def test_t_l10_without_the_guard_one_would_do(
+        self, office: Office, done: Run, monkeypatch: pytest.MonkeyPatch
+    ):
+        monkeypatch.setattr(erasing, "why_not", _no_word)
+        assert self._alone(office, done) == ""
+
+
+def _no_word(*_: object) -> str:
+    return ""
+
+
+class TestKeys:
+    """What a neighbour on the machine could have put there beforehand, or could read."""
+
+    def test_t_x4_a_key_is_made_and_never_replaced(self, tmp_path: Path):
+        file = tmp_path / "a.key"
+        made = keyfile.kept_in(file, lambda: b"one")
+        assert (made, keyfile.kept_in(file, lambda: b"two")) == (b"one", b"one")
+
+    def test_t_x4_whoever_can_read_the_key_keeps_us_from_starting(self, tmp_path: Path):
+        file = tmp_path / "a.key"
+        keyfile.kept_in(file, lambda: os.urandom(32))
+        file.chmod(0o644)
+        with pytest.raises(keyfile.BadKey, match="chmod 600"):
+            safe.kept_in(file)
+
+    def test_t_x4_without_the_guard_others_could_read_it(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ):
+        def carelessly(file: Path, content: bytes) -> None:
+            file.write_bytes(content)
+
+        monkeypatch.setattr(keyfile, "_write", carelessly)
+        file = tmp_path / "a.key"
+        before = os.umask(0o022)
+        try:
+            with pytest.raises(keyfile.BadKey):
+                safe.kept_in(file)
+        finally:
+            os.umask(before)
+        assert file.stat().st_mode & 0o044
