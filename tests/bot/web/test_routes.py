@@ -79,7 +79,7 @@ def everything(routes: Iterable[object]) -> Iterator[object]:
             yield from everything(inner.routes)
 
 
-def test_every_route_is_in_the_table(site: Site) -> None:
+def test_t_a15_every_route_is_in_the_table(site: Site) -> None:
     found = [route for route in everything(site.app.routes) if isinstance(route, APIRoute)]
     served = {(method, route.path) for route in found for method in route.methods or ()}
     assert served == set(ROUTES)
@@ -90,7 +90,7 @@ def test_nothing_but_routes_and_files_is_served(site: Site) -> None:
     assert [getattr(route, "path", route) for route in others] == ["/static"]
 
 
-def test_a_route_that_nobody_entered_is_found(site: Site) -> None:
+def test_t_a15_a_route_that_nobody_entered_is_found(site: Site) -> None:
     @site.app.get("/backdoor")
     def backdoor() -> None: ...
 
