@@ -64,11 +64,9 @@ class Wish(Given):
     Hosts are one, a pattern such as `lb*`, or all with a tag: `@haproxy`.
     """
 
-    words: Text = Field("", examples=["abusers clear lb1 203.0.113.9"])
-    runbook: Text = Field("", examples=["abusers clear"])
-    values: dict[Word, Text] = Field(
-        default_factory=dict[str, str], examples=[{"host": "lb1", "address": "203.0.113.9"}]
-    )
+    words: Text = ""
+    runbook: Text = ""
+    values: dict[Word, Text] = Field(default_factory=dict[str, str])
 
     @model_validator(mode="after")
     def _one_way(self) -> "Wish":
@@ -98,6 +96,19 @@ class Wish(Given):
 
 class Order(Wish):
     """A request, and why. dry: only say what would come of it; nothing is recorded or read."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {"words": "abusers clear lb1 203.0.113.9", "reason": "ticket 4711"},
+                {
+                    "runbook": "abusers clear",
+                    "values": {"host": "lb*", "address": "203.0.113.9"},
+                    "dry": True,
+                },
+            ]
+        }
+    )
 
     reason: Reason = ""
     dry: bool = False
@@ -133,9 +144,22 @@ class Acceptance(Given):
 class ScheduleOrder(Wish):
     """A request that is to be done again and again; see `keyturn schedule add --help`."""
 
-    name: Word = Field(examples=["monthly scrub"])
-    cron: Word = Field(examples=["0 3 1 * *"])
-    zone: Word = Field("UTC", examples=["Europe/Amsterdam"])
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "words": "uptime check lb1",
+                    "name": "a look every month",
+                    "cron": "0 3 1 * *",
+                    "zone": "Europe/Amsterdam",
+                }
+            ]
+        }
+    )
+
+    name: Word
+    cron: Word
+    zone: Word = "UTC"
     overlap: Word = Field("skip", description="skip, queue or cancel")
     catch_up: Word = Field("skip", description="skip, once, or how many at most")
     spread: int = Field(0, ge=0, le=99_999, description="Minutes.")

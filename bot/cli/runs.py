@@ -46,13 +46,13 @@ def _at_service(command: Callable[..., None]) -> Callable[..., None]:
         help="Where Keyturn is.",
     )
     # No option: what stands on a command line, everybody on the machine can read.
-    @click.option("--as", "person", default="", help="Whose the token must be.")
+    @click.option("--as", "whose", default="", help="Whose the token must be.")
     @functools.wraps(command)
-    def reached(*args: Any, url: str, person: str, **named: Any) -> None:
+    def reached(*args: Any, url: str, whose: str, **named: Any) -> None:
         import os
 
         token = os.environ.get("KEYTURN_TOKEN", "").strip()
-        command(service(url, token, person=person), *args, **named)
+        command(service(url, token, person=whose), *args, **named)
 
     reached.__doc__ = (command.__doc__ or "").rstrip() + _STATUS
     return reached

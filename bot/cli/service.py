@@ -85,7 +85,7 @@ def outcome(run: Mapping[str, Any]) -> int:
 
 
 def service(url: str, token: str, *, person: str = "") -> Service:
-    """Return the service; person: whose the token must be."""
+    """Return the service, for as long as the command lasts. person: whose the token must be."""
     import httpx2
 
     parts = urlsplit(url)
@@ -99,6 +99,7 @@ def service(url: str, token: str, *, person: str = "") -> Service:
         stop("KEYTURN_TOKEN is no token: it begins with kt_", FAILED)
     base = url.rstrip("/")
     client = httpx2.Client(base_url=base, headers={"Authorization": f"Bearer {token}"}, timeout=30)
+    click.get_current_context().call_on_close(client.close)
     found = Service(client, base)
     if person:
         me = found.get("/me")

@@ -1,0 +1,101 @@
+"""Requests of every kind that the API's own description lets one make, and of kinds it does not.
+
+What is looked for in every answer: a fault (5xx), a status, a type or a body that the description
+does not tell of, a method that is let through, and what opens without its token.
+"""
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+import pytest
+import schemathesis
+from fastapi import Response
+from schemathesis.config import SchemathesisConfig
+from schemathesis.engine import events, from_schema
+from schemathesis.engine.run import PhaseName
+
+from tests.bot.api.conftest import API, Desk
+from tests.bot.web.exhibits import gallery
+
+CHECKS = (
+    "not_a_server_error",
+    "status_code_conformance",
+    "content_type_conformance",
+    "response_schema_conformance",
+    "ignored_auth",
+    "unsupported_method",
+)
+PHASES = {
+    PhaseName.EXAMPLES,
+    PhaseName.COVERAGE,
+    PhaseName.FUZZING,
+    PhaseName.STATEFUL_TESTING,
+}
+
+
+@dataclass
+class Findings:
+    """failures: what the checks say. statuses: how often each came. phases: gone through."""
+
+    failures: list[str] = field(default_factory=list[str])
+    statuses: Counter[int] = field(default_factory=Counter[int])
+    phases: set[PhaseName] = field(default_factory=set[PhaseName])
+
+
+def _look(desk: Desk, *, examples: int) -> Findings:
+    """Go through all phases. The requests are the same every time."""
+    gallery(desk.database)
+    bearer = f"Bearer {desk.token('olga', 'ask', 'approve')}"
+    config = SchemathesisConfig.from_dict(
+        {
+            "headers": {"Authorization": bearer},
+            "seed": 1,
+            "generation": {"max-examples": examples, "database": "none"},
+            "checks": {"enabled": False} | {check: {"enabled": True} for check in CHECKS},
+        }
+    )
+    described = schemathesis.openapi.from_asgi(f"{API}/openapi.json", desk.app, config=config)
+    found = Findings()
+    for event in from_schema(described).execute():
+        if isinstance(event, events.PhaseFinished):
+            found.phases.add(event.phase.name)
+        if isinstance(event, (events.NonFatalError, events.FatalError)):
+            found.failures.append(str(event))
+        if isinstance(event, events.ScenarioFinished):
+            _note(event, found)
+    return found
+
+
+def _note(event: events.ScenarioFinished, found: Findings) -> None:
+    recorder = event.recorder
+    for exchange in recorder.interactions.values():
+        if exchange.response is not None:
+            found.statuses[exchange.response.status_code] += 1
+    found.failures += [
+        f"{event.label}: {check.failure_info}"
+        for checks in recorder.checks.values()
+        for check in checks
+        if check.failure_info is not None
+    ]
+
+
+@pytest.mark.timeout(240)
+def test_t_w10_every_answer_is_one_that_the_description_tells_of(desk: Desk):
+    found = _look(desk, examples=3)
+    assert found.failures == []
+    assert found.phases >= PHASES
+    assert {200, 202, 401, 404, 409, 422} <= set(found.statuses)
+    assert sum(found.statuses.values()) > 1000
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("status", [500, 418])
+def test_an_answer_that_is_not_described_would_be_found(desk: Desk, status: int):
+    routes = desk.api.router.routes
+    routes[:] = [one for one in routes if getattr(one, "path", "") == "/openapi.json"]
+
+    @desk.api.get("/odd")
+    def odd() -> Response:
+        return Response(status_code=status)
+
+    assert len(_look(desk, examples=1).failures) > 0

@@ -1,0 +1,182 @@
+"""`keyturn ask`, `runs`, `run` and `approve`, typed at a service that really listens."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from bot.__main__ import main
+from bot.cli.service import outcome, status_of
+from bot.run import State
+from bot.store import changelog
+from tests.playground.service import Service
+from tests.policies import a_policy
+
+
+class Shop:
+    """A service, and people who type at it, each with a token of theirs."""
+
+    def __init__(self, service: Service) -> None:
+        self.service = service
+        make = service.keyturn.workflow.tokens.make
+        self._tokens = {
+            person: make(person=person, scopes=["ask", "approve"], days=1, door="cli")[1]
+            for person in ("dora", "olga")
+        }
+
+    def type(self, person: str, *words: str, **environment: str) -> Result:
+        env = {"KEYTURN_URL": self.service.address, "KEYTURN_TOKEN": self._tokens.get(person, "")}
+        return CliRunner(env=env | environment).invoke(main, words)
+
+    def told(self, person: str, *words: str) -> Any:
+        return json.loads(self.type(person, *words, "--json").stdout)
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Generator[Shop]:
+    directory: Path = tmp_path_factory.mktemp("shop")
+    a_policy(directory / "policy")
+    with Service(directory) as service:
+        yield Shop(service)
+
+
+def test_what_fails_says_why_and_exits_with_1(shop: Shop):
+    # The company has no keys: no host can be reached.
+    said = shop.type("dora", "ask", "uptime", "check", "lb1", "--wait", "30")
+    assert said.exit_code == 1
+    assert "failed." in said.stdout
+    assert "asked by dora on lb1" in said.stdout
+    assert "/runs/" in said.stdout
+
+
+def test_what_the_rules_refuse_exits_with_4(shop: Shop):
+    said = shop.type("dora", "run", "1", "--as", "olga")
+    assert (said.exit_code, said.stderr) == (4, "keyturn: the token is dora's, and not olga's\n")
+
+
+@pytest.mark.parametrize(
+    "words", [("run", "999"), ("approve", "999", "0" * 10), ("ask", "zfs", "nope")]
+)
+def test_what_is_not_there_exits_with_3(shop: Shop, words: tuple[str, ...]):
+    said = shop.type("dora", *words)
+    assert said.exit_code == 3
+    assert said.stderr.startswith("keyturn: ")
+
+
+def test_a_dry_run_says_what_would_come_of_it(shop: Shop):
+    said = shop.type("dora", "ask", "service", "restart", "lb1", "ssh", "--dry-run")
+    assert said.exit_code == 0, said.output
+    assert "takes one approval" in said.stdout
+    told = shop.told("dora", "ask", "service", "restart", "lb1", "ssh", "--dry-run")
+    assert told["answers"][0]["approvers"] == ["Adam Admin", "Olga Owner"]
+
+
+def test_runs_are_listed_for_people_and_for_programs(shop: Shop):
+    for _ in range(3):
+        shop.type("dora", "ask", "uptime", "check", "lb2")
+    told = shop.told("olga", "runs", "--host", "lb2", "-n", "2")
+    assert [run["host"] for run in told] == ["lb2", "lb2"]
+    assert "uptime check lb2" in shop.type("olga", "runs", "--person", "dora").stdout
+    none = shop.type("olga", "runs", "--person", "stan")
+    assert (none.exit_code, none.stderr) == (0, "there is no such run\n")
+
+
+def test_without_a_token_or_a_service_it_says_what_to_do(shop: Shop):
+    said = shop.type("nobody", "runs")
+    assert (said.exit_code, "set KEYTURN_TOKEN" in said.stderr) == (1, True)
+    away = shop.type("dora", "runs", KEYTURN_URL="http://127.0.0.1:9")
+    assert (away.exit_code, "does not answer" in away.stderr) == (1, True)
+    wrong = shop.type("dora", "runs", KEYTURN_TOKEN="kt_00000000_x")
+    assert (wrong.exit_code, "not known here" in wrong.stderr) == (4, True)
+
+
+def test_a_token_is_never_sent_in_the_clear_to_another_machine(shop: Shop):
+    said = shop.type("dora", "runs", KEYTURN_URL="http://keyturn.example.com")
+    assert (said.exit_code, "only sent over https" in said.stderr) == (1, True)
+
+
+def test_no_token_stands_on_a_command_line():
+    options = {
+        option
+        for command in ("ask", "runs", "run", "approve", "deny", "withdraw", "undo")
+        for parameter in main.commands[command].params
+        for option in parameter.opts
+    }
+    assert not [option for option in options if "token" in option]
+
+
+def test_what_waits_is_shown_approved_denied_and_withdrawn(shop: Shop):
+    # Put there as the workflow would have left it: no host is needed to decide.
+    from tests.bot.web import exhibits
+
+    numbers = exhibits.gallery(shop.service.keyturn.database)
+    shown = shop.type("olga", "run", str(numbers["waiting"]))
+    assert shown.exit_code == 5
+    assert "takes 1 of the owners of the edge: adam, olga" in shown.stdout
+    assert "$ socat" in shown.stdout
+
+    which = shop.type("olga", "approve", str(numbers["waiting"]))
+    assert (which.exit_code, "say which plan" in which.stderr) == (1, True)
+    own = shop.told("olga", "run", str(numbers["own"]))
+    mine = shop.type("olga", "approve", str(own["id"]), own["digest"][:10])
+    assert (mine.exit_code, "your own request" in mine.stderr) == (4, True)
+
+    digest = shop.told("olga", "run", str(numbers["waiting"]))["digest"][:10]
+    shop.type("olga", "approve", str(numbers["waiting"]), digest)
+    with shop.service.keyturn.database.reading() as tx:
+        kinds = [entry.kind for entry in changelog.of_run(tx, numbers["waiting"])]
+    assert kinds[2:4] == ["token used", "approved"]
+
+    late = shop.type("dora", "deny", str(numbers["denied"]), "--why", "no")
+    assert (late.exit_code, "Denied by Olga" in late.stderr) == (1, True)
+    back = shop.type("olga", "withdraw", str(numbers["own"]))
+    assert (back.exit_code, "withdrawn." in back.stdout) == (0, True)
+
+
+@pytest.mark.parametrize("state", State)
+def test_each_state_has_its_exit_status(state: State):
+    from bot.run import ENDED
+
+    run: dict[str, Any] = {"state": state.value, "over": state in ENDED}
+    expected = {"succeeded": 0, "unchanged": 0, "refused": 4, "denied": 4}
+    other = 1 if state in ENDED or state is State.UNKNOWN else 5
+    assert outcome(run) == expected.get(state.value, other)
+
+
+def test_a_check_that_found_something_exits_with_1():
+    run = {"state": "succeeded", "over": True}
+    assert outcome(run | {"report": {"healthy": False}}) == 1
+    assert outcome(run | {"report": {"healthy": True}}) == 0
+    assert status_of("too-late") == 1
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_shells_complete_commands(shell: str):
+    said = CliRunner().invoke(main, ["completion", shell])
+    assert said.exit_code == 0
+    assert "_KEYTURN_COMPLETE" in said.stdout
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [("keyturn ask zf", "zfs"), ("keyturn ask zfs ", "scrub"), ("keyturn com", "completion")],
+)
+def test_words_of_runbooks_are_completed(typed: str, offered: str):
+    place = str(len(typed.split(" ")) - 1)
+    said = subprocess.run(
+        [Path(sys.executable).with_name("keyturn")],
+        env={
+            "_KEYTURN_COMPLETE": "bash_complete",
+            "COMP_WORDS": typed,
+            "COMP_CWORD": place,
+        },
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert f"plain,{offered}" in said.stdout.splitlines()

@@ -1,0 +1,69 @@
+"""`keyturn token`: made, listed and revoked where the database is."""
+
+import json
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from bot.__main__ import main
+from bot.store import tokens
+from bot.store.database import Database
+from bot.store.seal import kept_in
+from tests.bot.office import Office, an_office
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Generator[Office]:
+    database = Database(
+        f"sqlite:///{tmp_path / 'keyturn.db'}", kept_in(tmp_path / "changelog.key")
+    )
+    with an_office(tmp_path, database=database) as office:
+        yield office
+
+
+def _keyturn(office: Office, *words: str) -> Result:
+    path = office.policies.path
+    env = {"KEYTURN_DATA": str(path.parent), "KEYTURN_POLICY": str(path)}
+    return CliRunner(env=env).invoke(main, words)
+
+
+def test_a_token_is_printed_alone_and_once(served: Office):
+    said = _keyturn(served, "token", "new", "dora", "--scope", "ask", "--days", "7")
+    assert said.exit_code == 0, said.output
+    whole = said.stdout.strip()
+    with served.database.reading() as tx:
+        found = tokens.find(tx, whole)
+    assert found is not None
+    assert (found.person, found.scopes) == ("dora", ("ask",))
+    listed = _keyturn(served, "token", "list", "dora")
+    assert found.prefix in listed.stdout
+    assert whole not in listed.stdout
+    assert "good" in listed.stdout
+
+
+def test_a_revoked_one_is_listed_as_such(served: Office):
+    made = _keyturn(served, "token", "new", "olga", "--scope", "metrics", "--json")
+    number = json.loads(made.stdout)["id"]
+    assert _keyturn(served, "token", "revoke", str(number)).exit_code == 0
+    [listed] = json.loads(_keyturn(served, "token", "list", "--json").stdout)
+    assert (listed["holds"], "hash" in listed) == (False, False)
+    assert "revoked" in _keyturn(served, "token", "list").stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "says"),
+    [
+        (("new", "nobody", "--scope", "read"), 1, "not among the people"),
+        (("new", "dora"), 2, "--scope"),
+        (("new", "dora", "--scope", "root"), 2, "root"),
+        (("new", "dora", "--scope", "read", "--days", "0"), 1, "1 to 366 days"),
+        (("revoke", "9"), 1, "there is no token 9"),
+    ],
+)
+def test_a_no_is_one_line(served: Office, words: tuple[str, ...], status: int, says: str):
+    said = _keyturn(served, "token", *words)
+    assert said.exit_code == status
+    assert says in said.output
+    assert "Traceback" not in said.output

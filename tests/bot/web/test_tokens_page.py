@@ -1,0 +1,80 @@
+"""The page on which people make tokens for their programs."""
+
+import re
+
+import pytest
+
+from bot.store import tokens
+from bot.web import tokens_page
+from tests.bot.keyring import an_app
+from tests.bot.web.conftest import Site
+
+WANTED = {"name": "<b>weekly", "days": "30", "scope-ask": "on", "scope-read": "on"}
+
+
+def test_a_token_is_shown_once_and_listed_by_its_beginning(site: Site):
+    browser = site.browser("dora")
+    made = browser.post("/tokens", data=WANTED).text
+    found = re.findall(r"kt_[0-9a-f]{8}_[A-Za-z0-9_-]{43}", made)
+    assert len(set(found)) == 1
+    with site.database.reading() as tx:
+        token = tokens.find(tx, found[0])
+    assert token is not None
+    assert (token.person, token.scopes) == ("dora", ("read", "ask"))
+    again = browser.get("/tokens").text
+    assert found[0] not in again
+    assert token.prefix in again
+    assert "&lt;b&gt;weekly" in again
+    assert found[0] not in str(site.office.entries())
+
+
+def test_only_ones_own_are_seen_and_revoked(site: Site):
+    site.browser("dora").post("/tokens", data=WANTED)
+    olga = site.browser("olga")
+    assert "weekly" not in olga.get("/tokens").text
+    refused = olga.post("/tokens/1/revoke")
+    assert (refused.status_code, "no such token of yours" in refused.text) == (422, True)
+    dora = site.browser("dora")
+    done = dora.post("/tokens/1/revoke")
+    assert (done.status_code, done.headers["location"]) == (303, "/tokens?done=revoked")
+    assert "opens nothing any more" in dora.get("/tokens?done=revoked").text
+    assert "weekly" not in dora.get("/tokens").text
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ({"days": "x"}, "for how many days"),
+        ({"days": "999"}, "1 to 366"),
+        ({"name": "x" * 61}, "60"),
+    ],
+)
+def test_what_does_not_fit_is_there_again(site: Site, wrong: dict[str, str], says: str):
+    answer = site.browser("dora").post("/tokens", data=WANTED | wrong)
+    assert answer.status_code == 422
+    assert says in answer.text
+    assert 'name="scope-ask" checked' in answer.text
+    assert site.office.entries() == []
+
+
+def test_whoever_has_a_second_factor_shows_it_first(site: Site):
+    app = an_app(site.office, "olga")
+    browser = site.browser()
+    site.carry(browser, app.session)
+    answer = browser.post("/tokens", data=WANTED)
+    assert (answer.status_code, answer.headers["location"]) == (303, "/step-up?next=/tokens")
+    stepped = browser.post("/step-up/code", data={"code": app.code(), "next": "/tokens"})
+    assert stepped.headers["location"] == "/tokens"
+    assert "Your new token" in browser.post("/tokens", data=WANTED).text
+
+
+def test_without_that_guard_a_session_that_was_taken_over_would_get_one(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+):
+    def never(_parts: object, _visitor: object) -> bool:
+        return False
+
+    monkeypatch.setattr(tokens_page, "_lacks_factor", never)
+    browser = site.browser()
+    site.carry(browser, an_app(site.office, "olga").session)
+    assert "Your new token" in browser.post("/tokens", data=WANTED).text
