@@ -1,7 +1,9 @@
 """Testimony: what the signed log bears out of a run, whatever its own row and its votes say.
 
 Whoever can write to the database can write a vote, or set a run back to where it was. Without the
-key of the log they cannot write the entry that belongs to it.
+key of the log they cannot write the entry that belongs to it. Only the key that seals the log now
+counts: what an older one signed would have to be followed through the whole chain, and what waited
+for an approval meanwhile is easily asked for again.
 """
 
 from collections.abc import Sequence

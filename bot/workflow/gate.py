@@ -178,8 +178,9 @@ def _borne_out(tx: Transaction, run: Run, keyed: Run) -> None:
     log.critical("run %d: the change log does not bear out %s", run.id, doubt)
     raise Shut(
         State.REFUSED,
-        f"The change log does not bear out {doubt}, so somebody has altered the database. "
-        "Nothing more is sent for it; `keyturn changelog verify` looks at the whole log.",
+        f"The change log does not bear out {doubt}: either the log's key was changed since, or "
+        "somebody has altered the database. Nothing more is sent for it. `keyturn changelog "
+        "verify` tells which; if all is well, ask again.",
     )
 
 

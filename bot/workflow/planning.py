@@ -119,7 +119,9 @@ def _backwards(parts: Parts, policy: Policy, original: int, fresh: Remaining) ->
     """Turn the original run's steps round, as far as they are still in effect.
 
     A step that its own runbook would do again is not in effect any more: it was undone, or
-    something else changed the same thing since, and then undoing would overwrite that.
+    something else changed the same thing since, and then undoing would overwrite that. Neither is
+    one from which the runbook would come back to the very same: what it would do may be something
+    else by now, such as the newer list of a feed, but the host is as it was before the step.
     """
     with parts.database.reading() as tx:
         proposal = runs.get(tx, original).proposal
@@ -128,8 +130,10 @@ def _backwards(parts: Parts, policy: Policy, original: int, fresh: Remaining) ->
         raise Refused(f"run {original} had no plan")
     sent = [record.n for record in records if record.state is not StepState.FAILED]
     wanted_again = {_work(step) for step in fresh.steps}
+    as_before = {_back(step) for step in fresh.steps if step.undo is not None}
+    done = [proposal.steps[n - 1] for n in sent]
     in_effect = [
-        proposal.steps[n - 1] for n in sent if _work(proposal.steps[n - 1]) not in wanted_again
+        step for step in done if _work(step) not in wanted_again and _back(step) not in as_before
     ]
     if not in_effect:
         return Remaining(f"what run {original} did is not in effect any more", ())
@@ -138,6 +142,10 @@ def _backwards(parts: Parts, policy: Policy, original: int, fresh: Remaining) ->
         tuple(_turned(policy, step) for step in reversed(in_effect)),
         (f"Takes back run {original}.",),
     )
+
+
+def _back(step: ProposedStep) -> tuple[str, Shell | SwitchLines | None, str]:
+    return step.host, step.undo, step.before
 
 
 def _work(step: ProposedStep) -> tuple[str, Shell | SwitchLines]:

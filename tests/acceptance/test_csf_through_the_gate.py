@@ -98,7 +98,7 @@ def test_an_undo_after_the_feed_went_on_takes_all_three_steps_back(tmp_path: Pat
         assert gate.approved(run.id) == State.SUCCEEDED
         mirror.replies["/feed"] = answer(feed((*FOURS, "5.173.1.1")).encode())
         undo = gate.workflow.undo(run.id, person="dora", origin=WEB)
-        gate.approved(undo.id)
+        assert gate.approved(undo.id) == State.SUCCEEDED
         proposal = gate.run(undo.id).proposal
         assert proposal
         assert len(proposal.steps) == 3

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import ClassVar
 
 import pytest
 from sqlalchemy import insert
@@ -12,11 +13,12 @@ from bot.run import State, StepRecord, StepState
 from bot.store import changelog, locks, runs, tables
 from bot.store.database import StoreUnavailable, Transaction
 from bot.workflow import NotYours, TooLate, Unfit, Workflow
-from connectors.command import Shell
+from connectors.command import Ask, Shell
 from connectors.trouble import CommandFailed, Interrupted, Unreachable
+from runbooks import Change, Host, Plan, Step
 from tests.bot.office import WEB, Office
 from tests.policies import HOST_KEY
-from tests.toy import BreakSwitch, SetAll, SetSwitch, ShowSwitches
+from tests.toy import SHOW, BreakSwitch, SetAll, SetSwitch, ShowSwitches
 
 LAMP_ON = SetSwitch(host="lb1", name="lamp", value="on")
 
@@ -727,3 +729,35 @@ class TestTheEndOfTheService:
         office.fleet.before_ask = lambda _host: None
         self._again(office)
         assert office.run(run.id).state is State.SUCCEEDED
+
+
+class Follow(Change[dict[str, str]], words="toy follow", example="lb1", undo="puts it back"):
+    """Set the lamp as a feed says, which may say something else by tomorrow."""
+
+    host: Host
+    feed: ClassVar[str] = "on"
+
+    def read(self, ask: Ask) -> dict[str, str]:
+        return ask(self.host, SHOW)
+
+    def plan(self, switches: dict[str, str]) -> Plan:
+        was = switches["lamp"]
+        if was == self.feed:
+            return Plan(f"the lamp is {was}")
+        do, undo = (Shell(("set", "lamp", value)) for value in (self.feed, was))
+        return Plan(f"the lamp is {was}", [Step("Follow the feed", self.host, do, undo, was)])
+
+
+def test_an_undo_whose_feed_has_moved_meanwhile_is_proven_all_the_same(
+    office: Office, monkeypatch: pytest.MonkeyPatch
+):
+    office.workflow = Workflow(
+        replace(office.parts, runbooks={**office.parts.runbooks, "toy follow": Follow})
+    )
+    done = office.approve(office.ask(Follow(host="lb1")))
+    monkeypatch.setattr(Follow, "feed", "bright")
+    undo = office.workflow.undo(done.id, person="dora", origin=WEB)
+    office.work()
+    ended = office.approve(office.run(undo.id))
+    assert ended.state is State.SUCCEEDED
+    assert office.fleet.told[-1] == ("lb1", "set lamp off")
