@@ -10,15 +10,16 @@ LAMP_ON = SetSwitch(host="lb1", name="lamp", value="on")
 def test_a_run_that_was_let_go_can_be_stopped_on_its_page(site: Site):
     run = site.office.ask(LAMP_ON)
     site.office.workflow.approve(run.id, person="olga", digest=run.digest)
-    browser = site.browser("dora")
+    assert "/stop" not in site.browser("dora").get(f"/runs/{run.id}").text, "she can withdraw"
+    browser = site.browser("stan")
     assert f'action="/runs/{run.id}/stop"' in browser.get(f"/runs/{run.id}").text
     answer = browser.post(f"/runs/{run.id}/stop", data={"reason": "the wrong lamp"})
     assert answer.status_code == 303
     assert site.office.run(run.id).state is State.STOPPED
     page = browser.get(answer.headers["location"]).text
     assert "It is stopped: nothing more is sent for it." in page
-    assert "Stopped by Dora Developer (the wrong lamp). Nothing was sent." in page
-    assert "Dora Developer stops it" in page
+    assert "Stopped by Stan Storage (the wrong lamp). Nothing was sent." in page
+    assert "Stan Storage stops it" in page
 
 
 def test_whoever_may_not_stop_it_sees_no_button_and_is_refused(site: Site):
