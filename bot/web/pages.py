@@ -11,6 +11,7 @@ from fastapi.responses import HTMLResponse
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from bot.run import State
 from bot.visible import visible
 from bot.web import badge, moment
 from bot.web.story import plainly
@@ -41,6 +42,7 @@ def _environment() -> Environment:
     )
     words: Mapping[str, Any] = {
         "asset": _asset,
+        "run_state": _run_state,
         "run_badge": badge.RUN,
         "step_badge": badge.STEP,
         "standing_badge": badge.STANDING,
@@ -56,6 +58,13 @@ def _finalize(value: object) -> object:
     if isinstance(value, Markup):
         return value
     return visible(str(value).replace("\r\n", "\n"))
+
+
+@cache
+def _run_state(state: State) -> Markup:
+    """Draw a state's badge: once, since a page has as many as it has runs."""
+    macros: Any = _environment().get_template("bits.html").module
+    return macros.badge(badge.RUN[state])
 
 
 @cache

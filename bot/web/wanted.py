@@ -5,11 +5,12 @@ from dataclasses import dataclass, field
 from urllib.parse import urlencode
 
 from bot.run import ENDED, State
+from bot.store import words
 from bot.store.search import Filter
 from bot.web.moment import NotAMoment, earliest, latest
 from connectors.command import UncleanText, clean
 
-NAMES = ("host", "person", "runbook", "state", "since", "until")
+NAMES = ("host", "area", "person", "runbook", "state", "text", "since", "until")
 _UNDER_WAY = frozenset(
     {
         State.ASKED,
@@ -41,10 +42,13 @@ class Wanted:
     def __getitem__(self, name: str) -> str:
         return self.typed.get(name, "")
 
-    def address(self, *, before: int | None = None) -> str:
-        """Return the address that shows this again, or the page of it below a run."""
+    def address(self, *, before: int | None = None, form: str = "") -> str:
+        """Return the address that shows this again, or the page of it below a run.
+
+        form: "" for the page, ".csv" and ".json" for what programs read.
+        """
         values = dict(self.typed) | ({"before": str(before)} if before else {})
-        return f"/runs?{urlencode(values)}" if values else "/runs"
+        return f"/runs{form}?{urlencode(values)}" if values else f"/runs{form}"
 
 
 def wanted(query: Mapping[str, str], *, now: int) -> Wanted:
@@ -64,6 +68,8 @@ def wanted(query: Mapping[str, str], *, now: int) -> Wanted:
 
     values = {
         "host": understood("host", str.lower),
+        "area": understood("area", str.lower),
+        "text": understood("text", _text) or (),
         "person": understood("person", str.lower),
         "words": understood("runbook", lambda text: " ".join(text.lower().split())),
         "states": understood("state", _states) or frozenset[State](),
@@ -71,6 +77,10 @@ def wanted(query: Mapping[str, str], *, now: int) -> Wanted:
         "until": understood("until", lambda text: latest(text, now=now)),
     }
     return Wanted(typed, Filter(**values, before=_before(query)), problems)  # pyright: ignore[reportArgumentType] - each `how` returns its field's type
+
+
+def _text(text: str) -> tuple[str, ...]:
+    return tuple(words.sought(text))
 
 
 def _states(text: str) -> frozenset[State]:

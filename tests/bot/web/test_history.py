@@ -1,12 +1,14 @@
 """The history: every run once, newest first, and what the filters let through."""
 
+import csv
+import io
 import re
 
 import pytest
 from fastapi.testclient import TestClient
 
 from bot.run import State
-from bot.store import runs
+from bot.store import runs, search
 from bot.store.database import Transaction
 from tests.bot.web.conftest import Site
 from tests.bot.web.dom import Page
@@ -25,7 +27,7 @@ def paged(browser: TestClient, address: str) -> list[list[int]]:
     while address:
         html = browser.get(address).text
         pages.append(numbers(html))
-        address = next((link for link in Page(html).links if "before=" in link), "")
+        address = next((one for one in Page(html).links if re.match(r"/runs\?.*before=", one)), "")
     return pages
 
 
@@ -49,7 +51,7 @@ def test_paging_keeps_its_place_while_new_runs_come_in(site: Site) -> None:
     first = browser.get("/runs").text
     with site.database.transaction() as tx:
         _many(tx, 30)
-    older = next(link for link in Page(first).links if "before=" in link)
+    older = next(one for one in Page(first).links if re.match(r"/runs\?.*before=", one))
     assert numbers(browser.get(older).text) == list(range(10, 0, -1))
 
 
@@ -73,6 +75,10 @@ def test_the_first_page_is_one_click_away(site: Site) -> None:
     [
         ("host=lb2", {"denied", "unchanged", "stale", "unknown"}),
         ("host=LB2", {"denied", "unchanged", "stale", "unknown"}),
+        ("host=*2", {"denied", "unchanged", "stale", "unknown"}),
+        ("host=lb*&person=adam", {"denied"}),
+        ("area=nowhere", set[str]()),
+        ("text=nothing+has+this", set[str]()),
         ("person=adam", {"denied"}),
         ("runbook=abusers+show", {"checked"}),
         ("state=failed", {"failed"}),
@@ -121,9 +127,65 @@ def test_a_mangled_place_does_no_harm(site: Site, before: str) -> None:
     assert site.browser("dora").get(f"/runs?before={before}").status_code == 200
 
 
+def test_what_a_host_answered_and_a_value_are_found_by_their_words(site: Site) -> None:
+    with site.database.transaction() as tx:
+        plain, found = asked(tx, host="lb1"), asked(tx, host="lb2")
+        runs.move(tx, found, State.REFUSED, summary="lb2 is overheated: cool it first")
+    browser = site.browser("dora")
+    assert numbers(browser.get("/runs?text=OVERHEATED").text) == [found.id]
+    assert numbers(browser.get("/runs?text=overheated&host=lb1").text) == []
+    (name, value), *_ = plain.fields.items()
+    assert plain.id in numbers(browser.get(f"/runs?text={name}={value}").text)
+
+
+def test_the_same_is_handed_out_to_spreadsheets_and_programs(site: Site) -> None:
+    with site.database.transaction() as tx:
+        _many(tx, 50)
+        asked(tx, host="lb2", person="dora", reason="=1+1, or so")
+    browser = site.browser("olga")
+    html = browser.get("/runs?host=lb*").text
+    links = [link for link in Page(html).links if link.startswith("/runs.")]
+    assert links == ["/runs.csv?host=lb%2A", "/runs.json?host=lb%2A"]
+    told = browser.get(links[0])
+    assert told.headers["content-type"] == "text/csv; charset=utf-8"
+    rows = list(csv.DictReader(io.StringIO(told.text, newline="")))
+    assert [int(row["run"]) for row in rows] == numbers(html)
+    assert rows[0]["reason"] == "'=1+1, or so"
+    said = browser.get("/runs.json").json()
+    assert [row["run"] for row in said["runs"]] == numbers(browser.get("/runs").text)
+    assert said["runs"][0]["reason"] == "=1+1, or so"
+    older = browser.get(said["older"]).json()
+    assert [row["run"] for row in older["runs"]] == list(range(11, 0, -1))
+    assert older["older"] == ""
+
+
+def test_filters_that_do_not_fit_hand_out_nothing(site: Site) -> None:
+    gallery(site.database)
+    browser = site.browser("olga")
+    told = browser.get("/runs.json?since=soon")
+    assert (told.status_code, told.json()["runs"]) == (422, [])
+    assert "is no time" in told.json()["problems"]["since"]
+    assert browser.get("/runs.csv?state=purple").status_code == 422
+
+
+def test_a_search_that_goes_far_back_says_so_and_goes_on(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search, "_WINDOWS", (50, 60))
+    with site.database.transaction() as tx:
+        wanted = asked(tx, host="lb1", person="adam")
+        for _ in range(130):
+            asked(tx, host="lb1", person="dora")
+    browser = site.browser("olga")
+    first = browser.get("/runs?host=lb1&person=adam").text
+    assert "Nothing fits among the newest" in first
+    pages = paged(browser, "/runs?host=lb1&person=adam")
+    assert [number for page in pages for number in page] == [wanted.id]
+
+
 def test_what_is_typed_stays_in_the_filters(site: Site) -> None:
     html = site.browser("dora").get("/runs?host=gone1&since=2+h").text
-    assert '<option value="gone1" selected>' in html
+    assert Page(html).values["host"] == "gone1"
     assert Page(html).values["since"] == "2 h"
 
 

@@ -12,6 +12,8 @@ from tests.bot.web.exhibits import gallery
 ROUTES = {
     ("GET", "/"): (401, 200),
     ("GET", "/runs"): (401, 200),
+    ("GET", "/runs.csv"): (401, 200),
+    ("GET", "/runs.json"): (401, 200),
     ("GET", "/runs/{number}"): (401, 200),
     ("GET", "/runs/{number}/live"): (401, 200),
     ("POST", "/runs/{number}/approve"): (401, 409),
