@@ -6,11 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Connection
+from sqlalchemy import Connection, update
 
 from bot.policy import Policy, PolicyDirectory
 from bot.run import Run, State
-from bot.store import runs, schema
+from bot.store import runs, schema, tables
 from bot.store.database import Database
 from bot.store.seal import Seal
 from bot.workflow import NotYours, TooFast, TooLate, Workflow, deciding, gate, planning, reminding
@@ -211,6 +211,36 @@ class TestMidway:
     ):
         _all_there(monkeypatch)
         assert sorted(self._leaves(office)) == sorted(self.HOSTS)
+
+
+class TestANo:
+    """A fault, or somebody, sets a denied request back to where it was approved."""
+
+    def _set_back(self, office: Office) -> Run:
+        run = approved(office)
+        office.workflow.deny(run.id, person="adam")
+        with office.database.transaction() as tx:
+            tx.sql.execute(update(tables.run).values(state="ready"))
+        office.workflow.advance(run.id)
+        return office.run(run.id)
+
+    def test_t_a3_wins_over_the_yes_until_something_is_sent(self, office: Office):
+        assert self._set_back(office).state in {State.DENIED, State.REFUSED}
+        assert office.fleet.told == []
+
+    def test_t_a3_without_the_log_the_vote_alone_wins(
+        self, office: Office, monkeypatch: pytest.MonkeyPatch
+    ):
+        monkeypatch.setattr(gate, "_borne_out", nothing)
+        assert self._set_back(office).state is State.DENIED
+        assert office.fleet.told == []
+
+    def test_t_a3_without_either_it_would_have_been_sent(
+        self, office: Office, monkeypatch: pytest.MonkeyPatch
+    ):
+        monkeypatch.setattr(gate, "authorise", nothing)
+        self._set_back(office)
+        assert office.fleet.told == SENT
 
 
 class TestWhatWasShown:

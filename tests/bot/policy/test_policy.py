@@ -101,7 +101,7 @@ def test_a_second_key_is_a_second_persons_even_without_the_forbid(tmp_path: Path
     rules = starter_rules().replace("forbid (principal", "// forbid (principal")
     rules = rules.replace("when { context.own };", "// when")
     rules = rules.replace('@id("never one\'s own")', "").replace(
-        '@says("Nobody approves what they asked for.")', ""
+        '@says("Nobody approves what they asked for, edited or scheduled.")', ""
     )
     policy = a_policy(tmp_path, rules=rules).current()
     request = _request("olga", reversible=False)
