@@ -18,7 +18,7 @@ from bot.store.database import StoreUnavailable
 from bot.store.runs import NoSuchRun, Overtaken
 from bot.store.schedules import NoSuchSchedule
 from bot.timetable import BadTimetable
-from bot.workflow import NotYours, StepUpFirst, TooLate, Unfit
+from bot.workflow import NotYours, StepUpFirst, TooLate, TooMuch, Unfit
 
 log = logging.getLogger(__name__)
 
@@ -77,6 +77,7 @@ _KINDS: Sequence[tuple[type[Exception], int, str]] = (
     (NoToken, 401, "no-token"),
     (NotForThat, 403, "other-scope"),
     (TooFast, 429, "too-fast"),
+    (TooMuch, 429, "too-much"),
     (StillAtIt, 409, "same-key-at-work"),
     (UsedForSomethingElse, 422, "same-key-other-request"),
     (StepUpFirst, 403, "second-factor"),
@@ -176,6 +177,8 @@ def _headers(error: Exception) -> dict[str, str]:
             return {"WWW-Authenticate": said}
         case TooFast():
             return {"Retry-After": str(error.seconds)}
+        case TooMuch():
+            return {"Retry-After": "60"}
         case StoreUnavailable() | NoPolicy():
             return {"Retry-After": "5"}
         case _:

@@ -27,7 +27,7 @@ class Unfit(Exception):
     """The request makes no sense as it stands. The message says what to type instead."""
 
 
-class TooFast(Unfit):
+class TooMuch(Unfit):
     """So much was asked for just now that this has to wait. The message says what."""
 
 
@@ -162,7 +162,7 @@ def _record(
         wait = pacing.too_much(tx, parts.pace, new)
         if not wait:
             return record(parts, tx, policy, new, children)
-    raise TooFast(wait)
+    raise TooMuch(wait)
 
 
 def record(

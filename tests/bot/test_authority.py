@@ -13,7 +13,7 @@ from bot.run import Run, State
 from bot.store import runs, schema, tables
 from bot.store.database import Database
 from bot.store.seal import Seal
-from bot.workflow import NotYours, TooFast, TooLate, Workflow, deciding, gate, planning, reminding
+from bot.workflow import NotYours, TooLate, TooMuch, Workflow, deciding, gate, planning, reminding
 from bot.workflow.counting import Count
 from bot.workflow.pacing import Pace
 from runbooks import Plan, Step
@@ -396,24 +396,24 @@ class TestPace:
 
     def test_t_a19_one_person_asks_for_so_much_a_minute(self, paced: Office):
         self._asks(paced, "dora")
-        with pytest.raises(TooFast, match="you have asked for 3 things within a minute"):
+        with pytest.raises(TooMuch, match="you have asked for 3 things within a minute"):
             self._asks(paced, "dora", times=1)
         self._asks(paced, "stan", times=1)
 
     def test_t_a19_so_much_is_asked_of_one_runbook_and_of_everybody(self, paced: Office):
         self._asks(paced, "dora")
         self._asks(paced, "stan", times=2)
-        with pytest.raises(TooFast, match="toy set was asked for 5 times"):
+        with pytest.raises(TooMuch, match="toy set was asked for 5 times"):
             self._asks(paced, "adam", times=1)
         for _ in range(2):
             paced.ask(ShowSwitches(host="lb1"), person="adam")
-        with pytest.raises(TooFast, match="7 things were asked for"):
+        with pytest.raises(TooMuch, match="7 things were asked for"):
             paced.ask(ShowSwitches(host="lb1"), person="olga")
 
     def test_t_a19_it_is_noted_once_a_minute(self, paced: Office):
         self._asks(paced, "dora")
         for _ in range(3):
-            with pytest.raises(TooFast):
+            with pytest.raises(TooMuch):
                 self._asks(paced, "dora", times=1)
         assert paced.entries().count("asked too fast") == 1
         assert paced.entries().count("asked") == 3
@@ -421,7 +421,7 @@ class TestPace:
     def test_t_a19_approvals_and_denials_are_never_held_up(self, paced: Office):
         first, second = paced.ask(LAMP_ON), paced.ask(LAMP_ON)
         paced.ask(ShowSwitches(host="lb1"))
-        with pytest.raises(TooFast):
+        with pytest.raises(TooMuch):
             paced.ask(ShowSwitches(host="lb1"))
         assert paced.approve(first).state is State.SUCCEEDED
         assert paced.workflow.deny(second.id, person="olga").state is State.DENIED

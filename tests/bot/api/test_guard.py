@@ -1,12 +1,14 @@
 """How big, how fast and from where a request may be, and what each answer says."""
 
 import logging
+from dataclasses import replace
 
 import pytest
 
 from bot.api import guard
 from bot.api.pace import Pace
 from bot.store.database import StoreUnavailable
+from bot.workflow import Workflow, pacing
 from tests.bot.api.conftest import Desk, a_desk
 from tests.bot.office import Office
 
@@ -95,6 +97,18 @@ def test_one_token_comes_at_a_pace(office: Office):
         assert olga.get("/me").status_code == 200
         clock[0] = 0.5
         assert dora.get("/me").status_code == 200
+
+
+def test_t_a19_one_person_asks_at_a_pace_whatever_they_ask_with(office: Office):
+    parts = replace(office.parts, pace=pacing.Pace.of(2))
+    desk = a_desk(replace(office, parts=parts, workflow=Workflow(parts)))
+    look = {"words": "toy show lb1"}
+    with desk.program("dora", "ask") as dora, desk.program("olga", "ask") as olga:
+        assert [dora.post("/runs", json=look).status_code for _ in range(2)] == [202, 202]
+        late = dora.post("/runs", json=look)
+        assert (late.status_code, late.headers["retry-after"]) == (429, "60")
+        assert "you have asked for 2 things" in late.json()["detail"].lower()
+        assert olga.post("/runs", json=look).status_code == 202
 
 
 def test_a_fault_tells_nothing(desk: Desk):
