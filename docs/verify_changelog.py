@@ -39,6 +39,7 @@ from pathlib import Path
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
+CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode
 CONTENT = ("seq", "at", "kind", "run", "person", "host", "body", "prev")
 # Logs put the time, the host and more before it, or the whole into JSON.
 SAID = re.compile(
@@ -56,8 +57,7 @@ class Broken(Exception):
 
 def sha256(thing):
     """Return the hash of its canonical JSON."""
-    text = json.dumps(thing, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return hashlib.sha256(text.encode()).hexdigest()
+    return hashlib.sha256(CANONICAL(thing).encode()).hexdigest()
 
 
 def hash_of(entry):

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 from json.encoder import encode_basestring
 from typing import Any
@@ -52,9 +52,7 @@ def append(
     **facts: Canonical,
 ) -> Entry:
     """Add an entry in the caller's transaction: what it tells of and the telling are one."""
-    if tx.sql.dialect.name == "postgresql":
-        tx.sql.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _APPEND_LOCK})
-    seq, prev = head(tx)
+    seq, prev = tx.log_head or _last_and_locked(tx)
     tx.logged = True
     values: dict[str, Any] = {
         "seq": seq + 1,
@@ -68,8 +66,17 @@ def append(
     }
     digest = sha256(values)
     entry = Entry(**values, hash=digest, signature=tx.seal.sign(digest))
-    tx.sql.execute(insert(tables.entry).values(**vars(entry)))
+    tx.sql.execute(insert(tables.entry), vars(entry))
+    # Nobody else appends before this transaction ends.
+    tx.log_head = (entry.seq, digest)
     return entry
+
+
+def _last_and_locked(tx: Transaction) -> tuple[int, str]:
+    """Return where the log ends, and keep others from appending until this transaction ends."""
+    if tx.sql.dialect.name == "postgresql":
+        tx.sql.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _APPEND_LOCK})
+    return head(tx)
 
 
 def _body(tx: Transaction, facts: Mapping[str, Canonical]) -> str:
@@ -87,17 +94,20 @@ def head(tx: Transaction) -> tuple[int, str]:
     return (row.seq, row.hash) if row else (0, GENESIS)
 
 
-def digest_of(row: "Row[Any] | Entry") -> str:
+def digest_of(row: Sequence[Any]) -> str:
     """Return the hash that an entry must have: what bot.digest says, written down at once.
+
+    row: the members of an Entry, in their order.
 
     The chain is as long as all that was ever done; sorting the names of the same eight members
     again for each entry would take most of the time.
     """
     quoted = encode_basestring
+    seq, at, kind, run, person, host, body, prev, _, _ = row
     content = (
-        f'{{"at":{row.at},"body":{quoted(row.body)},"host":{quoted(row.host)},'
-        f'"kind":{quoted(row.kind)},"person":{quoted(row.person)},"prev":{quoted(row.prev)},'
-        f'"run":{"null" if row.run is None else row.run},"seq":{row.seq}}}'
+        f'{{"at":{at},"body":{quoted(body)},"host":{quoted(host)},"kind":{quoted(kind)},'
+        f'"person":{quoted(person)},"prev":{quoted(prev)},'
+        f'"run":{"null" if run is None else run},"seq":{seq}}}'
     )
     return hashlib.sha256(content.encode()).hexdigest()
 

@@ -57,6 +57,8 @@ class Transaction:
         self.redactor = redactor or Redactor()
         # Whether the change log grew: if that is durable, it can be written.
         self.logged = False
+        # Number and hash of the entry that this transaction appended last.
+        self.log_head: tuple[int, str] | None = None
         self._afterwards: list[Callable[[], None]] = []
 
     def insert_once(self, table: Table, **values: object) -> bool:

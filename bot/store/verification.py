@@ -5,8 +5,6 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sqlalchemy import Row
-
 from bot.store import changelog, output, seal
 from bot.store.changelog import GENESIS, Entry
 from bot.store.database import Transaction
@@ -14,6 +12,10 @@ from bot.store.seal import Seal
 from bot.store.witness import Checkpoint
 
 KEY = "key"
+# The members of a row that each one is looked at for, by their place, which is quickest; and of
+# which types all of them are: those of Entry.
+_SEQ, _KIND, _BODY, _PREV, _HASH = 0, 2, 6, 7, 8
+_KINDS = {(int, int, str, run, *[str] * 6) for run in (int, type(None))}
 _UNSIGNED = "is not signed by the key of the log"
 
 
@@ -100,7 +102,7 @@ def verify_tail(tx: Transaction, *, most: int, witnesses: Sequence[Checkpoint] =
         return _compared(Verdict(0, GENESIS), {}, witnesses)
     seq, prev = entries[0].seq - 1, entries[0].prev
     for entry in entries:
-        if why := _fault(entry, seq + 1, prev):
+        if why := _fault(list(vars(entry).values()), seq + 1, prev):
             return Verdict(seq, prev, broken=seq + 1, why=why)
         seq, prev = entry.seq, entry.hash
     named = changelog.last_of_kind(tx, KEY)
@@ -122,7 +124,7 @@ def _with_outputs(tx: Transaction, verdict: Verdict, bound: int) -> Verdict:
 
 
 def _walk(
-    rows: Iterable[Row[Any]], *, thorough: bool, wanted: set[int]
+    rows: Iterable[Any], *, thorough: bool, wanted: set[int]
 ) -> tuple[Verdict, dict[int, str], int]:
     """Return the verdict, the hashes of the wanted entries, and how many entries bind output."""
     seq, prev, last, bound = 0, GENESIS, None, 0
@@ -130,16 +132,16 @@ def _walk(
     seen: dict[int, str] = {}
     for row in rows:
         why = _fault(row, seq + 1, prev)
-        if not why and row.kind == KEY:
+        if not why and row[_KIND] == KEY:
             entry = Entry(*row)
             why = _fault_of_key(entry, keys)
             keys.append(_public(entry))
         elif not why and (thorough or not keys) and not _signed(keys, row):
-            why = f"entry {row.seq} {_UNSIGNED}"
+            why = f"entry {seq + 1} {_UNSIGNED}"
         if why:
             return Verdict(seq, prev, broken=seq + 1, why=why), seen, bound
-        seq, prev, last = row.seq, row.hash, row
-        bound += output.BINDS in row.body
+        seq, prev, last = seq + 1, row[_HASH], row
+        bound += output.BINDS in row[_BODY]
         if seq in wanted:
             seen[seq] = prev
     found = Verdict(seq, prev, keys[-1] if keys else "", keys=tuple(keys))
@@ -182,26 +184,17 @@ def _compared(verdict: Verdict, seen: dict[int, str], witnesses: Sequence[Checkp
     return verdict
 
 
-def _signed(keys: Sequence[str], entry: "Row[Any] | Entry") -> bool:
+def _signed(keys: Sequence[str], entry: Any) -> bool:
     return bool(keys) and seal.fits(keys[-1], entry.hash, entry.signature)
 
 
-def _fault(row: "Row[Any] | Entry", seq: int, prev: str) -> str:
-    if row.seq != seq:
+def _fault(row: Sequence[Any], seq: int, prev: str) -> str:
+    """Say what is wrong with an entry. row: its members, in their order."""
+    if row[_SEQ] != seq:
         return f"entry {seq} is missing"
-    if row.prev != prev:
+    if row[_PREV] != prev:
         return f"entry {seq} does not follow the one before it"
-    if not _of_their_kinds(row) or changelog.digest_of(row) != row.hash:
+    # SQLite keeps a text in a column of numbers, and the other way round.
+    if tuple(map(type, row)) not in _KINDS or changelog.digest_of(row) != row[_HASH]:
         return f"entry {seq} was altered: its content does not have its hash"
     return ""
-
-
-def _of_their_kinds(row: "Row[Any] | Entry") -> bool:
-    """Say whether every member is of its kind: SQLite keeps a text in a column of numbers."""
-    words = (row.kind, row.person, row.host, row.body, row.signature)
-    return (
-        type(row.at) is int
-        and type(row.seq) is int
-        and (row.run is None or type(row.run) is int)
-        and all(type(word) is str for word in words)
-    )

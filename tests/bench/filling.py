@@ -173,7 +173,7 @@ def _entries(count: int, began: int, seal: Seal) -> Iterator[tuple[Any, ...]]:
             hash="",
             signature="",
         )
-        prev = changelog.digest_of(entry)
+        prev = changelog.digest_of(tuple(vars(entry).values()))
         if first or seq % 1000 == 0 or seq == count:
             signature = seal.sign(prev)
         yield (*tuple(vars(entry).values())[:-2], prev, signature)

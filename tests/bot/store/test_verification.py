@@ -318,9 +318,9 @@ def test_the_quick_way_to_write_an_entry_is_the_canonical_one(
         expected = sha256(content)
     except UnicodeEncodeError:
         with pytest.raises(UnicodeEncodeError):
-            changelog.digest_of(entry)
+            changelog.digest_of(list(vars(entry).values()))
     else:
-        assert changelog.digest_of(entry) == expected
+        assert changelog.digest_of(list(vars(entry).values())) == expected
 
 
 def test_a_missing_output_is_not_made_up_for_by_one_that_nothing_binds(
