@@ -14,9 +14,7 @@ SHORT = 10
 def canonical(thing: Canonical) -> str:
     """Write *thing* as JSON in the one way: keys sorted, no spaces, text as it is (RFC 8785 for
     the types that are allowed here)."""
-    return json.dumps(
-        thing, sort_keys=True, separators=(",", ":"), ensure_ascii=False, default=_refuse
-    )
+    return _ENCODER.encode(thing)
 
 
 def sha256(thing: Canonical) -> str:
@@ -26,3 +24,8 @@ def sha256(thing: Canonical) -> str:
 
 def _refuse(thing: object) -> object:
     raise TypeError(f"{type(thing).__name__} has no canonical form")
+
+
+_ENCODER = json.JSONEncoder(
+    sort_keys=True, separators=(",", ":"), ensure_ascii=False, default=_refuse
+)

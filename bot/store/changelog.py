@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from json.encoder import encode_basestring
 from typing import Any
 
-from sqlalchemy import Row, insert, select, text
+from sqlalchemy import Row, select, text
 
 from bot.digest import Canonical, canonical, sha256
 from bot.store import tables
@@ -16,6 +16,14 @@ from bot.store.database import Transaction
 GENESIS = "0" * 64
 # Any number that nothing else in the database locks by.
 _APPEND_LOCK = 0x6B657974
+
+
+# As the driver takes it, with nothing to be put together for each entry of a wave.
+_COLUMNS = ", ".join(column.name for column in tables.entry.columns)
+_INSERT = {
+    dialect: f"INSERT INTO entry ({_COLUMNS}) VALUES ({', '.join([mark] * 10)})"  # noqa: S608 - ours
+    for dialect, mark in (("sqlite", "?"), ("postgresql", "%s"))
+}
 
 
 @dataclass(frozen=True)
@@ -66,7 +74,7 @@ def append(
     }
     digest = sha256(values)
     entry = Entry(**values, hash=digest, signature=tx.seal.sign(digest))
-    tx.sql.execute(insert(tables.entry), vars(entry))
+    tx.sql.exec_driver_sql(_INSERT[tx.sql.dialect.name], tuple(vars(entry).values()))
     # Nobody else appends before this transaction ends.
     tx.log_head = (entry.seq, digest)
     return entry
