@@ -1,5 +1,8 @@
-"""Breaking the glass: an emergency goes through a freeze and without approvals, for one run, for an
-hour at most, and everybody sees it. Nothing else is passed: the log, the plan and the lock hold."""
+"""Breaking the glass: an emergency goes through a freeze and without approvals.
+
+It is for one run and for an hour at most, and everybody sees it. Nothing else is passed: the log,
+the plan and the lock hold.
+"""
 
 from bot.policy import Policy
 from bot.run import Run, State
@@ -121,9 +124,9 @@ class Breaking:
         if overdue is None:
             return ""
         return (
-            f"nobody has reviewed run {overdue.run}, for which you broke the glass more than a day "
-            f"ago: have somebody else review it first, with “review {overdue.run}” and what they "
-            "found"
+            f"nobody has reviewed run {overdue.run}, for which you broke the glass more than a "
+            f"day ago: have somebody else review it first, with “review {overdue.run}” and what "
+            "they found"
         )
 
 

@@ -147,7 +147,7 @@ def test_the_history_is_filtered_while_one_looks(visit: Visit) -> None:
     expect(rows).to_have_count(12)
     page.evaluate("window.untouched = true")
 
-    page.get_by_label("Host").select_option("lb2")
+    page.get_by_label("Host").fill("lb2")
     expect(rows).to_have_count(4)
     page.get_by_label("Asked by").select_option("adam")
     expect(rows).to_have_count(1)
@@ -249,7 +249,7 @@ def test_everything_works_without_scripts(browser: Browser, server: Server) -> N
     visit.sign_in("olga")
     visit.open("/runs")
     page.get_by_label("Runbook").select_option(index=0)
-    page.get_by_label("Host").select_option("lb2")
+    page.get_by_label("Host").fill("lb2")
     page.get_by_role("button", name="Show").click()
     expect(page.locator("#results tbody tr")).to_have_count(4)
     visit.open(f"/runs/{run.id}")

@@ -1,6 +1,7 @@
 """Time for tests: a database's clock that is ahead, and moments of schedules that are due now."""
 
 from dataclasses import replace
+from datetime import UTC, datetime
 
 from sqlalchemy import Connection, update
 
@@ -23,14 +24,17 @@ class Clock(Database):
 
 
 def due_now(office: Office, schedule: Schedule) -> None:
-    """Let this very minute be a moment of the schedule, and the only one that is undecided."""
-    every = replace(schedule.timing, timetable=timetable("* * * * *", "Europe/Amsterdam"))
+    """Let this very minute be a moment of the schedule, and the only one of this day."""
     with office.database.transaction() as tx:
         minute = tx.now // MINUTE * MINUTE
+        at = datetime.fromtimestamp(minute // 1_000_000, UTC)
+        daily = replace(
+            schedule.timing, timetable=timetable(f"{at.minute} {at.hour} * * *", "UTC")
+        )
         tx.sql.execute(
             update(tables.schedule)
             .where(tables.schedule.c.id == schedule.id)
-            .values(decided=minute - 1, due=minute, timing=every.to_json())
+            .values(decided=minute - 1, due=minute, timing=daily.to_json())
         )
 
 

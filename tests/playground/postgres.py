@@ -7,6 +7,7 @@ and as a user alike, and takes it away when the command that it wraps ends.
 import fcntl
 import itertools
 import os
+import signal
 import subprocess
 import tempfile
 from pathlib import Path
@@ -61,7 +62,12 @@ class Postgres:
         assert self._process.stdin
         assert self._process.stdout
         self._process.stdin.close()
-        self._process.wait(30)
+        try:
+            self._process.wait(60)
+        except subprocess.TimeoutExpired:
+            # A throwaway cluster need not end in good order.
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait(10)
         self._process.stdout.close()
 
     def new_database(self) -> str:

@@ -86,7 +86,7 @@ async def test_what_is_under_way_is_answered_on_the_connection_it_came_by(line: 
     asked = asyncio.create_task(line.console.sockets.deliver(payloads.slash("help"), FORM))
     await until(lambda: line.console.sockets.sent)
     await line.console.sockets.renew()
-    async with asyncio.timeout(3):
+    async with asyncio.timeout(20):
         assert b"What Keyturn does" in (await asked).content
 
 

@@ -76,11 +76,15 @@ def test_t_l9_many_writers_make_one_chain(database: Database):
 
     def write() -> None:
         left = list(range(10))
+
+        def done() -> None:
+            left.pop(0)
+
         while left:
             # More writers than connections: who waits too long is turned away and comes again.
             with suppress(StoreUnavailable), database.transaction() as tx:
                 changelog.append(tx, "noted", n=left[0])
-                tx.after_commit(lambda: left.pop(0))
+                tx.after_commit(done)
 
     writers = [threading.Thread(target=write) for _ in range(50)]
     for writer in writers:

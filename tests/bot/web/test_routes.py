@@ -97,7 +97,7 @@ def test_t_a15_a_route_that_nobody_entered_is_found(site: Site) -> None:
     def backdoor() -> None: ...
 
     with pytest.raises(AssertionError):
-        test_every_route_is_in_the_table(site)
+        test_t_a15_every_route_is_in_the_table(site)
 
 
 @pytest.mark.parametrize(("method", "path"), ROUTES)

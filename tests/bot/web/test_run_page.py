@@ -200,7 +200,7 @@ def test_who_comes_second_is_told_what_happened(site: Site) -> None:
     site.office.workflow.deny(run.id, person="olga")
     answer = site.browser("adam").post(f"/runs/{run.id}/approve", data={"digest": run.digest})
     assert answer.status_code == 409
-    assert "was denied by olga" in Page(answer.text).text
+    assert "was denied by Olga Owner" in Page(answer.text).text
 
 
 def test_a_request_can_be_withdrawn_by_its_asker_alone(site: Site) -> None:
