@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from statistics import median
-from typing import Any
+from typing import Any, cast
 
 from pydantic import TypeAdapter
 from sqlalchemy import Row, Select, insert, null, select, update
@@ -168,7 +168,7 @@ def several(tx: Transaction, numbers: Sequence[int]) -> list[Run]:
 
 def _several(tx: Transaction, numbers: Sequence[int], columns: Sequence[Any]) -> list[Run]:
     query = select(*columns, null().label("report")).where(tables.run.c.id.in_(numbers))
-    rows: Iterable[Any] = tx.sql.execute(query.order_by(tables.run.c.id.desc()))
+    rows = cast("Iterable[Any]", tx.sql.execute(query.order_by(tables.run.c.id.desc())))
     return [_run(row) for row in rows]
 
 
