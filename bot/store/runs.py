@@ -1,11 +1,11 @@
 """The runs: saved, changed by compare-and-set, found again."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from statistics import median
-from typing import Any, cast
+from typing import Any
 
 from pydantic import TypeAdapter
 from sqlalchemy import Row, Select, insert, null, select, update
@@ -168,8 +168,8 @@ def several(tx: Transaction, numbers: Sequence[int]) -> list[Run]:
 
 def _several(tx: Transaction, numbers: Sequence[int], columns: Sequence[Any]) -> list[Run]:
     query = select(*columns, null().label("report")).where(tables.run.c.id.in_(numbers))
-    rows = cast("Iterable[Any]", tx.sql.execute(query.order_by(tables.run.c.id.desc())))
-    return [_run(row) for row in rows]
+    found: Any = tx.sql.execute(query.order_by(tables.run.c.id.desc()))
+    return [_run(row) for row in found]
 
 
 def usual_wait(tx: Transaction, words: str) -> int | None:
