@@ -22,6 +22,8 @@ _WINDOWS = (400, 20_000)
 _WORD_WINDOWS = (400, 4_000)
 # Of more hosts than this, enough is found among the newest runs of all hosts.
 _MOST_HOSTS = 300
+# A word that so many runs have is looked for last.
+_COMMON = 1_000
 _WHOLE, _PART = 1, 2
 # How much later than a run with a higher number one may have been asked: clocks are set back.
 _SLACK = 3_600_000_000
@@ -138,9 +140,13 @@ def _walk(tx: Transaction, wanted: Filter) -> _Walk | None:
     given = [(index, column, value) for index, column, value in filters if value is not None]
     rest = _rest(wanted, pattern)
     if wanted.text:
-        rarest, *others = sorted(dict.fromkeys(wanted.text), key=lambda word: _count(tx, word))
-        rest += [column == value for _, column, value in given]
-        return _Walk("", _WORD.word, [rarest], [*rest, *map(_has_word, others)])
+        counts = {word: _count(tx, word) for word in wanted.text}
+        rarest, *others = sorted(counts, key=lambda word: counts[word])
+        if counts[rarest] < _COMMON or not given:
+            rest += [column == value for _, column, value in given]
+            return _Walk("", _WORD.word, [rarest], [*rest, *map(_has_word, others)])
+        # What many runs have lets fewer through than their host, or whoever asked for them.
+        rest += map(_has_word, counts)
     if given:
         index, column, value = given[0]
         rest += [other == wanted_too for _, other, wanted_too in given[1:]]
@@ -265,8 +271,8 @@ def _like(pattern: str) -> str:
 
 
 def _count(tx: Transaction, word: str) -> int:
-    """Return how many runs have a word, or a thousand if they are more."""
-    some = select(_WORD.run).where(_WORD.word == word).limit(1000).subquery()
+    """Return how many runs have a word; no more than it takes to be common."""
+    some = select(_WORD.run).where(_WORD.word == word).limit(_COMMON).subquery()
     return tx.sql.execute(select(func.count()).select_from(some)).scalar_one()
 
 

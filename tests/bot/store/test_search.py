@@ -151,12 +151,14 @@ def test_a_request_for_several_hosts_is_found_as_one_and_each_host_by_itself(dat
         assert numbers(tx, text=["overheated"]) == [parts[1].id]
 
 
+@pytest.mark.parametrize("common", [5, 1_000])
 def test_pages_of_any_filter_together_show_what_looking_at_every_run_shows(
-    database: Database, monkeypatch: pytest.MonkeyPatch
+    database: Database, monkeypatch: pytest.MonkeyPatch, common: int
 ):
     """Windows so small that most pages end at one."""
     monkeypatch.setattr(search, "_WINDOWS", (5, 60))
     monkeypatch.setattr(search, "_WORD_WINDOWS", (5, 60))
+    monkeypatch.setattr(search, "_COMMON", common)
     dice = random.Random(2)  # noqa: S311 - a table of cases
     with database.transaction() as tx:
         made = _scattered(tx, dice)
