@@ -21,6 +21,8 @@ log = logging.getLogger(__name__)
 _BUSY_SECONDS = 5
 # A database that is blocked counts as one that failed: nobody waits for it longer than this.
 _BLOCKED_SECONDS = 2
+# Whoever holds a lock for too long is told of by the server, before it is hung up on itself.
+_LOCKED_MILLISECONDS = 1_750
 # Reading may take longer: an export, or a search through years.
 _READING_SECONDS = 60
 # Any number that nothing else in the database locks by.
@@ -109,7 +111,7 @@ class Database:
         # Called after every commit that somebody should hear of, from the committing thread.
         self.on_news: Callable[[], None] = lambda: None
         self._closed = False
-        self._watch = Watch(self.engine, 1.5 * _BLOCKED_SECONDS, needed=not self.embedded)
+        self._watch = Watch(self.engine, _BLOCKED_SECONDS, needed=not self.embedded)
         # SQLite has one writer: waiting for it in turn is fairer and faster than its own polling.
         self._writer = threading.Lock()
 
@@ -236,9 +238,9 @@ def _postgresql(url: str) -> Engine:
         # Whether a connection is still good is asked by the watch, and not by `pool_pre_ping`: a
         # log that does not answer is a log that cannot be written, and nobody waits for it.
         connect_args={
-            "connect_timeout": _BUSY_SECONDS,
+            "connect_timeout": _BLOCKED_SECONDS,
             "tcp_user_timeout": 2 * _BUSY_SECONDS * 1000,
-            "options": f"-c lock_timeout={_BLOCKED_SECONDS}s",
+            "options": f"-c lock_timeout={_LOCKED_MILLISECONDS}",
         },
     )
 

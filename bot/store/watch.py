@@ -11,21 +11,25 @@ from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Connection, Engine, event
-from sqlalchemy.exc import InvalidatePoolError
+from sqlalchemy.exc import DBAPIError, InvalidatePoolError
 
 log = logging.getLogger(__name__)
 
-_LOOK_SECONDS = 0.25
+_LOOK_SECONDS = 0.1
 _NEVER = float("inf")
 
 
 @dataclass
 class _Watched:
-    """driver: psycopg's connection beneath. due: when it is hung up on, by the monotonic clock."""
+    """driver: psycopg's connection beneath. due: when it is hung up on, by the monotonic clock.
+
+    silent: it was hung up on.
+    """
 
     driver: Any
     seconds: float
     due: float
+    silent: bool = False
 
 
 class Watch:
@@ -77,13 +81,19 @@ class Watch:
                 self._watched.pop(key, None)
 
     def _ping(self, driver: Any, _record: object, _fairy: object) -> None:
-        """Do what the pool's own `pre_ping` does, which waits for a frozen server for good."""
+        """Do what the pool's own `pre_ping` does, which waits for a frozen server for good.
+
+        A connection that has died is made anew. A server that says nothing is given up at once:
+        another connection would wait for the same silence.
+        """
         dialect = self._engine.dialect
-        due = time.monotonic() + self._seconds
-        with self._watching(driver, _Watched(driver, self._seconds, due)):
+        watched = _Watched(driver, self._seconds, time.monotonic() + self._seconds)
+        with self._watching(driver, watched):
             try:
                 dialect.do_ping(driver)
             except dialect.loaded_dbapi.Error as trouble:
+                if watched.silent:
+                    raise DBAPIError("", {}, trouble, connection_invalidated=True) from trouble
                 raise InvalidatePoolError(str(trouble)) from trouble
 
     def _begins(self, connection: Connection, *_: object) -> None:
@@ -104,7 +114,7 @@ class Watch:
             with self._lock:
                 for watched in self._watched.values():
                     if watched.due <= now:
-                        watched.due = _NEVER
+                        watched.due, watched.silent = _NEVER, True
                         log.critical("the database does not answer: hanging up")
                         _hang_up(watched.driver)
 
