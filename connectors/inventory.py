@@ -227,6 +227,11 @@ class Inventory(BaseModel):
     def __iter__(self) -> Iterator[Host]:  # type: ignore[override]  # a mapping of hosts, not of pydantic fields
         return iter(self.hosts.values())
 
+    @property
+    def tags(self) -> dict[str, frozenset[Name]]:
+        """Every host's name with its tags."""
+        return {host.name: host.tags for host in self}
+
     def tagged(self, tag: str | None) -> list[Host]:
         return [host for host in self if tag is None or tag in host.tags]
 

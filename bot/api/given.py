@@ -77,8 +77,7 @@ class Wish(Given):
     def understood(self, policy: Policy) -> tuple[str, Sequence[AnyRunbook]]:
         """Return how several hosts were spelled, and a request for each. Raises NotUnderstood."""
         runbook, typed = self._typed()
-        hosts = {host.name: host.tags for host in policy.inventory}
-        return forms.spread(runbook, typed, hosts)
+        return forms.spread(runbook, typed, policy.inventory.tags)
 
     def _typed(self) -> tuple[type[AnyRunbook], Sequence[str]]:
         if self.words.strip():

@@ -72,8 +72,7 @@ def add(place: Place, *, name: str, words: tuple[str, ...], **said: Any) -> None
         person = _person(office, said["person"])
         wanted = timing(name, settings, zone="UTC")
         runbook, values = forms.find(words)
-        hosts = {host.name: host.tags for host in policy.inventory}
-        spelled, requests = forms.spread(runbook, values, hosts)
+        spelled, requests = forms.spread(runbook, values, policy.inventory.tags)
         click.echo(_moments(wanted.timetable.words, wanted.timetable.spoken(_now())))
         if not said["yes"]:
             click.confirm("Ask for it?", abort=True, err=True)

@@ -113,9 +113,7 @@ class Commands:
             return answers.about(runbook)
         inventory = self._policies.current().inventory
         try:
-            spelled, requests = forms.spread(
-                runbook, values, {host.name: host.tags for host in inventory}
-            )
+            spelled, requests = forms.spread(runbook, values, inventory.tags)
         except Misfit as problem:
             return answers.misfit(runbook, problem)
         return self._record(asked, spelled, requests)

@@ -93,9 +93,7 @@ class Timetables:
         runbook, values = forms.find(after)
         inventory = self._policies.current().inventory
         try:
-            spelled, requests = forms.spread(
-                runbook, values, {host.name: host.tags for host in inventory}
-            )
+            spelled, requests = forms.spread(runbook, values, inventory.tags)
         except Misfit as problem:
             return answers.misfit(runbook, problem)
         run = self._workflow.schedules.ask(

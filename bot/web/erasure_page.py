@@ -8,11 +8,12 @@ from fastapi.responses import RedirectResponse
 from bot.store import output, runs
 from bot.store.output import Kept
 from bot.web.blanks import Filled
+from bot.web.noes import NOES, status_of
 from bot.web.pages import page
 from bot.web.parts import Here, WebParts
 from bot.web.run_page import Number
 from bot.web.visitor import Visiting, Visitor
-from bot.workflow import NotYours, TooLate, Unfit, erasing
+from bot.workflow import erasing
 
 router = APIRouter(prefix="/runs/{number}/erase")
 
@@ -64,12 +65,8 @@ def _done(
 ) -> Response:
     try:
         act()
-    except Unfit as unfit:
-        return _page(request, parts, visitor, number, status=422, alert=str(unfit))
-    except NotYours as refused:
-        return _page(request, parts, visitor, number, status=403, alert=str(refused))
-    except TooLate as late:
-        return _page(request, parts, visitor, number, status=409, alert=str(late))
+    except NOES as no:
+        return _page(request, parts, visitor, number, status=status_of(no), alert=str(no))
     return RedirectResponse(f"/runs/{number}/erase?done={word}", 303)
 
 

@@ -7,13 +7,13 @@ from fastapi import APIRouter, Path, Request, Response
 from fastapi.responses import RedirectResponse
 
 from bot import mandate
-from bot.forms import NotUnderstood
 from bot.store import delegations, grants
 from bot.web.blanks import Filled
+from bot.web.noes import NOES, status_of
 from bot.web.pages import page
 from bot.web.parts import Here, WebParts
 from bot.web.visitor import Visiting, Visitor
-from bot.workflow import NotYours, Unfit, granted
+from bot.workflow import granted
 
 router = APIRouter(prefix="/mandates")
 
@@ -23,7 +23,6 @@ _DONE: Mapping[str, str] = {
     "granted": "It holds from now on. Each use is counted and logged.",
     "ended": "It has ended.",
 }
-_NOES = (NotUnderstood, Unfit, NotYours)
 
 
 @router.get("")
@@ -93,9 +92,8 @@ def _done(
         now = tx.now
     try:
         act(now)
-    except _NOES as no:
-        status = 403 if isinstance(no, NotYours) else 422
-        return _page(request, parts, visitor, status=status, alert=str(no), typed=typed)
+    except NOES as no:
+        return _page(request, parts, visitor, status=status_of(no), alert=str(no), typed=typed)
     return RedirectResponse(f"/mandates?done={word}", 303)
 
 

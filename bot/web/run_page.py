@@ -7,15 +7,15 @@ from fastapi import APIRouter, Path, Request, Response
 from fastapi.responses import RedirectResponse
 
 from bot import forms
-from bot.run import IllegalMove, Origin, Run
-from bot.store.runs import Overtaken
+from bot.run import Origin, Run
 from bot.web.blanks import Filled
 from bot.web.dossier import Dossier, gather
+from bot.web.noes import NOES, status_of
 from bot.web.pages import page
 from bot.web.parts import Here, WebParts
 from bot.web.story import facts, story
 from bot.web.visitor import Onlooking, Visiting, Visitor
-from bot.workflow import NotYours, StepUpFirst, TooLate, Unfit
+from bot.workflow import StepUpFirst, Unfit
 from runbooks import catalogue
 
 router = APIRouter(prefix="/runs/{number}")
@@ -218,14 +218,10 @@ def _done(
     """Do it and show the run anew, or show the run with the reason why not."""
     try:
         onward = act() or number
-    except Unfit as unfit:
-        return _page(request, parts, visitor, number, status=422, alert=str(unfit))
     except StepUpFirst:
         return RedirectResponse(f"/step-up?next=/runs/{number}", 303)
-    except NotYours as refused:
-        return _page(request, parts, visitor, number, status=403, alert=str(refused))
-    except (TooLate, Overtaken, IllegalMove) as late:
-        return _page(request, parts, visitor, number, status=409, alert=str(late))
+    except NOES as no:
+        return _page(request, parts, visitor, number, status=status_of(no), alert=str(no))
     return RedirectResponse(f"/runs/{onward}?done={word}", 303)
 
 

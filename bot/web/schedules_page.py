@@ -9,17 +9,16 @@ from fastapi.responses import RedirectResponse
 
 from bot import forms
 from bot.policy import Policy
-from bot.run import IllegalMove, Origin, Run
+from bot.run import Origin, Run
 from bot.store import runs, schedules
 from bot.store.database import Transaction
-from bot.store.runs import Overtaken
 from bot.store.schedules import Fire, Schedule, Standing
-from bot.timetable import SETTINGS, BadTimetable, Timing, timing
+from bot.timetable import SETTINGS, Timing, timing
 from bot.web.blanks import Filled
+from bot.web.noes import NOES, status_of
 from bot.web.pages import page
 from bot.web.parts import Here, WebParts
 from bot.web.visitor import Visiting, Visitor
-from bot.workflow import NotYours, TooLate, Unfit
 
 router = APIRouter(prefix="/schedules")
 
@@ -63,8 +62,8 @@ def new(request: Request, parts: Here, visitor: Visiting) -> Response:  # noqa: 
         now = tx.now
     try:
         wanted, _, _ = _understood(parts, typed)
-    except (BadTimetable, forms.NotUnderstood) as trouble:
-        return _form(request, typed, status=422, alert=str(trouble))
+    except NOES as no:
+        return _form(request, typed, status=status_of(no), alert=str(no))
     coming = wanted.timetable.spoken(now, count=_NEXT)
     return _form(request, typed, wanted=wanted, coming=coming)
 
@@ -83,8 +82,8 @@ def ask(request: Request, parts: Here, visitor: Visiting, form: Filled) -> Respo
             timing=wanted,
             reason=form.get("reason", ""),
         )
-    except (BadTimetable, forms.NotUnderstood, Unfit) as trouble:
-        return _form(request, typed, status=422, alert=str(trouble))
+    except NOES as no:
+        return _form(request, typed, status=status_of(no), alert=str(no))
     return RedirectResponse(f"/runs/{run.id}", 303)
 
 
@@ -146,9 +145,8 @@ def _understood(parts: WebParts, typed: Mapping[str, str]) -> tuple[Timing, str,
     settings = {name: typed[name].strip() for name in SETTINGS if typed[name].strip()}
     wanted = timing(typed["name"], settings, zone="UTC")
     runbook, values = forms.find(forms.split(typed["request"].removeprefix("/keyturn").strip()))
-    inventory = parts.policies.current().inventory
-    hosts = {host.name: host.tags for host in inventory}
-    spelled, requests = forms.spread(runbook, values, hosts)
+    tags = parts.policies.current().inventory.tags
+    spelled, requests = forms.spread(runbook, values, tags)
     return wanted, spelled, requests
 
 
@@ -163,12 +161,8 @@ def _done(
     """Do it and show the schedule anew, or show it with the reason why not."""
     try:
         run = act()
-    except Unfit as unfit:
-        return _page(request, parts, visitor, number, status=422, alert=str(unfit))
-    except NotYours as refused:
-        return _page(request, parts, visitor, number, status=403, alert=str(refused))
-    except (TooLate, Overtaken, IllegalMove) as late:
-        return _page(request, parts, visitor, number, status=409, alert=str(late))
+    except NOES as no:
+        return _page(request, parts, visitor, number, status=status_of(no), alert=str(no))
     onward = f"/schedules/{number}?done={word}" if run is None else f"/runs/{run}"
     return RedirectResponse(onward, 303)
 

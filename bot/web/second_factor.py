@@ -12,10 +12,11 @@ from bot.factor.passkey import Home
 from bot.store import factors
 from bot.store.factors import Factor
 from bot.web.blanks import Filled
+from bot.web.noes import NOES, status_of
 from bot.web.pages import page
 from bot.web.parts import Here, WebParts
 from bot.web.visitor import Visiting, Visitor
-from bot.workflow import NotYours, StepUpFirst, Unfit
+from bot.workflow import StepUpFirst, Unfit
 from bot.workflow.second_factor import counts, is_owner, shown
 
 router = APIRouter(prefix="/second-factor")
@@ -108,9 +109,8 @@ def confirm(
         )
     except StepUpFirst:
         return RedirectResponse("/step-up?next=/second-factor", 303)
-    except (Unfit, NotYours) as no:
-        status = 422 if isinstance(no, Unfit) else 403
-        return _page(request, parts, visitor, status=status, alert=_sentence(no))
+    except NOES as no:
+        return _page(request, parts, visitor, status=status_of(no), alert=_sentence(no))
     return RedirectResponse("/second-factor?done=confirmed", 303)
 
 
@@ -118,9 +118,8 @@ def confirm(
 def remove(request: Request, parts: Here, visitor: Visiting, number: Number) -> Response:
     try:
         parts.workflow.enrolling.remove(visitor.id, number)
-    except (Unfit, NotYours) as no:
-        status = 422 if isinstance(no, Unfit) else 403
-        return _page(request, parts, visitor, status=status, alert=_sentence(no))
+    except NOES as no:
+        return _page(request, parts, visitor, status=status_of(no), alert=_sentence(no))
     return RedirectResponse("/second-factor?done=removed", 303)
 
 

@@ -9,11 +9,12 @@ from bot.factor import passkey, totp
 from bot.store import factors
 from bot.web.blanks import Filled
 from bot.web.login import onward
+from bot.web.noes import NOES, status_of
 from bot.web.pages import page
 from bot.web.parts import Here, WebParts
 from bot.web.second_factor import NO_KEYS, home_of
 from bot.web.visitor import Visiting, Visitor
-from bot.workflow import NotYours, Unfit
+from bot.workflow import NotYours
 from bot.workflow.second_factor import counts
 
 router = APIRouter(prefix="/step-up")
@@ -31,7 +32,7 @@ def by_code(request: Request, parts: Here, visitor: Visiting, form: Filled) -> R
     to = form.get("next", "/")
     try:
         parts.workflow.stepping_up.by_code(visitor.id, visitor.session, form.get("code", ""))
-    except (Unfit, NotYours) as no:
+    except NOES as no:
         return _refused(request, parts, visitor, to, no)
     return RedirectResponse(onward(to), 303)
 
@@ -55,7 +56,7 @@ def by_key(request: Request, parts: Here, visitor: Visiting, form: Filled) -> Re
     try:
         answer = form.get("credential", "")
         parts.workflow.stepping_up.by_key(visitor.id, visitor.session, home_of(parts), answer)
-    except (Unfit, NotYours) as no:
+    except NOES as no:
         return _refused(request, parts, visitor, to, no)
     return RedirectResponse(onward(to), 303)
 
@@ -63,8 +64,7 @@ def by_key(request: Request, parts: Here, visitor: Visiting, form: Filled) -> Re
 def _refused(
     request: Request, parts: WebParts, visitor: Visitor, to: str, no: Exception
 ) -> Response:
-    status = 422 if isinstance(no, Unfit) else 403
-    return _page(request, parts, visitor, to, status=status, alert=str(no))
+    return _page(request, parts, visitor, to, status=status_of(no), alert=str(no))
 
 
 def _page(
