@@ -1,36 +1,33 @@
 """The command line: `keyturn …`."""
 
 import json
-import os
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 import click
 
 from bot.cli.changelog import erase, rotate_key
+from bot.cli.db import db
 from bot.cli.delegate import COMMANDS as MANDATES
 from bot.cli.factors import factors
 from bot.cli.log import export, show
-from bot.cli.place import Place
+from bot.cli.place import FAILED, NOT_FOUND, Place, plainly, stop
 from bot.cli.policy import policy
 from bot.cli.runs import COMMANDS as RUNS
 from bot.cli.schedule import schedule
 from bot.cli.stopping import COMMANDS
 from bot.cli.token import token
+from bot.cli.verify import verify
 from bot.inventory.commands import inventory, sudoers
 
 if TYPE_CHECKING:
-    from bot.digest import Canonical
     from bot.doctor.patient import Patient
     from bot.settings import Settings
     from bot.store.database import Database
-
-# Exit statuses that scripts can tell apart; 2 is click's own for words it does not understand.
-FAILED, NOT_FOUND = 1, 3
 
 # Heavy modules are loaded by the command that needs them: `keyturn --help` answers at once.
 
@@ -55,7 +52,7 @@ def serve() -> None:
     from bot import app
 
     settings = _settings()
-    with _plainly():
+    with plainly():
         app.serve(settings)
 
 
@@ -78,7 +75,7 @@ def manifest(*, http: str) -> None:
     """Print the manifest from which Slack makes the app: for Socket Mode, or for HTTP."""
     from bot.slack.manifest import written
 
-    with _plainly():
+    with plainly():
         click.echo(written(http), nl=False)
 
 
@@ -103,7 +100,7 @@ def list_runbooks(*, words: tuple[str, ...], as_json: bool) -> None:
         hosts = ()
     found = leaflet.leaflets(" ".join(words), hosts=hosts)
     if not found:
-        _stop(f"no runbook begins with {' '.join(words)!r}: keyturn runbooks lists all", NOT_FOUND)
+        stop(f"no runbook begins with {' '.join(words)!r}: keyturn runbooks lists all", NOT_FOUND)
     if as_json:
         click.echo(json.dumps([vars(one) for one in found], indent=2, ensure_ascii=False))
     elif words:
@@ -120,7 +117,7 @@ def init(directory: Path) -> None:
     """Write a policy directory to start from, with a comment on every line that matters."""
     from bot.policy import starter
 
-    with _plainly():
+    with plainly():
         for path in starter.write(directory):
             click.echo(f"wrote {path}")
     click.echo(f"Edit them, then: keyturn policy check {directory}")
@@ -138,7 +135,7 @@ def sign_in(person: str) -> None:
     with _database() as database:
         known = load(settings.policy).person(person)
         if known is None:
-            _stop(
+            stop(
                 f"{person} is not among the people of {settings.policy / 'people.yaml'}", NOT_FOUND
             )
         with database.transaction() as tx:
@@ -156,83 +153,6 @@ def changelog() -> None:
     """Read and verify the change log."""
 
 
-@changelog.command("verify")
-@click.option(
-    "--witness",
-    "witnesses",
-    multiple=True,
-    type=click.Path(path_type=Path, exists=True),
-    help="A witness's file to hold the log against; may be given several times.",
-)
-@click.option("--key", default="", help="The public key that must have sealed it, 64 hex digits.")
-@click.option("--thorough", is_flag=True, help="Check every signature, and not only the last.")
-@click.option("--json", "as_json", is_flag=True, help="For programs.")
-def verify_changelog(
-    *, witnesses: tuple[Path, ...], key: str, thorough: bool, as_json: bool
-) -> None:
-    """Recompute the whole chain. Exit status 1 if an entry was altered or is missing."""
-    from bot.store import verification, witness
-
-    with _plainly():
-        points = [point for file in witnesses for point in witness.read(file)]
-    with _database() as database:
-        with database.reading() as tx:
-            verdict = verification.verify(tx, key=key, witnesses=points, thorough=thorough)
-        _log_looked_at(database, "verified", broken=verdict.broken, why=verdict.why, key=key)
-    if as_json:
-        click.echo(json.dumps(vars(verdict)))
-    elif verdict.broken is None:
-        click.echo(f"{verdict.entries} entries, unbroken; head {verdict.head}")
-        click.echo(f"sealed by {verdict.key}; {len(points)} checkpoints of witnesses agree")
-    else:
-        click.echo(f"BROKEN at entry {verdict.broken}: {verdict.why}", err=True)
-    sys.exit(FAILED if verdict.broken is not None else 0)
-
-
-@main.group()
-def db() -> None:
-    """Look after the database."""
-
-
-@db.command("upgrade")
-def upgrade_db() -> None:
-    """Bring the database to the schema that this version works with."""
-    from bot.store import schema
-
-    with _database(_settings().migrations.get_secret_value()) as database:
-        schema.upgrade(database)
-    click.echo("up to date")
-
-
-@db.command("grants")
-@click.argument("app")
-@click.option("--reader", default="", help="A role that may only read what was done.")
-def show_grants(*, app: str, reader: str) -> None:
-    """Print SQL that lets the role APP work with the log and never change it. For PostgreSQL.
-
-    For the owner of the tables, after each upgrade: keyturn db grants keyturn_app | psql …
-    """
-    from bot.store import rights
-
-    with _plainly():
-        for statement in rights.grants(app, reader):
-            click.echo(f"{statement};")
-
-
-@db.command("check")
-def check_db() -> None:
-    """Say whether the database has the schema that this version works with."""
-    from bot.store import rights, schema
-
-    with _database() as database:
-        current = schema.is_current(database)
-        strong = rights.too_strong(database) if current else []
-    click.echo("up to date" if current else "behind: run keyturn db upgrade")
-    if strong:
-        click.echo(f"our role is stronger than it needs to be: it {', '.join(strong)}")
-    sys.exit(0 if current else FAILED)
-
-
 def _settings() -> "Settings":
     from pydantic import ValidationError
 
@@ -243,7 +163,7 @@ def _settings() -> "Settings":
     except ValidationError as error:
         found = error.errors()[0]
         name = "".join(f"KEYTURN_{part}: ".upper() for part in found["loc"])
-        _stop(name + found["msg"].removeprefix("Value error, "), FAILED)
+        stop(name + found["msg"].removeprefix("Value error, "), FAILED)
 
 
 def _patient() -> "Patient":
@@ -277,57 +197,21 @@ def _database(instead: str = "") -> "Generator[Database]":
     from bot.store.database import Database
 
     settings = _settings()
-    with _plainly():
+    with plainly():
         key = settings.data / "changelog.key"
         sealed = seal.kept_in(key) if key.exists() else None
         database = Database(instead or settings.database_url, sealed, Redactor(settings.secrets))
         if database.embedded and not (settings.data / "keyturn.db").exists():
-            _stop(f"there is no database in {settings.data.absolute()} yet", NOT_FOUND)
+            stop(f"there is no database in {settings.data.absolute()} yet", NOT_FOUND)
         try:
             yield database
         finally:
             database.close()
 
 
-def _log_looked_at(database: "Database", kind: str, **facts: "Canonical") -> None:
-    """Log that somebody exported or verified it; who may only read cannot, and is told."""
-    from getpass import getuser
-
-    from bot.store import changelog as store
-    from bot.store.database import StoreUnavailable
-
-    try:
-        with database.transaction() as tx:
-            store.append(tx, kind, run=None, person="", host="", login=getuser(), **facts)
-    except StoreUnavailable as trouble:
-        click.echo(f"keyturn: this is not in the change log: {trouble}", err=True)
-
-
 def _has_database() -> bool:
     settings = _settings()
     return bool(settings.database) or (settings.data / "keyturn.db").exists()
-
-
-@contextmanager
-def _plainly() -> Generator[None]:
-    """Turn what a person can do something about into one line on standard error."""
-    from bot.policy import NoPolicy
-    from bot.store.database import AlreadyRunning, StoreUnavailable
-    from bot.store.seal import BadKey
-
-    try:
-        yield
-    except BrokenPipeError:
-        # Whoever read along has seen enough. Python would say so once more at its end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(FAILED)
-    except (StoreUnavailable, AlreadyRunning, NoPolicy, BadKey, OSError, ValueError) as trouble:
-        _stop(str(trouble), FAILED)
-
-
-def _stop(message: str, status: int) -> NoReturn:
-    click.echo(f"keyturn: {message}", err=True)
-    sys.exit(status)
 
 
 _PLACE = Place(
@@ -336,11 +220,12 @@ _PLACE = Place(
     has_database=_has_database,
     data=lambda: _settings().data,
     address=lambda: _settings().base_url.rstrip("/"),
+    migrations=lambda: _settings().migrations.get_secret_value(),
 )
-for other in (show, export, rotate_key, erase):
+for other in (show, export, verify, rotate_key, erase):
     other.context_settings["obj"] = _PLACE
     changelog.add_command(other)
-for family in (policy, schedule, factors, token, *MANDATES, *COMMANDS, *RUNS):
+for family in (db, policy, schedule, factors, token, *MANDATES, *COMMANDS, *RUNS):
     family.context_settings["obj"] = _PLACE
     main.add_command(family)
 

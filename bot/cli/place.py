@@ -13,6 +13,7 @@ import click
 if TYPE_CHECKING:
     from bot.store.database import Database
 
+# Exit statuses that scripts can tell apart; 2 is click's own for words it does not understand.
 FAILED, NOT_FOUND = 1, 3
 
 
@@ -20,16 +21,18 @@ FAILED, NOT_FOUND = 1, 3
 class Place:
     """Each is looked up only by a command that needs it.
 
-    policy: the policy directory. database: opens the log for reading. has_database: whether there
-    is one yet. data: the directory of the keys. address: of the web pages, without a slash at its
-    end; "" if they have none.
+    policy: the policy directory. database: opens the database, or that at another address, in the
+    name of another role. has_database: whether there is one yet. data: the directory of the keys.
+    address: of the web pages, without a slash at its end; "" if they have none. migrations: the
+    database's address for a role that may change its schema; "" if it is the usual one.
     """
 
     policy: Callable[[], Path]
-    database: "Callable[[], AbstractContextManager[Database]]"
+    database: "Callable[..., AbstractContextManager[Database]]"
     has_database: Callable[[], bool]
     data: Callable[[], Path]
     address: Callable[[], str]
+    migrations: Callable[[], str]
 
 
 at_place = click.make_pass_decorator(Place)
@@ -40,6 +43,8 @@ def plainly() -> Generator[None]:
     """Turn what a person can do something about into one line on standard error."""
     from bot.forms import NotUnderstood
     from bot.policy import NoPolicy
+    from bot.store.database import AlreadyRunning, StoreUnavailable
+    from bot.store.seal import BadKey
     from bot.visible import one_line
 
     try:
@@ -50,7 +55,7 @@ def plainly() -> Generator[None]:
         sys.exit(FAILED)
     except NotUnderstood as trouble:
         stop(one_line(str(trouble)), NOT_FOUND)
-    except (NoPolicy, OSError, ValueError) as trouble:
+    except (StoreUnavailable, AlreadyRunning, NoPolicy, BadKey, OSError, ValueError) as trouble:
         stop(one_line(str(trouble)), FAILED)
 
 

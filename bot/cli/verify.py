@@ -1,0 +1,67 @@
+"""`keyturn changelog verify`: is the log whole, and is it the one that witnesses saw?"""
+
+import getpass
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from bot.cli.place import FAILED, Place, at_place, plainly
+
+if TYPE_CHECKING:
+    from bot.store.database import Database
+    from bot.store.verification import Verdict
+
+
+@click.command("verify")
+@click.option(
+    "--witness",
+    "witnesses",
+    multiple=True,
+    type=click.Path(path_type=Path, exists=True),
+    help="A witness's file to hold the log against; may be given several times.",
+)
+@click.option("--key", default="", help="The public key that must have sealed it, 64 hex digits.")
+@click.option("--thorough", is_flag=True, help="Check every signature, and not only the last.")
+@click.option("--json", "as_json", is_flag=True, help="For programs.")
+@at_place
+def verify(
+    place: Place, *, witnesses: tuple[Path, ...], key: str, thorough: bool, as_json: bool
+) -> None:
+    """Recompute the whole chain. Exit status 1 if an entry was altered or is missing."""
+    from bot.store import verification, witness
+
+    with plainly(), place.database() as database:
+        points = [point for file in witnesses for point in witness.read(file)]
+        with database.reading() as tx:
+            verdict = verification.verify(tx, key=key, witnesses=points, thorough=thorough)
+        _note(database, verdict, key)
+    if as_json:
+        click.echo(json.dumps(vars(verdict)))
+    elif verdict.broken is None:
+        click.echo(f"{verdict.entries} entries, unbroken; head {verdict.head}")
+        click.echo(f"sealed by {verdict.key}; {len(points)} checkpoints of witnesses agree")
+    else:
+        click.echo(f"BROKEN at entry {verdict.broken}: {verdict.why}", err=True)
+    sys.exit(FAILED if verdict.broken is not None else 0)
+
+
+def _note(database: "Database", verdict: "Verdict", key: str) -> None:
+    """Log that somebody verified it; who may only read cannot, and is told."""
+    from bot.store import changelog
+    from bot.store.database import StoreUnavailable
+
+    try:
+        with database.transaction() as tx:
+            changelog.append(
+                tx,
+                "verified",
+                login=getpass.getuser(),
+                broken=verdict.broken,
+                why=verdict.why,
+                key=key,
+            )
+    except StoreUnavailable as trouble:
+        click.echo(f"keyturn: this is not in the change log: {trouble}", err=True)
