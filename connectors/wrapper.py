@@ -11,6 +11,7 @@ import secrets
 import signal
 
 from connectors.command import Answer, Shell
+from connectors.hearing import Ear
 from connectors.trouble import Interrupted, NotSetUp, TimedOut
 
 # Seconds between asking an overdue command to end and killing it. Less than the patience of
@@ -44,14 +45,20 @@ _STATUS_OF_SIGNALS = range(129, 160)
 
 
 class Kept:
-    """What is kept of a stream: all of a short one, the beginning and the end of a long one."""
+    """What is kept of a stream: all of a short one, the beginning and the end of a long one.
 
-    def __init__(self) -> None:
+    word: what frames it, for whoever listens while it comes.
+    """
+
+    def __init__(self, word: str = "") -> None:
+        self._ear = Ear(word.encode()) if word else None
         self._first = bytearray()
         self._last = bytearray()
         self.size = 0
 
     def add(self, data: bytes) -> None:
+        if self._ear is not None:
+            self._ear.add(data)
         self.size += len(data)
         room = _KEEP_FIRST - len(self._first)
         self._first += data[:room]
@@ -89,8 +96,8 @@ class Wrapped:
         self._begin = f"{self._word} begins\n".encode()
         self._end = re.compile(self._word.encode() + rb" (\d+|unwatched)\n\Z")
         self._shell = shell
-        self.out = Kept()
-        self.err = Kept()
+        self.out = Kept(self._word)
+        self.err = Kept(self._word)
 
     @property
     def line(self) -> str:
