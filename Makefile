@@ -104,12 +104,14 @@ demo: setup system assets ## Start it all on this machine: hosts, chat and web; 
 test: setup system assets ## Run every test on every core; ARGS="-k word" and the like go to pytest
 	$(BIN)/python -m pytest -n auto $(ARGS)
 
-# So many orders of events that the state machine of a run is put through; `make test` tries 200.
+# So many orders of events that the state machine of a run is put through, and so many races of two
+# processes for one run; `make test` tries 200 and 24.
 CHAOS ?= 10000
 
 .PHONY: chaos
-chaos: setup ## Try 10,000 orders of what may happen to a run; CHAOS=… sets the number
-	KEYTURN_CHAOS=$(CHAOS) $(BIN)/python -m pytest -n auto tests/bot/test_state_machine.py $(ARGS)
+chaos: setup ## Try 10,000 orders of what may happen to a run, and as many races; CHAOS=… sets it
+	KEYTURN_CHAOS=$(CHAOS) $(BIN)/python -m pytest -n auto \
+		tests/bot/test_state_machine.py tests/bot/test_replicas.py $(ARGS)
 
 .PHONY: bench
 bench: setup system ## Measure history, log and verifying on both databases; QUICK=1 is a short run

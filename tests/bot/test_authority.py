@@ -1,7 +1,7 @@
 """What was so when people clicked is looked at again; without each look the bad thing happens."""
 
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import replace
 from pathlib import Path
 
@@ -180,18 +180,24 @@ class TestAuthority:
         assert (goes_on(office, run), office.fleet.told) == (State.SUCCEEDED, SENT)
 
 
+def leave(office: Office) -> None:
+    """Have the asker gone from the people."""
+    rewrite(office, "people.yaml", "dora:", "dolores:")
+
+
+@pytest.mark.parametrize("go", [leave, lose_the_role])
 class TestMidway:
-    """The asker leaves while the third of ten hosts is told."""
+    """The asker leaves, or loses the role, while the third of ten hosts is told."""
 
     HOSTS = tuple(f"lb{n}" for n in range(1, 11))
 
-    def _leaves(self, office: Office) -> list[str]:
+    def _goes(self, office: Office, go: Callable[[Office], None]) -> list[str]:
         rewrite(office, "inventory.yaml", "lb2: {area: edge, tags: [haproxy]}\n", self._more())
         office.fleet.hosts.update({host: {"lamp": "off"} for host in self.HOSTS})
         requests = [SetSwitch(host=host, name="lamp", value="on") for host in self.HOSTS]
         whole = office.workflow.ask_all(requests, spelled="lb*", person="dora", origin=WEB)
         office.work()
-        office.fleet.after_tell = lambda host, _words: self._leave(office, host)
+        office.fleet.after_tell = lambda host, _words: go(office) if host == "lb3" else None
         office.approve(office.run(whole.id))
         return [host for host, _ in office.fleet.told]
 
@@ -199,18 +205,21 @@ class TestMidway:
         line = "  {host}: {{area: edge, tags: [haproxy]}}\n"
         return "".join(line.format(host=host) for host in self.HOSTS[1:]).removeprefix("  ")
 
-    def _leave(self, office: Office, host: str) -> None:
-        if host == "lb3":
-            rewrite(office, "people.yaml", "dora:", "dolores:")
-
-    def test_t_a6_no_further_host_is_reached(self, office: Office):
-        assert self._leaves(office) == ["lb1", "lb2", "lb3"]
+    def test_t_a6_no_further_host_is_reached(self, office: Office, go: Callable[[Office], None]):
+        assert self._goes(office, go) == ["lb1", "lb2", "lb3"]
+        with office.database.reading() as tx:
+            parts = runs.children(tx, 1)
+        assert [part.state for part in parts[:3]] == [State.SUCCEEDED] * 3
+        # It is for the role, and not only since a file is another one.
+        for part in parts[3:]:
+            told = "may no longer have this done" in part.summary
+            assert (part.state, told) == (State.REFUSED, True), part.summary
 
     def test_t_a6_without_the_guard_all_of_them_would_have_been(
-        self, office: Office, monkeypatch: pytest.MonkeyPatch
+        self, office: Office, go: Callable[[Office], None], monkeypatch: pytest.MonkeyPatch
     ):
         _all_there(monkeypatch)
-        assert sorted(self._leaves(office)) == sorted(self.HOSTS)
+        assert sorted(self._goes(office, go)) == sorted(self.HOSTS)
 
 
 class TestANo:
