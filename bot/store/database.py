@@ -108,6 +108,9 @@ class Database:
         self.trouble = ""
         self.embedded = url.startswith("sqlite")
         self.engine = _sqlite(url) if self.embedded else _postgresql(url)
+        # What PostgreSQL calls by that name is one state for as long as one reads.
+        level = {} if self.embedded else {"isolation_level": "REPEATABLE READ"}
+        self._reader = self.engine.execution_options(**level)
         # Called after every commit that somebody should hear of, from the committing thread.
         self.on_news: Callable[[], None] = lambda: None
         self._closed = False
@@ -116,14 +119,17 @@ class Database:
         self._writer = threading.Lock()
 
     @contextmanager
-    def transaction(self) -> Generator[Transaction]:
-        """Write. Raises StoreUnavailable if anything could not be made durable."""
+    def transaction(self, *, seconds: float | None = None) -> Generator[Transaction]:
+        """Write. Raises StoreUnavailable if anything could not be made durable.
+
+        seconds: how long one statement, or the commit, may take; None for as little as is usual.
+        """
         try:
             with (
                 self._turn(),
                 self._guarded(),
-                self._connection() as connection,
-                self._watch.over(connection),
+                self._connection(self.engine) as connection,
+                self._watch.over(connection, seconds),
             ):
                 if self.embedded:
                     connection.exec_driver_sql("BEGIN IMMEDIATE")
@@ -145,7 +151,7 @@ class Database:
         """Read one consistent state. Nothing written here is kept."""
         with (
             self._guarded(),
-            self._connection() as connection,
+            self._connection(self._reader) as connection,
             self._watch.over(connection, _READING_SECONDS),
         ):
             if self.embedded:
@@ -162,8 +168,8 @@ class Database:
         self.engine.dispose()
 
     @contextmanager
-    def _connection(self) -> Generator[Connection]:
-        with self.engine.connect() as connection:
+    def _connection(self, engine: Engine) -> Generator[Connection]:
+        with engine.connect() as connection:
             try:
                 yield connection
             finally:

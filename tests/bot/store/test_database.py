@@ -42,6 +42,18 @@ def test_what_failed_half_way_leaves_nothing(database: Database):
         assert changelog.head(tx) == (0, changelog.GENESIS)
 
 
+def test_who_reads_sees_one_state_whatever_others_commit_meanwhile(database: Database):
+    with database.transaction() as tx:
+        changelog.append(tx, "first")
+    with database.reading() as reading:
+        before = changelog.head(reading)
+        with database.transaction() as tx:
+            changelog.append(tx, "second")
+        assert changelog.head(reading) == before
+    with database.reading() as reading:
+        assert changelog.head(reading)[0] == 2
+
+
 def test_callbacks_come_after_the_commit_and_only_then(database: Database):
     seen: list[int] = []
 
