@@ -2,11 +2,18 @@
 
 from alembic import context
 
-from bot.store import programs, tables
+from bot.store import heard, lookups, programs, tables
+from bot.store.schema import is_ours
 
 connection = context.config.attributes["connection"]
 # Each module adds its own to the same.
-assert programs.metadata is tables.metadata  # noqa: S101 - alembic sees them all
-context.configure(connection=connection, target_metadata=tables.metadata, render_as_batch=True)
+for module in (heard, lookups, programs):
+    assert module.metadata is tables.metadata  # noqa: S101 - alembic sees them all
+context.configure(
+    connection=connection,
+    target_metadata=tables.metadata,
+    render_as_batch=True,
+    include_name=is_ours,
+)
 with context.begin_transaction():
     context.run_migrations()

@@ -234,6 +234,9 @@ class _Nobody:
 
     look = enqueue
 
+    def busy(self, tx: object) -> tuple[int, ...]:
+        return ()
+
     def ask(self, host: str, query: object, /) -> Any:
         raise NotImplementedError(host)
 

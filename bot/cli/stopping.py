@@ -86,6 +86,9 @@ class _Absent:
 
     look = enqueue
 
+    def busy(self, tx: object) -> tuple[int, ...]:
+        return ()
+
     def ask(self, host: str, query: object, /) -> Any:
         raise NotImplementedError(host)
 

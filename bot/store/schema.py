@@ -12,6 +12,11 @@ from sqlalchemy.exc import ProgrammingError
 from bot.store.database import Database, StoreUnavailable
 
 
+def is_ours(name: str | None, kind: str, _parents: object) -> bool:
+    """Say whether it belongs to our schema; the distributed engine lays out its own tables."""
+    return kind != "table" or not (name or "").startswith("procrastinate_")
+
+
 def upgrade(database: Database) -> None:
     """Apply every migration that is missing. Raises StoreUnavailable if our role may not."""
     with database.engine.connect() as connection:

@@ -383,3 +383,20 @@ def _refuse_all_but_insert() -> None:
 
 def downgrade() -> None:
     raise NotImplementedError("the first schema holds the change log: it is not dropped by a tool")
+    _tables_of_the_engine()
+
+
+def _tables_of_the_engine() -> None:
+    """Let the installed Procrastinate lay out its own tables, for the distributed mode."""
+    if op.get_bind().dialect.name == "sqlite":
+        return
+    from procrastinate.schema import SchemaManager
+
+    # As its author wrote it, several statements in one: nothing in it is a parameter of ours.
+    driver = op.get_bind().connection.driver_connection
+    driver.execute(SchemaManager.get_schema())
+    # Whether a hint for this run waits already.
+    op.execute(
+        "CREATE INDEX keyturn_hint ON procrastinate_jobs ((args ->> 'run')) "
+        "WHERE status = 'todo'"
+    )

@@ -29,6 +29,9 @@ class ByHand:
 
     look = enqueue
 
+    def busy(self, tx: Transaction) -> tuple[int, ...]:  # noqa: ARG002
+        return ()
+
 
 @dataclass
 class Office:

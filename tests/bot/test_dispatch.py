@@ -1,74 +1,359 @@
-"""The dispatcher of the embedded mode: few threads, and nobody asked for twice waits twice."""
+"""The dispatchers: what a workflow may rely on, whichever of them it has."""
 
 import threading
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Protocol
 
 import pytest
+from sqlalchemy import text
 
-from bot.dispatch import InProcess
-from bot.store.database import Database
+from bot.dispatch import Dispatch, InProcess
+from bot.dispatch.crew import Crew
+from bot.dispatch.procrastinated import Procrastinated, changes
+from bot.run import Origin
+from bot.store import glass, hints, runs, schema
+from bot.store.database import Database, Transaction
+from bot.store.seal import Seal
+from tests.playground.postgres import Postgres
 
 
-def test_a_run_that_waits_for_a_thread_waits_once(database: Database):
-    begun, go, done = threading.Event(), threading.Event(), threading.Event()
+class Hands(Protocol):
+    """What works on what a dispatcher was told of."""
+
+    def start(self, advance: Callable[[int], None]) -> None: ...
+
+    def stop(self, patience: float | None = None) -> bool: ...
+
+
+@dataclass
+class Staff:
+    """A dispatcher with its hands, on a database."""
+
+    database: Database
+    dispatch: Dispatch
+    hands: Hands
+
+    def enqueue(self, *numbers: int, lane: str = "enqueue") -> None:
+        with self.database.transaction() as tx:
+            for number in numbers:
+                getattr(self.dispatch, lane)(tx, number, "main")
+
+    def busy(self) -> set[int]:
+        with self.database.transaction() as tx:
+            return set(self.dispatch.busy(tx))
+
+
+Hire = Callable[..., Staff]
+
+
+@pytest.fixture(params=["in process", pytest.param("procrastinated", marks=pytest.mark.real)])
+def hire(
+    request: pytest.FixtureRequest, database_of: Callable[[str], Database]
+) -> Generator[Hire]:
+    hired: list[Staff] = []
+
+    def build(threads: int = 4, looks: int = 2) -> Staff:
+        if request.param == "in process":
+            dispatch = InProcess(threads, looks=looks)
+            staff = Staff(database_of("sqlite"), dispatch, dispatch)
+        else:
+            database = database_of("postgresql")
+            crew = Crew(database.url, sites=["main"], threads=threads, look_threads=looks)
+            staff = Staff(database, Procrastinated(), crew)
+        hired.append(staff)
+        return staff
+
+    yield build
+    for staff in hired:
+        staff.hands.stop(10)
+
+
+@pytest.fixture
+def database_of(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Generator[Callable[[str], Database]]:
+    opened: list[Database] = []
+
+    def build(kind: str) -> Database:
+        if kind == "sqlite":
+            url = f"sqlite:///{tmp_path_factory.mktemp('store') / 'keyturn.db'}"
+        else:
+            server: Postgres = request.getfixturevalue("postgres")
+            url = server.new_database()
+        database = Database(url, Seal.new())
+        schema.upgrade(database)
+        opened.append(database)
+        return database
+
+    yield build
+    for database in opened:
+        database.close()
+
+
+@dataclass
+class Slow:
+    """An advance() that waits for its go on everything but what is *quick*."""
+
+    go: threading.Event
+    quick: frozenset[int] = frozenset()
+
+    def __post_init__(self) -> None:
+        self.begun, self.done = threading.Semaphore(0), threading.Semaphore(0)
+        self.advanced: list[int] = []
+
+    def __call__(self, number: int) -> None:
+        self.advanced.append(number)
+        if number in self.quick:
+            self.done.release()
+            return
+        self.begun.release()
+        assert self.go.wait(20)
+
+
+@contextmanager
+def slow(*quick: int) -> Generator[Slow]:
+    work = Slow(threading.Event(), frozenset(quick))
+    try:
+        yield work
+    finally:
+        work.go.set()
+
+
+# --- the contract ---
+
+
+def test_what_was_committed_is_advanced(hire: Hire):
+    staff, done = hire(), threading.Event()
     advanced: list[int] = []
 
     def advance(number: int) -> None:
         advanced.append(number)
-        begun.set()
-        assert go.wait(10)
-        if number == 2:
-            done.set()
+        done.set()
 
-    dispatch = InProcess(threads=1)
-    dispatch.start(advance)
-    with database.transaction() as tx:
-        dispatch.enqueue(tx, 1, "main")
-    assert begun.wait(10)
-    with database.transaction() as tx:
+    staff.hands.start(advance)
+    staff.enqueue(7)
+    assert done.wait(10)
+    assert advanced == [7]
+
+
+def test_what_was_not_committed_is_not_advanced(hire: Hire):
+    """Its twin is above: only the commit makes the difference."""
+    staff = hire()
+    with slow(1, 2) as work:
+        staff.hands.start(work)
+        with suppress(ZeroDivisionError), staff.database.transaction() as tx:
+            staff.dispatch.enqueue(tx, 1, "main")
+            raise ZeroDivisionError
+        staff.enqueue(2)
+        assert work.done.acquire(timeout=10)
+        assert work.advanced == [2]
+
+
+def test_a_run_that_waits_for_its_turn_waits_once(hire: Hire):
+    staff = hire(threads=1)
+    with slow(2) as work:
+        staff.hands.start(work)
+        staff.enqueue(1)
+        assert work.begun.acquire(timeout=10)
         # The first may have looked before this came: it is taken up once more, and only once.
         for _ in range(3):
-            dispatch.enqueue(tx, 1, "main")
-        dispatch.enqueue(tx, 2, "main")
-    go.set()
-    assert done.wait(10)
-    dispatch.stop()
-    assert advanced == [1, 1, 2]
+            staff.enqueue(1)
+        staff.enqueue(2)
+        work.go.set()
+        assert work.done.acquire(timeout=10)
+    assert staff.hands.stop(10)
+    assert work.advanced == [1, 1, 2]
 
 
 @pytest.mark.parametrize("lane", ["look", "enqueue"])
-def test_t_a19_checks_that_hang_keep_no_change_waiting(database: Database, lane: str):
+def test_t_a19_checks_that_hang_keep_no_change_waiting(hire: Hire, lane: str):
     """Its twin beside it: if checks had the same threads, the change would wait for them."""
-    go, changed = threading.Event(), threading.Event()
+    staff = hire(threads=2, looks=2)
+    with slow(99) as work:
+        staff.hands.start(work)
+        staff.enqueue(0, 1, 2, 3, lane=lane)
+        assert work.begun.acquire(timeout=10)
+        assert work.begun.acquire(timeout=10)
+        staff.enqueue(99)
+        came = work.done.acquire(timeout=10 if lane == "look" else 1.5)
+    assert came is (lane == "look")
+
+
+def test_what_waits_needs_no_other_hint(hire: Hire):
+    staff = hire(threads=1)
+    with slow() as work:
+        staff.hands.start(work)
+        staff.enqueue(1)
+        assert work.begun.acquire(timeout=10)
+        staff.enqueue(2)
+        assert 2 in staff.busy()
+        assert 3 not in staff.busy()
+
+
+def test_what_does_not_end_is_not_waited_for_at_the_end(hire: Hire):
+    staff = hire()
+    with slow() as work:
+        staff.hands.start(work)
+        staff.enqueue(1)
+        assert work.begun.acquire(timeout=10)
+        assert not staff.hands.stop(0.05)
+    assert staff.hands.stop(10)
+
+
+def test_what_fails_keeps_nothing_else_from_being_advanced(hire: Hire):
+    staff, done = hire(threads=1), threading.Event()
 
     def advance(number: int) -> None:
-        if number == 99:
-            changed.set()
-        else:
-            assert go.wait(10)
+        if number == 1:
+            raise ValueError("a fault of our own")
+        done.set()
 
-    dispatch = InProcess(threads=2, looks=2)
-    dispatch.start(advance)
-    with database.transaction() as tx:
-        for number in range(4):
-            getattr(dispatch, lane)(tx, number, "main")
-        dispatch.enqueue(tx, 99, "main")
-    assert changed.wait(10 if lane == "look" else 0.2) is (lane == "look")
-    go.set()
-    dispatch.stop()
+    staff.hands.start(advance)
+    staff.enqueue(1)
+    staff.enqueue(2)
+    assert done.wait(10)
 
 
-def test_what_does_not_end_is_not_waited_for_at_the_end(database: Database):
-    begun, go = threading.Event(), threading.Event()
+# --- what only the distributed one has ---
 
-    def advance(_number: int) -> None:
-        begun.set()
-        assert go.wait(10)
 
-    dispatch = InProcess()
-    dispatch.start(advance)
-    with database.transaction() as tx:
+@pytest.fixture
+def apart(database_of: Callable[[str], Database]) -> Database:
+    return database_of("postgresql")
+
+
+def _asked(tx: Transaction, **more: object) -> int:
+    new = runs.NewRun(
+        words="toy set",
+        kind="change",
+        fields={},
+        host="lb1",
+        area="edge",
+        asked_by="dora",
+        **{"origin": Origin("web"), **more},  # type: ignore[arg-type]
+    )
+    return runs.add(tx, new).id
+
+
+@pytest.mark.real
+def test_a_hint_waits_for_the_workers_of_its_site(apart: Database):
+    dispatch, advanced, came = Procrastinated(), list[int](), threading.Event()
+
+    def advance(number: int) -> None:
+        advanced.append(number)
+        came.set()
+
+    crew = Crew(apart.url, sites=["ams"], threads=1, look_threads=1)
+    crew.start(advance)
+    with apart.transaction() as tx:
+        dispatch.enqueue(tx, 1, "rot")
+        dispatch.look(tx, 2, "rot")
+        dispatch.enqueue(tx, 3, "ams")
+    assert came.wait(10)
+    assert crew.stop(10)
+    with apart.transaction() as tx:
+        assert dispatch.busy(tx) == {1, 2}
+    assert advanced == [3]
+
+
+@pytest.mark.real
+def test_r_w3_the_urgent_and_the_single_go_before_the_bulk(apart: Database):
+    """Asked last, taken first: parts of a wave and fires of a schedule wait for both."""
+    dispatch = Procrastinated()
+    with apart.transaction() as tx:
+        whole = _asked(tx)
+        parts = [_asked(tx, parent=whole) for _ in range(3)]
+        fired = _asked(tx, origin=Origin("schedule", schedule=1))
+        alone = _asked(tx)
+        broken = _asked(tx)
+        glass.want(tx, run=broken, person="dora", reason="it burns")
+        tx.sql.execute(text("UPDATE glass SET broken = 1"))
+        for number in (*parts, fired, alone, broken):
+            dispatch.enqueue(tx, number, "main")
+    with slow(*parts, fired, alone, broken) as work:
+        crew = Crew(apart.url, sites=["main"], threads=1, look_threads=1)
+        crew.start(work)
+        for _ in range(6):
+            assert work.done.acquire(timeout=10)
+        assert crew.stop(10)
+    assert work.advanced == [broken, alone, *parts, fired]
+
+
+@pytest.mark.real
+def test_a_hint_in_a_transaction_that_is_under_way_is_not_lost_to_a_worker(apart: Database):
+    """Whoever takes the hint that waits must see what we write: it is held until we commit."""
+    dispatch = Procrastinated()
+    with apart.transaction() as tx:
         dispatch.enqueue(tx, 1, "main")
-    assert begun.wait(10)
-    assert not dispatch.stop(0.05)
-    go.set()
-    assert dispatch.stop(10)
+    with slow(1, 2) as work:
+        crew = Crew(apart.url, sites=["main"], threads=1, look_threads=1)
+        with apart.transaction() as tx:
+            dispatch.enqueue(tx, 1, "main")
+            crew.start(work)
+            with apart.transaction() as other:
+                dispatch.enqueue(other, 2, "main")
+            assert work.done.acquire(timeout=10)
+            assert work.advanced == [2]
+        assert work.done.acquire(timeout=10)
+        assert work.advanced == [2, 1]
+        assert crew.stop(10)
+
+
+@pytest.mark.real
+def test_what_a_dead_worker_took_needs_another_hint(apart: Database):
+    dispatch = Procrastinated()
+    with apart.transaction() as tx:
+        dispatch.enqueue(tx, 1, "main")
+        tx.sql.execute(text("INSERT INTO procrastinate_workers DEFAULT VALUES"))
+        tx.sql.execute(
+            text(
+                "UPDATE procrastinate_jobs SET status = 'doing', "
+                "worker_id = (SELECT max(id) FROM procrastinate_workers)"
+            )
+        )
+    with apart.transaction() as tx:
+        assert dispatch.busy(tx) == {1}
+        tx.sql.execute(
+            text("UPDATE procrastinate_workers SET last_heartbeat = now() - interval '1 minute'")
+        )
+        assert dispatch.busy(tx) == frozenset()
+        # A worker that begins takes those away that have not been heard of.
+        tx.sql.execute(text("DELETE FROM procrastinate_workers"))
+        hints.clear(tx)
+        jobs = tx.sql.execute(text("SELECT count(*) FROM procrastinate_jobs")).scalar_one()
+        assert jobs == 0
+
+
+@pytest.mark.real
+def test_a_worker_takes_up_its_work_after_the_database_has_thrown_it_out(apart: Database):
+    dispatch = Procrastinated()
+    with slow(1, 2) as work:
+        crew = Crew(apart.url, sites=["main"], threads=1, look_threads=1)
+        crew.start(work)
+        with apart.transaction() as tx:
+            dispatch.enqueue(tx, 1, "main")
+        assert work.done.acquire(timeout=10)
+        with apart.transaction() as tx:
+            tx.sql.execute(
+                text(
+                    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                    "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+                )
+            )
+        deadline = time.monotonic() + 10
+        while True:
+            try:
+                with apart.transaction() as tx:
+                    dispatch.enqueue(tx, 2, "main")
+                break
+            except Exception:  # noqa: BLE001 - our own connections were thrown out too
+                assert time.monotonic() < deadline
+        assert work.done.acquire(timeout=20)
+        assert crew.stop(10)
+
+
+def test_queues_are_named_for_their_sites():
+    assert changes("ams") == "site-ams"

@@ -1,24 +1,13 @@
-"""Where a run executes: here in a thread, or (behind the same port) on a worker elsewhere."""
+"""The embedded dispatcher: a few threads of this process."""
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from typing import Protocol
 
 from bot.store.database import Transaction
 
 log = logging.getLogger(__name__)
-
-
-class Dispatch(Protocol):
-    """Sees to it that somebody advances a run soon after the caller's transaction commits."""
-
-    def enqueue(self, tx: Transaction, run: int, site: str) -> None: ...
-
-    def look(self, tx: Transaction, run: int, site: str) -> None:
-        """Do the same for a run that only reads: however slow, it keeps no change waiting."""
-        ...
 
 
 class InProcess:
@@ -45,6 +34,10 @@ class InProcess:
 
     def look(self, tx: Transaction, run: int, site: str) -> None:  # noqa: ARG002 - one process serves every site
         tx.after_commit(lambda: self._submit(self._looks, run))
+
+    def busy(self, tx: Transaction) -> Collection[int]:  # noqa: ARG002 - it is all in this process
+        with self._lock:
+            return frozenset(self._waiting)
 
     def stop(self, patience: float | None = None) -> bool:
         """Take nothing new and let what is under way come to its end; False if it did not.

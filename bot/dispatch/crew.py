@@ -1,0 +1,136 @@
+"""The crew: the threads of a worker process, which takes hints for the sites that it serves."""
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from bot.dispatch.procrastinated import changes, looks
+from bot.store import hints
+
+if TYPE_CHECKING:
+    from procrastinate import App
+
+log = logging.getLogger(__name__)
+
+# A lock that is freed sends no notice: whoever waits for one is found by looking.
+_POLL_SECONDS = 1.0
+# An outage of the database that is shorter leaves the worker alive and its jobs acknowledged.
+_OUTAGE_SECONDS = 600.0
+_AGAIN_SECONDS = 1.0
+# The engine's own work needs threads besides those of the jobs.
+_SPARE_THREADS = 4
+
+
+class Crew:
+    """Takes hints from a PostgreSQL database. url: as SQLAlchemy writes it.
+
+    sites: whose hints it takes. threads: runs at once; look_threads: besides them, those that only
+    read.
+    """
+
+    def __init__(
+        self, url: str, *, sites: Sequence[str], threads: int = 8, look_threads: int = 6
+    ) -> None:
+        self._conninfo = url.replace("postgresql+psycopg://", "postgresql://", 1)
+        self._lanes = (
+            ([changes(site) for site in sites], threads),
+            ([looks(site) for site in sites], look_threads),
+        )
+        self._pool = ThreadPoolExecutor(
+            threads + look_threads + _SPARE_THREADS, thread_name_prefix="crew"
+        )
+        self._advance: Callable[[int], None] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._closing = asyncio.Event()
+        self._begun = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="crew", daemon=True)
+
+    def start(self, advance: Callable[[int], None]) -> None:
+        """Begin to take hints: *advance* brings one run as far as it can go."""
+        self._advance = advance
+        self._thread.start()
+        self._begun.wait()
+
+    def close(self) -> None:
+        """Take nothing more, from this moment on; what is under way goes on."""
+        if self._loop is not None:
+            # The loop may have ended by itself.
+            with suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._closing.set)
+
+    def stop(self, patience: float | None = None) -> bool:
+        """Take nothing new and let what is under way come to its end; False if it did not.
+
+        patience: seconds to wait for that; None for as long as it takes.
+        """
+        self.close()
+        self._thread.join(patience)
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        loop = asyncio.new_event_loop()
+        # Jobs that are not coroutines run in the default executor, of few threads by itself.
+        loop.set_default_executor(self._pool)
+        self._loop = loop
+        self._begun.set()
+        try:
+            loop.run_until_complete(self._work())
+        finally:
+            self._pool.shutdown(wait=False, cancel_futures=True)
+            loop.close()
+
+    async def _work(self) -> None:
+        from procrastinate import App, PsycopgConnector
+
+        app = App(
+            connector=PsycopgConnector(
+                conninfo=self._conninfo,
+                timeout=_OUTAGE_SECONDS,
+                reconnect_timeout=_OUTAGE_SECONDS,
+                max_size=2 * len(self._lanes) + 2,
+            )
+        )
+        app.task(name=hints.TASK)(self._take)
+        async with app.open_async():
+            lanes = [
+                asyncio.create_task(self._keep(app, queues, at_once))
+                for queues, at_once in self._lanes
+            ]
+            await self._closing.wait()
+            # A worker that is cancelled fetches nothing more and waits for its jobs.
+            for lane in lanes:
+                lane.cancel()
+            await asyncio.gather(*lanes, return_exceptions=True)
+
+    async def _keep(self, app: "App", queues: Sequence[str], at_once: int) -> None:
+        """Work until cancelled; what ends a worker besides that is told, and it begins anew."""
+        while not self._closing.is_set():
+            try:
+                await app.run_worker_async(
+                    queues=queues,
+                    concurrency=at_once,
+                    fetch_job_polling_interval=_POLL_SECONDS,
+                    # What is done needs no row: the runs are in our own tables.
+                    delete_jobs="always",
+                    install_signal_handlers=False,
+                )
+            except Exception:
+                log.exception("the worker of %s begins anew", ", ".join(queues))
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_AGAIN_SECONDS):
+                    await self._closing.wait()
+
+    def _take(self, run: int) -> None:
+        if self._advance is None:
+            raise RuntimeError("started work before start()")
+        # What has come here while we close is found again: its run is in the database.
+        if self._closing.is_set():
+            return
+        try:
+            self._advance(run)
+        except Exception:
+            log.exception("run %d could not be advanced", run)
