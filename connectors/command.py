@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Generic, Protocol, TypeVar
 
+from connectors.marker import Mark
 from connectors.script import FOLDER, Script
 from connectors.trouble import BadSetting, CommandFailed
 
@@ -105,6 +106,8 @@ class Shell:
     anew: goes over a connection opened for it alone, so that its arrival proves that the host
         still lets us in.
     note: what the host writes into its own log before it begins; not part of what is approved.
+    mark: which step of which run it is, so that its host runs it once at the most and can be asked
+        about it later; not part of what is approved.
     """
 
     argv: tuple[Word | Script, ...]
@@ -115,6 +118,7 @@ class Shell:
     deadline: int = 30
     anew: bool = False
     note: str = field(default="", compare=False, repr=False)
+    mark: Mark | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         for word in self.words:
@@ -132,7 +136,8 @@ class Shell:
         by_sudo = self.root and sudo
         words = _spelled(self.argv, settings, installed=by_sudo and scripts)
         prefix = ("sudo", "-n", "--") if by_sudo else ()
-        return replace(self, argv=prefix + words, root=False)
+        mark = self.mark.placed(settings) if self.mark else None
+        return replace(self, argv=prefix + words, root=False, mark=mark)
 
     @property
     def words(self) -> tuple[str, ...]:

@@ -3,8 +3,10 @@
 from typing import Protocol, TypeVar, overload
 
 from connectors.command import Answer, Command, Fetch, Query, Question, failure
+from connectors import recall
 from connectors.inventory import Host, Inventory
-from connectors.trouble import HostKeyMismatch, TooMuchOutput
+from connectors.marker import Mark
+from connectors.trouble import HostKeyMismatch, HostTrouble, TooMuchOutput
 
 T = TypeVar("T")
 
@@ -73,6 +75,27 @@ class Fleet:
 
     def close(self) -> None:
         self._sessions.close()
+
+    def recall(self, host: str, mark: Mark, *, fingerprint: str = "") -> recall.Recollection:
+        """Ask a host what became of a step, by the login that was told it.
+
+        A step that it has not begun by then it never will. fingerprint: as in `tell`. Raises
+        HostTrouble where the host does not say.
+        """
+        inventory = self.inventory
+        known = inventory[host]
+        if fingerprint and known.fingerprint != fingerprint:
+            raise HostKeyMismatch(
+                f"the inventory has another key for {host} than was approved, so it was not asked"
+            )
+        placed = mark.placed(known.settings) if known.platform == "linux" else None
+        if placed is None:
+            return recall.NOT_ASKED
+        query = recall.question(placed)
+        answer = self._run(inventory, known.for_changing, query.command)
+        if trouble := failure(query.command, answer, query.statuses):
+            raise trouble
+        return query.parse(answer.out)
 
     def _run(self, inventory: Inventory, host: Host, command: Question) -> Answer:
         told = _resolved(host, command)

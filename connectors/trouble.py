@@ -57,6 +57,14 @@ class Interrupted(HostTrouble):
     started = None
 
 
+class BegunBefore(Interrupted):
+    """The host has begun this very step before: it ran it no second time."""
+
+
+class Overtaken(HostTrouble):
+    """Somebody else has taken the run over, and told the host so: nothing was started."""
+
+
 class TimedOut(Interrupted):
     """The command did not end before its deadline."""
 

@@ -9,14 +9,13 @@ or that only looks like an end, is never taken for one. No I/O.
 import re
 import secrets
 import signal
+from collections.abc import Callable, Mapping
 
+from connectors import marker
 from connectors.command import Answer, Shell
 from connectors.hearing import Ear
-from connectors.trouble import Interrupted, NotSetUp, TimedOut
-
-# Seconds between asking an overdue command to end and killing it. Less than the patience of
-# whoever waits here, so that the host's own verdict arrives first.
-KILL_AFTER = 3
+from connectors.marker import KILL_AFTER
+from connectors.trouble import BegunBefore, HostTrouble, Interrupted, NotSetUp, Overtaken, TimedOut
 
 _KEEP_FIRST = 3 * 1024 * 1024
 _KEEP_LAST = 1024 * 1024
@@ -37,9 +36,30 @@ _SCRIPT = (
 # A host that is done closes the channel, and may give its number to the next one at once. What we
 # say after that reaches the wrong command, or makes sshd hang up on all of them. So the script
 # does not end before it has heard all we have to say; where that is nothing, it does not listen.
-_LISTENING = _SCRIPT + "; exec cat >/dev/null"
-_DEAF = "exec </dev/null; " + _SCRIPT
+_AND_LISTEN = "%s; exec cat >/dev/null"
+_DEAF = "exec </dev/null; %s"
 
+# What is said instead of an exit status where nothing was run.
+_NOTHING_RUN: Mapping[str, Callable[[str], HostTrouble]] = {
+    "unwatched": lambda _: NotSetUp(
+        "the host has no program `timeout`, which every command runs under, or no `tee`: "
+        "install coreutils there. Nothing was started"
+    ),
+    "unmarked": lambda place: NotSetUp(
+        f"the host keeps no marker in {place}, so that nobody could ask it later what became of "
+        "this. Is the directory our login's own, and is the disk full? Name another in the "
+        f"host's settings as {marker.SETTING}, or {marker.NONE} to do without. Nothing was started"
+    ),
+    "held": lambda _: BegunBefore(
+        "the host has begun this step before, so it was not run a second time"
+    ),
+    "fenced": lambda _: Overtaken(
+        "somebody else has taken this run over since, and the host knows. Nothing was started"
+    ),
+    "short": lambda _: NotSetUp(
+        "what the command reads did not arrive there whole: is the disk full? Nothing was started"
+    ),
+}
 _STATUS_OF_TIMEOUT = frozenset({124, 128 + signal.SIGKILL})
 _STATUS_OF_SIGNALS = range(129, 160)
 
@@ -94,16 +114,22 @@ class Wrapped:
         """Wrap *shell*, resolved for its host; *word* is what its output is framed with."""
         self._word = word or secrets.token_hex(16)
         self._begin = f"{self._word} begins\n".encode()
-        self._end = re.compile(self._word.encode() + rb" (\d+|unwatched)\n\Z")
+        self._end = re.compile(
+            self._word.encode() + rb" (\d+|%s)\n\Z" % "|".join(_NOTHING_RUN).encode()
+        )
         self._shell = shell
         self.out = Kept(self._word)
         self.err = Kept(self._word)
 
     @property
     def line(self) -> str:
-        script = _LISTENING if self._shell.stdin else _DEAF
+        mark, stdin = self._shell.mark, self._shell.stdin
+        script = marker.SCRIPT if mark else _SCRIPT
+        script = _AND_LISTEN % script if stdin else _DEAF % script
         frame = ("sh", "-c", script, "keyturn", self._word, str(self._shell.deadline))
         frame += (self._shell.note,)
+        if mark is not None:
+            frame += (*mark.words, str(len(stdin.encode())))
         return " ".join(quoted(word) for word in frame + self._shell.words)
 
     @property
@@ -128,12 +154,10 @@ class Wrapped:
                 "the end of the command was never seen, so nobody can say how far it came"
                 f"{self._its_last_words()}: look at the host"
             )
-        if end == "unwatched":
-            raise NotSetUp(
-                "the host has no program `timeout`, which every command runs under: "
-                "install coreutils there. Nothing was started"
-            )
-        self._refuse_what_was_ended(int(end), seconds)
+        if end in _NOTHING_RUN:
+            mark = self._shell.mark
+            raise _NOTHING_RUN[end]((mark and mark.place) or "~/.keyturn")
+        refuse_what_was_ended(int(end), seconds, self._shell.deadline)
         out, out_left = self._text(self.out, end)
         err, err_left = self._text(self.err, end)
         return Answer(int(end), out, err, left_out=out_left + err_left)
@@ -141,18 +165,6 @@ class Wrapped:
     def _how_it_ended(self) -> str | None:
         out, err = self.out.ends_with(self._end), self.err.ends_with(self._end)
         return out[1].decode() if out and err and out[1] == err[1] else None
-
-    def _refuse_what_was_ended(self, status: int, seconds: float) -> None:
-        if status in _STATUS_OF_TIMEOUT and seconds >= self._shell.deadline:
-            raise TimedOut(
-                f"the command had not ended after {self._shell.deadline} s and the host "
-                "stopped it: how far it came is not known"
-            )
-        if status in _STATUS_OF_SIGNALS:
-            raise Interrupted(
-                f"a signal ended the command before its time ({signal_name(status - 128)}, "
-                f"exit status {status}): how far it came is not known"
-            )
 
     def _text(self, kept: Kept, end: str) -> tuple[str, int]:
         said, left_out = kept.after(self._begin)
@@ -166,6 +178,23 @@ class Wrapped:
             if words:
                 return f" (the last that came was: {words.splitlines()[-1][-200:]})"
         return ""
+
+
+def refuse_what_was_ended(status: int, seconds: float, deadline: int) -> None:
+    """Raise Interrupted unless a command with this exit status came to its own end.
+
+    seconds: how long it took; deadline: how long it might.
+    """
+    if status in _STATUS_OF_TIMEOUT and seconds >= deadline:
+        raise TimedOut(
+            f"the command had not ended after {deadline} s and the host stopped it: how far it "
+            "came is not known"
+        )
+    if status in _STATUS_OF_SIGNALS:
+        raise Interrupted(
+            f"a signal ended the command before its time ({signal_name(status - 128)}, "
+            f"exit status {status}): how far it came is not known"
+        )
 
 
 def _decoded(said: bytes) -> str:

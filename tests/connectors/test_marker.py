@@ -1,0 +1,501 @@
+"""What a host keeps of each step, with each shell that a host may have as its `sh`."""
+
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from connectors.command import Answer, Shell
+from connectors.inventory import Inventory
+from connectors.marker import SCRIPT, Mark
+from connectors.recall import NOT_ASKED, Fate, Recollection, question
+from connectors.trouble import (
+    BadSetting,
+    BegunBefore,
+    CommandFailed,
+    Interrupted,
+    NotSetUp,
+    NotUnderstood,
+    Overtaken,
+    TimedOut,
+)
+from connectors.wrapper import Wrapped
+from tests.fakes import inventory_of
+
+STEP = Mark("f00d-7-5f", 1)
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A host as far as it matters here: an `sh`, its programs, and a home."""
+
+    home: Path
+    path: str
+
+    @property
+    def place(self) -> Path:
+        return self.home / ".keyturn"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {"PATH": self.path, "HOME": str(self.home)}
+
+    def begin(self, shell: Shell) -> tuple[subprocess.Popen[bytes], Wrapped]:
+        wrapped = Wrapped(shell)
+        begun = subprocess.Popen(
+            ["sh", "-c", wrapped.line],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=self.environment,
+        )
+        return begun, wrapped
+
+    def tell(self, shell: Shell, *, seconds: float = 0, stdin: str | None = None) -> Answer:
+        begun, wrapped = self.begin(shell)
+        out, err = begun.communicate((shell.stdin if stdin is None else stdin).encode(), 30)
+        wrapped.out.add(out)
+        wrapped.err.add(err)
+        return wrapped.answer(seconds=seconds)
+
+    def ask(self, mark: Mark = STEP) -> Recollection:
+        query = question(mark)
+        assert isinstance(query.command, Shell)
+        said = subprocess.run(
+            query.command.words, capture_output=True, text=True, check=True, env=self.environment
+        )
+        assert said.stderr == ""
+        return query.parse(said.stdout)
+
+
+def _busybox(directory: Path) -> str:
+    """Return a PATH with nothing but busybox and what it is made for."""
+    busybox = shutil.which("busybox")
+    if busybox is None:
+        pytest.skip("busybox is not installed")
+    applets = "sh timeout tee mkdir mv rm cat wc date find sleep touch env echo kill logger printf"
+    for applet in (*applets.split(), "head", "seq"):
+        (directory / applet).symlink_to(busybox)
+    return str(directory)
+
+
+def _with(shell: str) -> Callable[[Path], str]:
+    def path(directory: Path) -> str:
+        found = shutil.which(shell)
+        if found is None:
+            pytest.skip(f"{shell} is not installed")
+        (directory / "sh").symlink_to(found)
+        return f"{directory}:/usr/bin:/bin"
+
+    return path
+
+
+@pytest.fixture(params=["dash", "bash", "busybox"])
+def machine(request: pytest.FixtureRequest, tmp_path: Path) -> Machine:
+    programs, home = tmp_path / "programs", tmp_path / "home dir"
+    programs.mkdir()
+    home.mkdir()
+    kind: str = request.param
+    return Machine(home, (_busybox if kind == "busybox" else _with(kind))(programs))
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Machine:
+    home = tmp_path / "home"
+    home.mkdir()
+    return Machine(home, "/usr/bin:/bin")
+
+
+def _told(machine: Machine) -> Shell:
+    """Return a step that leaves a line behind for each time that it is run."""
+    ledger = machine.home / "ledger"
+    return Shell(
+        ("sh", "-c", f'cat; echo no >&2; echo x >>"{ledger}"; exit 3'), "yes\n", mark=STEP
+    )
+
+
+def _times(machine: Machine) -> int:
+    ledger = machine.home / "ledger"
+    return ledger.read_text().count("x") if ledger.exists() else 0
+
+
+def test_what_a_step_answers_is_what_it_answers_without_a_marker(machine: Machine):
+    step = _told(machine)
+    assert (
+        machine.tell(step) == machine.tell(replace(step, mark=None)) == Answer(3, "yes\n", "no\n")
+    )
+
+
+def test_a_step_is_run_once_however_often_it_is_sent(machine: Machine):
+    machine.tell(_told(machine))
+    for _ in range(3):
+        with pytest.raises(BegunBefore) as trouble:
+            machine.tell(_told(machine))
+        assert trouble.value.started is None
+    assert _times(machine) == 1
+
+
+def test_without_the_marker_it_is_run_each_time(machine: Machine):
+    for _ in range(3):
+        machine.tell(replace(_told(machine), mark=None))
+    assert _times(machine) == 3
+
+
+def test_of_many_who_send_a_step_at_once_one_has_it_run(host: Machine):
+    begun = [host.begin(_told(host))[0] for _ in range(8)]
+    said = [each.communicate(b"yes\n", 30)[0] for each in begun]
+    assert _times(host) == 1
+    assert sum(b" held\n" in each for each in said) == 7
+
+
+def test_the_host_tells_how_a_step_ended_and_what_it_said(machine: Machine):
+    machine.tell(_told(machine))
+    found = machine.ask()
+    assert (found.fate, found.status, found.out, found.err) == (Fate.ENDED, 3, "yes\n", "no\n")
+    assert found.whole
+    assert found.began is not None
+    assert found.ended is not None
+    assert abs(found.ended - time.time()) < 60
+    with pytest.raises(CommandFailed, match="it said: yes / no"):
+        found.answer(_told(machine))
+
+
+def test_a_step_that_nobody_began_never_will_be_once_the_host_was_asked(machine: Machine):
+    assert machine.ask().fate is Fate.CLOSED
+    with pytest.raises(BegunBefore):
+        machine.tell(_told(machine))
+    assert _times(machine) == 0
+    assert machine.ask().fate is Fate.CLOSED
+
+
+def _wait_for(fate: Fate, machine: Machine) -> Recollection:
+    deadline = time.monotonic() + 20
+    while (found := machine.ask()).fate is not fate:
+        assert time.monotonic() < deadline, found
+        time.sleep(0.02)
+    return found
+
+
+def _begun(machine: Machine) -> None:
+    deadline = time.monotonic() + 20
+    said = machine.place / "f00d-7-5f-1" / "out"
+    while not (said.exists() and said.read_text() == "at last\n"):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def _slow(machine: Machine, *, says: str = "echo on; echo off >&2") -> Shell:
+    """Return a step that says something, and ends once it may."""
+    gate = machine.home / "gate"
+    wait = f'while [ ! -e "{gate}" ]; do sleep 0.05; done'
+    return Shell(("sh", "-c", f"echo at last; {wait}; {says}; exit 4"), mark=STEP)
+
+
+def test_a_step_under_way_is_told_apart_from_one_that_has_ended(machine: Machine):
+    begun, _ = machine.begin(_slow(machine))
+    _begun(machine)
+    assert machine.ask().fate is Fate.RUNNING
+    (machine.home / "gate").touch()
+    begun.communicate(timeout=30)
+    assert machine.ask().fate is Fate.ENDED
+
+
+def test_a_step_goes_on_when_nobody_listens_any_more(machine: Machine):
+    """As sshd does it: the pipes are closed, and nobody is told a signal."""
+    begun, _ = machine.begin(_slow(machine, says="seq 1 20000; seq 1 20000 >&2"))
+    _begun(machine)
+    assert begun.stdout is not None
+    assert begun.stderr is not None
+    begun.stdout.close()
+    begun.stderr.close()
+    (machine.home / "gate").touch()
+    begun.wait(30)
+    found = _wait_for(Fate.ENDED, machine)
+    assert found.status == 4
+    assert found.out.endswith("19999\n20000\n")
+    assert found.err.endswith("19999\n20000\n")
+    if begun.stdin is not None:
+        begun.stdin.close()
+
+
+def test_without_a_marker_such_a_step_is_cut_off_in_the_middle(host: Machine):
+    ended = host.home / "ended"
+    step = _slow(host, says=f"echo much; echo more; seq 1 200000 && touch {ended}")
+    begun, _ = host.begin(replace(step, mark=None))
+    assert begun.stdout is not None
+    begun.stdout.readline()
+    begun.stdout.close()
+    (host.home / "gate").touch()
+    begun.wait(30)
+    assert not ended.exists()
+    for stream in (begun.stdin, begun.stderr):
+        assert stream is not None
+        stream.close()
+
+
+def test_a_step_that_was_killed_with_its_shell_is_gone_and_nobody_knows_how(machine: Machine):
+    begun, _ = machine.begin(_slow(machine))
+    _begun(machine)
+    for pid in _family(begun.pid):
+        os.kill(pid, signal.SIGKILL)
+    begun.communicate(timeout=30)
+    found = machine.ask()
+    assert found.fate is Fate.GONE
+    assert found.out == "at last\n"
+    assert not found.whole
+    with pytest.raises(Interrupted, match="nobody knows"):
+        found.answer(_slow(machine))
+
+
+def _family(pid: int) -> list[int]:
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [pid, *(each for child in children for each in _family(int(child)))]
+
+
+def test_a_host_that_was_restarted_says_so(machine: Machine):
+    begun, _ = machine.begin(_slow(machine))
+    _begun(machine)
+    for pid in _family(begun.pid):
+        os.kill(pid, signal.SIGKILL)
+    begun.communicate(timeout=30)
+    file = machine.place / "f00d-7-5f-1" / "begun"
+    word, _, rest = file.read_text().split(" ", 2)
+    file.write_text(f"{word} 11111111-2222-3333-4444-555555555555 {rest}")
+    assert machine.ask().fate is Fate.REBOOTED
+
+
+def test_another_process_with_the_number_of_one_that_is_gone_is_not_taken_for_it(machine: Machine):
+    begun, _ = machine.begin(_slow(machine))
+    _begun(machine)
+    for pid in _family(begun.pid):
+        os.kill(pid, signal.SIGKILL)
+    begun.communicate(timeout=30)
+    file = machine.place / "f00d-7-5f-1" / "begun"
+    word, boot, pid, rest = file.read_text().split(" ", 3)
+    assert pid.isdigit()
+    file.write_text(f"{word} {boot} {os.getpid()} {rest}")
+    assert machine.ask().fate is Fate.GONE
+
+
+def test_a_place_that_was_taken_and_no_more_is_told_as_that(machine: Machine):
+    (machine.place / "f00d-7-5f-1").mkdir(parents=True)
+    assert machine.ask().fate is Fate.STARTING
+
+
+def test_who_comes_with_a_lower_fence_comes_too_late(machine: Machine):
+    machine.tell(Shell(("true",), mark=Mark("r", 1, fence=3)))
+    step = replace(_told(machine), mark=Mark("r", 2, fence=2))
+    with pytest.raises(Overtaken) as trouble:
+        machine.tell(step)
+    assert trouble.value.started is False
+    assert _times(machine) == 0
+    machine.tell(replace(step, mark=Mark("r", 2, fence=3)))
+    machine.tell(replace(step, mark=Mark("other", 2, fence=1)))
+    assert _times(machine) == 2
+
+
+def test_asking_with_a_higher_fence_keeps_the_one_before_from_going_on(machine: Machine):
+    machine.ask(Mark("r", 1, fence=5))
+    with pytest.raises(Overtaken):
+        machine.tell(replace(_told(machine), mark=Mark("r", 2, fence=4)))
+
+
+def test_what_a_step_reads_arrives_whole_or_it_is_not_begun(machine: Machine):
+    with pytest.raises(NotSetUp, match="did not arrive there whole") as trouble:
+        machine.tell(_told(machine), stdin="ye")
+    assert trouble.value.started is False
+    assert _times(machine) == 0
+    assert machine.ask().fate is Fate.CLOSED
+
+
+def test_what_a_step_read_is_not_kept(machine: Machine):
+    machine.tell(_told(machine))
+    kept = {file.name for file in (machine.place / "f00d-7-5f-1").iterdir()}
+    assert kept == {"begun", "out", "err", "end"}
+
+
+def test_a_megabyte_of_what_was_said_is_kept_and_all_of_it_arrives(machine: Machine):
+    step = Shell(("sh", "-c", "head -c 3000000 /dev/zero; echo end >&2"), mark=STEP)
+    answer = machine.tell(step)
+    assert (len(answer.out), answer.err) == (3_000_000, "end\n")
+    found = machine.ask()
+    assert 1_000_000 <= found.out_bytes <= 2 * 1024 * 1024
+    assert not found.whole
+    assert found.answer(step).left_out
+
+
+def test_a_program_left_behind_does_not_keep_the_answer_waiting(host: Machine):
+    begun, wrapped = host.begin(Shell(("sh", "-c", "echo up; sleep 300 & echo $!"), mark=STEP))
+    assert begun.stdout is not None
+    assert begun.stderr is not None
+    for stream, kept, lines in ((begun.stdout, wrapped.out, 4), (begun.stderr, wrapped.err, 2)):
+        for _ in range(lines):
+            kept.add(stream.readline())
+    daemon = int(wrapped.answer(seconds=0).out.split()[1])
+    os.kill(daemon, signal.SIGKILL)
+    begun.communicate(timeout=30)
+
+
+def test_a_command_is_told_nothing_of_all_this(machine: Machine):
+    answer = machine.tell(Shell(("env",), mark=STEP))
+    assert "kt_" not in answer.out
+    assert "keyturn" not in answer.out.replace(str(machine.home), "")
+
+
+def test_nobody_else_can_read_or_write_what_is_kept(machine: Machine):
+    machine.tell(_told(machine))
+    assert machine.place.stat().st_mode & 0o777 == 0o700
+    assert (machine.place / "f00d-7-5f-1").stat().st_mode & 0o777 == 0o700
+
+
+def test_markers_go_after_a_week_and_no_earlier(machine: Machine):
+    machine.place.mkdir(mode=0o700)
+    now = time.time()
+    for name, days in (("old-1", 9), ("old@1", 9), ("young-1", 6), ("young@1", 6)):
+        path = machine.place / name
+        path.touch() if "@" in name else path.mkdir()
+        os.utime(path, (now - days * 86400, now - days * 86400))
+    machine.tell(_told(machine))
+    deadline = time.monotonic() + 20
+    while (machine.place / "old-1").exists() or (machine.place / "old@1").exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    assert (machine.place / "young-1").exists()
+    assert (machine.place / "young@1").exists()
+
+
+def _as_link(machine: Machine) -> None:
+    elsewhere = machine.home / "elsewhere"
+    elsewhere.mkdir()
+    machine.place.symlink_to(elsewhere)
+
+
+def _as_file(machine: Machine) -> None:
+    machine.place.touch()
+
+
+def _missing(machine: Machine) -> None:
+    machine.home.rmdir()
+
+
+@pytest.mark.parametrize("spoil", [_as_link, _as_file, _missing])
+def test_where_no_marker_can_be_kept_nothing_is_run(
+    machine: Machine, spoil: Callable[[Machine], None]
+):
+    spoil(machine)
+    step = Shell(("touch", f"{machine.home.parent}/canary"), mark=STEP)
+    with pytest.raises(NotSetUp, match=r"keyturn\.marker, or none to do without") as trouble:
+        machine.tell(step)
+    assert trouble.value.started is False
+    assert not (machine.home.parent / "canary").exists()
+    assert machine.ask().fate is Fate.UNMARKED
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give a directory away")
+def test_a_directory_that_is_somebody_elses_keeps_no_marker(machine: Machine):
+    machine.place.mkdir(mode=0o777)
+    os.chown(machine.place, 65534, 65534)
+    with pytest.raises(NotSetUp):
+        machine.tell(_told(machine))
+    assert _times(machine) == 0
+
+
+def test_a_host_without_timeout_runs_nothing_and_keeps_nothing(tmp_path: Path):
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    _busybox(programs)
+    (programs / "timeout").unlink()
+    wrapped = Wrapped(Shell(("touch", str(tmp_path / "canary")), mark=STEP))
+    ended = subprocess.run(
+        [programs / "sh", "-c", wrapped.line.replace(":/usr/local/sbin:/usr/sbin:/sbin", "")],
+        capture_output=True,
+        check=False,
+        env={"PATH": str(programs), "HOME": str(tmp_path)},
+    )
+    wrapped.out.add(ended.stdout)
+    wrapped.err.add(ended.stderr)
+    with pytest.raises(NotSetUp, match="no program `timeout`"):
+        wrapped.answer(seconds=0)
+    assert not (tmp_path / "canary").exists()
+    assert list((tmp_path / ".keyturn").iterdir()) == []
+
+
+def test_a_step_that_the_host_stopped_in_time_has_no_end_of_its_own(host: Machine):
+    step = Shell(("sleep", "60"), deadline=1, mark=STEP)
+    with pytest.raises(TimedOut):
+        host.tell(step, seconds=1)
+    with pytest.raises(TimedOut):
+        host.ask().answer(step)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "",
+        "gone\n",
+        "lost - 1.0 - a b - - 0 0\n",
+        "ended - 1.0 f00d a b - - 0 0\n",
+        "closed - up - a b - - 0 0\n",
+    ],
+)
+def test_an_answer_that_is_none_is_not_believed(said: str):
+    with pytest.raises(NotUnderstood):
+        question(STEP).parse(said)
+
+
+# --- where it is kept, and by whom ---
+
+
+def test_what_is_run_through_sudo_is_word_for_word_what_it_is_without_a_marker():
+    step = Shell(("zpool", "scrub", "tank"), root=True, mark=STEP)
+    known = inventory_of("nas1", user="keyturn")["nas1"]
+    told = known.resolve(step)
+    assert isinstance(told, Shell)
+    assert told.words == ("sudo", "-n", "--", "zpool", "scrub", "tank")
+    with_mark, without = Wrapped(told).line, Wrapped(replace(told, mark=None)).line
+    assert with_mark.endswith(" sudo -n -- zpool scrub tank")
+    assert without.endswith(" sudo -n -- zpool scrub tank")
+    assert "sudo" not in SCRIPT
+
+
+def _host(**settings: str) -> Inventory:
+    known = inventory_of("nas1")
+    host = known["nas1"].model_copy(update={"settings": settings})
+    return Inventory.model_construct(hosts={"nas1": host})
+
+
+def test_the_inventory_says_where_markers_are_kept_or_that_none_are():
+    step = Shell(("true",), mark=STEP)
+
+    def mark(**settings: str) -> Mark | None:
+        told = _host(**settings)["nas1"].resolve(step)
+        assert isinstance(told, Shell)
+        return told.mark
+
+    assert mark() == STEP
+    assert mark(**{"keyturn.marker": "/var/lib/kt/"}) == replace(STEP, place="/var/lib/kt")
+    assert mark(**{"keyturn.marker": "none"}) is None
+    with pytest.raises(BadSetting, match="must be a directory"):
+        mark(**{"keyturn.marker": "kt"})
+
+
+def test_a_marker_is_kept_where_the_inventory_says(host: Machine):
+    place = host.home / "markers here"
+    mark = replace(STEP, place=str(place))
+    host.tell(Shell(("true",), mark=mark))
+    assert host.ask(mark).fate is Fate.ENDED
+    assert (place / "f00d-7-5f-1").is_dir()
+    assert not host.place.exists()
+
+
+def test_a_host_that_keeps_none_is_not_asked():
+    from tests.fakes import ScriptedFleet
+
+    fleet = ScriptedFleet(inventory=_host(**{"keyturn.marker": "none"}))
+    assert fleet.recall("nas1", STEP) is NOT_ASKED
