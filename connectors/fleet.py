@@ -2,8 +2,8 @@
 
 from typing import Protocol, TypeVar, overload
 
-from connectors.command import Answer, Command, Fetch, Query, Question, failure
 from connectors import recall
+from connectors.command import Answer, Command, Fetch, Query, Question, failure
 from connectors.inventory import Host, Inventory
 from connectors.marker import Mark
 from connectors.trouble import HostKeyMismatch, HostTrouble, TooMuchOutput
@@ -73,9 +73,6 @@ class Fleet:
             raise trouble
         return answer
 
-    def close(self) -> None:
-        self._sessions.close()
-
     def recall(self, host: str, mark: Mark, *, fingerprint: str = "") -> recall.Recollection:
         """Ask a host what became of a step, by the login that was told it.
 
@@ -96,6 +93,9 @@ class Fleet:
         if trouble := failure(query.command, answer, query.statuses):
             raise trouble
         return query.parse(answer.out)
+
+    def close(self) -> None:
+        self._sessions.close()
 
     def _run(self, inventory: Inventory, host: Host, command: Question) -> Answer:
         told = _resolved(host, command)
