@@ -14,7 +14,7 @@ from pydantic import TypeAdapter
 from sqlalchemy import ColumnElement, ScalarSelect, exists, insert, select, update
 
 from bot.digest import sha256
-from bot.store import tables, words
+from bot.store import heard, tables, words
 from bot.store.changelog import Entry
 from bot.store.database import Transaction
 from runbooks import Report
@@ -112,6 +112,7 @@ def kept(tx: Transaction, run: int) -> list[Kept]:
 def erase(tx: Transaction, run: int) -> list[int]:
     """Erase what the hosts answered in a run; return the entries that bound it."""
     there = kept(tx, run)
+    heard.forget(tx, run)
     words.forget(tx, run, [word for one in there for word in _words(one.n, one.text)])
     tx.sql.execute(
         update(tables.output).where(tables.output.c.run == run).values(salt=None, text=None)

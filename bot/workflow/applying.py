@@ -8,10 +8,11 @@ from dataclasses import dataclass, replace
 from bot.digest import Canonical
 from bot.policy import NoPolicy
 from bot.run import Run, State, StepRecord, StepState
-from bot.store import changelog, output, runs, verification
+from bot.store import changelog, heard, output, runs, verification
 from bot.store.database import StoreRefused, StoreUnavailable, Transaction
 from bot.workflow import following, gate
 from bot.workflow.ending import announce, end
+from bot.workflow.listening import Listening
 from bot.workflow.parts import Parts
 from bot.workflow.planning import Remaining, remaining
 from connectors.command import Command, Shell
@@ -37,6 +38,7 @@ class Applying:
 
     def __init__(self, parts: Parts, closing: threading.Event) -> None:
         self._parts, self._closing = parts, closing
+        self._listening = Listening(parts.database)
 
     def start(self, number: int) -> None:
         """Claim the run, look again, pass the gate, do every step, and prove it."""
@@ -95,14 +97,17 @@ class Applying:
             command = self._witnessed(running, n, step.do)
         except StoreUnavailable as trouble:
             return _Outcome(StepState.FAILED, trouble=f"nothing was sent: {trouble}")
-        try:
-            answer = self._parts.fleet.tell(host, command, fingerprint=step.fingerprint)
-        except HostTrouble as trouble:
-            state = StepState.UNKNOWN if trouble.started is None else StepState.FAILED
-            return _Outcome(state, trouble=str(trouble))
-        except Exception:
-            log.exception("run %d step %d", running.id, n)
-            return _Outcome(StepState.UNKNOWN, trouble="a fault in Keyturn itself; see its log")
+        with self._listening.to(running.id, n) as tail:
+            try:
+                answer = self._parts.fleet.tell(host, command, fingerprint=step.fingerprint)
+            except HostTrouble as trouble:
+                state = StepState.UNKNOWN if trouble.started is None else StepState.FAILED
+                return _Outcome(state, output=tail.said, trouble=str(trouble))
+            except Exception:
+                log.exception("run %d step %d", running.id, n)
+                return _Outcome(
+                    StepState.UNKNOWN, trouble="a fault in Keyturn itself; see its log"
+                )
         return _Outcome(StepState.SUCCEEDED, answer.status, answer.said)
 
     def _witnessed(self, running: Run, n: int, command: Command) -> Command:
@@ -132,6 +137,7 @@ class Applying:
             trouble=outcome.trouble,
         )
         output.keep(tx, entry, n, said)
+        heard.forget(tx, run.id, n)
         announce(tx, run)
 
     def _give_up(self, running: Run, n: int, outcome: _Outcome) -> None:

@@ -258,6 +258,18 @@ def upgrade() -> None:
     with op.batch_alter_table('vigil', schema=None) as batch_op:
         batch_op.create_index(batch_op.f('ix_vigil_next'), ['next'], unique=False)
 
+    op.create_table('heard',
+    sa.Column('run', sa.Integer(), nullable=False),
+    sa.Column('n', sa.Integer(), nullable=False),
+    sa.Column('at', sa.BigInteger(), nullable=False),
+    sa.Column('lines', sa.BigInteger(), nullable=False),
+    sa.Column('text', sa.Text(), nullable=False),
+    sa.ForeignKeyConstraint(['run'], ['run.id'], name=op.f('fk_heard_run')),
+    sa.PrimaryKeyConstraint('run', 'n', name=op.f('pk_heard'))
+    )
+    with op.batch_alter_table('heard', schema=None) as batch_op:
+        batch_op.create_index(batch_op.f('ix_heard_run_at'), ['run', 'at'], unique=False)
+
     op.create_table('news',
     sa.Column('run', sa.Integer(), nullable=False),
     sa.Column('revision', sa.Integer(), nullable=False),

@@ -1,6 +1,7 @@
 """Hearing: what is told of a command while it still speaks."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -63,7 +64,7 @@ def test_nobody_listens_outside_of_the_block() -> None:
 def test_it_does_not_matter_how_it_is_cut(said: bytes, cuts: Sequence[int]) -> None:
     whole = framed(said)
     ends = sorted({min(cut, len(whole)) for cut in cuts} | {0, len(whole)})
-    pieces = [whole[first:last] for first, last in zip(ends, ends[1:], strict=False)]
+    pieces = [whole[first:last] for first, last in pairwise(ends)]
     assert heard(*pieces) == heard(whole)
 
 
