@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from json.encoder import encode_basestring
 from typing import Any
@@ -14,6 +14,8 @@ from bot.store import tables
 from bot.store.database import Transaction
 
 GENESIS = "0" * 64
+# The kind of the entries that name the key by which the log is sealed from then on.
+KEY = "key"
 # Any number that nothing else in the database locks by.
 _APPEND_LOCK = 0x6B657974
 
@@ -120,8 +122,11 @@ def digest_of(row: Sequence[Any]) -> str:
     return hashlib.sha256(content.encode()).hexdigest()
 
 
-def of_run(tx: Transaction, run: int) -> list[Entry]:
+def of_run(tx: Transaction, run: int, kinds: Collection[str] = ()) -> list[Entry]:
+    """Return the entries about a run. kinds: only of these; () for all."""
     query = select(tables.entry).where(tables.entry.c.run == run).order_by(tables.entry.c.seq)
+    if kinds:
+        query = query.where(tables.entry.c.kind.in_(kinds))
     return [_entry(row) for row in tx.sql.execute(query)]
 
 
@@ -151,6 +156,17 @@ def speaking_of(tx: Transaction, kind: str, name: str, number: int) -> list[Entr
         tables.entry.c.kind == kind, tables.entry.c.body.contains(f'"{name}":{number}')
     )
     return [_entry(row) for row in tx.sql.execute(query.order_by(tables.entry.c.seq))]
+
+
+def speaking_of_run(tx: Transaction, kind: str, run: int, name: str, number: int) -> list[Entry]:
+    """Return those of them that are about one run."""
+    query = select(tables.entry).where(
+        tables.entry.c.run == run,
+        tables.entry.c.kind == kind,
+        tables.entry.c.body.contains(f'"{name}":{number}'),
+    )
+    found = [_entry(row) for row in tx.sql.execute(query.order_by(tables.entry.c.seq))]
+    return [entry for entry in found if entry.facts.get(name) == number]
 
 
 def since(tx: Transaction, kind: str, at: int) -> Generator[Entry]:
@@ -185,6 +201,14 @@ def everything(tx: Transaction) -> Generator[Entry]:
     """Yield the whole log from its beginning, a thousand entries in memory at a time."""
     for row in rows(tx):
         yield _entry(row)
+
+
+def between(tx: Transaction, first: int, end: int) -> Generator[Row[Any]]:
+    """Yield the rows from one number up to another, which is left out."""
+    query = select(tables.entry).where(tables.entry.c.seq >= first, tables.entry.c.seq < end)
+    query = query.order_by(tables.entry.c.seq).execution_options(yield_per=1000)
+    with tx.sql.execute(query) as found:
+        yield from found
 
 
 def rows(tx: Transaction) -> Generator[Row[Any]]:

@@ -106,25 +106,18 @@ def every(tx: Transaction) -> list[Schedule]:
     return sorted(found, key=lambda each: (order.index(each.standing), each.due or 0, each.id))
 
 
+def timings(tx: Transaction) -> dict[int, Timing]:
+    """Return when each of those fires that fire now, by its number."""
+    column = tables.schedule.c
+    query = select(column.id, column.timing).where(column.state == Standing.ACTIVE.value)
+    return {row.id: Timing.from_json(row.timing) for row in tx.sql.execute(query)}
+
+
 def due(tx: Transaction) -> list[int]:
     """Return the numbers of those that have something to decide or to end now."""
     column = tables.schedule.c
     query = select(column.id).where(column.state == Standing.ACTIVE.value, column.due <= tx.now)
     return list(tx.sql.execute(query.order_by(column.due, column.id)).scalars())
-
-
-def next_due(tx: Transaction) -> int | None:
-    """Return the earliest moment that anything is due at, to know how long one may sleep."""
-    column = tables.schedule.c
-    first = select(column.due).where(
-        column.state == Standing.ACTIVE.value, column.due.is_not(None)
-    )
-    later = select(tables.fire.c.start).where(tables.fire.c.outcome == Outcome.LATER.value)
-    moments = [
-        tx.sql.execute(first.order_by(column.due).limit(1)).scalar_one_or_none(),
-        tx.sql.execute(later.order_by(tables.fire.c.start).limit(1)).scalar_one_or_none(),
-    ]
-    return min((moment for moment in moments if moment is not None), default=None)
 
 
 def decided(tx: Transaction, schedule: Schedule, until: int) -> None:
@@ -199,23 +192,17 @@ def fires(tx: Transaction, schedule: int, *, most: int = 50) -> Sequence[Fire]:
     return [_fire(row) for row in tx.sql.execute(query)]
 
 
-def last_runs(
+def last_run(
     tx: Transaction, schedule: int, *, host: str, before: int | None = None
-) -> list[int]:
-    """Return the newest runs that it fired for *host* ("" for all at once), the newest first."""
-    query = (
-        select(tables.fire.c.run)
-        .where(
-            tables.fire.c.schedule == schedule,
-            tables.fire.c.host == host,
-            tables.fire.c.run.is_not(None),
-        )
-        .order_by(tables.fire.c.run.desc())
-        .limit(1)
-    )
-    if before is not None:
-        query = query.where(tables.fire.c.run < before)
-    return [number for number in tx.sql.execute(query).scalars() if number is not None]
+) -> int | None:
+    """Return the newest run that it fired for *host* ("" for all at once); None if there is none.
+
+    before: of those with a smaller number.
+    """
+    column = tables.fire.c
+    query = select(column.run).where(column.schedule == schedule, column.host == host)
+    query = query.where(column.run.is_not(None) if before is None else column.run < before)
+    return tx.sql.execute(query.order_by(column.run.desc()).limit(1)).scalar_one_or_none()
 
 
 def of_run(tx: Transaction, run: int) -> Fire | None:
@@ -231,21 +218,12 @@ def differs(tx: Transaction, run: Run) -> bool:
         return True
     if not run.over and run.state is not State.UNKNOWN:
         return False
-    for number in last_runs(tx, fired.schedule, host=fired.host, before=run.id):
-        last = runs.get(tx, number)
-        return _ending(last) != _ending(run)
-    return True
+    number = last_run(tx, fired.schedule, host=fired.host, before=run.id)
+    return number is None or _ending(runs.get(tx, number)) != _ending(run)
 
 
 def _ending(run: Run) -> object:
     return run.state, run.summary, run.report
-
-
-def made_by(tx: Transaction, run: int) -> Schedule | None:
-    """Return the schedule that a request became; None if it is a request of another kind."""
-    query = select(tables.schedule).where(tables.schedule.c.run == run)
-    row = tx.sql.execute(query).one_or_none()
-    return _schedule(row) if row else None
 
 
 def _next(timing: Timing, after: int) -> int | None:

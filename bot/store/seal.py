@@ -22,10 +22,15 @@ from bot.store.keyfile import BadKey
 
 
 class Seal:
-    """Signs hashes. public: the public key as 64 hex digits."""
+    """Signs hashes. public: the public key as 64 hex digits.
+
+    inherited: hashes of entries that another key signed, and that were found to lead up to one
+    that this key has signed. That stays so, whatever is written since.
+    """
 
     def __init__(self, key: Ed25519PrivateKey) -> None:
         self._key = key
+        self.inherited = set[str]()
         self.public = key.public_key().public_bytes(Encoding.Raw, PublicFormat.Raw).hex()
 
     @staticmethod

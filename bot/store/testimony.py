@@ -1,40 +1,91 @@
 """Testimony: what the signed log bears out of a run, whatever its own row and its votes say.
 
 Whoever can write to the database can write a vote, or set a run back to where it was. Without the
-key of the log they cannot write the entry that belongs to it. Only the key that seals the log now
-counts: what an older one signed would have to be followed through the whole chain, and what waited
-for an approval meanwhile is easily asked for again.
+key of the log they cannot write the entry that belongs to it. What opens something has to be
+vouched for by our key; what shuts something does so whoever wrote it.
 """
 
 from collections.abc import Sequence
 
-from bot.digest import sha256
+from bot.digest import canonical
 from bot.run import ENDED, Run, State, Vote
-from bot.store import changelog, runs, seal
+from bot.store import changelog, glass, runs
+from bot.store.ancestry import vouched
 from bot.store.changelog import Entry
 from bot.store.database import Transaction
+from bot.store.glass import Glass
+from bot.store.schedules import Schedule
 
 _ENDS = frozenset(state.value for state in ENDED)
 _BEFORE_START = frozenset({State.ASKED, State.WAITING, State.READY, State.STARTING})
+_TELLING = ("asked", "proposed", "accepted", "planned", "approved", "started", *sorted(_ENDS))
+_FIRES = frozenset({"scheduled", "schedule resumed"})
+_STANDINGS = (*sorted(_FIRES), "schedule suspended", "schedule lapsed", "schedule ended")
+_BROKEN, _REVIEWED = "glass broken", "glass reviewed"
+# Of one person: whoever breaks more panes in a day than that is noticed otherwise.
+_PANES = 50
 
 
 def against(tx: Transaction, run: Run) -> str:
     """Say what the log does not bear out of a run that is to be let through; "" if all is well."""
-    entries = [entry for entry in changelog.of_run(tx, run.id) if is_ours(tx, entry)]
+    told = changelog.of_run(tx, run.id, _TELLING)
+    entries = vouched(tx, told)
     return (
         _of_request(run, entries)
         or _of_plan(run, entries)
-        or _of_votes(runs.votes(tx, run.id), entries)
-        or _of_state(run, entries)
+        or _of_votes(runs.votes(tx, run.id), entries, told)
+        or _of_state(run, told)
     )
 
 
-def is_ours(tx: Transaction, entry: Entry) -> bool:
-    """Say whether the entry has its hash, and that the signature of our key."""
-    content = {
-        name: value for name, value in vars(entry).items() if name not in {"hash", "signature"}
-    }
-    return sha256(content) == entry.hash and seal.fits(tx.seal.public, entry.hash, entry.signature)
+def against_fire(tx: Transaction, schedule: Schedule, run: Run) -> str:
+    """Say what the log does not bear out of a schedule, and of a run that it is to have fired."""
+    told = [
+        entry
+        for entry in changelog.of_run(tx, schedule.run, _STANDINGS)
+        if entry.facts.get("schedule") == schedule.id
+    ]
+    entries = vouched(tx, told)
+    begun = [entry for entry in entries if entry.kind == "scheduled"]
+    if not begun:
+        return f"that schedule {schedule.id} was approved"
+    facts = begun[-1].facts
+    said = begun[-1].person, facts["lapses"], canonical(facts["timing"])
+    mine = schedule.owner, schedule.lapses, canonical(tx.redactor.thing(schedule.timing.document))
+    if said != mine:
+        return f"that schedule {schedule.id} is as it was approved"
+    if told[-1].kind not in _FIRES or told[-1] not in entries:
+        return f"that schedule {schedule.id} fires"
+    fired = vouched(tx, changelog.speaking_of_run(tx, "fired", schedule.run, "fired", run.id))
+    if not any(entry.facts["schedule"] == schedule.id for entry in fired):
+        return f"that schedule {schedule.id} fired run {run.id}"
+    return ""
+
+
+def against_glass(tx: Transaction, run: Run, broken: Glass) -> str:
+    """Say what the log does not bear out of broken glass; "" if all is well."""
+    entries = vouched(tx, changelog.of_run(tx, run.id, [_BROKEN]))
+    mine = broken.person, broken.factor, run.digest
+    for entry in entries:
+        facts = entry.facts
+        said = entry.person, facts["factor"], facts["digest"]
+        if said == mine and broken.until is not None and broken.until <= facts["until"]:
+            return ""
+    return f"that {broken.person} broke the glass of run {run.id}"
+
+
+def unreviewed(tx: Transaction, person: str) -> int | None:
+    """Return the oldest run whose glass this person broke, and that by the log nobody else has
+    reviewed within the day; None if there is none."""
+    late = tx.now - glass.REVIEW_SECONDS * 1_000_000
+    broken = changelog.latest(tx, _BROKEN, person=person, most=_PANES)
+    for entry in reversed(broken):
+        if entry.run is None or entry.at >= late:
+            continue
+        reviews = vouched(tx, changelog.of_run(tx, entry.run, [_REVIEWED]))
+        if not any(review.person != person for review in reviews):
+            return entry.run
+    return None
 
 
 def _of_request(run: Run, entries: Sequence[Entry]) -> str:
@@ -44,9 +95,14 @@ def _of_request(run: Run, entries: Sequence[Entry]) -> str:
     if not asked:
         return doubt if not _accepted(run, entries) else ""
     facts = asked[0].facts
-    said = (asked[0].person, asked[0].host, facts["runbook"], facts["door"], facts["undo_of"])
-    mine = (run.asked_by, run.host, run.words, run.origin.door, run.undo_of)
-    return "" if said == mine and facts["hosts"] == list(run.hosts) else doubt
+    said = (asked[0].person, asked[0].host, facts["runbook"], facts["undo_of"])
+    mine = (run.asked_by, run.host, run.words, run.undo_of)
+    came = facts["door"], facts["schedule"] or 0, facts["hosts"]
+    return (
+        ""
+        if said == mine and came == (run.origin.door, run.origin.schedule, list(run.hosts))
+        else doubt
+    )
 
 
 def _accepted(run: Run, entries: Sequence[Entry]) -> bool:
@@ -77,8 +133,8 @@ def _of_plan(run: Run, entries: Sequence[Entry]) -> str:
     return "" if said == mine else "that the plan is one for this request"
 
 
-def _of_votes(votes: Sequence[Vote], entries: Sequence[Entry]) -> str:
-    if any(entry.kind == State.DENIED.value for entry in entries):
+def _of_votes(votes: Sequence[Vote], entries: Sequence[Entry], told: Sequence[Entry]) -> str:
+    if any(entry.kind == State.DENIED.value for entry in told):
         return "that nobody has denied it"
     approved = {
         (entry.person, entry.facts["digest"], *_how(entry))
@@ -96,9 +152,9 @@ def _how(entry: Entry) -> tuple[str, str]:
     return entry.facts.get("factor") or "", entry.facts.get("instead_of") or ""
 
 
-def _of_state(run: Run, entries: Sequence[Entry]) -> str:
+def _of_state(run: Run, told: Sequence[Entry]) -> str:
     """What has begun or ended does not begin again."""
-    kinds = {entry.kind for entry in entries}
+    kinds = {entry.kind for entry in told}
     if run.state in _BEFORE_START and "started" in kinds:
         return "that it has not been started before"
     return "" if run.over or not kinds & _ENDS else "that it has not ended before"

@@ -11,11 +11,12 @@ from bot.store.database import Transaction
 from bot.store.seal import Seal
 from bot.store.witness import Checkpoint
 
-KEY = "key"
+KEY = changelog.KEY
 # The members of a row that each one is looked at for, by their place, which is quickest; and of
 # which types all of them are: those of Entry.
 _SEQ, _KIND, _BODY, _PREV, _HASH = 0, 2, 6, 7, 8
 _KINDS = {(int, int, str, run, *[str] * 6) for run in (int, type(None))}
+_LOOKED_AT = 1000
 _UNSIGNED = "is not signed by the key of the log"
 
 
@@ -51,7 +52,17 @@ def open_log(tx: Transaction) -> None:
 
 
 def rotate(tx: Transaction, new: Seal) -> None:
-    """Name the key that seals the log from the next entry on, and show that we have it."""
+    """Name the key that seals the log from the next entry on, and show that we have it.
+
+    The new key vouches for all that is there: so it has to end in what the old one has signed.
+    Raises BadKey where it does not.
+    """
+    verdict = verify_tail(tx, most=_LOOKED_AT)
+    if verdict.broken is not None or verdict.key != tx.seal.public:
+        raise seal.BadKey(
+            f"the change log is broken ({verdict.why or 'another key seals it'}): no other key "
+            "vouches for it. `keyturn changelog verify` tells where that began"
+        )
     _, head = changelog.head(tx)
     changelog.append(tx, KEY, public=new.public, proof=new.sign(head))
 

@@ -6,7 +6,7 @@ the plan and the lock hold.
 
 from bot.policy import Policy
 from bot.run import Run, State
-from bot.store import changelog, glass, news, runs
+from bot.store import changelog, glass, news, runs, testimony
 from bot.store.database import Transaction
 from bot.store.glass import Glass
 from bot.workflow.asking import Unfit
@@ -121,12 +121,13 @@ class Breaking:
         if broken is not None and broken.broken is not None:
             return f"the glass of run {run.id} is broken already"
         overdue = glass.overdue(tx, person)
-        if overdue is None:
+        # What the table says was reviewed has to be so by the signed log as well.
+        number = overdue.run if overdue else testimony.unreviewed(tx, person)
+        if number is None:
             return ""
         return (
-            f"nobody has reviewed run {overdue.run}, for which you broke the glass more than a "
-            f"day ago: have somebody else review it first, with “review {overdue.run}” and what "
-            "they found"
+            f"nobody has reviewed run {number}, for which you broke the glass more than a day "
+            f"ago: have somebody else review it first, with “review {number}” and what they found"
         )
 
 

@@ -150,11 +150,9 @@ def _new(schedule: Schedule, founded: Run, meant: Run) -> runs.NewRun:
 
 
 def _not_over(tx: Transaction, schedule: Schedule, host: str) -> Run | None:
-    for number in schedules.last_runs(tx, schedule.id, host=host):
-        run = runs.get(tx, number)
-        if not run.over:
-            return run
-    return None
+    number = schedules.last_run(tx, schedule.id, host=host)
+    last = None if number is None else runs.get(tx, number)
+    return None if last is None or last.over else last
 
 
 def _left_out(tx: Transaction, schedule: Schedule, fire: Fire, why: str) -> None:

@@ -5,16 +5,18 @@ count, how long they last, what was approved and who holds the host are looked u
 """
 
 import logging
+from dataclasses import dataclass
 
 from bot.policy import NoPolicy, Policy
 from bot.run import Run, State
-from bot.store import bans, changelog, locks, runs, testimony
+from bot.store import bans, changelog, locks, runs, schedules, testimony
 from bot.store.database import Transaction
 from bot.workflow import founding, granted, passing, stopped
 from bot.workflow.counting import Count, count
 from bot.workflow.ending import announce, end, free
 from bot.workflow.parts import Parts
 from bot.workflow.planning import Remaining, propose
+from bot.workflow.worker import Hold
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +37,15 @@ class Wanting(Shut):
         self.counted = counted
 
 
-def claim(parts: Parts, number: int) -> Run | None:
+@dataclass(frozen=True)
+class Claimed:
+    """A run that has its host, in our hands."""
+
+    run: Run
+    hold: Hold
+
+
+def claim(parts: Parts, number: int) -> Claimed | None:
     """Take the host for this run, or return None: it is not its turn, or it has ended."""
     with parts.database.transaction() as tx:
         run = runs.hold(tx, number)
@@ -56,15 +66,18 @@ def claim(parts: Parts, number: int) -> Run | None:
             _wait(tx, run, f"waits for run {holder.run}, which holds {run.host}")
             return None
         claimed = runs.move(tx, run, State.STARTING, summary="")
-        changelog.append(tx, "claimed", run=run.id, host=run.host)
-        return claimed
+        hold = parts.worker.take(tx, run)
+        changelog.append(
+            tx, "claimed", run=run.id, host=run.host, worker=parts.worker.name, fence=hold.fence
+        )
+        return Claimed(claimed, hold)
 
 
-def open_for(parts: Parts, claimed: Run, left: Remaining) -> Run | None:
+def open_for(parts: Parts, claimed: Claimed, left: Remaining) -> Run | None:
     """Let the run through and write its first intent; None if it ended here instead."""
     with parts.database.transaction() as tx:
-        run = runs.hold(tx, claimed.id)
-        if run.state is not State.STARTING:
+        run = runs.hold(tx, claimed.run.id)
+        if run.state is not State.STARTING or not parts.worker.has(tx, claimed.hold):
             return None
         try:
             policy = _policy(parts)
@@ -102,11 +115,11 @@ def _wait(tx: Transaction, run: Run, why: str) -> None:
         announce(tx, run)
 
 
-def next_step(parts: Parts, running: Run, n: int) -> bool:
+def next_step(parts: Parts, running: Run, hold: Hold, n: int) -> bool:
     """Write the intent of a further step, if the run may still go on."""
     with parts.database.transaction() as tx:
         run = runs.hold(tx, running.id)
-        if run.state is not State.RUNNING:
+        if run.state is not State.RUNNING or not parts.worker.has(tx, hold):
             return False
         try:
             policy = _policy(parts)
@@ -172,16 +185,21 @@ def _in_time(tx: Transaction, run: Run) -> None:
 
 def _borne_out(tx: Transaction, run: Run, keyed: Run) -> None:
     """Raise Shut if tables say what the signed log does not: somebody wrote behind our back."""
-    doubt = testimony.against(tx, run) or ("" if keyed is run else testimony.against(tx, keyed))
+    doubt = testimony.against(tx, run) or ("" if keyed is run else _of_schedule(tx, run, keyed))
     if not doubt:
         return
     log.critical("run %d: the change log does not bear out %s", run.id, doubt)
     raise Shut(
         State.REFUSED,
-        f"The change log does not bear out {doubt}: either the log's key was changed since, or "
-        "somebody has altered the database. Nothing more is sent for it. `keyturn changelog "
-        "verify` tells which; if all is well, ask again.",
+        f"The change log does not bear out {doubt}: somebody may have altered the database. "
+        "Nothing more is sent for it. `keyturn changelog verify` tells whether that is so; if all "
+        "is well, ask again.",
     )
+
+
+def _of_schedule(tx: Transaction, run: Run, keyed: Run) -> str:
+    schedule = schedules.get(tx, run.origin.schedule)
+    return testimony.against(tx, keyed) or testimony.against_fire(tx, schedule, run)
 
 
 def _name(parts: Parts, person: str) -> str:

@@ -46,11 +46,7 @@ class Schedules:
     def timetables(self) -> Mapping[int, Timetable]:
         """Return when each schedule fires that fires now, by its number."""
         with self._parts.database.reading() as tx:
-            return {
-                schedule.id: schedule.timing.timetable
-                for schedule in schedules.every(tx)
-                if schedule.standing is Standing.ACTIVE
-            }
+            return {n: timing.timetable for n, timing in schedules.timings(tx).items()}
 
     def suspend(self, number: int, *, person: str, why: str = "") -> Schedule:
         """Let it fire no more until somebody resumes it."""

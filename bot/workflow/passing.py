@@ -1,11 +1,15 @@
 """Passing: whether broken glass lets a run through a freeze and without approvals now."""
 
+import logging
+
 from bot.policy import Policy
 from bot.run import Run
-from bot.store import glass, runs
+from bot.store import glass, runs, testimony
 from bot.store.database import Transaction
 from bot.workflow.parts import request_of
 from bot.workflow.second_factor import still_counts
+
+log = logging.getLogger(__name__)
 
 # Where a person sits. A token, a schedule or a script has no emergencies.
 _DOORS = frozenset({"slack", "web"})
@@ -20,6 +24,10 @@ def opens(tx: Transaction, policy: Policy, run: Run) -> bool:
         or not broken.open(tx.now)
         or why_not(policy, whole, broken.person, now=tx.now)
     ):
+        return False
+    doubt = testimony.against_glass(tx, whole, broken)
+    if doubt:
+        log.critical("run %d: the change log does not bear out %s", run.id, doubt)
         return False
     return still_counts(tx, policy, person=broken.person, digest=broken.factor)
 

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 from sqlalchemy import Connection, update
 
-from bot.store import tables
+from bot.store import changelog, tables
 from bot.store.database import Database
 from bot.store.schedules import Schedule
 from bot.timetable import timetable
@@ -35,6 +35,16 @@ def due_now(office: Office, schedule: Schedule) -> None:
             update(tables.schedule)
             .where(tables.schedule.c.id == schedule.id)
             .values(decided=minute - 1, due=minute, timing=daily.to_json())
+        )
+        # As if it had been approved so: what the log does not bear out fires nothing.
+        changelog.append(
+            tx,
+            "scheduled",
+            run=schedule.run,
+            person=schedule.owner,
+            schedule=schedule.id,
+            timing=daily.document,
+            lapses=schedule.lapses,
         )
 
 

@@ -1,0 +1,57 @@
+"""Ancestry: which entries our key vouches for, also those that an older key of the log signed.
+
+An entry holds the hash of the one before it. So any hash that our key has signed vouches for all
+that leads up to it, for who follows the links: where keys were changed, the new one has signed
+where the log ended. Whoever writes to the database without the key can make neither a signature
+nor a chain that ends in a hash which was signed.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from bot.store import changelog, seal
+from bot.store.changelog import Entry
+from bot.store.database import StoreUnavailable, Transaction
+
+# What waits for an approval is some days old at the most: nobody follows the links for years.
+_FARTHEST = 100_000
+
+
+def vouched(tx: Transaction, entries: Iterable[Entry]) -> list[Entry]:
+    """Return those of the entries that have their hash, and for which our key vouches.
+
+    Where there is no key, there is only reading: nothing is decided, and all are returned.
+    """
+    try:
+        ours = tx.seal
+    except StoreUnavailable:
+        return list(entries)
+    whole = [
+        entry
+        for entry in entries
+        if changelog.digest_of(tuple(vars(entry).values())) == entry.hash
+    ]
+    foreign = {e.hash for e in whole if not seal.fits(ours.public, e.hash, e.signature)}
+    older = [e for e in whole if e.hash in foreign and e.hash not in ours.inherited]
+    ours.inherited |= _linked(tx, ours.public, older)
+    return [e for e in whole if e.hash not in foreign or e.hash in ours.inherited]
+
+
+def _linked(tx: Transaction, key: str, entries: Sequence[Entry]) -> set[str]:
+    """Return the hashes of those that lead up to what the key signed when it became ours."""
+    if not entries:
+        return set()
+    named = changelog.last_of_kind(tx, changelog.KEY)
+    first = min(entry.seq for entry in entries)
+    if named is None or not 0 < named.seq - first <= _FARTHEST:
+        return set()
+    if not seal.fits(key, named.prev, str(named.facts.get("proof", ""))):
+        return set()
+    wanted, found = {entry.hash for entry in entries}, set[str]()
+    seq, prev = first, ""
+    for row in changelog.between(tx, first, named.seq):
+        if row.seq != seq or (prev and row.prev != prev) or changelog.digest_of(row) != row.hash:
+            return set()
+        seq, prev = seq + 1, row.hash
+        if prev in wanted:
+            found.add(prev)
+    return found if prev == named.prev else set()

@@ -1,0 +1,304 @@
+"""Schedules, broken glass and an older key: the signed log decides about these, too."""
+
+from collections.abc import Callable, Generator, Sequence
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Table, update
+
+from bot.custody.rotation import rotate
+from bot.run import Run, State
+from bot.store import (
+    ancestry,
+    changelog,
+    runs,
+    schedules,
+    schema,
+    seal,
+    tables,
+    testimony,
+    verification,
+)
+from bot.store.changelog import Entry
+from bot.store.database import Database, Transaction
+from bot.store.schedules import Schedule, Standing
+from bot.store.seal import BadKey, Seal
+from bot.timetable import Timing, timetable
+from bot.workflow import NotYours
+from tests.bot.keyring import an_app, stepped_up
+from tests.bot.office import WEB, Office, an_office
+from tests.bot.store.test_verification import entries_of, rewrite
+from tests.bot.time import Clock, due_now, fire_all
+from tests.toy import SetSwitch
+
+LAMP_ON = SetSwitch(host="lb1", name="lamp", value="on")
+HOURLY = Timing("hourly", timetable("0 * * * *", "Europe/Amsterdam"))
+DAY = 24 * 3_600_000_000
+Forgery = Callable[[Transaction], None]
+WHY = "all customers see an error page"
+
+
+def nothing(*_: object) -> str:
+    return ""
+
+
+def amend(tx: Transaction, table: Table, **values: object) -> None:
+    tx.sql.execute(update(table).values(**values))
+
+
+def _active_again(tx: Transaction) -> None:
+    amend(tx, tables.schedule, state=Standing.ACTIVE.value, why="")
+
+
+def _another_lapse(tx: Transaction) -> None:
+    changelog.append(tx, "schedule resumed", run=1, schedule=1)
+    amend(tx, tables.schedule, state="active", lapses=tables.schedule.c.lapses + DAY)
+
+
+def _another_moment(tx: Transaction) -> None:
+    changelog.append(tx, "schedule resumed", run=1, schedule=1)
+    often = Timing("hourly", timetable("* * * * *", "Europe/Amsterdam"))
+    amend(tx, tables.schedule, state="active", timing=often.to_json())
+
+
+FORGERIES = (_active_again, _another_lapse, _another_moment)
+
+
+@pytest.mark.parametrize("forge", FORGERIES)
+class TestSchedules:
+    """Somebody writes to the schedule's own row."""
+
+    @staticmethod
+    def _ended(office: Office) -> Schedule:
+        """Return a schedule that was due just now when its owner ended it."""
+        run = office.workflow.schedules.ask(
+            [LAMP_ON], spelled="", person="dora", origin=WEB, timing=HOURLY
+        )
+        office.work()
+        office.approve(office.run(run.id))
+        with office.database.reading() as tx:
+            [schedule] = schedules.every(tx)
+        due_now(office, schedule)
+        office.workflow.schedules.end(schedule.id, person="dora")
+        return schedule
+
+    def test_t_a13_what_the_log_does_not_bear_out_fires_nothing(
+        self, office: Office, forge: Forgery
+    ):
+        self._ended(office)
+        with office.database.transaction() as tx:
+            forge(tx)
+        fire_all(office)
+        with office.database.reading() as tx:
+            fired = schedules.last_run(tx, 1, host="")
+        assert fired
+        assert "The change log does not bear out" in office.run(fired).summary
+        assert office.fleet.told == []
+
+    def test_t_a13_without_the_comparison_it_would(
+        self, office: Office, forge: Forgery, monkeypatch: pytest.MonkeyPatch
+    ):
+        monkeypatch.setattr(testimony, "against_fire", nothing)
+        self._ended(office)
+        with office.database.transaction() as tx:
+            forge(tx)
+        fire_all(office)
+        assert office.fleet.told == [("lb1", "set lamp on")]
+
+
+class TestGlass:
+    """Somebody writes that glass was broken, or that others have reviewed it."""
+
+    @pytest.fixture
+    def clock(self, tmp_path: Path) -> Clock:
+        clock = Clock(f"sqlite:///{tmp_path / 'keyturn.db'}", Seal.new())
+        schema.upgrade(clock)
+        return clock
+
+    @pytest.fixture
+    def timed(self, tmp_path: Path, clock: Clock) -> Generator[Office]:
+        with an_office(tmp_path, database=clock) as office:
+            office.fleet.hosts["web1"] = {"fan": "off", "lamp": "off"}
+            yield office
+
+    def _forged(self, office: Office) -> Run:
+        """Let Adam's request look as if he had broken the glass for it."""
+        app = an_app(office, "adam")
+        wanted = SetSwitch(host="web1", name="lamp", value="on")
+        run = office.ask(wanted, person="adam", reason="the cellar is dark")
+        office.workflow.breaking.want(run.id, person="adam", reason=WHY)
+        with office.database.transaction() as tx:
+            factor = app.factor.digest
+            amend(tx, tables.glass, broken=tx.now, until=tx.now + DAY // 48, factor=factor)
+            tx.sql.execute(
+                update(tables.run).where(tables.run.c.id == run.id).values(state="ready")
+            )
+        office.workflow.advance(run.id)
+        return office.run(run.id)
+
+    def test_t_a16_forged_glass_opens_nothing(self, timed: Office):
+        assert self._forged(timed).state in {State.WAITING, State.REFUSED}
+        assert timed.fleet.told == []
+
+    def test_t_a16_without_the_comparison_it_would(
+        self, timed: Office, monkeypatch: pytest.MonkeyPatch
+    ):
+        monkeypatch.setattr(testimony, "against_glass", nothing)
+        assert self._forged(timed).state is State.SUCCEEDED
+
+    def _again_after_a_day(self, office: Office, clock: Clock) -> None:
+        """Break glass, write a review of it behind the log's back, and want to do it again."""
+        app = stepped_up(office, "adam")
+        for value in ("on", "dim"):
+            wanted = SetSwitch(host="web1", name="lamp", value=value)
+            run = office.ask(wanted, person="adam", reason="the cellar is dark")
+            if value == "dim":
+                office.workflow.breaking.want(run.id, person="adam", reason=WHY)
+                continue
+            office.workflow.breaking.shatter(
+                run.id, person="adam", session=app.session, digest=run.digest, reason=WHY
+            )
+            office.work()
+            clock.ahead += DAY + DAY // 24
+            with office.database.transaction() as tx:
+                amend(tx, tables.glass, reviewed=tx.now, reviewer="olga", review="all is well")
+
+    def test_t_a16_a_forged_review_is_none(self, timed: Office, clock: Clock):
+        with pytest.raises(NotYours, match="nobody has reviewed run 1"):
+            self._again_after_a_day(timed, clock)
+
+    def test_t_a16_without_the_log_the_table_would_be_believed(
+        self, timed: Office, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    ):
+        monkeypatch.setattr(testimony, "unreviewed", nothing_overdue)
+        self._again_after_a_day(timed, clock)
+
+
+def nothing_overdue(*_: object) -> None: ...
+
+
+class TestAnOlderKey:
+    """What waited while the log's key was changed goes on; nobody gains a key by that."""
+
+    def _turned(
+        self, directory: Path, before: Callable[[Office, Run], None]
+    ) -> tuple[Office, Run]:
+        """Ask, do something, change the key, and return what works with the new one."""
+        url, key = f"sqlite:///{directory / 'keyturn.db'}", directory / "changelog.key"
+        with an_office(directory, database=Database(url, seal.kept_in(key))) as office:
+            with office.database.transaction() as tx:
+                verification.open_log(tx)
+            run = office.ask(LAMP_ON)
+            before(office, run)
+            rotate(office.database, key)
+        database = Database(url, seal.kept_in(key))
+        context = an_office(directory, database=database)
+        return context.__enter__(), run
+
+    def test_a_request_that_waited_meanwhile_is_approved_and_done(self, tmp_path: Path):
+        office, run = self._turned(tmp_path, lambda _office, _run: None)
+        assert office.approve(run).state is State.SUCCEEDED
+        office.database.close()
+
+    def test_a_key_that_was_turned_before_still_opens(self, tmp_path: Path):
+        office, run = self._turned(
+            tmp_path,
+            lambda office, run: (
+                office.workflow.approve(run.id, person="olga", digest=run.digest) and None
+            ),
+        )
+        office.workflow.nudge()
+        office.work()
+        assert office.run(run.id).state is State.SUCCEEDED
+        office.database.close()
+
+    def test_without_the_links_it_would_have_to_be_asked_again(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ):
+        monkeypatch.setattr(ancestry, "_linked", _none_of_them)
+        office, run = self._turned(tmp_path, lambda _office, _run: None)
+        assert office.approve(run).state is State.REFUSED
+        office.database.close()
+
+    @pytest.mark.parametrize("stolen", [False, True])
+    def test_t_l7_an_approval_written_in_before_the_change_opens_nothing(
+        self, tmp_path: Path, stolen: bool
+    ):
+        """Even by who has stolen the old key: it does not lead up to what the new one signed."""
+        office, run = self._turned(tmp_path, _sign_out_and_in)
+        old = seal.kept_in(tmp_path / "stolen.key") if stolen else Seal.new()
+        _write_in(office, run, old)
+        office.workflow.advance(run.id)
+        ended = office.run(run.id)
+        assert (ended.state, office.fleet.told) == (State.REFUSED, [])
+        assert "The change log does not bear out" in ended.summary
+        office.database.close()
+
+    def test_t_l7_without_the_links_it_would(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ):
+        monkeypatch.setattr(ancestry, "_linked", _all_of_them)
+        office, run = self._turned(tmp_path, _sign_out_and_in)
+        _write_in(office, run, Seal.new())
+        office.workflow.advance(run.id)
+        assert office.fleet.told == [("lb1", "set lamp on")]
+        office.database.close()
+
+    def test_t_l7_what_our_key_signed_elsewhere_makes_no_other_key_ours(self, tmp_path: Path):
+        """A change of keys that never was, with a signature of ours that is of another entry."""
+        office, run = self._turned(tmp_path, _sign_out_and_in)
+        thief = Seal.new()
+        _write_in(office, run, thief)
+        with office.database.transaction() as tx:
+            last = changelog.newest(tx, most=1)[0]
+            forged = changelog.append(
+                tx, changelog.KEY, public=tx.seal.public, proof=last.signature
+            )
+            assert forged.prev == last.hash
+        office.workflow.advance(run.id)
+        assert office.fleet.told == []
+        office.database.close()
+
+    def test_a_log_that_is_broken_is_not_vouched_for_by_another_key(self, tmp_path: Path):
+        def append_as_a_thief(office: Office, _run: Run) -> None:
+            with office.database.transaction() as tx:
+                mine, tx._seal = tx._seal, Seal.new()  # pyright: ignore[reportPrivateUsage]
+                changelog.append(tx, "approved", run=1, person="olga")
+                tx._seal = mine  # pyright: ignore[reportPrivateUsage]
+
+        with pytest.raises(BadKey, match="no other key vouches for it"):
+            self._turned(tmp_path, append_as_a_thief)
+
+
+def _all_of_them(_tx: Transaction, _key: str, entries: Sequence[Entry]) -> set[str]:
+    return {entry.hash for entry in entries}
+
+
+def _none_of_them(_tx: Transaction, _key: str, _entries: Sequence[Entry]) -> set[str]:
+    return set()
+
+
+def _sign_out_and_in(office: Office, _run: Run) -> None:
+    """Leave an entry that a forger can write over, and a copy of the key for a thief."""
+    with office.database.transaction() as tx:
+        changelog.append(tx, "signed in", person="olga", door="web")
+    key = next(Path(office.policies.path).parent.glob("changelog.key"))
+    stolen = key.with_name("stolen.key")
+    stolen.write_bytes(key.read_bytes())
+    stolen.chmod(0o600)
+
+
+def _write_in(office: Office, run: Run, key: Seal) -> None:
+    """Turn the entry of the sign-in into an approval, signed by the old key, and cast the vote."""
+    whole = entries_of(office.database)
+    n = next(n for n, entry in enumerate(whole) if entry.kind == "signed in")
+    facts = {"digest": run.digest, "why": "", "factor": None, "instead_of": None}
+    body = changelog.canonical(facts)
+    was = whole[n]
+    made = Entry(was.seq, was.at, "approved", run.id, "olga", run.host, body, was.prev, "", "")
+    digest = changelog.digest_of(tuple(vars(made).values()))
+    whole[n] = Entry(*[*vars(made).values()][:-2], hash=digest, signature=key.sign(digest))
+    rewrite(office.database, whole)
+    with office.database.transaction() as tx:
+        runs.cast(tx, runs.Vote(run.id, "olga", True, run.digest, tx.now))
+        tx.sql.execute(update(tables.run).where(tables.run.c.id == run.id).values(state="ready"))
