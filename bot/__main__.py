@@ -14,6 +14,7 @@ from bot.cli.changelog import erase, rotate_key
 from bot.cli.db import db
 from bot.cli.delegate import COMMANDS as MANDATES
 from bot.cli.factors import factors
+from bot.cli.hosts import COMMANDS as HOSTS
 from bot.cli.log import export, show
 from bot.cli.place import FAILED, NOT_FOUND, Place, plainly, stop
 from bot.cli.policy import policy
@@ -225,7 +226,7 @@ _PLACE = Place(
 for other in (show, export, verify, rotate_key, erase):
     other.context_settings["obj"] = _PLACE
     changelog.add_command(other)
-for family in (db, policy, schedule, factors, token, *MANDATES, *COMMANDS, *RUNS):
+for family in (db, policy, schedule, factors, token, *MANDATES, *COMMANDS, *RUNS, *HOSTS):
     family.context_settings["obj"] = _PLACE
     main.add_command(family)
 

@@ -1,5 +1,6 @@
 """The hosts under our care, and the only way to ask and to tell them anything."""
 
+from collections.abc import Callable
 from typing import Protocol, TypeVar, overload
 
 from connectors import recall
@@ -26,11 +27,13 @@ class Fleet:
 
     inventory: replaced as a whole when the file is read anew; what is under way ends with the one
     that it began with.
+    on_contact: called each time that a host was met, with what stood in the way, if anything did.
     """
 
     def __init__(self, inventory: Inventory, sessions: Runner) -> None:
         self.inventory = inventory
         self._sessions = sessions
+        self.on_contact: Callable[[str, HostTrouble | None], None] = _nobody_listens
 
     @overload
     def resolve(self, host: str, command: Command) -> Command: ...
@@ -98,8 +101,20 @@ class Fleet:
         self._sessions.close()
 
     def _run(self, inventory: Inventory, host: Host, command: Question) -> Answer:
-        told = _resolved(host, command)
-        return self._sessions.run(host, told, through=_jumps(inventory, host))
+        told, jumps = _resolved(host, command), _jumps(inventory, host)
+        if isinstance(told, Fetch):
+            return self._sessions.run(host, told, through=jumps)
+        try:
+            answer = self._sessions.run(host, told, through=jumps)
+        except HostTrouble as trouble:
+            self.on_contact(host.name, trouble)
+            raise
+        self.on_contact(host.name, None)
+        return answer
+
+
+def _nobody_listens(_host: str, _trouble: HostTrouble | None) -> None:
+    return
 
 
 def _resolved(host: Host, command: Question) -> Question:

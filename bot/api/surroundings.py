@@ -1,4 +1,4 @@
-"""Surroundings: runbooks with their fields, the hosts, the change log, and the token itself."""
+"""Surroundings: runbooks with their fields, the change log, and the token itself."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -7,7 +7,6 @@ from urllib.parse import urlencode
 
 from fastapi import APIRouter, Query, Request
 from pydantic import Field
-from starlette.exceptions import HTTPException
 
 from bot import forms, leaflet
 from bot.api import shapes
@@ -16,12 +15,8 @@ from bot.api.given import Given, Word
 from bot.api.parts import Here
 from bot.forms import Blank
 from bot.leaflet import Leaflet
-from bot.policy import Policy
-from bot.store import changelog, locks, verification
+from bot.store import changelog, verification
 from bot.store.changelog import Entry
-from bot.store.database import Transaction
-from connectors.inventory import Host
-from connectors.trouble import UnknownHost
 from runbooks import catalogue
 
 router = APIRouter()
@@ -78,43 +73,6 @@ class RunbookList(shapes.Shape):
     runbooks: Sequence[RunbookShape]
 
 
-class HostShape(shapes.Shape):
-    """One host. fingerprint: of the key that it must show. locked_by: the change on it now."""
-
-    name: str
-    area: str
-    area_title: str
-    owners: Sequence[str]
-    tags: Sequence[str]
-    site: str
-    platform: str
-    zone: str
-    changes: bool
-    fingerprint: str
-    locked_by: shapes.LockShape | None
-
-    @classmethod
-    def of(cls, tx: Transaction, policy: Policy, host: Host) -> "HostShape":
-        area = policy.area_of(host.name)
-        return cls(
-            name=host.name,
-            area=area.name,
-            area_title=area.title,
-            owners=area.owners,
-            tags=sorted(host.tags),
-            site=host.site,
-            platform=host.platform,
-            zone=host.zone,
-            changes=host.changes,
-            fingerprint=host.fingerprint,
-            locked_by=shapes.LockShape.of(locks.held(tx, host.name)),
-        )
-
-
-class HostList(shapes.Shape):
-    hosts: Sequence[HostShape]
-
-
 class EntryPage(shapes.Shape):
     """entries: the newest first. head: the newest of all. next: null on the last page."""
 
@@ -150,11 +108,6 @@ class RunbookFilter(Given):
     beginning: Word | None = Field(None, description="Only those whose words begin so.")
 
 
-class HostFilter(Given):
-    tag: Word | None = None
-    area: Word | None = None
-
-
 class LogFilter(Given):
     before: int | None = Field(None, ge=1, le=9_007_199_254_740_991)
     limit: int = Field(50, ge=1, le=500)
@@ -179,28 +132,6 @@ def me(caller: Reading) -> Me:
 def runbooks(_: Reading, wanted: Annotated[RunbookFilter, Query()]) -> RunbookList:
     found = leaflet.leaflets(wanted.beginning or "")
     return RunbookList(runbooks=[RunbookShape.of(one) for one in found])
-
-
-@router.get("/hosts", operation_id="listHosts", summary="List hosts, by name", tags=["hosts"])
-def hosts(parts: Here, caller: Reading, wanted: Annotated[HostFilter, Query()]) -> HostList:
-    found = [
-        host
-        for host in sorted(caller.policy.inventory, key=lambda one: one.name)
-        if (wanted.tag is None or wanted.tag in host.tags)
-        and (wanted.area is None or wanted.area == host.area)
-    ]
-    with parts.database.reading() as tx:
-        return HostList(hosts=[HostShape.of(tx, caller.policy, host) for host in found])
-
-
-@router.get("/hosts/{name}", operation_id="getHost", summary="Tell about one host", tags=["hosts"])
-def host(parts: Here, caller: Reading, name: str) -> HostShape:
-    try:
-        found = caller.policy.inventory[name]
-    except UnknownHost as unknown:
-        raise HTTPException(404, str(unknown)[:300]) from None
-    with parts.database.reading() as tx:
-        return HostShape.of(tx, caller.policy, found)
 
 
 @router.get("/log", operation_id="listEntries", summary="List the change log", tags=["log"])

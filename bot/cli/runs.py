@@ -1,17 +1,16 @@
 """`keyturn ask`, `runs`, `run`, `approve` and the like: what one does in chat, for scripts."""
 
-import functools
 import json
 import secrets
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
 from click.shell_completion import CompletionItem, get_completion_class
 
 from bot.cli.place import FAILED, stop
-from bot.cli.service import Service, outcome, path_of, service
+from bot.cli.service import Service, as_json, at_service, outcome, path_of, visibly
 
 if TYPE_CHECKING:
     from click.core import Context, Parameter
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
 _LONGEST_WAIT = 24 * 3600.0
 _NUMBER = click.argument("number", type=click.IntRange(1, 2_147_483_647))
 _WHY = click.option("--why", default="", help="What the change log shall say about it.")
-_JSON = click.option("--json", "as_json", is_flag=True, help="For programs.")
 _WAIT = click.option(
     "--wait",
     "seconds",
@@ -28,34 +26,6 @@ _WAIT = click.option(
     type=click.FloatRange(0, _LONGEST_WAIT),
     help="Wait until it is over, or for so many seconds at most.",
 )
-_STATUS = """
-
-    Exit status: 0 done, 1 failed, 3 not found, 4 refused, 5 waiting.
-    """
-
-
-def _at_service(command: Callable[..., None]) -> Callable[..., None]:
-    """Hand the service to a command, reached as the options and the environment say."""
-
-    @click.option(
-        "--url",
-        envvar="KEYTURN_URL",
-        default="http://127.0.0.1:8080",
-        show_default=True,
-        show_envvar=True,
-        help="Where Keyturn is.",
-    )
-    # No option: what stands on a command line, everybody on the machine can read.
-    @click.option("--as", "whose", default="", help="Whose the token must be.")
-    @functools.wraps(command)
-    def reached(*args: Any, url: str, whose: str, **named: Any) -> None:
-        import os
-
-        token = os.environ.get("KEYTURN_TOKEN", "").strip()
-        command(service(url, token, person=whose), *args, **named)
-
-    reached.__doc__ = (command.__doc__ or "").rstrip() + _STATUS
-    return reached
 
 
 def _runbook_words(
@@ -82,8 +52,8 @@ def _runbook_words(
 @_WHY
 @click.option("--dry-run", "dry", is_flag=True, help="Only say what would come of it.")
 @_WAIT
-@_JSON
-@_at_service
+@as_json
+@at_service
 def ask(
     reached: Service,
     *,
@@ -103,7 +73,7 @@ def ask(
     told = reached.post("/runs", body, key=secrets.token_hex(16))
     if dry:
         sentences = "\n".join(told["outlook"]["sentences"])
-        click.echo(json.dumps(told["outlook"]) if as_json else _text(sentences))
+        click.echo(json.dumps(told["outlook"]) if as_json else visibly(sentences))
         sys.exit(0 if told["outlook"]["allowed"] else 4)
     _finish(reached, told["run"]["id"], seconds=seconds or 0.0, as_json=as_json)
 
@@ -117,8 +87,8 @@ def ask(
 @click.option("--until", help="Such as 2026-03-01T14:30:00Z.")
 @click.option("--text", help="Words that all occur in it.")
 @click.option("-n", "--most", type=click.IntRange(1, 10_000), default=20, show_default=True)
-@_JSON
-@_at_service
+@as_json
+@at_service
 def list_runs(reached: Service, *, most: int, as_json: bool, **wanted: Any) -> None:
     """List the newest runs."""
     page = reached.get("/runs", **wanted, limit=min(most, 200))
@@ -132,7 +102,7 @@ def list_runs(reached: Service, *, most: int, as_json: bool, **wanted: Any) -> N
     for run in found[:most]:
         asked = f"{run['asked_at'][:16].replace('T', ' ')}Z"
         how = f"{run['state']:<10} {run['asked_by']:<10} {run['title']}"
-        click.echo(_text(f"{run['id']:>6}  {asked}  {how}"))
+        click.echo(visibly(f"{run['id']:>6}  {asked}  {how}"))
     if not found:
         click.echo("there is no such run", err=True)
 
@@ -140,8 +110,8 @@ def list_runs(reached: Service, *, most: int, as_json: bool, **wanted: Any) -> N
 @click.command("run")
 @_NUMBER
 @_WAIT
-@_JSON
-@_at_service
+@as_json
+@at_service
 def show_run(reached: Service, *, number: int, seconds: float | None, as_json: bool) -> None:
     """Tell about run NUMBER: how it is, its plan, and who decided."""
     _finish(reached, number, seconds=seconds or 0.0, as_json=as_json)
@@ -152,8 +122,8 @@ def show_run(reached: Service, *, number: int, seconds: float | None, as_json: b
 @click.argument("digest", default="")
 @_WHY
 @_WAIT
-@_JSON
-@_at_service
+@as_json
+@at_service
 def approve(
     reached: Service, *, number: int, digest: str, why: str, seconds: float | None, as_json: bool
 ) -> None:
@@ -162,7 +132,7 @@ def approve(
     if not digest:
         if not run["digest"] or not sys.stdin.isatty():
             stop(f"say which plan: keyturn approve {number} {run['digest'][:10]}".strip(), FAILED)
-        click.echo(_text(_in_full(run)))
+        click.echo(visibly(_in_full(run)))
         click.confirm(f"Approve this plan, {run['digest'][:10]}?", abort=True, err=True)
         digest = run["digest"]
     reached.post(path_of("runs", number, "approve"), {"digest": digest, "reason": why})
@@ -172,8 +142,8 @@ def approve(
 @click.command("deny")
 @_NUMBER
 @click.option("--why", required=True, help="So that the asker knows.")
-@_JSON
-@_at_service
+@as_json
+@at_service
 def deny(reached: Service, *, number: int, why: str, as_json: bool) -> None:
     """Say no to run NUMBER: one no ends it."""
     run = reached.post(path_of("runs", number, "deny"), {"reason": why})
@@ -182,8 +152,8 @@ def deny(reached: Service, *, number: int, why: str, as_json: bool) -> None:
 
 @click.command("withdraw")
 @_NUMBER
-@_JSON
-@_at_service
+@as_json
+@at_service
 def withdraw(reached: Service, *, number: int, as_json: bool) -> None:
     """Take your own request back before anything was sent."""
     _show(reached.post(path_of("runs", number, "withdraw")), as_json=as_json)
@@ -193,8 +163,8 @@ def withdraw(reached: Service, *, number: int, as_json: bool) -> None:
 @_NUMBER
 @_WHY
 @_WAIT
-@_JSON
-@_at_service
+@as_json
+@at_service
 def undo(reached: Service, *, number: int, why: str, seconds: float | None, as_json: bool) -> None:
     """Ask to take back what run NUMBER did: a run of its own."""
     body = {"reason": why}
@@ -227,7 +197,7 @@ def _finish(reached: Service, number: int, *, seconds: float, as_json: bool) -> 
 
 
 def _show(run: Mapping[str, Any], *, as_json: bool) -> None:
-    click.echo(json.dumps(run, ensure_ascii=False) if as_json else _text(_in_full(run)))
+    click.echo(json.dumps(run, ensure_ascii=False) if as_json else visibly(_in_full(run)))
 
 
 def _silent(_run: Mapping[str, Any]) -> None:
@@ -253,7 +223,9 @@ class _Progress:
             filled = 20 * done // len(steps)
             line = f"[{'#' * filled}{'.' * (20 - filled)}] {line}"
         if line != self._last:
-            click.echo(f"\r\033[K{_text(line)}" if live else _text(line), err=True, nl=not live)
+            click.echo(
+                f"\r\033[K{visibly(line)}" if live else visibly(line), err=True, nl=not live
+            )
         self._last = line
         if live and run["over"]:
             click.echo("", err=True)
@@ -287,10 +259,3 @@ def _aligned(table: Mapping[str, Any]) -> list[list[str]]:
     rows = [table["columns"], *table["rows"]]
     widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
     return [[f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)] for row in rows]
-
-
-def _text(text: str) -> str:
-    """Make what a terminal would act on visible: hosts may say anything."""
-    from bot.visible import visible
-
-    return visible(text)

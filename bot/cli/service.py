@@ -1,7 +1,9 @@
 """The service as the command line speaks to it: over its API, with somebody's token."""
 
+import functools
+import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
@@ -20,6 +22,11 @@ _LOOK_SECONDS = 1.0
 _NOT_FOUND = ("no-such-run", "no-such-schedule", "not-found", "not-understood")
 _REFUSED = ("no-token", "other-scope", "not-yours", "second-factor")
 _HOME = frozenset({"localhost", "127.0.0.1", "::1"})
+_STATUS = """
+
+    Exit status: 0 done, 1 failed, 3 not found, 4 refused, 5 waiting.
+    """
+as_json = click.option("--json", "as_json", is_flag=True, help="For programs.")
 
 
 @dataclass(frozen=True)
@@ -106,6 +113,48 @@ def service(url: str, token: str, *, person: str = "") -> Service:
         if me["person"] != person:
             stop(f"the token is {me['person']}'s, and not {person}'s", REFUSED)
     return found
+
+
+def at_service(command: Callable[..., None]) -> Callable[..., None]:
+    """Hand the service to a command, reached as the options and the environment say."""
+
+    @click.option(
+        "--url",
+        envvar="KEYTURN_URL",
+        default="http://127.0.0.1:8080",
+        show_default=True,
+        show_envvar=True,
+        help="Where Keyturn is.",
+    )
+    # No option: what stands on a command line, everybody on the machine can read.
+    @click.option("--as", "whose", default="", help="Whose the token must be.")
+    @functools.wraps(command)
+    def reached(*args: Any, url: str, whose: str, **named: Any) -> None:
+        import os
+
+        token = os.environ.get("KEYTURN_TOKEN", "").strip()
+        command(service(url, token, person=whose), *args, **named)
+
+    reached.__doc__ = (command.__doc__ or "").rstrip() + _STATUS
+    return reached
+
+
+def tell(told: object, lines: Sequence[str], *, as_json: bool, empty: str = "") -> None:
+    """Print an answer for programs, or its lines for people. empty: what to say of none."""
+    if as_json:
+        click.echo(json.dumps(told, ensure_ascii=False))
+        return
+    for line in lines:
+        click.echo(visibly(line))
+    if not lines:
+        click.echo(empty, err=True)
+
+
+def visibly(text: str) -> str:
+    """Make what a terminal would act on visible: hosts may say anything."""
+    from bot.visible import visible
+
+    return visible(text)
 
 
 def path_of(*parts: object) -> str:

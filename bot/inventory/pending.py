@@ -16,6 +16,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap
+from ruamel.yaml.error import YAMLError
 
 from bot.policy.directory import FILES, load
 from connectors.inventory import Name
@@ -82,7 +83,7 @@ def waiting(directory: Path) -> dict[str, Pending]:
         return {}
     try:
         return _WAITING.validate_python(YAML(typ="safe").load(file) or {})
-    except (ValidationError, ValueError) as error:
+    except (ValidationError, ValueError, YAMLError) as error:
         raise NotConfirmed(f"{file} is broken: delete it, and enroll anew ({error})") from None
 
 

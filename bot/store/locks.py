@@ -35,6 +35,22 @@ def held(tx: Transaction, target: str) -> Lock | None:
     return Lock(row.target, row.run, row.since) if row else None
 
 
+def every(tx: Transaction) -> list[Lock]:
+    """Return what is held now, the longest held first."""
+    query = select(tables.target_lock).order_by(tables.target_lock.c.since)
+    return [Lock(row.target, row.run, row.since) for row in tx.sql.execute(query)]
+
+
+def lines(tx: Transaction) -> dict[str, list[Run]]:
+    """Return the runs that wait for their turn, by host, in their order; without their plans."""
+    run = tables.run.c
+    query = select(run.id).where(run.state == State.READY.value, run.hosts == "[]")
+    found: dict[str, list[Run]] = {}
+    for waiting in reversed(runs.listed(tx, list(tx.sql.execute(query).scalars()))):
+        found.setdefault(waiting.host, []).append(waiting)
+    return found
+
+
 def release(tx: Transaction, run: int) -> None:
     tx.sql.execute(delete(tables.target_lock).where(tables.target_lock.c.run == run))
 

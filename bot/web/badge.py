@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from bot.roll import Pin, Reach
 from bot.run import State, StepState
 from bot.store.schedules import Outcome, Standing
 
@@ -59,4 +60,20 @@ FIRE: Mapping[Outcome, Badge] = {
     Outcome.SKIPPED: Badge("Left out", "grey", "ban", "Something stood in the way."),
     Outcome.MISSED: Badge("Missed", "orange", "question", "Keyturn was not running then."),
     Outcome.REFUSED: Badge("Refused", "red", "ban", "It may not be done any more."),
+}
+
+REACH: Mapping[Reach, Badge] = {
+    Reach.ANSWERS: Badge("Answers", "green", "check", "It answered when it was last asked."),
+    Reach.UNREACHABLE: Badge("Not reached", "red", "cross", "It could not be reached last time."),
+    Reach.KEY: Badge("Shows another key", "red", "alert", "Nothing is sent to it until it is it."),
+    Reach.LOGIN: Badge("Lets nobody in", "red", "lock", "It does not take our key."),
+    Reach.WEAK: Badge("Too weak", "red", "alert", "It speaks only what we refuse to speak."),
+    Reach.INTERRUPTED: Badge("Broke off", "orange", "question", "Its answer never came whole."),
+    Reach.NOT_MET: Badge("Not met yet", "grey", "dots", "Nothing was asked of it so far."),
+}
+
+PIN: Mapping[Pin, Badge] = {
+    Pin.PINNED: Badge("Pinned", "green", "key", "It is known by its own key."),
+    Pin.CA: Badge("By CA", "green", "shield", "It is known by a key that a CA has signed."),
+    Pin.CHANGED: Badge("Changed key", "red", "alert", "It showed a key that is not its own."),
 }

@@ -47,6 +47,8 @@ def _environment() -> Environment:
         "step_badge": badge.STEP,
         "standing_badge": badge.STANDING,
         "fire_badge": badge.FIRE,
+        "reach_badge": badge.REACH,
+        "pin_badge": badge.PIN,
     }
     environment.globals.update(words)
     environment.filters.update(time=_time, utc=moment.utc, span=moment.span, plainly=plainly)

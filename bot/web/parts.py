@@ -1,12 +1,13 @@
 """What the web door works with, handed to it once."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated
 from urllib.parse import urlsplit
 
 from fastapi import Depends, Request
 
+from bot.roll import Enrolling
 from bot.store.database import Database
 from bot.workflow import Workflow
 from bot.workflow.parts import Policies
@@ -26,6 +27,7 @@ class WebParts:
 
     secure_cookies: whether that is over TLS; on plain http, cookies go without `Secure`.
     conditions: how other doors are, asked whenever somebody wants to know.
+    enrolling: the hosts that wait for a second person.
     """
 
     workflow: Workflow
@@ -36,6 +38,7 @@ class WebParts:
     conditions: Mapping[str, Callable[[], Condition]] = field(
         default_factory=dict[str, Callable[[], Condition]]
     )
+    enrolling: Callable[[], Sequence[Enrolling]] = tuple
 
     @property
     def origin(self) -> str:

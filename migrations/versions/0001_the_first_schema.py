@@ -338,6 +338,24 @@ def upgrade() -> None:
     with op.batch_alter_table('answered', schema=None) as batch_op:
         batch_op.create_index(batch_op.f('ix_answered_at'), ['at'], unique=False)
 
+    op.create_table('contact',
+    sa.Column('host', sa.String(length=64), nullable=False),
+    sa.Column('met', sa.BigInteger(), nullable=False),
+    sa.Column('answered', sa.BigInteger(), nullable=True),
+    sa.Column('since', sa.BigInteger(), nullable=False),
+    sa.Column('kind', sa.String(length=16), nullable=False),
+    sa.Column('trouble', sa.Text(), nullable=False),
+    sa.PrimaryKeyConstraint('host', name=op.f('pk_contact'))
+    )
+    op.create_table('view',
+    sa.Column('id', sa.Integer(), autoincrement=True, nullable=False),
+    sa.Column('person', sa.String(length=64), nullable=False),
+    sa.Column('name', sa.String(length=64), nullable=False),
+    sa.Column('query', sa.Text(), nullable=False),
+    sa.Column('made', sa.BigInteger(), nullable=False),
+    sa.PrimaryKeyConstraint('id', name=op.f('pk_view')),
+    sa.UniqueConstraint('person', 'name', name=op.f('uq_view_person_name'))
+    )
     op.create_table('target_lock',
     sa.Column('target', sa.String(length=64), nullable=False),
     sa.Column('run', sa.Integer(), nullable=False),

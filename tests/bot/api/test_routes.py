@@ -18,6 +18,7 @@ ROUTES: dict[tuple[str, str], tuple[tuple[str, ...], int, dict[str, Any] | None]
     ("GET", "/runbooks"): (READERS, 200, None),
     ("GET", "/hosts"): (READERS, 200, None),
     ("GET", "/hosts/{name}"): (READERS, 200, None),
+    ("GET", "/locks"): (READERS, 200, None),
     ("GET", "/log"): (READERS, 200, None),
     ("POST", "/log/verify"): (READERS, 200, None),
     ("GET", "/policy/outlook"): (READERS, 200, None),

@@ -49,6 +49,8 @@ ROUTES = {
     ("GET", "/tokens"): (401, 200),
     ("POST", "/tokens"): (401, 422),
     ("POST", "/tokens/{number}/revoke"): (401, 422),
+    ("GET", "/hosts"): (401, 200),
+    ("GET", "/hosts/{name}"): (401, 200),
     ("GET", "/schedules"): (401, 200),
     ("GET", "/schedules/new"): (401, 200),
     ("POST", "/schedules"): (401, 422),
@@ -68,7 +70,7 @@ ROUTES = {
     ("GET", "/readyz"): (200, 200),
 }
 # What stands in an address for something that is not a run.
-NAMES = {"token": "x" * 43, "person": "dora"}
+NAMES = {"token": "x" * 43, "person": "dora", "name": "lb1"}
 
 
 def everything(routes: Iterable[object]) -> Iterator[object]:

@@ -1,0 +1,32 @@
+"""The hosts and locks as programs are told of them."""
+
+from bot.store import contacts, locks
+from tests.bot.api.conftest import Desk
+from tests.bot.web.exhibits import approved, asked, running, waiting
+
+
+def test_a_program_sees_how_hosts_were_met_and_what_holds_them(desk: Desk):
+    with desk.database.transaction() as tx:
+        contacts.keep(tx, "lb1", met=tx.now, answered=None, kind="login", trouble="not our key")
+        holder = running(tx, approved(tx, waiting(tx, asked(tx, host="lb1"))))
+        locks.take(tx, "lb1", holder.id)
+        second = approved(tx, waiting(tx, asked(tx, host="lb1")))
+    program = desk.program("dora")
+    host = program.get("/hosts/lb1").json()
+    assert (host["reach"], host["trouble"]) == ("does not let us in", "not our key")
+    assert (host["key"], host["answered_at"]) == ("pinned key", None)
+    assert host["logins"] == [{"user": "keyturn", "purpose": "reads and changes", "by": "a key"}]
+    assert [one["run"] for one in host["waiting"]] == [second.id]
+    held = program.get("/locks").json()["locks"]
+    assert [(one["host"], one["run"], one["asked_by"]) for one in held] == [
+        ("lb1", holder.id, "dora")
+    ]
+
+
+def test_hosts_are_chosen_by_how_they_were_met(desk: Desk):
+    with desk.database.transaction() as tx:
+        contacts.keep(tx, "lb2", met=tx.now, answered=tx.now)
+    program = desk.program("dora")
+    found = program.get("/hosts", params={"reach": "answers"}).json()["hosts"]
+    assert [one["name"] for one in found] == ["lb2"]
+    assert program.get("/hosts", params={"reach": "perhaps"}).status_code == 422

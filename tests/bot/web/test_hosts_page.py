@@ -1,0 +1,141 @@
+"""The hosts: as they were met last, what holds them, what was changed there, and no secret."""
+
+from dataclasses import replace
+
+import pytest
+
+from bot.inventory import pending
+from bot.inventory.enrolling import enrolling
+from bot.inventory.pending import Pending, Somebody
+from bot.roll import Enrolling
+from bot.store import contacts, locks
+from bot.web import build
+from tests.bot.web.conftest import Site
+from tests.bot.web.dom import Page
+from tests.bot.web.exhibits import approved, asked, gallery, running, succeeded, waiting
+from tests.policies import HOST_KEY
+
+_MINUTE = 60_000_000
+
+
+def test_hosts_stand_by_area_with_how_they_were_met_last(site: Site):
+    with site.database.transaction() as tx:
+        contacts.keep(tx, "lb1", met=tx.now, answered=tx.now)
+        contacts.keep(tx, "nas1", met=tx.now, answered=None, kind="unreachable", trouble="gone")
+    page = Page(site.browser("dora").get("/hosts").text)
+    assert [
+        page.text.index(area) for area in ("Storage", "The edge", "The web servers")
+    ] == sorted(page.text.index(area) for area in ("Storage", "The edge", "The web servers"))
+    for words in ("lb1 Answers", "nas1 Not reached", "web1 Not met yet"):
+        assert words in page.text
+    assert page.strange == []
+
+
+def test_looking_at_hosts_asks_none_of_them(site: Site):
+    browser = site.browser("dora")
+    for path in ("/hosts", "/hosts/lb1", "/hosts/lb1?days=90"):
+        assert browser.get(path).status_code == 200
+    assert site.office.fleet.asked == 0
+    assert site.office.fleet.told == []
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("tag=haproxy", {"lb1", "lb2"}),
+        ("area=storage", {"nas1"}),
+        ("host=b1", {"lb1", "web1"}),
+        ("reach=key", {"lb2"}),
+        ("reach=not_met&tag=haproxy", {"lb1"}),
+        ("tag=nothing", set[str]()),
+    ],
+)
+def test_hosts_are_filtered(site: Site, query: str, expected: set[str]):
+    with site.database.transaction() as tx:
+        contacts.keep(tx, "lb2", met=tx.now, answered=None, kind="key", trouble="another key")
+    page = Page(site.browser("dora").get(f"/hosts?{query}").text)
+    shown = {link.removeprefix("/hosts/") for link in page.links if link.startswith("/hosts/")}
+    assert shown == expected
+
+
+def test_a_changed_key_is_told_with_what_to_do(site: Site):
+    with site.database.transaction() as tx:
+        contacts.keep(tx, "lb1", met=tx.now - _MINUTE, answered=tx.now - _MINUTE)
+        why = "shows the key SHA256:abc. Find out who answers there <script>alert(1)</script>"
+        contacts.keep(tx, "lb1", met=tx.now, answered=None, kind="key", trouble=why)
+    page = Page(site.browser("dora").get("/hosts/lb1").text)
+    assert "Changed key" in page.text
+    assert why in page.text
+    assert page.strange == []
+
+
+def test_a_lock_is_shown_with_its_holder_and_who_waits_in_order(site: Site):
+    with site.database.transaction() as tx:
+        holder = running(tx, approved(tx, waiting(tx, asked(tx, host="lb1"))))
+        locks.take(tx, "lb1", holder.id)
+        line = [approved(tx, waiting(tx, asked(tx, host="lb1"))) for _ in range(2)]
+    browser = site.browser("dora")
+    for path in ("/hosts", "/hosts/lb1"):
+        text = Page(browser.get(path).text).text
+        places = [text.index(f"run {run.id}") for run in (holder, *line) if path == "/hosts"]
+        assert places == sorted(places)
+        assert "since" in text.lower()
+    links = Page(browser.get("/hosts/lb1").text).links
+    assert [link for link in links if link == f"/runs/{line[1].id}"]
+
+
+def test_the_changes_of_a_host_are_drawn_and_listed(site: Site):
+    with site.database.transaction() as tx:
+        done = succeeded(tx, asked(tx, host="lb1"))
+        other = succeeded(tx, asked(tx, host="lb2"))
+    html = site.browser("dora").get("/hosts/lb1").text
+    page = Page(html)
+    assert 'aria-label="1 change in 7 d: 1 done"' in html
+    assert f"/runs/{done.id}" in page.links
+    assert f"/runs/{other.id}" not in page.links
+    # Who allowed it stands beside it.
+    assert "Olga Owner" in page.text
+    assert "/runs?host=lb1" in page.links
+
+
+def test_no_page_of_hosts_tells_where_keys_lie(site: Site):
+    inventory = site.policy / "inventory.yaml"
+    inventory.write_text(
+        inventory.read_text().replace(
+            "{area: storage, tags: [nfs, zfs]}",
+            "{area: storage, tags: [zfs], reader: {user: look, key: keys/very-secret-place}}",
+        )
+    )
+    text = site.browser("dora").get("/hosts/nas1").text
+    assert "very-secret-place" not in text
+    assert "keys/keyturn" not in text
+    assert "look" in text
+
+
+def test_a_host_that_there_is_not_is_said_to_be_not_there(site: Site):
+    answer = site.browser("dora").get("/hosts/lb9")
+    assert answer.status_code == 404
+    assert "did you mean lb1, lb2?" in answer.text
+
+
+def test_hosts_that_wait_for_a_second_person_are_shown(site: Site):
+    somebody = Somebody(login="ops", uid=1000, machine="bastion")
+    entry = {"address": "10.0.3.9", "host_key": HOST_KEY, "area": "web"}
+    one = Pending(asked_by=somebody, fingerprint="SHA256:abc", entry=entry)
+    pending.keep(site.policy, {"web9": one})
+    assert enrolling(site.policy) == [
+        Enrolling("web9", "10.0.3.9", "SHA256:abc", "ops on bastion")
+    ]
+    site.app = build(replace(site.parts, enrolling=lambda: enrolling(site.policy)))
+    text = Page(site.browser("dora").get("/hosts").text).text
+    assert "Waiting for a second person 1 web9 at 10.0.3.9" in text
+
+
+def test_a_broken_file_of_such_hosts_breaks_no_page(site: Site):
+    (site.policy / "enrolling.yaml").write_text("[")
+    assert enrolling(site.policy) == []
+
+
+def test_a_list_of_runs_leads_to_the_host(site: Site):
+    gallery(site.database)
+    assert "/hosts/lb1" in Page(site.browser("dora").get("/runs").text).links
