@@ -19,6 +19,7 @@ router = APIRouter(prefix="/runs/{number}/erase")
 
 _DONE: Mapping[str, str] = {
     "asked": "It is asked for. Nothing is erased before an owner of the area confirms it.",
+    "declined": "It is declined, and nothing is erased. Who asked is told why.",
     "erased": "It is erased for good. The log keeps who, why, and the hashes.",
 }
 
@@ -53,6 +54,19 @@ def confirm(
         parts.workflow.erasing.confirm(number, person=visitor.id, digest=digest)
 
     return _done(request, parts, visitor, number, act, "erased")
+
+
+@router.post("/decline")
+def decline(
+    request: Request, parts: Here, visitor: Visiting, number: Number, form: Filled
+) -> Response:
+    """Say no to it, and why."""
+
+    def act() -> None:
+        why = form.get("reason", "")
+        parts.workflow.erasing.decline(number, person=visitor.id, why=why)
+
+    return _done(request, parts, visitor, number, act, "declined")
 
 
 def _done(
@@ -94,6 +108,7 @@ def _page(
         run=run,
         asked=asked,
         wanted=asked.facts if asked else {},
+        declined=found.declined,
         digest=found.digest,
         answers=_worded(found.answers),
         why_not=erasing.why_not(visitor.policy, run, asked, visitor.id) if asked else "",

@@ -218,7 +218,8 @@ _TELLERS: Mapping[str, _Teller] = {
     ),
     "output erased": _with_reason("What the host answered was erased by {who}", "grey", "ban"),
     "erasure asked": _with_reason("{who} asks to erase what the host answered", "grey", "person"),
-    "erasure refused": _with_reason("{who} could not have it erased", "orange", "ban"),
+    "erasure refused": _with_reason("{who} could not decide what is erased", "orange", "ban"),
+    "erasure declined": _with_reason("{who} declined to have it erased", "grey", "back"),
     "proven": lambda facts, _who: (
         "Proven by reading again",
         _text(facts, "because"),

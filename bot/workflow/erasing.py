@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from bot.digest import sha256
 from bot.policy import Policy
 from bot.run import Run
-from bot.store import changelog, output, runs
+from bot.store import changelog, news, output, runs
 from bot.store.changelog import Entry
 from bot.store.database import Transaction
 from bot.store.output import Kept
@@ -15,7 +15,7 @@ from bot.workflow.deciding import NotYours, TooLate
 from bot.workflow.parts import Parts
 from connectors.command import UncleanText, clean
 
-ASKED, REFUSED = "erasure asked", "erasure refused"
+ASKED, REFUSED, DECLINED = "erasure asked", "erasure refused", "erasure declined"
 _SHORTEST_REASON = 10
 
 
@@ -23,11 +23,13 @@ _SHORTEST_REASON = 10
 class Erasure:
     """What would be erased. asked: the entry by which somebody asks for it, None if nobody does.
 
-    answers: of the run and of its parts, in the order of the log.
+    answers: of the run and of its parts, in the order of the log. declined: the entry by which the
+    last request was, if nobody has asked since.
     """
 
     asked: Entry | None
     answers: Sequence[Kept]
+    declined: Entry | None = None
 
     @property
     def digest(self) -> str:
@@ -50,14 +52,22 @@ class Erasing:
         """Raises NotYours, TooLate and NoSuchRun."""
         return confirm_erasure(self._parts, number, person=person, digest=digest)
 
+    def decline(self, number: int, *, person: str, why: str) -> None:
+        """Raises Unfit, NotYours, TooLate and NoSuchRun."""
+        decline_erasure(self._parts, number, person=person, why=why)
+
 
 def foreseen(tx: Transaction, run: Run) -> Erasure:
     """Return what would be erased of a run now."""
     family = [run.id, *(child.id for child in runs.children(tx, run.id))]
     answers = [kept for number in family for kept in output.kept(tx, number)]
-    told = [e for e in changelog.of_run(tx, run.id) if e.kind in {ASKED, output.ERASED}]
-    waits = bool(answers) and bool(told) and told[-1].kind == ASKED
-    return Erasure(told[-1] if waits else None, sorted(answers, key=lambda kept: kept.entry))
+    told = changelog.of_run(tx, run.id, [ASKED, DECLINED, output.ERASED])
+    last = told[-1] if told and answers else None
+    return Erasure(
+        last if last and last.kind == ASKED else None,
+        sorted(answers, key=lambda kept: kept.entry),
+        last if last and last.kind == DECLINED else None,
+    )
 
 
 def why_not(policy: Policy, run: Run, asked: Entry, person: str) -> str:
@@ -76,12 +86,7 @@ def ask_to_erase(
     parts: Parts, number: int, *, person: str, why: str, door: str, login: str = ""
 ) -> None:
     """Ask for it; nothing is erased yet. login: who typed it, as the machine knows them."""
-    if len(why.strip()) < _SHORTEST_REASON:
-        raise Unfit("say why, in ten characters or more")
-    try:
-        reason = clean(why.strip())[:1000]
-    except UncleanText as unclean:
-        raise Unfit(f"the reason {unclean}") from None
+    reason = _reason(why)
     if parts.policies.current().person(person) is None:
         raise NotYours(f"{person} is not among the people of the policy")
     with parts.database.transaction() as tx:
@@ -129,6 +134,44 @@ def confirm_erasure(parts: Parts, number: int, *, person: str, digest: str) -> i
     if refusal:
         raise NotYours(refusal)
     return len(found.answers)
+
+
+def decline_erasure(parts: Parts, number: int, *, person: str, why: str) -> None:
+    """Say no to it, and why; who asked is told. Whoever could confirm it may; they can ask again.
+
+    person: somebody signed in.
+    """
+    policy, reason = parts.policies.current(), _reason(why)
+    with parts.database.transaction() as tx:
+        run = runs.hold(tx, number)
+        asked = foreseen(tx, run).asked
+        if asked is None:
+            raise TooLate(f"nobody has asked to erase what the host answered in run {number}")
+        refusal = why_not(policy, run, asked, person)
+        what, said = (REFUSED, refusal) if refusal else (DECLINED, reason)
+        changelog.append(
+            tx,
+            what,
+            run=number,
+            person=person,
+            host=run.host,
+            why=said,
+            asked_by=asked.person,
+            door="web",
+        )
+        if not refusal:
+            news.announce(tx, number)
+    if refusal:
+        raise NotYours(refusal)
+
+
+def _reason(why: str) -> str:
+    if len(why.strip()) < _SHORTEST_REASON:
+        raise Unfit("say why, in ten characters or more")
+    try:
+        return clean(why.strip())[:1000]
+    except UncleanText as unclean:
+        raise Unfit(f"the reason {unclean}") from None
 
 
 def _erase(tx: Transaction, run: Run, found: Erasure, person: str) -> None:

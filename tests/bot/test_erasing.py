@@ -10,7 +10,7 @@ from sqlalchemy import text
 
 from bot.redaction import MARK
 from bot.run import Run
-from bot.store import output, runs, verification
+from bot.store import changelog, news, output, runs, verification
 from bot.store.export import exported
 from bot.workflow import NotYours, TooLate, Unfit
 from bot.workflow.erasing import foreseen
@@ -117,6 +117,54 @@ def test_t_l10_only_what_was_seen_is_erased(office: Office, done: Run):
     assert _said(office, done) == "lamp is on now"
     # The twin: what they see now is erased.
     assert _confirm(office, done.id, "olga") == 1
+
+
+class TestDeclined:
+    WHY = "the audit of this year needs it"
+
+    def _decline(self, office: Office, number: int, person: str) -> None:
+        office.workflow.erasing.decline(number, person=person, why=self.WHY)
+
+    def test_it_stays_and_cannot_be_confirmed_any_more(self, office: Office, done: Run):
+        _ask(office, done.id, "dora")
+        seen = _digest(office, done.id)
+        self._decline(office, done.id, "olga")
+        with pytest.raises(TooLate, match="nobody has asked"):
+            office.workflow.erasing.confirm(done.id, person="adam", digest=seen)
+        assert _said(office, done) == "lamp is on now"
+        with office.database.reading() as tx:
+            told = changelog.last_of_run(tx, done.id)
+            news_of = [item.run for item in news.pending(tx)]
+        assert told
+        assert (told.kind, told.person) == ("erasure declined", "olga")
+        assert (told.facts["why"], told.facts["asked_by"]) == (self.WHY, "dora")
+        assert done.id in news_of
+
+    def test_it_can_be_asked_for_again(self, office: Office, done: Run):
+        _ask(office, done.id, "dora")
+        self._decline(office, done.id, "olga")
+        _ask(office, done.id, "dora", "the customer insists on it")
+        assert _confirm(office, done.id, "olga") == 1
+
+    @pytest.mark.parametrize("person", ["dora", "stan"])
+    def test_who_asked_and_who_owns_nothing_decides_nothing(
+        self, office: Office, done: Run, person: str
+    ):
+        _ask(office, done.id, "dora")
+        with pytest.raises(NotYours):
+            self._decline(office, done.id, person)
+        assert office.entries(done)[-1] == "erasure refused"
+        # The twin: it waits still, and an owner's no counts.
+        self._decline(office, done.id, "adam")
+
+    def test_nothing_is_declined_that_nobody_asked_for_or_without_words(
+        self, office: Office, done: Run
+    ):
+        with pytest.raises(TooLate):
+            self._decline(office, done.id, "olga")
+        _ask(office, done.id, "dora")
+        with pytest.raises(Unfit, match="why"):
+            office.workflow.erasing.decline(done.id, person="olga", why="no")
 
 
 def test_who_has_asked_does_not_ask_twice(office: Office, done: Run):

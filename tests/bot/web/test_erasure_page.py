@@ -68,6 +68,24 @@ def test_t_l10_who_asked_or_owns_nothing_there_has_no_button_and_is_refused(site
     assert accepted.status_code == 303
 
 
+def test_an_owner_says_why_it_stays_and_who_asked_reads_it(site: Site):
+    run = _done(site)
+    address = f"/runs/{run.id}/erase"
+    dora, olga = site.browser("dora"), site.browser("olga")
+    dora.post(address, data={"reason": WHY})
+    assert f"{address}/decline" in Page(olga.get(address).text).forms
+    assert f"{address}/decline" not in Page(dora.get(address).text).forms
+    why = "we need <i>it</i> for the audit"
+    answer = olga.post(f"{address}/decline", data={"reason": why})
+    assert answer.status_code == 303
+    assert "Who asked is told why" in olga.get(answer.headers["location"]).text
+    seen = Page(dora.get(address).text)
+    assert "Olga Owner declined" in seen.text
+    assert why in seen.text
+    assert not seen.strange
+    assert _kept(site, run)
+
+
 def test_t_l10_what_was_asked_on_the_command_line_names_the_login(site: Site):
     run = _done(site)
     parts = site.office.parts

@@ -27,6 +27,7 @@ ROUTES = {
     ("GET", "/runs/{number}/erase"): (401, 200),
     ("POST", "/runs/{number}/erase"): (401, 422),
     ("POST", "/runs/{number}/erase/confirm"): (401, 409),
+    ("POST", "/runs/{number}/erase/decline"): (401, 422),
     ("GET", "/second-factor"): (401, 200),
     ("POST", "/second-factor/app"): (401, 303),
     ("GET", "/second-factor/app/{number}"): (401, 404),
