@@ -24,6 +24,7 @@ from bot.slack.blocks import Message, context, mrkdwn
 from bot.slack.card import card, cut, followed, result, whole_output
 from bot.slack.copies import Copies
 from bot.slack.decisions import CARD
+from bot.slack.declines import Declines
 from bot.slack.homes import Homes, concerned
 from bot.slack.nudge import nudges
 from bot.slack.story import Stories, Story
@@ -75,6 +76,7 @@ class Outbox:
         self._default, self._clock = default_channel, clock
         self._alarms = Alarms(voice, self._remember, channel=alarm_channel or default_channel)
         self._copies = Copies(voice, self._remember)
+        self._declines = Declines(voice, self._remember)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._woken = asyncio.Event()
         self._slots = asyncio.Semaphore(_AT_ONCE)
@@ -208,6 +210,7 @@ class Outbox:
 
     async def _tell(self, story: Story, notices: dict[str, Notice]) -> None:
         await self._alarms.sound(story, notices)
+        await self._declines.tell(story, notices)
         posted = notices.get(CARD)
         match audience.of_card(story, posted=posted is not None):
             case Audience.NOBODY:

@@ -9,7 +9,7 @@ from bot.run import Run, State, StepRecord, Vote
 from bot.store import changelog, glass, grants, runs, schedules
 from bot.store.database import Transaction
 from bot.store.glass import Glass
-from bot.workflow import stead
+from bot.workflow import erasing, stead
 from bot.workflow.counting import count
 from bot.workflow.parts import Policies
 
@@ -39,6 +39,19 @@ class Granted:
 
 
 @dataclass(frozen=True)
+class Declined:
+    """An owner's no to erasing what was answered. user: who asked, U…, or "". by: a name.
+
+    seq: the entry that says so.
+    """
+
+    seq: int
+    user: str
+    by: str
+    why: str
+
+
+@dataclass(frozen=True)
 class Story:
     """One run as it is now.
 
@@ -50,6 +63,7 @@ class Story:
     hosts_done, under_way: of a request for several hosts: how many are done, and which are not yet
     but have begun.
     glass: whether its asker means to break it, or has. owners: of its area.
+    declined: the last request to erase its output, if that was.
     now: microseconds, by the database's clock.
     """
 
@@ -71,6 +85,7 @@ class Story:
     under_way: Sequence[str] = ()
     glass: Glass | None = None
     owners: Sequence[Approver] = ()
+    declined: Declined | None = None
     now: int = 0
 
     def name(self, person: str) -> str:
@@ -127,6 +142,7 @@ class Stories:
             channel=(area.channel or "") if area else "",
             asker=told.asker or (self._user(asker) if asker else ""),
             owners=self._owners(policy, area),
+            declined=self._declined(tx, policy, run),
         )
         if not run.needed or run.host not in policy.inventory.hosts:
             return named
@@ -162,6 +178,14 @@ class Stories:
             person, owner = policy.person(delegate), policy.person(delegator)
             if person and owner:
                 yield Approver(person.name, self._user(person), owner.name)
+
+    def _declined(self, tx: Transaction, policy: Policy, run: Run) -> Declined | None:
+        no = erasing.declined(tx, run.id) if run.over else None
+        if no is None:
+            return None
+        asker, owner = policy.person(no.facts["asked_by"]), policy.person(no.person)
+        user = self._user(asker) if asker else ""
+        return Declined(no.seq, user, owner.name if owner else no.person, no.facts["why"])
 
     def _owners(self, policy: Policy, area: Area | None) -> list[Approver]:
         known = [policy.person(owner) for owner in (area.owners if area else ())]

@@ -61,13 +61,23 @@ def foreseen(tx: Transaction, run: Run) -> Erasure:
     """Return what would be erased of a run now."""
     family = [run.id, *(child.id for child in runs.children(tx, run.id))]
     answers = [kept for number in family for kept in output.kept(tx, number)]
-    told = changelog.of_run(tx, run.id, [ASKED, DECLINED, output.ERASED])
-    last = told[-1] if told and answers else None
+    last = _last(tx, run.id) if answers else None
     return Erasure(
         last if last and last.kind == ASKED else None,
         sorted(answers, key=lambda kept: kept.entry),
         last if last and last.kind == DECLINED else None,
     )
+
+
+def declined(tx: Transaction, number: int) -> Entry | None:
+    """Return the entry by which the last request to erase was declined; None if it was not."""
+    last = _last(tx, number)
+    return last if last and last.kind == DECLINED else None
+
+
+def _last(tx: Transaction, number: int) -> Entry | None:
+    told = changelog.of_run(tx, number, [ASKED, DECLINED, output.ERASED])
+    return told[-1] if told else None
 
 
 def why_not(policy: Policy, run: Run, asked: Entry, person: str) -> str:

@@ -119,3 +119,17 @@ async def test_glass_is_wanted_for_a_request_that_waits_already(loud: Chat) -> N
     answer = await loud.type("break-glass 1 because all customers see an error page", "U0ADAM")
     assert "Break the glass of run 1 on its page" in answer.text
     assert "means to break the glass" in loud.slack.posted[0].words
+
+
+async def test_who_asked_to_erase_is_told_once_why_an_owner_declined(chat: Chat) -> None:
+    await chat.type("toy show lb1")
+    erasing, why = chat.office.workflow.erasing, "we <@U0DORA> need it for the audit"
+    erasing.ask(1, person="adam", why="it names a customer", door="web")
+    erasing.decline(1, person="olga", why=why)
+    for _ in range(2):
+        await chat.settle()
+    told = [one for one in chat.slack.posted if one.channel == "D0ADAM"]
+    assert len(told) == 1
+    assert "Olga Owner declined to erase what was answered in run 1" in told[0].words
+    assert why in told[0].words
+    assert mentions(told[0].blocks) == []
