@@ -259,6 +259,22 @@ def votes(tx: Transaction, run: int) -> list[Vote]:
 
 
 def votes_on(tx: Transaction, numbers: Sequence[int]) -> dict[int, list[Vote]]:
+def cast_again(tx: Transaction, vote: Vote) -> None:
+    """Put a person's yes with a second factor in the place of the one without."""
+    column = tables.vote.c
+    tx.sql.execute(
+        update(tables.vote)
+        .where(column.run == vote.run, column.person == vote.person, column.yes)
+        .values(
+            at=vote.at,
+            digest=vote.digest,
+            instead_of=vote.instead_of,
+            reason=tx.redactor.text(vote.reason),
+            factor=vote.factor,
+        )
+    )
+
+
     """Return the votes on several runs at once, by run; a run without votes is left out."""
     query = select(tables.vote).where(tables.vote.c.run.in_(numbers)).order_by(tables.vote.c.at)
     found: dict[int, list[Vote]] = {}

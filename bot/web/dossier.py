@@ -7,15 +7,18 @@ from dataclasses import dataclass, replace
 from bot.policy import Person, Policy, Request
 from bot.proposal import ProposedStep
 from bot.run import BEFORE_INTENT, Run, State, StepRecord, StepState, Vote
-from bot.store import changelog, glass, grants, locks, runs, stops
+from bot.store import changelog, glass, grants, heard, locks, runs, stops
 from bot.store.changelog import Entry
 from bot.store.database import Transaction
 from bot.store.glass import Glass
 from bot.store.grants import Grant
+from bot.store.heard import Heard
 from bot.store.locks import Lock
+from bot.web.fan import Fan, fan
 from bot.web.visitor import Visitor
 from bot.workflow.breaking import may_review
 from bot.workflow.counting import count, ruling_on
+from bot.workflow.deciding import stands
 from bot.workflow.passing import why_not
 from bot.workflow.second_factor import shown
 from bot.workflow.stead import delegates_now, stand_in
@@ -58,7 +61,8 @@ class Dossier:
     groups whose approval it takes, in words. missing: how many more it takes while it waits.
 
     holder: the lock on the run's host. now: the database's time. wants_step_up: an approval takes
-    a second factor. stepped_up: the visitor has just shown theirs.
+    a second factor. stepped_up: the visitor has just shown theirs. heard: what hosts say just now,
+    or said last before nobody listened any more.
     """
 
     run: Run
@@ -76,6 +80,7 @@ class Dossier:
     glass: Glass | None
     wants_step_up: bool
     stepped_up: bool
+    heard: Sequence[Heard]
     now: int
 
     @property
@@ -86,6 +91,14 @@ class Dossier:
     @property
     def keys(self) -> Sequence[Vote]:
         return [vote for vote in self.votes if vote.yes]
+
+    @property
+    def fan(self) -> Fan | None:
+        """How far a request for several hosts is."""
+        run = self.run
+        if not self.parts:
+            return None
+        return fan(self.parts, started=run.started, ended=run.ended, now=self.now)
 
     @property
     def stamp(self) -> str:
@@ -125,6 +138,7 @@ def gather(tx: Transaction, number: int, visitor: Visitor) -> Dossier:
         glass=broken,
         wants_step_up=ruling.step_up,
         stepped_up=bool(shown(tx, policy, person=visitor.id, session=visitor.session)),
+        heard=() if run.over else heard.of_run(tx, number),
         now=tx.now,
     )
 
@@ -161,7 +175,9 @@ def _powers(
     # A part of a request for several hosts is decided with the whole.
     decides = run.parent is None and not begun and may_decide(tx, visitor.policy, run, visitor.id)
     refuses = decides or (bool(run.editors) and _may_refuse(tx, run, visitor))
-    voted = any(vote.person == visitor.id for vote in votes)
+    voted = any(
+        vote.person == visitor.id and stands(tx, visitor.policy, run, vote) for vote in votes
+    )
     why_no_undo = _why_no_undo(run, records, visitor, now=tx.now)
     return Powers(
         approve=decides and not voted and run.state is State.WAITING,

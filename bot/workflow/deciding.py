@@ -10,7 +10,7 @@ from bot.workflow.asking import Unfit
 from bot.workflow.counting import count, ruling_on
 from bot.workflow.ending import end
 from bot.workflow.parts import Parts
-from bot.workflow.second_factor import shown
+from bot.workflow.second_factor import proves, shown
 from bot.workflow.stead import stand_in
 from connectors.command import UncleanText, clean
 
@@ -48,7 +48,7 @@ def approve(
             _must_say_why(tx, policy, run, reason)
         if no or lacking:
             _log(tx, "approval refused", run, person, no or lacking)
-        elif not runs.cast(tx, replace(vote, factor=factor)):
+        elif not _cast(tx, policy, run, replace(vote, factor=factor)):
             raise TooLate(f"You have approved run {number} before")
         else:
             _log(tx, "approved", run, person, reason, factor=factor, instead_of=vote.instead_of)
@@ -146,6 +146,25 @@ def _vote(
         turned = {vote.instead_of or vote.person for vote in runs.votes(tx, run.id)}
         instead_of = stand_in(tx, policy, request, ruling, person, turned=turned)
     return Vote(run.id, person, yes, run.digest, tx.now, _plain(reason), instead_of=instead_of)
+
+
+def _cast(tx: Transaction, policy: Policy, run: Run, vote: Vote) -> bool:
+    """Record a yes; False if this person has said it before, and nothing is to be added to it."""
+    if runs.cast(tx, vote):
+        return True
+    before = next(one for one in runs.votes(tx, run.id) if one.person == vote.person)
+    if stands(tx, policy, run, before):
+        return False
+    runs.cast_again(tx, vote)
+    return True
+
+
+def stands(tx: Transaction, policy: Policy, run: Run, vote: Vote) -> bool:
+    """Say whether a vote is complete: a yes is not where the rules by now want a second factor
+    that it does not have, or that does not count any more."""
+    if not vote.yes or proves(tx, policy, vote):
+        return True
+    return not ruling_on(tx, policy, run)[1].step_up
 
 
 def _count(parts: Parts, tx: Transaction, policy: Policy, run: Run) -> Run:

@@ -8,13 +8,15 @@ import pytest
 from sqlalchemy import update
 
 from bot.factor.passkey import Home
-from bot.run import State
-from bot.store import changelog, factors, signins, tables
-from bot.workflow import NotYours, StepUpFirst, Unfit
+from bot.run import Run, State, Vote
+from bot.store import changelog, factors, runs, schema, signins, tables
+from bot.store.seal import Seal
+from bot.workflow import NotYours, StepUpFirst, TooLate, Unfit
 from bot.workflow.second_factor import counts
 from tests.authenticator import Authenticator
 from tests.bot.keyring import age_step_ups, an_app, stepped_up
 from tests.bot.office import Office, an_office
+from tests.bot.time import Clock
 from tests.policies import starter_rules
 from tests.toy import SetSwitch
 
@@ -64,6 +66,61 @@ def test_an_approval_with_a_second_factor_counts_and_says_so(strict: Office) -> 
         told = [entry for entry in changelog.of_run(tx, run.id) if entry.kind == "approved"]
     assert told[0].facts["factor"] == app.factor.digest
     assert "stepped up" in strict.entries()
+
+
+class TestAgain:
+    """By night the rules want a second factor with what was approved by day without one."""
+
+    RULES = """
+    @id("approve") permit (principal, action == Action::"approve", resource);
+    @id("ask") @approvals("1") @from("owners")
+    permit (principal, action == Action::"ask", resource);
+    @id("night") @approvals("1") @from("owners") @stepup
+    permit (principal, action == Action::"ask", resource)
+    when { context.now >= datetime("2100-01-01T00:00:00Z") };
+    """
+
+    @pytest.fixture
+    def nightly(self, tmp_path: Path) -> Generator[tuple[Office, Run]]:
+        """An office by night, and a run that Olga approved by day."""
+        clock = Clock(f"sqlite:///{tmp_path / 'keyturn.db'}", Seal.new())
+        schema.upgrade(clock)
+        with an_office(tmp_path, rules=self.RULES, database=clock) as office:
+            run = office.ask(LAMP_ON)
+            office.workflow.approve(run.id, person="olga", digest=run.digest)
+            with office.database.transaction() as tx:
+                runs.amend(tx, runs.hold(tx, run.id), expires=2**60)
+            with clock.reading() as tx:
+                clock.ahead = 4_102_444_800_000_000 - tx.now
+            office.work()
+            with office.database.transaction() as tx:
+                runs.amend(tx, runs.hold(tx, run.id), expires=2**60)
+            yield office, office.run(run.id)
+
+    def test_who_approved_without_one_approves_again_with_it(
+        self, nightly: tuple[Office, Run]
+    ) -> None:
+        office, run = nightly
+        assert (run.state, office.fleet.told) == (State.WAITING, [])
+        with pytest.raises(StepUpFirst):
+            approve(office, run.id, run.digest, "olga")
+        app = stepped_up(office, "olga")
+        office.workflow.approve(run.id, person="olga", digest=run.digest, session=app.session)
+        with office.database.transaction() as tx:
+            runs.amend(tx, runs.hold(tx, run.id), expires=2**60)
+            [vote] = runs.votes(tx, run.id)
+        assert vote.factor == app.factor.digest
+        office.work()
+        assert office.run(run.id).state is State.SUCCEEDED
+        assert office.entries(run).count("approved") == 2
+
+    def test_what_is_complete_is_not_said_again(self, strict: Office) -> None:
+        app, run = stepped_up(strict, "olga"), strict.ask(LAMP_ON)
+        with strict.database.transaction() as tx:
+            factor = app.factor.digest
+            runs.cast(tx, Vote(run.id, "olga", True, run.digest, tx.now, factor=factor))
+        with pytest.raises(TooLate, match="You have approved run 1 before"):
+            approve(strict, run.id, run.digest, "olga", app.session)
 
 
 def test_what_was_shown_counts_for_five_minutes(strict: Office) -> None:
