@@ -47,7 +47,9 @@ from bot.store.syslog import LogServer
 from bot.web import door as web
 from bot.web.parts import Condition, WebParts
 from bot.workflow import Parts, Workflow
+from bot.web.id_token import SLACK_ISSUER
 from bot.workflow.banning import Admitted
+from bot.web.provider import Provider, Registration
 from bot.workflow.pacing import Pace
 from connectors.fleet import Fleet
 from connectors.inventory import Inventory
@@ -112,7 +114,18 @@ def build(settings: Settings, redactor: Redactor | None = None) -> Keyturn:
     offering = Offering(fleet, database, admitted)
     door = slack and Door(workflow, database, admitted, slack[0], slack[1], offering)
     conditions = {"slack": partial(_condition, door)} if door else {}
-    pages = web.build(WebParts(workflow, database, admitted, settings.address, secure, conditions))
+    provider = _provider(settings) if settings.oidc_client_id else None
+    pages = web.build(
+        WebParts(
+            workflow,
+            database,
+            admitted,
+            settings.address,
+            secure,
+            conditions,
+            provider=provider,
+        )
+    )
     asgi = Starlette(lifespan=lambda _: _at_work(keyturn))
     if console is not None:
         asgi.mount("/console", console.app)
@@ -258,6 +271,29 @@ def _listening(settings: Settings) -> socket.socket:
         raise OSError(
             f"cannot listen on {settings.listen}:{settings.port}: {trouble.strerror}. "
             "If another program holds the port, set KEYTURN_PORT to a free one"
+def _provider(settings: Settings) -> Provider:
+    """Return whom people can prove to who they are."""
+    issuer = settings.oidc_issuer
+    endpoints = {
+        "authorization_endpoint": settings.oidc_authorization,
+        "token_endpoint": settings.oidc_token,
+        "jwks_uri": settings.oidc_keys,
+    }
+    return Provider(
+        Registration(
+            issuer,
+            settings.oidc_client_id,
+            settings.oidc_client_secret.get_secret_value(),
+            settings.oidc_name,
+            slack=(settings.oidc_claims or ("slack" if issuer == SLACK_ISSUER else "subject"))
+            == "slack",
+            discovery=settings.oidc_discovery
+            or f"{issuer.rstrip('/')}/.well-known/openid-configuration",
+            endpoints={name: address for name, address in endpoints.items() if address},
+        )
+    )
+
+
         ) from None
 
 

@@ -7,6 +7,9 @@ from urllib.parse import unquote, urlsplit
 from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+_HERE = frozenset({"127.0.0.1", "::1", "localhost"})
+_OIDC_ENDPOINTS = ("oidc_authorization", "oidc_token", "oidc_keys")
+
 
 class Settings(BaseSettings):
     """Every setting is an environment variable KEYTURN_…, or a line of the file .env.
@@ -16,6 +19,10 @@ class Settings(BaseSettings):
     listen, port: where the web server listens. base_url: how people reach it.
     slack_…: bot token xoxb-…, app token xapp-… for Socket Mode or signing secret for HTTP, team id
     T…, channel C… for requests without one, and one for alarms, if that is another.
+    oidc_…: sign-in by an OpenID Connect provider, as soon as there is a client id: its issuer, our
+    client id and secret there, what the button calls it, whether its tokens carry Slack's ids
+    (claims: slack, as Slack's do, or subject), and where its discovery document lies or its
+    endpoints are, where that is not as the standard says.
     request_hours: how long a request waits for its approvals, approval_hours: then for its turn.
     reminder_minutes: after how long its approvers are reminded, where no rule says so.
     witness: a file elsewhere, best on another disk or machine, that checkpoints are added to.
@@ -44,6 +51,15 @@ class Settings(BaseSettings):
     request_hours: Annotated[float, Field(gt=0, le=24 * 30)] = 8
     approval_hours: Annotated[float, Field(gt=0, le=24 * 30)] = 8
     reminder_minutes: Annotated[float, Field(gt=0, le=60 * 24)] = 30
+    oidc_issuer: str = "https://slack.com"
+    oidc_client_id: str = ""
+    oidc_client_secret: SecretStr = SecretStr("")
+    oidc_name: Annotated[str, Field(min_length=1, max_length=40)] = "Slack"
+    oidc_claims: Literal["", "slack", "subject"] = ""
+    oidc_discovery: str = ""
+    oidc_authorization: str = ""
+    oidc_token: str = ""
+    oidc_keys: str = ""
     requests_a_minute: Annotated[int, Field(ge=1, le=10_000)] = 60
     witness: Path | None = None
     syslog: str = ""
@@ -69,6 +85,23 @@ class Settings(BaseSettings):
             )
         return address
 
+    @field_validator("oidc_issuer", "oidc_discovery", *_OIDC_ENDPOINTS)
+    @classmethod
+    def _a_safe_address(cls, address: str) -> str:
+        parts = urlsplit(address)
+        safe = parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in _HERE)
+        if address and not (safe and parts.hostname):
+            raise ValueError("must begin with https://: only this machine itself is asked without")
+        return address
+
+    @model_validator(mode="after")
+    def _a_whole_registration(self) -> "Settings":
+        if self.oidc_client_id and not self.oidc_issuer:
+            raise ValueError("KEYTURN_OIDC_CLIENT_ID needs KEYTURN_OIDC_ISSUER beside it")
+        if self.oidc_client_secret.get_secret_value() and not self.oidc_client_id:
+            raise ValueError("KEYTURN_OIDC_CLIENT_SECRET needs KEYTURN_OIDC_CLIENT_ID beside it")
+        return self
+
     @model_validator(mode="after")
     def _one_chat(self) -> "Settings":
         if self.console and self.slack_bot_token.get_secret_value():
@@ -76,7 +109,7 @@ class Settings(BaseSettings):
                 "KEYTURN_CONSOLE and KEYTURN_SLACK_BOT_TOKEN are both set: the console stands in "
                 "for Slack and lets whoever opens it act as anybody, so it is never beside it"
             )
-        if self.console and self.listen not in {"127.0.0.1", "::1", "localhost"}:
+        if self.console and self.listen not in _HERE:
             raise ValueError("KEYTURN_CONSOLE works on 127.0.0.1 only: set KEYTURN_LISTEN so")
         return self
 

@@ -10,6 +10,8 @@ from connectors.inventory import Name
 
 Text = Annotated[str, Field(min_length=1, max_length=120), AfterValidator(clean)]
 
+Issuer = Annotated[str, Field(pattern=r"^https?://[^\s?#]{1,200}$")]
+
 FactorDigest = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
 
 
@@ -37,6 +39,15 @@ class SlackIdentity(BaseModel):
         return (self.enterprise is None) != (other.enterprise is None)
 
 
+class Subject(BaseModel):
+    """Somebody's account with an OpenID Connect provider. subject: unique there, never reused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    issuer: Issuer
+    subject: Annotated[str, Field(min_length=1, max_length=255), AfterValidator(clean)]
+
+
 class Person(BaseModel):
     """Somebody with one id here, whatever accounts they have elsewhere.
 
@@ -50,6 +61,7 @@ class Person(BaseModel):
     email: Annotated[str, Field(pattern=r"^[^@\s<>]+@[^@\s<>]+$", max_length=254)] | None = None
     roles: Sequence[Name] = ()
     slack: Sequence[SlackIdentity] = ()
+    oidc: Sequence[Subject] = ()
     factors: Sequence[FactorDigest] = ()
 
 
@@ -76,6 +88,7 @@ class Household(BaseModel):
     """All people and areas together, since each names the other.
 
     roles: that rules may speak of even while nobody has them.
+    sign_in_by_email: the issuers whose word for an address that they have verified is taken.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -83,6 +96,7 @@ class Household(BaseModel):
     people: Mapping[Name, Person]
     areas: Mapping[Name, Area]
     roles: Sequence[Name] = ()
+    sign_in_by_email: Sequence[Issuer] = ()
 
     @property
     def held(self) -> frozenset[str]:
@@ -124,4 +138,50 @@ class Household(BaseModel):
                 )
                 if same_home and account.user == user:
                     return person
+        return None
+
+    @model_validator(mode="after")
+    def _subjects_are_one_persons(self) -> "Household":
+        known: dict[Subject, Person] = {}
+        for person in self.people.values():
+            for subject in person.oidc:
+                other = known.setdefault(subject, person)
+                if other != person:
+                    raise Misplaced(
+                        f"subject {subject.subject} of {subject.issuer} cannot belong to both "
+                        f"{other.id} and {person.id}: give it to one of them",
+                        *("people", person.id, "oidc"),
+                    )
+        return self
+
+    @model_validator(mode="after")
+    def _addresses_are_one_persons(self) -> "Household":
+        known: dict[str, Person] = {}
+        for person in self.people.values() if self.sign_in_by_email else ():
+            other = known.setdefault((person.email or person.id).casefold(), person)
+            if other != person:
+                raise Misplaced(
+                    f"{other.id} and {person.id} have the address {person.email}, and "
+                    "sign_in_by_email says that an address tells who somebody is: give each one "
+                    "of their own",
+                    *("people", person.id, "email"),
+                )
+        return self
+
+    def by_subject(self, *, issuer: str, subject: str) -> Person | None:
+        """Return whose account with an OpenID Connect provider this is; None for strangers."""
+        wanted = Subject.model_construct(issuer=issuer, subject=subject)
+        return next((one for one in self.people.values() if wanted in one.oidc), None)
+
+    def by_email(self, *, issuer: str, email: str) -> Person | None:
+        """Return whose verified address this is, if the policy takes the issuer's word for it.
+
+        Whoever has a subject there is known by that alone.
+        """
+        if issuer not in self.sign_in_by_email or not email:
+            return None
+        for person in self.people.values():
+            pinned = any(account.issuer == issuer for account in person.oidc)
+            if not pinned and (person.email or "").casefold() == email.casefold():
+                return person
         return None

@@ -3,6 +3,7 @@
 import hashlib
 import secrets
 from dataclasses import dataclass
+from typing import Any
 
 from sqlalchemy import delete, insert, select, update
 
@@ -17,7 +18,9 @@ STEP_UP_SECONDS = 5 * 60
 CHALLENGE_SECONDS = 5 * 60
 # How exactly it is noted when a session was last used.
 NOTE_SECONDS = 60
+LONGEST_AGENT = 200
 _SECOND = 1_000_000
+_NAME_LETTERS = 16
 
 
 @dataclass(frozen=True)
@@ -25,6 +28,8 @@ class Session:
     """Somebody signed in. began, last_seen: microseconds.
 
     stepped_up: when they last showed their second factor here, and factor its digest.
+    by: what they signed in by. agent: what the browser calls itself. name: tells sessions apart
+    and opens none.
     """
 
     person: str
@@ -32,6 +37,9 @@ class Session:
     last_seen: int
     stepped_up: int | None = None
     factor: str = ""
+    by: str = ""
+    agent: str = ""
+    name: str = ""
 
     def fresh(self, now: int) -> bool:
         """Whether the second factor was shown so lately that it still counts."""
@@ -72,12 +80,17 @@ def why_refused(tx: Transaction, token: str) -> tuple[str, str]:
     return row.person, "the link was used before"
 
 
-def begin(tx: Transaction, person: str) -> str:
+def begin(tx: Transaction, person: str, *, by: str = "link", agent: str = "") -> str:
     """Return the token of a new session."""
     token = secrets.token_urlsafe(32)
     tx.sql.execute(
         insert(tables.session).values(
-            token=_hashed(token), person=person, began=tx.now, last_seen=tx.now
+            token=_hashed(token),
+            person=person,
+            began=tx.now,
+            last_seen=tx.now,
+            by=by,
+            agent=agent,
         )
     )
     return token
@@ -89,10 +102,34 @@ def find(tx: Transaction, token: str) -> Session | None:
     row = tx.sql.execute(select(session).where(session.c.token == _hashed(token))).one_or_none()
     if row is None:
         return None
+    return _lasting(tx, row)
+
+
+def of(tx: Transaction, person: str) -> list[Session]:
+    """Return somebody's sessions that last, the one that was used last first."""
+    session = tables.session.c
+    rows = tx.sql.execute(
+        select(tables.session)
+        .where(session.person == person)
+        .order_by(session.last_seen.desc(), session.token)
+    )
+    return [found for row in rows if (found := _lasting(tx, row)) is not None]
+
+
+def _lasting(tx: Transaction, row: Any) -> Session | None:
     idle = tx.now - row.last_seen > IDLE_SECONDS * _SECOND
     if idle or tx.now - row.began > LONGEST_SECONDS * _SECOND:
         return None
-    return Session(row.person, row.began, row.last_seen, row.stepped_up, row.factor)
+    return Session(
+        row.person,
+        row.began,
+        row.last_seen,
+        row.stepped_up,
+        row.factor,
+        row.by,
+        row.agent,
+        row.token[:_NAME_LETTERS],
+    )
 
 
 def person_of(tx: Transaction, token: str) -> str | None:
@@ -141,6 +178,19 @@ def _note(tx: Transaction, token: str, **values: object) -> None:
 
 def end(tx: Transaction, token: str) -> None:
     tx.sql.execute(delete(tables.session).where(tables.session.c.token == _hashed(token)))
+
+
+def end_named(tx: Transaction, person: str, name: str) -> bool:
+    """End one of somebody's sessions; False if they have none with this name."""
+    if len(name) != _NAME_LETTERS:
+        return False
+    session = tables.session
+    ended = tx.sql.execute(
+        delete(session).where(
+            session.c.person == person, session.c.token.startswith(name, autoescape=True)
+        )
+    )
+    return ended.rowcount > 0
 
 
 def end_all(tx: Transaction, person: str) -> None:

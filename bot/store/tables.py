@@ -341,6 +341,8 @@ session = Table(
     Column("challenged", BigInteger),
 )
 
+    Column("by", String(16), nullable=False, default=""),
+    Column("agent", String(200), nullable=False, default=""),
 # What must be kept and must not be read: sealed by a key that is not here.
 factor = Table(
     "factor",

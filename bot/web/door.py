@@ -16,10 +16,12 @@ from bot.web import (
     mandates_page,
     policy_page,
     run_page,
+    oidc,
     schedules_page,
     second_factor,
     step_up,
     tokens_page,
+    sessions_page,
     trouble,
 )
 from bot.web.pages import STATIC
@@ -43,6 +45,8 @@ _ROOMS = (
 )
 
 
+    oidc,
+    sessions_page,
 def build(parts: WebParts) -> FastAPI:
     """Return the application. It refuses every POST that does not come from its own pages."""
     app = FastAPI(title="Keyturn", openapi_url=None, docs_url=None, redoc_url=None)

@@ -9,6 +9,7 @@ from fastapi import Depends, Request
 
 from bot.roll import Enrolling
 from bot.store.database import Database
+from bot.web.provider import Provider
 from bot.workflow import Workflow
 from bot.workflow.parts import Policies
 
@@ -27,6 +28,7 @@ class WebParts:
 
     secure_cookies: whether that is over TLS; on plain http, cookies go without `Secure`.
     conditions: how other doors are, asked whenever somebody wants to know.
+    provider: whom people can prove to who they are, if there is one.
     enrolling: the hosts that wait for a second person.
     """
 
@@ -42,6 +44,12 @@ class WebParts:
 
     @property
     def origin(self) -> str:
+    provider: Provider | None = None
+
+    @property
+    def provider_name(self) -> str:
+        """What people call whom they can prove to who they are; "" if there is nobody."""
+        return self.provider.registration.name if self.provider else ""
         """What browsers call our origin: scheme, name and port."""
         parts = urlsplit(self.base_url)
         return f"{parts.scheme}://{parts.netloc}".lower()

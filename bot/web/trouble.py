@@ -48,7 +48,9 @@ def install(app: FastAPI, parts: WebParts) -> None:
     """Give every exception that a page may meet its answer."""
 
     def signed_out(request: Request, error: Exception) -> Response:
-        answer = page(request, "signed_out.html", status=401, why=str(error))
+        answer = page(
+            request, "signed_out.html", status=401, why=str(error), provider=parts.provider_name
+        )
         if request.cookies.get(parts.cookie):
             forget(answer, parts)
         return answer

@@ -161,6 +161,8 @@ def upgrade() -> None:
     sa.Column('challenge', sa.String(length=64), nullable=False),
     sa.Column('challenged', sa.BigInteger(), nullable=True),
     sa.PrimaryKeyConstraint('token', name=op.f('pk_session'))
+    sa.Column('by', sa.String(length=16), nullable=False),
+    sa.Column('agent', sa.String(length=200), nullable=False),
     )
     op.create_table('factor',
     sa.Column('id', sa.Integer(), autoincrement=True, nullable=False),

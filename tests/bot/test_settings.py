@@ -6,6 +6,7 @@ from pydantic import ValidationError
 from bot.settings import Settings
 
 BOT, APP = "KEYTURN_SLACK_BOT_TOKEN", "KEYTURN_SLACK_APP_TOKEN"
+OIDC = "KEYTURN_OIDC_"
 SECRET, TEAM = "KEYTURN_SLACK_SIGNING_SECRET", "KEYTURN_SLACK_TEAM"
 
 
@@ -34,6 +35,11 @@ def test_slack_is_reached_by_either_way_or_both(
         ({APP: "xapp-1"}, f"{APP} needs {BOT}"),
         ({BOT: "xoxb-1", SECRET: "s", TEAM: "T0", "KEYTURN_CONSOLE": "socket"}, "both set"),
         ({"KEYTURN_CONSOLE": "perhaps"}, "http"),
+        ({OIDC + "ISSUER": "http://login.example.com", OIDC + "CLIENT_ID": "k"}, "https://"),
+        ({OIDC + "TOKEN": "ftp://127.0.0.1/token", OIDC + "CLIENT_ID": "k"}, "https://"),
+        ({OIDC + "KEYS": "keys", OIDC + "CLIENT_ID": "k"}, "https://"),
+        ({OIDC + "CLIENT_SECRET": "s"}, f"needs {OIDC}CLIENT_ID"),
+        ({OIDC + "CLIENT_ID": "k", OIDC + "ISSUER": ""}, f"needs {OIDC}ISSUER"),
     ],
 )
 def test_what_cannot_work_is_said(

@@ -71,9 +71,14 @@ ROUTES = {
     ("GET", "/readyz"): (200, 200),
 }
 # What stands in an address for something that is not a run.
-NAMES = {"token": "x" * 43, "person": "dora", "name": "lb1"}
+NAMES = {"token": "x" * 43, "person": "dora", "name": "lb1", "session": "0" * 16}
 
 
+    ("GET", "/oidc/begin"): (404, 404),
+    ("GET", "/oidc/back"): (404, 404),
+    ("GET", "/sessions"): (401, 200),
+    ("POST", "/sessions/{session}/end"): (401, 303),
+    ("POST", "/sessions/end-all"): (401, 200),
 def everything(routes: Iterable[object]) -> Iterator[object]:
     """Yield every route, those of included routers too."""
     for route in routes:
@@ -130,7 +135,7 @@ def test_what_changes_something_cannot_be_got(site: Site, path: str) -> None:
     if ("GET", path) in ROUTES:
         return
     number = gallery(site.database)["waiting"]
-    answer = site.browser("olga").get(path.format(number=number))
+    answer = site.browser("olga").get(path.format(number=number, **NAMES))
     assert answer.status_code == 405
     assert "That cannot be done here" in answer.text
 

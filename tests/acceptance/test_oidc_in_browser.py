@@ -1,0 +1,75 @@
+"""A person with a real browser signs in by a real provider, and out again everywhere."""
+
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect, sync_playwright
+
+from tests.acceptance.test_web_in_browser import CHROMIUM, FLAGS
+from tests.playground import company
+from tests.playground.daemon import free_port
+from tests.playground.oidc_provider import CLIENT_ID, CLIENT_SECRET, OidcProvider
+from tests.playground.service import Service
+from tests.policies import INVENTORY
+
+pytestmark = pytest.mark.real
+
+ARTEFACTS = Path(__file__).parents[1] / "artefacts"
+ACCOUNTS = {
+    "dora": {"https://slack.com/team_id": "T0KEYTURN", "https://slack.com/user_id": "U0DORA"},
+    "mallory": {"https://slack.com/team_id": "T0KEYTURN", "https://slack.com/user_id": "U0MAL"},
+}
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Generator[Service]:
+    company.found(tmp_path / "policy")
+    (tmp_path / "policy" / "inventory.yaml").write_text(INVENTORY)
+    port = free_port("127.0.0.1")
+    with (
+        OidcProvider(ACCOUNTS, back=f"http://127.0.0.1:{port}/oidc/back") as provider,
+        Service(
+            tmp_path,
+            port=port,
+            console="",
+            oidc_issuer=provider.issuer,
+            oidc_client_id=CLIENT_ID,
+            oidc_client_secret=CLIENT_SECRET,
+            oidc_claims="slack",
+        ) as service,
+    ):
+        yield service
+
+
+@pytest.fixture
+def page() -> Generator[Page]:
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield browser.new_page(color_scheme="dark")
+        browser.close()
+
+
+def test_somebody_signs_in_with_slack_and_out_everywhere(service: Service, page: Page) -> None:
+    page.goto(f"{service.address}/runs")
+    ARTEFACTS.mkdir(exist_ok=True)
+    page.screenshot(path=ARTEFACTS / "web-sign-in.png")
+    page.get_by_role("link", name="Sign in with Slack").click()
+    page.get_by_role("button", name="Sign in as mallory").click()
+    expect(page.get_by_role("heading")).to_have_text("You are not signed in")
+    expect(page.get_by_text("Keyturn does not know you")).to_contain_text("U0MAL")
+    page.screenshot(path=ARTEFACTS / "web-not-signed-in.png")
+
+    page.context.clear_cookies()
+    page.goto(f"{service.address}/runs")
+    page.get_by_role("link", name="Sign in with Slack").click()
+    page.get_by_role("button", name="Sign in as dora").click()
+    page.wait_for_url(f"{service.address}/runs")
+    expect(page.get_by_role("link", name="Dora Developer")).to_be_visible()
+    page.get_by_role("link", name="Sessions").click()
+    expect(page.get_by_text("by Slack since")).to_be_visible()
+    page.screenshot(path=ARTEFACTS / "web-sessions.png")
+    page.get_by_role("button", name="Sign out everywhere").click()
+    expect(page.get_by_text("You are signed out everywhere")).to_be_visible()
+    page.goto(f"{service.address}/runs")
+    expect(page.get_by_role("link", name="Sign in with Slack")).to_be_visible()

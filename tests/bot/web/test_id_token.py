@@ -1,0 +1,283 @@
+"""What a crooked provider may sign, or somebody between it and us, and what is believed of it."""
+
+import base64
+import hmac
+import json
+import threading
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+from joserfc import jwt
+from joserfc.jwk import ECKey, OctKey, RSAKey
+
+from bot.web import id_token, provider
+from bot.web.id_token import NotBelieved, believed, trusted_ways
+from bot.web.provider import NoAnswer, Provider, Registration, derived
+
+NOW = 1_800_000_000
+SECRET = "s" * 43
+KEY = RSAKey.generate_key(2048, {"kid": "one", "use": "sig"})
+OTHER = RSAKey.generate_key(2048, {"kid": "two", "use": "sig"})
+Claims = dict[str, Any]
+
+
+def _hidden(value: object) -> str:
+    return base64.urlsafe_b64encode(json.dumps(value).encode()).rstrip(b"=").decode()
+
+
+@dataclass
+class Crook:
+    """A provider that answers whatever it is told to. change: what it does to true claims."""
+
+    url: str = ""
+    change: Callable[[Claims], Claims] = lambda claims: claims
+    sign: Callable[[Claims], str] = field(
+        default=lambda claims: jwt.encode({"alg": "RS256", "kid": "one"}, claims, KEY)
+    )
+    keys: list[Any] = field(default_factory=lambda: [KEY])
+    algorithms: list[str] = field(default_factory=lambda: ["RS256"])
+    asked: list[str] = field(default_factory=list[str])
+    elsewhere: str = ""
+
+    def answer(self, path: str) -> Mapping[str, Any]:
+        if path.startswith("/.well-known"):
+            return {
+                "issuer": self.url,
+                "authorization_endpoint": f"{self.url}/auth",
+                "token_endpoint": f"{self.url}/token",
+                "jwks_uri": f"{self.url}/keys",
+                "id_token_signing_alg_values_supported": self.algorithms,
+            }
+        if path == "/keys":
+            return {"keys": [key.as_dict(private=False) for key in self.keys]}
+        claims = {
+            "iss": self.url,
+            "sub": "dora",
+            "aud": "keyturn",
+            "nonce": derived(SECRET, "nonce"),
+            "iat": NOW,
+            "exp": NOW + 300,
+            "email": "dora@keyturn.test",
+        }
+        return {
+            "access_token": "access",
+            "token_type": "Bearer",
+            "id_token": self.sign(self.change(claims)),
+        }
+
+
+@pytest.fixture
+def crook() -> Generator[Crook]:
+    told = Crook()
+
+    class Door(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            told.asked.append(self.path)
+            self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            body = json.dumps(told.answer(self.path)).encode()
+            self.send_response(302 if told.elsewhere else 200)
+            if told.elsewhere:
+                self.send_header("Location", told.elsewhere)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        do_POST = do_GET  # noqa: N815 - the library's name
+
+        def log_message(self, format: str, *args: object) -> None: ...  # noqa: A002 - its name
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Door) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        told.url = f"http://127.0.0.1:{server.server_address[1]}"
+        yield told
+        server.shutdown()
+        thread.join()
+
+
+def _provider(crook: Crook, clock: Callable[[], float] = lambda: NOW) -> Provider:
+    discovery = f"{crook.url}/.well-known/openid-configuration"
+    given = Registration(
+        crook.url, "keyturn", "secret", "Crook", slack=False, discovery=discovery, endpoints={}
+    )
+    return Provider(given, clock=clock)
+
+
+def _vouched(crook: Crook) -> Mapping[str, Any]:
+    return _provider(crook).vouched(SECRET, "code", back="http://keyturn.test/oidc/back")
+
+
+def test_what_is_as_it_should_be_is_believed(crook: Crook) -> None:
+    assert _vouched(crook)["sub"] == "dora"
+
+
+FORGED: Mapping[str, Callable[[Claims], Claims]] = {
+    "another issuer": lambda c: {**c, "iss": "https://evil.example"},
+    "an issuer with a slash": lambda c: {**c, "iss": c["iss"] + "/"},
+    "no issuer": lambda c: {k: v for k, v in c.items() if k != "iss"},
+    "another audience": lambda c: {**c, "aud": "somebody-else"},
+    "no audience": lambda c: {k: v for k, v in c.items() if k != "aud"},
+    "two audiences, meant for the other": lambda c: {**c, "aud": ["keyturn", "b"], "azp": "b"},
+    "two audiences, meant for nobody": lambda c: {**c, "aud": ["keyturn", "b"]},
+    "another nonce": lambda c: {**c, "nonce": "x" * 43},
+    "the nonce of somebody else": lambda c: {**c, "nonce": derived("t" * 43, "nonce")},
+    "no nonce": lambda c: {k: v for k, v in c.items() if k != "nonce"},
+    "too old": lambda c: {**c, "iat": NOW - 7200, "exp": NOW - 3600},
+    "just too old": lambda c: {**c, "exp": NOW - id_token.LEEWAY_SECONDS - 1},
+    "for ever": lambda c: {k: v for k, v in c.items() if k != "exp"},
+    "ending never": lambda c: {**c, "exp": "never"},
+    "from the future": lambda c: {**c, "iat": NOW + 3600, "exp": NOW + 7200},
+    "not before later": lambda c: {**c, "nbf": NOW + 3600},
+    "nobody": lambda c: {k: v for k, v in c.items() if k != "sub"},
+    "a number for a subject": lambda c: {**c, "sub": 5},
+    "a list for a subject": lambda c: {**c, "sub": ["dora"]},
+    "another access token": lambda c: {**c, "at_hash": "AAAAAAAAAAAAAAAAAAAAAA"},
+}
+
+
+@pytest.mark.parametrize("how", FORGED)
+def test_claims_that_do_not_fit_are_not_believed(crook: Crook, how: str) -> None:
+    crook.change = FORGED[how]
+    with pytest.raises(NotBelieved):
+        _vouched(crook)
+
+
+def _none(claims: Claims) -> str:
+    return f"{_hidden({'alg': 'none'})}.{_hidden(claims)}."
+
+
+def _by_public_key(claims: Claims) -> str:
+    """Sign with the public key as if it were a shared secret: the oldest trick with JWTs."""
+    body = f"{_hidden({'alg': 'HS256', 'kid': 'one'})}.{_hidden(claims)}"
+    made = hmac.digest(KEY.as_pem(private=False), body.encode(), "sha256")
+    return f"{body}.{base64.urlsafe_b64encode(made).rstrip(b'=').decode()}"
+
+
+def _by_its_own_key(claims: Claims) -> str:
+    header = {"alg": "RS256", "jwk": OTHER.as_dict(private=False), "kid": "one"}
+    return jwt.encode(header, claims, OTHER)
+
+
+def _of_another_body(claims: Claims) -> str:
+    head, _, signature = jwt.encode({"alg": "RS256", "kid": "one"}, claims, KEY).split(".")
+    return f"{head}.{_hidden({**claims, 'sub': 'olga'})}.{signature}"
+
+
+SIGNED: Mapping[str, Callable[[Claims], str]] = {
+    "by nobody": _none,
+    "by nobody, in capitals": lambda c: f"{_hidden({'alg': 'NONE'})}.{_hidden(c)}.",
+    "by the public key as a secret": _by_public_key,
+    "by our own secret": lambda c: jwt.encode(
+        {"alg": "HS256"}, c, OctKey.import_key("secret-secret-secret-secret-secret"), ["HS256"]
+    ),
+    "by a key that it brings along": _by_its_own_key,
+    "by an unknown key": lambda c: jwt.encode({"alg": "RS256", "kid": "two"}, c, OTHER),
+    "for another body": _of_another_body,
+    "without a signature": lambda c: f"{_hidden({'alg': 'RS256', 'kid': 'one'})}.{_hidden(c)}.",
+    "by a way that was not offered": lambda c: jwt.encode(
+        {"alg": "ES256", "kid": "three"}, c, ECKey.generate_key("P-256", {"kid": "three"})
+    ),
+    "as no token at all": lambda _c: "x",
+    "as nothing": lambda _c: "",
+    "as hostile text": lambda _c: "\x1b[2J<script>.\u202e.é",
+}
+
+
+@pytest.mark.parametrize("how", SIGNED)
+@pytest.mark.filterwarnings("ignore::joserfc.errors.SecurityWarning")
+def test_what_nobody_rightly_signed_is_not_believed(crook: Crook, how: str) -> None:
+    crook.sign = SIGNED[how]
+    with pytest.raises(NotBelieved) as no:
+        _vouched(crook)
+    assert str(no.value).isprintable()
+
+
+def test_a_provider_that_offers_to_sign_with_nothing_is_not_believed_either(crook: Crook) -> None:
+    crook.algorithms, crook.sign = ["none", "HS256"], _none
+    assert trusted_ways(crook.algorithms) == []
+    with pytest.raises(NotBelieved):
+        _vouched(crook)
+
+
+@pytest.mark.parametrize(
+    ("guard", "how"),
+    [("nonce", "another nonce"), ("client_id", "another audience"), ("issuer", "another issuer")],
+)
+def test_without_its_guard_each_of_them_would_be_believed(
+    crook: Crook, guard: str, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The twin: expect what the crook says, and it is believed."""
+    crook.change = FORGED[how]
+    forged = FORGED[how](
+        {"iss": crook.url, "aud": "keyturn", "nonce": derived(SECRET, "nonce"), "sub": ""}
+    )
+    name = {"nonce": "nonce", "client_id": "aud", "issuer": "iss"}[guard]
+    real = provider.Expected
+
+    def lax(*args: Any, **more: Any) -> Any:
+        expected = real(*args, **more)
+        object.__setattr__(expected, guard, forged[name])
+        return expected
+
+    monkeypatch.setattr(provider, "Expected", lax)
+    assert _vouched(crook)["sub"] == "dora"
+
+
+def test_without_a_list_of_ways_what_nobody_signed_would_be_believed() -> None:
+    claims = {"iss": "i", "aud": "keyturn", "nonce": "n", "sub": "x", "iat": NOW, "exp": NOW + 9}
+    expected = id_token.Expected("i", "keyturn", nonce="n", now=NOW)
+    secret = OctKey.import_key("a shared secret that anybody may know", {"kid": "one"})
+    keys = {"keys": [secret.as_dict()]}
+    forged = jwt.encode({"alg": "HS256", "kid": "one"}, claims, secret, algorithms=["HS256"])
+    for ways in ([], trusted_ways(["HS256"]), ["RS256"]):
+        with pytest.raises(NotBelieved):
+            believed(forged, keys, ways=ways, expected=expected)
+    assert believed(forged, keys, ways=["HS256"], expected=expected)["sub"] == "x"
+
+
+def test_a_new_key_is_looked_for_once_a_minute_at_most(crook: Crook) -> None:
+    crook.keys = [OTHER]
+    now = [NOW]
+    asked = _provider(crook, clock=lambda: now[0])
+
+    def attempt() -> Mapping[str, Any]:
+        return asked.vouched(SECRET, "code", back="http://keyturn.test/oidc/back")
+
+    for _ in range(5):
+        with pytest.raises(NotBelieved):
+            attempt()
+    assert crook.asked.count("/keys") == 1
+    crook.keys = [OTHER, KEY]
+    now[0] += 61
+    assert attempt()["sub"] == "dora"
+    assert crook.asked.count("/keys") == 2
+
+
+def test_a_provider_that_sends_us_elsewhere_is_not_followed(crook: Crook) -> None:
+    crook.elsewhere = f"{crook.url}/metadata"
+    with pytest.raises(NoAnswer):
+        _vouched(crook)
+    assert "/metadata" not in crook.asked
+
+
+def test_endpoints_that_are_set_are_not_looked_up(crook: Crook) -> None:
+    given = Registration(
+        crook.url,
+        "keyturn",
+        "secret",
+        "Crook",
+        slack=False,
+        discovery="http://127.0.0.1:1/",
+        endpoints={
+            "authorization_endpoint": f"{crook.url}/auth",
+            "token_endpoint": f"{crook.url}/token",
+            "jwks_uri": f"{crook.url}/keys",
+        },
+    )
+    asked = Provider(given, clock=lambda: NOW)
+    assert asked.vouched(SECRET, "code", back="http://keyturn.test/oidc/back")["sub"] == "dora"
+    assert crook.asked == ["/token", "/keys"]

@@ -1,0 +1,368 @@
+"""Signing in by a provider: the whole way with a real one, and every way to be deceived by it."""
+
+import subprocess
+import sys
+from collections.abc import Generator
+from dataclasses import dataclass, replace
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from fastapi.testclient import TestClient
+from httpx2 import Response
+
+from bot.store import changelog, signins
+from bot.web import build, oidc
+from bot.web.provider import Provider, Registration
+from tests.bot.office import Office
+from tests.bot.web.conftest import ORIGIN, Site
+from tests.playground.oidc_provider import CLIENT_ID, CLIENT_SECRET, OidcProvider
+
+pytestmark = pytest.mark.real
+
+BACK = f"{ORIGIN}/oidc/back"
+_SLACK = {"https://slack.com/team_id": "T0KEYTURN", "https://slack.com/user_id": "U0DORA"}
+ACCOUNTS = {
+    "slack-dora": _SLACK,
+    "slack-elsewhere": {**_SLACK, "https://slack.com/team_id": "T0OTHER"},
+    "slack-none": {"email": "olga@keyturn.test", "email_verified": True},
+    "s-olga": {"email": "olga@elsewhere.test", "email_verified": True},
+    "s-dora": {"email": "Dora@keyturn.test", "email_verified": True},
+    "s-unverified": {"email": "dora@keyturn.test", "email_verified": False},
+    "s-as-if": {"email": "dora@keyturn.test", "email_verified": "true"},
+    "s-olgas-address": {"email": "olga@keyturn.test", "email_verified": True},
+}
+
+
+@pytest.fixture(scope="module")
+def provider() -> Generator[OidcProvider]:
+    with OidcProvider(ACCOUNTS, back=BACK) as running:
+        yield running
+
+
+def a_registration(issuer: str, *, slack: bool = False) -> Registration:
+    return Registration(
+        issuer,
+        CLIENT_ID,
+        CLIENT_SECRET,
+        "Example",
+        slack=slack,
+        discovery=f"{issuer}/.well-known/openid-configuration",
+        endpoints={},
+    )
+
+
+def a_site(office: Office, registration: Registration) -> Site:
+    from bot.web import WebParts
+
+    parts = WebParts(
+        office.workflow,
+        office.database,
+        office.policies,
+        ORIGIN,
+        secure_cookies=False,
+        provider=Provider(registration),
+    )
+    return Site(office, parts, build(parts))
+
+
+def a_policy_that_knows(site: Site, issuer: str, *, by_email: bool = True) -> None:
+    people = site.policy / "people.yaml"
+    text = people.read_text()
+    pinned = f"roles: [administrator], oidc: [{{issuer: '{issuer}', subject: s-olga}}],"
+    text = text.replace(
+        "Olga Owner, roles: [administrator],",
+        f"Olga Owner, email: olga@keyturn.test, {pinned}",
+    )
+    text = text.replace("Dora Developer,", "Dora Developer, email: dora@keyturn.test,")
+    people.write_text(text + (f"sign_in_by_email: ['{issuer}']\n" if by_email else ""))
+
+
+@dataclass
+class Way:
+    """One person on the way to sign in. back: the path that the provider sent them to."""
+
+    site: Site
+    provider: OidcProvider
+    browser: TestClient
+
+    def begin(self, to: str = "/") -> str:
+        answer = self.browser.get("/oidc/begin", params={"next": to})
+        assert answer.status_code == 303
+        return answer.headers["location"]
+
+    def go(self, account: str, to: str = "/") -> str:
+        found = self.provider.sign_in(self.begin(to), account)
+        assert found.startswith(BACK)
+        return found.removeprefix(ORIGIN)
+
+    def arrive(self, account: str, to: str = "/") -> Response:
+        return self.browser.get(self.go(account, to))
+
+
+@pytest.fixture
+def way(office: Office, provider: OidcProvider) -> Generator[Way]:
+    site = a_site(office, a_registration(provider.issuer))
+    a_policy_that_knows(site, provider.issuer)
+    yield Way(site, provider, site.browser())
+    for browser in site.browsers:
+        browser.close()
+
+
+@pytest.fixture
+def slack_way(office: Office, provider: OidcProvider) -> Generator[Way]:
+    site = a_site(office, a_registration(provider.issuer, slack=True))
+    a_policy_that_knows(site, provider.issuer)
+    yield Way(site, provider, site.browser())
+    for browser in site.browsers:
+        browser.close()
+
+
+def _yes(*_: object) -> bool:
+    return True
+
+
+def _last(site: Site) -> changelog.Entry:
+    with site.database.reading() as tx:
+        return changelog.newest(tx, most=1)[0]
+
+
+def _nobody(answer: Response, site: Site, *, status: int = 403) -> None:
+    assert answer.status_code == status
+    assert "You are not signed in" in answer.text
+    with site.database.reading() as tx:
+        assert [signins.of(tx, person) for person in ("dora", "olga")] == [[], []]
+
+
+# --- who comes in ---
+
+
+def test_somebody_signs_in_by_the_subject_that_the_policy_holds(way: Way) -> None:
+    page = way.browser.get("/runs")
+    assert page.status_code == 401
+    assert "Sign in with Example" in page.text
+
+    answer = way.arrive("s-olga", to="/runs")
+    assert (answer.status_code, answer.headers["location"]) == (303, "/runs")
+    assert "Olga Owner" in way.browser.get("/runs").text
+    assert _last(way.site).facts["by"] == "oidc"
+
+
+def test_somebody_signs_in_by_the_ids_of_their_slack_account(slack_way: Way) -> None:
+    assert slack_way.arrive("slack-dora").status_code == 303
+    assert "Dora Developer" in slack_way.browser.get("/").text
+
+
+@pytest.mark.parametrize("account", ["slack-elsewhere", "slack-none", "s-olga"])
+def test_t_s5_nothing_but_the_ids_tells_who_has_a_slack_account(
+    slack_way: Way, account: str
+) -> None:
+    _nobody(slack_way.arrive(account), slack_way.site)
+
+
+def test_a_verified_address_counts_where_the_policy_says_so(way: Way) -> None:
+    assert way.arrive("s-dora").status_code == 303
+    assert "Dora Developer" in way.browser.get("/").text
+
+
+def test_an_address_counts_for_nothing_where_the_policy_does_not_say_so(
+    office: Office, provider: OidcProvider
+) -> None:
+    site = a_site(office, a_registration(provider.issuer))
+    a_policy_that_knows(site, provider.issuer, by_email=False)
+    with site.browser() as browser:
+        _nobody(Way(site, provider, browser).arrive("s-dora"), site)
+
+
+@pytest.mark.parametrize("account", ["s-unverified", "s-as-if", "s-olgas-address"])
+def test_t_s6_an_address_that_proves_nothing_signs_nobody_in(way: Way, account: str) -> None:
+    """Unverified, verified in the wrong words, and of somebody who is known by a subject."""
+    _nobody(way.arrive(account), way.site)
+
+
+def test_an_address_that_is_not_in_the_token_is_asked_for(office: Office) -> None:
+    with OidcProvider(ACCOUNTS, back=BACK, lean=True) as lean:
+        site = a_site(office, a_registration(lean.issuer))
+        a_policy_that_knows(site, lean.issuer)
+        with site.browser() as browser:
+            assert Way(site, lean, browser).arrive("s-dora").status_code == 303
+            assert "Dora Developer" in browser.get("/").text
+
+
+def test_a_stranger_is_told_what_to_put_into_the_policy(way: Way) -> None:
+    answer = way.arrive("slack-none")
+    _nobody(answer, way.site)
+    assert "Keyturn does not know you" in answer.text
+    assert "subject: &#34;slack-none&#34;" in answer.text
+    assert _last(way.site).kind == "sign-in refused"
+
+
+def test_somebody_who_is_shut_out_or_gone_does_not_come_in(way: Way) -> None:
+    back = way.go("s-olga")
+    way.site.dismiss("olga")
+    people = way.site.policy / "people.yaml"
+    areas = way.site.policy / "areas.yaml"
+    areas.write_text(areas.read_text().replace("[olga]", "[adam]"))
+    assert "olga" not in people.read_text()
+    _nobody(way.browser.get(back), way.site)
+
+
+def test_somebody_who_said_no_at_the_provider_is_told_so(way: Way) -> None:
+    answer = way.arrive("")
+    _nobody(answer, way.site)
+    assert "access_denied" in answer.text
+    assert "Try again with Example" in answer.text
+
+
+def test_whatever_session_there_was_before_has_ended(way: Way) -> None:
+    before = way.browser
+    with way.site.database.transaction() as tx:
+        old = signins.begin(tx, "adam")
+    way.site.carry(before, old)
+    assert way.arrive("s-olga").status_code == 303
+    assert before.cookies[way.site.parts.cookie] != old
+    with way.site.database.reading() as tx:
+        assert signins.find(tx, old) is None
+
+
+# --- what an attacker tries on the way ---
+
+
+def test_an_answer_to_what_this_browser_did_not_begin_is_refused(way: Way) -> None:
+    """Login CSRF: an attacker's own answer, given to somebody else's browser."""
+    attackers = Way(way.site, way.provider, way.site.browser()).go("s-olga")
+    way.begin()
+    for victim in (way.site.browser(), way.browser):
+        _nobody(victim.get(attackers), way.site, status=400)
+
+
+def test_an_answer_of_somebody_elses_does_not_disturb_ones_own(way: Way) -> None:
+    attackers = Way(way.site, way.provider, way.site.browser()).go("s-olga")
+    own = way.go("s-dora")
+    assert way.browser.get(attackers).status_code == 400
+    assert way.browser.get(own).status_code == 303
+
+
+def test_without_looking_at_the_state_a_browser_takes_anybodys_answer(
+    way: Way, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(oidc, "same_state", _yes)
+    attackers = Way(way.site, way.provider, way.site.browser()).go("s-olga")
+    way.begin()
+    # Nonce and verifier still keep it out: of three locks one is open now.
+    answer = way.browser.get(attackers)
+    assert answer.status_code == 403
+
+
+@pytest.mark.parametrize("state", ["", "x" * 43, "é", "A" * 4000])
+def test_another_state_is_refused(way: Way, state: str) -> None:
+    back = way.go("s-olga")
+    code = parse_qs(urlsplit(back).query)["code"][0]
+    answer = way.browser.get("/oidc/back", params={"state": state, "code": code})
+    _nobody(answer, way.site, status=400)
+    _nobody(way.browser.get("/oidc/back", params={"code": code}), way.site, status=400)
+
+
+def test_a_code_works_once(way: Way) -> None:
+    back = way.go("s-olga")
+    kept = way.browser.cookies[f"{way.site.parts.cookie}-oidc"]
+    assert way.browser.get(back).status_code == 303
+    assert f"{way.site.parts.cookie}-oidc" not in way.browser.cookies
+    thief = way.site.browser()
+    thief.cookies.set(f"{way.site.parts.cookie}-oidc", kept, domain="keyturn.test", path="/")
+    answer = thief.get(back)
+    assert answer.status_code == 403
+    assert "was used before" in answer.text
+
+
+def test_without_remembering_answers_the_provider_still_refuses_a_second_one(
+    way: Way, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(oidc.seen, "first_time", _yes)
+    back = way.go("s-olga")
+    kept = way.browser.cookies[f"{way.site.parts.cookie}-oidc"]
+    assert way.browser.get(back).status_code == 303
+    thief = way.site.browser()
+    thief.cookies.set(f"{way.site.parts.cookie}-oidc", kept, domain="keyturn.test", path="/")
+    answer = thief.get(back)
+    assert answer.status_code == 403
+    assert "invalid_grant" in answer.text
+
+
+def test_an_answer_that_another_provider_gave_is_refused(way: Way) -> None:
+    """Mix-up: RFC 9207. This provider says whose its answers are, so one that does not is none."""
+    named = f"iss={way.provider.issuer.replace(':', '%3A').replace('/', '%2F')}"
+    for other in ("iss=https%3A%2F%2Fevil.example", "nothing=1"):
+        back = way.go("s-olga")
+        assert named in back
+        _nobody(way.browser.get(back.replace(named, other)), way.site)
+
+
+@pytest.mark.parametrize(
+    "to", ["//evil.example", "https://evil.example", "/\\evil", "/runs/1\r\nX: y", "/oidc/begin"]
+)
+def test_t_w4_one_comes_out_nowhere_but_on_a_page_of_ours(way: Way, to: str) -> None:
+    assert way.arrive("s-olga", to).headers["location"] == "/"
+
+
+def test_a_cookie_that_somebody_made_leads_nowhere(way: Way) -> None:
+    name = f"{way.site.parts.cookie}-oidc"
+    for made in ("", "x", "short.Lw", f"{'x' * 43}.%%%", f"{'x' * 43}./////w", "." * 50):
+        browser = way.site.browser()
+        browser.cookies.set(name, made, domain="keyturn.test", path="/")
+        answer = browser.get("/oidc/back", params={"state": "x" * 43, "code": "c"})
+        _nobody(answer, way.site, status=400)
+
+
+def test_the_provider_never_learns_what_the_browser_keeps(way: Way) -> None:
+    address = way.begin()
+    kept = way.browser.cookies[f"{way.site.parts.cookie}-oidc"].partition(".")[0]
+    assert kept not in address
+    asked = parse_qs(urlsplit(address).query)
+    assert asked["code_challenge_method"] == ["S256"]
+    assert {"state", "nonce", "code_challenge"} <= asked.keys()
+    assert len({asked[name][0] for name in ("state", "nonce", "code_challenge")}) == 3
+
+
+def test_the_cookie_is_kept_from_scripts_and_bound_to_the_host_over_tls(way: Way) -> None:
+    secure = replace(way.site.parts, base_url="https://keyturn.test", secure_cookies=True)
+    with TestClient(build(secure), base_url="https://keyturn.test", follow_redirects=False) as one:
+        cookie = one.get("/oidc/begin").headers["set-cookie"].lower()
+    assert cookie.startswith("__host-keyturn-oidc=")
+    assert {"httponly", "secure", "samesite=lax", "path=/", "max-age=600"} <= {
+        part.strip() for part in cookie.split(";")
+    }
+
+
+# --- a provider that fails ---
+
+
+def test_a_provider_that_is_gone_says_so_and_what_to_do(office: Office) -> None:
+    site = a_site(office, a_registration("http://127.0.0.1:1"))
+    with site.browser() as browser:
+        answer = browser.get("/oidc/begin")
+        assert answer.status_code == 503
+        assert "Try it again in a moment" in answer.text
+        assert "127.0.0.1:1" not in answer.text
+
+
+def test_a_document_that_describes_another_provider_is_not_believed(
+    office: Office, provider: OidcProvider
+) -> None:
+    there = a_registration(provider.issuer)
+    site = a_site(office, replace(there, issuer="https://login.example.com"))
+    with site.browser() as browser:
+        assert browser.get("/oidc/begin").status_code == 503
+
+
+def test_nothing_of_it_is_loaded_where_nobody_signs_in_so() -> None:
+    said = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            "import sys, bot.app; print([m for m in sys.modules if m in ('authlib', 'joserfc')])",
+        ],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert said.stdout == "[]\n"

@@ -1,0 +1,85 @@
+"""Where somebody is signed in, and how that ends everywhere."""
+
+from bot.store import changelog, signins
+from tests.bot.web.conftest import Site
+
+FIREFOX = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Firefox/140.0"
+
+
+def _named(site: Site, person: str) -> list[str]:
+    with site.database.reading() as tx:
+        return [one.name for one in signins.of(tx, person)]
+
+
+def test_each_session_is_listed_with_the_browser_that_it_is_in(site: Site) -> None:
+    other = site.browser()
+    other.post(site.link("dora"), headers={"User-Agent": FIREFOX})
+    page = site.browser("dora").get("/sessions")
+    assert page.status_code == 200
+    assert FIREFOX in page.text
+    assert "A browser that does not say what it is" in page.text
+    assert page.text.count("this one") == 1
+    assert "Olga" not in page.text
+
+
+def test_a_session_that_is_ended_elsewhere_opens_nothing_from_then_on(site: Site) -> None:
+    lost, here = site.browser("dora"), site.browser("dora")
+    offered = here.get("/sessions").text
+    (name,) = [one for one in _named(site, "dora") if f"/sessions/{one}/end" in offered]
+    assert lost.get("/").status_code == 200
+    answer = here.post(f"/sessions/{name}/end")
+    assert (answer.status_code, answer.headers["location"]) == (303, "/sessions?done=ended")
+    assert lost.get("/").status_code == 401
+    assert here.get("/").status_code == 200
+    assert site.office.entries()[-1] == "session ended"
+
+
+def test_signing_out_everywhere_ends_every_session_and_every_link(site: Site) -> None:
+    lost, here, link = site.browser("dora"), site.browser("dora"), site.link("dora")
+    olgas = site.browser("olga")
+    answer = here.post("/sessions/end-all")
+    assert "You are signed out everywhere" in answer.text
+    assert "Dora" not in answer.text
+    assert [one.get("/").status_code for one in (lost, here, olgas)] == [401, 401, 200]
+    assert site.browser().post(link).status_code == 410
+    assert site.office.entries().count("sessions ended") == 1
+
+
+def test_nobody_ends_the_session_of_somebody_else(site: Site) -> None:
+    olgas = site.browser("olga")
+    (name,) = _named(site, "olga")
+    assert site.browser("dora").post(f"/sessions/{name}/end").status_code == 303
+    assert olgas.get("/").status_code == 200
+    assert "session ended" not in site.office.entries()
+
+
+def test_a_name_that_is_none_ends_nothing(site: Site) -> None:
+    browser = site.browser("dora")
+    for name in ("%", "_" * 16, "0" * 15, "A" * 16, "%25" * 4):
+        assert browser.post(f"/sessions/{name}/end").status_code in {404, 422}
+    assert browser.get("/").status_code == 200
+
+
+def test_what_a_browser_calls_itself_is_only_text(site: Site) -> None:
+    hostile = "<script>alert(1)</script>\x1b[2J\u202e" + "x" * 1000
+    other = site.browser()
+    other.post(site.link("dora"), headers={b"User-Agent": hostile.encode()})
+    page = site.browser("dora").get("/sessions")
+    assert "<script>alert" not in page.text
+    assert "\x1b" not in page.text
+    assert "x" * (signins.LONGEST_AGENT + 1) not in page.text
+
+
+def test_the_name_of_a_session_opens_nothing(site: Site) -> None:
+    site.browser("dora")
+    (name,) = _named(site, "dora")
+    thief = site.browser()
+    site.carry(thief, name)
+    assert thief.get("/").status_code == 401
+
+
+def test_ending_a_session_is_in_the_log_with_whose_it_was(site: Site) -> None:
+    site.browser("dora").post("/sessions/end-all")
+    with site.database.reading() as tx:
+        last = changelog.newest(tx, most=1)[0]
+    assert (last.kind, last.person) == ("sessions ended", "dora")
