@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import paramiko
 
-from connectors import keyfile, password
+from connectors import clearance, keyfile, password
 from connectors.command import Answer, DeviceCommand, SwitchLines
 from connectors.inventory import Host
 from connectors.password import Password
@@ -161,6 +161,7 @@ class Session:
             raise Gone(f"the connection to {place(self._host)} was lost before anything was sent")
         if not isinstance(command, DeviceCommand):
             return self._configure(command)
+        clearance.ask()
         (line,) = command.lines
         try:
             said, _ = self._exchange(line, self._prompt, command.deadline)
@@ -169,7 +170,9 @@ class Session:
         return Answer(1 if _TROUBLE.search(said) else 0, said)
 
     def _configure(self, command: SwitchLines) -> Answer:
+        clearance.ask()
         self._enter_configuration()
+        clearance.ask()
         told: list[str] = []
         for line in command.lines:
             said, prompt = self._exchange(line, _PROMPT, _LINE_SECONDS)

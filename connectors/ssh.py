@@ -7,7 +7,7 @@ from pathlib import Path
 
 import paramiko
 
-from connectors import keyfile
+from connectors import clearance, keyfile
 from connectors.command import Answer, Shell
 from connectors.inventory import Host
 from connectors.transport import Gone, Limits, TurnedAway, dial, opened, place
@@ -86,6 +86,7 @@ class Session:
         try:
             channel = self._channel()
             try:
+                clearance.ask()
                 return self._run(channel, shell, wrapped)
             finally:
                 with contextlib.suppress(Exception):

@@ -3,6 +3,7 @@
 import fcntl
 import logging
 import threading
+import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -41,6 +42,11 @@ class AlreadyRunning(Exception):
     """Another process works on the same data directory."""
 
 
+def boottime() -> float:
+    """Return our own clock, in seconds; it goes on while the machine sleeps or we are stopped."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
 class Transaction:
     """One unit of work: committed as a whole, with the database's own time."""
 
@@ -62,6 +68,8 @@ class Transaction:
         # Number and hash of the entry that this transaction appended last.
         self.log_head: tuple[int, str] | None = None
         self._afterwards: list[Callable[[], None]] = []
+        # Our own clock, just before the database's was read.
+        self.began = 0.0
 
     def insert_once(self, table: Table, **values: object) -> bool:
         """Insert a row; False if one with its key was there before. Settles races by the key."""
@@ -133,10 +141,12 @@ class Database:
             ):
                 if self.embedded:
                     connection.exec_driver_sql("BEGIN IMMEDIATE")
+                began = boottime()
                 now = self._now(connection)
                 transaction = Transaction(
                     connection, now, self._tell_news, self._seal, self.redactor
                 )
+                transaction.began = began
                 yield transaction
                 connection.commit()
         except StoreUnavailable as trouble:

@@ -204,6 +204,12 @@ _TELLERS: Mapping[str, _Teller] = {
     "schedule resumed": _moment("Schedule {n} was resumed by {who}", "blue", "play"),
     "schedule lapsed": _moment("Schedule {n} lapsed", "orange", "clock"),
     "schedule ended": _moment("Schedule {n} ended", "grey", "back"),
+    "taken over": lambda facts, _who: (
+        "Taken over",
+        f"{_text(facts, 'worker')} was not heard of any more",
+        "orange",
+        "lock",
+    ),
     "claimed": lambda _facts, _who: ("Its turn on the host", "Read once more", "blue", "lock"),
     "started": lambda _facts, _who: ("Started", "Nothing had moved since", "blue", "play"),
     "sending": _sending,

@@ -10,11 +10,14 @@ from bot.policy import NoPolicy
 from bot.run import Run, State, StepRecord, StepState
 from bot.store import changelog, heard, output, runs, verification
 from bot.store.database import StoreRefused, StoreUnavailable, Transaction
+from bot.store.spool import TROUBLE
 from bot.workflow import following, gate
 from bot.workflow.ending import announce, end
 from bot.workflow.listening import Listening
 from bot.workflow.parts import Parts
 from bot.workflow.planning import Remaining, remaining
+from bot.workflow.worker import Hold
+from connectors.clearance import cleared_by
 from connectors.command import Command, Shell
 from connectors.trouble import HostTrouble
 from runbooks import Refused
@@ -46,7 +49,13 @@ class Applying:
         if claimed is None:
             return
         try:
-            left = remaining(self._parts, claimed, self._parts.policies.current())
+            self._begin(claimed)
+        finally:
+            self._parts.worker.drop(claimed.hold)
+
+    def _begin(self, claimed: gate.Claimed) -> None:
+        try:
+            left = remaining(self._parts, claimed.run, self._parts.policies.current())
         except Refused as refused:
             self._end_unsent(
                 claimed, State.STALE, f"After this was shown, this came up: {refused}"
@@ -56,39 +65,41 @@ class Applying:
             if self._closing.is_set():
                 return
             self._end_unsent(
-                claimed, State.FAILED, f"{claimed.host}: {trouble}. Nothing was sent."
+                claimed, State.FAILED, f"{claimed.run.host}: {trouble}. Nothing was sent."
             )
             return
         running = gate.open_for(self._parts, claimed, left)
         if running is not None:
-            self._do(running)
+            self._do(running, claimed.hold)
 
-    def _end_unsent(self, claimed: Run, state: State, summary: str) -> None:
+    def _end_unsent(self, claimed: gate.Claimed, state: State, summary: str) -> None:
         with self._parts.database.transaction() as tx:
-            run = runs.hold(tx, claimed.id)
-            if run.state is State.STARTING:
+            run = runs.hold(tx, claimed.run.id)
+            if run.state is State.STARTING and self._parts.worker.regains(tx, claimed.hold):
                 end(self._parts, tx, run, state, summary)
 
-    def _do(self, running: Run) -> None:
+    def _do(self, running: Run, hold: Hold) -> None:
         steps = running.proposal.steps if running.proposal else ()
         for n, step in enumerate(steps, start=1):
             if n > 1 and self._closing.is_set():
                 # The next start finds no step under way, and ends it with what was done.
                 return
-            if n > 1 and not gate.next_step(self._parts, running, n):
+            if n > 1 and not gate.next_step(self._parts, running, hold, n):
                 return
-            outcome = self._tell(step.host, running, n)
-            self._durably(
-                lambda tx, n=n, outcome=outcome: self._conclude(tx, running, n, outcome),
+            outcome = self._tell(step.host, running, hold, n)
+            ours = self._durably(
+                lambda tx, n=n, outcome=outcome: self._conclude(tx, running, hold, n, outcome),
                 run=running.id,
                 known=_known(n, outcome),
             )
-            if outcome.state is not StepState.SUCCEEDED:
-                self._give_up(running, n, outcome)
+            if not ours:
                 return
-        self._prove(running)
+            if outcome.state is not StepState.SUCCEEDED:
+                self._give_up(running, hold, n, outcome)
+                return
+        self._prove(running, hold)
 
-    def _tell(self, host: str, running: Run, n: int) -> _Outcome:
+    def _tell(self, host: str, running: Run, hold: Hold, n: int) -> _Outcome:
         """Send one command. What goes wrong after it may have begun is unknown, never failed."""
         if running.proposal is None:
             raise gate.Shut(State.REFUSED, "it has no plan")
@@ -97,8 +108,12 @@ class Applying:
             command = self._witnessed(running, n, step.do)
         except StoreUnavailable as trouble:
             return _Outcome(StepState.FAILED, trouble=f"nothing was sent: {trouble}")
-        with self._listening.to(running.id, n) as tail:
+        with (
+            self._listening.to(running.id, n) as tail,
+            cleared_by(lambda: self._parts.worker.check(hold)),
+        ):
             try:
+                self._parts.worker.check(hold)
                 answer = self._parts.fleet.tell(host, command, fingerprint=step.fingerprint)
             except HostTrouble as trouble:
                 state = StepState.UNKNOWN if trouble.started is None else StepState.FAILED
@@ -118,7 +133,18 @@ class Applying:
             point = verification.last_checkpoint(tx, running.id)
         return replace(command, note=f"run {running.id} step {n}: {point.line}")
 
-    def _conclude(self, tx: Transaction, run: Run, n: int, outcome: _Outcome) -> None:
+    def _conclude(self, tx: Transaction, run: Run, hold: Hold, n: int, outcome: _Outcome) -> bool:
+        """Write down what became of a step; False if others have taken the run over meanwhile."""
+        if self._ours(tx, run, hold) is None:
+            why = "It came when somebody else had taken the run over, who could not know it"
+            changelog.append(
+                tx, TROUBLE, run=run.id, person="", host="", why=why, **_known(n, outcome)
+            )
+            return False
+        self._record(tx, run, n, outcome)
+        return True
+
+    def _record(self, tx: Transaction, run: Run, n: int, outcome: _Outcome) -> None:
         said = output.prepared(tx, outcome.output)
         runs.conclude(
             tx,
@@ -140,7 +166,13 @@ class Applying:
         heard.forget(tx, run.id, n)
         announce(tx, run)
 
-    def _give_up(self, running: Run, n: int, outcome: _Outcome) -> None:
+    def _ours(self, tx: Transaction, run: Run, hold: Hold) -> Run | None:
+        """Return the run as it is, held; None if others have taken it over meanwhile."""
+        held = runs.hold(tx, run.id)
+        ours = held.state is State.RUNNING and self._parts.worker.regains(tx, hold)
+        return held if ours else None
+
+    def _give_up(self, running: Run, hold: Hold, n: int, outcome: _Outcome) -> None:
         of = len(running.proposal.steps) if running.proposal else n
         found = self._look_again(running)
         if outcome.state is StepState.UNKNOWN:
@@ -152,33 +184,44 @@ class Applying:
         else:
             summary = f"Step {n} of {of} failed: {outcome.trouble}. {found}"
             state = State.FAILED
-        self._end_durably(running, state, summary)
+        self._end_durably(running, hold, state, summary)
 
-    def _prove(self, running: Run) -> None:
+    def _prove(self, running: Run, hold: Hold) -> None:
         """Plan once more: what is empty now is proven."""
         try:
             left = remaining(self._parts, running, self._parts.policies.current())
         except (HostTrouble, Refused, NoPolicy) as trouble:
             summary = f"Every step was done, but the proof could not be read: {trouble}"
-            self._end_durably(running, State.FAILED, summary)
+            self._end_durably(running, hold, State.FAILED, summary)
             return
         proof: dict[str, Canonical] = {"because": left.because, "steps_left": len(left.steps)}
         self._durably(
-            lambda tx: self._conclude_proof(tx, running, left), run=running.id, known=proof
+            lambda tx: self._conclude_proof(tx, running, hold, left), run=running.id, known=proof
         )
 
-    def _conclude_proof(self, tx: Transaction, running: Run, left: Remaining) -> None:
+    def _conclude_proof(self, tx: Transaction, running: Run, hold: Hold, left: Remaining) -> bool:
+        ours = self._ours(tx, running, hold)
+        if ours is not None:
+            self.conclude_proof(tx, ours, left)
+        return ours is not None
+
+    def conclude_proof(self, tx: Transaction, running: Run, left: Remaining) -> None:
+        """End a run by what reading again has shown."""
         if left.steps:
             todo = "; ".join(step.title for step in left.steps)
             summary = f"Every step was done, yet it did not hold: {left.because}. Left: {todo}"
-            self._end(tx, running, State.FAILED, summary)
+            end(self._parts, tx, running, State.FAILED, summary)
             return
         changelog.append(tx, "proven", run=running.id, host=running.host, because=left.because)
-        self._end(tx, running, State.SUCCEEDED, f"Proven by reading again: {left.because}")
+        done = f"Proven by reading again: {left.because}"
+        end(self._parts, tx, running, State.SUCCEEDED, done)
         following.begin(self._parts, tx, running)
 
-    def _end(self, tx: Transaction, running: Run, state: State, summary: str) -> None:
-        end(self._parts, tx, runs.hold(tx, running.id), state, summary)
+    def _end(self, tx: Transaction, running: Run, hold: Hold, state: State, summary: str) -> bool:
+        ours = self._ours(tx, running, hold)
+        if ours is not None:
+            end(self._parts, tx, ours, state, summary)
+        return ours is not None
 
     def _look_again(self, running: Run) -> str:
         """Say in a sentence how the host looks after a step that did not succeed."""
@@ -188,33 +231,33 @@ class Applying:
             return f"Reading again did not help: {trouble}."
         return f"Reading again: {left.because}."
 
-    def _end_durably(self, running: Run, state: State, summary: str) -> None:
+    def _end_durably(self, running: Run, hold: Hold, state: State, summary: str) -> None:
         self._durably(
-            lambda tx: self._end(tx, running, state, summary),
+            lambda tx: self._end(tx, running, hold, state, summary),
             run=running.id,
             known={"state": state.value, "summary": summary},
         )
 
     def _durably(
         self,
-        write: Callable[[Transaction], None],
+        write: Callable[[Transaction], bool],
         *,
         run: int,
         known: Mapping[str, Canonical],
-    ) -> None:
+    ) -> bool:
         """Write what has happened on a host, however long the database needs to come back.
 
         The thread waits with its lock and its run, and sends nothing more. If the process ends
         first, recovery finds an intent without an outcome and calls it unknown; what is known is
         in the spool then, for whoever settles the run. What the database refuses for good is given
-        up after a few tries: the clock then calls the run unknown.
+        up after a few tries: the clock then calls the run unknown. Returns what *write* did.
         """
         spooled = False
         wait, tries = 0.1, 0
         while True:
             try:
                 with self._parts.database.transaction() as tx:
-                    write(tx)
+                    done = write(tx)
             except StoreUnavailable as trouble:
                 log.critical("the change log cannot be written, retrying: %s", trouble)
                 spooled = spooled or self._spool(run, known, str(trouble))
@@ -223,7 +266,7 @@ class Applying:
                     raise
                 wait = min(wait * 2, 2.0)
             else:
-                return
+                return done
 
     def _spool(self, run: int, known: Mapping[str, Canonical], why: str) -> bool:
         """Note beside the database what is known; False if that is not possible either."""

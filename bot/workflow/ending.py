@@ -4,7 +4,7 @@ from bot.digest import Canonical
 from bot.run import BEFORE_INTENT, Run, State
 from bot.store import changelog, locks, news, output, runs
 from bot.store.database import Transaction
-from bot.workflow.parts import Parts
+from bot.workflow.parts import Parts, site_of
 
 
 def end(
@@ -15,7 +15,6 @@ def end(
     summary: str,
     *,
     person: str = "",
-    site: str = "main",
 ) -> Run:
     """Bring *run* to its end. An unknown one keeps its lock: nobody knows what still runs."""
     # Its parts are held before the log is: who ends a part holds that first, and then the log.
@@ -29,13 +28,13 @@ def end(
     if told is not None:
         output.keep(tx, entry, 0, told)
     if state is not State.UNKNOWN:
-        free(parts, tx, run, site=site)
+        free(parts, tx, run)
     announce(tx, run)
     if run.parent is not None:
-        parts.dispatch.enqueue(tx, run.parent, site)
+        parts.dispatch.enqueue(tx, run.parent, site_of(parts, run.host))
     for child in children:
         if child.state in BEFORE_INTENT:
-            end(parts, tx, child, State.WITHDRAWN, f"The whole request is {state}", site=site)
+            end(parts, tx, child, State.WITHDRAWN, f"The whole request is {state}")
     return ended
 
 
@@ -44,9 +43,9 @@ def announce(tx: Transaction, run: Run) -> None:
     news.announce(tx, run.id if run.parent is None else run.parent)
 
 
-def free(parts: Parts, tx: Transaction, run: Run, *, site: str = "main") -> None:
+def free(parts: Parts, tx: Transaction, run: Run) -> None:
     """Give up the run's lock and wake the next run that waits for the host."""
     locks.release(tx, run.id)
     waiting = locks.next_in_line(tx, run.host)
     if waiting is not None and waiting.id != run.id:
-        parts.dispatch.enqueue(tx, waiting.id, site)
+        parts.dispatch.enqueue(tx, waiting.id, site_of(parts, waiting.host))

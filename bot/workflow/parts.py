@@ -5,12 +5,13 @@ from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
 from bot.dispatch import Dispatch
-from bot.policy import Policy, Request
+from bot.policy import NoPolicy, Policy, Request
 from bot.run import Run
 from bot.store.database import Database
 from bot.store.safe import Safe
 from bot.store.spool import Spool
 from bot.workflow.pacing import Pace
+from bot.workflow.worker import Worker
 from connectors.command import Answer, Command, Query
 from runbooks import AnyRunbook, catalogue
 
@@ -51,8 +52,20 @@ class Parts:
     reminder: int = 1800 * 1_000_000
     # Microseconds for which the approval of a schedule holds.
     lapse: int = 90 * 86400 * 1_000_000
+    # Who has runs in hand here.
+    worker: Worker = field(default_factory=Worker)
     # How much may be asked for within a minute; None for as much as one likes.
     pace: Pace | None = None
+
+
+def site_of(parts: Parts, host: str) -> str:
+    """Return the site whose workers reach the host; for one that nobody knows, any of them."""
+    try:
+        hosts = parts.policies.current().inventory.hosts
+    except NoPolicy:
+        return "main"
+    known = hosts.get(host)
+    return known.site if known else min((each.site for each in hosts.values()), default="main")
 
 
 def request_of(run: Run, *, now: int) -> Request:

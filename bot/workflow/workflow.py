@@ -5,7 +5,7 @@ import threading
 from collections.abc import Mapping, Sequence
 
 from bot.policy import NoPolicy
-from bot.run import Origin, Run, State, StepState
+from bot.run import Origin, Run, State
 from bot.store import locks, runs, stops
 from bot.store.database import StoreUnavailable, Transaction
 from bot.workflow import (
@@ -17,6 +17,7 @@ from bot.workflow import (
     fanout,
     following,
     noting,
+    recovering,
     reminding,
     stopped,
     stopping,
@@ -30,6 +31,7 @@ from bot.workflow.keeping import Schedules
 from bot.workflow.mandates import Mandates
 from bot.workflow.parts import Parts
 from bot.workflow.planning import Remaining, propose, remaining, report
+from bot.workflow.recovering import Recovering
 from bot.workflow.showing import show
 from bot.workflow.stepping_up import SteppingUp
 from bot.workflow.tokens import Tokens
@@ -52,6 +54,7 @@ class Workflow:
         self.mandates = Mandates(parts)
         self.schedules = Schedules(parts)
         self.tokens = Tokens(parts)
+        self._recovering = Recovering(parts)
         self._under_way: list[int] = []
         self._left: set[int] = set()
 
@@ -183,55 +186,26 @@ class Workflow:
                 self._left.add(number)
                 raise
         with self._parts.database.transaction() as tx:
+            busy = self._parts.dispatch.busy(tx)
             for run in runs.unfinished(tx):
-                if run.id in self._under_way or not _can_go_on(tx, run):
+                if run.id in busy or run.id in self._under_way or not _can_go_on(tx, run):
                     continue
-                self._wake(tx, run)
+                recovering.wake(self._parts, tx, run)
 
     def recover(self) -> None:
         """Take up what an earlier process left. Call before the first advance()."""
-        with self._parts.database.transaction() as tx:
-            for run in runs.unfinished(tx):
-                self._take_up(tx, run)
+        self._recovering.everything()
+
+    def take_over(self) -> None:
+        """Take up what a worker left that is not heard of any more, or end it."""
+        self._recovering.lapsed()
 
     def _resume(self, number: int) -> None:
         with self._parts.database.transaction() as tx:
             run = runs.hold(tx, number)
             # Looked for while the run is held: who is at work cannot have left it like this.
             if number not in self._under_way:
-                self._take_up(tx, run)
-
-    def _take_up(self, tx: Transaction, run: Run) -> None:
-        if run.state is State.RUNNING and not run.hosts:
-            if self._left_between_steps(tx, run):
-                return
-            summary = (
-                "Keyturn stopped, or lost its database, while a step was under way, so nobody saw "
-                f"its end. {run.host} stays locked until an owner settles this run."
-            )
-            end(self._parts, tx, run, State.UNKNOWN, summary)
-            return
-        if run.state is State.STARTING and not run.hosts:
-            locks.release(tx, run.id)
-            runs.move(tx, run, State.READY)
-        self._wake(tx, run)
-
-    def _left_between_steps(self, tx: Transaction, run: Run) -> bool:
-        """End a run of whose every step that was sent the end is known; say whether it is one."""
-        records = runs.steps(tx, run.id)
-        if not records or any(each.state is not StepState.SUCCEEDED for each in records):
-            return False
-        if run.proposal is not None and len(records) < len(run.proposal.steps):
-            said = stopped.told(tx, run, "Stopped, since Keyturn itself was")
-            end(self._parts, tx, run, State.STOPPED, said)
-        else:
-            why = "Every step was done, but Keyturn stopped before it read the proof: look at it"
-            end(self._parts, tx, run, State.FAILED, why)
-        return True
-
-    def _wake(self, tx: Transaction, run: Run) -> None:
-        dispatch = self._parts.dispatch
-        (dispatch.look if asking.only_looks(run) else dispatch.enqueue)(tx, run.id, "main")
+                self._recovering.take_up(tx, run)
 
     def close(self) -> None:
         """Begin nothing more, and make waiting writers give up: the process is about to end.

@@ -366,6 +366,17 @@ def upgrade() -> None:
     sa.PrimaryKeyConstraint('target', name=op.f('pk_target_lock'))
     )
     op.create_table('stop',
+    op.create_table('lease',
+    sa.Column('run', sa.Integer(), nullable=False),
+    sa.Column('fence', sa.Integer(), nullable=False),
+    sa.Column('worker', sa.String(length=96), nullable=False),
+    sa.Column('until', sa.BigInteger(), nullable=False),
+    sa.ForeignKeyConstraint(['run'], ['run.id'], name=op.f('fk_lease_run')),
+    sa.PrimaryKeyConstraint('run', name=op.f('pk_lease'))
+    )
+    with op.batch_alter_table('lease', schema=None) as batch_op:
+        batch_op.create_index(batch_op.f('ix_lease_until'), ['until'], unique=False)
+
     sa.Column('what', sa.String(length=16), nullable=False),
     sa.Column('person', sa.String(length=64), nullable=False),
     sa.Column('at', sa.BigInteger(), nullable=False),

@@ -1,0 +1,93 @@
+"""Recovering: what a worker has left is taken up, or ended, by whoever finds it.
+
+A run that nothing was sent for yet is ready again. One between two steps ends with what was done.
+One with a step under way is unknown: nobody saw its end.
+"""
+
+import logging
+
+from bot.run import Run, State, StepState
+from bot.store import changelog, leases, locks, runs
+from bot.store.database import Transaction
+from bot.workflow import asking, stopped
+from bot.workflow.ending import end
+from bot.workflow.parts import Parts, site_of
+
+log = logging.getLogger(__name__)
+
+
+class Recovering:
+    """Looks for what was left."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._lapsed: set[tuple[int, int]] = set()
+
+    def everything(self) -> None:
+        """Take up all that is not over: whoever had it is gone for good."""
+        with self._parts.database.transaction() as tx:
+            for run in runs.unfinished(tx):
+                self.take_up(tx, run)
+
+    def lapsed(self) -> None:
+        """Take over what workers have in hand that are not heard of any more.
+
+        Only what was so at the last look too: when the database comes back, those who live say so.
+        """
+        with self._parts.database.reading() as tx:
+            found = leases.lapsed(tx)
+        again, self._lapsed = found & self._lapsed, found
+        for number, fence in again:
+            if number not in self._parts.worker.holding:
+                self._take_over(number, fence)
+
+    def take_up(self, tx: Transaction, run: Run) -> None:
+        """Take up one run, which the transaction holds, or end it."""
+        leases.revoke(tx, run.id)
+        if run.state is State.RUNNING and not run.hosts:
+            if self._left_between_steps(tx, run):
+                return
+            summary = (
+                "Keyturn stopped, or lost its database, while a step was under way, so nobody saw "
+                f"its end. {run.host} stays locked until an owner settles this run."
+            )
+            end(self._parts, tx, run, State.UNKNOWN, summary)
+            return
+        if run.state is State.STARTING and not run.hosts:
+            locks.release(tx, run.id)
+            runs.move(tx, run, State.READY)
+        wake(self._parts, tx, run)
+
+    def _take_over(self, number: int, fence: int) -> None:
+        with self._parts.database.transaction() as tx:
+            run = runs.hold(tx, number)
+            lease = leases.of(tx, number)
+            # Looked at while the run is held: nobody passes the gate with it meanwhile.
+            if lease is None or lease.fence != fence or lease.until > tx.now:
+                return
+            if run.state not in {State.STARTING, State.RUNNING}:
+                return
+            log.warning("run %d is taken over from %s", number, lease.worker)
+            changelog.append(
+                tx, "taken over", run=run.id, host=run.host, worker=lease.worker, fence=fence
+            )
+            self.take_up(tx, run)
+
+    def _left_between_steps(self, tx: Transaction, run: Run) -> bool:
+        """End a run of whose every step that was sent the end is known; say whether it is one."""
+        records = runs.steps(tx, run.id)
+        if not records or any(each.state is not StepState.SUCCEEDED for each in records):
+            return False
+        if run.proposal is not None and len(records) < len(run.proposal.steps):
+            said = stopped.told(tx, run, "Stopped, since Keyturn itself was")
+            end(self._parts, tx, run, State.STOPPED, said)
+        else:
+            why = "Every step was done, but Keyturn stopped before it read the proof: look at it"
+            end(self._parts, tx, run, State.FAILED, why)
+        return True
+
+
+def wake(parts: Parts, tx: Transaction, run: Run) -> None:
+    """Have the run advanced by whoever reaches its host."""
+    lane = parts.dispatch.look if asking.only_looks(run) else parts.dispatch.enqueue
+    lane(tx, run.id, site_of(parts, run.host))
