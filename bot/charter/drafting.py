@@ -150,7 +150,8 @@ def _orders(inquiry: Inquiry, person: str) -> list[Clause]:
     for order, words in _ORDERS.items():
         ruling = inquiry.policy.may_order(person, order)
         if ruling.allowed:
-            found.append(Clause(words, "", rules=_rules(ruling)))
+            notes = ("it takes a second factor, on the web pages",) if ruling.step_up else ()
+            found.append(Clause(words, "", rules=_rules(ruling), notes=notes))
     return found
 
 

@@ -196,6 +196,7 @@ class Rules:
         return Ruling(
             allowed=answer.allowed and not answer.diagnostics.errors,
             says=_said(applied),
+            terms=Terms(step_up=any(rule.step_up for rule in applied)),
             rules=_names(applied),
         )
 

@@ -5,6 +5,8 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
 from bot.web import (
+    around_page,
+    brake_page,
     erasure_page,
     guard,
     health,
@@ -48,6 +50,7 @@ _ROOMS = (
     oidc,
     sessions_page,
 def build(parts: WebParts) -> FastAPI:
+    brake_page,
     """Return the application. It refuses every POST that does not come from its own pages."""
     app = FastAPI(title="Keyturn", openapi_url=None, docs_url=None, redoc_url=None)
     app.state.parts = parts

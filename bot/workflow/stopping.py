@@ -12,9 +12,10 @@ from bot.store.database import Transaction
 from bot.store.stops import EVERYTHING
 from bot.workflow import stopped
 from bot.workflow.asking import Unfit
-from bot.workflow.deciding import NotYours, TooLate
+from bot.workflow.deciding import NotYours, StepUpFirst, TooLate
 from bot.workflow.ending import announce, end
 from bot.workflow.parts import Parts
+from bot.workflow.second_factor import shown
 from connectors.command import UncleanText, clean
 
 _LONGEST_WHY = 1000
@@ -45,14 +46,15 @@ def stop(parts: Parts, number: int, *, person: str, why: str = "") -> Run:
     return run
 
 
-def stop_all(parts: Parts, *, person: str, why: str) -> int:
+def stop_all(parts: Parts, *, person: str, why: str, session: str = "") -> int:
     """Stop everything until somebody resumes it; return how many runs that ended or will end.
 
-    person: "" on the command line. Raises NotYours, TooLate and Unfit.
+    person: "" on the command line. session: of the web, where a second factor may have been shown
+    just before. Raises NotYours, StepUpFirst, TooLate and Unfit.
     """
     why = reason(why)
     if person:
-        check_order(parts, person, "stop")
+        check_order(parts, person, "stop", session=session)
     with parts.database.transaction() as tx:
         if not stops.put(tx, EVERYTHING, person=person, why=why):
             held = stops.of_everything(tx)
@@ -61,14 +63,14 @@ def stop_all(parts: Parts, *, person: str, why: str) -> int:
     return sweep(parts)
 
 
-def resume(parts: Parts, *, person: str, why: str) -> None:
-    """Let everything go on. Raises NotYours, TooLate and Unfit."""
+def resume(parts: Parts, *, person: str, why: str, session: str = "") -> None:
+    """Let everything go on. Raises NotYours, StepUpFirst, TooLate and Unfit."""
     why = reason(why)
     with parts.database.reading() as tx:
         held = stops.of_everything(tx)
     if held is None:
         raise TooLate("Nothing is stopped: everything may go on")
-    check_order(parts, person, "resume", own=held.person == person)
+    check_order(parts, person, "resume", own=held.person == person, session=session)
     with parts.database.transaction() as tx:
         if not stops.lift(tx, EVERYTHING):
             raise TooLate("Somebody else has resumed it just now")
@@ -123,10 +125,16 @@ def _owners(policy: Policy | None, run: Run) -> str:
     return f"the owners of {policy.area_of(run.host).title}"
 
 
-def check_order(parts: Parts, person: str, order: Order, *, own: bool = False) -> None:
-    """Raise NotYours unless the policy lets this person do that."""
+def check_order(
+    parts: Parts, person: str, order: Order, *, own: bool = False, session: str = ""
+) -> None:
+    """Raise NotYours unless the policy lets this person do that, and StepUpFirst if it wants a
+    second factor for it that was not shown just before in this session."""
     policy = parts.policies.current()
-    if policy.may_order(person, order, own=own).allowed:
+    ruling = policy.may_order(person, order, own=own)
+    if ruling.allowed:
+        if ruling.step_up:
+            _must_have_shown(parts, policy, person, session)
         return
     others = [one for one in policy.household.people.values() if one.id != person]
     able = sorted(one.name for one in others if policy.may_order(one.id, order).allowed)
@@ -135,6 +143,16 @@ def check_order(parts: Parts, person: str, order: Order, *, own: bool = False) -
     why = "What somebody began, somebody else takes back. " if own else ""
     who = f"Those who can: {', '.join(able)}." if able else "The policy lets nobody."
     raise NotYours(f"You cannot do that. {why}{who}")
+
+
+def _must_have_shown(parts: Parts, policy: Policy, person: str, session: str) -> None:
+    with parts.database.reading() as tx:
+        factor = shown(tx, policy, person=person, session=session)
+    if not factor:
+        raise StepUpFirst(
+            "This takes your second factor, which chat does not have: do it on the web page "
+            "“Stop everything”. /keyturn web signs you in."
+        )
 
 
 def _policy(parts: Parts, person: str = "") -> Policy | None:

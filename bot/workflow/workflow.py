@@ -112,12 +112,12 @@ class Workflow:
         """Send nothing more for a run. Raises NotYours, TooLate, NoSuchRun."""
         return stopping.stop(self._parts, number, person=person, why=why)
 
-    def stop_all(self, *, person: str, why: str) -> int:
-        """Send nothing more at all; return how many runs that concerns."""
-        return stopping.stop_all(self._parts, person=person, why=why)
+    def stop_all(self, *, person: str, why: str, session: str = "") -> int:
+        """Send nothing more at all; return how many runs that concerns. session: as approve()."""
+        return stopping.stop_all(self._parts, person=person, why=why, session=session)
 
-    def resume(self, *, person: str, why: str) -> None:
-        return stopping.resume(self._parts, person=person, why=why)
+    def resume(self, *, person: str, why: str, session: str = "") -> None:
+        return stopping.resume(self._parts, person=person, why=why, session=session)
 
     def ban(self, person: str, *, by: str, why: str) -> None:
         """Shut somebody out. Raises NotYours, TooLate and Unfit, as the next one does."""

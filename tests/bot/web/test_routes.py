@@ -79,6 +79,14 @@ NAMES = {"token": "x" * 43, "person": "dora", "name": "lb1", "session": "0" * 16
     ("GET", "/sessions"): (401, 200),
     ("POST", "/sessions/{session}/end"): (401, 303),
     ("POST", "/sessions/end-all"): (401, 200),
+    ("GET", "/stop"): (401, 200),
+    ("POST", "/stop"): (401, 422),
+    ("POST", "/stop/resume"): (401, 422),
+    ("GET", "/oidc/begin"): (404, 404),
+    ("GET", "/oidc/back"): (404, 404),
+    ("GET", "/sessions"): (401, 200),
+    ("POST", "/sessions/{session}/end"): (401, 303),
+    ("POST", "/sessions/end-all"): (401, 200),
 def everything(routes: Iterable[object]) -> Iterator[object]:
     """Yield every route, those of included routers too."""
     for route in routes:

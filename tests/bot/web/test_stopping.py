@@ -1,6 +1,10 @@
 """The stop button of a run, and the banner while everything is stopped."""
 
+import pytest
+
 from bot.run import State
+from bot.workflow import StepUpFirst
+from tests.bot.keyring import stepped_up
 from tests.bot.web.conftest import Site
 from tests.toy import SetSwitch
 
@@ -10,7 +14,8 @@ LAMP_ON = SetSwitch(host="lb1", name="lamp", value="on")
 def test_a_run_that_was_let_go_can_be_stopped_on_its_page(site: Site):
     run = site.office.ask(LAMP_ON)
     site.office.workflow.approve(run.id, person="olga", digest=run.digest)
-    assert "/stop" not in site.browser("dora").get(f"/runs/{run.id}").text, "she can withdraw"
+    own = site.browser("dora").get(f"/runs/{run.id}").text
+    assert f"/runs/{run.id}/stop" not in own, "she can withdraw"
     browser = site.browser("stan")
     assert f'action="/runs/{run.id}/stop"' in browser.get(f"/runs/{run.id}").text
     answer = browser.post(f"/runs/{run.id}/stop", data={"reason": "the wrong lamp"})
@@ -44,6 +49,45 @@ def test_every_page_says_that_everything_is_stopped(site: Site):
     assert "Everything is stopped" not in site.browser().get("/").text
     site.office.workflow.resume(person="olga", why="it is out")
     assert "Everything is stopped" not in browser.get("/").text
+
+
+def test_t_a18_everything_is_stopped_on_a_page_and_somebody_else_lets_it_go_on(site: Site):
+    run = site.office.ask(LAMP_ON)
+    site.office.workflow.approve(run.id, person="olga", digest=run.digest)
+    adam, olga = site.browser("adam"), site.browser("olga")
+    assert 'href="/stop"' in adam.get("/").text
+    answer = adam.post("/stop", data={"reason": "smoke in the cellar"})
+    assert answer.status_code == 303
+    assert "It is stopped, in every process" in adam.get(answer.headers["location"]).text
+    assert site.office.run(run.id).state is State.STOPPED
+    assert "You stopped it: somebody else lets it go on" in adam.get("/stop").text
+    assert adam.post("/stop/resume", data={"reason": "it is out"}).status_code == 403
+    assert olga.post("/stop", data={"reason": "smoke again"}).status_code == 409
+    assert olga.post("/stop/resume", data={"reason": "it is out"}).status_code == 303
+    assert "Everything may go on." in olga.get("/stop?done=resumed").text
+    assert site.office.entries()[-1] == "everything resumed"
+
+
+def test_t_a18_who_may_not_stop_everything_reads_who_can(site: Site):
+    dora = site.browser("dora")
+    assert "Those who can: Olga Owner, Adam Admin, Stan Storage." in dora.get("/stop").text
+    assert dora.post("/stop", data={"reason": "I like to"}).status_code == 403
+    assert site.office.ask(LAMP_ON).state is State.WAITING
+
+
+def test_where_the_policy_wants_a_second_factor_for_it_it_is_shown_first(site: Site):
+    rules = site.policy / "policy.cedar"
+    said = '@id("administrators stop everything")'
+    rules.write_text(rules.read_text().replace(said, f"{said} @stepup"))
+    adam = site.browser("adam")
+    assert 'href="/step-up?next=/stop"' in adam.get("/stop").text
+    answer = adam.post("/stop", data={"reason": "smoke in the cellar"})
+    assert answer.headers["location"] == "/step-up?next=/stop"
+    with pytest.raises(StepUpFirst, match="which chat does not have"):
+        site.office.workflow.stop_all(person="adam", why="smoke in the cellar")
+    app = stepped_up(site.office, "adam")
+    site.office.workflow.stop_all(person="adam", why="smoke", session=app.session)
+    assert "Everything is stopped" in adam.get("/").text
 
 
 def test_t_a20_a_ban_ends_sessions_and_the_next_page_is_signed_out(site: Site):

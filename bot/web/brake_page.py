@@ -1,0 +1,85 @@
+"""The brake: everything is stopped here, and let go on."""
+
+from collections.abc import Callable
+
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import RedirectResponse
+
+from bot.store import stops
+from bot.web.blanks import Filled
+from bot.web.noes import NOES, status_of
+from bot.web.pages import page
+from bot.web.parts import Here, WebParts
+from bot.web.visitor import Visiting, Visitor
+from bot.workflow import StepUpFirst
+from bot.workflow.second_factor import shown
+
+router = APIRouter(prefix="/stop")
+
+
+@router.get("")
+def show(request: Request, parts: Here, visitor: Visiting, done: str = "") -> Response:
+    return _page(request, parts, visitor, done=done)
+
+
+@router.post("")
+def stop(request: Request, parts: Here, visitor: Visiting, form: Filled) -> Response:
+    """Send nothing more to any host."""
+
+    def act() -> None:
+        why = form.get("reason", "")
+        parts.workflow.stop_all(person=visitor.id, why=why, session=visitor.session)
+
+    return _done(request, parts, visitor, act, "stopped")
+
+
+@router.post("/resume")
+def resume(request: Request, parts: Here, visitor: Visiting, form: Filled) -> Response:
+    def act() -> None:
+        why = form.get("reason", "")
+        parts.workflow.resume(person=visitor.id, why=why, session=visitor.session)
+
+    return _done(request, parts, visitor, act, "resumed")
+
+
+def _done(
+    request: Request, parts: WebParts, visitor: Visitor, act: Callable[[], None], word: str
+) -> Response:
+    try:
+        act()
+    except StepUpFirst:
+        return RedirectResponse("/step-up?next=/stop", 303)
+    except NOES as no:
+        return _page(request, parts, visitor, status=status_of(no), alert=str(no))
+    return RedirectResponse(f"/stop?done={word}", 303)
+
+
+def _page(
+    request: Request,
+    parts: WebParts,
+    visitor: Visitor,
+    *,
+    status: int = 200,
+    alert: str = "",
+    done: str = "",
+) -> Response:
+    with parts.database.reading() as tx:
+        held = stops.of_everything(tx)
+        stepped_up = bool(shown(tx, visitor.policy, person=visitor.id, session=visitor.session))
+    own = held is not None and held.person == visitor.id
+    order = "resume" if held else "stop"
+    ruling = visitor.policy.may_order(visitor.id, order, own=own)
+    people = visitor.policy.household.people.values()
+    others = [one for one in people if not (held and one.id == held.person)]
+    return page(
+        request,
+        "brake.html",
+        status=status,
+        alert=alert,
+        done=done,
+        held=held,
+        own=own,
+        allowed=ruling.allowed,
+        factor_first=ruling.step_up and not stepped_up,
+        able=[one.name for one in others if visitor.policy.may_order(one.id, order).allowed],
+    )
