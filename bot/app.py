@@ -28,9 +28,11 @@ from bot.console.directory import (
     ConsoleShortcut,
 )
 from bot.console.directory import Installation as ConsoleInstallation
+from bot.custody.contacts import Contacts
 from bot.custody.discretion import secrets_of, set_up_logging
 from bot.custody.housekeeping import Housekeeping, Witness
 from bot.dispatch import InProcess
+from bot.inventory.enrolling import enrolling
 from bot.offering import Offering
 from bot.policy import Policy, PolicyDirectory
 from bot.redaction import Redactor
@@ -79,6 +81,7 @@ class Keyturn:
     slack: Door | None
     console: Console | None
     asgi: Starlette
+    contacts: Contacts
 
 
 def build(settings: Settings, redactor: Redactor | None = None) -> Keyturn:
@@ -95,6 +98,8 @@ def build(settings: Settings, redactor: Redactor | None = None) -> Keyturn:
         safe.try_out(tx, secrets_safe)
     sessions = Sessions(settings.policy, per_host=_PER_HOST)
     fleet = Fleet(Inventory(hosts={}), sessions)
+    contacts = Contacts(database)
+    fleet.on_contact = contacts.note
 
     def renew(policy: Policy) -> None:
         fleet.inventory = policy.inventory
@@ -123,6 +128,7 @@ def build(settings: Settings, redactor: Redactor | None = None) -> Keyturn:
             settings.address,
             secure,
             conditions,
+            enrolling=partial(enrolling, settings.policy),
             provider=provider,
         )
     )
@@ -137,7 +143,17 @@ def build(settings: Settings, redactor: Redactor | None = None) -> Keyturn:
     asgi.mount("/api/v1", api.build(programs))
     asgi.mount("/", pages)
     keyturn = Keyturn(
-        settings, database, policies, fleet, dispatch, workflow, house, door, console, asgi
+        settings,
+        database,
+        policies,
+        fleet,
+        dispatch,
+        workflow,
+        house,
+        door,
+        console,
+        asgi,
+        contacts,
     )
     return keyturn
 
@@ -247,6 +263,7 @@ def _clock(keyturn: Keyturn) -> Clock:
             flow.remind_due,
             flow.nudge,
             keyturn.house.keep,
+            keyturn.contacts.keep,
         ],
         fire=flow.schedules.fire_due,
         timetables=flow.schedules.timetables,

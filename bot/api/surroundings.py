@@ -11,11 +11,12 @@ from pydantic import Field
 from bot import forms, leaflet
 from bot.api import shapes
 from bot.api.caller import Reading
-from bot.api.given import Given, Word
+from bot.api.given import Given, Moment, Word, micros
 from bot.api.parts import Here
 from bot.forms import Blank
 from bot.leaflet import Leaflet
-from bot.store import changelog, verification
+from bot.run import State
+from bot.store import changelog, entries, search, verification, words
 from bot.store.changelog import Entry
 from runbooks import catalogue
 
@@ -109,8 +110,37 @@ class RunbookFilter(Given):
 
 
 class LogFilter(Given):
+    host: Word | None = Field(None, description="A name, or a pattern such as web*.")
+    person: Word | None = Field(None, description="Who did it.")
+    kind: Word | None = Field(None, description="Such as approved.")
+    since: Moment | None = None
+    until: Moment | None = None
+    area: Word | None = Field(None, description="Of the runs that they tell of.")
+    runbook: Word | None = Field(None, description="Of the runs that they tell of.")
+    state: list[State] = Field(default_factory=list[State], max_length=len(State))
+    text: Word | None = Field(None, description="Words that all occur in these runs.")
     before: int | None = Field(None, ge=1, le=9_007_199_254_740_991)
     limit: int = Field(50, ge=1, le=500)
+
+    @property
+    def wanted(self) -> entries.Wanted:
+        of_runs = None
+        if self.area or self.runbook or self.state or self.text:
+            of_runs = search.Filter(
+                area=self.area,
+                words=" ".join(self.runbook.lower().split()) if self.runbook else None,
+                states=frozenset(self.state),
+                text=tuple(words.sought(self.text or "")),
+            )
+        return entries.Wanted(
+            host=(self.host or "").lower(),
+            person=self.person or "",
+            kind=self.kind or "",
+            since=micros(self.since),
+            until=micros(self.until),
+            runs=of_runs,
+            before=self.before,
+        )
 
 
 @router.get("/me", operation_id="whoAmI", summary="Say whose token this is", tags=["token"])
@@ -139,7 +169,7 @@ def log(
     request: Request, parts: Here, _: Reading, wanted: Annotated[LogFilter, Query()]
 ) -> EntryPage:
     with parts.database.reading() as tx:
-        found = changelog.newest(tx, before=wanted.before, most=wanted.limit + 1)
+        found = entries.newest(tx, wanted.wanted, most=wanted.limit + 1)
         head = changelog.head(tx)
     shown = found[: wanted.limit]
     return EntryPage(
@@ -160,5 +190,6 @@ def verify(parts: Here, _: Reading) -> VerdictShape:
 
 
 def _older(request: Request, wanted: LogFilter, shown: Sequence[Entry]) -> str:
-    given = {"before": shown[-1].seq, "limit": wanted.limit}
-    return f"{request.url.path}?{urlencode(given)}"
+    same = wanted.model_dump(mode="json", exclude_unset=True, exclude={"before", "limit"})
+    given = {**same, "before": shown[-1].seq, "limit": wanted.limit}
+    return f"{request.url.path}?{urlencode(given, doseq=True)}"

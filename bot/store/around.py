@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from typing import cast
 
 from sqlalchemy import select
 
@@ -17,6 +18,10 @@ _MOST_ENTRIES = 5_000
 _AT_ONCE = 500
 _DAY = 86_400_000_000
 _UNDER_WAY = frozenset({State.STARTING, State.RUNNING, State.UNKNOWN})
+_MOST_CHECKS = 50
+# What other systems tell of, and what it may be called there.
+_EVENT = "event"
+_NAMES_OF_EVENTS = ("title", "what", "summary", "kind")
 _FIRES = {"fires missed", "fire skipped"}
 # What concerns every host, though it names none.
 _EVERYWHERE = {
@@ -33,7 +38,8 @@ class Happening:
     """One thing that happened. at: microseconds, the moment of it that is nearest.
 
     outcome: how it ended, in one sentence.
-    rank: 0 it changed a host; 1 it was attempted; 2 a schedule did not fire; 3 it concerns all.
+    rank: 0 it changed a host; 1 it was attempted; 2 a schedule did not fire, a check found
+    something, or it happened outside; 3 it concerns all.
     overlap: how many of the hosts that were asked about.
     """
 
@@ -54,11 +60,14 @@ def around(
 ) -> list[Happening]:
     """Return what happened up to *within* before and after, by how likely it has to do with it.
 
-    host: a name, or a pattern such as `web*`. First what has most hosts in common with it, then
-    what changed something, what was attempted, fires that were left out; then what is nearest.
+    host: names, or patterns such as `web*`, apart by spaces or commas. First what has most hosts
+    in common with it, then what changed something, what was attempted, and what else was seen;
+    then what is nearest.
     """
     entries = _entries(tx, at - within, at + within)
     found = [*_of_runs(tx, entries, at, within, host), *_of_fires(tx, entries, host)]
+    found += _of_checks(tx, entries, host)
+    found += [_of_event(entry, host) for entry in entries if _event_fits(entry, host)]
     found += [_of_entry(entry) for entry in entries if entry.kind in _EVERYWHERE]
     found.sort(key=lambda one: (-one.overlap, one.rank, abs(one.at - at), -(one.run or 0)))
     return found[:most]
@@ -149,10 +158,56 @@ def _of_fires(tx: Transaction, entries: Sequence[Entry], host: str) -> Iterable[
             )
 
 
+def _of_checks(tx: Transaction, entries: Sequence[Entry], host: str) -> Iterable[Happening]:
+    """Tell of checks that found something other than they should have."""
+    told = [entry for entry in entries if entry.run and entry.kind == State.SUCCEEDED.value]
+    asked = runs.listed(tx, sorted({entry.run or 0 for entry in told}))
+    checks = [run for run in asked if run.kind == "check" and _overlap(run, host)]
+    for run in checks[:_MOST_CHECKS]:
+        report = runs.get(tx, run.id).report
+        if report is not None and not report.healthy:
+            yield Happening(
+                run.ended or run.asked,
+                2,
+                _overlap(run, host),
+                run.title,
+                tuple(run.hosts) or (run.host,),
+                run.asked_by,
+                run.id,
+                "found",
+                outcome=report.summary,
+            )
+
+
+def _event_fits(entry: Entry, host: str) -> bool:
+    hosts = _hosts_of(entry)
+    return entry.kind == _EVENT and (not hosts or any(_fits(one, host) for one in hosts))
+
+
+def _of_event(entry: Entry, host: str) -> Happening:
+    """Tell of something that happened outside. Without hosts it may concern any."""
+    facts, hosts = entry.facts, _hosts_of(entry)
+    what = next((str(facts[name]) for name in _NAMES_OF_EVENTS if facts.get(name)), "an event")
+    overlap = sum(_fits(one, host) for one in hosts)
+    rank = 2 if hosts else 3
+    source = str(facts.get("source") or "")
+    said = f"{source}: {what}" if source else what
+    return Happening(
+        entry.at, rank, overlap, said, hosts, entry.person, entry.run, "event", entry.seq
+    )
+
+
+def _hosts_of(entry: Entry) -> tuple[str, ...]:
+    listed = entry.facts.get("hosts") if entry.kind == _EVENT else None
+    several = cast("list[object]", listed) if isinstance(listed, list) else []
+    return tuple(map(str, several)) or ((entry.host,) if entry.host else ())
+
+
 def _of_entry(entry: Entry) -> Happening:
     what = _EVERYWHERE[entry.kind]
     return Happening(entry.at, 3, 0, what, (), entry.person, entry.run, entry.kind, entry.seq)
 
 
 def _fits(host: str, pattern: str) -> bool:
-    return fnmatchcase(host, pattern.replace("[", "[[]"))
+    several = pattern.replace("[", "[[]").replace(",", " ").split()
+    return any(fnmatchcase(host, one) for one in several)

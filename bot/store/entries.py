@@ -12,6 +12,8 @@ from bot.store.search import Filter
 
 _ENTRY = tables.entry.c
 _AT_ONCE = 500
+# Of how many runs, those that fit and are the newest, entries are found by what the run is.
+NEWEST_RUNS = 200
 # How much later than an entry with a higher number one may have been written.
 _SLACK = 3_600_000_000
 
@@ -21,7 +23,7 @@ class Wanted:
     """Which entries to find; "" and None mean any. host: a name or a pattern, such as `web*`.
 
     since, until: microseconds. runs: what the runs must be that they tell of; None for any, and
-    for entries that tell of none.
+    for entries that tell of none. before: only entries with a lower number, to page.
     """
 
     host: str = ""
@@ -30,6 +32,7 @@ class Wanted:
     since: int | None = None
     until: int | None = None
     runs: Filter | None = field(default=None)
+    before: int | None = None
 
 
 def newest(tx: Transaction, wanted: Wanted, *, most: int) -> list[Entry]:
@@ -47,12 +50,24 @@ def newest(tx: Transaction, wanted: Wanted, *, most: int) -> list[Entry]:
     return _newest_of(found, most)
 
 
+def kinds(tx: Transaction) -> list[str]:
+    """Return the kinds that the log has, by name: one step of the index for each."""
+    query = text(
+        "WITH RECURSIVE known(kind) AS (SELECT min(kind) FROM entry UNION ALL "
+        "SELECT (SELECT min(entry.kind) FROM entry WHERE entry.kind > known.kind) FROM known "
+        "WHERE known.kind IS NOT NULL) SELECT kind FROM known WHERE kind IS NOT NULL"
+    )
+    return list(tx.sql.execute(query).scalars())
+
+
 def _conditions(tx: Transaction, wanted: Wanted) -> list[ColumnElement[bool]]:
     found: list[ColumnElement[bool]] = []
     if wanted.person:
         found.append(_ENTRY.person == wanted.person)
     if wanted.kind:
         found.append(_ENTRY.kind == wanted.kind)
+    if wanted.before is not None:
+        found.append(_ENTRY.seq < wanted.before)
     if wanted.since is not None:
         first = select(_ENTRY.seq).where(_ENTRY.at >= wanted.since - _SLACK)
         seq = tx.sql.execute(first.order_by(_ENTRY.at, _ENTRY.seq).limit(1)).scalar()
@@ -70,7 +85,7 @@ def _of_runs(
 ) -> list[Entry]:
     assert wanted.runs is not None  # noqa: S101 - asked for by the runs
     sought = replace(wanted.runs, host=wanted.host or wanted.runs.host)
-    numbers = [run.id for run in search.newest(tx, sought, most=most)]
+    numbers = [run.id for run in search.newest(tx, sought, most=max(most, NEWEST_RUNS))]
     found: list[Entry] = []
     for first in range(0, len(numbers), _AT_ONCE):
         some = _ENTRY.run.in_(numbers[first : first + _AT_ONCE])

@@ -25,6 +25,7 @@ from bot.web import (
     tokens_page,
     sessions_page,
     trouble,
+    views_page,
 )
 from bot.web.pages import STATIC
 from bot.web.parts import WebParts
@@ -35,6 +36,8 @@ _ROOMS = (
     run_page,
     erasure_page,
     hosts_page,
+    around_page,
+    views_page,
     schedules_page,
     mandates_page,
     log_page,

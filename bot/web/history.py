@@ -2,18 +2,21 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from fastapi import APIRouter, Request, Response
 
 from bot import archive
 from bot.run import Run, State, Vote
-from bot.store import runs, search
+from bot.store import runs, search, views
+from bot.store.database import Transaction
+from bot.store.views import NoSuchView, View
 from bot.web import moment
 from bot.web.pages import page
 from bot.web.parts import Here, WebParts
 from bot.web.visitor import Visiting, Visitor
-from bot.web.wanted import GROUPS, Wanted, wanted
+from bot.web.wanted import GROUPS, Wanted, canonical, wanted
 from runbooks import catalogue
 
 router = APIRouter()
@@ -58,12 +61,14 @@ class _Seen:
     votes: Mapping[int, Sequence[Vote]]
     older: str
     now: int
+    views: Sequence[View] = ()
+    view: View | None = None
 
 
 @router.get("/runs")
 def history(request: Request, parts: Here, visitor: Visiting) -> Response:
     """Show one page of runs. The address says everything, so it can be sent to somebody."""
-    seen = _seen(request, parts)
+    seen = _seen(request, parts, person=visitor.id)
     before = seen.wanted.filter.before
     return page(
         request,
@@ -76,6 +81,10 @@ def history(request: Request, parts: Here, visitor: Visiting) -> Response:
         older=seen.older,
         short=len(seen.runs) < _ON_A_PAGE,
         paged=before is not None,
+        views=seen.views,
+        view=seen.view,
+        query=canonical(seen.wanted.typed),
+        log=seen.wanted.address().replace("/runs", "/log", 1),
         files={form: seen.wanted.address(before=before, form=f".{form}") for form in FORMS},
     )
 
@@ -106,7 +115,7 @@ def _file(text: str, kind: str, name: str, seen: "_Seen") -> Response:
     return Response(text, status, headers, f"{kind}; charset=utf-8")
 
 
-def _seen(request: Request, parts: WebParts) -> "_Seen":
+def _seen(request: Request, parts: WebParts, *, person: str = "") -> "_Seen":
     with parts.database.reading() as tx:
         sought = wanted(request.query_params, now=tx.now)
         # Half a filter would mislead, so what does not fit finds nothing.
@@ -115,7 +124,19 @@ def _seen(request: Request, parts: WebParts) -> "_Seen":
             found = search.page(tx, sought.filter, most=_ON_A_PAGE)
         votes = runs.votes_on(tx, [run.id for run in found.runs])
         older = sought.address(before=found.older) if found.older else ""
-        return _Seen(sought, found.runs, votes, older, tx.now)
+        kept = views.of(tx, person) if person else []
+        view = _view(tx, request.query_params.get("view", ""), kept, sought)
+        return _Seen(sought, found.runs, votes, older, tx.now, kept, view)
+
+
+def _view(tx: Transaction, number: str, mine: Sequence[View], sought: Wanted) -> View | None:
+    """Return the view that is looked at: as long as its filters are those of the page."""
+    known = list(mine)
+    if number.isascii() and number.isdecimal() and len(number) < 10:
+        with suppress(NoSuchView):
+            known.insert(0, views.get(tx, int(number)))
+    query = canonical(sought.typed)
+    return next((view for view in known if view.query == query), None)
 
 
 def _rows(seen: "_Seen") -> list[dict[str, object]]:

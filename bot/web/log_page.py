@@ -1,53 +1,167 @@
-"""The change log as it stands, entry by entry, and its verification."""
+"""The change log as it stands, entry by entry, filtered and paged, and its verification."""
 
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Annotated
+from urllib.parse import urlencode
 
 from fastapi import APIRouter, Query, Request, Response
 
-from bot.store import changelog, verification
+from bot import archive
+from bot.run import State
+from bot.store import changelog, entries, search, verification
+from bot.store.changelog import Entry
+from bot.store.database import Transaction
 from bot.store.verification import Verdict
+from bot.web import moment
 from bot.web.pages import page
 from bot.web.parts import Here, WebParts
 from bot.web.story import facts
-from bot.web.visitor import Visiting
+from bot.web.visitor import Visiting, Visitor
+from bot.web.wanted import GROUPS, NAMES, Wanted, wanted
+from connectors.command import UncleanText, clean
+from runbooks import catalogue
 
 router = APIRouter()
 
 _ON_A_PAGE = 50
+_COLUMNS = ("seq", "at", "kind", "run", "person", "host", "hash", "facts")
+# What the runs must be, rather than the entries.
+_OF_RUNS = ("area", "runbook", "state", "text")
 
 Before = Annotated[int | None, Query(ge=1, le=9_007_199_254_740_991)]
 
 
+@dataclass(frozen=True)
+class _Seen:
+    """What a page shows. typed: the filters that are not empty. older: `before` of the next."""
+
+    typed: Mapping[str, str]
+    problems: Mapping[str, str]
+    entries: Sequence[Entry]
+    older: int | None
+    head: tuple[int, str]
+    kinds: Sequence[str]
+
+    def address(self, *, before: int | None = None, form: str = "") -> str:
+        values = dict(self.typed) | ({"before": str(before)} if before else {})
+        return f"/log{form}?{urlencode(values)}" if values else f"/log{form}"
+
+
 @router.get("/log")
-def log(request: Request, parts: Here, visitor: Visiting, before: Before = None) -> Response:  # noqa: ARG001 - whoever is signed in may read
-    return _page(request, parts, before=before)
+def log(request: Request, parts: Here, visitor: Visiting, before: Before = None) -> Response:
+    return _page(request, parts, visitor, before=before)
+
+
+@router.get("/log.csv")
+def as_csv(request: Request, parts: Here, visitor: Visiting, before: Before = None) -> Response:  # noqa: ARG001 - whoever is signed in may read
+    """Hand out what a page shows for a spreadsheet, in which no cell is a formula."""
+    seen = _seen(request, parts, before)
+    lines = [archive.csv_line(_COLUMNS)]
+    for row in map(_row, seen.entries):
+        cells = {**row, "facts": json.dumps(row["facts"], ensure_ascii=False)}
+        lines.append(archive.csv_line(list(cells.values())))
+    return _file("".join(lines), "text/csv", "log.csv", seen)
+
+
+@router.get("/log.json")
+def as_json(request: Request, parts: Here, visitor: Visiting, before: Before = None) -> Response:  # noqa: ARG001 - whoever is signed in may read
+    """Hand out what a page shows for programs; older: the address of the next, "" at the end."""
+    seen = _seen(request, parts, before)
+    older = seen.address(before=seen.older, form=".json") if seen.older else ""
+    said = {"entries": [*map(_row, seen.entries)], "older": older, "problems": seen.problems}
+    text = json.dumps(said, ensure_ascii=False, indent=1)
+    return _file(text, "application/json", "log.json", seen)
 
 
 @router.post("/log/verify")
-def verify(request: Request, parts: Here, visitor: Visiting) -> Response:  # noqa: ARG001 - whoever is signed in may verify
+def verify(request: Request, parts: Here, visitor: Visiting) -> Response:
     """Recompute the whole chain. A POST, so that nothing but a button does that work."""
     with parts.database.reading() as tx:
         verdict = verification.verify(tx)
-    return _page(request, parts, verdict=verdict)
+    return _page(request, parts, visitor, verdict=verdict)
 
 
 def _page(
     request: Request,
     parts: WebParts,
+    visitor: Visitor,
     *,
     before: int | None = None,
     verdict: Verdict | None = None,
 ) -> Response:
-    with parts.database.reading() as tx:
-        found = changelog.newest(tx, before=before, most=_ON_A_PAGE + 1)
-        head = changelog.head(tx)
-    shown = found[:_ON_A_PAGE]
+    seen = _seen(request, parts, before)
+    people = visitor.policy.household.people.values()
     return page(
         request,
         "log.html",
-        entries=[(entry, facts(entry)) for entry in shown],
-        head=head,
+        seen=seen,
+        typed={name: seen.typed.get(name, "") for name in (*NAMES, "kind")},
+        entries=[(entry, facts(entry)) for entry in seen.entries],
+        head=seen.head,
         verdict=verdict,
-        older=shown[-1].seq if len(found) > len(shown) else None,
+        older=seen.address(before=seen.older) if seen.older else "",
+        newest=seen.address(),
+        files={form: seen.address(before=before, form=f".{form}") for form in ("csv", "json")},
         paged=before is not None,
+        newest_runs=entries.NEWEST_RUNS if any(name in seen.typed for name in _OF_RUNS) else 0,
+        people=sorted(people, key=lambda one: one.name),
+        areas=sorted(visitor.policy.household.areas.values(), key=lambda one: one.title),
+        hosts=sorted(host.name for host in visitor.policy.inventory),
+        runbooks=list(catalogue()),
+        groups={name: title for name, (title, _) in GROUPS.items()},
+        states=list(State),
     )
+
+
+def _seen(request: Request, parts: WebParts, before: int | None) -> _Seen:
+    with parts.database.reading() as tx:
+        sought = wanted(request.query_params, now=tx.now)
+        kind = request.query_params.get("kind", "").strip()[:40]
+        typed = {**sought.typed, **({"kind": kind} if kind else {})}
+        problems = dict(sought.problems) | _unclean(kind)
+        found: list[Entry] = []
+        if not problems:
+            found = _found(tx, sought, kind, before)
+        shown = found[:_ON_A_PAGE]
+        older = shown[-1].seq if len(found) > len(shown) else None
+        return _Seen(typed, problems, shown, older, changelog.head(tx), entries.kinds(tx))
+
+
+def _unclean(kind: str) -> dict[str, str]:
+    try:
+        clean(kind)
+    except UncleanText as unclean:
+        return {"kind": str(unclean)}
+    return {}
+
+
+def _found(tx: Transaction, sought: Wanted, kind: str, before: int | None) -> list[Entry]:
+    asked = sought.filter
+    of_runs = None
+    if any(name in sought.typed for name in _OF_RUNS):
+        of_runs = search.Filter(
+            area=asked.area, words=asked.words, states=asked.states, text=asked.text
+        )
+    this = entries.Wanted(
+        host=asked.host or "",
+        person=asked.person or "",
+        kind=kind,
+        since=asked.since,
+        until=asked.until,
+        runs=of_runs,
+    )
+    return entries.newest(tx, replace(this, before=before), most=_ON_A_PAGE + 1)
+
+
+def _row(entry: Entry) -> dict[str, object]:
+    told = facts(entry)
+    cells = (entry.seq, moment.iso(entry.at), entry.kind, entry.run, entry.person, entry.host)
+    return dict(zip(_COLUMNS, (*cells, entry.hash, told), strict=True))
+
+
+def _file(text: str, kind: str, name: str, seen: _Seen) -> Response:
+    status = 422 if seen.problems else 200
+    headers = {"Content-Disposition": f'attachment; filename="{name}"'}
+    return Response(text, status, headers, f"{kind}; charset=utf-8")

@@ -7,10 +7,11 @@ from urllib.parse import urlencode
 from bot.run import ENDED, State
 from bot.store import words
 from bot.store.search import Filter
+from bot.store.views import FILTERS
 from bot.web.moment import NotAMoment, earliest, latest
 from connectors.command import UncleanText, clean
 
-NAMES = ("host", "area", "person", "runbook", "state", "text", "since", "until")
+NAMES = FILTERS
 _UNDER_WAY = frozenset(
     {
         State.ASKED,
@@ -49,6 +50,12 @@ class Wanted:
         """
         values = dict(self.typed) | ({"before": str(before)} if before else {})
         return f"/runs{form}?{urlencode(values)}" if values else f"/runs{form}"
+
+
+def canonical(query: Mapping[str, str]) -> str:
+    """Return the filters that are not empty as they stand in an address, in one order."""
+    typed = {name: query[name].strip()[:200] for name in NAMES if query.get(name, "").strip()}
+    return urlencode(typed)
 
 
 def wanted(query: Mapping[str, str], *, now: int) -> Wanted:

@@ -1,12 +1,15 @@
 """The change log as a page: all of it, and whether it is whole."""
 
+import csv
+import io
+
 import pytest
 from sqlalchemy import text
 
 from bot.store import changelog, verification
 from tests.bot.web.conftest import Site
 from tests.bot.web.dom import Page
-from tests.bot.web.exhibits import gallery
+from tests.bot.web.exhibits import asked, gallery
 
 
 def _begin(site: Site) -> None:
@@ -26,7 +29,7 @@ def test_the_log_shows_every_entry_once(site: Site) -> None:
     while address:
         page = Page(browser.get(address).text)
         seen += [int(i.removeprefix("entry-")) for i in page.ids if i.startswith("entry-")]
-        address = next((link for link in page.links if "before=" in link), "")
+        address = next((link for link in page.links if link.startswith("/log?before=")), "")
     assert seen == list(range(120, 0, -1))
 
 
@@ -72,3 +75,49 @@ def test_an_empty_log_says_so(site: Site) -> None:
     browser = site.browser("stan")
     assert "There is nothing here" in browser.get("/log").text
     assert "All 0 entries" in browser.post("/log/verify").text
+
+
+def test_the_log_is_filtered_by_entry_and_by_run(site: Site) -> None:
+    numbers = gallery(site.database)
+    browser = site.browser("dora")
+    page = Page(browser.get("/log?kind=approved&host=lb1").text)
+    assert page.strange == []
+    runs = {link for link in page.links if link.startswith("/runs/")}
+    assert f"/runs/{numbers['succeeded']}" in runs
+    assert f"/runs/{numbers['unknown']}" not in runs
+    of_denied = Page(browser.get("/log?state=denied").text)
+    assert {link for link in of_denied.links if link.startswith("/runs/")} == {
+        f"/runs/{numbers['denied']}"
+    }
+
+
+def test_older_entries_keep_the_filters(site: Site) -> None:
+    with site.database.transaction() as tx:
+        for _ in range(60):
+            asked(tx)
+    browser = site.browser("dora")
+    page = Page(browser.get("/log?kind=asked").text)
+    older = next(link for link in page.links if "before=" in link and ".csv" not in link)
+    assert older == "/log?kind=asked&before=11"
+    assert "10 shown" in Page(browser.get(older).text).text
+
+
+@pytest.mark.parametrize("query", ["since=soon", "state=perhaps", "kind=a%00b"])
+def test_filters_that_do_not_fit_find_nothing(site: Site, query: str) -> None:
+    gallery(site.database)
+    browser = site.browser("dora")
+    assert "Nothing was searched for" in browser.get(f"/log?{query}").text
+    assert browser.get(f"/log.csv?{query}").status_code == 422
+
+
+def test_what_is_seen_of_the_log_is_handed_out_as_csv_and_json(site: Site) -> None:
+    with site.database.transaction() as tx:
+        asked(tx, reason='=HYPERLINK("//evil")')
+    browser = site.browser("dora")
+    told = browser.get("/log.json?kind=asked").json()
+    assert [entry["kind"] for entry in told["entries"]] == ["asked"]
+    answer = browser.get("/log.csv?kind=asked")
+    assert "attachment" in answer.headers["content-disposition"]
+    rows = list(csv.reader(io.StringIO(answer.text)))
+    assert rows[0][:3] == ["seq", "at", "kind"]
+    assert not [cell for row in rows for cell in row if cell.startswith("=")]

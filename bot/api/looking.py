@@ -1,0 +1,170 @@
+"""Looking: what changed around a moment, and the history's filters kept under a name."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Annotated
+from urllib.parse import parse_qsl, urlencode
+
+from fastapi import APIRouter, Query
+from pydantic import Field
+from starlette.exceptions import HTTPException
+
+from bot import hindsight
+from bot.api import shapes
+from bot.api.caller import Asking, Reading
+from bot.api.given import Given, Moment, Number, Text, Word, micros
+from bot.api.once import DESCRIBED, Once
+from bot.api.parts import Here
+from bot.hindsight import NotAMoment
+from bot.store import around, views
+from bot.store.around import Happening
+from bot.store.views import NoSuchView, View
+from bot.workflow import Unfit
+
+router = APIRouter(tags=["history"], route_class=Once)
+
+
+class HappeningShape(shapes.Shape):
+    """One thing that happened. overlap: how many of the hosts that were asked about it touches.
+
+    entry: its number in the change log, where it is no run's.
+    """
+
+    at: datetime
+    rank: int = Field(description="0 changed, 1 attempted, 2 seen, 3 concerns every host.")
+    overlap: int
+    what: str
+    hosts: Sequence[str]
+    person: str
+    run: int | None
+    state: str
+    entry: int | None
+    outcome: str
+
+    @classmethod
+    def of(cls, one: Happening) -> "HappeningShape":
+        return cls(
+            at=shapes.at(one.at),
+            rank=one.rank,
+            overlap=one.overlap,
+            what=one.what,
+            hosts=one.hosts,
+            person=one.person,
+            run=one.run,
+            state=one.state,
+            entry=one.seq,
+            outcome=one.outcome,
+        )
+
+
+class AroundList(shapes.Shape):
+    """The likeliest first, between two moments."""
+
+    since: datetime
+    until: datetime
+    happenings: Sequence[HappeningShape]
+
+
+class ViewShape(shapes.Shape):
+    """Filters under a name. page: where people see the history so."""
+
+    id: int
+    person: str
+    name: str
+    filters: dict[str, str]
+    page: str
+
+    @classmethod
+    def of(cls, view: View, base_url: str) -> "ViewShape":
+        return cls(
+            id=view.id,
+            person=view.person,
+            name=view.name,
+            filters=dict(parse_qsl(view.query)),
+            page=f"{base_url}/views/{view.id}",
+        )
+
+
+class ViewList(shapes.Shape):
+    views: Sequence[ViewShape]
+
+
+class AroundFilter(Given):
+    at: Moment | None = Field(None, description="Now, if it is left out.")
+    within: Word = Field("30 min", description="Such as 30m, 2 hours or 1 day.")
+    host: Word = Field("*", description="Names or patterns, apart by spaces or commas.")
+    limit: int = Field(50, ge=1, le=200)
+
+
+class ViewOrder(Given):
+    """filters: as in the address of the history page, such as host, area, person, state, since."""
+
+    name: Annotated[Word, Field(max_length=views.LONGEST_NAME)]
+    filters: dict[Word, Text] = Field(default_factory=dict[str, str], max_length=8)
+
+
+@router.get("/around", operation_id="lookAround", summary="Say what changed around a moment")
+def look_around(parts: Here, _: Reading, wanted: Annotated[AroundFilter, Query()]) -> AroundList:
+    try:
+        reach = hindsight.span(wanted.within)
+    except NotAMoment as trouble:
+        raise Unfit(str(trouble)) from None
+    with parts.database.reading() as tx:
+        at = tx.now if wanted.at is None else micros(wanted.at) or 0
+        host = wanted.host.lower()
+        found = around.around(tx, at, within=reach, host=host, most=wanted.limit)
+    return AroundList(
+        since=shapes.at(max(at - reach, 0)),
+        until=shapes.at(at + reach),
+        happenings=[HappeningShape.of(one) for one in found],
+    )
+
+
+@router.get("/views", operation_id="listViews", summary="List your views, by name")
+def listing(parts: Here, caller: Reading) -> ViewList:
+    with parts.database.reading() as tx:
+        found = views.of(tx, caller.id)
+    return ViewList(views=[ViewShape.of(view, parts.base_url) for view in found])
+
+
+@router.get("/views/{number}", operation_id="getView", summary="Tell about anybody's view")
+def show(parts: Here, _: Reading, number: Number) -> ViewShape:
+    try:
+        with parts.database.reading() as tx:
+            return ViewShape.of(views.get(tx, number), parts.base_url)
+    except NoSuchView as none:
+        raise HTTPException(404, str(none)) from None
+
+
+@router.post(
+    "/views",
+    operation_id="keepView",
+    summary="Keep filters of the history under a name",
+    status_code=201,
+    dependencies=[DESCRIBED],
+)
+def keep(parts: Here, caller: Asking, order: ViewOrder) -> ViewShape:
+    strange = sorted(set(order.filters) - set(views.FILTERS))
+    if strange:
+        raise Unfit(f"{strange[0]} is no filter: there are {', '.join(views.FILTERS)}")
+    typed = {name: order.filters[name] for name in views.FILTERS if order.filters.get(name)}
+    with parts.database.transaction() as tx:
+        mine = views.of(tx, caller.id)
+        if len(mine) >= views.MOST and order.name not in {view.name for view in mine}:
+            raise Unfit(f"you keep {views.MOST} views already: forget one first")
+        view = views.keep(tx, person=caller.id, name=order.name, query=urlencode(typed))
+    return ViewShape.of(view, parts.base_url)
+
+
+@router.post(
+    "/views/{number}/forget",
+    operation_id="forgetView",
+    summary="Forget a view of yours",
+    dependencies=[DESCRIBED],
+)
+def forget(parts: Here, caller: Asking, number: Number) -> ViewList:
+    with parts.database.transaction() as tx:
+        gone = views.forget(tx, number, person=caller.id)
+    if not gone:
+        raise HTTPException(404, f"you keep no view {number}")
+    return listing(parts, caller)

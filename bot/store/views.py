@@ -1,0 +1,62 @@
+"""Views: filters of the history under a name; whoever has the link sees the same."""
+
+from dataclasses import dataclass
+
+from sqlalchemy import delete, insert, select, update
+
+from bot.store import lookups
+from bot.store.database import Transaction
+
+# More than this nobody finds anything in.
+MOST = 50
+LONGEST_NAME = 64
+# What the history is filtered by, in the order in which it stands in an address.
+FILTERS = ("host", "area", "person", "runbook", "state", "text", "since", "until")
+_VIEW = lookups.view.c
+
+
+class NoSuchView(Exception):
+    """There is no view with this number."""
+
+
+@dataclass(frozen=True)
+class View:
+    """query: the filters as they stand in an address, in one order. made: microseconds."""
+
+    id: int
+    person: str
+    name: str
+    query: str
+    made: int
+
+
+def of(tx: Transaction, person: str) -> list[View]:
+    """Return somebody's views, by name."""
+    query = select(lookups.view).where(_VIEW.person == person).order_by(_VIEW.name)
+    return [View(*row) for row in tx.sql.execute(query)]
+
+
+def get(tx: Transaction, number: int) -> View:
+    row = tx.sql.execute(select(lookups.view).where(_VIEW.id == number)).one_or_none()
+    if row is None:
+        raise NoSuchView(f"there is no view {number}")
+    return View(*row)
+
+
+def keep(tx: Transaction, *, person: str, name: str, query: str) -> View:
+    """Keep it; one of the same name takes these filters."""
+    same = (_VIEW.person == person) & (_VIEW.name == name)
+    known = tx.sql.execute(select(_VIEW.id).where(same)).scalar()
+    if known is not None:
+        tx.sql.execute(update(lookups.view).where(_VIEW.id == known).values(query=query))
+        return get(tx, known)
+    values = {"person": person, "name": name, "query": query, "made": tx.now}
+    row = tx.sql.execute(insert(lookups.view).values(values).returning(lookups.view)).one()
+    return View(*row)
+
+
+def forget(tx: Transaction, number: int, *, person: str) -> bool:
+    """Forget somebody's view; False if it is not theirs."""
+    mine = (_VIEW.id == number) & (_VIEW.person == person)
+    gone = tx.sql.execute(delete(lookups.view).where(mine).returning(_VIEW.id))
+    return gone.one_or_none() is not None

@@ -1,0 +1,63 @@
+"""Views: the history's filters under a name: kept, opened by their link, and forgotten."""
+
+from typing import Annotated
+from urllib.parse import parse_qsl
+
+from fastapi import APIRouter, HTTPException, Path, Request, Response
+from fastapi.responses import RedirectResponse
+
+from bot.store import views
+from bot.store.views import NoSuchView, View
+from bot.web.blanks import Filled
+from bot.web.parts import Here
+from bot.web.trouble import refusal
+from bot.web.visitor import Visiting
+from bot.web.wanted import canonical
+from connectors.command import UncleanText, clean
+
+router = APIRouter(prefix="/views")
+
+Number = Annotated[int, Path(ge=1, le=2_147_483_647)]
+
+
+@router.get("/{number}")
+def opened(parts: Here, visitor: Visiting, number: Number) -> Response:  # noqa: ARG001 - whoever is signed in may read
+    """Go to the history as somebody has kept it: the link for others."""
+    try:
+        with parts.database.reading() as tx:
+            view = views.get(tx, number)
+    except NoSuchView:
+        raise HTTPException(404, "There is no such view: whose it was has forgotten it.") from None
+    return RedirectResponse(_address(view), 303)
+
+
+@router.post("")
+def keep(request: Request, parts: Here, visitor: Visiting, form: Filled) -> Response:
+    """Keep the filters that the page showed under a name."""
+    query = canonical(dict(parse_qsl(form.get("query", ""), max_num_fields=20)))
+    try:
+        name = clean(" ".join(form.get("name", "").split()))
+    except UncleanText as unclean:
+        return refusal(request, 422, f"The name {unclean}.")
+    if not name or len(name) > views.LONGEST_NAME:
+        return refusal(request, 422, f"Give it a name of {views.LONGEST_NAME} characters at most.")
+    with parts.database.transaction() as tx:
+        mine = views.of(tx, visitor.id)
+        if len(mine) >= views.MOST and name not in {view.name for view in mine}:
+            words = f"You keep {views.MOST} views already: forget one first."
+            return refusal(request, 422, words)
+        view = views.keep(tx, person=visitor.id, name=name, query=query)
+    return RedirectResponse(_address(view), 303)
+
+
+@router.post("/{number}/forget")
+def forget(request: Request, parts: Here, visitor: Visiting, number: Number) -> Response:
+    with parts.database.transaction() as tx:
+        gone = views.forget(tx, number, person=visitor.id)
+    if not gone:
+        return refusal(request, 404, "You keep no such view.")
+    return RedirectResponse("/runs", 303)
+
+
+def _address(view: View) -> str:
+    return f"/runs?{view.query}&view={view.id}" if view.query else f"/runs?view={view.id}"

@@ -1,0 +1,48 @@
+"""What changed around a moment, views and the filtered log, as programs are told of them."""
+
+from tests.bot.api.conftest import Desk
+from tests.bot.web.exhibits import gallery
+
+
+def test_a_program_learns_what_changed_around_a_moment(desk: Desk):
+    numbers = gallery(desk.database)
+    told = desk.program("dora").get("/around", params={"host": "lb1", "within": "1 h"}).json()
+    ranks = [one["rank"] for one in told["happenings"]]
+    assert ranks == sorted(ranks)
+    assert numbers["succeeded"] in [one["run"] for one in told["happenings"]]
+    assert told["since"] < told["until"]
+
+
+def test_a_span_that_is_none_is_refused(desk: Desk):
+    answer = desk.program("dora").get("/around", params={"within": "ages"})
+    assert answer.status_code == 422
+
+
+def test_a_view_of_a_program_is_its_persons(desk: Desk):
+    program = desk.program("dora", "ask")
+    kept = program.post("/views", json={"name": "edge", "filters": {"area": "edge"}}).json()
+    assert kept["filters"] == {"area": "edge"}
+    assert desk.program("olga").get(f"/views/{kept['id']}").json() == kept
+    assert desk.program("olga").get("/views").json() == {"views": []}
+    assert program.post(f"/views/{kept['id']}/forget").json() == {"views": []}
+
+
+def test_what_is_no_filter_is_not_kept(desk: Desk):
+    answer = desk.program("dora", "ask").post(
+        "/views", json={"name": "edge", "filters": {"colour": "red"}}
+    )
+    assert answer.status_code == 422
+    assert "Colour is no filter" in answer.json()["detail"]
+
+
+def test_the_log_is_filtered_and_leads_on_with_the_same_filters(desk: Desk):
+    gallery(desk.database)
+    program = desk.program("dora")
+    page = program.get("/log", params={"kind": "approved", "limit": 2}).json()
+    assert {entry["kind"] for entry in page["entries"]} == {"approved"}
+    assert "kind=approved" in page["next"]
+    further = program.get(page["next"].removeprefix("/api/v1")).json()
+    assert {entry["kind"] for entry in further["entries"]} == {"approved"}
+    assert further["entries"][0]["seq"] < page["entries"][-1]["seq"]
+    denied = program.get("/log", params={"state": "denied"}).json()["entries"]
+    assert len({entry["run"] for entry in denied}) == 1

@@ -1,0 +1,69 @@
+"""What changed around a time: found by a newcomer within a minute, and who allowed it."""
+
+import pytest
+
+from bot.run import State
+from bot.store import changelog
+from tests.bot.web.conftest import Site
+from tests.bot.web.dom import Page
+from tests.bot.web.exhibits import asked, checked, ended, gallery, succeeded, waiting
+
+
+def test_the_last_hour_of_a_host_and_who_allowed_it_is_two_links_from_home(site: Site):
+    with site.database.transaction() as tx:
+        done = succeeded(tx, asked(tx, host="lb1"))
+        other = succeeded(tx, asked(tx, host="web1"))
+    browser = site.browser("dora")
+    assert "/around?within=1+h" in Page(browser.get("/").text).links
+    page = Page(browser.get("/around?host=lb1").text)
+    assert page.strange == []
+    assert f"/runs/{done.id}" in page.links
+    assert f"/runs/{other.id}" not in page.links
+    row = page.text[page.text.index(f"run {done.id}") :]
+    for words in ("Changed", "Succeeded", "lb1", "Dora Developer", "Olga Owner"):
+        assert words in row
+
+
+def test_what_was_done_stands_before_what_was_tried_and_what_was_seen(site: Site):
+    with site.database.transaction() as tx:
+        found = checked(tx)
+        tried = ended(tx, waiting(tx, asked(tx)), State.EXPIRED, "Nobody decided in time")
+        done = succeeded(tx, asked(tx))
+        changelog.append(tx, "event", hosts=["lb1"], source="deploys", title="web 4.2 went out")
+        changelog.append(tx, "event", hosts=["nas1"], source="deploys", title="elsewhere")
+    text = Page(site.browser("dora").get("/around?host=lb1").text).text
+    places = [text.index(f"run {run.id}") for run in (done, tried)]
+    seen = [text.index(f"run {found.id}"), text.index("deploys: web 4.2 went out")]
+    assert max(places) < min(seen)
+    assert places == sorted(places)
+    assert "elsewhere" not in text
+    assert "2 addresses are marked as abusers on lb1" in text
+
+
+def test_several_hosts_are_ranked_by_how_many_it_touches(site: Site):
+    gallery(site.database)
+    text = Page(site.browser("dora").get("/around?host=lb1,+lb2").text).text
+    assert "on lb1, lb2" in text
+    assert "abusers clear lb1" in text
+    assert "abusers clear lb2" in text
+
+
+@pytest.mark.parametrize(
+    ("query", "words"),
+    [
+        ("at=soon", "is no time: type"),
+        ("at=2099-01-01", "is still to come"),
+        ("within=ages", "is no span of time"),
+        ("at=02:00+Mars/Olympus", "there is no time zone"),
+        ("host=a%00b", "Hosts:"),
+    ],
+)
+def test_what_cannot_be_understood_says_what_can(site: Site, query: str, words: str):
+    answer = site.browser("dora").get(f"/around?{query}")
+    assert answer.status_code == 422
+    assert words in Page(answer.text).text
+
+
+def test_nothing_found_says_what_to_do(site: Site):
+    text = Page(site.browser("dora").get("/around?host=nas1").text).text
+    assert "Nothing that Keyturn knows of" in text

@@ -1,0 +1,86 @@
+"""Views: the history's filters under a name, and the link by which others see the same."""
+
+import pytest
+
+from bot.store import views
+from tests.bot.web.conftest import Site
+from tests.bot.web.dom import Page
+from tests.bot.web.exhibits import gallery
+
+
+def _keep(site: Site, person: str = "dora", name: str = "mine", query: str = "host=lb2") -> str:
+    answer = site.browser(person).post("/views", data={"name": name, "query": query})
+    assert answer.status_code == 303
+    return answer.headers["location"]
+
+
+def test_a_view_is_kept_under_a_name_and_opened_again(site: Site):
+    gallery(site.database)
+    place = _keep(site)
+    browser = site.browser("dora")
+    assert place == "/runs?host=lb2&view=1"
+    assert browser.get("/views/1").headers["location"] == place
+    page = Page(browser.get(place).text)
+    assert "/views/1" in page.links
+    assert page.strange == []
+    assert "lb1 203.0.113.9" not in page.text
+
+
+def test_others_see_the_same_by_its_link_and_cannot_forget_it(site: Site):
+    place = _keep(site)
+    browser = site.browser("olga")
+    page = Page(browser.get(browser.get("/views/1").headers["location"]).text)
+    assert "The view “mine” of Dora Developer" in page.text
+    assert "/views/1/forget" not in page.forms
+    assert browser.post("/views/1/forget").status_code == 404
+    assert site.browser("dora").get("/views/1").headers["location"] == place
+
+
+def test_a_name_is_used_once_and_takes_the_newest_filters(site: Site):
+    _keep(site, query="host=lb1")
+    _keep(site, query="person=adam")
+    with site.database.reading() as tx:
+        assert [view.query for view in views.of(tx, "dora")] == ["person=adam"]
+
+
+def test_a_view_is_forgotten_by_whose_it_is(site: Site):
+    _keep(site)
+    assert site.browser("dora").post("/views/1/forget").status_code == 303
+    assert site.browser("dora").get("/views/1").status_code == 404
+
+
+def test_only_filters_are_kept(site: Site):
+    place = _keep(site, query="host=lb1&before=3&next=//evil.test&person=")
+    assert place == "/runs?host=lb1&view=1"
+
+
+def test_a_view_leads_nowhere_but_to_the_history(site: Site):
+    with site.database.transaction() as tx:
+        views.keep(tx, person="dora", name="x", query="host=%0d%0aSet-Cookie:x")
+    place = site.browser("dora").get("/views/1").headers["location"]
+    assert place.startswith("/runs?host=%0d%0a")
+
+
+@pytest.mark.parametrize("name", ["", "x" * 65, "a\u202eb", "line\x00"])
+def test_a_name_that_does_not_fit_is_refused(site: Site, name: str):
+    answer = site.browser("dora").post("/views", data={"name": name, "query": "host=lb1"})
+    assert answer.status_code == 422
+
+
+def test_nobody_keeps_more_views_than_they_can_find(site: Site):
+    with site.database.transaction() as tx:
+        for n in range(views.MOST):
+            views.keep(tx, person="dora", name=f"view {n}", query="")
+    answer = site.browser("dora").post("/views", data={"name": "one more", "query": ""})
+    assert answer.status_code == 422
+    assert "forget one first" in answer.text
+    _keep(site, name="view 1")
+    _keep(site, person="olga", name="my first")
+
+
+def test_the_page_offers_to_keep_what_is_not_kept(site: Site):
+    browser = site.browser("dora")
+    assert "/views" in Page(browser.get("/runs?host=lb1").text).forms
+    assert "/views" not in Page(browser.get("/runs").text).forms
+    _keep(site, query="host=lb1")
+    assert "/views" not in Page(browser.get("/runs?host=lb1").text).forms
