@@ -17,7 +17,9 @@ from starlette.applications import Starlette
 from starlette.routing import Route
 
 from bot import api
+from bot.api import hooks as incoming
 from bot.api import ApiParts
+from bot.api.hooks import Incoming
 from bot.api.metrics import Gauges, endpoint
 from bot.console.console import Console
 from bot.console.deliveries import to_url
@@ -29,9 +31,12 @@ from bot.console.directory import (
 )
 from bot.console.directory import Installation as ConsoleInstallation
 from bot.custody.contacts import Contacts
-from bot.custody.discretion import secrets_of, set_up_logging
-from bot.custody.housekeeping import Housekeeping, Witness
+from bot.custody.discretion import set_up_logging
+from bot.custody.housekeeping import Housekeeping
 from bot.dispatch import InProcess
+from bot.dispatch.procrastinated import Procrastinated
+from bot.ground import Elsewhere, lay, one_of_several
+from bot.hooks import written
 from bot.inventory.enrolling import enrolling
 from bot.offering import Offering
 from bot.policy import Policy, PolicyDirectory
@@ -42,20 +47,14 @@ from bot.slack.aliases import ALIASES, COMMAND
 from bot.slack.checkup import wanted_scopes
 from bot.slack.door import Client, Door, Installation, client
 from bot.slack.form import ABOUT_HOST, ABOUT_HOST_NAME
-from bot.store import rights, safe, schema, seal, witness
-from bot.store.database import Database, sole_server, sole_user
-from bot.store.spool import Spool
-from bot.store.syslog import LogServer
+from bot.store.database import Database, one_of_many, sole_server, sole_user
 from bot.web import door as web
-from bot.web.parts import Condition, WebParts
-from bot.workflow import Parts, Workflow
 from bot.web.id_token import SLACK_ISSUER
-from bot.workflow.banning import Admitted
+from bot.web.parts import Condition, WebParts
 from bot.web.provider import Provider, Registration
-from bot.workflow.pacing import Pace
+from bot.workflow import Workflow
+from bot.workflow.worker import Worker
 from connectors.fleet import Fleet
-from connectors.inventory import Inventory
-from connectors.sessions import Sessions
 
 log = logging.getLogger(__name__)
 
@@ -69,14 +68,18 @@ _PER_HOST = 8
 
 @dataclass(frozen=True)
 class Keyturn:
-    """Everything that one process is made of. asgi: what the web server serves."""
+    """Everything that one process is made of. asgi: what the web server serves.
+
+    dispatch: None where workers elsewhere carry runs out.
+    """
 
     settings: Settings
     database: Database
     policies: PolicyDirectory
     fleet: Fleet
-    dispatch: InProcess
+    dispatch: InProcess | None
     workflow: Workflow
+    worker: Worker
     house: Housekeeping
     slack: Door | None
     console: Console | None
@@ -84,39 +87,27 @@ class Keyturn:
     contacts: Contacts
 
 
-def build(settings: Settings, redactor: Redactor | None = None) -> Keyturn:
-    """Put the parts together. Raises NoPolicy, StoreUnavailable and BadKey."""
-    settings.data.mkdir(parents=True, exist_ok=True)
+def build(settings: Settings, redactor: Redactor | None = None, *, beside: str = "") -> Keyturn:
+    """Put the parts together. Raises NoPolicy, StoreUnavailable and BadKey.
+
+    beside: as in ground.lay().
+    """
     redactor = redactor or Redactor(settings.secrets)
-    key = seal.kept_in(settings.data / "changelog.key")
-    database = Database(settings.database_url, key, redactor)
-    secrets_safe = safe.kept_in(settings.data / "secrets.key")
-    schema.upgrade(database)
-    for strong in rights.too_strong(database):
-        log.warning("our role in the database %s: keyturn db grants prints what it needs", strong)
-    with database.transaction() as tx:
-        safe.try_out(tx, secrets_safe)
-    sessions = Sessions(settings.policy, per_host=_PER_HOST)
-    fleet = Fleet(Inventory(hosts={}), sessions)
-    contacts = Contacts(database)
-    fleet.on_contact = contacts.note
-
-    def renew(policy: Policy) -> None:
-        fleet.inventory = policy.inventory
-        redactor.register(*secrets_of(policy.inventory, settings.policy))
-
-    policies = PolicyDirectory(settings.policy, on_load=renew)
-    policy = policies.current()
-    dispatch = InProcess()
-    spool = Spool(settings.data / "changelog.spool")
-    house = Housekeeping(database, spool=spool, witnesses=_witnesses(settings))
-    house.open(settings.shown)
-    admitted = Admitted(policies, database)
-    workflow = Workflow(_parts(settings, database, admitted, fleet, dispatch, secrets_safe, spool))
+    dispatch = InProcess() if settings.engine == "embedded" else None
+    ground = lay(
+        settings,
+        dispatch or Procrastinated(),
+        redactor,
+        reach=None if dispatch else Elsewhere(),
+        beside=beside,
+    )
+    ground.house.open(settings.shown)
+    database, workflow, admitted = ground.database, ground.workflow, ground.admitted
+    policy = ground.policies.current()
     secure = urlsplit(settings.address).scheme == "https"
     secret, console = _console(settings, policy) if settings.console else ("", None)
     slack = _slack(settings, console, secret)
-    offering = Offering(fleet, database, admitted)
+    offering = Offering(ground.fleet, database, admitted)
     door = slack and Door(workflow, database, admitted, slack[0], slack[1], offering)
     conditions = {"slack": partial(_condition, door)} if door else {}
     provider = _provider(settings) if settings.oidc_client_id else None
@@ -137,61 +128,46 @@ def build(settings: Settings, redactor: Redactor | None = None) -> Keyturn:
         asgi.mount("/console", console.app)
     if door is not None:
         asgi.router.routes.append(Route("/slack/events", door.app))
+    hooks = written.read(settings.hooks)
+    redactor.register(*hooks.secrets)
+    note(database, written.KIND, hooks=written.shown(hooks))
+    asgi.mount("/hooks", incoming.build(Incoming(hooks, database, admitted), secure=secure))
     programs = ApiParts(workflow, database, admitted, settings.address)
-    gauges = Gauges(lambda: sessions.open, house.unwitnessed)
+    gauges = Gauges(lambda: ground.reach.open, ground.house.unwitnessed)
     asgi.router.routes.append(Route("/metrics", endpoint(programs, gauges)))
     asgi.mount("/api/v1", api.build(programs))
     asgi.mount("/", pages)
     keyturn = Keyturn(
         settings,
         database,
-        policies,
-        fleet,
+        ground.policies,
+        ground.fleet,
         dispatch,
         workflow,
-        house,
+        ground.worker,
+        ground.house,
         door,
         console,
         asgi,
-        contacts,
+        ground.contacts,
     )
     return keyturn
-
-
-def _parts(
-    settings: Settings,
-    database: Database,
-    policies: Admitted,
-    fleet: Fleet,
-    dispatch: InProcess,
-    secrets_safe: safe.Safe,
-    spool: Spool,
-) -> Parts:
-    return Parts(
-        database,
-        policies,
-        fleet,
-        dispatch,
-        spool=spool,
-        safe=secrets_safe,
-        patience=round(settings.request_hours * _HOUR),
-        unused=round(settings.approval_hours * _HOUR),
-        reminder=round(settings.reminder_minutes * _HOUR / 60),
-        pace=Pace.of(settings.requests_a_minute),
-    )
 
 
 def serve(settings: Settings) -> None:
     """Serve until interrupted. Raises AlreadyRunning, NoPolicy, StoreUnavailable and OSError."""
     redactor = Redactor(settings.secrets)
     set_up_logging(redactor)
-    with sole_user(settings.data), _listening(settings) as listener:
+    embedded = settings.engine == "embedded"
+    place = sole_user if embedded else one_of_several
+    with place(settings.data) as beside, _listening(settings) as listener:
         port = listener.getsockname()[1]
-        keyturn = build(settings.model_copy(update={"port": port}), redactor)
+        settings = settings.model_copy(update={"port": port})
+        keyturn = build(settings, redactor, beside=beside or "")
         click.echo(f"Keyturn is ready: {keyturn.settings.address}")
         if keyturn.console is not None:
             click.echo(f"Chat console:     {keyturn.console.sign_in_link()}")
-        with sole_server(keyturn.database):
+        with (sole_server if embedded else one_of_many)(keyturn.database):
             run(keyturn, listener)
 
 
@@ -225,8 +201,10 @@ class _Server(uvicorn.Server):
 @asynccontextmanager
 async def _at_work(keyturn: Keyturn) -> AsyncGenerator[None]:
     """Take up what was left, keep the outbox and the clock going, and end in good order."""
-    keyturn.dispatch.start(keyturn.workflow.advance)
-    await asyncio.to_thread(keyturn.workflow.recover)
+    if keyturn.dispatch is not None:
+        keyturn.worker.start(keyturn.database)
+        keyturn.dispatch.start(keyturn.workflow.advance)
+        await asyncio.to_thread(keyturn.workflow.recover)
     clock = _clock(keyturn)
     clock.start()
     tasks: list[asyncio.Task[None]] = []
@@ -243,14 +221,22 @@ async def _at_work(keyturn: Keyturn) -> AsyncGenerator[None]:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         keyturn.workflow.close()
-        if not await asyncio.to_thread(keyturn.dispatch.stop, _FINISH_SECONDS):
-            # What still runs on hosts ends as interrupted, and its run as unknown.
-            keyturn.fleet.close()
-            await asyncio.to_thread(keyturn.dispatch.stop, _GIVE_UP_SECONDS)
+        await _finish(keyturn)
         if keyturn.slack is not None:
             await keyturn.slack.close()
         keyturn.fleet.close()
         keyturn.database.close()
+
+
+async def _finish(keyturn: Keyturn) -> None:
+    """Let what is under way here come to its end."""
+    if keyturn.dispatch is None:
+        return
+    if not await asyncio.to_thread(keyturn.dispatch.stop, _FINISH_SECONDS):
+        # What still runs on hosts ends as interrupted, and its run as unknown.
+        keyturn.fleet.close()
+        await asyncio.to_thread(keyturn.dispatch.stop, _GIVE_UP_SECONDS)
+    await asyncio.to_thread(keyturn.worker.stop, keyturn.database)
 
 
 def _clock(keyturn: Keyturn) -> Clock:
@@ -261,33 +247,18 @@ def _clock(keyturn: Keyturn) -> Clock:
             flow.note_policy,
             flow.expire_due,
             flow.remind_due,
+            flow.take_over,
             flow.nudge,
             keyturn.house.keep,
             keyturn.contacts.keep,
         ],
         fire=flow.schedules.fire_due,
         timetables=flow.schedules.timetables,
-        aside=[flow.follow_up],
+        # Workers look after what goes on at their sites.
+        aside=[flow.follow_up] if keyturn.dispatch else [],
     )
 
 
-def _witnesses(settings: Settings) -> list[Witness]:
-    """Return what is told how far the change log is, besides chat and the hosts themselves."""
-    found: list[Witness] = []
-    if settings.witness is not None:
-        found.append(partial(witness.testify, settings.witness))
-    if settings.syslog:
-        found.append(LogServer.at(settings.syslog).tell)
-    return found
-
-
-def _listening(settings: Settings) -> socket.socket:
-    try:
-        return socket.create_server((settings.listen, settings.port))
-    except OSError as trouble:
-        raise OSError(
-            f"cannot listen on {settings.listen}:{settings.port}: {trouble.strerror}. "
-            "If another program holds the port, set KEYTURN_PORT to a free one"
 def _provider(settings: Settings) -> Provider:
     """Return whom people can prove to who they are."""
     issuer = settings.oidc_issuer
@@ -311,6 +282,13 @@ def _provider(settings: Settings) -> Provider:
     )
 
 
+def _listening(settings: Settings) -> socket.socket:
+    try:
+        return socket.create_server((settings.listen, settings.port))
+    except OSError as trouble:
+        raise OSError(
+            f"cannot listen on {settings.listen}:{settings.port}: {trouble.strerror}. "
+            "If another program holds the port, set KEYTURN_PORT to a free one"
         ) from None
 
 

@@ -16,14 +16,14 @@ from bot.web import (
     log_page,
     login,
     mandates_page,
+    oidc,
     policy_page,
     run_page,
-    oidc,
     schedules_page,
     second_factor,
+    sessions_page,
     step_up,
     tokens_page,
-    sessions_page,
     trouble,
     views_page,
 )
@@ -43,17 +43,17 @@ _ROOMS = (
     log_page,
     policy_page,
     login,
+    oidc,
+    sessions_page,
     second_factor,
     step_up,
     tokens_page,
+    brake_page,
     health,
 )
 
 
-    oidc,
-    sessions_page,
 def build(parts: WebParts) -> FastAPI:
-    brake_page,
     """Return the application. It refuses every POST that does not come from its own pages."""
     app = FastAPI(title="Keyturn", openapi_url=None, docs_url=None, redoc_url=None)
     app.state.parts = parts

@@ -27,8 +27,8 @@ class WebParts:
     """base_url: how people reach the pages, such as `https://keyturn.example.com`.
 
     secure_cookies: whether that is over TLS; on plain http, cookies go without `Secure`.
-    conditions: how other doors are, asked whenever somebody wants to know.
     provider: whom people can prove to who they are, if there is one.
+    conditions: how other doors are, asked whenever somebody wants to know.
     enrolling: the hosts that wait for a second person.
     """
 
@@ -41,15 +41,15 @@ class WebParts:
         default_factory=dict[str, Callable[[], Condition]]
     )
     enrolling: Callable[[], Sequence[Enrolling]] = tuple
-
-    @property
-    def origin(self) -> str:
     provider: Provider | None = None
 
     @property
     def provider_name(self) -> str:
         """What people call whom they can prove to who they are; "" if there is nobody."""
         return self.provider.registration.name if self.provider else ""
+
+    @property
+    def origin(self) -> str:
         """What browsers call our origin: scheme, name and port."""
         parts = urlsplit(self.base_url)
         return f"{parts.scheme}://{parts.netloc}".lower()
