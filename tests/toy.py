@@ -9,6 +9,9 @@ from typing import Annotated, Literal, TypeVar
 from pydantic import Field
 
 from connectors.command import Answer, Ask, Command, Query, Shell
+from connectors.marker import Mark
+from connectors.recall import Fate, Recollection
+from connectors.trouble import BegunBefore
 from runbooks import Change, Check, Host, NoUndo, Plan, Refused, Report, Step, tagged
 
 T = TypeVar("T")
@@ -156,6 +159,9 @@ RUNBOOKS: Mapping[str, type] = {
 class ToyFleet:
     """Answers for hosts that are dictionaries. told: every command in the order it arrived.
 
+    markers: what became of each step, as its host would say: None is one that never began, and
+    never will. recalled: how often hosts were asked that. recalls: what a host says instead, if
+    anything; may raise trouble.
     before_tell, before_ask: called first with the host and the words; may raise trouble, or move
     the world as somebody else would.
     """
@@ -165,6 +171,11 @@ class ToyFleet:
     )
     told: list[tuple[str, str]] = field(default_factory=list)
     asked: int = 0
+    recalled: int = 0
+    recalls: Callable[[], Recollection | None] = lambda: None
+    markers: dict[tuple[str, int], Answer | None] = field(
+        default_factory=dict[tuple[str, int], Answer | None]
+    )
     fingerprints: list[str] = field(default_factory=list[str])
     before_tell: Callable[[str, str], None] = lambda _host, _words: None
     before_ask: Callable[[str], None] = lambda _host: None
@@ -178,12 +189,27 @@ class ToyFleet:
     def tell(self, host: str, command: Command, /, *, fingerprint: str = "") -> Answer:
         self.fingerprints.append(fingerprint)
         self.before_tell(host, str(command))
-        self.told.append((host, str(command)))
         assert isinstance(command, Shell)
+        assert command.mark is not None
+        key = command.mark.run, command.mark.step
+        if key in self.markers:
+            raise BegunBefore("the host has begun this step before")
+        self.told.append((host, str(command)))
         _, name, value = command.words
         self.hosts[host][name] = value
+        answer = self.markers[key] = Answer(0, f"{name} is {value} now\n")
         self.after_tell(host, str(command))
-        return Answer(0, f"{name} is {value} now\n")
+        return answer
+
+    def recall(self, host: str, mark: Mark, /, *, fingerprint: str = "") -> Recollection:  # noqa: ARG002
+        self.recalled += 1
+        self.before_ask(host)
+        if (said := self.recalls()) is not None:
+            return said
+        answer = self.markers.setdefault((mark.run, mark.step), None)
+        if answer is None:
+            return Recollection(Fate.CLOSED, up=1e9)
+        return Recollection(Fate.ENDED, up=1e9, status=answer.status, out=answer.out)
 
     def resolve(self, host: str, command: Command, /) -> Command:  # noqa: ARG002
         return command

@@ -219,6 +219,12 @@ def unfinished(tx: Transaction) -> list[Run]:
     return [_run(row) for row in tx.sql.execute(query.order_by(tables.run.c.id))]
 
 
+def unknown(tx: Transaction) -> list[Run]:
+    """Return every run on one host whose end nobody saw."""
+    query = _select().where(tables.run.c.state == State.UNKNOWN.value, tables.run.c.hosts == "[]")
+    return [_run(row) for row in tx.sql.execute(query.order_by(tables.run.c.id))]
+
+
 def waiting(tx: Transaction) -> list[Run]:
     """Return every request that waits for approvals."""
     query = _select().where(

@@ -216,6 +216,18 @@ _TELLERS: Mapping[str, _Teller] = {
     "step succeeded": _step("done", "green", "check"),
     "step failed": _step("failed", "red", "cross"),
     "step unknown": _step("has an unknown end", "orange", "question"),
+    "asked the host": lambda facts, _who: (
+        f"The host was asked what became of step {_text(facts, 'n')}",
+        f"It {said}" if (said := _text(facts, "says")) else "",
+        "orange" if said else "blue",
+        "question",
+    ),
+    "host answered": lambda facts, _who: (
+        "The host answered",
+        f"It {_text(facts, 'says')}",
+        "green" if _text(facts, "status") == "0" else "orange",
+        "eye",
+    ),
     "logging trouble": lambda facts, _who: (
         "The log could not be written",
         "; ".join(f"{name} {value}" for name, value in facts.items() if name != "mark"),

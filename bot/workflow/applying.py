@@ -14,6 +14,7 @@ from bot.store.spool import TROUBLE
 from bot.workflow import following, gate
 from bot.workflow.ending import announce, end
 from bot.workflow.listening import Listening
+from bot.workflow.marking import mark_of
 from bot.workflow.parts import Parts
 from bot.workflow.planning import Remaining, remaining
 from bot.workflow.worker import Hold
@@ -105,7 +106,7 @@ class Applying:
             raise gate.Shut(State.REFUSED, "it has no plan")
         try:
             step = running.proposal.steps[n - 1]
-            command = self._witnessed(running, n, step.do)
+            command = self._witnessed(running, hold, n, step.do)
         except StoreUnavailable as trouble:
             return _Outcome(StepState.FAILED, trouble=f"nothing was sent: {trouble}")
         with (
@@ -125,13 +126,28 @@ class Applying:
                 )
         return _Outcome(StepState.SUCCEEDED, answer.status, answer.said)
 
-    def _witnessed(self, running: Run, n: int, command: Command) -> Command:
+    def _witnessed(self, running: Run, hold: Hold, n: int, command: Command) -> Command:
         """Let the host's own log see how far ours is: who rewrites ours cannot rewrite that."""
         if not isinstance(command, Shell):
             return command
         with self._parts.database.reading() as tx:
             point = verification.last_checkpoint(tx, running.id)
-        return replace(command, note=f"run {running.id} step {n}: {point.line}")
+            mark = mark_of(tx, running, n, fence=hold.fence)
+        return replace(command, note=f"run {running.id} step {n}: {point.line}", mark=mark)
+
+    def conclude(
+        self,
+        tx: Transaction,
+        run: Run,
+        n: int,
+        state: StepState,
+        *,
+        status: int | None,
+        output: str,
+        trouble: str,
+    ) -> None:
+        """Write down what has become of a step that was asked after."""
+        self._record(tx, run, n, _Outcome(state, status, output, trouble))
 
     def _conclude(self, tx: Transaction, run: Run, hold: Hold, n: int, outcome: _Outcome) -> bool:
         """Write down what became of a step; False if others have taken the run over meanwhile."""

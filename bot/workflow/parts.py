@@ -13,6 +13,8 @@ from bot.store.spool import Spool
 from bot.workflow.pacing import Pace
 from bot.workflow.worker import Worker
 from connectors.command import Answer, Command, Query
+from connectors.marker import Mark
+from connectors.recall import Recollection
 from runbooks import AnyRunbook, catalogue
 
 T = TypeVar("T")
@@ -30,6 +32,8 @@ class Fleet(Protocol):
     def ask(self, host: str, query: Query[T], /) -> T: ...
 
     def tell(self, host: str, command: Command, /, *, fingerprint: str = "") -> Answer: ...
+
+    def recall(self, host: str, mark: Mark, /, *, fingerprint: str = "") -> Recollection: ...
 
     def resolve(self, host: str, command: Command, /) -> Command: ...
 
@@ -54,6 +58,8 @@ class Parts:
     lapse: int = 90 * 86400 * 1_000_000
     # Who has runs in hand here.
     worker: Worker = field(default_factory=Worker)
+    # Whose hosts this process cares for; None for all.
+    sites: frozenset[str] | None = None
     # How much may be asked for within a minute; None for as much as one likes.
     pace: Pace | None = None
 

@@ -31,6 +31,7 @@ from bot.workflow.keeping import Schedules
 from bot.workflow.mandates import Mandates
 from bot.workflow.parts import Parts
 from bot.workflow.planning import Remaining, propose, remaining, report
+from bot.workflow.reconciling import Reconciling
 from bot.workflow.recovering import Recovering
 from bot.workflow.showing import show
 from bot.workflow.stepping_up import SteppingUp
@@ -48,6 +49,7 @@ class Workflow:
         self._parts = parts
         self._closing = threading.Event()
         self._applying = Applying(parts, self._closing)
+        self._reconciling = Reconciling(parts, self._applying)
         self.enrolling, self.stepping_up = Enrolling(parts), SteppingUp(parts)
         self.breaking = Breaking(parts)
         self.erasing = Erasing(parts)
@@ -162,6 +164,8 @@ class Workflow:
                 return
             if run.state is State.ASKED:
                 self._plan(run)
+            if run.state is State.UNKNOWN:
+                self._reconciling.reconcile(number)
             if run.state not in {State.ASKED, State.READY}:
                 return
             if run.timing is not None:
@@ -191,6 +195,9 @@ class Workflow:
                 if run.id in busy or run.id in self._under_way or not _can_go_on(tx, run):
                     continue
                 recovering.wake(self._parts, tx, run)
+            for run in self._reconciling.due(tx):
+                if run.id not in self._under_way:
+                    recovering.wake(self._parts, tx, run)
 
     def recover(self) -> None:
         """Take up what an earlier process left. Call before the first advance()."""

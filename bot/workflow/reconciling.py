@@ -1,0 +1,300 @@
+"""Reconciling: a step whose end nobody saw is asked after where it ran.
+
+The host keeps a marker of each step (connectors.marker). What it says becomes the outcome, and is
+proven by reading again as any other. Where it cannot say, reading again may still show that
+nothing is left to do. Only what neither can tell waits for a person.
+"""
+
+import threading
+from dataclasses import dataclass, field
+
+from bot.digest import Canonical
+from bot.proposal import ProposedStep
+from bot.run import Run, State, StepRecord, StepState
+from bot.store import changelog, leases, runs, spool
+from bot.store.database import Transaction
+from bot.workflow.applying import Applying
+from bot.workflow.ending import announce, end
+from bot.workflow.marking import mark_of
+from bot.workflow.parts import Parts
+from bot.workflow.planning import Remaining, remaining
+from connectors.command import Shell
+from connectors.marker import Mark
+from connectors.recall import Fate, Recollection
+from connectors.trouble import HostTrouble
+from runbooks import Refused
+
+_SECOND = 1_000_000
+_FIRST_WAIT, _LONGEST_WAIT = 2 * _SECOND, 600 * _SECOND
+# A marker that is missing says something for as long as markers are kept, and a day less.
+_KEPT = 6 * 86400
+# A host that was started so soon after the step was sent may have lost its marker.
+_SLACK = 10
+# Longer than a shell needs from taking its place to writing down that it begins.
+_SOON = 60
+
+ASKED, ANSWERED = "asked the host", "host answered"
+_OPEN = frozenset({StepState.INTENT, StepState.UNKNOWN})
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What asking came to. state: of the step; UNKNOWN where the host could not tell.
+
+    words: for people, after the host's name. again: whether it may say more later. facts: for the
+    log, None if it did not answer. status, output, trouble: of the step, as it is kept.
+    """
+
+    words: str
+    state: StepState = StepState.UNKNOWN
+    again: bool = False
+    facts: dict[str, Canonical] | None = None
+    status: int | None = None
+    output: str = ""
+    trouble: str = ""
+
+
+@dataclass
+class _Waiting:
+    """When to ask again, by the database's clock; None for never."""
+
+    at: int | None = 0
+    wait: int = _FIRST_WAIT
+
+
+@dataclass(frozen=True)
+class _Case:
+    """A run whose end nobody saw, the step that it is about, and how that is called there."""
+
+    run: Run
+    step: ProposedStep
+    record: StepRecord
+    mark: Mark
+    spooled: Finding | None
+    now: int
+
+    @property
+    def steps(self) -> int:
+        return len(self.run.proposal.steps) if self.run.proposal else 0
+
+
+@dataclass
+class Reconciling:
+    """Asks hosts about steps; asks again, ever more seldom, what may say more later."""
+
+    parts: Parts
+    applying: Applying
+    _waiting: dict[int, _Waiting] = field(default_factory=dict[int, _Waiting])
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def due(self, tx: Transaction) -> list[Run]:
+        """Return the runs whose hosts are to be asked now."""
+        unknown = runs.unknown(tx)
+        with self._lock:
+            known = {run.id for run in unknown}
+            for number in [number for number in self._waiting if number not in known]:
+                del self._waiting[number]
+            waits = {run.id: self._waiting.setdefault(run.id, _Waiting()) for run in unknown}
+        return [run for run in unknown if (at := waits[run.id].at) is not None and at <= tx.now]
+
+    def reconcile(self, number: int) -> None:
+        """Ask about one run. Raises NoPolicy and StoreUnavailable: then nothing was concluded."""
+        case = self._case(number)
+        if case is None:
+            self._wait(number, 0, again=False)
+            return
+        finding = case.spooled or self._asked(case)
+        left: Remaining | None = None
+        try:
+            # What may still be under way is not read: it says nothing yet.
+            if not finding.again or (finding.facts is not None and _is_unmarked(finding)):
+                left = remaining(self.parts, case.run, self.parts.policies.current())
+        except HostTrouble as trouble:
+            finding = Finding(f"cannot be read: {trouble}", again=True)
+        except Refused as refused:
+            finding = _refused(finding, refused)
+        with self.parts.database.transaction() as tx:
+            run = runs.hold(tx, number)
+            if run.state is State.UNKNOWN:
+                self._concluded(tx, run, case, finding, left)
+            self._wait(number, tx.now, again=finding.again and run.state is State.UNKNOWN)
+
+    def _case(self, number: int) -> _Case | None:
+        with self.parts.database.reading() as tx:
+            run = runs.get(tx, number)
+            if run.state is not State.UNKNOWN or run.hosts or run.proposal is None:
+                return None
+            record = next((each for each in runs.steps(tx, number) if each.state in _OPEN), None)
+            if record is None:
+                return None
+            lease = leases.of(tx, number)
+            # The host then turns away whoever had the run before it was taken from them.
+            mark = mark_of(tx, run, record.n, fence=lease.fence if lease else 1)
+            spooled = _spooled(tx, run, record.n)
+            step = run.proposal.steps[record.n - 1]
+            return _Case(run, step, record, mark, spooled, tx.now)
+
+    def _asked(self, case: _Case) -> Finding:
+        step = case.step
+        try:
+            found = self.parts.fleet.recall(step.host, case.mark, fingerprint=step.fingerprint)
+        except HostTrouble as trouble:
+            return Finding(f"could not be asked: {trouble}", again=True)
+        return judged(found, step, case.record, case.now)
+
+    def _wait(self, number: int, now: int, *, again: bool) -> None:
+        with self._lock:
+            waiting = self._waiting.setdefault(number, _Waiting())
+            waiting.at = now + waiting.wait if again else None
+            waiting.wait = min(waiting.wait * 2, _LONGEST_WAIT)
+
+    def _concluded(
+        self, tx: Transaction, run: Run, case: _Case, finding: Finding, left: Remaining | None
+    ) -> None:
+        self._told(tx, run, case, finding)
+        n, host = case.record.n, case.step.host
+        if finding.state is not StepState.UNKNOWN:
+            self.applying.conclude(
+                tx,
+                run,
+                n,
+                finding.state,
+                status=finding.status,
+                output=finding.output,
+                trouble=finding.trouble,
+            )
+        sure = finding.state is not StepState.UNKNOWN
+        if (left is not None and not left.steps and finding.state is not StepState.FAILED) or (
+            finding.state is StepState.SUCCEEDED and n == case.steps and left is not None
+        ):
+            self.applying.conclude_proof(tx, run, left)
+        elif sure:
+            again = f" Reading again: {left.because}." if left is not None else ""
+            rest = n < case.steps and finding.state is StepState.SUCCEEDED
+            unsent = " The steps after it were not sent: ask again to have them done." * rest
+            said = f"Step {n} of {case.steps}: {host} {finding.words}.{again}{unsent}"
+            end(self.parts, tx, run, State.FAILED, said)
+        else:
+            self._left_open(tx, run, case, finding, left)
+
+    def _told(self, tx: Transaction, run: Run, case: _Case, finding: Finding) -> None:
+        """Write down that the host was asked, unless it is as it was the last time."""
+        n, host = case.record.n, case.step.host
+        told = [each for each in changelog.of_run(tx, run.id) if each.kind in {ASKED, ANSWERED}]
+        if told and told[-1].facts.get("says") == finding.words:
+            return
+        missed = None if finding.facts is not None else finding.words
+        changelog.append(tx, ASKED, run=run.id, host=host, n=n, says=missed)
+        if finding.facts is not None:
+            changelog.append(
+                tx,
+                ANSWERED,
+                run=run.id,
+                person="",
+                host=host,
+                n=n,
+                says=finding.words,
+                **finding.facts,
+            )
+
+    def _left_open(
+        self, tx: Transaction, run: Run, case: _Case, finding: Finding, left: Remaining | None
+    ) -> None:
+        """Say to people how far it is known."""
+        host = case.step.host
+        until = "it says so, or an owner settles" if finding.again else "an owner settles"
+        again = f" Reading again: {left.because}." if left is not None else ""
+        summary = (
+            f"Nobody knows whether step {case.record.n} of {case.steps} was done: {host} "
+            f"{finding.words}.{again} {host} stays locked until {until} this run."
+        )
+        if summary != run.summary:
+            announce(tx, runs.amend(tx, run, summary=summary))
+
+
+def judged(found: Recollection, step: ProposedStep, record: StepRecord, now: int) -> Finding:
+    """Say what a host's answer means for a step. now: microseconds since 1970. Pure."""
+    seconds = (now - record.sent) / _SECOND
+    facts: dict[str, Canonical] = {
+        "fate": found.fate.value,
+        "status": found.status,
+        "began": found.began,
+        "ended": found.ended,
+        "out_bytes": found.out_bytes,
+        "err_bytes": found.err_bytes,
+    }
+    if found.fate is Fate.ENDED:
+        return _ended(found, step, facts)
+    if found.fate is Fate.CLOSED:
+        return _never_begun(found, seconds, facts)
+    # One that was about to begin says more within moments, or never.
+    again = found.fate is not Fate.STARTING or seconds < _SOON
+    return Finding(_SAYS[found.fate], again=again and found.fate in _MORE_LATER, facts=facts)
+
+
+_SAYS = {
+    Fate.STARTING: "says that it was about to begin, and nothing more",
+    Fate.RUNNING: "says that it is still at it",
+    Fate.GONE: "says that it began, and was ended from outside before it had come to its end",
+    Fate.REBOOTED: "says that it began, and was restarted before it had come to its end",
+    Fate.UNMARKED: "keeps no marker, and cannot say",
+}
+_MORE_LATER = frozenset({Fate.STARTING, Fate.RUNNING, Fate.UNMARKED})
+
+
+def _never_begun(found: Recollection, seconds: float, facts: dict[str, Canonical]) -> Finding:
+    """Take a missing marker for what it is: seconds have gone by since the step was sent."""
+    if found.up < seconds + _SLACK:
+        return Finding("was restarted since it was sent, and does not know of it", facts=facts)
+    if seconds > _KEPT:
+        return Finding("does not know of it, and keeps no marker for so long", facts=facts)
+    words = "says that it never began, and never will. Nothing was done by it"
+    return Finding(words, StepState.FAILED, facts=facts, trouble="it never began")
+
+
+def _ended(found: Recollection, step: ProposedStep, facts: dict[str, Canonical]) -> Finding:
+    if not isinstance(step.do, Shell):
+        raise TypeError(f"{step.host} remembers what is no command of a shell: {step.do}")
+    try:
+        answer = found.answer(step.do)
+    except HostTrouble as trouble:
+        words = f"says that it ended with status {found.status}: {trouble}"
+        state = StepState.FAILED if trouble.started else StepState.UNKNOWN
+        return Finding(words, state, facts=facts, status=found.status, trouble=str(trouble))
+    words = "says that it was done"
+    return Finding(words, StepState.SUCCEEDED, facts=facts, status=0, output=answer.said)
+
+
+def _is_unmarked(finding: Finding) -> bool:
+    return finding.facts is not None and finding.facts.get("fate") == Fate.UNMARKED
+
+
+def _refused(finding: Finding, refused: Refused) -> Finding:
+    """Keep what the host said; that its runbook refuses by now proves nothing either way."""
+    words = f"{finding.words}; reading again: {refused}"
+    return Finding(
+        words,
+        finding.state,
+        again=finding.again,
+        facts=finding.facts,
+        status=finding.status,
+        output=finding.output,
+        trouble=finding.trouble,
+    )
+
+
+def _spooled(tx: Transaction, run: Run, n: int) -> Finding | None:
+    """Return what we ourselves wrote down beside the database while it could not be written."""
+    for entry in reversed(changelog.of_run(tx, run.id)):
+        if entry.kind != spool.TROUBLE or entry.facts.get("n") != n:
+            continue
+        outcome, status = entry.facts.get("outcome"), entry.facts.get("status")
+        if outcome in {StepState.SUCCEEDED, StepState.FAILED}:
+            return Finding(
+                f"said that it ended with status {status}, as was noted beside the database",
+                StepState(outcome),
+                facts={"status": status, "noted": True},
+                status=status,
+                trouble=str(entry.facts.get("trouble") or ""),
+            )
+    return None
