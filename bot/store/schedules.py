@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from sqlalchemy import Row, Select, insert, select, update
+from sqlalchemy import Row, Select, func, insert, select, update
 
 from bot.run import Run, State
 from bot.store import runs, tables
@@ -269,3 +269,14 @@ def _fire(row: Row[tuple[object, ...]]) -> Fire:
         run=row.run,
         why=row.why,
     )
+
+
+def missed(tx: Transaction, *, since: int) -> dict[int, int]:
+    """Count the moments at which nobody was there, by schedule; those without any are left out."""
+    fire = tables.fire.c
+    query = (
+        select(fire.schedule, func.count())
+        .where(fire.outcome == Outcome.MISSED.value, fire.start >= since)
+        .group_by(fire.schedule)
+    )
+    return {row[0]: row[1] for row in tx.sql.execute(query)}

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Path, Request, Response
 from fastapi.responses import RedirectResponse
 
 from bot import forms
+from bot.diary import DAYS, diary
 from bot.policy import Policy
 from bot.run import Origin, Run
 from bot.store import runs, schedules
@@ -25,6 +26,7 @@ router = APIRouter(prefix="/schedules")
 Number = Annotated[int, Path(ge=1, le=2_147_483_647)]
 
 _NEWEST = 40
+_DAY = 86_400_000_000
 _NEXT = 5
 _DONE: Mapping[str, str] = {
     "suspended": "It fires no more until somebody resumes it.",
@@ -49,7 +51,9 @@ def listing(request: Request, parts: Here, visitor: Visiting) -> Response:
     """Show every schedule, those that fire first."""
     with parts.database.reading() as tx:
         found = [_shown(tx, each, visitor) for each in schedules.every(tx)]
-    return page(request, "schedules.html", schedules=found)
+        missed = schedules.missed(tx, since=tx.now - DAYS * _DAY)
+        coming = diary(tx, visitor.policy)
+    return page(request, "schedules.html", schedules=found, missed=missed, diary=coming, days=DAYS)
 
 
 @router.get("/new")

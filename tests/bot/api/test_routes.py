@@ -42,6 +42,7 @@ ROUTES: dict[tuple[str, str], tuple[tuple[str, ...], int, dict[str, Any] | None]
         409,
         {"succeeded": True, "why": "I looked at it"},
     ),
+    ("GET", "/calendar"): (READERS, 200, None),
     ("GET", "/schedules"): (READERS, 200, None),
     ("GET", "/schedules/{number}"): (READERS, 404, None),
     ("POST", "/schedules"): (

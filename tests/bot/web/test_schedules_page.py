@@ -1,16 +1,19 @@
 """The pages of schedules."""
 
 from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from bot.diary import diary
 from bot.run import State
 from bot.store import schedules
 from bot.timetable import Timing, timetable
 from tests.bot.office import WEB, Office
 from tests.bot.time import due_now, fire_all
 from tests.bot.web.conftest import Site
-from tests.toy import ShowSwitches
+from tests.bot.web.dom import Page
+from tests.toy import SetSwitch, ShowSwitches
 
 NIGHTLY = Timing("<b>nightly</b>", timetable("0 3 * * *", "Europe/Amsterdam"))
 SCRUB: Mapping[str, str] = {
@@ -100,3 +103,80 @@ def test_taking_one_over_leads_to_the_request(site: Site):
     _begun(site.office)
     taken = site.browser("olga").post("/schedules/1/take")
     assert (taken.status_code, taken.headers["location"]) == (303, "/runs/2")
+
+
+def _freeze(site: Site, text: str) -> None:
+    (site.policy / "freezes.yaml").write_text(f"freezes:\n  - {text}\n")
+
+
+def _change(office: Office) -> None:
+    request = SetSwitch(host="lb1", name="lamp", value="on")
+    run = office.workflow.schedules.ask(
+        [request], spelled="", person="dora", origin=WEB, timing=NIGHTLY
+    )
+    office.work()
+    office.approve(office.run(run.id))
+
+
+def test_the_calendar_shows_what_fires_in_the_next_30_days(site: Site):
+    _begun(site.office)
+    with site.database.reading() as tx:
+        found = diary(tx, site.office.policies.current())
+    assert len(found.days) == 30
+    assert sum(len(day.coming) for day in found.days) in {29, 30}
+    page = Page(site.browser("dora").get("/schedules").text)
+    assert "The next 30 days" in page.text
+    assert page.strange == []
+    assert page.links.count("/schedules/1") == 1 + sum(len(day.coming) for day in found.days)
+
+
+def test_a_freeze_is_drawn_in_and_leaves_changes_out(site: Site):
+    _change(site.office)
+    with site.database.reading() as tx:
+        today = datetime.fromtimestamp(tx.now / 1_000_000, UTC).date()
+    first, last = today + timedelta(days=5), today + timedelta(days=8)
+    _freeze(
+        site,
+        f'{{name: Black Friday, areas: [edge], from: "{first} 00:00", until: "{last} 12:00"}}',
+    )
+    with site.database.reading() as tx:
+        days = diary(tx, site.office.policies.current()).days
+    frozen = [day.date for day in days if day.frosts]
+    assert frozen == [first + timedelta(days=n) for n in range(4)]
+    left_out = [day.date for day in days for one in day.coming if one.left_out]
+    assert left_out == frozen
+    text = Page(site.browser("dora").get("/schedules").text).text
+    assert "Black Friday 00:00–12:00 (the edge)" in text.replace("( ", "(").replace(" )", ")")
+    assert "left out: Black Friday" in text
+
+
+def test_a_freeze_leaves_checks_in(site: Site):
+    _begun(site.office)
+    _freeze(site, '{name: always, from: "2000-01-01 00:00", until: "2200-01-01 00:00"}')
+    with site.database.reading() as tx:
+        days = diary(tx, site.office.policies.current()).days
+    assert all(day.frosts and day.frosts[0].whole_day for day in days)
+    assert not any(one.left_out for day in days for one in day.coming)
+
+
+def test_what_fires_every_minute_is_not_followed_to_the_end(site: Site):
+    often = Timing("often", timetable("* * * * *", "UTC"))
+    office = site.office
+    office.workflow.schedules.ask(
+        [ShowSwitches(host="lb1")], spelled="", person="dora", origin=WEB, timing=often
+    )
+    office.work()
+    with site.database.reading() as tx:
+        found = diary(tx, office.policies.current())
+    assert list(found.cut) == ["often"]
+    assert "fires too often to be shown to the end" in site.browser("dora").get("/schedules").text
+
+
+def test_its_owner_suspends_it_from_the_list_and_others_do_not(site: Site):
+    _begun(site.office)
+    assert "/schedules/1/suspend" in Page(site.browser("dora").get("/schedules").text).forms
+    assert "/schedules/1/suspend" not in Page(site.browser("stan").get("/schedules").text).forms
+    site.browser("dora").post("/schedules/1/suspend")
+    page = Page(site.browser("dora").get("/schedules").text)
+    assert "/schedules/1/resume" in page.forms
+    assert page.links.count("/schedules/1") == 1

@@ -1,0 +1,88 @@
+"""The calendar: what fires in the coming days, and the freezes, for programs."""
+
+import datetime
+from collections.abc import Sequence
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from pydantic import Field
+
+from bot.api import shapes
+from bot.api.caller import Reading
+from bot.api.given import Given
+from bot.api.parts import Here
+from bot.diary import DAYS, Coming, Day, Frost, diary
+
+router = APIRouter(tags=["schedules"])
+
+
+class ComingShape(shapes.Shape):
+    """The moments of one schedule in a day. left_out: how many of them a freeze holds up."""
+
+    schedule: int
+    name: str
+    request: str
+    owner: str
+    moments: Sequence[datetime.datetime]
+    left_out: int
+    freeze: str
+
+    @classmethod
+    def of(cls, one: Coming) -> "ComingShape":
+        return cls(
+            schedule=one.schedule,
+            name=one.name,
+            request=one.request,
+            owner=one.owner,
+            moments=[shapes.at(due) for due in one.moments],
+            left_out=one.left_out,
+            freeze=one.freeze,
+        )
+
+
+class FrostShape(shapes.Shape):
+    """A freeze, as far as it holds within the day. areas: none for all of them."""
+
+    name: str
+    areas: Sequence[str]
+    begins_at: datetime.datetime
+    ends_at: datetime.datetime
+
+    @classmethod
+    def of(cls, one: Frost) -> "FrostShape":
+        begin, end = shapes.at(one.begin), shapes.at(one.end)
+        return cls(name=one.name, areas=one.areas, begins_at=begin, ends_at=end)
+
+
+class DayShape(shapes.Shape):
+    """One day in UTC."""
+
+    date: datetime.date
+    fires: Sequence[ComingShape]
+    freezes: Sequence[FrostShape]
+
+    @classmethod
+    def of(cls, day: Day) -> "DayShape":
+        return cls(
+            date=day.date,
+            fires=[ComingShape.of(one) for one in day.coming],
+            freezes=[FrostShape.of(one) for one in day.frosts],
+        )
+
+
+class Calendar(shapes.Shape):
+    """cut: schedules that fire too often to be followed to the end of it."""
+
+    days: Sequence[DayShape]
+    cut: Sequence[str]
+
+
+class Ahead(Given):
+    days: int = Field(DAYS, ge=1, le=92)
+
+
+@router.get("/calendar", operation_id="getCalendar", summary="Say what fires in the coming days")
+def calendar(parts: Here, caller: Reading, wanted: Annotated[Ahead, Query()]) -> Calendar:
+    with parts.database.reading() as tx:
+        found = diary(tx, caller.policy, days=wanted.days)
+    return Calendar(days=[DayShape.of(day) for day in found.days], cut=found.cut)
