@@ -59,6 +59,26 @@ def serve() -> None:
 
 @main.command()
 @click.option("--json", "as_json", is_flag=True, help="For programs.")
+@main.command()
+@click.option("--site", "sites", multiple=True, required=True, help="As in the inventory.")
+@click.option(
+    "--concurrency", type=click.IntRange(1, 200), default=8, help="Changes at once; 8 if left out."
+)
+def worker(*, sites: tuple[str, ...], concurrency: int) -> None:
+    """Carry out what is asked for the hosts of a site, until interrupted. Any number may.
+
+    With KEYTURN_ENGINE=distributed; keyturn serve, also any number, is asked and keeps the time.
+    --site may be given several times.
+
+    For example: keyturn worker --site ams --site rot
+    """
+    from bot import site_worker
+
+    settings = _settings()
+    with plainly():
+        site_worker.work(settings, sites=sites, concurrency=concurrency)
+
+
 def doctor(*, as_json: bool) -> None:
     """Look at everything that must be so, and say what to do where it is not. Changes nothing.
 
@@ -199,7 +219,7 @@ def _database(instead: str = "") -> "Generator[Database]":
 
     settings = _settings()
     with plainly():
-        key = settings.data / "changelog.key"
+        key = settings.key_directory / "changelog.key"
         sealed = seal.kept_in(key) if key.exists() else None
         database = Database(instead or settings.database_url, sealed, Redactor(settings.secrets))
         if database.embedded and not (settings.data / "keyturn.db").exists():
@@ -223,6 +243,7 @@ _PLACE = Place(
     address=lambda: _settings().base_url.rstrip("/"),
     migrations=lambda: _settings().migrations.get_secret_value(),
 )
+    keys=lambda: _settings().key_directory,
 for other in (show, export, verify, rotate_key, erase):
     other.context_settings["obj"] = _PLACE
     changelog.add_command(other)

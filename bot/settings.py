@@ -14,7 +14,10 @@ _OIDC_ENDPOINTS = ("oidc_authorization", "oidc_token", "oidc_keys")
 class Settings(BaseSettings):
     """Every setting is an environment variable KEYTURN_…, or a line of the file .env.
 
-    data: where the database and the logs live. policy: the policy directory.
+    data: where the database and the logs live. policy: the policy directory. keys: the directory
+    of changelog.key and secrets.key, the same keys for every process; left out, *data*.
+    engine: `embedded`, one process that does everything, or `distributed`, any number of `keyturn
+    serve` and `keyturn worker` on one PostgreSQL.
     database: empty for SQLite in *data*, or postgresql+psycopg://…
     listen, port: where the web server listens. base_url: how people reach it.
     slack_…: bot token xoxb-…, app token xapp-… for Socket Mode or signing secret for HTTP, team id
@@ -37,7 +40,9 @@ class Settings(BaseSettings):
 
     data: Path = Path("var")
     policy: Path = Path("policy")
+    keys: Path | None = None
     database: str = ""
+    engine: Literal["embedded", "distributed"] = "embedded"
     listen: str = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65535)] = 8080
     base_url: str = ""
@@ -104,6 +109,15 @@ class Settings(BaseSettings):
 
     @model_validator(mode="after")
     def _one_chat(self) -> "Settings":
+    @model_validator(mode="after")
+    def _a_database_for_many(self) -> "Settings":
+        if self.engine == "distributed" and not self.database.startswith("postgresql"):
+            raise ValueError(
+                "KEYTURN_ENGINE=distributed needs KEYTURN_DATABASE=postgresql+psycopg://…: SQLite "
+                "is for one process"
+            )
+        return self
+
         if self.console and self.slack_bot_token.get_secret_value():
             raise ValueError(
                 "KEYTURN_CONSOLE and KEYTURN_SLACK_BOT_TOKEN are both set: the console stands in "
@@ -147,6 +161,10 @@ class Settings(BaseSettings):
 
     @property
     def database_url(self) -> str:
+    @property
+    def key_directory(self) -> Path:
+        return self.keys or self.data
+
         return self.database or f"sqlite:///{(self.data / 'keyturn.db').absolute()}"
 
     @property

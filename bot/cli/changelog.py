@@ -23,7 +23,7 @@ def rotate_key(place: Place) -> None:
     from bot.store.database import sole_server, sole_user
 
     with place.database() as database, sole_user(place.data()), sole_server(database):
-        public = rotation.rotate(database, place.data() / "changelog.key")
+        public = rotation.rotate(database, place.keys() / "changelog.key")
     click.echo(f"sealed by {public} from now on: back changelog.key up, apart from the database")
 
 

@@ -1,10 +1,15 @@
 """`keyturn db …`: its schema, and what roles of PostgreSQL may do with it."""
 
+import json
 import sys
+from typing import TYPE_CHECKING
 
 import click
 
 from bot.cli.place import FAILED, Place, at_place, plainly
+
+if TYPE_CHECKING:
+    from bot.store.database import Database
 
 
 @click.group()
@@ -15,11 +20,19 @@ def db() -> None:
 @db.command("upgrade")
 @at_place
 def upgrade(place: Place) -> None:
-    """Bring the database to the schema that this version works with."""
-    from bot.store import schema
+    """Bring the database to the schema that this version works with.
+
+    Of a new one it also makes the keys, changelog.key and secrets.key: where several processes
+    work on one database, each needs both.
+    """
+    from bot.store import safe, schema, seal
 
     with plainly(), place.database(place.migrations()) as database:
         schema.upgrade(database)
+        if not _is_begun(database):
+            place.keys().mkdir(parents=True, exist_ok=True)
+            seal.kept_in(place.keys() / "changelog.key")
+            safe.kept_in(place.keys() / "secrets.key")
     click.echo("up to date")
 
 
@@ -39,15 +52,55 @@ def grants(*, app: str, reader: str) -> None:
 
 
 @db.command("check")
+@click.option("--json", "as_json", is_flag=True, help="For programs.")
 @at_place
-def check(place: Place) -> None:
-    """Say whether the database has the schema that this version works with."""
+def check(place: Place, *, as_json: bool) -> None:
+    """Say whether the database is as this version needs it: schema, rights, engine and keys.
+
+    Exit status 1 if it cannot be worked with so. A role that is too strong is told, no more.
+    """
     from bot.store import rights, schema
 
     with plainly(), place.database() as database:
         current = schema.is_current(database)
         strong = rights.too_strong(database) if current else []
-    click.echo("up to date" if current else "behind: run keyturn db upgrade")
-    if strong:
-        click.echo(f"our role is stronger than it needs to be: it {', '.join(strong)}")
-    sys.exit(0 if current else FAILED)
+        engine = current and not database.embedded
+        keys = _keys(place, database) if current else ""
+    found = {"current": current, "too_strong": strong, "distributed": engine, "keys": keys}
+    if as_json:
+        click.echo(json.dumps(found))
+    else:
+        click.echo("up to date" if current else "behind: run keyturn db upgrade")
+        if strong:
+            click.echo(f"our role is stronger than it needs to be: it {', '.join(strong)}")
+        if keys:
+            click.echo(keys)
+    sys.exit(0 if current and not keys else FAILED)
+
+
+def _is_begun(database: "Database") -> bool:
+    """Say whether there is a change log, which has its key somewhere."""
+    from bot.store import changelog
+
+    with database.reading() as tx:
+        return changelog.head(tx) != (0, changelog.GENESIS)
+
+
+def _keys(place: Place, database: "Database") -> str:
+    """Say what is wrong with our keys for this database; "" if nothing is."""
+    from bot.store import safe, seal, verification
+    from bot.store.keyfile import BadKey
+
+    if not _is_begun(database):
+        return ""
+    files = [place.keys() / name for name in ("changelog.key", "secrets.key")]
+    for file in files:
+        if not file.exists():
+            return f"{file} is missing: put back the one that belongs to this database"
+    try:
+        with database.reading() as tx:
+            verification.check_key(tx, seal.kept_in(files[0]))
+            safe.check(tx, safe.kept_in(files[1]))
+    except BadKey as trouble:
+        return str(trouble)
+    return ""

@@ -32,6 +32,7 @@ class Place:
     has_database: Callable[[], bool]
     data: Callable[[], Path]
     address: Callable[[], str]
+    keys: Callable[[], Path]
     migrations: Callable[[], str]
 
 

@@ -34,10 +34,16 @@ class Housekeeping:
 
     def open(self, settings: Mapping[str, str]) -> None:
         """Begin or take up the log, and note under which settings. Raises BadKey."""
+        self.take_up()
+        with self._database.transaction() as tx:
+            changelog.keep_others_out(tx)
+            note(tx, SETTINGS, settings=settings, digest=sha256(settings))
+
+    def take_up(self) -> None:
+        """Begin the log, or see that it is sealed by our key. Raises BadKey."""
         with self._database.transaction() as tx:
             verification.open_log(tx)
             self._began = changelog.head(tx)[0]
-            note(tx, SETTINGS, settings=settings, digest=sha256(settings))
 
     def keep(self) -> None:
         """Say what could not be written, forget old signatures, tell the witnesses."""

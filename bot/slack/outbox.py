@@ -141,7 +141,7 @@ class Outbox:
         with self._database.transaction() as tx:
             found = [
                 _Delivery(item, self._stories.of(tx, item.run), news.notices(tx, item.run))
-                for item in news.pending(tx)
+                for item in news.held(tx)
             ]
             return [
                 delivery

@@ -5,8 +5,9 @@ it draws the run as it is by then, so a late message can never overwrite a newer
 """
 
 from dataclasses import dataclass
+from typing import Any
 
-from sqlalchemy import select, update
+from sqlalchemy import Select, select, update
 
 from bot.store import tables
 from bot.store.database import Transaction
@@ -46,12 +47,24 @@ def announce(tx: Transaction, run: int) -> None:
 
 
 def pending(tx: Transaction, *, most: int = 100) -> list[Pending]:
-    query = (
+    return [
+        Pending(row.run, row.revision, row.tries) for row in tx.sql.execute(_pending(tx, most))
+    ]
+
+
+def _pending(tx: Transaction, most: int) -> Select[Any]:
+    return (
         select(tables.news)
         .where(tables.news.c.revision > tables.news.c.told, tables.news.c.not_before <= tx.now)
         .order_by(tables.news.c.run)
         .limit(most)
     )
+
+
+def held(tx: Transaction) -> list[Pending]:
+    """Return what is pending, kept from others until this transaction ends: nobody tells it now,
+    and what is read of it from here on is as nobody has told it yet."""
+    query = _pending(tx, 100).with_for_update(skip_locked=True)
     return [Pending(row.run, row.revision, row.tries) for row in tx.sql.execute(query)]
 
 

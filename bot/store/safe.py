@@ -67,15 +67,7 @@ def try_out(tx: Transaction, safe: Safe) -> None:
     Raises BadKey: with another key, nobody's second factor would work, and new ones would be
     sealed by a key that is not in the backup.
     """
-    before = _read(tx)
-    if before is not None:
-        try:
-            safe.open(before, about=_TRIAL)
-        except DoesNotOpen:
-            raise BadKey(
-                "the secrets in this database are sealed by another key: put the right "
-                "secrets.key back, from the backup of its day"
-            ) from None
+    before = check(tx, safe)
     words = secrets.token_hex(16)
     _write(tx, safe.seal(words, about=_TRIAL), anew=before is None)
     back = _read(tx) or ""
@@ -83,6 +75,20 @@ def try_out(tx: Transaction, safe: Safe) -> None:
         raise BadKey("secrets would be written as they are: this Keyturn must not be used")
     if safe.open(back, about=_TRIAL) != words:
         raise BadKey("secrets do not come back as they were: this Keyturn must not be used")
+
+
+def check(tx: Transaction, safe: Safe) -> str | None:
+    """Return what was sealed for a trial, None if nothing was yet. Raises BadKey."""
+    before = _read(tx)
+    try:
+        if before is not None:
+            safe.open(before, about=_TRIAL)
+    except DoesNotOpen:
+        raise BadKey(
+            "the secrets in this database are sealed by another key: put the right "
+            "secrets.key back, from the backup of its day"
+        ) from None
+    return before
 
 
 def forget(tx: Transaction) -> None:

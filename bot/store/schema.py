@@ -11,6 +11,9 @@ from sqlalchemy.exc import ProgrammingError
 
 from bot.store.database import Database, StoreUnavailable
 
+# Any number that nothing else in the database locks by.
+_UPGRADE_LOCK = 0x6B747570
+
 
 def is_ours(name: str | None, kind: str, _parents: object) -> bool:
     """Say whether it belongs to our schema; the distributed engine lays out its own tables."""
@@ -36,6 +39,9 @@ def _upgrade(database: Database) -> None:
         if database.embedded:
             # A migration is applied as a whole or not at all, on SQLite too.
             connection.exec_driver_sql("BEGIN IMMEDIATE")
+        else:
+            # Of several that begin at once, one upgrades and the others find it done.
+            connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_UPGRADE_LOCK})")
         command.upgrade(_config(connection), "head")
         connection.commit()
 

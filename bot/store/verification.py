@@ -41,18 +41,25 @@ def open_log(tx: Transaction) -> None:
 
     Raises BadKey if it was another's: what we would add could not be verified.
     """
-    last = changelog.last_of_kind(tx, KEY)
-    if last is None:
+    # Of several that begin at once, one names the key.
+    changelog.keep_others_out(tx)
+    if not check_key(tx, tx.seal):
         changelog.append(tx, KEY, public=tx.seal.public)
-    elif last.facts["public"] != tx.seal.public:
+
+
+def check_key(tx: Transaction, ours: Seal) -> bool:
+    """Say whether the log has a key. Raises BadKey if that is not ours."""
+    last = changelog.last_of_kind(tx, KEY)
+    if last is not None and last.facts["public"] != ours.public:
         raise seal.BadKey(
             f"the change log is sealed by the key {last.facts['public'][:16]}…, and ours is "
-            f"{tx.seal.public[:16]}…: put the right changelog.key back, from the backup of its day"
+            f"{ours.public[:16]}…: put the right changelog.key back, from the backup of its day"
         )
 
 
 def rotate(tx: Transaction, new: Seal) -> None:
     """Name the key that seals the log from the next entry on, and show that we have it.
+    return last is not None
 
     The new key vouches for all that is there: so it has to end in what the old one has signed.
     Raises BadKey where it does not.

@@ -8,7 +8,7 @@ from bot.store import changelog, output, runs, vigils
 from bot.store.database import Transaction
 from bot.store.vigils import Vigil
 from bot.workflow.ending import announce
-from bot.workflow.parts import Parts
+from bot.workflow.parts import Parts, site_of
 from bot.workflow.planning import runbook_of
 from connectors.trouble import HostTrouble
 from runbooks import Change, Refused, Report
@@ -36,6 +36,8 @@ def look(parts: Parts) -> None:
     with parts.database.reading() as tx:
         due = vigils.due(tx)
     for vigil in due:
+        if not _reaches(parts, vigil):
+            continue
         with parts.database.transaction() as tx:
             # A look that never comes back must not be the last one.
             wait = min((tx.now - vigil.since) // 4 + _FIRST_LOOK, _SELDOM)
@@ -43,6 +45,13 @@ def look(parts: Parts) -> None:
             run = runs.get(tx, vigil.run)
         if mine:
             _look(parts, run, vigil)
+
+
+def _reaches(parts: Parts, vigil: Vigil) -> bool:
+    if parts.sites is None:
+        return True
+    with parts.database.reading() as tx:
+        return site_of(parts, runs.get(tx, vigil.run).host) in parts.sites
 
 
 def _look(parts: Parts, run: Run, vigil: Vigil) -> None:

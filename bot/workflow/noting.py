@@ -2,7 +2,7 @@
 
 import logging
 
-from bot.policy import NoPolicy
+from bot.policy import NoPolicy, Policy
 from bot.store import changelog
 from bot.store.changelog import Entry
 from bot.store.database import Transaction
@@ -13,39 +13,50 @@ log = logging.getLogger(__name__)
 CHANGED, BROKEN = "policy changed", "policy broken"
 
 
-def note_policy(parts: Parts) -> Entry | None:
-    """Write down once which policy holds now, and raise the alarm once if none does."""
-    try:
-        policy = parts.policies.current()
-    except NoPolicy as trouble:
-        return _note_broken(parts, str(trouble))
-    with parts.database.reading() as tx:
-        if _last(tx)[0] == policy.version:
+class Noting:
+    """Notes what this process sees of the policy, whenever it sees something new.
+
+    Others may have read a new one a moment earlier, or have yet to: each says what it sees once,
+    and only if the log does not say so already.
+    """
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        # What the log says, as far as this process has seen to it.
+        self._noted: tuple[str, str] | None = None
+
+    def note_policy(self) -> Entry | None:
+        """Write down once which policy holds now, and raise the alarm once if none does."""
+        try:
+            policy: Policy | None = self._parts.policies.current()
+            seen = policy.version, ""
+        except NoPolicy as trouble:
+            policy, seen = None, ("", str(trouble))
+        if seen == self._noted:
             return None
-    with parts.database.transaction() as tx:
-        last, _ = _last(tx)
-        changed = changelog.last_of_kind(tx, CHANGED)
-        before = changed.facts if changed else {}
-        if last == policy.version:
-            return None
-        old: dict[str, str] = before.get("files", {})
-        return changelog.append(
-            tx,
-            CHANGED,
-            old=before.get("new", ""),
-            new=policy.version,
-            changed=sorted(name for name in policy.files if policy.files[name] != old.get(name)),
-            files=policy.files,
-        )
+        with self._parts.database.transaction() as tx:
+            # Of several processes that see it at the same moment, one notes it.
+            changelog.keep_others_out(tx)
+            entry = None if _last(tx) == seen else _note(tx, policy, seen[1])
+        self._noted = seen
+        return entry
 
 
-def _note_broken(parts: Parts, trouble: str) -> Entry | None:
-    with parts.database.reading() as tx:
-        if _last(tx) == ("", trouble):
-            return None
-    log.critical("nobody may do anything, since there is no valid policy: %s", trouble)
-    with parts.database.transaction() as tx:
+def _note(tx: Transaction, policy: Policy | None, trouble: str) -> Entry:
+    if policy is None:
+        log.critical("nobody may do anything, since there is no valid policy: %s", trouble)
         return changelog.append(tx, BROKEN, trouble=trouble)
+    changed = changelog.last_of_kind(tx, CHANGED)
+    before = changed.facts if changed else {}
+    old: dict[str, str] = before.get("files", {})
+    return changelog.append(
+        tx,
+        CHANGED,
+        old=before.get("new", ""),
+        new=policy.version,
+        changed=sorted(name for name in policy.files if policy.files[name] != old.get(name)),
+        files=policy.files,
+    )
 
 
 def _last(tx: Transaction) -> tuple[str, str]:

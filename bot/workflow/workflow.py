@@ -16,7 +16,6 @@ from bot.workflow import (
     deciding,
     fanout,
     following,
-    noting,
     recovering,
     reminding,
     stopped,
@@ -29,6 +28,7 @@ from bot.workflow.enrolling import Enrolling
 from bot.workflow.erasing import Erasing
 from bot.workflow.keeping import Schedules
 from bot.workflow.mandates import Mandates
+from bot.workflow.noting import Noting
 from bot.workflow.parts import Parts
 from bot.workflow.planning import Remaining, propose, remaining, report
 from bot.workflow.reconciling import Reconciling
@@ -57,6 +57,7 @@ class Workflow:
         self.schedules = Schedules(parts)
         self.tokens = Tokens(parts)
         self._recovering = Recovering(parts)
+        self._noting = Noting(parts)
         self._under_way: list[int] = []
         self._left: set[int] = set()
 
@@ -137,7 +138,7 @@ class Workflow:
 
     def note_policy(self) -> None:
         """Write a change of the policy down, or that it cannot be used."""
-        noting.note_policy(self._parts)
+        self._noting.note_policy()
 
     def advance(self, number: int) -> None:
         """Bring a run as far as it can go now. The dispatcher calls it, in a thread of its own."""

@@ -71,6 +71,7 @@ COMMANDS = {
     "token revoke": "token revoked",
     "unban": "ban lifted",
     "undo": SERVICE,
+    "worker": LOOKS,
     "withdraw": SERVICE,
 }
 

@@ -1,0 +1,190 @@
+"""The ground that every process stands on: database, keys, policy, fleet, and the workflow."""
+
+import logging
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Protocol
+
+from bot.custody.contacts import Contacts
+from bot.custody.discretion import secrets_of
+from bot.custody.housekeeping import Housekeeping, Witness
+from bot.dispatch import Dispatch
+from bot.policy import Policy, PolicyDirectory
+from bot.redaction import Redactor
+from bot.settings import Settings
+from bot.store import changelog, rights, safe, schema, seal, witness
+from bot.store.database import AlreadyRunning, Database, StoreUnavailable, sole_user
+from bot.store.keyfile import BadKey
+from bot.store.spool import Spool
+from bot.store.syslog import LogServer
+from bot.workflow import Parts, Workflow
+from bot.workflow.banning import Admitted
+from bot.workflow.pacing import Pace
+from bot.workflow.worker import Worker
+from connectors.command import Answer, Question
+from connectors.fleet import Fleet
+from connectors.inventory import Host, Inventory
+from connectors.sessions import Sessions
+from connectors.trouble import Unreachable
+
+log = logging.getLogger(__name__)
+
+SEAL, SAFE = "changelog.key", "secrets.key"
+_HOUR = 3600 * 1_000_000
+# Commands on one host at once, more than there are threads for what only reads; sshd takes 10.
+_PER_HOST = 8
+# Processes of one machine that share a data directory.
+_MOST_BESIDE = 64
+
+
+class Reach(Protocol):
+    """Reaches hosts, or not; see connectors.fleet. open: how many connections stand."""
+
+    @property
+    def open(self) -> int: ...
+
+    def run(
+        self, host: Host, command: Question, /, *, through: tuple[Host, ...] = ()
+    ) -> Answer: ...
+
+    def close(self) -> None: ...
+
+
+class Elsewhere:
+    """Stands where the connections would: the workers of each site reach its hosts."""
+
+    open = 0
+
+    def run(self, host: Host, command: Question, /, *, through: tuple[Host, ...] = ()) -> Answer:  # noqa: ARG002
+        raise Unreachable(f"{host.name} is reached by the workers of its site, and not from here")
+
+    def close(self) -> None:
+        """There is nothing to close."""
+
+
+@dataclass(frozen=True)
+class Ground:
+    """What was laid. admitted: the policy without whoever is shut out."""
+
+    settings: Settings
+    database: Database
+    policies: PolicyDirectory
+    admitted: Admitted
+    fleet: Fleet
+    reach: Reach
+    workflow: Workflow
+    worker: Worker
+    house: Housekeeping
+    contacts: Contacts
+
+
+def lay(
+    settings: Settings,
+    dispatch: Dispatch,
+    redactor: Redactor,
+    *,
+    reach: Reach | None = None,
+    sites: frozenset[str] | None = None,
+    beside: str = "",
+) -> Ground:
+    """Open what is there and put it together. Raises NoPolicy, StoreUnavailable and BadKey.
+
+    reach: how hosts are reached, other than from here. sites: whose hosts this process cares for;
+    left out, all. beside: tells its files from those of others in the same data directory.
+    """
+    settings.data.mkdir(parents=True, exist_ok=True)
+    key = seal.kept_in(_key(settings, SEAL))
+    database = Database(settings.database_url, key, redactor)
+    secrets_safe = safe.kept_in(_key(settings, SAFE))
+    _schema(settings, database)
+    for strong in rights.too_strong(database):
+        log.warning("our role in the database %s: keyturn db grants prints what it needs", strong)
+    with database.transaction() as tx:
+        # Of several that begin at once, one writes it and the others read it.
+        changelog.keep_others_out(tx)
+        safe.try_out(tx, secrets_safe)
+    reach = reach or Sessions(settings.policy, per_host=_PER_HOST)
+    fleet = Fleet(Inventory(hosts={}), reach)
+    contacts = Contacts(database)
+    fleet.on_contact = contacts.note
+
+    def renew(policy: Policy) -> None:
+        fleet.inventory = policy.inventory
+        redactor.register(*secrets_of(policy.inventory, settings.policy))
+
+    policies = PolicyDirectory(settings.policy, on_load=renew)
+    policies.current()
+    spool = Spool(settings.data / f"changelog{beside}.spool")
+    house = Housekeeping(database, spool=spool, witnesses=_witnesses(settings))
+    admitted, worker = Admitted(policies, database), Worker()
+    parts = Parts(
+        database,
+        admitted,
+        fleet,
+        dispatch,
+        spool=spool,
+        safe=secrets_safe,
+        patience=round(settings.request_hours * _HOUR),
+        unused=round(settings.approval_hours * _HOUR),
+        reminder=round(settings.reminder_minutes * _HOUR / 60),
+        worker=worker,
+        sites=sites,
+        pace=Pace.of(settings.requests_a_minute),
+    )
+    workflow = Workflow(parts)
+    return Ground(
+        settings, database, policies, admitted, fleet, reach, workflow, worker, house, contacts
+    )
+
+
+@contextmanager
+def one_of_several(directory: Path) -> Generator[str]:
+    """Yield what tells our files in a data directory from those of other processes there.
+
+    What one that died has left is found by the next that begins.
+    """
+    for n in range(1, _MOST_BESIDE + 1):
+        try:
+            with sole_user(directory / f"process-{n}"):
+                yield f"-{n}"
+                return
+        except AlreadyRunning:
+            continue
+    raise AlreadyRunning(
+        f"{_MOST_BESIDE} processes work on {directory} already: give this one a directory of its "
+        "own (KEYTURN_DATA)"
+    )
+
+
+def _key(settings: Settings, name: str) -> Path:
+    """Return the file of a key. Raises BadKey where it would be made for this process alone."""
+    file = settings.key_directory / name
+    if settings.engine == "distributed" and not file.exists():
+        raise BadKey(
+            f"{file} is missing, and all processes need the same one: keyturn db upgrade makes "
+            "it, once. Put both keys at every process, in the directory KEYTURN_KEYS"
+        )
+    return file
+
+
+def _schema(settings: Settings, database: Database) -> None:
+    if settings.engine == "embedded":
+        schema.upgrade(database)
+    elif not schema.is_current(database):
+        raise StoreUnavailable(
+            "the database has another schema than this version works with: run keyturn db upgrade "
+            "first, once for all processes"
+        )
+
+
+def _witnesses(settings: Settings) -> list[Witness]:
+    """Return what is told how far the change log is, besides chat and the hosts themselves."""
+    found: list[Callable[..., None]] = []
+    if settings.witness is not None:
+        found.append(partial(witness.testify, settings.witness))
+    if settings.syslog:
+        found.append(LogServer.at(settings.syslog).tell)
+    return found

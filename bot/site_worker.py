@@ -1,0 +1,96 @@
+"""The worker of a site: carries out what is asked for its hosts, wherever it is asked."""
+
+import asyncio
+import logging
+import os
+import signal
+from collections.abc import Sequence
+
+import click
+
+from bot.custody.discretion import set_up_logging
+from bot.dispatch.crew import Crew
+from bot.dispatch.procrastinated import Procrastinated
+from bot.ground import Ground, lay, one_of_several
+from bot.policy import NoPolicy, Policy
+from bot.redaction import Redactor
+from bot.schedule.clock import Clock
+from bot.settings import Settings
+from bot.store.database import one_of_many
+
+log = logging.getLogger(__name__)
+
+# A step that is under way when the process ends may take so long, and what is cut off then.
+_FINISH_SECONDS, _GIVE_UP_SECONDS = 18.0, 4.0
+
+
+def work(settings: Settings, *, sites: Sequence[str], concurrency: int) -> None:
+    """Work until interrupted. Raises NoPolicy, StoreUnavailable, AlreadyRunning and ValueError."""
+    if settings.engine != "distributed":
+        raise ValueError(
+            "keyturn serve does all the work itself: workers need KEYTURN_ENGINE=distributed, for "
+            "them and for keyturn serve"
+        )
+    redactor = Redactor(settings.secrets)
+    set_up_logging(redactor)
+    with one_of_several(settings.data) as beside:
+        served = frozenset(sites)
+        ground = lay(settings, Procrastinated(), redactor, sites=served, beside=beside)
+        _check_sites(ground.policies.current(), served)
+        ground.house.take_up()
+        with one_of_many(ground.database):
+            looks = max(2, concurrency * 3 // 4)
+            url = settings.database_url
+            crew = Crew(url, sites=sorted(served), threads=concurrency, look_threads=looks)
+            click.echo(f"Working for {', '.join(sorted(served))} as {ground.worker.name}")
+            ended = asyncio.run(_until_told(ground, crew))
+        ground.database.close()
+    if not ended:
+        # Threads that nothing ends would keep the process: what they had is unknown by now.
+        log.critical("what did not end in time was left behind")
+        os._exit(1)
+
+
+def _check_sites(policy: Policy, sites: frozenset[str]) -> None:
+    known = {host.site for host in policy.inventory.hosts.values()}
+    for site in sorted(sites - known):
+        raise NoPolicy(
+            f"no host of the inventory is at site {site!r}: there are {', '.join(sorted(known))}"
+        )
+
+
+async def _until_told(ground: Ground, crew: Crew) -> bool:
+    """Work until a signal comes, and end in good order; False if something did not end."""
+    told = asyncio.Event()
+
+    def end() -> None:
+        # Nothing further begins from this moment on: no step, no run, no look.
+        ground.workflow.close()
+        crew.close()
+        told.set()
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, end)
+    ground.worker.start(ground.database)
+    crew.start(ground.workflow.advance)
+    clock = _clock(ground)
+    clock.start()
+    await told.wait()
+    clock.stop()
+    ended = await asyncio.to_thread(crew.stop, _FINISH_SECONDS)
+    # What still runs on hosts ends as interrupted, and its run as unknown.
+    ground.fleet.close()
+    ended = ended or await asyncio.to_thread(crew.stop, _GIVE_UP_SECONDS)
+    await asyncio.to_thread(ground.worker.stop, ground.database)
+    return ended
+
+
+def _clock(ground: Ground) -> Clock:
+    """Return what a worker does by time alone; what fires is the business of those that serve."""
+    return Clock(
+        [ground.workflow.take_over, ground.house.keep, ground.contacts.keep],
+        fire=lambda: None,
+        timetables=dict,
+        aside=[ground.workflow.follow_up],
+    )

@@ -1,0 +1,315 @@
+"""Leases and fences: a run is in one worker's hands; who was away for too long sends nothing."""
+
+import multiprocessing
+import os
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+from sqlalchemy import text
+
+from bot.policy import PolicyDirectory
+from bot.run import Run, State
+from bot.store import changelog, leases, locks, runs, schema, seal
+from bot.store.database import Database, boottime
+from bot.store.seal import Seal
+from bot.store.spool import TROUBLE
+from bot.workflow import Parts, Workflow
+from bot.workflow.worker import Hold, TooLateToSend, Worker
+from connectors import clearance
+from connectors.command import Answer, Command
+from tests.bot.office import WEB, ByHand, Office
+from tests.playground.postgres import Postgres
+from tests.policies import a_policy
+from tests.toy import RUNBOOKS, SetAll, SetSwitch, ToyFleet
+
+
+def _lapse(database: Database) -> None:
+    with database.transaction() as tx:
+        tx.sql.execute(text("UPDATE lease SET until = 0"))
+
+
+def _another(office: Office) -> Workflow:
+    """Return another process on the same database, as far as that can tell."""
+    return Workflow(replace(office.parts, worker=Worker()))
+
+
+def _taken_over_by(other: Workflow) -> None:
+    # What is found once may live and say so a moment later.
+    other.take_over()
+    other.take_over()
+
+
+def _lease(office: Office, run: Run) -> leases.Lease:
+    with office.database.reading() as tx:
+        found = leases.of(tx, run.id)
+    assert found
+    return found
+
+
+def _approved(office: Office, runbook: SetSwitch | SetAll | None = None) -> Run:
+    run = office.ask(runbook or SetSwitch(host="lb1", name="lamp", value="on"))
+    office.workflow.approve(run.id, person="olga", digest=run.digest)
+    return run
+
+
+def test_a_claim_is_in_the_log_with_its_worker_and_its_fence(any_office: Office):
+    office = any_office
+    run = _approved(office)
+    office.work()
+    with office.database.reading() as tx:
+        (claimed,) = [each for each in changelog.of_run(tx, run.id) if each.kind == "claimed"]
+    assert claimed.facts == {"worker": office.parts.worker.name, "fence": 1}
+    assert _lease(office, run).worker == office.parts.worker.name
+    assert office.parts.worker.holding == frozenset()
+
+
+def test_k5_what_was_claimed_and_not_begun_is_begun_by_another_with_a_higher_fence(
+    any_office: Office,
+):
+    office = any_office
+    run, other = _approved(office), _another(office)
+    once = iter([True])
+
+    def vanish(_host: str) -> None:
+        if next(once, False):
+            _lapse(office.database)
+            _taken_over_by(other)
+
+    office.fleet.before_ask = vanish
+    office.workflow.advance(run.id)
+    assert office.run(run.id).state is State.READY
+    assert office.fleet.told == []
+    other.advance(run.id)
+    assert office.run(run.id).state is State.SUCCEEDED
+    assert office.fleet.told == [("lb1", "set lamp on")]
+    # Once by each who claimed it, and once by who took it away in between.
+    assert _lease(office, run).fence == 3
+    assert "taken over" in office.entries(run)
+
+
+def test_r_c5_a_fence_that_is_gone_lets_nothing_through_though_the_host_is_still_locked(
+    any_office: Office,
+):
+    """Its twin: with the fence as it was, the very same run goes through."""
+    office = any_office
+    run = _approved(office)
+
+    def overtake(_host: str) -> None:
+        with office.database.transaction() as tx:
+            tx.sql.execute(text("UPDATE lease SET fence = fence + 1"))
+
+    office.fleet.before_ask = overtake
+    office.workflow.advance(run.id)
+    assert office.run(run.id).state is State.STARTING
+    assert office.fleet.told == []
+
+
+def test_k8_a_step_whose_worker_is_not_heard_of_is_unknown_and_keeps_its_host(any_office: Office):
+    office = any_office
+    run, other = _approved(office), _another(office)
+
+    def vanish(_host: str, _words: str) -> None:
+        _lapse(office.database)
+        _taken_over_by(other)
+
+    office.fleet.before_tell = vanish
+    office.workflow.advance(run.id)
+    assert office.run(run.id).state is State.UNKNOWN
+    with office.database.reading() as tx:
+        lock = locks.held(tx, "lb1")
+        late = [each.facts for each in changelog.of_run(tx, run.id) if each.kind == TROUBLE]
+    assert lock
+    assert lock.run == run.id
+    # What the first one saw is not lost: whoever looks into it finds it.
+    assert [(each["n"], each["outcome"]) for each in late] == [(1, "succeeded")]
+
+
+def test_between_two_steps_only_who_has_it_goes_on(any_office: Office):
+    office = any_office
+    run, other = _approved(office, SetAll(host="lb1", value="on")), _another(office)
+
+    def vanish() -> None:
+        office.database.on_news = lambda: None
+        _lapse(office.database)
+        _taken_over_by(other)
+
+    def after_that(_host: str, _words: str) -> None:
+        # The outcome of the first step is written, and only then is its worker lost.
+        office.database.on_news = vanish
+
+    office.fleet.after_tell = after_that
+    office.workflow.advance(run.id)
+    assert len(office.fleet.told) == 1
+    assert office.run(run.id).state is State.STOPPED
+
+
+def test_who_is_heard_of_is_not_taken_from(any_office: Office):
+    office = any_office
+    run, other = _approved(office), _another(office)
+    office.fleet.before_tell = lambda _host, _words: _taken_over_by(other)
+    office.workflow.advance(run.id)
+    assert office.run(run.id).state is State.SUCCEEDED
+    assert "taken over" not in office.entries(run)
+
+
+def test_who_says_late_that_it_is_there_keeps_what_nobody_took(any_office: Office):
+    """One look alone takes nothing: when the database comes back, those who live say so."""
+    office = any_office
+    run, other = _approved(office), _another(office)
+
+    def pause(_host: str, _words: str) -> None:
+        _lapse(office.database)
+        other.take_over()
+        office.parts.worker.pulse(office.database)
+        other.take_over()
+
+    office.fleet.before_tell = pause
+    office.workflow.advance(run.id)
+    assert office.run(run.id).state is State.SUCCEEDED
+
+
+def test_a_worker_gives_up_what_it_has_when_it_ends(any_office: Office):
+    office = any_office
+    run, other = _approved(office), _another(office)
+
+    def end(_host: str) -> None:
+        office.workflow.close()
+        office.parts.worker.stop(office.database)
+        _taken_over_by(other)
+
+    office.fleet.before_ask = end
+    office.workflow.advance(run.id)
+    assert office.run(run.id).state is State.READY
+
+
+def _lets_anything_through(_worker: Worker, _hold: Hold) -> None:
+    """Guard nothing."""
+
+
+@pytest.mark.parametrize("guarded", [True, False])
+def test_r_c5_who_was_not_heard_of_in_time_sends_nothing(
+    office: Office, monkeypatch: pytest.MonkeyPatch, guarded: bool
+):
+    """Its twin beside it: without the check, the packet goes out."""
+    office.workflow = Workflow(replace(office.parts, worker=Worker(seconds=1.5)))
+    if not guarded:
+        monkeypatch.setattr(Worker, "check", _lets_anything_through)
+    run = _approved(office)
+    office.work()
+    done = office.run(run.id)
+    assert bool(office.fleet.told) is not guarded
+    if guarded:
+        assert done.state is State.FAILED
+        assert "Nothing was sent" in done.summary
+
+
+def test_the_clock_that_counts_goes_on_while_we_are_stopped():
+    worker = Worker()
+    with pytest.raises(TooLateToSend, match=r"not heard of for 1[45] s"):
+        worker.check(Hold(1, 1, boottime() - 1))
+
+
+# --- a real process, stopped by a real signal ---
+
+
+@dataclass
+class AtTheDoor(ToyFleet):
+    """Stands where the connection would be: waits between the gate and the packet."""
+
+    directory: Path = Path()
+
+    def tell(self, host: str, command: Command, /, *, fingerprint: str = "") -> Answer:
+        (self.directory / "at the door").touch()
+        _until((self.directory / "go").exists)
+        clearance.ask()
+        (self.directory / "sent").touch()
+        return super().tell(host, command, fingerprint=fingerprint)
+
+
+def _until(true: Callable[[], bool], seconds: float = 30) -> None:
+    deadline = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def _workflow(url: str, directory: Path) -> tuple[Workflow, Database, Worker]:
+    database = Database(url, seal.kept_in(directory / "key"))
+    worker = Worker(seconds=4.0)
+    parts = Parts(
+        database,
+        PolicyDirectory(directory / "policy"),
+        AtTheDoor(directory=directory),
+        ByHand(),
+        runbooks=RUNBOOKS,
+        worker=worker,
+    )
+    return Workflow(parts), database, worker
+
+
+def _be_a_worker(url: str, directory: Path, run: int) -> None:
+    workflow, database, worker = _workflow(url, directory)
+    worker.start(database)
+    workflow.advance(run)
+    (directory / "came back").touch()
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("stopped", [True, False])
+def test_r_c5_a_worker_that_is_stopped_past_its_lease_and_wakes_may_not_send(
+    postgres: Postgres, tmp_path: Path, stopped: bool
+):
+    """Its twin beside it: who is not stopped, however long it waits, is heard of and sends."""
+    url = postgres.new_database()
+    a_policy(tmp_path / "policy")
+    store = Database(url, Seal.new())
+    schema.upgrade(store)
+    store.close()
+    workflow, database, _ = _workflow(url, tmp_path)
+    run = _asked_and_approved(workflow, database)
+    process = multiprocessing.get_context("spawn").Process(
+        target=_be_a_worker, args=(url, tmp_path, run)
+    )
+    process.start()
+    try:
+        _until((tmp_path / "at the door").exists)
+        if stopped:
+            assert process.pid
+            os.kill(process.pid, signal.SIGSTOP)
+        began = time.monotonic()
+
+        def over() -> bool:
+            workflow.take_over()
+            time.sleep(0.3)
+            taken = _state(database, run) is State.UNKNOWN
+            return taken or (not stopped and time.monotonic() - began > 5)
+
+        _until(over)
+        (tmp_path / "go").touch()
+        if stopped:
+            assert process.pid
+            os.kill(process.pid, signal.SIGCONT)
+        _until((tmp_path / "came back").exists)
+    finally:
+        process.kill()
+        process.join()
+        database.close()
+    assert (tmp_path / "sent").exists() is not stopped
+
+
+def _asked_and_approved(workflow: Workflow, database: Database) -> int:
+    asked = workflow.ask(SetSwitch(host="lb1", name="lamp", value="on"), person="dora", origin=WEB)
+    workflow.advance(asked.id)
+    with database.reading() as tx:
+        run = runs.get(tx, asked.id)
+    workflow.approve(run.id, person="olga", digest=run.digest)
+    return run.id
+
+
+def _state(database: Database, run: int) -> State:
+    with database.reading() as tx:
+        return runs.get(tx, run).state
