@@ -23,6 +23,7 @@ from bot.web import (
     second_factor,
     sessions_page,
     step_up,
+    stream,
     tokens_page,
     trouble,
     views_page,
@@ -34,6 +35,7 @@ _ROOMS = (
     home,
     history,
     run_page,
+    stream,
     erasure_page,
     hosts_page,
     around_page,
@@ -57,6 +59,7 @@ def build(parts: WebParts) -> FastAPI:
     """Return the application. It refuses every POST that does not come from its own pages."""
     app = FastAPI(title="Keyturn", openapi_url=None, docs_url=None, redoc_url=None)
     app.state.parts = parts
+    app.state.looks = stream.Looks()
     trouble.install(app, parts)
     for room in _ROOMS:
         app.include_router(room.router)

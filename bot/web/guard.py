@@ -44,7 +44,8 @@ class Guard:
             await answer(scope, receive, self._answering(scope, send))
             return
         # Whoever may GET a page may look at its headers; the server leaves out the body.
-        inner = {**scope, "method": "GET"} if scope["method"] == "HEAD" else scope
+        head = scope["method"] == "HEAD"
+        inner = {**scope, "method": "GET", "head": True} if head else scope
         await self._app(inner, _Limited(receive).receive, self._answering(scope, send))
 
     def _judge(self, scope: Scope) -> Response | None:

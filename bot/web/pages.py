@@ -30,6 +30,11 @@ def page(request: Request, template: str, *, status: int = 200, **things: object
     return HTMLResponse(_environment().get_template(template).render(context), status)
 
 
+def piece(template: str, **things: object) -> str:
+    """Draw a part of a page that is there already."""
+    return _environment().get_template(template).render(things)
+
+
 @cache
 def _environment() -> Environment:
     environment = Environment(

@@ -10,6 +10,7 @@ from fastapi import Depends, Request
 from bot.roll import Enrolling
 from bot.store.database import Database
 from bot.web.provider import Provider
+from bot.web.seats import Seats
 from bot.workflow import Workflow
 from bot.workflow.parts import Policies
 
@@ -29,6 +30,7 @@ class WebParts:
     secure_cookies: whether that is over TLS; on plain http, cookies go without `Secure`.
     provider: whom people can prove to who they are, if there is one.
     conditions: how other doors are, asked whenever somebody wants to know.
+    seats: who watches a run just now.
     enrolling: the hosts that wait for a second person.
     """
 
@@ -40,6 +42,7 @@ class WebParts:
     conditions: Mapping[str, Callable[[], Condition]] = field(
         default_factory=dict[str, Callable[[], Condition]]
     )
+    seats: Seats = field(default_factory=Seats)
     enrolling: Callable[[], Sequence[Enrolling]] = tuple
     provider: Provider | None = None
 

@@ -54,7 +54,7 @@ def live(
         dossier = gather(tx, number, visitor)
     if seen == dossier.stamp:
         return Response(status_code=204)
-    return page(request, "run_live.html", **_things(dossier, visitor))
+    return page(request, "run_moved.html", **_things(dossier, visitor))
 
 
 @router.post("/approve")

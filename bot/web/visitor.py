@@ -46,6 +46,11 @@ def _onlooker(request: Request, parts: Here) -> Visitor:
     return _known(request, parts, keep=False)
 
 
+def still_there(request: Request, parts: WebParts) -> Visitor:
+    """Look anew who is there, for what goes on after the request was let in. Raises SignedOut."""
+    return _known(request, parts, keep=False)
+
+
 def _known(request: Request, parts: WebParts, *, keep: bool) -> Visitor:
     token = request.cookies.get(parts.cookie, "")
     if not token:

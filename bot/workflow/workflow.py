@@ -176,6 +176,11 @@ class Workflow:
         except NoPolicy as trouble:
             self._without_policy(number, trouble)
 
+    @property
+    def closing(self) -> bool:
+        """Whether the process is about to end, so that nothing begins any more."""
+        return self._closing.is_set()
+
     def follow_up(self) -> None:
         """Look at what runs have started and goes on after them."""
         following.look(self._parts)

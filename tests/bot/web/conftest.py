@@ -10,6 +10,7 @@ from fastapi.testclient import TestClient
 from bot.store import signins
 from bot.store.database import Database
 from bot.web import WebParts, build
+from bot.web.seats import Seats, Terms
 from tests.bot.office import Office
 
 ORIGIN = "http://keyturn.test"
@@ -68,7 +69,11 @@ class Site:
 
 def a_site(office: Office, base_url: str = ORIGIN) -> Site:
     secure = base_url.startswith("https:")
-    parts = WebParts(office.workflow, office.database, office.policies, base_url, secure)
+    # Nobody reads a stream here while it goes on: it has an end of its own.
+    seats = Seats(Terms(look=0.01, longest=0.02))
+    parts = WebParts(
+        office.workflow, office.database, office.policies, base_url, secure, seats=seats
+    )
     return Site(office, parts, build(parts))
 
 

@@ -302,5 +302,7 @@ def test_nothing_is_sent_while_nothing_moves(site: Site) -> None:
 def test_the_moving_part_is_the_same_as_in_the_page(site: Site) -> None:
     for number in gallery(site.database).values():
         browser = site.browser("olga")
-        part = browser.get(f"/runs/{number}/live").text.split("</h1>")[0]
-        assert part.strip() in browser.get(f"/runs/{number}").text
+        live, head = browser.get(f"/runs/{number}/live").text.split('<div class="kt-head"')
+        page = browser.get(f"/runs/{number}").text
+        assert live.split("</h2>")[0].strip() in page
+        assert head.replace(" hx-swap-oob=true", "").strip() in page

@@ -1,0 +1,74 @@
+"""Glances: how far a run is, read often and cheaply while somebody watches it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Row, func, select
+
+from bot.run import ENDED, State
+from bot.store import heard, tables
+from bot.store.database import Transaction
+from bot.store.heard import Heard
+from bot.store.runs import NoSuchRun
+
+_RUN = tables.run.c
+_COLUMNS = [_RUN.id, _RUN.version, _RUN.host, _RUN.state, _RUN.started, _RUN.ended, _RUN.summary]
+
+
+@dataclass(frozen=True)
+class Part:
+    """One run as far as watching it takes: the whole, or the part for one host."""
+
+    id: int
+    version: int
+    host: str
+    state: State
+    started: int | None
+    ended: int | None
+    summary: str
+
+    @property
+    def over(self) -> bool:
+        return self.state in ENDED
+
+
+@dataclass(frozen=True)
+class Glance:
+    """head: the newest entry of the change log about it. now: the database's time."""
+
+    whole: Part
+    parts: Sequence[Part]
+    head: int
+    heard: Sequence[Heard]
+    now: int
+
+    @property
+    def stamp(self) -> str:
+        """What differs whenever something has moved; nothing that a host said."""
+        moved = sum(part.version for part in self.parts)
+        return f"{self.whole.version}-{self.head}-{moved}"
+
+
+def of_run(tx: Transaction, number: int) -> Glance:
+    """Raises NoSuchRun."""
+    query = select(*_COLUMNS)
+    row = tx.sql.execute(query.where(_RUN.id == number)).one_or_none()
+    if row is None:
+        raise NoSuchRun(f"there is no run {number}")
+    parts = tx.sql.execute(query.where(_RUN.parent == number).order_by(_RUN.id))
+    entry = tables.entry.c
+    head = tx.sql.execute(select(func.max(entry.seq)).where(entry.run == number)).scalar()
+    return Glance(
+        whole=_part(row),
+        parts=[_part(each) for each in parts],
+        head=head or 0,
+        heard=heard.of_run(tx, number),
+        now=tx.now,
+    )
+
+
+def _part(row: Row[Any]) -> Part:
+    return Part(
+        row.id, row.version, row.host, State(row.state), row.started, row.ended, row.summary
+    )

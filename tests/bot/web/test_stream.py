@@ -1,0 +1,162 @@
+"""A run's stream: what it tells, when it ends, and whom it turns away."""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from bot.run import State
+from bot.store import heard, signins
+from bot.web import build
+from bot.web.seats import Full, Seats, Terms
+from tests.bot.web.conftest import Site
+from tests.bot.web.exhibits import approved, asked, gallery, running, waiting
+
+Event = tuple[str, Any, str]
+
+
+def events(answer: str) -> list[Event]:
+    """Return name, content and id of each."""
+    found: list[Event] = []
+    for block in answer.split("\n\n"):
+        fields = dict(line.split(": ", 1) for line in block.splitlines() if ": " in line)
+        if "event" in fields:
+            found.append((fields["event"], json.loads(fields["data"]), fields.get("id", "")))
+    return found
+
+
+def heard_by(browser: TestClient, number: int, **options: Any) -> list[Event]:
+    return events(browser.get(f"/runs/{number}/stream", **options).text)
+
+
+@pytest.fixture
+def moving(site: Site) -> int:
+    """A run of which one step is under way, and talks."""
+    with site.database.transaction() as tx:
+        number = running(tx, approved(tx, waiting(tx, asked(tx)))).id
+        heard.keep(tx, number, 1, total=250, newest=["<b>half</b>", "\x1b[31mdone"])
+    return number
+
+
+def test_what_a_host_says_comes_as_text(site: Site, moving: int) -> None:
+    answer = site.browser("dora").get(f"/runs/{moving}/stream")
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    assert answer.headers["cache-control"] == "no-store"
+    assert "default-src 'none'" in answer.headers["content-security-policy"]
+    told = {name: told for name, told, _ in events(answer.text)}
+    assert told["said"][0] | {"lines": []} == {
+        "key": f"{moving}-1",
+        "host": "lb1",
+        "n": 1,
+        "total": 250,
+        "anew": True,
+        "left_out": 248,
+        "lines": [],
+    }
+    assert told["said"][0]["lines"] == ["<b>half</b>", "\\x1b[31mdone"]
+
+
+def test_a_run_that_is_over_ends_its_stream(site: Site) -> None:
+    told = heard_by(site.browser("dora"), gallery(site.database)["succeeded"])
+    assert [name for name, *_ in told] == ["moved", "over"]
+
+
+def test_who_broke_off_goes_on_from_there(site: Site, moving: int) -> None:
+    browser = site.browser("dora")
+    later = str(2**60)
+    for known in ({"headers": {"Last-Event-ID": later}}, {"params": {"after": later}}):
+        assert "said" not in {name for name, *_ in heard_by(browser, moving, **known)}
+    position = heard_by(browser, moving)[-1][2]
+    assert "said" in {
+        name for name, *_ in heard_by(browser, moving, headers={"Last-Event-ID": position})
+    }
+    # What is no position of ours is as good as none.
+    assert "said" in {
+        name for name, *_ in heard_by(browser, moving, headers={"Last-Event-ID": "x' OR 1"})
+    }
+
+
+def with_terms(site: Site, terms: Terms) -> Site:
+    site.parts = replace(site.parts, seats=Seats(terms))
+    site.app = build(site.parts)
+    return site
+
+
+def test_t_a20_who_signs_out_is_told_no_more(site: Site, moving: int) -> None:
+    """Each look comes after one at the session, so the second finds it gone."""
+    site = with_terms(site, Terms(look=0.01, check=0, longest=60))
+    browser = site.browser("dora")
+    token = browser.cookies[site.parts.cookie]
+    database, looks = site.database, site.app.state.looks
+    first_look = looks.at
+
+    async def then_sign_out(*given: Any) -> Any:
+        with database.transaction() as tx:
+            signins.end(tx, token)
+        return await first_look(*given)
+
+    looks.at = then_sign_out
+    assert heard_by(browser, moving)[-1][0] == "gone"
+    assert site.parts.seats.in_use == 0
+
+
+def test_t_a20_who_leaves_the_policy_is_told_no_more(site: Site, moving: int) -> None:
+    site = with_terms(site, Terms(look=0.01, check=0, longest=60))
+    browser = site.browser("olga")
+    looks = site.app.state.looks
+    first_look = looks.at
+
+    async def then_dismiss(*given: Any) -> Any:
+        site.dismiss("olga")
+        return await first_look(*given)
+
+    looks.at = then_dismiss
+    assert heard_by(browser, moving)[-1][0] == "gone"
+
+
+def test_a_service_that_ends_waits_for_no_reader(site: Site, moving: int) -> None:
+    site = with_terms(site, Terms(look=0.01, longest=60))
+    site.office.workflow.close()
+    assert heard_by(site.browser("dora"), moving) == []
+
+
+def test_nobody_holds_more_seats_than_allowed(site: Site, moving: int) -> None:
+    seats = site.parts.seats
+    held = [seats.taken("dora") for _ in range(seats.terms.of_one_person)]
+    for seat in held:
+        seat.__enter__()
+    assert heard_by(site.browser("dora"), moving) == [("full", "", "")]
+    assert heard_by(site.browser("olga"), moving)[0][0] == "moved"
+    for seat in held:
+        seat.__exit__(None, None, None)
+    assert heard_by(site.browser("dora"), moving)[0][0] == "moved"
+    assert seats.in_use == 0
+
+
+def test_all_seats_together_are_bounded_too() -> None:
+    seats = Seats(Terms(in_all=1))
+    with seats.taken("dora"), pytest.raises(Full), seats.taken("olga"):
+        pass
+
+
+def test_the_headers_alone_are_no_stream(site: Site, moving: int) -> None:
+    site = with_terms(site, Terms(longest=60))
+    answer = site.browser("dora").head(f"/runs/{moving}/stream")
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    assert site.parts.seats.in_use == 0
+
+
+def test_there_is_no_stream_of_what_is_not_there(site: Site) -> None:
+    assert site.browser("dora").get("/runs/999/stream").status_code == 404
+
+
+def test_what_was_heard_last_of_an_unknown_step_stays_on_the_page(site: Site) -> None:
+    number = gallery(site.database)["unknown"]
+    with site.database.transaction() as tx:
+        heard.keep(tx, number, 1, total=1, newest=["<script>alert(1)</script>"])
+    page = site.browser("dora").get(f"/runs/{number}").text
+    assert "The last that was heard" in page
+    assert "&lt;script&gt;alert(1)" in page
+    assert site.office.run(number).state is State.UNKNOWN

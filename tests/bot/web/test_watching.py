@@ -1,0 +1,101 @@
+"""What a reader of a run is told from one look to the next."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bot.run import State
+from bot.store.glances import Glance, Part
+from bot.store.heard import MOST_LINES as KEPT
+from bot.store.heard import Heard
+from bot.visible import visible
+from bot.web.fan import fan
+from bot.web.watching import MOST_LINES, Watching
+
+NOW = 100_000_000
+
+
+def a_part(number: int, state: State = State.RUNNING, version: int = 1) -> Part:
+    return Part(number, version, f"web{number}", state, NOW, None, "")
+
+
+def a_glance(heard: Sequence[Heard] = (), parts: Sequence[Part] = ()) -> Glance:
+    return Glance(a_part(1), parts, head=7, heard=heard, now=NOW)
+
+
+def spoken(total: int, *, run: int = 1, at: int = NOW) -> Heard:
+    first = max(0, total - KEPT)
+    return Heard(run, "lb1", 1, at, total, [f"line {n}" for n in range(first, total)])
+
+
+def said(watching: Watching, *heard: Heard) -> list[Any]:
+    return dict(watching.news(a_glance(heard))).get("said", [])
+
+
+def test_each_line_is_told_once() -> None:
+    watching = Watching()
+    assert said(watching, spoken(3))[0]["lines"] == ["line 0", "line 1", "line 2"]
+    assert said(watching, spoken(3)) == []
+    again = said(watching, spoken(5))[0]
+    assert (again["lines"], again["anew"]) == (["line 3", "line 4"], False)
+
+
+@given(st.lists(st.integers(0, 400), max_size=12))
+def test_what_is_told_and_what_is_left_out_are_all_there_was(growth: list[int]) -> None:
+    watching, total, counted = Watching(), 0, 0
+    for more in growth:
+        total += more
+        for one in said(watching, spoken(total)) if total else []:
+            counted += len(one["lines"]) + one["left_out"]
+    assert counted == total
+
+
+def test_a_thousand_loud_hosts_are_bounded_in_all() -> None:
+    told = said(Watching(), *[spoken(10_000, run=number) for number in range(200)])
+    assert sum(len(one["lines"]) for one in told) <= MOST_LINES
+    assert {one["total"] for one in told} == {10_000}
+
+
+def test_who_comes_back_is_told_only_what_was_said_since() -> None:
+    old, new = spoken(9, run=1, at=NOW - 60_000_000), spoken(4, run=2)
+    told = said(Watching(since=NOW - 30_000_000), old, new)
+    assert [one["key"] for one in told] == ["2-1"]
+
+
+def test_a_position_leaves_time_for_what_was_being_written() -> None:
+    late = spoken(4, at=NOW - 4_000_000)
+    assert said(Watching(since=Watching.position(a_glance())), late)
+
+
+def test_a_step_that_is_over_is_taken_from_the_page() -> None:
+    watching = Watching()
+    said(watching, spoken(3))
+    assert ("silent", ["1-1"]) in watching.news(a_glance())
+    assert said(watching, spoken(3))[0]["anew"] is True
+
+
+def test_only_hosts_that_moved_are_told() -> None:
+    watching = Watching()
+    parts = [a_part(2), a_part(3)]
+    assert dict(watching.news(a_glance(parts=parts)))["parts"] == parts
+    assert dict(watching.news(a_glance(parts=parts))) == {}
+    moved = [parts[0], replace(parts[1], state=State.SUCCEEDED, version=2)]
+    assert dict(watching.news(a_glance(parts=moved)))["parts"] == [moved[1]]
+
+
+@given(st.text())
+def test_t_h1_what_acts_on_a_screen_is_spelt_out(line: str) -> None:
+    told = said(Watching(), Heard(1, "lb1", 1, NOW, 1, [line]))
+    assert told[0]["lines"] == [visible(line)]
+
+
+def test_a_fan_counts_every_host_once() -> None:
+    parts = [a_part(number, state) for number, state in enumerate(State)]
+    seen = fan(parts, started=NOW, ended=None, now=NOW + 5)
+    assert sum(count for _, count in seen.counted) == len(parts) == len(seen.squares)
+    assert round(sum(stretch.width for stretch in seen.bar), 1) == 100
+    assert seen.words.startswith(f"Of {len(parts)} hosts: 2 done, ")
+    assert seen.elapsed == 5
