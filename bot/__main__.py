@@ -58,8 +58,6 @@ def serve() -> None:
 
 
 @main.command()
-@click.option("--json", "as_json", is_flag=True, help="For programs.")
-@main.command()
 @click.option("--site", "sites", multiple=True, required=True, help="As in the inventory.")
 @click.option(
     "--concurrency", type=click.IntRange(1, 200), default=8, help="Changes at once; 8 if left out."
@@ -79,6 +77,8 @@ def worker(*, sites: tuple[str, ...], concurrency: int) -> None:
         site_worker.work(settings, sites=sites, concurrency=concurrency)
 
 
+@main.command()
+@click.option("--json", "as_json", is_flag=True, help="For programs.")
 def doctor(*, as_json: bool) -> None:
     """Look at everything that must be so, and say what to do where it is not. Changes nothing.
 
@@ -240,10 +240,10 @@ _PLACE = Place(
     database=_database,
     has_database=_has_database,
     data=lambda: _settings().data,
+    keys=lambda: _settings().key_directory,
     address=lambda: _settings().base_url.rstrip("/"),
     migrations=lambda: _settings().migrations.get_secret_value(),
 )
-    keys=lambda: _settings().key_directory,
 for other in (show, export, verify, rotate_key, erase):
     other.context_settings["obj"] = _PLACE
     changelog.add_command(other)

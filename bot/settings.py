@@ -39,10 +39,10 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix="KEYTURN_", env_file=".env", extra="ignore")
 
     data: Path = Path("var")
-    policy: Path = Path("policy")
     keys: Path | None = None
-    database: str = ""
+    policy: Path = Path("policy")
     engine: Literal["embedded", "distributed"] = "embedded"
+    database: str = ""
     listen: str = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65535)] = 8080
     base_url: str = ""
@@ -108,8 +108,6 @@ class Settings(BaseSettings):
         return self
 
     @model_validator(mode="after")
-    def _one_chat(self) -> "Settings":
-    @model_validator(mode="after")
     def _a_database_for_many(self) -> "Settings":
         if self.engine == "distributed" and not self.database.startswith("postgresql"):
             raise ValueError(
@@ -118,6 +116,8 @@ class Settings(BaseSettings):
             )
         return self
 
+    @model_validator(mode="after")
+    def _one_chat(self) -> "Settings":
         if self.console and self.slack_bot_token.get_secret_value():
             raise ValueError(
                 "KEYTURN_CONSOLE and KEYTURN_SLACK_BOT_TOKEN are both set: the console stands in "
@@ -160,11 +160,11 @@ class Settings(BaseSettings):
         return [*kept, *passwords, *map(unquote, passwords)]
 
     @property
-    def database_url(self) -> str:
-    @property
     def key_directory(self) -> Path:
         return self.keys or self.data
 
+    @property
+    def database_url(self) -> str:
         return self.database or f"sqlite:///{(self.data / 'keyturn.db').absolute()}"
 
     @property

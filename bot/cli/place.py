@@ -22,17 +22,18 @@ class Place:
     """Each is looked up only by a command that needs it.
 
     policy: the policy directory. database: opens the database, or that at another address, in the
-    name of another role. has_database: whether there is one yet. data: the directory of the keys.
-    address: of the web pages, without a slash at its end; "" if they have none. migrations: the
-    database's address for a role that may change its schema; "" if it is the usual one.
+    name of another role. has_database: whether there is one yet. data: the data directory; keys:
+    that of the keys. address: of the web pages, without a slash at its end; "" if they have none.
+    migrations: the database's address for a role that may change its schema; "" if it is the usual
+    one.
     """
 
     policy: Callable[[], Path]
     database: "Callable[..., AbstractContextManager[Database]]"
     has_database: Callable[[], bool]
     data: Callable[[], Path]
-    address: Callable[[], str]
     keys: Callable[[], Path]
+    address: Callable[[], str]
     migrations: Callable[[], str]
 
 

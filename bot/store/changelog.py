@@ -82,12 +82,12 @@ def append(
     return entry
 
 
-def _last_and_locked(tx: Transaction) -> tuple[int, str]:
 def keep_others_out(tx: Transaction) -> None:
     """Keep others from appending until this transaction ends: what it reads of the log holds."""
     tx.log_head = _last_and_locked(tx)
 
 
+def _last_and_locked(tx: Transaction) -> tuple[int, str]:
     """Return where the log ends, and keep others from appending until this transaction ends."""
     if tx.sql.dialect.name == "postgresql":
         tx.sql.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _APPEND_LOCK})

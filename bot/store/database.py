@@ -276,6 +276,24 @@ def sole_user(directory: Path) -> Generator[None]:
 
 
 @contextmanager
+def one_of_many(database: Database) -> Generator[None]:
+    """Hold a PostgreSQL database beside others that do so: one that holds it alone is refused."""
+    with database.engine.connect() as connection:
+        taken = text("SELECT pg_try_advisory_lock_shared(:key)")
+        if not connection.execute(taken, {"key": _SERVER_LOCK}).scalar_one():
+            raise AlreadyRunning(
+                "an embedded Keyturn works on this database, or its key is being changed: stop "
+                "that first. All processes on one database have the same KEYTURN_ENGINE"
+            )
+        connection.commit()
+        try:
+            yield
+        finally:
+            # The lock is the connection's, and that goes back to the pool.
+            connection.invalidate()
+
+
+@contextmanager
 def sole_server(database: Database) -> Generator[None]:
     """Hold a PostgreSQL database alone, for as long as one process does all the work on it."""
     if database.embedded:
@@ -294,21 +312,3 @@ def sole_server(database: Database) -> Generator[None]:
         finally:
             # The lock is the connection's, and that goes back to the pool.
             connection.invalidate()
-@contextmanager
-def one_of_many(database: Database) -> Generator[None]:
-    """Hold a PostgreSQL database beside others that do so: one that holds it alone is refused."""
-    with database.engine.connect() as connection:
-        taken = text("SELECT pg_try_advisory_lock_shared(:key)")
-        if not connection.execute(taken, {"key": _SERVER_LOCK}).scalar_one():
-            raise AlreadyRunning(
-                "an embedded Keyturn works on this database, or its key is being changed: stop "
-                "that first. All processes on one database have the same KEYTURN_ENGINE"
-            )
-        connection.commit()
-        try:
-            yield
-        finally:
-            # The lock is the connection's, and that goes back to the pool.
-            connection.invalidate()
-
-

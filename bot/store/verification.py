@@ -55,11 +55,11 @@ def check_key(tx: Transaction, ours: Seal) -> bool:
             f"the change log is sealed by the key {last.facts['public'][:16]}…, and ours is "
             f"{ours.public[:16]}…: put the right changelog.key back, from the backup of its day"
         )
+    return last is not None
 
 
 def rotate(tx: Transaction, new: Seal) -> None:
     """Name the key that seals the log from the next entry on, and show that we have it.
-    return last is not None
 
     The new key vouches for all that is there: so it has to end in what the old one has signed.
     Raises BadKey where it does not.

@@ -69,9 +69,9 @@ COMMANDS = {
     "token list": LOOKS,
     "token new": "token made",
     "token revoke": "token revoked",
+    "worker": LOOKS,
     "unban": "ban lifted",
     "undo": SERVICE,
-    "worker": LOOKS,
     "withdraw": SERVICE,
 }
 
