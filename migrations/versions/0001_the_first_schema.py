@@ -160,9 +160,9 @@ def upgrade() -> None:
     sa.Column('factor', sa.String(length=32), nullable=False),
     sa.Column('challenge', sa.String(length=64), nullable=False),
     sa.Column('challenged', sa.BigInteger(), nullable=True),
-    sa.PrimaryKeyConstraint('token', name=op.f('pk_session'))
     sa.Column('by', sa.String(length=16), nullable=False),
     sa.Column('agent', sa.String(length=200), nullable=False),
+    sa.PrimaryKeyConstraint('token', name=op.f('pk_session'))
     )
     op.create_table('factor',
     sa.Column('id', sa.Integer(), autoincrement=True, nullable=False),
@@ -365,7 +365,6 @@ def upgrade() -> None:
     sa.ForeignKeyConstraint(['run'], ['run.id'], name=op.f('fk_target_lock_run')),
     sa.PrimaryKeyConstraint('target', name=op.f('pk_target_lock'))
     )
-    op.create_table('stop',
     op.create_table('lease',
     sa.Column('run', sa.Integer(), nullable=False),
     sa.Column('fence', sa.Integer(), nullable=False),
@@ -377,6 +376,7 @@ def upgrade() -> None:
     with op.batch_alter_table('lease', schema=None) as batch_op:
         batch_op.create_index(batch_op.f('ix_lease_until'), ['until'], unique=False)
 
+    op.create_table('stop',
     sa.Column('what', sa.String(length=16), nullable=False),
     sa.Column('person', sa.String(length=64), nullable=False),
     sa.Column('at', sa.BigInteger(), nullable=False),
@@ -403,6 +403,23 @@ def upgrade() -> None:
     sa.PrimaryKeyConstraint('run', 'person', name=op.f('pk_vote'))
     )
     _refuse_all_but_insert()
+    _tables_of_the_engine()
+
+
+def _tables_of_the_engine() -> None:
+    """Let the installed Procrastinate lay out its own tables, for the distributed mode."""
+    if op.get_bind().dialect.name == "sqlite":
+        return
+    from procrastinate.schema import SchemaManager
+
+    # As its author wrote it, several statements in one: nothing in it is a parameter of ours.
+    driver = op.get_bind().connection.driver_connection
+    driver.execute(SchemaManager.get_schema())
+    # Whether a hint for this run waits already.
+    op.execute(
+        "CREATE INDEX keyturn_hint ON procrastinate_jobs ((args ->> 'run')) "
+        "WHERE status = 'todo'"
+    )
 
 
 def _refuse_all_but_insert() -> None:
@@ -426,20 +443,3 @@ def _refuse_all_but_insert() -> None:
 
 def downgrade() -> None:
     raise NotImplementedError("the first schema holds the change log: it is not dropped by a tool")
-    _tables_of_the_engine()
-
-
-def _tables_of_the_engine() -> None:
-    """Let the installed Procrastinate lay out its own tables, for the distributed mode."""
-    if op.get_bind().dialect.name == "sqlite":
-        return
-    from procrastinate.schema import SchemaManager
-
-    # As its author wrote it, several statements in one: nothing in it is a parameter of ours.
-    driver = op.get_bind().connection.driver_connection
-    driver.execute(SchemaManager.get_schema())
-    # Whether a hint for this run waits already.
-    op.execute(
-        "CREATE INDEX keyturn_hint ON procrastinate_jobs ((args ->> 'run')) "
-        "WHERE status = 'todo'"
-    )
