@@ -3,7 +3,7 @@ FROM node:22-bookworm-slim AS assets
 WORKDIR /build
 COPY package.json package-lock.json ./
 COPY .ci/npm .ci/assets .ci/
-RUN bash .ci/assets
+RUN bash .ci/assets --omit=dev
 
 # The service in a virtual environment of its own. All that came from outside is checked by its hash.
 FROM python:3.11-slim-bookworm AS service

@@ -20,6 +20,7 @@ ARGS ?=
 BIN := .venv/bin
 PIP := $(BIN)/pip --disable-pip-version-check --no-input --quiet
 VENDOR := bot/web/static/vendor
+SCHEMAS := tests/bot/slack/schemas/generated.json
 
 # Package = the program or file that shows that it is there. What the tests and the demo start, or
 # what they need in order to stand in for a host.
@@ -94,6 +95,13 @@ $(VENDOR)/.complete: package.json package-lock.json .ci/assets .ci/npm | .venv/.
 	.ci/assets
 	touch $@
 
+.PHONY: schemas
+schemas: $(SCHEMAS) ## Make schemas of Slack's own types, which judge what is said to Slack and by it
+
+$(SCHEMAS): $(addprefix $(dir $(SCHEMAS)),generate.cjs payloads.ts tsconfig.json) $(VENDOR)/.complete
+	echo "making schemas of Slack's types"
+	.ci/npm run --silent schemas -- $(CURDIR)/$@
+
 # --- What to do -------------------------------------------------------------------------------------
 
 .PHONY: demo
@@ -101,7 +109,7 @@ demo: setup system assets ## Start it all on this machine: hosts, chat and web; 
 	exec $(BIN)/python -m tests.playground.demo
 
 .PHONY: test
-test: setup system assets ## Run every test on every core; ARGS="-k word" and the like go to pytest
+test: setup system assets schemas ## Run every test on every core; ARGS="-k word" and the like go to pytest
 	$(BIN)/python -m pytest -n auto $(ARGS)
 
 # So many orders of events that the state machine of a run is put through, and so many races of two
@@ -148,6 +156,6 @@ lock: $(BIN)/pip ## Pin again what pyproject.toml and package.json ask for; UPGR
 
 .PHONY: clean
 clean: ## Take away all that make has made, except data
-	rm -rf .venv node_modules $(VENDOR) dist tests/artefacts \
+	rm -rf .venv node_modules $(VENDOR) $(SCHEMAS) dist tests/artefacts \
 		.pytest_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.bot.slack import judging
 from tests.playground.fleet import LoopbackFleet
 from tests.playground.haproxy import Haproxy
 from tests.playground.sshd import Sshd
@@ -20,6 +21,27 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("real"):
             item.add_marker(pytest.mark.flaky(reruns=2, reruns_delay=1))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def watched_by_the_judge() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        judging.watch(patch)
+        yield
+
+
+@pytest.fixture(autouse=True)
+def as_slack_writes_it(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fail whichever test had something said to Slack, or by it, that Slack's types do not allow.
+
+    One that says such things on purpose is marked `malformed`.
+    """
+    judging.found.clear()
+    yield
+    wrong = [*judging.found]
+    judging.found.clear()
+    if wrong and request.node.get_closest_marker("malformed") is None:
+        pytest.fail("not as Slack writes it:\n" + "\n".join(wrong[:10]), pytrace=False)
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ def user_json(workspace: Workspace, user_id: str) -> Json:
     if user_id == app.bot_user_id:
         return _user(workspace, user_id, app.bot_name, app.bot_display) | {
             "is_bot": True,
-            "profile": {"real_name": app.bot_display, "bot_id": app.bot_id},
+            "profile": _profile(workspace, app.bot_display, "") | {"bot_id": app.bot_id},
         }
     person = workspace.person(user_id)
     shown = _user(workspace, user_id, person.name, person.display)
@@ -27,17 +27,47 @@ def _user(workspace: Workspace, user_id: str, name: str, display: str) -> Json:
         "name": name,
         "real_name": display,
         "deleted": user_id in workspace.deactivated,
+        "color": "9f69e7",
+        "locale": "en-GB",
         "tz": "Etc/UTC",
+        "tz_label": "Coordinated Universal Time",
         "tz_offset": 0,
         "is_bot": False,
         "is_app_user": False,
         "is_admin": False,
         "is_owner": False,
+        "is_primary_owner": False,
         "is_restricted": False,
         "is_ultra_restricted": False,
         "is_stranger": False,
+        "is_email_confirmed": True,
+        "who_can_share_contact_card": "EVERYONE",
         "updated": int(workspace.now()),
-        "profile": {"real_name": display, "display_name": name, "team": workspace.app.team_id},
+        "profile": _profile(workspace, display, name),
+    }
+
+
+def _profile(workspace: Workspace, display: str, name: str) -> Json:
+    first, _, last = display.partition(" ")
+    pictures = {f"image_{size}": "" for size in (24, 32, 48, 72, 192, 512)}
+    return pictures | {
+        "title": "",
+        "phone": "",
+        "skype": "",
+        "real_name": display,
+        "real_name_normalized": display,
+        "first_name": first,
+        "last_name": last,
+        "display_name": name,
+        "display_name_normalized": name,
+        "avatar_hash": "",
+        "status_text": "",
+        "status_text_canonical": "",
+        "status_emoji": "",
+        "status_emoji_display_info": [],
+        "status_expiration": 0,
+        "fields": {},
+        "team": workspace.app.team_id,
     }
 
 

@@ -133,7 +133,8 @@ def view_json(view: View, app: Installation, state: Json) -> Json:
         "external_id": given.get("external_id", ""),
         "state": {"values": state},
         "hash": view.hash,
-        "title": given.get("title"),
+        # A Home has no title, and Slack tells one all the same.
+        "title": given.get("title") or {"type": "plain_text", "text": "View Title"},
         "close": given.get("close"),
         "submit": given.get("submit"),
         "clear_on_close": given.get("clear_on_close", False),

@@ -18,6 +18,9 @@ from bot.console.faults import Faults
 from tests.bot.console.serving import served, until
 from tests.bot.console.visitor import run
 
+# What is handed over here is as short as can be.
+pytestmark = pytest.mark.malformed
+
 SECRET = "the-secret"
 
 

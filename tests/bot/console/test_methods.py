@@ -70,6 +70,7 @@ def test_a_wrong_token_or_none_is_refused() -> None:
     play(scene)
 
 
+@pytest.mark.malformed
 def test_arguments_are_taken_however_they_are_sent() -> None:
     async def scene(dora: Visitor, client: Any) -> None:
         console = dora.made.console
@@ -96,6 +97,7 @@ def test_arguments_are_taken_however_they_are_sent() -> None:
     play(scene)
 
 
+@pytest.mark.malformed
 def test_methods_that_are_not_there_are_unknown() -> None:
     async def scene(dora: Visitor, client: Any) -> None:
         await refused("unknown_method", client.api_call("chat.startStream"))
@@ -186,6 +188,7 @@ def test_where_the_bot_cannot_post_it_is_told_why() -> None:
     play(scene)
 
 
+@pytest.mark.malformed
 def test_what_a_message_holds_is_judged() -> None:
     async def scene(dora: Visitor, client: Any) -> None:
         post = client.chat_postMessage
@@ -280,6 +283,7 @@ def test_a_trigger_opens_one_view() -> None:
     play(scene)
 
 
+@pytest.mark.malformed
 def test_a_wrong_view_is_refused_with_reasons_and_spares_the_trigger() -> None:
     async def scene(dora: Visitor, client: Any) -> None:
         trigger = _trigger(dora)
@@ -369,6 +373,7 @@ def test_a_response_url_serves_five_times() -> None:
     play(scene)
 
 
+@pytest.mark.malformed
 def test_a_response_url_replaces_deletes_and_publishes() -> None:
     async def scene(dora: Visitor, client: Any) -> None:
         said = await client.chat_postEphemeral(channel="C0OPS", user="U0DORA", text="old")

@@ -15,7 +15,7 @@ from bot.slack.outbox import Outbox
 from bot.slack.story import Stories
 from bot.slack.voice import Voice
 from tests.bot.office import Office
-from tests.bot.slack import payloads
+from tests.bot.slack import judging, payloads
 from tests.bot.slack.asgi import Answer, post
 from tests.bot.slack.payloads import SECRET, signed
 from tests.bot.slack.web_api import Posted, WebApi, a_web_api
@@ -49,7 +49,11 @@ class Chat:
         return answer
 
     async def send(self, raw: bytes) -> Answer:
-        return await post(self.door.app, raw, signed(raw))
+        body = judging.of_raw(raw)
+        judging.found.extend(judging.faults_of_delivery(body))
+        answer = await post(self.door.app, raw, signed(raw))
+        judging.found.extend(judging.faults_of_acknowledgement(body, answer.json))
+        return answer
 
     async def settle(self) -> None:
         """Let runs advance and news be told."""

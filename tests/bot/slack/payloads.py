@@ -86,8 +86,9 @@ def click(
 
 
 def in_view(kind: str, view: dict[str, Any], user: str, **other: Any) -> dict[str, Any]:
-    """kind: view_submission, block_actions or block_suggestion."""
-    return {
+    """kind: view_submission, block_actions or block_suggestion. view: what is special about it."""
+    place = {"container": {"type": "view", "view_id": view["id"]}}
+    return (place if kind != "view_submission" else {}) | {
         "type": kind,
         "user": {"id": user, "username": user.lower(), "name": user, "team_id": TEAM},
         "api_app_id": "A0KEYTURN",
@@ -96,8 +97,29 @@ def in_view(kind: str, view: dict[str, Any], user: str, **other: Any) -> dict[st
         "enterprise": None,
         "is_enterprise_install": False,
         "trigger_id": f"{next(_numbers)}.13345224609.8534564800",
-        "view": view,
+        "view": a_view(view),
         **other,
+    }
+
+
+def a_view(special: dict[str, Any]) -> dict[str, Any]:
+    """Return a view with all that Slack tells of one."""
+    return {
+        "team_id": TEAM,
+        "app_id": "A0KEYTURN",
+        "bot_id": "B0KEYTURN",
+        "title": {"type": "plain_text", "text": "Keyturn"},
+        "close": None,
+        "submit": None,
+        "callback_id": "",
+        "private_metadata": "",
+        "hash": "1.a",
+        "state": {"values": {}},
+        "root_view_id": None,
+        "previous_view_id": None,
+        "clear_on_close": False,
+        "notify_on_close": False,
+        **special,
     }
 
 

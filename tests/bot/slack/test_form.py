@@ -58,7 +58,9 @@ class Open:
 
     async def choose_host(self, host: str) -> None:
         view = self.payload({"host": host})
+        option = {"text": {"type": "plain_text", "text": host}, "value": host}
         action = {"action_id": form.HOST, "block_id": "host", "type": "static_select"}
+        action |= {"selected_option": option}
         told = payloads.in_view(
             "block_actions", view, self.user, actions=[action | {"action_ts": "1.1"}]
         )

@@ -39,7 +39,7 @@ async def click(chat: Chat, action: str, value: str, user: str) -> None:
     for gone in ("channel", "message", "response_url"):
         del told[gone]
     told["container"] = {"type": "view", "view_id": "V0HOME"}
-    told["view"] = {"id": "V0HOME", "type": "home", "blocks": []}
+    told["view"] = payloads.a_view({"id": "V0HOME", "type": "home", "blocks": []})
     await chat.send(payloads.interaction(told))
     await chat.settle()
 

@@ -11,6 +11,7 @@ from ruamel.yaml import YAML
 from bot.slack.aliases import ALIASES, COMMAND
 from bot.slack.form import ABOUT_HOST, ABOUT_HOST_NAME
 from bot.slack.manifest import written
+from tests.bot.slack import judging
 from tests.bot.slack.walk import parts
 
 SCOPES = {
@@ -26,6 +27,28 @@ SCOPES = {
 @pytest.fixture
 def manifest() -> dict[str, Any]:
     return YAML(typ="safe").load((files("bot.slack") / "manifest.yaml").read_text())
+
+
+@pytest.mark.parametrize("address", ["", "https://keyturn.example.com"])
+def test_slacks_own_type_allows_it(address: str):
+    assert judging.faults("Manifest", YAML(typ="safe").load(written(address))) == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("- commands", "- comands"),
+        ("- app_home_opened", "- app_home_open"),
+        ("should_escape:", "should_escaped:"),
+        ("socket_mode_enabled:", "socket_mode:"),
+        ("name: Keyturn", f"name: {'Keyturn' * 6}"),
+    ],
+)
+def test_slacks_own_type_knows_a_slip_of_the_pen(old: str, new: str):
+    text = written()
+    assert old in text
+    slipped = YAML(typ="safe").load(text.replace(old, new))
+    assert judging.faults("Manifest", slipped) != []
 
 
 def test_it_has_the_parts_that_slack_knows(manifest: dict[str, Any]):

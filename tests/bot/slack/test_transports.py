@@ -131,6 +131,7 @@ ODD: list[dict[str, object]] = [
 
 
 @pytest.mark.parametrize("shape", ODD, ids=str)
+@pytest.mark.malformed
 async def test_shapes_that_nobody_expects_are_no_fault_of_the_server(
     send: Send, line: Line, shape: dict[str, object]
 ):

@@ -9,6 +9,7 @@ from typing import Any
 from aiohttp import web
 
 from bot.console.blockkit import faults_of_blocks, faults_of_view
+from tests.bot.slack import judging
 from tests.bot.slack.walk import texts
 from tests.policies import TEAM
 
@@ -82,6 +83,8 @@ class WebApi:
         await asyncio.sleep(self.slowly)
         if self.refusals.get(method):
             return self.refusals[method].pop(0)
+        typed = request.content_type == "application/json"
+        judging.found.extend(judging.faults_of_call(method, told, typed=typed))
         answer = self._answer(method, told)
         return web.json_response({"ok": "error" not in answer, **answer})
 

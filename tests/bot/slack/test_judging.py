@@ -1,0 +1,102 @@
+"""The judge knows what Slack would not take, and sees all that reaches a console."""
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import httpx2
+import pytest
+from starlette.applications import Starlette
+
+from bot.console.console import Console
+from bot.slack.card import card
+from tests.bot.console.serving import served
+from tests.bot.console.visitor import run
+from tests.bot.slack import judging, payloads
+from tests.bot.slack.lines import OPS, a_console
+from tests.bot.slack.stories import a_story, every_story
+
+Json = dict[str, Any]
+
+
+def a_call() -> Json:
+    message = card(a_story())
+    return {"channel": "C0OPS", "text": message.text, "blocks": list(message.blocks)}
+
+
+def actions(call: Json) -> Json:
+    return next(block for block in call["blocks"] if block["type"] == "actions")
+
+
+SLIPS: dict[str, Callable[[Json], object]] = {
+    "no channel": lambda call: call.pop("channel"),
+    "an argument that is none": lambda call: call.update(chanel="C0OPS"),
+    "a kind of block that is none": lambda call: call["blocks"].append({"type": "sektion"}),
+    "a field that is none": lambda call: actions(call).update(blockid="x"),
+    "a button without words": lambda call: actions(call)["elements"][0].pop("text"),
+    "a button that says too much": lambda call: actions(call)["elements"][0]["text"].update(
+        text="x" * 76
+    ),
+    "a value that is too long": lambda call: actions(call)["elements"][0].update(value="x" * 2001),
+    "a style that is none": lambda call: actions(call)["elements"][0].update(style="green"),
+    "too many buttons": lambda call: actions(call).update(elements=actions(call)["elements"] * 20),
+    "an id that is too long": lambda call: actions(call).update(block_id="x" * 256),
+    "mrkdwn where plain text belongs": lambda call: actions(call)["elements"][0]["text"].update(
+        type="mrkdwn"
+    ),
+}
+
+
+@pytest.mark.parametrize("state", every_story())
+def test_every_card_is_as_slack_wants_it(state: str):
+    message = card(every_story()[state])
+    call = {"channel": "C0OPS", "text": message.text, "blocks": list(message.blocks)}
+    assert judging.faults_of_call("chat.postMessage", call) == []
+
+
+@pytest.mark.parametrize("slip", SLIPS)
+def test_a_slip_of_the_pen_is_seen(slip: str):
+    call = copy.deepcopy(a_call())
+    assert judging.faults_of_call("chat.postMessage", call) == []
+    SLIPS[slip](call)
+    assert judging.faults_of_call("chat.postMessage", call) != []
+
+
+def test_what_slack_sends_is_judged_too():
+    typed = judging.of_raw(payloads.slash("help"))
+    assert judging.faults_of_delivery(typed) == []
+    del typed["trigger_id"]
+    assert judging.faults_of_delivery(typed) != []
+    click = payloads.click("approve", "1", "U0OLGA", channel="C0OPS", ts="1.1")
+    assert judging.faults_of_delivery(click) == []
+    del click["actions"][0]["action_ts"]
+    assert judging.faults_of_delivery(click) != []
+
+
+def test_every_method_of_the_console_is_described():
+    for method in sorted(judging.KNOWN):
+        assert judging.faults_of_answer(method, {"ok": True}) == []
+        assert judging.faults_of_answer(method, {"ok": "yes"}) != []
+
+
+async def _say(console: Console, **given: object) -> list[str]:
+    app = Starlette()
+    app.mount("/console", console.app)
+    async with served(app) as url:
+        console.url = f"{url}/console"
+        headers = {"authorization": f"Bearer {console.bot_token}"}
+        async with httpx2.AsyncClient(base_url=console.api_url, headers=headers) as client:
+            await client.post("chat.postMessage", json={"channel": OPS, **given})
+    return [*judging.found]
+
+
+def test_a_call_that_is_as_it_should_be_passes():
+    assert run(_say(a_console(), text="all is well")) == []
+
+
+@pytest.mark.malformed
+def test_a_call_that_the_console_takes_and_slack_would_not_fails_whichever_test_makes_it():
+    console = a_console()
+    found = run(_say(console, text="all is well", link_names="perhaps"))
+    assert [message.text for message in console.workspace.log(OPS, "")] == ["all is well"]
+    assert ["link_names" in one for one in found] == [True]
