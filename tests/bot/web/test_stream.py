@@ -104,12 +104,12 @@ def test_t_a20_who_signs_out_is_told_no_more(site: Site, moving: int) -> None:
 
 def test_t_a20_who_leaves_the_policy_is_told_no_more(site: Site, moving: int) -> None:
     site = with_terms(site, Terms(look=0.01, check=0, longest=60))
-    browser = site.browser("olga")
+    browser = site.browser("adam")
     looks = site.app.state.looks
     first_look = looks.at
 
     async def then_dismiss(*given: Any) -> Any:
-        site.dismiss("olga")
+        site.dismiss("adam")
         return await first_look(*given)
 
     looks.at = then_dismiss

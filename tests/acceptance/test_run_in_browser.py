@@ -1,0 +1,248 @@
+"""A run's page in a real browser while something happens on its hosts."""
+
+import json
+import threading
+import time
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+from bot.run import Run, State
+from bot.store import heard, runs, signins
+from bot.store.database import Transaction
+from tests.acceptance.test_web_in_browser import CHROMIUM, CONTRAST, FLAGS, Server, Visit, a_visit
+from tests.bot.office import an_office
+from tests.bot.web.exhibits import approved, asked, ended, running, succeeded, waiting
+
+pytestmark = pytest.mark.real
+
+HOSTS = 200
+
+
+@pytest.fixture(scope="module")
+def browser() -> Generator[Browser]:
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Generator[Server]:
+    with an_office(tmp_path) as office:
+        server = Server(office)
+        yield server
+        server.stop()
+
+
+@pytest.fixture
+def visit(browser: Browser, server: Server) -> Generator[Visit]:
+    visit = a_visit(browser, server)
+    visit.sign_in("dora")
+    yield visit
+    visit.page.context.close()
+
+
+def under_way(server: Server) -> Run:
+    with server.office.database.transaction() as tx:
+        return running(tx, approved(tx, waiting(tx, asked(tx))))
+
+
+def say(server: Server, run: int, total: int, *newest: str) -> None:
+    with server.office.database.transaction() as tx:
+        heard.keep(tx, run, 1, total=total, newest=newest)
+
+
+def a_fan(tx: Transaction, hosts: int = HOSTS) -> tuple[Run, list[Run]]:
+    """Put a request for many hosts on show, of which half are under way."""
+    names = [f"web{number:03}" for number in range(hosts)]
+    whole = waiting(tx, asked(tx, host=names[0]))
+    parts: list[Run] = []
+    for name in names:
+        new = runs.NewRun(
+            words=whole.words,
+            kind="change",
+            fields=whole.fields,
+            host=name,
+            area="web",
+            asked_by="dora",
+            origin=whole.origin,
+            parent=whole.id,
+        )
+        parts.append(waiting(tx, runs.add(tx, new)))
+    _name_hosts(tx, whole.id, names)
+    moving = running(tx, approved(tx, runs.get(tx, whole.id)))
+    half = [running(tx, runs.move(tx, part, State.READY)) for part in parts[: hosts // 2]]
+    return moving, half + parts[hosts // 2 :]
+
+
+def _name_hosts(tx: Transaction, number: int, names: list[str]) -> None:
+    tx.sql.exec_driver_sql(
+        "UPDATE run SET hosts = ?, place = 1 WHERE id = ?", (json.dumps(names), number)
+    )
+
+
+def scrolled(page: Page) -> float:
+    return page.evaluate("document.querySelector('#said pre').scrollTop")
+
+
+def test_lines_come_as_hosts_say_them_and_are_only_text(visit: Visit) -> None:
+    run = under_way(visit.server)
+    visit.open(f"/runs/{run.id}")
+    page = visit.page
+    expect(page.locator("#standing")).to_have_text("Live")
+    expect(page.locator("#said")).to_be_hidden()
+    say(visit.server, run.id, 2, "<img src=x onerror=alert(1)>", "\x1b[31mred‮")
+    lines = page.locator("#said pre")
+    expect(lines).to_have_text("<img src=x onerror=alert(1)>\n\\x1b[31mred\\u202e")
+    assert page.locator("#said img").count() == 0
+    say(visit.server, run.id, 3, "red", "and the third")
+    expect(lines).to_contain_text("and the third")
+    expect(page.locator("#said [data-total]")).to_have_text("3 lines")
+    visit.keep("live-light-1280")
+
+    with visit.server.office.database.transaction() as tx:
+        heard.forget(tx, run.id)
+        ended(tx, runs.get(tx, run.id), State.SUCCEEDED, "Proven by reading again")
+    expect(page.locator(".kt-headline")).to_contain_text("Succeeded")
+    expect(page.locator("#said")).to_be_hidden()
+    expect(page.locator("#standing")).to_be_hidden()
+    assert visit.complaints == []
+
+
+def test_what_is_being_read_is_left_in_peace(visit: Visit) -> None:
+    run = under_way(visit.server)
+    say(visit.server, run.id, 90, *[f"line {n}" for n in range(90)])
+    visit.open(f"/runs/{run.id}")
+    page = visit.page
+    expect(page.locator("#said pre")).to_contain_text("line 89")
+    page.evaluate("document.querySelector('#said pre').scrollTop = 10")
+    say(visit.server, run.id, 95, *[f"line {n}" for n in range(95)])
+    expect(page.locator("#said [data-total]")).to_have_text("95 lines")
+    expect(page.locator("#said pre")).to_contain_text("line 94")
+    assert scrolled(page) == 10
+
+
+def test_a_page_that_lost_its_stream_takes_it_up_again(browser: Browser, server: Server) -> None:
+    run = under_way(server)
+    visit = a_visit(browser, server)
+    visit.sign_in("dora")
+    visit.open(f"/runs/{run.id}")
+    page = visit.page
+    expect(page.locator("#standing")).to_have_text("Live")
+    page.context.set_offline(True)
+    page.evaluate("window.dispatchEvent(new Event('offline'))")
+    say(server, run.id, 1, "said meanwhile")
+    page.context.set_offline(False)
+    expect(page.locator("#said pre")).to_have_text("said meanwhile", timeout=15_000)
+    page.context.close()
+
+
+def test_t_a20_a_page_whose_session_ended_asks_to_sign_in(visit: Visit) -> None:
+    run = under_way(visit.server)
+    visit.open(f"/runs/{run.id}")
+    expect(visit.page.locator("#standing")).to_have_text("Live")
+    token = visit.page.context.cookies()[0]["value"]
+    with visit.server.office.database.transaction() as tx:
+        signins.end(tx, token)
+    expect(visit.page.get_by_role("heading", name="Sign in")).to_be_visible(timeout=30_000)
+
+
+def test_two_hundred_loud_hosts_freeze_neither_page_nor_service(visit: Visit) -> None:
+    """Each host says 50 lines a second, which is 10,000 in all; the page still answers."""
+    with visit.server.office.database.transaction() as tx:
+        whole, parts = a_fan(tx)
+    page, over = visit.page, threading.Event()
+    visit.open(f"/runs/{whole.id}")
+    expect(page.locator("#standing")).to_have_text("Live")
+
+    def speak() -> None:
+        total = 0
+        while not over.is_set():
+            total += 25
+            lines = [f"line {n} of what a host has to say" for n in range(total - 25, total)]
+            with visit.server.office.database.transaction() as tx:
+                for part in parts:
+                    heard.keep(tx, part.id, 1, total=total, newest=lines)
+            over.wait(0.5)
+
+    talking = threading.Thread(target=speak)
+    talking.start()
+    try:
+        expect(page.locator("#said details")).to_have_count(HOSTS, timeout=30_000)
+        # Whoever clicks is answered, and what is shown grows no further.
+        slowest = 0.0
+        for _ in range(10):
+            begun = time.monotonic()
+            page.evaluate("new Promise(done => requestAnimationFrame(() => setTimeout(done, 0)))")
+            slowest = max(slowest, time.monotonic() - begun)
+        assert slowest < 2.0
+        page.locator("#said summary").first.click()
+        expect(page.locator("#said pre").first).to_contain_text("of what a host has to say")
+        assert page.evaluate("document.querySelectorAll('#said *').length") < 8 * HOSTS
+        begun = time.monotonic()
+        other = page.context.request.get(f"{visit.server.address}/runs")
+        assert other.ok
+        assert time.monotonic() - begun < 5
+    finally:
+        over.set()
+        talking.join()
+    assert visit.complaints == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 360])
+def test_a_fan_is_drawn_and_told(
+    browser: Browser, server: Server, scheme: Any, width: int
+) -> None:
+    with server.office.database.transaction() as tx:
+        whole, parts = a_fan(tx, 60)
+        ended(tx, parts[0], State.SUCCEEDED, "Proven by reading again")
+        ended(tx, parts[1], State.FAILED, "Step 1 of 1 failed: the disk is full.")
+        ended(tx, parts[2], State.UNKNOWN, "Nobody knows whether step 1 of 1 was done.")
+        heard.keep(tx, parts[3].id, 1, total=2, newest=["one", "two"])
+    visit = a_visit(browser, server, color_scheme=scheme, viewport={"width": width, "height": 900})
+    visit.sign_in("dora")
+    visit.open(f"/runs/{whole.id}")
+    page = visit.page
+    words = "Of 60 hosts: 1 done, 1 failed, 1 with an unknown end, 27 under way, 30 to come"
+    expect(page.locator("#fan strong")).to_have_text(words)
+    expect(page.get_by_role("img", name=words)).to_be_visible()
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert page.evaluate(CONTRAST) == []
+    visit.keep(f"fan-{scheme}-{width}")
+    with server.office.database.transaction() as tx:
+        ended(tx, parts[4], State.SUCCEEDED, "Proven by reading again, too")
+    expect(page.locator("#fan strong")).to_contain_text("2 done")
+    expect(page.locator(f"#part-{parts[4].id}")).to_contain_text("Proven by reading again, too")
+    expect(page.locator("#announce")).to_contain_text("2 done")
+    assert visit.complaints == []
+    page.context.close()
+
+
+def test_without_scripts_the_page_tells_how_it_was_and_offers_another_look(
+    browser: Browser, server: Server
+) -> None:
+    run = under_way(server)
+    say(server, run.id, 1, "as it was then")
+    visit = a_visit(browser, server, java_script_enabled=False)
+    visit.sign_in("dora")
+    visit.open(f"/runs/{run.id}")
+    page = visit.page
+    expect(page.locator("#said pre")).to_have_text("as it was then")
+    say(server, run.id, 2, "as it was then", "and now")
+    page.get_by_role("link", name="Look again").click()
+    expect(page.locator("#said pre")).to_contain_text("and now")
+    page.context.close()
+
+
+def test_a_run_that_is_over_keeps_no_stream(visit: Visit) -> None:
+    with visit.server.office.database.transaction() as tx:
+        run = succeeded(tx, asked(tx))
+    asked_for: list[str] = []
+    visit.page.on("request", lambda request: asked_for.append(request.url))
+    visit.open(f"/runs/{run.id}")
+    assert not [url for url in asked_for if "/stream" in url or "/live" in url]
