@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from bot.cli.backup import backup, copy, restore
 from bot.cli.changelog import erase, rotate_key
 from bot.cli.db import db
 from bot.cli.delegate import COMMANDS as MANDATES
@@ -211,8 +212,8 @@ def _patient() -> "Patient":
 
 
 @contextmanager
-def _database(instead: str = "") -> "Generator[Database]":
-    """Open the database. instead: its address for another role than the service's."""
+def _database(instead: str = "", *, missing: bool = False) -> "Generator[Database]":
+    """Open the database. instead: another, or for another role. missing: none may be there."""
     from bot.redaction import Redactor
     from bot.store import seal
     from bot.store.database import Database
@@ -222,8 +223,9 @@ def _database(instead: str = "") -> "Generator[Database]":
         key = settings.key_directory / "changelog.key"
         sealed = seal.kept_in(key) if key.exists() else None
         database = Database(instead or settings.database_url, sealed, Redactor(settings.secrets))
-        if database.embedded and not (settings.data / "keyturn.db").exists():
-            stop(f"there is no database in {settings.data.absolute()} yet", NOT_FOUND)
+        file = Path(database.engine.url.database or "")
+        if database.embedded and not (missing or file.exists()):
+            stop(f"there is no database in {file.parent.absolute()} yet", NOT_FOUND)
         try:
             yield database
         finally:
@@ -247,7 +249,21 @@ _PLACE = Place(
 for other in (show, export, verify, rotate_key, erase):
     other.context_settings["obj"] = _PLACE
     changelog.add_command(other)
-for family in (db, policy, schedule, factors, token, *MANDATES, *COMMANDS, *RUNS, *HOSTS):
+db.add_command(copy)
+for family in (
+    backup,
+    restore,
+    db,
+    policy,
+    schedule,
+    factors,
+    hooks,
+    token,
+    *MANDATES,
+    *COMMANDS,
+    *RUNS,
+    *HOSTS,
+):
     family.context_settings["obj"] = _PLACE
     main.add_command(family)
 

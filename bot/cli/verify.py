@@ -42,7 +42,11 @@ def verify(
         click.echo(json.dumps(vars(verdict)))
     elif verdict.broken is None:
         click.echo(f"{verdict.entries} entries, unbroken; head {verdict.head}")
-        click.echo(f"sealed by {verdict.key}; {len(points)} checkpoints of witnesses agree")
+        agree = len(points) - verdict.lost
+        click.echo(f"sealed by {verdict.key}; {agree} checkpoints of witnesses agree")
+        if verdict.lost:
+            said = "are of what was lost when a backup was put back, as the log says"
+            click.echo(f"{verdict.lost} checkpoints of witnesses {said}")
     else:
         click.echo(f"BROKEN at entry {verdict.broken}: {verdict.why}", err=True)
     sys.exit(FAILED if verdict.broken is not None else 0)

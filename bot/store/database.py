@@ -162,12 +162,28 @@ class Database:
         with (
             self._guarded(),
             self._connection(self._reader) as connection,
-            self._watch.over(connection, _READING_SECONDS),
         ):
+            now = self._begun(connection, "BEGIN")
+            with self._watch.over(connection, _READING_SECONDS):
+                yield Transaction(connection, now, redactor=self.redactor)
+                connection.rollback()
+
+    def _begun(self, connection: Connection, begin: str) -> int:
+        """Begin, and return the database's time: in no time, or it does not answer at all."""
+        with self._watch.over(connection):
             if self.embedded:
-                connection.exec_driver_sql("BEGIN")
-            yield Transaction(connection, self._now(connection), redactor=self.redactor)
-            connection.rollback()
+                _driver(connection).execute(begin)
+            return self._now(connection)
+
+    def _commit(self, connection: Connection) -> None:
+        connection.commit()
+        # SQLAlchemy knows of no transaction that it was asked nothing in.
+        if self.embedded and _driver(connection).in_transaction:
+            _driver(connection).commit()
+
+    def beside(self, url: str) -> "Database":
+        """Return another database for the same log: with its key, and the secrets to leave out."""
+        return Database(url, self._seal, self.redactor)
 
     def _tell_news(self) -> None:
         self.on_news()

@@ -78,6 +78,8 @@ run = Table(
     Index(None, "asked", "id"),
     Index(None, "ended", "id"),
     Index(None, "parent", "id"),
+    # The number of a run is never given again, whatever becomes of its row.
+    sqlite_autoincrement=True,
 )
 
 vote = Table(

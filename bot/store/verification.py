@@ -12,6 +12,8 @@ from bot.store.seal import Seal
 from bot.store.witness import Checkpoint
 
 KEY = changelog.KEY
+# A backup was put back: what came after it is lost, and witnesses may have seen it.
+RESTORED = "restored"
 # The members of a row that each one is looked at for, by their place, which is quickest; and of
 # which types all of them are: those of Entry.
 _SEQ, _KIND, _BODY, _PREV, _HASH = 0, 2, 6, 7, 8
@@ -25,7 +27,8 @@ class Verdict:
     """The outcome. broken: the first sequence number that does not fit; None if all is well.
 
     entries, head: how far the log is whole, and the hash there. key: who sealed it last; keys: all
-    who did, one after the other, each named by the one before.
+    who did, one after the other, each named by the one before. lost: how many checkpoints of
+    witnesses are of entries that were lost, as the log itself says, when a backup was put back.
     """
 
     entries: int
@@ -34,6 +37,7 @@ class Verdict:
     broken: int | None = None
     why: str = ""
     keys: tuple[str, ...] = ()
+    lost: int = 0
 
 
 def open_log(tx: Transaction) -> None:
@@ -107,7 +111,7 @@ def verify(
     if verdict.broken is None and key and key not in verdict.keys and verdict.entries:
         why = f"sealed by the key {verdict.key[:16]}…, and not by {key[:16]}…"
         return replace(verdict, broken=verdict.entries, why=why)
-    return _with_outputs(tx, _compared(verdict, seen, witnesses), bound)
+    return _with_outputs(tx, _compared(tx, verdict, seen, witnesses), bound)
 
 
 def verify_tail(tx: Transaction, *, most: int, witnesses: Sequence[Checkpoint] = ()) -> Verdict:
@@ -117,7 +121,7 @@ def verify_tail(tx: Transaction, *, most: int, witnesses: Sequence[Checkpoint] =
     """
     entries = changelog.newest(tx, most=most)[::-1]
     if not entries:
-        return _compared(Verdict(0, GENESIS), {}, witnesses)
+        return _compared(tx, Verdict(0, GENESIS), {}, witnesses)
     seq, prev = entries[0].seq - 1, entries[0].prev
     for entry in entries:
         if why := _fault(list(vars(entry).values()), seq + 1, prev):
@@ -130,7 +134,7 @@ def verify_tail(tx: Transaction, *, most: int, witnesses: Sequence[Checkpoint] =
         return replace(found, broken=seq, why=f"entry {seq} {_UNSIGNED}")
     seen = {entry.seq: entry.hash for entry in entries}
     near = [point for point in witnesses if point.seq >= entries[0].seq]
-    return _compared(found, seen, near)
+    return _compared(tx, found, seen, near)
 
 
 def _with_outputs(tx: Transaction, verdict: Verdict, bound: int) -> Verdict:
@@ -181,13 +185,20 @@ def _public(entry: Entry) -> str:
     return str(entry.facts.get("public", ""))
 
 
-def _compared(verdict: Verdict, seen: dict[int, str], witnesses: Sequence[Checkpoint]) -> Verdict:
+def _compared(
+    tx: Transaction, verdict: Verdict, seen: dict[int, str], witnesses: Sequence[Checkpoint]
+) -> Verdict:
     """Hold the log against what witnesses kept: it may have been cut, restored or forked."""
-    if verdict.broken is not None:
+    if verdict.broken is not None or not witnesses:
         return verdict
+    losses = [(entry.seq, entry.at) for entry in changelog.since(tx, RESTORED, 0)]
+    lost = 0
     for point in sorted(witnesses, key=lambda point: point.seq):
         if not seal.fits(point.key, point.hash, point.signature):
             why = f"the witness's checkpoint of entry {point.seq} is not signed by its key"
+        elif any(seq <= point.seq and point.at <= at for seq, at in losses):
+            lost += 1
+            continue
         elif point.seq > verdict.entries:
             why = (
                 f"cut off: a witness saw entry {point.seq}, and the log ends at {verdict.entries} "
@@ -199,7 +210,7 @@ def _compared(verdict: Verdict, seen: dict[int, str], witnesses: Sequence[Checkp
             continue
         broken = min(point.seq, verdict.entries + 1)
         return replace(verdict, broken=broken, why=why)
-    return verdict
+    return replace(verdict, lost=lost)
 
 
 def _signed(keys: Sequence[str], entry: Any) -> bool:

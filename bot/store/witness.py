@@ -34,9 +34,18 @@ class Checkpoint:
         return f"{_SAYS} {told}"
 
 
+@dataclass(frozen=True)
+class Sighting:
+    """A checkpoint in a witness's file. run: that it was left for on a host; None elsewhere."""
+
+    point: Checkpoint
+    run: int | None = None
+
+
 _CHECKPOINT = TypeAdapter(Checkpoint)
 # Logs put the time, the host and more before it, or the whole into JSON.
 _SAYS = "keyturn checkpoint"
+_LEFT_FOR = re.compile(rf"\brun (\d{{1,9}}) step \d{{1,9}}: {_SAYS} ")
 _SAID = re.compile(
     _SAYS + r" seq=(\d+) hash=([0-9a-f]{64}) at=(\d+) key=([0-9a-f]{64}) signature=([0-9a-f]{128})"
 )
@@ -56,13 +65,18 @@ def testify(file: Path, point: Checkpoint) -> None:
 
 
 def read(file: Path) -> list[Checkpoint]:
+    """Read every checkpoint; see `sightings`."""
+    return [one.point for one in sightings(file)]
+
+
+def sightings(file: Path) -> list[Sighting]:
     """Read every checkpoint from a witness's file, or from a log of a host or of a log server.
 
     What else stands there is passed over, also a line that a crash cut short. Raises ValueError
     if there is no checkpoint at all.
     """
     lines = file.read_text(errors="replace").splitlines()
-    found = [point for line in lines if (point := _in(line)) is not None]
+    found = [Sighting(point, _run_in(line)) for line in lines if (point := _in(line)) is not None]
     if not found:
         raise ValueError(f"{file} holds no checkpoint of a change log")
     return found
@@ -76,6 +90,11 @@ def _in(line: str) -> Checkpoint | None:
         return _CHECKPOINT.validate_json(line)
     except ValidationError:
         return None
+
+
+def _run_in(line: str) -> int | None:
+    named = _LEFT_FOR.search(line)
+    return int(named[1]) if named else None
 
 
 def _last_line(file: Path) -> str:

@@ -117,7 +117,8 @@ def upgrade() -> None:
     sa.ForeignKeyConstraint(['grant_id'], ['standing_grant.id'], name=op.f('fk_run_grant_id')),
     sa.ForeignKeyConstraint(['parent'], ['run.id'], name=op.f('fk_run_parent')),
     sa.ForeignKeyConstraint(['undo_of'], ['run.id'], name=op.f('fk_run_undo_of')),
-    sa.PrimaryKeyConstraint('id', name=op.f('pk_run'))
+    sa.PrimaryKeyConstraint('id', name=op.f('pk_run')),
+    sqlite_autoincrement=True
     )
     with op.batch_alter_table('run', schema=None) as batch_op:
         batch_op.create_index('ix_run_area', ['area', 'id', 'place', 'asked', 'state', 'host'], unique=False)

@@ -1,0 +1,209 @@
+"""`keyturn backup`, `keyturn restore` and `keyturn db copy`: all that is kept, saved and moved."""
+
+import json
+import sys
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+import click
+
+from bot.cli.place import FAILED, Place, at_place, plainly, stop
+
+if TYPE_CHECKING:
+    from click._termui_impl import ProgressBar
+
+    from bot.custody.restoring import Restored
+
+_JSON = click.option("--json", "as_json", is_flag=True, help="For programs.")
+
+
+@click.command("backup")
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@_JSON
+@at_place
+def backup(place: Place, *, file: Path, as_json: bool) -> None:
+    """Save all that the database holds in FILE, while the service goes on.
+
+    One file for either database: `keyturn restore` puts it back into either. It holds no keys:
+    back changelog.key and secrets.key up apart from it, once. The policy directory is in version
+    control. Exit status 1 if the change log that was saved is broken.
+    """
+    from bot.custody import backup as saving
+    from bot.store import copying
+    from bot.store.copying import NotCopied
+
+    with plainly(), place.database() as database:
+        try:
+            with _progress("saving", lambda: copying.size(database)) as told:
+                label, verdict = saving.make(database, file, told)
+        except NotCopied as no:
+            stop(str(no), FAILED)
+    broken = verdict.broken is not None
+    if as_json:
+        told_of = {"file": str(file), "rows": label.rows, "entries": label.point.seq}
+        more = {"head": label.point.hash, "broken": verdict.broken, "why": verdict.why}
+        click.echo(json.dumps(told_of | more))
+    else:
+        click.echo(f"saved {label.rows} rows in {file}; the log's head is {label.point.hash}")
+    if broken:
+        click.echo(f"BROKEN at entry {verdict.broken}: {verdict.why}", err=True)
+    sys.exit(FAILED if broken else 0)
+
+
+@click.command("restore")
+@click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@click.option(
+    "--witness",
+    "witnesses",
+    multiple=True,
+    type=click.Path(path_type=Path, exists=True),
+    help="A witness's file, or a host's log, to see what came after; may be given several times.",
+)
+@_JSON
+@at_place
+def restore(place: Place, *, file: Path, witnesses: tuple[Path, ...], as_json: bool) -> None:
+    """Put the backup FILE back, where there is no database, or an empty one.
+
+    The service must be stopped, and changelog.key and secrets.key in their place. What came after
+    the backup is not in it: what was not done by then ends instead of being done twice, everybody
+    signs in anew, and nothing goes to a host until somebody has looked and said `keyturn resume`.
+    """
+    from bot.custody.restoring import restore as put_back
+    from bot.store import witness
+    from bot.store.copying import NotCopied
+    from bot.store.database import sole_server, sole_user
+    from bot.store.label import NoBackup
+
+    data = place.data()
+    with plainly(), sole_user(data), place.database(missing=True) as target, sole_server(target):
+        for key in ("changelog.key", "secrets.key"):
+            if not (place.keys() / key).exists():
+                stop(f"{place.keys() / key} is missing: put it back first, from the keys' backup", FAILED)
+        seen = [one for each in witnesses for one in witness.sightings(each)]
+        try:
+            done = put_back(file, target, working=data, seen=seen)
+        except NoBackup as no:
+            stop(f"{file} {no}", FAILED)
+        except NotCopied as no:
+            stop(str(no), FAILED)
+    if as_json:
+        click.echo(json.dumps(_as_data(done)))
+    else:
+        click.echo(_as_text(done, bool(witnesses)))
+
+
+@click.command("copy")
+@click.option("--from", "source", default="", help="The address; without it, the one in use.")
+@click.option(
+    "--to", "target", required=True, help="sqlite:///FILE or postgresql://USER@HOST/NAME"
+)
+@_JSON
+@at_place
+def copy(place: Place, *, source: str, target: str, as_json: bool) -> None:
+    """Copy all that a database holds into another, empty one: from SQLite to PostgreSQL, or back.
+
+    The service must be stopped. The copy is verified; the log tells of the move. Afterwards set
+    KEYTURN_DATABASE to the new address. Passwords do not belong on a command line, where everybody
+    can read them: PGPASSWORD, a file .pgpass or a service file holds them.
+    """
+    from bot.custody import moving
+    from bot.store import copying
+    from bot.store.copying import NotCopied
+    from bot.store.database import sole_server, sole_user
+
+    with (
+        plainly(),
+        sole_user(place.data()),
+        place.database(_address(source)) as old,
+        place.database(_address(target), missing=True) as new,
+        sole_server(old),
+        sole_server(new),
+    ):
+        try:
+            with _progress("copying", lambda: copying.size(old)) as told:
+                moved = moving.move(old, new, told)
+        except NotCopied as no:
+            stop(str(no), FAILED)
+    if as_json:
+        click.echo(json.dumps(vars(moved)))
+    else:
+        click.echo(
+            f"copied {moved.rows} rows; {moved.entries} entries, unbroken; head {moved.head}"
+        )
+        click.echo("set KEYTURN_DATABASE to the new address, and start")
+
+
+def _address(given: str) -> str:
+    """Return an address as SQLAlchemy writes it. Raises ValueError for one that cannot be."""
+    if not given:
+        return ""
+    parts = urlsplit(given)
+    if parts.password:
+        raise ValueError(
+            "a password on the command line can be read by everybody on this machine: leave it "
+            "out, and set PGPASSWORD, or keep it in ~/.pgpass"
+        )
+    if given.startswith(("postgresql://", "postgres://", "postgresql+psycopg://")):
+        return f"postgresql+psycopg://{given.partition('://')[2]}"
+    if given.startswith("sqlite:///"):
+        return f"sqlite:///{Path(given.removeprefix('sqlite:///')).absolute()}"
+    raise ValueError(f"{given} is no address: sqlite:///FILE or postgresql://USER@HOST/NAME")
+
+
+@contextmanager
+def _progress(label: str, length: Callable[[], int]) -> Generator[Callable[[str, int], None]]:
+    """Show a bar on a terminal, and nothing elsewhere."""
+    if not sys.stderr.isatty():
+        yield lambda _name, _rows: None
+        return
+    bar: ProgressBar[int] = click.progressbar(length=length(), label=label, file=sys.stderr)
+    with bar as shown:
+        yield lambda _name, rows: shown.update(rows)
+
+
+def _as_data(done: "Restored") -> dict[str, object]:
+    return {
+        "made": done.label.made,
+        "entries": done.label.point.seq,
+        "head": done.label.point.hash,
+        "ended": list(done.ended),
+        "seen_until": max((one.point.seq for one in done.later), default=None),
+        "runs_seen": sorted({one.run for one in done.later if one.run}),
+        "next_run": done.first,
+    }
+
+
+def _as_text(done: "Restored", witnessed: bool) -> str:  # noqa: FBT001 - whether there were any
+    from bot.hindsight import written
+
+    point = done.label.point
+    lines = [f"put back as it was at {written(done.label.made)}: {point.seq} entries, unbroken"]
+    last = max((one.point for one in done.later), key=lambda one: one.seq, default=None)
+    if last is not None:
+        lines.append(
+            f"lost: entries {point.seq + 1} to {last.seq} at least, as witnesses saw at "
+            f"{written(last.at)}"
+        )
+        if named := sorted({one.run for one in done.later if one.run}):
+            lines.append(f"hosts were changed by runs that are not here: {_numbers(named)}")
+    elif witnessed:
+        lines.append("the witnesses saw nothing that came later")
+    else:
+        lines.append("what came later is lost; give --witness to see how much that was")
+    if done.ended:
+        lines.append(
+            f"ended, since they may have been done meanwhile: runs {_numbers(done.ended)}"
+        )
+    lines += [
+        f"the next run has number {done.first}: those between were, or may have been, others",
+        "everybody signs in anew; tokens, bans, grants and second factors are as they were then",
+        "nothing goes to a host yet: look at it, then keyturn resume --as PERSON --why REASON",
+    ]
+    return "\n".join(lines)
+
+
+def _numbers(numbers: Sequence[int]) -> str:
+    return ", ".join(map(str, numbers))

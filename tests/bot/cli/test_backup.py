@@ -1,0 +1,124 @@
+"""`keyturn backup`, `keyturn restore` and `keyturn db copy`, as people type them."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bot.custody.housekeeping import note
+from bot.store import safe, schema, seal, verification
+from bot.store.database import Database, sole_user
+from tests.playground.postgres import Postgres
+from tests.policies import a_policy
+
+
+def keyturn(place: Path, *words: str, **more: str) -> "subprocess.CompletedProcess[str]":
+    places = {"KEYTURN_DATA": str(place / "var"), "KEYTURN_POLICY": str(place / "policy")}
+    return subprocess.run(
+        [sys.executable, "-m", "bot", *words],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | places | more,
+        stdin=subprocess.DEVNULL,
+    )
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    (tmp_path / "var").mkdir()
+    a_policy(tmp_path / "policy")
+    safe.kept_in(tmp_path / "var" / "secrets.key")
+    key = seal.kept_in(tmp_path / "var" / "changelog.key")
+    database = Database(f"sqlite:///{tmp_path / 'var' / 'keyturn.db'}", key)
+    schema.upgrade(database)
+    with database.transaction() as tx:
+        verification.open_log(tx)
+        note(tx, "settings", settings={})
+    database.close()
+    return tmp_path
+
+
+def test_what_was_saved_is_put_back_by_two_commands(place: Path):
+    saved = keyturn(place, "backup", str(place / "today.backup"))
+    assert saved.returncode == 0, saved.stderr
+    assert "saved 2 rows in" in saved.stdout
+    refused = keyturn(place, "restore", str(place / "today.backup"))
+    assert refused.returncode == 1
+    assert "there is a database already: move" in refused.stderr
+    (place / "var" / "keyturn.db").unlink()
+    restored = keyturn(place, "restore", str(place / "today.backup"))
+    assert restored.returncode == 0, restored.stderr
+    assert "2 entries, unbroken" in restored.stdout
+    assert "give --witness to see how much that was" in restored.stdout
+    assert "keyturn resume --as PERSON" in restored.stdout
+    assert keyturn(place, "changelog", "verify").returncode == 0
+    shown = keyturn(place, "changelog", "show", "--json").stdout
+    kinds = [json.loads(line)["kind"] for line in shown.splitlines()]
+    assert kinds == ["key", "settings", "restored", "everything stopped", "verified"]
+
+
+def test_programs_read_what_was_saved_and_put_back(place: Path):
+    file = str(place / "today.backup")
+    saved = json.loads(keyturn(place, "backup", file, "--json").stdout)
+    assert (saved["entries"], saved["broken"]) == (2, None)
+    (place / "var" / "keyturn.db").unlink()
+    restored = json.loads(keyturn(place, "restore", file, "--json").stdout)
+    assert restored["head"] == saved["head"]
+    assert (restored["ended"], restored["next_run"]) == ([], 1001)
+
+
+def test_nothing_is_put_back_without_the_keys_or_while_the_service_runs(place: Path):
+    file = str(place / "today.backup")
+    keyturn(place, "backup", file)
+    (place / "var" / "keyturn.db").unlink()
+    with sole_user(place / "var"):
+        busy = keyturn(place, "restore", file)
+    assert busy.returncode == 1
+    assert "stop that one first" in busy.stderr
+    (place / "var" / "secrets.key").unlink()
+    keyless = keyturn(place, "restore", file)
+    assert keyless.returncode == 1
+    assert "secrets.key is missing: put it back first" in keyless.stderr
+    assert not (place / "var" / "keyturn.db").exists()
+
+
+def test_what_is_no_backup_is_said_to_be_none(place: Path):
+    (place / "var" / "keyturn.db").rename(place / "old.db")
+    refused = keyturn(place, "restore", str(place / "old.db"))
+    assert refused.returncode == 1
+    assert "is a database, and not a backup that keyturn backup has made" in refused.stderr
+    assert not (place / "var" / "keyturn.db").exists()
+
+
+def test_a_password_does_not_belong_on_the_command_line(place: Path):
+    asked = keyturn(place, "db", "copy", "--to", "postgresql://keyturn:secret@localhost/keyturn")
+    assert asked.returncode == 1
+    assert "set PGPASSWORD" in asked.stderr
+    assert "secret" not in asked.stderr
+
+
+def test_what_is_no_address_is_said_to_be_none(place: Path):
+    asked = keyturn(place, "db", "copy", "--to", "mysql://localhost/keyturn")
+    assert asked.returncode == 1
+    assert "sqlite:///FILE or postgresql://USER@HOST/NAME" in asked.stderr
+
+
+@pytest.mark.real
+def test_an_installation_moves_up_to_postgresql(place: Path, postgres: Postgres):
+    full = postgres.new_database().replace("postgresql+psycopg://", "")
+    login, _, rest = full.partition("@")
+    user, _, password = login.partition(":")
+    address = f"postgresql://{user}@{rest}"
+    moved = keyturn(place, "db", "copy", "--to", address, PGPASSWORD=password)
+    assert moved.returncode == 0, moved.stderr
+    assert "copied 2 rows; 3 entries, unbroken" in moved.stdout
+    there = {"KEYTURN_DATABASE": f"postgresql+psycopg://{user}@{rest}", "PGPASSWORD": password}
+    verified = keyturn(place, "changelog", "verify", **there)
+    assert verified.returncode == 0, verified.stderr
+    again = keyturn(place, "db", "copy", "--to", address, PGPASSWORD=password)
+    assert again.returncode == 1
+    assert "there is something already, in entry" in again.stderr

@@ -1,0 +1,254 @@
+"""A backup holds everything; put back, it does nothing twice and hides nothing."""
+
+import sqlite3
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+from bot.custody import backup, moving
+from bot.custody.restoring import Restored, restore
+from bot.run import State
+from bot.store import changelog, copying, runs, schema, signins, stops, verification, witness
+from bot.store.copying import NotCopied
+from bot.store.database import Database
+from bot.store.label import NoBackup
+from bot.store.seal import BadKey, Seal
+from bot.store.witness import Sighting
+from bot.workflow import Parts, Workflow
+from tests.bot.office import ByHand, Office, an_office
+from tests.playground.postgres import Postgres
+from tests.toy import RUNBOOKS, SetSwitch
+
+LAMP = SetSwitch(host="lb1", name="lamp", value="on")
+FAN = SetSwitch(host="lb1", name="fan", value="on")
+
+
+@pytest.fixture
+def busy(tmp_path: Path, database: Database) -> Generator[Office]:
+    """One run done, one approved and not begun, one that waits; somebody is signed in."""
+    with an_office(tmp_path, database=database) as office:
+        with database.transaction() as tx:
+            verification.open_log(tx)
+            signins.begin(tx, "dora")
+        office.approve(office.ask(LAMP))
+        approved = office.ask(FAN)
+        office.workflow.approve(approved.id, person="olga", digest=approved.digest)
+        office.queue.waiting.clear()
+        office.ask(SetSwitch(host="lb2", name="lamp", value="on"))
+        yield office
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.real)])
+def empty(request: pytest.FixtureRequest, busy: Office, tmp_path: Path) -> Generator[Database]:
+    """Where there is nothing yet, on each database."""
+    url = f"sqlite:///{tmp_path / 'elsewhere' / 'keyturn.db'}"
+    if request.param == "postgresql":
+        server: Postgres = request.getfixturevalue("postgres")
+        url = server.new_database()
+    (tmp_path / "elsewhere").mkdir()
+    other = busy.database.beside(url)
+    yield other
+    other.close()
+
+
+def put_back(file: Path, target: Database, seen: list[Sighting] | None = None) -> Restored:
+    return restore(file, target, working=file.parent, seen=seen or [])
+
+
+def again(office: Office, database: Database) -> Office:
+    """The service begins on what was put back."""
+    queue = ByHand()
+    parts = Parts(database, office.policies, office.fleet, queue, runbooks=RUNBOOKS)
+    workflow = Workflow(parts)
+    begun = Office(workflow, parts, office.fleet, queue, office.policies)
+    workflow.recover()
+    begun.work()
+    return begun
+
+
+def test_r_u2_what_was_saved_is_put_back_and_its_log_is_whole(
+    busy: Office, empty: Database, tmp_path: Path
+):
+    label, verdict = backup.make(busy.database, tmp_path / "today.backup")
+    assert (verdict.broken, verdict.entries) == (None, label.point.seq)
+    assert (tmp_path / "today.backup").stat().st_mode & 0o777 == 0o600
+    restored = put_back(tmp_path / "today.backup", empty)
+    assert restored.label == label
+    with empty.reading() as tx:
+        whole = verification.verify(tx, thorough=True)
+        done = runs.get(tx, 1)
+    assert whole.broken is None
+    assert whole.entries > label.point.seq
+    assert done == busy.run(1)
+    kinds = again(busy, empty).entries()
+    assert kinds[: label.point.seq] == busy.entries()[: label.point.seq]
+    assert kinds[label.point.seq] == "restored"
+
+
+def test_r_u2_nothing_that_was_done_after_the_backup_is_done_again(
+    busy: Office, empty: Database, tmp_path: Path
+):
+    backup.make(busy.database, tmp_path / "today.backup")
+    # The service goes on: what was approved is done.
+    busy.workflow.advance(2)
+    assert busy.run(2).state is State.SUCCEEDED
+    told = list(busy.fleet.told)
+    restored = put_back(tmp_path / "today.backup", empty)
+    assert restored.ended == [2, 3]
+    begun = again(busy, empty)
+    assert busy.fleet.told == told
+    assert begun.run(2).state is State.STOPPED
+    assert "whether this was done since is not known here" in begun.run(2).summary
+    with empty.reading() as tx:
+        held = stops.of_everything(tx)
+    assert held is not None
+    assert held.why.startswith("the database was put back from a backup of")
+
+
+def test_without_ending_what_waits_it_would_be_done_again(busy: Office, tmp_path: Path):
+    """The twin: a plain copy of the file is what others call a restore."""
+    backup.make(busy.database, tmp_path / "today.backup")
+    busy.workflow.advance(2)
+    told = list(busy.fleet.told)
+    plain = busy.database.beside(f"sqlite:///{tmp_path / 'today.backup'}")
+    # Some hosts keep no marker of what was done, and somebody may have taken it back meanwhile.
+    busy.fleet.markers.clear()
+    busy.fleet.hosts["lb1"]["fan"] = "off"
+    again(busy, plain)
+    plain.close()
+    assert busy.fleet.told != told
+
+
+def test_r_u2_witnesses_tell_what_came_after_the_backup(
+    busy: Office, empty: Database, tmp_path: Path
+):
+    seen = tmp_path / "witness"
+    label, _ = backup.make(busy.database, tmp_path / "today.backup")
+    with busy.database.transaction() as tx:
+        changelog.append(tx, "noted")
+        point = verification.checkpoint(tx)
+    seen.write_text(f"Nov 21 lb1 keyturn: run 2 step 1: {point.line}\n")
+    restored = put_back(tmp_path / "today.backup", empty, witness.sightings(seen))
+    assert [(one.point.seq, one.run) for one in restored.later] == [(point.seq, 2)]
+    assert point.seq > label.point.seq
+    # Held against the log later, what was lost is told apart from what somebody cut off.
+    with empty.reading() as tx:
+        verdict = verification.verify(tx, witnesses=witness.read(seen))
+    assert (verdict.broken, verdict.lost) == (None, 1)
+
+
+def test_r_u2_a_log_that_was_merely_cut_is_still_called_cut(busy: Office, tmp_path: Path):
+    """The twin: without the entry that says so, a witness's checkpoint does not fit."""
+    backup.make(busy.database, tmp_path / "today.backup")
+    with busy.database.transaction() as tx:
+        changelog.append(tx, "noted")
+        changelog.append(tx, "noted")
+        point = verification.checkpoint(tx)
+    plain = busy.database.beside(f"sqlite:///{tmp_path / 'today.backup'}")
+    with plain.reading() as tx:
+        verdict = verification.verify(tx, witnesses=[point])
+    plain.close()
+    assert "cut off" in verdict.why
+
+
+def test_a_number_that_a_run_may_have_had_is_never_given_again(
+    busy: Office, empty: Database, tmp_path: Path
+):
+    backup.make(busy.database, tmp_path / "today.backup")
+    restored = put_back(tmp_path / "today.backup", empty)
+    assert restored.first == 1004
+    begun = again(busy, empty)
+    with empty.transaction() as tx:
+        assert stops.lift(tx, stops.EVERYTHING)
+    assert begun.ask(LAMP).id == 1004
+
+
+def test_everybody_signs_in_anew(busy: Office, empty: Database, tmp_path: Path):
+    with busy.database.transaction() as tx:
+        token = signins.begin(tx, "dora")
+    backup.make(busy.database, tmp_path / "today.backup")
+    put_back(tmp_path / "today.backup", empty)
+    with empty.transaction() as tx:
+        assert signins.find(tx, token) is None
+
+
+def test_a_backup_is_never_written_over_another(busy: Office, tmp_path: Path):
+    file = tmp_path / "today.backup"
+    file.write_text("yesterday's")
+    with pytest.raises(FileExistsError, match="never written over another"):
+        backup.make(busy.database, file)
+    assert file.read_text() == "yesterday's"
+
+
+def test_nothing_is_put_over_a_database_that_is_there(busy: Office, tmp_path: Path):
+    backup.make(busy.database, tmp_path / "today.backup")
+    before = busy.entries()
+    with pytest.raises(NotCopied, match="there is"):
+        put_back(tmp_path / "today.backup", busy.database)
+    assert busy.entries() == before
+    assert not list(tmp_path.glob("*.restoring*"))
+
+
+@pytest.mark.parametrize("damage", ["no database", "another database", "cut", "altered"])
+def test_what_is_no_whole_backup_is_not_put_back(
+    busy: Office, tmp_path: Path, damage: str, empty: Database
+):
+    file = tmp_path / "today.backup"
+    backup.make(busy.database, file)
+    if damage == "no database":
+        file.write_text("this is a letter")
+    elif damage == "another database":
+        file.unlink()
+        schema.upgrade(other := Database(f"sqlite:///{file}", Seal.new()))
+        other.close()
+    elif damage == "cut":
+        file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+    else:
+        with sqlite3.connect(file) as connection:
+            connection.execute("DROP TRIGGER IF EXISTS entry_no_update")
+            for (name,) in connection.execute(
+                "SELECT name FROM sqlite_master WHERE type='trigger'"
+            ):
+                connection.execute(f"DROP TRIGGER {name}")
+            connection.execute("UPDATE entry SET person = 'mallory' WHERE seq = 2")
+    with pytest.raises(NoBackup):
+        put_back(file, empty)
+
+
+def test_with_another_key_nothing_is_put_back(busy: Office, tmp_path: Path):
+    backup.make(busy.database, tmp_path / "today.backup")
+    target = Database(f"sqlite:///{tmp_path / 'new.db'}", Seal.new())
+    with pytest.raises(BadKey, match=r"put the right changelog\.key back"):
+        put_back(tmp_path / "today.backup", target)
+    target.close()
+    assert not (tmp_path / "new.db").exists()
+
+
+def test_an_installation_moves_with_its_chain_intact(busy: Office, empty: Database):
+    head = changelog_head(busy.database)
+    moved = moving.move(busy.database, empty)
+    assert moved.entries == head[0] + 1
+    assert changelog_head(busy.database) == head
+    begun = again(busy, empty)
+    # Nothing is lost on the way: what was approved is done where it has moved to.
+    assert begun.run(2).state is State.SUCCEEDED
+    assert begun.run(3).state is State.WAITING
+    assert begun.ask(LAMP).id == 4
+    with empty.reading() as tx:
+        assert verification.verify(tx, thorough=True).broken is None
+
+
+def test_a_broken_log_is_not_moved(busy: Office, empty: Database, monkeypatch: pytest.MonkeyPatch):
+    broken = verification.Verdict(3, "", broken=4, why="entry 4 is missing")
+    monkeypatch.setattr(verification, "verify", lambda _tx: broken)
+    with pytest.raises(NotCopied, match="broken at entry 4"):
+        moving.move(busy.database, empty)
+    with empty.reading() as tx:
+        assert changelog.head(tx)[0] == 0
+    assert copying.size(empty) == 0
+
+
+def changelog_head(database: Database) -> tuple[int, str]:
+    with database.reading() as tx:
+        return changelog.head(tx)
