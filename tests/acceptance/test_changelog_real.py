@@ -15,7 +15,7 @@ import pytest
 
 from bot.policy import PolicyDirectory
 from bot.run import Origin, State
-from bot.store import changelog, schema, verification, witness
+from bot.store import changelog, runs, schema, verification, witness
 from bot.store.changelog import Entry
 from bot.store.database import Database, StoreUnavailable
 from bot.store.seal import Seal
@@ -24,13 +24,15 @@ from connectors.command import Shell
 from connectors.fleet import Fleet
 from connectors.inventory import Inventory
 from connectors.sessions import Sessions
-from tests.bot.office import ByHand
+from tests.bot.office import ByHand, an_office
 from tests.bot.store.test_verification import entries_of, rewrite
 from tests.playground.sshd import Sshd
 from tests.policies import a_policy
-from tests.toy import RUNBOOKS, ShowSwitches
+from tests.toy import RUNBOOKS, SetSwitch, ShowSwitches
 
 pytestmark = pytest.mark.real
+
+_WEB = Origin("web")
 
 
 @pytest.fixture
@@ -131,7 +133,7 @@ def small_disk(tmp_path: Path) -> Generator[Path]:
     disk = tmp_path / "disk"
     disk.mkdir()
     mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=700k", "tmpfs", str(disk)],
+        ["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", str(disk)],
         capture_output=True,
         check=False,
     )
@@ -175,3 +177,52 @@ def test_t_l1_on_a_full_disk_nothing_is_sent_and_it_goes_on_by_itself_later(
         assert verification.verify(tx).entries > 0
     fleet.close()
     database.close()
+
+
+@contextmanager
+def _only_to_be_read(disk: Path) -> Generator[None]:
+    """Have the disk refuse to be written, as after errors that the kernel had enough of."""
+
+    def mount(how: str) -> None:
+        subprocess.run(["mount", "-o", f"remount,{how}", str(disk)], check=True)
+
+    mount("ro")
+    try:
+        yield
+    finally:
+        mount("rw")
+
+
+def _approved(flow: Workflow, queue: ByHand, database: Database) -> int:
+    """Return a request that was let go before its disk can only be read."""
+    lamp = SetSwitch(host="lb1", name="lamp", value="on")
+    run = flow.ask(lamp, person="dora", origin=Origin("web"))
+    flow.advance(run.id)
+    with database.reading() as tx:
+        planned = runs.get(tx, run.id)
+    assert planned.state is State.WAITING, planned.summary
+    flow.approve(run.id, person="olga", digest=planned.digest)
+    queue.waiting.clear()
+    # Nobody has it open while it is mounted anew, as after a restart on such a disk.
+    database.engine.dispose()
+    return run.id
+
+
+def test_t_l1_on_a_disk_that_can_only_be_read_nothing_is_sent(small_disk: Path, tmp_path: Path):
+    database = Database(f"sqlite:///{small_disk / 'keyturn.db'}", Seal.new())
+    with an_office(tmp_path, database=database) as office:
+        flow, queue, fleet = office.workflow, office.queue, office.fleet
+        number = _approved(flow, queue, database)
+        asked = fleet.asked
+        with _only_to_be_read(small_disk):
+            flow.advance(number)
+            with pytest.raises(StoreUnavailable):
+                flow.ask(SetSwitch(host="lb1", name="fan", value="on"), person="dora", origin=_WEB)
+            assert (fleet.told, fleet.asked) == ([], asked)
+            assert database.trouble
+            database.engine.dispose()
+        # The twin: the same request, where the log can be written.
+        flow.nudge()
+        office.work()
+        assert office.run(number).state is State.SUCCEEDED
+        assert database.trouble == ""
