@@ -15,6 +15,7 @@ from bot.cli.changelog import erase, rotate_key
 from bot.cli.db import db
 from bot.cli.delegate import COMMANDS as MANDATES
 from bot.cli.factors import factors
+from bot.cli.hooks import hooks
 from bot.cli.hosts import COMMANDS as HOSTS
 from bot.cli.log import export, show
 from bot.cli.place import FAILED, NOT_FOUND, Place, plainly, stop
@@ -247,6 +248,7 @@ _PLACE = Place(
     migrations=lambda: _settings().migrations.get_secret_value(),
 )
 for other in (show, export, verify, rotate_key, erase):
+    hooks=lambda: _settings().hooks,
     other.context_settings["obj"] = _PLACE
     changelog.add_command(other)
 db.add_command(copy)

@@ -17,8 +17,8 @@ from starlette.applications import Starlette
 from starlette.routing import Route
 
 from bot import api
-from bot.api import hooks as incoming
 from bot.api import ApiParts
+from bot.api import hooks as incoming
 from bot.api.hooks import Incoming
 from bot.api.metrics import Gauges, endpoint
 from bot.console.console import Console
@@ -32,11 +32,12 @@ from bot.console.directory import (
 from bot.console.directory import Installation as ConsoleInstallation
 from bot.custody.contacts import Contacts
 from bot.custody.discretion import set_up_logging
-from bot.custody.housekeeping import Housekeeping
+from bot.custody.housekeeping import Housekeeping, note
 from bot.dispatch import InProcess
 from bot.dispatch.procrastinated import Procrastinated
 from bot.ground import Elsewhere, lay, one_of_several
 from bot.hooks import written
+from bot.hooks.written import Hooks
 from bot.inventory.enrolling import enrolling
 from bot.offering import Offering
 from bot.policy import Policy, PolicyDirectory
@@ -128,9 +129,7 @@ def build(settings: Settings, redactor: Redactor | None = None, *, beside: str =
         asgi.mount("/console", console.app)
     if door is not None:
         asgi.router.routes.append(Route("/slack/events", door.app))
-    hooks = written.read(settings.hooks)
-    redactor.register(*hooks.secrets)
-    note(database, written.KIND, hooks=written.shown(hooks))
+    hooks = _hooks(settings, database, redactor)
     asgi.mount("/hooks", incoming.build(Incoming(hooks, database, admitted), secure=secure))
     programs = ApiParts(workflow, database, admitted, settings.address)
     gauges = Gauges(lambda: ground.reach.open, ground.house.unwitnessed)
@@ -257,6 +256,16 @@ def _clock(keyturn: Keyturn) -> Clock:
         # Workers look after what goes on at their sites.
         aside=[flow.follow_up] if keyturn.dispatch else [],
     )
+
+
+def _hooks(settings: Settings, database: Database, redactor: Redactor) -> Hooks:
+    """Return the hooks that are set, and note which they are. Raises BadHooks."""
+    hooks = written.read(settings.hooks)
+    redactor.register(*hooks.secrets)
+    if settings.hooks is not None:
+        with database.transaction() as tx:
+            note(tx, written.KIND, hooks=written.shown(hooks))
+    return hooks
 
 
 def _provider(settings: Settings) -> Provider:

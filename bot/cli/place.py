@@ -25,7 +25,7 @@ class Place:
     name of another role. has_database: whether there is one yet. data: the data directory; keys:
     that of the keys. address: of the web pages, without a slash at its end; "" if they have none.
     migrations: the database's address for a role that may change its schema; "" if it is the usual
-    one.
+    one. hooks: the file of hooks, if there is one.
     """
 
     policy: Callable[[], Path]
@@ -35,6 +35,7 @@ class Place:
     keys: Callable[[], Path]
     address: Callable[[], str]
     migrations: Callable[[], str]
+    hooks: Callable[[], Path | None] = lambda: None
 
 
 at_place = click.make_pass_decorator(Place)

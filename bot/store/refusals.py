@@ -9,6 +9,7 @@ from bot.store.database import Database, StoreUnavailable, Transaction
 log = logging.getLogger(__name__)
 
 SIGN_IN, STRANGER, TOKEN = "sign-in refused", "stranger refused", "token refused"
+HOOK = "hook refused"
 _APART = 60 * 1_000_000
 
 

@@ -366,6 +366,36 @@ def upgrade() -> None:
     sa.ForeignKeyConstraint(['run'], ['run.id'], name=op.f('fk_target_lock_run')),
     sa.PrimaryKeyConstraint('target', name=op.f('pk_target_lock'))
     )
+    op.create_table('outside_event',
+    sa.Column('source', sa.String(length=64), nullable=False),
+    sa.Column('key', sa.String(length=64), nullable=False),
+    sa.Column('at', sa.BigInteger(), nullable=False),
+    sa.PrimaryKeyConstraint('source', 'key', name=op.f('pk_outside_event'))
+    )
+    with op.batch_alter_table('outside_event', schema=None) as batch_op:
+        batch_op.create_index(batch_op.f('ix_outside_event_at'), ['at'], unique=False)
+
+    op.create_table('subscription',
+    sa.Column('name', sa.String(length=64), nullable=False),
+    sa.Column('seq', sa.BigInteger(), nullable=False),
+    sa.PrimaryKeyConstraint('name', name=op.f('pk_subscription'))
+    )
+    op.create_table('delivery',
+    sa.Column('subscription', sa.String(length=64), nullable=False),
+    sa.Column('seq', sa.BigInteger(), autoincrement=False, nullable=False),
+    sa.Column('run', sa.Integer(), nullable=False),
+    sa.Column('kind', sa.String(length=32), nullable=False),
+    sa.Column('at', sa.BigInteger(), nullable=False),
+    sa.Column('tries', sa.Integer(), nullable=False),
+    sa.Column('not_before', sa.BigInteger(), nullable=False),
+    sa.Column('dead', sa.BigInteger(), nullable=True),
+    sa.Column('trouble', sa.Text(), nullable=False),
+    sa.PrimaryKeyConstraint('subscription', 'seq', name=op.f('pk_delivery'))
+    )
+    with op.batch_alter_table('delivery', schema=None) as batch_op:
+        batch_op.create_index(batch_op.f('ix_delivery_dead'), ['dead'], unique=False)
+        batch_op.create_index(batch_op.f('ix_delivery_subscription_run_seq'), ['subscription', 'run', 'seq'], unique=False)
+
     op.create_table('lease',
     sa.Column('run', sa.Integer(), nullable=False),
     sa.Column('fence', sa.Integer(), nullable=False),

@@ -39,6 +39,7 @@ COMMANDS = {
     "factors list": LOOKS,
     "grants end": "grant revoked",
     "grants list": LOOKS,
+    "hooks": LOOKS,
     "hosts": SERVICE,
     "init": FILES,
     "inventory check": LOOKS,

@@ -1,0 +1,55 @@
+"""What is set about hooks, and how another system is set up to tell us something."""
+
+import json
+import sys
+
+import click
+
+from bot.cli.place import Place, at_place, plainly
+
+_FORMATS = {
+    "keyturn": "signed as Standard Webhooks say",
+    "alertmanager": "http_config: authorization: credentials_file: with the secret in it",
+    "github": "Content type application/json, the secret, event: Deployment statuses",
+}
+_NONE = """There is no file of hooks. Write one, and set KEYTURN_HOOKS to where it is:
+
+sources:                       # who may tell Keyturn what happened elsewhere
+  deploys:
+    format: keyturn            # or alertmanager, or github
+    secret_file: secrets/deploys   # beside this file; or secret_env: a variable
+subscriptions:                 # whom Keyturn tells of its runs
+  wiki:
+    url: https://hooks.example.com/keyturn
+    secret_file: secrets/wiki
+
+A secret is whsec_ and base64, as this makes one: echo "whsec_$(openssl rand -base64 32)"
+docs/hooks.md says more."""
+
+
+@click.command("hooks")
+@click.option("--json", "as_json", is_flag=True, help="For programs.")
+@at_place
+def hooks(place: Place, *, as_json: bool) -> None:
+    """Show who may tell Keyturn of events, whom it tells of runs, and how to set that up."""
+    from bot.hooks.written import read, shown
+
+    file = place.hooks()
+    with plainly():
+        found = read(file)
+    if as_json:
+        json.dump(shown(found), sys.stdout, indent=2)
+        click.echo()
+        return
+    if file is None:
+        click.echo(_NONE)
+        return
+    address = place.address() or "http://127.0.0.1:8080"
+    for source in found.sources.values():
+        click.echo(f"{source.name} tells us: POST {address}/hooks/{source.name}")
+        click.echo(f"  {source.format}: {_FORMATS[source.format]}; {source.a_minute} a minute")
+    for one in found.subscriptions.values():
+        what = ", ".join(one.events) or "what happens"
+        where = ", ".join(one.areas) or "any area"
+        click.echo(f"{one.name} is told: {one.url}")
+        click.echo(f"  of {what} to every {' or '.join(one.kinds)} in {where}")

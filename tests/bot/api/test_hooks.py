@@ -1,0 +1,367 @@
+"""Events that others tell us of: who is believed, what of it is kept, and that it stays text."""
+
+import base64
+import hashlib
+import hmac
+import json
+from collections.abc import Generator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from fastapi.testclient import TestClient
+from httpx2 import Response
+
+from bot.api import hooks
+from bot.api.hooks import Incoming
+from bot.cli.hooks import hooks as command
+from bot.cli.place import Place
+from bot.hooks import signature, written
+from bot.hooks.written import BadHooks
+from bot.store import changelog
+from bot.store.around import around, told
+from bot.store.database import Database
+from tests.bot.office import Office
+
+NOW = 1_800_000_000
+SECRET = "a-secret-of-32-letters-or-even-more"
+OTHER = "another-secret-of-32-letters-or-so"
+FILE = """\
+sources:
+  deploys: {secret_file: secrets/deploys, a_minute: 20}
+  alerts: {format: alertmanager, secret_env: KEYTURN_TEST_HOOK}
+  github: {format: github, secret_file: secrets/github}
+"""
+
+
+def _signed(
+    body: bytes, *, secret: str = SECRET, name: str = "msg_1", at: int = NOW
+) -> dict[str, str]:
+    """As the standard says, spelt out: not by the code that is tested."""
+    made = hmac.digest(secret.encode(), f"{name}.{at}.".encode() + body, hashlib.sha256)
+    return {
+        "webhook-id": name,
+        "webhook-timestamp": str(at),
+        "webhook-signature": f"v1,{base64.b64encode(made).decode()}",
+    }
+
+
+@dataclass
+class Counter:
+    office: Office
+    client: TestClient
+
+    def post(self, source: str, body: bytes, headers: dict[str, str]) -> Response:
+        return self.client.post(f"/{source}", content=body, headers=headers)
+
+    def tell(self, name: str = "msg_1", **body: Any) -> Response:
+        raw = json.dumps({"title": "api 2.4.1 deployed", **body}).encode()
+        return self.post("deploys", raw, _signed(raw, name=name))
+
+    def events(self) -> list[changelog.Entry]:
+        with self.office.database.reading() as tx:
+            return [entry for entry in changelog.after(tx, 0) if entry.kind == "event"]
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "secrets").mkdir()
+    for name in ("deploys", "github"):
+        (tmp_path / "secrets" / name).write_text(f"{SECRET}\n")
+    monkeypatch.setenv("KEYTURN_TEST_HOOK", SECRET)
+    file = tmp_path / "hooks.yaml"
+    file.write_text(FILE)
+    return file
+
+
+@pytest.fixture
+def counter(office: Office, file: Path) -> Generator[Counter]:
+    incoming = Incoming(
+        written.read(file), office.database, office.policies, clock=lambda: NOW + 0.5
+    )
+    with TestClient(hooks.build(incoming, secure=False)) as client:
+        yield Counter(office, client)
+
+
+def test_what_happened_elsewhere_is_found_beside_our_own_changes(counter: Counter) -> None:
+    answer = counter.tell(
+        hosts=["web1.example.com:443", "lb2"],
+        category="deployment",
+        person="pipeline",
+        url="https://ci.example.com/77",
+        at="2026-03-01T02:00:00+01:00",
+    )
+    assert answer.status_code == 202
+    (entry,) = counter.events()
+    assert answer.json() == {"noted": [entry.seq]}
+    assert entry.facts["hosts"] == ["web1", "lb2"]
+    assert entry.facts["happened"] == 1_772_326_800_000_000
+    with counter.office.database.reading() as tx:
+        found = {host: around(tx, tx.now, within=10**9, host=host) for host in ("web*", "nas1")}
+    assert [told(one) for one in found["web*"]] == ["deploys: api 2.4.1 deployed on web1, lb2"]
+    assert found["nas1"] == []
+
+
+def test_the_same_event_is_noted_once_however_often_it_is_told(counter: Counter) -> None:
+    assert [len(counter.tell("msg_7").json()["noted"]) for _ in range(3)] == [1, 0, 0]
+    assert counter.tell("msg_8").json()["noted"]
+    assert len(counter.events()) == 2
+
+
+RAW = b'{"title": "x"}'
+FORGED = {
+    "nothing": {},
+    "another secret": _signed(RAW, secret=OTHER),
+    "another body": _signed(b'{"title": "y"}'),
+    "another id": {**_signed(RAW), "webhook-id": "msg_2"},
+    "another time": {**_signed(RAW), "webhook-timestamp": str(NOW + 1)},
+    "too long ago": _signed(RAW, at=NOW - signature.MOST_SECONDS - 1),
+    "too early": _signed(RAW, at=NOW + signature.MOST_SECONDS + 1),
+    "an empty signature": {**_signed(RAW), "webhook-signature": "v1,"},
+    "another version": {
+        **_signed(RAW),
+        "webhook-signature": _signed(RAW)["webhook-signature"].replace("v1,", "v1a,"),
+    },
+    "no id": _signed(RAW, name=""),
+    "GitHub's way": {"x-hub-signature-256": "sha256=" + "0" * 64},
+    "the bare secret": {"authorization": f"Bearer {SECRET}"},
+    "strange letters": {"webhook-signature": "v1,\xe9", "webhook-id": "\xe9"},
+}
+
+
+@pytest.mark.parametrize("how", FORGED)
+def test_what_is_not_signed_now_by_who_has_the_secret_is_refused(
+    counter: Counter, how: str
+) -> None:
+    headers = {name: value.encode("latin-1") for name, value in FORGED[how].items()}
+    answer = counter.client.post(
+        "/deploys",
+        content=RAW,
+        headers=[(name.encode(), value) for name, value in headers.items()],
+    )
+    assert answer.status_code == 401
+    assert counter.events() == []
+    assert answer.json()["detail"] == "This is not signed by a source that is known here."
+
+
+def test_without_looking_at_the_signature_anybody_could_tell_us_anything(
+    counter: Counter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def anybody(*_: object, **__: object) -> None: ...
+
+    monkeypatch.setattr(hooks, "check", anybody)
+    assert counter.post("deploys", RAW, {}).status_code == 202
+
+
+def test_without_a_limit_of_time_an_old_delivery_would_be_taken_once_more(
+    counter: Counter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = _signed(RAW, at=NOW - 86400)
+    assert counter.post("deploys", RAW, old).status_code == 401
+    monkeypatch.setattr(signature, "MOST_SECONDS", 10**9)
+    assert counter.post("deploys", RAW, old).status_code == 202
+
+
+def test_who_is_turned_away_is_not_told_which_sources_there_are(counter: Counter) -> None:
+    known, unknown = (counter.post(name, RAW, {}) for name in ("deploys", "nobody"))
+    assert {**known.json(), "instance": ""} == {**unknown.json(), "instance": ""}
+    with counter.office.database.reading() as tx:
+        last = changelog.newest(tx, most=1)[0]
+    assert (last.kind, last.facts["source"]) == ("hook refused", "deploys")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"x",
+        b"[]",
+        b"{}",
+        b'{"title": ""}',
+        b'{"title": 5}',
+        b'{"title": "x", "hosts": "lb1"}',
+        b'{"title": "x", "at": "tomorrow"}',
+        b'{"title": "x", "at": "2026-03-01T02:00:00"}',
+        b'{"title": "x", "by": "nobody"}',
+        b'{"title": "' + b"x" * 300 + b'"}',
+        b'{"title": "\xff"}',
+        b'{"title": "\\ud800"}',
+        b"[" * 100_000,
+    ],
+)
+def test_what_is_not_as_the_format_says_is_refused_in_words(counter: Counter, body: bytes) -> None:
+    answer = counter.post("deploys", body, _signed(body))
+    assert answer.status_code == 422
+    assert answer.json()["detail"]
+    assert counter.events() == []
+
+
+def test_what_is_too_long_is_refused_before_it_is_read(counter: Counter) -> None:
+    body = b'{"title": "' + b"x" * 300_000 + b'"}'
+    assert counter.post("deploys", body, _signed(body)).status_code == 413
+
+
+def test_a_source_that_tells_too_much_is_told_to_wait(counter: Counter) -> None:
+    answers = [counter.tell(f"msg_{n}") for n in range(22)]
+    assert [answer.status_code for answer in answers] == [202] * 20 + [429] * 2
+    assert answers[-1].headers["retry-after"] == "60"
+    assert len(counter.events()) == 20
+
+
+def test_t_h1_everything_hostile_stays_text(counter: Counter) -> None:
+    hostile = "\x1b]0;owned\x07 <!channel> <script>alert(1)</script> \u202e *x*\r\n"
+    answer = counter.tell(
+        title=hostile,
+        hosts=["lb1; rm -rf /", "../etc", "-oProxyCommand=x", "lb1"],
+        detail=hostile,
+        person=hostile,
+        url="javascript:alert(1)",
+    )
+    assert answer.status_code == 202
+    (entry,) = counter.events()
+    assert entry.facts["hosts"] == ["lb1"]
+    assert "url" not in entry.facts
+    assert "\\x1b]0;owned\\x07" in entry.facts["title"]
+    assert all(ord(letter) >= 32 and letter != "\u202e" for letter in entry.facts["title"])
+
+
+def _no_database() -> AbstractContextManager[Database]:
+    raise AssertionError("nobody needs it")
+
+
+def _alert(**more: Any) -> dict[str, Any]:
+    return {
+        "status": "firing",
+        "labels": {"alertname": "HighLoad", "instance": "web1:9100"},
+        "annotations": {"summary": "load is 40"},
+        "startsAt": "2026-11-21T02:00:00.123Z",
+        "endsAt": "0001-01-01T00:00:00Z",
+        "generatorURL": "http://prometheus/graph",
+        "fingerprint": "abc",
+        **more,
+    }
+
+
+def _alerts(*alerts: dict[str, Any]) -> bytes:
+    return json.dumps({"version": "4", "receiver": "keyturn", "alerts": alerts}).encode()
+
+
+def test_alertmanager_tells_of_an_alert_once_and_of_its_end(counter: Counter) -> None:
+    bearer = {"authorization": f"Bearer {SECRET}"}
+    firing = _alerts(_alert())
+    assert counter.post("alerts", firing, bearer).status_code == 202
+    assert counter.post("alerts", firing, bearer).json() == {"noted": []}
+    ended = _alerts(_alert(status="resolved", endsAt="2026-11-21T02:10:00Z"))
+    assert counter.post("alerts", ended, bearer).status_code == 202
+    titles = [(e.facts["title"], e.host, e.facts["detail"]) for e in counter.events()]
+    assert titles == [
+        ("HighLoad firing", "web1", "load is 40"),
+        ("HighLoad resolved", "web1", "load is 40"),
+    ]
+    assert counter.post("alerts", firing, _signed(firing)).status_code == 401
+
+
+def _deployment(*, ago: int = 0) -> bytes:
+    at = datetime.fromtimestamp(NOW - ago, UTC).isoformat().replace("+00:00", "Z")
+    told = {
+        "deployment_status": {
+            "id": 2,
+            "state": "success",
+            "updated_at": at,
+            "description": None,
+            "target_url": "https://example.com/2",
+            "creator": {"login": "ada"},
+        },
+        "deployment": {"id": 1, "ref": "v2", "environment": "production"},
+        "repository": {"full_name": "acme/shop"},
+    }
+    return json.dumps(told).encode()
+
+
+def _of_github(body: bytes) -> dict[str, str]:
+    made = hmac.digest(SECRET.encode(), body, hashlib.sha256).hex()
+    return {"x-hub-signature-256": f"sha256={made}", "x-github-event": "deployment_status"}
+
+
+def test_github_tells_of_a_deployment_once_and_in_time(counter: Counter) -> None:
+    body = _deployment()
+    assert counter.post("github", body, _of_github(body)).status_code == 202
+    assert counter.post("github", body, _of_github(body)).json() == {"noted": []}
+    old = _deployment(ago=3600)
+    assert counter.post("github", old, _of_github(old)).status_code == 409
+    assert counter.post("github", body, _of_github(old)).status_code == 401
+    (entry,) = counter.events()
+    assert entry.facts["title"] == "acme/shop v2 to production: success"
+    assert entry.facts["told_by"] == "ada"
+    ping = b'{"zen": "Keep it logically awesome."}'
+    assert counter.post("github", ping, _of_github(ping)).status_code == 200
+
+
+def test_nothing_is_told_by_looking(counter: Counter) -> None:
+    assert counter.client.get("/deploys").status_code == 405
+
+
+# --- the file ---
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("sources: {x: {}}", "say secret_file or secret_env"),
+        ("sources: {x: {secret: abc}}", "secret: is not known here"),
+        ("sources: {x: {secret_file: nope}}", "No such file"),
+        ("sources: {x: {secret_env: KEYTURN_TEST_NOPE}}", "KEYTURN_TEST_NOPE is not set"),
+        ("sources: {x: {secret_file: short}}", "needs 24 or more"),
+        ("sources: {x: {secret_file: odd}}", "no base64"),
+        ("sources: {x: {format: mine, secret_file: short}}", "format"),
+        ("sources: [x]", "sources"),
+        ("sources: {", "line 1"),
+        ("subscriptions: {x: {url: 'http://a.example', secret_file: good}}", "https://"),
+        ("subscriptions: {x: {url: 'http://127.0.0.1/x', secret_file: good}}", "private: true"),
+        (
+            "subscriptions: {x: {url: 'http://a.example', private: true, secret_file: good}}",
+            "this machine itself",
+        ),
+        ("subscriptions: {x: {url: 'file:///etc/passwd', secret_file: good}}", "an address"),
+        ("subscriptions: {x: {url: 'https://u:p@a.example', secret_file: good}}", "an address"),
+    ],
+)
+def test_a_file_that_cannot_be_used_says_where_and_what_to_do(
+    tmp_path: Path, text: str, said: str
+) -> None:
+    for name, secret in (("short", "abc"), ("odd", "whsec_%%%"), ("good", SECRET)):
+        (tmp_path / name).write_text(secret)
+    file = tmp_path / "hooks.yaml"
+    file.write_text(text)
+    with pytest.raises(BadHooks) as bad:
+        written.read(file)
+    assert said in str(bad.value)
+    assert SECRET not in str(bad.value)
+
+
+def test_the_command_says_how_to_set_it_up_and_no_secret(file: Path, tmp_path: Path) -> None:
+    def place(found: Path | None) -> Place:
+        nothing = Path
+        return Place(
+            policy=nothing,
+            database=_no_database,
+            has_database=bool,
+            data=nothing,
+            keys=nothing,
+            address=lambda: "https://keyturn.test",
+            migrations=str,
+            hooks=lambda: found,
+        )
+
+    said = CliRunner().invoke(command, obj=place(file)).output
+    assert "POST https://keyturn.test/hooks/deploys" in said
+    assert SECRET not in said
+    assert "KEYTURN_HOOKS" in CliRunner().invoke(command, obj=place(None)).output
+    shown = json.loads(CliRunner().invoke(command, ["--json"], obj=place(file)).output)
+    assert shown["sources"]["alerts"] == "alertmanager"
+    broken = CliRunner().invoke(command, obj=place(tmp_path / "nope.yaml"))
+    assert broken.exit_code == 1
