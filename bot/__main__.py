@@ -20,6 +20,8 @@ from bot.cli.hosts import COMMANDS as HOSTS
 from bot.cli.log import export, show
 from bot.cli.place import FAILED, NOT_FOUND, Place, plainly, stop
 from bot.cli.policy import policy
+from bot.cli.report import report
+from bot.cli.report import report
 from bot.cli.runs import COMMANDS as RUNS
 from bot.cli.schedule import schedule
 from bot.cli.stopping import COMMANDS
@@ -169,6 +171,7 @@ def sign_in(person: str) -> None:
 
 main.add_command(inventory)
 main.add_command(sudoers)
+main.add_command(report)
 
 
 @main.group()

@@ -5,10 +5,21 @@ from typing import Any, cast
 
 from fastapi import FastAPI, Request, Response
 
-from bot.api import calendar, foresight, guard, hosts, looking, problems, runs, schedules, surroundings
+from bot.api import (
+    calendar,
+    foresight,
+    guard,
+    hosts,
+    looking,
+    problems,
+    report,
+    runs,
+    schedules,
+    surroundings,
+)
 from bot.api.parts import ApiParts
 
-_ROOMS = (surroundings, hosts, looking, runs, schedules, calendar, foresight)
+_ROOMS = (surroundings, hosts, looking, runs, schedules, calendar, foresight, report)
 _ABOUT = """Two keys for production: what the pages do, for programs.
 
 Come with `Authorization: Bearer kt_…`. Errors are problem+json (RFC 9457). A POST may carry an

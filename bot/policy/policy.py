@@ -11,7 +11,7 @@ import cedarpy
 
 from bot.policy.freezes import Freezes
 from bot.policy.people import Area, Household, Person
-from bot.policy.rules import Rules, Ruling, strictest
+from bot.policy.rules import BadRules, Rules, Ruling, strictest
 from bot.terms import Demand, Terms
 from connectors.inventory import Host, Inventory
 
@@ -109,6 +109,14 @@ class Policy:
         known = {**self.inventory.hosts, **{host.name: host for host in hosts}}
         inventory = self.inventory.model_copy(update={"hosts": known})
         return Policy(self.household, inventory, self._rules, freezes, version=self.version)
+
+    def with_rule(self, rule: str) -> "Policy":
+        """Return this policy with one rule more. Raises NoPolicy if it cannot be understood."""
+        try:
+            rules = Rules(f"{self._rules.text}\n{rule}")
+        except BadRules as bad:
+            raise NoPolicy(f"line {bad.line}: {bad}") from None
+        return Policy(self.household, self.inventory, rules, self.freezes, version=self.version)
 
     def without(self, banned: Collection[str]) -> "Policy":
         """Return this policy as it is while some people are shut out: as if it had never known

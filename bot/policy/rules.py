@@ -119,9 +119,13 @@ class Naming:
 
 
 class Rules:
-    """A validated set of rules. mentioned: what they look at. namings: whom they speak of."""
+    """A validated set of rules. text: as it was written. mentioned: what they look at.
+
+    namings: whom they speak of.
+    """
 
     def __init__(self, text: str) -> None:
+        self.text = text
         written = statements(text)
         for statement in written:
             _check_parses(statement)

@@ -46,8 +46,11 @@ class Past:
     keys: tuple[str, ...] = ()
 
 
-def since(tx: Transaction, moment: int) -> Generator[Past]:
-    """Yield every request since then, in their order; one for several hosts is one."""
+def since(tx: Transaction, moment: int, *, words: str = "", area: str = "") -> Generator[Past]:
+    """Yield every request since then, in their order; one for several hosts is one.
+
+    words, area: only of this runbook, and only in this area.
+    """
     keys = _keys(tx, moment)
     firsts = _first_successes(tx)
     query = (
@@ -74,6 +77,10 @@ def since(tx: Transaction, moment: int) -> Generator[Past]:
         .order_by(_RUN.id)
         .execution_options(yield_per=1000)
     )
+    if words:
+        query = query.where(_RUN.words == words)
+    if area:
+        query = query.where(_RUN.area == area)
     with tx.sql.execute(query) as rows:
         for row in rows:
             first = firsts.get((row.asked_by, row.words))

@@ -55,6 +55,7 @@ COMMANDS = {
     "policy replay": LOOKS,
     "report waiting": SERVICE,
     "restore": "restored",
+    "report waiting": SERVICE,
     "resume": "everything resumed",
     "run resolve": SERVICE,
     "run show": SERVICE,

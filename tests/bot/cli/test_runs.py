@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 from bot.__main__ import main
 from bot.cli.service import outcome, status_of
 from bot.run import State
-from bot.store import changelog
+from bot.store import changelog, contacts, locks
 from tests.playground.service import Service
 from tests.policies import a_policy
 
@@ -180,3 +180,33 @@ def test_words_of_runbooks_are_completed(typed: str, offered: str):
         check=True,
     )
     assert f"plain,{offered}" in said.stdout.splitlines()
+
+
+def test_hosts_are_listed_and_told_of_as_they_were_met(shop: Shop):
+    with shop.service.keyturn.database.transaction() as tx:
+        contacts.keep(tx, "lb2", met=tx.now, answered=None, kind="key", trouble="another key")
+    lines = shop.type("dora", "hosts", "--tag", "haproxy").stdout.splitlines()
+    assert [line.split()[0] for line in lines] == ["lb1", "lb2"]
+    assert "shows another key" in lines[1]
+    told = shop.type("dora", "hosts", "lb2").stdout
+    assert "  another key\n" in told
+    assert "keyturn reads and changes, by a key" in told
+    assert shop.told("dora", "hosts", "lb2")["key"] == "changed key seen"
+    assert shop.type("dora", "hosts", "lb9").exit_code == 3
+
+
+def test_what_holds_hosts_is_listed(shop: Shop):
+    assert shop.type("dora", "locks").stderr == "no host is held\n"
+    with shop.service.keyturn.database.transaction() as tx:
+        locks.take(tx, "web1", 1)
+    assert shop.type("dora", "locks").stdout.startswith("web1: run 1 of dora since ")
+    assert [one["host"] for one in shop.told("dora", "locks")] == ["web1"]
+    with shop.service.keyturn.database.transaction() as tx:
+        locks.release(tx, 1)
+
+
+def test_the_waiting_report_is_text_and_json(shop: Shop):
+    said = shop.type("dora", "report", "waiting", "--days", "7")
+    assert said.exit_code == 0
+    assert "the last 7 days" in said.stdout
+    assert len(shop.told("dora", "report", "waiting")["by_hour"]) == 24

@@ -7,7 +7,7 @@ _VOID = {"meta", "link", "img", "input", "br"}
 _OURS = """
 html head title script body a div header nav form span button main section h1 h2 h3 p ul ol li
 table caption thead tbody tr th td time strong code pre svg path footer label select option
-optgroup datalist details summary dl dt dd fieldset legend textarea figure figcaption rect line g
+optgroup datalist details summary dl dt dd fieldset legend textarea figure figcaption rect line g text
 """
 _NAMES = """
 lang charset name content rel href type src defer class id alt width height title role hidden

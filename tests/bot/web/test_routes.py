@@ -62,6 +62,7 @@ ROUTES = {
     ("POST", "/schedules/{number}/end"): (401, 404),
     ("POST", "/schedules/{number}/take"): (401, 404),
     ("GET", "/around"): (401, 200),
+    ("GET", "/report"): (401, 200),
     ("GET", "/views/{number}"): (401, 404),
     ("POST", "/views"): (401, 422),
     ("POST", "/views/{number}/forget"): (401, 404),

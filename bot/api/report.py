@@ -1,0 +1,108 @@
+"""The report: how long people wait for approvals, and what could be lifted to self-service."""
+
+from collections.abc import Sequence
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from pydantic import Field
+
+from bot.api import shapes
+from bot.api.caller import Reading
+from bot.api.given import Given
+from bot.api.parts import Here
+from bot.tally import QUARTER, Lift, Line, tally
+
+router = APIRouter(prefix="/report", tags=["report"])
+
+_SECOND = 1_000_000
+
+
+class LineShape(shapes.Shape):
+    """One row. Waits are seconds; null where nothing was decided. approval_rate: 0 to 1."""
+
+    name: str
+    asked: int
+    approved: int
+    denied: int
+    expired: int
+    waiting: int
+    approval_rate: float | None
+    median_wait: float | None
+    ninth_decile_wait: float | None
+    longest_wait: float | None
+
+    @classmethod
+    def of(cls, line: Line) -> "LineShape":
+        return cls(
+            name=line.name,
+            asked=line.asked,
+            approved=line.approved,
+            denied=line.denied,
+            expired=line.expired,
+            waiting=line.waiting,
+            approval_rate=line.rate,
+            median_wait=_seconds(line.middle),
+            ninth_decile_wait=_seconds(line.ninth),
+            longest_wait=_seconds(line.longest),
+        )
+
+
+class LiftShape(shapes.Shape):
+    """What could go without approvals. rule: text for policy.cedar. at_once: of those asked for,
+    how many would not have waited; replayed: the replay with it in a line.
+    """
+
+    runbook: str
+    area: str
+    asked: int
+    waited: float
+    median_wait: float
+    rule: str
+    at_once: int
+    replayed: str
+
+    @classmethod
+    def of(cls, lift: Lift) -> "LiftShape":
+        return cls(
+            runbook=lift.runbook,
+            area=lift.area,
+            asked=lift.asked,
+            waited=lift.waited / _SECOND,
+            median_wait=lift.middle / _SECOND,
+            rule=lift.rule,
+            at_once=lift.at_once,
+            replayed=lift.replayed,
+        )
+
+
+class Waiting(shapes.Shape):
+    """hours: 24, by the hour of asking in UTC."""
+
+    days: int
+    total: LineShape
+    by_runbook: Sequence[LineShape]
+    by_area: Sequence[LineShape]
+    by_hour: Sequence[LineShape]
+    self_service: Sequence[LiftShape]
+
+
+class Back(Given):
+    days: int = Field(QUARTER, ge=1, le=366)
+
+
+@router.get("/waiting", operation_id="reportWaiting", summary="Say how long people wait")
+def waiting(parts: Here, caller: Reading, wanted: Annotated[Back, Query()]) -> Waiting:
+    with parts.database.reading() as tx:
+        found = tally(tx, caller.policy, days=wanted.days)
+    return Waiting(
+        days=found.days,
+        total=LineShape.of(found.total),
+        by_runbook=[LineShape.of(line) for line in found.runbooks],
+        by_area=[LineShape.of(line) for line in found.areas],
+        by_hour=[LineShape.of(line) for line in found.hours],
+        self_service=[LiftShape.of(lift) for lift in found.lifts],
+    )
+
+
+def _seconds(length: int | None) -> float | None:
+    return None if length is None else length / _SECOND

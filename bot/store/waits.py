@@ -1,0 +1,76 @@
+"""Waits: how long requests waited for their approvals, and what came of them."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from sqlalchemy import func, select
+
+from bot.run import State
+from bot.store import tables
+from bot.store.database import Transaction
+
+_RUN, _VOTE = tables.run.c, tables.vote.c
+_PART = 2
+
+
+@dataclass(frozen=True)
+class Wait:
+    """One request that took approvals. asked: microseconds. length: from when it was shown until
+    its last approval, or its end without one; None while it waits. approved: it got what it took.
+    """
+
+    run: int
+    words: str
+    area: str
+    asked_by: str
+    asked: int
+    state: State
+    length: int | None
+    approved: bool
+
+
+def since(tx: Transaction, moment: int) -> Iterator[Wait]:
+    """Yield every request since then that waited for approvals; one for several hosts is one."""
+    keys = (
+        select(_VOTE.run, func.count().label("n"), func.max(_VOTE.at).label("at"))
+        .where(_VOTE.yes)
+        .group_by(_VOTE.run)
+        .subquery()
+    )
+    query = (
+        select(
+            _RUN.id,
+            _RUN.words,
+            _RUN.area,
+            _RUN.asked_by,
+            _RUN.asked,
+            _RUN.state,
+            _RUN.shown,
+            _RUN.needed,
+            _RUN.ended,
+            keys.c.n,
+            keys.c.at,
+        )
+        .outerjoin(keys, keys.c.run == _RUN.id)
+        .where(
+            _RUN.asked >= moment,
+            _RUN.place != _PART,
+            _RUN.needed > 0,
+            _RUN.shown.is_not(None),
+            _RUN.grant_id.is_(None),
+        )
+        .order_by(_RUN.id)
+    )
+    for row in tx.sql.execute(query):
+        approved = (row.n or 0) >= row.needed
+        until = row.at if approved else row.ended
+        yield Wait(
+            row.id,
+            row.words,
+            row.area,
+            row.asked_by,
+            row.asked,
+            State(row.state),
+            None if until is None else max(until - row.shown, 0),
+            approved,
+        )

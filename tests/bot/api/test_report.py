@@ -1,0 +1,19 @@
+"""The waiting report as programs are told of it."""
+
+from sqlalchemy import update
+
+from bot.store import tables
+from tests.bot.api.conftest import Desk
+from tests.bot.web.exhibits import asked, succeeded
+
+
+def test_a_program_learns_how_long_people_wait(desk: Desk):
+    with desk.database.transaction() as tx:
+        for _ in range(5):
+            succeeded(tx, asked(tx))
+        tx.sql.execute(update(tables.run).values(needed=1, shown=tx.now - 300_000_000))
+    told = desk.program("dora").get("/report/waiting", params={"days": 7}).json()
+    assert told["total"]["approval_rate"] == 1.0
+    assert 300 <= told["by_runbook"][0]["median_wait"] < 360
+    assert told["self_service"][0]["at_once"] == 5
+    assert len(told["by_hour"]) == 24

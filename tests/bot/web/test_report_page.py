@@ -1,0 +1,37 @@
+"""The waiting report as a page: drawn, and with a text for all that is drawn."""
+
+from sqlalchemy import update
+
+from bot.store import tables
+from tests.bot.web.conftest import Site
+from tests.bot.web.dom import Page
+from tests.bot.web.exhibits import asked, succeeded
+
+
+def _some(site: Site) -> None:
+    with site.database.transaction() as tx:
+        for _ in range(5):
+            succeeded(tx, asked(tx))
+        tx.sql.execute(update(tables.run).values(needed=1, shown=tx.now - 300_000_000))
+
+
+def test_waits_are_drawn_and_written(site: Site):
+    _some(site)
+    html = site.browser("dora").get("/report").text
+    page = Page(html)
+    assert page.strange == []
+    for words in ("abusers clear", "the edge", "5 min", "100 %", "The same as a table"):
+        assert words in page.text
+    assert html.count('class="kt-bar-middle"') == 1 + 1 + 24
+
+
+def test_a_rule_to_copy_stands_beside_what_it_would_have_changed(site: Site):
+    _some(site)
+    text = Page(site.browser("dora").get("/report").text).text
+    assert '@id("abusers clear in edge is self-service")' in text
+    assert "Replayed with the rule: 5 without waiting" in text
+
+
+def test_nobody_waited_is_said(site: Site):
+    assert "Nobody waited for an approval" in site.browser("dora").get("/report").text
+    assert site.browser("dora").get("/report?days=9999").status_code == 422
