@@ -36,11 +36,11 @@ def _spellings(secret: str) -> Iterator[str]:
     yield f"{secret[:9]}\n{secret[9:]}"
 
 
-def _everything() -> str:
+def everything_spelt() -> str:
     return "\n".join(spelt for canary in CANARIES for spelt in _spellings(canary))
 
 
-def _traces(said: str) -> list[str]:
+def traces(said: str) -> list[str]:
     flat = "".join(said.split())
     told: list[str] = []
     for canary in CANARIES:
@@ -68,7 +68,7 @@ def _run_through(directory: Path, redactor: Redactor) -> Iterator[str]:
     with an_office(directory, database=store) as office:
         _say_all(office)
         try:
-            raise ValueError(_everything())
+            raise ValueError(everything_spelt())
         except ValueError:
             log.exception("a fault that quotes %s", CANARIES[0])
         with store.reading() as tx:
@@ -84,7 +84,7 @@ def _say_all(office: Office) -> None:
     waiting = office.ask(SetSwitch(host="lb1", name="lamp", value="on"), reason=CANARIES[1])
 
     def fail(_host: str, _words: str) -> None:
-        raise CommandFailed(f"it said: {_everything()}")
+        raise CommandFailed(f"it said: {everything_spelt()}")
 
     office.fleet.before_tell = fail
     assert office.approve(waiting).state is State.FAILED
@@ -97,14 +97,14 @@ def quiet(caplog: pytest.LogCaptureFixture) -> None:
 
 def test_t_x1_no_sink_holds_a_canary(tmp_path: Path, quiet: None):
     for sink in _run_through(tmp_path, Redactor(CANARIES)):
-        assert _traces(sink) == []
+        assert traces(sink) == []
 
 
 def test_t_x1_without_the_guard_every_canary_is_found(tmp_path: Path, quiet: None):
     """The twin: who looks like this finds them where nobody takes them out."""
     sinks = list(_run_through(tmp_path, Redactor()))
-    assert set(_traces(sinks[0])) >= set(CANARIES)
-    assert set(_traces(sinks[2])) >= set(CANARIES)
+    assert set(traces(sinks[0])) >= set(CANARIES)
+    assert set(traces(sinks[2])) >= set(CANARIES)
 
 
 def test_t_x1_the_services_own_secrets_are_known(tmp_path: Path):

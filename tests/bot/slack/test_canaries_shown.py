@@ -1,0 +1,140 @@
+"""Secrets that a host says, and that people repeat, are in no body sent to chat and on no page."""
+
+import ast
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+from bot.__main__ import main
+from bot.redaction import Redactor
+from bot.store import schema, verification
+from bot.store.database import Database
+from bot.store.seal import Seal
+from connectors.trouble import CommandFailed
+from tests.bot.office import Office, an_office
+from tests.bot.slack.chat import Chat, a_chat
+from tests.bot.test_canaries import CANARIES, everything_spelt, traces
+from tests.bot.web.conftest import a_site
+from tests.toy import SetSwitch
+
+pytestmark = pytest.mark.anyio
+ROOT = Path(__file__).parents[3]
+STARTERS = {"subprocess", "pty", "multiprocessing"}
+
+
+@pytest.fixture
+def secretive(tmp_path: Path) -> Iterator[Office]:
+    yield from _office(tmp_path, Redactor(CANARIES))
+
+
+@pytest.fixture
+def chatty(tmp_path: Path) -> Iterator[Office]:
+    """The twin: nobody takes anything out."""
+    yield from _office(tmp_path, Redactor())
+
+
+def _office(directory: Path, redactor: Redactor) -> Iterator[Office]:
+    store = Database(f"sqlite:///{directory / 'keyturn.db'}", Seal.new(), redactor)
+    schema.upgrade(store)
+    with store.transaction() as tx:
+        verification.open_log(tx)
+    with an_office(directory, database=store) as office:
+        yield office
+
+
+def _pages(office: Office) -> str:
+    """Return every page that tells of a run whose host said all of them, and why it was asked."""
+    run = office.ask(SetSwitch(host="lb1", name="lamp", value="on"), reason=CANARIES[1])
+
+    def fail(_host: str, _words: str) -> None:
+        raise CommandFailed(f"it said: {everything_spelt()}")
+
+    office.fleet.before_tell = fail
+    office.approve(run)
+    browser = a_site(office).browser("olga")
+    paths = ("/", "/runs", f"/runs/{run.id}", f"/runs/{run.id}/erase", "/log", "/runs.csv")
+    return "\n".join(browser.get(path).text for path in (*paths, "/runs.json", "/hosts"))
+
+
+def test_t_x1_no_page_holds_a_canary(secretive: Office):
+    assert traces(_pages(secretive)) == []
+
+
+def test_t_x1_without_the_guard_pages_would(chatty: Office):
+    assert traces(_pages(chatty))
+
+
+async def _bodies(office: Office) -> str:
+    """Return all that was sent to chat about such a run."""
+    async with a_chat(office) as chat:
+        assert isinstance(chat, Chat)
+
+        def fail(_host: str, _words: str) -> None:
+            raise CommandFailed(f"it said: {everything_spelt()}")
+
+        office.fleet.before_tell = fail
+        said = await chat.type(f"toy set lb1 lamp on because {CANARIES[1]}")
+        assert chat.slack.posted, said.body
+        await chat.press("approve", "U0OLGA")
+        await chat.settle()
+        answer = await chat.type("runs")
+        assert chat.office.run(1).over
+        return json.dumps(chat.slack.calls, ensure_ascii=False) + answer.body.decode()
+
+
+async def test_t_x1_no_body_to_chat_holds_a_canary(secretive: Office):
+    assert traces(await _bodies(secretive)) == []
+
+
+async def test_t_x1_without_the_guard_bodies_would(chatty: Office):
+    assert traces(await _bodies(chatty))
+
+
+def test_t_x1_no_secret_is_ever_an_argument_of_a_program():
+    """Everybody on a machine can read those: so no command takes one, and we start no program."""
+    named = [
+        f"{path} {option}"
+        for path, command in _commands(main, "keyturn")
+        for parameter in command.params
+        for option in parameter.opts
+        if any(word in option for word in ("password", "secret", "passphrase", "private"))
+    ]
+    assert named == []
+    started = [
+        str(file.relative_to(ROOT))
+        for folder in ("bot", "connectors", "runbooks")
+        for file in sorted((ROOT / folder).rglob("*.py"))
+        if STARTERS & _imported(file)
+    ]
+    assert started == []
+
+
+def test_t_x1_a_program_that_is_started_would_be_found(tmp_path: Path):
+    """The twin."""
+    file = tmp_path / "starter.py"
+    file.write_text("import subprocess\n")
+    assert STARTERS & _imported(file)
+
+
+def _commands(command: click.Command, path: str) -> Iterator[tuple[str, click.Command]]:
+    yield path, command
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            found = command.get_command(context, name)
+            assert found
+            yield from _commands(found, f"{path} {name}")
+
+
+def _imported(file: Path) -> set[str]:
+    tree = ast.parse(file.read_text())
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names.add(node.module.partition(".")[0])
+    return names
