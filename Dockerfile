@@ -27,7 +27,7 @@ LABEL org.opencontainers.image.title="Keyturn" \
       org.opencontainers.image.licenses="Apache-2.0"
 RUN groupadd --system --gid 10001 keyturn \
     && useradd --system --uid 10001 --gid keyturn --home-dir /data --shell /usr/sbin/nologin keyturn \
-    && install --directory --owner keyturn --group keyturn --mode 0700 /data
+    && install --directory --owner keyturn --group keyturn --mode 0700 /data /keys
 COPY --from=service /opt/keyturn /opt/keyturn
 ENV PATH=/opt/keyturn/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 \
     KEYTURN_DATA=/data KEYTURN_POLICY=/data/policy KEYTURN_LISTEN=0.0.0.0 KEYTURN_PORT=8080

@@ -18,17 +18,20 @@ def db() -> None:
 
 
 @db.command("upgrade")
+@click.option("--grant", default="", help="PostgreSQL's role that may work with it afterwards.")
 @at_place
-def upgrade(place: Place) -> None:
+def upgrade(place: Place, *, grant: str) -> None:
     """Bring the database to the schema that this version works with.
 
     Of a new one it also makes the keys, changelog.key and secrets.key: where several processes
-    work on one database, each needs both.
+    work on one database, each needs both. --grant gives a role what `keyturn db grants` prints.
     """
-    from bot.store import safe, schema, seal
+    from bot.store import rights, safe, schema, seal
 
     with plainly(), place.database(place.migrations()) as database:
         schema.upgrade(database)
+        if grant:
+            rights.grant(database, grant)
         if not _is_begun(database):
             place.keys().mkdir(parents=True, exist_ok=True)
             seal.kept_in(place.keys() / "changelog.key")

@@ -48,6 +48,15 @@ def grants(app: str, reader: str = "") -> list[str]:
     return said
 
 
+def grant(database: Database, app: str, reader: str = "") -> None:
+    """Give each role what it needs, in the owner's name. Raises ValueError, StoreUnavailable."""
+    if database.embedded:
+        raise ValueError("SQLite has no roles: there is nothing to grant")
+    with database.transaction() as tx:
+        for statement in grants(app, reader):
+            tx.sql.execute(text(statement))
+
+
 def too_strong(database: Database) -> list[str]:
     """Say what our role may do and should not; nothing on SQLite, which has no roles."""
     if database.embedded:

@@ -59,9 +59,8 @@ def roles(postgres: Postgres) -> Generator[Roles]:
             there = text("SELECT 1 FROM pg_roles WHERE rolname = :role")
             if not connection.execute(there, {"role": role}).scalar():
                 connection.exec_driver_sql(f"CREATE ROLE {role} LOGIN PASSWORD '{role}'")
-        for statement in rights.grants(*ROLES):
-            connection.exec_driver_sql(statement)
         connection.commit()
+    rights.grant(owner, *ROLES)
     found = Roles(owner, *(Database(_as(address, role), seal) for role in ROLES))
     with found.app.transaction() as tx:
         verification.open_log(tx)

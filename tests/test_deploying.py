@@ -1,0 +1,116 @@
+"""What README and docs give people to start Keyturn with is of this version, and locked down."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from ruamel.yaml import YAML
+
+from bot.__main__ import main
+from bot.settings import Settings
+
+ROOT = Path(__file__).parents[1]
+COMPOSE: dict[str, Any] = YAML(typ="safe").load(ROOT / "compose.yaml")
+CLUSTER: list[dict[str, Any]] = list(YAML(typ="safe").load_all(ROOT / "docs" / "kubernetes.yaml"))
+DOCKERFILE = (ROOT / "Dockerfile").read_text()
+OURS = {name: one for name, one in COMPOSE["services"].items() if name != "postgres"}
+PODS = {
+    one["metadata"]["name"]: one["spec"]["template"]["spec"]
+    for one in CLUSTER
+    if "template" in one["spec"]
+}
+# A service that must end in 30 seconds is given a little more.
+DRAIN_SECONDS = 30
+
+
+def _commands() -> Iterator[list[str]]:
+    for service in OURS.values():
+        yield service["command"]
+    for pod in PODS.values():
+        yield pod["containers"][0]["args"]
+        probe = pod["containers"][0].get("livenessProbe", {}).get("exec")
+        if probe:
+            yield probe["command"][1:]
+
+
+def _settings() -> Iterator[str]:
+    for service in OURS.values():
+        yield from service["environment"]
+    for pod in PODS.values():
+        yield from (each["name"] for each in pod["containers"][0]["env"])
+
+
+@pytest.mark.parametrize("words", list(_commands()), ids=" ".join)
+def test_every_command_is_one(words: list[str]):
+    with click.Context(main) as context:
+        name, command, rest = main.resolve_command(context, words)
+        while isinstance(command, click.Group):
+            name, command, rest = command.resolve_command(context, rest)
+        assert command is not None
+        command.make_context(name, rest)
+
+
+def test_every_setting_is_one():
+    known = {f"KEYTURN_{name.upper()}" for name in Settings.model_fields} | {"PGPASSWORD"}
+    assert set(_settings()) - known == set()
+
+
+def test_every_container_is_locked_down():
+    for name, service in OURS.items():
+        assert service["read_only"], name
+        assert service["cap_drop"] == ["ALL"], name
+        assert service["security_opt"] == ["no-new-privileges:true"], name
+    for name, pod in PODS.items():
+        assert pod["securityContext"]["runAsNonRoot"], name
+        assert str(pod["securityContext"]["runAsUser"]) in DOCKERFILE, name
+        for container in (*pod["containers"], *pod["initContainers"]):
+            assert container["securityContext"]["readOnlyRootFilesystem"], name
+            assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}, name
+
+
+def test_whoever_ends_is_given_the_time_to():
+    for service in OURS.values():
+        assert int(service["stop_grace_period"].removesuffix("s")) > DRAIN_SECONDS
+    for name in ("web", "worker-ams"):
+        assert PODS[name]["terminationGracePeriodSeconds"] > DRAIN_SECONDS
+
+
+def test_only_workers_have_the_keys_of_hosts():
+    for name, service in OURS.items():
+        has = any(str(volume).startswith("./ssh") for volume in service["volumes"])
+        assert has == name.startswith("worker"), name
+    for name, pod in PODS.items():
+        assert ("keyturn-ssh-ams" in str(pod)) == name.startswith("worker"), name
+
+
+def test_only_the_upgrade_works_as_the_owner_of_the_tables():
+    for name, service in OURS.items():
+        assert ("owner@" in str(service["environment"])) == (name == "upgrade"), name
+    for name, pod in PODS.items():
+        assert ("owner@" in str(pod)) == (name == "upgrade"), name
+
+
+def test_no_password_stands_in_these_files():
+    for line in (ROOT / "compose.yaml").read_text().splitlines():
+        if found := re.match(r"\s+(\w*(?:PASSWORD|TOKEN)\w*): (.*)", line):
+            assert found[2].startswith("${"), line
+
+
+def test_every_kind_of_process_may_lose_one_and_go_on():
+    budgets = {one["metadata"]["name"] for one in CLUSTER if one["kind"] == "PodDisruptionBudget"}
+    deployed = {one["metadata"]["name"] for one in CLUSTER if one["kind"] == "Deployment"}
+    assert budgets == deployed
+    assert all(one["spec"]["replicas"] >= 2 for one in CLUSTER if one["kind"] == "Deployment")
+
+
+def test_the_image_is_the_one_that_is_built_here():
+    images = {service["image"] for service in OURS.values()}
+    images |= {
+        each["image"]
+        for pod in PODS.values()
+        for each in (*pod["containers"], *pod["initContainers"])
+    }
+    assert images == {"keyturn:0.1.0"}
