@@ -1,0 +1,172 @@
+"""Several processes on one database: what must be done once is done once."""
+
+import json
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from bot.__main__ import main
+from bot.dispatch.procrastinated import Procrastinated
+from bot.ground import lay, one_of_several
+from bot.redaction import Redactor
+from bot.settings import Settings
+from bot.store import news, runs, seal
+from bot.store.database import AlreadyRunning, Database, one_of_many, sole_server
+from bot.store.keyfile import BadKey
+from bot.workflow import Workflow
+from bot.workflow.noting import BROKEN, CHANGED, Noting
+from tests.bot.office import Office
+from tests.playground import company
+from tests.playground.postgres import Postgres
+from tests.playground.replicas import Replicas
+from tests.policies import INVENTORY
+from tests.toy import SetSwitch
+
+
+def _together(*actions: Callable[[], object]) -> None:
+    barrier = threading.Barrier(len(actions))
+
+    def go(action: Callable[[], object]) -> None:
+        barrier.wait()
+        action()
+
+    threads = [threading.Thread(target=go, args=(action,)) for action in actions]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def test_a_new_policy_is_noted_once_by_however_many_processes(any_office: Office):
+    office = any_office
+    _together(*[Noting(office.parts).note_policy for _ in range(4)])
+    assert office.entries().count(CHANGED) == 1
+
+
+def test_who_still_has_the_old_policy_does_not_note_it_again_and_again(
+    any_office: Office, tmp_path: Path
+):
+    """Processes read a new policy one after the other; each says what it sees once."""
+    office = any_office
+    first, second = Noting(office.parts), Noting(office.parts)
+    first.note_policy()
+    second.note_policy()
+    (tmp_path / "policy" / "inventory.yaml").write_text("nothing that fits")
+    for _ in range(3):
+        second.note_policy()
+    assert office.entries().count(BROKEN) == 1
+    (tmp_path / "policy" / "inventory.yaml").write_text(INVENTORY)
+    for _ in range(3):
+        first.note_policy()
+        second.note_policy()
+    assert office.entries().count(CHANGED) == 2
+
+
+def test_news_that_one_process_tells_is_not_looked_at_by_another(any_office: Office):
+    """Drawn from what was read before the other had told it, it would be told twice."""
+    office = any_office
+    run = office.ask(SetSwitch(host="lb1", name="lamp", value="on"))
+    if office.database.embedded:
+        pytest.skip("SQLite has one writer")
+    with office.database.transaction() as first:
+        assert [item.run for item in news.held(first)] == [run.id]
+        with office.database.transaction() as second:
+            assert news.held(second) == []
+            # Its twin: reading alone would see it.
+            assert news.pending(second)
+
+
+def test_what_is_due_by_time_is_done_once_by_two(any_office: Office):
+    office = any_office
+    run = office.ask(SetSwitch(host="lb1", name="lamp", value="on"))
+    with office.database.transaction() as tx:
+        held = runs.hold(tx, run.id)
+        runs.amend(tx, held, expires=tx.now - 1)
+    other = Workflow(replace(office.parts))
+    _together(office.workflow.expire_due, other.expire_due, office.workflow.nudge, other.nudge)
+    assert office.entries(run).count("expired") == 1
+
+
+@pytest.mark.real
+def test_embedded_and_distributed_do_not_mix_on_one_database(postgres: Postgres):
+    url = postgres.new_database()
+    first, second, third = (Database(url) for _ in range(3))
+    refused = pytest.raises(AlreadyRunning, match="KEYTURN_ENGINE=distributed")
+    with one_of_many(first), one_of_many(second), refused, sole_server(third):
+        pass
+    with sole_server(third), pytest.raises(AlreadyRunning, match="embedded"), one_of_many(first):
+        pass
+    for database in (first, second, third):
+        database.close()
+
+
+@pytest.mark.real
+def test_a_process_with_another_key_does_not_start(postgres: Postgres, tmp_path: Path):
+    company.found(tmp_path / "policy")
+    (tmp_path / "policy" / "inventory.yaml").write_text(INVENTORY)
+    with Replicas(tmp_path, postgres.new_database()) as replicas:
+        replicas.ground().database.close()
+        key = tmp_path / "var" / "changelog.key"
+        right = key.rename(tmp_path / "right.key")
+        with pytest.raises(BadKey, match="all processes need the same one"):
+            replicas.ground()
+        seal.kept_in(key)
+        with pytest.raises(BadKey, match=r"put the right changelog\.key back"):
+            replicas.ground()
+        key.unlink()
+        right.rename(key)
+        replicas.ground().database.close()
+
+
+@pytest.mark.real
+def test_db_upgrade_makes_what_several_processes_need_and_db_check_says_so(
+    postgres: Postgres, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    company.found(tmp_path / "policy")
+    (tmp_path / "policy" / "inventory.yaml").write_text(INVENTORY)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("KEYTURN_DATABASE", postgres.new_database())
+    monkeypatch.setenv("KEYTURN_ENGINE", "distributed")
+    monkeypatch.setenv("KEYTURN_KEYS", str(tmp_path / "keys"))
+
+    def typed(*words: str) -> tuple[int, str]:
+        done = CliRunner().invoke(main, words)
+        return done.exit_code, done.output
+
+    assert typed("db", "check") == (1, "behind: run keyturn db upgrade\n")
+    assert typed("db", "upgrade") == (0, "up to date\n")
+    assert {each.name for each in (tmp_path / "keys").iterdir()} == {
+        "changelog.key",
+        "secrets.key",
+    }
+    ground = lay(Settings(), Procrastinated(), Redactor())
+    ground.house.open({})
+    ground.database.close()
+    status, said = typed("db", "check", "--json")
+    assert status == 0
+    found = json.loads(said)
+    assert (found["current"], found["distributed"], found["keys"]) == (True, True, "")
+    (tmp_path / "keys" / "secrets.key").unlink()
+    status, said = typed("db", "check")
+    assert status == 1
+    assert "secrets.key is missing" in said
+    # There is a log already: new keys would not belong to it.
+    assert typed("db", "upgrade") == (0, "up to date\n")
+    assert not (tmp_path / "keys" / "secrets.key").exists()
+
+
+def test_the_distributed_mode_needs_postgresql():
+    with pytest.raises(ValueError, match="SQLite is for one process"):
+        Settings(engine="distributed", database="")
+
+
+def test_processes_of_one_machine_keep_their_files_apart(tmp_path: Path):
+    with one_of_several(tmp_path) as first, one_of_several(tmp_path) as second:
+        assert first != second
+    # What one has left is found by the next.
+    with one_of_several(tmp_path) as third:
+        assert third == first

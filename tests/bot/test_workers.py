@@ -1,0 +1,138 @@
+"""Workers come and go: what was asked is done, once, by whoever is there."""
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from bot.ground import Ground
+from bot.run import Origin, Run, State
+from bot.store import changelog, leases, runs
+from runbooks import catalogue
+from tests.playground import company
+from tests.playground.fleet import PLACES, LoopbackFleet
+from tests.playground.postgres import Postgres
+from tests.playground.replicas import Replicas, end
+
+pytestmark = pytest.mark.real
+
+WEB = Origin("web")
+ABUSERS = [f"203.0.113.{number}" for number in range(1, 7)]
+
+
+@dataclass
+class Shop:
+    replicas: Replicas
+    fleet: LoopbackFleet
+    here: Ground
+
+    def planned(self, abuser: str) -> Run:
+        """Ask that an abuser be let in, and wait for the plan."""
+        self.fleet.haproxy.abuse(abuser)
+        runbook = catalogue()["abusers clear"].model_validate({"host": "lb1", "address": abuser})
+        asked = self.here.workflow.ask(runbook, person="dora", origin=WEB)
+        return self.until(asked.id, lambda run: run.state is State.WAITING)
+
+    def approve(self, run: Run) -> None:
+        self.here.workflow.approve(run.id, person="olga", digest=run.digest)
+
+    def over(self, run: Run) -> Run:
+        return self.until(run.id, lambda run: run.over or run.state is State.UNKNOWN)
+
+    def until(self, number: int, true: Callable[[Run], bool], seconds: float = 75) -> Run:
+        """Wait until a run is so, doing meanwhile what the clock of a replica does."""
+        deadline = time.monotonic() + seconds
+        ticked = 0.0
+        while True:
+            if time.monotonic() - ticked > 2:
+                self.here.workflow.take_over()
+                self.here.workflow.nudge()
+                ticked = time.monotonic()
+            with self.here.database.reading() as tx:
+                run = runs.get(tx, number)
+            if true(run):
+                return run
+            assert time.monotonic() < deadline, f"run {number} is {run.state}: {run.summary}"
+            time.sleep(0.05)
+
+    def entries(self, run: Run) -> list[str]:
+        with self.here.database.reading() as tx:
+            return [entry.kind for entry in changelog.of_run(tx, run.id)]
+
+    def worker_of(self, run: Run, among: list[subprocess.Popen[str]]) -> subprocess.Popen[str]:
+        with self.here.database.reading() as tx:
+            lease = leases.of(tx, run.id)
+        assert lease
+        (found,) = [one for one in among if f" {one.pid} " in lease.worker]
+        return found
+
+
+@pytest.fixture
+def shop(tmp_path: Path, postgres: Postgres) -> Generator[Shop]:
+    company.found(tmp_path / "policy")
+    with (
+        LoopbackFleet(tmp_path / "policy", places=PLACES[:1]) as fleet,
+        Replicas(tmp_path, postgres.new_database()) as replicas,
+    ):
+        here = replicas.ground()
+        yield Shop(replicas, fleet, here)
+        here.database.close()
+
+
+def test_r_w1_a_worker_that_is_asked_to_end_loses_nothing(shop: Shop):
+    first, second = shop.replicas.worker("main"), shop.replicas.worker("main")
+    planned = [shop.planned(abuser) for abuser in ABUSERS]
+    for run in planned:
+        shop.approve(run)
+    began = time.monotonic()
+    assert end(first) == 0
+    assert time.monotonic() - began < 30
+    done = [shop.over(run) for run in planned]
+    assert [run.state for run in done] == [State.SUCCEEDED] * len(done), [r.summary for r in done]
+    assert [shop.entries(run).count("sending") for run in done] == [1] * len(done)
+    assert end(second) == 0
+
+
+def test_r_w2_what_a_killed_worker_had_is_taken_over_and_done_once(shop: Shop):
+    workers = [shop.replicas.worker("main"), shop.replicas.worker("main")]
+    run = shop.planned(ABUSERS[0])
+    # The host answers nobody for a while, so that a worker is killed while it reads.
+    with _silent(shop.fleet):
+        shop.approve(run)
+        shop.until(run.id, lambda run: run.state is State.STARTING)
+        killed = shop.worker_of(run, workers)
+        killed.send_signal(signal.SIGKILL)
+        killed.wait(10)
+        shop.until(run.id, lambda _: "taken over" in shop.entries(run))
+    done = shop.over(run)
+    assert done.state is State.SUCCEEDED, done.summary
+    assert shop.entries(run).count("sending") == 1
+    assert shop.worker_of(run, workers) is not killed
+
+
+class _silent:  # noqa: N801 - read as a word in `with`
+    """Stops the balancer of a fleet for as long as the block lasts."""
+
+    def __init__(self, fleet: LoopbackFleet) -> None:
+        self._pid = fleet.haproxy.pid
+
+    def __enter__(self) -> None:
+        os.kill(self._pid, signal.SIGSTOP)
+
+    def __exit__(self, *_: object) -> None:
+        os.kill(self._pid, signal.SIGCONT)
+
+
+def test_replicas_serve_beside_each_other_and_end_in_good_order(shop: Shop):
+    replicas = [shop.replicas.serve(), shop.replicas.serve()]
+    with shop.here.database.reading() as tx:
+        kinds = [entry.kind for entry in changelog.after(tx, 0)]
+    assert kinds.count("key") == 1
+    assert kinds.count("policy changed") <= 1
+    for replica in replicas:
+        assert end(replica) in {0, -signal.SIGTERM}

@@ -1,0 +1,100 @@
+"""Processes of the distributed mode, as `keyturn serve` and `keyturn worker` start them."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from bot.dispatch.procrastinated import Procrastinated
+from bot.ground import Elsewhere, Ground, lay
+from bot.redaction import Redactor
+from bot.settings import Settings
+from bot.store import safe, schema, seal
+from bot.store.database import Database
+
+
+class Replicas:
+    """Any number of them on one database. directory: holds the policy in `policy`."""
+
+    def __init__(self, directory: Path, url: str) -> None:
+        self.directory, self._url = directory, url
+        self._processes: list[subprocess.Popen[str]] = []
+
+    @property
+    def settings(self) -> Settings:
+        return Settings(
+            data=self.directory / "var",
+            policy=self.directory / "policy",
+            database=self._url,
+            engine="distributed",
+            port=0,
+        )
+
+    def __enter__(self) -> Self:
+        data = self.directory / "var"
+        data.mkdir(parents=True, exist_ok=True)
+        database = Database(self._url, seal.kept_in(data / "changelog.key"))
+        safe.kept_in(data / "secrets.key")
+        schema.upgrade(database)
+        database.close()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for process in self._processes:
+            # One that was stopped takes no other signal.
+            process.kill()
+            process.communicate()
+
+    def ground(self) -> Ground:
+        """Return what a replica of `keyturn serve` stands on, in this very process."""
+        ground = lay(
+            self.settings, Procrastinated(), Redactor(), reach=Elsewhere(), beside="-here"
+        )
+        ground.house.open({})
+        return ground
+
+    def worker(self, *sites: str, env: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
+        """Start a worker and return it once it works."""
+        named = [word for site in sites for word in ("--site", site)]
+        return self._start("worker", *named, until="Working for", env=env)
+
+    def serve(self, env: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
+        return self._start("serve", until="Keyturn is ready", env=env)
+
+    def _start(
+        self, *words: str, until: str, env: Mapping[str, str] | None
+    ) -> subprocess.Popen[str]:
+        told = {
+            "KEYTURN_DATA": str(self.settings.data),
+            "KEYTURN_POLICY": str(self.settings.policy),
+            "KEYTURN_DATABASE": self._url,
+            "KEYTURN_ENGINE": "distributed",
+            "KEYTURN_PORT": "0",
+        }
+        process = subprocess.Popen(
+            [sys.executable, "-m", "bot", *words],
+            env={**os.environ, **told, **(env or {})},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+        self._processes.append(process)
+        assert process.stdout
+        said = process.stdout.readline()
+        assert until in said, said
+        return process
+
+
+def end(process: subprocess.Popen[str], *, seconds: float = 30) -> int:
+    """Ask a process to end, as an orchestrator does, and return its exit status."""
+    process.send_signal(signal.SIGTERM)
+    return process.wait(seconds)
