@@ -8,6 +8,7 @@ from fastapi.responses import RedirectResponse
 
 from bot import forms
 from bot.run import Origin, Run
+from bot.store.proof import Proof
 from bot.web.blanks import Filled
 from bot.web.dossier import Dossier, gather
 from bot.web.noes import NOES, status_of
@@ -42,7 +43,7 @@ def show(
     request: Request, parts: Here, visitor: Visiting, number: Number, done: str = ""
 ) -> Response:
     """Show the whole page."""
-    return _page(request, parts, visitor, number, notice=_DONE.get(done, ""))
+    return whole_page(request, parts, visitor, number, notice=_DONE.get(done, ""))
 
 
 @router.get("/live")
@@ -221,11 +222,11 @@ def _done(
     except StepUpFirst:
         return RedirectResponse(f"/step-up?next=/runs/{number}", 303)
     except NOES as no:
-        return _page(request, parts, visitor, number, status=status_of(no), alert=str(no))
+        return whole_page(request, parts, visitor, number, status=status_of(no), alert=str(no))
     return RedirectResponse(f"/runs/{onward}?done={word}", 303)
 
 
-def _page(
+def whole_page(  # noqa: PLR0913 - what stands on top of it, by name
     request: Request,
     parts: WebParts,
     visitor: Visitor,
@@ -234,11 +235,13 @@ def _page(
     status: int = 200,
     alert: str = "",
     notice: str = "",
+    proof: Proof | None = None,
 ) -> Response:
+    """Draw it all as it is now. proof: what was just verified."""
     with parts.database.reading() as tx:
         dossier = gather(tx, number, visitor)
-    things = _things(dossier, visitor)
-    return page(request, "run.html", status=status, alert=alert, notice=notice, **things)
+    things = _things(dossier, visitor) | {"alert": alert, "notice": notice, "proof": proof}
+    return page(request, "run.html", status=status, **things)
 
 
 def _things(dossier: Dossier, visitor: Visitor) -> dict[str, Any]:

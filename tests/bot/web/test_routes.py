@@ -17,6 +17,7 @@ ROUTES = {
     ("GET", "/runs/{number}"): (401, 200),
     ("GET", "/runs/{number}/live"): (401, 200),
     ("GET", "/runs/{number}/stream"): (401, 200),
+    ("POST", "/runs/{number}/verify"): (401, 200),
     ("POST", "/runs/{number}/approve"): (401, 409),
     ("POST", "/runs/{number}/deny"): (401, 409),
     ("POST", "/runs/{number}/withdraw"): (401, 403),

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import pytest
 
 from bot.run import State
-from bot.store import changelog, locks
+from bot.store import changelog, locks, verification
 from connectors.trouble import CommandFailed, Interrupted
 from runbooks import Report
 from tests.bot.web.conftest import Site
@@ -306,3 +306,28 @@ def test_the_moving_part_is_the_same_as_in_the_page(site: Site) -> None:
         page = browser.get(f"/runs/{number}").text
         assert live.split("</h2>")[0].strip() in page
         assert head.replace(" hx-swap-oob=true", "").strip() in page
+
+
+# --- the entries of the run, verified ---
+
+
+def test_the_log_of_a_run_is_verified_in_words(site: Site) -> None:
+    with site.database.transaction() as tx:
+        verification.open_log(tx)
+    run = site.office.approve(site.office.ask(LAMP_ON))
+    words = Page(site.browser("dora").post(f"/runs/{run.id}/verify").text).text
+    assert "The log of this run is as it was written" in words
+    assert "All of its 9 entries, from 2 to 10, were recomputed" in words
+    assert "One answer of a host has the hash that stands in the log" in words
+
+
+def test_what_was_altered_is_said_to_be(site: Site) -> None:
+    with site.database.transaction() as tx:
+        verification.open_log(tx)
+    run = site.office.approve(site.office.ask(LAMP_ON))
+    with site.database.engine.connect() as connection:
+        connection.exec_driver_sql("DROP TRIGGER entry_no_update")
+        connection.exec_driver_sql("UPDATE entry SET person = 'adam' WHERE seq = 4")
+        connection.commit()
+    words = Page(site.browser("dora").post(f"/runs/{run.id}/verify").text).text
+    assert "entry 4 was altered: its content does not have its hash" in words
