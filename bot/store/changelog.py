@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from json.encoder import encode_basestring
 from typing import Any
 
-from sqlalchemy import Row, select, text
+from sqlalchemy import Row, select
 
 from bot.digest import Canonical, canonical, sha256
 from bot.store import tables
@@ -16,11 +16,12 @@ from bot.store.database import Transaction
 GENESIS = "0" * 64
 # The kind of the entries that name the key by which the log is sealed from then on.
 KEY = "key"
-# Any number that nothing else in the database locks by.
-_APPEND_LOCK = 0x6B657974
-
 
 # As the driver takes it, with nothing to be put together for each entry of a wave.
+_LAST = "SELECT seq, hash FROM entry ORDER BY seq DESC LIMIT 1"
+_HEAD = {"sqlite": _LAST, "postgresql": _LAST}
+# SQLite has one writer; of PostgreSQL, a function of the schema takes a lock, then looks.
+_LOCKED_HEAD = {"sqlite": _LAST, "postgresql": "SELECT seq, hash FROM log_head()"}
 _COLUMNS = ", ".join(column.name for column in tables.entry.columns)
 _INSERT = {
     dialect: f"INSERT INTO entry ({_COLUMNS}) VALUES ({', '.join([mark] * 10)})"  # noqa: S608 - ours
@@ -76,7 +77,7 @@ def append(
     }
     digest = sha256(values)
     entry = Entry(**values, hash=digest, signature=tx.seal.sign(digest))
-    tx.sql.exec_driver_sql(_INSERT[tx.sql.dialect.name], tuple(vars(entry).values()))
+    tx.at_once(_INSERT, tuple(vars(entry).values()))
     # Nobody else appends before this transaction ends.
     tx.log_head = (entry.seq, digest)
     return entry
@@ -89,9 +90,8 @@ def keep_others_out(tx: Transaction) -> None:
 
 def _last_and_locked(tx: Transaction) -> tuple[int, str]:
     """Return where the log ends, and keep others from appending until this transaction ends."""
-    if tx.sql.dialect.name == "postgresql":
-        tx.sql.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _APPEND_LOCK})
-    return head(tx)
+    row = tx.at_once(_LOCKED_HEAD)
+    return (row[0], row[1]) if row else (0, GENESIS)
 
 
 def _body(tx: Transaction, facts: Mapping[str, Canonical]) -> str:
@@ -101,12 +101,8 @@ def _body(tx: Transaction, facts: Mapping[str, Canonical]) -> str:
 
 def head(tx: Transaction) -> tuple[int, str]:
     """Return the newest entry's sequence number and hash; (0, GENESIS) of an empty log."""
-    row = tx.sql.execute(
-        select(tables.entry.c.seq, tables.entry.c.hash)
-        .order_by(tables.entry.c.seq.desc())
-        .limit(1)
-    ).one_or_none()
-    return (row.seq, row.hash) if row else (0, GENESIS)
+    row = tx.at_once(_HEAD)
+    return (row[0], row[1]) if row else (0, GENESIS)
 
 
 def digest_of(row: Sequence[Any]) -> str:

@@ -2,9 +2,10 @@
 
 import fcntl
 import logging
+import sqlite3
 import threading
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,11 @@ _BLOCKED_SECONDS = 2
 _LOCKED_MILLISECONDS = 1_750
 # Reading may take longer: an export, or a search through years.
 _READING_SECONDS = 60
+# As the driver takes it: every transaction begins with this.
+_NOW = {
+    "sqlite": "SELECT (julianday('now') - 2440587.5) * 86400.0",
+    "postgresql": "SELECT extract(epoch from clock_timestamp())",
+}
 # Any number that nothing else in the database locks by.
 _SERVER_LOCK = 0x6B747372
 
@@ -78,6 +84,13 @@ class Transaction:
         # What comes back tells it on both databases; a count of rows does not.
         returning = statement.returning(*table.primary_key.columns)
         return self.sql.execute(returning).one_or_none() is not None
+
+    def at_once(self, spelled: Mapping[str, str], values: Sequence[object] = ()) -> Any:
+        """Do one statement as the driver does it; return its first row, None if there is none.
+
+        spelled: by the name of the dialect.
+        """
+        return _at_once(self.sql, spelled, values)
 
     @property
     def seal(self) -> Seal:
@@ -137,18 +150,15 @@ class Database:
                 self._turn(),
                 self._guarded(),
                 self._connection(self.engine) as connection,
-                self._watch.over(connection, seconds),
             ):
-                if self.embedded:
-                    connection.exec_driver_sql("BEGIN IMMEDIATE")
-                began = boottime()
-                now = self._now(connection)
+                began, now = boottime(), self._begun(connection, "BEGIN IMMEDIATE")
                 transaction = Transaction(
                     connection, now, self._tell_news, self._seal, self.redactor
                 )
                 transaction.began = began
-                yield transaction
-                connection.commit()
+                with self._watch.over(connection, seconds):
+                    yield transaction
+                    self._commit(connection)
         except StoreUnavailable as trouble:
             self.trouble = str(trouble)
             raise
@@ -223,17 +233,34 @@ class Database:
             raise StoreRefused(f"the database refuses: {error.orig}") from error
         except DBAPIError as error:
             raise StoreUnavailable(f"the database says: {error.orig}") from error
+        except (sqlite3.IntegrityError, sqlite3.DataError) as error:
+            raise StoreRefused(f"the database refuses: {error}") from error
+        except sqlite3.Error as error:
+            raise StoreUnavailable(f"the database says: {error}") from error
         except SQLAlchemyError as error:
             raise StoreUnavailable(f"the database cannot be used: {error}") from error
 
     def _now(self, connection: Connection) -> int:
         """Return the database's time: replicas may disagree about theirs."""
-        seconds = (
-            "(julianday('now') - 2440587.5) * 86400.0"
-            if self.embedded
-            else "extract(epoch from clock_timestamp())"
-        )
-        return round(float(connection.execute(text(f"SELECT {seconds}")).scalar_one()) * 1_000_000)
+        return round(float(_at_once(connection, _NOW)[0]) * 1_000_000)
+
+
+def _at_once(connection: Connection, spelled: Mapping[str, str], values: Any = ()) -> Any:
+    """Do one statement as the driver does it, and return the first row, None if there is none.
+
+    spelled: by the name of the dialect. For what each entry of the log takes: on SQLite, most of
+    the time would be SQLAlchemy's. PostgreSQL is asked through it, since it has to be watched.
+    """
+    dialect = connection.dialect.name
+    if dialect == "sqlite":
+        return _driver(connection).execute(spelled[dialect], values).fetchone()
+    result = connection.exec_driver_sql(spelled[dialect], values)
+    return result.one_or_none() if result.returns_rows else None
+
+
+def _driver(connection: Connection) -> sqlite3.Connection:
+    driver: Any = connection.connection.driver_connection
+    return driver
 
 
 def _sqlite(url: str) -> Engine:

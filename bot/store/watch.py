@@ -8,15 +8,20 @@ import time
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from select import select
 from typing import Any
 
 from sqlalchemy import Connection, Engine, event
 from sqlalchemy.exc import DBAPIError, InvalidatePoolError
+from sqlalchemy.pool import ConnectionPoolEntry
 
 log = logging.getLogger(__name__)
 
 _LOOK_SECONDS = 0.1
 _NEVER = float("inf")
+# Firewalls forget connections that say nothing for minutes.
+_IDLE_SECONDS = 20.0
+_USED = "used"
 
 
 @dataclass
@@ -49,6 +54,7 @@ class Watch:
         self._thread: threading.Thread | None = None
         if needed:
             event.listen(engine, "checkout", self._ping)
+            event.listen(engine, "checkin", _note)
             event.listen(engine, "before_cursor_execute", self._begins)
             event.listen(engine, "after_cursor_execute", self._ends)
             event.listen(engine, "commit", self._begins)
@@ -80,12 +86,16 @@ class Watch:
             with self._lock:
                 self._watched.pop(key, None)
 
-    def _ping(self, driver: Any, _record: object, _fairy: object) -> None:
+    def _ping(self, driver: Any, record: ConnectionPoolEntry, _fairy: object) -> None:
         """Do what the pool's own `pre_ping` does, which waits for a frozen server for good.
 
         A connection that has died is made anew. A server that says nothing is given up at once:
-        another connection would wait for the same silence.
+        another connection would wait for the same silence. Nothing is asked of a connection that
+        was in use just now and was told nothing since, such as that it is over.
         """
+        idle = time.monotonic() - record.info.get(_USED, -_IDLE_SECONDS)
+        if idle < _IDLE_SECONDS and not select([driver.pgconn.socket], [], [], 0)[0]:
+            return
         dialect = self._engine.dialect
         watched = _Watched(driver, self._seconds, time.monotonic() + self._seconds)
         with self._watching(driver, watched):
@@ -117,6 +127,10 @@ class Watch:
                         watched.due, watched.silent = _NEVER, True
                         log.critical("the database does not answer: hanging up")
                         _hang_up(watched.driver)
+
+
+def _note(_driver: Any, record: ConnectionPoolEntry) -> None:
+    record.info[_USED] = time.monotonic()
 
 
 def _hang_up(driver: Any) -> None:

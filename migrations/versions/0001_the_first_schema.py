@@ -470,6 +470,14 @@ def _refuse_all_but_insert() -> None:
         "CREATE TRIGGER entry_append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON entry "
         "FOR EACH STATEMENT EXECUTE FUNCTION entry_is_append_only()"
     )
+    # Where the log ends, for who appends: nobody else does before their transaction ends. What a
+    # volatile function asks after it has the lock sees what was committed meanwhile.
+    op.execute(
+        "CREATE FUNCTION log_head() RETURNS TABLE (seq bigint, hash varchar) "
+        "LANGUAGE plpgsql VOLATILE AS "
+        "$$ BEGIN PERFORM pg_advisory_xact_lock(1801812340); RETURN QUERY SELECT entry.seq, "
+        "entry.hash FROM entry ORDER BY entry.seq DESC LIMIT 1; END $$"
+    )
 
 
 def downgrade() -> None:

@@ -66,7 +66,7 @@ def test_t_l9_a_writer_with_an_old_head_makes_no_fork(
     def head(_tx: Transaction) -> tuple[int, str]:
         return old
 
-    monkeypatch.setattr(changelog, "head", head)
+    monkeypatch.setattr(changelog, "_last_and_locked", head)
     with pytest.raises(StoreRefused), database.transaction() as tx:
         changelog.append(tx, "noted", n=2)
 
