@@ -1,0 +1,216 @@
+"""A warm transport: paramiko's, but for its thread, which ends once the login is done.
+
+From then on the reactor reads for it, so that hundreds of idle connections wake nobody. A host
+that agrees only to ciphers whose packets do not tell their length keeps its thread, and so does
+one behind a jump host: the plain way, as paramiko has it.
+
+What this overrides is private to paramiko: its version is pinned, and tests hold this against real
+sshd's.
+"""
+
+
+# pyright: reportPrivateUsage=false, reportUnknownMemberType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownVariableType=false, reportUnknownParameterType=false
+# pyright: reportMissingParameterType=false, reportAttributeAccessIssue=false
+
+import struct
+import threading
+from typing import Any, cast
+
+import paramiko
+from paramiko import transport as theirs
+from paramiko.common import (
+    MSG_DEBUG,
+    MSG_DISCONNECT,
+    MSG_IGNORE,
+    MSG_NEWKEYS,
+    MSG_UNIMPLEMENTED,
+    cMSG_UNIMPLEMENTED,
+)
+from paramiko.message import Message
+from paramiko.packet import Packetizer
+from paramiko.ssh_exception import MessageOrderError, SSHException
+
+from connectors.reactor import REACTOR
+from connectors.wire import Wire
+
+_LONGEST_PACKET = 1024 * 1024
+_KEX = range(30, 42)
+
+
+class _HandedOver(BaseException):
+    """Ends the thread of a transport whose login is done. No fault: paramiko must not catch it."""
+
+
+class WarmPacketizer(Packetizer):
+    """Asks for new keys after 32 GiB, half of what RFC 4344 allows for AES.
+
+    With paramiko's 512 MiB a warm connection would come to it within days, and data that is under
+    way just then can be lost: https://github.com/paramiko/paramiko/issues/822
+    """
+
+    REKEY_BYTES = 2**35
+    # Whether packets tell their length before they are decrypted.
+    tells_length = False
+    hands_over = False
+
+    def set_inbound_cipher(self, *args: Any, **named: Any) -> None:
+        super().set_inbound_cipher(*args, **named)
+        self.tells_length = bool(named.get("etm") or named.get("aead"))
+
+    def read_message(self) -> tuple[int, Message]:
+        if self.hands_over and self.tells_length:
+            raise _HandedOver
+        return super().read_message()
+
+    def next_message(self) -> tuple[int, Message]:
+        """Return the message of a packet that is there as a whole."""
+        return super().read_message()
+
+    def is_whole(self, read: bytearray) -> bool:
+        """Say whether a whole packet stands at the beginning. Raises SSHException."""
+        if len(read) < 4:
+            return False
+        if not self.tells_length:
+            raise SSHException("the host has changed to ciphers that hide the length of packets")
+        (length,) = struct.unpack_from(">I", read)
+        if length > _LONGEST_PACKET:
+            raise SSHException("a packet is too long")
+        return len(read) >= 4 + length + self.get_mac_size_in()
+
+
+class WarmTransport(paramiko.Transport):
+    """Begins as paramiko's own does, in a thread. wire: what it speaks over.
+
+    plain: stay so, with a thread for as long as the connection stands.
+    """
+
+    def __init__(self, wire: Wire, *, plain: bool, **more: Any) -> None:
+        super().__init__(cast("Any", wire), packetizer_class=WarmPacketizer, **more)
+        self._wire = wire
+        self._plain = plain or not wire.can_be_handed_over
+        self._held_back: list[Message] = []
+        self._ending = threading.Lock()
+
+    @property
+    def is_reactors(self) -> bool:
+        """Whether the reactor reads for it."""
+        return self._wire.handed_over
+
+    def run(self) -> None:
+        try:
+            super().run()
+        except _HandedOver:
+            theirs._active_threads.remove(self)  # pyright: ignore[reportUnknownMemberType]
+            self._wire.hand_over(self)
+            # It was closed in between, and the reactor does not hear of that.
+            if not self.active:
+                self._end(None)
+
+    def _auth_trigger(self) -> None:
+        # Called in the thread, once the host has let us in and before anybody hears of it.
+        super()._auth_trigger()
+        if not self._plain:
+            cast("WarmPacketizer", self.packetizer).hands_over = True
+
+    def readable(self) -> None:
+        """Take what has come, as far as it makes whole packets."""
+        packetizer = cast("WarmPacketizer", self.packetizer)
+        trouble: Exception | None = None
+        try:
+            goes_on = self._wire.fill()
+            while packetizer.is_whole(self._wire.read):
+                goes_on = self._take(*packetizer.next_message()) and goes_on
+            if goes_on:
+                return
+            trouble = EOFError()
+        except Exception as befell:  # noqa: BLE001 - as in paramiko's own thread: it ends us
+            trouble = befell
+        self._end(trouble)
+
+    def writable(self) -> None:
+        try:
+            self._wire.drain()
+        except OSError as trouble:
+            self._end(trouble)
+
+    def _take(self, kind: int, message: Message) -> bool:
+        """Do what a message asks for, as Transport.run does; False if it ends the connection."""
+        if kind == MSG_DISCONNECT:
+            self._parse_disconnect(message)
+            return False
+        if kind in {MSG_IGNORE, MSG_DEBUG}:
+            self._enforce_strict_kex(kind)
+            return True
+        if self._expected_packet:
+            self._keep_to_order(kind)
+        goes_on = self._handle(kind, message)
+        if kind == MSG_NEWKEYS:
+            self._send_held_back()
+        if self.packetizer.need_rekey() and not self.in_kex:
+            self._send_kex_init()
+        return goes_on
+
+    def _handle(self, kind: int, message: Message) -> bool:
+        if kind in _KEX and self.kex_engine is not None:
+            self.kex_engine.parse_next(kind, message)
+        elif kind in self._handler_table:
+            self._handler_table[kind](message)
+        elif kind in self._channel_handler_table:
+            return self._hand_to_channel(kind, message)
+        elif self.auth_handler is not None and kind in self.auth_handler._handler_table:
+            self.auth_handler._handler_table[kind](message)
+        elif kind != MSG_UNIMPLEMENTED:
+            self._say_unimplemented(message)
+        return True
+
+    def _keep_to_order(self, kind: int) -> None:
+        if kind not in cast("tuple[int, ...]", self._expected_packet):
+            fault = MessageOrderError if self.agreed_on_strict_kex else SSHException
+            raise fault(f"Expecting packet from {self._expected_packet!r}, got {kind}")
+        self._expected_packet = ()
+
+    def _hand_to_channel(self, kind: int, message: Message) -> bool:
+        number = message.get_int()
+        channel = self._channels.get(number)
+        if channel is not None:
+            self._channel_handler_table[kind](channel, message)
+        return channel is not None or number in self.channels_seen
+
+    def _say_unimplemented(self, message: Message) -> None:
+        answer = Message()
+        answer.add_byte(cMSG_UNIMPLEMENTED)
+        answer.add_int(message.seqno)
+        self._send_message(answer)
+
+    def _send_user_message(self, data: Message) -> None:
+        if not REACTOR.runs_this:
+            super()._send_user_message(data)
+            return
+        # The reactor must not wait until new keys are agreed: it is who agrees on them.
+        with self.clear_to_send_lock:
+            if self.clear_to_send.is_set():
+                self._send_message(data)
+            else:
+                self._held_back.append(data)
+
+    def _send_held_back(self) -> None:
+        with self.clear_to_send_lock:
+            held, self._held_back = self._held_back, []
+            for message in held:
+                self._send_message(message)
+
+    def _end(self, trouble: Exception | None) -> None:
+        """End the connection for everybody who uses it, as Transport.run does."""
+        with self._ending:
+            self.saved_exception = self.saved_exception or trouble
+            for channel in list(self._channels.values()):
+                channel._unlink()
+            self.active = False
+            self.packetizer.close()
+            if self.completion_event is not None:
+                self.completion_event.set()
+            if self.auth_handler is not None:
+                self.auth_handler.abort()
+            for event in list(self.channel_events.values()):
+                event.set()
