@@ -68,6 +68,7 @@ class Transaction:
         self.now = now
         self.tell_news = tell_news
         self._seal = seal
+        self._done_once: set[object] = set()
         self.redactor = redactor or Redactor()
         # Whether the change log grew: if that is durable, it can be written.
         self.logged = False
@@ -98,6 +99,12 @@ class Transaction:
         if self._seal is None:
             raise StoreUnavailable("the change log has no key here: it can only be read")
         return self._seal
+
+    def first(self, what: object) -> bool:
+        """Say whether this is asked for the first time: what one transaction need do but once."""
+        is_new = what not in self._done_once
+        self._done_once.add(what)
+        return is_new
 
     def after_commit(self, callback: Callable[[], None]) -> None:
         """Do something that others can see only once all of this is durable."""

@@ -27,6 +27,7 @@ ERASED = "output erased"
 BINDS = '"output_sha256":"'
 
 _REPORT = TypeAdapter(Report)
+_KEEP = insert(tables.output)
 
 
 @dataclass(frozen=True)
@@ -70,11 +71,8 @@ def prepared_report(tx: Transaction, told: Report) -> Prepared:
 
 def keep(tx: Transaction, entry: Entry, n: int, said: Prepared) -> None:
     """Keep what *entry* binds. n: the step; 0 for a report."""
-    tx.sql.execute(
-        insert(tables.output).values(
-            entry=entry.seq, run=entry.run, n=n, salt=said.salt, text=said.text
-        )
-    )
+    row = {"entry": entry.seq, "run": entry.run, "n": n, "salt": said.salt, "text": said.text}
+    tx.sql.execute(_KEEP, row)
     if entry.run is not None:
         words.keep(tx, entry.run, _words(n, said.text))
 

@@ -1,32 +1,58 @@
 """The runs: saved, changed by compare-and-set, found again."""
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 from statistics import median
 from typing import Any
 
 from pydantic import TypeAdapter
-from sqlalchemy import Row, Select, insert, null, select, update
+from sqlalchemy import Row, Select, bindparam, insert, null, select, update
 
-from bot.digest import canonical
 from bot.proposal import Proposal
 from bot.run import Origin, Run, State, StepRecord, StepState, Vote, check_move
 from bot.store import output, tables, words
 from bot.store.database import Transaction
+from bot.store.requests import NewRun, row_of
 from bot.terms import Terms
 from bot.timetable import Timing
 
 _ORIGIN = TypeAdapter(Origin)
 _TERMS = TypeAdapter(Terms)
 _ENOUGH_TO_TELL = 50
-# A run's place: for one host, for several as a whole, or the part of such a one.
-_ALONE, _WHOLE, _PART = 0, 1, 2
 _LISTED = [
     null().label("proposal") if column.name == "proposal" else column
     for column in tables.run.columns
 ]
+
+
+# What every step of every run takes is put together once: that takes longer than to carry it out.
+_ADD = insert(tables.run).returning(
+    tables.run, null().label("report"), sort_by_parameter_order=True
+)
+_MOVED = (
+    *("version", "state", "expires", "started", "ended", "proposal", "digest", "needed"),
+    *("groups", "says", "terms", "shown", "reminded", "escalated", "grant_id", "summary"),
+)
+_SAVE = (
+    update(tables.run)
+    .where(
+        tables.run.c.id == bindparam("of"),
+        tables.run.c.version == bindparam("was_version"),
+        tables.run.c.state == bindparam("was_state"),
+    )
+    .values({name: bindparam(name) for name in _MOVED})
+)
+
+
+def _select() -> Select[Any]:
+    """Select runs, each with its report, which lies apart."""
+    return select(tables.run, output.text_of(tables.run.c.id, 0).label("report"))
+
+
+_GET = _select().where(tables.run.c.id == bindparam("number"))
+_HOLD = _GET.with_for_update(of=tables.run)
 
 
 class NoSuchRun(Exception):
@@ -37,65 +63,22 @@ class Overtaken(Exception):
     """Somebody else changed the run first; look at it again."""
 
 
-@dataclass(frozen=True)
-class NewRun:
-    """A request that is not recorded yet."""
-
-    words: str
-    kind: str
-    fields: Mapping[str, str]
-    host: str
-    area: str
-    asked_by: str
-    origin: Origin
-    reason: str = ""
-    undo_of: int | None = None
-    request: str = ""
-    parent: int | None = None
-    hosts: Sequence[str] = ()
-    editors: Sequence[str] = ()
-    counters: int | None = None
-    timing: Timing | None = None
-
-
 def add(tx: Transaction, new: NewRun) -> Run:
-    row = tx.sql.execute(
-        insert(tables.run)
-        .values(
-            version=1,
-            state=State.ASKED.value,
-            words=new.words,
-            kind=new.kind,
-            fields=canonical(new.fields),
-            request=new.request,
-            host=new.host,
-            area=new.area,
-            asked_by=new.asked_by,
-            origin=_ORIGIN.dump_json(new.origin).decode(),
-            reason=tx.redactor.text(new.reason),
-            asked=tx.now,
-            digest="",
-            needed=0,
-            groups="[]",
-            says="[]",
-            terms=_TERMS.dump_json(Terms()).decode(),
-            undo_of=new.undo_of,
-            parent=new.parent,
-            hosts=json.dumps(list(new.hosts)),
-            editors=json.dumps(list(new.editors)),
-            counters=new.counters,
-            timing=new.timing.to_json() if new.timing else None,
-            summary="",
-            place=_PART if new.parent is not None else _WHOLE if new.hosts else _ALONE,
-        )
-        .returning(tables.run, null().label("report"))
-    ).one()
-    words.keep(tx, row.id, [*words.of_fields(new.fields), *words.words_of(row.reason)])
-    return _run(row)
+    return add_all(tx, [new])[0]
+
+
+def add_all(tx: Transaction, new: Sequence[NewRun]) -> list[Run]:
+    """Record requests, in as few statements as it takes; return them in their order."""
+    added = [_run(row) for row in tx.sql.execute(_ADD, [row_of(tx, one) for one in new])]
+    found = (
+        (run.id, [*words.of_fields(run.fields), *words.words_of(run.reason)]) for run in added
+    )
+    words.keep_all(tx, dict(found))
+    return added
 
 
 def get(tx: Transaction, number: int) -> Run:
-    row = tx.sql.execute(_select().where(tables.run.c.id == number)).one_or_none()
+    row = tx.sql.execute(_GET, {"number": number}).one_or_none()
     if row is None:
         raise NoSuchRun(f"there is no run {number}")
     return _run(row)
@@ -103,9 +86,7 @@ def get(tx: Transaction, number: int) -> Run:
 
 def hold(tx: Transaction, number: int) -> Run:
     """Return the run and keep others from changing it until this transaction ends."""
-    row = tx.sql.execute(
-        _select().where(tables.run.c.id == number).with_for_update(of=tables.run)
-    ).one_or_none()
+    row = tx.sql.execute(_HOLD, {"number": number}).one_or_none()
     if row is None:
         raise NoSuchRun(f"there is no run {number}")
     return _run(row)
@@ -124,30 +105,28 @@ def amend(tx: Transaction, run: Run, **changes: Any) -> Run:
 
 def _save(tx: Transaction, run: Run, *, was: Run) -> Run:
     changed = tx.sql.execute(
-        update(tables.run)
-        .where(
-            tables.run.c.id == was.id,
-            tables.run.c.version == was.version,
-            tables.run.c.state == was.state.value,
-        )
-        .values(
-            version=was.version + 1,
-            state=run.state.value,
-            expires=run.expires,
-            started=run.started,
-            ended=run.ended,
-            proposal=run.proposal.to_json() if run.proposal else None,
-            digest=run.digest,
-            needed=run.needed,
-            groups=json.dumps(list(run.groups)),
-            says=json.dumps(list(run.says), ensure_ascii=False),
-            terms=_TERMS.dump_json(run.terms).decode(),
-            shown=run.shown,
-            reminded=run.reminded,
-            escalated=run.escalated,
-            grant_id=run.grant,
-            summary=_storable(tx.redactor.text(run.summary)),
-        )
+        _SAVE,
+        {
+            "of": was.id,
+            "was_version": was.version,
+            "was_state": was.state.value,
+            "version": was.version + 1,
+            "state": run.state.value,
+            "expires": run.expires,
+            "started": run.started,
+            "ended": run.ended,
+            "proposal": run.proposal.to_json() if run.proposal else None,
+            "digest": run.digest,
+            "needed": run.needed,
+            "groups": json.dumps(list(run.groups)),
+            "says": json.dumps(list(run.says), ensure_ascii=False),
+            "terms": _TERMS.dump_json(run.terms).decode(),
+            "shown": run.shown,
+            "reminded": run.reminded,
+            "escalated": run.escalated,
+            "grant_id": run.grant,
+            "summary": _storable(tx.redactor.text(run.summary)),
+        },
     )
     if changed.rowcount != 1:
         raise Overtaken(f"run {was.id} was changed by somebody else at the same moment")
@@ -259,12 +238,6 @@ def cast(tx: Transaction, vote: Vote) -> bool:
     )
 
 
-def votes(tx: Transaction, run: int) -> list[Vote]:
-    query = select(tables.vote).where(tables.vote.c.run == run).order_by(tables.vote.c.at)
-    return [Vote(**row) for row in tx.sql.execute(query).mappings()]
-
-
-def votes_on(tx: Transaction, numbers: Sequence[int]) -> dict[int, list[Vote]]:
 def cast_again(tx: Transaction, vote: Vote) -> None:
     """Put a person's yes with a second factor in the place of the one without."""
     column = tables.vote.c
@@ -281,6 +254,12 @@ def cast_again(tx: Transaction, vote: Vote) -> None:
     )
 
 
+def votes(tx: Transaction, run: int) -> list[Vote]:
+    query = select(tables.vote).where(tables.vote.c.run == run).order_by(tables.vote.c.at)
+    return [Vote(**row) for row in tx.sql.execute(query).mappings()]
+
+
+def votes_on(tx: Transaction, numbers: Sequence[int]) -> dict[int, list[Vote]]:
     """Return the votes on several runs at once, by run; a run without votes is left out."""
     query = select(tables.vote).where(tables.vote.c.run.in_(numbers)).order_by(tables.vote.c.at)
     found: dict[int, list[Vote]] = {}
@@ -310,11 +289,6 @@ def conclude(tx: Transaction, record: StepRecord) -> None:
             trouble=_storable(tx.redactor.text(record.trouble)),
         )
     )
-
-
-def _select() -> Select[Any]:
-    """Select runs, each with its report, which lies apart."""
-    return select(tables.run, output.text_of(tables.run.c.id, 0).label("report"))
 
 
 def _storable(text: str) -> str:

@@ -1,5 +1,6 @@
 """Stops: what a person has stopped, for every process that works on this database to see."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import delete, select
@@ -44,6 +45,16 @@ def over(tx: Transaction, run: Run) -> Stop | None:
     """Return the stop that holds this run up: its own, that of the whole, or of everything."""
     numbers = [run.id] if run.parent is None else [run.id, run.parent]
     return _first(tx, EVERYTHING, *map(str, numbers))
+
+
+def held_up(tx: Transaction, runs: Sequence[Run]) -> set[int]:
+    """Return which of these are stopped, by themselves or with what they are part of."""
+    asked = {EVERYTHING, *(str(run.id) for run in runs), *(str(run.parent) for run in runs)}
+    query = select(tables.stop.c.what).where(tables.stop.c.what.in_(asked))
+    whats = set(tx.sql.execute(query).scalars())
+    return {
+        run.id for run in runs if whats.intersection((EVERYTHING, str(run.id), str(run.parent)))
+    }
 
 
 def _first(tx: Transaction, *whats: str) -> Stop | None:

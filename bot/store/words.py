@@ -20,6 +20,12 @@ _PART = re.compile(r"\w\w+")
 _EDGE = ".:/-=_!?*#…–—“”‘’"
 
 
+_KEEP = {
+    "sqlite": sqlite.insert(tables.word).on_conflict_do_nothing(),
+    "postgresql": postgresql.insert(tables.word).on_conflict_do_nothing(),
+}
+
+
 def words_of(text: str) -> list[str]:
     """Return the words of a text, each once, in its order: `tank/home`, `tank`, `home`."""
     found: dict[str, None] = {}
@@ -51,11 +57,16 @@ def of_json(text: str) -> list[str]:
 
 def keep(tx: Transaction, run: int, words: Iterable[str]) -> None:
     """Let the run be found by these, beside those that it is found by already."""
-    rows = [{"word": word, "run": run} for word in dict.fromkeys(words)]
-    if not rows:
-        return
-    insert = postgresql.insert if tx.sql.dialect.name == "postgresql" else sqlite.insert
-    tx.sql.execute(insert(tables.word).on_conflict_do_nothing(), rows)
+    keep_all(tx, {run: words})
+
+
+def keep_all(tx: Transaction, words: Mapping[int, Iterable[str]]) -> None:
+    """Let each run be found by its own."""
+    rows = [
+        {"word": word, "run": run} for run, mine in words.items() for word in dict.fromkeys(mine)
+    ]
+    if rows:
+        tx.sql.execute(_KEEP[tx.sql.dialect.name], rows)
 
 
 def forget(tx: Transaction, run: int, words: Iterable[str]) -> None:

@@ -7,7 +7,7 @@ from typing import cast
 
 from bot.policy import Policy
 from bot.run import Origin, Run, State, StepState
-from bot.store import changelog, news, runs
+from bot.store import changelog, kin, news, runs
 from bot.store.database import Transaction
 from bot.timetable import Timing
 from bot.workflow import pacing, stopped
@@ -206,11 +206,27 @@ def record(
             "the rules want to know why this is done: add because REASON, or fill in the reason"
         )
     news.announce(tx, run.id)
-    planned = [runs.add(tx, replace(child, parent=run.id)) for child in children] or [run]
-    for each in planned:
+    planned = [run]
+    if children:
+        planned = runs.add_all(tx, [replace(child, parent=run.id) for child in children])
+    # Those at one site are read together: one hint does for all of them.
+    firsts = {policy.inventory[each.host].site: each for each in reversed(planned)}
+    for site, each in firsts.items():
         lane = parts.dispatch.look if only_looks(each) else parts.dispatch.enqueue
-        lane(tx, each.id, policy.inventory[each.host].site)
+        lane(tx, each.id, site)
     return run
+
+
+def beside(tx: Transaction, policy: Policy, run: Run) -> list[Run]:
+    """Return the other parts of a request that are still to be read at the site of this one."""
+    hosts = policy.inventory.hosts
+    site = hosts[run.host].site if run.host in hosts else ""
+    asked = kin.parts_in(tx, run.parent or 0, [State.ASKED])
+    return [
+        one
+        for one in asked
+        if one.id != run.id and (one.host not in hosts or hosts[one.host].site == site)
+    ]
 
 
 def only_looks(run: Run) -> bool:

@@ -27,10 +27,11 @@ def end(
     entry = changelog.append(tx, state.value, run=run.id, person=person, host=run.host, **facts)
     if told is not None:
         output.keep(tx, entry, 0, told)
-    if state is not State.UNKNOWN:
+    # Who only looks has never held a host.
+    if state is not State.UNKNOWN and run.kind != "check":
         free(parts, tx, run)
     announce(tx, run)
-    if run.parent is not None:
+    if run.parent is not None and tx.first(("advance", run.parent)):
         parts.dispatch.enqueue(tx, run.parent, site_of(parts, run.host))
     for child in children:
         if child.state in BEFORE_INTENT:
@@ -40,7 +41,9 @@ def end(
 
 def announce(tx: Transaction, run: Run) -> None:
     """Say that there is news: of several hosts, the whole request is what people look at."""
-    news.announce(tx, run.id if run.parent is None else run.parent)
+    whole = run.id if run.parent is None else run.parent
+    if tx.first(("news", whole)):
+        news.announce(tx, whole)
 
 
 def free(parts: Parts, tx: Transaction, run: Run) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from bot.policy import Policy
 from bot.proposal import Proposal
 from bot.run import Run, State
-from bot.store import changelog, news, runs
+from bot.store import changelog, kin, news, runs
 from bot.store.database import Transaction
 from bot.workflow import beginning, gate
 from bot.workflow.ending import end
@@ -25,6 +25,9 @@ _ACTIVE = frozenset({State.READY, State.STARTING, State.RUNNING})
 
 def advance(parts: Parts, number: int) -> None:
     """Bring the whole request as far as its children let it go."""
+    with parts.database.reading() as tx:
+        if _waits(tx, number):
+            return
     with parts.database.transaction() as tx:
         whole = runs.hold(tx, number)
         children = runs.children(tx, number)
@@ -34,6 +37,18 @@ def advance(parts: Parts, number: int) -> None:
             whole = (beginning.begin if whole.timing else _opened)(parts, tx, whole)
         if whole.state in {State.RUNNING, State.UNKNOWN}:
             _next_wave(parts, tx, whole, runs.children(tx, number))
+
+
+def _waits(tx: Transaction, number: int) -> bool:
+    """Say whether it can only wait: each of its hosts says so when it is done.
+
+    Whichever of them comes last finds none at work before it, so that not all are looked at anew
+    for each.
+    """
+    state = runs.get(tx, number).state
+    if state is State.ASKED:
+        return kin.any_in(tx, number, [State.ASKED])
+    return state in {State.RUNNING, State.UNKNOWN} and kin.any_in(tx, number, _ACTIVE)
 
 
 def _gathered(parts: Parts, tx: Transaction, whole: Run, children: Sequence[Run]) -> Run:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from bot.policy import NoPolicy
 from bot.run import Origin, Run, State
-from bot.store import locks, runs, stops
+from bot.store import locks, runs
 from bot.store.database import StoreUnavailable, Transaction
 from bot.workflow import (
     asking,
@@ -18,7 +18,6 @@ from bot.workflow import (
     following,
     recovering,
     reminding,
-    stopped,
     stopping,
 )
 from bot.workflow.applying import Applying
@@ -30,14 +29,12 @@ from bot.workflow.keeping import Schedules
 from bot.workflow.mandates import Mandates
 from bot.workflow.noting import Noting
 from bot.workflow.parts import Parts
-from bot.workflow.planning import Remaining, propose, remaining, report
 from bot.workflow.reconciling import Reconciling
 from bot.workflow.recovering import Recovering
-from bot.workflow.showing import show
 from bot.workflow.stepping_up import SteppingUp
+from bot.workflow.survey import Survey
 from bot.workflow.tokens import Tokens
-from connectors.trouble import HostTrouble
-from runbooks import AnyRunbook, Refused, Report
+from runbooks import AnyRunbook
 
 log = logging.getLogger(__name__)
 
@@ -49,6 +46,7 @@ class Workflow:
         self._parts = parts
         self._closing = threading.Event()
         self._applying = Applying(parts, self._closing)
+        self._survey = Survey(parts, self._closing)
         self._reconciling = Reconciling(parts, self._applying)
         self.enrolling, self.stepping_up = Enrolling(parts), SteppingUp(parts)
         self.breaking = Breaking(parts)
@@ -164,10 +162,10 @@ class Workflow:
                 fanout.advance(self._parts, number)
                 return
             if run.state is State.ASKED:
-                self._plan(run)
+                run = self._surveyed(run)
             if run.state is State.UNKNOWN:
                 self._reconciling.reconcile(number)
-            if run.state not in {State.ASKED, State.READY}:
+            if run.state is not State.READY:
                 return
             if run.timing is not None:
                 beginning.begin_alone(self._parts, number)
@@ -180,6 +178,15 @@ class Workflow:
     def closing(self) -> bool:
         """Whether the process is about to end, so that nothing begins any more."""
         return self._closing.is_set()
+
+    def _surveyed(self, run: Run) -> Run:
+        """Have its host read, and with a part of a request the other parts at the same site."""
+        siblings: Sequence[Run] = ()
+        if run.parent is not None:
+            with self._parts.database.reading() as tx:
+                siblings = asking.beside(tx, self._parts.policies.current(), run)
+        ready = self._survey.take(run, siblings)
+        return ready[0] if ready else run
 
     def follow_up(self) -> None:
         """Look at what runs have started and goes on after them."""
@@ -195,10 +202,11 @@ class Workflow:
             except StoreUnavailable:
                 self._left.add(number)
                 raise
+        taken = self._survey.taken().union(self._under_way)
         with self._parts.database.transaction() as tx:
             busy = self._parts.dispatch.busy(tx)
             for run in runs.unfinished(tx):
-                if run.id in busy or run.id in self._under_way or not _can_go_on(tx, run):
+                if run.id in busy or run.id in taken or not _can_go_on(tx, run):
                     continue
                 recovering.wake(self._parts, tx, run)
             for run in self._reconciling.due(tx):
@@ -226,72 +234,6 @@ class Workflow:
         A step that is under way is finished. The next start takes up, or ends, what is left.
         """
         self._closing.set()
-
-    def _plan(self, run: Run) -> None:
-        if self._is_stopped(run):
-            return
-        try:
-            if run.kind == "check" and run.timing is None:
-                self._reported(run, report(self._parts, run))
-            else:
-                policy = self._parts.policies.current()
-                self._planned(run, remaining(self._parts, run, policy))
-        except Refused as refused:
-            self._ended(run, State.REFUSED, str(refused))
-        except HostTrouble as trouble:
-            # What was cut off because we end is read again at the next start.
-            if not self._closing.is_set():
-                self._ended(run, State.FAILED, f"{run.host}: {trouble}")
-
-    def _is_stopped(self, run: Run) -> bool:
-        """End what somebody has stopped before its host is read; say whether that is so."""
-        with self._parts.database.reading() as tx:
-            if stops.over(tx, run) is None:
-                return False
-        with self._parts.database.transaction() as tx:
-            held = runs.hold(tx, run.id)
-            by = stopped.by_whom(tx, held, None)
-            if held.state is State.ASKED and by:
-                end(self._parts, tx, held, State.STOPPED, stopped.told(tx, held, by))
-        return True
-
-    def _reported(self, run: Run, found: Report) -> None:
-        with self._parts.database.transaction() as tx:
-            held = runs.hold(tx, run.id)
-            if held.state is State.ASKED:
-                end(
-                    self._parts,
-                    tx,
-                    runs.amend(tx, held, report=found, started=held.asked),
-                    State.SUCCEEDED,
-                    found.summary,
-                )
-
-    def _planned(self, run: Run, left: Remaining) -> None:
-        policy = self._parts.policies.current()
-        with self._parts.database.transaction() as tx:
-            held = runs.hold(tx, run.id)
-            if held.state is not State.ASKED:
-                return
-            if not left.steps and held.timing is None:
-                end(self._parts, tx, held, State.UNCHANGED, f"Nothing to do: {left.because}")
-                return
-            expires = tx.now + self._parts.patience + self._parts.unused
-            proposal = propose(self._parts, held, policy, left, expires=expires)
-            if held.parent is None:
-                show(self._parts, tx, held, proposal)
-                return
-            # It waits for the approval of the whole request.
-            runs.move(
-                tx, held, State.WAITING, proposal=proposal, digest=proposal.digest, expires=expires
-            )
-            self._parts.dispatch.enqueue(tx, held.parent, policy.inventory[held.host].site)
-
-    def _ended(self, run: Run, state: State, summary: str) -> None:
-        with self._parts.database.transaction() as tx:
-            held = runs.hold(tx, run.id)
-            if held.state is State.ASKED:
-                end(self._parts, tx, held, state, summary)
 
     def _fault(self, number: int) -> None:
         """A fault of our own: say so, and never leave a run hanging without a word."""

@@ -1,0 +1,71 @@
+"""Requests that are not recorded yet, and the row that each becomes."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from bot.digest import canonical
+from bot.run import Origin, State
+from bot.store.database import Transaction
+from bot.terms import Terms
+from bot.timetable import Timing
+
+_ORIGIN = TypeAdapter(Origin)
+_TERMS = TypeAdapter(Terms).dump_json(Terms()).decode()
+# A run's place: for one host, for several as a whole, or the part of such a one.
+_ALONE, _WHOLE, _PART = 0, 1, 2
+
+
+@dataclass(frozen=True)
+class NewRun:
+    """A request that is not recorded yet."""
+
+    words: str
+    kind: str
+    fields: Mapping[str, str]
+    host: str
+    area: str
+    asked_by: str
+    origin: Origin
+    reason: str = ""
+    undo_of: int | None = None
+    request: str = ""
+    parent: int | None = None
+    hosts: Sequence[str] = ()
+    editors: Sequence[str] = ()
+    counters: int | None = None
+    timing: Timing | None = None
+
+
+def row_of(tx: Transaction, new: NewRun) -> dict[str, Any]:
+    """Return the columns of a run that was just asked for."""
+    return {
+        "version": 1,
+        "state": State.ASKED.value,
+        "words": new.words,
+        "kind": new.kind,
+        "fields": canonical(new.fields),
+        "request": new.request,
+        "host": new.host,
+        "area": new.area,
+        "asked_by": new.asked_by,
+        "origin": _ORIGIN.dump_json(new.origin).decode(),
+        "reason": tx.redactor.text(new.reason),
+        "asked": tx.now,
+        "digest": "",
+        "needed": 0,
+        "groups": "[]",
+        "says": "[]",
+        "terms": _TERMS,
+        "undo_of": new.undo_of,
+        "parent": new.parent,
+        "hosts": json.dumps(list(new.hosts)),
+        "editors": json.dumps(list(new.editors)),
+        "counters": new.counters,
+        "timing": new.timing.to_json() if new.timing else None,
+        "summary": "",
+        "place": _PART if new.parent is not None else _WHOLE if new.hosts else _ALONE,
+    }

@@ -1,0 +1,179 @@
+"""The survey: what hosts say to a request that was just asked, and what comes of that.
+
+The parts of a request that are at one site are read at once, each host by a thread of its own.
+What has come meanwhile is recorded in one transaction, so that many hosts take few commits.
+"""
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
+from queue import Empty, SimpleQueue
+
+from bot.policy import NoPolicy
+from bot.run import Run, State
+from bot.store import kin, runs, stops
+from bot.store.database import StoreRefused, StoreUnavailable, Transaction
+from bot.workflow import stopped
+from bot.workflow.ending import end
+from bot.workflow.parts import Parts
+from bot.workflow.planning import Remaining, propose, remaining, report
+from bot.workflow.showing import show
+from connectors.trouble import HostTrouble
+from runbooks import Refused, Report
+
+log = logging.getLogger(__name__)
+
+# Of one process. A thread that waits for a host costs next to nothing.
+_AT_ONCE = 64
+
+# What comes of a run that is still as it was asked, in the transaction that holds it.
+_Record = Callable[[Transaction, Run], None]
+_Found = tuple[Run, _Record | Exception | None]
+
+
+class Survey:
+    """Reads hosts for what was asked. closing: set when the process is about to end."""
+
+    def __init__(self, parts: Parts, closing: threading.Event) -> None:
+        self._parts, self._closing = parts, closing
+        self._crowd = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="survey")
+        self._lock = threading.Lock()
+        self._taken: set[int] = set()
+
+    def taken(self) -> frozenset[int]:
+        """Return the runs that are being read just now."""
+        with self._lock:
+            return frozenset(self._taken)
+
+    def take(self, run: Run, siblings: Sequence[Run] = ()) -> Sequence[Run]:
+        """Read for a run that was asked, and for those beside it that nobody reads for yet.
+
+        Return those of them that wait for nobody's approval and so may start. Raises what befell
+        the first that could not be read, or recorded, once all the others are.
+        """
+        with self._lock:
+            mine = [one for one in (run, *siblings) if one.id not in self._taken]
+            self._taken.update(one.id for one in mine)
+        try:
+            return self._read(mine)
+        finally:
+            with self._lock:
+                self._taken.difference_update(one.id for one in mine)
+
+    def _read(self, asked: Sequence[Run]) -> Sequence[Run]:
+        with self._parts.database.reading() as tx:
+            held_up = stops.held_up(tx, asked)
+        found: SimpleQueue[_Found] = SimpleQueue()
+        alone = len(asked) == 1
+        for one in asked:
+            work = partial(self._bring, one, found, is_stopped=one.id in held_up)
+            work() if alone else self._crowd.submit(work)
+        troubles: list[Exception] = []
+        ready: list[Run] = []
+        left = len(asked)
+        while left:
+            batch = _all_there(found)
+            left -= len(batch)
+            ready += self._recorded(batch, troubles)
+        if troubles:
+            raise troubles[0]
+        return ready
+
+    def _bring(self, run: Run, found: SimpleQueue[_Found], *, is_stopped: bool) -> None:
+        """Put what is to be recorded of a run among what was found, or what went wrong."""
+        record: _Record | Exception | None = None
+        try:
+            if not self._closing.is_set():
+                record = self._stopped if is_stopped else self._heard(run)
+        except Exception as trouble:  # noqa: BLE001 - it is raised by the thread that waits for it
+            record = trouble
+        found.put((run, record))
+
+    def _heard(self, run: Run) -> _Record | None:
+        """Read the host; return what comes of that, None if the process ends meanwhile."""
+        try:
+            if run.kind == "check" and run.timing is None:
+                return partial(self._reported, found=report(self._parts, run))
+            left = remaining(self._parts, run, self._parts.policies.current())
+            return partial(self._planned, left=left)
+        except Refused as refused:
+            return partial(self._ended, state=State.REFUSED, summary=str(refused))
+        except HostTrouble as trouble:
+            # What was cut off because we end is read again at the next start.
+            if self._closing.is_set():
+                return None
+            summary = f"{run.host}: {trouble}"
+            return partial(self._ended, state=State.FAILED, summary=summary)
+
+    def _recorded(self, batch: Sequence[_Found], troubles: list[Exception]) -> Sequence[Run]:
+        troubles += [record for _, record in batch if isinstance(record, Exception)]
+        fit = [(run, record) for run, record in batch if callable(record)]
+        if not fit:
+            return ()
+        try:
+            return self._committed(fit)
+        except (StoreUnavailable, NoPolicy) as trouble:
+            if not isinstance(trouble, StoreRefused) or len(fit) == 1:
+                troubles.append(trouble)
+                return ()
+        except Exception as trouble:
+            if len(fit) == 1:
+                troubles.append(trouble)
+                return ()
+            log.exception("of %d runs one could not be recorded", len(fit))
+        # One of them is at fault, and the others are not to suffer for it.
+        return [run for each in fit for run in self._recorded([each], troubles)]
+
+    def _committed(self, batch: Sequence[tuple[Run, _Record]]) -> Sequence[Run]:
+        records = {run.id: record for run, record in batch}
+        with self._parts.database.transaction() as tx:
+            held = kin.hold(tx, list(records))
+            for run in held:
+                if run.state is State.ASKED:
+                    records[run.id](tx, run)
+            # A part of a request waits for the approval of the whole.
+            alone = [run.id for run in held if run.parent is None]
+            after = [runs.get(tx, number) for number in alone]
+        return [run for run in after if run.state is State.READY]
+
+    def _stopped(self, tx: Transaction, held: Run) -> None:
+        by = stopped.by_whom(tx, held, None)
+        if by:
+            end(self._parts, tx, held, State.STOPPED, stopped.told(tx, held, by))
+
+    def _reported(self, tx: Transaction, held: Run, *, found: Report) -> None:
+        known = replace(held, report=found, started=held.asked)
+        end(self._parts, tx, known, State.SUCCEEDED, found.summary)
+
+    def _planned(self, tx: Transaction, held: Run, *, left: Remaining) -> None:
+        policy = self._parts.policies.current()
+        if not left.steps and held.timing is None:
+            end(self._parts, tx, held, State.UNCHANGED, f"Nothing to do: {left.because}")
+            return
+        expires = tx.now + self._parts.patience + self._parts.unused
+        proposal = propose(self._parts, held, policy, left, expires=expires)
+        if held.parent is None:
+            show(self._parts, tx, held, proposal)
+            return
+        # It waits for the approval of the whole request.
+        runs.move(
+            tx, held, State.WAITING, proposal=proposal, digest=proposal.digest, expires=expires
+        )
+        if tx.first(("advance", held.parent)):
+            self._parts.dispatch.enqueue(tx, held.parent, policy.inventory[held.host].site)
+
+    def _ended(self, tx: Transaction, held: Run, *, state: State, summary: str) -> None:
+        end(self._parts, tx, held, state, summary)
+
+
+def _all_there(found: SimpleQueue[_Found]) -> list[_Found]:
+    """Wait for one; return it and all that have come besides."""
+    batch = [found.get()]
+    while True:
+        try:
+            batch.append(found.get_nowait())
+        except Empty:
+            return batch

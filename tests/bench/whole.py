@@ -1,0 +1,125 @@
+"""Keyturn's whole path over a farm: policy, workflow, gate, log, and the API."""
+
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, cast
+
+import httpx2
+
+from bot.run import ENDED, Origin, Run, State
+from bot.store import runs
+from connectors.command import Ask, Query, Shell
+from runbooks import Change, Host, Plan, Step, catalogue
+from runbooks.uptime_check import UptimeCheck
+from tests.bench.farm import Farm
+from tests.playground.service import Service
+
+_WEB = Origin("web")
+_FILE = "${HOME}/mark"
+_READ = Query(Shell(("sh", "-c", f'cat "{_FILE}" 2>/dev/null; true')), str.strip)
+
+
+class Mark(Change[str], words="bench mark", example="web1 7", undo="writes the mark before it"):
+    """Write a mark into a file of the login's."""
+
+    host: Host
+    mark: str
+
+    def read(self, ask: Ask) -> str:
+        return ask(self.host, _READ)
+
+    def plan(self, found: str) -> Plan:
+        if found == self.mark:
+            return Plan(f"the mark is {found}")
+        step = Step(
+            f"Write {self.mark}", self.host, do=_written(self.mark), undo=_written(found or "-")
+        )
+        return Plan(f"the mark is {found or 'not there'}", [step])
+
+
+def _written(mark: str) -> Shell:
+    return Shell(("sh", "-c", f'cat > "{_FILE}"'), stdin=f"{mark}\n")
+
+
+class Whole:
+    """Keyturn as `keyturn serve` builds it, and a program with a token at its API."""
+
+    def __init__(self, farm: Farm, directory: Path, **more: Any) -> None:
+        cast("dict[str, Any]", catalogue())[Mark.words] = Mark
+        self._farm = farm
+        (directory / "policy").symlink_to(farm.policy)
+        self.service = Service(directory, console="", requests_a_minute=10_000, **more)
+        self._marks = 0
+
+    def __enter__(self) -> "Whole":
+        self.service.start()
+        _, token = self.service.keyturn.workflow.tokens.make(
+            person="dora", scopes=("read", "ask"), days=1, door="cli"
+        )
+        self.program = httpx2.Client(
+            base_url=f"{self.service.address}/api/v1",
+            headers={"Authorization": f"Bearer {token}"},
+            timeout=60,
+        )
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.program.close()
+        self.service.close()
+
+    def check(self, count: int) -> float:
+        """Check so many hosts as one request; return how long that took."""
+        return self._seen_through([UptimeCheck(host=name) for name in self._farm.names[:count]])
+
+    def change(self, count: int) -> float:
+        """Change so many hosts in waves; return the seconds from the approval to the proof."""
+        self._marks += 1
+        requests = [Mark(host=name, mark=str(self._marks)) for name in self._farm.names[:count]]
+        run = self._until(self._asked(requests), frozenset({State.WAITING}))
+        began = time.perf_counter()
+        self.service.keyturn.workflow.approve(run.id, person="olga", digest=run.digest)
+        run = self._until(run, ENDED)
+        assert run.state is State.SUCCEEDED, run.summary
+        return time.perf_counter() - began
+
+    def one(self) -> float:
+        """Ask over the API for a check of one host; return how long the answer took."""
+        began = time.perf_counter()
+        asked = self.program.post("/runs", json={"words": "uptime check web1", "wait": 10})
+        run = asked.raise_for_status().json()["run"]
+        assert run["state"] == "succeeded", run
+        return time.perf_counter() - began
+
+    def forget(self) -> None:
+        """Close every connection, so that the next request finds cold ones."""
+        self.service.keyturn.fleet.close()
+
+    def _seen_through(self, requests: list[Any]) -> float:
+        began = time.perf_counter()
+        run = self._until(self._asked(requests), ENDED)
+        assert run.state is State.SUCCEEDED, run.summary
+        return time.perf_counter() - began
+
+    def _asked(self, requests: list[Any]) -> Run:
+        flow = self.service.keyturn.workflow
+        if len(requests) == 1:
+            return flow.ask(requests[0], person="dora", origin=_WEB)
+        return flow.ask_all(requests, spelled="@web", person="dora", origin=_WEB)
+
+    def _until(self, run: Run, states: frozenset[State]) -> Run:
+        database = self.service.keyturn.database
+        end = time.monotonic() + 120
+        while run.state not in states:
+            assert time.monotonic() < end, run
+            time.sleep(0.002)
+            with database.reading() as tx:
+                run = runs.get(tx, run.id)
+        return run
+
+
+@contextmanager
+def whole(farm: Farm, directory: Path) -> Generator[Whole]:
+    with Whole(farm, directory) as found:
+        yield found
