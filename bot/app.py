@@ -121,6 +121,7 @@ def build(settings: Settings, redactor: Redactor | None = None, *, beside: str =
             secure,
             conditions,
             enrolling=partial(enrolling, settings.policy),
+            offering=offering,
             provider=provider,
         )
     )

@@ -11,6 +11,7 @@ from bot.run import ENDED, Run, State
 from bot.store import runs, search, tables
 from bot.store.changelog import Entry
 from bot.store.database import Transaction
+from bot.store.outside import EVENT
 from bot.visible import one_line
 
 # Of a busy time, so many entries are looked at, those nearest to its end.
@@ -19,9 +20,6 @@ _AT_ONCE = 500
 _DAY = 86_400_000_000
 _UNDER_WAY = frozenset({State.STARTING, State.RUNNING, State.UNKNOWN})
 _MOST_CHECKS = 50
-# What other systems tell of, and what it may be called there.
-_EVENT = "event"
-_NAMES_OF_EVENTS = ("title", "what", "summary", "kind")
 _FIRES = {"fires missed", "fire skipped"}
 # What concerns every host, though it names none.
 _EVERYWHERE = {
@@ -181,24 +179,34 @@ def _of_checks(tx: Transaction, entries: Sequence[Entry], host: str) -> Iterable
 
 def _event_fits(entry: Entry, host: str) -> bool:
     hosts = _hosts_of(entry)
-    return entry.kind == _EVENT and (not hosts or any(_fits(one, host) for one in hosts))
+    return entry.kind == EVENT and (not hosts or any(_fits(one, host) for one in hosts))
 
 
 def _of_event(entry: Entry, host: str) -> Happening:
     """Tell of something that happened outside. Without hosts it may concern any."""
     facts, hosts = entry.facts, _hosts_of(entry)
-    what = next((str(facts[name]) for name in _NAMES_OF_EVENTS if facts.get(name)), "an event")
+    what = str(facts.get("title") or "an event")
     overlap = sum(_fits(one, host) for one in hosts)
     rank = 2 if hosts else 3
     source = str(facts.get("source") or "")
     said = f"{source}: {what}" if source else what
+    happened = facts.get("happened")
     return Happening(
-        entry.at, rank, overlap, said, hosts, entry.person, entry.run, "event", entry.seq
+        happened if isinstance(happened, int) else entry.at,
+        rank,
+        overlap,
+        said,
+        hosts,
+        entry.person,
+        entry.run,
+        EVENT,
+        entry.seq,
+        outcome=str(facts.get("detail") or ""),
     )
 
 
 def _hosts_of(entry: Entry) -> tuple[str, ...]:
-    listed = entry.facts.get("hosts") if entry.kind == _EVENT else None
+    listed = entry.facts.get("hosts") if entry.kind == EVENT else None
     several = cast("list[object]", listed) if isinstance(listed, list) else []
     return tuple(map(str, several)) or ((entry.host,) if entry.host else ())
 

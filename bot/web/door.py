@@ -6,6 +6,7 @@ from starlette.types import Scope
 
 from bot.web import (
     around_page,
+    ask_page,
     brake_page,
     erasure_page,
     guard,
@@ -43,6 +44,7 @@ _ROOMS = (
     hosts_page,
     around_page,
     views_page,
+    ask_page,
     report_page,
     schedules_page,
     mandates_page,

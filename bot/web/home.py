@@ -1,9 +1,13 @@
 """The first page: what waits for the visitor, what is under way, and what was done last."""
 
 from collections.abc import Container
+from datetime import UTC, datetime
 
 from fastapi import APIRouter, Request, Response
 
+from bot.charter import Frost
+from bot.charter.drafting import frosts
+from bot.policy import Policy
 from bot.run import Run, State
 from bot.store import runs, search
 from bot.store.database import Transaction
@@ -16,6 +20,7 @@ router = APIRouter()
 
 _MOVING = frozenset({State.ASKED, State.READY, State.STARTING, State.RUNNING, State.UNKNOWN})
 _LATEST = 10
+_SECOND = 1_000_000
 _MOST = 100
 
 
@@ -38,7 +43,14 @@ def home(request: Request, parts: Here, visitor: Visiting) -> Response:
         latest=latest,
         votes=votes,
         now=now,
+        freezes=_holding(visitor.policy, now),
     )
+
+
+def _holding(policy: Policy, now: int) -> list[tuple[Frost, int]]:
+    """Return the freezes that hold now, each with its end in microseconds."""
+    found = frosts(policy, datetime.fromtimestamp(now / _SECOND, UTC))
+    return [(one, round(one.ends.timestamp()) * _SECOND) for one in found if one.holds]
 
 
 def _in_states(tx: Transaction, states: frozenset[State]) -> list[Run]:

@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 
 from fastapi import Depends, Request
 
+from bot.offering import Offering
 from bot.roll import Enrolling
 from bot.store.database import Database
 from bot.web.provider import Provider
@@ -32,6 +33,7 @@ class WebParts:
     conditions: how other doors are, asked whenever somebody wants to know.
     seats: who watches a run just now.
     enrolling: the hosts that wait for a second person.
+    offering: what hosts list, for forms; None where forms offer nothing.
     """
 
     workflow: Workflow
@@ -44,6 +46,7 @@ class WebParts:
     )
     seats: Seats = field(default_factory=Seats)
     enrolling: Callable[[], Sequence[Enrolling]] = tuple
+    offering: Offering | None = None
     provider: Provider | None = None
 
     @property

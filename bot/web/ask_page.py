@@ -1,0 +1,206 @@
+"""Asking on the web: the runbooks, and a form for each from its fields."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from dataclasses import field as dataclass_field
+from typing import Annotated
+
+from fastapi import APIRouter, HTTPException, Query, Request, Response
+from fastapi.responses import RedirectResponse
+
+from bot import forms
+from bot.forms import Blank, Misfit
+from bot.leaflet import Leaflet, leaflets
+from bot.offering import askable
+from bot.outlook import Question, outlook
+from bot.run import Origin, Run
+from bot.store import runs
+from bot.web.blanks import Filled
+from bot.web.noes import NOES, status_of
+from bot.web.pages import page
+from bot.web.parts import Here, WebParts
+from bot.web.visitor import Visiting, Visitor
+from runbooks import AnyRunbook, catalogue
+
+router = APIRouter(prefix="/ask")
+
+_FIELD = "field-"
+
+Words = Annotated[str, Query(max_length=100)]
+Host = Annotated[str, Query(max_length=64)]
+FieldHost = Annotated[str, Query(alias=f"{_FIELD}host", max_length=64)]
+
+
+@dataclass(frozen=True)
+class Field:
+    """One blank of the form. offered: what may be chosen; other words may be typed too.
+
+    problem: what is wrong with the value, "" if nothing is.
+    """
+
+    blank: Blank
+    value: str
+    offered: Sequence[str]
+    problem: str
+
+
+@dataclass(frozen=True)
+class _Sheet:
+    """What was typed into a form. problems: by field; alert: what is wrong with all of it."""
+
+    values: Mapping[str, str]
+    reason: str = ""
+    problems: Mapping[str, str] = dataclass_field(default_factory=dict[str, str])
+    alert: str = ""
+    status: int = 200
+
+
+@router.get("")
+def listing(request: Request, visitor: Visiting, host: Host = "") -> Response:
+    """Show the runbooks by what they are about; of a host, those that are meant for it."""
+    known = visitor.policy.inventory.hosts.get(host)
+    found = leaflets()
+    if known is not None:
+        found = [one for one in found if not one.tag or one.tag in known.tags]
+    groups: dict[str, list[Leaflet]] = {}
+    for one in found:
+        groups.setdefault(one.words.split()[0], []).append(one)
+    return page(request, "ask.html", groups=groups, host=known.name if known else "")
+
+
+@router.get("/form")
+def form(
+    request: Request, parts: Here, visitor: Visiting, runbook: Words = "", host: Host = ""
+) -> Response:
+    """Show the form of a runbook. What stands in the address is filled in."""
+    known = _runbook(runbook)
+    typed = {name: request.query_params.get(name, "")[:300] for name in known.model_fields}
+    values = typed | ({"host": host} if host else {})
+    return _form(request, parts, visitor, known, _Sheet(values))
+
+
+@router.get("/lists")
+def lists(
+    request: Request, parts: Here, visitor: Visiting, runbook: Words = "", host: FieldHost = ""
+) -> Response:
+    """Answer with what the chosen host lists for the fields: it is asked, as its checks are."""
+    known = _runbook(runbook)
+    if parts.offering is not None and host in visitor.policy.inventory.hosts:
+        parts.offering.look(known, host=host, person=visitor.id, door="web")
+    fields = _fields(parts, visitor, known, {"host": host}, {})
+    return page(request, "ask_lists.html", fields=fields)
+
+
+@router.post("")
+def ask(request: Request, parts: Here, visitor: Visiting, filled: Filled) -> Response:
+    """Ask for it, and go to the run; or show what was typed, with what does not fit beside it."""
+    known = _runbook(filled.get("runbook", ""))
+    typed = {name: filled.get(f"{_FIELD}{name}", "").strip() for name in known.model_fields}
+    reason = filled.get("reason", "")
+    try:
+        run = _asked(parts, visitor, known, typed, reason)
+    except Misfit as misfit:
+        sheet = _Sheet(typed, reason, problems=misfit.problems, status=422)
+        return _form(request, parts, visitor, known, sheet)
+    except NOES as no:
+        sheet = _Sheet(typed, reason, alert=str(no), status=status_of(no))
+        return _form(request, parts, visitor, known, sheet)
+    return RedirectResponse(f"/runs/{run.id}", 303)
+
+
+def _runbook(words: str) -> type[AnyRunbook]:
+    known = catalogue().get(" ".join(words.lower().split()))
+    if known is None:
+        raise HTTPException(404, "There is no such runbook: choose one from the list.")
+    return known
+
+
+def _asked(
+    parts: WebParts,
+    visitor: Visitor,
+    runbook: type[AnyRunbook],
+    typed: Mapping[str, str],
+    reason: str,
+) -> Run:
+    """Record the request. Raises NotUnderstood, and what the workflow refuses."""
+    words = [f"{name}={value}" for name, value in typed.items() if value]
+    spelled, requests = forms.spread(runbook, words, visitor.policy.inventory.tags)
+    origin = Origin("web", user=visitor.id)
+    flow = parts.workflow
+    if spelled:
+        return flow.ask_all(
+            requests, spelled=spelled, person=visitor.id, origin=origin, reason=reason
+        )
+    return flow.ask(requests[0], person=visitor.id, origin=origin, reason=reason)
+
+
+def _form(
+    request: Request,
+    parts: WebParts,
+    visitor: Visitor,
+    runbook: type[AnyRunbook],
+    sheet: _Sheet,
+) -> Response:
+    fields = _fields(parts, visitor, runbook, sheet.values, sheet.problems)
+    known = {field.blank.name for field in fields}
+    return page(
+        request,
+        "ask_form.html",
+        status=sheet.status,
+        leaflet=next(one for one in leaflets(runbook.words) if one.words == runbook.words),
+        fields=fields,
+        reason=sheet.reason,
+        # What is wrong with no field of the form still is to be said.
+        alerts=[sheet.alert, *(sheet.problems[name] for name in set(sheet.problems) - known)],
+        outlook=_outlook(parts, visitor, runbook, sheet.values.get("host", "")),
+        reads=parts.offering is not None and any(field.blank.lists for field in fields),
+    )
+
+
+def _fields(
+    parts: WebParts,
+    visitor: Visitor,
+    runbook: type[AnyRunbook],
+    typed: Mapping[str, str],
+    problems: Mapping[str, str],
+) -> list[Field]:
+    return [
+        Field(
+            blank,
+            typed.get(blank.name) or blank.default,
+            _offered(parts, visitor, runbook, blank, typed.get("host", "")),
+            problems.get(blank.name, ""),
+        )
+        for blank in forms.blanks(runbook)
+    ]
+
+
+def _offered(
+    parts: WebParts, visitor: Visitor, runbook: type[AnyRunbook], blank: Blank, host: str
+) -> Sequence[str]:
+    if blank.kind == "host":
+        with parts.database.reading() as tx:
+            now = tx.now
+        return list(askable(visitor.policy, runbook, person=visitor.id, door="web", now=now))
+    if blank.choices or parts.offering is None or host not in visitor.policy.inventory.hosts:
+        return ()
+    return parts.offering.values(blank, host=host)
+
+
+def _outlook(
+    parts: WebParts, visitor: Visitor, runbook: type[AnyRunbook], host: str
+) -> Sequence[str]:
+    """Say what would come of it on this host; nothing as long as none is chosen."""
+    if host not in visitor.policy.inventory.hosts:
+        return ()
+    with parts.database.reading() as tx:
+        seen = outlook(
+            visitor.policy,
+            Question(runbook, (host,)),
+            person=visitor.id,
+            door="web",
+            now=tx.now,
+            novel=runs.novel(tx, person=visitor.id, words=runbook.words),
+            wait=runs.usual_wait(tx, runbook.words),
+        )
+    return seen.sentences()

@@ -1,0 +1,121 @@
+"""Asking on the web: the runbooks, their forms, and what does not fit under its own field."""
+
+from dataclasses import replace
+from typing import Any, cast
+
+import pytest
+
+from bot.offering import Offering
+from bot.web import build
+from runbooks import catalogue
+from tests.bot.web.conftest import Site
+from tests.bot.web.dom import Page
+from tests.toy import RUNBOOKS
+
+LAMP = {
+    "runbook": "toy set",
+    "field-host": "lb1",
+    "field-name": "lamp",
+    "field-value": "on",
+    "reason": "it is dark",
+}
+
+
+@pytest.fixture(autouse=True)
+def toys(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = cast("dict[str, Any]", catalogue())
+    for words, runbook in RUNBOOKS.items():
+        monkeypatch.setitem(known, words, runbook)
+
+
+def test_every_runbook_has_a_form(site: Site):
+    browser = site.browser("dora")
+    links = [link for link in Page(browser.get("/ask").text).links if "/ask/form" in link]
+    assert len(links) == len(catalogue())
+    for link in links:
+        page = Page(browser.get(link).text)
+        assert page.strange == []
+        assert page.unlabelled == []
+
+
+def test_of_a_host_only_what_is_meant_for_it_is_offered(site: Site):
+    links = " ".join(Page(site.browser("dora").get("/ask?host=nas1").text).links)
+    assert "zfs%20scrub%20start&host=nas1" in links
+    assert "abusers" not in links
+
+
+def test_what_is_asked_becomes_a_run_with_its_reason(site: Site):
+    answer = site.browser("dora").post("/ask", data=LAMP)
+    assert (answer.status_code, answer.headers["location"]) == (303, "/runs/1")
+    run = site.office.run(1)
+    assert (run.title, run.asked_by, run.reason) == ("toy set lb1 lamp on", "dora", "it is dark")
+    assert run.origin.door == "web"
+
+
+def test_a_pattern_asks_for_several_hosts_as_one(site: Site):
+    site.browser("dora").post("/ask", data=LAMP | {"field-host": "lb*"})
+    assert site.office.run(1).hosts == ("lb1", "lb2")
+
+
+def test_what_does_not_fit_stands_under_its_field_and_what_was_typed_stays(site: Site):
+    typed = LAMP | {"field-host": "lb9", "field-name": "<b>x</b>", "field-value": ""}
+    answer = site.browser("dora").post("/ask", data=typed)
+    assert answer.status_code == 422
+    page = Page(answer.text)
+    assert page.strange == []
+    assert page.values["field-name"] == "<b>x</b>"
+    assert page.values["reason"] == "it is dark"
+    field = answer.text.partition('id="f-value"')[2].partition("</div></div>")[0]
+    assert 'aria-invalid="true"' in field
+    assert "kt-trouble" in field
+    assert site.office.entries() == []
+
+
+def test_what_the_policy_refuses_is_a_run_that_says_so_as_in_chat(site: Site):
+    rules = site.policy / "policy.cedar"
+    forbid = (
+        'forbid (principal, action == Action::"ask", resource) when { context.door == "web" };'
+    )
+    rules.write_text(f"{rules.read_text()}\n{forbid}\n")
+    answer = site.browser("dora").post("/ask", data=LAMP)
+    assert answer.status_code == 303
+    assert site.office.run(1).state == "refused"
+
+
+def test_the_form_says_what_would_come_of_it(site: Site):
+    text = Page(site.browser("dora").get("/ask/form?runbook=toy+set&host=lb1").text).text
+    assert "one approval from" in text
+    assert "Olga Owner" in text
+
+
+def test_a_form_can_be_filled_by_its_address_and_sends_nothing(site: Site):
+    page = Page(site.browser("dora").get("/ask/form?runbook=toy+set&host=lb1&name=fan").text)
+    assert (page.values["field-host"], page.values["field-name"]) == ("lb1", "fan")
+    assert site.office.entries() == []
+    assert site.office.fleet.asked == 0
+
+
+def test_the_lists_of_a_host_are_offered(site: Site):
+    office = site.office
+    offering = Offering(office.fleet, office.database, office.policies)
+    site.app = build(replace(site.parts, offering=offering))
+    browser = site.browser("dora")
+    browser.post("/ask", data=LAMP)
+    shown = browser.get("/ask/lists?runbook=toy+set&field-host=lb1").text
+    assert '<datalist id="list-name"><option value="lamp">' in shown
+
+
+@pytest.mark.parametrize("path", ["/ask/form?runbook=rm", "/ask/form", "/ask/lists?runbook=rm"])
+def test_what_is_no_runbook_is_not_there(site: Site, path: str):
+    assert site.browser("dora").get(path).status_code == 404
+
+
+def test_the_first_page_tells_which_freeze_holds(site: Site):
+    browser = site.browser("dora")
+    assert "Frozen" not in Page(browser.get("/").text).text
+    times = 'from: "2000-01-01 00:00", until: "2200-01-01 00:00"'
+    freeze = f"{{name: Black Friday, areas: [edge], {times}}}"
+    (site.policy / "freezes.yaml").write_text(f"freezes:\n  - {freeze}\n")
+    page = Page(browser.get("/").text)
+    assert "Frozen (Black Friday): changes of the edge wait until" in page.text
+    assert {"/ask", "/policy/dora"} <= set(page.links)
