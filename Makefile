@@ -113,13 +113,14 @@ test: setup system assets schemas ## Run every test on every core; ARGS="-k word
 	$(BIN)/python -m pytest -n auto $(ARGS)
 
 # So many orders of events that the state machine of a run is put through, and so many races of two
-# processes for one run; `make test` tries 200 and 24.
+# processes for one run; `make test` tries 200 and 24. A tenth as often a process is killed, on
+# either storage, at any moment and at every system call in turn; `make test` does so 60 times.
 CHAOS ?= 10000
 
 .PHONY: chaos
-chaos: setup ## Try 10,000 orders of what may happen to a run, and as many races; CHAOS=… sets it
+chaos: setup system ## Try 10,000 orders of what may happen to a run, as many races, and kill -9; CHAOS=…
 	KEYTURN_CHAOS=$(CHAOS) $(BIN)/python -m pytest -n auto \
-		tests/bot/test_state_machine.py tests/bot/test_replicas.py $(ARGS)
+		tests/bot/test_state_machine.py tests/bot/test_replicas.py tests/chaos -rP $(ARGS)
 
 .PHONY: bench
 bench: setup system ## Measure history, log and verifying on both databases; QUICK=1 is a short run

@@ -1,0 +1,162 @@
+"""kill -9 at any moment: nothing is done twice, nothing is lost, and nothing waits for people.
+
+KEYTURN_CHAOS=10000 kills a thousand times on either storage (`make chaos`).
+"""
+
+import os
+import random
+import secrets
+import time
+from collections.abc import Generator
+from contextlib import ExitStack
+from multiprocessing import get_context
+from multiprocessing.context import ForkServerContext
+from pathlib import Path
+
+import pytest
+
+from bot.proposal import Proposal, ProposedStep
+from bot.run import Origin, Run, State, StepRecord, StepState
+from bot.store import verification
+from connectors.command import Shell
+from tests.chaos import victim
+from tests.chaos.ledger import PARTS, Toll, judged
+from tests.chaos.victim import Home
+from tests.playground.fleet import LoopbackFleet, Place
+from tests.playground.postgres import Postgres
+from tests.policies import a_policy
+
+CHAOS = int(os.environ.get("KEYTURN_CHAOS", "0"))
+SHARES = 4
+KILLS = (CHAOS // 10 or 60) // SHARES
+SEED = int(os.environ.get("KEYTURN_SEED", "0")) or secrets.randbelow(10**6)
+PLACES = (Place("lb1", "edge"), Place("lb2", "edge"))
+# A run takes about so long: any moment of it may be the last. Every fifth life ends earlier still,
+# while it takes up what the one before has left.
+LONGEST_LIFE, LONGEST_START = 0.8, 1.0
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Generator[tuple[Home, LoopbackFleet]]:
+    a_policy(tmp_path / "policy")
+    with LoopbackFleet(tmp_path / "policy", places=PLACES) as fleet:
+        yield Home(tmp_path, f"sqlite:///{tmp_path / 'keyturn.db'}"), fleet
+
+
+def _processes() -> ForkServerContext:
+    """Return what makes processes of one that has imported all that they need."""
+    context = get_context("forkserver")
+    context.set_forkserver_preload(["tests.chaos.victim"])
+    return context
+
+
+def campaign(home: Home, fleet: LoopbackFleet, *, kills: int, seed: int) -> Toll:
+    """Kill again and again, let the last one come to an end, and count."""
+    chance, processes = random.Random(seed), _processes()  # noqa: S311 - no secret
+    for n in range(kills):
+        begun = processes.Event()
+        process = processes.Process(target=victim.live, args=(home, seed * 100_000 + n, begun))
+        process.start()
+        if n % 5:
+            assert begun.wait(60), f"seed {seed}"
+            process.join(chance.uniform(0, LONGEST_LIFE))
+        else:
+            process.join(chance.uniform(0, LONGEST_START))
+        assert process.is_alive(), f"it ended by itself with {process.exitcode}, seed {seed}"
+        process.kill()
+        process.join()
+    process = processes.Process(target=victim.finish, args=(home,))
+    process.start()
+    process.join(90)
+    assert process.exitcode == 0, f"seed {seed}"
+    return counted(home, fleet, kills=kills)
+
+
+def counted(home: Home, fleet: LoopbackFleet, *, kills: int) -> Toll:
+    database = home.database()
+    known = victim.everything(database)
+    steps = victim.records(database, known)
+    with database.reading() as tx:
+        verdict = verification.verify(tx, thorough=True)
+    database.close()
+    assert verdict.broken is None, verdict.why
+    ledgers = [host.home / "ledger" for host in fleet.hosts.values()]
+    lines = [line for file in ledgers if file.exists() for line in file.read_text().splitlines()]
+    acks = home.acks.read_text().split() if home.acks.exists() else []
+    return judged(lines, {run.id: run for run in known}, steps, [*map(int, acks)], kills=kills)
+
+
+# One that goes wrong once in three times is wrong: it is not tried again.
+@pytest.mark.flaky(reruns=0)
+@pytest.mark.real
+@pytest.mark.timeout(0 if CHAOS else 300)
+@pytest.mark.parametrize("share", range(SHARES))
+def test_r_w2_a_kill_at_any_moment_loses_nothing_and_does_nothing_twice(
+    home: tuple[Home, LoopbackFleet], share: int
+):
+    toll = campaign(*home, kills=KILLS, seed=SEED + share)
+    print(f"SQLite, seed {SEED + share}: {toll}")
+    assert not toll.wrong, f"seed {SEED + share}: {toll}: {toll.wrong}"
+    assert toll.lines
+
+
+@pytest.mark.flaky(reruns=0)
+@pytest.mark.real
+@pytest.mark.skipif(not CHAOS, reason="make chaos kills on PostgreSQL too")
+@pytest.mark.timeout(0)
+@pytest.mark.parametrize("share", range(SHARES))
+def test_r_w2_a_kill_at_any_moment_is_as_harmless_on_postgresql(tmp_path: Path, share: int):
+    with ExitStack() as stack:
+        server = stack.enter_context(Postgres())
+        a_policy(tmp_path / "policy")
+        fleet = stack.enter_context(LoopbackFleet(tmp_path / "policy", places=PLACES))
+        home = Home(tmp_path, server.new_database())
+        toll = campaign(home, fleet, kills=KILLS, seed=SEED + share)
+        print(f"PostgreSQL, seed {SEED + share}: {toll}")
+        assert not toll.wrong, f"seed {SEED + share}: {toll}: {toll.wrong}"
+        assert toll.lines
+
+
+# --- the oracle finds what it is there for ---
+
+
+def _run(state: State) -> Run:
+    steps = [
+        ProposedStep(part, "lb1", "", Shell(("write", "n", part)), None, "no") for part in PARTS
+    ]
+    proposal = Proposal("ledger write", "1", {}, "dora", 0, "1", "", steps)
+    fields = {"host": "lb1", "nonce": "n"}
+    return Run(
+        *(7, 1, state, "ledger write", "change", fields, "lb1", "edge", "dora", Origin("api"), ""),
+        asked=int(time.time()),
+        proposal=proposal,
+    )
+
+
+@pytest.mark.parametrize(
+    ("lines", "state", "one", "two", "what"),
+    [
+        (["n one", "n two"], State.SUCCEEDED, "succeeded", "succeeded", None),
+        (["n one"], State.STOPPED, "succeeded", None, None),
+        (["n one"], State.FAILED, "succeeded", "failed", None),
+        (["n one", "n one"], State.STOPPED, "succeeded", None, "duplicated"),
+        (["n one", "n two"], State.STOPPED, "succeeded", None, "unrecorded"),
+        (["n one"], State.SUCCEEDED, "succeeded", "succeeded", "lost"),
+        (["n one", "n two"], State.FAILED, "succeeded", "failed", "lost"),
+        (["n one"], State.UNKNOWN, "succeeded", "unknown", "hanging"),
+    ],
+)
+def test_the_ledger_tells_what_is_not_as_keyturn_says(
+    lines: list[str], state: State, one: str, two: str | None, what: str | None
+):
+    said = [each for each in (one, two) if each]
+    steps = [StepRecord(7, n, StepState(each), 0) for n, each in enumerate(said, start=1)]
+    toll = judged(lines, {7: _run(state)}, {7: steps}, [7], kills=1)
+    found = {
+        name for name in ("duplicated", "unrecorded", "lost", "hanging") if getattr(toll, name)
+    }
+    assert found == ({what} if what else set())
+
+
+def test_a_request_that_was_accepted_and_is_not_there_is_lost():
+    assert judged([], {}, {}, [8], kills=1).lost == ["request 8"]

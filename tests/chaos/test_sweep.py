@@ -1,0 +1,79 @@
+"""Every system call in turn is the last: of a run, none is a bad moment for kill -9.
+
+strace kills the process as a thread of it is about to make its Nth call of a kind, for N = 1, 2 …
+until none of its threads comes so far and the run ends untouched. `make chaos` sweeps.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+from tests.chaos.test_kills import counted
+from tests.chaos.victim import Home
+from tests.playground.fleet import LoopbackFleet, Place
+from tests.policies import a_policy
+
+CHAOS = int(os.environ.get("KEYTURN_CHAOS", "0"))
+# What makes something durable, what goes to the host, and what opens the way there.
+CALLS = ("fdatasync", "pwrite64", "sendto", "connect", "unlink")
+# More than any thread of one run makes: a sweep that comes so far has not come to its end.
+MOST = 400
+KILLED = 137
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Generator[tuple[Home, LoopbackFleet]]:
+    a_policy(tmp_path / "policy")
+    with LoopbackFleet(tmp_path / "policy", places=(Place("lb1", "edge"),)) as fleet:
+        yield Home(tmp_path, f"sqlite:///{tmp_path / 'keyturn.db'}"), fleet
+
+
+def _live(home: Home, seed: int, *wrapper: str) -> int:
+    """Have one run done, and all that was left before; return how the process ended."""
+    words = (sys.executable, "-m", "tests.chaos.victim", str(home.directory), home.url, str(seed))
+    ended = subprocess.run([*wrapper, *words], capture_output=True, check=False, timeout=300)
+    # strace dies of what its process died of.
+    return KILLED if ended.returncode == -9 else ended.returncode
+
+
+def swept(home: Home, call: str, *, most: int) -> int:
+    """Kill at each call of a kind; return how many there were."""
+    strace = shutil.which("strace") or "strace"
+    for n in range(1, most + 1):
+        inject = f"inject={call}:signal=SIGKILL:when={n}"
+        wrapper = (
+            strace,
+            "-f",
+            "--seccomp-bpf",
+            "-qq",
+            "-o",
+            "/dev/null",
+            "-e",
+            f"trace={call}",
+            "-e",
+            inject,
+        )
+        status = _live(home, n, *wrapper)
+        assert status in {0, KILLED}, f"{call} {n}: it ended with {status}"
+        if status == 0:
+            return n - 1
+    return most
+
+
+@pytest.mark.flaky(reruns=0)
+@pytest.mark.real
+@pytest.mark.skipif(not CHAOS, reason="make chaos sweeps")
+@pytest.mark.timeout(0)
+@pytest.mark.parametrize("call", CALLS)
+def test_k1_to_k13_no_system_call_is_a_bad_moment(home: tuple[Home, LoopbackFleet], call: str):
+    kills = swept(home[0], call, most=MOST)
+    assert kills < MOST
+    assert _live(home[0], 0) == 0
+    toll = counted(*home, kills=max(kills, 1))
+    print(f"every {call} of a run: {toll}")
+    assert not toll.wrong, f"{call}: {toll}: {toll.wrong}"

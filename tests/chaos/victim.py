@@ -1,0 +1,149 @@
+"""The victim: Keyturn's store, workflow, dispatcher and connections, in a process to be killed."""
+
+import os
+import random
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from multiprocessing.synchronize import Event
+from pathlib import Path
+
+from bot.custody.housekeeping import Housekeeping
+from bot.dispatch import InProcess
+from bot.policy import PolicyDirectory
+from bot.redaction import Redactor
+from bot.run import ENDED, Origin, Run, State, StepRecord
+from bot.store import runs, schema, seal, search
+from bot.store.database import Database
+from bot.store.spool import Spool
+from bot.workflow import Parts, Workflow
+from bot.workflow.banning import Admitted
+from connectors.fleet import Fleet
+from connectors.sessions import Sessions
+from runbooks import AnyRunbook
+from tests.chaos.ledger import WriteDown
+
+RUNBOOKS: Mapping[str, type[AnyRunbook]] = {WriteDown.words: WriteDown}
+_UNDER_WAY = frozenset(State) - ENDED
+_PATIENCE = 60.0
+
+
+@dataclass(frozen=True)
+class Home:
+    """Where it lives. url: of its database. acks: the numbers of requests that it has accepted."""
+
+    directory: Path
+    url: str
+
+    @property
+    def acks(self) -> Path:
+        return self.directory / "acks"
+
+    @property
+    def policy(self) -> Path:
+        return self.directory / "policy"
+
+    def database(self) -> Database:
+        return Database(self.url, seal.kept_in(self.directory / "changelog.key"), Redactor())
+
+
+class Victim:
+    """Takes up what was left, as `keyturn serve` does, and works."""
+
+    def __init__(self, home: Home, seed: int) -> None:
+        self._home, self._chance = home, random.Random(seed)  # noqa: S311 - no secret
+        self._database = home.database()
+        schema.upgrade(self._database)
+        policies = PolicyDirectory(home.policy)
+        inventory = policies.current().inventory
+        self._hosts = [host.name for host in inventory]
+        spool = Spool(home.directory / "spool")
+        Housekeeping(self._database, spool=spool, witnesses=[]).open({})
+        self._dispatch = InProcess()
+        fleet = Fleet(inventory, Sessions(home.policy))
+        admitted = Admitted(policies, self._database)
+        parts = Parts(
+            self._database, admitted, fleet, self._dispatch, runbooks=RUNBOOKS, spool=spool
+        )
+        self._workflow = Workflow(parts)
+
+    def start(self) -> None:
+        self._dispatch.start(self._workflow.advance)
+        self._workflow.recover()
+        self._workflow.nudge()
+
+    def ask_for_ever(self) -> None:
+        """Keep every host busy until somebody puts an end to it."""
+        while True:
+            self._look_round(ask=True)
+
+    def ask_once(self) -> None:
+        """Have one run done on one host, and everything that was left."""
+        self._ask(self._hosts[0])
+        self.finish()
+
+    def finish(self) -> None:
+        """Come to an end with all that is under way."""
+        deadline = time.monotonic() + _PATIENCE
+        while self._unfinished() and time.monotonic() < deadline:
+            self._look_round(ask=False)
+
+    def _look_round(self, *, ask: bool) -> None:
+        busy = {run.host: run for run in self._unfinished()}
+        for run in busy.values():
+            if run.state is State.WAITING:
+                self._workflow.approve(run.id, person="olga", digest=run.digest)
+        for host in self._hosts:
+            if ask and host not in busy:
+                self._ask(host)
+        self._workflow.nudge()
+        time.sleep(0.04)
+
+    def _ask(self, host: str) -> None:
+        nonce = f"{self._chance.getrandbits(64):016x}"
+        wanted = WriteDown(host=host, nonce=nonce)
+        run = self._workflow.ask(wanted, person="dora", origin=Origin("api"), reason="")
+        descriptor = os.open(self._home.acks, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+        os.write(descriptor, f"{run.id}\n".encode())
+        os.close(descriptor)
+
+    def _unfinished(self) -> Sequence[Run]:
+        with self._database.reading() as tx:
+            return search.newest(tx, search.Filter(states=_UNDER_WAY), most=100)
+
+
+def everything(database: Database) -> Sequence[Run]:
+    with database.reading() as tx:
+        return search.newest(tx, search.Filter(), most=100_000)
+
+
+def records(database: Database, known: Sequence[Run]) -> dict[int, Sequence[StepRecord]]:
+    with database.reading() as tx:
+        return {run.id: runs.steps(tx, run.id) for run in known}
+
+
+def live(home: Home, seed: int, begun: Event) -> None:
+    """Work until killed. begun: set once it has taken up what was left."""
+    victim = Victim(home, seed)
+    victim.start()
+    begun.set()
+    victim.ask_for_ever()
+
+
+def finish(home: Home) -> None:
+    victim = Victim(home, 0)
+    victim.start()
+    victim.finish()
+
+
+def main() -> None:
+    """`python -m tests.chaos.victim DIRECTORY URL SEED`: have one run done, and end."""
+    directory, url, number = sys.argv[1:]
+    victim = Victim(Home(Path(directory), url), int(number))
+    victim.start()
+    victim.ask_once()
+
+
+if __name__ == "__main__":
+    main()
