@@ -27,6 +27,8 @@ only it and those of entries that name a key are checked, unless it does not fit
 given: then every one is.
 A witness's file has one checkpoint a line: seq, hash, at, key, signature, as JSON; or it is a log
 of a host or of a log server, with lines that say "keyturn checkpoint seq=… hash=… …".
+An entry of the kind "restored" says that a backup was put back: what witnesses saw from its number
+on, and before its time, was lost then. How many such checkpoints there are is said.
 """
 
 import argparse
@@ -43,7 +45,7 @@ CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii
 CONTENT = ("seq", "at", "kind", "run", "person", "host", "body", "prev")
 # Logs put the time, the host and more before it, or the whole into JSON.
 SAID = re.compile(
-    r"keyturn checkpoint seq=(\d+) hash=([0-9a-f]{64}) at=\d+ "
+    r"keyturn checkpoint seq=(\d+) hash=([0-9a-f]{64}) at=(\d+) "
     r"key=([0-9a-f]{64}) signature=([0-9a-f]{128})"
 )
 
@@ -128,11 +130,12 @@ class Unsealed(Exception):
 
 
 def walk(lines, thorough):
-    """Check every entry; return each one's hash, and every key that sealed the log.
+    """Check every entry; return each one's hash, every key that sealed the log, and its losses:
+    from which entry on, and until when.
 
     Raises Unsealed if it takes every signature to say where it is broken.
     """
-    keys, prev, hashes, unasked, entry = [], "0" * 64, [], {}, None
+    keys, prev, hashes, unasked, losses, entry = [], "0" * 64, [], {}, [], None
     for seq, line in enumerate(lines, start=1):
         entry, digest = chained(line, seq, prev)
         if seq == 1 and entry["kind"] != "key":
@@ -143,6 +146,8 @@ def walk(lines, thorough):
             raise Broken(seq, "it is not signed by the key of the log")
         if entry["kind"] == "key":
             keys.append(check_key(entry, seq, keys))
+        if entry["kind"] == "restored":
+            losses.append((seq, entry["at"]))
         check_output(entry, seq, unasked)
         prev = digest
         hashes.append(digest)
@@ -150,7 +155,7 @@ def walk(lines, thorough):
         raise Unsealed
     for seq in sorted(unasked.values()):
         raise Broken(seq, "the output that it binds was erased unasked")
-    return hashes, keys
+    return hashes, keys, losses
 
 
 def walked(export, thorough):
@@ -163,38 +168,44 @@ def walked(export, thorough):
 
 
 def checkpoint_in(line):
-    """Return what a line witnesses: seq, hash, key and signature; None if nothing.
+    """Return what a line witnesses: seq, hash, time, key and signature; None if nothing.
 
     A line that a crash cut short witnesses nothing.
     """
     if said := SAID.search(line):
-        return int(said[1]), said[2], said[3], said[4]
+        return int(said[1]), said[2], int(said[3]), said[4], said[5]
     try:
         point = json.loads(line)
-        return int(point["seq"]), point["hash"], point["key"], point["signature"]
+        seq, at = int(point["seq"]), int(point["at"])
+        return seq, point["hash"], at, point["key"], point["signature"]
     except (ValueError, KeyError, TypeError):
         return None
 
 
-def compare(hashes, witness):
-    """Hold the log against what a witness saw; return how many checkpoints agree."""
-    count = 0
+def compare(hashes, losses, witness):
+    """Hold the log against what a witness saw; return how many checkpoints agree, how many are of
+    what was lost.
+    """
+    count = lost = 0
     with Path(witness).open(encoding="utf-8", errors="replace") as lines:
         for number, line in enumerate(lines, start=1):
             point = checkpoint_in(line)
             if point is None:
                 continue
-            seq, digest, key, signature = point
+            seq, digest, at, key, signature = point
             if not signed(key, digest, signature):
                 raise Broken(seq, f"{witness}, line {number} is not signed by its key")
+            if any(first <= seq and at <= until for first, until in losses):
+                lost += 1
+                continue
             if seq > len(hashes):
                 raise Broken(len(hashes) + 1, f"cut off: {witness} saw entry {seq}")
             if seq and hashes[seq - 1] != digest:
                 raise Broken(seq, f"another history: {witness} saw another entry {seq}")
             count += 1
-    if not count:
+    if not count + lost:
         sys.exit(f"{witness} holds no checkpoint of a change log")
-    return count
+    return count, lost
 
 
 def main():
@@ -205,17 +216,20 @@ def main():
     parser.add_argument("--thorough", action="store_true", help="check every signature")
     asked = parser.parse_args()
     try:
-        hashes, keys = walked(asked.export, asked.thorough)
+        hashes, keys, losses = walked(asked.export, asked.thorough)
         if asked.key and asked.key not in keys:
             raise Broken(len(hashes), f"sealed by {keys[-1:]}, and not by the key given")
-        agreed = sum(compare(hashes, witness) for witness in asked.witness)
+        seen = [compare(hashes, losses, witness) for witness in asked.witness]
     except Broken as broken:
         sys.exit(str(broken))
     except OSError as trouble:
         sys.exit(f"{trouble.filename} cannot be read: {trouble.strerror}")
     head = hashes[-1] if hashes else "none"
     print(f"{len(hashes)} entries, unbroken; head {head}")
+    agreed, lost = (sum(column) for column in zip((0, 0), *seen, strict=True))
     print(f"sealed by {keys[-1] if keys else 'nobody'}; {agreed} checkpoints of witnesses agree")
+    if lost:
+        print(f"{lost} are of what was lost when a backup was put back, as the log says")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,9 @@
 """A backup holds everything; put back, it does nothing twice and hides nothing."""
 
+import json
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Generator
 from pathlib import Path
 
@@ -12,11 +15,13 @@ from bot.run import State
 from bot.store import changelog, copying, runs, schema, signins, stops, verification, witness
 from bot.store.copying import NotCopied
 from bot.store.database import Database
+from bot.store.export import exported
 from bot.store.label import NoBackup
 from bot.store.seal import BadKey, Seal
 from bot.store.witness import Sighting
 from bot.workflow import Parts, Workflow
 from tests.bot.office import ByHand, Office, an_office
+from tests.bot.store.test_verification import VERIFIER
 from tests.playground.postgres import Postgres
 from tests.toy import RUNBOOKS, SetSwitch
 
@@ -135,7 +140,16 @@ def test_r_u2_witnesses_tell_what_came_after_the_backup(
     # Held against the log later, what was lost is told apart from what somebody cut off.
     with empty.reading() as tx:
         verdict = verification.verify(tx, witnesses=witness.read(seen))
+        export = "".join(f"{json.dumps(line)}\n" for line in exported(tx))
     assert (verdict.broken, verdict.lost) == (None, 1)
+    (tmp_path / "export.jsonl").write_text(export)
+    alone = subprocess.run(
+        [sys.executable, str(VERIFIER), str(tmp_path / "export.jsonl"), "--witness", str(seen)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "1 are of what was lost when a backup was put back" in alone.stdout
 
 
 def test_r_u2_a_log_that_was_merely_cut_is_still_called_cut(busy: Office, tmp_path: Path):
