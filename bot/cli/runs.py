@@ -10,7 +10,15 @@ import click
 from click.shell_completion import CompletionItem, get_completion_class
 
 from bot.cli.place import FAILED, stop
-from bot.cli.service import Service, as_json, at_service, outcome, path_of, visibly
+from bot.cli.service import (
+    Service,
+    as_json,
+    at_service,
+    at_service_of_token,
+    outcome,
+    path_of,
+    visibly,
+)
 
 if TYPE_CHECKING:
     from click.core import Context, Parameter
@@ -107,7 +115,22 @@ def list_runs(reached: Service, *, most: int, as_json: bool, **wanted: Any) -> N
         click.echo("there is no such run", err=True)
 
 
-@click.command("run")
+class _Run(click.Group):
+    """`keyturn run 7` tells about run 7: `show` need not be said."""
+
+    def parse_args(self, ctx: "Context", args: list[str]) -> list[str]:
+        said = args[:1]
+        if said and said[0] not in {*self.commands, "--help"}:
+            args = ["show", *args]
+        return super().parse_args(ctx, args)
+
+
+@click.group("run", cls=_Run)
+def one_run() -> None:
+    """Tell about a run, or settle how it ended: keyturn run 7."""
+
+
+@one_run.command("show")
 @_NUMBER
 @_WAIT
 @as_json
@@ -115,6 +138,27 @@ def list_runs(reached: Service, *, most: int, as_json: bool, **wanted: Any) -> N
 def show_run(reached: Service, *, number: int, seconds: float | None, as_json: bool) -> None:
     """Tell about run NUMBER: how it is, its plan, and who decided."""
     _finish(reached, number, seconds=seconds or 0.0, as_json=as_json)
+
+
+@one_run.command("resolve")
+@_NUMBER
+@click.option(
+    "--as",
+    "how",
+    type=click.Choice(("succeeded", "failed")),
+    required=True,
+    help="How it ended, as you found on the host.",
+)
+@click.option("--why", required=True, help="How you know, for the change log.")
+@as_json
+@at_service_of_token
+def resolve(reached: Service, *, number: int, how: str, why: str, as_json: bool) -> None:
+    """Say how run NUMBER ended, whose end nobody saw: its host is free again then.
+
+    For example: keyturn run resolve 7 --as failed --why "looked at lb1: the table is untouched"
+    """
+    body = {"succeeded": how == "succeeded", "why": why}
+    _show(reached.post(path_of("runs", number, "settle"), body), as_json=as_json)
 
 
 @click.command("approve")
@@ -186,7 +230,7 @@ def completion(*, shell: str) -> None:
     click.echo(found(root, {}, "keyturn", "_KEYTURN_COMPLETE").source())
 
 
-COMMANDS = (ask, list_runs, show_run, approve, deny, withdraw, undo, completion)
+COMMANDS = (ask, list_runs, one_run, approve, deny, withdraw, undo, completion)
 
 
 def _finish(reached: Service, number: int, *, seconds: float, as_json: bool) -> None:

@@ -117,6 +117,13 @@ def service(url: str, token: str, *, person: str = "") -> Service:
 
 def at_service(command: Callable[..., None]) -> Callable[..., None]:
     """Hand the service to a command, reached as the options and the environment say."""
+    # No option for it: what stands on a command line, everybody on the machine can read.
+    whose = click.option("--as", "whose", default="", help="Whose the token must be.")
+    return whose(at_service_of_token(command))
+
+
+def at_service_of_token(command: Callable[..., None]) -> Callable[..., None]:
+    """Do the same for a command to which `--as` means something else."""
 
     @click.option(
         "--url",
@@ -126,10 +133,8 @@ def at_service(command: Callable[..., None]) -> Callable[..., None]:
         show_envvar=True,
         help="Where Keyturn is.",
     )
-    # No option: what stands on a command line, everybody on the machine can read.
-    @click.option("--as", "whose", default="", help="Whose the token must be.")
     @functools.wraps(command)
-    def reached(*args: Any, url: str, whose: str, **named: Any) -> None:
+    def reached(*args: Any, url: str, whose: str = "", **named: Any) -> None:
         import os
 
         token = os.environ.get("KEYTURN_TOKEN", "").strip()

@@ -210,3 +210,22 @@ def test_the_waiting_report_is_text_and_json(shop: Shop):
     assert said.exit_code == 0
     assert "the last 7 days" in said.stdout
     assert len(shop.told("dora", "report", "waiting")["by_hour"]) == 24
+
+
+def test_an_owner_says_how_a_run_ended_whose_end_nobody_saw(shop: Shop):
+    from tests.bot.web import exhibits
+
+    number = str(exhibits.gallery(shop.service.keyturn.database)["unknown"])
+    why = ("--why", "looked at lb1, it is done")
+    said = shop.type("dora", "run", "resolve", number, "--as", "succeeded", *why)
+    assert said.exit_code == 4
+    assert "Only an owner of the edge can settle this run" in said.stderr
+    assert shop.type("olga", "run", "resolve", number, "--as", "gone", *why).exit_code == 2
+    assert shop.type("olga", "run", "resolve", number, "--as", "failed").exit_code == 2
+    said = shop.type("olga", "run", "resolve", number, "--as", "succeeded", *why)
+    assert said.exit_code == 0
+    assert "succeeded. Settled as succeeded by Olga" in said.stdout
+    assert "looked at lb1, it is done" in shop.type("olga", "run", number).stdout
+    late = shop.type("olga", "run", "resolve", number, "--as", "failed", *why)
+    assert late.exit_code == 1
+    assert "only an unknown one needs settling" in late.stderr
