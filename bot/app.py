@@ -4,7 +4,7 @@ import asyncio
 import logging
 import secrets
 import socket
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -21,6 +21,7 @@ from bot.api import ApiParts
 from bot.api import hooks as incoming
 from bot.api.hooks import Incoming
 from bot.api.metrics import Gauges, endpoint
+from bot.api.telling import Telling, standing
 from bot.console.console import Console
 from bot.console.deliveries import to_url
 from bot.console.directory import (
@@ -86,6 +87,7 @@ class Keyturn:
     console: Console | None
     asgi: Starlette
     contacts: Contacts
+    tellings: Sequence[Telling] = ()
 
 
 def build(settings: Settings, redactor: Redactor | None = None, *, beside: str = "") -> Keyturn:
@@ -110,7 +112,12 @@ def build(settings: Settings, redactor: Redactor | None = None, *, beside: str =
     slack = _slack(settings, console, secret)
     offering = Offering(ground.fleet, database, admitted)
     door = slack and Door(workflow, database, admitted, slack[0], slack[1], offering)
-    conditions = {"slack": partial(_condition, door)} if door else {}
+    conditions: dict[str, Callable[[], Condition]] = {}
+    if door is not None:
+        conditions["slack"] = partial(_condition, door)
+    hooks = _hooks(settings, database, redactor)
+    if hooks.subscriptions:
+        conditions["subscriptions"] = partial(_told, database)
     provider = _provider(settings) if settings.oidc_client_id else None
     pages = web.build(
         WebParts(
@@ -130,7 +137,6 @@ def build(settings: Settings, redactor: Redactor | None = None, *, beside: str =
         asgi.mount("/console", console.app)
     if door is not None:
         asgi.router.routes.append(Route("/slack/events", door.app))
-    hooks = _hooks(settings, database, redactor)
     asgi.mount("/hooks", incoming.build(Incoming(hooks, database, admitted), secure=secure))
     programs = ApiParts(workflow, database, admitted, settings.address)
     gauges = Gauges(lambda: ground.reach.open, ground.house.unwitnessed)
@@ -157,6 +163,7 @@ def build(settings: Settings, redactor: Redactor | None = None, *, beside: str =
 def serve(settings: Settings) -> None:
     """Serve until interrupted. Raises AlreadyRunning, NoPolicy, StoreUnavailable and OSError."""
     redactor = Redactor(settings.secrets)
+        [Telling(one, database, settings.address) for one in hooks.subscriptions.values()],
     set_up_logging(redactor)
     embedded = settings.engine == "embedded"
     place = sole_user if embedded else one_of_several
@@ -232,6 +239,7 @@ async def _finish(keyturn: Keyturn) -> None:
     """Let what is under way here come to its end."""
     if keyturn.dispatch is None:
         return
+    tasks += [asyncio.create_task(telling.run()) for telling in keyturn.tellings]
     if not await asyncio.to_thread(keyturn.dispatch.stop, _FINISH_SECONDS):
         # What still runs on hosts ends as interrupted, and its run as unknown.
         keyturn.fleet.close()
@@ -278,6 +286,11 @@ def _provider(settings: Settings) -> Provider:
         "jwks_uri": settings.oidc_keys,
     }
     return Provider(
+def _told(database: Database) -> Condition:
+    """Say how many could not be told of what happened: a warning, for everything else works."""
+    return Condition(standing(database))
+
+
         Registration(
             issuer,
             settings.oidc_client_id,

@@ -18,6 +18,7 @@ from bot.api import (
     surroundings,
 )
 from bot.api.parts import ApiParts
+from bot.api.telling import Told
 
 _ROOMS = (surroundings, hosts, looking, runs, schedules, calendar, foresight, report)
 _ABOUT = """Two keys for production: what the pages do, for programs.
@@ -42,9 +43,18 @@ def build(parts: ApiParts) -> FastAPI:
     problems.install(app)
     for room in _ROOMS:
         app.include_router(room.router)
+    app.webhooks.post("run", summary="Tell that something happened to a run", tags=["hooks"])(told)
     _describe_problems(app)
     app.add_middleware(guard.Guard, secure=parts.base_url.startswith("https:"), refuse=_refuse)
     return app
+
+
+def told(told: Told) -> None:
+    """Sent to subscriptions, signed as Standard Webhooks say; any 2xx is a yes.
+
+    Without one it is sent again for about a day, each time after twice as long, and what happened
+    to the same run later waits. Several may come for one `seq`: the `webhook-id` is the same then.
+    """
 
 
 def _refuse(request: Request, status: int) -> Response:

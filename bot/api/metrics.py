@@ -17,7 +17,7 @@ from bot.api.caller import NotForThat, NoToken, TooFast, recognised
 from bot.api.parts import ApiParts
 from bot.policy import NoPolicy
 from bot.run import ENDED, State
-from bot.store import changelog, figures
+from bot.store import changelog, deliveries, figures
 from bot.store.database import StoreUnavailable
 
 _VOTES = {"approved": "yes", "denied": "no", "approval refused": "refused"}
@@ -25,6 +25,10 @@ _ENDINGS = {state.value for state in ENDED}
 _KINDS = (*_ENDINGS, "approved", "approval refused")
 _WAITS = (10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 14400, 28800, 86400)
 _TAKES = (0.5, 1, 2, 5, 10, 30, 60, 300, 900, 3600, 14400)
+_TELLINGS = (
+    ("keyturn_deliveries_waiting", "What subscriptions are still to be told.", 0),
+    ("keyturn_deliveries_dead", "What subscriptions could not be told, and was given up.", 1),
+)
 _LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]", "::1"})
 
 
@@ -144,6 +148,7 @@ class _Now(Collector):
         try:
             with self._parts.database.reading() as tx:
                 seen = figures.standing(tx)
+                tellings = deliveries.standing(tx)
         except StoreUnavailable:
             yield _gauge("keyturn_database_up", "1 while the database answers.", 0)
             return
@@ -156,6 +161,11 @@ class _Now(Collector):
         for state, words, count in seen.open_runs:
             runs.add_metric([state, words], count)
         yield runs
+        for name, meaning, n in _TELLINGS:
+            told = GaugeMetricFamily(name, meaning, labels=["subscription"])
+            for subscription, counted in tellings.items():
+                told.add_metric([subscription], counted[n])
+            yield told
         for name, meaning, value in _figures(seen):
             yield _gauge(name, meaning, value)
 

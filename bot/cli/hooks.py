@@ -29,12 +29,16 @@ docs/hooks.md says more."""
 
 @click.command("hooks")
 @click.option("--json", "as_json", is_flag=True, help="For programs.")
+@click.option("--again", metavar="NAME", default="", help="Tell NAME what was given up.")
 @at_place
-def hooks(place: Place, *, as_json: bool) -> None:
+def hooks(place: Place, *, as_json: bool, again: str) -> None:
     """Show who may tell Keyturn of events, whom it tells of runs, and how to set that up."""
     from bot.hooks.written import read, shown
 
     file = place.hooks()
+    if again:
+        _again(place, again)
+        return
     with plainly():
         found = read(file)
     if as_json:
@@ -53,3 +57,15 @@ def hooks(place: Place, *, as_json: bool) -> None:
         where = ", ".join(one.areas) or "any area"
         click.echo(f"{one.name} is told: {one.url}")
         click.echo(f"  of {what} to every {' or '.join(one.kinds)} in {where}")
+
+
+def _again(place: Place, name: str) -> None:
+    from getpass import getuser
+
+    from bot.store import changelog, deliveries
+
+    with place.database() as database, database.transaction() as tx:
+        taken = deliveries.again(tx, name)
+        if taken:
+            changelog.append(tx, "told again", subscription=name, entries=taken, login=getuser())
+    click.echo(f"{name} is told {taken} again" if taken else f"nothing for {name} was given up")

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 
 from bot.digest import Canonical, sha256
-from bot.store import changelog, outside, seen, verification
+from bot.store import changelog, deliveries, outside, seen, verification
 from bot.store.database import Database, Transaction
 from bot.store.spool import TROUBLE, Spool
 from bot.store.witness import Checkpoint
@@ -51,6 +51,7 @@ class Housekeeping:
         with self._database.transaction() as tx:
             seen.forget_old(tx)
             outside.forget_old(tx)
+            deliveries.forget_old(tx)
             if trouble:
                 changelog.append(tx, TROUBLE, why=trouble)
             if not self._spool.empty:

@@ -39,7 +39,7 @@ COMMANDS = {
     "factors list": LOOKS,
     "grants end": "grant revoked",
     "grants list": LOOKS,
-    "hooks": LOOKS,
+    "hooks": "told again",
     "hosts": SERVICE,
     "init": FILES,
     "inventory check": LOOKS,

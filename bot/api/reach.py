@@ -1,0 +1,99 @@
+"""Reach: one POST to an address that was chosen elsewhere, and nowhere else than that."""
+
+import socket
+import ssl
+from collections.abc import Callable, Sequence
+from ipaddress import ip_address
+from urllib.parse import urlsplit
+
+import httpx2
+
+from bot.visible import one_line
+from connectors.public import is_public
+
+_SECONDS = 10.0
+GONE = 410
+
+# From a name and a port to the addresses that it has.
+Resolve = Callable[[str, int], Sequence[str]]
+
+
+class NotReached(Exception):
+    """It was not told. The message says why; for_good: there is no sense in trying again."""
+
+    def __init__(self, why: str, *, for_good: bool = False) -> None:
+        super().__init__(why)
+        self.for_good = for_good
+
+
+def resolved(name: str, port: int) -> Sequence[str]:
+    """Ask the system for the addresses of a name. Raises OSError."""
+    found = socket.getaddrinfo(name, port, type=socket.SOCK_STREAM)
+    return [str(one[4][0]) for one in found]
+
+
+def address(url: str, *, private: bool, resolve: Resolve) -> str:
+    """Return the one address to connect to. Raises NotReached.
+
+    Each address that the name has must be public, so that none of them is ours by accident.
+    """
+    parts = urlsplit(url)
+    name, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
+    try:
+        found = [ip_address(one.partition("%")[0]) for one in resolve(name, port)]
+    except (OSError, ValueError) as trouble:
+        raise NotReached(f"{name} has no address: {one_line(str(trouble))}") from None
+    if not found:
+        raise NotReached(f"{name} has no address")
+    if not private:
+        ours = [one for one in found if not is_public(one)]
+        if ours:
+            raise NotReached(f"{name} is {ours[0]}, which is not public: private: true allows it")
+    elif parts.scheme == "http" and not all(one.is_loopback for one in found):
+        raise NotReached(f"{name} is not this machine, and only that is told without TLS")
+    return str(found[0])
+
+
+def post(
+    url: str,
+    body: bytes,
+    headers: dict[str, str],
+    *,
+    private: bool,
+    resolve: Resolve = resolved,
+) -> None:
+    """Send it there; 2xx is a yes. The answer's body is not read. Raises NotReached.
+
+    The name is looked up once and its address connected to, so that no second answer to the same
+    question leads elsewhere; the certificate is checked against the name.
+    """
+    at, parts = address(url, private=private, resolve=resolve), urlsplit(url)
+    there = f"[{at}]" if ":" in at else at
+    port = f":{parts.port}" if parts.port else ""
+    query = f"?{parts.query}" if parts.query else ""
+    try:
+        with (
+            httpx2.Client(
+                verify=ssl.create_default_context(),
+                timeout=_SECONDS,
+                follow_redirects=False,
+                trust_env=False,
+            ) as client,
+            client.stream(
+                "POST",
+                f"{parts.scheme}://{there}{port}{parts.path or '/'}{query}",
+                content=body,
+                headers={
+                    **headers,
+                    "Host": parts.netloc,
+                    "Content-Type": "application/json",
+                    "User-Agent": "Keyturn",
+                },
+                extensions={"sni_hostname": parts.hostname or ""},
+            ) as answer,
+        ):
+            status = answer.status_code
+    except httpx2.HTTPError as trouble:
+        raise NotReached(one_line(str(trouble) or type(trouble).__name__)) from None
+    if not 200 <= status < 300:
+        raise NotReached(f"it answered {status}", for_good=status == GONE)

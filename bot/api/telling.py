@@ -1,0 +1,115 @@
+"""Telling: subscriptions hear of what happens to runs, each run's news in their order."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from datetime import datetime
+from typing import Literal
+
+from pydantic import Field
+
+from bot.api import shapes
+from bot.api.reach import NotReached, Resolve, post, resolved
+from bot.hooks import signature
+from bot.hooks.written import Subscription
+from bot.store import deliveries, runs
+from bot.store.database import Database, StoreUnavailable
+from bot.store.deliveries import Due, Wanted
+
+log = logging.getLogger(__name__)
+
+_LOOK_SECONDS = 1.0
+# Longer than one attempt can take: whoever dies over it leaves it to another after that.
+_CLAIM_SECONDS = 60.0
+
+
+class Told(shapes.Shape):
+    """What happened to a run, and the run as it is when this is sent.
+
+    seq: the number of the entry in the change log that tells of it: the same whenever it is sent
+    again, and higher for whatever happened later. Of one run, deliveries come in that order.
+    """
+
+    type: Literal["run"]
+    event: str = Field(examples=["approved", "started", "succeeded"])
+    seq: int
+    at: datetime
+    run: shapes.RunShape
+
+
+class Telling:
+    """Tells one subscription, for as long as it is run. clock: seconds since 1970."""
+
+    def __init__(
+        self,
+        to: Subscription,
+        database: Database,
+        base_url: str,
+        *,
+        clock: Callable[[], float] = time.time,
+        resolve: Resolve = resolved,
+    ) -> None:
+        self._to, self._database, self._base_url = to, database, base_url
+        self._clock, self._resolve = clock, resolve
+        self._wanted = Wanted(to.kinds, to.areas, to.events)
+
+    async def run(self) -> None:
+        while True:
+            try:
+                while await asyncio.to_thread(self.once):
+                    pass
+            except StoreUnavailable as trouble:
+                log.error("%s could not be told: %s", self._to.name, trouble)
+            await asyncio.sleep(_LOOK_SECONDS)
+
+    def once(self) -> bool:
+        """Read on in the log and tell what is due; return whether something was told."""
+        with self._database.reading() as tx:
+            behind = deliveries.behind(tx, self._to.name)
+        if behind:
+            with self._database.transaction() as tx:
+                deliveries.take_in(tx, self._to.name, self._wanted)
+        with self._database.reading() as tx:
+            waiting = deliveries.due(tx, self._to.name)
+        told = [self._tell(item) for item in waiting]
+        return any(told)
+
+    def _tell(self, item: Due) -> bool:
+        with self._database.transaction() as tx:
+            if not deliveries.claim(tx, item, seconds=_CLAIM_SECONDS):
+                return False
+            body = self._body(item, runs.get(tx, item.run), runs.votes(tx, item.run))
+        name = f"{self._to.name}-{item.seq}"
+        headers = signature.headers(self._to.secret, name, body, at=int(self._clock()))
+        try:
+            post(self._to.url, body, headers, private=self._to.private, resolve=self._resolve)
+        except NotReached as no:
+            log.warning("%s was not told of entry %d: %s", self._to.name, item.seq, no)
+            with self._database.transaction() as tx:
+                deliveries.failed(tx, item, str(no), for_good=no.for_good)
+            return False
+        with self._database.transaction() as tx:
+            deliveries.delivered(tx, item)
+        return True
+
+    def _body(self, item: Due, run: runs.Run, votes: list[runs.Vote]) -> bytes:
+        told = Told(
+            type="run",
+            event=item.kind,
+            seq=item.seq,
+            at=shapes.at(item.at),
+            run=shapes.RunShape.of(run, votes, self._base_url),
+        )
+        return told.model_dump_json().encode()
+
+
+def standing(database: Database) -> str:
+    """Say how many could not be told, for people who look whether all is well."""
+    with database.reading() as tx:
+        found = deliveries.standing(tx)
+    said = [
+        f"{name}: {waiting} wait, {dead} given up" if dead else f"{name}: {waiting} wait"
+        for name, (waiting, dead) in sorted(found.items())
+    ]
+    return "; ".join(said) or "all were told"

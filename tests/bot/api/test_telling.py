@@ -1,0 +1,373 @@
+"""Subscriptions are told of runs: signed, in order, at least once, and nowhere they should not."""
+
+import base64
+import hashlib
+import hmac
+import json
+import threading
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+from sqlalchemy import update
+
+from bot.api import reach
+from bot.api.door import build
+from bot.api.parts import ApiParts
+from bot.api.reach import NotReached, address
+from bot.api.telling import Telling, Told, standing
+from bot.hooks.written import Subscription
+from bot.run import Run
+from bot.store import changelog, deliveries
+from bot.store.outside import delivery
+from tests.bot.office import Office
+from tests.toy import SetSwitch
+
+SECRET = b"a-secret-of-32-letters-or-even-more"
+LAMP_ON = SetSwitch(host="lb1", name="lamp", value="on")
+NOW = 1_800_000_000
+
+
+@dataclass
+class Listener:
+    """An endpoint that answers as it is told to. status: by turns, the last for good."""
+
+    url: str = ""
+    statuses: list[int] = field(default_factory=lambda: [204])
+    heard: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    headers: list[dict[str, str]] = field(default_factory=list[dict[str, str]])
+    bodies: list[bytes] = field(default_factory=list[bytes])
+    paths: list[str] = field(default_factory=list[str])
+
+    @property
+    def events(self) -> list[tuple[int, str]]:
+        return [(one["run"]["id"], one["event"]) for one in self.heard]
+
+
+@pytest.fixture
+def listener() -> Generator[Listener]:
+    told = Listener()
+
+    class Door(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            status = told.statuses[0] if len(told.statuses) == 1 else told.statuses.pop(0)
+            told.paths.append(self.path)
+            if status < 300:
+                told.heard.append(json.loads(body))
+                told.bodies.append(body)
+                told.headers.append({name.lower(): value for name, value in self.headers.items()})
+            self.send_response(status)
+            if status in {301, 302, 307, 308}:
+                self.send_header("Location", "/elsewhere")
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, format: str, *args: object) -> None: ...  # noqa: A002 - its name
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Door) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        told.url = f"http://127.0.0.1:{server.server_address[1]}/keyturn?to=us"
+        yield told
+        server.shutdown()
+        thread.join()
+
+
+def a_telling(office: Office, url: str, **more: Any) -> Telling:
+    """A subscription that has begun: told of whatever happens from now on."""
+    to = Subscription("wiki", url, SECRET, ("change",), (), (), private=True)
+    telling = Telling(
+        replace(to, **more), office.database, "http://keyturn.test", clock=lambda: NOW
+    )
+    telling.once()
+    return telling
+
+
+def all_of(telling: Telling) -> None:
+    while telling.once():
+        pass
+
+
+def _later(office: Office) -> None:
+    """Let the time pass until what failed is tried again."""
+    with office.database.transaction() as tx:
+        tx.sql.execute(update(delivery).values(not_before=0))
+
+
+def _seen(office: Office, run: Run) -> list[tuple[int, str]]:
+    return [(run.id, kind) for kind in office.entries(run) if kind not in deliveries.QUIET]
+
+
+def test_a_subscription_hears_all_that_happens_to_a_run_in_order(
+    any_office: Office, listener: Listener
+) -> None:
+    office = any_office
+    telling = a_telling(office, listener.url)
+    run = office.approve(office.ask(LAMP_ON))
+    all_of(telling)
+    assert listener.events == _seen(office, run)
+    assert listener.events[-1] == (run.id, "succeeded")
+    assert [one["seq"] for one in listener.heard] == sorted(one["seq"] for one in listener.heard)
+    assert listener.heard[-1]["run"]["approved_by"] == ["olga"]
+    assert listener.paths[0] == "/keyturn?to=us"
+    for body in listener.bodies:
+        Told.model_validate_json(body)
+    assert telling.once() is False
+
+
+def test_each_is_signed_so_that_others_can_verify_it(office: Office, listener: Listener) -> None:
+    telling = a_telling(office, listener.url)
+    office.ask(LAMP_ON)
+    all_of(telling)
+    for headers, body in zip(listener.headers, listener.bodies, strict=True):
+        name, at = headers["webhook-id"], headers["webhook-timestamp"]
+        made = hmac.digest(SECRET, f"{name}.{at}.".encode() + body, hashlib.sha256)
+        assert headers["webhook-signature"] == f"v1,{base64.b64encode(made).decode()}"
+        assert at == str(NOW)
+    assert len({headers["webhook-id"] for headers in listener.headers}) == len(listener.headers)
+
+
+def test_a_new_subscription_begins_with_what_happens_from_then_on(
+    office: Office, listener: Listener
+) -> None:
+    office.ask(LAMP_ON)
+    telling = a_telling(office, listener.url)
+    all_of(telling)
+    assert listener.heard == []
+
+
+@pytest.mark.parametrize(
+    ("more", "heard"),
+    [
+        ({"areas": ("storage",)}, []),
+        ({"kinds": ("check",)}, []),
+        ({"events": ("planned", "succeeded")}, ["planned", "succeeded"]),
+    ],
+)
+def test_a_subscription_hears_only_what_it_asked_for(
+    office: Office, listener: Listener, more: dict[str, Any], heard: list[str]
+) -> None:
+    telling = a_telling(office, listener.url, **more)
+    office.approve(office.ask(LAMP_ON))
+    all_of(telling)
+    assert [event for _, event in listener.events] == heard
+
+
+def test_what_was_not_told_is_told_later_and_the_run_waits_for_it(
+    office: Office, listener: Listener
+) -> None:
+    telling = a_telling(office, listener.url, events=("asked", "planned"))
+    listener.statuses = [503, 204]
+    first = office.ask(LAMP_ON)
+    second = office.ask(LAMP_ON, person="stan")
+    all_of(telling)
+    # The other run is not held up, and of the first nothing is told out of turn.
+    assert listener.events == _seen(office, second)[:2]
+    _later(office)
+    all_of(telling)
+    assert listener.events[2:] == _seen(office, first)[:2]
+
+
+def test_without_waiting_for_ones_turn_news_would_come_out_of_order(
+    office: Office, listener: Listener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = deliveries.due
+
+    def all_at_once(tx: Any, name: str, *, most: int = 20) -> Sequence[deliveries.Due]:
+        rows = tx.sql.execute(delivery.select().where(delivery.c.not_before <= tx.now))
+        found = [deliveries.Due(r.subscription, r.seq, r.run, r.kind, r.at, r.tries) for r in rows]
+        return found or real(tx, name, most=most)
+
+    monkeypatch.setattr(deliveries, "due", all_at_once)
+    telling = a_telling(office, listener.url, events=("asked", "planned"))
+    listener.statuses = [503, 204]
+    office.ask(LAMP_ON)
+    all_of(telling)
+    _later(office)
+    all_of(telling)
+    assert [event for _, event in listener.events] == ["planned", "asked"]
+
+
+def test_a_delivery_that_is_sent_again_has_the_same_id(office: Office, listener: Listener) -> None:
+    """Whoever dies between sending and noting it sends it once more."""
+    telling = a_telling(office, listener.url, events=("asked",))
+    office.ask(LAMP_ON)
+    with office.database.reading() as tx:
+        before = tx.sql.execute(delivery.select()).all()
+    assert before == []
+    telling.once()
+    with office.database.transaction() as tx:
+        seq = listener.heard[0]["seq"]
+        row = {"subscription": "wiki", "seq": seq, "run": 1, "kind": "asked", "at": 0}
+        tx.sql.execute(delivery.insert().values(**row, tries=0, not_before=0, trouble=""))
+    telling.once()
+    first, second = listener.headers
+    assert first["webhook-id"] == second["webhook-id"] == f"wiki-{seq}"
+
+
+def test_two_processes_tell_each_thing_once(office: Office, listener: Listener) -> None:
+    telling = a_telling(office, listener.url, events=("asked",))
+    office.ask(LAMP_ON)
+    with office.database.transaction() as tx:
+        deliveries.take_in(tx, "wiki", deliveries.Wanted(("change",), (), ("asked",)))
+    with office.database.transaction() as tx:
+        (item,) = deliveries.due(tx, "wiki")
+        assert deliveries.claim(tx, item, seconds=60)
+        assert not deliveries.claim(tx, item, seconds=60)
+    assert telling.once() is False
+    assert listener.heard == []
+
+
+def test_what_is_never_taken_is_given_up_said_so_and_told_again_on_demand(
+    office: Office, listener: Listener
+) -> None:
+    telling = a_telling(office, listener.url, events=("asked",))
+    listener.statuses = [500]
+    office.ask(LAMP_ON)
+    for _ in range(deliveries.MOST_TRIES + 3):
+        all_of(telling)
+        _later(office)
+    assert len(listener.paths) == deliveries.MOST_TRIES
+    assert standing(office.database) == "wiki: 0 wait, 1 given up"
+    listener.statuses = [204]
+    with office.database.transaction() as tx:
+        assert deliveries.again(tx, "wiki") == 1
+    all_of(telling)
+    assert len(listener.heard) == 1
+    assert standing(office.database) == "all were told"
+
+
+def test_whoever_is_gone_for_good_is_not_tried_again(office: Office, listener: Listener) -> None:
+    telling = a_telling(office, listener.url, events=("asked",))
+    listener.statuses = [410]
+    office.ask(LAMP_ON)
+    all_of(telling)
+    _later(office)
+    all_of(telling)
+    assert len(listener.paths) == 1
+
+
+def test_it_waits_twice_as_long_each_time(office: Office, listener: Listener) -> None:
+    telling = a_telling(office, listener.url, events=("asked",))
+    listener.statuses = [500]
+    office.ask(LAMP_ON)
+    waits: list[int] = []
+    for _ in range(4):
+        telling.once()
+        with office.database.reading() as tx:
+            (row,) = tx.sql.execute(delivery.select()).all()
+            waits.append(round((row.not_before - tx.now) / 1_000_000))
+        _later(office)
+    assert waits == [5, 10, 20, 40]
+
+
+@pytest.mark.parametrize("status", [301, 302, 307, 308])
+def test_t_w5_a_redirect_is_not_followed(office: Office, listener: Listener, status: int) -> None:
+    telling = a_telling(office, listener.url, events=("asked",))
+    listener.statuses = [status]
+    office.ask(LAMP_ON)
+    all_of(telling)
+    assert listener.paths == ["/keyturn?to=us"]
+    with office.database.reading() as tx:
+        assert tx.sql.execute(delivery.select()).one().trouble == f"it answered {status}"
+
+
+# --- where it goes ---
+
+OURS = [
+    "127.0.0.1", "10.1.2.3", "172.16.0.1", "192.168.1.1", "169.254.169.254", "100.64.0.1",
+    "0.0.0.1", "224.0.0.1", "::1", "fe80::1", "fc00::1", "::ffff:10.0.0.1", "64:ff9b::a00:1",
+    "2002:a00:1::", "fe80::1%eth0",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("found", OURS)
+def test_t_w5_an_address_of_our_own_is_not_called(found: str) -> None:
+    for before in ([], ["93.184.215.14"]):
+        answer = partial(_answering, [*before, found])
+        with pytest.raises(NotReached, match="not public"):
+            address("https://evil.example", private=False, resolve=answer)
+
+
+def _answering(found: Sequence[str], _name: str, _port: int) -> Sequence[str]:
+    return found
+
+
+def test_t_w5_a_listener_of_our_own_hears_nothing_unless_that_is_allowed(
+    office: Office, listener: Listener
+) -> None:
+    telling = a_telling(office, listener.url, private=False, events=("asked",))
+    office.ask(LAMP_ON)
+    all_of(telling)
+    assert listener.paths == []
+    with office.database.reading() as tx:
+        assert "not public" in tx.sql.execute(delivery.select()).one().trouble
+
+
+def test_t_w5_without_that_guard_it_would_hear_all(
+    office: Office, listener: Listener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reach, "is_public", bool)
+    telling = a_telling(office, listener.url, private=False, events=("asked",))
+    office.ask(LAMP_ON)
+    all_of(telling)
+    assert listener.paths == ["/keyturn?to=us"]
+
+
+def test_t_w5_a_name_is_looked_up_once_and_that_address_called(listener: Listener) -> None:
+    """DNS rebinding: the second answer would be another one."""
+    asked: list[str] = []
+
+    def resolve(name: str, _port: int) -> Sequence[str]:
+        asked.append(name)
+        return ["127.0.0.1"] if len(asked) == 1 else ["127.0.0.2"]
+
+    url = listener.url.replace("127.0.0.1", "hooks.example.com")
+    reach.post(url, b"{}", {}, private=True, resolve=resolve)
+    assert asked == ["hooks.example.com"]
+    assert listener.headers[0]["host"].startswith("hooks.example.com:")
+
+
+def test_http_goes_to_this_machine_alone() -> None:
+    with pytest.raises(NotReached, match="not this machine"):
+        address("http://nas.example", private=True, resolve=lambda _n, _p: ["192.168.1.1"])
+
+
+def test_a_name_without_an_address_is_said_so() -> None:
+    def nobody(_name: str, _port: int) -> Sequence[str]:
+        raise OSError("Name or service not known")
+
+    with pytest.raises(NotReached, match="has no address"):
+        address("https://nope.example", private=False, resolve=nobody)
+
+
+def test_a_server_whose_certificate_is_not_its_names_is_not_told(listener: Listener) -> None:
+    url = listener.url.replace("http:", "https:")
+    with pytest.raises(NotReached):
+        reach.post(url, b"{}", {}, private=True)
+    assert listener.paths == []
+
+
+def test_the_description_of_the_api_says_what_is_sent(office: Office) -> None:
+    parts = ApiParts(office.workflow, office.database, office.policies, "http://keyturn.test")
+    described = build(parts).openapi()
+    operation = described["webhooks"]["run"]["post"]
+    assert operation["requestBody"]["content"]["application/json"]["schema"]["$ref"].endswith(
+        "/Told"
+    )
+    assert "Told" in described["components"]["schemas"]
+
+
+def test_no_secret_of_a_subscription_is_in_what_is_sent_or_logged(
+    office: Office, listener: Listener
+) -> None:
+    telling = a_telling(office, listener.url)
+    office.ask(LAMP_ON)
+    all_of(telling)
+    assert SECRET not in b"".join(listener.bodies) + repr(listener.headers).encode()
+    with office.database.reading() as tx:
+        assert all(SECRET.decode() not in entry.body for entry in changelog.after(tx, 0))
