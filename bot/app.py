@@ -31,12 +31,13 @@ from bot.console.directory import (
     ConsoleShortcut,
 )
 from bot.console.directory import Installation as ConsoleInstallation
+from bot.custody import condition as state_of
 from bot.custody.contacts import Contacts
 from bot.custody.discretion import set_up_logging
 from bot.custody.housekeeping import Housekeeping, note
 from bot.dispatch import InProcess
 from bot.dispatch.procrastinated import Procrastinated
-from bot.ground import Elsewhere, lay, one_of_several
+from bot.ground import Elsewhere, Ground, lay, one_of_several
 from bot.hooks import written
 from bot.hooks.written import Hooks
 from bot.inventory.enrolling import enrolling
@@ -129,6 +130,7 @@ def build(settings: Settings, redactor: Redactor | None = None, *, beside: str =
             conditions,
             enrolling=partial(enrolling, settings.policy),
             offering=offering,
+            findings=_state(settings, ground, beside).findings,
             provider=provider,
         )
     )
@@ -138,7 +140,13 @@ def build(settings: Settings, redactor: Redactor | None = None, *, beside: str =
     if door is not None:
         asgi.router.routes.append(Route("/slack/events", door.app))
     asgi.mount("/hooks", incoming.build(Incoming(hooks, database, admitted), secure=secure))
-    programs = ApiParts(workflow, database, admitted, settings.address)
+    programs = ApiParts(
+        workflow,
+        database,
+        admitted,
+        settings.address,
+        findings=_state(settings, ground, beside).findings,
+    )
     gauges = Gauges(lambda: ground.reach.open, ground.house.unwitnessed)
     asgi.router.routes.append(Route("/metrics", endpoint(programs, gauges)))
     asgi.mount("/api/v1", api.build(programs))
@@ -158,6 +166,17 @@ def build(settings: Settings, redactor: Redactor | None = None, *, beside: str =
         ground.contacts,
     )
     return keyturn
+
+
+def _state(settings: Settings, ground: Ground, beside: str) -> state_of.Condition:
+    """Return what tells how the service is."""
+    keys = {"Key of the log": "changelog.key", "Key of secrets": "secrets.key"}
+    return state_of.Condition(
+        ground.database,
+        ground.house.unwitnessed,
+        settings.data / f"changelog{beside}.spool",
+        {about: settings.key_directory / name for about, name in keys.items()},
+    )
 
 
 def serve(settings: Settings) -> None:

@@ -7,6 +7,7 @@ from fastapi import FastAPI, Request, Response
 
 from bot.api import (
     calendar,
+    condition,
     foresight,
     guard,
     hosts,
@@ -20,7 +21,7 @@ from bot.api import (
 from bot.api.parts import ApiParts
 from bot.api.telling import Told
 
-_ROOMS = (surroundings, hosts, looking, runs, schedules, calendar, foresight, report)
+_ROOMS = (surroundings, hosts, looking, runs, schedules, calendar, foresight, report, condition)
 _ABOUT = """Two keys for production: what the pages do, for programs.
 
 Come with `Authorization: Bearer kt_…`. Errors are problem+json (RFC 9457). A POST may carry an

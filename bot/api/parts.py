@@ -1,11 +1,13 @@
 """What the API works with, handed to it once."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated
 
 from fastapi import Depends, Request
 
 from bot.api.pace import Pace
+from bot.finding import Finding
 from bot.store.database import Database
 from bot.workflow import Workflow
 from bot.workflow.parts import Policies
@@ -13,13 +15,17 @@ from bot.workflow.parts import Policies
 
 @dataclass(frozen=True)
 class ApiParts:
-    """base_url: how people reach the pages, such as `https://keyturn.example.com`."""
+    """base_url: how people reach the pages, such as `https://keyturn.example.com`.
+
+    findings: how the service itself is.
+    """
 
     workflow: Workflow
     database: Database
     policies: Policies
     base_url: str
     pace: Pace = field(default_factory=Pace)
+    findings: Callable[[], Sequence[Finding]] = tuple
 
 
 def _parts(request: Request) -> ApiParts:

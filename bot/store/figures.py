@@ -117,3 +117,10 @@ def happenings(
 
 def _seconds(begin: int | None, end: int | None) -> float | None:
     return None if begin is None or end is None else max(end - begin, 0) / _SECOND
+
+
+def unknown(tx: Transaction) -> int:
+    """Count the runs that wait for somebody to say how they ended; of several hosts, each."""
+    run = tables.run.c
+    query = select(func.count()).where(run.state == State.UNKNOWN.value, run.place != _WHOLE)
+    return tx.sql.execute(query).scalar_one()

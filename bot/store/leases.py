@@ -105,3 +105,9 @@ def lapsed(tx: Transaction) -> set[tuple[int, int]]:
         tables.run.c.state.in_(under_way),
     )
     return {(row.run, row.fence) for row in tx.sql.execute(query)}
+
+
+def workers(tx: Transaction) -> list[str]:
+    """Return who has runs in their hands now."""
+    busy = select(lease.c.worker).where(lease.c.worker != "", lease.c.until > tx.now)
+    return sorted(set(tx.sql.execute(busy).scalars()))

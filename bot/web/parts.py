@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 
 from fastapi import Depends, Request
 
+from bot.finding import Finding
 from bot.offering import Offering
 from bot.roll import Enrolling
 from bot.store.database import Database
@@ -34,6 +35,7 @@ class WebParts:
     seats: who watches a run just now.
     enrolling: the hosts that wait for a second person.
     offering: what hosts list, for forms; None where forms offer nothing.
+    findings: how the service itself is.
     """
 
     workflow: Workflow
@@ -47,6 +49,7 @@ class WebParts:
     seats: Seats = field(default_factory=Seats)
     enrolling: Callable[[], Sequence[Enrolling]] = tuple
     offering: Offering | None = None
+    findings: Callable[[], Sequence[Finding]] = tuple
     provider: Provider | None = None
 
     @property

@@ -11,6 +11,7 @@ from bot.charter import Charter, charter, drawing
 from bot.charter.drafting import frosts
 from bot.leaflet import leaflets
 from bot.policy import Policy
+from bot.web.condition_page import may_look
 from bot.web.pages import page
 from bot.web.parts import Here, WebParts
 from bot.web.visitor import Visiting, Visitor
@@ -48,6 +49,7 @@ def _page(request: Request, parts: WebParts, visitor: Visitor, *, person: str) -
         links=True,
         name=visitor.name(person) if person else "",
         mine=person == visitor.id,
+        condition=may_look(visitor),
     )
 
 

@@ -43,6 +43,7 @@ ROUTES: dict[tuple[str, str], tuple[tuple[str, ...], int, dict[str, Any] | None]
         {"succeeded": True, "why": "I looked at it"},
     ),
     ("GET", "/calendar"): (READERS, 200, None),
+    ("GET", "/condition"): (READERS, 200, None),
     ("GET", "/report/waiting"): (READERS, 200, None),
     ("GET", "/schedules"): (READERS, 200, None),
     ("GET", "/schedules/{number}"): (READERS, 404, None),

@@ -63,6 +63,7 @@ ROUTES = {
     ("POST", "/schedules/{number}/end"): (401, 404),
     ("POST", "/schedules/{number}/take"): (401, 404),
     ("GET", "/around"): (401, 200),
+    ("GET", "/condition"): (401, 200),
     ("GET", "/ask"): (401, 200),
     ("GET", "/ask/form"): (401, 404),
     ("GET", "/ask/lists"): (401, 404),

@@ -1,0 +1,34 @@
+"""The condition of the service, for programs of those who may stop it."""
+
+from collections.abc import Sequence
+
+from fastapi import APIRouter
+
+from bot.api import shapes
+from bot.api.caller import Reading
+from bot.api.parts import Here
+from bot.finding import Mark
+from bot.workflow import NotYours
+
+router = APIRouter(tags=["service"])
+
+
+class FindingShape(shapes.Shape):
+    """mark: ok, note for what works and could be better, mend for what does not work."""
+
+    about: str
+    mark: Mark
+    said: str
+
+
+class ConditionShape(shapes.Shape):
+    well: bool
+    findings: Sequence[FindingShape]
+
+
+@router.get("/condition", operation_id="getCondition", summary="Say how the service is")
+def condition(parts: Here, caller: Reading) -> ConditionShape:
+    if not caller.policy.may_order(caller.id, "stop").allowed:
+        raise NotYours("only those who may stop everything see how the service is")
+    found = [FindingShape(**vars(one)) for one in parts.findings()]
+    return ConditionShape(well=all(one.mark != "mend" for one in found), findings=found)

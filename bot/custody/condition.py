@@ -1,0 +1,150 @@
+"""The condition of the service: its database, log, witnesses, clock, work and keys, in findings.
+
+Unlike the doctor it asks no host and no chat: it can be looked at as often as one likes.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bot.finding import Finding, mend, note, ok
+from bot.store import changelog, contacts, figures, leases, schedules
+from bot.store.database import Database, StoreUnavailable, Transaction
+from bot.store.schedules import Standing
+
+_SECOND = 1_000_000
+_DAY = 86_400 * _SECOND
+# A clock that is further off than this tells of trouble with its source.
+_SKEW_SECONDS = 2.0
+_SLOW_MILLISECONDS = 500
+_LATE_SECONDS = 120
+_OLD_KEY_DAYS = 366
+
+
+def _none() -> Mapping[str, int]:
+    return {}
+
+
+@dataclass(frozen=True)
+class Condition:
+    """unwitnessed: by witness, how many entries it was not told of. spool: the file for what could
+    not be logged. keys: files by what they are for. clock: seconds since 1970.
+    """
+
+    database: Database
+    unwitnessed: Callable[[], Mapping[str, int]] = _none
+    spool: Path | None = None
+    keys: Mapping[str, Path] = field(default_factory=dict[str, Path])
+    clock: Callable[[], float] = time.time
+
+    def findings(self) -> list[Finding]:
+        """Look at all of it, the database first: without it the rest is not to be seen."""
+        began = time.monotonic()
+        try:
+            with self.database.reading() as tx:
+                took = round((time.monotonic() - began) * 1000)
+                found = [*self._database(took), *self._told(tx)]
+            found += self._witnesses()
+        except StoreUnavailable as trouble:
+            found = [mend("Database", f"{trouble}: nothing can be done until it answers")]
+        return [*found, *self._spool(), *self._keys()]
+
+    def _database(self, took: int) -> Iterator[Finding]:
+        kind = "SQLite" if self.database.embedded else "PostgreSQL"
+        well = took < _SLOW_MILLISECONDS
+        said = f"{kind} answers within {took} ms"
+        yield ok("Database", said) if well else note("Database", f"{said}: what slows it down?")
+        trouble = self.database.trouble
+        if trouble:
+            yield mend("Change log", f"cannot be written, so nothing runs: {trouble}")
+
+    def _told(self, tx: Transaction) -> Iterator[Finding]:
+        seq, digest = changelog.head(tx)
+        yield ok("Change log", f"{seq} entries, head {digest[:12] or 'none'}")
+        yield self._skew(tx)
+        yield from _schedules(tx)
+        yield from _work(tx)
+        yield from _hosts(tx)
+
+    def _skew(self, tx: Transaction) -> Finding:
+        off = self.clock() - tx.now / _SECOND
+        if abs(off) <= _SKEW_SECONDS:
+            return ok("Clock", f"agrees with the database's to {abs(off):.1f} s")
+        said = f"is {abs(off):.0f} s {'ahead of' if off > 0 else 'behind'} the database's"
+        return mend("Clock", f"{said}: look after the time service of this machine")
+
+    def _witnesses(self) -> Iterator[Finding]:
+        behind = self.unwitnessed()
+        if not behind:
+            said = "none: with KEYTURN_WITNESS or KEYTURN_SYSLOG a log that is cut off shows"
+            yield note("Witnesses", said)
+        for name, entries in behind.items():
+            told = "knows all" if not entries else f"was not told of {entries} entries yet"
+            yield ok(f"Witness {name}", told)
+
+    def _spool(self) -> Iterator[Finding]:
+        if self.spool is None:
+            return
+        if self.spool.exists() and self.spool.stat().st_size:
+            yield mend("Spool", "holds what could not be logged: it is merged once that can be")
+        else:
+            yield ok("Spool", "is empty")
+
+    def _keys(self) -> Iterator[Finding]:
+        for about, file in self.keys.items():
+            if not file.exists():
+                yield mend(about, f"{file.name} is not there: put it back from its copy")
+                continue
+            days = int((self.clock() - file.stat().st_mtime) // 86_400)
+            said = f"{days} days old" if days != 1 else "1 day old"
+            old = days > _OLD_KEY_DAYS
+            yield note(about, f"{said}: consider a new one") if old else ok(about, said)
+
+
+def _schedules(tx: Transaction) -> Iterator[Finding]:
+    active = [one for one in schedules.every(tx) if one.standing is Standing.ACTIVE]
+    late = [one for one in active if one.due and one.due < tx.now - _LATE_SECONDS * _SECOND]
+    missed = sum(schedules.missed(tx, since=tx.now - 7 * _DAY).values())
+    if late:
+        names = ", ".join(one.timing.name for one in late[:5])
+        yield mend("Schedules", f"{len(late)} are overdue, such as {names}: is the clock at work?")
+    elif missed:
+        yield note("Schedules", f"{missed} moments were missed in the last 7 days")
+    else:
+        yield ok("Schedules", f"{len(active)} fire, none is overdue")
+
+
+def _work(tx: Transaction) -> Iterator[Finding]:
+    stand = figures.standing(tx)
+    workers = leases.workers(tx)
+    said = f"{stand.queued} runs wait for their turn; at work: {', '.join(workers) or 'nobody'}"
+    if stand.stalled:
+        yield mend("Work", f"{stand.stalled} runs have given no sign for a while; {said}")
+    else:
+        yield ok("Work", said)
+    unknown = figures.unknown(tx)
+    if unknown:
+        yield note("Unknown runs", f"{unknown} wait for an owner to say how they ended")
+    if stand.failed_news:
+        yield note(
+            "Outbox", f"{stand.news} runs are to be told of, {stand.failed_news} were in vain"
+        )
+    else:
+        yield ok("Outbox", f"{stand.news} runs are to be told of")
+
+
+def _hosts(tx: Transaction) -> Iterator[Finding]:
+    met = contacts.every(tx).values()
+    changed = sorted(one.host for one in met if one.kind == "key")
+    away = sorted(one.host for one in met if one.kind == "unreachable")
+    if changed:
+        yield mend("Host keys", f"others were shown by {_listed(changed)}: find out who answers")
+    if away:
+        yield note("Hosts", f"not reached last time: {_listed(away)}")
+    elif met:
+        yield ok("Hosts", f"{len(met)} were met, none was out of reach")
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")

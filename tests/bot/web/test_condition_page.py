@@ -1,0 +1,26 @@
+"""How the service is: for those who may stop it, and for nobody else."""
+
+from dataclasses import replace
+
+from bot.custody.condition import Condition
+from bot.web import build
+from bot.web.parts import Condition as Door
+from tests.bot.web.conftest import Site
+from tests.bot.web.dom import Page
+
+
+def test_who_may_stop_everything_sees_how_the_service_is(site: Site):
+    findings = Condition(site.database, clock=lambda: 0.0).findings
+    doors = {"slack": lambda: Door("the token was refused", broken=True)}
+    site.app = build(replace(site.parts, findings=findings, conditions=doors))
+    page = Page(site.browser("olga").get("/condition").text)
+    assert page.strange == []
+    assert "2 to mend" in page.text
+    for words in ("Clock To mend", "Slack To mend the token was refused", "Database Well SQLite"):
+        assert words in page.text
+    assert "/condition" in Page(site.browser("olga").get("/policy").text).links
+
+
+def test_nobody_else_does(site: Site):
+    assert site.browser("dora").get("/condition").status_code == 403
+    assert "/condition" not in Page(site.browser("dora").get("/policy").text).links
