@@ -123,7 +123,7 @@ chaos: setup system ## Try 10,000 orders of what may happen to a run, as many ra
 		tests/bot/test_state_machine.py tests/bot/test_replicas.py tests/chaos -rP $(ARGS)
 
 .PHONY: bench
-bench: setup system ## Measure history, log and verifying on both databases; QUICK=1 is a short run
+bench: setup system ## Measure history, log, verifying and Slack's door; QUICK=1 is a short run
 	exec $(BIN)/python -m tests.bench $(if $(QUICK),--quick) $(ARGS)
 
 CHECKS := check-format check-lint check-types check-imports check-repository

@@ -17,7 +17,7 @@ from bot.store import changelog, schema, verification
 from bot.store.database import Database
 from bot.store.export import exported
 from bot.store.seal import Seal
-from tests.bench import filling, pages
+from tests.bench import acknowledging, filling, pages
 from tests.bench.appending import append_batches, append_each, raw_batches, raw_each
 from tests.bench.measuring import Figure, p95, rates, table, timed
 from tests.playground.postgres import Postgres
@@ -42,6 +42,8 @@ def main() -> None:
                 _say(said, f"Filled in {took:,.0f} s.\n")
                 figures = _figures(database, asked.count, Path(place), 40 if asked.quick else 200)
                 _say(said, table(figures))
+    _say(said, "\n## The Slack door, on SQLite, beside a bare Bolt app\n")
+    _say(said, table(acknowledging.figures(3 if asked.quick else 30)))
     if not asked.quick:
         _PAGE.write_text(_page(said), encoding="utf-8")
 

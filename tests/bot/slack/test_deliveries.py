@@ -1,8 +1,12 @@
 """What has an effect has it once; what only asks may ask again."""
 
+import asyncio
+import random
+
 import pytest
 
 from bot.slack.deliveries import Deliveries
+from bot.store.database import StoreUnavailable
 from tests.bot.office import Office
 
 pytestmark = pytest.mark.anyio
@@ -19,3 +23,69 @@ async def test_who_types_the_same_letters_again_is_answered_again(office: Office
     deliveries = Deliveries(office.database)
     for _ in range(2):
         assert await deliveries.first_time({"type": "block_suggestion", "value": "ta"}, key="a")
+
+
+def an_event(number: int) -> dict[str, str]:
+    return {"type": "event_callback", "event_id": f"Ev{number}"}
+
+
+async def test_ten_thousand_deliveries_of_a_quarter_as_many_events_have_an_effect_each(
+    office: Office,
+):
+    """Four times each, newly signed, out of order, at two replicas, many at once."""
+    replicas = [Deliveries(office.database), Deliveries(office.database)]
+    comes = [number for number in range(2_500) for _ in range(4)]
+    random.Random(5).shuffle(comes)  # noqa: S311 - the same order each time
+    effects: list[int] = []
+
+    async def deliver(signature: int, number: int) -> None:
+        if await replicas[signature % 2].first_time(an_event(number), key=f"v0={signature}"):
+            effects.append(number)
+
+    await asyncio.gather(*(deliver(*one) for one in enumerate(comes)))
+    assert sorted(effects) == list(range(2_500))
+
+
+async def test_without_the_event_id_each_delivery_would_have_its_effect(office: Office):
+    deliveries = Deliveries(office.database)
+    nameless = {"type": "event_callback"}
+    told = [deliveries.first_time(nameless, key=f"v0={signature}") for signature in range(4)]
+    assert await asyncio.gather(*told) == [True] * 4
+
+
+async def test_what_arrives_while_the_disk_is_busy_is_written_down_together(office: Office):
+    commits: list[int] = []
+    transaction = office.database.transaction
+
+    def counted(*, seconds: float | None = None):
+        commits.append(1)
+        return transaction(seconds=seconds)
+
+    office.database.transaction = counted
+    deliveries = Deliveries(office.database)
+    firsts = [deliveries.first_time(an_event(number), key=f"v0={number}") for number in range(50)]
+    assert all(await asyncio.gather(*firsts))
+    assert len(commits) <= 2
+
+
+async def test_what_could_not_be_written_down_is_taken_by_nobody(office: Office):
+    office.database.close()
+    office.database.engine.dispose()
+    with office.database.engine.connect() as connection:
+        connection.exec_driver_sql("DROP TABLE seen")
+    deliveries = Deliveries(office.database)
+    told = [deliveries.first_time(an_event(number), key=f"v0={number}") for number in range(3)]
+    found = await asyncio.gather(*told, return_exceptions=True)
+    assert [type(one) for one in found] == [StoreUnavailable] * 3
+
+
+async def test_who_stops_waiting_keeps_nobody_else_from_an_answer(office: Office):
+    deliveries = Deliveries(office.database)
+    gone = asyncio.create_task(deliveries.first_time(an_event(1), key="v0=1"))
+    stays = asyncio.create_task(deliveries.first_time(an_event(2), key="v0=2"))
+    await asyncio.sleep(0)
+    gone.cancel()
+    assert await stays
+    assert (await asyncio.gather(gone, return_exceptions=True))[0].__class__ is (
+        asyncio.CancelledError
+    )

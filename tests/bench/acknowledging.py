@@ -1,0 +1,206 @@
+"""How fast the Slack door acknowledges: signed, known for new, committed, and only then answered.
+
+A bare Bolt app that only checks the signature and says nothing stands beside it. Each serves in a
+process of its own, and gets the same slash commands by the same connections.
+"""
+
+import asyncio
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from statistics import median
+
+import uvicorn
+from slack_bolt.adapter.starlette.async_handler import AsyncSlackRequestHandler
+from slack_bolt.async_app import AsyncAck, AsyncApp
+from slack_bolt.authorization import AuthorizeResult
+from starlette.requests import Request
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from bot.offering import Offering
+from bot.slack.door import Door, Installation, client
+from tests.bench.measuring import Figure
+from tests.bot.office import an_office
+from tests.bot.slack import payloads
+from tests.bot.slack.payloads import SECRET, signed
+from tests.bot.slack.web_api import a_web_api
+from tests.policies import TEAM
+
+_RATE, _REQUESTS = 200, 50
+_AT_ONCE = 64
+_LOOK, _ASK = "who lb1", "abusers clear lb1 203.0.113.9 because a customer called"
+
+
+def figures(seconds: float) -> list[Figure]:
+    """Measure for so many seconds each: at a pace, then as fast as it goes, by turns."""
+    with _served("door") as door, _served("bare") as bare:
+        for port in (door, bare):
+            asyncio.run(_as_fast_as_it_goes(port, 0.5))
+        worst, raw = (_p99(port, _LOOK, _RATE, seconds) for port in (door, bare))
+        rates: dict[int, list[float]] = {door: [], bare: []}
+        for _ in range(5):
+            for port, found in rates.items():
+                found.append(asyncio.run(_as_fast_as_it_goes(port, seconds / 5)))
+        asked, raw_asked = (_p99(port, _ASK, _REQUESTS, seconds) for port in (door, bare))
+    ours, theirs = median(rates[door]), median(rates[bare])
+    return [
+        _milliseconds(f"slash commands acknowledged at {_RATE} /s, p99", worst, raw),
+        Figure(
+            "slash commands acknowledged", ours, "/s", theirs, "≥ 0.4 × bare", ours >= 0.4 * theirs
+        ),
+        _milliseconds(f"requests recorded by command at {_REQUESTS} /s, p99", asked, raw_asked),
+    ]
+
+
+def _milliseconds(what: str, seconds: float, raw: float) -> Figure:
+    return Figure(what, seconds * 1000, "ms", raw * 1000, "< 50 ms", seconds < 0.05)
+
+
+def _p99(port: int, words: str, rate: int, seconds: float) -> float:
+    took = sorted(asyncio.run(_at_a_pace(port, words, rate, seconds)))
+    return took[int(0.99 * (len(took) - 1))]
+
+
+# --- who asks ---
+
+
+async def _at_a_pace(port: int, words: str, rate: int, seconds: float) -> list[float]:
+    """Return how long each answer took from when it was due: who is late keeps nobody waiting."""
+    free: asyncio.Queue[_Line] = asyncio.Queue()
+    took: list[float] = []
+    async with _lines(port, _AT_ONCE) as lines:
+        for line in lines:
+            free.put_nowait(line)
+
+        async def ask(due: float) -> None:
+            line = await free.get()
+            await line.ask(words)
+            took.append(time.perf_counter() - due)
+            free.put_nowait(line)
+
+        began = time.perf_counter()
+        asked: list[asyncio.Task[None]] = []
+        for number in range(round(seconds * rate)):
+            due = began + number / rate
+            await asyncio.sleep(max(0.0, due - time.perf_counter()))
+            asked.append(asyncio.create_task(ask(due)))
+        await asyncio.gather(*asked)
+    return took
+
+
+async def _as_fast_as_it_goes(port: int, seconds: float) -> float:
+    """Return how many answers came in a second."""
+    async with _lines(port, _AT_ONCE) as lines:
+        end = time.perf_counter() + seconds
+
+        async def ask(line: "_Line") -> int:
+            count = 0
+            while time.perf_counter() < end:
+                await line.ask(_LOOK)
+                count += 1
+            return count
+
+        return sum(await asyncio.gather(*map(ask, lines))) / seconds
+
+
+class _Line:
+    """One connection that is kept."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader, self._writer = reader, writer
+
+    async def ask(self, words: str) -> None:
+        raw = payloads.slash(words)
+        head = [b"POST /slack/events HTTP/1.1", b"host: localhost"]
+        head += [name + b": " + value for name, value in signed(raw)]
+        head.append(b"content-length: %d" % len(raw))
+        self._writer.write(b"\r\n".join(head) + b"\r\n\r\n" + raw)
+        answer = await self._reader.readuntil(b"\r\n\r\n")
+        if not answer.startswith(b"HTTP/1.1 200"):
+            raise RuntimeError(f"it answered {answer[:40]!r}")
+        length = answer.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0]
+        said = await self._reader.readexactly(int(length or b"0"))
+        if b"Nothing was done" in said:
+            raise RuntimeError(f"it said {said[:200]!r}")
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+@asynccontextmanager
+async def _lines(port: int, count: int) -> AsyncGenerator[list[_Line]]:
+    lines = [_Line(*await asyncio.open_connection("127.0.0.1", port)) for _ in range(count)]
+    yield lines
+    for line in lines:
+        line.close()
+
+
+# --- who answers ---
+
+
+@contextmanager
+def _served(what: str) -> Generator[int]:
+    """Yield the port at which another process of ours serves: the door, or a bare Bolt."""
+    command = [sys.executable, "-m", "tests.bench.acknowledging", what]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            yield int(process.stdout.readline())
+        finally:
+            process.terminate()
+
+
+async def _serve(app: ASGIApp) -> None:
+    config = uvicorn.Config(app, port=0, log_level="critical", access_log=False, lifespan="off")
+    server = uvicorn.Server(config)
+    serving = asyncio.create_task(server.serve())
+    while not server.started:
+        await asyncio.sleep(0.01)
+    print(server.servers[0].sockets[0].getsockname()[1], flush=True)
+    await serving
+
+
+async def _door(place: Path) -> None:
+    with an_office(place) as office:
+        async with a_web_api() as slack:
+            speaker = client("xoxb-1", slack.url)
+            offering = Offering(office.fleet, office.database, office.policies, lists={})
+            door = Door(
+                office.workflow,
+                office.database,
+                office.policies,
+                speaker,
+                Installation(SECRET, TEAM),
+                offering,
+            )
+            await _serve(door.app)
+
+
+async def _bare() -> None:
+    async def authorize(enterprise_id: str | None, team_id: str | None) -> AuthorizeResult:
+        return AuthorizeResult(enterprise_id=enterprise_id, team_id=team_id, bot_token="xoxb-1")
+
+    bolt = AsyncApp(signing_secret=SECRET, authorize=authorize, process_before_response=True)
+
+    @bolt.command("/keyturn")
+    async def acknowledge(ack: AsyncAck) -> None:
+        await ack()
+
+    handler = AsyncSlackRequestHandler(bolt)
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        response = await handler.handle(Request(scope, receive))
+        await response(scope, receive, send)
+
+    await _serve(app)
+
+
+if __name__ == "__main__":
+    os.environ.pop("HTTPS_PROXY", None)
+    with tempfile.TemporaryDirectory() as directory:
+        asyncio.run(_door(Path(directory)) if sys.argv[1] == "door" else _bare())
