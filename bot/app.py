@@ -164,6 +164,7 @@ def build(settings: Settings, redactor: Redactor | None = None, *, beside: str =
         console,
         asgi,
         ground.contacts,
+        [Telling(one, database, settings.address) for one in hooks.subscriptions.values()],
     )
     return keyturn
 
@@ -182,7 +183,6 @@ def _state(settings: Settings, ground: Ground, beside: str) -> state_of.Conditio
 def serve(settings: Settings) -> None:
     """Serve until interrupted. Raises AlreadyRunning, NoPolicy, StoreUnavailable and OSError."""
     redactor = Redactor(settings.secrets)
-        [Telling(one, database, settings.address) for one in hooks.subscriptions.values()],
     set_up_logging(redactor)
     embedded = settings.engine == "embedded"
     place = sole_user if embedded else one_of_several
@@ -239,6 +239,7 @@ async def _at_work(keyturn: Keyturn) -> AsyncGenerator[None]:
         tasks.append(asyncio.create_task(keyturn.slack.outbox.run()))
         if keyturn.slack.sockets is not None:
             tasks.append(asyncio.create_task(keyturn.slack.sockets.run()))
+    tasks += [asyncio.create_task(telling.run()) for telling in keyturn.tellings]
     try:
         yield
     finally:
@@ -258,7 +259,6 @@ async def _finish(keyturn: Keyturn) -> None:
     """Let what is under way here come to its end."""
     if keyturn.dispatch is None:
         return
-    tasks += [asyncio.create_task(telling.run()) for telling in keyturn.tellings]
     if not await asyncio.to_thread(keyturn.dispatch.stop, _FINISH_SECONDS):
         # What still runs on hosts ends as interrupted, and its run as unknown.
         keyturn.fleet.close()
@@ -286,6 +286,11 @@ def _clock(keyturn: Keyturn) -> Clock:
     )
 
 
+def _told(database: Database) -> Condition:
+    """Say how many could not be told of what happened: a warning, for everything else works."""
+    return Condition(standing(database))
+
+
 def _hooks(settings: Settings, database: Database, redactor: Redactor) -> Hooks:
     """Return the hooks that are set, and note which they are. Raises BadHooks."""
     hooks = written.read(settings.hooks)
@@ -305,11 +310,6 @@ def _provider(settings: Settings) -> Provider:
         "jwks_uri": settings.oidc_keys,
     }
     return Provider(
-def _told(database: Database) -> Condition:
-    """Say how many could not be told of what happened: a warning, for everything else works."""
-    return Condition(standing(database))
-
-
         Registration(
             issuer,
             settings.oidc_client_id,
