@@ -8,6 +8,7 @@ from bot.web import (
     around_page,
     ask_page,
     brake_page,
+    compare_page,
     condition_page,
     erasure_page,
     guard,
@@ -38,6 +39,8 @@ from bot.web.parts import WebParts
 _ROOMS = (
     home,
     history,
+    # Before the run's page, whose address would take its own for a number.
+    compare_page,
     run_page,
     stream,
     proof_page,

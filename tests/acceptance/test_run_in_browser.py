@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
-from bot.run import Run, State
-from bot.store import heard, runs, signins
+from bot.run import Run, State, StepState
+from bot.store import heard, runs, signins, verification
 from bot.store.database import Transaction
 from tests.acceptance.test_web_in_browser import CHROMIUM, CONTRAST, FLAGS, Server, Visit, a_visit
 from tests.bot.office import an_office
-from tests.bot.web.exhibits import approved, asked, ended, running, succeeded, waiting
+from tests.bot.web.exhibits import approved, asked, concluded, ended, running, succeeded, waiting
 
 pytestmark = pytest.mark.real
 
@@ -246,3 +246,38 @@ def test_a_run_that_is_over_keeps_no_stream(visit: Visit) -> None:
     visit.page.on("request", lambda request: asked_for.append(request.url))
     visit.open(f"/runs/{run.id}")
     assert not [url for url in asked_for if "/stream" in url or "/live" in url]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 360])
+def test_two_runs_are_compared(browser: Browser, server: Server, scheme: Any, width: int) -> None:
+    with server.office.database.transaction() as tx:
+        for said in ("table http1: 3 keys\nno such key\n", "table http1: 2 keys\nremoved\ndone\n"):
+            run = running(tx, approved(tx, waiting(tx, asked(tx)), reason="known customer"))
+            concluded(tx, run, StepState.SUCCEEDED, output=said)
+            ended(tx, run, State.SUCCEEDED, "Proven by reading again: 203.0.113.9 is not marked")
+    visit = a_visit(browser, server, color_scheme=scheme, viewport={"width": width, "height": 900})
+    visit.sign_in("dora")
+    visit.open(f"/runs/{run.id}")
+    page = visit.page
+    page.get_by_role("link", name="with the one before that is like it").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Runs 1 and 2, compared")
+    row = page.get_by_role("row", name="Differs table http1: 3 keys table http1: 2 keys")
+    expect(row).to_be_visible()
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert page.evaluate(CONTRAST) == []
+    visit.keep(f"compared-{scheme}-{width}")
+    assert visit.complaints == []
+    page.context.close()
+
+
+def test_the_log_of_a_run_is_verified_by_keyboard_alone(visit: Visit) -> None:
+    with visit.server.office.database.transaction() as tx:
+        verification.open_log(tx)
+        run = succeeded(tx, asked(tx))
+    visit.open(f"/runs/{run.id}")
+    visit.page.get_by_role("button", name="Verify").focus()
+    visit.page.keyboard.press("Enter")
+    expect(visit.page.locator("#proof")).to_contain_text("is as it was written")
+    visit.keep("verified-light-1280")
+    assert visit.complaints == []

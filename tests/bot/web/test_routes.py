@@ -16,6 +16,7 @@ ROUTES = {
     ("GET", "/runs.json"): (401, 200),
     ("GET", "/runs/{number}"): (401, 200),
     ("GET", "/runs/{number}/live"): (401, 200),
+    ("GET", "/runs/compare"): (401, 404),
     ("GET", "/runs/{number}/stream"): (401, 200),
     ("POST", "/runs/{number}/verify"): (401, 200),
     ("POST", "/runs/{number}/approve"): (401, 409),

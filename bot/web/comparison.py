@@ -1,0 +1,185 @@
+"""A comparison: two runs beside each other, line by line, from asking to their ends. Pure."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from itertools import zip_longest
+
+from bot.run import Run, StepRecord, Vote
+from bot.web import badge, moment
+
+# Lines of one side that are compared; more would take long, and nobody reads them side by side.
+_MOST = 600
+# So many lines that are alike stand around what differs; the others are folded.
+_AROUND = 3
+
+
+@dataclass(frozen=True)
+class Side:
+    """One of the two. name: what a person is called."""
+
+    run: Run
+    votes: Sequence[Vote]
+    records: Mapping[int, StepRecord]
+    name: Callable[[str], str]
+
+
+@dataclass(frozen=True)
+class Line:
+    """kind: alike, changed, left, right or folded. left, right: None where a side has no line."""
+
+    kind: str
+    left: str | None = None
+    right: str | None = None
+    folded: int = 0
+
+    @property
+    def says(self) -> str:
+        """What the colours tell, for those who do not see them."""
+        return {
+            "changed": "Differs",
+            "left": "Only on the left",
+            "right": "Only on the right",
+        }.get(self.kind, "Alike")
+
+
+@dataclass(frozen=True)
+class Section:
+    title: str
+    lines: Sequence[Line]
+
+    @property
+    def differing(self) -> int:
+        return sum(line.kind not in {"alike", "folded"} for line in self.lines)
+
+
+def compared(a: Side, b: Side) -> list[Section]:
+    """Return what there is to see, with what is the same folded."""
+    told = ((title, [*tell(a)], [*tell(b)]) for title, tell in _TELLERS.items())
+    return [Section(title, _aligned(left, right)) for title, left, right in told if left or right]
+
+
+def _aligned(left: Sequence[str], right: Sequence[str]) -> list[Line]:
+    left, right = _capped(left), _capped(right)
+    found: list[Line] = []
+    matcher = SequenceMatcher(None, left, right, autojunk=False)
+    for kind, first, last, begin, end in matcher.get_opcodes():
+        pairs = [*zip_longest(left[first:last], right[begin:end])]
+        found += [_line(kind, one, other) for one, other in pairs]
+    return _folded(found)
+
+
+def _capped(lines: Sequence[str]) -> list[str]:
+    flat = [part for line in lines for part in line.split("\n")]
+    more = len(flat) - _MOST
+    return [*flat[:_MOST], f"[… {more} lines are left out here …]"] if more > 0 else flat
+
+
+def _line(kind: str, left: str | None, right: str | None) -> Line:
+    if kind == "equal":
+        return Line("alike", left, right)
+    if left is None:
+        return Line("right", None, right)
+    return Line("changed" if right is not None else "left", left, right)
+
+
+def _folded(lines: Sequence[Line]) -> list[Line]:
+    """Leave out what is alike and far from everything that differs."""
+    differ = [n for n, line in enumerate(lines) if line.kind != "alike"]
+    near = {n + step for n in differ for step in range(-_AROUND, _AROUND + 1)}
+    found: list[Line] = []
+    for n, line in enumerate(lines):
+        if n in near or len(lines) <= 2 * _AROUND:
+            found.append(line)
+        elif found and found[-1].kind == "folded":
+            found[-1] = Line("folded", folded=found[-1].folded + 1)
+        else:
+            found.append(Line("folded", folded=1))
+    return found
+
+
+def _request(side: Side) -> Iterator[str]:
+    run = side.run
+    yield run.words
+    for name, value in run.fields.items():
+        yield f"{name}: {value}"
+    if run.hosts:
+        yield f"hosts: {', '.join(run.hosts)}"
+    yield f"asked by: {side.name(run.asked_by)}"
+    yield f"through: {run.origin.door}"
+    if run.reason:
+        yield f"reason: {run.reason}"
+
+
+def _plan(side: Side) -> Iterator[str]:
+    if side.run.proposal is None:
+        return
+    yield f"found: {side.run.proposal.because}"
+    for note in side.run.proposal.notes:
+        yield f"note: {note}"
+    for n, step in enumerate(side.run.proposal.steps, start=1):
+        yield f"{n}. {step.title}"
+        yield f"   on: {step.host} {step.fingerprint}"
+        yield f"   before: {step.before}"
+        yield f"   after: {step.after}"
+        yield f"   runs: {step.do}"
+        yield f"   undo: {step.undo if step.undo is not None else step.no_undo}"
+
+
+def _keys(side: Side) -> Iterator[str]:
+    for vote in side.votes:
+        whose = f" for {side.name(vote.instead_of)}" if vote.instead_of else ""
+        factor = " with a second factor" if vote.factor else ""
+        why = f": {vote.reason}" if vote.reason else ""
+        yield f"{side.name(vote.person)}{whose} {_did(vote)}{factor}{why}"
+
+
+def _did(vote: Vote) -> str:
+    return "approved" if vote.yes else "denied"
+
+
+def _end(side: Side) -> Iterator[str]:
+    yield badge.RUN[side.run.state].word
+    if side.run.summary:
+        yield side.run.summary
+    report = side.run.report
+    if report is None:
+        return
+    yield from report.findings
+    if report.table:
+        yield "  ".join(report.table.columns)
+        for row in report.table.rows:
+            yield "  ".join(row)
+
+
+def _outputs(side: Side) -> Iterator[str]:
+    titles = [step.title for step in side.run.proposal.steps] if side.run.proposal else []
+    for n, record in sorted(side.records.items()):
+        title = titles[n - 1] if n <= len(titles) else "a step"
+        status = "" if record.status is None else f", exit status {record.status}"
+        yield f"{n}. {title}: {badge.STEP[record.state].word.lower()}{status}"
+        if record.trouble:
+            yield record.trouble
+        yield from record.output.splitlines()
+
+
+def _timing(side: Side) -> Iterator[str]:
+    run = side.run
+    yield f"asked: {moment.utc(run.asked)}"
+    if run.started:
+        yield f"waited: {moment.span(run.started - run.asked)}"
+    if run.started and run.ended:
+        yield f"took: {moment.span(run.ended - run.started)}"
+    for n, record in sorted(side.records.items()):
+        if record.ended:
+            yield f"step {n} took: {moment.span(record.ended - record.sent)}"
+
+
+_TELLERS: Mapping[str, Callable[[Side], Iterator[str]]] = {
+    "How it ended": _end,
+    "Request": _request,
+    "Plan": _plan,
+    "What the hosts said": _outputs,
+    "Keys": _keys,
+    "Timing": _timing,
+}

@@ -1,0 +1,102 @@
+"""Two runs compared: what differs, what is alike, and nothing that is more than text."""
+
+import time
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bot.run import State, StepState
+from bot.web.comparison import Line, Side, compared
+from tests.bot.web.conftest import Site
+from tests.bot.web.dom import Page
+from tests.bot.web.exhibits import approved, asked, concluded, ended, gallery, running, waiting
+from tests.toy import SetSwitch
+
+
+def two_runs(site: Site, *outputs: str) -> list[int]:
+    numbers: list[int] = []
+    with site.database.transaction() as tx:
+        for said in outputs:
+            run = running(tx, approved(tx, waiting(tx, asked(tx)), reason="go"))
+            concluded(tx, run, StepState.SUCCEEDED, output=said)
+            numbers.append(ended(tx, run, State.SUCCEEDED, "Proven by reading again").id)
+    return numbers
+
+
+def test_what_differs_stands_beside_each_other(site: Site) -> None:
+    first, second = two_runs(site, "one\ntwo\nthree", "one\n2\nthree\nfour")
+    html = site.browser("dora").get(f"/runs/compare?a={first}&b={second}").text
+    said = html.split("What the hosts said</h2>")[1].split("</section>")[0]
+    words = Page(said).text
+    assert "Differs ≠ two 2" in words
+    assert "Only on the right + four" in words
+    assert "Alike one one" in words
+
+
+def test_the_one_before_that_is_like_it_is_found(site: Site) -> None:
+    with site.database.transaction() as tx:
+        same = asked(tx).id
+        asked(tx, fields={"host": "lb1", "address": "198.51.100.7"})
+        asked(tx, host="lb2")
+        last = asked(tx).id
+    browser = site.browser("dora")
+    words = Page(browser.get(f"/runs/compare?b={last}").text).text
+    assert f"Runs {same} and {last}, compared" in words
+    assert f"/runs/compare?b={last}" in browser.get(f"/runs/{last}").text
+
+
+def test_where_there_is_none_it_says_so(site: Site) -> None:
+    run = site.office.ask(SetSwitch(host="lb1", name="lamp", value="on"))
+    words = Page(site.browser("dora").get(f"/runs/compare?b={run.id}").text).text
+    assert "No earlier run of toy set on lb1 is known" in words
+
+
+@pytest.mark.parametrize("query", ["", "?a=1", "?a=1&b=999", "?a=999&b=1", "?b=0", "?b=x"])
+def test_what_is_not_there_cannot_be_compared(site: Site, query: str) -> None:
+    gallery(site.database)
+    assert site.browser("dora").get(f"/runs/compare{query}").status_code in {404, 422}
+
+
+def test_t_h3_hostile_words_stay_words(site: Site) -> None:
+    evil = "<script>alert(1)</script>\n\x1b]0;owned\x07\n</pre><img src=x onerror=alert(1)>"
+    first, second = two_runs(site, evil, "well")
+    html = site.browser("dora").get(f"/runs/compare?a={first}&b={second}").text
+    assert "<script>alert" not in html
+    assert "<img src=x" not in html
+    assert "\\x1b]0;owned\\x07" in html
+
+
+def test_every_pair_of_runs_can_be_compared(site: Site) -> None:
+    numbers = [*gallery(site.database).values()]
+    browser = site.browser("dora")
+    for left, right in zip(numbers, [*numbers[1:], numbers[0]], strict=True):
+        assert browser.get(f"/runs/compare?a={left}&b={right}").status_code == 200
+
+
+def a_side(site: Site, number: int, summary: str = "") -> Side:
+    run = site.office.run(number)
+    return Side(replace(run, summary=summary or run.summary), (), {}, str)
+
+
+@given(st.text(max_size=60), st.text(max_size=60))
+def test_no_line_of_either_is_lost(one: str, other: str) -> None:
+    from bot.web.comparison import (
+        _aligned,  # pyright: ignore[reportPrivateUsage] - its heart
+    )
+
+    lines: list[Line] = _aligned(one.split("\n"), other.split("\n"))
+    folded = sum(line.folded for line in lines)
+    left = [line.left for line in lines if line.left is not None]
+    right = [line.right for line in lines if line.right is not None]
+    assert len(left) + folded == len(one.split("\n"))
+    assert len(right) + folded == len(other.split("\n"))
+
+
+def test_endless_answers_are_compared_in_no_time(site: Site) -> None:
+    number = gallery(site.database)["succeeded"]
+    begun = time.monotonic()
+    loud = "\n".join(str(n % 7) for n in range(60_000))
+    compared(a_side(site, number, loud), a_side(site, number, loud[::-1]))
+    assert time.monotonic() - begun < 10
