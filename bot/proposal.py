@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 
 from pydantic import TypeAdapter
 
@@ -76,7 +77,7 @@ class Proposal:
             "steps": [step.work for step in self.steps],
         }
 
-    @property
+    @cached_property
     def digest(self) -> str:
         """64 hex digits: the SHA-256 of the document."""
         return sha256(self.document)
@@ -101,10 +102,17 @@ class Proposal:
 
     @staticmethod
     def from_json(text: str) -> "Proposal":
-        return _PROPOSAL.validate_json(text)
+        return _read(text)
 
 
 _PROPOSAL = TypeAdapter(Proposal)
+
+
+# The plan of a request for many hosts is looked at before each of them, and is long. Another text
+# is another plan, so what somebody has altered is never taken for what stood there before.
+@lru_cache(32)
+def _read(text: str) -> Proposal:
+    return _PROPOSAL.validate_json(text)
 
 
 def _command(command: Command) -> Canonical:

@@ -4,6 +4,7 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any, Literal, cast
 from zoneinfo import ZoneInfo
 
@@ -76,6 +77,8 @@ class Policy:
         self.freezes = freezes
         self._rules = rules
         self._entities = cedarpy.Entities.from_json_str(json.dumps(self._described()))
+        # It never changes, and an answer follows from what is asked.
+        self._judged = lru_cache(64)(self._judge_all)
 
     def person(self, identifier: str) -> Person | None:
         return self.household.people.get(identifier)
@@ -227,6 +230,11 @@ class Policy:
         """Ask about every host: the strictest answer is the answer."""
         if not request.hosts:
             return self._judge_one(person, action, request)
+        # Asked again before each of the hosts, and of the same moment once it is under way.
+        told = replace(request, hosts=tuple(request.hosts), editors=tuple(request.editors))
+        return self._judged(person, action, told)
+
+    def _judge_all(self, person: str, action: str, request: Request) -> Ruling:
         rulings = [
             self._judge_one(person, action, replace(request, host=host)) for host in request.hosts
         ]
