@@ -341,10 +341,10 @@ session = Table(
     Column("factor", String(32), nullable=False, default=""),
     Column("challenge", String(64), nullable=False, default=""),
     Column("challenged", BigInteger),
-)
-
     Column("by", String(16), nullable=False, default=""),
     Column("agent", String(200), nullable=False, default=""),
+)
+
 # What must be kept and must not be read: sealed by a key that is not here.
 factor = Table(
     "factor",
