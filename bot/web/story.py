@@ -204,6 +204,12 @@ _TELLERS: Mapping[str, _Teller] = {
     "schedule resumed": _moment("Schedule {n} was resumed by {who}", "blue", "play"),
     "schedule lapsed": _moment("Schedule {n} lapsed", "orange", "clock"),
     "schedule ended": _moment("Schedule {n} ended", "grey", "back"),
+    "resumed": lambda facts, _who: (
+        "Another worker goes on",
+        f"{_text(facts, 'worker')} does the steps that are left",
+        "blue",
+        "lock",
+    ),
     "taken over": lambda facts, _who: (
         "Taken over",
         f"{_text(facts, 'worker')} was not heard of any more",

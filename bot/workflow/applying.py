@@ -54,6 +54,16 @@ class Applying:
         finally:
             self._parts.worker.drop(claimed.hold)
 
+    def resume(self, number: int) -> None:
+        """Do what is left of a run that another worker began."""
+        claimed = gate.resume(self._parts, number)
+        if claimed is None:
+            return
+        try:
+            self._do(claimed.run, claimed.hold, done=claimed.done)
+        finally:
+            self._parts.worker.drop(claimed.hold)
+
     def _begin(self, claimed: gate.Claimed) -> None:
         try:
             left = remaining(self._parts, claimed.run, self._parts.policies.current())
@@ -79,11 +89,11 @@ class Applying:
             if run.state is State.STARTING and self._parts.worker.regains(tx, claimed.hold):
                 end(self._parts, tx, run, state, summary)
 
-    def _do(self, running: Run, hold: Hold) -> None:
+    def _do(self, running: Run, hold: Hold, *, done: int = 0) -> None:
         steps = running.proposal.steps if running.proposal else ()
-        for n, step in enumerate(steps, start=1):
+        for n, step in enumerate(steps[done:], start=done + 1):
             if n > 1 and self._closing.is_set():
-                # The next start finds no step under way, and ends it with what was done.
+                # Whoever finds it sees no step under way: it goes on, or ends with what was done.
                 return
             if n > 1 and not gate.next_step(self._parts, running, hold, n):
                 return

@@ -8,8 +8,8 @@ import logging
 from dataclasses import dataclass
 
 from bot.policy import NoPolicy, Policy
-from bot.run import Run, State
-from bot.store import bans, changelog, locks, runs, schedules, testimony
+from bot.run import Run, State, StepState
+from bot.store import bans, changelog, leases, locks, runs, schedules, testimony
 from bot.store.database import Transaction
 from bot.workflow import founding, granted, passing, stopped
 from bot.workflow.counting import Count, count
@@ -43,6 +43,8 @@ class Claimed:
 
     run: Run
     hold: Hold
+    # How many of its steps were done by whoever had it before.
+    done: int = 0
 
 
 def claim(parts: Parts, number: int) -> Claimed | None:
@@ -71,6 +73,22 @@ def claim(parts: Parts, number: int) -> Claimed | None:
             tx, "claimed", run=run.id, host=run.host, worker=parts.worker.name, fence=hold.fence
         )
         return Claimed(claimed, hold)
+
+
+def resume(parts: Parts, number: int) -> Claimed | None:
+    """Take a run that was taken from a worker between two steps; None if this is none."""
+    with parts.database.transaction() as tx:
+        run = runs.hold(tx, number)
+        lease = leases.of(tx, number)
+        records = runs.steps(tx, number)
+        whole = all(each.state is StepState.SUCCEEDED for each in records)
+        if run.state is not State.RUNNING or lease is None or lease.worker or not whole:
+            return None
+        hold = parts.worker.take(tx, run)
+        changelog.append(
+            tx, "resumed", run=run.id, host=run.host, worker=parts.worker.name, fence=hold.fence
+        )
+        return Claimed(run, hold, done=len(records))
 
 
 def open_for(parts: Parts, claimed: Claimed, left: Remaining) -> Run | None:

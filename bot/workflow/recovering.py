@@ -1,7 +1,8 @@
 """Recovering: what a worker has left is taken up, or ended, by whoever finds it.
 
-A run that nothing was sent for yet is ready again. One between two steps ends with what was done.
-One with a step under way is unknown: nobody saw its end.
+A run that nothing was sent for yet is ready again. One between two steps goes on where another
+worker has it within minutes, and ends with what was done where a new process finds it. One with a
+step under way is unknown: nobody saw its end.
 """
 
 import logging
@@ -14,6 +15,10 @@ from bot.workflow.ending import end
 from bot.workflow.parts import Parts, site_of
 
 log = logging.getLogger(__name__)
+
+
+# Longer ago, and what was approved is too old to go on with unseen.
+_MOMENT = 600 * 1_000_000
 
 
 class Recovering:
@@ -67,11 +72,16 @@ class Recovering:
                 return
             if run.state not in {State.STARTING, State.RUNNING}:
                 return
-            log.warning("run %d is taken over from %s", number, lease.worker)
-            changelog.append(
-                tx, "taken over", run=run.id, host=run.host, worker=lease.worker, fence=fence
-            )
-            self.take_up(tx, run)
+            if lease.worker:
+                log.warning("run %d is taken over from %s", number, lease.worker)
+                changelog.append(
+                    tx, "taken over", run=run.id, host=run.host, worker=lease.worker, fence=fence
+                )
+            if _goes_on(tx, run):
+                leases.revoke(tx, run.id)
+                wake(self._parts, tx, run)
+            else:
+                self.take_up(tx, run)
 
     def _left_between_steps(self, tx: Transaction, run: Run) -> bool:
         """End a run of whose every step that was sent the end is known; say whether it is one."""
@@ -85,6 +95,17 @@ class Recovering:
             why = "Every step was done, but Keyturn stopped before it read the proof: look at it"
             end(self._parts, tx, run, State.FAILED, why)
         return True
+
+
+def _goes_on(tx: Transaction, run: Run) -> bool:
+    """Say whether another worker may do the rest: it was between two steps a moment ago."""
+    records = runs.steps(tx, run.id)
+    return (
+        run.state is State.RUNNING
+        and bool(records)
+        and all(each.state is StepState.SUCCEEDED for each in records)
+        and tx.now - max(each.ended or 0 for each in records) < _MOMENT
+    )
 
 
 def wake(parts: Parts, tx: Transaction, run: Run) -> None:

@@ -162,17 +162,22 @@ class Workflow:
                 fanout.advance(self._parts, number)
                 return
             if run.state is State.ASKED:
-                run = self._surveyed(run)
-            if run.state is State.UNKNOWN:
-                self._reconciling.reconcile(number)
-            if run.state is not State.READY:
-                return
-            if run.timing is not None:
-                beginning.begin_alone(self._parts, number)
-            else:
-                self._applying.start(number)
+                with trail.span("plan", run=number, host=run.host):
+                    run = self._surveyed(run)
+            self._carry_on(run)
         except NoPolicy as trouble:
             self._without_policy(number, trouble)
+
+    def _carry_on(self, run: Run) -> None:
+        """Do what is next for a run that is planned."""
+        if run.state is State.UNKNOWN:
+            self._reconciling.reconcile(run.id)
+        elif run.state is State.RUNNING:
+            self._applying.resume(run.id)
+        elif run.state is State.READY and run.timing is not None:
+            beginning.begin_alone(self._parts, run.id)
+        elif run.state is State.READY:
+            self._applying.start(run.id)
 
     @property
     def closing(self) -> bool:

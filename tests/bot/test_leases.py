@@ -144,7 +144,33 @@ def test_between_two_steps_only_who_has_it_goes_on(any_office: Office):
     office.fleet.after_tell = after_that
     office.workflow.advance(run.id)
     assert len(office.fleet.told) == 1
+    assert office.run(run.id).state is State.RUNNING
+    # Nor does a hint that comes twice do a step twice.
+    for _ in range(2):
+        other.advance(run.id)
+    assert [words for _, words in office.fleet.told] == ["set fan on", "set lamp on"]
+    assert office.run(run.id).state is State.SUCCEEDED
+    assert "resumed" in office.entries(run)
+
+
+def test_what_was_left_between_two_steps_too_long_ago_ends_with_what_was_done(any_office: Office):
+    office = any_office
+    run, other = _approved(office, SetAll(host="lb1", value="on")), _another(office)
+
+    def vanish() -> None:
+        office.database.on_news = lambda: None
+        with office.database.transaction() as tx:
+            tx.sql.execute(text("UPDATE step SET ended = ended - 700000000"))
+        _lapse(office.database)
+        _taken_over_by(other)
+
+    def after_that(_host: str, _words: str) -> None:
+        office.database.on_news = vanish
+
+    office.fleet.after_tell = after_that
+    office.workflow.advance(run.id)
     assert office.run(run.id).state is State.STOPPED
+    assert len(office.fleet.told) == 1
 
 
 def test_who_is_heard_of_is_not_taken_from(any_office: Office):
