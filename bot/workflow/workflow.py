@@ -162,8 +162,7 @@ class Workflow:
                 fanout.advance(self._parts, number)
                 return
             if run.state is State.ASKED:
-                with trail.span("plan", run=number, host=run.host):
-                    run = self._surveyed(run)
+                run = self._surveyed(run)
             self._carry_on(run)
         except NoPolicy as trouble:
             self._without_policy(number, trouble)
