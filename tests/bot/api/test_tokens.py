@@ -160,7 +160,7 @@ def test_the_policy_bites_at_once(desk: Desk):
     assert program.get("/me").status_code == 401
 
 
-def test_t_a6_what_takes_a_second_factor_is_never_approved_by_a_token(tmp_path: Path):
+def test_t_s7_what_takes_a_second_factor_is_never_approved_by_a_token(tmp_path: Path):
     with an_office(tmp_path, rules=STEP_UP) as office:
         assert _approved_by_token(office) == 403
         assert office.run(1).state is State.WAITING
