@@ -13,6 +13,7 @@ from bot.api import (
     hosts,
     looking,
     problems,
+    progress,
     report,
     runs,
     schedules,
@@ -21,7 +22,18 @@ from bot.api import (
 from bot.api.parts import ApiParts
 from bot.api.telling import Told
 
-_ROOMS = (surroundings, hosts, looking, runs, schedules, calendar, foresight, report, condition)
+_ROOMS = (
+    surroundings,
+    hosts,
+    looking,
+    runs,
+    progress,
+    schedules,
+    calendar,
+    foresight,
+    report,
+    condition,
+)
 _ABOUT = """Two keys for production: what the pages do, for programs.
 
 Come with `Authorization: Bearer kt_…`. Errors are problem+json (RFC 9457). A POST may carry an

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.shell_completion import CompletionItem, get_completion_class
 
+from bot.cli.follow import follow
 from bot.cli.place import FAILED, stop
 from bot.cli.service import (
     Service,
@@ -132,11 +133,19 @@ def one_run() -> None:
 
 @one_run.command("show")
 @_NUMBER
+@click.option("--follow", "following", is_flag=True, help="Tell what happens, until it is over.")
 @_WAIT
 @as_json
 @at_service
-def show_run(reached: Service, *, number: int, seconds: float | None, as_json: bool) -> None:
-    """Tell about run NUMBER: how it is, its plan, and who decided."""
+def show_run(
+    reached: Service, *, number: int, following: bool, seconds: float | None, as_json: bool
+) -> None:
+    """Tell about run NUMBER: how it is, its plan, and who decided.
+
+    With --follow, what its hosts say comes as they say it, and below it how far the run is.
+    """
+    if following:
+        follow(reached, number, as_json=as_json)
     _finish(reached, number, seconds=seconds or 0.0, as_json=as_json)
 
 

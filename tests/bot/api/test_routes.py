@@ -29,6 +29,8 @@ ROUTES: dict[tuple[str, str], tuple[tuple[str, ...], int, dict[str, Any] | None]
     ("GET", "/policy/outlook"): (READERS, 200, None),
     ("GET", "/runs"): (READERS, 200, None),
     ("GET", "/runs/{number}"): (READERS, 200, None),
+    ("GET", "/runs/{number}/progress"): (READERS, 200, None),
+    ("POST", "/runs/{number}/verify"): (READERS, 200, None),
     ("POST", "/runs"): (("ask",), 202, {"words": "toy show lb1"}),
     ("POST", "/runs/{number}/approve"): (("approve",), 409, DIGEST),
     ("POST", "/runs/{number}/deny"): (("approve",), 409, {}),

@@ -1,0 +1,137 @@
+"""Progress: how far a run is and what its hosts say just now; and its entries, verified."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+
+from bot.api.caller import Reading
+from bot.api.given import Number
+from bot.api.parts import Here
+from bot.api.shapes import Shape, at
+from bot.run import State, StepState
+from bot.store import glances, proof, runs
+from bot.store.database import Transaction
+from bot.store.glances import Glance
+from bot.store.heard import Heard
+
+router = APIRouter(prefix="/runs/{number}", tags=["runs"])
+
+_GOOD = frozenset({State.SUCCEEDED, State.UNCHANGED})
+_TO_COME = frozenset({State.OFFERED, State.WAITING})
+_UNDER_WAY = frozenset({State.ASKED, State.READY, State.STARTING, State.RUNNING})
+_SAID_AGAIN = 6_000_000
+
+Position = Annotated[int, Query(ge=0, le=2**62)]
+
+
+class HeardShape(Shape):
+    """What a host says while a step runs there. newest: lines; total: how many there were."""
+
+    run: int
+    host: str
+    step: int
+    total: int
+    newest: list[str]
+
+    @classmethod
+    def of(cls, heard: Heard) -> "HeardShape":
+        return cls(
+            run=heard.run,
+            host=heard.host,
+            step=heard.n,
+            total=heard.total,
+            newest=list(heard.newest),
+        )
+
+
+class ProgressShape(Shape):
+    """Counted in hosts where there are several, else in steps.
+
+    position: what to ask with as `after` the next time, for only what was said since; a little
+    may come again. heard: what hosts say just now; when a step is over its output is in the plan.
+    """
+
+    run: int
+    state: State
+    over: bool
+    counted_in: str
+    total: int
+    done: int
+    failed: int
+    under_way: int
+    to_come: int
+    as_of: datetime
+    heard: list[HeardShape]
+    position: int
+
+
+class ProofShape(Shape):
+    """What came of verifying the entries of one run. faults: none if all of them fit."""
+
+    entries: int
+    first: int
+    last: int
+    keys: list[str]
+    outputs: int
+    erased: int
+    faults: list[str]
+
+
+@router.get("/progress", operation_id="getProgress", summary="Tell how far a run is just now")
+def progress(parts: Here, _: Reading, number: Number, after: Position = 0) -> ProgressShape:
+    with parts.database.reading() as tx:
+        glance = glances.of_run(tx, number)
+        counted_in, done, failed, moving, total = _counted(tx, glance)
+    return ProgressShape(
+        run=number,
+        state=glance.whole.state,
+        over=glance.whole.over,
+        counted_in=counted_in,
+        total=total,
+        done=done,
+        failed=failed,
+        under_way=moving,
+        to_come=total - done - failed - moving,
+        as_of=at(glance.now),
+        heard=[HeardShape.of(one) for one in glance.heard if one.at > after],
+        position=max(glance.now - _SAID_AGAIN, 0),
+    )
+
+
+@router.post("/verify", operation_id="verifyRun", summary="Verify the entries of a run")
+def verify(parts: Here, _: Reading, number: Number) -> ProofShape:
+    """Each has its hash, its seal and its neighbours. The rest of the log is not looked at."""
+    with parts.database.reading() as tx:
+        runs.get(tx, number)
+        found = proof.of_run(tx, number)
+    return ProofShape(
+        entries=found.entries,
+        first=found.first,
+        last=found.last,
+        keys=list(found.keys),
+        outputs=found.outputs,
+        erased=found.erased,
+        faults=list(found.faults),
+    )
+
+
+def _counted(tx: Transaction, glance: Glance) -> tuple[str, int, int, int, int]:
+    """Return what is counted, how many are done, failed and under way, and how many there are."""
+    if not glance.parts:
+        return _steps(tx, glance.whole.id)
+    states: Sequence[State] = [part.state for part in glance.parts]
+    done = sum(state in _GOOD for state in states)
+    moving = sum(state in _UNDER_WAY for state in states)
+    waiting = sum(state in _TO_COME for state in states)
+    return "hosts", done, len(states) - done - moving - waiting, moving, len(states)
+
+
+def _steps(tx: Transaction, number: int) -> tuple[str, int, int, int, int]:
+    proposal = runs.get(tx, number).proposal
+    states = [record.state for record in runs.steps(tx, number)]
+    done = sum(state is StepState.SUCCEEDED for state in states)
+    moving = sum(state is StepState.INTENT for state in states)
+    total = len(proposal.steps) if proposal else 0
+    return "steps", done, len(states) - done - moving, moving, total

@@ -1,0 +1,50 @@
+"""Progress by way of the API, with what hosts say; and the entries of a run, verified."""
+
+from bot.store import heard, verification
+from tests.bot.api.conftest import Desk
+from tests.bot.web.exhibits import approved, asked, gallery, running, waiting
+from tests.toy import SetAll
+
+
+def test_what_a_host_says_is_told_once_and_from_where_to_go_on(desk: Desk) -> None:
+    with desk.database.transaction() as tx:
+        number = running(tx, approved(tx, waiting(tx, asked(tx)))).id
+        heard.keep(tx, number, 1, total=7, newest=["<b>", "\x1b[2J"])
+    program = desk.program("olga")
+    seen = program.get(f"/runs/{number}/progress").json()
+    assert (seen["state"], seen["counted_in"], seen["total"], seen["under_way"]) == (
+        "running",
+        "steps",
+        1,
+        1,
+    )
+    assert seen["heard"] == [
+        {"run": number, "host": "lb1", "step": 1, "total": 7, "newest": ["<b>", "\x1b[2J"]}
+    ]
+    later = {"after": 2**60}
+    assert program.get(f"/runs/{number}/progress", params=later).json()["heard"] == []
+    assert program.get(f"/runs/{number}/progress", params={"after": -1}).status_code == 422
+
+
+def test_steps_are_counted(desk: Desk) -> None:
+    run = desk.office.approve(desk.office.ask(SetAll(host="lb1", value="on")))
+    seen = desk.program("olga").get(f"/runs/{run.id}/progress").json()
+    assert (seen["over"], seen["done"], seen["total"], seen["to_come"]) == (True, 2, 2, 0)
+
+
+def test_every_run_has_its_progress(desk: Desk) -> None:
+    program = desk.program("olga")
+    for number in gallery(desk.database).values():
+        seen = program.get(f"/runs/{number}/progress").json()
+        assert seen["total"] == sum(
+            seen[name] for name in ("done", "failed", "under_way", "to_come")
+        )
+
+
+def test_a_runs_entries_are_verified(desk: Desk) -> None:
+    with desk.database.transaction() as tx:
+        verification.open_log(tx)
+    run = desk.office.approve(desk.office.ask(SetAll(host="lb1", value="on")))
+    told = desk.program("olga").post(f"/runs/{run.id}/verify").json()
+    assert (told["faults"], told["outputs"]) == ([], 2)
+    assert told["entries"] == told["last"] - told["first"] + 1

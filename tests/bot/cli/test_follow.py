@@ -1,0 +1,86 @@
+"""`keyturn run show N --follow`: a run as it happens, in a terminal and for programs."""
+
+import json
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from bot.cli.follow import Heard, bar
+from bot.run import State
+from bot.store import glances, heard, runs
+from bot.store.database import Transaction
+from tests.bot.cli.test_runs import Shop, shop
+from tests.bot.web.exhibits import approved, asked, ended, running, waiting
+
+__all__ = ["shop"]
+
+
+def a_progress(**told: Any) -> Mapping[str, Any]:
+    usual = {"run": 7, "state": "running", "counted_in": "hosts", "total": 0}
+    return usual | dict.fromkeys(("done", "failed", "under_way", "to_come"), 0) | told
+
+
+@pytest.mark.parametrize(
+    ("told", "drawn"),
+    [
+        ({}, "run 7: running, 0 of 0 hosts done"),
+        ({"total": 1, "done": 1}, "run 7: running, 1 of 1 hosts done"),
+        (
+            {"total": 4, "done": 1, "failed": 1, "under_way": 1, "to_come": 1},
+            "[##!!>>..] run 7: running, 1 of 4 hosts done, 1 failed",
+        ),
+        ({"total": 200, "done": 100, "to_come": 100}, "[####....] run 7: running, 100 of 200"),
+    ],
+)
+def test_a_bar_is_drawn_and_said(told: dict[str, Any], drawn: str) -> None:
+    assert bar(a_progress(**told), width=8).startswith(drawn)
+
+
+def test_no_line_is_told_twice_and_none_is_left_out_unsaid() -> None:
+    heard = Heard()
+    first = {"run": 1, "host": "lb1", "step": 1, "total": 3, "newest": ["a", "b", "c"]}
+    assert [*heard.lines([first])] == ["lb1: a", "lb1: b", "lb1: c"]
+    assert [*heard.lines([first])] == []
+    later = first | {"total": 9, "newest": ["h", "i"]}
+    assert [*heard.lines([later])] == ["lb1: [… 4 lines, in the output …]", "lb1: h", "lb1: i"]
+
+
+def test_a_run_is_followed_to_its_end(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    database, looked, look = shop.service.keyturn.database, threading.Event(), glances.of_run
+
+    def seen(tx: Transaction, run: int) -> glances.Glance:
+        found = look(tx, run)
+        looked.set()
+        return found
+
+    monkeypatch.setattr(glances, "of_run", seen)
+    with database.transaction() as tx:
+        number = running(tx, approved(tx, waiting(tx, asked(tx)))).id
+        heard.keep(tx, number, 1, total=1, newest=["half \x1b[31mdone"])
+
+    def finish() -> None:
+        looked.wait(30)
+        with database.transaction() as tx:
+            heard.forget(tx, number)
+            ended(tx, runs.get(tx, number), State.SUCCEEDED, "Proven by reading again")
+
+    end = threading.Thread(target=finish)
+    end.start()
+    said = shop.type("dora", "run", "show", str(number), "--follow")
+    end.join()
+    assert said.exit_code == 0, said.output
+    assert said.stdout.startswith("lb1: half \\x1b[31mdone\nrun ")
+    assert "running, 0 of 1 steps done" in said.stderr
+    assert "Proven by reading again" in said.stdout
+
+
+def test_a_program_is_told_in_lines_of_json(shop: Shop) -> None:
+    database = shop.service.keyturn.database
+    with database.transaction() as tx:
+        moving = running(tx, approved(tx, waiting(tx, asked(tx))))
+        number = ended(tx, moving, State.SUCCEEDED, "Proven by reading again").id
+    said = shop.type("dora", "run", "show", str(number), "--follow", "--json")
+    progress, run = map(json.loads, said.stdout.splitlines())
+    assert (progress["over"], run["state"]) == (True, "succeeded")
