@@ -21,7 +21,6 @@ from bot.cli.log import export, show
 from bot.cli.place import FAILED, NOT_FOUND, Place, plainly, stop
 from bot.cli.policy import policy
 from bot.cli.report import report
-from bot.cli.report import report
 from bot.cli.runs import COMMANDS as RUNS
 from bot.cli.schedule import schedule
 from bot.cli.stopping import COMMANDS
@@ -249,9 +248,9 @@ _PLACE = Place(
     keys=lambda: _settings().key_directory,
     address=lambda: _settings().base_url.rstrip("/"),
     migrations=lambda: _settings().migrations.get_secret_value(),
+    hooks=lambda: _settings().hooks,
 )
 for other in (show, export, verify, rotate_key, erase):
-    hooks=lambda: _settings().hooks,
     other.context_settings["obj"] = _PLACE
     changelog.add_command(other)
 db.add_command(copy)

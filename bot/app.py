@@ -14,14 +14,15 @@ from urllib.parse import urlsplit
 import click
 import uvicorn
 from starlette.applications import Starlette
+from starlette.middleware import Middleware
 from starlette.routing import Route
 
-from bot import api
+from bot import api, neighbours
 from bot.api import ApiParts
 from bot.api import hooks as incoming
 from bot.api.hooks import Incoming
 from bot.api.metrics import Gauges, endpoint
-from bot.api.telling import Telling, standing
+from bot.api.telling import Telling
 from bot.console.console import Console
 from bot.console.deliveries import to_url
 from bot.console.directory import (
@@ -34,12 +35,10 @@ from bot.console.directory import Installation as ConsoleInstallation
 from bot.custody import condition as state_of
 from bot.custody.contacts import Contacts
 from bot.custody.discretion import set_up_logging
-from bot.custody.housekeeping import Housekeeping, note
+from bot.custody.housekeeping import Housekeeping
 from bot.dispatch import InProcess
 from bot.dispatch.procrastinated import Procrastinated
 from bot.ground import Elsewhere, Ground, lay, one_of_several
-from bot.hooks import written
-from bot.hooks.written import Hooks
 from bot.inventory.enrolling import enrolling
 from bot.offering import Offering
 from bot.policy import Policy, PolicyDirectory
@@ -51,10 +50,9 @@ from bot.slack.checkup import wanted_scopes
 from bot.slack.door import Client, Door, Installation, client
 from bot.slack.form import ABOUT_HOST, ABOUT_HOST_NAME
 from bot.store.database import Database, one_of_many, sole_server, sole_user
+from bot.trail import Trail
 from bot.web import door as web
-from bot.web.id_token import SLACK_ISSUER
 from bot.web.parts import Condition, WebParts
-from bot.web.provider import Provider, Registration
 from bot.workflow import Workflow
 from bot.workflow.worker import Worker
 from connectors.fleet import Fleet
@@ -116,10 +114,9 @@ def build(settings: Settings, redactor: Redactor | None = None, *, beside: str =
     conditions: dict[str, Callable[[], Condition]] = {}
     if door is not None:
         conditions["slack"] = partial(_condition, door)
-    hooks = _hooks(settings, database, redactor)
+    hooks = neighbours.hooks(settings, database, redactor)
     if hooks.subscriptions:
-        conditions["subscriptions"] = partial(_told, database)
-    provider = _provider(settings) if settings.oidc_client_id else None
+        conditions["subscriptions"] = partial(neighbours.told, database)
     pages = web.build(
         WebParts(
             workflow,
@@ -131,10 +128,10 @@ def build(settings: Settings, redactor: Redactor | None = None, *, beside: str =
             enrolling=partial(enrolling, settings.policy),
             offering=offering,
             findings=_state(settings, ground, beside).findings,
-            provider=provider,
+            provider=neighbours.provider(settings),
         )
     )
-    asgi = Starlette(lifespan=lambda _: _at_work(keyturn))
+    asgi = Starlette(middleware=[Middleware(Trail)], lifespan=lambda _: _at_work(keyturn))
     if console is not None:
         asgi.mount("/console", console.app)
     if door is not None:
@@ -183,12 +180,13 @@ def _state(settings: Settings, ground: Ground, beside: str) -> state_of.Conditio
 def serve(settings: Settings) -> None:
     """Serve until interrupted. Raises AlreadyRunning, NoPolicy, StoreUnavailable and OSError."""
     redactor = Redactor(settings.secrets)
-    set_up_logging(redactor)
+    set_up_logging(redactor, settings.log)
     embedded = settings.engine == "embedded"
     place = sole_user if embedded else one_of_several
     with place(settings.data) as beside, _listening(settings) as listener:
         port = listener.getsockname()[1]
         settings = settings.model_copy(update={"port": port})
+        neighbours.export_spans(settings)
         keyturn = build(settings, redactor, beside=beside or "")
         click.echo(f"Keyturn is ready: {keyturn.settings.address}")
         if keyturn.console is not None:
@@ -283,44 +281,6 @@ def _clock(keyturn: Keyturn) -> Clock:
         timetables=flow.schedules.timetables,
         # Workers look after what goes on at their sites.
         aside=[flow.follow_up] if keyturn.dispatch else [],
-    )
-
-
-def _told(database: Database) -> Condition:
-    """Say how many could not be told of what happened: a warning, for everything else works."""
-    return Condition(standing(database))
-
-
-def _hooks(settings: Settings, database: Database, redactor: Redactor) -> Hooks:
-    """Return the hooks that are set, and note which they are. Raises BadHooks."""
-    hooks = written.read(settings.hooks)
-    redactor.register(*hooks.secrets)
-    if settings.hooks is not None:
-        with database.transaction() as tx:
-            note(tx, written.KIND, hooks=written.shown(hooks))
-    return hooks
-
-
-def _provider(settings: Settings) -> Provider:
-    """Return whom people can prove to who they are."""
-    issuer = settings.oidc_issuer
-    endpoints = {
-        "authorization_endpoint": settings.oidc_authorization,
-        "token_endpoint": settings.oidc_token,
-        "jwks_uri": settings.oidc_keys,
-    }
-    return Provider(
-        Registration(
-            issuer,
-            settings.oidc_client_id,
-            settings.oidc_client_secret.get_secret_value(),
-            settings.oidc_name,
-            slack=(settings.oidc_claims or ("slack" if issuer == SLACK_ISSUER else "subject"))
-            == "slack",
-            discovery=settings.oidc_discovery
-            or f"{issuer.rstrip('/')}/.well-known/openid-configuration",
-            endpoints={name: address for name, address in endpoints.items() if address},
-        )
     )
 
 

@@ -22,6 +22,7 @@ class Settings(BaseSettings):
     listen, port: where the web server listens. base_url: how people reach it.
     slack_…: bot token xoxb-…, app token xapp-… for Socket Mode or signing secret for HTTP, team id
     T…, channel C… for requests without one, and one for alarms, if that is another.
+    log: how the service's own log is written: text, or json, one object on a line.
     hooks: the file that says who may tell us of events, and whom we tell of runs.
     oidc_…: sign-in by an OpenID Connect provider, as soon as there is a client id: its issuer, our
     client id and secret there, what the button calls it, whether its tokens carry Slack's ids
@@ -58,6 +59,7 @@ class Settings(BaseSettings):
     approval_hours: Annotated[float, Field(gt=0, le=24 * 30)] = 8
     reminder_minutes: Annotated[float, Field(gt=0, le=60 * 24)] = 30
     hooks: Path | None = None
+    log: Literal["text", "json"] = "text"
     oidc_issuer: str = "https://slack.com"
     oidc_client_id: str = ""
     oidc_client_secret: SecretStr = SecretStr("")

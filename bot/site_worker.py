@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 import click
 
+from bot import neighbours
 from bot.custody.discretion import set_up_logging
 from bot.dispatch.crew import Crew
 from bot.dispatch.procrastinated import Procrastinated
@@ -32,7 +33,8 @@ def work(settings: Settings, *, sites: Sequence[str], concurrency: int) -> None:
             "them and for keyturn serve"
         )
     redactor = Redactor(settings.secrets)
-    set_up_logging(redactor)
+    set_up_logging(redactor, settings.log)
+    neighbours.export_spans(settings)
     with one_of_several(settings.data) as beside:
         served = frozenset(sites)
         ground = lay(settings, Procrastinated(), redactor, sites=served, beside=beside)

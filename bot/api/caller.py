@@ -9,6 +9,7 @@ from typing import Annotated
 from fastapi import Depends, Request, Security
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
+from bot import trail
 from bot.api.parts import ApiParts
 from bot.policy import Person, Policy
 from bot.run import Origin
@@ -101,6 +102,7 @@ def recognised(request: Request, parts: ApiParts) -> Caller:
     if wait:
         raise TooFast(wait)
     request.state.caller = caller
+    trail.note(person=caller.person.id)
     return caller
 
 

@@ -1,13 +1,19 @@
 """Discretion: the service's own secrets, and log lines that do not tell them."""
 
+import json
 import logging
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Literal
 
+from bot import trail
 from bot.redaction import Redactor
 from connectors.inventory import Inventory
 
 FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+
+_ABOUT = frozenset({"run", "person", "host", "trace_id"})
 
 # Every key of OpenSSH begins with this, so it tells nothing.
 _HEAD_OF_ANY_KEY = "b3BlbnNzaC1rZXktdjEA"
@@ -25,10 +31,39 @@ class Discreet(logging.Formatter):
         return self._redactor.text(super().format(record))
 
 
-def set_up_logging(redactor: Redactor) -> None:
+class Lines(logging.Formatter):
+    """Formats a record as one JSON object on a line, with what it is about, and without secrets.
+
+    time: UTC. trouble: the trace of an exception. run, person, trace_id: where it has them.
+    """
+
+    def __init__(self, redactor: Redactor) -> None:
+        super().__init__()
+        self._redactor = redactor
+
+    def format(self, record: logging.LogRecord) -> str:
+        at = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+        told: dict[str, str | int] = {
+            "time": at.replace("+00:00", "Z"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": self._redactor.text(record.getMessage()),
+        }
+        if record.exc_info:
+            told["trouble"] = self._redactor.text(self.formatException(record.exc_info))
+        # Each text by itself: once it is JSON, a secret with a quote in it looks different.
+        about = {
+            name: self._redactor.text(fact) if isinstance(fact, str) else fact
+            for name, fact in trail.facts().items()
+            if name in _ABOUT
+        }
+        return json.dumps({**told, **about})
+
+
+def set_up_logging(redactor: Redactor, form: Literal["text", "json"] = "text") -> None:
     """Log to standard error, secrets left out."""
     handler = logging.StreamHandler()
-    handler.setFormatter(Discreet(redactor))
+    handler.setFormatter(Lines(redactor) if form == "json" else Discreet(redactor))
     logging.basicConfig(handlers=[handler], force=True)
 
 

@@ -5,6 +5,7 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 
+from bot import trail
 from bot.policy import Person, Policy
 from bot.store import signins, stops
 from bot.store.database import StoreUnavailable
@@ -69,6 +70,7 @@ def _known(request: Request, parts: WebParts, *, keep: bool) -> Visitor:
         raise SignedOut("You are not among the people of the policy any more.")
     if keep and now - session.last_seen > signins.NOTE_SECONDS * 1_000_000:
         _keep_alive(parts, token)
+    trail.note(person=person.id)
     visitor = Visitor(person, policy, token)
     request.state.visitor = visitor
     return visitor

@@ -5,6 +5,7 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
+from bot import trail
 from bot.digest import Canonical
 from bot.policy import NoPolicy
 from bot.run import Run, State, StepRecord, StepState
@@ -79,7 +80,8 @@ class Applying:
                 claimed, State.FAILED, f"{claimed.run.host}: {trouble}. Nothing was sent."
             )
             return
-        running = gate.open_for(self._parts, claimed, left)
+        with trail.span("gate", run=claimed.run.id, host=claimed.run.host):
+            running = gate.open_for(self._parts, claimed, left)
         if running is not None:
             self._do(running, claimed.hold)
 
@@ -97,7 +99,9 @@ class Applying:
                 return
             if n > 1 and not gate.next_step(self._parts, running, hold, n):
                 return
-            outcome = self._tell(step.host, running, hold, n)
+            with trail.span("step", run=running.id, host=step.host, step=n) as more:
+                outcome = self._tell(step.host, running, hold, n)
+                more({"outcome": outcome.state.value})
             ours = self._durably(
                 lambda tx, n=n, outcome=outcome: self._conclude(tx, running, hold, n, outcome),
                 run=running.id,
@@ -108,7 +112,8 @@ class Applying:
             if outcome.state is not StepState.SUCCEEDED:
                 self._give_up(running, hold, n, outcome)
                 return
-        self._prove(running, hold)
+        with trail.span("proof", run=running.id, host=running.host):
+            self._prove(running, hold)
 
     def _tell(self, host: str, running: Run, hold: Hold, n: int) -> _Outcome:
         """Send one command. What goes wrong after it may have begun is unknown, never failed."""

@@ -1,5 +1,6 @@
 """How a run ends: its state, its lock, the log and whoever waits for the host, in one go."""
 
+from bot import trail
 from bot.digest import Canonical
 from bot.run import BEFORE_INTENT, Run, State
 from bot.store import changelog, locks, news, output, runs
@@ -42,6 +43,7 @@ def end(
 def announce(tx: Transaction, run: Run) -> None:
     """Say that there is news: of several hosts, the whole request is what people look at."""
     whole = run.id if run.parent is None else run.parent
+    trail.note(run=whole)
     if tx.first(("news", whole)):
         news.announce(tx, whole)
 

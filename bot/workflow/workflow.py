@@ -4,6 +4,7 @@ import logging
 import threading
 from collections.abc import Mapping, Sequence
 
+from bot import trail
 from bot.policy import NoPolicy
 from bot.run import Origin, Run, State
 from bot.store import locks, runs
@@ -138,6 +139,7 @@ class Workflow:
         """Write a change of the policy down, or that it cannot be used."""
         self._noting.note_policy()
 
+    @trail.of_run("run")
     def advance(self, number: int) -> None:
         """Bring a run as far as it can go now. The dispatcher calls it, in a thread of its own."""
         self._under_way.append(number)
@@ -162,7 +164,8 @@ class Workflow:
                 fanout.advance(self._parts, number)
                 return
             if run.state is State.ASKED:
-                run = self._surveyed(run)
+                with trail.span("plan", run=number, host=run.host):
+                    run = self._surveyed(run)
             self._carry_on(run)
         except NoPolicy as trouble:
             self._without_policy(number, trouble)

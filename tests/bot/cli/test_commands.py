@@ -55,7 +55,6 @@ COMMANDS = {
     "policy replay": LOOKS,
     "report waiting": SERVICE,
     "restore": "restored",
-    "report waiting": SERVICE,
     "resume": "everything resumed",
     "run resolve": SERVICE,
     "run show": SERVICE,

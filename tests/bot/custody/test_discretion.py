@@ -1,0 +1,62 @@
+"""The service's own log: on lines of text or of JSON, and without what is secret."""
+
+import json
+import logging
+import sys
+
+from bot import trail
+from bot.custody.discretion import Discreet, Lines
+from bot.redaction import Redactor
+
+SECRET = 'a"secret\\of-2026'
+
+
+def _record(message: str, *args: object) -> logging.LogRecord:
+    return logging.LogRecord("bot.web", logging.WARNING, "x.py", 1, message, args, None)
+
+
+def test_a_line_of_json_says_what_it_is_about() -> None:
+    with trail.span("step", run=12, host="lb1"):
+        trail.note(person="dora")
+        line = Lines(Redactor([])).format(_record("%d steps were left", 3))
+    told = json.loads(line)
+    assert told.pop("time").endswith("Z")
+    assert told == {
+        "level": "warning",
+        "logger": "bot.web",
+        "message": "3 steps were left",
+        "run": 12,
+        "host": "lb1",
+        "person": "dora",
+    }
+
+
+def test_a_line_outside_of_everything_is_about_nothing() -> None:
+    told = json.loads(Lines(Redactor([])).format(_record("ready")))
+    assert told.keys() == {"time", "level", "logger", "message"}
+
+
+def test_whatever_is_logged_stays_on_its_line_and_is_only_text() -> None:
+    hostile = 'x\n{"level": "critical"}\x1b[2J\u2028\u202e'
+    line = Lines(Redactor([])).format(_record(hostile))
+    assert line.isascii()
+    assert line.isprintable()
+    assert json.loads(line)["message"] == hostile
+
+
+def test_t_x1_no_secret_is_on_a_line_of_either_kind() -> None:
+    redactor = Redactor([SECRET])
+    record = _record("the token is %s", SECRET)
+    try:
+        raise ValueError(f"it was {SECRET}")
+    except ValueError:
+        record.exc_info = sys.exc_info()
+    with trail.span("step", person=SECRET):
+        lines = [form(redactor).format(record) for form in (Lines, Discreet)]
+    assert "ValueError" in json.loads(lines[0])["trouble"]
+    for line in lines:
+        assert "of-2026" not in line
+
+
+def test_t_x1_without_the_redactor_it_would_be_there() -> None:
+    assert "of-2026" in Lines(Redactor([])).format(_record("the token is %s", SECRET))

@@ -1,0 +1,229 @@
+"""Spans: what a collector is told of a request and its run, and that it is told nothing else."""
+
+import subprocess
+import sys
+import threading
+from collections.abc import Generator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+
+from bot import tracing, trail
+from bot.tracing import Tracing, wanted
+from bot.trail import Trail
+from tests.bot.office import Office
+from tests.toy import SetSwitch
+
+LAMP_ON = SetSwitch(host="lb1", name="lamp", value="on")
+
+
+@dataclass
+class Span:
+    name: str
+    trace: str
+    parent: str
+    id: str
+    failed: bool
+    events: int
+    facts: dict[str, Any]
+
+
+@dataclass
+class Collector:
+    """An OTLP receiver over HTTP: takes what a real one takes."""
+
+    url: str = ""
+    spans: list[Span] = field(default_factory=list[Span])
+    raw: bytes = b""
+    services: set[str] = field(default_factory=set[str])
+
+    def take(self, body: bytes) -> None:
+        self.raw += body
+        request: Any = ExportTraceServiceRequest.FromString(body)
+        for resource in request.resource_spans:
+            self.services |= {
+                a.value.string_value
+                for a in resource.resource.attributes
+                if a.key == "service.name"
+            }
+            for scope in resource.scope_spans:
+                self.spans += [_span(one) for one in scope.spans]
+
+    def named(self, name: str) -> list[Span]:
+        return [span for span in self.spans if span.name == name]
+
+
+def _span(one: Any) -> Span:
+    facts = {a.key: a.value.string_value or a.value.int_value for a in one.attributes}
+    return Span(
+        one.name,
+        one.trace_id.hex(),
+        one.parent_span_id.hex(),
+        one.span_id.hex(),
+        one.status.code == 2,
+        len(one.events),
+        facts,
+    )
+
+
+@pytest.fixture
+def collector(monkeypatch: pytest.MonkeyPatch) -> Generator[Collector]:
+    told = Collector()
+
+    class Door(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            if self.path == "/v1/traces":
+                told.take(self.rfile.read(int(self.headers["Content-Length"])))
+            self.send_response(200)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, format: str, *args: object) -> None: ...  # noqa: A002 - its name
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Door) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        told.url = f"http://127.0.0.1:{server.server_address[1]}"
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", told.url)
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_COMPRESSION", "none")
+        yield told
+        server.shutdown()
+        thread.join()
+
+
+@pytest.fixture
+def sending(collector: Collector) -> Generator[Tracing]:
+    made = Tracing("http://keyturn.test")
+    trail.export_to(made)
+    yield made
+    trail.export_to(None)
+    made.close()
+
+
+def test_a_run_is_one_trace_from_plan_to_proof(
+    office: Office, collector: Collector, sending: Tracing
+) -> None:
+    run = office.approve(office.ask(LAMP_ON))
+    sending.close()
+    ours = [span for span in collector.spans if span.facts.get("keyturn.run") == run.id]
+    assert {span.name for span in ours} == {"run", "plan", "gate", "step", "proof"}
+    assert len({span.trace for span in ours}) == 1
+    (step,) = collector.named("step")
+    assert step.facts == {
+        "keyturn.run": run.id,
+        "keyturn.host": "lb1",
+        "keyturn.step": 1,
+        "keyturn.outcome": "succeeded",
+    }
+    inside = {span.id for span in collector.named("run")}
+    for name in ("plan", "gate", "step", "proof"):
+        assert {span.parent for span in collector.named(name)} <= inside
+    assert collector.services == {"keyturn"}
+
+
+def test_two_runs_are_two_traces(office: Office, collector: Collector, sending: Tracing) -> None:
+    office.ask(LAMP_ON)
+    office.ask(SetSwitch(host="lb2", name="lamp", value="on"))
+    sending.close()
+    assert len({span.trace for span in collector.named("plan")}) == 2
+
+
+def test_nothing_that_anybody_said_is_told(
+    office: Office, collector: Collector, sending: Tracing
+) -> None:
+    office.approve(office.ask(LAMP_ON, reason="because of the canary 4711"))
+    with pytest.raises(ValueError), trail.span("step", run=1):  # noqa: PT011 - any will do
+        raise ValueError("what a host said: canary 4712")
+    sending.close()
+    assert b"canary" not in collector.raw
+    (failed,) = [span for span in collector.spans if span.failed]
+    assert failed.events == 0
+
+
+def test_a_request_is_a_span_and_its_address_opens_nothing(
+    collector: Collector, sending: Tracing
+) -> None:
+    async def page(request: Request) -> Response:
+        trail.note(run=12, person="dora")
+        trail.note(run=13)
+        return PlainTextResponse(trail.facts()["trace_id"])
+
+    app = Starlette(routes=[Route("/sign-in/{token}", page)], middleware=[Middleware(Trail)])
+    with TestClient(app) as client:
+        trace = client.get("/sign-in/canary-4713").text
+        assert client.get("/%1b[31m/canary-4714").status_code == 404
+    sending.close()
+    (span,) = collector.named("GET /sign-in")
+    assert span.facts == {
+        "http.request.method": "GET",
+        "http.route": "/sign-in",
+        "http.response.status_code": 200,
+        "keyturn.run": 12,
+        "keyturn.person": "dora",
+    }
+    assert span.trace == trace
+    assert collector.named("GET /")
+    assert b"canary" not in collector.raw
+
+
+def test_a_collector_that_is_away_keeps_no_run_from_its_end(
+    office: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "1")
+    made = Tracing("here")
+    trail.export_to(made)
+    try:
+        run = office.approve(office.ask(LAMP_ON))
+    finally:
+        trail.export_to(None)
+        made.close()
+    assert run.over
+
+
+@pytest.mark.parametrize(
+    ("environment", "yes"),
+    [
+        ({}, False),
+        ({"OTEL_SERVICE_NAME": "x"}, False),
+        ({"OTEL_EXPORTER_OTLP_ENDPOINT": ""}, False),
+        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://c:4318"}, True),
+        ({"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://c:4318/v1/traces"}, True),
+        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://c", "OTEL_TRACES_EXPORTER": "none"}, False),
+        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://c", "OTEL_SDK_DISABLED": "true"}, False),
+    ],
+)
+def test_spans_are_sent_where_the_standard_variables_name_a_collector(
+    environment: dict[str, str], *, yes: bool
+) -> None:
+    assert wanted(environment) is yes
+
+
+def test_without_what_sends_them_it_is_said_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "opentelemetry.sdk.trace", None)
+    with pytest.raises(tracing.NotInstalled, match=r"keyturn\[otel\]"):
+        Tracing("here")
+
+
+def test_nothing_of_it_is_loaded_where_no_collector_is_named() -> None:
+    script = (
+        "import sys, bot.app; from bot import neighbours; from bot.settings import Settings; "
+        "neighbours.export_spans(Settings(_env_file=None)); "
+        "print([name for name in sys.modules "
+        "if name.startswith(('opentelemetry.sdk', 'opentelemetry.exporter'))])"
+    )
+    said = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, env={}
+    )
+    assert said.stdout == "[]\n"
