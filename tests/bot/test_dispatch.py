@@ -1,5 +1,6 @@
 """The dispatchers: what a workflow may rely on, whichever of them it has."""
 
+import os
 import threading
 import time
 from collections.abc import Callable, Generator
@@ -14,7 +15,7 @@ from bot.dispatch import Dispatch, InProcess
 from bot.dispatch.crew import Crew
 from bot.dispatch.procrastinated import Procrastinated, changes
 from bot.run import Origin
-from bot.store import glass, hints, runs, schema
+from bot.store import glass, hints, rights, runs, schema
 from bot.store.database import Database, Transaction
 from bot.store.seal import Seal
 from tests.playground.postgres import Postgres
@@ -353,6 +354,27 @@ def test_a_worker_takes_up_its_work_after_the_database_has_thrown_it_out(apart: 
                 assert time.monotonic() < deadline
         assert work.done.acquire(timeout=20)
         assert crew.stop(10)
+
+
+@pytest.mark.real
+def test_a_worker_needs_no_more_rights_than_the_service_has(apart: Database):
+    role = f"hand_{os.getpid()}"
+    with apart.transaction() as tx:
+        tx.sql.execute(text(f"CREATE ROLE {role} LOGIN PASSWORD '{role}'"))
+    rights.grant(apart, role)
+    scheme, _, rest = apart.url.partition("://")
+    database = Database(f"{scheme}://{role}:{role}@{rest.partition('@')[2]}", Seal.new())
+    dispatch = Procrastinated()
+    with slow(1) as work:
+        crew = Crew(database.url, sites=["main"], threads=1, look_threads=1)
+        crew.start(work)
+        with database.transaction() as tx:
+            dispatch.enqueue(tx, 1, "main")
+        assert work.done.acquire(timeout=20)
+        with database.transaction() as tx:
+            dispatch.busy(tx)
+        assert crew.stop(10)
+    database.close()
 
 
 def test_queues_are_named_for_their_sites():

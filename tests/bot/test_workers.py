@@ -19,7 +19,8 @@ from tests.playground.fleet import PLACES, LoopbackFleet
 from tests.playground.postgres import Postgres
 from tests.playground.replicas import Replicas, end
 
-pytestmark = pytest.mark.real
+# Processes take their time to start where many do.
+pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
 
 WEB = Origin("web")
 ABUSERS = [f"203.0.113.{number}" for number in range(1, 7)]
@@ -85,7 +86,7 @@ def shop(tmp_path: Path, postgres: Postgres) -> Generator[Shop]:
 
 
 def test_r_w1_a_worker_that_is_asked_to_end_loses_nothing(shop: Shop):
-    first, second = shop.replicas.worker("main"), shop.replicas.worker("main")
+    first, second = shop.replicas.workers(2)
     planned = [shop.planned(abuser) for abuser in ABUSERS]
     for run in planned:
         shop.approve(run)
@@ -99,7 +100,7 @@ def test_r_w1_a_worker_that_is_asked_to_end_loses_nothing(shop: Shop):
 
 
 def test_r_w2_what_a_killed_worker_had_is_taken_over_and_done_once(shop: Shop):
-    workers = [shop.replicas.worker("main"), shop.replicas.worker("main")]
+    workers = shop.replicas.workers(2)
     run = shop.planned(ABUSERS[0])
     # The host answers nobody for a while, so that a worker is killed while it reads.
     with _silent(shop.fleet):
@@ -129,7 +130,7 @@ class _silent:  # noqa: N801 - read as a word in `with`
 
 
 def test_replicas_serve_beside_each_other_and_end_in_good_order(shop: Shop):
-    replicas = [shop.replicas.serve(), shop.replicas.serve()]
+    replicas = shop.replicas.serving(2)
     with shop.here.database.reading() as tx:
         kinds = [entry.kind for entry in changelog.after(tx, 0)]
     assert kinds.count("key") == 1

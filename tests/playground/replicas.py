@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -62,17 +61,15 @@ class Replicas:
         ground.house.open({})
         return ground
 
-    def worker(self, *sites: str, env: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
-        """Start a worker and return it once it works."""
-        named = [word for site in sites for word in ("--site", site)]
-        return self._start("worker", *named, until="Working for", env=env)
+    def workers(self, number: int, *, site: str = "main") -> list[subprocess.Popen[str]]:
+        """Start so many workers at once, and return them once they work."""
+        return self._start(number, "worker", "--site", site, until="Working for")
 
-    def serve(self, env: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
-        return self._start("serve", until="Keyturn is ready", env=env)
+    def serving(self, number: int) -> list[subprocess.Popen[str]]:
+        """Do the same with `keyturn serve`."""
+        return self._start(number, "serve", until="Keyturn is ready")
 
-    def _start(
-        self, *words: str, until: str, env: Mapping[str, str] | None
-    ) -> subprocess.Popen[str]:
+    def _start(self, number: int, *words: str, until: str) -> list[subprocess.Popen[str]]:
         told = {
             "KEYTURN_DATA": str(self.settings.data),
             "KEYTURN_POLICY": str(self.settings.policy),
@@ -80,18 +77,22 @@ class Replicas:
             "KEYTURN_ENGINE": "distributed",
             "KEYTURN_PORT": "0",
         }
-        process = subprocess.Popen(
-            [sys.executable, "-m", "bot", *words],
-            env={**os.environ, **told, **(env or {})},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-        )
-        self._processes.append(process)
-        assert process.stdout
-        said = process.stdout.readline()
-        assert until in said, said
-        return process
+        started = [
+            subprocess.Popen(
+                [sys.executable, "-m", "bot", *words],
+                env={**os.environ, **told},
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                text=True,
+            )
+            for _ in range(number)
+        ]
+        self._processes += started
+        for process in started:
+            assert process.stdout
+            said = process.stdout.readline()
+            assert until in said, said
+        return started
 
 
 def end(process: subprocess.Popen[str], *, seconds: float = 30) -> int:
