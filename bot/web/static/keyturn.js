@@ -84,7 +84,9 @@
   });
 
   document.addEventListener("htmx:afterRequest", function (event) {
-    document.getElementById("lost").hidden = event.detail.xhr.status > 0 && event.detail.xhr.status < 500;
+    var lost = document.getElementById("lost");
+    // An answer may come when the page is already being left.
+    if (lost) { lost.hidden = event.detail.xhr.status > 0 && event.detail.xhr.status < 500; }
     if (event.detail.xhr.status === 401) { window.location.reload(); }
   });
 
