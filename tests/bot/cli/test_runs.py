@@ -195,6 +195,14 @@ def test_hosts_are_listed_and_told_of_as_they_were_met(shop: Shop):
     assert shop.type("dora", "hosts", "lb9").exit_code == 3
 
 
+def test_what_the_service_meets_is_told_by_hosts(shop: Shop):
+    keyturn = shop.service.keyturn
+    assert shop.told("dora", "hosts", "nas1")["reach"] == "not met yet"
+    keyturn.fleet.on_contact("nas1", None)
+    keyturn.contacts.keep()
+    assert shop.told("dora", "hosts", "nas1")["reach"] == "answers"
+
+
 def test_what_holds_hosts_is_listed(shop: Shop):
     assert shop.type("dora", "locks").stderr == "no host is held\n"
     with shop.service.keyturn.database.transaction() as tx:

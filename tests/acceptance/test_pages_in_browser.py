@@ -1,0 +1,157 @@
+"""The pages around the run in a real browser: finding, keeping, asking, suspending."""
+
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from playwright.sync_api import Browser, expect, sync_playwright
+
+from bot.store import contacts, locks
+from bot.timetable import Timing, timetable
+from runbooks import catalogue
+from tests.acceptance.test_web_in_browser import CHROMIUM, CONTRAST, FLAGS, Server, Visit, a_visit
+from tests.bot.office import WEB, an_office
+from tests.bot.web.exhibits import gallery
+from tests.toy import RUNBOOKS, ShowSwitches
+
+pytestmark = pytest.mark.real
+
+NIGHTLY = Timing("nightly look", timetable("0 3 * * *", "Europe/Amsterdam"))
+
+
+@pytest.fixture(scope="module")
+def browser() -> Generator[Browser]:
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[Server]:
+    known = cast("dict[str, Any]", catalogue())
+    for words, runbook in RUNBOOKS.items():
+        monkeypatch.setitem(known, words, runbook)
+    with an_office(tmp_path) as office:
+        _fill(office)
+        server = Server(office)
+        yield server
+        server.stop()
+
+
+def _fill(office: Any) -> None:
+    numbers = gallery(office.database)
+    with office.database.transaction() as tx:
+        locks.take(tx, "lb2", numbers["unknown"])
+        contacts.keep(tx, "lb1", met=tx.now, answered=tx.now)
+        contacts.keep(tx, "nas1", met=tx.now, answered=None, kind="key", trouble="another key")
+    schedules = office.workflow.schedules
+    look = [ShowSwitches(host="lb1")]
+    schedules.ask(look, spelled="", person="dora", origin=WEB, timing=NIGHTLY)
+    office.work()
+
+
+@pytest.fixture
+def visit(browser: Browser, server: Server) -> Generator[Visit]:
+    visit = a_visit(browser, server)
+    visit.sign_in("dora")
+    yield visit
+    visit.page.context.close()
+
+
+def test_a_newcomer_finds_what_changed_on_a_host_and_who_allowed_it(visit: Visit) -> None:
+    page = visit.page
+    page.get_by_role("link", name="What changed in the last hour?").click()
+    page.get_by_role("combobox", name="Hosts").fill("lb1")
+    expect(page.get_by_role("heading", name="on lb1")).to_be_visible()
+    first = page.locator("#results tbody tr").first
+    expect(first).to_contain_text("abusers clear lb1 203.0.113.9")
+    expect(first).to_contain_text("Dora Developer")
+    expect(first).to_contain_text("Olga Owner")
+    expect(page.locator("#results")).not_to_contain_text("lb2")
+    assert "host=lb1" in page.url
+    visit.keep("around")
+    assert visit.complaints == []
+
+
+def test_filters_are_kept_under_a_name_and_their_link_shows_others_the_same(
+    browser: Browser, visit: Visit
+) -> None:
+    page = visit.page
+    visit.open("/runs")
+    page.get_by_label("Host", exact=True).fill("lb2")
+    expect(page.locator("#results")).not_to_contain_text("abusers clear lb1")
+    page.get_by_label("Name of the view").fill("what became of lb2")
+    page.get_by_role("button", name="Keep").click()
+    link = page.get_by_role("link", name="/views/1", exact=True)
+    expect(link).to_be_visible()
+    path = link.inner_text()
+    visit.keep("view")
+    other = a_visit(browser, visit.server)
+    other.sign_in("olga")
+    other.open(path)
+    expect(other.page.get_by_text("The view “what became of lb2” of Dora")).to_be_visible()
+    expect(other.page.locator("#results")).not_to_contain_text("abusers clear lb1")
+    other.page.context.close()
+    assert visit.complaints == []
+
+
+def test_hosts_are_filtered_while_one_looks(visit: Visit) -> None:
+    page = visit.page
+    page.get_by_role("link", name="Hosts").click()
+    expect(page.locator("#results")).to_contain_text("web1")
+    page.get_by_label("Last met").select_option("key")
+    expect(page.locator("#results")).not_to_contain_text("web1")
+    page.locator("#results").get_by_role("link", name="nas1").click()
+    expect(page.get_by_role("status").filter(has_text="Shows another key")).to_be_visible()
+    assert visit.complaints == []
+
+
+def test_what_does_not_fit_is_said_at_its_field_and_then_it_is_asked(visit: Visit) -> None:
+    page = visit.page
+    visit.open("/ask/form?runbook=toy+set&host=lb1")
+    expect(page.get_by_text("one approval from")).to_be_visible()
+    page.get_by_label("Name", exact=True).fill("two words\u202e")
+    page.get_by_label("Value").fill("on")
+    page.get_by_role("button", name="Show me the plan").click()
+    expect(page.get_by_label("Name", exact=True)).to_have_attribute("aria-invalid", "true")
+    page.get_by_label("Name", exact=True).fill("lamp")
+    page.get_by_label("Reason").fill("it is dark")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", level=1)).to_have_text("toy set lb1 lamp on")
+
+
+def test_the_calendar_is_read_and_a_schedule_suspended_by_keyboard(visit: Visit) -> None:
+    page = visit.page
+    visit.open("/schedules")
+    days = page.locator(".kt-calendar td:not(.kt-blank)")
+    expect(days).to_have_count(30)
+    expect(days.nth(5)).to_contain_text("nightly look")
+    visit.keep("calendar")
+    page.get_by_role("button", name="Suspend nightly look").focus()
+    page.keyboard.press("Enter")
+    expect(page.get_by_text("It fires no more until somebody resumes it.")).to_be_visible()
+    visit.open("/schedules")
+    expect(page.locator(".kt-calendar")).not_to_contain_text("nightly look")
+    assert visit.complaints == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_pages_fit_the_screen_and_can_be_read(
+    browser: Browser, server: Server, scheme: Any
+) -> None:
+    paths = ("/hosts", "/hosts/lb1", "/around", "/schedules", "/report", "/ask", "/condition")
+    form = "/ask/form?runbook=toy+set&host=lb1"
+    for width in (1280, 360):
+        size: Any = {"width": width, "height": 900}
+        visit = a_visit(browser, server, color_scheme=scheme, viewport=size)
+        visit.sign_in("olga")
+        for path in (*paths, form):
+            visit.open(path)
+            assert visit.page.evaluate("document.documentElement.scrollWidth") <= width, path
+            assert visit.page.evaluate(CONTRAST) == [], path
+            if path in {"/hosts", "/hosts/lb1", "/report"}:
+                visit.keep(f"{path[1:].replace('/', '-')}-{scheme}-{width}")
+        assert visit.complaints == []
+        visit.page.context.close()
