@@ -27,6 +27,7 @@ from bot.slack.decisions import CARD
 from bot.slack.declines import Declines
 from bot.slack.homes import Homes, concerned
 from bot.slack.nudge import nudges
+from bot.slack.pace import Pace
 from bot.slack.story import Stories, Story
 from bot.slack.voice import CLOSED_PLACES, GONE_MESSAGES, Place, Voice, error_of, retry_after
 from bot.store import homes, news, runs
@@ -81,6 +82,9 @@ class Outbox:
         self._woken = asyncio.Event()
         self._slots = asyncio.Semaphore(_AT_ONCE)
         self._sent: dict[int, float] = {}
+        self._pace = Pace(clock)
+        # When those that wait for their channel have their turn, by run.
+        self._turns: dict[int, float] = {}
         self._timed = clock()
         self._under_way: set[asyncio.Task[None]] = set()
         # Whether it has looked for news at least once.
@@ -147,8 +151,21 @@ class Outbox:
                 delivery
                 for delivery in found
                 if not self._early(delivery.story)
+                and self._its_turn(tx, delivery)
                 and news.claim(tx, delivery.item, seconds=_LEASE_SECONDS)
             ]
+
+    def _its_turn(self, tx: Transaction, delivery: _Delivery) -> bool:
+        """Return whether the channel takes one more message now; else it waits for its turn."""
+        now, run = self._clock(), delivery.item.run
+        turn = self._turns.pop(run, None)
+        if turn is None:
+            turn = now + self._pace.wait(_channel(delivery, default=self._default))
+        if turn <= now:
+            return True
+        self._turns[run] = turn
+        news.claim(tx, delivery.item, seconds=turn - now)
+        return False
 
     def _keep_time(self) -> None:
         """Have the cards of what takes minutes drawn anew: they say how long it has taken."""
@@ -326,6 +343,13 @@ class Outbox:
             await asyncio.to_thread(in_transaction)
         except StoreUnavailable as trouble:
             log.warning("what was told could not be written down: %s", trouble)
+
+
+def _channel(delivery: _Delivery, *, default: str) -> str:
+    posted = delivery.notices.get(CARD)
+    if posted is not None:
+        return posted.channel
+    return next(iter(audience.channels(delivery.story, default=default)), "")
 
 
 def _takes_minutes(run: Run, now: int) -> bool:

@@ -56,6 +56,8 @@ class WebApi:
     uploaded: list[str] = field(default_factory=list[str])
     triggers: set[str] = field(default_factory=set[str])
     slowly: float = 0.0
+    # How Slack is away: "", "it answers 503" or "nobody is there".
+    away: str = ""
     _stamp: int = 0
 
     def refuse(self, method: str, error: str, *, status: int = 200, retry_after: int = 0) -> None:
@@ -77,6 +79,11 @@ class WebApi:
         return cards[0]
 
     async def handle(self, request: web.Request) -> web.Response:
+        if self.away == "it answers 503":
+            return web.Response(status=503, text="<html>we are sorry</html>")
+        if self.away and request.transport is not None:
+            request.transport.close()
+            return web.Response()
         method = request.match_info["method"]
         told = dict(request.query) | await _told(request)
         self.calls.append((method, told))

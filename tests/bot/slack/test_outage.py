@@ -1,0 +1,169 @@
+"""Slack is away for hours, or has had enough of us: no run waits for it, and nothing is lost."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+import pytest
+from sqlalchemy import update
+
+from bot.run import Run, State
+from bot.slack.pace import Pace
+from bot.store import news, tables
+from tests.bot.office import Office
+from tests.bot.slack.chat import Chat, a_chat
+from tests.toy import SetSwitch
+
+pytestmark = pytest.mark.anyio
+OPS = "C0OPS"
+
+
+@dataclass
+class Clock:
+    """The outbox's clock, and the database's as far as news is concerned, moved by hand."""
+
+    chat: Chat | None = None
+    seconds: float = 1000.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+    def passes(self, seconds: float) -> None:
+        assert self.chat is not None
+        self.seconds += seconds
+        with self.chat.office.database.transaction() as tx:
+            earlier = tables.news.c.not_before - round(seconds * 1_000_000)
+            tx.sql.execute(update(tables.news).values(not_before=earlier))
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+async def chat(office: Office, clock: Clock, anyio_backend: str) -> AsyncIterator[Chat]:
+    async with a_chat(office, default_channel=OPS, clock=clock) as chat:
+        clock.chat = chat
+        yield chat
+
+
+def ask(chat: Chat, value: str) -> Run:
+    return chat.office.ask(SetSwitch(host="lb1", name="lamp", value=value))
+
+
+def untold(chat: Chat) -> int:
+    with chat.office.database.reading() as tx:
+        return tx.sql.exec_driver_sql(
+            "SELECT count(*) FROM news WHERE revision > told"
+        ).scalar_one()
+
+
+async def in_thread(chat: Chat, value: str) -> Run:
+    return await asyncio.to_thread(ask, chat, value)
+
+
+@pytest.mark.parametrize("how", ["it answers 503", "nobody is there"])
+async def test_six_hours_without_slack_delay_no_run_and_lose_no_end(
+    chat: Chat, clock: Clock, how: str
+):
+    """Nobody is there: connections break off."""
+    before = await in_thread(chat, "on")
+    await chat.settle()
+    chat.slack.away = how
+    during: list[Run] = []
+    for turn in range(3):
+        run = await in_thread(chat, "off" if turn % 2 else "on")
+        # Decided on the web meanwhile, it is done at once.
+        during.append(await asyncio.to_thread(chat.office.approve, run))
+        assert during[-1].state in {State.SUCCEEDED, State.STALE}
+        for _ in range(2):
+            await chat.door.outbox.flush()
+            clock.passes(3600)
+    assert untold(chat) == 3
+    chat.slack.away = ""
+    clock.passes(1200)
+    while untold(chat):
+        await chat.door.outbox.flush()
+        clock.passes(1.0)
+    shown = [one for one in chat.slack.seen_in(OPS) if not one.thread]
+    for run in (before, *during):
+        [card] = [one for one in shown if f"run {run.id} " in one.words]
+        ends = {State.SUCCEEDED: "Done", State.STALE: "Stale", State.WAITING: "Approval"}
+        assert card.text.startswith(ends[chat.run(run.id).state]), card.text
+
+
+async def test_ten_thousand_notices_become_one_message_for_each_run_at_the_pace_of_the_channel(
+    chat: Chat, clock: Clock
+):
+    for _ in range(30):
+        await in_thread(chat, "on")
+    with chat.office.database.transaction() as tx:
+        tx.sql.exec_driver_sql("UPDATE news SET revision = revision + 350")
+        assert (
+            tx.sql.exec_driver_sql("SELECT sum(revision - told) FROM news").scalar_one() > 10_000
+        )
+    chat.slack.refuse("chat.postMessage", "ratelimited", status=429, retry_after=7)
+    said: list[int] = []
+    while untold(chat):
+        so_far = len(chat.slack.posted)
+        await chat.door.outbox.flush()
+        said.append(len(chat.slack.posted) - so_far)
+        clock.passes(1.0)
+        assert len(said) < 100
+    cards = Counter(one.words.split("run ")[1].split()[0] for one in chat.slack.posted)
+    assert set(cards.values()) == {1}
+    assert len(cards) == 30
+    assert said[0] <= 10
+    assert all(count <= 2 for count in said[1:]), said
+
+
+async def test_what_slack_has_had_enough_of_waits_as_long_as_it_says_and_a_little_more(
+    chat: Chat, clock: Clock
+):
+    await in_thread(chat, "on")
+    chat.slack.refuse("chat.postMessage", "ratelimited", status=429, retry_after=30)
+    await chat.door.outbox.flush()
+    clock.passes(29)
+    await chat.door.outbox.flush()
+    assert chat.slack.posted == []
+    clock.passes(30 / 4 + 1)
+    await chat.door.outbox.flush()
+    assert chat.slack.card.channel == OPS
+
+
+def test_a_channel_has_ten_at_once_and_then_one_a_second():
+    now = [0.0]
+    pace = Pace(lambda: now[0])
+    assert [pace.wait(OPS) for _ in range(13)] == [0.0] * 10 + [1.0, 2.0, 3.0]
+    assert pace.wait("C0OTHER") == 0.0
+    now[0] = 60.0
+    assert pace.wait(OPS) == 0.0
+
+
+def test_who_is_told_in_no_channel_waits_for_none():
+    pace = Pace(lambda: 0.0)
+    assert {pace.wait("") for _ in range(100)} == {0.0}
+
+
+async def test_without_the_pace_they_would_all_be_said_at_once(
+    chat: Chat, clock: Clock, monkeypatch: pytest.MonkeyPatch
+):
+    def at_once(_self: Pace, _channel: str) -> float:
+        return 0.0
+
+    monkeypatch.setattr(Pace, "wait", at_once)
+    for _ in range(15):
+        await in_thread(chat, "on")
+    await chat.door.outbox.flush()
+    assert len(chat.slack.posted) == 15
+
+
+def test_news_of_one_run_is_one_row_however_often_it_is_announced(office: Office):
+    run = office.ask(SetSwitch(host="lb1", name="lamp", value="on"))
+    for _ in range(20):
+        with office.database.transaction() as tx:
+            news.announce(tx, run.id)
+    with office.database.reading() as tx:
+        assert [one.run for one in news.pending(tx)] == [run.id]
