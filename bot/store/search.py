@@ -18,8 +18,13 @@ from bot.store.database import Transaction
 
 # How many runs are looked at for a page: first few, since most filters let enough through.
 _WINDOWS = (400, 20_000)
-# A word lies apart from what the other filters look at, so each look costs more.
-_WORD_WINDOWS = (400, 4_000)
+# A word lies apart from what the other filters look at, so each look costs more: where the words
+# of each run are looked up, and more still where the run of each word is.
+_PROBED_WINDOWS = (400, 8_000)
+_WORD_WINDOWS = (400, 2_000)
+# Among so few runs, those of several hosts or states are looked for one after the other, where it
+# is known that there are some.
+_DENSE = 60_000
 # Of more hosts than this, enough is found among the newest runs of all hosts.
 _MOST_HOSTS = 300
 # A word that so many runs have is looked for last.
@@ -96,12 +101,18 @@ def _numbers(tx: Transaction, wanted: Filter, most: int) -> tuple[list[int], int
     walk = None if bounds is None else _walk(tx, wanted)
     if bounds is None or walk is None:
         return [], None
-    windows = _WINDOWS if walk.column is not _WORD.word else _WORD_WINDOWS
+    windows = _PROBED_WINDOWS if wanted.text else _WINDOWS
+    if walk.column is _WORD.word:
+        windows = _WORD_WINDOWS
     found: list[int] = []
     floor = None
     for window in windows:
         floor = _floor(tx, walk, bounds, window)
-        query = _query(walk, (floor or bounds[0], bounds[1])).limit(most + 1)
+        query = _query(walk, (floor or bounds[0], bounds[1]))
+        if len(walk.values) > 1 and (floor is None or bounds[1] - floor > _DENSE):
+            # All that there is of what is rare is put in order: that index is of all runs.
+            query = query.order_by(None).order_by((_RUN.id + 0).desc())
+        query = query.limit(most + 1)
         found = list(tx.sql.execute(query).scalars())
         if len(found) > most:
             return found[:most], found[most - 1]
@@ -182,8 +193,7 @@ def _query(walk: _Walk, bounds: tuple[int, int]) -> Select[Any]:
         fits = exists().where(_RUN.id == _WORD.run, *walk.rest)
         query = select(_WORD.run).where(_WORD.word == walk.values[0], fits)
         return _between(query, _WORD.run, bounds)
-    query = select(_RUN.id).with_hint(tables.run, f"INDEXED BY {walk.index}", "sqlite")
-    query = query.where(*_begins(walk), *walk.rest)
+    query = select(_RUN.id).where(*_begins(walk), *walk.rest)
     return _between(query, _RUN.id, bounds)
 
 
@@ -219,13 +229,14 @@ def _highest_floor(tx: Transaction, walk: _Walk, bounds: tuple[int, int], each: 
     """Return the number down to which each of the values has been looked at."""
     assert walk.column is not None  # noqa: S101 - there are several values of it
     name = walk.column.key
-    listed = (
-        "json_array_elements_text(CAST(:values AS json)) AS one(value)"
+    # SQLite would walk all runs for a value that it takes for a frequent one.
+    listed, by = (
+        ("json_array_elements_text(CAST(:values AS json)) AS one(value)", "")
         if tx.sql.dialect.name == "postgresql"
-        else "json_each(:values) AS one"
+        else ("json_each(:values) AS one", f"INDEXED BY {walk.index}")
     )
     query = text(
-        f"SELECT max((SELECT id FROM run WHERE run.{name} = one.value AND id >= :lowest "  # noqa: S608 - a column of ours
+        f"SELECT max((SELECT id FROM run {by} WHERE run.{name} = one.value AND id >= :lowest "  # noqa: S608 - a column of ours
         f"AND id < :beyond ORDER BY id DESC LIMIT 1 OFFSET :each)) FROM {listed}"
     )
     given = {"values": json.dumps(list(walk.values)), "each": each}

@@ -17,6 +17,7 @@ from tests.bot.office import an_office
 from tests.bot.web.conftest import a_site
 
 _SIZE = 40
+_RARE = frozenset({State.UNKNOWN, State.WITHDRAWN})
 _NOT_DONE = frozenset({State.FAILED, State.DENIED, State.EXPIRED})
 
 
@@ -45,6 +46,14 @@ def filters(count: int, dice: random.Random) -> dict[str, Callable[[], Filter]]:
         "host, person and states": lambda: Filter(
             host=dice.choice(HOSTS), person=dice.choice(PEOPLE), states=_NOT_DONE, before=some()
         ),
+        "value and area": lambda: Filter(
+            area=dice.choice(AREAS), text=[f"device={dice.choice(DISKS)}"], before=some()
+        ),
+        "two values": lambda: Filter(text=[f"device={dice.choice(DISKS)}", "as"], before=some()),
+        "person and states": lambda: Filter(
+            person=dice.choice(PEOPLE), states=_NOT_DONE, before=some()
+        ),
+        "states that are rare": lambda: Filter(states=_RARE, before=some()),
         "hosts and states": lambda: Filter(host="web1*", states=_NOT_DONE, before=some()),
         "an hour long ago": lambda: _hour(dice.randint(count // 10, count), count, second),
     }

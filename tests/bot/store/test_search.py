@@ -4,11 +4,13 @@ What is counted here is what time would show on ten million runs: which index a 
 nothing is sorted that an index has in order, and how many questions the database is asked.
 """
 
+import itertools
 import random
 import re
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,12 +19,14 @@ from alembic.migration import MigrationContext
 from sqlalchemy import event
 
 from bot.run import Origin, Run, State
-from bot.store import output, runs, search, tables
+from bot.store import output, runs, schema, search, tables
 from bot.store import words as word_index
 from bot.store.changelog import append
 from bot.store.database import Database, Transaction
 from bot.store.schema import is_ours
+from bot.store.seal import Seal
 from bot.store.search import Filter
+from tests.bench import filling
 
 HOSTS = ["web1", "web2", "web-db", "lb1", "lb2", "we_b"]
 
@@ -323,3 +327,20 @@ def test_a_page_asks_the_database_a_handful_of_questions_however_long_it_is(
             search.page(tx, Filter(**FILTERS[name]), most=most)
         counts.append(sum("SELECT" in said for said, _ in told))
     assert max(counts) <= 9
+
+
+def test_states_that_no_run_has_are_not_looked_for_among_all_runs(tmp_path: Path):
+    """Counted, not timed: how many steps SQLite takes for it."""
+    seal = Seal.new()
+    database = Database(f"sqlite:///{tmp_path / 'keyturn.db'}", seal)
+    schema.upgrade(database)
+    filling.fill(database, 3_000, seal)
+    rare = search.Filter(states=frozenset({State.UNKNOWN, State.WITHDRAWN}))
+    with database.reading() as tx:
+        steps = itertools.count()
+        driver: Any = tx.sql.connection.driver_connection
+        driver.set_progress_handler(lambda: next(steps) < 0, 10)
+        assert search.page(tx, rare).runs == []
+        driver.set_progress_handler(None, 0)
+        assert next(steps) * 10 < 1_000
+    database.close()
