@@ -14,6 +14,7 @@ from bot.__main__ import main
 from bot.cli.service import outcome, status_of
 from bot.run import State
 from bot.store import changelog, contacts, locks
+from tests.bot.web import exhibits
 from tests.playground.service import Service
 from tests.policies import a_policy
 
@@ -206,11 +207,12 @@ def test_what_the_service_meets_is_told_by_hosts(shop: Shop):
 def test_what_holds_hosts_is_listed(shop: Shop):
     assert shop.type("dora", "locks").stderr == "no host is held\n"
     with shop.service.keyturn.database.transaction() as tx:
-        locks.take(tx, "web1", 1)
-    assert shop.type("dora", "locks").stdout.startswith("web1: run 1 of dora since ")
+        run = exhibits.asked(tx, host="web1").id
+        locks.take(tx, "web1", run)
+    assert shop.type("dora", "locks").stdout.startswith(f"web1: run {run} of dora since ")
     assert [one["host"] for one in shop.told("dora", "locks")] == ["web1"]
     with shop.service.keyturn.database.transaction() as tx:
-        locks.release(tx, 1)
+        locks.release(tx, run)
 
 
 def test_the_waiting_report_is_text_and_json(shop: Shop):
