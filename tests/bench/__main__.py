@@ -5,7 +5,7 @@ import platform
 import tempfile
 from pathlib import Path
 
-from tests.bench import acknowledging, log
+from tests.bench import acknowledging, fanning, log, slope
 from tests.bench.measuring import table
 
 _ROOT = Path(__file__).parents[2]
