@@ -77,6 +77,11 @@ class Worker:
         tx.after_commit(lambda: self._prolonged(hold, tx.began))
         return True
 
+    def sees_another(self, tx: Transaction, run: int) -> bool:
+        """Say whether another worker has the run in hand. The transaction holds the run."""
+        now = leases.of(tx, run)
+        return now is not None and now.worker not in {"", self.name} and tx.now < now.until
+
     def check(self, hold: Hold) -> None:
         """Raise TooLateToSend if we have not been heard of in time. Asked before each packet."""
         late = boottime() - hold.ends

@@ -247,6 +247,9 @@ class Workflow:
         try:
             with self._parts.database.transaction() as tx:
                 run = runs.hold(tx, number)
+                if self._parts.worker.sees_another(tx, number):
+                    # Ours no more: whoever has it by now does not share our fault.
+                    return
                 if run.state is State.RUNNING:
                     end(
                         self._parts,

@@ -173,6 +173,30 @@ def test_what_was_left_between_two_steps_too_long_ago_ends_with_what_was_done(an
     assert len(office.fleet.told) == 1
 
 
+def test_a_fault_of_who_has_lost_a_run_does_not_end_it_for_who_has_it(any_office: Office):
+    office = any_office
+    run, other = _approved(office), _another(office)
+    once, seen = iter([True]), list[State]()
+
+    def overtake(_host: str) -> None:
+        if not next(once, False):
+            return
+        _lapse(office.database)
+        _taken_over_by(other)
+        office.fleet.before_tell = lambda _host, _words: fail()
+        other.advance(run.id)
+
+    def fail() -> None:
+        # The other one is at its step; the first comes to grief at this very moment.
+        office.workflow._fault(run.id)  # pyright: ignore[reportPrivateUsage] - as advance() does
+        seen.append(office.run(run.id).state)
+
+    office.fleet.before_ask = overtake
+    office.workflow.advance(run.id)
+    assert seen == [State.RUNNING]
+    assert office.run(run.id).state is State.SUCCEEDED
+
+
 def test_who_is_heard_of_is_not_taken_from(any_office: Office):
     office = any_office
     run, other = _approved(office), _another(office)
