@@ -13,7 +13,7 @@ from markupsafe import Markup
 
 from bot.run import State
 from bot.visible import visible
-from bot.web import badge, moment
+from bot.web import badge, moment, picture
 from bot.web.story import plainly
 
 STATIC = Path(__file__).parent / "static"
@@ -49,6 +49,8 @@ def _environment() -> Environment:
         "asset": _asset,
         "run_state": _run_state,
         "run_badge": badge.RUN,
+        "gauge": picture.gauge,
+        "tree": picture.tree,
         "step_badge": badge.STEP,
         "standing_badge": badge.STANDING,
         "fire_badge": badge.FIRE,

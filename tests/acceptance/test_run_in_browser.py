@@ -16,6 +16,7 @@ from bot.store.database import Transaction
 from tests.acceptance.test_web_in_browser import CHROMIUM, CONTRAST, FLAGS, Server, Visit, a_visit
 from tests.bot.office import an_office
 from tests.bot.web.exhibits import approved, asked, concluded, ended, running, succeeded, waiting
+from tests.bot.web.test_picture import a_bond
 
 pytestmark = pytest.mark.real
 
@@ -267,6 +268,26 @@ def test_two_runs_are_compared(browser: Browser, server: Server, scheme: Any, wi
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     assert page.evaluate(CONTRAST) == []
     visit.keep(f"compared-{scheme}-{width}")
+    assert visit.complaints == []
+    page.context.close()
+
+
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 360)])
+def test_what_a_check_found_is_drawn(
+    browser: Browser, server: Server, scheme: Any, width: int
+) -> None:
+    with server.office.database.transaction() as tx:
+        number = a_bond(tx)
+    visit = a_visit(browser, server, color_scheme=scheme, viewport={"width": width, "height": 900})
+    visit.sign_in("dora")
+    visit.open(f"/runs/{number}")
+    page = visit.page
+    words = "bond0: 1 of 2 members have a link (eth0 up, eth1 down)"
+    expect(page.get_by_role("img", name=words)).to_be_visible()
+    expect(page.locator("figcaption").get_by_text(words)).to_be_visible()
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert page.evaluate(CONTRAST) == []
+    visit.keep(f"drawn-{scheme}-{width}")
     assert visit.complaints == []
     page.context.close()
 

@@ -1,0 +1,95 @@
+"""What a check found is drawn from its report, in words too, and never where it does not fit."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from bot.run import Origin, Run, State
+from bot.store.database import Transaction
+from bot.web.picture import gauge, tree
+from runbooks import Report, Table
+from tests.bot.web.conftest import Site
+from tests.bot.web.dom import Page
+from tests.bot.web.exhibits import asked, checked
+
+MEMBERS = ("Member", "Link", "Mbit/s")
+
+
+def a_check(words: str, columns: Sequence[str], *rows: Sequence[str], **fields: str) -> Run:
+    report = Report("a bond", table=Table(columns, rows))
+    return Run(
+        1, 1, State.SUCCEEDED, words, "check", fields, "nas1", "x", "dora", Origin("web"), "", 0,
+        report=report,
+    )  # fmt: skip
+
+
+def test_a_bond_is_drawn_with_its_members() -> None:
+    rows = (("eth0", "up", "10000"), ("eth1", "down", "0"))
+    drawn = tree(a_check("bond check", MEMBERS, *rows, bond="bond0"))
+    assert drawn is not None
+    assert drawn.words == "bond0: 1 of 2 members have a link (eth0 up, eth1 down)"
+    assert [branch.good for branch in drawn.branches] == [True, False]
+
+
+def test_a_pool_and_a_gateway_are_drawn_too() -> None:
+    pool = tree(a_check("zfs scrub status", ("Device", "State"), ("sda", "ONLINE"), pool="tank"))
+    assert pool is not None
+    assert pool.words == "tank: 1 of 1 devices work (sda ONLINE)"
+    gateway = tree(a_check("hsrp check", ("Router", "State"), ("sw1", "Active"), ("sw2", "Init")))
+    assert gateway is not None
+    assert gateway.words.startswith("the gateway: 1 of 2 routers can carry it")
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        a_check("uptime check", MEMBERS, ("eth0", "up", "1")),
+        a_check("bond check", ("Host", *MEMBERS), ("nas1", "eth0", "up", "1")),
+        a_check("bond check", MEMBERS),
+        a_check("bond check", MEMBERS, ("eth0",)),
+        a_check("bond check", MEMBERS, *[(f"eth{n}", "up", "1") for n in range(25)]),
+    ],
+)
+def test_what_does_not_fit_is_not_drawn(run: Run) -> None:
+    assert tree(run) is None
+
+
+@pytest.mark.parametrize(
+    ("summary", "percent"),
+    [
+        ("tank: scrub running, 30.3 % done, 16 s left", 30.3),
+        ("tank: scrub running, 999 % done", 100.0),
+        ("tank: never scrubbed", None),
+    ],
+)
+def test_how_far_a_scrub_is_is_drawn(summary: str, percent: float | None) -> None:
+    drawn = gauge(Report(summary))
+    assert (drawn and drawn.percent) == percent
+
+
+def a_bond(tx: Transaction, name: str = "eth1") -> int:
+    rows = (("eth0", "up", "10000"), (name, "down", "0"))
+    report = Report(
+        "bond0: scrub running, 30.3 % done",
+        healthy=False,
+        findings=(f"{name} has no link: look at its cable",),
+        table=Table(MEMBERS, rows),
+    )
+    run = checked(tx, report)
+    tx.sql.exec_driver_sql(
+        "UPDATE run SET words = 'bond check', fields = '{\"bond\":\"bond0\"}' WHERE id = ?",
+        (run.id,),
+    )
+    return run.id
+
+
+def test_t_h3_a_picture_holds_only_text(site: Site) -> None:
+    with site.database.transaction() as tx:
+        asked(tx)
+        number = a_bond(tx, "</text><script>")
+    html = site.browser("dora").get(f"/runs/{number}").text
+    assert "&lt;/text&gt;&lt;scrip…" in html or "&lt;/text&gt;&lt;script&gt;" in html
+    assert "<script>" not in html.replace("<script src=", "").replace("<script defer", "")
+    words = Page(html).text
+    assert "bond0: 1 of 2 members have a link" in words
+    assert "30.3 % done" in words
