@@ -36,11 +36,18 @@ class Message:
         return sha256({"text": self.text, "blocks": self.blocks})
 
 
+# What would begin bold, italic or struck words, or an emoji; not the colons of a time of day.
+_BEGINS_FORMAT = re.compile(r"(?<![^\W_])([*_~])(?=\S)|(:)(?=(?!\d\d:)[a-z0-9_+'-]+:)")
+
+
 def mrkdwn(text: str) -> str:
     """Return *text* on one line, so that Slack shows it and acts on none of it."""
-    safe = one_line(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    # Thin spaces keep backticks from fencing off what follows.
-    return re.sub("`(?=`)", "`\u2009", safe)
+    # Slack knows no way to escape these: thin spaces keep them from beginning anything, and
+    # another character that looks the same stands for backticks, which may hold spaces.
+    plain = _BEGINS_FORMAT.sub("\\g<0>\u2009", one_line(text).replace("`", "ˋ"))
+    safe = plain.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    # At the beginning of a line it would quote.
+    return f"\u2009{safe}" if safe.startswith("&gt;") else safe
 
 
 def shortened(text: str, most: int) -> str:

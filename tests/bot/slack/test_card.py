@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bot.console.blockkit import faults_of_blocks
+from bot.console.mrkdwn import Names, to_html, with_emoji
 from bot.run import State, StepRecord, StepState
 from bot.slack import plans
 from bot.slack.blocks import Message, mrkdwn, preformatted
@@ -252,6 +253,11 @@ HOSTILE = [
     "&",
     "@channel @here",
     ":white_check_mark:",
+    "*Approved*",
+    "_by Olga_",
+    "~never~",
+    "`sudo`",
+    "*_~`:x:`~_*",
 ]
 hostile = st.lists(st.sampled_from(HOSTILE) | st.text(max_size=20), max_size=6).map("".join)
 
@@ -301,6 +307,25 @@ def hostile_story(said: str) -> list[Story]:
         a_story(replace(run, state=State.FAILED), steps=[record], votes=votes, **named),
         a_story(a_check(report), **named),
     ]
+
+
+@settings(max_examples=300, deadline=None)
+@given(said=hostile, before=st.sampled_from(["", "run 1 · ", "“"]))
+def test_nothing_that_was_said_is_formatted(said: str, before: str):
+    """The console's reader makes tags of formats, and pictures of emoji."""
+    shown = to_html(f"{before}{mrkdwn(said)}", Names())
+    assert "<" not in shown
+    assert with_emoji(shown) == shown
+
+
+@pytest.mark.parametrize("said", [">x", "*Approved*", "_by Olga_", "~never~", "`x`", "```x```"])
+def test_that_reader_sees_a_format(said: str):
+    assert "<" in to_html(said, Names())
+
+
+@pytest.mark.parametrize("said", ["web_1.example at 02:00:30", "a*b", "~/x_y", "5 * 3", "lb*"])
+def test_what_formats_nothing_stays_as_it_is(said: str):
+    assert mrkdwn(said).replace("\u2009", "") == said
 
 
 @settings(max_examples=300, deadline=None)
