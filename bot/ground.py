@@ -28,6 +28,7 @@ from connectors.command import Answer, Question
 from connectors.fleet import Fleet
 from connectors.inventory import Host, Inventory
 from connectors.sessions import Sessions
+from connectors.transport import Limits
 from connectors.trouble import Unreachable
 
 log = logging.getLogger(__name__)
@@ -106,7 +107,9 @@ def lay(
         # Of several that begin at once, one writes it and the others read it.
         changelog.keep_others_out(tx)
         safe.try_out(tx, secrets_safe)
-    reach = reach or Sessions(settings.policy, per_host=_PER_HOST)
+    reach = reach or Sessions(
+        settings.policy, per_host=_PER_HOST, limits=Limits(plain=settings.ssh_threads)
+    )
     fleet = Fleet(Inventory(hosts={}), reach)
     contacts = Contacts(database)
     fleet.on_contact = contacts.note

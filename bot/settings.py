@@ -32,6 +32,8 @@ class Settings(BaseSettings):
     reminder_minutes: after how long its approvers are reminded, where no rule says so.
     witness: a file elsewhere, best on another disk or machine, that checkpoints are added to.
     syslog: a log server for the same: udp://host[:port], tcp://host[:port] or unix:///dev/log.
+    ssh_threads: each SSH connection keeps a thread of its own, as paramiko has it, where otherwise
+    one thread listens to all.
     migrations: the address of the database for a role that may change the schema, where the one
     above may not.
     console: the chat console instead of Slack, reached over HTTP (`true`) or Socket Mode
@@ -72,6 +74,7 @@ class Settings(BaseSettings):
     requests_a_minute: Annotated[int, Field(ge=1, le=10_000)] = 60
     witness: Path | None = None
     syslog: str = ""
+    ssh_threads: bool = False
     migrations: SecretStr = SecretStr("")
     console: Literal["", "http", "socket"] = ""
 
