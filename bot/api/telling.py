@@ -16,6 +16,7 @@ from bot.hooks.written import Subscription
 from bot.store import deliveries, runs
 from bot.store.database import Database, StoreUnavailable
 from bot.store.deliveries import Due, Wanted
+from bot.store.runs import NoSuchRun
 
 log = logging.getLogger(__name__)
 
@@ -61,6 +62,9 @@ class Telling:
                     pass
             except StoreUnavailable as trouble:
                 log.error("%s could not be told: %s", self._to.name, trouble)
+            except Exception:
+                # The others are told all the same, and this one in a moment.
+                log.exception("%s could not be told", self._to.name)
             await asyncio.sleep(_LOOK_SECONDS)
 
     def once(self) -> bool:
@@ -79,7 +83,11 @@ class Telling:
         with self._database.transaction() as tx:
             if not deliveries.claim(tx, item, seconds=_CLAIM_SECONDS):
                 return False
-            body = self._body(item, runs.get(tx, item.run), runs.votes(tx, item.run))
+            try:
+                body = self._body(item, runs.get(tx, item.run), runs.votes(tx, item.run))
+            except NoSuchRun as gone:
+                deliveries.failed(tx, item, str(gone), for_good=True)
+                return False
         name = f"{self._to.name}-{item.seq}"
         headers = signature.headers(self._to.secret, name, body, at=int(self._clock()))
         try:
@@ -105,11 +113,10 @@ class Telling:
 
 
 def standing(database: Database) -> str:
-    """Say how many could not be told, for people who look whether all is well."""
+    """Say how many could not be told, and not who: strangers may look whether all is well."""
     with database.reading() as tx:
-        found = deliveries.standing(tx)
-    said = [
-        f"{name}: {waiting} wait, {dead} given up" if dead else f"{name}: {waiting} wait"
-        for name, (waiting, dead) in sorted(found.items())
-    ]
-    return "; ".join(said) or "all were told"
+        found = deliveries.standing(tx).values()
+    waiting, dead = sum(one for one, _ in found), sum(one for _, one in found)
+    if not waiting and not dead:
+        return "all were told"
+    return f"{waiting} wait" + (f", {dead} given up: keyturn hooks says what" if dead else "")

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections.abc import Mapping
 
 import click
 
@@ -52,11 +53,26 @@ def hooks(place: Place, *, as_json: bool, again: str) -> None:
     for source in found.sources.values():
         click.echo(f"{source.name} tells us: POST {address}/hooks/{source.name}")
         click.echo(f"  {source.format}: {_FORMATS[source.format]}; {source.a_minute} a minute")
+    standing = _standing(place)
     for one in found.subscriptions.values():
         what = ", ".join(one.events) or "what happens"
         where = ", ".join(one.areas) or "any area"
         click.echo(f"{one.name} is told: {one.url}")
         click.echo(f"  of {what} to every {' or '.join(one.kinds)} in {where}")
+        waiting, dead = standing.get(one.name, (0, 0))
+        if waiting:
+            click.echo(f"  {waiting} wait to be told")
+        if dead:
+            click.echo(f"  {dead} given up: keyturn hooks --again {one.name} tells them after all")
+
+
+def _standing(place: Place) -> Mapping[str, tuple[int, int]]:
+    from bot.store import deliveries
+
+    if not place.has_database():
+        return {}
+    with place.database() as database, database.reading() as tx:
+        return deliveries.standing(tx)
 
 
 def _again(place: Place, name: str) -> None:

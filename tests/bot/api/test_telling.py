@@ -232,7 +232,7 @@ def test_what_is_never_taken_is_given_up_said_so_and_told_again_on_demand(
         all_of(telling)
         _later(office)
     assert len(listener.paths) == deliveries.MOST_TRIES
-    assert standing(office.database) == "wiki: 0 wait, 1 given up"
+    assert standing(office.database) == "0 wait, 1 given up: keyturn hooks says what"
     listener.statuses = [204]
     with office.database.transaction() as tx:
         assert deliveries.again(tx, "wiki") == 1
@@ -371,3 +371,16 @@ def test_no_secret_of_a_subscription_is_in_what_is_sent_or_logged(
     assert SECRET not in b"".join(listener.bodies) + repr(listener.headers).encode()
     with office.database.reading() as tx:
         assert all(SECRET.decode() not in entry.body for entry in changelog.after(tx, 0))
+
+
+def test_a_run_that_is_not_there_keeps_nobody_from_being_told_of_others(
+    office: Office, listener: Listener
+) -> None:
+    telling = a_telling(office, listener.url, events=("asked",))
+    with office.database.transaction() as tx:
+        row = {"subscription": "wiki", "seq": 1, "run": 99, "kind": "asked", "at": 0}
+        tx.sql.execute(delivery.insert().values(**row, tries=0, not_before=0, trouble=""))
+    run = office.ask(LAMP_ON)
+    all_of(telling)
+    assert listener.events == [(run.id, "asked")]
+    assert standing(office.database).startswith("0 wait, 1 given up")
