@@ -9,7 +9,7 @@ from bot.charter import Frost
 from bot.charter.drafting import frosts
 from bot.policy import Policy
 from bot.run import Run, State
-from bot.store import runs, search
+from bot.store import glass, runs, search
 from bot.store.database import Transaction
 from bot.web.dossier import may_decide, may_settle
 from bot.web.pages import page
@@ -31,6 +31,7 @@ def home(request: Request, parts: Here, visitor: Visiting) -> Response:
         moving = _in_states(tx, _MOVING)
         latest = search.newest(tx, search.Filter(), most=_LATEST)
         votes = runs.votes_on(tx, [run.id for run in (*waiting, *moving, *latest)])
+        panes = glass.to_review(tx)
         now = tx.now
         voted = {run for run, cast in votes.items() if any(v.person == visitor.id for v in cast)}
         mine = [run for run in (*moving, *waiting) if _needs(tx, visitor, run, voted)]
@@ -38,6 +39,7 @@ def home(request: Request, parts: Here, visitor: Visiting) -> Response:
         request,
         "home.html",
         mine=mine,
+        panes=panes,
         asked=[run for run in waiting if run.asked_by == visitor.id],
         moving=[run for run in moving if run not in mine],
         latest=latest,

@@ -9,6 +9,7 @@ from pyotp.totp import TOTP
 from bot.run import State
 from tests.bot.keyring import an_app
 from tests.bot.web.conftest import Site
+from tests.bot.web.dom import Page
 from tests.policies import starter_rules
 from tests.toy import SetSwitch
 
@@ -102,12 +103,17 @@ def test_t_a16_glass_is_broken_and_reviewed_on_the_page(site: Site) -> None:
     assert site.office.run(run.id).state is State.SUCCEEDED
     assert "Adam Admin broke the glass" in adam.get(page).text
 
+    # Everybody reads it, until somebody else has reviewed it.
+    told = Page(site.browser("dora").get("/").text).text
+    assert "Adam Admin broke the glass" in told
+    assert WHY in told
     assert "Look at what was done" not in adam.get(page).text
     assert adam.post(f"{page}/review", data={"words": "it was right"}).status_code == 403
     olga = site.browser("olga")
     assert "Look at what was done" in olga.get(page).text
     assert olga.post(f"{page}/review", data={"words": "it was right"}).status_code == 303
     assert "“it was right”" in adam.get(page).text
+    assert "broke the glass" not in site.browser("dora").get("/").text
 
 
 def test_nobody_sees_the_secret_of_somebody_else(site: Site) -> None:
