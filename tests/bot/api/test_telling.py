@@ -378,7 +378,7 @@ def test_a_run_that_is_not_there_keeps_nobody_from_being_told_of_others(
 ) -> None:
     telling = a_telling(office, listener.url, events=("asked",))
     with office.database.transaction() as tx:
-        row = {"subscription": "wiki", "seq": 1, "run": 99, "kind": "asked", "at": 0}
+        row = {"subscription": "wiki", "seq": 0, "run": 99, "kind": "asked", "at": 0}
         tx.sql.execute(delivery.insert().values(**row, tries=0, not_before=0, trouble=""))
     run = office.ask(LAMP_ON)
     all_of(telling)
