@@ -15,7 +15,9 @@ from bot.console.mrkdwn import Names, to_html, with_emoji
 from bot.run import State, StepRecord, StepState
 from bot.slack import plans
 from bot.slack.blocks import Message, mrkdwn, preformatted
-from bot.slack.card import card, result
+from bot.slack.card import card, result, settled
+from bot.slack.home import Seen, tab
+from bot.slack.nudge import nudges
 from bot.slack.reports import aligned
 from bot.slack.story import Approver, Story
 from connectors.command import Shell
@@ -328,11 +330,20 @@ def test_what_formats_nothing_stays_as_it_is(said: str):
     assert mrkdwn(said).replace("\u2009", "") == said
 
 
+def everything_said_of(story: Story) -> list[Message]:
+    """Return its messages in channels, threads and direct ones, and the Home that lists it."""
+    run = story.run
+    seen = Seen("dora", story.now, story.names, "", [story], [run], [run], [run], [])
+    said = [card(story), settled(story), result(story)]
+    said += nudges(story).values()
+    return [*said, Message("", tab(seen)["blocks"])]
+
+
 @settings(max_examples=300, deadline=None)
 @given(said=hostile)
 def test_nothing_that_was_said_acts_on_a_reader(said: str):
     for story in hostile_story(said):
-        for message in (card(story), result(story)):
+        for message in everything_said_of(story):
             assert slack_acts_on(message) == []
             assert unseen(message) == []
             assert faults_of_blocks(list(message.blocks), surface="message") == []
