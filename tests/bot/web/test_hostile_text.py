@@ -106,6 +106,7 @@ def test_hostile_text_stays_text(site: Site, kind: str) -> None:
         number = _plant(tx, text)
     browser = site.browser("olga")
     paths = ["/", "/runs", f"/runs/{number}", f"/runs/{number}/live", "/log"]
+    paths += ["/around?within=1+day", "/hosts", "/hosts/lb1", "/report"]
     for path in paths:
         answer = browser.get(path)
         assert answer.status_code == 200, path
@@ -121,6 +122,12 @@ def test_what_is_typed_into_an_address_or_a_form_stays_text(site: Site, kind: st
     names = ("host", "person", "runbook", "state", "since", "until", "before", "done", "next")
     answers = [
         browser.get("/runs", params=dict.fromkeys(names, text)),
+        browser.get("/log", params=dict.fromkeys((*names, "kind"), text)),
+        browser.get("/around", params=dict.fromkeys(("at", "within", "host"), text)),
+        browser.get("/hosts", params=dict.fromkeys(("host", "tag", "area", "reach"), text)),
+        browser.get("/ask/form", params={"runbook": "uptime check", "host": text}),
+        browser.post("/ask", data={"runbook": "uptime check", "field-host": text}),
+        browser.post("/views", data={"name": text, "query": text}),
         browser.get(f"/runs/{run}", params={"done": text}),
         browser.get(f"/runs/{run}/live", params={"seen": text}),
         browser.get("/sign-in/x", params={"next": text}),
