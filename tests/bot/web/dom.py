@@ -2,17 +2,19 @@
 
 from html.parser import HTMLParser
 
-_VOID = {"meta", "link", "img", "input", "br"}
+_VOID = {"meta", "link", "img", "input", "br", "col"}
 # What our templates are written with; anything else on a page has come from outside.
 _OURS = """
 html head title script body a div header nav form span button main section h1 h2 h3 p ul ol li
 table caption thead tbody tr th td time strong code pre svg path footer label select option
-optgroup datalist details summary dl dt dd fieldset legend textarea figure figcaption rect line g text
+optgroup datalist details summary dl dt dd fieldset legend textarea figure figcaption rect line g
+text template circle colgroup
 """
 _NAMES = """
 lang charset name content rel href type src defer class id alt width height title role hidden
 datetime action method value for placeholder maxlength minlength autocomplete list selected
 tabindex scope label viewbox focusable d formaction required rows x y x1 x2 y1 y2 rx
+min open colspan preserveaspectratio text-anchor transform cx cy r
 """
 TAGS = _VOID.union(_OURS.split())
 ATTRIBUTES = frozenset(_NAMES.split())

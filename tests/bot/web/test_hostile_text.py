@@ -8,7 +8,7 @@ import pytest
 
 from bot.proposal import Proposal, ProposedStep
 from bot.run import Origin, State, StepRecord, StepState, Vote
-from bot.store import changelog, runs
+from bot.store import changelog, heard, runs
 from bot.store.database import Transaction
 from bot.web import pages
 from connectors.command import Shell, SwitchLines
@@ -104,8 +104,10 @@ def test_hostile_text_stays_text(site: Site, kind: str) -> None:
     text = HOSTILE[kind]
     with site.database.transaction() as tx:
         number = _plant(tx, text)
+        heard.keep(tx, number, 1, total=1, newest=[text])
     browser = site.browser("olga")
-    paths = ["/", "/runs", f"/runs/{number}", f"/runs/{number}/live", "/log"]
+    same = f"/runs/compare?a={number}&b={number}"
+    paths = ["/", "/runs", f"/runs/{number}", f"/runs/{number}/live", same, "/log"]
     paths += ["/around?within=1+day", "/hosts", "/hosts/lb1", "/report"]
     for path in paths:
         answer = browser.get(path)
