@@ -101,7 +101,7 @@ class Reconciling:
         """Ask about one run. Raises NoPolicy and StoreUnavailable: then nothing was concluded."""
         case = self._case(number)
         if case is None:
-            self._wait(number, 0, again=False)
+            self._prove(number)
             return
         finding = case.spooled or self._asked(case)
         left: Remaining | None = None
@@ -118,6 +118,26 @@ class Reconciling:
             if run.state is State.UNKNOWN:
                 self._concluded(tx, run, case, finding, left)
             self._wait(number, tx.now, again=finding.again and run.state is State.UNKNOWN)
+
+    def _prove(self, number: int) -> None:
+        """Read the proof of a run whose every step was done, if that is all it lacks."""
+        with self.parts.database.reading() as tx:
+            run, records = runs.get(tx, number), runs.steps(tx, number)
+        wanted = len(run.proposal.steps) if run.proposal else 0
+        done = [each for each in records if each.state is StepState.SUCCEEDED]
+        left, again = None, False
+        if run.state is State.UNKNOWN and 0 < wanted == len(done):
+            try:
+                left = remaining(self.parts, run, self.parts.policies.current())
+            except HostTrouble:
+                again = True
+            except Refused as refused:
+                left = Remaining(str(refused), run.proposal.steps if run.proposal else ())
+        with self.parts.database.transaction() as tx:
+            held = runs.hold(tx, number)
+            if left is not None and held.state is State.UNKNOWN:
+                self.applying.conclude_proof(tx, held, left)
+            self._wait(number, tx.now, again=again)
 
     def _case(self, number: int) -> _Case | None:
         with self.parts.database.reading() as tx:

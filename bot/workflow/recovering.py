@@ -92,8 +92,11 @@ class Recovering:
             said = stopped.told(tx, run, "Stopped, since Keyturn itself was")
             end(self._parts, tx, run, State.STOPPED, said)
         else:
-            why = "Every step was done, but Keyturn stopped before it read the proof: look at it"
-            end(self._parts, tx, run, State.FAILED, why)
+            why = (
+                "Every step was done, but Keyturn stopped before it read the proof: it reads that "
+                f"now. {run.host} stays locked until then."
+            )
+            end(self._parts, tx, run, State.UNKNOWN, why)
         return True
 
 

@@ -101,10 +101,45 @@ def test_what_the_host_has_not_begun_it_never_will(office: Office):
     assert again.state is State.SUCCEEDED
 
 
-def test_a_crash_in_the_middle_of_a_step_ends_without_people(office: Office):
-    class Crash(BaseException):
-        pass
+class Crash(BaseException):
+    """The process is gone from one moment to the next."""
 
+
+def _restart(office: Office) -> None:
+    office.queue.waiting.clear()
+    office.workflow = Workflow(office.parts)
+    office.workflow.recover()
+
+
+def test_a_crash_before_the_proof_was_read_has_it_read_later(office: Office):
+    run = office.ask(LAMP_ON)
+
+    def after(_host: str, _words: str) -> None:
+        office.fleet.before_ask = crash
+
+    def crash(_host: str) -> None:
+        raise Crash
+
+    office.fleet.after_tell = after
+    with pytest.raises(Crash):
+        office.approve(run)
+    _restart(office)
+    assert office.run(run.id).state is State.UNKNOWN
+
+    def away(_host: str) -> None:
+        raise Unreachable("lb1 did not answer within 5 s")
+
+    office.fleet.before_ask = away
+    _later(office)
+    assert office.run(run.id).state is State.UNKNOWN
+    assert _holder(office) == run.id
+    office.fleet.before_ask = lambda _host: None
+    _later(office)
+    assert office.run(run.id).state is State.SUCCEEDED
+    assert office.fleet.recalled == 0
+
+
+def test_a_crash_in_the_middle_of_a_step_ends_without_people(office: Office):
     def crash(*_: str) -> None:
         raise Crash
 
@@ -113,9 +148,7 @@ def test_a_crash_in_the_middle_of_a_step_ends_without_people(office: Office):
     with pytest.raises(Crash):
         office.approve(run)
     office.fleet.after_tell = lambda _host, _words: None
-    office.queue.waiting.clear()
-    office.workflow = Workflow(office.parts)
-    office.workflow.recover()
+    _restart(office)
     assert office.run(run.id).state is State.UNKNOWN
     office.workflow.nudge()
     office.work()
