@@ -126,6 +126,18 @@ chaos: setup system ## Try 10,000 orders of what may happen to a run, as many ra
 bench: setup system ## Measure history, log, verifying and Slack's door; QUICK=1 is a short run
 	exec $(BIN)/python -m tests.bench $(if $(QUICK),--quick) $(ARGS)
 
+# Strangers' tools have an environment of their own: what they need is none of ours.
+SCANNERS := .venv/scan
+$(SCANNERS)/.requirements: requirements/scan.txt | .venv/.project
+	echo "installing wapiti and sqlmap into $(SCANNERS)"
+	$(BIN)/python -m venv $(SCANNERS)
+	$(SCANNERS)/bin/pip --disable-pip-version-check --no-input --quiet install --require-hashes -r $<
+	touch $@
+
+.PHONY: scan
+scan: setup system assets $(SCANNERS)/.requirements ## Have wapiti and sqlmap look for holes in the pages
+	exec $(BIN)/python -m tests.scan $(SCANNERS)/bin $(ARGS)
+
 CHECKS := check-format check-lint check-types check-imports check-repository
 .PHONY: check $(CHECKS)
 check: $(CHECKS) ## Check format, lint, types, import contracts and the rules of the repository

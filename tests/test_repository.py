@@ -329,3 +329,11 @@ def test_the_changelog_begins_with_the_version_of_the_project() -> None:
     newest = re.search(r"^## \[(.+?)\]", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
     assert newest is not None
     assert newest[1] == _project()["project"]["version"]
+
+
+def test_every_table_is_among_the_families():
+    """What is left out there would be in no backup."""
+    files = (ROOT / "bot/store").glob("*.py")
+    described = {file.stem for file in files if "= Table(" in file.read_text()}
+    named = set(re.findall(r"\w+", (ROOT / "bot/store/families.py").read_text()))
+    assert described - named == set()

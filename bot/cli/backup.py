@@ -79,9 +79,10 @@ def restore(place: Place, *, file: Path, witnesses: tuple[Path, ...], as_json: b
 
     data = place.data()
     with plainly(), sole_user(data), place.database(missing=True) as target, sole_server(target):
-        for key in ("changelog.key", "secrets.key"):
-            if not (place.keys() / key).exists():
-                stop(f"{place.keys() / key} is missing: put it back first, from the keys' backup", FAILED)
+        for name in ("changelog.key", "secrets.key"):
+            key = place.keys() / name
+            if not key.exists():
+                stop(f"{key} is missing: put it back first, from the keys' backup", FAILED)
         seen = [one for each in witnesses for one in witness.sightings(each)]
         try:
             done = put_back(file, target, working=data, seen=seen)

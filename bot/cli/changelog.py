@@ -1,15 +1,11 @@
 """`keyturn changelog …` for what is rare: a change of its key, and erasing what hosts answered."""
 
 import getpass
-from typing import TYPE_CHECKING
 
 import click
 
+from bot.cli import alone
 from bot.cli.place import FAILED, Place, at_place, plainly, stop
-
-if TYPE_CHECKING:
-    from bot.store.database import Database
-    from bot.workflow.parts import Parts
 
 
 @click.command("rotate-key")
@@ -43,23 +39,10 @@ def erase(place: Place, *, run: int, why: str, person: str) -> None:
     from bot.workflow import NotYours, TooLate, Unfit, erasing
 
     with plainly(), place.database() as database:
-        parts, login = _parts(place, database), getpass.getuser()
+        parts, login = alone.parts(place, database), getpass.getuser()
         try:
             erasing.ask_to_erase(parts, run, person=person, why=why, door="cli", login=login)
         except (NoSuchRun, NotYours, TooLate, Unfit) as trouble:
             stop(str(trouble), FAILED)
     where = f"{place.address()}/runs/{run}/erase"
     click.echo(f"asked for: another person, an owner of the area, confirms it on the web, {where}")
-
-
-def _parts(place: Place, database: "Database") -> "Parts":
-    from bot.dispatch import InProcess
-    from bot.policy import PolicyDirectory
-    from bot.workflow.parts import Parts
-    from connectors.fleet import Fleet
-    from connectors.inventory import Inventory
-    from connectors.sessions import Sessions
-
-    policies = PolicyDirectory(place.policy())
-    fleet = Fleet(Inventory(hosts={}), Sessions(place.policy()))
-    return Parts(database, policies, fleet, InProcess())

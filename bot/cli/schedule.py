@@ -2,21 +2,22 @@
 
 import json
 import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from bot.cli import alone
 from bot.cli.place import FAILED, NOT_FOUND, Place, at_place, plainly, stop
 
 if TYPE_CHECKING:
-    from bot.policy import PolicyDirectory
     from bot.run import Run
     from bot.store.database import Database
     from bot.store.schedules import Fire, Schedule
     from bot.workflow import Workflow
+    from bot.workflow.parts import Policies
 
 _NEWEST = 10
 _AS = click.option("--as", "person", required=True, help="The person of the policy who does it.")
@@ -31,7 +32,7 @@ class _Office:
 
     workflow: "Workflow"
     database: "Database"
-    policies: "PolicyDirectory"
+    policies: "Policies"
 
 
 @click.group()
@@ -203,17 +204,15 @@ def take(place: Place, *, number: int, person: str, why: str) -> None:
 @contextmanager
 def _working(place: Place) -> "Generator[_Office]":
     """Open the workflow. A refusal is one line."""
-    from bot.policy import PolicyDirectory
     from bot.store.runs import NoSuchRun
     from bot.store.schedules import NoSuchSchedule
     from bot.timetable import BadTimetable
-    from bot.workflow import NotYours, Parts, TooLate, Unfit, Workflow
+    from bot.workflow import NotYours, TooLate, Unfit, Workflow
 
     with plainly(), place.database() as database:
-        policies = PolicyDirectory(place.policy())
-        nobody = _Nobody()
+        parts = alone.parts(place, database)
         try:
-            yield _Office(Workflow(Parts(database, policies, nobody, nobody)), database, policies)
+            yield _Office(Workflow(parts), database, parts.policies)
         except (NoSuchSchedule, NoSuchRun) as missing:
             stop(str(missing), NOT_FOUND)
         except (BadTimetable, Unfit, NotYours, TooLate) as refused:
@@ -224,24 +223,6 @@ def _working(place: Place) -> "Generator[_Office]":
 def _reading(place: Place) -> "Generator[Database]":
     with plainly(), place.database() as database:
         yield database
-
-
-class _Nobody:
-    """Does nothing itself: the service that runs finds what was asked within seconds."""
-
-    def enqueue(self, tx: object, run: int, site: str) -> None:
-        pass
-
-    look = enqueue
-
-    def busy(self, tx: object) -> tuple[int, ...]:
-        return ()
-
-    def ask(self, host: str, query: object, /) -> Any:
-        raise NotImplementedError(host)
-
-    tell: Callable[..., Any] = ask
-    resolve: Callable[..., Any] = ask
 
 
 def _person(office: _Office, word: str) -> str:

@@ -1,11 +1,12 @@
 """`keyturn stop`, `resume`, `ban` and `unban`: the emergency brake, also where no door opens."""
 
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
+from bot.cli import alone
 from bot.cli.place import FAILED, NOT_FOUND, Place, at_place, plainly, stop
 
 if TYPE_CHECKING:
@@ -78,37 +79,15 @@ def unban(place: Place, *, who: str, person: str, why: str) -> None:
 COMMANDS = (stop_runs, resume, ban, unban)
 
 
-class _Absent:
-    """Stands where the hosts would: nothing is sent from here. The service finds the rest."""
-
-    def enqueue(self, tx: object, run: int, site: str) -> None:
-        pass
-
-    look = enqueue
-
-    def busy(self, tx: object) -> tuple[int, ...]:
-        return ()
-
-    def ask(self, host: str, query: object, /) -> Any:
-        raise NotImplementedError(host)
-
-    tell: Callable[..., Any] = ask
-    resolve: Callable[..., Any] = ask
-
-
 @contextmanager
 def working(place: Place) -> "Generator[Workflow]":
     """Open the workflow on the database alone. A refusal is one line."""
-    from bot.policy import PolicyDirectory
     from bot.store.runs import NoSuchRun, Overtaken
-    from bot.workflow import NotYours, Parts, TooLate, Unfit, Workflow
-    from bot.workflow.banning import Admitted
+    from bot.workflow import NotYours, TooLate, Unfit, Workflow
 
     with plainly(), place.database() as database:
-        absent = _Absent()
-        admitted = Admitted(PolicyDirectory(place.policy()), database)
         try:
-            yield Workflow(Parts(database, admitted, absent, absent))
+            yield Workflow(alone.parts(place, database))
         except (NotYours, TooLate, Unfit, Overtaken) as no:
             stop(str(no), FAILED)
         except NoSuchRun as no:

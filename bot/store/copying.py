@@ -109,4 +109,3 @@ def _highest(tx: Transaction, table: Table) -> int | None:
 
 def _count(tx: Transaction, table: Table) -> int:
     return tx.sql.execute(select(func.count()).select_from(table)).scalar_one()
-

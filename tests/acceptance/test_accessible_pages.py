@@ -94,6 +94,4 @@ def _violations(window: Visit, address: str) -> list[str]:
 def _axe(page: Page) -> list[str]:
     page.evaluate(AXE.read_text())
     found = page.evaluate("async () => (await axe.run()).violations")
-    return [
-        f"{each['id']}: {node['html'][:160]}" for each in found for node in each["nodes"][:3]
-    ]
+    return [f"{each['id']}: {node['html'][:160]}" for each in found for node in each["nodes"][:3]]

@@ -14,7 +14,7 @@ from bot.custody.restoring import Restored, restore
 from bot.run import State
 from bot.store import changelog, copying, runs, schema, signins, stops, verification, witness
 from bot.store.copying import NotCopied
-from bot.store.database import Database
+from bot.store.database import Database, Transaction
 from bot.store.export import exported
 from bot.store.label import NoBackup
 from bot.store.seal import BadKey, Seal
@@ -254,8 +254,10 @@ def test_an_installation_moves_with_its_chain_intact(busy: Office, empty: Databa
 
 
 def test_a_broken_log_is_not_moved(busy: Office, empty: Database, monkeypatch: pytest.MonkeyPatch):
-    broken = verification.Verdict(3, "", broken=4, why="entry 4 is missing")
-    monkeypatch.setattr(verification, "verify", lambda _tx: broken)
+    def broken(_tx: Transaction) -> verification.Verdict:
+        return verification.Verdict(3, "", broken=4, why="entry 4 is missing")
+
+    monkeypatch.setattr(verification, "verify", broken)
     with pytest.raises(NotCopied, match="broken at entry 4"):
         moving.move(busy.database, empty)
     with empty.reading() as tx:

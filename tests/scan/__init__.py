@@ -1,0 +1,1 @@
+"""Strangers' tools against our pages: what they find is to be mended."""
