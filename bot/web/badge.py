@@ -40,6 +40,9 @@ RUN: Mapping[State, Badge] = {
     State.STOPPED: Badge("Stopped", "red", "ban", "A person stopped it."),
 }
 
+# Of a request that has begun, a host whose wave has not: what it waits for is no approval.
+_TO_COME = Badge("To come", "grey", "clock", "Its wave has not begun.")
+
 STEP: Mapping[StepState, Badge] = {
     StepState.INTENT: Badge("Sent", "blue", "play", "The command was sent; its end is awaited."),
     StepState.SUCCEEDED: Badge("Done", "green", "check", "The host did it."),
@@ -77,3 +80,8 @@ PIN: Mapping[Pin, Badge] = {
     Pin.CA: Badge("By CA", "green", "shield", "It is known by a key that a CA has signed."),
     Pin.CHANGED: Badge("Changed key", "red", "alert", "It showed a key that is not its own."),
 }
+
+
+def of_part(state: State, *, begun: bool) -> Badge:
+    """Return the badge of one host's part. begun: whether the request as a whole has started."""
+    return _TO_COME if begun and state is State.WAITING else RUN[state]

@@ -127,12 +127,12 @@ def drawn(glance: Glance) -> str:
     return piece("run_fan.html", fan=seen)
 
 
-def rows(parts: Iterable[_Part]) -> list[Mapping[str, object]]:
+def rows(parts: Iterable[_Part], *, begun: bool) -> list[Mapping[str, object]]:
     """Return what the table of hosts says of each: a badge as a piece of a page, and words."""
     return [
         {
             "id": part.id,
-            "badge": piece("run_state.html", state=part.state),
+            "badge": piece("run_state.html", state=part.state, begun=begun),
             "summary": visible(part.summary) or "–",
         }
         for part in parts

@@ -14,6 +14,7 @@ from markupsafe import Markup
 from bot.run import State
 from bot.visible import visible
 from bot.web import badge, moment, picture
+from bot.web.badge import Badge
 from bot.web.story import plainly
 
 STATIC = Path(__file__).parent / "static"
@@ -48,6 +49,7 @@ def _environment() -> Environment:
     words: Mapping[str, Any] = {
         "asset": _asset,
         "run_state": _run_state,
+        "part_state": _part_state,
         "run_badge": badge.RUN,
         "gauge": picture.gauge,
         "tree": picture.tree,
@@ -78,8 +80,17 @@ def _time(at: int) -> Markup:
 @cache
 def _run_state(state: State) -> Markup:
     """Draw a state's badge: once, since a page has as many as it has runs."""
+    return _badge(badge.RUN[state])
+
+
+@cache
+def _part_state(state: State, begun: bool) -> Markup:  # noqa: FBT001 - a template's call
+    return _badge(badge.of_part(state, begun=begun))
+
+
+def _badge(shown: Badge) -> Markup:
     macros: Any = _environment().get_template("bits.html").module
-    return macros.badge(badge.RUN[state])
+    return macros.badge(shown)
 
 
 @cache

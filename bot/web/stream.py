@@ -159,7 +159,14 @@ def _events(watching: Watching, glance: Glance) -> Iterator[bytes]:
     position = watching.position(glance)
     for name, told in watching.news(glance):
         if name == "parts":
-            yield _event(name, {"drawn": drawn(glance), "rows": rows(told)}, position)
+            yield _event(
+                name,
+                {
+                    "drawn": drawn(glance),
+                    "rows": rows(told, begun=glance.whole.started is not None),
+                },
+                position,
+            )
         else:
             yield _event(name, told, position)
 

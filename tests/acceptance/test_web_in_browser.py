@@ -279,3 +279,16 @@ def test_pages_fit_the_screen_and_complain_of_nothing(
             visit.keep(f"{name}-{scheme}-{width}")
     assert visit.complaints == []
     visit.page.context.close()
+
+
+def test_what_is_ones_own_is_in_a_menu_for_the_keyboard_too(visit: Visit):
+    visit.sign_in("olga")
+    menu = visit.page.locator("details.kt-me")
+    menu.locator("summary").focus()
+    visit.page.keyboard.press("Enter")
+    expect(menu.get_by_role("link", name="Sessions")).to_be_visible()
+    visit.page.keyboard.press("Escape")
+    expect(menu.get_by_role("link", name="Sessions")).to_be_hidden()
+    menu.locator("summary").click()
+    menu.get_by_role("button", name="Sign out").click()
+    expect(visit.page.get_by_text("You are signed out.")).to_be_visible()

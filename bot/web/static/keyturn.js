@@ -83,6 +83,17 @@
     say(target.dataset.announce);
   });
 
+  // A menu closes as people expect: by Escape, and by a click beside it.
+  document.addEventListener("click", function (event) {
+    document.querySelectorAll("details.kt-me[open]").forEach(function (menu) {
+      if (!menu.contains(event.target)) { menu.open = false; }
+    });
+  });
+  document.addEventListener("keydown", function (event) {
+    var menu = document.querySelector("details.kt-me[open]");
+    if (menu && event.key === "Escape") { menu.open = false; menu.querySelector("summary").focus(); }
+  });
+
   document.addEventListener("htmx:afterRequest", function (event) {
     var lost = document.getElementById("lost");
     // An answer may come when the page is already being left.

@@ -9,7 +9,7 @@ from fastapi.testclient import TestClient
 
 from bot.run import State
 from bot.store import heard, signins
-from bot.web import build
+from bot.web import badge, build
 from bot.web.seats import Full, Seats, Terms
 from tests.bot.web.conftest import Site
 from tests.bot.web.exhibits import approved, asked, gallery, running, waiting
@@ -160,3 +160,9 @@ def test_what_was_heard_last_of_an_unknown_step_stays_on_the_page(site: Site) ->
     assert "The last that was heard" in page
     assert "&lt;script&gt;alert(1)" in page
     assert site.office.run(number).state is State.UNKNOWN
+
+
+def test_a_host_whose_wave_has_not_begun_waits_for_no_approval():
+    assert badge.of_part(State.WAITING, begun=True).word == "To come"
+    assert badge.of_part(State.WAITING, begun=False).word == "Waiting for approval"
+    assert badge.of_part(State.RUNNING, begun=True) == badge.RUN[State.RUNNING]
