@@ -56,6 +56,8 @@ class Parts:
     reminder: int = 1800 * 1_000_000
     # Microseconds for which the approval of a schedule holds.
     lapse: int = 90 * 86400 * 1_000_000
+    # How many hosts are read at once for one request: a thread that waits costs next to nothing.
+    crowd: int = 64
     # Who has runs in hand here.
     worker: Worker = field(default_factory=Worker)
     # Whose hosts this process cares for; None for all.

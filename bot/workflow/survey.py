@@ -26,12 +26,9 @@ from runbooks import Refused, Report
 
 log = logging.getLogger(__name__)
 
-# Of one process. A thread that waits for a host costs next to nothing.
-_AT_ONCE = 64
-
 # What comes of a run that is still as it was asked, in the transaction that holds it.
 _Record = Callable[[Transaction, Run], None]
-_Found = tuple[Run, _Record | Exception | None]
+_Found = tuple[Run, _Record | BaseException | None]
 
 
 class Survey:
@@ -39,7 +36,7 @@ class Survey:
 
     def __init__(self, parts: Parts, closing: threading.Event) -> None:
         self._parts, self._closing = parts, closing
-        self._crowd = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="survey")
+        self._crowd = ThreadPoolExecutor(parts.crowd, thread_name_prefix="survey")
         self._lock = threading.Lock()
         self._taken: set[int] = set()
 
@@ -67,7 +64,7 @@ class Survey:
         with self._parts.database.reading() as tx:
             held_up = stops.held_up(tx, asked)
         found: SimpleQueue[_Found] = SimpleQueue()
-        alone = len(asked) == 1
+        alone = len(asked) == 1 or self._parts.crowd == 1
         for one in asked:
             work = partial(self._bring, one, found, is_stopped=one.id in held_up)
             work() if alone else self._crowd.submit(work)
@@ -77,6 +74,7 @@ class Survey:
         while left:
             batch = _all_there(found)
             left -= len(batch)
+            _raise_what_ends_us(batch)
             ready += self._recorded(batch, troubles)
         if troubles:
             raise troubles[0]
@@ -84,11 +82,11 @@ class Survey:
 
     def _bring(self, run: Run, found: SimpleQueue[_Found], *, is_stopped: bool) -> None:
         """Put what is to be recorded of a run among what was found, or what went wrong."""
-        record: _Record | Exception | None = None
+        record: _Record | BaseException | None = None
         try:
             if not self._closing.is_set():
                 record = self._stopped if is_stopped else self._heard(run)
-        except Exception as trouble:  # noqa: BLE001 - it is raised by the thread that waits for it
+        except BaseException as trouble:  # noqa: BLE001 - whoever waits for it raises it
             record = trouble
         found.put((run, record))
 
@@ -167,6 +165,13 @@ class Survey:
 
     def _ended(self, tx: Transaction, held: Run, *, state: State, summary: str) -> None:
         end(self._parts, tx, held, state, summary)
+
+
+def _raise_what_ends_us(batch: Sequence[_Found]) -> None:
+    """Raise what is no mere trouble: the process is to end, and waits for no other host."""
+    for _, record in batch:
+        if isinstance(record, BaseException) and not isinstance(record, Exception):
+            raise record
 
 
 def _all_there(found: SimpleQueue[_Found]) -> list[_Found]:

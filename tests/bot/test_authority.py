@@ -11,11 +11,13 @@ from sqlalchemy import Connection, update
 from bot.policy import Policy, PolicyDirectory
 from bot.run import Run, State
 from bot.store import runs, schema, tables
-from bot.store.database import Database
+from bot.store.database import Database, Transaction
 from bot.store.seal import Seal
 from bot.workflow import NotYours, TooLate, TooMuch, Workflow, deciding, gate, planning, reminding
+from bot.workflow.applying import Applying
 from bot.workflow.counting import Count
 from bot.workflow.pacing import Pace
+from bot.workflow.worker import Hold
 from runbooks import Plan, Step
 from tests.bot.office import WEB, Office, an_office
 from tests.bot.time import Clock
@@ -324,7 +326,11 @@ class TestALateResult:
     def test_t_a10_without_the_guard_it_would_have(
         self, office: Office, monkeypatch: pytest.MonkeyPatch
     ):
+        def whoevers(_self: Applying, tx: Transaction, run: Run, _hold: Hold) -> Run:
+            return runs.hold(tx, run.id)
+
         monkeypatch.setattr(runs, "check_move", nothing)
+        monkeypatch.setattr(Applying, "_ours", whoevers)
         assert self._settled_meanwhile(office).state is State.SUCCEEDED
 
 

@@ -5,6 +5,7 @@ import subprocess
 from collections.abc import Generator, Iterable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from pydantic import ValidationError
@@ -192,11 +193,14 @@ class TestWhatNobodySaid:
 
     def test_no_setting_switches_the_log_off(self):
         """Where it is kept can be set, and where its witnesses are: not whether."""
-        assert {name for name in Settings.model_fields if "log" in name} == {"syslog"}
+        assert {name for name in Settings.model_fields if "log" in name} == {"log", "syslog"}
+        # What the service says of itself is another log: that is text or JSON, and never off.
+        assert Settings.model_fields["log"].annotation == Literal["text", "json"]
         switches = {
             name for name, field in Settings.model_fields.items() if field.annotation is bool
         }
-        assert switches == set()
+        # How connections to hosts are listened to.
+        assert switches == {"ssh_threads"}
 
 
 class TestTheClock:

@@ -118,12 +118,23 @@ class Model:
         assert alone or given, "nobody whose key counts has turned one for this plan"
 
 
+class Steady(Database):
+    """Its clock goes on with each question alone, so that the same order is the same again."""
+
+    began = 1_790_000_000_000_000
+    elapsed = 0
+
+    def _now(self, connection: Connection) -> int:  # noqa: ARG002
+        self.elapsed += 1_000
+        return self.began + self.elapsed
+
+
 @cache
-def _ground() -> tuple[Database, sqlite3.Connection, Path]:
+def _ground() -> tuple[Steady, sqlite3.Connection, Path]:
     """Return a database, what it is when empty, and a policy directory: made once for all."""
     directory = Path(tempfile.mkdtemp(prefix="keyturn-worlds-"))
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
-    database = Database(f"sqlite:///{directory / 'keyturn.db'}", Seal.new())
+    database = Steady(f"sqlite:///{directory / 'keyturn.db'}", Seal.new())
     event.listen(database.engine, "connect", _hastily)
     schema.upgrade(database)
     with database.transaction() as tx:
@@ -134,8 +145,9 @@ def _ground() -> tuple[Database, sqlite3.Connection, Path]:
     return database, empty, a_policy(directory / "policy").path
 
 
-def _emptied() -> Database:
+def _emptied() -> Steady:
     database, empty, _ = _ground()
+    database.elapsed = 0
     with database.engine.connect() as connection:
         empty.backup(_driver(connection))
     return database
@@ -187,7 +199,7 @@ class World(RuleBasedStateMachine):
 
     def _start(self) -> None:
         admitted = Admitted(self, self.database, clock=iter(range(10**9)).__next__)
-        parts = Parts(self.database, admitted, self.fleet, self.queue, runbooks=RUNBOOKS)
+        parts = Parts(self.database, admitted, self.fleet, self.queue, runbooks=RUNBOOKS, crowd=1)
         self.workflow = Workflow(parts)
 
     def current(self) -> Policy:
@@ -353,6 +365,7 @@ class World(RuleBasedStateMachine):
     def clock(self, restarted: bool) -> None:
         if restarted:
             self._restart()
+        self.database.elapsed += 5_000_000
         self.workflow.expire_due()
         self.workflow.nudge()
 
