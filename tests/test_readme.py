@@ -13,7 +13,9 @@ from bot import forms
 from connectors.sudo import SudoRule
 from runbooks import AnyRunbook, Change, NoUndo
 
-README = (Path(__file__).parent.parent / "README.md").read_text()
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text()
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
 def _moves() -> list[str]:
@@ -51,3 +53,20 @@ def test_who_follows_the_four_moves_has_a_runbook_that_passes_its_tests(made: li
     rule: SudoRule = vars(dialect)["SUDO"][0]
     assert rule.allows(("tee", "--", vars(dialect)["_FILE"]), {})
     assert vars(dialect)["parse_mode"]("always [madvise] never\n") == "madvise"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_link_leads_somewhere(page: Path):
+    for link in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
+        if "://" in link:
+            continue
+        file, _, anchor = link.partition("#")
+        there = (page.parent / file).resolve() if file else page
+        assert there.exists(), link
+        assert not anchor or anchor in _anchors(there), link
+
+
+def _anchors(page: Path) -> set[str]:
+    """Return the anchors of a page's headings, as forges make them."""
+    titles = re.findall(r"(?m)^#+ (.*)$", page.read_text())
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
