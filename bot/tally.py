@@ -18,6 +18,8 @@ _HOUR = 3_600_000_000
 # So often everybody said yes before nobody needs to be asked.
 _ENOUGH = 5
 _MOST_LIFTS = 5
+# So many runs are looked at, the newest: a page must not walk years of a busy place.
+MOST_RUNS = 20_000
 _WELL = frozenset({State.SUCCEEDED, State.UNCHANGED})
 
 
@@ -64,9 +66,13 @@ class Lift:
 
 @dataclass(frozen=True)
 class Tally:
-    """days: how far it goes back. hours: 24 lines by the hour of asking, UTC."""
+    """days: how far it was to go back; since: how far it does, as only so many runs are looked at;
+    cut: whether that is less. hours: 24 lines by the hour of asking, UTC.
+    """
 
     days: int
+    since: int
+    cut: bool
     total: Line
     runbooks: Sequence[Line]
     areas: Sequence[Line]
@@ -74,14 +80,17 @@ class Tally:
     lifts: Sequence[Lift]
 
 
-def tally(tx: Transaction, policy: Policy, *, days: int = QUARTER) -> Tally:
-    """Look back so many days."""
-    since = tx.now - days * _DAY
+def tally(tx: Transaction, policy: Policy, *, days: int = QUARTER, most: int = MOST_RUNS) -> Tally:
+    """Look back so many days, and at so many runs at most."""
+    wanted = tx.now - days * _DAY
+    since = waits.horizon(tx, wanted, most=most)
     found = list(waits.since(tx, since))
     titles = {area.name: area.title for area in policy.household.areas.values()}
     hours = _by(found, lambda one: f"{one.asked // _HOUR % 24:02d}")
     return Tally(
         days,
+        since,
+        since > wanted,
         _line("all", found),
         _lines(_by(found, lambda one: one.words)),
         _lines(_by(found, lambda one: titles.get(one.area, one.area))),

@@ -1,6 +1,7 @@
 """The report: how long people wait for approvals, and what could be lifted to self-service."""
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Annotated
 
 from fastapi import APIRouter, Query
@@ -76,9 +77,12 @@ class LiftShape(shapes.Shape):
 
 
 class Waiting(shapes.Shape):
-    """hours: 24, by the hour of asking in UTC."""
+    """since: how far it goes back: less than was asked for where more was going on than is looked
+    at. hours: 24, by the hour of asking in UTC.
+    """
 
     days: int
+    since: datetime
     total: LineShape
     by_runbook: Sequence[LineShape]
     by_area: Sequence[LineShape]
@@ -96,6 +100,7 @@ def waiting(parts: Here, caller: Reading, wanted: Annotated[Back, Query()]) -> W
         found = tally(tx, caller.policy, days=wanted.days)
     return Waiting(
         days=found.days,
+        since=shapes.at(found.since),
         total=LineShape.of(found.total),
         by_runbook=[LineShape.of(line) for line in found.runbooks],
         by_area=[LineShape.of(line) for line in found.areas],

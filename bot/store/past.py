@@ -1,7 +1,8 @@
 """The past: what was asked, how it was decided, and by whom, as rules would look at it."""
 
 import json
-from collections.abc import Generator
+from collections import defaultdict
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -52,7 +53,7 @@ def since(tx: Transaction, moment: int, *, words: str = "", area: str = "") -> G
     words, area: only of this runbook, and only in this area.
     """
     keys = _keys(tx, moment)
-    firsts = _first_successes(tx)
+    firsts = _Firsts(tx) if words else _first_successes(tx)
     query = (
         select(
             _RUN.id,
@@ -83,7 +84,7 @@ def since(tx: Transaction, moment: int, *, words: str = "", area: str = "") -> G
         query = query.where(_RUN.area == area)
     with tx.sql.execute(query) as rows:
         for row in rows:
-            first = firsts.get((row.asked_by, row.words))
+            first = firsts[row.asked_by, row.words]
             novel = first is None or first >= row.asked
             yield _past(cast("Row[Any]", row), novel=novel, keys=tuple(keys.get(row.id, ())))
 
@@ -134,11 +135,33 @@ def _keys(tx: Transaction, moment: int) -> dict[int, list[str]]:
     return found
 
 
-def _first_successes(tx: Transaction) -> dict[tuple[str, str], int]:
+class _Firsts(dict[tuple[str, str], int | None]):
+    """When somebody first had a runbook succeed, looked up where it is asked for: of one runbook
+    few people are, and all runs that ever were need not be walked for them.
+    """
+
+    def __init__(self, tx: Transaction) -> None:
+        super().__init__()
+        self._tx = tx
+
+    def __missing__(self, key: tuple[str, str]) -> int | None:
+        person, words = key
+        query = select(_RUN.ended).where(
+            _RUN.asked_by == person,
+            _RUN.words == words,
+            _RUN.state == State.SUCCEEDED.value,
+            _RUN.undo_of.is_(None),
+        )
+        self[key] = self._tx.sql.execute(query.order_by(_RUN.id).limit(1)).scalar()
+        return self[key]
+
+
+def _first_successes(tx: Transaction) -> Mapping[tuple[str, str], int | None]:
     """Return when each person first had each runbook succeed."""
     query = (
         select(_RUN.asked_by, _RUN.words, func.min(_RUN.ended))
         .where(_RUN.state == State.SUCCEEDED.value, _RUN.undo_of.is_(None))
         .group_by(_RUN.asked_by, _RUN.words)
     )
-    return {(person, words): ended for person, words, ended in tx.sql.execute(query)}
+    found = {(person, words): ended for person, words, ended in tx.sql.execute(query)}
+    return defaultdict(lambda: None, found)

@@ -29,11 +29,19 @@ class Wait:
     approved: bool
 
 
+def horizon(tx: Transaction, moment: int, *, most: int) -> int:
+    """Return the moment, or a later one since which no more than so many runs were asked for."""
+    query = select(_RUN.asked).where(_RUN.asked >= moment).order_by(_RUN.asked.desc())
+    beyond = tx.sql.execute(query.offset(most).limit(1)).scalar()
+    return moment if beyond is None else beyond + 1
+
+
 def since(tx: Transaction, moment: int) -> Iterator[Wait]:
     """Yield every request since then that waited for approvals; one for several hosts is one."""
     keys = (
         select(_VOTE.run, func.count().label("n"), func.max(_VOTE.at).label("at"))
-        .where(_VOTE.yes)
+        .join(tables.run, _RUN.id == _VOTE.run)
+        .where(_RUN.asked >= moment, _VOTE.yes)
         .group_by(_VOTE.run)
         .subquery()
     )

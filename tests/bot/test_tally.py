@@ -1,6 +1,6 @@
 """The tally: how long people wait, and what could be lifted to self-service."""
 
-from sqlalchemy import update
+from sqlalchemy import select, update
 
 from bot.replay import Fate, replay
 from bot.run import Run, State
@@ -110,3 +110,27 @@ def test_what_is_longer_ago_is_left_out(office: Office):
         tx.sql.execute(update(tables.run).values(asked=tx.now - 8 * 1440 * _MINUTE))
     assert _of(office, days=7).total.asked == 0
     assert _of(office, days=9).total.asked == 5
+
+
+def test_however_many_runs_there_are_only_the_newest_are_looked_at(office: Office):
+    _five_good_ones(office)
+    with office.database.transaction() as tx:
+        for run in range(1, 6):
+            one = update(tables.run).where(tables.run.c.id == run)
+            tx.sql.execute(one.values(asked=tx.now - (10 - run) * _MINUTE))
+    with office.database.reading() as tx:
+        few = tally(tx, office.policies.current(), most=3)
+        every = tally(tx, office.policies.current(), most=5)
+        third = tx.sql.execute(select(tables.run.c.asked).where(tables.run.c.id == 2)).scalar_one()
+    assert (few.total.asked, few.cut, few.since) == (3, True, third + 1)
+    assert (every.total.asked, every.cut) == (5, False)
+    assert (few.lifts, len(every.lifts)) == ([], 1)
+
+
+def test_what_was_new_to_somebody_is_the_same_for_one_runbook_as_for_all(office: Office):
+    _five_good_ones(office)
+    with office.database.reading() as tx:
+        every = [(one.id, one.novel) for one in past.since(tx, 0)]
+        one_runbook = [(one.id, one.novel) for one in past.since(tx, 0, words="abusers clear")]
+    assert one_runbook == every
+    assert one_runbook[0] == (1, True)

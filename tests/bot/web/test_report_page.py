@@ -1,8 +1,12 @@
 """The waiting report as a page: drawn, and with a text for all that is drawn."""
 
+from typing import Any
+
+import pytest
 from sqlalchemy import update
 
 from bot.store import tables
+from bot.tally import tally
 from tests.bot.web.conftest import Site
 from tests.bot.web.dom import Page
 from tests.bot.web.exhibits import asked, succeeded
@@ -35,3 +39,12 @@ def test_a_rule_to_copy_stands_beside_what_it_would_have_changed(site: Site):
 def test_nobody_waited_is_said(site: Site):
     assert "Nobody waited for an approval" in site.browser("dora").get("/report").text
     assert site.browser("dora").get("/report?days=9999").status_code == 422
+
+
+def test_that_not_all_was_looked_at_is_said(site: Site, monkeypatch: pytest.MonkeyPatch):
+    _some(site)
+    said = "only the newest runs are looked at"
+    assert said not in Page(site.browser("dora").get("/report").text).text
+    limits: Any = tally.__kwdefaults__
+    monkeypatch.setitem(limits, "most", 3)
+    assert said in Page(site.browser("dora").get("/report").text).text
