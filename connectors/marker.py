@@ -37,8 +37,9 @@ NONE = "none"
 class Mark:
     """Which step of which run this is, to a host that has many, of several Keyturns.
 
-    run: a name for the run that is never given to another. fence: grows each time that somebody
-    takes the run over; who comes with a lower one comes too late.
+    run: a name for the run that is never given to another; up to the first dash, that of the
+    Keyturn. fence: grows each time that somebody takes the run over; who comes with a lower one
+    comes too late.
     place: the directory of all markers there; "" for the one in the login's home.
     """
 
@@ -88,9 +89,11 @@ _STDIN = (
     'if [ "$kt_in" -gt 0 ]; then cat >"$kt_dir/in" 2>/dev/null; '
     '[ "$(wc -c <"$kt_dir/in")" -eq "$kt_in" ] || kt_end=short; exec <"$kt_dir/in"; fi'
 )
+# Only markers of the same Keyturn: the directory may be one that also holds other things.
 _SWEEP = (
-    f'if [ "$kt_step" = 1 ]; then find "$kt_place" -mindepth 1 -maxdepth 1 -mtime +{KEPT_DAYS} '
-    "-exec rm -rf {} + </dev/null >/dev/null 2>&1 & fi"
+    'if [ "$kt_step" = 1 ]; then find "$kt_place" -mindepth 1 -maxdepth 1 '
+    f'-name "${{kt_run%%-*}}-*" -mtime +{KEPT_DAYS} -exec rm -rf {{}} + '
+    "</dev/null >/dev/null 2>&1 & fi"
 )
 _BODY = (
     f"{_STDIN}; "

@@ -354,20 +354,37 @@ def test_nobody_else_can_read_or_write_what_is_kept(machine: Machine):
     assert (machine.place / "f00d-7-5f-1").stat().st_mode & 0o777 == 0o700
 
 
-def test_markers_go_after_a_week_and_no_earlier(machine: Machine):
+def _aged(machine: Machine, names: dict[str, int]) -> None:
+    """Put files and directories beside the markers, so many days old."""
     machine.place.mkdir(mode=0o700)
     now = time.time()
-    for name, days in (("old-1", 9), ("old@1", 9), ("young-1", 6), ("young@1", 6)):
+    for name, days in names.items():
         path = machine.place / name
         path.touch() if "@" in name else path.mkdir()
         os.utime(path, (now - days * 86400, now - days * 86400))
-    machine.tell(_told(machine))
+
+
+def _gone(machine: Machine, *names: str) -> None:
     deadline = time.monotonic() + 20
-    while (machine.place / "old-1").exists() or (machine.place / "old@1").exists():
+    while any((machine.place / name).exists() for name in names):
         assert time.monotonic() < deadline
         time.sleep(0.02)
-    assert (machine.place / "young-1").exists()
-    assert (machine.place / "young@1").exists()
+
+
+def test_markers_go_after_a_week_and_no_earlier(machine: Machine):
+    _aged(machine, {"f00d-3-5e-1": 9, "f00d-3-5e@1": 9, "f00d-4-5e-1": 6, "f00d-4-5e@1": 6})
+    machine.tell(_told(machine))
+    _gone(machine, "f00d-3-5e-1", "f00d-3-5e@1")
+    assert (machine.place / "f00d-4-5e-1").exists()
+    assert (machine.place / "f00d-4-5e@1").exists()
+
+
+def test_what_is_no_marker_of_ours_stays_however_old(machine: Machine):
+    others = {".ssh": 400, "documents": 400, "f00d": 400, "beef-3-5e-1": 9, "me@home": 400}
+    _aged(machine, {"f00d-3-5e-1": 9} | others)
+    machine.tell(_told(machine))
+    _gone(machine, "f00d-3-5e-1")
+    assert all((machine.place / name).exists() for name in others)
 
 
 def _as_link(machine: Machine) -> None:
