@@ -12,6 +12,8 @@ from typing import Any, Protocol
 
 Fact = str | int
 _ROOM = re.compile(r"[a-z-]{1,20}", re.ASCII)
+# Anybody can write any word there. Source: OpenTelemetry's conventions for HTTP spans
+_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 # Shared by all that one request does, in whichever thread: what one part notes the others know.
 _belongs: ContextVar[dict[str, Fact] | None] = ContextVar("belongs", default=None)
 
@@ -112,9 +114,12 @@ class Trail:
             await send(message)
 
         # No more of the address than its first word: the rest may open something.
-        room = scope["path"].split("/")[1]
+        # A path may be without any slash: `OPTIONS *` is a request, too.
+        _, _, rest = str(scope["path"]).partition("/")
+        room = rest.partition("/")[0]
         where = f"/{room}" if _ROOM.fullmatch(room) else "/"
         method = str(scope["method"])
+        method = method if method in _METHODS else "_OTHER"
         about: dict[str, Fact] = {"http.request.method": method, "http.route": where}
         with span(f"{method} {where}", **about) as more:
             await self._app(scope, receive, sent)

@@ -23,6 +23,8 @@ from connectors.inventory import Inventory
 _HOST = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,62}[A-Za-z0-9])?", re.ASCII)
 _PORT = re.compile(r":[0-9]{1,5}\Z", re.ASCII)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+# Later moments could be kept, and no page that tells of them could be drawn any more.
+_BEYOND = (datetime(9999, 1, 1, tzinfo=UTC) - _EPOCH) // timedelta(microseconds=1)
 # Of one delivery; more is told as one.
 _MOST = 100
 
@@ -224,4 +226,6 @@ def _host(said: str, inventory: Inventory) -> str:
 
 
 def _micros(at: datetime | None) -> int | None:
-    return None if at is None else (at - _EPOCH) // timedelta(microseconds=1)
+    """Return it in microseconds; None for what is no moment, such as the year 1 of Go's zero."""
+    found = None if at is None else (at - _EPOCH) // timedelta(microseconds=1)
+    return found if found is not None and 0 <= found < _BEYOND else None

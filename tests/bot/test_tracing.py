@@ -1,5 +1,6 @@
 """Spans: what a collector is told of a request and its run, and that it is told nothing else."""
 
+import asyncio
 import subprocess
 import sys
 import threading
@@ -147,6 +148,33 @@ def test_nothing_that_anybody_said_is_told(
     assert b"canary" not in collector.raw
     (failed,) = [span for span in collector.spans if span.failed]
     assert failed.events == 0
+
+
+@pytest.mark.parametrize("path", ["*", "host:443", ""])
+def test_a_path_without_a_slash_is_answered_like_any_other(
+    collector: Collector, sending: Tracing, path: str
+) -> None:
+    said: list[Any] = []
+
+    async def receive() -> Any:
+        return {"type": "http.request", "body": b""}
+
+    async def send(message: Any) -> None:
+        said.append(message)
+
+    app = Starlette(middleware=[Middleware(Trail)])
+    scope: dict[str, Any] = {
+        "type": "http",
+        "path": path,
+        "method": "CANARY-4716",
+        "headers": [],
+    }
+    asyncio.run(app(scope, receive, send))
+    assert said[0]["status"] == 404
+    sending.close()
+    (span,) = collector.named("_OTHER /")
+    assert span.facts["http.request.method"] == "_OTHER"
+    assert b"4716" not in collector.raw
 
 
 def test_a_request_is_a_span_and_its_address_opens_nothing(

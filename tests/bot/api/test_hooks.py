@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from fastapi.testclient import TestClient
 from httpx2 import Response
 
-from bot.api import hooks
+from bot.api import hooks, shapes
 from bot.api.hooks import Incoming
 from bot.cli.hooks import hooks as command
 from bot.cli.place import Place
@@ -365,3 +365,20 @@ def test_the_command_says_how_to_set_it_up_and_no_secret(file: Path, tmp_path: P
     assert shown["sources"]["alerts"] == "alertmanager"
     broken = CliRunner().invoke(command, obj=place(tmp_path / "nope.yaml"))
     assert broken.exit_code == 1
+
+
+@pytest.mark.parametrize(
+    "at", ["0001-01-01T00:00:00+14:00", "0001-01-01T00:00:00Z", "9999-12-31T23:59:59-12:00"]
+)
+def test_an_event_of_no_moment_is_told_at_the_one_when_it_came(counter: Counter, at: str) -> None:
+    assert counter.tell(at=at, hosts=["lb1"]).status_code == 202
+    [entry] = counter.events()
+    with counter.office.database.reading() as tx:
+        [found] = around(tx, tx.now, within=3_600_000_000)
+    assert found.at == entry.at
+    assert shapes.at(found.at).year >= 2026
+
+
+def test_twin_such_a_moment_could_not_be_shown_by_any_page() -> None:
+    with pytest.raises(ValueError, match="year 0"):
+        shapes.at(-62_135_596_800_000_001)
