@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from types import FrameType
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import click
@@ -23,15 +24,6 @@ from bot.api import hooks as incoming
 from bot.api.hooks import Incoming
 from bot.api.metrics import Gauges, endpoint
 from bot.api.telling import Telling
-from bot.console.console import Console
-from bot.console.deliveries import to_url
-from bot.console.directory import (
-    ConsoleChannel,
-    ConsoleCommand,
-    ConsolePerson,
-    ConsoleShortcut,
-)
-from bot.console.directory import Installation as ConsoleInstallation
 from bot.custody import condition as state_of
 from bot.custody.contacts import Contacts
 from bot.custody.discretion import set_up_logging
@@ -45,10 +37,6 @@ from bot.policy import Policy, PolicyDirectory
 from bot.redaction import Redactor
 from bot.schedule.clock import Clock
 from bot.settings import Settings
-from bot.slack.aliases import ALIASES, COMMAND
-from bot.slack.checkup import wanted_scopes
-from bot.slack.door import Client, Door, Installation, client
-from bot.slack.form import ABOUT_HOST, ABOUT_HOST_NAME
 from bot.store.database import Database, one_of_many, sole_server, sole_user
 from bot.trail import Trail
 from bot.web import door as web
@@ -57,6 +45,11 @@ from bot.workflow import Workflow
 from bot.workflow.worker import Worker
 from connectors.fleet import Fleet
 
+if TYPE_CHECKING:
+    from bot.console.console import Console
+    from bot.slack.door import Client, Door, Installation
+
+# Chat is loaded where there is chat: its libraries take a quarter of a second, and 16 MiB.
 log = logging.getLogger(__name__)
 
 _CHANNEL = "C0PRODUCTION"
@@ -82,8 +75,8 @@ class Keyturn:
     workflow: Workflow
     worker: Worker
     house: Housekeeping
-    slack: Door | None
-    console: Console | None
+    slack: "Door | None"
+    console: "Console | None"
     asgi: Starlette
     contacts: Contacts
     tellings: Sequence[Telling] = ()
@@ -110,7 +103,7 @@ def build(settings: Settings, redactor: Redactor | None = None, *, beside: str =
     secret, console = _console(settings, policy) if settings.console else ("", None)
     slack = _slack(settings, console, secret)
     offering = Offering(ground.fleet, database, admitted)
-    door = slack and Door(workflow, database, admitted, slack[0], slack[1], offering)
+    door = slack and _door(ground, *slack, offering)
     conditions: dict[str, Callable[[], Condition]] = {}
     if door is not None:
         conditions["slack"] = partial(_condition, door)
@@ -294,8 +287,21 @@ def _listening(settings: Settings) -> socket.socket:
         ) from None
 
 
-def _console(settings: Settings, policy: Policy) -> tuple[str, Console]:
+def _console(settings: Settings, policy: Policy) -> "tuple[str, Console]":
     """Return the people of the policy in a workspace that the bot cannot tell from Slack."""
+    from bot.console.console import Console
+    from bot.console.deliveries import to_url
+    from bot.console.directory import (
+        ConsoleChannel,
+        ConsoleCommand,
+        ConsolePerson,
+        ConsoleShortcut,
+        Installation,
+    )
+    from bot.slack.aliases import ALIASES, COMMAND
+    from bot.slack.checkup import wanted_scopes
+    from bot.slack.form import ABOUT_HOST, ABOUT_HOST_NAME
+
     accounts = [
         (person, account)
         for person in policy.household.people.values()
@@ -321,7 +327,7 @@ def _console(settings: Settings, policy: Policy) -> tuple[str, Console]:
         channels=[ConsoleChannel(_CHANNEL, "production", "What is asked, approved and done")],
         signing_secret=secret,
         deliver=to_url(f"{address}/slack/events") if settings.console == "http" else None,
-        installation=ConsoleInstallation(
+        installation=Installation(
             team_id=team,
             scopes=tuple(wanted_scopes()),
             commands=(
@@ -339,17 +345,19 @@ def _console(settings: Settings, policy: Policy) -> tuple[str, Console]:
 
 
 def _slack(
-    settings: Settings, console: Console | None, secret: str
-) -> tuple[Client, Installation] | None:
+    settings: Settings, console: "Console | None", secret: str
+) -> "tuple[Client, Installation] | None":
     """Return how to speak to Slack, or to the console as if it were Slack; None without both."""
+    token = settings.slack_bot_token.get_secret_value()
+    if console is None and not token:
+        return None
+    from bot.slack.door import Installation, client
+
     if console is not None:
         team = console.workspace.app.team_id
         speaker = client(console.bot_token, console.api_url)
         app_token = console.app_token if settings.console == "socket" else ""
         return speaker, Installation(secret, team, settings.address, _CHANNEL, app_token=app_token)
-    token = settings.slack_bot_token.get_secret_value()
-    if not token:
-        return None
     return client(token, settings.slack_api), Installation(
         settings.slack_signing_secret.get_secret_value(),
         settings.slack_team,
@@ -360,7 +368,13 @@ def _slack(
     )
 
 
-def _condition(door: Door) -> Condition:
+def _door(ground: Ground, speaker: "Client", to: "Installation", offering: Offering) -> "Door":
+    from bot.slack.door import Door
+
+    return Door(ground.workflow, ground.database, ground.admitted, speaker, to, offering)
+
+
+def _condition(door: "Door") -> Condition:
     """Say how Slack reaches us, without anything that is not for strangers."""
     if door.sockets is None:
         return Condition("is listened to over HTTP")

@@ -7,26 +7,15 @@ import ipaddress
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
-
-from webauthn import (
-    base64url_to_bytes,
-    generate_authentication_options,
-    generate_registration_options,
-    options_to_json,
-    verify_authentication_response,
-    verify_registration_response,
-)
-from webauthn.helpers import bytes_to_base64url
-from webauthn.helpers.structs import (
-    AuthenticatorSelectionCriteria,
-    PublicKeyCredentialDescriptor,
-    ResidentKeyRequirement,
-    UserVerificationRequirement,
-)
 
 from bot.digest import sha256
 
+if TYPE_CHECKING:
+    from webauthn.helpers.structs import PublicKeyCredentialDescriptor
+
+# py_webauthn takes a tenth of a second to load: that is done when somebody has a key.
 KIND = "passkey"
 _DIGEST_DIGITS = 32
 
@@ -80,6 +69,13 @@ def enrolment(
     home: Home, *, person: str, name: str, challenge: bytes, known: Sequence[Key]
 ) -> str:
     """Return what a browser needs to make a key, as JSON. known: keys that are there already."""
+    from webauthn import generate_registration_options, options_to_json
+    from webauthn.helpers.structs import (
+        AuthenticatorSelectionCriteria,
+        ResidentKeyRequirement,
+        UserVerificationRequirement,
+    )
+
     return options_to_json(
         generate_registration_options(
             rp_id=home.name,
@@ -99,6 +95,9 @@ def enrolment(
 
 def question(home: Home, *, challenge: bytes, keys: Sequence[Key]) -> str:
     """Return what a browser needs to have one of the keys sign the challenge, as JSON."""
+    from webauthn import generate_authentication_options, options_to_json
+    from webauthn.helpers.structs import UserVerificationRequirement
+
     return options_to_json(
         generate_authentication_options(
             rp_id=home.name,
@@ -111,6 +110,9 @@ def question(home: Home, *, challenge: bytes, keys: Sequence[Key]) -> str:
 
 def enrolled(home: Home, answer: str, *, challenge: bytes) -> tuple[Key, int]:
     """Return the new key, and how often it was used before. Raises Unproven."""
+    from webauthn import verify_registration_response
+    from webauthn.helpers import bytes_to_base64url
+
     try:
         seen = verify_registration_response(
             credential=answer,
@@ -141,6 +143,8 @@ def uses(home: Home, answer: str, *, challenge: bytes, key: Key, count: int) -> 
 
     Raises Unproven, also if the count went back: then there are two of the key.
     """
+    from webauthn import base64url_to_bytes, verify_authentication_response
+
     try:
         seen = verify_authentication_response(
             credential=answer,
@@ -155,5 +159,8 @@ def uses(home: Home, answer: str, *, challenge: bytes, key: Key, count: int) -> 
     return seen.new_sign_count
 
 
-def _described(keys: Sequence[Key]) -> list[PublicKeyCredentialDescriptor]:
+def _described(keys: Sequence[Key]) -> "list[PublicKeyCredentialDescriptor]":
+    from webauthn import base64url_to_bytes
+    from webauthn.helpers.structs import PublicKeyCredentialDescriptor
+
     return [PublicKeyCredentialDescriptor(id=base64url_to_bytes(key.id)) for key in keys]

@@ -3,10 +3,6 @@
 import hmac
 import re
 
-import segno
-from pyotp import random_base32
-from pyotp.totp import TOTP
-
 from bot.digest import sha256
 
 KIND = "totp"
@@ -18,6 +14,8 @@ _DIGEST_DIGITS = 32
 
 def new_secret() -> str:
     """Return 160 random bits, in base 32 as apps take them."""
+    from pyotp import random_base32
+
     return random_base32()
 
 
@@ -31,6 +29,8 @@ def step_of(secret: str, code: str, *, now: int, after: int) -> int | None:
 
     now: microseconds since 1970. A step that is remembered as *after* makes each code work once.
     """
+    from pyotp.totp import TOTP
+
     if not re.fullmatch(r"[0-9]{6}", code):
         return None
     generator = TOTP(secret)
@@ -45,9 +45,13 @@ def step_of(secret: str, code: str, *, now: int, after: int) -> int | None:
 
 def address(secret: str, *, person: str, host: str) -> str:
     """Return the otpauth:// address that apps read from a picture."""
+    from pyotp.totp import TOTP
+
     return TOTP(secret).provisioning_uri(name=person, issuer_name=f"Keyturn {host}")
 
 
 def picture(address: str) -> str:
     """Return the address as a QR code: the SVG as a data URI."""
+    import segno
+
     return segno.make_qr(address, error="m").svg_data_uri(border=3, light="white", scale=4)

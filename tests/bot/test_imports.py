@@ -1,0 +1,44 @@
+"""What is loaded only by those who need it, counted by name: it tells on every start."""
+
+import subprocess
+import sys
+from collections.abc import Sequence
+
+import pytest
+
+# To speak SSH, tables, pages: no command but those that need one waits for them.
+SERVICE = ("sqlalchemy", "paramiko", "fastapi", "starlette", "uvicorn", "pydantic", "jinja2")
+# What most requests, and many installations, never touch.
+RARE = (
+    # Of security keys, codes, and the picture of one.
+    *("webauthn", "cbor2", "OpenSSL", "pyasn1", "pyotp", "segno"),
+    # To migrate a database that is behind.
+    *("alembic", "mako", "pygments"),
+    # Of chat, where there is none.
+    *("aiohttp", "slack_bolt", "slack_sdk", "bot.slack", "bot.console"),
+    # Of network devices, of signing in elsewhere, of spans, of workers, of another database.
+    *("netmiko", "textfsm", "ntc_templates", "authlib", "joserfc", "procrastinate"),
+    *("opentelemetry.sdk", "opentelemetry.exporter", "psycopg"),
+)
+
+
+def _loaded(code: str, names: Sequence[str]) -> list[str]:
+    script = f"import sys\n{code}\nprint(*[name for name in {names!r} if name in sys.modules])"
+    told = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, env={}
+    )
+    return told.stdout.splitlines()[-1].split()
+
+
+def test_help_loads_nothing_heavy() -> None:
+    code = "from bot.__main__ import main\nmain(['--help'], standalone_mode=False)"
+    assert _loaded(code, (*SERVICE, *RARE)) == []
+
+
+def test_serving_loads_nothing_that_is_rarely_needed() -> None:
+    assert _loaded("import bot.app", RARE) == []
+
+
+@pytest.mark.parametrize("name", ["paramiko", "fastapi", "sqlalchemy"])
+def test_what_is_loaded_is_seen(name: str) -> None:
+    assert _loaded("import bot.app", [name]) == [name]
