@@ -12,6 +12,8 @@ from connectors.command import Answer, Shell
 from connectors.inventory import Host
 from connectors.transport import Gone, Limits, TurnedAway, dial, opened, place
 from connectors.trouble import Interrupted, TimedOut, TooMuchOutput, Unreachable
+from connectors.warm import WarmTransport
+from connectors.watch import Watch
 from connectors.wrapper import Wrapped
 
 
@@ -34,7 +36,7 @@ class Session:
     def __init__(
         self,
         host: Host,
-        transport: paramiko.Transport,
+        transport: WarmTransport,
         limits: Limits,
         *,
         via: "Session | None",
@@ -49,7 +51,7 @@ class Session:
         return self._transport.is_active()
 
     @property
-    def transport(self) -> paramiko.Transport:
+    def transport(self) -> WarmTransport:
         """The paramiko transport, to look at and not to use."""
         return self._transport
 
@@ -78,21 +80,21 @@ class Session:
         """Run a resolved command and return its answer; trouble says whether it was started."""
         wrapped = Wrapped(shell)
         # paramiko waits without end for the reply to exec and for room to send. Whatever wedges,
-        # the connection is closed when even a silent host would have been given up.
+        # the connection is closed when even a host that says nothing would have been given up.
         seconds = self._limits.channel + shell.deadline + self._limits.grace + 1
-        watchdog = threading.Timer(seconds, self.close)
-        watchdog.daemon = True
-        watchdog.start()
-        try:
+        silence = self._limits.unacknowledged
+        with Watch(self._transport, seconds=seconds, silence=silence) as watch:
             channel = self._channel()
             try:
                 clearance.ask()
                 return self._run(channel, shell, wrapped)
+            except Interrupted:
+                if watch.fell_silent:
+                    raise self._silent() from None
+                raise
             finally:
                 with contextlib.suppress(Exception):
                     channel.close()
-        finally:
-            watchdog.cancel()
 
     def _run(self, channel: paramiko.Channel, shell: Shell, wrapped: Wrapped) -> Answer:
         begun = time.monotonic()
@@ -154,6 +156,13 @@ class Session:
         return Interrupted(
             f"{self._host.name} hung up after the command was sent and before its end was seen: "
             "it may or may not have run, and may still be running. Look at the host"
+        )
+
+    def _silent(self) -> Interrupted:
+        return Interrupted(
+            f"{self._host.name} gave no sign for {self._limits.unacknowledged:g} s after the "
+            "command was sent, as if it were cut off: it may or may not have run, and may still "
+            "be running. Look at the host and at the way there"
         )
 
     def _too_much(self) -> str:

@@ -72,10 +72,11 @@ class Limits:
     connect: for a TCP connection. handshake: until keys are agreed. login: until it is judged.
     channel: for a new channel on a warm connection. grace: beyond a command's own deadline, at
     which the host should have ended it. unacknowledged: for the host's machine to confirm what
-    was sent; then the connection counts as dead. output: bytes of one command, both streams.
+    was sent, and while a command runs for its sshd to give any sign when it is asked for one;
+    then the connection counts as dead. output: bytes of one command, both streams.
 
-    There is no limit on silence: a scrub or a reload may say nothing for as long as its deadline
-    allows, and a dead peer is noticed by `unacknowledged`.
+    There is no limit on a command's silence: a scrub or a reload may say nothing for as long as
+    its deadline allows, and a dead peer is noticed by `unacknowledged`.
     """
 
     connect: float = 5.0
@@ -140,7 +141,7 @@ def opened(
     key: paramiko.PKey | Password,
     limits: Limits,
     stream: socket.socket | paramiko.Channel,
-) -> paramiko.Transport:
+) -> WarmTransport:
     """Make sure that *host* is the one we know, and only then log in, over *stream*."""
     wire = Wire(stream)
     transport = _transport(wire, _kinds(host), limits)
@@ -183,7 +184,7 @@ def _hang_up(transport: paramiko.Transport, wire: Wire) -> None:
     wire.close()
 
 
-def _transport(wire: Wire, wanted: tuple[str, ...], limits: Limits) -> paramiko.Transport:
+def _transport(wire: Wire, wanted: tuple[str, ...], limits: Limits) -> WarmTransport:
     transport = WarmTransport(wire, plain=limits.plain, disabled_algorithms=REFUSED)
     transport.set_log_channel(_LOG)
     # Longer than we wait ourselves, who can say better what was amiss.

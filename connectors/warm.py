@@ -25,6 +25,7 @@ from paramiko.common import (
     MSG_IGNORE,
     MSG_NEWKEYS,
     MSG_UNIMPLEMENTED,
+    cMSG_GLOBAL_REQUEST,
     cMSG_UNIMPLEMENTED,
 )
 from paramiko.message import Message
@@ -96,6 +97,21 @@ class WarmTransport(paramiko.Transport):
     def is_reactors(self) -> bool:
         """Whether the reactor reads for it."""
         return self._wire.handed_over
+
+    @property
+    def last_heard(self) -> float:
+        """When anything came from the host, by the monotonic clock."""
+        return self._wire.last_heard
+
+    def ask_for_a_sign(self) -> None:
+        """Have the host answer, that it does not know what this is; see RFC 4254, 4."""
+        if not self.clear_to_send.is_set():
+            return  # new keys are being agreed, in which it is to say something anyway
+        question = Message()
+        question.add_byte(cMSG_GLOBAL_REQUEST)
+        question.add_string("keepalive@openssh.com")
+        question.add_boolean(True)  # noqa: FBT003 - as the protocol has it: an answer is wanted
+        self._send_user_message(question)
 
     def run(self) -> None:
         try:

@@ -7,6 +7,7 @@ waits. What is kept is bounded by the windows that the host has opened.
 
 import socket
 import threading
+import time
 from contextlib import suppress
 
 import paramiko
@@ -18,12 +19,16 @@ _AT_ONCE = 256 * 1024
 
 
 class Wire:
-    """stream: a socket, or a channel of the connection to a jump host."""
+    """stream: a socket, or a channel of the connection to a jump host.
+
+    last_heard: when anything came from there, by the monotonic clock.
+    """
 
     def __init__(self, stream: socket.socket | paramiko.Channel) -> None:
         self._stream = stream
         self._heard = 0
         self.first = b""
+        self.last_heard = time.monotonic()
         self.trusted = False
         self.handed_over = False
         self.read = bytearray()
@@ -47,6 +52,7 @@ class Wire:
         """Take in what has come; False once that is all there will ever be."""
         with suppress(BlockingIOError, InterruptedError):
             data = self._stream.recv(_AT_ONCE)
+            self.last_heard = time.monotonic()
             self.read += data
             return bool(data)
         return True
@@ -63,6 +69,7 @@ class Wire:
         if self.handed_over:
             return self._taken(size)
         data = self._stream.recv(size)
+        self.last_heard = time.monotonic()
         if not self.trusted:
             self.first = (self.first + data)[:200]
             self._heard += len(data)

@@ -1,0 +1,192 @@
+"""R-H1: hosts that fall silent at any moment, with their connections open, are noticed in time."""
+
+import time
+from collections.abc import Callable, Generator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from connectors.command import Query, Shell
+from connectors.fleet import Fleet
+from connectors.hearing import told_to
+from connectors.inventory import Inventory
+from connectors.marker import Mark
+from connectors.recall import Fate, Recollection
+from connectors.sessions import Sessions
+from connectors.transport import Limits
+from connectors.trouble import HostTrouble, Interrupted, Unreachable
+from tests.playground.relay import Relay
+from tests.playground.sshd import Sshd
+
+pytestmark = pytest.mark.real
+
+# As shipped, but for how long each lasts. A command's own deadline is not what is waited for.
+SHORT = Limits(connect=2, handshake=2, login=2, channel=2, grace=2, unacknowledged=2)
+LONG = 60
+NOTICED_SECONDS = 25
+STEP = Mark("f00d-8", 1)
+# In this order, by what is said of a host that falls silent in it.
+PHASES = {
+    "keys": "began to speak SSH and did not come to an end",
+    "login": "did not judge our login",
+    "channel": "was lost before anything was sent",
+    "command": "gave no sign for 2 s after the command was sent",
+}
+
+
+@dataclass(frozen=True)
+class Away:
+    """A host behind a relay, and the fleet that knows it."""
+
+    sshd: Sshd
+    limits: Limits
+
+    @contextmanager
+    def behind(self, relay: Relay) -> Generator[Fleet]:
+        entry = {**self.sshd.inventory_entry(area="infra"), "port": relay.port}
+        inventory = Inventory.model_validate({"hosts": {"web1": entry}})
+        fleet = Fleet(inventory, Sessions(Path("/"), limits=self.limits))
+        with relay:
+            try:
+                yield fleet
+            finally:
+                fleet.close()
+
+    def relay(self, *, after: int | None = None) -> Relay:
+        return Relay(self.sshd.address, self.sshd.port, after=after)
+
+
+@pytest.fixture(params=[False, True], ids=["reactor", "threads"])
+def away(request: pytest.FixtureRequest, sshd: Sshd) -> Away:
+    return Away(sshd, replace(SHORT, plain=request.param))
+
+
+def _noticed(act: Callable[[], object]) -> HostTrouble:
+    """Return what was noticed, long before any deadline of a command."""
+    began = time.monotonic()
+    with pytest.raises(HostTrouble) as trouble:
+        act()
+    assert time.monotonic() - began < NOTICED_SECONDS
+    return trouble.value
+
+
+def _asked(fleet: Fleet) -> str:
+    return fleet.ask("web1", Query(Shell(("echo", "here"), deadline=LONG), str.strip))
+
+
+def _bytes_of_an_answer(away: Away) -> int:
+    """Return how much the server says from its banner to the end of one short answer."""
+    relay = away.relay()
+    with away.behind(relay) as fleet:
+        assert _asked(fleet) == "here"
+    return relay.passed
+
+
+def test_r_h1_a_host_that_is_silent_before_its_banner_is_noticed(away: Away):
+    with away.behind(away.relay(after=0)) as fleet:
+        trouble = _noticed(lambda: _asked(fleet))
+    assert isinstance(trouble, Unreachable)
+    assert "never spoke SSH" in str(trouble)
+
+
+def test_r_h1_a_host_that_falls_silent_at_any_byte_before_its_answer_is_noticed(away: Away):
+    """Within the banner and the keys, the login, the channel, and the reply to the command."""
+    cuts = range(10, _bytes_of_an_answer(away) - 150, 150)
+    with ThreadPoolExecutor(len(cuts)) as pool:
+        noticed = list(pool.map(partial(_cut_off, away), cuts))
+    said = [next(name for name, words in PHASES.items() if words in each) for each in noticed]
+    assert list(dict.fromkeys(said)) == list(PHASES), noticed
+
+
+def _cut_off(away: Away, after: int) -> str:
+    with away.behind(away.relay(after=after)) as fleet:
+        trouble = _noticed(lambda: _asked(fleet))
+    assert trouble.started is (None if isinstance(trouble, Interrupted) else False)
+    return str(trouble)
+
+
+def test_r_h1_a_host_that_falls_silent_between_two_commands_is_noticed_before_one_is_sent(
+    away: Away,
+):
+    relay = away.relay()
+    with away.behind(relay) as fleet:
+        assert _asked(fleet) == "here"
+        relay.fall_silent()
+        trouble = _noticed(lambda: _asked(fleet))
+        assert isinstance(trouble, Unreachable)
+        assert trouble.started is False
+        relay.speak()
+        assert _asked(fleet) == "here"
+
+
+def test_r_h1_a_host_that_falls_silent_while_a_command_runs_is_noticed(away: Away, tmp_path: Path):
+    gate = tmp_path / "gate"
+    wait = f'echo on; while [ ! -e "{gate}" ]; do sleep 0.05; done; echo done'
+    step = Shell(("sh", "-c", wait), deadline=LONG, mark=STEP)
+    relay = away.relay()
+    with away.behind(relay) as fleet:
+        with told_to(lambda _: relay.fall_silent()):
+            trouble = _noticed(lambda: fleet.tell("web1", step))
+        assert isinstance(trouble, Interrupted)
+        assert trouble.started is None
+        assert "gave no sign for 2 s" in str(trouble)
+        relay.speak()
+        assert fleet.recall("web1", STEP).fate is Fate.RUNNING
+        gate.touch()
+        found = _until_ended(fleet)
+        assert (found.status, found.out) == (0, "on\ndone\n")
+
+
+def _until_ended(fleet: Fleet) -> Recollection:
+    deadline = time.monotonic() + 20
+    while (found := fleet.recall("web1", STEP)).fate is not Fate.ENDED:
+        assert time.monotonic() < deadline, found
+        time.sleep(0.02)
+    return found
+
+
+def test_r_h1_a_host_that_falls_silent_amid_its_output_is_noticed(away: Away):
+    relay = away.relay(after=_bytes_of_an_answer(away) + 300_000)
+    with away.behind(relay) as fleet:
+        much = Shell(("seq", "1", "9000000"), deadline=LONG)
+        trouble = _noticed(lambda: fleet.tell("web1", much))
+    assert isinstance(trouble, Interrupted)
+    assert trouble.started is None
+    assert "gave no sign for 2 s" in str(trouble)
+
+
+def test_r_h1_a_command_that_says_nothing_for_long_is_not_taken_for_a_silent_host(away: Away):
+    with away.behind(away.relay()) as fleet:
+        quiet = Shell(("sh", "-c", "sleep 3; echo at last"), deadline=LONG)
+        assert fleet.tell("web1", quiet).out == "at last\n"
+
+
+def test_r_h1_a_host_behind_a_jump_host_that_falls_silent_is_noticed(away: Away):
+    """Of such a host no kernel here tells anything: the connection ends at the jump host."""
+    relay = away.relay()
+    jump = away.sshd.inventory_entry(area="infra")
+    behind = {**jump, "port": relay.port, "jump": "gate"}
+    inventory = Inventory.model_validate({"hosts": {"gate": jump, "web1": behind}})
+    fleet = Fleet(inventory, Sessions(Path("/"), limits=away.limits))
+    with relay:
+        try:
+            assert _asked(fleet) == "here"
+            with told_to(lambda _: relay.fall_silent()):
+                slow = Shell(("sh", "-c", "echo on; sleep 50"), deadline=LONG)
+                trouble = _noticed(lambda: fleet.tell("web1", slow))
+        finally:
+            fleet.close()
+    assert "gave no sign for 2 s" in str(trouble)
+
+
+@pytest.mark.parametrize("plain", [False, True])
+def test_r_h1_the_limits_as_shipped_notice_each_of_these_within_25_s(plain: bool):
+    shipped = Limits(plain=plain)
+    # A connection that is found dead before a command is followed by a new one, once.
+    assert shipped.channel + shipped.connect + shipped.handshake <= NOTICED_SECONDS
+    assert shipped.connect + shipped.handshake + shipped.login <= NOTICED_SECONDS
+    assert shipped.unacknowledged <= NOTICED_SECONDS
