@@ -88,14 +88,24 @@ class Reconciling:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def due(self, tx: Transaction) -> list[Run]:
-        """Return the runs whose hosts are to be asked now."""
+        """Return the runs whose hosts are to be asked now; each again after a longer while.
+
+        Whoever asks may be a worker elsewhere, of whom we hear nothing here.
+        """
         unknown = runs.unknown(tx)
         with self._lock:
             known = {run.id for run in unknown}
             for number in [number for number in self._waiting if number not in known]:
                 del self._waiting[number]
-            waits = {run.id: self._waiting.setdefault(run.id, _Waiting()) for run in unknown}
-        return [run for run in unknown if (at := waits[run.id].at) is not None and at <= tx.now]
+            return [run for run in unknown if self._is_due(run.id, tx.now)]
+
+    def _is_due(self, number: int, now: int) -> bool:
+        waiting = self._waiting.setdefault(number, _Waiting())
+        if waiting.at is None or waiting.at > now:
+            return False
+        waiting.at = now + waiting.wait
+        waiting.wait = min(waiting.wait * 2, _LONGEST_WAIT)
+        return True
 
     def reconcile(self, number: int) -> None:
         """Ask about one run. Raises NoPolicy and StoreUnavailable: then nothing was concluded."""
@@ -117,7 +127,8 @@ class Reconciling:
             run = runs.hold(tx, number)
             if run.state is State.UNKNOWN:
                 self._concluded(tx, run, case, finding, left)
-            self._wait(number, tx.now, again=finding.again and run.state is State.UNKNOWN)
+            if not finding.again or run.state is not State.UNKNOWN:
+                self._ask_no_more(number)
 
     def _prove(self, number: int) -> None:
         """Read the proof of a run whose every step was done, if that is all it lacks."""
@@ -137,7 +148,8 @@ class Reconciling:
             held = runs.hold(tx, number)
             if left is not None and held.state is State.UNKNOWN:
                 self.applying.conclude_proof(tx, held, left)
-            self._wait(number, tx.now, again=again)
+            if not again:
+                self._ask_no_more(number)
 
     def _case(self, number: int) -> _Case | None:
         with self.parts.database.reading() as tx:
@@ -162,11 +174,10 @@ class Reconciling:
             return Finding(f"could not be asked: {trouble}", again=True)
         return judged(found, step, case.record, case.now)
 
-    def _wait(self, number: int, now: int, *, again: bool) -> None:
+    def _ask_no_more(self, number: int) -> None:
         with self._lock:
-            waiting = self._waiting.setdefault(number, _Waiting())
-            waiting.at = now + waiting.wait if again else None
-            waiting.wait = min(waiting.wait * 2, _LONGEST_WAIT)
+            if (waiting := self._waiting.get(number)) is not None:
+                waiting.at = None
 
     def _concluded(
         self, tx: Transaction, run: Run, case: _Case, finding: Finding, left: Remaining | None

@@ -236,6 +236,20 @@ def test_who_cannot_be_asked_is_asked_again_ever_more_seldom(office: Office):
     assert office.run(run.id).state is State.SUCCEEDED
 
 
+def test_where_workers_elsewhere_ask_they_are_sent_ever_more_seldom_too(office: Office):
+    _lost_after(office)
+    database = office.database
+    assert isinstance(database, Clock)
+    sent: list[int] = []
+    for second in range(40):
+        database.ahead += 1_000_000
+        office.workflow.nudge()
+        # A worker takes the hint: what it finds out stays in its own process.
+        sent += [second] * len(office.queue.waiting)
+        office.queue.waiting.clear()
+    assert sent == [0, 2, 6, 14, 30]
+
+
 def test_it_is_asked_every_ten_minutes_at_the_least(office: Office):
     _lost_after(office)
     _saying(office, Recollection(Fate.RUNNING, UP))
