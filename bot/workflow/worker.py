@@ -151,6 +151,10 @@ class Worker:
             except StoreUnavailable as trouble:
                 log.critical("nobody hears that this worker is there: %s", trouble)
                 wait = _AGAIN_SECONDS
+            except Exception:
+                # Without a pulse nothing could be sent any more, and nobody would say why.
+                log.exception("nobody hears that this worker is there")
+                wait = _AGAIN_SECONDS
 
     def _holds(self) -> list[Hold]:
         with self._lock:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from queue import Queue
 
 import pytest
 from sqlalchemy import text
@@ -234,6 +235,34 @@ def test_a_worker_gives_up_what_it_has_when_it_ends(any_office: Office):
     office.fleet.before_ask = end
     office.workflow.advance(run.id)
     assert office.run(run.id).state is State.READY
+
+
+class Faulty(Worker):
+    """Its first pulse meets a fault of our own."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.pulses = Queue[int]()
+
+    def pulse(self, database: Database) -> None:
+        self.pulses.put(1)
+        if self.pulses.qsize() == 1:
+            raise RuntimeError("a fault")
+        super().pulse(database)
+
+
+def test_a_fault_in_one_pulse_does_not_silence_a_worker(
+    office: Office, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("bot.workflow.worker._PULSE_SECONDS", 0.01)
+    monkeypatch.setattr("bot.workflow.worker._AGAIN_SECONDS", 0.01)
+    worker = Faulty()
+    worker.start(office.database)
+    deadline = time.monotonic() + 20
+    while worker.pulses.qsize() < 3:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    worker.stop(office.database)
 
 
 def _lets_anything_through(_worker: Worker, _hold: Hold) -> None:

@@ -1,3 +1,5 @@
+import os
+import resource
 import sqlite3
 import subprocess
 import sys
@@ -164,3 +166,23 @@ def test_what_outlasts_the_closing_leaves_no_connection_behind(database: Databas
         database.close()
         before = len(closed)
     assert len(closed) == before + 1
+
+
+@pytest.mark.real
+def test_it_is_used_on_however_many_connections_to_hosts_stand(postgres: Postgres):
+    """A socket with a number above 1023, which select() does not take, is as good as any."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    database = Database(postgres.new_database())
+    taken = [os.open(os.devnull, os.O_RDONLY)]
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 4096), hard))
+        while taken[-1] < 1100:
+            taken.append(os.dup(taken[0]))
+        for _ in range(3):
+            with database.reading() as tx:
+                assert tx.now
+    finally:
+        for number in taken:
+            os.close(number)
+        database.close()
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
