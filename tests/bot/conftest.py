@@ -3,9 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from bot.store import schema
 from bot.store.database import Database
-from bot.store.seal import Seal
+from tests.bot.empty import empty, empty_on
 from tests.bot.office import Office, an_office
 from tests.playground.postgres import Postgres
 
@@ -22,11 +21,9 @@ def postgres() -> Generator[Postgres]:
 def database(request: pytest.FixtureRequest, tmp_path: Path) -> Generator[Database]:
     """The store on each database that it works on, with its schema."""
     if request.param == "sqlite":
-        database = Database(f"sqlite:///{tmp_path / 'keyturn.db'}", Seal.new())
+        database = empty(tmp_path / "keyturn.db")
     else:
-        server: Postgres = request.getfixturevalue("postgres")
-        database = Database(server.new_database(), Seal.new())
-    schema.upgrade(database)
+        database = empty_on(request.getfixturevalue("postgres"))
     yield database
     database.close()
 

@@ -9,9 +9,9 @@ from bot.policy import PolicyDirectory
 from bot.run import Origin, Run
 from bot.store import changelog, runs, schema
 from bot.store.database import Database, Transaction
-from bot.store.seal import Seal
 from bot.workflow import Parts, Workflow
 from runbooks import AnyRunbook
+from tests.bot.empty import empty
 from tests.policies import a_policy
 from tests.toy import RUNBOOKS, ToyFleet
 
@@ -76,8 +76,9 @@ def an_office(
     directory: Path, *, rules: str | None = None, database: Database | None = None
 ) -> Generator[Office]:
     policies = a_policy(directory / "policy", rules=rules)
-    store = database or Database(f"sqlite:///{directory / 'keyturn.db'}", Seal.new())
-    schema.upgrade(store)
+    store = database or empty(directory / "keyturn.db")
+    if database is not None:
+        schema.upgrade(store)
     fleet, queue = ToyFleet(), ByHand()
     parts = Parts(store, policies, fleet, queue, runbooks=RUNBOOKS)
     yield Office(Workflow(parts), parts, fleet, queue, policies)

@@ -70,11 +70,12 @@ class Postgres:
             self._process.wait(10)
         self._process.stdout.close()
 
-    def new_database(self) -> str:
-        """Return the address of a new, empty database, as SQLAlchemy writes it."""
+    def new_database(self, *, like: str = "template1") -> str:
+        """Return the address of a new database, as SQLAlchemy writes it. like: what it copies."""
         name = f"test_{os.getpid()}_{next(_NUMBERS)}"
         with psycopg.connect(self._address("postgres"), autocommit=True) as connection:
-            connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+            names = sql.Identifier(name), sql.Identifier(like)
+            connection.execute(sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(*names))
         return self._address(name).replace("postgresql://", "postgresql+psycopg://")
 
     def _address(self, database: str) -> str:

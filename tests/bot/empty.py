@@ -1,0 +1,40 @@
+"""Empty databases with their schema, for tests: laid out once, and copied from then on."""
+
+import tempfile
+from functools import cache
+from pathlib import Path
+
+from bot.store import schema
+from bot.store.database import Database
+from bot.store.seal import Seal
+from tests.playground.postgres import Postgres
+
+
+def empty(file: Path, seal: Seal | None = None) -> Database:
+    """Return a database of SQLite in *file*, which is not there yet."""
+    file.write_bytes(_laid_out())
+    return Database(f"sqlite:///{file}", seal or Seal.new())
+
+
+def empty_on(server: Postgres, seal: Seal | None = None) -> Database:
+    """Return a new database of a server of PostgreSQL."""
+    return Database(server.new_database(like=_template(server)), seal or Seal.new())
+
+
+@cache
+def _laid_out() -> bytes:
+    with tempfile.TemporaryDirectory() as place:
+        file = Path(place) / "empty.db"
+        database = Database(f"sqlite:///{file}")
+        schema.upgrade(database)
+        database.close()
+        return file.read_bytes()
+
+
+@cache
+def _template(server: Postgres) -> str:
+    database = Database(server.new_database())
+    schema.upgrade(database)
+    # Nobody may be connected to what is copied.
+    database.close()
+    return str(database.engine.url.database)
