@@ -93,6 +93,15 @@ def of_run(
     return around
 
 
+def room(path: str) -> str:
+    """Return the first word of a path, and no more of it: the rest may open something.
+
+    It may be without any slash: `OPTIONS *` is a request, too.
+    """
+    first = path.partition("/")[2].partition("/")[0]
+    return f"/{first}" if _ROOM.fullmatch(first) else "/"
+
+
 class Trail:
     """ASGI middleware: each HTTP request is a span, named for its method alone."""
 
@@ -113,11 +122,7 @@ class Trail:
                 more({**known, "http.response.status_code": message["status"]})
             await send(message)
 
-        # No more of the address than its first word: the rest may open something.
-        # A path may be without any slash: `OPTIONS *` is a request, too.
-        _, _, rest = str(scope["path"]).partition("/")
-        room = rest.partition("/")[0]
-        where = f"/{room}" if _ROOM.fullmatch(room) else "/"
+        where = room(str(scope["path"]))
         method = str(scope["method"])
         method = method if method in _METHODS else "_OTHER"
         about: dict[str, Fact] = {"http.request.method": method, "http.route": where}

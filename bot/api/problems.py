@@ -10,6 +10,7 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 
+from bot import trail
 from bot.api.caller import NotForThat, NoToken, TooFast
 from bot.forms import Misfit, NotUnderstood
 from bot.policy import NoPolicy
@@ -159,7 +160,7 @@ def _words(request: Request, error: Exception) -> str:
             "`keyturn policy check` says where and what to do."
         )
     if isinstance(error, StoreUnavailable):
-        log.critical("%s %s: %s", request.method, request.url.path, error)
+        log.critical("%s %s: %s", request.method, trail.room(request.scope["path"]), error)
         return (
             "The database does not answer, so nothing was done. Try it again in a moment; "
             "whoever runs Keyturn finds the reason in its log."

@@ -10,6 +10,7 @@ from fastapi.responses import HTMLResponse
 from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
 
+from bot import trail
 from bot.policy import NoPolicy
 from bot.store.database import StoreUnavailable
 from bot.store.runs import NoSuchRun
@@ -110,7 +111,8 @@ def _no_policy(request: Request, error: Exception) -> Response:
 
 
 def _store_unavailable(request: Request, error: Exception) -> Response:
-    log.critical("%s %s: %s", request.method, request.url.path, error)
+    # Not the whole address, which may be a link that signs somebody in.
+    log.critical("%s %s: %s", request.method, trail.room(request.scope["path"]), error)
     words = (
         "The database does not answer, so nothing was done. Try it again in a moment; "
         "whoever runs Keyturn finds the reason in its log."

@@ -137,6 +137,7 @@ def test_without_a_database_the_reason_stays_in_our_log(
     assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
     assert "db1" not in answer.text
     assert "db1" in caplog.text
+    assert "GET /api: host db1" in caplog.text
 
 
 def test_without_a_policy_nobody_may_do_anything(desk: Desk):

@@ -1,10 +1,13 @@
 """Signing in by a one-time link, and how sessions end."""
 
+import logging
+
 import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import update
 
 from bot.store import changelog, signins, tables
+from bot.store.database import StoreUnavailable, Transaction
 from bot.web.login import onward
 from tests.bot.office import Office
 from tests.bot.web.conftest import Site, a_site
@@ -224,3 +227,20 @@ def test_a_link_that_was_too_old_is_logged_as_that(site: Site) -> None:
     with site.database.reading() as tx:
         last = changelog.newest(tx, most=1)[0]
     assert (last.kind, last.facts["why"]) == ("sign-in refused", "the link is too old")
+
+
+def test_t_x1_a_link_that_could_not_be_used_does_not_stand_in_the_log(
+    site: Site, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def gone(tx: Transaction, token: str) -> str:
+        del tx, token
+        raise StoreUnavailable("the disk is full")
+
+    link = site.link("dora")
+    with caplog.at_level(logging.CRITICAL), monkeypatch.context() as broken:
+        broken.setattr(signins, "use_link", gone)
+        assert site.browser().post(link).status_code == 503
+    assert "POST /sign-in: the disk is full" in caplog.text
+    assert link.rpartition("/")[2] not in caplog.text
+    # It is still good, so whoever read it in the log could have come in by it.
+    assert site.browser().post(link).status_code == 303
