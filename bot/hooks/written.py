@@ -1,5 +1,6 @@
 """The file of hooks: who may tell us of events, and whom we tell of runs."""
 
+import hashlib
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -173,8 +174,19 @@ def _secret(file: Path, name: str, one: _Secret) -> bytes:
 
 
 def shown(hooks: Hooks) -> dict[str, Any]:
-    """Return all but the secrets, for the change log."""
+    """Return all but the secrets, for the change log that everybody reads."""
     return {
         "sources": {name: one.format for name, one in sorted(hooks.sources.items())},
-        "subscriptions": {name: one.url for name, one in sorted(hooks.subscriptions.items())},
+        "subscriptions": {
+            name: _without_path(one.url) for name, one in sorted(hooks.subscriptions.items())
+        },
     }
+
+
+def _without_path(url: str) -> str:
+    """Return where an address leads, and what differs whenever the rest of it does: with many
+    services whoever knows the path may post there.
+    """
+    parts = urlsplit(url)
+    rest = hashlib.sha256(url.encode()).hexdigest()[:8]
+    return f"{parts.scheme}://{parts.netloc}/… ({rest})"

@@ -382,3 +382,20 @@ def test_an_event_of_no_moment_is_told_at_the_one_when_it_came(counter: Counter,
 def test_twin_such_a_moment_could_not_be_shown_by_any_page() -> None:
     with pytest.raises(ValueError, match="year 0"):
         shapes.at(-62_135_596_800_000_001)
+
+
+def test_the_log_that_everybody_reads_does_not_tell_where_a_subscription_posts(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "secret").write_text(SECRET)
+    file = tmp_path / "hooks.yaml"
+
+    def told(url: str) -> str:
+        file.write_text(f"subscriptions: {{wiki: {{url: '{url}', secret_file: secret}}}}")
+        return str(written.shown(written.read(file))["subscriptions"]["wiki"])
+
+    here = told("https://hooks.example.com/T00/canary-4717?token=canary-4718")
+    assert here.startswith("https://hooks.example.com/…")
+    assert "canary" not in here
+    # That it leads elsewhere now is still seen.
+    assert told("https://hooks.example.com/T00/another") != here
