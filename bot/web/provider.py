@@ -20,6 +20,8 @@ from bot.web.id_token import Expected, NotBelieved, UnknownKey, believed, truste
 _SECONDS = 5.0
 # How long what the provider says of itself is believed, and how often a new key is looked for.
 _KEEP_SECONDS, _APART_SECONDS = 3600.0, 60.0
+# How long one that did not answer is left alone: strangers wait for it, and hold a thread each.
+_REST_SECONDS = 15.0
 _ENDPOINTS = ("authorization_endpoint", "token_endpoint", "jwks_uri")
 
 
@@ -53,6 +55,7 @@ class Provider:
         self.registration, self._clock = registration, clock
         self._lock = threading.Lock()
         self._kept: dict[str, tuple[float, Mapping[str, Any]]] = {}
+        self._silent: dict[str, tuple[float, str]] = {}
 
     def address(self, secret: str, *, back: str) -> str:
         """Return where to send a browser that keeps *secret*. back: where it comes back to."""
@@ -167,9 +170,22 @@ class Provider:
         with self._lock:
             at, kept = self._kept.get(address, (0.0, None))
             if kept is None or self._clock() - at > keep:
-                kept = _fetched(address)
+                kept = self._asked(address)
                 self._kept[address] = self._clock(), kept
             return kept
+
+    def _asked(self, address: str) -> Mapping[str, Any]:
+        """Fetch it, unless there was no answer just now."""
+        since, why = self._silent.get(address, (0.0, ""))
+        if why and self._clock() - since < _REST_SECONDS:
+            raise NoAnswer(why)
+        try:
+            found = _fetched(address)
+        except NoAnswer as no:
+            self._silent[address] = self._clock(), str(no)
+            raise
+        self._silent.pop(address, None)
+        return found
 
 
 def derived(secret: str, use: str) -> str:

@@ -2,8 +2,10 @@
 
 import subprocess
 import sys
+import threading
 from collections.abc import Generator
 from dataclasses import dataclass, replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
@@ -12,7 +14,7 @@ from httpx2 import Response
 
 from bot.store import changelog, signins
 from bot.web import build, oidc
-from bot.web.provider import Provider, Registration
+from bot.web.provider import NoAnswer, Provider, Registration
 from tests.bot.office import Office
 from tests.bot.web.conftest import ORIGIN, Site
 from tests.playground.oidc_provider import CLIENT_ID, CLIENT_SECRET, OidcProvider
@@ -343,6 +345,31 @@ def test_a_provider_that_is_gone_says_so_and_what_to_do(office: Office) -> None:
         assert answer.status_code == 503
         assert "Try it again in a moment" in answer.text
         assert "127.0.0.1:1" not in answer.text
+
+
+def test_a_provider_that_is_gone_is_left_alone_for_a_moment() -> None:
+    now, asked = [1_800_000_000.0], list[str]()
+
+    class Door(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            self.send_error(503)
+
+        def log_message(self, format: str, *args: object) -> None: ...  # noqa: A002 - its name
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Door) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        there = a_registration(f"http://127.0.0.1:{server.server_address[1]}")
+        provider = Provider(there, clock=lambda: now[0])
+        for wait, times in ((0, 1), (1, 1), (13, 1), (2, 2)):
+            now[0] += wait
+            with pytest.raises(NoAnswer):
+                provider.address("a secret", back=BACK)
+            # Each time that it is asked, everybody who wants to sign in waits for it.
+            assert len(asked) == times
+        server.shutdown()
+        thread.join()
 
 
 def test_a_document_that_describes_another_provider_is_not_believed(
