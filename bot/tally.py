@@ -196,4 +196,5 @@ when {{
 
 
 def _text(words: str) -> str:
-    return json.dumps(words)
+    """Quote it as Cedar does: what JSON makes of other letters than English ones it knows not."""
+    return json.dumps(words, ensure_ascii=False)

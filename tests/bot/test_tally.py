@@ -1,5 +1,7 @@
 """The tally: how long people wait, and what could be lifted to self-service."""
 
+from pathlib import Path
+
 from sqlalchemy import select, update
 
 from bot.replay import Fate, replay
@@ -134,3 +136,13 @@ def test_what_was_new_to_somebody_is_the_same_for_one_runbook_as_for_all(office:
         one_runbook = [(one.id, one.novel) for one in past.since(tx, 0, words="abusers clear")]
     assert one_runbook == every
     assert one_runbook[0] == (1, True)
+
+
+def test_the_rule_for_an_area_with_umlauts_is_one_that_cedar_understands(
+    office: Office, tmp_path: Path
+):
+    areas = tmp_path / "policy" / "areas.yaml"
+    areas.write_text(areas.read_text().replace("title: the edge", "title: die Läden „Süd“"))
+    _five_good_ones(office)
+    [lift] = _of(office).lifts
+    assert "die Läden „Süd“ needs no approval" in lift.rule
