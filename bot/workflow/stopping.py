@@ -28,6 +28,9 @@ def stop(parts: Parts, number: int, *, person: str, why: str = "") -> Run:
         run = runs.hold(tx, number)
         if run.parent is not None:
             raise Unfit(f"run {number} is a part of run {run.parent}: stop that")
+        if run.hosts:
+            # Held before the log is: who works on a part holds that first, and then the log.
+            runs.hold_children(tx, number)
         if run.over or run.state is State.UNKNOWN:
             raise TooLate(f"Run {number} is {run.state} already. {run.summary}".strip())
         allowed = may_stop(policy, run, person)

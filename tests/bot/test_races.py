@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import Table, text
 
 from bot.run import State
-from bot.store import locks, runs
+from bot.store import changelog, locks, runs
 from bot.store.database import Database, StoreUnavailable
 from bot.workflow import TooLate
 from bot.workflow.ending import end
@@ -122,6 +122,24 @@ def test_a_part_that_ends_while_the_whole_is_withdrawn_deadlocks_nothing(any_off
     withdrawal.join()
     assert office.run(whole.id).state is State.WITHDRAWN
     assert office.run(part).state is State.REFUSED
+
+
+def test_a_part_that_goes_on_while_the_whole_is_stopped_deadlocks_nothing(any_office: Office):
+    office = any_office
+    if office.database.embedded:
+        pytest.skip("SQLite has one writer")
+    requests = [SetSwitch(host=host, name="lamp", value="on") for host in ("lb1", "lb2")]
+    whole = office.workflow.ask_all(requests, spelled="lb*", person="dora", origin=WEB)
+    part = office.queue.waiting[0]
+    stop = threading.Thread(target=lambda: office.workflow.stop(whole.id, person="dora"))
+    with office.database.transaction() as tx:
+        held = runs.hold(tx, part)
+        stop.start()
+        _until(lambda: _waits_for_a_lock(office.database))
+        changelog.append(tx, "step succeeded", run=held.id, host=held.host)
+    stop.join()
+    assert office.run(whole.id).state is State.STOPPED
+    assert "step succeeded" in office.entries(held)
 
 
 def test_a_lock_that_is_given_up_while_it_is_asked_for_is_taken(any_office: Office):
