@@ -15,8 +15,12 @@ from bot.web.parts import Here, WebParts
 
 router = APIRouter()
 
+# Every page that somebody may be on when they are asked who they are, without what follows a `?`.
 _ONWARD = re.compile(
-    r"/|/runs|/log|/tokens|/sessions|/second-factor|/runs/[1-9][0-9]{0,8}", re.ASCII
+    r"/|/(runs|log|tokens|sessions|second-factor|stop|hosts|around|ask|report|condition|schedules"
+    r"|mandates|policy)|/(runs|schedules|views)/[1-9][0-9]{0,8}|/runs/[1-9][0-9]{0,8}/erase"
+    r"|/(hosts|policy)/[a-z0-9][a-z0-9._-]{0,62}",
+    re.ASCII,
 )
 _LONGEST_TOKEN = 100
 

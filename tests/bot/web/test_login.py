@@ -1,6 +1,8 @@
 """Signing in by a one-time link, and how sessions end."""
 
 import logging
+import re
+from pathlib import Path
 
 import pytest
 from fastapi.testclient import TestClient
@@ -12,6 +14,8 @@ from bot.web.login import onward
 from tests.bot.office import Office
 from tests.bot.web.conftest import Site, a_site
 from tests.bot.web.exhibits import gallery
+
+ROOT = Path(__file__).parents[3]
 
 
 def test_a_link_signs_in_by_its_button(site: Site) -> None:
@@ -206,6 +210,19 @@ def test_a_link_leads_nowhere_else(site: Site, path: str) -> None:
     assert onward(path) == "/"
     answer = site.browser().post(site.link("dora"), params={"next": path})
     assert answer.headers["location"] == "/"
+
+
+def test_whoever_signs_in_comes_to_the_page_that_they_wanted(site: Site) -> None:
+    for path in ("/stop", "/hosts/lb1", "/around", "/schedules", "/runs/12/erase", "/report"):
+        answer = site.browser().post(site.link("dora"), params={"next": path})
+        assert answer.headers["location"] == path
+
+
+def test_every_page_that_a_second_factor_leads_back_to_is_one_of_ours() -> None:
+    code = "".join(file.read_text() for file in (ROOT / "bot" / "web").glob("*.py"))
+    wanted = {re.sub(r"\{\w+\}", "12", at) for at in re.findall(r"step-up\?next=([^\"]+)", code)}
+    assert "/stop" in wanted
+    assert [at for at in wanted if onward(at) != at] == []
 
 
 def test_a_refused_sign_in_is_logged_once_a_minute_and_without_its_token(site: Site) -> None:
