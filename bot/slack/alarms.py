@@ -19,6 +19,7 @@ from bot.slack.blocks import (
     when,
     words,
 )
+from bot.slack.echo import named
 from bot.slack.story import Story
 from bot.slack.voice import CLOSED_PLACES, Place, Voice, error_of
 from bot.store.news import Notice
@@ -44,7 +45,7 @@ class Alarms:
         for owner in story.owners:
             slot = f"alarm {owner.user}"
             if owner.user and owner.user != story.asker and slot not in notices:
-                told = await self._voice.tell(owner.user, message)
+                told = await self._voice.tell(owner.user, named(message, story, slot))
                 await self._remember(story, slot, told, message)
 
     async def _post(
@@ -54,7 +55,7 @@ class Alarms:
         if slot in notices:
             return
         try:
-            place = await self._voice.post(channel, message)
+            place = await self._voice.post(channel, named(message, story, slot))
         except SlackApiError as refused:
             if error_of(refused) not in CLOSED_PLACES:
                 raise

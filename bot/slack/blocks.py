@@ -26,10 +26,16 @@ _MOST_LABEL = 75
 
 @dataclass(frozen=True)
 class Message:
-    """One message. text: the point and the action, for notifications and screen readers."""
+    """One message. text: the point and the action, for notifications and screen readers.
+
+    name: what it is found again by, "" if it is not looked for. posted_since: the moment, in
+    seconds, since when it may be there though nobody heard of it; None if it surely is not.
+    """
 
     text: str
     blocks: Sequence[Block] = ()
+    name: str = ""
+    posted_since: float | None = None
 
     @property
     def digest(self) -> str:

@@ -69,11 +69,15 @@ async def findings(
 
 def wanted_scopes() -> Sequence[str]:
     """Return what the app's manifest asks for."""
+    return _scopes_of_manifest()["bot"]
+
+
+def _scopes_of_manifest() -> Mapping[str, Sequence[str]]:
     manifest = cast(
         "dict[str, Any]",
         YAML(typ="safe").load((files("bot.slack") / "manifest.yaml").read_text()),
     )
-    return manifest["oauth_config"]["scopes"]["bot"]
+    return manifest["oauth_config"]["scopes"]
 
 
 def _team(told: str, ours: str) -> Finding:
@@ -87,17 +91,24 @@ def _team(told: str, ours: str) -> Finding:
 
 def _scopes(told: str) -> Finding:
     has = {scope.strip() for scope in told.split(",") if scope.strip()}
-    wanted = set(wanted_scopes())
+    wanted, optional = set(wanted_scopes()), set(_scopes_of_manifest()["bot_optional"])
+    needed = wanted - optional
     if not has:
         return note("scopes", "Slack did not tell which there are")
-    if missing := sorted(wanted - has):
+    if missing := sorted(needed - has):
         return mend(
             "scopes",
-            f"{', '.join(missing)} missing: add them under {_WHERE}, and install it again",
+            f"{_listed(missing)} missing: add them under {_WHERE}, and install it again",
         )
     if more := sorted(has - wanted):
-        return note("scopes", f"{', '.join(more)} are not needed: better taken away")
-    return ok("scopes", f"are the {len(wanted)} that are needed")
+        return note("scopes", f"{_listed(more)} are not needed: better taken away")
+    if without := sorted(optional - has):
+        return ok("scopes", f"are those that are needed, without the optional {_listed(without)}")
+    return ok("scopes", "are those that are needed, and the optional ones")
+
+
+def _listed(words: Sequence[str]) -> str:
+    return ", ".join(words)
 
 
 def _clock(told: str, ours: float) -> Finding:

@@ -14,6 +14,7 @@ from bot.run import State
 from bot.slack.blocks import Message
 from bot.slack.card import card, settled
 from bot.slack.decisions import COPY
+from bot.slack.echo import named
 from bot.slack.nudge import waited_for
 from bot.slack.story import Story
 from bot.slack.voice import CLOSED_PLACES, GONE_MESSAGES, Place, Voice, error_of
@@ -48,14 +49,15 @@ class Copies:
                 await self._send(story, user, message)
 
     async def _send(self, story: Story, user: str, message: Message) -> None:
+        slot = f"{COPY}{user}"
         try:
-            place = await self._voice.tell(user, message)
+            place = await self._voice.tell(user, named(message, story, slot))
         except SlackApiError as refused:
             if error_of(refused) not in _UNREACHABLE:
                 raise
             log.warning("%s cannot be written to: %s", user, error_of(refused))
             place = Place("", "")
-        await self._remember(story, f"{COPY}{user}", place, message)
+        await self._remember(story, slot, place, message)
 
     async def _update(self, story: Story, slot: str, place: Place, message: Message) -> None:
         try:

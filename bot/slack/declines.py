@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable, Mapping
 
 from bot.slack.blocks import Message, bold, line, link, notification, quote, rich, words
+from bot.slack.echo import named
 from bot.slack.story import Story
 from bot.slack.voice import Place, Voice
 from bot.store.news import Notice
@@ -21,7 +22,8 @@ class Declines:
         slot = f"declined {story.declined.seq}"
         if slot not in notices:
             message = told(story)
-            place = await self._voice.tell(story.declined.user, message)
+            named_so = named(message, story, slot)
+            place = await self._voice.tell(story.declined.user, named_so)
             await self._remember(story, slot, place, message)
 
 

@@ -19,6 +19,7 @@ from bot.slack.asking import Asking
 from bot.slack.commands import Commands
 from bot.slack.decisions import Decisions
 from bot.slack.deliveries import Deliveries
+from bot.slack.echo import Retry
 from bot.slack.envelopes import Envelopes
 from bot.slack.guard import Guard
 from bot.slack.homes import Homes
@@ -40,7 +41,7 @@ _PATIENCE_SECONDS = 10
 
 def client(token: str, api: str) -> Client:
     """Return what speaks to the Web API at *api* with the bot's token."""
-    speaker = AsyncWebClient(token, api, timeout=_PATIENCE_SECONDS)
+    speaker = AsyncWebClient(token, api, timeout=_PATIENCE_SECONDS, retry_handlers=[Retry()])
     # slack_sdk heeds HTTPS_PROXY for plain HTTP too, and never NO_PROXY.
     parts = urlsplit(api)
     if parts.scheme == "http" or proxy_bypass(parts.hostname or ""):

@@ -10,7 +10,7 @@ import random
 import time
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from aiohttp import ClientError
@@ -25,6 +25,7 @@ from bot.slack.card import card, cut, followed, result, whole_output
 from bot.slack.copies import Copies
 from bot.slack.decisions import CARD
 from bot.slack.declines import Declines
+from bot.slack.echo import named
 from bot.slack.homes import Homes, concerned
 from bot.slack.nudge import nudges
 from bot.slack.pace import Pace
@@ -144,7 +145,7 @@ class Outbox:
                 return []
         with self._database.transaction() as tx:
             found = [
-                _Delivery(item, self._stories.of(tx, item.run), news.notices(tx, item.run))
+                _Delivery(item, self._story(tx, item), news.notices(tx, item.run))
                 for item in news.held(tx)
             ]
             return [
@@ -154,6 +155,9 @@ class Outbox:
                 and self._its_turn(tx, delivery)
                 and news.claim(tx, delivery.item, seconds=_LEASE_SECONDS)
             ]
+
+    def _story(self, tx: Transaction, item: Pending) -> Story:
+        return replace(self._stories.of(tx, item.run), tries=item.tries)
 
     def _its_turn(self, tx: Transaction, delivery: _Delivery) -> bool:
         """Return whether the channel takes one more message now; else it waits for its turn."""
@@ -244,9 +248,13 @@ class Outbox:
     async def _whisper(self, story: Story, notices: dict[str, Notice]) -> None:
         if _WHISPER in notices or not story.asker:
             return
-        message = card(story)
-        said_in = await self._voice.whisper(story.run.origin.channel, story.asker, message)
-        await self._remember(story, _WHISPER, Place(said_in, ""), message)
+        message, channel = card(story), story.run.origin.channel
+        if story.tries:
+            # A whisper cannot be found again: whoever has it already gets one message more.
+            told = await self._voice.tell(story.asker, named(message, story, _WHISPER))
+        else:
+            told = Place(await self._voice.whisper(channel, story.asker, message), "")
+        await self._remember(story, _WHISPER, told, message)
 
     async def _card(self, story: Story, posted: Notice | None) -> Place | None:
         """Bring the card up to date, and return where it stands; None if there is nowhere."""
@@ -258,7 +266,9 @@ class Outbox:
             if await self._updated(place, message):
                 await self._remember(story, CARD, place, message)
                 return place
-        place = await self._posted(story, message)
+        # What takes the place of another is another message.
+        slot = CARD if posted is None else f"{CARD} {posted.ts}"
+        place = await self._posted(story, named(message, story, slot))
         if place is not None:
             await self._remember(story, CARD, place, message)
         return place
@@ -298,14 +308,15 @@ class Outbox:
         if not origin.channel.startswith("D"):
             lines.append(_invitation(origin.channel))
         message = Message(" ".join(lines), [context(*lines)])
-        told = await self._voice.tell(story.asker, message)
+        told = await self._voice.tell(story.asker, named(message, story, _HINT))
         await self._remember(story, _HINT, told, message)
 
     async def _nudges(self, story: Story, place: Place | None, notices: dict[str, Notice]) -> None:
         """Call those whose approval is waited for, each time once."""
         for slot, message in nudges(story).items():
             if place is not None and slot not in notices:
-                told = await self._voice.post(place.channel, message, thread=place.ts)
+                nudge = named(message, story, slot)
+                told = await self._voice.post(place.channel, nudge, thread=place.ts)
                 await self._remember(story, slot, told, message)
 
     async def _result(self, story: Story, place: Place | None, notices: dict[str, Notice]) -> None:
@@ -313,7 +324,7 @@ class Outbox:
         slot = _FOLLOWED if over else f"result {story.run.state}"
         if place is None or slot in notices or not audience.calls_asker(story):
             return
-        message = followed(story) if over else result(story)
+        message = named(followed(story) if over else result(story), story, slot)
         told = await self._voice.post(place.channel, message, thread=place.ts)
         await self._remember(story, slot, told, message)
         if not over and cut(story):
@@ -361,7 +372,7 @@ def _with_invitation(story: Story, message: Message) -> Message:
     channel = story.run.origin.channel
     if not channel or channel.startswith("D"):
         return message
-    return Message(message.text, [*message.blocks, context(_invitation(channel))])
+    return replace(message, blocks=[*message.blocks, context(_invitation(channel))])
 
 
 def _invitation(channel: str) -> str:

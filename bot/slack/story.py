@@ -64,6 +64,7 @@ class Story:
     but have begun.
     glass: whether its asker means to break it, or has. owners: of its area.
     declined: the last request to erase its output, if that was.
+    tries: how often telling of it has failed since it last succeeded.
     now: microseconds, by the database's clock.
     """
 
@@ -86,6 +87,7 @@ class Story:
     glass: Glass | None = None
     owners: Sequence[Approver] = ()
     declined: Declined | None = None
+    tries: int = 0
     now: int = 0
 
     def name(self, person: str) -> str:

@@ -1,12 +1,14 @@
 """The voice: says things in Slack, with every automatism of Slack's switched off."""
 
-from dataclasses import dataclass
-from typing import cast
+from dataclasses import dataclass, replace
+from typing import Any, cast
 
 from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
+from slack_sdk.web.async_slack_response import AsyncSlackResponse
 
 from bot.slack.blocks import Message, View
+from bot.slack.echo import bears, marked
 
 # Slack's words for a place that we cannot speak in, and that only people can open to us.
 CLOSED_PLACES = frozenset(
@@ -17,6 +19,7 @@ _NOT_FOR_THEM_THERE = CLOSED_PLACES | {"user_not_in_channel", "messages_tab_disa
 _BAD_BLOCKS = frozenset(
     {"invalid_blocks", "invalid_blocks_format", "msg_blocks_too_long", "msg_too_long"}
 )
+_PAGES, _ON_A_PAGE = 5, 200
 
 
 @dataclass(frozen=True)
@@ -34,13 +37,18 @@ class Voice:
         self._client = client
 
     async def post(self, channel: str, message: Message, *, thread: str = "") -> Place:
+        """Post it, unless it may be there already and is found."""
+        if message.posted_since is not None:
+            found = await self._found(channel, message, thread)
+            if found is not None:
+                return found
         try:
             return await self._post(channel, message, thread)
         except SlackApiError as refused:
             if error_of(refused) not in _BAD_BLOCKS:
                 raise
             # A message that looks poor is better than none.
-            return await self._post(channel, Message(message.text), thread)
+            return await self._post(channel, replace(message, blocks=()), thread)
 
     async def update(self, place: Place, message: Message) -> None:
         await self._client.chat_update(
@@ -95,11 +103,42 @@ class Voice:
         """Draw somebody's Home tab."""
         await self._client.views_publish(user_id=user, view=view)
 
+    async def _found(self, channel: str, message: Message, thread: str) -> Place | None:
+        """Return where the message stands, None if it is not there or we may not look."""
+        cursor = ""
+        for _ in range(_PAGES):
+            try:
+                page = await self._page(channel, thread, message.posted_since or 0, cursor)
+            except SlackApiError as refused:
+                if retry_after(refused) is not None or refused.response.status_code >= 500:
+                    raise
+                return None
+            said = cast("list[dict[str, Any]]", page.get("messages") or [])
+            if stamp := next((one["ts"] for one in said if bears(one, message.name)), ""):
+                return Place(channel, stamp)
+            more = cast("dict[str, str]", page.get("response_metadata") or {})
+            cursor = more.get("next_cursor", "")
+            if not cursor:
+                break
+        return None
+
+    async def _page(
+        self, channel: str, thread: str, since: float, cursor: str
+    ) -> AsyncSlackResponse:
+        oldest, onwards = f"{since:.6f}", cursor or None
+        if thread:
+            return await self._client.conversations_replies(
+                channel=channel, ts=thread, oldest=oldest, limit=_ON_A_PAGE, cursor=onwards
+            )
+        return await self._client.conversations_history(
+            channel=channel, oldest=oldest, limit=_ON_A_PAGE, cursor=onwards
+        )
+
     async def _post(self, channel: str, message: Message, thread: str) -> Place:
         posted = await self._client.chat_postMessage(
             channel=channel,
             text=message.text,
-            blocks=list(message.blocks) or None,
+            blocks=marked(message) or None,
             thread_ts=thread or None,
             parse="none",
             link_names=False,

@@ -155,6 +155,7 @@ def test_another_workspace_is_said(clinic: Clinic):
     [
         ({"im:write"}, set[str](), "mend", "im:write missing"),
         (set[str](), {"admin"}, "note", "admin"),
+        ({"im:history"}, set[str](), "ok", "without the optional im:history"),
     ],
 )
 def test_scopes_are_those_of_the_manifest(
@@ -199,6 +200,18 @@ def test_a_clock_that_is_wrong_is_said(clinic: Clinic, ahead: float, mark: str):
 def test_keys_that_others_can_read_are_said(clinic: Clinic):
     (clinic.place / "var" / "changelog.key").chmod(0o644)
     assert "chmod 600" in clinic.about("the key of the change log").said
+
+
+def test_keys_are_looked_at_where_they_are(clinic: Clinic):
+    elsewhere = clinic.place / "keys"
+    (clinic.place / "var" / "changelog.key").chmod(0o644)
+    elsewhere.mkdir()
+    clinic.set(KEYS=str(elsewhere))
+    found = clinic.about("the key of the change log")
+    assert (found.mark, str(elsewhere) in found.said) == ("note", True)
+    seal.fresh(elsewhere / "changelog.key")
+    assert clinic.about("the key of the change log").mark == "ok"
+    assert f"than {elsewhere}/changelog.key" in clinic.about("the change log").said
 
 
 def test_another_key_than_the_logs_is_said(clinic: Clinic):

@@ -6,11 +6,10 @@ from collections.abc import Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from slack_sdk.web.async_client import AsyncWebClient
-
 from bot.offering import Offering
 from bot.run import Run
 from bot.slack.door import Door, Installation
+from bot.slack.door import client as speaker
 from bot.slack.outbox import Outbox
 from bot.slack.story import Stories
 from bot.slack.voice import Voice
@@ -70,7 +69,7 @@ async def a_chat(
     office: Office, *, default_channel: str = "", clock: Callable[[], float] = time.monotonic
 ):
     async with a_web_api() as slack:
-        client = AsyncWebClient(token="xoxb-1", base_url=slack.url, timeout=5)
+        client = speaker("xoxb-1", slack.url)
         installation = Installation(SECRET, TEAM, PAGES, default_channel)
         offering = Offering(office.fleet, office.database, office.policies, lists=LISTS)
         door = Door(

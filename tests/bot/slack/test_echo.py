@@ -1,0 +1,128 @@
+"""Slack takes a message and its answer is lost: nobody is told twice for it."""
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from slack_sdk.web.async_client import AsyncWebClient
+
+from bot.run import State
+from bot.slack import echo, voice
+from bot.slack.blocks import Message, line, rich, words
+from bot.slack.echo import bears, marked, named
+from tests.bot.slack.chat import Chat
+from tests.bot.slack.stories import a_story
+from tests.bot.slack.test_outbox import LAMP_ON, due_now
+
+pytestmark = pytest.mark.anyio
+HELLO = Message("Hello", [rich(line(words("Hello")))])
+
+
+async def tried_again(chat: Chat, times: int = 5) -> None:
+    for _ in range(times):
+        due_now(chat)
+        await chat.settle()
+
+
+def cards(chat: Chat) -> int:
+    return len([one for one in chat.slack.posted if not one.thread and not one.seen_by])
+
+
+async def test_r_s4_a_card_whose_answer_was_lost_is_found_again(chat: Chat):
+    chat.slack.unheard = 1
+    await chat.type(LAMP_ON)
+    await tried_again(chat)
+    assert chat.slack.card.buttons.keys() == {"approve", "deny"}
+    await chat.press("approve", "U0OLGA")
+    assert chat.run().state is State.SUCCEEDED
+    assert chat.slack.card.text.startswith("Done")
+
+
+async def test_r_s4_it_is_found_among_many(chat: Chat):
+    chat.slack.unheard = 1
+    await chat.type(LAMP_ON)
+    ours = chat.slack.card
+    others = AsyncWebClient("xoxb-2", chat.slack.url)
+    for turn in range(5):
+        await others.chat_postMessage(channel="C0OPS", text=f"{turn}", blocks=marked(HELLO))
+    await tried_again(chat)
+    assert cards(chat) == 6
+    await chat.press("approve", "U0OLGA", message=ours)
+    assert ours.text.startswith("Done")
+
+
+async def test_r_s4_what_follows_is_found_in_the_thread(chat: Chat):
+    await chat.type(LAMP_ON)
+    chat.slack.unheard = 1
+    await chat.press("approve", "U0OLGA")
+    await tried_again(chat)
+    assert [one.text.split(":")[0] for one in chat.slack.posted if one.thread] == ["Done"]
+
+
+async def test_r_s4_whoever_is_told_alone_hears_it_once_more_at_most(chat: Chat):
+    chat.slack.unheard = 2
+    await chat.type("toy set lb1 lamp off")
+    await tried_again(chat)
+    assert Counter(one.channel for one in chat.slack.posted) == {"C0OPS": 1, "D0DORA": 1}
+
+
+@pytest.mark.parametrize("why", ["we may not look", "we do not look"])
+async def test_r_s4_without_the_guard_there_is_one_more_each_time(
+    chat: Chat, monkeypatch: pytest.MonkeyPatch, why: str
+):
+    chat.slack.unheard, chat.slack.may_look = 3, why != "we may not look"
+    if why == "we do not look":
+        monkeypatch.setattr(voice, "bears", _never)
+    await chat.type(LAMP_ON)
+    await tried_again(chat)
+    assert cards(chat) == 4
+
+
+def _never(_said: Mapping[str, Any], _name: str) -> bool:
+    return False
+
+
+async def test_what_slack_takes_at_once_is_not_looked_for(chat: Chat):
+    await chat.type(LAMP_ON)
+    await chat.press("approve", "U0OLGA")
+    assert not [call for call, _ in chat.slack.calls if call.startswith("conversations.")]
+
+
+async def test_slacks_wish_for_peace_holds_for_looking_too(chat: Chat):
+    chat.slack.unheard = 1
+    chat.slack.refuse("conversations.history", "ratelimited", status=429, retry_after=9)
+    await chat.type(LAMP_ON)
+    await tried_again(chat)
+    assert cards(chat) == 1
+
+
+async def test_the_stock_client_posts_it_twice_by_itself(chat: Chat):
+    """The twin of Retry."""
+    stock = AsyncWebClient("xoxb-1", chat.slack.url, timeout=5)
+    chat.slack.unheard = 1
+    await stock.chat_postMessage(channel="C0OPS", text="Hello", blocks=marked(HELLO))
+    assert cards(chat) == 2
+
+
+async def test_what_only_asks_is_asked_again_when_a_connection_breaks(chat: Chat):
+    chat.slack.unheard, chat.slack.unheard_of = 1, "users."
+    answer = await chat.type("who")
+    assert [call for call, _ in chat.slack.calls] == ["users.info", "users.info"]
+    assert answer.json["text"] == "Who has the final say"
+
+
+def test_each_message_of_each_run_has_a_name_of_its_own():
+    story = a_story()
+    names = [named(HELLO, story, slot).name for slot in ("card", "card 1.2", "result failed")]
+    assert len(set(names)) == 3
+    assert named(HELLO, story, "card").name == names[0]
+    assert named(HELLO, story, "card").digest == HELLO.digest
+
+
+def test_the_name_is_where_it_is_looked_for():
+    message = named(HELLO, a_story(), "card")
+    assert bears({"blocks": marked(message)}, message.name)
+    assert not bears({"blocks": list(HELLO.blocks)}, message.name)
+    assert not bears({"text": "no blocks"}, message.name)
+    assert echo.marked(Message("poor", name="x")) == []
