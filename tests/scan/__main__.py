@@ -15,10 +15,11 @@ from tests.acceptance.test_web_in_browser import Server
 from tests.bot.office import an_office
 from tests.bot.web.exhibits import gallery
 
-# Every kind of attack that is about what we write ourselves.
+# Every kind of attack that is about what we write ourselves. Its csrf asks for tokens in forms,
+# where ours is what browsers say of a request's origin; and nothing here speaks LDAP.
 _ATTACKS = (
-    "crlf,csp,csrf,exec,file,http_headers,ldap,log4shell,methods,permanentxss,redirect,"
-    "shellshock,sql,timesql,upload,xss,xxe"
+    "crlf,csp,exec,file,http_headers,log4shell,methods,permanentxss,redirect,shellshock,sql,"
+    "timesql,upload,xss,xxe"
 )
 # Doors that would end the scan itself.
 _SPARED = ("/sign-out", "/sessions/end-all", "/sessions/*", "/stop*")
@@ -35,7 +36,7 @@ _QUESTIONS = {
 def main() -> None:
     asked = argparse.ArgumentParser(description=__doc__)
     asked.add_argument("tools", type=Path, help="the directory of wapiti and sqlmap")
-    asked.add_argument("--minutes", type=int, default=20, help="for wapiti, at the most")
+    asked.add_argument("--minutes", type=int, default=20, help="for each of wapiti's halves")
     given = asked.parse_args()
     with tempfile.TemporaryDirectory() as name, an_office(Path(name)) as office:
         gallery(office.database)
@@ -65,7 +66,9 @@ def _wapiti(tools: Path, address: str, cookie: str, place: Path, minutes: int) -
     report = place / "wapiti.json"
     command = [tools / "wapiti", "--url", f"{address}/", "--scope", "folder", "--no-bugreport"]
     command += ["--module", _ATTACKS, "--cookie-value", cookie, "--header", f"Origin: {address}"]
-    command += ["--max-scan-time", str(60 * minutes), "--max-attack-time", "120"]
+    command += ["--max-scan-time", str(60 * minutes)]
+    # It looks around for so long, and then has a share of as much for each kind of attack.
+    command += ["--max-attack-time", str(60 * minutes // len(_ATTACKS.split(",")))]
     command += ["--max-links-per-page", "40", "--max-files-per-dir", "8", "--tasks", "4"]
     command += ["--store-session", place, "--store-config", place, "--flush-session"]
     command += ["--format", "json", "--output", report]
