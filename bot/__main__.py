@@ -199,7 +199,9 @@ def _patient() -> "Patient":
     return Patient(
         data=given.data,
         policy=given.policy,
+        keys=given.key_directory,
         database=given.database_url,
+        distributed=given.engine == "distributed",
         redactor=Redactor(given.secrets),
         base_url=given.base_url.rstrip("/"),
         witness=given.witness,

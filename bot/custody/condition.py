@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bot.finding import Finding, mend, note, ok
-from bot.store import changelog, contacts, figures, leases, schedules
+from bot.store import changelog, contacts, figures, hints, leases, schedules
 from bot.store.database import Database, StoreUnavailable, Transaction
 from bot.store.schedules import Standing
 
@@ -19,6 +19,8 @@ _DAY = 86_400 * _SECOND
 _SKEW_SECONDS = 2.0
 _SLOW_MILLISECONDS = 500
 _LATE_SECONDS = 120
+# Workers look every second: what has waited so long is seen by none.
+_UNATTENDED_SECONDS = 15
 _OLD_KEY_DAYS = 366
 
 
@@ -65,6 +67,8 @@ class Condition:
         yield self._skew(tx)
         yield from _schedules(tx)
         yield from _work(tx)
+        if not self.database.embedded:
+            yield sites(tx)
         yield from _hosts(tx)
 
     def _skew(self, tx: Transaction) -> Finding:
@@ -132,6 +136,16 @@ def _work(tx: Transaction) -> Iterator[Finding]:
         )
     else:
         yield ok("Outbox", f"{stand.news} runs are to be told of")
+
+
+def sites(tx: Transaction) -> Finding:
+    """Say whether each site has a worker, as far as something waits for it. On PostgreSQL only."""
+    alone = hints.unattended(tx, seconds=_UNATTENDED_SECONDS)
+    if not alone:
+        return ok("Sites", "nothing waits at a site without a worker")
+    said = [f"{one.site} ({one.waiting} wait, the first for {one.seconds} s)" for one in alone]
+    start = " ".join(f"--site {one.site}" for one in alone[:5])
+    return mend("Sites", f"no worker is heard of at {_listed(said)}: keyturn worker {start}")
 
 
 def _hosts(tx: Transaction) -> Iterator[Finding]:

@@ -8,7 +8,9 @@ from bot.redaction import Redactor
 
 @dataclass(frozen=True)
 class Patient:
-    """data, policy: directories. database: its address. embedded: whether that is SQLite.
+    """data, policy: directories. keys: the directory of changelog.key and secrets.key.
+
+    database: its address. distributed: whether workers do what is asked, each for its sites.
 
     base_url: how people reach the pages, "" if nobody said. slack_…: as in the settings. settings
     file: where secrets may stand. redactor: knows what must never be shown.
@@ -16,8 +18,10 @@ class Patient:
 
     data: Path
     policy: Path
+    keys: Path
     database: str = field(repr=False)
     redactor: Redactor
+    distributed: bool = False
     base_url: str = ""
     witness: Path | None = None
     console: bool = False

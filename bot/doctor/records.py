@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
+from bot.custody import condition
 from bot.doctor.patient import Patient
 from bot.finding import Finding, mend, note, ok
 from bot.store import rights, schema, seal, verification, witness
@@ -22,7 +23,7 @@ def findings(patient: Patient) -> Iterator[Finding]:
     if finding := _settings_file(patient.settings_file):
         yield finding
     for name, about in _KEYS.items():
-        yield _key(patient.data / name, about)
+        yield _key(patient.keys / name, about)
     yield from _database(patient)
 
 
@@ -57,6 +58,8 @@ def _database(patient: Patient) -> Iterator[Finding]:
         try:
             yield from _of(database, file)
             yield _log(database, patient)
+            if patient.distributed:
+                yield _sites(database)
         except StoreUnavailable as trouble:
             yield mend("the database", f"{trouble}: does it run, and is KEYTURN_DATABASE right?")
         yield from _witness(patient.witness, file)
@@ -85,7 +88,7 @@ def _log(database: Database, patient: Patient) -> Finding:
             f"BROKEN at entry {verdict.broken}: {verdict.why}: change nothing, keep a copy, and "
             "find out with keyturn changelog verify",
         )
-    key = patient.data / "changelog.key"
+    key = patient.keys / "changelog.key"
     try:
         ours = seal.kept_in(key).public if key.exists() else verdict.key
     except BadKey as trouble:
@@ -94,6 +97,12 @@ def _log(database: Database, patient: Patient) -> Finding:
         return mend(about, f"was sealed by another key than {key}: put the right one back")
     tail = "is empty" if not verdict.entries else "verifies at its end"
     return ok(about, f"{tail}: {verdict.entries} entries")
+
+
+def _sites(database: Database) -> Finding:
+    with database.reading() as tx:
+        found = condition.sites(tx)
+    return Finding("the sites", found.mark, found.said)
 
 
 def _kept(file: Path | None) -> list[witness.Checkpoint]:

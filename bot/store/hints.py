@@ -1,6 +1,7 @@
 """Hints: the jobs of the distributed engine as they lie in its own tables, on PostgreSQL only."""
 
 import json
+from dataclasses import dataclass
 
 from sqlalchemy import func, select, text
 
@@ -29,6 +30,35 @@ _LITTER = text(
     "WHERE status NOT IN ('todo', 'doing') OR status = 'doing' AND worker_id IS NULL "
     "LIMIT 1000 FOR UPDATE SKIP LOCKED)"
 )
+# A worker that is free looks every second. One that is not is seen by what it does.
+_UNATTENDED = text(
+    "SELECT substr(jobs.queue_name, 6) AS site, count(DISTINCT jobs.id) AS waiting, "
+    "extract(epoch FROM now() - min(events.at))::int AS seconds FROM procrastinate_jobs AS jobs "
+    "JOIN procrastinate_events AS events ON events.job_id = jobs.id AND events.type = 'deferred' "
+    "WHERE jobs.status = 'todo' AND NOT EXISTS (SELECT FROM procrastinate_jobs AS others "
+    "JOIN procrastinate_workers AS workers ON workers.id = others.worker_id "
+    "WHERE others.queue_name = jobs.queue_name AND others.status = 'doing' "
+    "AND workers.last_heartbeat > now() - interval '30 seconds') "
+    "GROUP BY site HAVING min(events.at) <= now() - make_interval(secs => :seconds) ORDER BY site"
+)
+
+
+@dataclass(frozen=True)
+class Unattended:
+    """A site that no worker takes anything for. seconds: how long the first hint has waited."""
+
+    site: str
+    waiting: int
+    seconds: int
+
+
+def unattended(tx: Transaction, *, seconds: float) -> list[Unattended]:
+    """Return the sites for which something has waited so long, while nobody is at work there.
+
+    Of a site that nobody asks anything of, nobody can tell.
+    """
+    found = tx.sql.execute(_UNATTENDED, {"seconds": seconds})
+    return [Unattended(row.site, row.waiting, row.seconds) for row in found]
 
 
 def waits(tx: Transaction, run: int, queue: str) -> bool:

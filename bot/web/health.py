@@ -5,6 +5,7 @@ import logging
 from fastapi import APIRouter
 from fastapi.responses import JSONResponse, PlainTextResponse
 
+from bot.custody import condition
 from bot.policy import NoPolicy
 from bot.store import changelog, rights
 from bot.store.database import StoreUnavailable
@@ -38,7 +39,8 @@ def ready(parts: Here) -> JSONResponse:
         {"ready": not broken}
         | {name: trouble or well[name] for name, trouble in troubles.items()}
         | {name: other.words for name, other in others.items()}
-        | _role(parts),
+        | _role(parts)
+        | _sites(parts),
         503 if broken else 200,
     )
 
@@ -64,6 +66,22 @@ def _role(parts: WebParts) -> dict[str, str]:
         return {}
     words = "may do more than it should: keyturn db check says what"
     return {"database role": words} if strong else {}
+
+
+def _sites(parts: WebParts) -> dict[str, str]:
+    """Say if there is a site without a worker: this replica does its work all the same.
+
+    Which it is is not for strangers.
+    """
+    if parts.database.embedded:
+        return {}
+    try:
+        with parts.database.reading() as tx:
+            well = condition.sites(tx).mark == "ok"
+    except StoreUnavailable:
+        return {}
+    words = "requests wait at a site without a worker: keyturn doctor says which"
+    return {} if well else {"sites": words}
 
 
 def _change_log(parts: WebParts) -> str:
