@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
-from itertools import takewhile
+from itertools import islice, takewhile
 
 from bot.policy import Policy
 from bot.policy.freezes import Freeze
@@ -15,8 +15,9 @@ from bot.store.schedules import Schedule, Standing
 DAYS = 30
 _SECOND = 1_000_000
 _DAY = 86400 * _SECOND
-# What fires every minute is not looked at to its end.
-_MOST_FIRES = 1_500
+# What fires every minute is not looked at to its end, and less far where much fires so often; what
+# fires once a day is, whatever else does.
+_MOST_FIRES, _MOST_IN_ALL, _LEAST_FIRES = 1_500, 15_000, 100
 
 
 @dataclass(frozen=True)
@@ -68,12 +69,15 @@ def diary(tx: Transaction, policy: Policy, *, days: int = DAYS) -> Diary:
     horizon = today + days * _DAY
     fires: dict[int, list[Coming]] = {}
     cut: list[str] = []
+    left = _MOST_IN_ALL
     for schedule in schedules.every(tx):
         if schedule.standing is not Standing.ACTIVE:
             continue
         until = min(horizon, schedule.lapses)
-        moments = _moments(schedule, tx.now, until)
-        if len(moments) == _MOST_FIRES:
+        most = min(_MOST_FIRES, max(left, _LEAST_FIRES))
+        moments = _moments(schedule, tx.now, until, most)
+        left -= len(moments)
+        if len(moments) == most:
             cut.append(schedule.timing.name)
         for day, coming in _by_day(policy, schedule, runs.get(tx, schedule.run), moments):
             fires.setdefault(day, []).append(coming)
@@ -91,13 +95,9 @@ def diary(tx: Transaction, policy: Policy, *, days: int = DAYS) -> Diary:
     )
 
 
-def _moments(schedule: Schedule, now: int, until: int) -> list[int]:
-    found: list[int] = []
-    for due in takewhile(lambda at: at < until, schedule.timing.timetable.after(now)):
-        found.append(due)
-        if len(found) == _MOST_FIRES:
-            break
-    return found
+def _moments(schedule: Schedule, now: int, until: int, most: int) -> list[int]:
+    soon = takewhile(lambda at: at < until, schedule.timing.timetable.after(now))
+    return [*islice(soon, most)]
 
 
 def _by_day(

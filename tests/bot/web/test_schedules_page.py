@@ -1,6 +1,8 @@
 """The pages of schedules."""
 
+from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -170,6 +172,29 @@ def test_what_fires_every_minute_is_not_followed_to_the_end(site: Site):
         found = diary(tx, office.policies.current())
     assert list(found.cut) == ["often"]
     assert "fires too often to be shown to the end" in site.browser("dora").get("/schedules").text
+
+
+def test_however_many_fire_often_the_calendar_follows_so_many_moments_and_no_more(site: Site):
+    often = Timing("often", timetable("*/2 * * * *", "UTC"))
+    office = site.office
+    schedules = [(f"often {n}", often) for n in range(14)] + [("nightly", NIGHTLY)]
+    for name, timing in schedules:
+        office.workflow.schedules.ask(
+            [ShowSwitches(host="lb1")],
+            spelled="",
+            person="dora",
+            origin=WEB,
+            timing=replace(timing, name=name),
+        )
+    office.work()
+    with site.database.reading() as tx:
+        found = diary(tx, office.policies.current())
+    fires: Counter[str] = Counter()
+    for day in found.days:
+        fires.update({one.name: len(one.moments) for one in day.coming})
+    assert fires.total() <= 15_000 + 100 * len(schedules)
+    assert fires["nightly"] in {29, 30}
+    assert sorted(found.cut) == sorted(name for name, _ in schedules[:-1])
 
 
 def test_its_owner_suspends_it_from_the_list_and_others_do_not(site: Site):
