@@ -19,6 +19,7 @@ from bot.api import (
     schedules,
     surroundings,
 )
+from bot.api.awaiting import Waiters
 from bot.api.parts import ApiParts
 from bot.api.telling import Told
 
@@ -53,6 +54,7 @@ def build(parts: ApiParts) -> FastAPI:
         redirect_slashes=False,
     )
     app.state.parts = parts
+    app.state.waiters = Waiters(parts)
     problems.install(app)
     for room in _ROOMS:
         app.include_router(room.router)

@@ -17,7 +17,7 @@ from bot.workflow.parts import Policies
 class ApiParts:
     """base_url: how people reach the pages, such as `https://keyturn.example.com`.
 
-    findings: how the service itself is.
+    findings: how the service itself is. longest_wait: seconds, of what callers may wish.
     """
 
     workflow: Workflow
@@ -26,6 +26,7 @@ class ApiParts:
     base_url: str
     pace: Pace = field(default_factory=Pace)
     findings: Callable[[], Sequence[Finding]] = tuple
+    longest_wait: float = 30.0
 
 
 def _parts(request: Request) -> ApiParts:

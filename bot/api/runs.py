@@ -1,6 +1,7 @@
 """Runs: found again, asked for, decided, stopped and taken back."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Annotated
 from urllib.parse import urlencode
 
@@ -8,6 +9,7 @@ from fastapi import APIRouter, Query, Request, Response
 from pydantic import Field
 
 from bot.api import records, shapes
+from bot.api.awaiting import Awaiting, Wait, Wish, leave, rests
 from bot.api.caller import Approving, Asking, Caller, Reading, Stopping
 from bot.api.foresight import OutlookShape, foreseen
 from bot.api.given import (
@@ -23,13 +25,13 @@ from bot.api.given import (
     Word,
     micros,
 )
-from bot.api.once import DESCRIBED, Once
+from bot.api.once import DESCRIBED
 from bot.api.parts import ApiParts, Here
 from bot.run import Run, State
 from bot.store import changelog, runs, search, words
 from runbooks import AnyRunbook
 
-router = APIRouter(prefix="/runs", tags=["runs"], route_class=Once)
+router = APIRouter(prefix="/runs", tags=["runs"], route_class=Awaiting)
 
 
 class RunFilter(Given):
@@ -72,10 +74,14 @@ class RunPage(shapes.Shape):
 
 
 class Asked(shapes.Shape):
-    """What has come of a request: the run, and what the policy says of it. run: null if dry."""
+    """What has come of a request: the run, and what the policy says of it. run: null if dry.
+
+    report: of a check that was over in the time that was waited for.
+    """
 
     run: shapes.RunShape | None
     outlook: OutlookShape
+    report: shapes.ReportShape | None = None
 
 
 @router.get("", operation_id="listRuns", summary="List runs, the newest first")
@@ -92,8 +98,14 @@ def listing(
 
 
 @router.get("/{number}", operation_id="getRun", summary="Tell all about one run")
-def show(parts: Here, caller: Reading, number: Number) -> shapes.RunInFull:
-    return _told(parts, caller, number)
+def show(
+    request: Request, parts: Here, caller: Reading, number: Number, wait: Wait = 0
+) -> shapes.RunInFull:
+    told = partial(_told, parts, caller, number)
+    found = told()
+    if not rests(found.state):
+        leave(request, Wish(number, wait, told))
+    return found
 
 
 @router.post(
@@ -104,7 +116,14 @@ def show(parts: Here, caller: Reading, number: Number) -> shapes.RunInFull:
     responses={200: {"model": Asked, "description": "Dry: nothing was recorded"}},
     dependencies=[DESCRIBED],
 )
-def ask(parts: Here, caller: Asking, order: Order, answer: Response) -> Asked:
+def ask(
+    request: Request,
+    parts: Here,
+    caller: Asking,
+    order: Order,
+    answer: Response,
+    wait: Wait = 0,
+) -> Asked:
     """Record the request. It is planned and, where the rules let it, done without more ado."""
     spelled, requests = order.understood(caller.policy)
     outlook = foreseen(parts, caller, type(requests[0]), [one.target for one in requests])
@@ -113,6 +132,7 @@ def ask(parts: Here, caller: Asking, order: Order, answer: Response) -> Asked:
         return Asked(run=None, outlook=outlook)
     run = _record(parts, caller, spelled, list(requests), order.reason)
     answer.headers["Location"] = f"/api/v1/runs/{run.id}"
+    leave(request, Wish(run.id, wait, partial(_became, parts, run.id, outlook)))
     return Asked(run=shapes.RunShape.of(run, (), parts.base_url), outlook=outlook)
 
 
@@ -258,6 +278,16 @@ def _done(
 
 def _told(parts: ApiParts, caller: Caller, number: int) -> shapes.RunInFull:
     return records.in_full(parts.database, caller.policy, number, base_url=parts.base_url)
+
+
+def _became(parts: ApiParts, number: int, outlook: OutlookShape) -> Asked:
+    with parts.database.reading() as tx:
+        run, votes = runs.get(tx, number), runs.votes(tx, number)
+    return Asked(
+        run=shapes.RunShape.of(run, votes, parts.base_url),
+        outlook=outlook,
+        report=shapes.ReportShape.of(run.report) if run.report else None,
+    )
 
 
 def _next(request: Request, older: int) -> str:

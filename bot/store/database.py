@@ -15,6 +15,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, SQLAlchemyError
 
 from bot.redaction import Redactor
+from bot.store.moves import Moves
 from bot.store.seal import Seal
 from bot.store.watch import Watch
 
@@ -77,6 +78,7 @@ class Transaction:
         self._afterwards: list[Callable[[], None]] = []
         # Our own clock, just before the database's was read.
         self.began = 0.0
+        self.moves = Moves()
 
     def insert_once(self, table: Table, **values: object) -> bool:
         """Insert a row; False if one with its key was there before. Settles races by the key."""
@@ -141,6 +143,7 @@ class Database:
         self._reader = self.engine.execution_options(**level)
         # Called after every commit that somebody should hear of, from the committing thread.
         self.on_news: Callable[[], None] = lambda: None
+        self.moves = Moves()
         self._closed = False
         self._watch = Watch(self.engine, _BLOCKED_SECONDS, needed=not self.embedded)
         # SQLite has one writer: waiting for it in turn is fairer and faster than its own polling.
@@ -162,7 +165,7 @@ class Database:
                 transaction = Transaction(
                     connection, now, self._tell_news, self._seal, self.redactor
                 )
-                transaction.began = began
+                transaction.began, transaction.moves = began, self.moves
                 with self._watch.over(connection, seconds):
                     yield transaction
                     self._commit(connection)

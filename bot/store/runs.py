@@ -3,7 +3,7 @@
 import json
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from statistics import median
 from typing import Any
 
@@ -132,6 +132,8 @@ def _save(tx: Transaction, run: Run, *, was: Run) -> Run:
         raise Overtaken(f"run {was.id} was changed by somebody else at the same moment")
     if run.summary != was.summary:
         words.keep(tx, was.id, words.words_of(tx.redactor.text(run.summary)))
+    if run.state is not was.state:
+        tx.after_commit(partial(tx.moves.tell, run.id, run.state))
     return replace(run, version=was.version + 1)
 
 

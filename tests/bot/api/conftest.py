@@ -19,6 +19,8 @@ from tests.toy import RUNBOOKS
 HERE = "http://keyturn.test"
 API = "/api/v1"
 FAST = Pace(burst=1_000_000)
+# Requests of every kind are made here by the thousand, and nobody works on what they ask.
+SHORT = 0.01
 
 
 @dataclass
@@ -57,9 +59,14 @@ class Desk:
         return client
 
 
-def a_desk(office: Office, *, base_url: str = HERE, pace: Pace = FAST) -> Desk:
+def a_desk(
+    office: Office, *, base_url: str = HERE, pace: Pace = FAST, longest_wait: float = SHORT
+) -> Desk:
     admitted = Admitted(office.policies, office.database)
-    api = build(ApiParts(office.workflow, office.database, admitted, base_url, pace))
+    parts = ApiParts(
+        office.workflow, office.database, admitted, base_url, pace, longest_wait=longest_wait
+    )
+    api = build(parts)
     app = Starlette()
     app.mount(API, api)
     return Desk(office, api, app)

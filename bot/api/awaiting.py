@@ -1,0 +1,130 @@
+"""Awaiting: a caller who says so gets the answer when a run is over, or waits for people.
+
+Nothing is held meanwhile but a place among those who wait: no thread, and no transaction.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated, Any, TypeVar
+
+from anyio import CapacityLimiter, to_thread
+from fastapi import Query, Request, Response
+
+from bot.api.once import Once
+from bot.api.parts import ApiParts
+from bot.api.shapes import Shape
+from bot.run import ENDED, State
+from bot.store import runs
+from bot.store.database import StoreUnavailable
+
+T = TypeVar("T")
+log = logging.getLogger(__name__)
+
+LONGEST = 30
+# Whoever comes when so many wait already is answered at once.
+_MOST, _LOOKERS = 200, 4
+# How often one looks, for what another process did.
+_LOOK_SECONDS = 0.5
+_WITH_PEOPLE = frozenset({State.WAITING, State.OFFERED, State.UNKNOWN})
+_SAID = (
+    "Answer when the run is over, or waits for people, or after so many seconds; sooner where "
+    "many wait already. The same request by its Idempotency-Key is not waited for again."
+)
+
+Wait = Annotated[float, Query(ge=0, le=LONGEST, description=_SAID)]
+
+
+def rests(state: State) -> bool:
+    """Say whether a run in this state goes no further by itself."""
+    return state in ENDED or state in _WITH_PEOPLE
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What a handler leaves to be waited for. told: what to answer then, read anew."""
+
+    run: int
+    seconds: float
+    told: Callable[[], Shape]
+
+
+class Waiters:
+    """Those who wait for runs, in the event loop of the web server."""
+
+    def __init__(self, parts: ApiParts, *, most: int = _MOST) -> None:
+        self._parts, self._most = parts, most
+        self._waiting = 0
+        self._limiter: CapacityLimiter | None = None
+
+    async def answer(self, wish: Wish) -> Shape | None:
+        """Return what to answer by now; None to leave it at what was answered before."""
+        if self._waiting >= self._most:
+            return None
+        if self._limiter is None:
+            self._limiter = CapacityLimiter(_LOOKERS)
+        self._waiting += 1
+        try:
+            await self._rest(wish.run, min(wish.seconds, self._parts.longest_wait))
+            return await self._look(wish.told)
+        except StoreUnavailable as trouble:
+            # What was recorded is so, whoever cannot be told how it went on.
+            log.warning("run %d is not waited for: %s", wish.run, trouble)
+            return None
+        finally:
+            self._waiting -= 1
+
+    async def _rest(self, run: int, seconds: float) -> None:
+        loop, resting = asyncio.get_running_loop(), asyncio.Event()
+
+        def hear(state: State) -> None:
+            if rests(state):
+                loop.call_soon_threadsafe(resting.set)
+
+        end = loop.time() + seconds
+        with self._parts.database.moves.heard(run, hear):
+            while not rests(await self._look(partial(self._state, run))):
+                left = end - loop.time()
+                if left <= 0 or self._parts.workflow.closing:
+                    return
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(min(left, _LOOK_SECONDS)):
+                        await resting.wait()
+                        return
+
+    def _state(self, run: int) -> State:
+        with self._parts.database.reading() as tx:
+            return runs.get(tx, run).state
+
+    async def _look(self, at: Callable[[], T]) -> T:
+        return await to_thread.run_sync(at, limiter=self._limiter)
+
+
+class Awaiting(Once):
+    """A route whose handler may leave a wish. By then its answer is kept by its key."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handle = super().get_route_handler()
+
+        async def awaited(request: Request) -> Response:
+            given = await handle(request)
+            wish: Wish | None = getattr(request.state, "wish", None)
+            waiters: Waiters = request.app.state.waiters
+            told = None if wish is None else await waiters.answer(wish)
+            return given if told is None else _instead(given, told)
+
+        return awaited
+
+
+def leave(request: Request, wish: Wish) -> None:
+    """Have it waited for what is wished, if there is anything to wait for."""
+    if wish.seconds:
+        request.state.wish = wish
+
+
+def _instead(given: Response, told: Shape) -> Response:
+    kept = {name: given.headers[name] for name in ("location",) if name in given.headers}
+    return Response(told.model_dump_json(), given.status_code, kept, "application/json")

@@ -1,0 +1,41 @@
+"""Moves: who waits for a run to come into another state hears of it, within this process.
+
+What another process moves is heard of by nobody here: who waits looks from time to time as well.
+"""
+
+import threading
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+
+from bot.run import State
+
+Hear = Callable[[State], None]
+
+
+class Moves:
+    """Any thread may tell, and listen."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._heard_by: dict[int, list[Hear]] = {}
+
+    @contextmanager
+    def heard(self, run: int, hear: Hear) -> Generator[None]:
+        """Call *hear*, which must be quick, from the thread that moved the run, durably."""
+        with self._lock:
+            self._heard_by.setdefault(run, []).append(hear)
+        try:
+            yield
+        finally:
+            with self._lock:
+                left = [one for one in self._heard_by[run] if one is not hear]
+                if left:
+                    self._heard_by[run] = left
+                else:
+                    del self._heard_by[run]
+
+    def tell(self, run: int, state: State) -> None:
+        with self._lock:
+            listeners = [*self._heard_by.get(run, ())]
+        for hear in listeners:
+            hear(state)

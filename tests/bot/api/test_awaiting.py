@@ -1,0 +1,180 @@
+"""A caller who says so is answered when the run is over, or waits for people."""
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from bot.api import awaiting
+from bot.api.awaiting import Waiters, Wish
+from bot.api.parts import ApiParts
+from bot.api.shapes import Shape
+from bot.store.database import StoreUnavailable
+from bot.store.moves import Moves
+from runbooks import catalogue
+from tests.bot.api.conftest import Desk, a_desk
+from tests.bot.office import Office
+from tests.toy import SetSwitch
+
+LOOK, CHANGE = {"words": "toy show lb1"}, {"words": "toy set lb1 lamp on"}
+PATIENT = {"wait": 30}
+
+
+@pytest.fixture
+def desk(office: Office) -> Desk:
+    return a_desk(office, longest_wait=30)
+
+
+def _until(claim: Callable[[], bool]) -> None:
+    end = time.monotonic() + 20
+    while not claim():
+        assert time.monotonic() < end
+        threading.Event().wait(0.005)
+
+
+def _silent(*_: object) -> None:
+    """Tell nobody: another process would have moved the run."""
+
+
+def _asked_and_worked_on(desk: Desk, body: dict[str, Any]) -> Any:
+    program = desk.program("dora", "ask")
+    with ThreadPoolExecutor(1) as pool:
+        coming: Future[Any] = pool.submit(program.post, "/runs", json=body, params=PATIENT)
+        _until(lambda: bool(desk.office.queue.waiting) or coming.done())
+        desk.office.work()
+        return coming.result(30)
+
+
+def test_a_check_is_answered_with_what_it_found(desk: Desk, monkeypatch: pytest.MonkeyPatch):
+    assert "toy show" in catalogue()
+    # Nobody looks again: only who moves the run can wake who waits for it.
+    monkeypatch.setattr(awaiting, "_LOOK_SECONDS", 60)
+    answer = _asked_and_worked_on(desk, LOOK)
+    told = answer.json()
+    assert (answer.status_code, told["run"]["state"]) == (202, "succeeded")
+    assert told["report"]["summary"] == told["run"]["summary"]
+    assert answer.headers["location"] == f"/api/v1/runs/{told['run']['id']}"
+
+
+def test_what_another_process_did_is_seen(desk: Desk, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(Moves, "tell", _silent)
+    monkeypatch.setattr(awaiting, "_LOOK_SECONDS", 0.02)
+    assert _asked_and_worked_on(desk, LOOK).json()["run"]["over"]
+
+
+def test_a_change_is_answered_when_it_waits_for_people(desk: Desk):
+    told = _asked_and_worked_on(desk, CHANGE).json()
+    assert (told["run"]["state"], told["report"]) == ("waiting", None)
+
+
+def test_a_run_that_rests_is_told_at_once(desk: Desk):
+    run = desk.office.ask(SetSwitch(host="lb1", name="lamp", value="on"))
+    told = desk.program("dora", "read").get(f"/runs/{run.id}", params=PATIENT)
+    assert told.json()["state"] == "waiting"
+
+
+def test_a_run_is_waited_for_by_its_number_too(desk: Desk):
+    program = desk.program("dora", "ask")
+    number = program.post("/runs", json=LOOK).json()["run"]["id"]
+    with ThreadPoolExecutor(1) as pool:
+        coming = pool.submit(program.get, f"/runs/{number}", params=PATIENT)
+        desk.office.work()
+        assert coming.result(30).json()["over"]
+
+
+def test_who_does_not_wish_it_is_not_kept_waiting(desk: Desk):
+    told = desk.program("dora", "ask").post("/runs", json=LOOK).json()
+    assert (told["run"]["state"], told["report"]) == ("asked", None)
+
+
+def test_when_the_time_is_over_it_is_told_as_it_is(office: Office):
+    program = a_desk(office, longest_wait=0.01).program("dora", "ask")
+    assert program.post("/runs", json=LOOK, params=PATIENT).json()["run"]["state"] == "asked"
+
+
+@pytest.mark.parametrize("wait", ["31", "-1", "nan", "inf", "long"])
+def test_a_wait_that_is_none_is_refused(desk: Desk, wait: str):
+    answer = desk.program("dora", "ask").post("/runs", json=LOOK, params={"wait": wait})
+    assert answer.status_code == 422
+    assert "asked" not in desk.office.entries()
+
+
+def test_the_answer_is_kept_by_its_key_before_it_is_waited_for(desk: Desk):
+    program, key = desk.program("dora", "ask"), {"Idempotency-Key": "one"}
+
+    def ask() -> Any:
+        return program.post("/runs", json=LOOK, params=PATIENT, headers=key)
+
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(ask)
+        _until(lambda: bool(desk.office.queue.waiting))
+        _until(lambda: ask().status_code == 202)
+        assert not first.done()
+        desk.office.work()
+        assert first.result(30).json()["run"]["over"]
+    again = ask()
+    assert again.headers["idempotent-replayed"] == "true"
+    assert again.json()["run"]["state"] == "asked"
+    assert desk.office.entries().count("asked") == 1
+
+
+class _Told(Shape):
+    threads: int
+
+
+def _parts(office: Office) -> ApiParts:
+    return ApiParts(office.workflow, office.database, office.policies, "http://keyturn.test")
+
+
+def test_no_thread_is_held_however_many_wait(office: Office):
+    program = a_desk(office).program("dora", "ask")
+    number = program.post("/runs", json=LOOK).json()["run"]["id"]
+    waiters = Waiters(_parts(office))
+
+    def threads() -> _Told:
+        named = [one.name for one in threading.enumerate()]
+        return _Told(threads=sum("AnyIO worker" in name for name in named))
+
+    async def all_of_them() -> list[Shape | None]:
+        wish = Wish(number, 30, threads)
+        waiting = [asyncio.ensure_future(waiters.answer(wish)) for _ in range(150)]
+        await asyncio.to_thread(office.work)
+        return await asyncio.gather(*waiting)
+
+    before = threads().threads
+    told = asyncio.run(all_of_them())
+    assert len(told) == 150
+    assert all(isinstance(one, _Told) and one.threads <= before + 4 for one in told)
+
+
+def test_who_comes_when_many_wait_is_answered_at_once(office: Office):
+    number = a_desk(office).program("dora", "ask").post("/runs", json=LOOK).json()["run"]["id"]
+    wish = Wish(number, 30, lambda: _Told(threads=0))
+    assert asyncio.run(Waiters(_parts(office), most=0).answer(wish)) is None
+
+
+def test_a_database_that_goes_away_meanwhile_takes_nothing_back(office: Office):
+    number = a_desk(office).program("dora", "ask").post("/runs", json=LOOK).json()["run"]["id"]
+
+    def gone() -> Shape:
+        raise StoreUnavailable("gone")
+
+    parts = ApiParts(
+        office.workflow, office.database, office.policies, "http://x", longest_wait=0.01
+    )
+    assert asyncio.run(Waiters(parts).answer(Wish(number, 30, gone))) is None
+
+
+def test_those_who_went_are_called_no_more():
+    moves, heard = Moves(), list[str]()
+    with moves.heard(1, lambda state: heard.append(f"first {state}")):
+        with moves.heard(1, lambda state: heard.append(f"second {state}")):
+            moves.tell(1, awaiting.State.WAITING)
+            moves.tell(2, awaiting.State.FAILED)
+        moves.tell(1, awaiting.State.SUCCEEDED)
+    moves.tell(1, awaiting.State.FAILED)
+    assert heard == ["first waiting", "second waiting", "first succeeded"]
