@@ -97,14 +97,17 @@ def _understood(typed: Mapping[str, str], now: int, problems: dict[str, str]) ->
 
 
 def _shown(tx: Transaction, found: Sequence[Happening], at: int) -> list[Shown]:
-    votes = runs.votes_on(tx, [one.run for one in found if one.run])
+    known = runs.listed(tx, [one.run for one in found if one.run])
+    # What is done on one of several hosts was allowed with the request for all of them.
+    asked = {run.id: run.parent or run.id for run in known}
+    votes = runs.votes_on(tx, [*asked.values()])
     return [
         Shown(
             one,
             _RANKS[one.rank],
             _STATES.get(one.state.removeprefix("not yet: ")),
             _apart(one.at - at),
-            [vote for vote in votes.get(one.run or 0, ()) if vote.yes],
+            [vote for vote in votes.get(asked.get(one.run or 0, 0), ()) if vote.yes],
         )
         for one in found
     ]

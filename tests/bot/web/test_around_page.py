@@ -3,10 +3,12 @@
 import pytest
 
 from bot.run import State
-from bot.store import changelog
+from bot.store import changelog, runs
+from tests.bot.office import WEB
 from tests.bot.web.conftest import Site
 from tests.bot.web.dom import Page
 from tests.bot.web.exhibits import asked, checked, ended, gallery, succeeded, waiting
+from tests.toy import SetSwitch
 
 
 def test_the_last_hour_of_a_host_and_who_allowed_it_is_two_links_from_home(site: Site):
@@ -67,3 +69,17 @@ def test_what_cannot_be_understood_says_what_can(site: Site, query: str, words: 
 def test_nothing_found_says_what_to_do(site: Site):
     text = Page(site.browser("dora").get("/around?host=nas1").text).text
     assert "Nothing that Keyturn knows of" in text
+
+
+def test_who_allowed_a_request_for_several_hosts_allowed_it_on_each(site: Site):
+    office = site.office
+    requests = [SetSwitch(host=host, name="lamp", value="on") for host in ("lb1", "lb2")]
+    whole = office.workflow.ask_all(requests, spelled="lb*", person="dora", origin=WEB)
+    office.work()
+    office.approve(office.run(whole.id))
+    office.work()
+    page = Page(site.browser("dora").get("/around?host=lb1").text)
+    with site.database.reading() as tx:
+        [part] = [run for run in runs.children(tx, whole.id) if run.host == "lb1"]
+    row = page.text[page.text.index(f"run {part.id}") :]
+    assert "Olga Owner" in row[: row.index("before")]
