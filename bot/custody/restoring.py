@@ -137,6 +137,11 @@ def _begun_anew(tx: Transaction, found: Label, later: Sequence[Sighting]) -> Res
         f"{why[0].upper()}{why[1:]}: whether this was done since is not known "
         "here. Look at the host, and ask again if it is still needed.",
     )
+    _leave_open(
+        tx,
+        f"{why[0].upper()}{why[1:]}, and this was under way then: how far it came since is not "
+        "known here. Its host stays locked until an owner settles this run.",
+    )
     aftermath.look_ahead(tx, why)
     if stops.put(tx, stops.EVERYTHING, person="", why=why):
         changelog.append(tx, "everything stopped", why=why)
@@ -156,3 +161,11 @@ def _put_down(tx: Transaction, summary: str) -> list[int]:
         news.announce(tx, run.id if run.parent is None else run.parent)
         ended.append(run.id)
     return ended
+
+
+def _leave_open(tx: Transaction, summary: str) -> None:
+    """Call unknown what was under way: by the time of the loss, more of it may have been sent."""
+    for run in aftermath.under_way(tx):
+        runs.move(tx, run, State.UNKNOWN, ended=tx.now, summary=summary)
+        changelog.append(tx, State.UNKNOWN.value, run=run.id, host=run.host, summary=summary)
+        news.announce(tx, run.id if run.parent is None else run.parent)

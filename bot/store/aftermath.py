@@ -2,7 +2,7 @@
 
 from sqlalchemy import delete, func, select, update
 
-from bot.run import BEFORE_INTENT, Run
+from bot.run import BEFORE_INTENT, Run, State
 from bot.store import runs, schedules, tables
 from bot.store.database import Transaction
 from bot.store.schedules import Outcome, Standing
@@ -12,6 +12,17 @@ def not_begun(tx: Transaction) -> list[Run]:
     """Return the runs that nothing was sent for, as far as the tables know."""
     states = [state.value for state in BEFORE_INTENT]
     query = select(tables.run.c.id).where(tables.run.c.state.in_(states))
+    return [
+        runs.get(tx, number)
+        for number in tx.sql.execute(query.order_by(tables.run.c.id)).scalars()
+    ]
+
+
+def under_way(tx: Transaction) -> list[Run]:
+    """Return the runs on one host that something was sent for, and whose end is not in here."""
+    query = select(tables.run.c.id).where(
+        tables.run.c.state == State.RUNNING.value, tables.run.c.hosts == "[]"
+    )
     return [
         runs.get(tx, number)
         for number in tx.sql.execute(query.order_by(tables.run.c.id)).scalars()

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from bot.digest import Canonical
 from bot.proposal import ProposedStep
 from bot.run import Run, State, StepRecord, StepState
-from bot.store import changelog, leases, runs, spool
+from bot.store import changelog, leases, runs, spool, verification
 from bot.store.database import Transaction
 from bot.workflow.applying import Applying
 from bot.workflow.ending import announce, end
@@ -157,7 +157,7 @@ class Reconciling:
             if run.state is not State.UNKNOWN or run.hosts or run.proposal is None:
                 return None
             record = next((each for each in runs.steps(tx, number) if each.state in _OPEN), None)
-            if record is None:
+            if record is None or _may_have_gone_on(tx, run, record):
                 return None
             lease = leases.of(tx, number)
             # The host then turns away whoever had the run before it was taken from them.
@@ -312,6 +312,13 @@ def _refused(finding: Finding, refused: Refused) -> Finding:
         output=finding.output,
         trouble=finding.trouble,
     )
+
+
+def _may_have_gone_on(tx: Transaction, run: Run, record: StepRecord) -> bool:
+    """Say whether steps after this one may have been sent that a restored backup cannot know."""
+    last = run.proposal is None or record.n == len(run.proposal.steps)
+    restored = None if last else changelog.last_of_kind(tx, verification.RESTORED)
+    return restored is not None and restored.at > record.sent
 
 
 def _spooled(tx: Transaction, run: Run, n: int) -> Finding | None:

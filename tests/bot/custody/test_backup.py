@@ -12,7 +12,17 @@ import pytest
 from bot.custody import backup, moving
 from bot.custody.restoring import Restored, restore
 from bot.run import State
-from bot.store import changelog, copying, runs, schema, signins, stops, verification, witness
+from bot.store import (
+    changelog,
+    copying,
+    locks,
+    runs,
+    schema,
+    signins,
+    stops,
+    verification,
+    witness,
+)
 from bot.store.copying import NotCopied
 from bot.store.database import Database, Transaction
 from bot.store.export import exported
@@ -23,7 +33,7 @@ from bot.workflow import Parts, Workflow
 from tests.bot.office import ByHand, Office, an_office
 from tests.bot.store.test_verification import VERIFIER
 from tests.playground.postgres import Postgres
-from tests.toy import RUNBOOKS, SetSwitch
+from tests.toy import RUNBOOKS, SetAll, SetSwitch
 
 LAMP = SetSwitch(host="lb1", name="lamp", value="on")
 FAN = SetSwitch(host="lb1", name="fan", value="on")
@@ -123,6 +133,36 @@ def test_without_ending_what_waits_it_would_be_done_again(busy: Office, tmp_path
     again(busy, plain)
     plain.close()
     assert busy.fleet.told != told
+
+
+@pytest.mark.parametrize("moment", ["before step 2", "in step 1"])
+def test_r_u2_what_was_under_way_may_have_gone_on_and_keeps_its_host(
+    busy: Office, empty: Database, tmp_path: Path, moment: str
+):
+    file = tmp_path / "today.backup"
+
+    def saved(_host: str, _words: str) -> None:
+        if moment == "in step 1":
+            backup.make(busy.database, file)
+        busy.workflow.close()
+
+    busy.fleet.hosts["lb2"] = {"lamp": "off", "fan": "off"}
+    run = busy.ask(SetAll(host="lb2", value="on"))
+    busy.fleet.after_tell = saved
+    busy.approve(run)
+    if moment == "before step 2":
+        backup.make(busy.database, file)
+    put_back(file, empty)
+    begun = again(busy, empty)
+    begun.workflow.nudge()
+    begun.work()
+    left = begun.run(run.id)
+    assert left.state is State.UNKNOWN
+    assert "how far it came since is not known here" in left.summary
+    with empty.reading() as tx:
+        lock = locks.held(tx, "lb2")
+    assert lock is not None
+    assert lock.run == run.id
 
 
 def test_r_u2_witnesses_tell_what_came_after_the_backup(
