@@ -7,6 +7,7 @@ import pytest
 from sqlalchemy import text
 
 from bot.store import changelog, verification
+from bot.store.database import Transaction
 from tests.bot.web.conftest import Site
 from tests.bot.web.dom import Page
 from tests.bot.web.exhibits import asked, gallery
@@ -121,3 +122,20 @@ def test_what_is_seen_of_the_log_is_handed_out_as_csv_and_json(site: Site) -> No
     rows = list(csv.reader(io.StringIO(answer.text)))
     assert rows[0][:3] == ["seq", "at", "kind"]
     assert not [cell for row in rows for cell in row if cell.startswith("=")]
+
+
+def test_the_whole_log_is_verified_by_one_at_a_time(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    genuine, second = verification.verify, list[int]()
+
+    def meanwhile(tx: Transaction) -> verification.Verdict:
+        second.append(olga.post("/log/verify").status_code)
+        return genuine(tx)
+
+    dora, olga = site.browser("dora"), site.browser("olga")
+    with monkeypatch.context() as both:
+        both.setattr(verification, "verify", meanwhile)
+        assert dora.post("/log/verify").status_code == 200
+    assert second == [409]
+    assert dora.post("/log/verify").status_code == 200
