@@ -176,7 +176,7 @@ def serve(settings: Settings) -> None:
     set_up_logging(redactor, settings.log)
     embedded = settings.engine == "embedded"
     place = sole_user if embedded else one_of_several
-    with place(settings.data) as beside, _listening(settings) as listener:
+    with place(settings.data) as beside, listening(settings.listen, settings.port) as listener:
         port = listener.getsockname()[1]
         settings = settings.model_copy(update={"port": port})
         neighbours.export_spans(settings)
@@ -277,14 +277,19 @@ def _clock(keyturn: Keyturn) -> Clock:
     )
 
 
-def _listening(settings: Settings) -> socket.socket:
+def listening(address: str, port: int) -> socket.socket:
+    """Return a socket that listens. Raises OSError, which says what to do."""
     try:
-        return socket.create_server((settings.listen, settings.port))
+        listener = socket.create_server((address, port))
     except OSError as trouble:
         raise OSError(
-            f"cannot listen on {settings.listen}:{settings.port}: {trouble.strerror}. "
+            f"cannot listen on {address}:{port}: {trouble.strerror}. "
             "If another program holds the port, set KEYTURN_PORT to a free one"
         ) from None
+    # asyncio does this to sockets that it opened itself, and what is accepted here inherits it:
+    # without, the body of each answer waits 40 ms for the acknowledgement of its headers.
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return listener
 
 
 def _console(settings: Settings, policy: Policy) -> "tuple[str, Console]":

@@ -1,7 +1,6 @@
 """Keyturn itself, built as `keyturn serve` builds it, served from a thread of this process."""
 
 import asyncio
-import socket
 import threading
 import time
 from collections.abc import Coroutine
@@ -31,7 +30,7 @@ class Service:
         console: Literal["", "http", "socket"] = "http",
         **more: Any,
     ) -> None:
-        self._listener = socket.create_server(("127.0.0.1", port))
+        self._listener = app.listening("127.0.0.1", port)
         settings = Settings(
             data=directory / "var",
             policy=directory / "policy",
