@@ -172,7 +172,18 @@ class Reconciling:
             found = self.parts.fleet.recall(step.host, case.mark, fingerprint=step.fingerprint)
         except HostTrouble as trouble:
             return Finding(f"could not be asked: {trouble}", again=True)
-        return judged(found, step, case.record, case.now)
+        finding = judged(found, step, case.record, case.now)
+        # Another login has another home, and another setting another place: neither knows of it.
+        if found.fate is Fate.CLOSED and self._is_other_policy(case.run):
+            words = (
+                "does not know of it, and may have been asked in another place than was told it"
+            )
+            return Finding(f"{words}: the policy was changed since", facts=finding.facts)
+        return finding
+
+    def _is_other_policy(self, run: Run) -> bool:
+        approved = run.proposal.policy_version if run.proposal else ""
+        return self.parts.policies.current().version != approved
 
     def _ask_no_more(self, number: int) -> None:
         with self._lock:

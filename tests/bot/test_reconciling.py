@@ -101,6 +101,17 @@ def test_what_the_host_has_not_begun_it_never_will(office: Office):
     assert again.state is State.SUCCEEDED
 
 
+def test_where_the_policy_was_changed_a_missing_marker_proves_nothing(office: Office):
+    run = _lost_before(office)
+    file = office.policies.path / "inventory.yaml"
+    file.write_text(f"{file.read_text()}\n# another login, perhaps\n")
+    _later(office)
+    unknown = office.run(run.id)
+    assert unknown.state is State.UNKNOWN
+    assert "the policy was changed since" in unknown.summary
+    assert _holder(office) == run.id
+
+
 class Crash(BaseException):
     """The process is gone from one moment to the next."""
 
