@@ -2,7 +2,7 @@
 
 It knows how it began, and bounds what a stranger may send. Once the host is trusted and the
 reactor has it, reading takes what is there and writing keeps what there is no room for: neither
-waits. A host that takes in nothing for too long is hung up on.
+waits. What is kept is bounded by the windows that the host has opened.
 """
 
 import socket
@@ -16,9 +16,6 @@ from connectors.reactor import REACTOR, Ear
 
 _STRANGERS_BYTES = 256 * 1024
 _AT_ONCE = 256 * 1024
-# More than the windows of all commands that run at once. A host may also ask us for answers
-# without end and take in none of them.
-_MOST_UNSENT = 64 * 1024 * 1024
 
 
 class Wire:
@@ -46,9 +43,9 @@ class Wire:
     def hand_over(self, ear: Ear) -> None:
         """Let the reactor read from now on. Called by the thread that has read until now."""
         with self._lock:
+            self._stream.settimeout(0.0)
             self.handed_over = True
             if not self._closed_here:
-                self._stream.settimeout(0.0)
                 REACTOR.add(self._stream.fileno(), ear)
 
     def fill(self) -> bool:
@@ -84,8 +81,6 @@ class Wire:
         if not self.handed_over:
             return self._stream.send(data)
         with self._lock:
-            if len(self._unsent) > _MOST_UNSENT:
-                raise EOFError
             sent = 0 if self._unsent else self._sent(data)
             if sent < len(data):
                 if not self._unsent:
