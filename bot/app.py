@@ -30,14 +30,14 @@ from bot.custody.discretion import set_up_logging
 from bot.custody.housekeeping import Housekeeping
 from bot.dispatch import InProcess
 from bot.dispatch.procrastinated import Procrastinated
-from bot.ground import Elsewhere, Ground, lay, one_of_several
+from bot.ground import Elsewhere, Ground, at_work_on, lay, one_of_several
 from bot.inventory.enrolling import enrolling
 from bot.offering import Offering
 from bot.policy import Policy, PolicyDirectory
 from bot.redaction import Redactor
 from bot.schedule.clock import Clock
 from bot.settings import Settings
-from bot.store.database import Database, one_of_many, sole_server, sole_user
+from bot.store.database import Database, sole_user
 from bot.trail import Trail
 from bot.web import door as web
 from bot.web.parts import Condition, WebParts
@@ -174,9 +174,12 @@ def serve(settings: Settings) -> None:
     """Serve until interrupted. Raises AlreadyRunning, NoPolicy, StoreUnavailable and OSError."""
     redactor = Redactor(settings.secrets)
     set_up_logging(redactor, settings.log)
-    embedded = settings.engine == "embedded"
-    place = sole_user if embedded else one_of_several
-    with place(settings.data) as beside, listening(settings.listen, settings.port) as listener:
+    place = sole_user if settings.engine == "embedded" else one_of_several
+    with (
+        place(settings.data) as beside,
+        listening(settings.listen, settings.port) as listener,
+        at_work_on(settings),
+    ):
         port = listener.getsockname()[1]
         settings = settings.model_copy(update={"port": port})
         neighbours.export_spans(settings)
@@ -184,8 +187,7 @@ def serve(settings: Settings) -> None:
         click.echo(f"Keyturn is ready: {keyturn.settings.address}")
         if keyturn.console is not None:
             click.echo(f"Chat console:     {keyturn.console.sign_in_link()}")
-        with (sole_server if embedded else one_of_many)(keyturn.database):
-            run(keyturn, listener)
+        run(keyturn, listener)
 
 
 def run(keyturn: Keyturn, listener: socket.socket) -> None:

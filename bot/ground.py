@@ -16,7 +16,14 @@ from bot.policy import Policy, PolicyDirectory
 from bot.redaction import Redactor
 from bot.settings import Settings
 from bot.store import changelog, rights, safe, schema, seal, witness
-from bot.store.database import AlreadyRunning, Database, StoreUnavailable, sole_user
+from bot.store.database import (
+    AlreadyRunning,
+    Database,
+    StoreUnavailable,
+    one_of_many,
+    sole_server,
+    sole_user,
+)
 from bot.store.keyfile import BadKey
 from bot.store.spool import Spool
 from bot.store.syslog import LogServer
@@ -101,8 +108,10 @@ def lay(
     database = Database(settings.database_url, key, redactor)
     secrets_safe = safe.kept_in(_key(settings, SAFE))
     _schema(settings, database)
-    for strong in rights.too_strong(database):
-        log.warning("our role in the database %s: keyturn db grants prints what it needs", strong)
+    strong = rights.too_strong(database)
+    if strong:
+        told = ", ".join(strong)
+        log.warning("our role in the database %s: keyturn db grants prints what it needs", told)
     with database.transaction() as tx:
         # Of several that begin at once, one writes it and the others read it.
         changelog.keep_others_out(tx)
@@ -141,6 +150,17 @@ def lay(
     return Ground(
         settings, database, policies, admitted, fleet, reach, workflow, worker, house, contacts
     )
+
+
+@contextmanager
+def at_work_on(settings: Settings) -> Generator[None]:
+    """Hold the database as the engine wants it, from before anything is read or written there."""
+    database = Database(settings.database_url)
+    try:
+        with (sole_server if settings.engine == "embedded" else one_of_many)(database):
+            yield
+    finally:
+        database.close()
 
 
 @contextmanager

@@ -12,12 +12,11 @@ from bot import neighbours
 from bot.custody.discretion import set_up_logging
 from bot.dispatch.crew import Crew
 from bot.dispatch.procrastinated import Procrastinated
-from bot.ground import Ground, lay, one_of_several
+from bot.ground import Ground, at_work_on, lay, one_of_several
 from bot.policy import NoPolicy, Policy
 from bot.redaction import Redactor
 from bot.schedule.clock import Clock
 from bot.settings import Settings
-from bot.store.database import one_of_many
 
 log = logging.getLogger(__name__)
 
@@ -35,17 +34,16 @@ def work(settings: Settings, *, sites: Sequence[str], concurrency: int) -> None:
     redactor = Redactor(settings.secrets)
     set_up_logging(redactor, settings.log)
     neighbours.export_spans(settings)
-    with one_of_several(settings.data) as beside:
+    with one_of_several(settings.data) as beside, at_work_on(settings):
         served = frozenset(sites)
         ground = lay(settings, Procrastinated(), redactor, sites=served, beside=beside)
         _check_sites(ground.policies.current(), served)
         ground.house.take_up()
-        with one_of_many(ground.database):
-            looks = max(2, concurrency * 3 // 4)
-            url = settings.database_url
-            crew = Crew(url, sites=sorted(served), threads=concurrency, look_threads=looks)
-            click.echo(f"Working for {', '.join(sorted(served))} as {ground.worker.name}")
-            ended = asyncio.run(_until_told(ground, crew))
+        looks = max(2, concurrency * 3 // 4)
+        url = settings.database_url
+        crew = Crew(url, sites=sorted(served), threads=concurrency, look_threads=looks)
+        click.echo(f"Working for {', '.join(sorted(served))} as {ground.worker.name}")
+        ended = asyncio.run(_until_told(ground, crew))
         ground.database.close()
     if not ended:
         # Threads that nothing ends would keep the process: what they had is unknown by now.
@@ -54,11 +52,10 @@ def work(settings: Settings, *, sites: Sequence[str], concurrency: int) -> None:
 
 
 def _check_sites(policy: Policy, sites: frozenset[str]) -> None:
-    known = {host.site for host in policy.inventory.hosts.values()}
-    for site in sorted(sites - known):
-        raise NoPolicy(
-            f"no host of the inventory is at site {site!r}: there are {', '.join(sorted(known))}"
-        )
+    known = sorted({host.site for host in policy.inventory.hosts.values()})
+    for site in sorted(sites - {*known}):
+        there = f"there are {', '.join(known)}" if known else "it has no hosts yet"
+        raise NoPolicy(f"no host of the inventory is at site {site!r}: {there}")
 
 
 async def _until_told(ground: Ground, crew: Crew) -> bool:

@@ -158,7 +158,7 @@ class Database:
         try:
             with (
                 self._turn(),
-                self._guarded(),
+                self.guarded(),
                 self._connection(self.engine) as connection,
             ):
                 began, now = boottime(), self._begun(connection, "BEGIN IMMEDIATE")
@@ -180,7 +180,7 @@ class Database:
     def reading(self) -> Generator[Transaction]:
         """Read one consistent state. Nothing written here is kept."""
         with (
-            self._guarded(),
+            self.guarded(),
             self._connection(self._reader) as connection,
         ):
             now = self._begun(connection, "BEGIN")
@@ -236,7 +236,8 @@ class Database:
             self._writer.release()
 
     @contextmanager
-    def _guarded(self) -> Generator[None]:
+    def guarded(self) -> Generator[None]:
+        """Tell whatever the database cannot do as StoreUnavailable."""
         try:
             yield
         except (IntegrityError, DataError) as error:
@@ -331,19 +332,12 @@ def sole_user(directory: Path) -> Generator[None]:
 @contextmanager
 def one_of_many(database: Database) -> Generator[None]:
     """Hold a PostgreSQL database beside others that do so: one that holds it alone is refused."""
-    with database.engine.connect() as connection:
-        taken = text("SELECT pg_try_advisory_lock_shared(:key)")
-        if not connection.execute(taken, {"key": _SERVER_LOCK}).scalar_one():
-            raise AlreadyRunning(
-                "an embedded Keyturn works on this database, or its key is being changed: stop "
-                "that first. All processes on one database have the same KEYTURN_ENGINE"
-            )
-        connection.commit()
-        try:
-            yield
-        finally:
-            # The lock is the connection's, and that goes back to the pool.
-            connection.invalidate()
+    why = (
+        "an embedded Keyturn works on this database, or its key is being changed: stop that "
+        "first. All processes on one database have the same KEYTURN_ENGINE"
+    )
+    with _server_lock(database, "pg_try_advisory_lock_shared", why):
+        yield
 
 
 @contextmanager
@@ -352,16 +346,27 @@ def sole_server(database: Database) -> Generator[None]:
     if database.embedded:
         yield
         return
-    with database.engine.connect() as connection:
-        taken = text("SELECT pg_try_advisory_lock(:key)")
-        if not connection.execute(taken, {"key": _SERVER_LOCK}).scalar_one():
-            raise AlreadyRunning(
-                "another Keyturn already works on this database: stop that first. Several at once "
-                "need KEYTURN_ENGINE=distributed, each of them"
-            )
+    why = (
+        "another Keyturn already works on this database: stop that first. Several at once need "
+        "KEYTURN_ENGINE=distributed, each of them"
+    )
+    with _server_lock(database, "pg_try_advisory_lock", why):
+        yield
+
+
+@contextmanager
+def _server_lock(database: Database, take: str, why: str) -> Generator[None]:
+    """Hold the lock of those who work on this database. Raises AlreadyRunning, for that reason."""
+    with database.guarded():
+        connection = database.engine.connect()
+        taken = connection.execute(text(f"SELECT {take}(:key)"), {"key": _SERVER_LOCK})
+        ours = taken.scalar_one()
         connection.commit()
-        try:
-            yield
-        finally:
-            # The lock is the connection's, and that goes back to the pool.
-            connection.invalidate()
+    try:
+        if not ours:
+            raise AlreadyRunning(why)
+        yield
+    finally:
+        # The lock is the connection's, and that would go back to the pool.
+        connection.invalidate()
+        connection.close()
