@@ -78,10 +78,24 @@ class Crew:
         self._loop = loop
         self._begun.set()
         try:
-            loop.run_until_complete(self._work())
+            loop.run_until_complete(self._last())
         finally:
             self._pool.shutdown(wait=False, cancel_futures=True)
             loop.close()
+
+    async def _last(self) -> None:
+        """Work until closed, whatever befalls the connections: who is gone takes nothing."""
+        while not self._closing.is_set():
+            try:
+                await self._work()
+            except Exception:
+                log.exception("the worker begins anew")
+                await self._rest()
+
+    async def _rest(self) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_AGAIN_SECONDS):
+                await self._closing.wait()
 
     async def _work(self) -> None:
         from procrastinate import App, PsycopgConnector
@@ -120,9 +134,7 @@ class Crew:
                 )
             except Exception:
                 log.exception("the worker of %s begins anew", ", ".join(queues))
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_AGAIN_SECONDS):
-                    await self._closing.wait()
+            await self._rest()
 
     def _take(self, run: int) -> None:
         if self._advance is None:

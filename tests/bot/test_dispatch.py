@@ -357,6 +357,27 @@ def test_a_worker_takes_up_its_work_after_the_database_has_thrown_it_out(apart: 
 
 
 @pytest.mark.real
+def test_a_worker_whose_connections_could_not_be_opened_begins_anew(
+    apart: Database, monkeypatch: pytest.MonkeyPatch
+):
+    works, troubles = Crew._work, [OSError("no route to host")]  # pyright: ignore[reportPrivateUsage]
+
+    async def once_in_trouble(crew: Crew) -> None:
+        if troubles:
+            raise troubles.pop()
+        await works(crew)
+
+    monkeypatch.setattr(Crew, "_work", once_in_trouble)
+    dispatch, came = Procrastinated(), threading.Event()
+    crew = Crew(apart.url, sites=["main"], threads=1, look_threads=1)
+    crew.start(lambda _number: came.set())
+    with apart.transaction() as tx:
+        dispatch.enqueue(tx, 1, "main")
+    assert came.wait(20)
+    assert crew.stop(10)
+
+
+@pytest.mark.real
 def test_a_worker_needs_no_more_rights_than_the_service_has(apart: Database):
     role = f"hand_{os.getpid()}"
     with apart.transaction() as tx:
