@@ -85,14 +85,13 @@ def test_a_host_that_wants_new_keys_often_gets_them_and_loses_nothing(limits: Li
         assert first != _transport(session).H
 
 
-def test_we_want_new_keys_ourselves_and_lose_nothing(
-    session: Session, monkeypatch: pytest.MonkeyPatch
-):
+def test_we_want_new_keys_ourselves_and_lose_nothing(sshd: Sshd, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(WarmPacketizer, "REKEY_BYTES", 200_000)
-    first = _transport(session).H
-    for _ in range(5):
-        assert session.run(Shell(("head", "-c", "150000", "/dev/zero"))).out == "\0" * 150_000
-    assert first != _transport(session).H
+    with connected(sshd) as session:
+        first = _transport(session).H
+        for _ in range(5):
+            assert session.run(Shell(("head", "-c", "150000", "/dev/zero"))).out == "\0" * 150_000
+        assert first != _transport(session).H
 
 
 def test_what_is_said_while_new_keys_are_agreed_reaches_the_right_command(limits: Limits):
@@ -179,14 +178,20 @@ def test_a_command_that_outlives_its_deadline_leaves_the_connection_to_the_other
     assert session.run(Shell(("echo", "still here"))).out == "still here\n"
 
 
+def _is_quiet(thread: threading.Thread) -> bool:
+    before = _wakes(thread)
+    return _still(lambda: _wakes(thread) - before, seconds=0.5) <= 1
+
+
 def test_twenty_idle_connections_wake_nobody(sshd: Sshd, tmp_path: Path):
     sessions = [connected(sshd) for _ in range(20)]
     opened = [one.__enter__() for one in sessions]
     try:
         assert eventually(lambda: not any(_transport(one).is_alive() for one in opened))
         reactor = next(one for one in threading.enumerate() if one.name == "reactor")
+        # sshd may say something more shortly after it has let one in.
+        assert eventually(lambda: _is_quiet(reactor))
         wakes = _wakes(reactor)
-        assert _still(lambda: _wakes(reactor) - wakes, seconds=0.5) <= 1
         opened[0].run(Shell(("true",)))
         assert _wakes(reactor) > wakes  # it is the reactor that would have been woken
     finally:
