@@ -9,6 +9,7 @@ from getpass import getuser
 from importlib.metadata import version
 from pathlib import Path
 
+from bot.custody.durable import sync
 from bot.store import changelog, copying, label, schema, verification
 from bot.store.database import Database
 from bot.store.label import Label
@@ -58,16 +59,8 @@ def make(
 
 
 def _put_in_place(part: Path, file: Path) -> None:
-    _sync(part)
+    sync(part)
     # Unlike a rename, a link is never put over what somebody else has put there meanwhile.
     os.link(part, file)
     part.unlink()
-    _sync(file.parent)
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    sync(file.parent)

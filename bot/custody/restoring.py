@@ -5,15 +5,15 @@ signs in anew, everything is stopped until somebody has looked, new runs have nu
 had before, and the log says from where on it tells another story than its witnesses.
 """
 
-import os
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from getpass import getuser
 from pathlib import Path
 
+from bot.custody.durable import sync
 from bot.hindsight import written
-from bot.run import State
+from bot.run import Run, State
 from bot.store import (
     aftermath,
     changelog,
@@ -112,8 +112,7 @@ def _handed_over(copy: Database, target: Database, first: int, told: copying.Tol
 
 
 def _put_in_place(part: Path, place: Path) -> None:
-    with part.open("rb") as content:
-        os.fsync(content.fileno())
+    sync(part)
     part.rename(place)
 
 
@@ -155,10 +154,8 @@ def _put_down(tx: Transaction, summary: str) -> list[int]:
     """End every run that nothing was sent for yet: by the time of the loss, that may have been."""
     ended: list[int] = []
     for run in aftermath.not_begun(tx):
-        runs.move(tx, run, State.STOPPED, ended=tx.now, summary=summary)
-        changelog.append(tx, State.STOPPED.value, run=run.id, host=run.host, summary=summary)
+        _end(tx, run, State.STOPPED, summary)
         locks.release(tx, run.id)
-        news.announce(tx, run.id if run.parent is None else run.parent)
         ended.append(run.id)
     return ended
 
@@ -166,6 +163,11 @@ def _put_down(tx: Transaction, summary: str) -> list[int]:
 def _leave_open(tx: Transaction, summary: str) -> None:
     """Call unknown what was under way: by the time of the loss, more of it may have been sent."""
     for run in aftermath.under_way(tx):
-        runs.move(tx, run, State.UNKNOWN, ended=tx.now, summary=summary)
-        changelog.append(tx, State.UNKNOWN.value, run=run.id, host=run.host, summary=summary)
-        news.announce(tx, run.id if run.parent is None else run.parent)
+        _end(tx, run, State.UNKNOWN, summary)
+
+
+def _end(tx: Transaction, run: Run, state: State, summary: str) -> None:
+    """End a run as tables and log tell it: nobody is at work whom it would have to wake."""
+    runs.move(tx, run, state, ended=tx.now, summary=summary)
+    changelog.append(tx, state.value, run=run.id, host=run.host, summary=summary)
+    news.announce(tx, run.id if run.parent is None else run.parent)

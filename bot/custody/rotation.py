@@ -1,8 +1,8 @@
 """A change of the key that seals the log: recorded there, and signed by the old and the new."""
 
-import os
 from pathlib import Path
 
+from bot.custody.durable import sync
 from bot.store import changelog, seal, verification
 from bot.store.database import Database
 
@@ -28,13 +28,5 @@ def rotate(database: Database, file: Path) -> str:
         verification.open_log(tx)
         verification.rotate(tx, new)
     beside.replace(file)
-    _sync(file.parent)
+    sync(file.parent)
     return new.public
-
-
-def _sync(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
