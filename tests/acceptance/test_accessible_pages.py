@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Page
 
-from tests.acceptance.test_web_in_browser import CHROMIUM, FLAGS, Server, Visit, a_visit
+from tests.acceptance.visiting import Server, Visit, a_visit, chromium
 from tests.bot.office import an_office
 from tests.bot.web.exhibits import gallery
 from tests.bot.web.test_routes import NAMES, ROUTES
@@ -36,8 +36,7 @@ SHOWN = ("waiting", "succeeded", "unknown", "checked")
 @pytest.fixture(scope="module")
 def visit(tmp_path_factory: pytest.TempPathFactory) -> Generator[tuple[Visit, list[str]]]:
     """Somebody signed in where all kinds of runs are, and the addresses of every page."""
-    with sync_playwright() as playwright, an_office(tmp_path_factory.mktemp("office")) as office:
-        browser: Browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+    with chromium() as browser, an_office(tmp_path_factory.mktemp("office")) as office:
         runs = gallery(office.database)
         server = Server(office)
         visit = a_visit(browser, server)
@@ -46,7 +45,6 @@ def visit(tmp_path_factory: pytest.TempPathFactory) -> Generator[tuple[Visit, li
         yield visit, list(_addresses(numbers))
         visit.page.context.close()
         server.stop()
-        browser.close()
 
 
 def _addresses(runs: list[int]) -> Iterator[str]:

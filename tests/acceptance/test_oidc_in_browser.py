@@ -4,9 +4,9 @@ from collections.abc import Generator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page, expect, sync_playwright
+from playwright.sync_api import Page, expect
 
-from tests.acceptance.test_web_in_browser import CHROMIUM, FLAGS
+from tests.acceptance.visiting import ARTEFACTS, chromium
 from tests.playground import company
 from tests.playground.daemon import free_port
 from tests.playground.oidc_provider import CLIENT_ID, CLIENT_SECRET, OidcProvider
@@ -15,7 +15,6 @@ from tests.policies import INVENTORY
 
 pytestmark = pytest.mark.real
 
-ARTEFACTS = Path(__file__).parents[1] / "artefacts"
 ACCOUNTS = {
     "dora": {"https://slack.com/team_id": "T0KEYTURN", "https://slack.com/user_id": "U0DORA"},
     "mallory": {"https://slack.com/team_id": "T0KEYTURN", "https://slack.com/user_id": "U0MAL"},
@@ -44,10 +43,8 @@ def service(tmp_path: Path) -> Generator[Service]:
 
 @pytest.fixture
 def page() -> Generator[Page]:
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+    with chromium() as browser:
         yield browser.new_page(color_scheme="dark")
-        browser.close()
 
 
 def test_somebody_signs_in_with_slack_and_out_everywhere(service: Service, page: Page) -> None:

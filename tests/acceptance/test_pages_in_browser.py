@@ -5,12 +5,12 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from playwright.sync_api import Browser, expect, sync_playwright
+from playwright.sync_api import Browser, expect
 
 from bot.store import contacts, locks
 from bot.timetable import Timing, timetable
 from runbooks import catalogue
-from tests.acceptance.test_web_in_browser import CHROMIUM, CONTRAST, FLAGS, Server, Visit, a_visit
+from tests.acceptance.visiting import CONTRAST, Server, Visit, a_visit
 from tests.bot.office import WEB, an_office
 from tests.bot.web.exhibits import gallery
 from tests.toy import RUNBOOKS, ShowSwitches
@@ -18,14 +18,6 @@ from tests.toy import RUNBOOKS, ShowSwitches
 pytestmark = pytest.mark.real
 
 NIGHTLY = Timing("nightly look", timetable("0 3 * * *", "Europe/Amsterdam"))
-
-
-@pytest.fixture(scope="module")
-def browser() -> Generator[Browser]:
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        yield browser
-        browser.close()
 
 
 @pytest.fixture

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect
 
 from bot.run import Run, State, StepState
 from bot.store import heard, runs, signins, verification
 from bot.store.database import Transaction
-from tests.acceptance.test_web_in_browser import CHROMIUM, CONTRAST, FLAGS, Server, Visit, a_visit
+from tests.acceptance.visiting import CONTRAST, Server, Visit, a_visit
 from tests.bot.office import an_office
 from tests.bot.web.exhibits import approved, asked, concluded, ended, running, succeeded, waiting
 from tests.bot.web.test_picture import a_bond
@@ -21,14 +21,6 @@ from tests.bot.web.test_picture import a_bond
 pytestmark = pytest.mark.real
 
 HOSTS = 200
-
-
-@pytest.fixture(scope="module")
-def browser() -> Generator[Browser]:
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        yield browser
-        browser.close()
 
 
 @pytest.fixture

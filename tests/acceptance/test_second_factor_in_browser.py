@@ -4,12 +4,12 @@ from collections.abc import Generator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, CDPSession, Page, expect, sync_playwright
+from playwright.sync_api import Browser, CDPSession, Page, expect
 
 from bot.run import State
 from bot.store import factors
 from bot.workflow.second_factor import counts
-from tests.acceptance.test_web_in_browser import CHROMIUM, CONTRAST, FLAGS, Server, Visit, a_visit
+from tests.acceptance.visiting import CONTRAST, Server, Visit, a_visit
 from tests.bot.keyring import an_app, stepped_up
 from tests.bot.office import Office, an_office
 from tests.policies import starter_rules
@@ -18,14 +18,6 @@ from tests.toy import SetSwitch
 pytestmark = pytest.mark.real
 
 STRICT = starter_rules().replace('@approvals("1")', '@approvals("1")\n@stepup', 1)
-
-
-@pytest.fixture(scope="module")
-def browser() -> Generator[Browser]:
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        yield browser
-        browser.close()
 
 
 @pytest.fixture

@@ -1,85 +1,22 @@
 """The pages in a real browser: signing in, filtering, reading along, approving."""
 
 import re
-import socket
-import threading
 from collections.abc import Generator
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
-import uvicorn
-from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_playwright
+from playwright.sync_api import Browser, expect
 
 from bot.run import Run, State
-from bot.store import signins
-from bot.web import WebParts, build
 from bot.workflow import NotYours
-from tests.bot.office import Office, an_office
+from tests.acceptance.visiting import CONTRAST, Server, Visit, a_visit
+from tests.bot.office import an_office
 from tests.bot.web.exhibits import gallery
 from tests.toy import SetAll
 
 pytestmark = pytest.mark.real
-
-ARTEFACTS = Path(__file__).parent.parent / "artefacts"
-CHROMIUM = "/usr/bin/chromium"
-CONTRAST = Path(__file__).with_name("contrast.js").read_text()
-FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
-
-
-class Server:
-    """The pages of an office on a free loopback port. name: how browsers reach it."""
-
-    def __init__(self, office: Office, name: str = "127.0.0.1") -> None:
-        self.office = office
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.address = f"http://{name}:{self._listener.getsockname()[1]}"
-        parts = WebParts(office.workflow, office.database, office.policies, self.address, False)
-        config = uvicorn.Config(build(parts), log_level="critical", timeout_graceful_shutdown=2)
-        self._server = uvicorn.Server(config)
-        self._thread = threading.Thread(target=self._server.run, args=([self._listener],))
-        self._thread.start()
-
-    def stop(self) -> None:
-        self._server.should_exit = True
-        self._thread.join(20)
-        self._listener.close()
-
-    def link(self, person: str) -> str:
-        with self.office.database.transaction() as tx:
-            return f"{self.address}/sign-in/{signins.new_link(tx, person)}"
-
-
-@dataclass
-class Visit:
-    """One person's browser window. complaints: what its console said."""
-
-    server: Server
-    page: Page
-    complaints: list[str]
-
-    def sign_in(self, person: str) -> None:
-        self.page.goto(self.server.link(person))
-        self.page.get_by_role("button", name="Sign in").click()
-        self.page.wait_for_url(f"{self.server.address}/")
-
-    def open(self, path: str) -> None:
-        self.page.goto(self.server.address + path)
-
-    def keep(self, name: str) -> None:
-        """Keep a picture of the whole page for people to look at."""
-        ARTEFACTS.mkdir(exist_ok=True)
-        self.page.screenshot(path=ARTEFACTS / f"web-{name}.png", full_page=True)
-
-
-@pytest.fixture(scope="module")
-def browser() -> Generator[Browser]:
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        yield browser
-        browser.close()
 
 
 @pytest.fixture
@@ -95,20 +32,6 @@ def visit(browser: Browser, server: Server) -> Generator[Visit]:
     visit = a_visit(browser, server)
     yield visit
     visit.page.context.close()
-
-
-def a_visit(browser: Browser, server: Server, **options: Any) -> Visit:
-    context = browser.new_context(timezone_id="Asia/Tokyo", locale="en-GB", **options)
-    page = context.new_page()
-    complaints: list[str] = []
-
-    def listen(message: ConsoleMessage) -> None:
-        if message.type in {"error", "warning"}:
-            complaints.append(message.text)
-
-    page.on("console", listen)
-    page.on("pageerror", lambda error: complaints.append(str(error)))
-    return Visit(server, page, complaints)
 
 
 def both_on(server: Server) -> Run:

@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 
 import httpx2
 
-from tests.acceptance.test_web_in_browser import Server
+from tests.acceptance.visiting import Server
 from tests.bot.office import an_office
 from tests.bot.web.exhibits import gallery
 

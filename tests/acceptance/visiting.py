@@ -1,0 +1,89 @@
+"""Pages of an office, and people with a real browser who visit them."""
+
+import socket
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
+
+from bot.store import signins
+from bot.web import WebParts, build
+from tests.bot.office import Office
+
+ARTEFACTS = Path(__file__).parent.parent / "artefacts"
+CONTRAST = Path(__file__).with_name("contrast.js").read_text()
+_CHROMIUM = "/usr/bin/chromium"
+_FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+
+
+@contextmanager
+def chromium() -> Generator[Browser]:
+    """Start Debian's Chromium."""
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=_CHROMIUM, args=_FLAGS)
+        yield browser
+        browser.close()
+
+
+class Server:
+    """The pages of an office on a free loopback port. name: how browsers reach it."""
+
+    def __init__(self, office: Office, name: str = "127.0.0.1") -> None:
+        self.office = office
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.address = f"http://{name}:{self._listener.getsockname()[1]}"
+        parts = WebParts(office.workflow, office.database, office.policies, self.address, False)
+        config = uvicorn.Config(build(parts), log_level="critical", timeout_graceful_shutdown=2)
+        self._server = uvicorn.Server(config)
+        self._thread = threading.Thread(target=self._server.run, args=([self._listener],))
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._server.should_exit = True
+        self._thread.join(20)
+        self._listener.close()
+
+    def link(self, person: str) -> str:
+        with self.office.database.transaction() as tx:
+            return f"{self.address}/sign-in/{signins.new_link(tx, person)}"
+
+
+@dataclass
+class Visit:
+    """One person's browser window. complaints: what its console said."""
+
+    server: Server
+    page: Page
+    complaints: list[str]
+
+    def sign_in(self, person: str) -> None:
+        self.page.goto(self.server.link(person))
+        self.page.get_by_role("button", name="Sign in").click()
+        self.page.wait_for_url(f"{self.server.address}/")
+
+    def open(self, path: str) -> None:
+        self.page.goto(self.server.address + path)
+
+    def keep(self, name: str) -> None:
+        """Keep a picture of the whole page for people to look at."""
+        ARTEFACTS.mkdir(exist_ok=True)
+        self.page.screenshot(path=ARTEFACTS / f"web-{name}.png", full_page=True)
+
+
+def a_visit(browser: Browser, server: Server, **options: Any) -> Visit:
+    context = browser.new_context(timezone_id="Asia/Tokyo", locale="en-GB", **options)
+    page = context.new_page()
+    complaints: list[str] = []
+
+    def listen(message: ConsoleMessage) -> None:
+        if message.type in {"error", "warning"}:
+            complaints.append(message.text)
+
+    page.on("console", listen)
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    return Visit(server, page, complaints)
