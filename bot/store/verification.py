@@ -3,11 +3,12 @@
 from collections.abc import Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from threading import Lock
 from typing import Any
 
 from bot.store import changelog, output, seal
 from bot.store.changelog import GENESIS, Entry
-from bot.store.database import Transaction
+from bot.store.database import Database, Transaction
 from bot.store.seal import Seal
 from bot.store.witness import Checkpoint
 
@@ -20,6 +21,11 @@ _SEQ, _KIND, _BODY, _PREV, _HASH = 0, 2, 6, 7, 8
 _KINDS = {(int, int, str, run, *[str] * 6) for run in (int, type(None))}
 _LOOKED_AT = 1000
 _UNSIGNED = "is not signed by the key of the log"
+_AT_IT = Lock()
+
+
+class AtItAlready(Exception):
+    """Somebody is having the whole log verified just now."""
 
 
 @dataclass(frozen=True)
@@ -112,6 +118,22 @@ def verify(
         why = f"sealed by the key {verdict.key[:16]}…, and not by {key[:16]}…"
         return replace(verdict, broken=verdict.entries, why=why)
     return _with_outputs(tx, _compared(tx, verdict, seen, witnesses), bound)
+
+
+def verify_alone(database: Database) -> Verdict:
+    """Recompute the whole chain for whoever asks through a door: for one at a time.
+
+    In a log of years it takes minutes, and a thread that others need. Raises AtItAlready.
+    """
+    if not _AT_IT.acquire(blocking=False):
+        raise AtItAlready(
+            "the log is being verified already: do it again when that is done, in some minutes"
+        )
+    try:
+        with database.reading() as tx:
+            return verify(tx)
+    finally:
+        _AT_IT.release()
 
 
 def verify_tail(tx: Transaction, *, most: int, witnesses: Sequence[Checkpoint] = ()) -> Verdict:

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from threading import Lock
 from typing import Annotated
 from urllib.parse import urlencode
 
@@ -28,7 +27,6 @@ from runbooks import catalogue
 router = APIRouter()
 
 _ON_A_PAGE = 50
-_VERIFYING = Lock()
 _COLUMNS = ("seq", "at", "kind", "run", "person", "host", "hash", "facts")
 # What the runs must be, rather than the entries.
 _OF_RUNS = ("area", "runbook", "state", "text")
@@ -80,18 +78,11 @@ def as_json(request: Request, parts: Here, visitor: Visiting, before: Before = N
 
 @router.post("/log/verify")
 def verify(request: Request, parts: Here, visitor: Visiting) -> Response:
-    """Recompute the whole chain. A POST, so that nothing but a button does that work.
-
-    One at a time: in a log of years it takes minutes, and a thread that pages need.
-    """
-    if not _VERIFYING.acquire(blocking=False):
-        words = "It is being verified already. Do it again when that is done, in some minutes."
-        return refusal(request, 409, words)
+    """Recompute the whole chain. A POST, so that nothing but a button does that work."""
     try:
-        with parts.database.reading() as tx:
-            verdict = verification.verify(tx)
-    finally:
-        _VERIFYING.release()
+        verdict = verification.verify_alone(parts.database)
+    except verification.AtItAlready as no:
+        return refusal(request, 409, f"{str(no).capitalize()}.")
     return _page(request, parts, visitor, verdict=verdict)
 
 

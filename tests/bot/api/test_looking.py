@@ -1,5 +1,9 @@
 """What changed around a moment, views and the filtered log, as programs are told of them."""
 
+import pytest
+
+from bot.store import verification
+from bot.store.database import Transaction
 from tests.bot.api.conftest import Desk
 from tests.bot.web.exhibits import gallery
 
@@ -46,3 +50,23 @@ def test_the_log_is_filtered_and_leads_on_with_the_same_filters(desk: Desk):
     assert further["entries"][0]["seq"] < page["entries"][-1]["seq"]
     denied = program.get("/log", params={"state": "denied"}).json()["entries"]
     assert len({entry["run"] for entry in denied}) == 1
+
+
+def test_the_whole_log_is_verified_for_one_program_at_a_time(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+):
+    genuine, second = verification.verify, list[tuple[int, str]]()
+    with desk.database.transaction() as tx:
+        verification.open_log(tx)
+
+    def meanwhile(tx: Transaction) -> verification.Verdict:
+        answer = olga.post("/log/verify")
+        second.append((answer.status_code, answer.json()["type"]))
+        return genuine(tx)
+
+    dora, olga = desk.program("dora"), desk.program("olga")
+    with monkeypatch.context() as both:
+        both.setattr(verification, "verify", meanwhile)
+        assert dora.post("/log/verify").status_code == 200
+    assert second == [(409, "urn:keyturn:problem:at-it-already")]
+    assert dora.post("/log/verify").status_code == 200
