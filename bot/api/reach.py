@@ -1,5 +1,6 @@
 """Reach: one POST to an address that was chosen elsewhere, and nowhere else than that."""
 
+import asyncio
 import socket
 import ssl
 from collections.abc import Callable, Sequence
@@ -11,7 +12,8 @@ import httpx2
 from bot.visible import one_line
 from connectors.public import is_public
 
-_SECONDS = 10.0
+# Of one stroke, such as to connect; and of all of it, however slowly the other side speaks.
+_SECONDS, _IN_ALL = 10.0, 20.0
 GONE = 410
 
 # From a name and a port to the addresses that it has.
@@ -61,39 +63,53 @@ def post(
     *,
     private: bool,
     resolve: Resolve = resolved,
+    seconds: float = _IN_ALL,
 ) -> None:
     """Send it there; 2xx is a yes. The answer's body is not read. Raises NotReached.
 
     The name is looked up once and its address connected to, so that no second answer to the same
-    question leads elsewhere; the certificate is checked against the name.
+    question leads elsewhere; the certificate is checked against the name. seconds: from then until
+    the answer has begun.
     """
     at, parts = address(url, private=private, resolve=resolve), urlsplit(url)
     there = f"[{at}]" if ":" in at else at
     port = f":{parts.port}" if parts.port else ""
     query = f"?{parts.query}" if parts.query else ""
+    request = httpx2.Request(
+        "POST",
+        f"{parts.scheme}://{there}{port}{parts.path or '/'}{query}",
+        content=body,
+        headers={
+            **headers,
+            "Host": parts.netloc,
+            "Content-Type": "application/json",
+            "User-Agent": "Keyturn",
+        },
+        extensions={"sni_hostname": parts.hostname or ""},
+    )
+    # A client that waits by itself has limits for each stroke only: who sends a letter of its
+    # headers every few seconds would hold it for good.
+    status = asyncio.run(_answered(request, seconds))
+    if not 200 <= status < 300:
+        raise NotReached(f"it answered {status}", for_good=status == GONE)
+
+
+async def _answered(request: httpx2.Request, seconds: float) -> int:
+    """Return the status of the answer."""
     try:
-        with (
-            httpx2.Client(
+        async with (
+            asyncio.timeout(seconds),
+            httpx2.AsyncClient(
                 verify=ssl.create_default_context(),
                 timeout=_SECONDS,
                 follow_redirects=False,
                 trust_env=False,
             ) as client,
-            client.stream(
-                "POST",
-                f"{parts.scheme}://{there}{port}{parts.path or '/'}{query}",
-                content=body,
-                headers={
-                    **headers,
-                    "Host": parts.netloc,
-                    "Content-Type": "application/json",
-                    "User-Agent": "Keyturn",
-                },
-                extensions={"sni_hostname": parts.hostname or ""},
-            ) as answer,
         ):
-            status = answer.status_code
+            answer = await client.send(request, stream=True)
+            await answer.aclose()
+            return answer.status_code
+    except TimeoutError:
+        raise NotReached(f"it did not answer within {seconds:g} s") from None
     except httpx2.HTTPError as trouble:
         raise NotReached(one_line(str(trouble) or type(trouble).__name__)) from None
-    if not 200 <= status < 300:
-        raise NotReached(f"it answered {status}", for_good=status == GONE)

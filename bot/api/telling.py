@@ -83,23 +83,33 @@ class Telling:
         with self._database.transaction() as tx:
             if not deliveries.claim(tx, item, seconds=_CLAIM_SECONDS):
                 return False
-            try:
-                body = self._body(item, runs.get(tx, item.run), runs.votes(tx, item.run))
-            except NoSuchRun as gone:
-                deliveries.failed(tx, item, str(gone), for_good=True)
-                return False
-        name = f"{self._to.name}-{item.seq}"
-        headers = signature.headers(self._to.secret, name, body, at=int(self._clock()))
         try:
-            post(self._to.url, body, headers, private=self._to.private, resolve=self._resolve)
-        except NotReached as no:
+            self._send(item)
+        except (NotReached, NoSuchRun) as no:
             log.warning("%s was not told of entry %d: %s", self._to.name, item.seq, no)
-            with self._database.transaction() as tx:
-                deliveries.failed(tx, item, str(no), for_good=no.for_good)
-            return False
+            return self._failed(item, str(no), for_good=not _may_yet(no))
+        except StoreUnavailable:
+            raise
+        except Exception as fault:
+            # It counts as a try, so that it has an end, and what is behind it is told meanwhile.
+            log.exception("%s could not be told of entry %d", self._to.name, item.seq)
+            return self._failed(item, f"Keyturn has a fault: {type(fault).__name__}")
         with self._database.transaction() as tx:
             deliveries.delivered(tx, item)
         return True
+
+    def _send(self, item: Due) -> None:
+        """Raises NotReached, and NoSuchRun."""
+        with self._database.reading() as tx:
+            body = self._body(item, runs.get(tx, item.run), runs.votes(tx, item.run))
+        name = f"{self._to.name}-{item.seq}"
+        headers = signature.headers(self._to.secret, name, body, at=int(self._clock()))
+        post(self._to.url, body, headers, private=self._to.private, resolve=self._resolve)
+
+    def _failed(self, item: Due, why: str, *, for_good: bool = False) -> bool:
+        with self._database.transaction() as tx:
+            deliveries.failed(tx, item, why, for_good=for_good)
+        return False
 
     def _body(self, item: Due, run: runs.Run, votes: list[runs.Vote]) -> bytes:
         told = Told(
@@ -110,6 +120,11 @@ class Telling:
             run=shapes.RunShape.of(run, votes, self._base_url),
         )
         return told.model_dump_json().encode()
+
+
+def _may_yet(no: Exception) -> bool:
+    """Say whether there is sense in trying again."""
+    return isinstance(no, NotReached) and not no.for_good
 
 
 def standing(database: Database) -> str:

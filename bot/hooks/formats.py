@@ -27,6 +27,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _BEYOND = (datetime(9999, 1, 1, tzinfo=UTC) - _EPOCH) // timedelta(microseconds=1)
 # Of one delivery; more is told as one.
 _MOST = 100
+_LONGEST_LINK = 500
 
 Short = Annotated[str, Field(max_length=200)]
 Long = Annotated[str, Field(max_length=2000)]
@@ -209,9 +210,15 @@ def _clean(one: Event, inventory: Inventory) -> Event:
         one_line(one.category)[:40],
         one_line(one.person)[:80],
         one_line(one.detail)[:1000],
-        one.url[:500] if one.url.startswith(("https://", "http://")) else "",
+        _link(one.url),
         one.at,
     )
+
+
+def _link(said: str) -> str:
+    """Return an address that leads where it seems to; "" for what is none, or would be cut."""
+    whole = said.startswith(("https://", "http://")) and len(said) <= _LONGEST_LINK
+    return said if whole and said.isprintable() and " " not in said else ""
 
 
 def _host(said: str, inventory: Inventory) -> str:

@@ -65,6 +65,9 @@ class _Subscription(_Secret):
     @field_validator("url")
     @classmethod
     def _an_address(cls, url: str) -> str:
+        # What cannot be seen in it would be dropped, or be sent as more than an address.
+        if not url.isprintable() or " " in url:
+            raise ValueError("holds a blank or an invisible character: write it without")
         parts = urlsplit(url)
         if parts.scheme not in {"https", "http"} or not parts.hostname or parts.username:
             raise ValueError("must be an address such as https://hooks.example.com/keyturn")

@@ -229,6 +229,28 @@ def test_t_h1_everything_hostile_stays_text(counter: Counter) -> None:
     assert all(ord(letter) >= 32 and letter != "\u202e" for letter in entry.facts["title"])
 
 
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://ci.example.com/\r\nSet-Cookie: x",
+        "https://ci.example.com/\x1b]8;;",
+        "https://ci.example.com/\u202efdp.exe",
+        "https://ci.example.com/\u200b7",
+        "https://ci.example.com/ 7",
+        "https://ci.example.com/" + "7" * 500,
+        "ftp://ci.example.com/7",
+    ],
+)
+def test_t_h1_a_link_that_does_not_lead_where_it_seems_to_is_left_out(
+    counter: Counter, url: str
+) -> None:
+    assert counter.tell("msg_1", url=url).status_code == 202
+    assert counter.tell("msg_2", url="https://ci.example.com/7").status_code == 202
+    odd, plain = counter.events()
+    assert "url" not in odd.facts
+    assert plain.facts["url"] == "https://ci.example.com/7"
+
+
 def _no_database() -> AbstractContextManager[Database]:
     raise AssertionError("nobody needs it")
 
@@ -328,6 +350,10 @@ def test_nothing_is_told_by_looking(counter: Counter) -> None:
         ),
         ("subscriptions: {x: {url: 'file:///etc/passwd', secret_file: good}}", "an address"),
         ("subscriptions: {x: {url: 'https://u:p@a.example', secret_file: good}}", "an address"),
+        ('subscriptions: {x: {url: "https://a.example/\\n", secret_file: good}}', "invisible"),
+        ('subscriptions: {x: {url: "https://a.\\texample/", secret_file: good}}', "invisible"),
+        ('subscriptions: {x: {url: "https://a.example/\\u202e", secret_file: good}}', "invisible"),
+        ("subscriptions: {x: {url: 'https://a.example/ b', secret_file: good}}", "a blank"),
     ],
 )
 def test_a_file_that_cannot_be_used_says_where_and_what_to_do(

@@ -13,6 +13,7 @@ from starlette.routing import Route
 from bot.api import ApiParts, metrics
 from bot.api.metrics import Gauges, endpoint
 from bot.store.database import StoreUnavailable
+from bot.store.outside import delivery
 from tests.bot.api.conftest import Desk
 from tests.bot.web.exhibits import gallery
 from tests.toy import BreakSwitch, SetSwitch
@@ -138,6 +139,9 @@ def test_the_dashboard_draws_only_what_there_is(desk: Desk):
     prometheus = _prometheus(desk)
     desk.office.approve(desk.office.ask(LAMP))
     desk.office.ask(BreakSwitch(host="lb2", name="lamp"))
+    with desk.database.transaction() as tx:
+        row = {"subscription": "wiki", "seq": 1, "run": 1, "kind": "asked", "at": 0}
+        tx.sql.execute(delivery.insert().values(**row, tries=0, not_before=0, trouble=""))
     known = {name.partition(" ")[0] for name in _figures(prometheus)}
     drawn = _drawn(json.loads(DASHBOARD.read_text()))
     assert drawn

@@ -4,13 +4,16 @@ import base64
 import hashlib
 import hmac
 import json
+import socket
 import threading
 from collections.abc import Generator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+import httpx2
 import pytest
 from sqlalchemy import update
 
@@ -18,9 +21,10 @@ from bot.api import reach
 from bot.api.door import build
 from bot.api.parts import ApiParts
 from bot.api.reach import NotReached, address
+from bot.api.shapes import RunShape
 from bot.api.telling import Telling, Told, standing
 from bot.hooks.written import Subscription
-from bot.run import Run
+from bot.run import Run, Vote
 from bot.store import changelog, deliveries
 from bot.store.outside import delivery
 from tests.bot.office import Office
@@ -239,6 +243,80 @@ def test_what_is_never_taken_is_given_up_said_so_and_told_again_on_demand(
     all_of(telling)
     assert len(listener.heard) == 1
     assert standing(office.database) == "all were told"
+
+
+def test_a_fault_of_ours_counts_as_a_try_and_holds_up_nothing_else(
+    office: Office, listener: Listener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    telling = a_telling(office, listener.url, events=("asked",))
+    first, second = office.ask(LAMP_ON), office.ask(LAMP_ON, person="stan")
+    genuine = RunShape.of
+
+    def faulty(run: Run, votes: Sequence[Vote], base_url: str) -> RunShape:
+        if run.id == first.id:
+            raise ValueError("nobody thought of this")
+        return genuine(run, votes, base_url)
+
+    with monkeypatch.context() as meanwhile:
+        meanwhile.setattr(RunShape, "of", faulty)
+        for _ in range(deliveries.MOST_TRIES + 3):
+            all_of(telling)
+            _later(office)
+    assert listener.events == [(second.id, "asked")]
+    with office.database.reading() as tx:
+        row = tx.sql.execute(delivery.select()).one()
+    assert (row.tries, row.dead is None) == (deliveries.MOST_TRIES, False)
+    assert row.trouble == "Keyturn has a fault: ValueError"
+    with office.database.transaction() as tx:
+        deliveries.again(tx, "wiki")
+    all_of(telling)
+    assert listener.events[1:] == [(first.id, "asked")]
+
+
+@contextmanager
+def _dribbling(stop: threading.Event) -> Generator[str]:
+    """Answer with one letter of a header after the other, for as long as one listens."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def dribble() -> None:
+            client, _ = server.accept()
+            with client, suppress(OSError):
+                client.sendall(b"HTTP/1.1 200 OK\r\nX-Slow: ")
+                while not stop.wait(0.02):
+                    client.sendall(b"x")
+
+        thread = threading.Thread(target=dribble, daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{server.getsockname()[1]}/"
+        stop.set()
+        thread.join()
+
+
+def test_whoever_answers_a_letter_at_a_time_does_not_hold_up_the_others() -> None:
+    with (
+        _dribbling(threading.Event()) as url,
+        pytest.raises(NotReached, match="did not answer within"),
+    ):
+        reach.post(url, b"{}", {}, private=True, seconds=0.3)
+
+
+def test_without_a_limit_for_all_of_it_each_letter_would_begin_a_new_wait() -> None:
+    """Each of the client's own limits is of one stroke: none of them ever comes."""
+    with (
+        _dribbling(threading.Event()) as url,
+        httpx2.Client(timeout=0.1, trust_env=False) as client,
+    ):
+        ended = threading.Event()
+
+        def tell() -> None:
+            with suppress(httpx2.HTTPError):
+                client.post(url)
+            ended.set()
+
+        teller = threading.Thread(target=tell, daemon=True)
+        teller.start()
+        assert not ended.wait(0.5)
+    teller.join(10)
 
 
 def test_whoever_is_gone_for_good_is_not_tried_again(office: Office, listener: Listener) -> None:
