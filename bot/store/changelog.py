@@ -3,13 +3,13 @@
 import hashlib
 import json
 from collections.abc import Collection, Generator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from json.encoder import encode_basestring
 from typing import Any
 
 from sqlalchemy import Row, select
 
-from bot.digest import Canonical, canonical, sha256
+from bot.digest import Canonical, canonical
 from bot.store import tables
 from bot.store.database import Transaction
 
@@ -27,6 +27,12 @@ _INSERT = {
     dialect: f"INSERT INTO entry ({_COLUMNS}) VALUES ({', '.join([mark] * 10)})"  # noqa: S608 - ours
     for dialect, mark in (("sqlite", "?"), ("postgresql", "%s"))
 }
+# All entries of a wave in one statement: a list for each column.
+_LISTS = ", ".join(
+    f"%s::{'bigint' if column.name in {'seq', 'at', 'run'} else 'text'}[]"
+    for column in tables.entry.columns
+)
+_INSERT_LISTS = f"INSERT INTO entry ({_COLUMNS}) SELECT * FROM unnest({_LISTS})"  # noqa: S608 - ours
 
 
 @dataclass(frozen=True)
@@ -53,6 +59,17 @@ class Entry:
         return json.loads(self.body)
 
 
+@dataclass(frozen=True)
+class Draft:
+    """What is to become an entry."""
+
+    kind: str
+    run: int | None = None
+    person: str = ""
+    host: str = ""
+    facts: Mapping[str, Canonical] = field(default_factory=dict[str, Canonical])
+
+
 def append(
     tx: Transaction,
     kind: str,
@@ -63,24 +80,46 @@ def append(
     **facts: Canonical,
 ) -> Entry:
     """Add an entry in the caller's transaction: what it tells of and the telling are one."""
-    seq, prev = tx.log_head or _last_and_locked(tx)
-    tx.logged = True
-    values: dict[str, Any] = {
-        "seq": seq + 1,
-        "at": tx.now,
-        "kind": kind,
-        "run": run,
-        "person": person,
-        "host": host,
-        "body": _body(tx, facts),
-        "prev": prev,
-    }
-    digest = sha256(values)
-    entry = Entry(**values, hash=digest, signature=tx.seal.sign(digest))
-    tx.at_once(_INSERT, tuple(vars(entry).values()))
+    draft = Draft(kind, run, person, host, facts)
+    row = _chained(tx, draft, _body(tx, facts), tx.log_head or _last_and_locked(tx))
+    tx.at_once(_INSERT, row)
+    return _appended(tx, [row])[0]
+
+
+def append_many(tx: Transaction, drafts: Sequence[Draft]) -> list[Entry]:
+    """Add entries in their order, each chained and signed as if it were alone, by one statement.
+
+    That takes a small part of the time that they take one by one: for what many hosts are told
+    or have answered at once.
+    """
+    if not drafts:
+        return []
+    head = tx.log_head or _last_and_locked(tx)
+    rows: list[tuple[Any, ...]] = []
+    for draft, body in zip(drafts, _bodies(tx, drafts), strict=True):
+        rows.append(_chained(tx, draft, body, head))
+        head = rows[-1][0], rows[-1][-2]
+    if tx.sql.dialect.name == "sqlite":
+        tx.sql.exec_driver_sql(_INSERT["sqlite"], rows)
+    else:
+        columns = tuple(map(list, zip(*rows, strict=True)))
+        tx.sql.exec_driver_sql(_INSERT_LISTS, columns)
+    return _appended(tx, rows)
+
+
+def _chained(tx: Transaction, draft: Draft, body: str, head: tuple[int, str]) -> tuple[Any, ...]:
+    """Return the row that follows where the log ends."""
+    seq, prev = head
+    unsigned = (seq + 1, tx.now, draft.kind, draft.run, draft.person, draft.host, body, prev)
+    digest = digest_of((*unsigned, "", ""))
+    return (*unsigned, digest, tx.seal.sign(digest))
+
+
+def _appended(tx: Transaction, rows: Sequence[tuple[Any, ...]]) -> list[Entry]:
     # Nobody else appends before this transaction ends.
-    tx.log_head = (entry.seq, digest)
-    return entry
+    tx.log_head = rows[-1][0], rows[-1][-2]
+    tx.logged = True
+    return [Entry(*row) for row in rows]
 
 
 def keep_others_out(tx: Transaction) -> None:
@@ -97,6 +136,14 @@ def _last_and_locked(tx: Transaction) -> tuple[int, str]:
 def _body(tx: Transaction, facts: Mapping[str, Canonical]) -> str:
     body = canonical(facts)
     return canonical(tx.redactor.thing(facts)) if tx.redactor.holds(body) else body
+
+
+def _bodies(tx: Transaction, drafts: Sequence[Draft]) -> list[str]:
+    bodies = [canonical(draft.facts) for draft in drafts]
+    # Looking for secrets in all of it at once finds no fewer of them.
+    if not tx.redactor.holds("\n".join(bodies)):
+        return bodies
+    return [_body(tx, draft.facts) for draft in drafts]
 
 
 def head(tx: Transaction) -> tuple[int, str]:

@@ -1,10 +1,12 @@
 import threading
 from contextlib import suppress
+from dataclasses import replace
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import event, text
 
 from bot.store import changelog, verification
+from bot.store.changelog import Draft
 from bot.store.database import Database, StoreUnavailable
 
 
@@ -92,3 +94,62 @@ def test_t_l9_many_writers_make_one_chain(database: Database):
     for writer in writers:
         writer.join()
     assert _verify(database).entries == 501
+
+
+def _some(count: int) -> list[Draft]:
+    return [Draft("noted", n, "olga", f"web{n}", {"n": n, "said": "☃"}) for n in range(count)]
+
+
+def test_many_entries_at_once_are_chained_and_signed_one_by_one(database: Database):
+    _fill(database, 3)
+    with database.transaction() as tx:
+        changelog.append(tx, "noted", n=1)
+        told = changelog.append_many(tx, _some(50))
+        changelog.append(tx, "noted", n=2)
+    with database.reading() as tx:
+        assert changelog.after(tx, 4, most=50) == told
+        verdict = verification.verify(tx, thorough=True)
+    assert (verdict.entries, verdict.broken) == (55, None)
+
+
+def test_many_entries_are_what_they_are_one_by_one(database: Database):
+    _fill(database, 1)
+    with database.transaction() as tx:
+        [together] = changelog.append_many(tx, _some(1))
+        alone = changelog.append(tx, "noted", run=0, person="olga", host="web0", n=0, said="☃")
+    as_first = replace(alone, seq=together.seq, prev=together.prev)
+    assert changelog.digest_of(tuple(vars(as_first).values())) == together.hash
+
+
+def test_many_entries_are_one_statement(database: Database):
+    _fill(database, 1)
+    said: list[str] = []
+    event.listen(database.engine, "before_cursor_execute", lambda *told: said.append(told[2]))
+    with database.transaction() as tx:
+        changelog.append_many(tx, _some(200))
+    assert [statement[:17] for statement in said if "INSERT" in statement] == ["INSERT INTO entry"]
+
+
+def test_no_entries_at_once_are_none_and_nobody_is_kept_out(database: Database):
+    with database.transaction() as tx:
+        assert changelog.append_many(tx, []) == []
+        assert tx.log_head is None
+
+
+def test_a_secret_in_one_of_many_entries_is_taken_out(database: Database):
+    database.redactor.register("correct horse battery")
+    _fill(database, 1)
+    with database.transaction() as tx:
+        drafts = [*_some(2), Draft("noted", facts={"said": "it is correct horse battery"})]
+        *others, last = changelog.append_many(tx, drafts)
+    assert last.facts == {"said": "it is [secret]"}
+    assert [entry.facts["n"] for entry in others] == [0, 1]
+
+
+def test_the_ends_of_two_entries_are_no_secret(database: Database):
+    _fill(database, 1)
+    database.redactor.register('5678"}{"b":"9012')
+    with database.transaction() as tx:
+        drafts = [Draft("noted", facts={"a": "5678"}), Draft("noted", facts={"b": "9012"})]
+        told = changelog.append_many(tx, drafts)
+    assert [entry.facts for entry in told] == [{"a": "5678"}, {"b": "9012"}]
