@@ -114,7 +114,8 @@ test: setup system assets schemas ## Run every test on every core; ARGS="-k word
 
 # So many orders of events that the state machine of a run is put through, and so many races of two
 # processes for one run; `make test` tries 200 and 24. A tenth as often a process is killed, on
-# either storage, at any moment and at every system call in turn; `make test` does so 60 times.
+# either storage, at any moment and at every system call in turn; `make test` does so 60 times. And
+# every write in turn fails, as on a disk that is full or broken.
 CHAOS ?= 10000
 
 .PHONY: chaos

@@ -23,10 +23,15 @@ def is_ours(name: str | None, kind: str, _parents: object) -> bool:
 
 
 def upgrade(database: Database) -> None:
-    """Apply every migration that is missing. Raises StoreUnavailable if our role may not."""
-    with database.engine.connect() as connection:
-        if not _behind(connection):
-            return
+    """Apply every migration that is missing. Raises StoreUnavailable, also if our role may not."""
+    with database.guarded():
+        with database.engine.connect() as connection:
+            if not _behind(connection):
+                return
+        _upgrade_as_owner(database)
+
+
+def _upgrade_as_owner(database: Database) -> None:
     try:
         _upgrade(database)
     except ProgrammingError as error:
@@ -51,8 +56,11 @@ def _upgrade(database: Database) -> None:
 
 
 def is_current(database: Database) -> bool:
-    """Return whether the database has exactly the schema that this version works with."""
-    with database.engine.connect() as connection:
+    """Return whether the database has exactly the schema that this version works with.
+
+    Raises StoreUnavailable.
+    """
+    with database.guarded(), database.engine.connect() as connection:
         return not _behind(connection)
 
 

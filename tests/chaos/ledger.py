@@ -50,7 +50,7 @@ class WriteDown(Change[tuple[str, ...]], words="ledger write", example="lb1 5f",
 class Toll:
     """What a campaign has come to. Every list names what should not be."""
 
-    kills: int = 0
+    faults: int = 0
     lines: int = 0
     ends: Counter[str] = field(default_factory=Counter[str])
     duplicated: list[str] = field(default_factory=list[str])
@@ -66,12 +66,13 @@ class Toll:
         ends = ", ".join(f"{count} {state}" for state, count in sorted(self.ends.items()))
         bad = len(self.wrong)
         # Nothing seen in n tries happens with 95 % certainty less often than in 3 of n.
-        bound = f"; with 95 % certainty fewer than {300 / self.kills:.2g} % of kills do harm"
+        bound = 300 / self.faults if self.faults else 100
+        sure = f"; with 95 % certainty fewer than {bound:.2g} % of them do harm"
         return (
-            f"{self.kills} kills, {sum(self.ends.values())} runs ({ends}), {self.lines} lines: "
+            f"{self.faults} faults, {sum(self.ends.values())} runs ({ends}), {self.lines} lines: "
             f"{len(self.lost)} lost, {len(self.duplicated)} duplicated, "
             f"{len(self.unrecorded)} unrecorded, {len(self.hanging)} without an end"
-            f"{bound if self.kills and not bad else ''}"
+            f"{'' if bad else sure}"
         )
 
 
@@ -81,10 +82,10 @@ def judged(
     steps: Mapping[int, Sequence[StepRecord]],
     acknowledged: Sequence[int],
     *,
-    kills: int,
+    faults: int,
 ) -> Toll:
     """Hold what the hosts have against what Keyturn says. lines: of all ledgers."""
-    toll = Toll(kills=kills, lines=len(lines), ends=Counter(run.state for run in known.values()))
+    toll = Toll(faults=faults, lines=len(lines), ends=Counter(run.state for run in known.values()))
     written = Counter(lines)
     toll.duplicated = [f"{line!r} {n} times" for line, n in written.items() if n > 1]
     meant: dict[str, StepState] = {}

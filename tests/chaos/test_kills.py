@@ -69,10 +69,10 @@ def campaign(home: Home, fleet: LoopbackFleet, *, kills: int, seed: int) -> Toll
     process.start()
     process.join(90)
     assert process.exitcode == 0, f"seed {seed}"
-    return counted(home, fleet, kills=kills)
+    return counted(home, fleet, faults=kills)
 
 
-def counted(home: Home, fleet: LoopbackFleet, *, kills: int) -> Toll:
+def counted(home: Home, fleet: LoopbackFleet, *, faults: int) -> Toll:
     database = home.database()
     known = victim.everything(database)
     steps = victim.records(database, known)
@@ -83,7 +83,7 @@ def counted(home: Home, fleet: LoopbackFleet, *, kills: int) -> Toll:
     ledgers = [host.home / "ledger" for host in fleet.hosts.values()]
     lines = [line for file in ledgers if file.exists() for line in file.read_text().splitlines()]
     acks = home.acks.read_text().split() if home.acks.exists() else []
-    return judged(lines, {run.id: run for run in known}, steps, [*map(int, acks)], kills=kills)
+    return judged(lines, {run.id: run for run in known}, steps, [*map(int, acks)], faults=faults)
 
 
 # One that goes wrong once in three times is wrong: it is not tried again.
@@ -151,7 +151,7 @@ def test_the_ledger_tells_what_is_not_as_keyturn_says(
 ):
     said = [each for each in (one, two) if each]
     steps = [StepRecord(7, n, StepState(each), 0) for n, each in enumerate(said, start=1)]
-    toll = judged(lines, {7: _run(state)}, {7: steps}, [7], kills=1)
+    toll = judged(lines, {7: _run(state)}, {7: steps}, [7], faults=1)
     found = {
         name for name in ("duplicated", "unrecorded", "lost", "hanging") if getattr(toll, name)
     }
@@ -159,4 +159,4 @@ def test_the_ledger_tells_what_is_not_as_keyturn_says(
 
 
 def test_a_request_that_was_accepted_and_is_not_there_is_lost():
-    assert judged([], {}, {}, [8], kills=1).lost == ["request 8"]
+    assert judged([], {}, {}, [8], faults=1).lost == ["request 8"]

@@ -5,7 +5,9 @@ import random
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing.synchronize import Event
 from pathlib import Path
 
@@ -14,8 +16,8 @@ from bot.dispatch import InProcess
 from bot.policy import PolicyDirectory
 from bot.redaction import Redactor
 from bot.run import ENDED, Origin, Run, State, StepRecord
-from bot.store import runs, schema, seal, search
-from bot.store.database import Database
+from bot.store import runs, schema, seal, search, witness
+from bot.store.database import Database, StoreUnavailable
 from bot.store.spool import Spool
 from bot.workflow import Parts, Workflow
 from bot.workflow.banning import Admitted
@@ -27,6 +29,8 @@ from tests.chaos.ledger import WriteDown
 RUNBOOKS: Mapping[str, type[AnyRunbook]] = {WriteDown.words: WriteDown}
 _UNDER_WAY = frozenset(State) - ENDED
 _PATIENCE = 60.0
+# How one ends that could not write, and has said so.
+REFUSED = 3
 
 
 @dataclass(frozen=True)
@@ -39,6 +43,18 @@ class Home:
     @property
     def acks(self) -> Path:
         return self.directory / "acks"
+
+    @property
+    def witness(self) -> Path:
+        return self.directory / "witness"
+
+    @property
+    def files(self) -> Sequence[Path]:
+        """All that Keyturn itself writes there."""
+        database, spool = self.directory / "keyturn.db", self.directory / "spool"
+        beside = [database.with_name(f"{database.name}-{end}") for end in ("wal", "shm")]
+        taken = spool.with_name(f"{spool.name}.taken")
+        return [database, *beside, self.directory / "changelog.key", spool, taken, self.witness]
 
     @property
     def policy(self) -> Path:
@@ -59,7 +75,9 @@ class Victim:
         inventory = policies.current().inventory
         self._hosts = [host.name for host in inventory]
         spool = Spool(home.directory / "spool")
-        Housekeeping(self._database, spool=spool, witnesses=[]).open({})
+        told = [partial(witness.testify, home.witness)]
+        self._house = Housekeeping(self._database, spool=spool, witnesses=told)
+        self._house.open({})
         self._dispatch = InProcess()
         fleet = Fleet(inventory, Sessions(home.policy))
         admitted = Admitted(policies, self._database)
@@ -78,16 +96,29 @@ class Victim:
         while True:
             self._look_round(ask=True)
 
-    def ask_once(self) -> None:
-        """Have one run done on one host, and everything that was left."""
-        self._ask(self._hosts[0])
-        self.finish()
+    def ask_once(self, patience: float = _PATIENCE) -> bool:
+        """Have one run done on one host, and everything that was left; False if it was not."""
+        deadline = time.monotonic() + patience
+        while time.monotonic() < deadline:
+            # Who is told that it could not be recorded asks again.
+            with suppress(StoreUnavailable):
+                self._ask(self._hosts[0])
+                break
+            time.sleep(0.04)
+        return self.finish(deadline - time.monotonic())
 
-    def finish(self) -> None:
-        """Come to an end with all that is under way."""
-        deadline = time.monotonic() + _PATIENCE
-        while self._unfinished() and time.monotonic() < deadline:
-            self._look_round(ask=False)
+    def finish(self, patience: float = _PATIENCE) -> bool:
+        """Come to an end with all that is under way; False if it did not in so many seconds."""
+        deadline = time.monotonic() + patience
+        while time.monotonic() < deadline:
+            # As the clock of a process does, which looks again.
+            with suppress(StoreUnavailable, OSError):
+                if not self._unfinished():
+                    return True
+                self._look_round(ask=False)
+                continue
+            time.sleep(0.04)
+        return False
 
     def _look_round(self, *, ask: bool) -> None:
         busy = {run.host: run for run in self._unfinished()}
@@ -98,6 +129,7 @@ class Victim:
             if ask and host not in busy:
                 self._ask(host)
         self._workflow.nudge()
+        self._house.keep()
         time.sleep(0.04)
 
     def _ask(self, host: str) -> None:
@@ -137,13 +169,22 @@ def finish(home: Home) -> None:
     victim.finish()
 
 
-def main() -> None:
-    """`python -m tests.chaos.victim DIRECTORY URL SEED`: have one run done, and end."""
-    directory, url, number = sys.argv[1:]
-    victim = Victim(Home(Path(directory), url), int(number))
-    victim.start()
-    victim.ask_once()
+def main() -> int:
+    """`python -m tests.chaos.victim DIRECTORY URL SEED [SECONDS]`: have one run done, and end."""
+    directory, url, number, *patience = sys.argv[1:]
+    try:
+        victim = Victim(Home(Path(directory), url), int(number))
+        victim.start()
+        done = victim.ask_once(*map(float, patience))
+    except (StoreUnavailable, OSError) as trouble:
+        # Whoever starts it is told, as `keyturn serve` tells, and starts it again.
+        print(trouble)
+        return REFUSED
+    if not done:
+        # Whoever waits for the disk to work again is not asked to end: an orchestrator kills it.
+        os._exit(REFUSED)
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

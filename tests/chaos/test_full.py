@@ -1,0 +1,107 @@
+"""A disk that is full, or broken, at any write: nothing is sent that is not recorded before.
+
+strace has the Nth call of a kind fail, on the files that Keyturn writes and on no others, for
+N = 1, 2 … until a run comes to its end untouched: once, for a while, or from there on for good.
+Afterwards there is room again, and nobody repairs anything. `make chaos` sweeps.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Generator, Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.chaos.test_kills import counted
+from tests.chaos.victim import REFUSED, Home
+from tests.playground.fleet import LoopbackFleet, Place
+from tests.policies import a_policy
+
+CHAOS = int(os.environ.get("KEYTURN_CHAOS", "0"))
+# All that writes, and what makes it durable; opening is what a full disk refuses first.
+CALLS = ("pwrite64", "fdatasync", "fsync", "write", "ftruncate", "openat", "rename")
+ERRORS = ("ENOSPC", "EIO")
+# Failing calls: one, a spell of them, and every one from there on, until the process ends.
+SPELLS = ("{n}", "{n}..{last}", "{n}+")
+_SPELL = 6
+# Longer than a run takes, even one whose first tries were in vain.
+_PATIENCE = 5
+MOST = 1000
+# What `make test` has fail: call, error, and from which one on.
+SAMPLE = (
+    ("pwrite64", "ENOSPC", "9..60"),
+    ("fdatasync", "EIO", "4+"),
+    ("fdatasync", "EIO", "6..8"),
+)
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Generator[tuple[Home, LoopbackFleet]]:
+    a_policy(tmp_path / "policy")
+    with LoopbackFleet(tmp_path / "policy", places=(Place("lb1", "edge"),)) as fleet:
+        yield Home(tmp_path, f"sqlite:///{tmp_path / 'keyturn.db'}"), fleet
+
+
+def life(home: Home, call: str, error: str, when: str, *, seed: int = 0) -> bool:
+    """Have one run done where some calls fail; say whether any did."""
+    told = home.directory / "failed"
+    paths = [word for file in home.files for word in ("-P", str(file))]
+    strace = (shutil.which("strace") or "strace", "-f", "-qq", "-o", str(told), *paths)
+    inject = ("-e", f"trace={call}", "-e", f"inject={call}:error={error}:when={when}")
+    ended = _lived([*strace, *inject], home, seed, _PATIENCE)
+    where = f"{call} {error} {when}"
+    assert ended.returncode in {0, REFUSED}, f"{where}: {ended.returncode}: {ended.stderr}"
+    return "(INJECTED)" in told.read_text(errors="replace")
+
+
+def _lived(
+    wrapper: Sequence[str], home: Home, seed: int, patience: float
+) -> subprocess.CompletedProcess[str]:
+    words = ("-m", "tests.chaos.victim", str(home.directory), home.url, str(seed), str(patience))
+    command = [*wrapper, sys.executable, *words]
+    return subprocess.run(command, capture_output=True, check=False, timeout=300, text=True)
+
+
+def swept(home: Home, call: str, error: str) -> int:
+    """Have each call of a kind fail, once, for a while or for good; return how many there were."""
+    for n in range(1, MOST + 1):
+        when = SPELLS[n % len(SPELLS)].format(n=n, last=n + _SPELL)
+        if not life(home, call, error, when, seed=n):
+            return n - 1
+    return MOST
+
+
+def _told(home: tuple[Home, LoopbackFleet], times: int, what: str) -> None:
+    """Give it room again, and hold what the hosts have against what Keyturn says."""
+    ended = _lived([], home[0], 0, 60)
+    assert ended.returncode == 0, ended.stderr
+    toll = counted(*home, faults=times)
+    print(f"{what}: {toll}")
+    assert not toll.wrong, f"{what}: {toll}: {toll.wrong}"
+    assert toll.ends["succeeded"]
+
+
+@pytest.mark.real
+@pytest.mark.timeout(300)
+def test_r_d3_r_d4_a_disk_that_fails_loses_nothing_and_needs_no_repair(
+    home: tuple[Home, LoopbackFleet],
+):
+    failed = [life(home[0], *each, seed=n) for n, each in enumerate(SAMPLE, start=1)]
+    assert all(failed)
+    _told(home, sum(failed), "a sample")
+
+
+@pytest.mark.flaky(reruns=0)
+@pytest.mark.real
+@pytest.mark.skipif(not CHAOS, reason="make chaos sweeps")
+@pytest.mark.timeout(0)
+@pytest.mark.parametrize("error", ERRORS)
+@pytest.mark.parametrize("call", CALLS)
+def test_r_d3_r_d4_no_write_is_a_bad_moment_for_a_full_or_broken_disk(
+    home: tuple[Home, LoopbackFleet], call: str, error: str
+):
+    times = swept(home[0], call, error)
+    assert times < MOST
+    _told(home, times, f"every {call} with {error}")
