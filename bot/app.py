@@ -38,6 +38,7 @@ from bot.redaction import Redactor
 from bot.schedule.clock import Clock
 from bot.settings import Settings
 from bot.store.database import Database, sole_user
+from bot.store.tenure import Tenure
 from bot.trail import Trail
 from bot.web import door as web
 from bot.web.parts import Condition, WebParts
@@ -82,10 +83,16 @@ class Keyturn:
     tellings: Sequence[Telling] = ()
 
 
-def build(settings: Settings, redactor: Redactor | None = None, *, beside: str = "") -> Keyturn:
+def build(
+    settings: Settings,
+    redactor: Redactor | None = None,
+    *,
+    beside: str = "",
+    tenure: Tenure | None = None,
+) -> Keyturn:
     """Put the parts together. Raises NoPolicy, StoreUnavailable and BadKey.
 
-    beside: as in ground.lay().
+    beside, tenure: as in ground.lay().
     """
     redactor = redactor or Redactor(settings.secrets)
     dispatch = InProcess() if settings.engine == "embedded" else None
@@ -95,6 +102,7 @@ def build(settings: Settings, redactor: Redactor | None = None, *, beside: str =
         redactor,
         reach=None if dispatch else Elsewhere(),
         beside=beside,
+        tenure=tenure,
     )
     ground.house.open(settings.shown)
     database, workflow, admitted = ground.database, ground.workflow, ground.admitted
@@ -178,12 +186,12 @@ def serve(settings: Settings) -> None:
     with (
         place(settings.data) as beside,
         listening(settings.listen, settings.port) as listener,
-        at_work_on(settings),
+        at_work_on(settings) as tenure,
     ):
         port = listener.getsockname()[1]
         settings = settings.model_copy(update={"port": port})
         neighbours.export_spans(settings)
-        keyturn = build(settings, redactor, beside=beside or "")
+        keyturn = build(settings, redactor, beside=beside or "", tenure=tenure)
         click.echo(f"Keyturn is ready: {keyturn.settings.address}")
         if keyturn.console is not None:
             click.echo(f"Chat console:     {keyturn.console.sign_in_link()}")

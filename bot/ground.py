@@ -1,6 +1,8 @@
 """The ground that every process stands on: database, keys, policy, fleet, and the workflow."""
 
 import logging
+import os
+import signal
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,18 +17,17 @@ from bot.dispatch import Dispatch
 from bot.policy import Policy, PolicyDirectory
 from bot.redaction import Redactor
 from bot.settings import Settings
-from bot.store import changelog, rights, safe, schema, seal, witness
+from bot.store import changelog, rights, safe, schema, seal, verification, witness
 from bot.store.database import (
     AlreadyRunning,
     Database,
     StoreUnavailable,
-    one_of_many,
-    sole_server,
     sole_user,
 )
 from bot.store.keyfile import BadKey
 from bot.store.spool import Spool
 from bot.store.syslog import LogServer
+from bot.store.tenure import Tenure, one_of_many, sole_server
 from bot.workflow import Parts, Workflow
 from bot.workflow.banning import Admitted
 from bot.workflow.pacing import Pace
@@ -97,15 +98,19 @@ def lay(
     reach: Reach | None = None,
     sites: frozenset[str] | None = None,
     beside: str = "",
+    tenure: Tenure | None = None,
 ) -> Ground:
     """Open what is there and put it together. Raises NoPolicy, StoreUnavailable and BadKey.
 
     reach: how hosts are reached, other than from here. sites: whose hosts this process cares for;
     left out, all. beside: tells its files from those of others in the same data directory.
+    tenure: without it nothing is written, once the database has been away.
     """
     settings.data.mkdir(parents=True, exist_ok=True)
     key = seal.kept_in(_key(settings, SEAL))
     database = Database(settings.database_url, key, redactor)
+    if tenure is not None:
+        database.may_write, tenure.on_return = tenure.check, partial(_same_log, database)
     secrets_safe = safe.kept_in(_key(settings, SAFE))
     _schema(settings, database)
     strong = rights.too_strong(database)
@@ -153,14 +158,25 @@ def lay(
 
 
 @contextmanager
-def at_work_on(settings: Settings) -> Generator[None]:
-    """Hold the database as the engine wants it, from before anything is read or written there."""
+def at_work_on(settings: Settings) -> Generator[Tenure | None]:
+    """Hold the database as the engine wants it, from before anything is read or written there.
+
+    A process that others have taken it from ends, as if it were asked to.
+    """
     database = Database(settings.database_url)
     try:
-        with (sole_server if settings.engine == "embedded" else one_of_many)(database):
-            yield
+        with (sole_server if settings.engine == "embedded" else one_of_many)(database) as tenure:
+            if tenure is not None:
+                tenure.on_end = partial(os.kill, os.getpid(), signal.SIGTERM)
+            yield tenure
     finally:
         database.close()
+
+
+def _same_log(database: Database) -> None:
+    """See that nobody has changed the key of the log while we were out. Raises BadKey."""
+    with database.transaction() as tx:
+        verification.check_key(tx, tx.seal)
 
 
 @contextmanager

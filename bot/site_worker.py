@@ -34,9 +34,11 @@ def work(settings: Settings, *, sites: Sequence[str], concurrency: int) -> None:
     redactor = Redactor(settings.secrets)
     set_up_logging(redactor, settings.log)
     neighbours.export_spans(settings)
-    with one_of_several(settings.data) as beside, at_work_on(settings):
+    with one_of_several(settings.data) as beside, at_work_on(settings) as tenure:
         served = frozenset(sites)
-        ground = lay(settings, Procrastinated(), redactor, sites=served, beside=beside)
+        ground = lay(
+            settings, Procrastinated(), redactor, sites=served, beside=beside, tenure=tenure
+        )
         _check_sites(ground.policies.current(), served)
         ground.house.take_up()
         looks = max(2, concurrency * 3 // 4)

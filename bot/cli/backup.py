@@ -74,7 +74,8 @@ def restore(place: Place, *, file: Path, witnesses: tuple[Path, ...], as_json: b
     from bot.custody.restoring import restore as put_back
     from bot.store import witness
     from bot.store.copying import NotCopied
-    from bot.store.database import sole_server, sole_user
+    from bot.store.database import sole_user
+    from bot.store.tenure import sole_server
     from bot.store.label import NoBackup
 
     data = place.data()
@@ -113,7 +114,8 @@ def copy(place: Place, *, source: str, target: str, as_json: bool) -> None:
     from bot.custody import moving
     from bot.store import copying
     from bot.store.copying import NotCopied
-    from bot.store.database import sole_server, sole_user
+    from bot.store.database import sole_user
+    from bot.store.tenure import sole_server
 
     with (
         plainly(),

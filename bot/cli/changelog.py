@@ -16,7 +16,8 @@ def rotate_key(place: Place) -> None:
     The service must be stopped meanwhile. The old key is gone then: nobody can steal it any more.
     """
     from bot.custody import rotation
-    from bot.store.database import sole_server, sole_user
+    from bot.store.database import sole_user
+    from bot.store.tenure import sole_server
 
     with place.database() as database, sole_user(place.data()), sole_server(database):
         public = rotation.rotate(database, place.keys() / "changelog.key")

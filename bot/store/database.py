@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Engine, Table, create_engine, event, text
+from sqlalchemy import Connection, Engine, Table, create_engine, event
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, SQLAlchemyError
 
@@ -33,8 +33,6 @@ _NOW = {
     "sqlite": "SELECT (julianday('now') - 2440587.5) * 86400.0",
     "postgresql": "SELECT extract(epoch from clock_timestamp())",
 }
-# Any number that nothing else in the database locks by.
-_SERVER_LOCK = 0x6B747372
 
 
 class StoreUnavailable(Exception):
@@ -143,6 +141,8 @@ class Database:
         self._reader = self.engine.execution_options(**level)
         # Called after every commit that somebody should hear of, from the committing thread.
         self.on_news: Callable[[], None] = lambda: None
+        # Called before every transaction. Raises StoreUnavailable where we may not work on it now.
+        self.may_write: Callable[[], None] = lambda: None
         self.moves = Moves()
         self._closed = False
         self._watch = Watch(self.engine, _BLOCKED_SECONDS, needed=not self.embedded)
@@ -156,6 +156,7 @@ class Database:
         seconds: how long one statement, or the commit, may take; None for as little as is usual.
         """
         try:
+            self.may_write()
             with (
                 self._turn(),
                 self.guarded(),
@@ -187,6 +188,12 @@ class Database:
             with self._watch.over(connection, _READING_SECONDS):
                 yield Transaction(connection, now, redactor=self.redactor)
                 connection.rollback()
+
+    @contextmanager
+    def watched(self, connection: Connection) -> Generator[None]:
+        """Wait for no answer that does not come, and tell what goes wrong as StoreUnavailable."""
+        with self.guarded(), self._watch.over(connection):
+            yield
 
     def _begun(self, connection: Connection, begin: str) -> int:
         """Begin, and return the database's time: in no time, or it does not answer at all."""
@@ -327,46 +334,3 @@ def sole_user(directory: Path) -> Generator[None]:
                 f"another Keyturn already works on {directory}: stop that one first"
             ) from None
         yield
-
-
-@contextmanager
-def one_of_many(database: Database) -> Generator[None]:
-    """Hold a PostgreSQL database beside others that do so: one that holds it alone is refused."""
-    why = (
-        "an embedded Keyturn works on this database, or its key is being changed: stop that "
-        "first. All processes on one database have the same KEYTURN_ENGINE"
-    )
-    with _server_lock(database, "pg_try_advisory_lock_shared", why):
-        yield
-
-
-@contextmanager
-def sole_server(database: Database) -> Generator[None]:
-    """Hold a PostgreSQL database alone, for as long as one process does all the work on it."""
-    if database.embedded:
-        yield
-        return
-    why = (
-        "another Keyturn already works on this database: stop that first. Several at once need "
-        "KEYTURN_ENGINE=distributed, each of them"
-    )
-    with _server_lock(database, "pg_try_advisory_lock", why):
-        yield
-
-
-@contextmanager
-def _server_lock(database: Database, take: str, why: str) -> Generator[None]:
-    """Hold the lock of those who work on this database. Raises AlreadyRunning, for that reason."""
-    with database.guarded():
-        connection = database.engine.connect()
-        taken = connection.execute(text(f"SELECT {take}(:key)"), {"key": _SERVER_LOCK})
-        ours = taken.scalar_one()
-        connection.commit()
-    try:
-        if not ours:
-            raise AlreadyRunning(why)
-        yield
-    finally:
-        # The lock is the connection's, and that would go back to the pool.
-        connection.invalidate()
-        connection.close()

@@ -94,7 +94,7 @@ class Watch:
         was in use just now and was told nothing since, such as that it is over.
         """
         idle = time.monotonic() - record.info.get(_USED, -_IDLE_SECONDS)
-        if idle < _IDLE_SECONDS and not _was_told(driver):
+        if idle < _IDLE_SECONDS and not was_told(driver):
             return
         dialect = self._engine.dialect
         watched = _Watched(driver, self._seconds, time.monotonic() + self._seconds)
@@ -133,7 +133,7 @@ def _note(_driver: Any, record: ConnectionPoolEntry) -> None:
     record.info[_USED] = time.monotonic()
 
 
-def _was_told(driver: Any) -> bool:
+def was_told(driver: Any) -> bool:
     """Say whether there is something to read. Not by select(): it takes no number above 1023."""
     poll = select.poll()
     poll.register(driver.pgconn.socket, select.POLLIN)

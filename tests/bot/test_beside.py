@@ -15,8 +15,9 @@ from bot.ground import lay, one_of_several
 from bot.redaction import Redactor
 from bot.settings import Settings
 from bot.store import news, runs, seal
-from bot.store.database import AlreadyRunning, Database, one_of_many, sole_server
+from bot.store.database import AlreadyRunning, Database
 from bot.store.keyfile import BadKey
+from bot.store.tenure import one_of_many, sole_server
 from bot.workflow import Workflow
 from bot.workflow.noting import BROKEN, CHANGED, Noting
 from tests.bot.office import Office

@@ -13,10 +13,10 @@ from bot.store.database import (
     AlreadyRunning,
     Database,
     StoreUnavailable,
-    sole_server,
     sole_user,
 )
 from bot.store.seal import Seal
+from bot.store.tenure import sole_server
 from tests.playground.postgres import Postgres
 
 
