@@ -23,6 +23,9 @@ class UncleanText(ValueError):
 
 def clean(text: str) -> str:
     """Return *text* unchanged, or raise UncleanText naming the first invisible character."""
+    # What can be printed holds none of them. Few texts have to be looked at letter by letter.
+    if text.isprintable():
+        return text
     for character in text:
         if unicodedata.category(character) in _UNCLEAN:
             name = unicodedata.name(character, "a control character")

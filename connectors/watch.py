@@ -5,6 +5,7 @@ confirms all and says nothing, such as an sshd that hangs, a host behind a jump 
 in between that answers for it, is noticed only by asking it: sshd answers whatever a command does.
 """
 
+import math
 import threading
 import time
 from contextlib import suppress
@@ -30,35 +31,32 @@ class Watch:
 
     def __init__(self, line: Line, *, seconds: float, silence: float) -> None:
         self._line = line
-        self._seconds = seconds
         self._silence = silence
-        self._over = threading.Event()
+        self._began = time.monotonic()
+        self._end = self._began + seconds
         self._asking: threading.Thread | None = None
-        self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
+        self.due = min(self._end, self._began + silence / 4)
         self.fell_silent = False
 
     def __enter__(self) -> Self:
-        self._thread.start()
+        _WATCHMAN.add(self)
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._over.set()
+        _WATCHMAN.forget(self)
 
-    def _run(self) -> None:
-        began = time.monotonic()
+    def look(self, now: float) -> bool:
+        """Do what is due and say when to look again; False once the line is cut."""
+        silent = now - max(self._line.last_heard, self._began)
+        self.fell_silent = silent >= self._silence
+        if self.fell_silent or now >= self._end:
+            threading.Thread(target=self._line.close, name="cut", daemon=True).start()
+            return False
         quarter = self._silence / 4
-        while True:
-            now = time.monotonic()
-            silent = now - max(self._line.last_heard, began)
-            left = began + self._seconds - now
-            self.fell_silent = silent >= self._silence
-            if self.fell_silent or left <= 0:
-                self._line.close()
-                return
-            if silent >= quarter:
-                self._ask()
-            if self._over.wait(min(left, quarter - silent % quarter)):
-                return
+        if silent >= quarter:
+            self._ask()
+        self.due = min(self._end, now + quarter - silent % quarter)
+        return True
 
     def _ask(self) -> None:
         if self._asking is None or not self._asking.is_alive():
@@ -69,3 +67,47 @@ class Watch:
         # A connection that has ended meanwhile is told by whoever waits on it.
         with suppress(Exception):
             self._line.ask_for_a_sign()
+
+
+class _Watchman:
+    """Looks at every watch when it is due: one thread, and none that is started per command."""
+
+    def __init__(self) -> None:
+        self._watches: set[Watch] = set()
+        self._changed = threading.Condition()
+        self._thread: threading.Thread | None = None
+        self._wakes_at = math.inf
+
+    def add(self, watch: Watch) -> None:
+        with self._changed:
+            self._watches.add(watch)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
+                self._thread.start()
+            # Most are due later than it looks anyway, so that a command does not wake it.
+            if watch.due < self._wakes_at:
+                self._changed.notify()
+
+    def forget(self, watch: Watch) -> None:
+        with self._changed:
+            self._watches.discard(watch)
+
+    def _run(self) -> None:
+        while True:
+            for watch in self._due():
+                if not watch.look(time.monotonic()):
+                    self.forget(watch)
+
+    def _due(self) -> list[Watch]:
+        """Wait until one is due; without any, until somebody adds one."""
+        with self._changed:
+            self._wakes_at = min((watch.due for watch in self._watches), default=math.inf)
+            left = self._wakes_at - time.monotonic()
+            if left > 0:
+                self._changed.wait(None if left == math.inf else left)
+            now = time.monotonic()
+            return [watch for watch in self._watches if watch.due <= now]
+
+
+# There is one for the whole process, as there is one reactor.
+_WATCHMAN = _Watchman()

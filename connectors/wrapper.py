@@ -10,6 +10,7 @@ import re
 import secrets
 import signal
 from collections.abc import Callable, Mapping
+from functools import cache
 
 from connectors import marker
 from connectors.command import Answer, Shell
@@ -60,6 +61,9 @@ _NOTHING_RUN: Mapping[str, Callable[[str], HostTrouble]] = {
         "what the command reads did not arrive there whole: is the disk full? Nothing was started"
     ),
 }
+# The last that a stream says. Put together once: for each command with its own word, that would
+# take longer than all else that is done here.
+_LAST = re.compile(rb"(\S+) (\d+|%s)\n\Z" % "|".join(_NOTHING_RUN).encode())
 _STATUS_OF_TIMEOUT = frozenset({124, 128 + signal.SIGKILL})
 _STATUS_OF_SIGNALS = range(129, 160)
 
@@ -89,9 +93,10 @@ class Kept:
     def holds(self, begin: bytes) -> bool:
         return begin in self._first
 
-    def ends_with(self, end: re.Pattern[bytes]) -> re.Match[bytes] | None:
-        """Find *end*, a pattern of at most 100 bytes, in the last ones."""
-        return end.search(bytes((self._first[-100:] + self._last[-100:])[-100:]))
+    def end_said_with(self, word: bytes) -> bytes | None:
+        """Return how it ended, if the last that was said says so with this word."""
+        found = _LAST.search(bytes((self._first[-100:] + self._last[-100:])[-100:]))
+        return found[2] if found and found[1].endswith(word) else None
 
     def after(self, begin: bytes) -> tuple[bytes, int]:
         """Return the bytes after the line *begin*, and how many are missing in the middle.
@@ -114,9 +119,6 @@ class Wrapped:
         """Wrap *shell*, resolved for its host; *word* is what its output is framed with."""
         self._word = word or secrets.token_hex(16)
         self._begin = f"{self._word} begins\n".encode()
-        self._end = re.compile(
-            self._word.encode() + rb" (\d+|%s)\n\Z" % "|".join(_NOTHING_RUN).encode()
-        )
         self._shell = shell
         self.out = Kept(self._word)
         self.err = Kept(self._word)
@@ -126,11 +128,11 @@ class Wrapped:
         mark, stdin = self._shell.mark, self._shell.stdin
         script = marker.SCRIPT if mark else _SCRIPT
         script = _AND_LISTEN % script if stdin else _DEAF % script
-        frame = ("sh", "-c", script, "keyturn", self._word, str(self._shell.deadline))
-        frame += (self._shell.note,)
+        frame = ("keyturn", self._word, str(self._shell.deadline), self._shell.note)
         if mark is not None:
             frame += (*mark.words, str(len(stdin.encode())))
-        return " ".join(quoted(word) for word in frame + self._shell.words)
+        words = (quoted(word) for word in frame + self._shell.words)
+        return " ".join(("sh", "-c", _quoted_script(script), *words))
 
     @property
     def begun(self) -> bool:
@@ -163,8 +165,9 @@ class Wrapped:
         return Answer(int(end), out, err, left_out=out_left + err_left)
 
     def _how_it_ended(self) -> str | None:
-        out, err = self.out.ends_with(self._end), self.err.ends_with(self._end)
-        return out[1].decode() if out and err and out[1] == err[1] else None
+        word = self._word.encode()
+        out, err = self.out.end_said_with(word), self.err.end_said_with(word)
+        return out.decode() if out and out == err else None
 
     def _text(self, kept: Kept, end: str) -> tuple[str, int]:
         said, left_out = kept.after(self._begin)
@@ -210,6 +213,12 @@ def quoted(word: str) -> str:
     if re.fullmatch(r"[A-Za-z0-9_./:,@-]+", word, re.ASCII):
         return word
     return "'" + re.sub(r"['\\!]", r"'\\\g<0>'", word) + "'"
+
+
+@cache
+def _quoted_script(script: str) -> str:
+    # There are four, and each is longer than most commands.
+    return quoted(script)
 
 
 def signal_name(number: int) -> str:

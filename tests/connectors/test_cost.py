@@ -1,0 +1,64 @@
+"""What a command costs us and its host: counted and not timed, as times are the machine's.
+
+Each figure is what it takes now, and whoever needs more says why where he changes it.
+"""
+
+import re
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from connectors.command import Shell
+from connectors.ssh import Session
+from connectors.wrapper import Wrapped
+from tests.connectors.test_ssh import connected
+from tests.playground.sshd import Sshd
+
+pytestmark = pytest.mark.real
+
+# Tells the name of each process from the command up to sshd's own for the connection.
+_ANCESTORS = (
+    "p=$$; while read -r _ name _ up _ </proc/$p/stat; do "
+    "case $name in (*sshd*) break;; esac; echo $name; p=$up; done"
+)
+
+
+@pytest.fixture
+def session(sshd: Sshd) -> Iterator[Session]:
+    with connected(sshd) as session:
+        assert session.run(Shell(("echo", "warm"))).out == "warm\n"
+        yield session
+
+
+def test_a_command_on_a_warm_connection_starts_no_thread(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+):
+    started: list[str] = []
+    start = threading.Thread.start
+
+    def note(thread: threading.Thread) -> None:
+        started.append(thread.name)
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", note)
+    for _ in range(5):
+        session.run(Shell(("true",)))
+    assert started == []
+
+
+def test_a_command_puts_no_pattern_together(session: Session, monkeypatch: pytest.MonkeyPatch):
+    session.run(Shell(("echo", "it's known")))
+    put_together: list[object] = []
+    monkeypatch.setattr(re, "compile", lambda *pattern: put_together.append(pattern))
+    Wrapped(Shell(("echo", "it's known")))
+    assert put_together == []
+
+
+def test_on_the_host_two_processes_wait_for_the_command(session: Session):
+    """The script, which sees how it ends, and `timeout`; the login's shell has become the one."""
+    assert session.run(Shell(("sh", "-c", _ANCESTORS))).out.split() == [
+        "(sh)",
+        "(timeout)",
+        "(sh)",
+    ]
