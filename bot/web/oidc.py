@@ -1,7 +1,5 @@
 """Signing in by the provider that the installation names: out to it, and back with its word."""
 
-import base64
-import binascii
 import hashlib
 import hmac
 import logging
@@ -16,7 +14,8 @@ from fastapi.responses import RedirectResponse
 from bot.store import refusals, seen
 from bot.visible import one_line
 from bot.web.id_token import NotBelieved, named, whose
-from bot.web.login import Next, begin, onward
+from bot.web.login import begin
+from bot.web.onward import Next, packed, unpacked
 from bot.web.pages import page
 from bot.web.parts import Here, WebParts
 from bot.web.provider import NoAnswer, Provider, derived
@@ -56,10 +55,9 @@ def leave(request: Request, parts: Here, to: Next = "/") -> Response:
     except NoAnswer as trouble:
         return _told(request, provider, _silent(provider, trouble))
     answer = RedirectResponse(address, 303)
-    packed = base64.urlsafe_b64encode(onward(to).encode()).rstrip(b"=").decode()
     answer.set_cookie(
         _cookie(parts),
-        f"{secret}.{packed}",
+        f"{secret}.{packed(to)}",
         max_age=_SECONDS,
         path="/",
         secure=parts.secure_cookies,
@@ -181,12 +179,9 @@ def _cookie(parts: WebParts) -> str:
 
 
 def _attempt(cookie: str) -> _Attempt | None:
-    secret, _, packed = cookie.partition(".")
-    try:
-        to = base64.urlsafe_b64decode(packed + "=" * (-len(packed) % 4)).decode()
-    except (binascii.Error, ValueError):
-        return None
-    return _Attempt(secret, onward(to)) if len(secret) >= 43 else None
+    secret, _, kept = cookie.partition(".")
+    to = unpacked(kept)
+    return _Attempt(secret, to) if to and len(secret) >= 43 else None
 
 
 def _digest(secret: str) -> str:

@@ -53,6 +53,7 @@ def end_all(request: Request, parts: Here, visitor: Visiting) -> Response:
         "signed_out.html",
         why="You are signed out everywhere.",
         provider=parts.provider_name,
+        to="/",
     )
     trouble.forget(answer, parts)
     return answer

@@ -1,15 +1,13 @@
 """Stepping up: showing one's second factor, and going on to what wants it."""
 
-from typing import Annotated
-
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse, RedirectResponse
 
 from bot.factor import passkey, totp
 from bot.store import factors
 from bot.web.blanks import Filled
-from bot.web.login import onward
 from bot.web.noes import NOES, status_of
+from bot.web.onward import Next, onward
 from bot.web.pages import page
 from bot.web.parts import Here, WebParts
 from bot.web.second_factor import NO_KEYS, home_of
@@ -18,8 +16,6 @@ from bot.workflow import NotYours
 from bot.workflow.second_factor import counts
 
 router = APIRouter(prefix="/step-up")
-
-Next = Annotated[str, Query(alias="next", max_length=200)]
 
 
 @router.get("")

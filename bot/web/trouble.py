@@ -15,7 +15,7 @@ from bot.policy import NoPolicy
 from bot.store.database import StoreUnavailable
 from bot.store.runs import NoSuchRun
 from bot.store.schedules import NoSuchSchedule
-from bot.web import guard
+from bot.web import guard, onward
 from bot.web.pages import page
 from bot.web.parts import WebParts
 from bot.web.visitor import SignedOut
@@ -49,9 +49,16 @@ def install(app: FastAPI, parts: WebParts) -> None:
     """Give every exception that a page may meet its answer."""
 
     def signed_out(request: Request, error: Exception) -> Response:
+        to = onward.wanted(request)
         answer = page(
-            request, "signed_out.html", status=401, why=str(error), provider=parts.provider_name
+            request,
+            "signed_out.html",
+            status=401,
+            why=str(error),
+            provider=parts.provider_name,
+            to=to,
         )
+        onward.remember(request, answer, parts, to)
         if request.cookies.get(parts.cookie):
             forget(answer, parts)
         return answer

@@ -1,7 +1,9 @@
 """Signing in by a one-time link, and how sessions end."""
 
+import base64
 import logging
 import re
+from html import escape
 from pathlib import Path
 
 import pytest
@@ -10,7 +12,7 @@ from sqlalchemy import update
 
 from bot.store import changelog, signins, tables
 from bot.store.database import StoreUnavailable, Transaction
-from bot.web.login import onward
+from bot.web.onward import LONGEST, onward
 from tests.bot.office import Office
 from tests.bot.web.conftest import Site, a_site
 from tests.bot.web.exhibits import gallery
@@ -202,14 +204,92 @@ def test_a_link_leads_on_to_a_page_of_ours(site: Site, path: str) -> None:
         "/sign-out",
         "",
         " /runs",
-        "/runs?host=lb1",
+        "/runs/1/approve?digest=0",
+        "/runs?\r\nSet-Cookie: a=b",
+        "/runs?host=\x00",
+        "/runs?host=l b",
+        "/runs#?host=lb1",
+        "/runs?" + "a" * LONGEST,
+        "//evil.example?/runs",
+        "?/runs",
         "%2f%2fevil.example",
     ],
 )
 def test_a_link_leads_nowhere_else(site: Site, path: str) -> None:
     assert onward(path) == "/"
     answer = site.browser().post(site.link("dora"), params={"next": path})
+    if len(path) > LONGEST:
+        assert answer.status_code == 422
+        return
     assert answer.headers["location"] == "/"
+
+
+WHOLE = [
+    "/runs?host=web*&state=failed&text=disk+full",
+    "/around?at=2026-03-01%2002:00&host=lb1,web*",
+    "/runs/compare?a=1&b=2",
+    "/log.csv?kind=approved",
+    "/ask/form?runbook=zfs%20scrub&host=nas1",
+    "/runs?text=%0d%0aSet-Cookie:%20a",
+]
+
+
+@pytest.mark.parametrize("address", WHOLE)
+def test_the_address_that_was_asked_for_is_kept_whole_until_one_is_signed_in(
+    site: Site, address: str
+) -> None:
+    browser = site.browser()
+    assert browser.get(address).status_code == 401
+    shown = browser.get(link := site.link("dora")).text
+    assert f"<code>{escape(address)}</code>" in shown
+    answer = browser.post(link)
+    assert answer.headers["location"] == address
+    assert set(answer.headers.get_list("set-cookie")[0].split("; ")) >= {"HttpOnly", "Path=/"}
+    # Once: the next link leads to the first page again.
+    assert browser.post(site.link("dora")).headers["location"] == "/"
+
+
+def test_what_a_link_says_stands_before_what_was_asked_for(site: Site) -> None:
+    browser = site.browser()
+    browser.get("/runs?host=lb1")
+    answer = browser.post(site.link("dora"), params={"next": "/stop"})
+    assert answer.headers["location"] == "/stop"
+
+
+@pytest.mark.parametrize(
+    ("address", "headers"),
+    [
+        ("/runs/1/live", {}),
+        ("/runs?host=lb1", {"HX-Request": "true"}),
+        ("/runs?host=lb1", {"Sec-Fetch-Mode": "cors"}),
+        ("/sign-out", {}),
+    ],
+)
+def test_what_a_page_asks_for_by_itself_is_no_page_to_come_back_to(
+    site: Site, address: str, headers: dict[str, str]
+) -> None:
+    browser = site.browser()
+    browser.get(address, headers=headers)
+    assert browser.post(site.link("dora")).headers["location"] == "/"
+
+
+@pytest.mark.parametrize("kept", ["//evil.example", "https://evil.example/runs", "/nope", "\xe4"])
+def test_what_somebody_else_put_there_leads_to_no_other_site(site: Site, kept: str) -> None:
+    browser = site.browser()
+    name = f"{site.parts.cookie}-onward".encode()
+    for cookie in (kept.encode("latin-1"), base64.urlsafe_b64encode(kept.encode())):
+        browser.cookies.clear()
+        answer = browser.post(site.link("dora"), headers=[(b"Cookie", name + b"=" + cookie)])
+        assert answer.headers["location"] == "/"
+
+
+@pytest.mark.parametrize("query", ["host=l%62" + "x" * LONGEST, "host=\\"])
+def test_an_address_that_cannot_be_kept_whole_is_kept_up_to_its_query(
+    site: Site, query: str
+) -> None:
+    browser = site.browser()
+    browser.get(f"/runs?{query}")
+    assert browser.post(site.link("dora")).headers["location"] == "/runs"
 
 
 def test_whoever_signs_in_comes_to_the_page_that_they_wanted(site: Site) -> None:

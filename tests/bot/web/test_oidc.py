@@ -1,12 +1,13 @@
 """Signing in by a provider: the whole way with a real one, and every way to be deceived by it."""
 
+import re
 import subprocess
 import sys
 import threading
 from collections.abc import Generator
 from dataclasses import dataclass, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, quote, urlsplit
 
 import pytest
 from fastapi.testclient import TestClient
@@ -304,6 +305,14 @@ def test_an_answer_that_another_provider_gave_is_refused(way: Way) -> None:
 )
 def test_t_w4_one_comes_out_nowhere_but_on_a_page_of_ours(way: Way, to: str) -> None:
     assert way.arrive("s-olga", to).headers["location"] == "/"
+
+
+def test_one_comes_out_on_the_whole_address_that_was_asked_for(way: Way) -> None:
+    address = "/runs?host=web*&state=failed&text=disk+full"
+    asked = way.browser.get(address)
+    (begin,) = re.findall(r'href="(/oidc/begin[^"]+)"', asked.text)
+    assert begin == f"/oidc/begin?next={quote(address)}"
+    assert way.arrive("s-olga", address).headers["location"] == address
 
 
 def test_a_cookie_that_somebody_made_leads_nowhere(way: Way) -> None:
