@@ -18,7 +18,11 @@ from bot.store.schedules import Schedule
 
 _ENDS = frozenset(state.value for state in ENDED)
 _BEFORE_START = frozenset({State.ASKED, State.WAITING, State.READY, State.STARTING})
-_TELLING = ("asked", "proposed", "accepted", "planned", "approved", "started", *sorted(_ENDS))
+_STOPPED = "stop asked"
+_TELLING = (
+    *("asked", "proposed", "accepted", "planned", "escalated", "approved", "started", _STOPPED),
+    *sorted(_ENDS),
+)
 _FIRES = frozenset({"scheduled", "schedule resumed"})
 _STANDINGS = (*sorted(_FIRES), "schedule suspended", "schedule lapsed", "schedule ended")
 _BROKEN, _REVIEWED = "glass broken", "glass reviewed"
@@ -34,7 +38,7 @@ def against(tx: Transaction, run: Run) -> str:
         _of_request(run, entries)
         or _of_plan(run, entries)
         or _of_votes(runs.votes(tx, run.id), entries, told)
-        or _of_state(run, told)
+        or _of_state(run, entries, told)
     )
 
 
@@ -128,8 +132,8 @@ def _of_plan(run: Run, entries: Sequence[Entry]) -> str:
     plan = run.proposal
     if plan is None or plan.digest != run.digest:
         return "that this plan was shown"
-    said = (plan.asked_by, plan.runbook, dict(plan.fields), plan.undo_of)
-    mine = (run.asked_by, run.words, dict(run.fields), run.undo_of)
+    said = (plan.asked_by, plan.runbook, dict(plan.fields), plan.undo_of, plan.timing)
+    mine = (run.asked_by, run.words, dict(run.fields), run.undo_of, run.timing)
     return "" if said == mine else "that the plan is one for this request"
 
 
@@ -152,9 +156,15 @@ def _how(entry: Entry) -> tuple[str, str]:
     return entry.facts.get("factor") or "", entry.facts.get("instead_of") or ""
 
 
-def _of_state(run: Run, told: Sequence[Entry]) -> str:
-    """What has begun or ended does not begin again."""
-    kinds = {entry.kind for entry in told}
+def _of_state(run: Run, entries: Sequence[Entry], told: Sequence[Entry]) -> str:
+    """What has begun, was stopped or ended does not begin again; what goes on was let through."""
+    kinds, ours = {entry.kind for entry in told}, {entry.kind for entry in entries}
+    if run.escalated is not None and "escalated" not in ours:
+        return "that nobody has decided in time"
     if run.state in _BEFORE_START and "started" in kinds:
         return "that it has not been started before"
+    if run.state is State.RUNNING and "started" not in ours:
+        return "that it was started"
+    if _STOPPED in kinds:
+        return "that nobody has stopped it"
     return "" if run.over or not kinds & _ENDS else "that it has not ended before"

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from bot.policy import NoPolicy, Policy
 from bot.run import Run, State, StepState
-from bot.store import bans, changelog, leases, locks, runs, schedules, testimony
+from bot.store import bans, changelog, leases, locks, runs, schedules, testimony, turns
 from bot.store.database import Transaction
 from bot.workflow import founding, granted, passing, stopped
 from bot.workflow.counting import Count, count
@@ -17,6 +17,7 @@ from bot.workflow.ending import announce, end, free
 from bot.workflow.parts import Parts
 from bot.workflow.planning import Remaining, propose
 from bot.workflow.worker import Hold
+from runbooks._catalogue import kind
 
 log = logging.getLogger(__name__)
 
@@ -63,6 +64,10 @@ def claim(parts: Parts, number: int) -> Claimed | None:
         if frozen:
             _wait(tx, run, f"waits: {frozen}")
             return None
+        first = turns.urgent_at(tx, run.host)
+        if first not in {None, run.id} and turns.of(tx, run.id).rank < turns.URGENT:
+            _wait(tx, run, f"waits for run {first}, for which glass was broken")
+            return None
         holder = locks.take(tx, run.host, run.id)
         if holder is not None:
             _wait(tx, run, f"waits for run {holder.run}, which holds {run.host}")
@@ -81,7 +86,8 @@ def resume(parts: Parts, number: int) -> Claimed | None:
         run = runs.hold(tx, number)
         lease = leases.of(tx, number)
         records = runs.steps(tx, number)
-        whole = all(each.state is StepState.SUCCEEDED for each in records)
+        # Its first step is sent by whoever has passed the gate with it, and by nobody else.
+        whole = bool(records) and all(each.state is StepState.SUCCEEDED for each in records)
         if run.state is not State.RUNNING or lease is None or lease.worker or not whole:
             return None
         hold = parts.worker.take(tx, run)
@@ -180,7 +186,7 @@ def authorise(parts: Parts, tx: Transaction, run: Run, policy: Policy) -> None:
         _is_part_of(run, whole)
         run = whole
     keyed = _keyed(parts, tx, run)
-    _borne_out(tx, run, keyed)
+    _borne_out(parts, tx, run, keyed)
     counted = count(tx, policy, run, keyed)
     if not counted.ruling.allowed:
         why = "; ".join(counted.ruling.says) or "no rule allows it any more"
@@ -197,13 +203,19 @@ def authorise(parts: Parts, tx: Transaction, run: Run, policy: Policy) -> None:
 def _in_time(tx: Transaction, run: Run) -> None:
     """Raise Shut if an approval was not used in time: what has begun goes on."""
     begun = run.state is State.RUNNING
-    if run.expires is not None and tx.now >= run.expires and not begun:
+    # The plan says so too, and it is the plan that was approved.
+    ends = [run.expires, run.proposal.expires if run.proposal else None]
+    if any(end is not None and tx.now >= end for end in ends) and not begun:
         raise Shut(State.EXPIRED, "Nobody started it in time. Ask again if it is still needed.")
 
 
-def _borne_out(tx: Transaction, run: Run, keyed: Run) -> None:
+def _borne_out(parts: Parts, tx: Transaction, run: Run, keyed: Run) -> None:
     """Raise Shut if tables say what the signed log does not: somebody wrote behind our back."""
-    doubt = testimony.against(tx, run) or ("" if keyed is run else _of_schedule(tx, run, keyed))
+    known = parts.runbooks.get(run.words)
+    # What is asked of the rules depends on it, and no entry of the log says it.
+    changed = known is not None and kind(known) != run.kind
+    doubt = f"that {run.words} is a {run.kind}" if changed else testimony.against(tx, run)
+    doubt = doubt or ("" if keyed is run else _of_schedule(tx, run, keyed))
     if not doubt:
         return
     log.critical("run %d: the change log does not bear out %s", run.id, doubt)

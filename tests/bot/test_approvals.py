@@ -9,7 +9,7 @@ from sqlalchemy import update
 
 from bot.policy import Request
 from bot.run import Run, State
-from bot.store import changelog, runs, schema, tables
+from bot.store import changelog, schema, tables
 from bot.store.seal import Seal
 from bot.workflow import NotYours, TooLate, Unfit
 from tests.bot.office import WEB, Office, an_office
@@ -244,28 +244,25 @@ class TestThenAndNow:
         with clock.reading() as tx:
             clock.ahead += 4_102_444_800_000_000 - tx.now
 
-    def _all_day(self, office: Office, run: Run) -> None:
-        """Let it live until then, so that only the rules decide."""
-        with office.database.transaction() as tx:
-            held = runs.hold(tx, run.id)
-            runs.amend(tx, held, expires=2**60)
+    def _to_the_evening(self, clock: Clock) -> None:
+        """Begin so shortly before that no request ends until then: only the rules decide."""
+        self._to_the_night(clock)
+        clock.ahead -= 120 * MINUTE
 
     def test_what_the_rules_want_by_now_is_asked_for_and_what_was_given_counts(
         self, tmp_path: Path
     ):
         with _office(tmp_path, self.RULES) as (office, clock):
+            self._to_the_evening(clock)
             run = office.ask(LAMP_ON)
             assert _yes(office, run, "olga").state is State.READY
-            self._all_day(office, run)
             self._to_the_night(clock)
             office.work()
             again = office.run(run.id)
             assert (again.state, again.needed) == (State.WAITING, 2)
             assert office.fleet.told == []
-            self._all_day(office, run)
             assert "wanting" in office.entries(run)
             assert _yes(office, run, "adam").needed == 2
-            self._all_day(office, run)
             office.work()
             assert office.run(run.id).state is State.SUCCEEDED
 

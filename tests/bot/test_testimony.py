@@ -2,19 +2,33 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from sqlalchemy import delete, insert, text, update
 
 from bot.run import Run, State, Vote
-from bot.store import changelog, runs, tables, testimony
+from bot.store import changelog, leases, runs, schedules, schema, tables, testimony
 from bot.store.changelog import Entry
 from bot.store.database import Transaction
 from bot.store.seal import Seal
-from tests.bot.office import Office
-from tests.toy import SetSwitch
+from bot.timetable import Timing, timetable
+from bot.workflow import gate
+from tests.bot.office import Office, an_office
+from tests.bot.time import Clock
+from tests.policies import starter_rules
+from tests.toy import SetAll, SetSwitch
 
 LAMP_ON = SetSwitch(host="lb1", name="lamp", value="on")
+HOURLY = Timing("hourly", timetable("0 * * * *", "Europe/Amsterdam"))
+ESCALATING = (
+    starter_rules().replace('@from("owners")', '@from("owners") @escalate("role:administrator")')
+    + """
+@id("administrators stand in")
+permit (principal in Role::"administrator", action == Action::"approve", resource)
+when { context.escalated };
+"""
+)
 
 Forgery = Callable[[Transaction, Run], None]
 
@@ -77,16 +91,16 @@ def _another_plan(tx: Transaction, run: Run) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    "forge",
-    [
-        _vote,
-        _vote_with_an_entry_of_its_own,
-        _vote_with_somebody_elses_entry,
-        _another_asker,
-        _another_plan,
-    ],
-)
+FORGERIES = [
+    _vote,
+    _vote_with_an_entry_of_its_own,
+    _vote_with_somebody_elses_entry,
+    _another_asker,
+    _another_plan,
+]
+
+
+@pytest.mark.parametrize("forge", FORGERIES)
 class TestForged:
     def test_t_a7_opens_nothing(self, office: Office, forge: Forgery):
         run = office.ask(LAMP_ON)
@@ -111,6 +125,147 @@ class TestForged:
 
 def _nothing(_tx: Transaction, _run: Run) -> str:
     return ""
+
+
+def _amend(office: Office, run: Run, **values: object) -> None:
+    with office.database.transaction() as tx:
+        tx.sql.execute(update(tables.run).where(tables.run.c.id == run.id).values(**values))
+
+
+class TestWhatTheRulesLookAt:
+    """No column of a run's row gets it by with fewer keys than its plan takes."""
+
+    def _called_a_check(self, office: Office) -> Run:
+        """Anyone may look, so a change that is called a check would take nobody's approval."""
+        run = office.ask(LAMP_ON)
+        _amend(office, run, kind="check", state="ready", terms="{}")
+        office.workflow.advance(run.id)
+        return office.run(run.id)
+
+    def test_t_a7_a_change_that_is_called_a_check_is_not_let_through(self, office: Office):
+        ended = self._called_a_check(office)
+        assert (ended.state, office.fleet.told) == (State.REFUSED, [])
+        assert "does not bear out that toy set is a check" in ended.summary
+
+    def test_t_a7_without_the_guard_it_would_be(
+        self, office: Office, monkeypatch: pytest.MonkeyPatch
+    ):
+        monkeypatch.setattr(gate, "kind", lambda _runbook: "check")  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
+        assert self._called_a_check(office).state is State.SUCCEEDED
+
+    def _made_a_schedule(self, office: Office) -> list[schedules.Schedule]:
+        """Turn what was approved once into something that is done every hour."""
+        run = office.ask(LAMP_ON)
+        office.workflow.approve(run.id, person="olga", digest=run.digest)
+        _amend(office, run, timing=HOURLY.to_json())
+        office.work()
+        with office.database.reading() as tx:
+            return schedules.every(tx)
+
+    def test_t_a7_what_was_approved_once_becomes_no_schedule(self, office: Office):
+        assert self._made_a_schedule(office) == []
+
+    def test_t_a7_without_the_comparison_it_would(
+        self, office: Office, monkeypatch: pytest.MonkeyPatch
+    ):
+        monkeypatch.setattr(testimony, "against", _nothing)
+        assert len(self._made_a_schedule(office)) == 1
+
+    def _called_escalated(self, directory: Path) -> Office:
+        """Let an administrator decide who would be asked only once the owners had not."""
+        with an_office(directory, rules=ESCALATING) as office:
+            run = office.ask(LAMP_ON)
+            _amend(office, run, escalated=1, terms="{}")
+            office.approve(office.run(run.id), "stan")
+            return office
+
+    def test_t_a7_whoever_stands_in_has_no_say_before_their_time(self, tmp_path: Path):
+        assert self._called_escalated(tmp_path).fleet.told == []
+
+    def test_t_a7_without_the_comparison_they_would(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ):
+        monkeypatch.setattr(testimony, "against", _nothing)
+        assert self._called_escalated(tmp_path).fleet.told == [("lb1", "set lamp on")]
+
+    def _after_its_end(self, directory: Path) -> Run:
+        """Give an approval that was not used in time more of it."""
+        clock = Clock(f"sqlite:///{directory / 'keyturn.db'}", Seal.new())
+        schema.upgrade(clock)
+        with an_office(directory, database=clock) as office:
+            run = office.ask(LAMP_ON)
+            office.workflow.approve(run.id, person="olga", digest=run.digest)
+            _amend(office, run, expires=2**60)
+            clock.ahead = office.parts.patience + office.parts.unused
+            office.work()
+            return office.run(run.id)
+
+    def test_t_a4_an_approval_ends_when_the_plan_says_so(self, tmp_path: Path):
+        assert self._after_its_end(tmp_path).state is State.EXPIRED
+
+    def test_t_a4_without_the_guard_it_would_last(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ):
+        monkeypatch.setattr(gate, "_in_time", lambda _tx, _run: None)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
+        assert self._after_its_end(tmp_path).state is State.SUCCEEDED
+
+
+class TestUnderWay:
+    """Nothing is sent for a run that only its row calls under way."""
+
+    def _begun(self, office: Office, run: Run, *, steps: int) -> None:
+        with office.database.transaction() as tx:
+            tx.sql.execute(insert(leases.lease).values(run=run.id, fence=1, worker="", until=0))
+            for n in range(1, steps + 1):
+                done = {"state": "succeeded", "sent": tx.now, "ended": tx.now, "trouble": ""}
+                tx.sql.execute(insert(tables.step).values(run=run.id, n=n, **done))
+        _amend(office, run, state="running", started=1)
+        office.workflow.advance(run.id)
+
+    def test_t_a8_not_even_its_first_step(self, office: Office):
+        """Whoever has a run between two steps goes on, and there nobody has approved it."""
+        run = office.ask(LAMP_ON)
+        self._begun(office, run, steps=0)
+        assert (office.fleet.told, office.run(run.id).state) == ([], State.RUNNING)
+
+    def _second(self, office: Office) -> None:
+        run = office.ask(SetAll(host="lb1", value="on"))
+        office.workflow.approve(run.id, person="olga", digest=run.digest)
+        self._begun(office, run, steps=1)
+
+    def test_t_a8_nor_its_second_before_its_first(self, office: Office):
+        self._second(office)
+        assert office.fleet.told == []
+
+    def test_t_a8_without_the_comparison_that_would_be(
+        self, office: Office, monkeypatch: pytest.MonkeyPatch
+    ):
+        monkeypatch.setattr(testimony, "against", _nothing)
+        self._second(office)
+        assert office.fleet.told == [("lb1", "set lamp on")]
+
+    def _stopped(self, office: Office) -> int:
+        """Take back behind the log's back that somebody stops a run; return how far it comes."""
+
+        def stop(_host: str, _words: str) -> None:
+            office.fleet.before_tell = lambda _host, _words: None
+            office.workflow.stop(run.id, person="olga", why="no more")
+            with office.database.transaction() as tx:
+                tx.sql.execute(delete(tables.stop))
+
+        run = office.ask(SetAll(host="lb1", value="on"))
+        office.fleet.before_tell = stop
+        office.approve(run)
+        return len(office.fleet.told)
+
+    def test_t_a20_what_somebody_stopped_stays_so(self, office: Office):
+        assert self._stopped(office) == 1
+
+    def test_t_a20_without_the_comparison_it_would_go_on(
+        self, office: Office, monkeypatch: pytest.MonkeyPatch
+    ):
+        monkeypatch.setattr(testimony, "against", _nothing)
+        assert self._stopped(office) == 2
 
 
 class TestSetBack:
