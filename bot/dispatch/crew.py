@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from bot.dispatch.procrastinated import changes, looks
+from bot.dispatch.procrastinated import changes, looks, urgent
 from bot.store import hints
 
 if TYPE_CHECKING:
@@ -29,19 +29,26 @@ class Crew:
     """Takes hints from a PostgreSQL database. url: as SQLAlchemy writes it.
 
     sites: whose hints it takes. threads: runs at once; look_threads: besides them, those that only
-    read.
+    read; urgent_threads: besides both, those with broken glass.
     """
 
     def __init__(
-        self, url: str, *, sites: Sequence[str], threads: int = 8, look_threads: int = 6
+        self,
+        url: str,
+        *,
+        sites: Sequence[str],
+        threads: int = 8,
+        look_threads: int = 6,
+        urgent_threads: int = 2,
     ) -> None:
         self._conninfo = url.replace("postgresql+psycopg://", "postgresql://", 1)
         self._lanes = (
             ([changes(site) for site in sites], threads),
             ([looks(site) for site in sites], look_threads),
+            ([urgent(site) for site in sites], urgent_threads),
         )
         self._pool = ThreadPoolExecutor(
-            threads + look_threads + _SPARE_THREADS, thread_name_prefix="crew"
+            threads + look_threads + urgent_threads + _SPARE_THREADS, thread_name_prefix="crew"
         )
         self._advance: Callable[[int], None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -136,7 +143,7 @@ class Crew:
                 log.exception("the worker of %s begins anew", ", ".join(queues))
             await self._rest()
 
-    def _take(self, run: int) -> None:
+    def _take(self, run: int, **_: str) -> None:
         if self._advance is None:
             raise RuntimeError("started work before start()")
         # What has come here while we close is found again: its run is in the database.

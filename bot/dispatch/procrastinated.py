@@ -4,8 +4,9 @@ from collections.abc import Collection
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from bot.store import hints
+from bot.store import hints, turns
 from bot.store.database import StoreUnavailable, Transaction
+from bot.store.turns import Turn
 
 if TYPE_CHECKING:
     from procrastinate import App
@@ -23,14 +24,21 @@ def looks(site: str) -> str:
     return f"look-{site}"
 
 
+def urgent(site: str) -> str:
+    """Return that of broken glass there, which waits for no other run's thread."""
+    return f"fast-{site}"
+
+
 class Procrastinated:
     """Has the workers of a run's site advance it. For PostgreSQL only."""
 
     def enqueue(self, tx: Transaction, run: int, site: str) -> None:
-        self._hint(tx, run, changes(site))
+        turn = turns.of(tx, run)
+        queue = urgent(site) if turn.rank == turns.URGENT else changes(site)
+        self._hint(tx, run, queue, turn)
 
     def look(self, tx: Transaction, run: int, site: str) -> None:
-        self._hint(tx, run, looks(site))
+        self._hint(tx, run, looks(site), turns.of(tx, run))
 
     def busy(self, tx: Transaction) -> Collection[int]:
         # A hint that a dead worker took is one no more.
@@ -44,7 +52,7 @@ class Procrastinated:
         # Never opened: every job goes through the connection of the caller's transaction.
         return App(connector=SyncPsycopgConnector(conninfo="unused"))
 
-    def _hint(self, tx: Transaction, run: int, queue: str) -> None:
+    def _hint(self, tx: Transaction, run: int, queue: str, turn: Turn) -> None:
         from procrastinate.exceptions import ConnectorException
 
         if hints.waits(tx, run, queue):
@@ -52,10 +60,10 @@ class Procrastinated:
         job = self._app.configure_task(
             hints.TASK,
             queue=queue,
-            priority=hints.rank(tx, run),
+            priority=hints.place(tx, queue, turn),
             connection=tx.sql.connection.driver_connection,
         )
         try:
-            job.defer(run=run)
+            job.defer(run=run, who=turn.person)
         except ConnectorException as trouble:
             raise StoreUnavailable(f"the database says: {trouble.__cause__}") from trouble

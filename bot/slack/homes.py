@@ -103,7 +103,7 @@ class Homes:
 
     def _seen(self, tx: Transaction, home: Home) -> Seen:
         waiting = [self._stories.of(tx, run.id) for run in runs.waiting(tx)[:_MOST]]
-        moving = [run for run in runs.unfinished(tx) if run.parent is None]
+        moving = [run for run in runs.to_move(tx) if run.parent is None]
         latest = search.newest(tx, search.Filter(), most=_LATEST)
         return Seen(
             person=home.person,

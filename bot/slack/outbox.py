@@ -177,7 +177,7 @@ class Outbox:
             return
         self._timed = self._clock()
         with self._database.reading() as tx:
-            long = [run.id for run in runs.unfinished(tx) if _takes_minutes(run, tx.now)]
+            long = [run.id for run in runs.to_move(tx) if _takes_minutes(run, tx.now)]
         if long:
             with self._database.transaction() as tx:
                 for number in long:

@@ -1,17 +1,24 @@
 """Hints: the jobs of the distributed engine as they lie in its own tables, on PostgreSQL only."""
 
-import json
 from dataclasses import dataclass
 
-from sqlalchemy import func, select, text
+from sqlalchemy import text
 
-from bot.store import tables
+from bot.store import turns
 from bot.store.database import Transaction
+from bot.store.turns import Turn
 
 TASK = "advance"
-# Broken glass goes first, then what one person waits for; parts of a wave and fires of schedules
-# come by the hundred and wait for both.
-URGENT, ONE, BULK = 20, 10, 0
+# So many places has a rank: more than will ever wait.
+_WIDTH = 100_000_000
+# Whose turn it is now, and the last place that somebody has: both by an index.
+_PLACES = text(
+    "SELECT (SELECT max(priority) FROM procrastinate_jobs WHERE status = 'todo' "
+    "AND queue_name = :queue AND priority <= :top AND priority > :least) AS now, "
+    "(SELECT min(priority) FROM procrastinate_jobs WHERE status = 'todo' "
+    "AND queue_name = :queue AND args ->> 'who' = :who "
+    "AND priority <= :top AND priority > :least) AS mine"
+)
 
 # The row is kept from being fetched until we commit: who takes it sees what we have written.
 _WAITS = text(
@@ -77,17 +84,14 @@ def clear(tx: Transaction) -> None:
     tx.sql.execute(_LITTER)
 
 
-def rank(tx: Transaction, run: int) -> int:
-    """Return how urgent a run is: what is higher is taken up first."""
-    glass = select(func.count()).where(
-        tables.glass.c.run == tables.run.c.id, tables.glass.c.broken.is_not(None)
-    )
-    query = select(
-        tables.run.c.parent, tables.run.c.origin, glass.scalar_subquery().label("broken")
-    )
-    row = tx.sql.execute(query.where(tables.run.c.id == run)).one_or_none()
-    if row is None:
-        return ONE
-    if row.broken:
-        return URGENT
-    return BULK if row.parent is not None or json.loads(row.origin).get("schedule") else ONE
+def place(tx: Transaction, queue: str, turn: Turn) -> int:
+    """Return the priority of a hint: lower by one for each that its person has in the line.
+
+    Hints of another rank are of another range. What is higher is taken first.
+    """
+    top = turn.rank * _WIDTH
+    known = {"queue": queue, "who": turn.person, "top": top, "least": top - _WIDTH}
+    row = tx.sql.execute(_PLACES, known).one()
+    last = {} if row.mine is None else {turn.person: top - row.mine}
+    now = 0 if row.now is None else top - row.now
+    return max(top - turns.fair(last, now, turn.person), top - _WIDTH + 1)

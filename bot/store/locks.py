@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from sqlalchemy import delete, select
 
 from bot.run import Run, State
-from bot.store import runs, tables
+from bot.store import runs, tables, turns
 from bot.store.database import Transaction
 
 
@@ -45,9 +45,11 @@ def lines(tx: Transaction) -> dict[str, list[Run]]:
     """Return the runs that wait for their turn, by host, in their order; without their plans."""
     run = tables.run.c
     query = select(run.id).where(run.state == State.READY.value, run.hosts == "[]")
+    numbers = list(tx.sql.execute(query).scalars())
+    known = {waiting.id: waiting for waiting in runs.listed(tx, numbers)}
     found: dict[str, list[Run]] = {}
-    for waiting in reversed(runs.listed(tx, list(tx.sql.execute(query).scalars()))):
-        found.setdefault(waiting.host, []).append(waiting)
+    for number in turns.in_order(tx, numbers):
+        found.setdefault(known[number].host, []).append(known[number])
     return found
 
 
@@ -56,19 +58,9 @@ def release(tx: Transaction, run: int) -> None:
 
 
 def next_in_line(tx: Transaction, target: str) -> Run | None:
-    """Return the run that was asked for first among those ready to start on *target*.
+    """Return the run that is to have *target* next, among those ready to start; see `turns`.
 
     A request for several hosts is not in line: its parts are.
     """
-    query = (
-        select(tables.run.c.id)
-        .where(
-            tables.run.c.host == target,
-            tables.run.c.state == State.READY.value,
-            tables.run.c.hosts == "[]",
-        )
-        .order_by(tables.run.c.id)
-        .limit(1)
-    )
-    number = tx.sql.execute(query).scalar_one_or_none()
+    number = turns.next_at(tx, target)
     return runs.get(tx, number) if number is not None else None

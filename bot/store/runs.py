@@ -55,6 +55,13 @@ _GET = _select().where(tables.run.c.id == bindparam("number"))
 _HOLD = _GET.with_for_update(of=tables.run)
 
 
+_BUSY = [State.ASKED, State.READY, State.STARTING, State.RUNNING]
+# Of several hosts, an unknown whole follows from its hosts once they are settled.
+_UNFINISHED = tables.run.c.state.in_([state.value for state in _BUSY]) | (
+    (tables.run.c.state == State.UNKNOWN.value) & (tables.run.c.hosts != "[]")
+)
+
+
 class NoSuchRun(Exception):
     """There is no run with this number."""
 
@@ -193,10 +200,13 @@ def hold_children(tx: Transaction, parent: int) -> list[Run]:
 
 def unfinished(tx: Transaction) -> list[Run]:
     """Return every run that somebody has still to work on, parents before their children."""
-    busy = [State.ASKED, State.READY, State.STARTING, State.RUNNING]
-    # Of several hosts, an unknown whole follows from its hosts once they are settled.
-    unsettled = (tables.run.c.state == State.UNKNOWN.value) & (tables.run.c.hosts != "[]")
-    query = _select().where(tables.run.c.state.in_([state.value for state in busy]) | unsettled)
+    query = _select().where(_UNFINISHED)
+    return [_run(row) for row in tx.sql.execute(query.order_by(tables.run.c.id))]
+
+
+def to_move(tx: Transaction) -> list[Run]:
+    """Return what `unfinished` does, without plans and reports: there may be thousands."""
+    query = select(*_LISTED, null().label("report")).where(_UNFINISHED)
     return [_run(row) for row in tx.sql.execute(query.order_by(tables.run.c.id))]
 
 

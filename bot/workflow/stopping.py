@@ -87,7 +87,7 @@ def sweep(parts: Parts) -> int:
     with parts.database.reading() as tx:
         if stops.of_everything(tx) is None:
             return 0
-        numbers = [run.id for run in runs.unfinished(tx) if run.parent is None]
+        numbers = [run.id for run in runs.to_move(tx) if run.parent is None]
     policy = _policy(parts)
     # One transaction each: a run that somebody holds keeps no other from being stopped.
     for number in numbers:

@@ -2,13 +2,13 @@
 
 import logging
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from bot import trail
 from bot.policy import NoPolicy
 from bot.run import Origin, Run, State
 from bot.store import locks, runs
-from bot.store.database import StoreUnavailable, Transaction
+from bot.store.database import StoreUnavailable
 from bot.workflow import (
     asking,
     banning,
@@ -212,10 +212,10 @@ class Workflow:
         taken = self._survey.taken().union(self._under_way)
         with self._parts.database.transaction() as tx:
             busy = self._parts.dispatch.busy(tx)
-            for run in runs.unfinished(tx):
-                if run.id in busy or run.id in taken or not _can_go_on(tx, run):
-                    continue
-                recovering.wake(self._parts, tx, run)
+            locked = {lock.target for lock in locks.every(tx)}
+            for run in runs.to_move(tx):
+                if run.id not in busy and run.id not in taken and _can_go_on(run, locked):
+                    recovering.wake(self._parts, tx, run)
             for run in self._reconciling.due(tx):
                 if run.id not in self._under_way:
                     recovering.wake(self._parts, tx, run)
@@ -283,8 +283,8 @@ class Workflow:
                 end(self._parts, tx, run, State.FAILED, why)
 
 
-def _can_go_on(tx: Transaction, run: Run) -> bool:
+def _can_go_on(run: Run, locked: Collection[str]) -> bool:
     """Whether another look may bring the run on; who waits for a lock is woken by its holder."""
     if run.hosts or run.state is State.ASKED:
         return True
-    return run.state is State.READY and locks.held(tx, run.host) is None
+    return run.state is State.READY and run.host not in locked

@@ -451,6 +451,15 @@ def _tables_of_the_engine() -> None:
         "CREATE INDEX keyturn_hint ON procrastinate_jobs ((args ->> 'run')) "
         "WHERE status = 'todo'"
     )
+    # Whose turn it is in a queue, and which place a person has last.
+    op.execute(
+        "CREATE INDEX keyturn_turn ON procrastinate_jobs (queue_name, priority) "
+        "WHERE status = 'todo'"
+    )
+    op.execute(
+        "CREATE INDEX keyturn_place ON procrastinate_jobs "
+        "(queue_name, (args ->> 'who'), priority) WHERE status = 'todo'"
+    )
 
 
 def _refuse_all_but_insert() -> None:

@@ -9,15 +9,16 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import insert, text
 
 from bot.dispatch import Dispatch, InProcess
 from bot.dispatch.crew import Crew
 from bot.dispatch.procrastinated import Procrastinated, changes
 from bot.run import Origin
-from bot.store import glass, hints, rights, runs, schema
+from bot.store import glass, hints, rights, runs, schedules, schema, tables
 from bot.store.database import Database, Transaction
 from bot.store.seal import Seal
+from bot.timetable import Timing, timetable
 from tests.playground.postgres import Postgres
 
 
@@ -218,12 +219,80 @@ def test_what_fails_keeps_nothing_else_from_being_advanced(hire: Hire):
     assert done.wait(10)
 
 
-# --- what only the distributed one has ---
+def test_r_w3_the_single_goes_before_the_bulk(hire: Hire):
+    """Asked last, taken first: parts of a wave and fires of a schedule wait."""
+    staff = hire(threads=1)
+    with staff.database.transaction() as tx:
+        whole = _asked(tx)
+        parts = [_asked(tx, parent=whole) for _ in range(3)]
+        fired = _asked(tx, origin=Origin("schedule", schedule=1))
+        _fire(tx, fired)
+        alone = _asked(tx)
+    assert _taken(staff, [*parts, fired, alone]) == [alone, *parts, fired]
 
 
-@pytest.fixture
-def apart(database_of: Callable[[str], Database]) -> Database:
-    return database_of("postgresql")
+def test_r_w3_people_take_turns_however_much_each_has_asked_for(hire: Hire):
+    staff = hire(threads=1)
+    with staff.database.transaction() as tx:
+        doras = [_asked(tx) for _ in range(6)]
+        olgas = [_asked(tx, asked_by="olga") for _ in range(2)]
+        ninas = [_asked(tx, asked_by="nina")]
+    taken = _taken(staff, [*doras, *olgas, *ninas])
+    assert taken == [doras[0], olgas[0], ninas[0], doras[1], olgas[1], *doras[2:]]
+
+
+def test_r_w3_who_comes_later_waits_for_one_of_each_and_not_for_all(hire: Hire):
+    """Half of the line was served by then: that is not held against whoever comes."""
+    staff = hire(threads=1)
+    with staff.database.transaction() as tx:
+        doras = [_asked(tx) for _ in range(8)]
+        olgas = _asked(tx, asked_by="olga")
+    with slow(*doras[:4], *doras[5:], olgas) as work:
+        staff.hands.start(work)
+        staff.enqueue(*doras)
+        assert work.begun.acquire(timeout=10)
+        staff.enqueue(olgas)
+        work.go.set()
+        for _ in range(8):
+            assert work.done.acquire(timeout=10)
+    assert work.advanced.index(olgas) - work.advanced.index(doras[4]) <= 2
+
+
+def test_r_w3_broken_glass_waits_for_no_thread(hire: Hire):
+    """Its twin is beside it: what is merely single waits until a thread is free."""
+    staff = hire(threads=1)
+    with staff.database.transaction() as tx:
+        long, alone, broken = (_asked(tx) for _ in range(3))
+        glass.want(tx, run=broken, person="dora", reason="it burns")
+        tx.sql.execute(text("UPDATE glass SET broken = 1"))
+    with slow(alone, broken) as work:
+        staff.hands.start(work)
+        staff.enqueue(long)
+        assert work.begun.acquire(timeout=10)
+        staff.enqueue(alone, broken)
+        assert work.done.acquire(timeout=10)
+        assert work.advanced == [long, broken]
+
+
+def _fire(tx: Transaction, run: int) -> None:
+    """Let a run be one that the clock has asked for."""
+    hourly = Timing("hourly", timetable("0 * * * *", "UTC"))
+    schedule = schedules.add(tx, run=_asked(tx), owner="dora", timing=hourly, lapses=tx.now)
+    known = {"schedule": schedule.id, "due": 1, "start": 1, "at": 1, "run": run}
+    tx.sql.execute(insert(tables.fire).values(**known, host="lb1", outcome="fired", why=""))
+
+
+def _taken(staff: Staff, numbers: list[int]) -> list[int]:
+    """Return in which order these are taken by one thread that is at something else before."""
+    with slow(*numbers) as work:
+        staff.hands.start(work)
+        staff.enqueue(0)
+        assert work.begun.acquire(timeout=10)
+        staff.enqueue(*numbers)
+        work.go.set()
+        for _ in numbers:
+            assert work.done.acquire(timeout=10)
+    return work.advanced[1:]
 
 
 def _asked(tx: Transaction, **more: object) -> int:
@@ -233,10 +302,17 @@ def _asked(tx: Transaction, **more: object) -> int:
         fields={},
         host="lb1",
         area="edge",
-        asked_by="dora",
-        **{"origin": Origin("web"), **more},  # type: ignore[arg-type]
+        **{"origin": Origin("web"), "asked_by": "dora", **more},  # type: ignore[arg-type]
     )
     return runs.add(tx, new).id
+
+
+# --- what only the distributed one has ---
+
+
+@pytest.fixture
+def apart(database_of: Callable[[str], Database]) -> Database:
+    return database_of("postgresql")
 
 
 @pytest.mark.real
@@ -258,29 +334,6 @@ def test_a_hint_waits_for_the_workers_of_its_site(apart: Database):
     with apart.transaction() as tx:
         assert dispatch.busy(tx) == {1, 2}
     assert advanced == [3]
-
-
-@pytest.mark.real
-def test_r_w3_the_urgent_and_the_single_go_before_the_bulk(apart: Database):
-    """Asked last, taken first: parts of a wave and fires of a schedule wait for both."""
-    dispatch = Procrastinated()
-    with apart.transaction() as tx:
-        whole = _asked(tx)
-        parts = [_asked(tx, parent=whole) for _ in range(3)]
-        fired = _asked(tx, origin=Origin("schedule", schedule=1))
-        alone = _asked(tx)
-        broken = _asked(tx)
-        glass.want(tx, run=broken, person="dora", reason="it burns")
-        tx.sql.execute(text("UPDATE glass SET broken = 1"))
-        for number in (*parts, fired, alone, broken):
-            dispatch.enqueue(tx, number, "main")
-    with slow(*parts, fired, alone, broken) as work:
-        crew = Crew(apart.url, sites=["main"], threads=1, look_threads=1)
-        crew.start(work)
-        for _ in range(6):
-            assert work.done.acquire(timeout=10)
-        assert crew.stop(10)
-    assert work.advanced == [broken, alone, *parts, fired]
 
 
 @pytest.mark.real

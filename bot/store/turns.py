@@ -1,0 +1,104 @@
+"""Turns: how urgent a run is and whose it is, by which it is settled who comes next.
+
+Broken glass goes first, then what one person waits for; parts of a wave and fires of schedules
+come by the hundred and wait for both. Among what is equally urgent people take turns, however much
+each of them has asked for.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import bindparam, case, exists, func, select
+
+from bot.run import State
+from bot.store import tables
+from bot.store.database import Transaction
+
+URGENT, ONE, BULK = 2, 1, 0
+
+_RUN, _FIRE, _GLASS = tables.run.c, tables.fire.c, tables.glass.c
+# Runs that were asked for so shortly before those that wait tell who has had a host of late.
+_OF_LATE = 500
+
+_RANK = case(
+    (exists().where(_GLASS.run == _RUN.id, _GLASS.broken.is_not(None)), URGENT),
+    (_RUN.parent.is_not(None) | exists().where(_FIRE.run == _RUN.id), BULK),
+    else_=ONE,
+).label("rank")
+_OF = select(_RUN.asked_by, _RANK).where(_RUN.id == bindparam("number"))
+_WAITING = (_RUN.state == State.READY.value) & (_RUN.hosts == "[]")
+_LINE = (
+    select(_RUN.asked_by, _RANK, func.min(_RUN.id).label("first"))
+    .where(_WAITING, _RUN.host == bindparam("target"))
+    .group_by(_RUN.asked_by, _RANK)
+)
+_SERVED = (
+    select(_RUN.asked_by, func.max(_RUN.started).label("at"))
+    .where(
+        _RUN.host == bindparam("target"),
+        _RUN.id >= bindparam("least"),
+        _RUN.asked_by.in_(bindparam("people", expanding=True)),
+        _RUN.started.is_not(None),
+    )
+    .group_by(_RUN.asked_by)
+)
+_URGENT = (
+    select(_RUN.id)
+    .join(tables.glass, _GLASS.run == _RUN.id)
+    .where(_WAITING, _RUN.host == bindparam("target"), _GLASS.broken.is_not(None))
+    .order_by(_RUN.id)
+    .limit(1)
+)
+
+
+@dataclass(frozen=True)
+class Turn:
+    """rank: what is higher goes first. person: who asked."""
+
+    rank: int = ONE
+    person: str = ""
+
+
+def of(tx: Transaction, run: int) -> Turn:
+    row = tx.sql.execute(_OF, {"number": run}).one_or_none()
+    return Turn(row.rank, row.asked_by) if row else Turn()
+
+
+def next_at(tx: Transaction, target: str) -> int | None:
+    """Return the run whose turn it is among those that wait for a host; None if none does.
+
+    Of what is equally urgent, that of the person who has not had the host for the longest time.
+    """
+    line = list(tx.sql.execute(_LINE, {"target": target}))
+    highest = max((row.rank for row in line), default=ONE)
+    firsts = {row.asked_by: row.first for row in line if row.rank == highest}
+    if len(firsts) < 2:
+        return next(iter(firsts.values()), None)
+    known = {"target": target, "people": list(firsts), "least": min(firsts.values()) - _OF_LATE}
+    served = {row.asked_by: row.at for row in tx.sql.execute(_SERVED, known)}
+    return min((served.get(person, 0), number) for person, number in firsts.items())[1]
+
+
+def urgent_at(tx: Transaction, target: str) -> int | None:
+    """Return the run with broken glass that waits for a host, if any does."""
+    return tx.sql.execute(_URGENT, {"target": target}).scalar_one_or_none()
+
+
+def in_order(tx: Transaction, numbers: Sequence[int]) -> Sequence[int]:
+    """Return these runs as they will come to their turn, as far as that is known."""
+    query = select(_RUN.id, _RUN.asked_by, _RANK).where(_RUN.id.in_(numbers)).order_by(_RUN.id)
+    before: dict[tuple[int, str], int] = {}
+    found: list[tuple[int, int, int]] = []
+    for row in tx.sql.execute(query):
+        mine = (row.rank, row.asked_by)
+        before[mine] = before.get(mine, -1) + 1
+        found.append((-row.rank, before[mine], row.id))
+    return [number for _, _, number in sorted(found)]
+
+
+def fair(last: Mapping[str, int], now: int, person: str) -> int:
+    """Return the place of what a person asks for next: right after what is theirs already, and
+    after nobody else's than what is being taken now. last: by person, the last place that each
+    has. Lower goes first. Pure.
+    """
+    return max(now, last.get(person, now - 1) + 1)

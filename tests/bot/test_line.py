@@ -1,0 +1,53 @@
+"""The line before the threads of one process."""
+
+from bot.dispatch.line import Line
+from bot.store.turns import BULK, ONE, URGENT, Turn
+
+
+def _all(line: Line) -> list[int]:
+    taken: list[int] = []
+    while (run := line.take()) is not None:
+        taken.append(run)
+    return taken
+
+
+def test_the_most_urgent_goes_first_and_then_who_came_first():
+    line = Line()
+    for run, rank in ((1, BULK), (2, ONE), (3, URGENT), (4, ONE)):
+        line.join(run, Turn(rank, "dora"))
+    assert _all(line) == [3, 2, 4, 1]
+
+
+def test_who_is_in_the_line_is_there_once_and_may_come_again_afterwards():
+    line = Line()
+    assert line.join(1, Turn())
+    assert not line.join(1, Turn())
+    assert set(line.waiting) == {1}
+    assert line.take() == 1
+    assert line.join(1, Turn())
+    assert _all(line) == [1]
+    assert line.take() is None
+
+
+def test_r_w3_nobody_waits_for_more_than_one_of_each_other_person():
+    """Ten people, of whom one has asked for a thousand things before the others came."""
+    line = Line()
+    for run in range(1000):
+        line.join(run, Turn(ONE, "dora"))
+    for _ in range(500):
+        line.take()
+    others = {1000 + n: f"person {n}" for n in range(9)}
+    for run, person in others.items():
+        line.join(run, Turn(ONE, person))
+    assert others.keys() <= {line.take() for _ in range(11)}
+    assert sorted(_all(line)) == [*range(502, 1000)]
+
+
+def test_r_w3_ten_thousand_that_wait_are_taken_in_turn():
+    line = Line()
+    for run in range(10_000):
+        line.join(run, Turn(ONE, f"person {run % 7 if run % 2 else 0}"))
+    taken = _all(line)
+    assert sorted(taken) == [*range(10_000)]
+    firsts = {run % 7 if run % 2 else 0 for run in taken[:7]}
+    assert firsts == {*range(7)}
