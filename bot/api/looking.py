@@ -31,7 +31,7 @@ class HappeningShape(shapes.Shape):
     """
 
     at: datetime
-    rank: int = Field(description="0 changed, 1 attempted, 2 seen, 3 concerns every host.")
+    rank: int = Field(description="0 changed, 1 only asked for, 2 seen, 3 concerns every host.")
     overlap: int
     what: str
     hosts: Sequence[str]
@@ -58,10 +58,17 @@ class HappeningShape(shapes.Shape):
 
 
 class AroundList(shapes.Shape):
-    """The likeliest first, between two moments."""
+    """The likeliest first, between two moments. left_out: how many less likely ones are not here.
+
+    looked_since, looked_until: between which the log was looked at. In a busy time that is less:
+    ask again with a moment nearer to what you look for.
+    """
 
     since: datetime
     until: datetime
+    looked_since: datetime
+    looked_until: datetime
+    left_out: int
     happenings: Sequence[HappeningShape]
 
 
@@ -112,11 +119,14 @@ def look_around(parts: Here, _: Reading, wanted: Annotated[AroundFilter, Query()
     with parts.database.reading() as tx:
         at = tx.now if wanted.at is None else micros(wanted.at) or 0
         host = wanted.host.lower()
-        found = around.around(tx, at, within=reach, host=host, most=wanted.limit)
+        found = around.seen(tx, at, within=reach, host=host, most=wanted.limit)
     return AroundList(
         since=shapes.at(max(at - reach, 0)),
         until=shapes.at(at + reach),
-        happenings=[HappeningShape.of(one) for one in found],
+        looked_since=shapes.at(max(at - found.within, 0)),
+        looked_until=shapes.at(at + found.within),
+        left_out=found.left_out,
+        happenings=[HappeningShape.of(one) for one in found.happenings],
     )
 
 

@@ -125,7 +125,8 @@ def _show_around(
     from bot.store import around
 
     moment, reach = hindsight.moment(at, now=tx.now), hindsight.span(within)
-    found = around.around(tx, moment, within=reach, host=host.lower() or "*", most=most)
+    seen = around.seen(tx, moment, within=reach, host=host.lower() or "*", most=most)
+    found = seen.happenings
     if not as_json:
         between = f"{hindsight.written(moment - reach)} and {hindsight.written(moment + reach)}"
         click.echo(f"between {between}{f', on {host}' if host else ''}:")
@@ -133,6 +134,11 @@ def _show_around(
             click.echo("nothing that Keyturn knows of")
     for one in found:
         click.echo(json.dumps(vars(one), ensure_ascii=False) if as_json else _line(one))
+    if seen.left_out:
+        click.echo(f"{seen.left_out} that are less likely are left out: -n shows more", err=True)
+    if seen.within < reach:
+        looked = hindsight.written(moment - seen.within), hindsight.written(moment + seen.within)
+        click.echo(f"so much happened that only {' to '.join(looked)} was looked at", err=True)
 
 
 def _line(one: "Happening") -> str:

@@ -14,7 +14,7 @@ from bot.store.database import Transaction
 from bot.store.outside import EVENT
 from bot.visible import one_line
 
-# Of a busy time, so many entries are looked at, those nearest to its end.
+# Of a busy time, so many entries are looked at, those nearest to the moment.
 _MOST_ENTRIES = 5_000
 _AT_ONCE = 500
 _DAY = 86_400_000_000
@@ -53,29 +53,59 @@ class Happening:
     outcome: str = ""
 
 
-def around(
-    tx: Transaction, at: int, *, within: int, host: str = "*", most: int = 50
-) -> list[Happening]:
+@dataclass(frozen=True)
+class Seen:
+    """What was found. left_out: how many that are less likely are not among the happenings.
+
+    within: how far around the moment the log was looked at: less than was asked for where it has
+    more entries than are looked at. Microseconds.
+    """
+
+    happenings: Sequence[Happening]
+    left_out: int
+    within: int
+
+
+def seen(tx: Transaction, at: int, *, within: int, host: str = "*", most: int = 50) -> Seen:
     """Return what happened up to *within* before and after, by how likely it has to do with it.
 
     host: names, or patterns such as `web*`, apart by spaces or commas. First what has most hosts
     in common with it, then what changed something, what was attempted, and what else was seen;
     then what is nearest.
     """
-    entries = _entries(tx, at - within, at + within)
+    entries, reach = _entries(tx, at, within)
     found = [*_of_runs(tx, entries, at, within, host), *_of_fires(tx, entries, host)]
     found += _of_checks(tx, entries, host)
     found += [_of_event(entry, host) for entry in entries if _event_fits(entry, host)]
     found += [_of_entry(entry) for entry in entries if entry.kind in _EVERYWHERE]
     found.sort(key=lambda one: (-one.overlap, one.rank, abs(one.at - at), -(one.run or 0)))
-    return found[:most]
+    return Seen(found[:most], max(len(found) - most, 0), reach)
 
 
-def _entries(tx: Transaction, since: int, until: int) -> list[Entry]:
-    column = tables.entry.c
-    query = select(tables.entry).where(column.at >= since, column.at <= until)
-    query = query.order_by(column.at.desc(), column.seq.desc()).limit(_MOST_ENTRIES)
-    return [Entry(*row) for row in tx.sql.execute(query)]
+def around(
+    tx: Transaction, at: int, *, within: int, host: str = "*", most: int = 50
+) -> Sequence[Happening]:
+    """Return only what is seen, where nobody can be told of what is left out."""
+    return seen(tx, at, within=within, host=host, most=most).happenings
+
+
+def _entries(tx: Transaction, at: int, within: int) -> tuple[list[Entry], int]:
+    """Return the entries that are nearest, the newest first, and how far around that is."""
+    column, query = tables.entry.c, select(tables.entry)
+    before = query.where(column.at >= at - within, column.at <= at)
+    after = query.where(column.at > at, column.at <= at + within)
+    sides = (
+        before.order_by(column.at.desc(), column.seq.desc()),
+        after.order_by(column.at, column.seq),
+    )
+    found = [
+        Entry(*row) for side in sides for row in tx.sql.execute(side.limit(_MOST_ENTRIES + 1))
+    ]
+    reach = within
+    if len(found) > _MOST_ENTRIES:
+        found = sorted(found, key=lambda entry: abs(entry.at - at))[:_MOST_ENTRIES]
+        reach = abs(found[-1].at - at)
+    return sorted(found, key=lambda entry: (entry.at, entry.seq), reverse=True), reach
 
 
 def _of_runs(

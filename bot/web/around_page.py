@@ -10,7 +10,7 @@ from bot import hindsight
 from bot.hindsight import NotAMoment
 from bot.run import Vote
 from bot.store import runs
-from bot.store.around import Happening, around
+from bot.store.around import Happening, seen
 from bot.store.database import Transaction
 from bot.web import badge, moment
 from bot.web.badge import Badge
@@ -24,10 +24,12 @@ router = APIRouter()
 _MOST = 100
 _RANKS: Mapping[int, Badge] = {
     0: Badge("Changed", "blue", "play", "It was done, or begun."),
-    1: Badge("Attempted", "orange", "ban", "It was asked for and not done."),
+    1: Badge("Attempted", "orange", "ban", "It was asked for, and ended before it was begun."),
     2: Badge("Seen", "yellow", "eye", "Something that was found, told from outside or left out."),
     3: Badge("Everywhere", "grey", "server", "It names no host and may concern each."),
 }
+_NOT_YET = "not yet: "
+_ASKED = Badge("Asked for", "yellow", "clock", "It may still be done.")
 _STATES = {state.value: shown for state, shown in badge.RUN.items()}
 
 Typed = Annotated[str, Query(max_length=100)]
@@ -61,10 +63,12 @@ def show(
         now = tx.now
         at_once, reach = _understood(typed, now, problems)
         found: list[Shown] = []
+        left_out, looked = 0, reach
         if not problems:
             wanted = typed["host"].lower() or "*"
-            listed = around(tx, at_once, within=reach, host=wanted, most=_MOST)
-            found = _shown(tx, listed, at_once)
+            listed = seen(tx, at_once, within=reach, host=wanted, most=_MOST)
+            found = _shown(tx, listed.happenings, at_once)
+            left_out, looked = listed.left_out, listed.within
     return page(
         request,
         "around.html",
@@ -74,7 +78,8 @@ def show(
         found=found,
         at=at_once,
         reach=reach,
-        most=_MOST,
+        left_out=left_out,
+        looked=looked,
         hosts=sorted(one.name for one in visitor.policy.inventory),
     )
 
@@ -104,8 +109,8 @@ def _shown(tx: Transaction, found: Sequence[Happening], at: int) -> list[Shown]:
     return [
         Shown(
             one,
-            _RANKS[one.rank],
-            _STATES.get(one.state.removeprefix("not yet: ")),
+            _ASKED if one.state.startswith(_NOT_YET) else _RANKS[one.rank],
+            _STATES.get(one.state.removeprefix(_NOT_YET)),
             _apart(one.at - at),
             [vote for vote in votes.get(asked.get(one.run or 0, 0), ()) if vote.yes],
         )

@@ -15,6 +15,11 @@ def test_a_program_learns_what_changed_around_a_moment(desk: Desk):
     assert ranks == sorted(ranks)
     assert numbers["succeeded"] in [one["run"] for one in told["happenings"]]
     assert told["since"] < told["until"]
+    assert told["left_out"] == 0
+    assert (told["looked_since"], told["looked_until"]) == (told["since"], told["until"])
+    one = desk.program("dora").get("/around", params={"limit": 1}).json()
+    assert len(one["happenings"]) == 1
+    assert one["left_out"] > 0
 
 
 def test_a_span_that_is_none_is_refused(desk: Desk):

@@ -1,6 +1,9 @@
 """What changed around a moment, the likeliest first; and entries found by what they say."""
 
+from collections.abc import Sequence
 from typing import Any
+
+import pytest
 
 from bot.run import State
 from bot.store import around, changelog, entries, runs
@@ -29,7 +32,7 @@ def attempted(tx: Transaction, host: str = "web1") -> int:
     return runs.move(tx, run, State.DENIED, ended=tx.now, summary="Olga said no").id
 
 
-def found(tx: Transaction, **how: Any) -> list[Happening]:
+def found(tx: Transaction, **how: Any) -> Sequence[Happening]:
     return around.around(tx, tx.now, within=HOUR, **how)
 
 
@@ -68,6 +71,33 @@ def test_only_what_lies_within_is_told_and_what_went_on_all_the_time(database: D
         runs.amend(tx, long, started=tx.now - 5 * HOUR, ended=tx.now)
         (only,) = around.around(tx, tx.now - 3 * HOUR, within=HOUR)
     assert (only.run, only.rank) == (long.id, 0)
+
+
+def test_of_a_busy_time_what_is_nearest_is_looked_at_and_how_far_is_said(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+):
+    moments: list[int] = []
+    for _ in range(9):
+        with database.transaction() as tx:
+            changelog.append(tx, "policy changed", old="a", new="b")
+            moments.append(tx.now)
+    monkeypatch.setattr(around, "_MOST_ENTRIES", 3)
+    with database.reading() as tx:
+        for at in (moments[0], moments[4], moments[-1]):
+            seen = around.seen(tx, at, within=HOUR)
+            nearest = sorted(moments, key=lambda one: abs(one - at))[:3]
+            assert {one.at for one in seen.happenings} == set(nearest)
+            assert seen.within == abs(nearest[-1] - at)
+        monkeypatch.setattr(around, "_MOST_ENTRIES", 9)
+        assert around.seen(tx, moments[4], within=HOUR).within == HOUR
+
+
+def test_how_many_that_are_less_likely_are_left_out_is_said(database: Database):
+    with database.transaction() as tx:
+        for _ in range(5):
+            changelog.append(tx, "policy changed", old="a", new="b")
+        assert around.seen(tx, tx.now, within=HOUR, most=3).left_out == 2
+        assert around.seen(tx, tx.now, within=HOUR, most=5).left_out == 0
 
 
 def test_it_is_told_on_a_line_whatever_it_holds(database: Database):

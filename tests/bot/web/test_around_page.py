@@ -3,7 +3,8 @@
 import pytest
 
 from bot.run import State
-from bot.store import changelog, runs
+from bot.store import around, changelog, runs
+from bot.web import around_page
 from tests.bot.office import WEB
 from tests.bot.web.conftest import Site
 from tests.bot.web.dom import Page
@@ -83,3 +84,29 @@ def test_who_allowed_a_request_for_several_hosts_allowed_it_on_each(site: Site):
         [part] = [run for run in runs.children(tx, whole.id) if run.host == "lb1"]
     row = page.text[page.text.index(f"run {part.id}") :]
     assert "Olga Owner" in row[: row.index("before")]
+
+
+def test_what_waits_for_a_key_is_not_said_to_have_been_attempted(site: Site):
+    numbers = gallery(site.database)
+    page = Page(site.browser("dora").get("/around").text)
+
+    def kind(state: str) -> str:
+        row = page.text[page.text.index(f"run {numbers[state]} ") :]
+        return row[: row.index("before")]
+
+    assert "Asked for" in kind("waiting")
+    assert "Attempted" not in kind("waiting")
+    assert "Attempted" in kind("denied")
+
+
+def test_what_is_left_out_is_said(site: Site, monkeypatch: pytest.MonkeyPatch):
+    gallery(site.database)
+    browser = site.browser("dora")
+    whole = Page(browser.get("/around").text).text
+    assert "more are not" not in whole
+    assert "looked at" not in whole
+    monkeypatch.setattr(around_page, "_MOST", 2)
+    monkeypatch.setattr(around, "_MOST_ENTRIES", 10)
+    cut = Page(browser.get("/around").text).text
+    assert "The 2 likeliest are shown" in cut
+    assert "So much happened then that only what lies within" in cut
