@@ -153,7 +153,7 @@ def person(user: str) -> Element:
 
 
 def link(url: str, text: str) -> Element:
-    return {"type": "link", "url": url, "text": text}
+    return {"type": "link", "url": url, "text": one_line(text) or url}
 
 
 def when(microseconds: int) -> str:

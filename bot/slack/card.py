@@ -32,7 +32,7 @@ from bot.slack.blocks import (
 )
 from bot.slack.story import Story
 from bot.slack.verdicts import in_one_line, verdict
-from bot.visible import visible
+from bot.visible import one_line, visible
 
 APPROVE, DENY = "approve", "deny"
 ACCEPT, WITHDRAW = "accept", "withdraw"
@@ -96,7 +96,7 @@ def cut(story: Story) -> bool:
 def whole_output(story: Story) -> str:
     """Return all that the hosts said, step by step, as a plain text."""
     return "\n".join(
-        f"# {_about(story.run, record)}\n{visible(record.output.rstrip())}\n"
+        f"# {one_line(_about(story.run, record))}\n{visible(record.output.rstrip())}\n"
         for record in story.steps
         if record.output.strip()
     )

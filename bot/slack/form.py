@@ -10,6 +10,7 @@ from bot.slack.blocks import (
     Block,
     Element,
     View,
+    code,
     context,
     line,
     mrkdwn,
@@ -69,7 +70,7 @@ def form(sheet: Sheet) -> View:
     blocks += [_input(blank, sheet) for blank in fields]
     blocks.append(_because())
     typed = f"{COMMAND} {runbook.words} {runbook.example}".rstrip()
-    blocks.append(context(f"Typed, it is for example `{mrkdwn(typed)}`"))
+    blocks.append(rich(line(words("Typed, it is for example "), code(typed))))
     return _modal(
         runbook.words,
         blocks,
@@ -111,11 +112,16 @@ def chooser(
 def options(values: Sequence[str], typed: str, *, free: bool) -> list[Element]:
     """Return what fits what was typed so far; free: that itself may be chosen too."""
     wanted = typed.strip().lower()
-    found = [value for value in values if wanted in value.lower() and len(value) <= _MOST_OPTION]
-    plain = one_line(typed).strip()
-    if free and plain and plain not in found and len(plain) <= _MOST_OPTION:
+    found = [value for value in values if wanted in value.lower() and _offerable(value)]
+    plain = typed.strip()
+    if free and plain not in found and _offerable(plain):
         found = [*found[: _MOST_OPTIONS - 1], plain]
     return [_option(value) for value in found[:_MOST_OPTIONS]]
+
+
+def _offerable(value: str) -> bool:
+    """Return whether Slack takes it for an option, and people see all of it."""
+    return 0 < len(value) <= _MOST_OPTION and one_line(value) == value
 
 
 def _modal(

@@ -2,7 +2,17 @@
 
 from bot import hindsight
 from bot.hindsight import NotAMoment
-from bot.slack.blocks import Message, bold, code, line, preformatted, rich, shortened, words
+from bot.slack.blocks import (
+    Message,
+    bold,
+    code,
+    line,
+    notification,
+    preformatted,
+    rich,
+    shortened,
+    words,
+)
 from bot.store import around
 from bot.store.around import Happening
 from bot.store.database import Database
@@ -27,10 +37,14 @@ def changed(database: Database, typed: str) -> Message:
     first, last = hindsight.written(at - within), hindsight.written(at + within)
     title = f"Between {first} and {last}{where}"
     if not found:
-        return Message(title, [rich(line(bold(title)), line(words("Nothing that I know of.")))])
+        return Message(
+            notification(title), [rich(line(bold(title)), line(words("Nothing that I know of.")))]
+        )
     shown = "\n".join(shortened(_line(one), 200) for one in found)
     more = [words("All of one: "), code("/keyturn run N")]
-    return Message(title, [rich(line(bold(title)), preformatted(shown), line(*more))])
+    return Message(
+        notification(title), [rich(line(bold(title)), preformatted(shown), line(*more))]
+    )
 
 
 def _understood(typed: list[str], now: int) -> tuple[int, int, str]:

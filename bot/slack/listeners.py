@@ -4,7 +4,7 @@ import asyncio
 import logging
 import re
 import secrets
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from typing import Any
 
 from aiohttp import ClientError
@@ -31,6 +31,7 @@ from bot.slack.voice import Voice
 from bot.store.database import StoreUnavailable
 from bot.store.runs import NoSuchRun, Overtaken
 from bot.store.schedules import NoSuchSchedule
+from bot.visible import one_line
 from bot.workflow import NotYours, TooLate, Unfit
 
 log = logging.getLogger(__name__)
@@ -132,7 +133,7 @@ class Listeners:
         if "type" in found:
             await ack(response_action="update", view=found)
         elif found:
-            await ack(response_action="errors", errors=found)
+            await ack(response_action="errors", errors=_visible(found))
         else:
             await ack()
 
@@ -242,6 +243,11 @@ class Listeners:
         task = asyncio.create_task(work)
         self._speaking.add(task)
         task.add_done_callback(self._speaking.discard)
+
+
+def _visible(errors: Mapping[str, str]) -> dict[str, str]:
+    """Return what is said below fields, which Slack shows as plain text."""
+    return {block: one_line(said) for block, said in errors.items()}
 
 
 def _plainly(no: Exception) -> str:

@@ -4,7 +4,8 @@ import asyncio
 import time
 from collections.abc import Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from bot.offering import Offering
 from bot.run import Run
@@ -26,9 +27,12 @@ PAGES = "https://keyturn.example.com"
 
 @dataclass
 class Chat:
+    """acknowledged: what each delivery was answered with."""
+
     office: Office
     door: Door
     slack: WebApi
+    acknowledged: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
 
     async def type(self, text: str, user: str = "U0DORA", channel: str = "C0OPS") -> Answer:
         """Type /keyturn, and let all that follows from it happen."""
@@ -52,6 +56,7 @@ class Chat:
         judging.found.extend(judging.faults_of_delivery(body))
         answer = await post(self.door.app, raw, signed(raw))
         judging.found.extend(judging.faults_of_acknowledgement(body, answer.json))
+        self.acknowledged.append(answer.json)
         return answer
 
     async def settle(self) -> None:

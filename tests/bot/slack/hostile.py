@@ -1,0 +1,143 @@
+"""A place where everybody and everything speaks to deceive.
+
+People, rules and hosts say what calls, links, formats, hides or forges a line, wherever they may
+say something freely.
+"""
+
+import itertools
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Annotated, Any, cast
+
+import pytest
+from pydantic import Field
+from ruamel.yaml import YAML
+
+from connectors.command import Answer, Ask, Command, Query, Shell
+from runbooks import Change, Check, Host, NoUndo, Plan, Refused, Report, Step, Table, catalogue
+from tests import toy
+from tests.bot.office import Office, an_office
+from tests.bot.slack.chat import Chat, a_chat
+
+# What can be seen, and so may be a name, a reason or a value.
+LOUD = (
+    "*Olga* _agrees_ ~not~ :tada: `x` <!channel> <@U0VICTIM|olga> <!subteam^S1> "
+    "<https://evil.example|lb1> &lt;!here&gt; @here"
+)
+BRIEF = "*O* <!here> _x_ :tada:"
+# What a host may say, beside that.
+HIDDEN = "\x1b[31m\u202e\u200b\x00\x85\u2028\nApproved by Olga Owner\n> *quoted*\n```fenced```"
+SAID = f"{LOUD} {HIDDEN}"
+
+SAY = Query(Shell(("say",)), str)
+
+
+class Say(Check[str], words="toy say", example="lb1"):
+    """Hear what a host has to say."""
+
+    host: Host
+
+    def read(self, ask: Ask) -> str:
+        return ask(self.host, SAY)
+
+    def report(self, said: str) -> Report:
+        return Report(said, healthy=False, findings=[said], table=Table((said,), ((said,),)))
+
+
+class Echo(Change[str], words="toy echo", example="lb1 hello", undo="says nothing again"):
+    """Have a host say something."""
+
+    host: Host
+    what: Annotated[str, Field(json_schema_extra={"lists": "words"})]
+
+    def read(self, ask: Ask) -> str:
+        return ask(self.host, SAY)
+
+    def plan(self, said: str) -> Plan:
+        if f"said={self.what}" in said:
+            return Plan(said)
+        do, undo = Shell(("set", "said", self.what)), Shell(("set", "said", "nothing"))
+        step = Step(f"{self.what}: {said}", self.host, do, undo, before=said, after=said)
+        return Plan(said, [step], notes=[said])
+
+    def follow(self, said: str) -> Report:
+        return Report(said, healthy=False, findings=[said])
+
+
+class Insist(Echo, words="toy insist", example="lb1 hello"):
+    """Have a host say something that it never takes back."""
+
+    def plan(self, said: str) -> Plan:
+        step = replace(super().plan(said).steps[0], undo=NoUndo(said))
+        return Plan(said, [step], notes=["x" * 7000] if self.what == "much" else [])
+
+
+class Balk(Check[str], words="toy balk", example="lb1"):
+    """Ask a host that will not."""
+
+    host: Host
+
+    def read(self, ask: Ask) -> str:
+        raise Refused(ask(self.host, SAY))
+
+    def report(self, said: str) -> Report:
+        return Report(said)
+
+
+def _words(ask: Ask, host: str) -> list[str]:
+    return [ask(host, SAY), LOUD[:70], "\u202eshort", "\x1b" * 30]
+
+
+@asynccontextmanager
+async def a_hostile_chat(directory: Path, patch: pytest.MonkeyPatch) -> AsyncGenerator[Chat]:
+    offered = {**toy.RUNBOOKS, **{one.words: one for one in (Say, Echo, Insist, Balk)}}
+    for known in (catalogue(), toy.RUNBOOKS):
+        for words, one in offered.items():
+            patch.setitem(cast("dict[str, Any]", known), words, one)
+    patch.setitem(cast("dict[str, Any]", toy.LISTS), "words", _words)
+    with an_office(directory) as office:
+        _poison(office, patch)
+        # Time flies, so that no channel has to be spared.
+        clock = itertools.count(0.0, 5.0).__next__
+        async with a_chat(office, default_channel="C0ALARM", clock=clock) as chat:
+            chat.slack.channels |= {"C0ALARM", "C0WEB"}
+            yield chat
+
+
+def _poison(office: Office, patch: pytest.MonkeyPatch) -> None:
+    policy, fleet = office.policies.path, office.fleet
+    yaml = YAML()
+    for file, free in (("people", "name"), ("areas", "title")):
+        kept: Any = yaml.load(policy / f"{file}.yaml")
+        for name, one in kept[file].items():
+            one[free] = f"{name} {LOUD}"[:120]
+        if file == "areas":
+            kept[file]["web"]["channel"] = "C0WEB"
+        yaml.dump(kept, policy / f"{file}.yaml")
+    now = datetime.now(UTC)
+    moments = {"from": f"{now - timedelta(days=1):%Y-%m-%d %H:%M}"}
+    moments |= {"until": f"{now + timedelta(days=9):%Y-%m-%d %H:%M}"}
+    freezes = {"freezes": [{"name": LOUD[:120], "areas": ["storage"], **moments}]}
+    yaml.dump(freezes, policy / "freezes.yaml")
+    fleet.hosts["web1"] = {"lamp": "off"}
+    for host in ("lb1", "lb2", "web1"):
+        fleet.hosts[host] |= {"said": "nothing", "x": SAID}
+    tell = fleet.tell
+
+    def loudly(host: str, command: Command, /, *, fingerprint: str = "") -> Answer:
+        return replace(tell(host, command, fingerprint=fingerprint), out=f"{SAID}\n" * 60)
+
+    patch.setattr(fleet, "tell", loudly)
+
+
+def forbid(office: Office, words: str) -> None:
+    """Have the rules refuse a runbook, in words of theirs."""
+    rules = office.policies.path / "policy.cedar"
+    rules.write_text(
+        f'{rules.read_text()}@id("hush")@says("{LOUD}")\n'
+        'forbid (principal, action == Action::"ask", resource)\n'
+        f'when {{ context.runbook == "{words}" }};\n'
+    )

@@ -1,0 +1,277 @@
+"""A walk through chat: somebody types, clicks and fills in all that there is."""
+
+import itertools
+from collections.abc import Mapping
+from html import escape
+from typing import Any
+
+from sqlalchemy import update
+
+from bot.slack import form
+from bot.store import runs, schedules, tables
+from bot.store.schedules import Schedule, Standing
+from connectors.trouble import CommandFailed
+from tests.bot.keyring import stepped_up
+from tests.bot.slack import payloads
+from tests.bot.slack.chat import Chat
+from tests.bot.slack.hostile import BRIEF, HIDDEN, LOUD, SAID, forbid
+from tests.bot.time import MINUTE, due_now, fire_all
+
+_numbers = itertools.count(1)
+
+
+class Walk:
+    """Does all that can be done in chat. typed: what is free text, as Slack escapes it."""
+
+    def __init__(self, chat: Chat) -> None:
+        self.chat = chat
+        self.typed = escape(LOUD, quote=False)
+
+    async def whole(self) -> None:
+        await self.words()
+        await self.household()
+        await self.requests()
+        await self.decisions()
+        await self.mandates()
+        await self.schedules()
+        await self.forms()
+        await self.glass()
+        await self.homes()
+        await self.troubles()
+        await self.brakes()
+        await self.reasons()
+
+    async def say(self, text: str, user: str = "U0DORA", channel: str = "C0OPS") -> None:
+        said = text.replace("SAID", self.typed).replace("BRIEF", escape(BRIEF, quote=False))
+        await self.chat.type(said, user, channel)
+
+    async def each(self, *typed: str, user: str = "U0OLGA") -> None:
+        for text in typed:
+            await self.say(text, user)
+
+    async def words(self) -> None:
+        """Type what is not understood, with free text wherever it is repeated."""
+        hidden = escape(HIDDEN.replace("\n", " "), quote=False)
+        await self.each(
+            *("help", "help toy", "help SAID", "toy", "SAID", f"toy set lb1 {hidden} on"),
+            *(
+                "toy set 'SAID'",
+                "help toy set",
+                "toy set '&lt;!here&gt;_x_'",
+                "toy set lb1 lamp on 'SAID'",
+                "toy set lb1 'SAID",
+                "web",
+            ),
+            *("run SAID", "approve SAID", "approve 1 SAID", "deny SAID", "undo SAID"),
+            *("runs SAID", "who SAID", "can-i SAID", "can-i toy set 'SAID'", "can-i"),
+            *("can-i toy set lb1", "changed 5 minutes ago 'SAID'", "changed SAID", "changed"),
+            *("changed 5 minutes ago <!here>*x*", "changed 5 minutes ago &lt;!here&gt;*x*"),
+            "changed 5 minutes ago &lt;!channel&gt;_x_",
+            *("stop SAID", "ban SAID", "ban &lt;!here&gt;*x* because SAID", "review SAID"),
+            *("delegate SAID", "delegate to SAID for 2 hours", "grant SAID", "counter SAID"),
+            *("grant 'SAID' toy set lb* 5 an hour until 4h", "accept SAID", "schedule SAID"),
+            *("schedule BRIEF cron='SAID' -- toy show lb1", "schedule x SAID -- toy show lb1"),
+            *("break-glass SAID", "break-glass toy show lb1 because SAID", "withdraw SAID"),
+        )
+
+    async def household(self) -> None:
+        await self.each("who", "who lb1", "who edge", "who adam", "freeze")
+
+    async def requests(self) -> None:
+        """Ask for what succeeds, is refused, fails, waits elsewhere and has nothing to do."""
+        await self.say("toy say lb1")
+        await self.say("toy balk lb1")
+        await self.say("toy echo lb1 'SAID' because SAID")
+        await self.say("toy set lb1 lamp off because SAID")
+        await self.say("toy echo lb2 'SAID' because SAID", channel="D0DORA")
+        self.chat.slack.refuse("chat.postMessage", "not_in_channel")
+        self.chat.slack.refuse("chat.postMessage", "not_in_channel")
+        await self.say("toy set lb1 lamp on because SAID", channel="C0SECRET")
+        await self.say("toy set web1 lamp on because SAID", channel="C0SECRET")
+        await self.say("toy insist lb2 'SAID' because SAID")
+        await self.say("toy insist lb2 much because SAID")
+        await self.say("toy echo lb* 'SAID' because SAID")
+        await self.say("runs")
+        await self.say("runs lb1")
+        await self.say("changed 5 minutes ago &lt;!here&gt;,lb1")
+
+    async def decisions(self) -> None:
+        """Remind, approve with a reason, run, follow up, undo, deny, counter and accept."""
+        chat, workflow = self.chat, self.chat.office.workflow
+        run = self._newest("toy echo lb1")
+        with chat.office.database.transaction() as tx:
+            runs.amend(tx, runs.hold(tx, run.id), shown=tx.now - 31 * MINUTE)
+        workflow.remind_due()
+        await chat.settle()
+        await self.say(f"run {run.id}")
+        await self.say(f"approve {run.id} {run.short_digest} because SAID", "U0OLGA")
+        await self.say(f"approve {run.id} {run.short_digest}", "U0ADAM")
+        with chat.office.database.transaction() as tx:
+            tx.sql.execute(update(tables.vigil).values(next=tx.now))
+        workflow.follow_up()
+        await chat.settle()
+        await self.say(f"undo {run.id} because SAID")
+        other = self._newest("toy insist lb2")
+        await self.say(f"counter {other.id} what='SAID x' because SAID", "U0OLGA")
+        await self.say(f"accept {other.id + 1} SAID")
+        several = self._newest("toy echo lb*")
+        await self.say(f"deny {several.id} SAID", "U0OLGA")
+        await self.say(f"deny {several.id} SAID", "U0ADAM")
+        checked = self._newest("toy say")
+        workflow.erasing.ask(checked.id, person="adam", why=LOUD, door="web")
+        workflow.erasing.decline(checked.id, person="olga", why=LOUD)
+        await chat.settle()
+
+    async def mandates(self) -> None:
+        await self.each(
+            *("delegations", "grants", "delegate to stan for 2 hours because SAID", "delegate"),
+            *("grant dora toy echo lb* what='*O*' 5 an hour until 4h because SAID", "grants"),
+        )
+        await self.say("toy echo lb2 'SAID' because SAID")
+        await self.each("delegate end 1", "grant end 1")
+
+    async def schedules(self) -> None:
+        await self.each("schedule", "schedules")
+        await self.say('schedule "BRIEF" cron=@daily -- toy say lb1 because SAID')
+        await self.each("schedules", "schedule 1", "schedule 1 suspend because SAID")
+        await self.each("schedule 1", "schedule 1 resume", "schedule 1 take because SAID")
+        [schedule] = self._active()
+        due_now(self.chat.office, schedule)
+        fire_all(self.chat.office)
+        await self.chat.settle()
+        await self.each(f"schedule {schedule.id}", f"schedule {schedule.id} end because SAID")
+
+    async def forms(self) -> None:
+        """Open each form, look for options, hand in what does not fit and what does."""
+        for words in ("toy echo", "toy tune", "toy show"):
+            await self.say(words)
+        opened = [name for name in self.chat.slack.views if name.startswith("V")][-3]
+        values = {"host": "lb1"}
+        await self._in_form("block_actions", opened, values, actions=[_chosen("lb1")])
+        for typed in ("", LOUD[:40], HIDDEN[:8]):
+            looked = {"block_id": "what", "action_id": form.VALUE, "value": typed}
+            await self._in_form("block_suggestion", opened, values, **looked)
+        await self._in_form("view_submission", opened, values | {"what": SAID, "because": SAID})
+        await self._in_form("view_submission", opened, values | {"what": SAID})
+        given = {"host": "lb9" + LOUD, "what": "x"}
+        await self._in_form("view_submission", opened, given)
+        await self._in_form("view_submission", opened, values | {"what": LOUD, "because": LOUD})
+        forbid(self.chat.office, "toy tune")
+        # What the rules forbid is said below a field too, in their own words.
+        shut = [name for name in self.chat.slack.views if name.startswith("V")][-2]
+        await self._in_form("view_submission", shut, values | {"name": "lamp", "because": "x"})
+        await self.each("toy tune lb1 lamp", "toy tune")
+        await self._chooser()
+
+    async def glass(self) -> None:
+        chat = self.chat
+        app = stepped_up(chat.office, "adam")
+        await self.say("break-glass toy set web1 lamp on because SAID", "U0ADAM")
+        run = self._newest("toy set web1")
+        chat.office.workflow.breaking.shatter(
+            run.id, person="adam", session=app.session, digest=run.digest, reason=LOUD
+        )
+        await chat.settle()
+        await self.say(f"review {run.id} SAID", "U0OLGA")
+
+    async def homes(self) -> None:
+        for user in ("U0DORA", "U0OLGA", "U0STAN", "U0NOBODY"):
+            raw = payloads.event(f"Ev{next(_numbers)}", user=user, tab="home")
+            await self.chat.send(raw)
+            await self.chat.settle()
+
+    async def troubles(self) -> None:
+        """Have hosts fail with words of theirs, and click what decides nothing."""
+        fleet = self.chat.office.fleet
+
+        def fail(_host: str, _words: str = "") -> None:
+            raise CommandFailed(SAID)
+
+        fleet.before_tell = fail
+        await self.say("toy set lb2 lamp on because SAID", "U0OLGA")
+        run = self._newest("toy set lb2")
+        await self.say(f"approve {run.id} {run.short_digest} because SAID", "U0ADAM")
+        fleet.before_ask = fail
+        await self.say("toy say lb1")
+        fleet.before_ask = fleet.before_tell = _nothing
+        card = self.chat.slack.posted[0]
+        for action, value in (("approve", LOUD), ("ask-0", LOUD), ("nothing", LOUD)):
+            await self.chat.press(action, "U0OLGA", message=card, value=value)
+        await self.say("toy show lb1", "U0NOBODY")
+        raw = payloads.slash("", command="/other")
+        await self.chat.send(raw)
+
+    async def brakes(self) -> None:
+        await self.each("stop all because SAID", "runs", user="U0ADAM")
+        await self.say("toy set lb1 fan on because SAID")
+        await self.each("resume because SAID", "ban stan because SAID", "unban stan because SAID")
+        run = self._newest("toy")
+        await self.say(f"stop {run.id} because SAID")
+
+    async def reasons(self) -> None:
+        """Ask where the rules want to know why an approval is given."""
+        rules = self.chat.office.policies.path / "policy.cedar"
+        rules.write_text(rules.read_text().replace("@approvals", '@reason("required")@approvals'))
+        await self.say("toy echo lb1 'again SAID' because SAID")
+
+    # --- how ---
+
+    def _newest(self, request: str) -> Any:
+        with self.chat.office.database.reading() as tx:
+            found = [runs.get(tx, one.id) for one in runs.unfinished(tx)] + _ended(tx)
+        asked = [one for one in found if one.parent is None and one.title.startswith(request)]
+        return max(asked, key=lambda one: one.id)
+
+    def _active(self) -> list[Schedule]:
+        with self.chat.office.database.reading() as tx:
+            return [one for one in schedules.every(tx) if one.standing is Standing.ACTIVE]
+
+    async def _in_form(
+        self, kind: str, name: str, values: Mapping[str, str], **other: Any
+    ) -> dict[str, Any]:
+        view = self.chat.slack.views[name]
+        inputs = {b["block_id"]: b["element"] for b in view["blocks"] if "element" in b}
+        state = {block: _filled(inputs[block], value) for block, value in values.items()}
+        told = {"id": name, "hash": "1.a", **view, "state": {"values": state}}
+        payload = payloads.in_view(kind, told, "U0DORA", **other)
+        answer = await self.chat.send(payloads.interaction(payload))
+        await self.chat.settle()
+        return answer.json
+
+    async def _chooser(self) -> None:
+        told = payloads.message_action("about-host", f"{SAID} lb1", "U0DORA")
+        await self.chat.send(payloads.interaction(told))
+        await self.chat.settle()
+        name = [one for one in self.chat.slack.views if one.startswith("V")][-1]
+        await self._in_form("block_actions", name, {"host": "lb1"}, actions=[_chosen("lb1")])
+        await self._in_form("view_submission", name, {"host": "lb1"})
+        await self._in_form("view_submission", name, {"host": "lb1", "what-lb1": "toy echo"})
+
+
+def _nothing(_host: str, _words: str = "") -> None:
+    """Let all be well."""
+
+
+def _ended(tx: Any) -> list[Any]:
+    numbers = tx.sql.exec_driver_sql("SELECT id FROM run").scalars()
+    return [runs.get(tx, number) for number in numbers]
+
+
+def _chosen(host: str) -> dict[str, Any]:
+    option = {"text": {"type": "plain_text", "text": host}, "value": host}
+    action = {"action_id": form.HOST, "block_id": "host", "type": "static_select"}
+    return action | {"selected_option": option, "action_ts": "1.1"}
+
+
+def _filled(element: Mapping[str, Any], value: str) -> dict[str, Any]:
+    told: dict[str, Any] = {"type": element["type"], "value": value}
+    if element["type"].endswith("select"):
+        option = {"text": {"type": "plain_text", "text": value}, "value": value}
+        told = {"type": element["type"], "selected_option": option}
+    return {element["action_id"]: told}
+
+
+def everything_sent(chat: Chat) -> list[Any]:
+    """Return all that was sent to Slack: calls with their arguments, answers, and files."""
+    calls = [told for _, told in chat.slack.calls]
+    return [*calls, *chat.acknowledged, *chat.slack.uploaded]
