@@ -6,6 +6,11 @@ KEYTURN_SLACK_TEAM, and HTTPS_PROXY and SSL_CERT_FILE where slack.com shall be t
 workspace needs a channel with the bot in it and three people; with a deactivated account and a
 channel without the bot, the steps about these run too. There Keyturn takes requests over HTTP, and
 this test signs and posts them, as the server would.
+
+With KEYTURN_SLACK_APP_TOKEN Keyturn takes them over Socket Mode. Then somebody has to have the
+server send them: KEYTURN_SLACK_STAGE is an address where what Slack would post is posted to
+`deliver`, and a number to `limit` has that many calls answered 429.
+test_slack_elsewhere.py runs all of it so.
 """
 
 import json
@@ -33,8 +38,13 @@ pytestmark = pytest.mark.real
 ABUSER = "203.0.113.9"
 CLEAR = f"/keyturn abusers clear lb1 {ABUSER}"
 ELSEWHERE = "KEYTURN_SLACK_BOT_TOKEN" in os.environ
-WAYS = ["elsewhere"] if ELSEWHERE else ["the console over HTTP", "the console over Socket Mode"]
+OVER_SOCKETS = (
+    {"elsewhere": "KEYTURN_SLACK_APP_TOKEN" in os.environ}
+    if ELSEWHERE
+    else {"the console over HTTP": False, "the console over Socket Mode": True}
+)
 PEOPLE = ("dora", "olga", "adam", "stan")
+FORM = "application/x-www-form-urlencoded"
 
 Json = dict[str, Any]
 Found = TypeVar("Found")
@@ -120,6 +130,7 @@ class Elsewhere:
         api = os.environ.get("KEYTURN_SLACK_API", "https://slack.com/api/")
         self._api = httpx2.Client(base_url=api, timeout=30)
         self._team = os.environ["KEYTURN_SLACK_TEAM"]
+        self._stage = os.environ.get("KEYTURN_SLACK_STAGE", "")
         self.address = ""
         members: list[Json] = self.call("users.list")["members"]
         people = [one for one in members if not one.get("is_bot") and one["id"] != "USLACKBOT"]
@@ -150,7 +161,9 @@ class Elsewhere:
 
     def call(self, method: str, **args: str) -> Json:
         token = os.environ["KEYTURN_SLACK_BOT_TOKEN"]
-        answer = self._api.post(method, data=args, headers={"Authorization": f"Bearer {token}"})
+        headers = {"Authorization": f"Bearer {token}"}
+        while (answer := self._api.post(method, data=args, headers=headers)).status_code == 429:
+            time.sleep(float(answer.headers.get("retry-after", "1")))
         said: Json = answer.json()
         assert said["ok"], (method, said)
         return said
@@ -164,19 +177,36 @@ class Elsewhere:
             pytest.skip("that workspace has no channel without the bot")
         return self._outside[0]
 
-    def limit(self, calls: int) -> None:  # noqa: ARG002 - it is the server's to do
-        pytest.skip("that server cannot be told to answer 429")
+    def limit(self, calls: int) -> None:
+        if not self._stage:
+            pytest.skip("that server cannot be told to answer 429")
+        assert self._on_stage("limit", b"%d" % calls, {}).status_code == 200
 
     def close(self) -> None:
         self._api.close()
 
     def _post(self, raw: bytes) -> None:
         body = raw.replace(TEAM.encode(), self._team.encode())
+        answer = (
+            self._sent(body) if "KEYTURN_SLACK_APP_TOKEN" in os.environ else self._signed(body)
+        )
+        assert answer.status_code == 200, answer.text
+
+    def _sent(self, body: bytes) -> httpx2.Response:
+        """Have the server send it by a connection that Keyturn has opened."""
+        assert self._stage, "over Socket Mode the server has to be told what people do"
+        return self._on_stage("deliver", body, {"content-type": FORM})
+
+    def _signed(self, body: bytes) -> httpx2.Response:
+        """Post it in the server's place."""
         secret = os.environ["KEYTURN_SLACK_SIGNING_SECRET"]
         headers = {k.decode(): v.decode() for k, v in payloads.signed(body, secret=secret)}
         with httpx2.Client(trust_env=False) as door:
-            answer = door.post(f"{self.address}/slack/events", content=body, headers=headers)
-        assert answer.status_code == 200
+            return door.post(f"{self.address}/slack/events", content=body, headers=headers)
+
+    def _on_stage(self, do: str, body: bytes, headers: Mapping[str, str]) -> httpx2.Response:
+        with httpx2.Client(trust_env=False, timeout=15) as stage:
+            return stage.post(f"{self._stage}/{do}", content=body, headers=headers)
 
 
 class Stage:
@@ -270,7 +300,7 @@ def _found(policy: Path, slack: Elsewhere | None) -> None:
     people.write_text(text)
 
 
-@pytest.fixture(params=WAYS)
+@pytest.fixture(params=OVER_SOCKETS)
 def stage(request: pytest.FixtureRequest, tmp_path: Path) -> Generator[Stage]:
     elsewhere = Elsewhere() if request.param == "elsewhere" else None
     _found(tmp_path / "policy", elsewhere)
@@ -284,11 +314,11 @@ def stage(request: pytest.FixtureRequest, tmp_path: Path) -> Generator[Stage]:
         if elsewhere is not None:
             elsewhere.address = service.address
         slack: Slack = elsewhere or Console(service)
-        if request.param.endswith("Socket Mode"):
-            door = service.keyturn.slack
-            assert door is not None
-            sockets = door.sockets
-            assert sockets is not None
+        door = service.keyturn.slack
+        assert door is not None
+        sockets = door.sockets
+        assert (sockets is not None) is OVER_SOCKETS[request.param]
+        if sockets is not None:
             until(lambda: sockets.standing.up == 2, "two connections")
         yield Stage(fleet, service, slack)
         slack.close()
@@ -327,6 +357,7 @@ def test_what_nobody_decides_expires_and_its_buttons_do_nothing(stage: Stage):
     card = stage.card("Approve", f"run {run.id}")
     with stage.service.keyturn.database.transaction() as tx:
         tx.sql.execute(update(tables.run).values(expires=tx.now - 1))
+    stage.service.keyturn.workflow.expire_due()
     stage.reaches(run, State.EXPIRED)
     assert not _buttons(stage.card("Expired"))
     stage.slack.press("olga", card, "Approve")

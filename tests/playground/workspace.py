@@ -1,0 +1,184 @@
+"""A Slack in a process of its own: slack.com over TLS, to be reached by a proxy alone.
+
+Who is given `environment` speaks to it as to the real one: at its own address, by HTTPS_PROXY, and
+trusting the authority of SSL_CERT_FILE. Behind it is the chat console. It answers two calls that
+Slack does not have at `KEYTURN_SLACK_STAGE`: `deliver` sends what is posted by Socket Mode, as if
+somebody had typed or pressed it, and `limit` has Slack answer 429 so many times.
+"""
+
+import asyncio
+import contextlib
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from bot.console import Console, ConsoleChannel, ConsolePerson, Installation
+from bot.console.sockets import NoConnection
+from bot.slack.checkup import wanted_scopes
+from tests.playground.daemon import Daemon
+from tests.playground.tls import certified
+
+TEAM = "T1ACME"
+PEOPLE = ("ann", "bea", "carl", "gone")
+CHANNEL, ELSEWHERE = "C1OPS", "C1QUIET"
+SECRET = "5a2f9c0e1b7d4e6f8a3b2c1d0e9f8a7b"
+
+_ROOT = Path(__file__).parents[2]
+_NAMES = ("slack.com", "files.slack.com", "hooks.slack.com", "wss-primary.slack.com")
+
+
+class Workspace(Daemon):
+    """scopes: those that the bot lacks."""
+
+    def __init__(self, *, without: tuple[str, ...] = ()) -> None:
+        super().__init__()
+        self._without = without
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """All that who speaks to it needs."""
+        return json.loads(self._told.read_text())
+
+    def visited(self) -> list[str]:
+        """Return where the proxy was asked to lead to, in order."""
+        return (self.directory / "visited").read_text().splitlines()
+
+    @property
+    def _told(self) -> Path:
+        return self.directory / "environment.json"
+
+    def _choose_ports(self) -> None:
+        """Each is bound before it is told."""
+
+    def _configure(self) -> list[str]:
+        self._told.unlink(missing_ok=True)
+        command = [sys.executable, "-m", "tests.playground.workspace", str(self.directory)]
+        return ["/usr/bin/env", f"PYTHONPATH={_ROOT}", *command, *self._without]
+
+    def _answers(self) -> bool:
+        return self._told.exists()
+
+
+def _console(without: tuple[str, ...]) -> Console:
+    people = [ConsolePerson(f"U1{name.upper()}", name, name.title()) for name in PEOPLE]
+    scopes = tuple(scope for scope in wanted_scopes() if scope not in without)
+    console = Console(
+        people=people,
+        channels=[ConsoleChannel(CHANNEL, "ops"), ConsoleChannel(ELSEWHERE, "quiet")],
+        signing_secret=SECRET,
+        deliver=None,
+        installation=replace(Installation(), team_id=TEAM, team_name="Acme", scopes=scopes),
+        url="https://slack.com",
+    )
+    console.workspace.set_active("U1GONE", active=False)
+    console.workspace.set_bot_inside(ELSEWHERE, inside=False)
+    return console
+
+
+def _stage(console: Console) -> Starlette:
+    async def deliver(request: Request) -> Response:
+        kind = {"content-type": request.headers["content-type"]}
+        try:
+            async with asyncio.timeout(10):
+                said = await console.sockets.deliver(await request.body(), kind)
+        except NoConnection:
+            return Response("the app has no connection open", 503)
+        return Response(said.content, said.status_code)
+
+    async def limit(request: Request) -> Response:
+        console.workspace.faults.calls_to_limit = int(await request.body())
+        return Response()
+
+    methods = ["POST"]
+    routes = [Route("/deliver", deliver, methods=methods), Route("/limit", limit, methods=methods)]
+    return Starlette(routes=routes)
+
+
+def _by_its_own_name(console: ASGIApp) -> ASGIApp:
+    """Let the console, which is for this machine's browsers alone, answer to Slack's names."""
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        others = [(name, value) for name, value in scope["headers"] if name != b"host"]
+        named = {**scope, "headers": [*others, (b"host", b"localhost")]}
+        await console(named, receive, send)
+
+    return app
+
+
+async def _served(app: ASGIApp, *, chain: Path | None = None) -> int:
+    """Serve on a free port, which is returned, for as long as this process lives."""
+    config = uvicorn.Config(
+        app, port=0, log_level="warning", lifespan="off", ws="wsproto", ssl_certfile=chain
+    )
+    server = uvicorn.Server(config)
+    _tasks.add(asyncio.create_task(server.serve()))
+    while not server.started:
+        await asyncio.sleep(0.01)
+    return int(server.servers[0].sockets[0].getsockname()[1])
+
+
+_tasks: set[asyncio.Task[None]] = set()
+
+
+async def _pass(source: asyncio.StreamReader, to: asyncio.StreamWriter) -> None:
+    with contextlib.suppress(ConnectionError):
+        while data := await source.read(65536):
+            to.write(data)
+            await to.drain()
+    to.close()
+
+
+async def _proxy(port: int, visited: Path) -> int:
+    """Lead CONNECT to Slack's names at *port*, and to nowhere else."""
+
+    async def lead(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode()
+        method, where = head.split()[:2]
+        with visited.open("a") as file:
+            file.write(f"{method} {where}\n")
+        if method != "CONNECT" or where not in {f"{name}:443" for name in _NAMES}:
+            writer.write(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n")
+            writer.close()
+            return
+        there, on = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
+        await asyncio.gather(_pass(reader, on), _pass(there, writer))
+
+    visited.touch()
+    server = await asyncio.start_server(lead, "127.0.0.1", 0)
+    return int(server.sockets[0].getsockname()[1])
+
+
+async def _main(directory: Path, without: tuple[str, ...]) -> None:
+    console = _console(without)
+    issued = certified(directory, names=_NAMES)
+    slack = await _served(_by_its_own_name(console.app), chain=issued.chain)
+    proxy = await _proxy(slack, directory / "visited")
+    stage = await _served(_stage(console))
+    environment: Mapping[str, str] = {
+        "HTTPS_PROXY": f"http://127.0.0.1:{proxy}",
+        "SSL_CERT_FILE": str(issued.authority),
+        "KEYTURN_SLACK_BOT_TOKEN": console.bot_token,
+        "KEYTURN_SLACK_APP_TOKEN": console.app_token,
+        "KEYTURN_SLACK_SIGNING_SECRET": SECRET,
+        "KEYTURN_SLACK_TEAM": TEAM,
+        "KEYTURN_SLACK_CHANNEL": CHANNEL,
+        "KEYTURN_SLACK_STAGE": f"http://127.0.0.1:{stage}",
+    }
+    told = directory / "environment.json"
+    told.with_suffix(".new").write_text(json.dumps(environment))
+    told.with_suffix(".new").rename(told)
+    await asyncio.gather(*_tasks)
+
+
+if __name__ == "__main__":
+    asyncio.run(_main(Path(sys.argv[1]), tuple(sys.argv[2:])))
