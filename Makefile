@@ -123,9 +123,12 @@ chaos: setup system ## Try 10,000 orders of what may happen to a run, as many ra
 	KEYTURN_CHAOS=$(CHAOS) $(BIN)/python -m pytest -n auto \
 		tests/bot/test_state_machine.py tests/bot/test_replicas.py tests/chaos -rP $(ARGS)
 
+# What is filled in takes long: in KEEP it stays for the next run, 22 GB of it.
+KEEP ?=
+
 .PHONY: bench
-bench: setup system ## Measure history, log, verifying and Slack's door; QUICK=1 is a short run
-	exec $(BIN)/python -m tests.bench $(if $(QUICK),--quick) $(ARGS)
+bench: setup system ## Measure it; QUICK=1 is short, KEEP=DIR keeps what was filled in, ARGS="--only log"
+	exec $(BIN)/python -m tests.bench $(if $(QUICK),--quick) $(if $(KEEP),--keep $(KEEP)) $(ARGS)
 
 # Strangers' tools have an environment of their own: what they need is none of ours.
 SCANNERS := .venv/scan

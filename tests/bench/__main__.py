@@ -1,60 +1,101 @@
-"""`make bench`: fill SQLite and PostgreSQL, measure, print; the full run writes the page too."""
+"""`make bench`: measure and print, part by part; the full run's figures go into the page too.
+
+Databases take long to fill: with a directory to keep them in, later runs use them again.
+"""
 
 import argparse
 import platform
-import tempfile
+import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from tests.bench import acknowledging, fanning, log, slope
+from tests.bench import acknowledging, fanning, history, log, slope
 from tests.bench.measuring import table
 
 _ROOT = Path(__file__).parents[2]
 _PAGE = _ROOT / "docs" / "benchmarks.md"
 _PLOT = _ROOT / "docs" / "pictures" / "fan-out.svg"
+# What was measured last, a file for each part: so that the page may be written part by part.
+_TOLD = _ROOT / "var" / "bench" / "told"
 _HOSTS = (1, 10, 100, 200, 400)
 _QUICK, _FULL = 100_000, 10_000_000
+_SIZES = (1_000, 100_000, 1_000_000, 10_000_000)
 
 
 def main() -> None:
     asked = _asked()
-    said: list[str] = []
-    for name in asked.on:
-        with tempfile.TemporaryDirectory(dir=asked.directory) as place:
-            rounds = 40 if asked.quick else 200
-            found = log.figures_of(name, count=asked.count, rounds=rounds, place=Path(place))
-        _say(said, f"\n## {name}, {asked.count:,} runs and as many entries\n")
-        _say(said, f"Filled in {found.seconds:,.0f} s.\n")
-        _say(said, table(found.figures))
-    _say(said, "\n## The Slack door, on SQLite, beside a bare Bolt app\n")
-    _say(said, table(acknowledging.figures(3 if asked.quick else 30)))
-    _say(said, "\n## Many hosts at once, and one, beside other clients\n")
-    hosts = fanning.measured(*(((20,), 2) if asked.quick else (_HOSTS, 5)), quick=asked.quick)
-    _say(said, fanning.told_in_words(hosts))
-    _say(said, table(fanning.single(20 if asked.quick else 200)))
-    if not asked.quick:
-        _PLOT.write_text(slope.drawn(fanning.slopes(hosts)), encoding="utf-8")
-        _say(said, f"\n![Seconds over hosts, warm](pictures/{_PLOT.name})\n")
-        _PAGE.write_text(_page(said), encoding="utf-8")
+    for name in asked.only:
+        began = time.perf_counter()
+        said = f"## {_TITLES[name]}\n\n{_PARTS[name](asked)}\n"
+        print(f"\n{said}\n{name} took {time.perf_counter() - began:,.0f} s", flush=True)
+        if not asked.quick:
+            _TOLD.mkdir(parents=True, exist_ok=True)
+            (_TOLD / f"{name}.md").write_text(said, encoding="utf-8")
+            _PAGE.write_text(_page(), encoding="utf-8")
 
 
 def _asked() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
     parser.add_argument("--quick", action="store_true", help=f"{_QUICK:,} entries, no page")
-    parser.add_argument("--count", type=int, default=0)
+    parser.add_argument("--only", nargs="+", choices=_PARTS, default=list(_PARTS))
+    parser.add_argument("--count", type=int, default=0, help="of entries")
     parser.add_argument("--on", nargs="+", default=["SQLite", "PostgreSQL"])
-    parser.add_argument("--directory", help="where there is room for the databases")
+    parser.add_argument("--keep", type=Path, help="where filled databases are kept (22 GB)")
     asked = parser.parse_args()
     asked.count = asked.count or (_QUICK if asked.quick else _FULL)
+    if asked.keep:
+        asked.keep.mkdir(parents=True, exist_ok=True)
     return asked
 
 
-def _say(said: list[str], words: str) -> None:
-    print(words, flush=True)
-    said.append(words)
+def _history(asked: argparse.Namespace) -> str:
+    sizes = {asked.count // 10, *(size for size in _SIZES if size < asked.count), asked.count}
+    rounds = 40 if asked.quick else 200
+    return _on_each(asked, lambda name: history.told(name, sorted(sizes), rounds, asked.keep))
 
 
-def _page(said: list[str]) -> str:
-    head = (
+def _log(asked: argparse.Namespace) -> str:
+    return _on_each(asked, lambda name: log.told(name, asked.count, asked.keep))
+
+
+def _on_each(asked: argparse.Namespace, told: Callable[[str], str]) -> str:
+    return "\n\n".join(f"### {name}\n\n{told(name)}" for name in asked.on)
+
+
+def _slack(asked: argparse.Namespace) -> str:
+    return table(acknowledging.figures(3 if asked.quick else 30))
+
+
+def _hosts(asked: argparse.Namespace) -> str:
+    hosts = fanning.measured(*(((20,), 2) if asked.quick else (_HOSTS, 5)), quick=asked.quick)
+    said = [fanning.told_in_words(hosts), table(fanning.single(20 if asked.quick else 200))]
+    if not asked.quick:
+        _PLOT.write_text(slope.drawn(fanning.slopes(hosts)), encoding="utf-8")
+        said.append(f"\n![Seconds over hosts, warm](pictures/{_PLOT.name})")
+    return "\n".join(said)
+
+
+_PARTS: Mapping[str, Callable[[argparse.Namespace], str]] = {
+    "history": _history,
+    "log": _log,
+    "slack": _slack,
+    "hosts": _hosts,
+}
+_TITLES = {
+    "history": "The history of all runs",
+    "log": "The change log",
+    "slack": "The Slack door, on SQLite, beside a bare Bolt app",
+    "hosts": "Many hosts at once, and one, beside other clients",
+}
+
+
+def _page() -> str:
+    parts = [_TOLD / f"{name}.md" for name in _PARTS]
+    return _head() + "\n".join(part.read_text("utf-8") for part in parts if part.exists())
+
+
+def _head() -> str:
+    return (
         "# Benchmarks\n\n"
         "Written by `make bench`; `make bench QUICK=1` prints the same for a hundred thousand "
         "entries in less than two minutes. Each figure stands beside what the database's own "
@@ -62,9 +103,8 @@ def _page(said: list[str]) -> str:
         "p95: nineteen of twenty are as quick or quicker. The raw page is forty rows of one host "
         "by its index.\n\n"
         f"Measured with Python {platform.python_version()} on {platform.system()} "
-        f"{platform.machine()}.\n"
+        f"{platform.machine()}.\n\n"
     )
-    return head + "\n".join(said) + "\n"
 
 
 if __name__ == "__main__":

@@ -1,32 +1,44 @@
 """Appending to the change log, and the same rows by the driver alone."""
 
+from collections.abc import Sequence
 from itertools import count
 from typing import Any
 
 from bot.store import changelog
+from bot.store.changelog import Draft
 from bot.store.database import Database
 
 _EACH, _BATCHES, _BATCH = 200, 10, 32
+_WAVES, _WAVE = 10, 200
 _NUMBERS = count(1)
 
 
 def append_each(database: Database) -> int:
     for n in range(_EACH):
         with database.transaction() as tx:
-            _append(tx, n)
+            changelog.append(
+                tx, "sending", run=1, person="dora", host="web1", n=n, title="Use bfq on sdb"
+            )
     return _EACH
 
 
 def append_batches(database: Database) -> int:
-    for _ in range(_BATCHES):
+    return _append(database, _BATCHES, _BATCH)
+
+
+def append_waves(database: Database) -> int:
+    return _append(database, _WAVES, _WAVE)
+
+
+def _append(database: Database, commits: int, each: int) -> int:
+    for _ in range(commits):
         with database.transaction() as tx:
-            for n in range(_BATCH):
-                _append(tx, n)
-    return _BATCHES * _BATCH
+            changelog.append_many(tx, [_intent(n) for n in range(each)])
+    return commits * each
 
 
-def _append(tx: Any, n: int) -> None:
-    changelog.append(tx, "sending", run=1, person="dora", host="web1", n=n, title="Use bfq on sdb")
+def _intent(n: int) -> Draft:
+    return Draft("sending", 1, "dora", f"web{n}", {"n": n, "title": "Use bfq on sdb"})
 
 
 def raw_each(database: Database) -> int:
@@ -35,6 +47,10 @@ def raw_each(database: Database) -> int:
 
 def raw_batches(database: Database) -> int:
     return _raw(database, _BATCHES, _BATCH)
+
+
+def raw_waves(database: Database) -> int:
+    return _raw(database, _WAVES, _WAVE)
 
 
 def _raw(database: Database, commits: int, each: int) -> int:
@@ -46,20 +62,24 @@ def _raw(database: Database, commits: int, each: int) -> int:
         marks = ", ".join(["?" if database.embedded else "%s"] * 10)
         statement = f"INSERT INTO raw_entry VALUES ({marks})"  # noqa: S608 - only marks
         for _ in range(commits):
-            if database.embedded:
-                driver.execute("BEGIN IMMEDIATE")
-            for _ in range(each):
-                driver.execute(statement, _row(next(_NUMBERS)))
-            driver.execute("COMMIT") if database.embedded else driver.commit()
-        driver.execute("DROP TABLE raw_entry")
-        if not database.embedded:
+            _insert(driver, statement, [_row(next(_NUMBERS)) for _ in range(each)])
             driver.commit()
+        driver.execute("DROP TABLE raw_entry")
+        driver.commit()
     finally:
         raw.close()
     return commits * each
 
 
+def _insert(driver: Any, statement: str, rows: Sequence[tuple[Any, ...]]) -> None:
+    """Insert them in one transaction, as the driver does that best."""
+    cursor = driver.cursor()
+    cursor.execute("BEGIN IMMEDIATE") if "?" in statement else None
+    cursor.executemany(statement, rows) if len(rows) > 1 else cursor.execute(statement, rows[0])
+
+
 def _copy_of_the_table(driver: Any, *, embedded: bool) -> None:
+    driver.execute("DROP TABLE IF EXISTS raw_entry")
     driver.execute(
         "CREATE TABLE raw_entry (seq BIGINT PRIMARY KEY, at BIGINT, kind TEXT, run INTEGER, "
         "person TEXT, host TEXT, body TEXT, prev TEXT UNIQUE, hash TEXT, signature TEXT)"

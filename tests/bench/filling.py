@@ -1,6 +1,8 @@
 """A database filled quickly: runs, the words that they are found by, and a chain that verifies.
 
 Everything follows from a run's number, so that what a filter must find is known without looking.
+A run leaves three entries, as a check does; two runs of nineteen are changes, which have a plan
+and an approval. One is asked for each half minute: ten million entries are those of three years.
 Only each thousandth entry is signed, and the last: verifying reads the last signature alone.
 """
 
@@ -15,29 +17,56 @@ from bot.digest import canonical
 from bot.proposal import Proposal, ProposedStep
 from bot.run import State
 from bot.store import changelog, tables, verification
-from bot.store.changelog import GENESIS, Entry
+from bot.store.changelog import GENESIS
 from bot.store.database import Database
 from bot.store.seal import Seal
 from connectors.command import Shell
-from runbooks import catalogue
 
+# Counted up whenever what is filled in changes.
+EDITION = 1
+TABLES = (tables.run, tables.vote, tables.word, tables.entry)
 HOSTS = [f"{kind}{n}" for kind in ("web", "lb", "nfs", "mail", "db") for n in range(1, 201)]
 AREAS = ["edge", "stores", "mail", "web", "network", "office", "lab", "backup"]
 PEOPLE = [f"person{n}" for n in range(60)]
 STATES = [State.SUCCEEDED] * 16 + [State.FAILED, State.DENIED, State.EXPIRED, State.UNCHANGED]
+CHANGES = ("abusers clear", "nfs scheduler set")
+RUNBOOKS = (
+    *CHANGES,
+    *("abusers tables", "allocator check", "bond check", "bots top", "cert check", "csf find"),
+    *(
+        "conntrack check",
+        "disk io",
+        "host changes",
+        "hsrp check",
+        "mail queue check",
+        "raid check",
+    ),
+    *("ratelimit check", "service status", "uptime check", "zfs io", "zfs pools"),
+)
 DISKS = [f"sd{letter}" for letter in "abcdefghijklmnopqrstuvwxyz"]
 # One request in so many is for several hosts, and its parts are the runs after it.
 _EVERY, _PARTS = 1000, 20
+_KINDS = ("asked", "started", "succeeded")
 _ADDRESSES = 65_521
 _RARE = 9_973
 _SECOND = 1_000_000
+APART = 30 * _SECOND
 _BATCH = 5_000
 
 
-def fill(database: Database, count: int, seal: Seal) -> None:
-    """Add so many runs, and as many entries, the newest of them of this moment."""
-    began = round(time.time() * _SECOND) - count * _SECOND
-    indexes = [index for table in (tables.run, tables.entry) for index in table.indexes]
+def runs_of(entries: int) -> int:
+    """Return how many runs leave so many entries; the first entry names the key."""
+    return (entries - 1) // len(_KINDS)
+
+
+def fill(database: Database, entries: int, seal: Seal) -> int:
+    """Add so many entries and the runs that left them, the newest of them of this moment.
+
+    Returns when it begins, in microseconds: the first run is asked for half a minute later.
+    """
+    count = runs_of(entries)
+    began = round(time.time() * _SECOND) - count * APART
+    indexes = [index for table in TABLES for index in table.indexes]
     with database.engine.connect() as connection:
         for index in indexes:
             index.drop(connection)
@@ -46,8 +75,9 @@ def fill(database: Database, count: int, seal: Seal) -> None:
     put = _insert if database.embedded else _copy
     try:
         put(raw.driver_connection, tables.run, _runs(count, began))
+        put(raw.driver_connection, tables.vote, _votes(count, began))
         put(raw.driver_connection, tables.word, _words(count))
-        put(raw.driver_connection, tables.entry, _entries(count, began, seal))
+        put(raw.driver_connection, tables.entry, _entries(entries, began, seal))
     finally:
         raw.invalidate()
     with database.engine.connect() as connection:
@@ -57,6 +87,7 @@ def fill(database: Database, count: int, seal: Seal) -> None:
         connection.execution_options(isolation_level="AUTOCOMMIT")
         # As autovacuum and the planner's statistics are in a database that has grown slowly.
         connection.exec_driver_sql("ANALYZE" if database.embedded else "VACUUM ANALYZE")
+    return began
 
 
 def _insert(driver: Any, table: Table, rows: Iterable[Sequence[Any]]) -> None:
@@ -75,12 +106,18 @@ def _insert(driver: Any, table: Table, rows: Iterable[Sequence[Any]]) -> None:
 def _copy(driver: Any, table: Table, rows: Iterable[Sequence[Any]]) -> None:
     names = ", ".join(f'"{column.name}"' for column in table.columns)
     statement = f'COPY "{table.name}" ({names}) FROM STDIN'
+    rest = iter(rows)
     with driver.cursor() as cursor, cursor.copy(statement.encode()) as copy:
-        for row in rows:
-            copy.write_row(row)
+        while batch := list(islice(rest, _BATCH)):
+            copy.write("".join(map(_line, batch)))
     if table is tables.run:
         driver.execute("SELECT setval('run_id_seq', (SELECT max(id) FROM run))")
     driver.commit()
+
+
+def _line(row: Sequence[Any]) -> str:
+    """Return a row as COPY takes it: nothing that is filled in has to be escaped."""
+    return "\t".join(["\\N" if value is None else str(value) for value in row]) + "\n"
 
 
 def place_of(number: int) -> int:
@@ -94,17 +131,11 @@ def host_of(number: int) -> str:
 
 
 def _runs(count: int, began: int) -> Iterator[tuple[Any, ...]]:
-    columns = [column.name for column in tables.run.columns]
-    runbooks = [words for words in catalogue() if "show" not in words]
+    names = [column.name for column in tables.run.columns]
     proposal, digest = _proposal()
-    same = dict.fromkeys(columns) | {
+    same = dict.fromkeys(names) | {
         "version": 7,
-        "kind": "change",
         "origin": '{"door":"slack","channel":"C1","user":"U1","schedule":0}',
-        "reason": "the export is slow since the morning",
-        "proposal": proposal,
-        "digest": digest,
-        "needed": 1,
         "groups": "[]",
         "says": "[]",
         "terms": "{}",
@@ -112,19 +143,41 @@ def _runs(count: int, began: int) -> Iterator[tuple[Any, ...]]:
         "editors": "[]",
         "summary": "It is as it was asked for: read again and nothing is left to do",
     }
+    row = [same[name] for name in names]
+    at = {name: place for place, name in enumerate(names)}
     for number in range(1, count + 1):
-        host, asked, place = host_of(number), began + number * _SECOND, place_of(number)
-        words = runbooks[number % len(runbooks)]
-        same["id"], same["host"], same["asked"], same["place"] = number, host, asked, place
-        same["words"], same["request"] = words, f"{words} {host} {DISKS[number % 26]}"
-        same["state"] = STATES[number * 13 // 7 % len(STATES)].value
-        same["area"] = AREAS[number * 7 % len(HOSTS) % len(AREAS)]
-        same["asked_by"] = PEOPLE[number * 11 % len(PEOPLE)]
-        same["fields"] = f'{{"device":"{DISKS[number % 26]}","host":"{host}"}}'
-        same["started"], same["ended"] = asked + 40_000_000, asked + 41_000_000
-        same["hosts"] = '["web1","web2","web3"]' if place == 1 else "[]"
-        same["parent"] = number - number % _EVERY if place == 2 else None
-        yield tuple(same[name] for name in columns)
+        host, asked, place = host_of(number), began + number * APART, place_of(number)
+        words, disk, changes = (
+            RUNBOOKS[number % len(RUNBOOKS)],
+            DISKS[number % 26],
+            _changes(number),
+        )
+        row[at["id"]], row[at["host"]], row[at["place"]] = number, host, place
+        row[at["asked"]], row[at["shown"]] = asked, asked + _SECOND if changes else None
+        row[at["started"]], row[at["ended"]] = asked + 40 * _SECOND, asked + 41 * _SECOND
+        row[at["words"]], row[at["request"]] = words, f"{words} {host} {disk}"
+        row[at["kind"]], row[at["needed"]] = ("change", 1) if changes else ("check", 0)
+        row[at["proposal"]], row[at["digest"]] = (proposal, digest) if changes else (None, "")
+        row[at["reason"]] = "the export is slow since the morning" if changes else ""
+        row[at["state"]] = STATES[number * 13 // 7 % len(STATES)].value
+        row[at["area"]] = AREAS[number * 7 % len(HOSTS) % len(AREAS)]
+        row[at["asked_by"]] = PEOPLE[number * 11 % len(PEOPLE)]
+        row[at["fields"]] = f'{{"device":"{disk}","host":"{host}"}}'
+        row[at["hosts"]] = '["web1","web2","web3"]' if place == 1 else "[]"
+        row[at["parent"]] = number - number % _EVERY if place == 2 else None
+        yield tuple(row)
+
+
+def _changes(number: int) -> bool:
+    return RUNBOOKS[number % len(RUNBOOKS)] in CHANGES
+
+
+def _votes(count: int, began: int) -> Iterator[tuple[Any, ...]]:
+    _, digest = _proposal()
+    for number in filter(_changes, range(1, count + 1)):
+        person = PEOPLE[(number * 11 + 1) % len(PEOPLE)]
+        at = began + number * APART + 39 * _SECOND
+        yield number, person, True, digest, at, "", "", ""
 
 
 def _proposal() -> tuple[str, str]:
@@ -154,26 +207,20 @@ def _words(count: int) -> Iterator[tuple[str, int]]:
 
 
 def _entries(count: int, began: int, seal: Seal) -> Iterator[tuple[Any, ...]]:
-    prev, signature = GENESIS, ""
-    for seq in range(1, count + 1):
-        first = seq == 1
-        entry = Entry(
-            seq=seq,
-            at=began + seq * _SECOND,
-            kind=verification.KEY if first else "step succeeded" if seq % 3 else "planned",
-            run=None if first else seq,
-            person="" if first else PEOPLE[seq * 11 % len(PEOPLE)],
-            host="" if first else host_of(seq),
-            body=canonical(
-                {"public": seal.public}
-                if first
-                else {"n": seq, "status": 0, "title": "Use mq-deadline on sdb", "trouble": ""}
-            ),
-            prev=prev,
-            hash="",
-            signature="",
+    body = canonical({"public": seal.public})
+    first = (1, began + APART, verification.KEY, None, "", "", body, GENESIS)
+    prev = changelog.digest_of((*first, "", ""))
+    signature = seal.sign(prev)
+    yield (*first, prev, signature)
+    for seq in range(2, count + 1):
+        run, n = divmod(seq + 1, len(_KINDS))
+        at = began + run * APART + n * 20 * _SECOND
+        who, body = (
+            PEOPLE[run * 11 % len(PEOPLE)],
+            f'{{"door":"slack","n":{seq},"why":"it is slow"}}',
         )
-        prev = changelog.digest_of(tuple(vars(entry).values()))
-        if first or seq % 1000 == 0 or seq == count:
+        row = (seq, at, _KINDS[n], run, who, host_of(run), body, prev)
+        prev = changelog.digest_of((*row, "", ""))
+        if seq % 1000 == 0 or seq == count:
             signature = seal.sign(prev)
-        yield (*tuple(vars(entry).values())[:-2], prev, signature)
+        yield (*row, prev, signature)

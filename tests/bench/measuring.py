@@ -62,6 +62,12 @@ def table(figures: Sequence[Figure]) -> str:
         ]
         for one in figures
     ]
-    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
-    lines = [head, ["-" * width for width in widths], *rows]
+    return columns([head, *rows])
+
+
+def columns(rows: Sequence[Sequence[str]]) -> str:
+    """Return a table in Markdown. rows: the first is its head."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    head, *rest = rows
+    lines = [head, ["-" * width for width in widths], *rest]
     return "\n".join(f"| {' | '.join(map(str.ljust, line, widths))} |" for line in lines)

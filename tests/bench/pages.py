@@ -2,7 +2,9 @@
 
 import asyncio
 import random
+import tempfile
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,7 @@ from bot.run import State
 from bot.store import runs, search, signins
 from bot.store.database import Database
 from bot.store.search import Filter
-from tests.bench.filling import AREAS, DISKS, HOSTS, PEOPLE
+from tests.bench.filling import APART, AREAS, DISKS, HOSTS, PEOPLE
 from tests.bot.office import an_office
 from tests.bot.web.conftest import a_site
 
@@ -21,9 +23,8 @@ _RARE = frozenset({State.UNKNOWN, State.WITHDRAWN})
 _NOT_DONE = frozenset({State.FAILED, State.DENIED, State.EXPIRED})
 
 
-def filters(count: int, dice: random.Random) -> dict[str, Callable[[], Filter]]:
-    """Return how to choose a filter of each kind, another one each time."""
-    second = 1_000_000
+def filters(count: int, began: int, dice: random.Random) -> dict[str, Callable[[], Filter]]:
+    """Return how to choose a filter of each kind, another one each time. count: of runs."""
 
     def some() -> int:
         return dice.randint(count // 10 + 50, count)
@@ -55,16 +56,12 @@ def filters(count: int, dice: random.Random) -> dict[str, Callable[[], Filter]]:
         ),
         "states that are rare": lambda: Filter(states=_RARE, before=some()),
         "hosts and states": lambda: Filter(host="web1*", states=_NOT_DONE, before=some()),
-        "an hour long ago": lambda: _hour(dice.randint(count // 10, count), count, second),
+        "an hour long ago": lambda: _hour(began + dice.randint(count // 10, count) * APART),
     }
 
 
-def _hour(number: int, count: int, second: int) -> Filter:
-    import time
-
-    began = round(time.time()) - count
-    at = (began + number) * second
-    return Filter(since=at, until=at + 3600 * second)
+def _hour(at: int) -> Filter:
+    return Filter(since=at, until=at + 120 * APART)
 
 
 def ask(database: Database, choose: Callable[[], Filter]) -> int:
@@ -95,12 +92,18 @@ def ask_raw(database: Database, choose: Callable[[], int]) -> int:
 class Pages:
     """The web door over a filled database, asked without a wire in between."""
 
-    def __init__(self, database: Database, directory: Path) -> None:
-        self._office = an_office(directory, database=database)
-        self._site = a_site(self._office.__enter__())
+    def __init__(self, database: Database) -> None:
+        self._stack = ExitStack()
+        directory = Path(self._stack.enter_context(tempfile.TemporaryDirectory()))
+        office = self._stack.enter_context(an_office(directory, database=database))
+        self._site = a_site(office)
         with database.transaction() as tx:
             self._session = signins.begin(tx, "olga")
         self._loop = asyncio.new_event_loop()
+        self._stack.callback(self._loop.close)
+
+    def close(self) -> None:
+        self._stack.close()
 
     def get(self, address: str) -> int:
         """Return the page's length in bytes."""
