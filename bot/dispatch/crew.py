@@ -13,6 +13,7 @@ from bot.store import hints
 
 if TYPE_CHECKING:
     from procrastinate import App
+    from psycopg import AsyncConnection
 
 log = logging.getLogger(__name__)
 
@@ -113,6 +114,7 @@ class Crew:
                 timeout=_OUTAGE_SECONDS,
                 reconnect_timeout=_OUTAGE_SECONDS,
                 max_size=2 * len(self._lanes) + 2,
+                configure=_hasten,
             )
         )
         app.task(name=hints.TASK)(self._take)
@@ -153,3 +155,9 @@ class Crew:
             self._advance(run)
         except Exception:
             log.exception("run %d could not be advanced", run)
+
+
+async def _hasten(connection: "AsyncConnection") -> None:
+    """Let taking a hint and giving it back wait for no disk: one that comes back does nothing."""
+    await connection.set_autocommit(True)
+    await connection.execute("SET synchronous_commit = off")
