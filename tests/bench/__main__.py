@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from tests.bench import acknowledging, fanning, history, log, slope
+from tests.bench import acknowledging, fanning, history, log, queueing, slope
 from tests.bench.measuring import table
 
 _ROOT = Path(__file__).parents[2]
@@ -75,17 +75,23 @@ def _hosts(asked: argparse.Namespace) -> str:
     return "\n".join(said)
 
 
+def _queue(asked: argparse.Namespace) -> str:
+    return table(queueing.figures(quick=asked.quick))
+
+
 _PARTS: Mapping[str, Callable[[argparse.Namespace], str]] = {
     "history": _history,
     "log": _log,
     "slack": _slack,
     "hosts": _hosts,
+    "queue": _queue,
 }
 _TITLES = {
     "history": "The history of all runs",
     "log": "The change log",
     "slack": "The Slack door, on SQLite, beside a bare Bolt app",
     "hosts": "Many hosts at once, and one, beside other clients",
+    "queue": "The queue of four workers, on PostgreSQL",
 }
 
 
