@@ -7,9 +7,11 @@ vouched for by our key; what shuts something does so whoever wrote it.
 
 from collections.abc import Sequence
 
+from sqlalchemy import select
+
 from bot.digest import canonical
 from bot.run import ENDED, Run, State, Vote
-from bot.store import changelog, glass, runs
+from bot.store import changelog, glass, runs, tables
 from bot.store.ancestry import vouched
 from bot.store.changelog import Entry
 from bot.store.database import Transaction
@@ -26,6 +28,10 @@ _TELLING = (
 _FIRES = frozenset({"scheduled", "schedule resumed"})
 _STANDINGS = (*sorted(_FIRES), "schedule suspended", "schedule lapsed", "schedule ended")
 _BROKEN, _REVIEWED = "glass broken", "glass reviewed"
+# What shuts somebody out, or holds everything up, and what lets them go on.
+_SHUTS = frozenset({"banned", "everything stopped"})
+_LETS_GO_ON = frozenset({"ban lifted", "everything resumed"})
+EVERYBODY = ""
 # Of one person: whoever breaks more panes in a day than that is noticed otherwise.
 _PANES = 50
 
@@ -40,6 +46,40 @@ def against(tx: Transaction, run: Run) -> str:
         or _of_votes(runs.votes(tx, run.id), entries, told)
         or _of_state(run, entries, told)
     )
+
+
+def against_part(tx: Transaction, part: Run, whole: Run) -> str:
+    """Say what the log does not bear out of the part of a request that is about to be sent, or is
+    under way; "" if all is well. Each host has one part, which begins once."""
+    opened = vouched(tx, changelog.of_run(tx, whole.id, ["started"]))
+    if not opened:
+        return f"that run {whole.id} was started"
+    entry = tables.entry.c
+    query = select(tables.entry).where(
+        entry.host == part.host, entry.seq > opened[0].seq, entry.kind.in_(["started", *_ENDS])
+    )
+    told = [Entry(*row) for row in tx.sql.execute(query.order_by(entry.seq))]
+    others = [one for one in told if one.run != part.id and one.facts.get("whole") == whole.id]
+    if others:
+        return f"that the part for {part.host} is not begun twice"
+    own = [one for one in told if one.run == part.id]
+    return _of_state(part, vouched(tx, own), own)
+
+
+def shut_out(tx: Transaction) -> frozenset[str]:
+    """Return who is banned by the log, and EVERYBODY among them if everything is stopped.
+
+    What lets them go on has to be vouched for, unless it is older than the key.
+    """
+    entry = tables.entry.c
+    query = select(tables.entry).where(entry.kind.in_([*_SHUTS, *_LETS_GO_ON]))
+    told = [Entry(*row) for row in tx.sql.execute(query.order_by(entry.seq))]
+    last = {one.facts.get("who", EVERYBODY): one for one in told}
+    lifted = [one for one in last.values() if one.kind in _LETS_GO_ON]
+    named = changelog.last_of_kind(tx, changelog.KEY) if lifted else None
+    ours = {one.seq for one in vouched(tx, lifted)}
+    old = {one.seq for one in lifted if named is not None and one.seq < named.seq}
+    return frozenset(who for who, one in last.items() if one.seq not in ours | old)
 
 
 def against_fire(tx: Transaction, schedule: Schedule, run: Run) -> str:

@@ -118,7 +118,9 @@ def open_for(parts: Parts, claimed: Claimed, left: Remaining) -> Run | None:
         if run.grant is not None:
             granted.use(tx, run)
         running = runs.move(tx, run, State.RUNNING, started=tx.now)
-        changelog.append(tx, "started", run=run.id, host=run.host, digest=run.digest)
+        changelog.append(
+            tx, "started", run=run.id, host=run.host, digest=run.digest, whole=run.parent
+        )
         intend(tx, running, 1)
         announce(tx, run)
         return running
@@ -180,10 +182,17 @@ def authorise(parts: Parts, tx: Transaction, run: Run, policy: Policy) -> None:
     stop = stopped.by_whom(tx, run, policy)
     if stop:
         raise Shut(State.STOPPED, stopped.told(tx, run, stop))
-    policy = policy.without(bans.people(tx))
+    shut_out = testimony.shut_out(tx)
+    if testimony.EVERYBODY in shut_out:
+        raise _doubted(run, "that everything may go on")
+    policy = policy.without(bans.people(tx) | shut_out)
     if run.parent is not None:
         whole = runs.get(tx, run.parent)
         _is_part_of(run, whole)
+        # Until it is about to be sent, it only takes the host.
+        doubt = "" if run.state is State.READY else testimony.against_part(tx, run, whole)
+        if doubt:
+            raise _doubted(run, doubt)
         run = whole
     keyed = _keyed(parts, tx, run)
     _borne_out(parts, tx, run, keyed)
@@ -216,10 +225,13 @@ def _borne_out(parts: Parts, tx: Transaction, run: Run, keyed: Run) -> None:
     changed = known is not None and kind(known) != run.kind
     doubt = f"that {run.words} is a {run.kind}" if changed else testimony.against(tx, run)
     doubt = doubt or ("" if keyed is run else _of_schedule(tx, run, keyed))
-    if not doubt:
-        return
+    if doubt:
+        raise _doubted(run, doubt)
+
+
+def _doubted(run: Run, doubt: str) -> Shut:
     log.critical("run %d: the change log does not bear out %s", run.id, doubt)
-    raise Shut(
+    return Shut(
         State.REFUSED,
         f"The change log does not bear out {doubt}: somebody may have altered the database. "
         "Nothing more is sent for it. `keyturn changelog verify` tells whether that is so; if all "

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from bot.run import Run, State, StepState
-from bot.store import bans, changelog, locks, runs, stops
+from bot.store import bans, changelog, locks, runs, stops, testimony
 from bot.store.database import Database, Transaction
 from bot.workflow import NotYours, Parts, TooLate, Unfit, Workflow, stopped
 from bot.workflow.banning import Admitted
@@ -251,10 +251,12 @@ class TestEverything:
         with office.database.reading() as tx:
             assert stops.of_everything(tx)
 
-    def test_without_the_guard_it_would_have_been_sent(
+    def test_without_the_guards_it_would_have_been_sent(
         self, office: Office, monkeypatch: pytest.MonkeyPatch
     ):
         monkeypatch.setattr(stops, "over", _nothing)
+        # What is stopped is so by the log, too.
+        monkeypatch.setattr(testimony, "shut_out", _nobody)
         run = office.ask(LAMP_ON)
         office.workflow.stop_all(person="adam", why="fire in the cellar")
         assert office.approve(run).state is State.SUCCEEDED

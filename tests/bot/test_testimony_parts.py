@@ -1,0 +1,169 @@
+"""The signed log decides about the parts of a request, and about who and what is held up, too."""
+
+from collections.abc import Callable, Generator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import delete, insert, select, update
+
+from bot.custody.rotation import rotate
+from bot.run import Run, State
+from bot.store import changelog, runs, seal, tables, testimony, verification
+from bot.store.database import Database, Transaction
+from bot.store.seal import Seal
+from tests.bot.office import WEB, Office, an_office
+from tests.policies import INVENTORY
+from tests.toy import SetSwitch
+
+NAMES = [f"lb{n}" for n in range(1, 6)]
+LAMP_ON = SetSwitch(host="lb1", name="lamp", value="on")
+
+Forgery = Callable[[Transaction, Run], int]
+
+
+@pytest.fixture
+def crowd(tmp_path: Path) -> Generator[Office]:
+    """An office with five balancers, each with a lamp that is off."""
+    with an_office(tmp_path) as office:
+        more = "".join(f"  {name}: {{area: edge, tags: [haproxy]}}\n" for name in NAMES[2:])
+        (office.policies.path / "inventory.yaml").write_text(INVENTORY + more)
+        office.fleet.hosts = {name: {"lamp": "off"} for name in NAMES}
+        yield office
+
+
+def _set_back(tx: Transaction, part: Run) -> int:
+    """Let a part that has succeeded be ready once more."""
+    tx.sql.execute(delete(tables.step).where(tables.step.c.run == part.id))
+    tx.sql.execute(update(tables.run).where(tables.run.c.id == part.id).values(state="ready"))
+    return part.id
+
+
+def _twice(tx: Transaction, part: Run) -> int:
+    """Write another part for the same host."""
+    query = select(tables.run).where(tables.run.c.id == part.id)
+    row = dict(tx.sql.execute(query).mappings().one())
+    del row["id"]
+    row |= {"state": "ready", "started": None, "ended": None}
+    return tx.sql.execute(insert(tables.run).values(row).returning(tables.run.c.id)).scalar_one()
+
+
+@pytest.mark.parametrize("forge", [_set_back, _twice])
+class TestParts:
+    """Somebody lets the first host's part begin again while the others are under way."""
+
+    def _forged(self, office: Office, forge: Forgery) -> int:
+        """Return how often the first host is told."""
+        requests = [SetSwitch(host=name, name="lamp", value="on") for name in NAMES]
+        whole = office.workflow.ask_all(requests, spelled="lb*", person="dora", origin=WEB)
+        office.work()
+
+        def after(host: str, _words: str) -> None:
+            if host != "lb3":
+                return
+            office.fleet.hosts["lb1"]["lamp"] = "off"
+            # The host itself would not begin a step twice, for as long as it remembers.
+            office.fleet.markers.clear()
+            with office.database.transaction() as tx:
+                number = forge(tx, runs.children(tx, whole.id)[0])
+            office.workflow.advance(number)
+
+        office.fleet.after_tell = after
+        office.approve(office.run(whole.id))
+        return [told for told, _ in office.fleet.told].count("lb1")
+
+    def test_t_a8_each_host_is_told_once(self, crowd: Office, forge: Forgery):
+        assert self._forged(crowd, forge) == 1
+
+    def test_t_a8_without_the_comparison_it_would_be_told_twice(
+        self, crowd: Office, forge: Forgery, monkeypatch: pytest.MonkeyPatch
+    ):
+        monkeypatch.setattr(testimony, "against_part", _nothing)
+        assert self._forged(crowd, forge) == 2
+
+
+def _nothing(*_: object) -> str:
+    return ""
+
+
+def _nobody(*_: object) -> frozenset[str]:
+    return frozenset()
+
+
+def _bans_the_asker(office: Office) -> None:
+    office.workflow.ban("dora", by="adam", why="left the company")
+    with office.database.transaction() as tx:
+        tx.sql.execute(delete(tables.ban))
+
+
+def _bans_the_approver(office: Office) -> None:
+    office.workflow.ban("olga", by="adam", why="left the company")
+    with office.database.transaction() as tx:
+        tx.sql.execute(delete(tables.ban))
+
+
+def _stops_everything(office: Office) -> None:
+    with office.database.transaction() as tx:
+        changelog.append(tx, "everything stopped", person="adam", why="all is dark")
+
+
+def _lifts_it_with_another_key(office: Office) -> None:
+    _stops_everything(office)
+    with office.database.transaction() as tx:
+        mine, tx._seal = tx._seal, Seal.new()  # pyright: ignore[reportPrivateUsage] - a forger's key
+        changelog.append(tx, "everything resumed", person="olga", why="it is light")
+        tx._seal = mine  # pyright: ignore[reportPrivateUsage]
+
+
+@pytest.mark.parametrize(
+    "forge",
+    [_bans_the_asker, _bans_the_approver, _stops_everything, _lifts_it_with_another_key],
+)
+class TestOrders:
+    """Somebody takes a ban or a stop out of its table, and leaves what the log says of it."""
+
+    def _goes_on(self, office: Office, forge: Callable[[Office], None]) -> State:
+        run = office.ask(LAMP_ON)
+        office.workflow.approve(run.id, person="olga", digest=run.digest)
+        forge(office)
+        office.work()
+        return office.run(run.id).state
+
+    def test_t_a20_it_holds_all_the_same(self, office: Office, forge: Callable[[Office], None]):
+        assert self._goes_on(office, forge) is State.REFUSED
+        assert office.fleet.told == []
+
+    def test_t_a20_without_the_log_the_tables_would_be_believed(
+        self,
+        office: Office,
+        forge: Callable[[Office], None],
+        monkeypatch: pytest.MonkeyPatch,
+    ):
+        monkeypatch.setattr(testimony, "shut_out", _nobody)
+        assert self._goes_on(office, forge) is State.SUCCEEDED
+
+
+def _ordered_and_lifted(office: Office) -> None:
+    office.workflow.ban("dora", by="adam", why="lost her telephone")
+    office.workflow.unban("dora", by="olga", why="has another one")
+    office.workflow.stop_all(person="adam", why="a drill")
+    office.workflow.resume(person="olga", why="it is over")
+
+
+def test_what_was_lifted_holds_nobody_up(office: Office):
+    _ordered_and_lifted(office)
+    assert office.approve(office.ask(LAMP_ON)).state is State.SUCCEEDED
+
+
+def test_what_was_lifted_under_an_older_key_holds_nobody_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """However long ago, and far from the change of keys, that was."""
+    monkeypatch.setattr("bot.store.ancestry._FARTHEST", 0)
+    url, key = f"sqlite:///{tmp_path / 'keyturn.db'}", tmp_path / "changelog.key"
+    with an_office(tmp_path, database=Database(url, seal.kept_in(key))) as office:
+        with office.database.transaction() as tx:
+            verification.open_log(tx)
+        _ordered_and_lifted(office)
+        rotate(office.database, key)
+    with an_office(tmp_path, database=Database(url, seal.kept_in(key))) as office:
+        assert office.approve(office.ask(LAMP_ON)).state is State.SUCCEEDED
