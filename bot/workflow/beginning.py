@@ -4,7 +4,7 @@ from bot.policy import NoPolicy
 from bot.run import Run, State
 from bot.store import changelog, runs, schedules
 from bot.store.database import Transaction
-from bot.store.schedules import Standing
+from bot.store.schedules import Schedule, Standing
 from bot.workflow import gate
 from bot.workflow.ending import end
 from bot.workflow.parts import Parts
@@ -30,6 +30,11 @@ def begin(parts: Parts, tx: Transaction, run: Run) -> Run:
         return gate.shut_out(parts, tx, run, shut)
     # Held before the log is: who fires it holds it first, and then the log.
     old = schedules.hold(tx, run.timing.replaces) if run.timing.replaces else None
+    keepers = _keepers(parts, tx, old) if old is not None else ()
+    # Nobody has approved what takes no approval, nor that it takes another's place.
+    if not run.needed and keepers and run.asked_by not in keepers:
+        why = f"Schedule {run.timing.replaces} is kept by its owner and its area's"
+        return end(parts, tx, run, State.REFUSED, f"{why}: {', '.join(keepers)}")
     schedule = schedules.add(
         tx, run=run.id, owner=run.asked_by, timing=run.timing, lapses=tx.now + parts.lapse
     )
@@ -50,3 +55,12 @@ def begin(parts: Parts, tx: Transaction, run: Run) -> Run:
         changelog.append(tx, "schedule ended", run=old.run, schedule=old.id, why=why)
     started = runs.move(tx, runs.move(tx, run, State.STARTING), State.RUNNING, started=tx.now)
     return end(parts, tx, started, State.SUCCEEDED, f"Schedule {schedule.id} fires from now on")
+
+
+def _keepers(parts: Parts, tx: Transaction, old: Schedule) -> list[str]:
+    """Return who may end a schedule; nobody if it has ended, or is kept by nobody any more."""
+    policy = parts.policies.current()
+    if old.standing is Standing.ENDED or policy.person(old.owner) is None:
+        return []
+    area = policy.household.areas.get(runs.get(tx, old.run).area)
+    return sorted({old.owner, *(area.owners if area else ())})

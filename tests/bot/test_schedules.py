@@ -11,7 +11,7 @@ from bot.run import Origin, Run, State
 from bot.store import schedules, tables
 from bot.store.schedules import Outcome, Schedule, Standing
 from bot.timetable import Overlap, Timing, timetable
-from bot.workflow import TooLate, Unfit, asking, founding, gate
+from bot.workflow import TooLate, Unfit, asking, beginning, founding, gate
 from bot.workflow.deciding import NotYours
 from runbooks import AnyRunbook
 from tests.bot.office import WEB, Office
@@ -403,6 +403,47 @@ def test_who_takes_a_schedule_over_needs_an_approval_and_then_the_old_one_ends(o
     assert run.state is State.SUCCEEDED
     assert (old.standing, new.standing, new.owner) == (Standing.ENDED, Standing.ACTIVE, "stan")
     assert old.why == "schedule 2 took its place"
+
+
+class TestTakenOverUnasked:
+    """What only looks takes nobody's approval, so whoever likes could put an end to it."""
+
+    def _taken(self, office: Office, person: str) -> tuple[Run, Schedule]:
+        office.workflow.schedules.ask(
+            [ShowSwitches(host="lb1")], spelled="", person="olga", origin=WEB, timing=HOURLY
+        )
+        office.work()
+        run = office.workflow.schedules.take(1, person=person, origin=WEB)
+        office.work()
+        return office.run(run.id), _all(office)[0]
+
+    def test_somebody_elses_goes_on(self, office: Office):
+        run, old = self._taken(office, "dora")
+        assert (run.state, old.standing) == (State.REFUSED, Standing.ACTIVE)
+        assert run.summary == "Schedule 1 is kept by its owner and its area's: adam, olga"
+
+    def test_without_the_guard_it_would_have_ended(
+        self, office: Office, monkeypatch: pytest.MonkeyPatch
+    ):
+        monkeypatch.setattr(beginning, "_keepers", _no_word)
+        assert self._taken(office, "dora")[1].standing is Standing.ENDED
+
+    def test_an_owner_of_the_area_takes_it(self, office: Office):
+        run, old = self._taken(office, "adam")
+        assert (run.state, old.standing) == (State.SUCCEEDED, Standing.ENDED)
+
+    def test_whoever_likes_takes_that_of_somebody_who_has_left(self, office: Office):
+        self._taken(office, "dora")
+        for name in ("people.yaml", "areas.yaml"):
+            file = office.policies.path / name
+            lines = file.read_text().replace("[olga, adam]", "[adam]").replace("[olga]", "[adam]")
+            file.write_text(
+                "".join(f"{line}\n" for line in lines.split("\n") if "olga:" not in line)
+            )
+        run = office.workflow.schedules.take(1, person="dora", origin=WEB)
+        office.work()
+        assert office.run(run.id).state is State.SUCCEEDED
+        assert _all(office)[0].standing is Standing.ENDED
 
 
 def test_a_run_that_claims_a_schedule_is_not_let_through(office: Office):
