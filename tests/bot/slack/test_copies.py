@@ -6,6 +6,7 @@ from contextlib import suppress
 import pytest
 
 from bot.run import State
+from bot.slack.identity import Identity
 from bot.store import runs
 from bot.workflow import TooLate
 from tests.bot.office import Office
@@ -112,25 +113,46 @@ async def test_somebody_else_pressing_a_copy_is_judged_as_themselves(waited: Cha
     assert waited.run().state is State.WAITING
 
 
-@pytest.mark.parametrize(
-    ("flag", "said"),
-    [
-        ({"deleted": True}, "is deactivated"),
-        ({"is_bot": True}, "is a bot"),
-        ({"is_restricted": True}, "is a guest's"),
-        ({"is_stranger": True}, "belongs to another Slack workspace"),
-        ({"team_id": "T0OTHER"}, "belongs to another Slack workspace"),
-    ],
-)
-async def test_who_may_not_act_is_told_so_and_decides_nothing(
-    chat: Chat, flag: dict[str, object], said: str
-):
+# Accounts that may not act, and what they are told.
+BARRED: dict[str, tuple[dict[str, object], str]] = {
+    "deactivated": ({"deleted": True}, "is deactivated"),
+    "a bot": ({"is_bot": True}, "is a bot"),
+    "a workflow": ({"is_workflow_bot": True}, "is a workflow"),
+    "a guest": ({"is_restricted": True}, "is a guest's"),
+    "a guest in one channel": ({"is_ultra_restricted": True}, "is a guest's"),
+    "a stranger by Slack Connect": (
+        {"is_stranger": True},
+        "belongs to another Slack workspace",
+    ),
+    "of another workspace": ({"team_id": "T0OTHER"}, "belongs to another Slack workspace"),
+}
+
+
+@pytest.mark.parametrize("who", BARRED)
+async def test_who_may_not_act_is_told_so_and_decides_nothing(chat: Chat, who: str):
+    flag, said = BARRED[who]
     await chat.type(LAMP_ON)
     chat.slack.users["U0OLGA"] = flag
-    await chat.press("approve", "U0OLGA")
+    for action in ("approve", "deny"):
+        await chat.press(action, "U0OLGA")
     assert chat.run().state is State.WAITING
-    assert said in chat.slack.whispers("U0OLGA")[0].words
+    assert [said in one.words for one in chat.slack.whispers("U0OLGA")] == [True, True]
     assert set(chat.slack.card.buttons) == {"approve", "deny"}
+
+
+@pytest.mark.parametrize("who", BARRED)
+async def test_without_the_guard_they_would_decide(
+    chat: Chat, who: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(Identity, "_barred", _welcome)
+    await chat.type(LAMP_ON)
+    chat.slack.users["U0OLGA"], _ = BARRED[who]
+    await chat.press("approve", "U0OLGA")
+    assert chat.run().state is State.SUCCEEDED
+
+
+async def _welcome(_identity: Identity, _account: object) -> str:
+    return ""
 
 
 async def test_a_click_after_expiry_says_so(chat: Chat):

@@ -1,0 +1,303 @@
+"""What slack_bolt 1.30 and slack_sdk 3.47 do by themselves, and that each is guarded against.
+
+Each habit has tests that fail without its guard, or that show what would happen then.
+"""
+
+import asyncio
+import inspect
+import socket
+import ssl
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from slack_bolt.adapter.starlette.async_handler import AsyncSlackRequestHandler
+from slack_bolt.async_app import AsyncApp
+from slack_bolt.authorization import AuthorizeResult
+from slack_sdk.web.async_client import AsyncWebClient
+from starlette.requests import Request
+from starlette.types import Receive, Scope, Send
+
+from bot.policy import PolicyDirectory
+from bot.slack import asking, door
+from bot.slack.deliveries import Deliveries
+from bot.slack.envelopes import Envelopes
+from bot.slack.socket_mode import SocketMode
+from bot.store.database import Database
+from tests.bot.slack import payloads
+from tests.bot.slack.asgi import post
+from tests.bot.slack.chat import Chat
+from tests.bot.slack.hostile import a_hostile_chat
+from tests.bot.slack.hostile_walk import Walk
+from tests.bot.slack.named import missing
+from tests.bot.slack.payloads import SECRET, signed
+from tests.playground import company
+from tests.playground.service import Service
+from tests.policies import TEAM
+
+pytestmark = pytest.mark.anyio
+
+# Who guards against each habit, by file and name.
+HABITS: Mapping[str, tuple[str, ...]] = {
+    "1: a command that says payload is taken for a click": (
+        "test_transports.test_a_command_that_says_payload_is_a_command",
+        "test_guard.test_stock_bolt_loses_a_command_that_says_payload",
+    ),
+    "2: lazy listeners copy a client that cannot be copied": (
+        "test_habits.test_no_listener_is_lazy",
+        "test_habits.test_a_lazy_listener_would_fail_with_certificates_of_ones_own",
+    ),
+    "3: rubbish is a fault of the server": (
+        "test_guard.test_what_slack_did_not_sign_goes_no_further",
+        "test_guard.test_a_malformed_body_is_refused_even_if_it_is_signed",
+        "test_guard.test_stock_bolt_takes_rubbish_for_a_fault_of_the_server",
+        "test_guard.test_stock_bolt_answers_invalid_utf8_with_a_fault",
+        "test_guard.test_stock_bolt_answers_broken_json_with_a_fault",
+    ),
+    "4: a replay is taken": (
+        "test_guard.test_a_replay_has_no_effect",
+        "test_guard.test_a_redelivery_under_a_new_signature_has_no_effect",
+        "test_guard.test_stock_bolt_runs_a_replay_again",
+    ),
+    "5: what fails or is not listened to is not acknowledged": (
+        "test_transports.test_what_nobody_listens_to_is_acknowledged",
+        "test_transports.test_what_fails_is_acknowledged_with_a_reference",
+        "test_guard.test_stock_bolt_answers_what_nobody_listens_to_with_404",
+        "test_guard.test_stock_bolt_shows_a_fault_of_a_listener_as_a_fault_of_the_server",
+        "test_transports.test_stock_bolt_acknowledges_nothing_that_fails_or_that_nobody_listens_to",
+    ),
+    "6: lazy work begins before the acknowledgement": (
+        "test_habits.test_what_is_acknowledged_is_committed",
+        "test_habits.test_lazy_work_would_begin_before_anything_is_committed",
+    ),
+    "7: what blocks delays every acknowledgement": (
+        "test_habits.test_nothing_waits_for_the_disk_in_the_event_loop",
+        "test_habits.test_without_threads_it_would_wait_there",
+    ),
+    "8: a connection is closed before the next one stands": (
+        "test_socket_mode.test_two_connections_stand_and_both_are_used",
+        "test_socket_mode.test_connections_are_renewed_when_slack_wants_it",
+        "test_socket_mode.test_what_is_under_way_is_answered_on_the_connection_it_came_by",
+    ),
+    "9: a wrong app token is asked with for ever": (
+        "test_socket_mode.test_a_bad_app_token_is_said_and_not_tried_for_ever",
+        "test_socket_mode.test_the_stock_client_would_ask_for_ever",
+    ),
+    "10: a connection looks open where nobody is": (
+        "test_socket_mode.test_a_connection_where_nobody_is_any_more_is_renewed",
+    ),
+    "11: calls wait for half a minute": (
+        "test_habits.test_a_form_is_given_up_before_its_trigger_is",
+        "test_habits.test_no_call_waits_as_long_as_the_stock_client_would",
+    ),
+    "12: connecting holds the start up": (
+        "test_habits.test_keyturn_starts_where_slack_does_not_answer",
+        "test_habits.test_waiting_for_a_connection_would_never_end_there",
+    ),
+    "13: arguments come in the address, as a form or as JSON": (
+        "../console/test_methods.test_arguments_are_taken_however_they_are_sent",
+    ),
+}
+
+
+@pytest.mark.parametrize("habit", HABITS)
+def test_every_habit_is_guarded_against_by_tests_of_that_name(habit: str):
+    assert missing(HABITS[habit]) == []
+
+
+# --- 2, 6: lazy listeners ---
+
+
+def _bolt(client: AsyncWebClient) -> AsyncApp:
+    async def authorize(enterprise_id: str | None, team_id: str | None) -> AuthorizeResult:
+        return AuthorizeResult(enterprise_id=enterprise_id, team_id=team_id, bot_token="xoxb-1")
+
+    return AsyncApp(signing_secret=SECRET, client=client, authorize=authorize)
+
+
+def _served(bolt: AsyncApp) -> Callable[[Scope, Receive, Send], Any]:
+    handler = AsyncSlackRequestHandler(bolt)
+
+    async def serve(scope: Scope, receive: Receive, send: Send) -> None:
+        await (await handler.handle(Request(scope, receive)))(scope, receive, send)
+
+    return serve
+
+
+def test_no_listener_is_lazy(chat: Chat):
+    bolt = _bolt(AsyncWebClient())
+    chat.door._listeners.listen(bolt)  # pyright: ignore[reportPrivateUsage] - as the door does
+    listeners = bolt._async_listeners  # pyright: ignore[reportPrivateUsage]
+    assert len(listeners) > 10
+    assert [one for one in listeners if one.lazy_functions] == []
+
+
+async def test_a_lazy_listener_would_fail_with_certificates_of_ones_own(anyio_backend: str):
+    async def work() -> None:
+        """Do nothing."""
+
+    bolt = _bolt(AsyncWebClient(ssl=ssl.create_default_context()))
+    bolt.command("/keyturn")(ack=_ack, lazy=[work])
+    raw = payloads.slash("help")
+    assert (await post(_served(bolt), raw, signed(raw))).status == 500
+
+
+async def _ack(ack: Any) -> None:
+    await ack()
+
+
+async def test_what_is_acknowledged_is_committed(chat: Chat):
+    await chat.send(payloads.slash("toy set lb1 lamp on"))
+    assert chat.office.entries() == ["asked"]
+    await chat.settle()
+    card = chat.slack.card
+    value = card.buttons["approve"]["value"]
+    click = payloads.click("approve", value, "U0OLGA", channel=card.channel, ts=card.ts)
+    await chat.send(payloads.interaction(click))
+    assert "approved" in chat.office.entries()
+
+
+async def test_lazy_work_would_begin_before_anything_is_committed(anyio_backend: str):
+    working = asyncio.Event()
+    committed: list[bool] = []
+
+    async def commit(ack: Any) -> None:
+        async with asyncio.timeout(5):
+            await working.wait()
+        committed.append(True)
+        await ack()
+
+    async def work() -> None:
+        assert not committed
+        working.set()
+
+    bolt = _bolt(AsyncWebClient())
+    bolt.command("/keyturn")(ack=commit, lazy=[work])
+    raw = payloads.slash("help")
+    assert (await post(_served(bolt), raw, signed(raw))).status == 200
+    assert committed
+
+
+# --- 7: what blocks ---
+
+
+@pytest.fixture
+def waited(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Note where this door waits for database or policy in the thread of the event loop."""
+    found: list[str] = []
+    for holder, name in ((Database, "transaction"), (Database, "reading")):
+        monkeypatch.setattr(holder, name, _noting(getattr(holder, name), found))
+    monkeypatch.setattr(PolicyDirectory, "current", _noting(PolicyDirectory.current, found))
+    return found
+
+
+def _noting(function: Callable[..., Any], found: list[str]) -> Callable[..., Any]:
+    def noted(*args: object, **named: object) -> object:
+        if _in_the_loop():
+            found.extend(_of_the_door())
+        return function(*args, **named)
+
+    return noted
+
+
+def _in_the_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+def _of_the_door() -> Generator[str]:
+    """Yield the nearest function of the door that waits; none if it is the test itself."""
+    frame = inspect.currentframe()
+    room = str(Path(door.__file__).parent)
+    while frame is not None:
+        if frame.f_code.co_filename.startswith(room):
+            yield f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
+            return
+        frame = frame.f_back
+
+
+@pytest.fixture
+async def busy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, anyio_backend: str
+) -> AsyncGenerator[Chat]:
+    async with a_hostile_chat(tmp_path, monkeypatch) as chat:
+        yield chat
+
+
+async def test_nothing_waits_for_the_disk_in_the_event_loop(busy: Chat, waited: list[str]):
+    walk = Walk(busy)
+    await walk.requests()
+    await walk.decisions()
+    await walk.forms()
+    await walk.homes()
+    await walk.troubles()
+    assert waited == []
+
+
+async def test_without_threads_it_would_wait_there(
+    chat: Chat, waited: list[str], monkeypatch: pytest.MonkeyPatch
+):
+    async def here(function: Callable[..., Any], *args: Any, **named: Any) -> Any:
+        return function(*args, **named)
+
+    monkeypatch.setattr(asyncio, "to_thread", here)
+    await chat.type("toy show lb1")
+    for place in ("identity.py", "commands.py", "outbox.py", "deliveries.py"):
+        assert any(found.startswith(place) for found in waited), place
+
+
+# --- 11: time limits ---
+
+
+async def test_a_form_is_given_up_before_its_trigger_is(
+    chat: Chat, monkeypatch: pytest.MonkeyPatch
+):
+    trigger_seconds = 3
+    patience = asking._TRIGGER_SECONDS  # pyright: ignore[reportPrivateUsage] - what it holds to
+    assert patience < trigger_seconds
+    monkeypatch.setattr(asking, "_TRIGGER_SECONDS", 0.1)
+    chat.slack.slowly = 0.3
+    await chat.type("toy tune")
+    assert "/keyturn toy tune HOST NAME" in chat.slack.whispers("U0DORA")[0].words
+
+
+async def test_no_call_waits_as_long_as_the_stock_client_would(anyio_backend: str):
+    assert door.client("xoxb-1", "http://127.0.0.1:9/").timeout <= 10
+    assert AsyncWebClient("xoxb-1").timeout == 30
+
+
+# --- 12: the start ---
+
+
+@contextmanager
+def _silence() -> Generator[str]:
+    """Yield the address of a server that takes connections and says nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield f"http://127.0.0.1:{server.getsockname()[1]}/api/"
+
+
+def test_keyturn_starts_where_slack_does_not_answer(tmp_path: Path):
+    company.found(tmp_path / "policy")
+    tokens: Any = {"slack_bot_token": "xoxb-1", "slack_app_token": "xapp-1"}
+    with (
+        _silence() as api,
+        Service(tmp_path, console="", slack_team=TEAM, slack_api=api, **tokens) as service,
+    ):
+        answer = httpx2.get(f"{service.address}/readyz")
+        assert answer.status_code == 200
+        assert "0 of 2 connections stand" in answer.text
+
+
+async def test_waiting_for_a_connection_would_never_end_there(chat: Chat):
+    envelopes = Envelopes(_bolt(AsyncWebClient()), Deliveries(chat.office.database))
+    with _silence() as api:
+        sockets = SocketMode(door.client("xoxb-1", api), "xapp-1", envelopes)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.5):
+                await sockets.run()
