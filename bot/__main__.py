@@ -1,6 +1,7 @@
 """The command line: `keyturn …`."""
 
 import json
+import os
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -53,9 +54,9 @@ def main() -> None:
 @main.command()
 def serve() -> None:
     """Serve chat and web pages, and carry runs out, until interrupted."""
+    settings = _settings()
     from bot import app
 
-    settings = _settings()
     with plainly():
         app.serve(settings)
 
@@ -88,9 +89,10 @@ def doctor(*, as_json: bool) -> None:
     Policy, keys, database, change log, witness, the way to Slack, and each host. Exit status 1 if
     there is something to mend.
     """
+    patient = _patient()
     from bot.doctor.commands import run
 
-    sys.exit(run(_patient(), as_json=as_json))
+    sys.exit(run(patient, as_json=as_json))
 
 
 @main.command()
@@ -181,9 +183,11 @@ def changelog() -> None:
 def _settings() -> "Settings":
     from pydantic import ValidationError
 
-    from bot.settings import Settings
+    from bot.settings import Settings, lend
 
     try:
+        # Before what speaks to others is loaded: it looks for its authorities as it is.
+        lend()
         return Settings()
     except ValidationError as error:
         found = error.errors()[0]
@@ -192,10 +196,11 @@ def _settings() -> "Settings":
 
 
 def _patient() -> "Patient":
+    given = _settings()
     from bot.doctor.patient import Patient
     from bot.redaction import Redactor
+    from bot.settings import misspelt
 
-    given = _settings()
     return Patient(
         data=given.data,
         policy=given.policy,
@@ -213,6 +218,8 @@ def _patient() -> "Patient":
         slack_team=given.slack_team,
         slack_channel=given.slack_channel,
         slack_alarm_channel=given.slack_alarm_channel,
+        misspelt=misspelt(),
+        authorities=os.environ.get("SSL_CERT_FILE", ""),
     )
 
 

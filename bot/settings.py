@@ -1,12 +1,21 @@
 """What differs between installations, read once from the environment or a settings file."""
 
+import os
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Literal
 from urllib.parse import unquote, urlsplit
 
+from dotenv import dotenv_values
 from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+SETTINGS_FILE = Path(".env")
+_PREFIX = "KEYTURN_"
+# Of the command line and of compose.yaml, which are no settings of the service.
+_NOT_OURS = frozenset({"URL", "TOKEN", "PASSWORD"})
+# What libraries read from the environment by themselves.
+_LENT = frozenset({"HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR"})
 _HERE = frozenset({"127.0.0.1", "::1", "localhost"})
 _OIDC_ENDPOINTS = ("oidc_authorization", "oidc_token", "oidc_keys")
 
@@ -40,7 +49,7 @@ class Settings(BaseSettings):
     (`socket`); never together with a bot token.
     """
 
-    model_config = SettingsConfigDict(env_prefix="KEYTURN_", env_file=".env", extra="ignore")
+    model_config = SettingsConfigDict(env_prefix=_PREFIX, env_file=SETTINGS_FILE, extra="ignore")
 
     data: Path = Path("var")
     keys: Path | None = None
@@ -178,6 +187,28 @@ class Settings(BaseSettings):
     def address(self) -> str:
         """How people reach the pages, without a slash at the end."""
         return (self.base_url or f"http://{self.listen}:{self.port}").rstrip("/")
+
+
+def lend() -> None:
+    """Put lines of the file .env where libraries look for them: proxy, authorities, traces.
+
+    What the environment says already stays.
+    """
+    for name, value in dotenv_values(SETTINGS_FILE).items():
+        if value and (name.upper() in _LENT or name.startswith("OTEL_")):
+            os.environ.setdefault(name, value)
+
+
+def misspelt() -> dict[str, str]:
+    """Return what looks like a setting and is none, with the setting that may be meant."""
+    known = {name.upper() for name in Settings.model_fields} | _NOT_OURS
+    given = {
+        name.upper().removeprefix(_PREFIX)
+        for name in (*os.environ, *dotenv_values(SETTINGS_FILE))
+        if name.upper().startswith(_PREFIX)
+    }
+    alike = {name: get_close_matches(name, known, 1, 0.8) for name in sorted(given - known)}
+    return {_PREFIX + name: _PREFIX + found[0] for name, found in alike.items() if found}
 
 
 def _shown(name: str, value: object) -> str:

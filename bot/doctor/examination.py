@@ -11,7 +11,9 @@ from bot.inventory.standing import standings
 from bot.policy import NoPolicy, Policy
 from bot.policy.directory import load
 from bot.slack import checkup
+from bot.slack.census import People
 from bot.slack.door import client
+from bot.slack.payloads import Account
 from connectors.fleet import Fleet
 from connectors.sessions import Sessions
 
@@ -31,11 +33,17 @@ def examine(patient: Patient) -> Iterator[Finding]:
         )
     )
     known = None if isinstance(policy, Finding) else policy
+    yield from _settings(patient)
     yield from records.findings(patient)
     yield _address(patient)
     yield from _slack(patient, known)
     if known is not None:
         yield from _hosts(patient, known)
+
+
+def _settings(patient: Patient) -> Iterator[Finding]:
+    for name, meant in patient.misspelt.items():
+        yield note("the settings", f"{name} is none, so it is ignored: is {meant} meant?")
 
 
 def _policy(patient: Patient) -> Policy | Finding:
@@ -67,6 +75,12 @@ def _slack(patient: Patient, policy: Policy | None) -> Iterator[Finding]:
         yield note("Slack", "is not connected: KEYTURN_SLACK_BOT_TOKEN is not set, see the README")
         return
     yield from asyncio.run(_asked(patient, policy))
+    if not patient.slack_channel:
+        yield note(
+            "the channel",
+            "for what is asked in none, as on the web, is not set: unless its area has one, only "
+            "those who can approve are written to. KEYTURN_SLACK_CHANNEL names one",
+        )
 
 
 async def _asked(patient: Patient, policy: Policy | None) -> list[Finding]:
@@ -76,6 +90,8 @@ async def _asked(patient: Patient, policy: Policy | None) -> list[Finding]:
         signing_secret=patient.slack_signing_secret,
         base_url=patient.base_url,
         channels=_channels(patient, policy),
+        people=_people(policy) if policy else None,
+        authorities=patient.authorities,
     )
     speaker = client(patient.slack_bot_token, patient.slack_api)
     return [finding async for finding in checkup.findings(speaker, way)]
@@ -92,6 +108,14 @@ def _channels(patient: Patient, policy: Policy | None) -> dict[str, str]:
         if area.channel:
             found.setdefault(area.channel, []).append(f"the area {name}")
     return {channel: " and ".join(purposes) for channel, purposes in found.items()}
+
+
+def _people(policy: Policy) -> People:
+    """Return everybody's accounts in Slack."""
+    return {
+        person.id: [Account(one.team, one.user, one.enterprise or "") for one in person.slack]
+        for person in policy.household.people.values()
+    }
 
 
 def _hosts(patient: Patient, policy: Policy) -> Iterator[Finding]:

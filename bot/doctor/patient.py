@@ -1,5 +1,6 @@
 """The patient: an installation, as its settings describe it."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -13,7 +14,8 @@ class Patient:
     database: its address. distributed: whether workers do what is asked, each for its sites.
 
     base_url: how people reach the pages, "" if nobody said. slack_…: as in the settings. settings
-    file: where secrets may stand. redactor: knows what must never be shown.
+    file: where secrets may stand. redactor: knows what must never be shown. misspelt: what looks
+    like a setting and is none, with the one that may be meant. authorities: SSL_CERT_FILE.
     """
 
     data: Path
@@ -33,6 +35,8 @@ class Patient:
     slack_channel: str = ""
     slack_alarm_channel: str = ""
     settings_file: Path = Path(".env")
+    misspelt: Mapping[str, str] = field(default_factory=dict[str, str])
+    authorities: str = ""
 
     @property
     def embedded_file(self) -> Path | None:

@@ -4,6 +4,7 @@ Scopes are told in the header X-OAuth-Scopes, Slack's time in Date, of every ans
 Source: https://docs.slack.dev/reference/methods/auth.test
 """
 
+import re
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,23 +12,28 @@ from email.utils import parsedate_to_datetime
 from importlib.resources import files
 from typing import Any, cast
 
-from aiohttp import ClientConnectorCertificateError, ClientError
+from aiohttp import ClientError
 from ruamel.yaml import YAML
 from slack_sdk.errors import SlackApiError, SlackClientError
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.finding import Finding, mend, note, ok
-from bot.slack.voice import error_of
+from bot.slack import unreached
+from bot.slack.census import People, census
+from bot.slack.voice import error_of, retry_after
 
 # Slack's requests are refused when they seem five minutes old; a part of that is lost on the way.
 _MOST_SECONDS, _SOME_SECONDS = 240, 30
 _BOT_TOKEN, _APP_TOKEN = "the bot's token", "the app's token"
-_TROUBLES = (SlackClientError, ClientError, OSError)
+# ValueError: an address of a proxy that is none.
+_TROUBLES = (SlackClientError, ClientError, OSError, ValueError)
 _WHERE = "OAuth & Permissions of the Slack app"
 _MAKE_ONE = (
     "make one with connections:write under Basic Information, App-Level Tokens, of the Slack app, "
     "and set KEYTURN_SLACK_APP_TOKEN to it"
 )
+_CHANNEL = re.compile(r"[CG][A-Z0-9]+")
+_ITS_ID = "it begins with C and is at the end of what a click on the channel's name shows (About)"
 _PLACES = {
     "not_in_channel": "the bot is not in it",
     "channel_not_found": "it is not there, or is private and the bot is not in it",
@@ -37,13 +43,19 @@ _PLACES = {
 
 @dataclass(frozen=True)
 class Way:
-    """How we reach Slack and it us. channels: what each is for, by C…. base_url: "" without."""
+    """How we reach Slack and it us.
+
+    base_url: "" without. channels: what each is for, by C…. people: whom the policy knows, None if
+    it is not valid. authorities: the file of SSL_CERT_FILE, "" without.
+    """
 
     team: str
     app_token: str
     signing_secret: str
     base_url: str
     channels: Mapping[str, str]
+    people: People | None = None
+    authorities: str = ""
 
 
 async def findings(
@@ -53,18 +65,29 @@ async def findings(
     began = clock()
     try:
         answer = await client.auth_test()
+    except SlackApiError as refused:
+        yield mend(_BOT_TOKEN, _no(refused, f"take the right one from {_WHERE}"))
+        return
     except _TROUBLES as trouble:
-        yield mend(_BOT_TOKEN, _no(trouble, f"take the right one from {_WHERE}"))
+        why = unreached.why(trouble, proxy=client.proxy or "", authorities=way.authorities)
+        yield mend("the way to Slack", why)
         return
     moment = (began + clock()) / 2
     yield ok(_BOT_TOKEN, f"is taken: @{answer.get('user')} in {answer.get('team')}")
-    yield _team(str(answer.get("team_id", "")), way.team)
+    team = str(answer.get("team_id", ""))
+    yield _team(team, way.team)
     headers = cast("Mapping[str, str]", answer.headers)
     yield _scopes(_header(headers, "x-oauth-scopes"))
     yield _clock(_header(headers, "date"), moment)
     yield await _way_in(client, way)
     for channel, purpose in way.channels.items():
-        yield await _channel(client, channel, purpose)
+        if _CHANNEL.fullmatch(channel):
+            yield await _channel(client, channel, purpose)
+        else:
+            yield mend(f"channel {channel}", f"{purpose}: that is no id: {_ITS_ID}")
+    if way.people is not None and team == way.team:
+        async for finding in census(client, way.team, way.people):
+            yield finding
 
 
 def wanted_scopes() -> Sequence[str]:
@@ -165,19 +188,13 @@ async def _channel(client: AsyncWebClient, channel: str, purpose: str) -> Findin
 
 def _no(trouble: Exception, remedy: str) -> str:
     """Say why Slack said no, or why it said nothing."""
-    match trouble:
-        case SlackApiError():
-            return f"Slack says {error_of(trouble) or 'no'}: {remedy}"
-        case ClientConnectorCertificateError():
-            return (
-                "Slack's certificate is not one we trust: if a proxy on the way shows its own, "
-                "set SSL_CERT_FILE to its CA"
-            )
-        case _:
-            return (
-                f"Slack was not reached ({type(trouble).__name__}): does this machine need "
-                "HTTPS_PROXY to get out?"
-            )
+    if not isinstance(trouble, SlackApiError):
+        return f"{unreached.why(trouble)}: try again"
+    if (seconds := retry_after(trouble)) is not None:
+        return f"Slack is asked too often: ask the doctor again in {seconds:.0f} s"
+    needed = str(cast("object", trouble.response.get("needed") or ""))
+    lacks = f" (it lacks {needed})" if needed else ""
+    return f"Slack says {error_of(trouble) or 'no'}{lacks}: {remedy}"
 
 
 def _header(headers: Mapping[str, str], name: str) -> str:

@@ -120,10 +120,11 @@ class Identity:
                 "Nothing was done: Slack did not confirm your account. Try again in a minute."
             ) from None
         user = answer.get("user")
-        return _why_barred(cast("Mapping[str, Any]", user or {}), account)
+        return why_barred(cast("Mapping[str, Any]", user or {}), account)
 
 
-def _why_barred(user: Mapping[str, Any], account: Account) -> str:
+def why_barred(user: Mapping[str, Any], account: Account) -> str:
+    """Return why an account may not act, from what users.info says of it; "" if it may."""
     for flag, why in _BARRED.items():
         if user.get(flag):
             return why

@@ -1,9 +1,12 @@
 """What differs between installations is refused, in words, where it cannot work."""
 
+import os
+from pathlib import Path
+
 import pytest
 from pydantic import ValidationError
 
-from bot.settings import Settings
+from bot.settings import Settings, lend, misspelt
 
 BOT, APP = "KEYTURN_SLACK_BOT_TOKEN", "KEYTURN_SLACK_APP_TOKEN"
 OIDC = "KEYTURN_OIDC_"
@@ -58,3 +61,32 @@ def test_the_console_is_reached_over_http_or_socket_mode(
     monkeypatch: pytest.MonkeyPatch, given: str, way: str
 ):
     assert read(monkeypatch, KEYTURN_CONSOLE=given).console == way
+
+
+def test_what_libraries_look_for_may_stand_in_the_settings_file(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    monkeypatch.chdir(tmp_path)
+    wanted = {"HTTPS_PROXY": "http://proxy:3128", "OTEL_SERVICE_NAME": "keys"}
+    for name in (*wanted, "SSL_CERT_FILE", "PATH_OF_OURS"):
+        monkeypatch.setenv(name, "as it was")
+    for name in wanted:
+        monkeypatch.delenv(name)
+    lines = {**wanted, "SSL_CERT_FILE": "/another", "PATH_OF_OURS": "/another"}
+    (tmp_path / ".env").write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
+    lend()
+    assert {name: os.environ[name] for name in wanted} == wanted
+    assert os.environ["SSL_CERT_FILE"] == os.environ["PATH_OF_OURS"] == "as it was"
+    for name in wanted:
+        monkeypatch.delenv(name)
+
+
+def test_a_setting_that_is_misspelt_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("KEYTURN_SLACK_CHANEL", "C0OPS")
+    monkeypatch.setenv("KEYTURN_OF_OUR_OWN", "x")
+    (tmp_path / ".env").write_text("KEYTURN_WITNES=/there\nKEYTURN_TOKEN=kt_1\nKEYTURN_DATA=var\n")
+    assert misspelt() == {
+        "KEYTURN_SLACK_CHANEL": "KEYTURN_SLACK_CHANNEL",
+        "KEYTURN_WITNES": "KEYTURN_WITNESS",
+    }

@@ -106,6 +106,7 @@ def test_everything_is_looked_at(clinic: Clinic):
         "the clock",
         "the app's token",
         f"channel {CHANNEL}",
+        "the people",
         "the hosts",
     ]
 
@@ -128,7 +129,42 @@ def test_a_wrong_token_is_said(clinic: Clinic):
 
 def test_a_slack_that_is_not_reached_is_said(clinic: Clinic):
     clinic.set(SLACK_API="http://127.0.0.1:9/api/")
-    assert "HTTPS_PROXY" in clinic.about("the bot's token").said
+    assert "HTTPS_PROXY" in clinic.about("the way to Slack").said
+
+
+def test_a_slack_that_is_asked_too_often_is_left_alone(clinic: Clinic):
+    clinic.console.workspace.faults.calls_to_limit = 10
+    assert "asked too often" in clinic.about("the bot's token").said
+
+
+def test_a_setting_that_is_none_is_said(clinic: Clinic):
+    clinic.set(SLACK_CHANEL="C0OPS")
+    assert "is KEYTURN_SLACK_CHANNEL meant?" in clinic.about("the settings").said
+
+
+def test_a_channel_is_wanted_and_by_its_id(clinic: Clinic):
+    clinic.set(SLACK_CHANNEL="#production")
+    assert "that is no id" in clinic.about("channel #production").said
+    clinic.set(SLACK_CHANNEL="")
+    assert "KEYTURN_SLACK_CHANNEL names one" in clinic.about("the channel").said
+
+
+def test_people_whom_slack_does_not_know_are_said(clinic: Clinic):
+    people = clinic.place / "policy" / "people.yaml"
+    people.write_text(people.read_text().replace("user: U0ADAM", "user: U0ADMA"))
+    clinic.console.workspace.set_active("U0STAN", active=False)
+    found = clinic.about("the people: adam")
+    assert (found.mark, "U0ADMA is nobody there" in found.said) == ("mend", True)
+    assert "is deactivated" in clinic.about("the people: stan").said
+    people.write_text(people.read_text().replace("team: T0KEYTURN", "team: T0OTHER", 1))
+    assert clinic.about("the people").said.endswith("so not known in Slack: dora")
+
+
+def test_a_workspace_in_which_nobody_is_known_is_said(clinic: Clinic):
+    people = clinic.place / "policy" / "people.yaml"
+    people.write_text(people.read_text().replace("team: T0KEYTURN", "team: T0OTHER"))
+    found = clinic.about("the people")
+    assert (found.mark, "Copy member ID" in found.said) == ("mend", True)
 
 
 def test_a_wrong_app_token_is_said(clinic: Clinic):

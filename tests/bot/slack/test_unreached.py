@@ -1,0 +1,85 @@
+"""Why Slack was not reached is said so that a person knows what to do."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from ssl import SSLCertVerificationError
+
+import pytest
+from aiohttp import ClientConnectorCertificateError
+from aiohttp.client_reqrep import ConnectionKey
+from slack_sdk.web.async_client import AsyncWebClient
+
+from bot.slack import unreached
+from tests.playground.tls import certified
+
+pytestmark = pytest.mark.anyio
+
+
+@asynccontextmanager
+async def a_proxy(status: str) -> AsyncGenerator[str]:
+    """Yield where a proxy listens that says no."""
+
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(f"HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n".encode())
+        writer.close()
+
+    server = await asyncio.start_server(refuse, "127.0.0.1", 0)
+    async with server:
+        yield f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+
+
+async def said(proxy: str) -> str:
+    """Return what is said of a call that goes by this proxy."""
+    client = AsyncWebClient("xoxb-1", proxy=proxy, timeout=5, retry_handlers=[])
+    with pytest.raises(Exception) as trouble:  # noqa: PT011 - whatever aiohttp makes of it
+        await client.auth_test()
+    return unreached.why(trouble.value, proxy=proxy)
+
+
+@pytest.mark.parametrize(
+    ("status", "told"),
+    [
+        ("407 Proxy Authentication Required", "wants a login: HTTPS_PROXY=http://NAME:PASSWORD@"),
+        ("403 Forbidden", "does not lead there (it answered 403)"),
+    ],
+)
+async def test_what_a_proxy_wants_is_said(status: str, told: str):
+    async with a_proxy(status) as at:
+        words = await said(f"http://kim:hunter2@{at}")
+    assert told in words
+    assert at in words
+    assert "hunter2" not in words
+
+
+@pytest.mark.parametrize("proxy", ["http://127.0.0.1:9", "http://proxy.invalid:3128"])
+async def test_a_proxy_that_is_not_there_is_named(proxy: str):
+    assert f"{proxy[7:]} of HTTPS_PROXY does not answer" in await said(proxy)
+
+
+@pytest.mark.parametrize("proxy", ["127.0.0.1:3128", "proxy.example.com", "http://a:b"])
+async def test_what_is_no_address_of_a_proxy_is_said(proxy: str):
+    assert "http://HOST:PORT" in await said(proxy)
+
+
+def test_without_a_proxy_one_is_thought_of():
+    assert "HTTPS_PROXY" in unreached.why(OSError("no route"))
+    assert "HTTPS_PROXY" in unreached.why(TimeoutError())
+    assert "through the proxy p:1" in unreached.why(TimeoutError(), proxy="http://p:1")
+
+
+def test_what_is_wrong_with_the_authorities_is_said(tmp_path: Path):
+    key = ConnectionKey("slack.com", 443, True, True, None, None, None)
+    shown = ClientConnectorCertificateError(key, SSLCertVerificationError("self-signed"))
+    (tmp_path / "rubbish").write_text("no certificate")
+    another = certified(tmp_path, names=("slack.com",)).authority
+    told = {
+        "": "set SSL_CERT_FILE",
+        str(tmp_path / "nowhere"): "cannot be read (No such file",
+        str(tmp_path / "rubbish"): "holds no certificates",
+        str(another): "does not hold the authority that signed it",
+    }
+    for file, words in told.items():
+        assert words in unreached.why(shown, authorities=file)
