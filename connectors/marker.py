@@ -76,13 +76,21 @@ _OWN_PLACE = (
     '[ -O "$kt_place" ] && { if [ -L "$kt_place" ]; then false; '
     'else true >"$kt_place/$kt_run@$kt_fence"; fi; } 2>/dev/null'
 )
+# Why no marker can be kept: there is no room, or something else. Of a shell's own words for that
+# not all give the reason; those of a program do.
+_WHY_NONE = (
+    'kt_full() { case $(if [ -d "$kt_place" ]; then if [ -L "$kt_place" ]; then :; '
+    'elif [ -O "$kt_place" ]; then echo "$kt_word" | tee "$kt_place/$kt_run@$kt_fence"; fi; '
+    'else mkdir -m 700 "$kt_place"; fi 2>&1 >/dev/null) in '
+    '*"No space left"*|*"uota exceeded"*) echo full;; *) echo unmarked;; esac; }; '
+)
 _TAKE = (
     f"if {_OWN_PLACE}; then "
     'for kt_seen in "$kt_place/$kt_run@"*; do '
     'if [ "${kt_seen##*@}" -gt "$kt_fence" ]; then kt_end=fenced; fi; done; '
     'if [ "$kt_end" ]; then :; elif mkdir -m 700 "$kt_dir" 2>/dev/null; then :; '
-    'elif [ -d "$kt_dir" ]; then kt_end=held; else kt_end=unmarked; fi; '
-    "else kt_end=unmarked; fi"
+    'elif [ -d "$kt_dir" ]; then kt_end=held; else kt_end=$(kt_full); fi; '
+    "else kt_end=$(kt_full); fi"
 )
 _NOTE = '[ -z "$kt_note" ] || timeout 2 logger -t keyturn "$kt_note" </dev/null >/dev/null 2>&1'
 _STDIN = (
@@ -103,7 +111,7 @@ _BODY = (
     'elif { echo "$kt_word $kt_boot $kt_stat" >"$kt_dir/begun"; } 2>/dev/null; then '
     f'{_NOTE}; timeout -k {KILL_AFTER} "$kt_seconds" "$@"; kt_end=$?; '
     '{ echo "$kt_end" >"$kt_dir/new" && mv "$kt_dir/new" "$kt_dir/end"; } 2>/dev/null; '
-    "else kt_end=unmarked; fi; "
+    "else kt_end=$(kt_full); fi; "
     'kt_say "$kt_end"; [ "$kt_in" -eq 0 ] || rm -f "$kt_dir/in"; '
     f"{_SWEEP}"
 )
@@ -121,7 +129,7 @@ SCRIPT = (
     "kt_step=$6 kt_fence=$7 kt_in=$8 kt_end=; shift 8; "
     "LC_ALL=C PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin; export LC_ALL PATH; "
     'kt_say() { echo "$kt_word $1"; echo "$kt_word $1" >&2; }; kt_say begins; '
-    f"{_FIND_PLACE}"
+    f"{_FIND_PLACE}{_WHY_NONE}"
     "if command -v timeout >/dev/null && command -v tee >/dev/null; then "
     f"{_TAKE}; else kt_end=unwatched; fi; "
     f'if [ "$kt_end" ]; then kt_say "$kt_end"; else {_RUN}; fi'

@@ -48,8 +48,12 @@ _NOTHING_RUN: Mapping[str, Callable[[str], HostTrouble]] = {
     ),
     "unmarked": lambda place: NotSetUp(
         f"the host keeps no marker in {place}, so that nobody could ask it later what became of "
-        "this. Is the directory our login's own, and is the disk full? Name another in the "
-        f"host's settings as {marker.SETTING}, or {marker.NONE} to do without. Nothing was started"
+        "this. Is the directory our login's own? Name another in the host's settings as "
+        f"{marker.SETTING}, or {marker.NONE} to do without. Nothing was started"
+    ),
+    "full": lambda place: NotSetUp(
+        f"the host's disk is full: it cannot keep a marker in {place}, without which nobody could "
+        "ask it later what became of this. Make room there, and ask again. Nothing was started"
     ),
     "held": lambda _: BegunBefore(
         "the host has begun this step before, so it was not run a second time"

@@ -414,6 +414,30 @@ def test_where_no_marker_can_be_kept_nothing_is_run(
     assert machine.ask().fate is Fate.UNMARKED
 
 
+@pytest.mark.parametrize("room", ["", "mkdir .keyturn;", "mkdir .keyturn; : >.keyturn/other;"])
+def test_a_host_whose_disk_is_full_says_so_and_begins_nothing(machine: Machine, room: str):
+    """On a file system of its own, in a little world of its own, without a byte to spare."""
+    fill = "head -c 200000 /dev/zero >filler 2>/dev/null; "
+    world = (
+        'mount -t tmpfs -o size=64k,nr_inodes=8 none "$HOME" && cd "$HOME" || exit 90; '
+        f'{room} {fill} touch a b c d e f g 2>/dev/null; exec "$@"'
+    )
+    alone = ["unshare", "--map-root-user", "--mount", "/bin/sh", "-c", world, "world"]
+    wrapped = Wrapped(Shell(("sh", "-c", "touch /tmp/never"), mark=STEP))
+    path = {**machine.environment, "PATH": f"{machine.path}:/usr/bin:/bin:/usr/sbin:/sbin"}
+    program = shutil.which("sh", path=machine.path) or "sh"
+    said = subprocess.run(
+        [*alone, program, "-c", wrapped.line], capture_output=True, check=False, env=path
+    )
+    if said.returncode in {1, 90} and not said.stdout:
+        pytest.skip(f"this machine gives nobody a file system: {said.stderr!r}")
+    wrapped.out.add(said.stdout)
+    wrapped.err.add(said.stderr)
+    with pytest.raises(NotSetUp, match="the host's disk is full") as trouble:
+        wrapped.answer(seconds=0)
+    assert trouble.value.started is False
+
+
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can give a directory away")
 def test_a_directory_that_is_somebody_elses_keeps_no_marker(machine: Machine):
     machine.place.mkdir(mode=0o777)
