@@ -19,6 +19,7 @@ from bot.cli.factors import factors
 from bot.cli.hooks import hooks
 from bot.cli.hosts import COMMANDS as HOSTS
 from bot.cli.log import export, show
+from bot.cli.looking import COMMANDS as LOOKING
 from bot.cli.place import FAILED, NOT_FOUND, Place, plainly, stop
 from bot.cli.policy import policy
 from bot.cli.report import report
@@ -275,6 +276,7 @@ for family in (
     *MANDATES,
     *COMMANDS,
     *RUNS,
+    *LOOKING,
     *HOSTS,
 ):
     family.context_settings["obj"] = _PLACE

@@ -7,6 +7,7 @@ from fastapi import FastAPI, Request, Response
 
 from bot.api import (
     calendar,
+    comparing,
     condition,
     foresight,
     guard,
@@ -27,6 +28,8 @@ _ROOMS = (
     surroundings,
     hosts,
     looking,
+    # Before the runs, whose address would take its own for a number.
+    comparing,
     runs,
     progress,
     schedules,

@@ -6,13 +6,13 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 
-from bot import hindsight
+from bot import hindsight, moment
 from bot.hindsight import NotAMoment
 from bot.run import Vote
 from bot.store import runs
 from bot.store.around import Happening, seen
 from bot.store.database import Transaction
-from bot.web import badge, moment
+from bot.web import badge
 from bot.web.badge import Badge
 from bot.web.pages import page
 from bot.web.parts import Here

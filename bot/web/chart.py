@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from bot import moment
 from bot.run import Run, State
-from bot.web import badge, moment
+from bot.web import badge
 
 _LANES = ("Done", "Went wrong", "Not done", "Open")
 _WRONG = frozenset({State.FAILED, State.UNKNOWN, State.STOPPED, State.STALE})

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 
 from fastapi import APIRouter, Request, Response
 
-from bot import archive
+from bot import archive, moment
 from bot.run import Run, State, Vote
 from bot.store import runs, search, views
 from bot.store.database import Transaction
 from bot.store.views import NoSuchView, View
-from bot.web import moment
 from bot.web.pages import page
 from bot.web.parts import Here, WebParts
 from bot.web.visitor import Visiting, Visitor

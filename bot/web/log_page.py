@@ -8,13 +8,12 @@ from urllib.parse import urlencode
 
 from fastapi import APIRouter, Query, Request, Response
 
-from bot import archive
+from bot import archive, moment
 from bot.run import State
 from bot.store import changelog, entries, search, verification
 from bot.store.changelog import Entry
 from bot.store.database import Transaction
 from bot.store.verification import Verdict
-from bot.web import moment
 from bot.web.pages import page
 from bot.web.parts import Here, WebParts
 from bot.web.story import facts

@@ -11,9 +11,10 @@ from fastapi.responses import HTMLResponse
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from bot import moment
 from bot.run import State
 from bot.visible import visible
-from bot.web import badge, moment, picture
+from bot.web import badge, picture
 from bot.web.badge import Badge
 from bot.web.story import plainly
 

@@ -4,11 +4,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from urllib.parse import urlencode
 
+from bot.moment import NotAMoment, earliest, latest
 from bot.run import ENDED, State
 from bot.store import words
 from bot.store.search import Filter
 from bot.store.views import FILTERS
-from bot.web.moment import NotAMoment, earliest, latest
 from connectors.command import UncleanText, clean
 
 NAMES = FILTERS

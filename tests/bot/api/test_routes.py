@@ -28,6 +28,7 @@ ROUTES: dict[tuple[str, str], tuple[tuple[str, ...], int, dict[str, Any] | None]
     ("POST", "/log/verify"): (READERS, 200, None),
     ("GET", "/policy/outlook"): (READERS, 200, None),
     ("GET", "/runs"): (READERS, 200, None),
+    ("GET", "/runs/compare"): (READERS, 200, None),
     ("GET", "/runs/{number}"): (READERS, 200, None),
     ("GET", "/runs/{number}/progress"): (READERS, 200, None),
     ("POST", "/runs/{number}/verify"): (READERS, 200, None),
@@ -59,7 +60,10 @@ ROUTES: dict[tuple[str, str], tuple[tuple[str, ...], int, dict[str, Any] | None]
     ("POST", "/schedules/{number}/end"): (("ask",), 404, {}),
     ("POST", "/schedules/{number}/take"): (("ask",), 404, {}),
 }
-QUERY = {"/policy/outlook": {"words": "toy set lb1"}}
+QUERY: dict[str, dict[str, Any]] = {
+    "/policy/outlook": {"words": "toy set lb1"},
+    "/runs/compare": {"b": 2},
+}
 
 
 def test_every_route_is_in_the_table(desk: Desk):

@@ -20,11 +20,13 @@ COMMANDS = {
     "ask": SERVICE,
     "backup": "backed up",
     "ban": "banned",
+    "calendar": SERVICE,
     "changelog erase": "erasure asked",
     "changelog export": "exported",
     "changelog rotate-key": "key",
     "changelog show": LOOKS,
     "changelog verify": LOOKS,
+    "compare": SERVICE,
     "completion": LOOKS,
     "db check": LOOKS,
     "db copy": "moved",
@@ -78,6 +80,7 @@ COMMANDS = {
     "worker": LOOKS,
     "unban": "ban lifted",
     "undo": SERVICE,
+    "views": SERVICE,
     "withdraw": SERVICE,
 }
 

@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 from bot.__main__ import main
 from bot.cli.service import outcome, status_of
 from bot.run import State
-from bot.store import changelog, contacts, locks
+from bot.store import changelog, contacts, locks, views
 from tests.bot.web import exhibits
 from tests.playground.service import Service
 from tests.policies import a_policy
@@ -239,3 +239,28 @@ def test_an_owner_says_how_a_run_ended_whose_end_nobody_saw(shop: Shop):
     late = shop.type("olga", "run", "resolve", number, "--as", "failed", *why)
     assert late.exit_code == 1
     assert "only an unknown one needs settling" in late.stderr
+
+
+def test_two_runs_are_compared_for_people_and_for_programs(shop: Shop):
+    with shop.service.keyturn.database.transaction() as tx:
+        first = exhibits.asked(tx, host="lb2").id
+        second = exhibits.asked(tx, host="lb2", reason="once more\x1b[31m").id
+    lines = shop.type("dora", "compare", str(first), str(second)).stdout.splitlines()
+    assert lines[0].startswith(f"- run {first}: ")
+    assert "+ reason: once more\\x1b[31m" in lines
+    assert shop.type("dora", "compare", str(second)).stdout.splitlines() == lines
+    assert shop.told("dora", "compare", str(first), str(second))["differing"] > 0
+    assert shop.type("dora", "compare", "999", "1").exit_code == 3
+    assert shop.type("dora", "compare", "1", "2", "3").exit_code == 2
+
+
+def test_what_is_to_come_and_what_is_kept_is_listed(shop: Shop):
+    assert len(shop.told("dora", "calendar", "--days", "3")["days"]) == 3
+    nothing = shop.type("dora", "calendar", "--days", "1")
+    assert (nothing.exit_code, nothing.stderr) == (0, "nothing fires, and nothing is frozen\n")
+    assert shop.type("dora", "views").stderr == "you keep no view\n"
+    with shop.service.keyturn.database.transaction() as tx:
+        kept = views.keep(tx, person="dora", name="edge", query="area=edge&state=failed")
+    said = shop.type("dora", "views").stdout
+    assert f"{kept.id}  edge: area: edge, state: failed" in said
+    assert f"{shop.service.address}/views/{kept.id}" in said

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bot.comparison import Line, Side, compared
 from bot.run import State, StepState
-from bot.web.comparison import Line, Side, compared
 from tests.bot.web.conftest import Site
 from tests.bot.web.dom import Page
 from tests.bot.web.exhibits import approved, asked, concluded, ended, gallery, running, waiting
@@ -82,7 +82,7 @@ def a_side(site: Site, number: int, summary: str = "") -> Side:
 
 @given(st.text(max_size=60), st.text(max_size=60))
 def test_no_line_of_either_is_lost(one: str, other: str) -> None:
-    from bot.web.comparison import (
+    from bot.comparison import (
         _aligned,  # pyright: ignore[reportPrivateUsage] - its heart
     )
 

@@ -1,17 +1,22 @@
-"""A comparison: two runs beside each other, line by line, from asking to their ends. Pure."""
+"""A comparison: two runs beside each other, line by line, from asking to their ends."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from itertools import zip_longest
 
-from bot.run import Run, StepRecord, Vote
-from bot.web import badge, moment
+from bot import moment
+from bot.run import Run, StepRecord, StepState, Vote
+from bot.store import runs, search
+from bot.store.database import Transaction
+from bot.store.search import Filter
 
 # Lines of one side that are compared; more would take long, and nobody reads them side by side.
 _MOST = 600
 # So many lines that are alike stand around what differs; the others are folded.
 _AROUND = 3
+# What was asked so often since with other values was not asked lately with these.
+_LATELY = 50
 
 
 @dataclass(frozen=True)
@@ -51,6 +56,33 @@ class Section:
     @property
     def differing(self) -> int:
         return sum(line.kind not in {"alike", "folded"} for line in self.lines)
+
+
+def pair(
+    tx: Transaction, b: int, a: int | None, *, name: Callable[[str], str]
+) -> tuple[Side | None, Side]:
+    """Return run a and run b; without a, the run before that is most like b, if there is one.
+
+    Raises NoSuchRun.
+    """
+    right = runs.get(tx, b)
+    left = _before(tx, right) if a is None else runs.get(tx, a)
+    return left and _side(tx, left, name), _side(tx, right, name)
+
+
+def _before(tx: Transaction, run: Run) -> Run | None:
+    """Return the newest earlier run of the runbook on the host: best with the same values."""
+    wanted = Filter(host=run.host, words=run.words, before=run.id)
+    found = search.newest(tx, wanted, most=_LATELY)
+    same = [each for each in found if dict(each.fields) == dict(run.fields)]
+    chosen = next(iter(same or found), None)
+    return chosen and runs.get(tx, chosen.id)
+
+
+def _side(tx: Transaction, run: Run, name: Callable[[str], str]) -> Side:
+    told = runs.steps_of_all(tx, run.id) if run.hosts else runs.steps(tx, run.id)
+    votes = runs.votes(tx, run.parent or run.id)
+    return Side(run, votes, {record.n: record for record in told}, name)
 
 
 def compared(a: Side, b: Side) -> list[Section]:
@@ -139,7 +171,7 @@ def _did(vote: Vote) -> str:
 
 
 def _end(side: Side) -> Iterator[str]:
-    yield badge.RUN[side.run.state].word
+    yield side.run.state.capitalize()
     if side.run.summary:
         yield side.run.summary
     report = side.run.report
@@ -152,12 +184,20 @@ def _end(side: Side) -> Iterator[str]:
             yield "  ".join(row)
 
 
+_WORDS = {
+    StepState.INTENT: "sent",
+    StepState.SUCCEEDED: "done",
+    StepState.FAILED: "failed",
+    StepState.UNKNOWN: "unknown",
+}
+
+
 def _outputs(side: Side) -> Iterator[str]:
     titles = [step.title for step in side.run.proposal.steps] if side.run.proposal else []
     for n, record in sorted(side.records.items()):
         title = titles[n - 1] if n <= len(titles) else "a step"
         status = "" if record.status is None else f", exit status {record.status}"
-        yield f"{n}. {title}: {badge.STEP[record.state].word.lower()}{status}"
+        yield f"{n}. {title}: {_WORDS[record.state]}{status}"
         if record.trouble:
             yield record.trouble
         yield from record.output.splitlines()

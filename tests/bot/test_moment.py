@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from bot.web import moment
+from bot import moment
 
 SECOND = 1_000_000
 

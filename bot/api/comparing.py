@@ -1,0 +1,83 @@
+"""Comparing: two runs beside each other, line by line."""
+
+from collections.abc import Sequence
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Query
+from pydantic import Field
+
+from bot.api import shapes
+from bot.api.caller import Reading
+from bot.api.given import Given
+from bot.api.parts import Here
+from bot.comparison import Line, Section, Side, compared, pair
+
+router = APIRouter(tags=["runs"])
+
+Number = Annotated[int, Field(ge=1, le=2_147_483_647)]
+
+
+class LineShape(shapes.Shape):
+    """One line of both. left, right: null where a side has none.
+
+    folded: how many lines that are alike stand here, where the kind is folded.
+    """
+
+    kind: Literal["alike", "changed", "left", "right", "folded"]
+    left: str | None
+    right: str | None
+    folded: int
+
+    @classmethod
+    def of(cls, line: Line) -> "LineShape":
+        return cls.model_validate(vars(line))
+
+
+class SectionShape(shapes.Shape):
+    """differing: how many of the lines do."""
+
+    title: str = Field(examples=["Plan"])
+    differing: int
+    lines: Sequence[LineShape]
+
+    @classmethod
+    def of(cls, section: Section) -> "SectionShape":
+        lines = [LineShape.of(line) for line in section.lines]
+        return cls(title=section.title, differing=section.differing, lines=lines)
+
+
+class Compared(shapes.Shape):
+    """left: null where no run is named and none before it is like it; then there are no sections.
+
+    differing: how many lines do in all.
+    """
+
+    left: shapes.RunShape | None
+    right: shapes.RunShape
+    differing: int
+    sections: Sequence[SectionShape]
+
+
+class Both(Given):
+    """b: the run on the right. a: the one on the left; else the last one before that is like b."""
+
+    b: Number
+    a: Number | None = None
+
+
+@router.get("/runs/compare", operation_id="compareRuns", summary="Compare two runs")
+def compare(parts: Here, _: Reading, wanted: Annotated[Both, Query()]) -> Compared:
+    """What hosts answered is compared, too. What is alike, far from any difference, is folded."""
+    with parts.database.reading() as tx:
+        left, right = pair(tx, wanted.b, wanted.a, name=str)
+    sections = [SectionShape.of(one) for one in compared(left, right)] if left else []
+
+    def told(side: Side) -> shapes.RunShape:
+        return shapes.RunShape.of(side.run, side.votes, parts.base_url)
+
+    return Compared(
+        left=told(left) if left else None,
+        right=told(right),
+        differing=sum(section.differing for section in sections),
+        sections=sections,
+    )

@@ -1,0 +1,95 @@
+"""`keyturn compare`, `calendar` and `views`: what the pages show, for terminals and programs."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import click
+
+from bot.cli.service import Service, as_json, at_service, tell
+
+_NUMBER = click.IntRange(1, 2_147_483_647)
+_SIGNS = {"changed": ("-", "+"), "left": ("-", "+"), "right": ("-", "+"), "alike": (" ", " ")}
+
+
+@click.command("compare")
+@click.argument("numbers", nargs=-1, required=True, type=_NUMBER, metavar="[RUN] RUN")
+@as_json
+@at_service
+def compare(reached: Service, *, numbers: tuple[int, ...], as_json: bool) -> None:
+    """Compare two runs line by line; one alone with the run before that is most like it.
+
+    For example: keyturn compare 7 12
+    """
+    match numbers:
+        case (b,):
+            told = reached.get("/runs/compare", b=b)
+        case (a, b):
+            told = reached.get("/runs/compare", a=a, b=b)
+        case _:
+            raise click.UsageError("two runs are compared, and no more")
+    tell(told, [*_compared(told)], as_json=as_json)
+
+
+@click.command("calendar")
+@click.option("--days", type=click.IntRange(1, 92), default=30, show_default=True)
+@as_json
+@at_service
+def calendar(reached: Service, *, days: int, as_json: bool) -> None:
+    """Tell what fires in the coming days, and the freezes. Days and times are UTC."""
+    told = reached.get("/calendar", days=days)
+    lines = [line for day in told["days"] for line in _day(day)]
+    lines += [f"{name} fires too often to be told to the end" for name in told["cut"]]
+    tell(told, lines, as_json=as_json, empty="nothing fires, and nothing is frozen")
+
+
+@click.command("views")
+@as_json
+@at_service
+def views(reached: Service, *, as_json: bool) -> None:
+    """List the filters of the history that you keep under a name, and where they are shown."""
+    found = reached.get("/views")["views"]
+    tell(found, [_view(one) for one in found], as_json=as_json, empty="you keep no view")
+
+
+COMMANDS = (compare, calendar, views)
+
+
+def _compared(told: Mapping[str, Any]) -> Iterator[str]:
+    left, right = told["left"], told["right"]
+    if left is None:
+        yield f"no earlier run of {right['runbook']} on {right['host']} is known"
+        return
+    yield f"- run {left['id']}: {left['title']}"
+    yield f"+ run {right['id']}: {right['title']}"
+    for section in told["sections"]:
+        yield f"\n{section['title']}: {section['differing'] or 'no'} lines differ"
+        for line in section["lines"]:
+            yield from _line(line)
+
+
+def _line(line: Mapping[str, Any]) -> Iterator[str]:
+    if line["kind"] == "folded":
+        yield f"  … {line['folded']} lines are alike"
+        return
+    one, other = _SIGNS[line["kind"]]
+    if line["left"] is not None:
+        yield f"{one} {line['left']}"
+    if line["right"] is not None and line["kind"] != "alike":
+        yield f"{other} {line['right']}"
+
+
+def _day(day: Mapping[str, Any]) -> Iterator[str]:
+    for frost in day["freezes"]:
+        areas = ", ".join(frost["areas"]) or "everywhere"
+        begins, ends = (frost[name][11:16] for name in ("begins_at", "ends_at"))
+        yield f"{day['date']}  {begins} to {ends}  frozen: {frost['name']} ({areas})"
+    for one in day["fires"]:
+        more = f" and {len(one['moments']) - 1} more" if one["moments"][1:] else ""
+        out = f"; {one['left_out']} left out: {one['freeze']}" if one["left_out"] else ""
+        when = f"{one['moments'][0][11:16]}{more}"
+        yield f"{day['date']}  {when}  {one['name']} (schedule {one['schedule']}){out}"
+
+
+def _view(view: Mapping[str, Any]) -> str:
+    filters = ", ".join(f"{name}: {value}" for name, value in view["filters"].items())
+    return f"{view['id']:>5}  {view['name']}: {filters or 'everything'}\n       {view['page']}"

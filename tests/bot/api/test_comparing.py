@@ -1,0 +1,41 @@
+"""Two runs compared, as programs are told."""
+
+import pytest
+
+from tests.bot.api.conftest import Desk
+from tests.bot.web.exhibits import asked, gallery
+
+
+def test_a_program_learns_what_differs(desk: Desk):
+    numbers = gallery(desk.database)
+    wanted = {"a": numbers["denied"], "b": numbers["succeeded"]}
+    told = desk.program("dora").get("/runs/compare", params=wanted).json()
+    assert (told["left"]["id"], told["right"]["id"]) == (wanted["a"], wanted["b"])
+    ends = next(one for one in told["sections"] if one["title"] == "How it ended")
+    assert ends["differing"] > 0
+    assert {"left": "Denied", "right": "Succeeded", "kind": "changed", "folded": 0} in ends[
+        "lines"
+    ]
+    assert told["differing"] == sum(one["differing"] for one in told["sections"])
+
+
+def test_the_run_before_that_is_like_it_is_found(desk: Desk):
+    with desk.database.transaction() as tx:
+        same = asked(tx).id
+        asked(tx, host="lb2")
+        last = asked(tx).id
+    program = desk.program("dora")
+    assert program.get("/runs/compare", params={"b": last}).json()["left"]["id"] == same
+    alone = program.get("/runs/compare", params={"b": same}).json()
+    assert (alone["left"], alone["sections"], alone["differing"]) == (None, [], 0)
+
+
+@pytest.mark.parametrize(
+    ("query", "status"),
+    [("", 422), ("a=1", 422), ("b=999", 404), ("a=999&b=1", 404), ("b=0", 422), ("b=x", 422)],
+)
+def test_what_is_not_there_cannot_be_compared(desk: Desk, query: str, status: int):
+    gallery(desk.database)
+    answer = desk.program("dora").get(f"/runs/compare?{query}")
+    assert answer.status_code == status
+    assert answer.headers["content-type"] == "application/problem+json"
