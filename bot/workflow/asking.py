@@ -122,15 +122,16 @@ def undo(parts: Parts, number: int, *, person: str, origin: Origin, reason: str 
         raise Unfit(f"run {number} changed nothing, so there is nothing to undo")
     if original.undo_of is not None:
         raise Unfit(f"run {number} is itself an undo: ask for {original.words} again instead")
-    if original.host not in policy.inventory.hosts:
-        raise Unfit(f"{original.host} is no longer in the inventory")
+    gone = [run.host for run in done if run.host not in policy.inventory.hosts]
+    if gone:
+        raise Unfit(f"no longer in the inventory: {', '.join(gone)}")
     new = runs.NewRun(
         words=original.words,
         kind=original.kind,
         fields=original.fields,
         request=original.request,
         host=done[0].host,
-        area=policy.area_of(original.host).name,
+        area=policy.area_of(done[0].host).name,
         asked_by=person,
         origin=origin,
         reason=_reason(reason),

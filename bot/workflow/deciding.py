@@ -125,9 +125,12 @@ def settle(parts: Parts, number: int, *, person: str, succeeded: bool, why: str)
         run = runs.hold(tx, number)
         if run.state is not State.UNKNOWN:
             raise TooLate(f"run {number} is {run.state}: only an unknown one needs settling")
-        if person not in policy.area_of(run.host).owners:
+        # Its host may have left the inventory, and the run is to come to an end all the same.
+        known = run.host in policy.inventory.hosts
+        area = policy.area_of(run.host) if known else policy.household.areas.get(run.area)
+        if area is None or person not in area.owners:
             raise NotYours(
-                f"only an owner of {policy.area_of(run.host).title} can settle this run"
+                f"only an owner of {area.title if area else run.area} can settle this run"
             )
         state = State.SUCCEEDED if succeeded else State.FAILED
         if run.hosts:

@@ -15,7 +15,7 @@ from bot.store import changelog, kin, news, runs
 from bot.store.database import Transaction
 from bot.workflow import beginning, gate
 from bot.workflow.ending import end
-from bot.workflow.parts import Parts
+from bot.workflow.parts import Parts, site_of
 from bot.workflow.showing import show
 from runbooks import Report, Table
 
@@ -129,10 +129,10 @@ def _wave(children: Sequence[Run]) -> int:
 
 
 def _start(parts: Parts, tx: Transaction, whole: Run, wave: Sequence[Run]) -> None:
-    policy = parts.policies.current()
     for child in wave:
         runs.move(tx, child, State.READY)
-        parts.dispatch.enqueue(tx, child.id, policy.inventory[child.host].site)
+        # Whether its host is still there, the gate says.
+        parts.dispatch.enqueue(tx, child.id, site_of(parts, child.host))
     news.announce(tx, whole.id)
 
 
