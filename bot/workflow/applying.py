@@ -12,7 +12,7 @@ from bot.run import Run, State, StepRecord, StepState
 from bot.store import changelog, heard, output, runs, verification
 from bot.store.database import StoreRefused, StoreUnavailable, Transaction
 from bot.store.spool import TROUBLE
-from bot.workflow import following, gate
+from bot.workflow import following, gate, recovering
 from bot.workflow.ending import announce, end
 from bot.workflow.listening import Listening
 from bot.workflow.marking import mark_of
@@ -75,15 +75,27 @@ class Applying:
             return
         except HostTrouble as trouble:
             if self._closing.is_set():
+                self._hand_over(claimed.hold)
                 return
             self._end_unsent(
                 claimed, State.FAILED, f"{claimed.run.host}: {trouble}. Nothing was sent."
             )
             return
+        if self._closing.is_set():
+            self._hand_over(claimed.hold)
+            return
         with trail.span("gate", run=claimed.run.id, host=claimed.run.host):
             running = gate.open_for(self._parts, claimed, left)
         if running is not None:
             self._do(running, claimed.hold)
+
+    def _hand_over(self, hold: Hold) -> None:
+        """Let others have the run at once, and not only when nobody has heard of us for long."""
+        with self._parts.database.transaction() as tx:
+            run = runs.hold(tx, hold.run)
+            under_way = run.state in {State.STARTING, State.RUNNING}
+            if under_way and self._parts.worker.regains(tx, hold):
+                recovering.hand_over(self._parts, tx, run)
 
     def _end_unsent(self, claimed: gate.Claimed, state: State, summary: str) -> None:
         with self._parts.database.transaction() as tx:
@@ -95,7 +107,8 @@ class Applying:
         steps = running.proposal.steps if running.proposal else ()
         for n, step in enumerate(steps[done:], start=done + 1):
             if n > 1 and self._closing.is_set():
-                # Whoever finds it sees no step under way: it goes on, or ends with what was done.
+                # No step is under way: whoever takes it goes on, or ends it with what was done.
+                self._hand_over(hold)
                 return
             if n > 1 and not gate.next_step(self._parts, running, hold, n):
                 return
@@ -222,6 +235,9 @@ class Applying:
         try:
             left = remaining(self._parts, running, self._parts.policies.current())
         except (HostTrouble, Refused, NoPolicy) as trouble:
+            if self._closing.is_set() and isinstance(trouble, HostTrouble):
+                self._hand_over(hold)
+                return
             summary = f"Every step was done, but the proof could not be read: {trouble}"
             self._end_durably(running, hold, State.FAILED, summary)
             return

@@ -48,8 +48,8 @@ class Recovering:
 
     def take_up(self, tx: Transaction, run: Run) -> None:
         """Take up one run, which the transaction holds, or end it."""
-        leases.revoke(tx, run.id)
         if run.state is State.RUNNING and not run.hosts:
+            leases.revoke(tx, run.id)
             if self._left_between_steps(tx, run):
                 return
             summary = (
@@ -58,10 +58,7 @@ class Recovering:
             )
             end(self._parts, tx, run, State.UNKNOWN, summary)
             return
-        if run.state is State.STARTING and not run.hosts:
-            locks.release(tx, run.id)
-            runs.move(tx, run, State.READY)
-        wake(self._parts, tx, run)
+        hand_over(self._parts, tx, run)
 
     def _take_over(self, number: int, fence: int) -> None:
         with self._parts.database.transaction() as tx:
@@ -98,6 +95,15 @@ class Recovering:
             )
             end(self._parts, tx, run, State.UNKNOWN, why)
         return True
+
+
+def hand_over(parts: Parts, tx: Transaction, run: Run) -> None:
+    """Give up one run, which the transaction holds and nothing is under way for: we end."""
+    leases.revoke(tx, run.id)
+    if run.state is State.STARTING and not run.hosts:
+        locks.release(tx, run.id)
+        run = runs.move(tx, run, State.READY)
+    wake(parts, tx, run)
 
 
 def _goes_on(tx: Transaction, run: Run) -> bool:

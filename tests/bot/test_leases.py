@@ -22,6 +22,7 @@ from bot.workflow import Parts, Workflow
 from bot.workflow.worker import Hold, TooLateToSend, Worker
 from connectors import clearance
 from connectors.command import Answer, Command
+from connectors.trouble import Unreachable
 from tests.bot.office import WEB, ByHand, Office
 from tests.playground.postgres import Postgres
 from tests.policies import a_policy
@@ -235,6 +236,55 @@ def test_a_worker_gives_up_what_it_has_when_it_ends(any_office: Office):
     office.fleet.before_ask = end
     office.workflow.advance(run.id)
     assert office.run(run.id).state is State.READY
+
+
+def test_r_w1_what_a_worker_leaves_between_two_steps_is_gone_on_with_at_once(any_office: Office):
+    """Nobody waits until the one that ends has not been heard of for long."""
+    office = any_office
+    run, other = _approved(office, SetAll(host="lb1", value="on")), _another(office)
+    office.queue.waiting.clear()
+    office.fleet.after_tell = lambda _host, _words: office.workflow.close()
+    office.workflow.advance(run.id)
+    assert office.run(run.id).state is State.RUNNING
+    # It was woken, and whoever hears of that needs no other look at the clock.
+    assert office.queue.waiting == [run.id]
+    other.advance(run.id)
+    assert [words for _, words in office.fleet.told] == ["set fan on", "set lamp on"]
+    assert office.run(run.id).state is State.SUCCEEDED
+
+
+def test_r_w1_what_a_worker_has_read_for_is_begun_by_another_at_once(any_office: Office):
+    office = any_office
+    run, other = _approved(office), _another(office)
+    office.queue.waiting.clear()
+    office.fleet.before_ask = lambda _host: office.workflow.close()
+    office.workflow.advance(run.id)
+    assert office.run(run.id).state is State.READY
+    assert office.fleet.told == []
+    assert office.queue.waiting == [run.id]
+    other.advance(run.id)
+    assert office.run(run.id).state is State.SUCCEEDED
+
+
+def test_r_w1_a_proof_that_was_cut_off_is_read_by_another_at_once(any_office: Office):
+    office = any_office
+    run, other = _approved(office), _another(office)
+    office.queue.waiting.clear()
+
+    def cut(_host: str) -> None:
+        office.fleet.before_ask = lambda _host: None
+        raise Unreachable("we are shutting down")
+
+    def end(_host: str, _words: str) -> None:
+        office.workflow.close()
+        office.fleet.before_ask = cut
+
+    office.fleet.after_tell = end
+    office.workflow.advance(run.id)
+    assert office.run(run.id).state is State.RUNNING
+    other.advance(run.id)
+    assert office.run(run.id).state is State.SUCCEEDED
+    assert len(office.fleet.told) == 1
 
 
 class Faulty(Worker):

@@ -727,7 +727,9 @@ class TestTheEndOfTheService:
 
         run = office.ask(LAMP_ON)
         office.fleet.before_ask = cut
-        assert office.approve(run).state is State.STARTING
+        assert office.approve(run).state is State.READY
+        with office.database.reading() as tx:
+            assert locks.held(tx, "lb1") is None
         office.fleet.before_ask = lambda _host: None
         self._again(office)
         assert office.run(run.id).state is State.SUCCEEDED

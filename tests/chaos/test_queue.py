@@ -151,9 +151,11 @@ def _nudged(office: Office) -> Generator[None]:
 
     clock = threading.Thread(target=tick)
     clock.start()
-    yield
-    over.set()
-    clock.join()
+    try:
+        yield
+    finally:
+        over.set()
+        clock.join()
 
 
 def _broken(queue: Queue, app: App, n: int) -> None:
