@@ -129,6 +129,8 @@ def _wave(children: Sequence[Run]) -> int:
 
 
 def _start(parts: Parts, tx: Transaction, whole: Run, wave: Sequence[Run]) -> None:
+    # Raises NoPolicy: then none of them is started.
+    parts.policies.current()
     for child in wave:
         runs.move(tx, child, State.READY)
         # Whether its host is still there, the gate says.
