@@ -2,13 +2,14 @@
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Query, Response
+from pydantic import Field
 
 from bot.api import records, shapes
 from bot.api.caller import Asking, Caller, Reading
-from bot.api.given import Because, Number, ScheduleOrder
+from bot.api.given import Because, Given, Number, ScheduleOrder
 from bot.api.once import DESCRIBED, Once
 from bot.api.parts import ApiParts, Here
 from bot.run import Run
@@ -68,14 +69,26 @@ class ScheduleInFull(ScheduleShape):
 
 
 class ScheduleList(shapes.Shape):
+    """ended_before: how many are left out, since they ended more than a week ago."""
+
     schedules: Sequence[ScheduleShape]
+    ended_before: int
+
+
+class ScheduleFilter(Given):
+    ended: Literal["lately", "all"] = Field(
+        "lately", description="Of those that have ended, only what did within a week, or all."
+    )
 
 
 @router.get("", operation_id="listSchedules", summary="List schedules, those that fire first")
-def listing(parts: Here, _: Reading) -> ScheduleList:
+def listing(parts: Here, _: Reading, wanted: Annotated[ScheduleFilter, Query()]) -> ScheduleList:
     with parts.database.reading() as tx:
-        found = [_drawn(tx, each, runs.get(tx, each.run)) for each in schedules.every(tx)]
-    return ScheduleList(schedules=[ScheduleShape(**one) for one in found])
+        listed, older = schedules.listed(tx)
+        if wanted.ended == "all":
+            listed, older = schedules.every(tx), 0
+        found = [_drawn(tx, each, runs.get(tx, each.run)) for each in listed]
+    return ScheduleList(schedules=[ScheduleShape(**one) for one in found], ended_before=older)
 
 
 @router.get("/{number}", operation_id="getSchedule", summary="Tell all about one schedule")

@@ -89,20 +89,24 @@ def add(place: Place, *, name: str, words: tuple[str, ...], **said: Any) -> None
 
 
 @schedule.command("list")
+@click.option("--all", "whole", is_flag=True, help="What ended more than a week ago, too.")
 @_JSON
 @at_place
-def listing(place: Place, *, as_json: bool) -> None:
-    """List all schedules, those that fire first."""
+def listing(place: Place, *, whole: bool, as_json: bool) -> None:
+    """List the schedules, those that fire first."""
     from bot.store import runs, schedules
 
     with _reading(place) as database, database.reading() as tx:
-        found = [(each, runs.get(tx, each.run)) for each in schedules.every(tx)]
+        listed, older = (schedules.every(tx), 0) if whole else schedules.listed(tx)
+        found = [(each, runs.get(tx, each.run)) for each in listed]
     if as_json:
         click.echo(json.dumps([_data(*each) for each in found], indent=2, ensure_ascii=False))
-    elif not found:
+    elif not found and not older:
         click.echo("there is no schedule yet: `keyturn schedule add` asks for the first")
     for each, run in found if not as_json else ():
         click.echo(f"{each.id:>4}  {_standing(each)}  {each.timing.name}: {run.request}")
+    if older:
+        click.echo(f"{older} that ended more than a week ago: --all lists them, too", err=True)
 
 
 @schedule.command("show")

@@ -11,9 +11,13 @@ from enum import StrEnum
 from sqlalchemy import Row, Select, func, insert, select, update
 
 from bot.run import Run, State
-from bot.store import runs, tables
+from bot.store import changelog, runs, tables
 from bot.store.database import Transaction
 from bot.timetable import Telling, Timing
+
+# So long schedules that have ended are listed among the others.
+ENDED_DAYS = 7
+_DAY = 86_400_000_000
 
 
 class Standing(StrEnum):
@@ -104,6 +108,15 @@ def every(tx: Transaction) -> list[Schedule]:
     found = [_schedule(row) for row in tx.sql.execute(select(tables.schedule))]
     order = list(Standing)
     return sorted(found, key=lambda each: (order.index(each.standing), each.due or 0, each.id))
+
+
+def listed(tx: Transaction) -> tuple[list[Schedule], int]:
+    """Return those that have not ended, or have lately; and how many had ended before."""
+    found = every(tx)
+    ended = changelog.since(tx, "schedule ended", tx.now - ENDED_DAYS * _DAY)
+    lately = {entry.run for entry in ended}
+    shown = [one for one in found if one.standing is not Standing.ENDED or one.run in lately]
+    return shown, len(found) - len(shown)
 
 
 def timings(tx: Transaction) -> dict[int, Timing]:

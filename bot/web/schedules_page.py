@@ -47,13 +47,25 @@ class Shown:
 
 
 @router.get("")
-def listing(request: Request, parts: Here, visitor: Visiting) -> Response:
-    """Show every schedule, those that fire first."""
+def listing(request: Request, parts: Here, visitor: Visiting, ended: str = "") -> Response:
+    """Show the schedules, those that fire first; what ended long ago only if it is asked for."""
     with parts.database.reading() as tx:
-        found = [_shown(tx, each, visitor) for each in schedules.every(tx)]
+        listed, older = schedules.listed(tx)
+        whole = ended == "all"
+        found = [_shown(tx, each, visitor) for each in (schedules.every(tx) if whole else listed)]
         missed = schedules.missed(tx, since=tx.now - DAYS * _DAY)
         coming = diary(tx, visitor.policy)
-    return page(request, "schedules.html", schedules=found, missed=missed, diary=coming, days=DAYS)
+    return page(
+        request,
+        "schedules.html",
+        schedules=found,
+        missed=missed,
+        diary=coming,
+        days=DAYS,
+        older=older,
+        whole=whole,
+        ended_days=schedules.ENDED_DAYS,
+    )
 
 
 @router.get("/new")

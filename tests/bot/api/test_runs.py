@@ -212,6 +212,8 @@ def test_a_schedule_is_asked_for_approved_suspended_and_ended(desk: Desk):
     assert "first day of every month" in asked.json()["schedule"]
     desk.office.work()
     [found] = dora.get("/schedules").json()["schedules"]
+    assert dora.get("/schedules?ended=all").json() == {"schedules": [found], "ended_before": 0}
+    assert dora.get("/schedules?ended=often").status_code == 422
     assert (found["name"], found["standing"], len(found["next"])) == ("a look", "active", 5)
     at = f"/schedules/{found['id']}"
     assert dora.post(f"{at}/suspend", json={}).json()["standing"] == "suspended"

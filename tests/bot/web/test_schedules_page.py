@@ -205,3 +205,21 @@ def test_its_owner_suspends_it_from_the_list_and_others_do_not(site: Site):
     page = Page(site.browser("dora").get("/schedules").text)
     assert "/schedules/1/resume" in page.forms
     assert page.links.count("/schedules/1") == 1
+
+
+def test_what_ended_long_ago_is_listed_only_if_it_is_asked_for(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+):
+    _begun(site.office)
+    keeping = site.office.workflow.schedules
+    keeping.end(1, person="dora", why="not needed any more")
+    browser = site.browser("dora")
+    assert "nightly" in browser.get("/schedules").text
+    monkeypatch.setattr(schedules, "ENDED_DAYS", -1)
+    later = Page(browser.get("/schedules").text)
+    assert "nightly" not in later.text
+    assert "/schedules?ended=all" in later.links
+    assert "nightly" in browser.get("/schedules?ended=all").text
+    # One that fires is listed however old it is.
+    _begun(site.office)
+    assert "nightly" in browser.get("/schedules").text
