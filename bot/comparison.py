@@ -121,7 +121,9 @@ def _folded(lines: Sequence[Line]) -> list[Line]:
     near = {n + step for n in differ for step in range(-_AROUND, _AROUND + 1)}
     found: list[Line] = []
     for n, line in enumerate(lines):
-        if n in near or len(lines) <= 2 * _AROUND:
+        # To say that one line is alike takes a line.
+        alone = n - 1 in near | {-1} and n + 1 in near | {len(lines)}
+        if n in near or alone or len(lines) <= 2 * _AROUND:
             found.append(line)
         elif found and found[-1].kind == "folded":
             found[-1] = Line("folded", folded=found[-1].folded + 1)

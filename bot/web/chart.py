@@ -7,6 +7,8 @@ from bot import moment
 from bot.run import Run, State
 from bot.web import badge
 
+# A mark is some pixels wide, however short what it stands for was: none sticks out at the end.
+_LAST = 99.0
 _LANES = ("Done", "Went wrong", "Not done", "Open")
 _WRONG = frozenset({State.FAILED, State.UNKNOWN, State.STOPPED, State.STALE})
 _DONE = frozenset({State.SUCCEEDED, State.UNCHANGED})
@@ -60,7 +62,7 @@ def timeline(runs: Sequence[Run], *, since: int, until: int) -> Timeline:
 def _mark(run: Run, since: int, until: int) -> Mark:
     begin = run.started or run.asked
     end = run.ended if run.ended is not None else until if run.started else begin
-    x = place(begin, since, until)
+    x = min(place(begin, since, until), _LAST)
     shown = badge.RUN[run.state]
     return Mark(
         x=x,

@@ -103,7 +103,7 @@
 
   var zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
   document.querySelectorAll("[data-zone]").forEach(function (place) {
-    place.textContent = "Times are " + zone + "; hover for UTC";
+    place.textContent = zone === "UTC" ? "Times are UTC" : "Times are " + zone + "; hover for UTC";
   });
   dress(document);
 })();
