@@ -82,7 +82,7 @@ def overview(runbooks: Sequence[type[AnyRunbook]]) -> Message:
         asked = [_entry(runbook) for runbook in runbooks[:_MOST_RUNBOOKS]]
         parts = [line(bold("You may ask for")), bullets(*asked)]
     else:
-        parts = [line(bold("The policy lets you ask for nothing."))]
+        parts = [line(bold("You may ask for nothing: there is no host for it, or no rule."))]
     also = [[code(f"{COMMAND} {typed}"), words(f" – {does}")] for typed, does in _ALSO]
     because = [words("End with "), code("because …"), words(" to say why; approvers read it.")]
     parts += [line(bold("And")), bullets(*also), line(*because)]

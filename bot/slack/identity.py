@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from aiohttp import ClientError
-from slack_sdk.errors import SlackClientError
+from slack_sdk.errors import SlackApiError, SlackClientError
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.policy import Person
 from bot.slack.payloads import Account
+from bot.slack.voice import error_of
 from bot.workflow.parts import Policies
 
 log = logging.getLogger(__name__)
@@ -32,6 +33,11 @@ _BARRED: Mapping[str, str] = {
     "is_restricted": "is a guest's",
     "is_ultra_restricted": "is a guest's",
 }
+
+# What asking again does not change: the bot's token is none, or may not ask.
+_NOT_TO_US = frozenset(
+    {"account_inactive", "invalid_auth", "missing_scope", "token_expired", "token_revoked"}
+)
 
 
 class Unwelcome(Exception):
@@ -115,7 +121,14 @@ class Identity:
             async with asyncio.timeout(_PATIENCE_SECONDS):
                 answer = await self._client.users_info(user=account.user)
         except (SlackClientError, ClientError, TimeoutError) as trouble:
-            log.warning("Slack could not vouch for %s: %s", account.user, trouble)
+            error = error_of(trouble) if isinstance(trouble, SlackApiError) else ""
+            said = error or type(trouble).__name__
+            log.warning("Slack could not vouch for %s: %s", account.user, said)
+            if error in _NOT_TO_US:
+                raise Unwelcome(
+                    f"Nothing was done: Slack does not tell Keyturn who you are ({error}). "
+                    "Whoever keeps Keyturn finds out what to do with keyturn doctor."
+                ) from None
             raise Unwelcome(
                 "Nothing was done: Slack did not confirm your account. Try again in a minute."
             ) from None

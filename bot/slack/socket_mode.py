@@ -14,10 +14,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from aiohttp import ClientError, ClientResponseError, ClientSession, ClientWSTimeout
+from aiohttp import (
+    ClientError,
+    ClientHttpProxyError,
+    ClientResponseError,
+    ClientSession,
+    ClientWSTimeout,
+)
 from slack_sdk.errors import SlackApiError, SlackClientError
 from slack_sdk.web.async_client import AsyncWebClient
 
+from bot.slack import unreached
 from bot.slack.envelopes import Envelopes
 from bot.slack.link import Link, Patience
 from bot.slack.voice import error_of, retry_after
@@ -124,7 +131,7 @@ class SocketMode:
                 return
             except (_NoConnection, ClientError, SlackClientError, OSError) as trouble:
                 wait = retry_after(trouble) if isinstance(trouble, SlackApiError) else None
-                self._trouble = _plainly(trouble)
+                self._trouble = _plainly(trouble, self._client.proxy or "")
                 log.warning("a connection to Slack failed: %s", self._trouble)
             except Exception:
                 self._trouble = (
@@ -180,18 +187,16 @@ class SocketMode:
         return address
 
 
-def _plainly(trouble: Exception) -> str:
+def _plainly(trouble: Exception, proxy: str) -> str:
     """Say what is so, without the address: it lets whoever has it listen."""
     match trouble:
         case _NoConnection():
             return str(trouble)
         case SlackApiError():
             return f"Slack said {error_of(trouble) or 'no'}"
+        case ClientHttpProxyError():
+            return unreached.why(trouble, proxy=proxy)
         case ClientResponseError():
-            return f"Slack, or a proxy on the way, answered with status {trouble.status}"
-        case TimeoutError():
-            return "Slack did not answer in time"
+            return f"Slack answered with status {trouble.status}"
         case _:
-            cause = trouble.__cause__ or trouble
-            said = cause.strerror if isinstance(cause, OSError) else ""
-            return f"Slack was not reached: {said or type(trouble).__name__}"
+            return unreached.why(trouble, proxy=proxy)

@@ -62,9 +62,7 @@ def _at(proxy: str) -> str:
 def _of(authorities: str) -> str:
     """Say what is to be done about the authorities that we trust."""
     if not authorities:
-        return (
-            "if a proxy on the way shows its own, set SSL_CERT_FILE to the file of its authority"
-        )
+        return "if a proxy on the way shows its own, SSL_CERT_FILE must be its authority's file"
     try:
         ssl.create_default_context(cafile=authorities)
     except SSLError:

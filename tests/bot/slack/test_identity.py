@@ -136,6 +136,15 @@ async def test_no_answer_is_a_no(identity: Identity, slack: WebApi, error: str):
     assert (await identity.person(DORA)).id == "dora"
 
 
+@pytest.mark.parametrize("error", ["invalid_auth", "token_revoked", "missing_scope"])
+async def test_a_token_that_may_not_ask_is_for_keyturns_keepers_to_mend(
+    identity: Identity, slack: WebApi, error: str
+):
+    slack.refuse("users.info", error)
+    with pytest.raises(Unwelcome, match=rf"\({error}\).* keyturn doctor"):
+        await identity.person(DORA)
+
+
 async def test_silence_is_a_no_in_time(identity: Identity, slack: WebApi):
     slack.slowly = 2.2
     with pytest.raises(Unwelcome, match="did not confirm"):

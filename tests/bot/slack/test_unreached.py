@@ -76,7 +76,7 @@ def test_what_is_wrong_with_the_authorities_is_said(tmp_path: Path):
     (tmp_path / "rubbish").write_text("no certificate")
     another = certified(tmp_path, names=("slack.com",)).authority
     told = {
-        "": "set SSL_CERT_FILE",
+        "": "SSL_CERT_FILE must be its",
         str(tmp_path / "nowhere"): "cannot be read (No such file",
         str(tmp_path / "rubbish"): "holds no certificates",
         str(another): "does not hold the authority that signed it",
