@@ -15,7 +15,7 @@ from bot.run import Run, State
 from bot.store import changelog, news, runs
 from bot.store.database import Transaction
 from bot.workflow import granted
-from bot.workflow.asking import Unfit, texts, typed
+from bot.workflow.asking import SECRET, Unfit, texts, typed
 from bot.workflow.counting import ruling_on
 from bot.workflow.deciding import NotYours, TooLate, refusal
 from bot.workflow.delegating import reason_given
@@ -42,7 +42,10 @@ def counter(
             raise Unfit(f"those are the values of run {number} already: change one")
         editors = _editors(tx, policy, run, person)
         _somebody_is_left(tx, policy, replace(run, editors=editors))
-        new = runs.add(tx, _new(run, runbook, run.hosts, editors))
+        values = _new(run, runbook, run.hosts, editors)
+        if parts.database.redactor.holds(values.request):
+            raise Unfit(SECRET)
+        new = runs.add(tx, values)
         changelog.append(
             tx,
             "counter-proposed",

@@ -1,12 +1,18 @@
 """Other values: an approver proposes them, the asker accepts, and somebody else approves."""
 
+from pathlib import Path
+
 import pytest
 
 from bot.policy import Request
+from bot.redaction import Redactor
 from bot.run import Run, State
 from bot.store import changelog, runs
+from bot.store.database import Database
+from bot.store.runs import NoSuchRun
+from bot.store.seal import Seal
 from bot.workflow import NotYours, TooLate, Unfit
-from tests.bot.office import WEB, Office
+from tests.bot.office import WEB, Office, an_office
 from tests.toy import SetSwitch
 
 LAMP_ON = SetSwitch(host="lb1", name="lamp", value="on")
@@ -198,3 +204,16 @@ def test_an_undo_and_what_is_over_cannot_be_edited(office: Office):
         counter(office, undo, value="dim")
     with pytest.raises(TooLate):
         counter(office, done, value="dim")
+
+
+def test_t_x1_a_secret_among_the_values_is_not_recorded(tmp_path: Path):
+    secret = "Canary-of-ours-0123456789"
+    store = Database(f"sqlite:///{tmp_path / 'keyturn.db'}", Seal.new(), Redactor([secret]))
+    with an_office(tmp_path, database=store) as office:
+        run = office.ask(LAMP_ON)
+        with pytest.raises(Unfit, match="holds a password"):
+            counter(office, run, value=secret)
+        # What is typed by mistake is on no page: the twin is what is no secret.
+        assert counter(office, run, value="dim").fields["value"] == "dim"
+        with pytest.raises(NoSuchRun):
+            office.run(run.id + 2)
