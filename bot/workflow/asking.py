@@ -19,7 +19,7 @@ from connectors.trouble import UnknownHost
 from runbooks import AnyRunbook
 from runbooks._catalogue import kind
 
-SECRET = "what you typed holds a password or a key: change it now, and leave it out"
+LEAVE_IT_OUT = "what you typed holds a password or a key: change it now, and leave it out"
 _LONGEST_REASON = 1000
 _LONGEST_SPELLING = 100
 
@@ -176,7 +176,7 @@ def record(
 ) -> Run:
     """Record a request and see to it that it is planned, or that it ends refused."""
     if parts.database.redactor.holds(new.request):
-        raise Unfit(SECRET)
+        raise Unfit(LEAVE_IT_OUT)
     if new.timing is not None:
         _check_timing(parts, new.words, new.timing, tx.now)
     run = runs.add(tx, new)

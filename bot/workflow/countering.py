@@ -15,7 +15,7 @@ from bot.run import Run, State
 from bot.store import changelog, news, runs
 from bot.store.database import Transaction
 from bot.workflow import granted
-from bot.workflow.asking import SECRET, Unfit, texts, typed
+from bot.workflow.asking import LEAVE_IT_OUT, Unfit, texts, typed
 from bot.workflow.counting import ruling_on
 from bot.workflow.deciding import NotYours, TooLate, refusal
 from bot.workflow.delegating import reason_given
@@ -44,7 +44,7 @@ def counter(
         _somebody_is_left(tx, policy, replace(run, editors=editors))
         values = _new(run, runbook, run.hosts, editors)
         if parts.database.redactor.holds(values.request):
-            raise Unfit(SECRET)
+            raise Unfit(LEAVE_IT_OUT)
         new = runs.add(tx, values)
         changelog.append(
             tx,
