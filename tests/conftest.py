@@ -1,10 +1,12 @@
 """What every test may ask for by name."""
 
+import os
 from collections.abc import Iterator
 
 import pytest
 
 from tests.bot.slack import judging
+from tests.chaos import report
 from tests.playground.fleet import LoopbackFleet
 from tests.playground.haproxy import Haproxy
 from tests.playground.sshd import Sshd
@@ -21,6 +23,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("real"):
             item.add_marker(pytest.mark.flaky(reruns=2, reruns_delay=1))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print what the campaigns of `make chaos` came to, whichever worker ran them."""
+    came = [
+        one for outcome in ("passed", "failed") for one in terminalreporter.getreports(outcome)
+    ]
+    found = report.lines(came)
+    if found and os.environ.get("KEYTURN_CHAOS"):
+        terminalreporter.section("what it came to")
+        for line in found:
+            terminalreporter.write_line(line)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.chaos.report import NAME, Record
 from tests.chaos.test_kills import counted
 from tests.chaos.victim import REFUSED, Home
 from tests.playground.fleet import LoopbackFleet, Place
@@ -73,12 +74,12 @@ def swept(home: Home, call: str, error: str) -> int:
     return MOST
 
 
-def _told(home: tuple[Home, LoopbackFleet], times: int, what: str) -> None:
+def _told(home: tuple[Home, LoopbackFleet], times: int, what: str, record: Record) -> None:
     """Give it room again, and hold what the hosts have against what Keyturn says."""
     ended = _lived([], home[0], 0, 60)
     assert ended.returncode == 0, ended.stderr
     toll = counted(*home, faults=times)
-    print(f"{what}: {toll}")
+    record(NAME, f"a disk that fails, {what}: {toll}")
     assert not toll.wrong, f"{what}: {toll}: {toll.wrong}"
     assert toll.ends["succeeded"]
 
@@ -86,11 +87,11 @@ def _told(home: tuple[Home, LoopbackFleet], times: int, what: str) -> None:
 @pytest.mark.real
 @pytest.mark.timeout(300)
 def test_r_d3_r_d4_a_disk_that_fails_loses_nothing_and_needs_no_repair(
-    home: tuple[Home, LoopbackFleet],
+    home: tuple[Home, LoopbackFleet], record_property: Record
 ):
     failed = [life(home[0], *each, seed=n) for n, each in enumerate(SAMPLE, start=1)]
     assert all(failed)
-    _told(home, sum(failed), "a sample")
+    _told(home, sum(failed), "a sample", record_property)
 
 
 @pytest.mark.flaky(reruns=0)
@@ -100,8 +101,8 @@ def test_r_d3_r_d4_a_disk_that_fails_loses_nothing_and_needs_no_repair(
 @pytest.mark.parametrize("error", ERRORS)
 @pytest.mark.parametrize("call", CALLS)
 def test_r_d3_r_d4_no_write_is_a_bad_moment_for_a_full_or_broken_disk(
-    home: tuple[Home, LoopbackFleet], call: str, error: str
+    home: tuple[Home, LoopbackFleet], call: str, error: str, record_property: Record
 ):
     times = swept(home[0], call, error)
     assert times < MOST
-    _told(home, times, f"every {call} with {error}")
+    _told(home, times, f"every {call} with {error}", record_property)

@@ -21,6 +21,7 @@ from bot.store import verification
 from connectors.command import Shell
 from tests.chaos import victim
 from tests.chaos.ledger import PARTS, Toll, judged
+from tests.chaos.report import NAME, Record
 from tests.chaos.victim import Home
 from tests.playground.fleet import LoopbackFleet, Place
 from tests.playground.postgres import Postgres
@@ -92,10 +93,10 @@ def counted(home: Home, fleet: LoopbackFleet, *, faults: int) -> Toll:
 @pytest.mark.timeout(0 if CHAOS else 300)
 @pytest.mark.parametrize("share", range(SHARES))
 def test_r_w2_a_kill_at_any_moment_loses_nothing_and_does_nothing_twice(
-    home: tuple[Home, LoopbackFleet], share: int
+    home: tuple[Home, LoopbackFleet], share: int, record_property: Record
 ):
     toll = campaign(*home, kills=KILLS, seed=SEED + share)
-    print(f"SQLite, seed {SEED + share}: {toll}")
+    record_property(NAME, f"kill -9 on SQLite, seed {SEED + share}: {toll}")
     assert not toll.wrong, f"seed {SEED + share}: {toll}: {toll.wrong}"
     assert toll.lines
 
@@ -105,14 +106,16 @@ def test_r_w2_a_kill_at_any_moment_loses_nothing_and_does_nothing_twice(
 @pytest.mark.skipif(not CHAOS, reason="make chaos kills on PostgreSQL too")
 @pytest.mark.timeout(0)
 @pytest.mark.parametrize("share", range(SHARES))
-def test_r_w2_a_kill_at_any_moment_is_as_harmless_on_postgresql(tmp_path: Path, share: int):
+def test_r_w2_a_kill_at_any_moment_is_as_harmless_on_postgresql(
+    tmp_path: Path, share: int, record_property: Record
+):
     with ExitStack() as stack:
         server = stack.enter_context(Postgres())
         a_policy(tmp_path / "policy")
         fleet = stack.enter_context(LoopbackFleet(tmp_path / "policy", places=PLACES))
         home = Home(tmp_path, server.new_database())
         toll = campaign(home, fleet, kills=KILLS, seed=SEED + share)
-        print(f"PostgreSQL, seed {SEED + share}: {toll}")
+        record_property(NAME, f"kill -9 on PostgreSQL, seed {SEED + share}: {toll}")
         assert not toll.wrong, f"seed {SEED + share}: {toll}: {toll.wrong}"
         assert toll.lines
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.chaos.report import NAME, Record
 from tests.chaos.test_kills import counted
 from tests.chaos.victim import Home
 from tests.playground.fleet import LoopbackFleet, Place
@@ -61,10 +62,12 @@ def swept(home: Home, call: str, *, most: int) -> int:
 @pytest.mark.skipif(not CHAOS, reason="make chaos sweeps")
 @pytest.mark.timeout(0)
 @pytest.mark.parametrize("call", CALLS)
-def test_k1_to_k13_no_system_call_is_a_bad_moment(home: tuple[Home, LoopbackFleet], call: str):
+def test_k1_to_k13_no_system_call_is_a_bad_moment(
+    home: tuple[Home, LoopbackFleet], call: str, record_property: Record
+):
     kills = swept(home[0], call, most=MOST)
     assert kills < MOST
     assert _live(home[0], 0) == 0
     toll = counted(*home, faults=kills)
-    print(f"every {call} of a run: {toll}")
+    record_property(NAME, f"kill -9 at every {call} of a run: {toll}")
     assert not toll.wrong, f"{call}: {toll}: {toll.wrong}"
