@@ -2,7 +2,8 @@
 
 It knows how it began, and bounds what a stranger may send. Once the host is trusted and the
 reactor has it, reading takes what is there and writing keeps what there is no room for: neither
-waits. What is kept is bounded by the windows that the host has opened.
+waits. What is kept is bounded by the windows that the host has opened, and a host that has us
+answer without end, and takes in nothing, is hung up on.
 """
 
 import socket
@@ -16,6 +17,8 @@ from connectors.reactor import REACTOR, Ear
 
 _STRANGERS_BYTES = 256 * 1024
 _AT_ONCE = 256 * 1024
+# More than the windows of all commands that run on one host at once.
+_MOST_UNSENT = 32 * 1024 * 1024
 
 
 class Wire:
@@ -81,6 +84,8 @@ class Wire:
         if not self.handed_over:
             return self._stream.send(data)
         with self._lock:
+            if len(self._unsent) > _MOST_UNSENT:
+                raise EOFError
             sent = 0 if self._unsent else self._sent(data)
             if sent < len(data):
                 if not self._unsent:
