@@ -82,7 +82,7 @@ def _under_way(story: Story) -> str:
     run = story.run
     match run.state:
         case State.ASKED:
-            return f"reading {run.host}, nothing is changed"
+            return run.summary or f"reading {run.host}, nothing is changed"
         case State.WAITING | State.OFFERED:
             return _wanted(story)
         case State.READY:

@@ -10,6 +10,9 @@ from bot.store.changelog import Entry
 from bot.web import badge
 
 Name = Callable[[str], str]
+# The host that an entry is about, among what it says.
+_HOST = "host"
+_UNTOLD = frozenset({"mark", _HOST})
 
 
 @dataclass(frozen=True)
@@ -63,7 +66,7 @@ def plainly(fact: object) -> str:
 
 
 def _event(entry: Entry, name: Name) -> Event:
-    told = facts(entry)
+    told = {_HOST: entry.host or "the host", **facts(entry)}
     teller = _TELLERS.get(entry.kind)
     if teller is not None:
         title, detail, tone, icon = teller(told, name(entry.person))
@@ -216,27 +219,32 @@ _TELLERS: Mapping[str, _Teller] = {
         "orange",
         "lock",
     ),
-    "claimed": lambda _facts, _who: ("Its turn on the host", "Read once more", "blue", "lock"),
+    "claimed": lambda facts, _who: (
+        f"Its turn on {_text(facts, _HOST)}",
+        "Read once more",
+        "blue",
+        "lock",
+    ),
     "started": lambda _facts, _who: ("Started", "Nothing had moved since", "blue", "play"),
     "sending": _sending,
     "step succeeded": _step("done", "green", "check"),
     "step failed": _step("failed", "red", "cross"),
     "step unknown": _step("has an unknown end", "orange", "question"),
     "asked the host": lambda facts, _who: (
-        f"The host was asked what became of step {_text(facts, 'n')}",
+        f"{_text(facts, _HOST)} was asked what became of step {_text(facts, 'n')}",
         f"It {said}" if (said := _text(facts, "says")) else "",
         "orange" if said else "blue",
         "question",
     ),
     "host answered": lambda facts, _who: (
-        "The host answered",
+        f"{_text(facts, _HOST)} answered",
         f"It {_text(facts, 'says')}",
         "green" if _text(facts, "status") == "0" else "orange",
         "eye",
     ),
     "logging trouble": lambda facts, _who: (
         "The log could not be written",
-        "; ".join(f"{name} {value}" for name, value in facts.items() if name != "mark"),
+        "; ".join(f"{name} {value}" for name, value in facts.items() if name not in _UNTOLD),
         "orange",
         "question",
     ),

@@ -62,15 +62,15 @@ def claim(parts: Parts, number: int) -> Claimed | None:
             return None
         frozen = _frozen(tx, run, policy)
         if frozen:
-            _wait(tx, run, f"waits: {frozen}")
+            wait(tx, run, f"waits: {frozen}")
             return None
         first = turns.urgent_at(tx, run.host)
         if first not in {None, run.id} and turns.of(tx, run.id).rank < turns.URGENT:
-            _wait(tx, run, f"waits for run {first}, for which glass was broken")
+            wait(tx, run, f"waits for run {first}, for which glass was broken")
             return None
         holder = locks.take(tx, run.host, run.id)
         if holder is not None:
-            _wait(tx, run, f"waits for run {holder.run}, which holds {run.host}")
+            wait(tx, run, f"waits for run {holder.run}, which holds {run.host}")
             return None
         claimed = runs.move(tx, run, State.STARTING, summary="")
         hold = parts.worker.take(tx, run)
@@ -113,7 +113,7 @@ def open_for(parts: Parts, claimed: Claimed, left: Remaining) -> Run | None:
         frozen = _frozen(tx, run, policy)
         if frozen:
             free(parts, tx, run)
-            _wait(tx, runs.move(tx, run, State.READY), f"waits: {frozen}")
+            wait(tx, runs.move(tx, run, State.READY), f"waits: {frozen}")
             return None
         if run.grant is not None:
             granted.use(tx, run)
@@ -133,7 +133,7 @@ def _frozen(tx: Transaction, run: Run, policy: Policy) -> str:
     return policy.frozen(host=run.host, runbook=run.words, now=tx.now)
 
 
-def _wait(tx: Transaction, run: Run, why: str) -> None:
+def wait(tx: Transaction, run: Run, why: str) -> None:
     """Say once what an approved run waits for."""
     if run.summary != why:
         runs.amend(tx, run, summary=why)

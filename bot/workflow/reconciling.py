@@ -244,7 +244,8 @@ class Reconciling:
     ) -> None:
         """Say to people how far it is known."""
         host = case.step.host
-        until = "it says so, or an owner settles" if finding.again else "an owner settles"
+        told = "it says how that ended, or an owner settles"
+        until = told if finding.again else "an owner settles"
         again = f" Reading again: {left.because}." if left is not None else ""
         summary = (
             f"Nobody knows whether step {case.record.n} of {case.steps} was done: {host} "
@@ -276,7 +277,7 @@ def judged(found: Recollection, step: ProposedStep, record: StepRecord, now: int
 
 _SAYS = {
     Fate.STARTING: "says that it was about to begin, and nothing more",
-    Fate.RUNNING: "says that it is still at it",
+    Fate.RUNNING: "says that the command is still running there",
     Fate.GONE: "says that it began, and was ended from outside before it had come to its end",
     Fate.REBOOTED: "says that it began, and was restarted before it had come to its end",
     Fate.UNMARKED: "keeps no marker, and cannot say",

@@ -18,7 +18,13 @@ NEEDS_REASON = "The rules want to know why this is done"
 def show(parts: Parts, tx: Transaction, run: Run, proposal: Proposal) -> Run:
     """Record the plan with its digest; the run then waits, is ready, or is refused."""
     known = runs.amend(
-        tx, run, proposal=proposal, digest=proposal.digest, expires=proposal.expires
+        tx,
+        run,
+        proposal=proposal,
+        digest=proposal.digest,
+        expires=proposal.expires,
+        # What it may have waited for until now.
+        summary="",
     )
     policy = parts.policies.current()
     request, ruling = ruling_on(tx, policy, replace(run, proposal=proposal))

@@ -20,6 +20,7 @@ from bot.workflow import (
     recovering,
     reminding,
     stopping,
+    unattended,
 )
 from bot.workflow.applying import Applying
 from bot.workflow.breaking import Breaking
@@ -213,9 +214,12 @@ class Workflow:
         with self._parts.database.transaction() as tx:
             busy = self._parts.dispatch.busy(tx)
             locked = {lock.target for lock in locks.every(tx)}
-            for run in runs.to_move(tx):
+            moving = runs.to_move(tx)
+            for run in moving:
                 if run.id not in busy and run.id not in taken and _can_go_on(run, locked):
                     recovering.wake(self._parts, tx, run)
+            if not self._parts.database.embedded:
+                unattended.note(self._parts, tx, moving)
             for run in self._reconciling.due(tx):
                 if run.id not in self._under_way:
                     recovering.wake(self._parts, tx, run)

@@ -214,8 +214,11 @@ def test_what_is_still_at_it_is_waited_for(office: Office):
     _later(office)
     unknown = office.run(run.id)
     assert unknown.state is State.UNKNOWN
-    assert "lb1 says that it is still at it" in unknown.summary
-    assert "stays locked until it says so, or an owner settles this run" in unknown.summary
+    assert "lb1 says that the command is still running there" in unknown.summary
+    assert (
+        "lb1 stays locked until it says how that ended, or an owner settles this run"
+        in unknown.summary
+    )
     assert _holder(office) == run.id
     # What is half done is not read for proof.
     assert office.fleet.asked == asked
@@ -394,8 +397,8 @@ def test_people_read_what_the_host_was_asked_and_what_it_said(office: Office):
     with office.database.reading() as tx:
         told = story(changelog.of_run(tx, run.id), str)
     said = {event.title: event.detail for event in told}
-    assert said["The host was asked what became of step 1"] == ""
-    assert said["The host answered"] == "It says that it was done"
+    assert said["lb1 was asked what became of step 1"] == ""
+    assert said["lb1 answered"] == "It says that it was done"
 
 
 def _many(office: Office) -> Callable[[], None]:
