@@ -60,6 +60,7 @@ EMOJI: Mapping[str, str] = {
     "mag": "🔍",
     "speech_balloon": "💬",
     "stopwatch": "⏱️",
+    "octagonal_sign": "🛑",
 }
 
 

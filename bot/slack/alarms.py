@@ -5,9 +5,11 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from slack_sdk.errors import SlackApiError
 
+from bot.slack.aliases import COMMAND
 from bot.slack.blocks import (
     Message,
     bold,
+    code,
     context,
     emoji,
     line,
@@ -81,7 +83,8 @@ def broken_glass(story: Story) -> Message:
         line(
             words("It goes through freezes and without approvals. "),
             *mentioned,
-            words(f"one of you reviews it within a day: review {run.id} and what you found."),
+            words("one of you reviews it within a day: "),
+            code(f"{COMMAND} review {run.id} what you found"),
             *page,
         ),
     ]

@@ -121,6 +121,8 @@ def _progress(story: Story) -> str:
         more = len(story.under_way) - _MOST_HOSTS
         where = f", {at}{f' and {more} more' if more > 0 else ''} under way" if at else ""
         return f"{story.hosts_done} of {len(run.hosts)} hosts done{where}{so_far}"
+    if not sent:
+        return f"nothing is sent to {run.host} yet{so_far}"
     steps = len(run.proposal.steps) if run.proposal else sent
     return f"step {sent} of {steps} is under way on {run.host}{so_far}"
 
