@@ -1,7 +1,6 @@
 """One warm SSH connection to one host, on which commands run."""
 
 import contextlib
-import threading
 import time
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from connectors.command import Answer, Shell
 from connectors.inventory import Host
 from connectors.transport import Gone, Limits, TurnedAway, dial, opened, place
 from connectors.trouble import Interrupted, TimedOut, TooMuchOutput, Unreachable
-from connectors.warm import WarmTransport
+from connectors.warm import Wake, WarmTransport
 from connectors.watch import Watch
 from connectors.wrapper import Wrapped
 
@@ -99,8 +98,12 @@ class Session:
     def _run(self, channel: paramiko.Channel, shell: Shell, wrapped: Wrapped) -> Answer:
         begun = time.monotonic()
         try:
-            channel.exec_command(wrapped.line)
-            self._listen(channel, shell, wrapped, begun + shell.deadline + self._limits.grace)
+            wake = Wake(self._transport)
+            channel.in_buffer.set_event(wake)
+            channel.in_stderr_buffer.set_event(wake)
+            self._transport.run_on(channel, wrapped.line)
+            end = begun + shell.deadline + self._limits.grace
+            self._listen(channel, shell, wrapped, end, wake)
         except (TimedOut, TooMuchOutput):
             raise
         except Exception:  # noqa: BLE001 - paramiko hands on whatever its thread died of
@@ -112,14 +115,12 @@ class Session:
         return wrapped.answer(seconds=time.monotonic() - begun)
 
     def _listen(
-        self, channel: paramiko.Channel, shell: Shell, wrapped: Wrapped, end: float
+        self, channel: paramiko.Channel, shell: Shell, wrapped: Wrapped, end: float, wake: Wake
     ) -> None:
         """Read both streams as they come, feed stdin as it goes, until the end or a limit."""
-        wake = threading.Event()
-        channel.in_buffer.set_event(wake)
-        channel.in_stderr_buffer.set_event(wake)
         stdin: memoryview | None = memoryview(shell.stdin.encode()) if shell.stdin else None
         while True:
+            wake.clear()
             # Asked before reading: what came before the end of a stream is still to be read.
             over = channel.eof_received or channel.closed
             stdin = _feed(channel, stdin) if wrapped.begun else stdin

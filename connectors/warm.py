@@ -25,6 +25,7 @@ from paramiko.common import (
     MSG_IGNORE,
     MSG_NEWKEYS,
     MSG_UNIMPLEMENTED,
+    cMSG_CHANNEL_REQUEST,
     cMSG_GLOBAL_REQUEST,
     cMSG_UNIMPLEMENTED,
 )
@@ -80,6 +81,26 @@ class WarmPacketizer(Packetizer):
         return len(read) >= 4 + length + self.get_mac_size_in()
 
 
+class Wake(threading.Event):
+    """Wakes who waits for a channel, once for all that the host has said in one breath.
+
+    Where it would be set for each packet, each would take the turn of another thread.
+    """
+
+    def __init__(self, transport: "WarmTransport") -> None:
+        super().__init__()
+        self._transport = transport
+
+    def set(self) -> None:
+        if REACTOR.runs_this:
+            self._transport.woken.add(self)
+        else:
+            self.wake()
+
+    def wake(self) -> None:
+        super().set()
+
+
 class WarmTransport(paramiko.Transport):
     """Begins as paramiko's own does, in a thread. wire: what it speaks over.
 
@@ -92,6 +113,8 @@ class WarmTransport(paramiko.Transport):
         self._plain = plain or not wire.can_be_handed_over
         self._held_back: list[Message] = []
         self._ending = threading.Lock()
+        # Whom the reactor wakes when it has taken all that came. Its own: no other thread's.
+        self.woken = set[Wake]()
 
     @property
     def is_reactors(self) -> bool:
@@ -102,6 +125,19 @@ class WarmTransport(paramiko.Transport):
     def last_heard(self) -> float:
         """When anything came from the host, by the monotonic clock."""
         return self._wire.last_heard
+
+    def run_on(self, channel: paramiko.Channel, line: str) -> None:
+        """Have a command run over a channel, without waiting to hear that it is.
+
+        A host that does not run it closes the channel, and one that does answers anyway.
+        """
+        request = Message()
+        request.add_byte(cMSG_CHANNEL_REQUEST)
+        request.add_int(channel.remote_chanid)
+        request.add_string("exec")
+        request.add_boolean(True)  # noqa: FBT003 - as the protocol has it: an answer is wanted
+        request.add_string(line)
+        self._send_user_message(request)
 
     def ask_for_a_sign(self) -> None:
         """Have the host answer, that it does not know what this is; see RFC 4254, 4."""
@@ -131,6 +167,24 @@ class WarmTransport(paramiko.Transport):
 
     def readable(self) -> None:
         """Take what has come, as far as it makes whole packets."""
+        try:
+            self._take_all()
+        finally:
+            self._wake()
+
+    def writable(self) -> None:
+        try:
+            self._wire.drain()
+        except OSError as trouble:
+            self._end(trouble)
+            self._wake()
+
+    def _wake(self) -> None:
+        woken, self.woken = self.woken, set()
+        for one in woken:
+            one.wake()
+
+    def _take_all(self) -> None:
         packetizer = cast("WarmPacketizer", self.packetizer)
         trouble: Exception | None = None
         try:
@@ -143,12 +197,6 @@ class WarmTransport(paramiko.Transport):
         except Exception as befell:  # noqa: BLE001 - as in paramiko's own thread: it ends us
             trouble = befell
         self._end(trouble)
-
-    def writable(self) -> None:
-        try:
-            self._wire.drain()
-        except OSError as trouble:
-            self._end(trouble)
 
     def _take(self, kind: int, message: Message) -> bool:
         """Do what a message asks for, as Transport.run does; False if it ends the connection."""
