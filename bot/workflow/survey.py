@@ -6,6 +6,7 @@ What has come meanwhile is recorded in one transaction, so that many hosts take 
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -25,6 +26,9 @@ from connectors.trouble import HostTrouble
 from runbooks import Refused, Report
 
 log = logging.getLogger(__name__)
+
+# What comes so shortly after each other is recorded together: nobody sees a list grow faster.
+_TOGETHER_SECONDS = 0.1
 
 # What comes of a run that is still as it was asked, in the transaction that holds it.
 _Record = Callable[[Transaction, Run], None]
@@ -72,10 +76,10 @@ class Survey:
         ready: list[Run] = []
         left = len(asked)
         while left:
-            batch = _all_there(found)
+            batch = _gathered(found, left)
             left -= len(batch)
             _raise_what_ends_us(batch)
-            ready += self._recorded(batch, troubles)
+            ready += self._recorded(batch, troubles, goes_on=left > 0)
         if troubles:
             raise troubles[0]
         return ready
@@ -106,13 +110,16 @@ class Survey:
             summary = f"{run.host}: {trouble}"
             return partial(self._ended, state=State.FAILED, summary=summary)
 
-    def _recorded(self, batch: Sequence[_Found], troubles: list[Exception]) -> Sequence[Run]:
+    def _recorded(
+        self, batch: Sequence[_Found], troubles: list[Exception], *, goes_on: bool
+    ) -> Sequence[Run]:
+        """Write down what is there. goes_on: others are still being read."""
         troubles += [record for _, record in batch if isinstance(record, Exception)]
         fit = [(run, record) for run, record in batch if callable(record)]
         if not fit:
             return ()
         try:
-            return self._committed(fit)
+            return self._committed(fit, goes_on=goes_on)
         except (StoreUnavailable, NoPolicy) as trouble:
             if not isinstance(trouble, StoreRefused) or len(fit) == 1:
                 troubles.append(trouble)
@@ -123,11 +130,18 @@ class Survey:
                 return ()
             log.exception("of %d runs one could not be recorded", len(fit))
         # One of them is at fault, and the others are not to suffer for it.
-        return [run for each in fit for run in self._recorded([each], troubles)]
+        return [
+            run
+            for each in fit
+            for run in self._recorded([each], troubles, goes_on=goes_on or each is not fit[-1])
+        ]
 
-    def _committed(self, batch: Sequence[tuple[Run, _Record]]) -> Sequence[Run]:
+    def _committed(self, batch: Sequence[tuple[Run, _Record]], *, goes_on: bool) -> Sequence[Run]:
         records = {run.id: record for run, record in batch}
         with self._parts.database.transaction() as tx:
+            if goes_on:
+                # The whole waits for those that are still being read: it need not look now.
+                tx.first(("advance", batch[0][0].parent))
             held = kin.hold(tx, list(records))
             for run in held:
                 if run.state is State.ASKED:
@@ -174,11 +188,16 @@ def _raise_what_ends_us(batch: Sequence[_Found]) -> None:
             raise record
 
 
-def _all_there(found: SimpleQueue[_Found]) -> list[_Found]:
-    """Wait for one; return it and all that have come besides."""
+def _gathered(found: SimpleQueue[_Found], left: int) -> list[_Found]:
+    """Wait for one; return it and all that have come besides, or come right after it.
+
+    left: how many are yet to come. A commit for each would take longer than to wait for the next.
+    """
     batch = [found.get()]
-    while True:
+    end = time.monotonic() + _TOGETHER_SECONDS
+    while len(batch) < left:
         try:
-            batch.append(found.get_nowait())
+            batch.append(found.get(timeout=max(0.0, end - time.monotonic())))
         except Empty:
             return batch
+    return batch
