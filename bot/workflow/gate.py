@@ -8,7 +8,7 @@ import logging
 from dataclasses import dataclass
 
 from bot.policy import NoPolicy, Policy
-from bot.run import Run, State, StepState
+from bot.run import Run, State
 from bot.store import bans, changelog, leases, locks, runs, schedules, testimony, turns
 from bot.store.database import Transaction
 from bot.workflow import founding, granted, passing, stopped
@@ -16,6 +16,7 @@ from bot.workflow.counting import Count, count
 from bot.workflow.ending import announce, end, free
 from bot.workflow.parts import Parts
 from bot.workflow.planning import Remaining, propose
+from bot.workflow.recovering import goes_on
 from bot.workflow.worker import Hold
 from runbooks._catalogue import kind
 
@@ -85,11 +86,11 @@ def resume(parts: Parts, number: int) -> Claimed | None:
     with parts.database.transaction() as tx:
         run = runs.hold(tx, number)
         lease = leases.of(tx, number)
-        records = runs.steps(tx, number)
-        # Its first step is sent by whoever has passed the gate with it, and by nobody else.
-        whole = bool(records) and all(each.state is StepState.SUCCEEDED for each in records)
-        if run.state is not State.RUNNING or lease is None or lease.worker or not whole:
+        # Its first step is sent by whoever has passed the gate with it, and by nobody else; and
+        # what was left too long ago is ended by whoever looks for what was left.
+        if lease is None or lease.worker or not goes_on(tx, run):
             return None
+        records = runs.steps(tx, number)
         hold = parts.worker.take(tx, run)
         changelog.append(
             tx, "resumed", run=run.id, host=run.host, worker=parts.worker.name, fence=hold.fence

@@ -74,7 +74,7 @@ class Recovering:
                 changelog.append(
                     tx, "taken over", run=run.id, host=run.host, worker=lease.worker, fence=fence
                 )
-            if _goes_on(tx, run):
+            if goes_on(tx, run):
                 leases.revoke(tx, run.id)
                 wake(self._parts, tx, run)
             else:
@@ -106,7 +106,7 @@ def hand_over(parts: Parts, tx: Transaction, run: Run) -> None:
     wake(parts, tx, run)
 
 
-def _goes_on(tx: Transaction, run: Run) -> bool:
+def goes_on(tx: Transaction, run: Run) -> bool:
     """Say whether another worker may do the rest: it was between two steps a moment ago."""
     records = runs.steps(tx, run.id)
     return (

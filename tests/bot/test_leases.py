@@ -23,7 +23,8 @@ from bot.workflow.worker import Hold, TooLateToSend, Worker
 from connectors import clearance
 from connectors.command import Answer, Command
 from connectors.trouble import Unreachable
-from tests.bot.office import WEB, ByHand, Office
+from tests.bot.office import WEB, ByHand, Office, an_office
+from tests.bot.time import MINUTE, Clock
 from tests.playground.postgres import Postgres
 from tests.policies import a_policy
 from tests.toy import RUNBOOKS, SetAll, SetSwitch, ToyFleet
@@ -251,6 +252,24 @@ def test_r_w1_what_a_worker_leaves_between_two_steps_is_gone_on_with_at_once(any
     other.advance(run.id)
     assert [words for _, words in office.fleet.told] == ["set fan on", "set lamp on"]
     assert office.run(run.id).state is State.SUCCEEDED
+
+
+@pytest.mark.parametrize(("minutes", "told"), [(5, 2), (3 * 24 * 60, 1)])
+def test_r_w1_what_was_left_too_long_ago_is_not_gone_on_with_unseen(
+    tmp_path: Path, minutes: int, told: int
+):
+    """Nobody was there in between, and whoever comes first hears of it by an old hint."""
+    clock = Clock(f"sqlite:///{tmp_path / 'keyturn.db'}", Seal.new())
+    with an_office(tmp_path, database=clock) as office:
+        run, other = _approved(office, SetAll(host="lb1", value="on")), _another(office)
+        office.fleet.after_tell = lambda _host, _words: office.workflow.close()
+        office.work()
+        clock.ahead += minutes * MINUTE
+        other.advance(run.id)
+        assert len(office.fleet.told) == told
+        _taken_over_by(other)
+        ended = State.SUCCEEDED if told == 2 else State.STOPPED
+        assert office.run(run.id).state is ended
 
 
 def test_r_w1_what_a_worker_has_read_for_is_begun_by_another_at_once(any_office: Office):
