@@ -144,6 +144,7 @@ def build(
         admitted,
         settings.address,
         findings=_state(settings, ground, beside).findings,
+        offering=offering,
     )
     gauges = Gauges(lambda: ground.reach.open, ground.house.unwitnessed)
     asgi.router.routes.append(Route("/metrics", endpoint(programs, gauges)))

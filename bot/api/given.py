@@ -129,6 +129,12 @@ class Ending(Given):
     why: Annotated[str, Field(min_length=10, max_length=1000), AfterValidator(clean)]
 
 
+class Review(Given):
+    """What somebody else found when they looked at it."""
+
+    words: Annotated[str, Field(min_length=10, max_length=1000), AfterValidator(clean)]
+
+
 class Counter(Given):
     """Other values for a run, by field."""
 

@@ -8,6 +8,7 @@ from fastapi import Depends, Request
 
 from bot.api.pace import Pace
 from bot.finding import Finding
+from bot.offering import Offering
 from bot.store.database import Database
 from bot.workflow import Workflow
 from bot.workflow.parts import Policies
@@ -17,7 +18,8 @@ from bot.workflow.parts import Policies
 class ApiParts:
     """base_url: how people reach the pages, such as `https://keyturn.example.com`.
 
-    findings: how the service itself is. longest_wait: seconds, of what callers may wish.
+    findings: how the service itself is. offering: what hosts list, for forms.
+    longest_wait: seconds, of what callers may wish.
     """
 
     workflow: Workflow
@@ -27,6 +29,7 @@ class ApiParts:
     pace: Pace = field(default_factory=Pace)
     findings: Callable[[], Sequence[Finding]] = tuple
     longest_wait: float = 30.0
+    offering: Offering | None = None
 
 
 def _parts(request: Request) -> ApiParts:

@@ -22,6 +22,7 @@ from bot.api.given import (
     Moment,
     Number,
     Order,
+    Review,
     Word,
     micros,
 )
@@ -244,6 +245,21 @@ def settle(parts: Here, caller: Approving, number: Number, given: Ending) -> sha
         parts.workflow.settle(number, person=caller.id, succeeded=given.succeeded, why=given.why)
 
     return _done(parts, caller, number, "settle", act)
+
+
+@router.post(
+    "/{number}/review",
+    operation_id="reviewRun",
+    summary="Say what you think of an emergency",
+    dependencies=[DESCRIBED],
+)
+def review(parts: Here, caller: Approving, number: Number, given: Review) -> shapes.RunInFull:
+    """Of a run that went through without its approvals; whoever could have given them may."""
+
+    def act() -> None:
+        parts.workflow.breaking.review(number, person=caller.id, words=given.words)
+
+    return _done(parts, caller, number, "review", act)
 
 
 def _record(

@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from bot.policy import Person, Policy, Request
+from bot.policy import Person, Request
 from bot.proposal import ProposedStep
 from bot.run import BEFORE_INTENT, Run, State, StepRecord, StepState, Vote
 from bot.store import changelog, glass, grants, heard, locks, runs, stops
@@ -16,12 +16,13 @@ from bot.store.heard import Heard
 from bot.store.locks import Lock
 from bot.web.fan import Fan, fan
 from bot.web.visitor import Visitor
+from bot.workflow.awaited import may_decide, may_settle
 from bot.workflow.breaking import may_review
-from bot.workflow.counting import count, ruling_on
+from bot.workflow.counting import count
 from bot.workflow.deciding import stands
 from bot.workflow.passing import why_not
 from bot.workflow.second_factor import shown
-from bot.workflow.stead import delegates_now, stand_in
+from bot.workflow.stead import delegates_now
 from bot.workflow.stopping import may_stop
 
 
@@ -148,20 +149,6 @@ def _granted(tx: Transaction, run: Run) -> tuple[Grant, int] | None:
         return None
     given = grants.get(tx, run.grant)
     return given, grants.left(tx, given, run.id)
-
-
-def may_decide(tx: Transaction, policy: Policy, run: Run, person: str) -> bool:
-    """Say whether this person's yes or no would count for the run."""
-    request, ruling = ruling_on(tx, policy, run)
-    mine = policy.may_approve(person, request, ruling).allowed
-    return mine or bool(stand_in(tx, policy, request, ruling, person))
-
-
-def may_settle(policy: Policy, run: Run, person: str) -> bool:
-    """Say whether this person may tell how an unknown run ended."""
-    if run.state is not State.UNKNOWN or run.hosts or run.host not in policy.inventory.hosts:
-        return False
-    return person in policy.area_of(run.host).owners
 
 
 def _powers(

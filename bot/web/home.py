@@ -1,6 +1,5 @@
 """The first page: what waits for the visitor, what is under way, and what was done last."""
 
-from collections.abc import Container
 from datetime import UTC, datetime
 
 from fastapi import APIRouter, Request, Response
@@ -11,10 +10,10 @@ from bot.policy import Policy
 from bot.run import Run, State
 from bot.store import glass, runs, search
 from bot.store.database import Transaction
-from bot.web.dossier import may_decide, may_settle
 from bot.web.pages import page
 from bot.web.parts import Here
-from bot.web.visitor import Visiting, Visitor
+from bot.web.visitor import Visiting
+from bot.workflow import awaited
 
 router = APIRouter()
 
@@ -33,15 +32,15 @@ def home(request: Request, parts: Here, visitor: Visiting) -> Response:
         votes = runs.votes_on(tx, [run.id for run in (*waiting, *moving, *latest)])
         panes = glass.to_review(tx)
         now = tx.now
-        voted = {run for run, cast in votes.items() if any(v.person == visitor.id for v in cast)}
-        mine = [run for run in (*moving, *waiting) if _needs(tx, visitor, run, voted)]
+        mine = awaited.of(tx, visitor.policy, visitor.id)
+        known = {run.id for run in mine}
     return page(
         request,
         "home.html",
         mine=mine,
         panes=panes,
         asked=[run for run in waiting if run.asked_by == visitor.id],
-        moving=[run for run in moving if run not in mine],
+        moving=[run for run in moving if run.id not in known],
         latest=latest,
         votes=votes,
         now=now,
@@ -57,10 +56,3 @@ def _holding(policy: Policy, now: int) -> list[tuple[Frost, int]]:
 
 def _in_states(tx: Transaction, states: frozenset[State]) -> list[Run]:
     return search.newest(tx, search.Filter(states=states), most=_MOST)
-
-
-def _needs(tx: Transaction, visitor: Visitor, run: Run, voted: Container[int]) -> bool:
-    """Say whether the run waits for something that this visitor may do."""
-    if run.state is State.WAITING:
-        return run.id not in voted and may_decide(tx, visitor.policy, run, visitor.id)
-    return may_settle(visitor.policy, run, visitor.id)

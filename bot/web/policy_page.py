@@ -1,16 +1,11 @@
 """The policy in plain words: what everybody may do, or what one person may."""
 
-from dataclasses import replace
-from datetime import UTC, date, datetime, timedelta
-from functools import lru_cache
 from typing import Annotated
 
 from fastapi import APIRouter, HTTPException, Path, Request, Response
 
-from bot.charter import Charter, charter, drawing
-from bot.charter.drafting import frosts
-from bot.leaflet import leaflets
-from bot.policy import Policy
+from bot.charter import drawing
+from bot.charter.current import current
 from bot.web.condition_page import may_look
 from bot.web.pages import page
 from bot.web.parts import Here, WebParts
@@ -37,9 +32,8 @@ def person(request: Request, parts: Here, visitor: Visiting, person: Person) -> 
 
 def _page(request: Request, parts: WebParts, visitor: Visitor, *, person: str) -> Response:
     with parts.database.reading() as tx:
-        now = datetime.fromtimestamp(tx.now / 1_000_000, UTC)
-    monday = now.date() - timedelta(days=now.weekday())
-    told = replace(_told(visitor.policy, monday, person), freezes=frosts(visitor.policy, now))
+        now = tx.now
+    told = current(visitor.policy, now, person=person)
     return page(
         request,
         "policy.html",
@@ -51,10 +45,3 @@ def _page(request: Request, parts: WebParts, visitor: Visitor, *, person: str) -
         mine=person == visitor.id,
         condition=may_look(visitor),
     )
-
-
-@lru_cache(maxsize=64)
-def _told(policy: Policy, monday: date, person: str) -> Charter:
-    """Ask the rules once for as long as their answers stay the same."""
-    week = datetime(monday.year, monday.month, monday.day, tzinfo=UTC)
-    return charter(policy, leaflets(), now=week, person=person)

@@ -18,6 +18,10 @@ ROUTES: dict[tuple[str, str], tuple[tuple[str, ...], int, dict[str, Any] | None]
     ("GET", "/runbooks"): (READERS, 200, None),
     ("GET", "/hosts"): (READERS, 200, None),
     ("GET", "/hosts/{name}"): (READERS, 200, None),
+    ("GET", "/hosts/{name}/choices"): (READERS, 200, None),
+    ("GET", "/waiting"): (READERS, 200, None),
+    ("GET", "/mandates"): (READERS, 200, None),
+    ("GET", "/policy"): (READERS, 200, None),
     ("GET", "/locks"): (READERS, 200, None),
     ("GET", "/around"): (READERS, 200, None),
     ("GET", "/views"): (READERS, 200, None),
@@ -32,6 +36,8 @@ ROUTES: dict[tuple[str, str], tuple[tuple[str, ...], int, dict[str, Any] | None]
     ("GET", "/runs/{number}"): (READERS, 200, None),
     ("GET", "/runs/{number}/progress"): (READERS, 200, None),
     ("POST", "/runs/{number}/verify"): (READERS, 200, None),
+    ("GET", "/runs/{number}/erasure"): (READERS, 200, None),
+    ("POST", "/runs/{number}/erasure"): (("ask",), 409, {"reason": "it holds a password"}),
     ("POST", "/runs"): (("ask",), 202, {"words": "toy show lb1"}),
     ("POST", "/runs/{number}/approve"): (("approve",), 409, DIGEST),
     ("POST", "/runs/{number}/deny"): (("approve",), 409, {}),
@@ -45,7 +51,9 @@ ROUTES: dict[tuple[str, str], tuple[tuple[str, ...], int, dict[str, Any] | None]
         409,
         {"succeeded": True, "why": "I looked at it"},
     ),
+    ("POST", "/runs/{number}/review"): (("approve",), 422, {"words": "I looked at it"}),
     ("GET", "/calendar"): (READERS, 200, None),
+    ("GET", "/calendar/moments"): (READERS, 200, None),
     ("GET", "/condition"): (READERS, 200, None),
     ("GET", "/report/waiting"): (READERS, 200, None),
     ("GET", "/schedules"): (READERS, 200, None),
@@ -63,6 +71,8 @@ ROUTES: dict[tuple[str, str], tuple[tuple[str, ...], int, dict[str, Any] | None]
 QUERY: dict[str, dict[str, Any]] = {
     "/policy/outlook": {"words": "toy set lb1"},
     "/runs/compare": {"b": 2},
+    "/hosts/{name}/choices": {"runbook": "toy set"},
+    "/calendar/moments": {"cron": "0 3 * * *"},
 }
 
 

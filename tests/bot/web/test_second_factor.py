@@ -140,5 +140,5 @@ def test_stepping_up_leads_nowhere_else(site: Site, to: str) -> None:
 def test_at_a_bare_address_keys_are_not_offered_and_the_page_says_why(site: Site) -> None:
     page = site.browser("olga").get("/second-factor").text
     assert "only where the pages are reached by a name over HTTPS" in page
-    assert "data-options" in page
+    assert "data-key" not in page
     assert "Add a key" not in page

@@ -1,0 +1,89 @@
+"""Erasing what hosts answered: seen and asked for here, and confirmed on the page, by a person."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from fastapi import APIRouter
+
+from bot.api import shapes
+from bot.api.caller import Asking, Reading
+from bot.api.given import Because, Number
+from bot.api.once import DESCRIBED, Once
+from bot.api.parts import ApiParts, Here
+from bot.store import runs
+from bot.store.changelog import Entry
+from bot.store.output import Kept
+from bot.workflow import erasing
+
+router = APIRouter(prefix="/runs/{number}/erasure", tags=["runs"], route_class=Once)
+
+
+class AnswerShape(shapes.Shape):
+    """What a host answered, kept apart from the log. step: 0 for a report. entry: of the log."""
+
+    run: int
+    step: int
+    entry: int
+    characters: int
+
+    @classmethod
+    def of(cls, one: Kept) -> "AnswerShape":
+        return cls(run=one.run, step=one.n, entry=one.entry, characters=len(one.text))
+
+
+class WishShape(shapes.Shape):
+    """Somebody's word about it. why: their reason."""
+
+    person: str
+    at: datetime
+    why: str
+
+    @classmethod
+    def of(cls, entry: Entry | None) -> "WishShape | None":
+        if entry is None:
+            return None
+        return cls(
+            person=entry.person, at=shapes.at(entry.at), why=str(entry.facts.get("why", ""))
+        )
+
+
+class ErasureShape(shapes.Shape):
+    """What would be erased. asked, declined: the last word of that kind, if it stands.
+
+    page: where an owner of the area, another person, confirms or declines it.
+    """
+
+    answers: Sequence[AnswerShape]
+    asked: WishShape | None
+    declined: WishShape | None
+    page: str
+
+
+@router.get("", operation_id="getErasure", summary="Tell what could be erased of a run")
+def show(parts: Here, _: Reading, number: Number) -> ErasureShape:
+    return _told(parts, number)
+
+
+@router.post(
+    "",
+    operation_id="askForErasure",
+    summary="Ask to erase what hosts answered in a run",
+    status_code=202,
+    dependencies=[DESCRIBED],
+)
+def ask(parts: Here, caller: Asking, number: Number, given: Because) -> ErasureShape:
+    """Nothing is erased before an owner of the area, another person, confirms it on the page."""
+    login = caller.token.prefix
+    parts.workflow.erasing.ask(number, person=caller.id, why=given.reason, door="api", login=login)
+    return _told(parts, number)
+
+
+def _told(parts: ApiParts, number: int) -> ErasureShape:
+    with parts.database.reading() as tx:
+        found = erasing.foreseen(tx, runs.get(tx, number))
+    return ErasureShape(
+        answers=[AnswerShape.of(one) for one in found.answers],
+        asked=WishShape.of(found.asked),
+        declined=WishShape.of(found.declined),
+        page=f"{parts.base_url}/runs/{number}/erase",
+    )

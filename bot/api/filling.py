@@ -1,0 +1,90 @@
+"""Filling in: what may be chosen for a runbook's fields, and what a schedule's words mean."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from pydantic import Field
+from starlette.exceptions import HTTPException
+
+from bot import forms
+from bot.api import shapes
+from bot.api.caller import Reading
+from bot.api.given import Given, Word
+from bot.api.parts import Here
+from bot.timetable import timetable
+from runbooks import catalogue
+
+router = APIRouter()
+
+_NEXT = 5
+
+
+class ChoiceShape(shapes.Shape):
+    """What may be chosen for a field. Others may be typed, too, where it has no `choices`."""
+
+    field: str
+    values: Sequence[str]
+
+
+class Choices(shapes.Shape):
+    runbook: str
+    host: str
+    fields: Sequence[ChoiceShape]
+
+
+class Moments(shapes.Shape):
+    """What a schedule's words mean. next: the moments at which it would fire."""
+
+    in_words: str
+    next: Sequence[datetime]
+
+
+class Which(Given):
+    runbook: Word = Field(examples=["zfs scrub start"])
+
+
+class Cron(Given):
+    cron: Word = Field(examples=["0 3 1 * *"])
+    zone: Word = "UTC"
+    count: int = Field(_NEXT, ge=1, le=100)
+
+
+@router.get(
+    "/hosts/{name}/choices",
+    operation_id="listChoices",
+    summary="List what a host has for a runbook's fields",
+    tags=["hosts"],
+)
+def choices(parts: Here, caller: Reading, name: str, wanted: Annotated[Which, Query()]) -> Choices:
+    """The host is asked, as checks ask it, where that was not done lately and you may."""
+    words = " ".join(wanted.runbook.lower().split())
+    known = catalogue().get(words)
+    if known is None or name not in caller.policy.inventory.hosts:
+        raise HTTPException(404, "there is no such host, or no such runbook")
+    if parts.offering is not None:
+        parts.offering.look(known, host=name, person=caller.id, door="api")
+    fields = [
+        ChoiceShape(
+            field=blank.name,
+            values=blank.choices
+            or (parts.offering.values(blank, host=name) if parts.offering else ()),
+        )
+        for blank in forms.blanks(known)
+        if blank.kind != "host"
+    ]
+    return Choices(runbook=words, host=name, fields=fields)
+
+
+@router.get(
+    "/calendar/moments",
+    operation_id="listMoments",
+    summary="Say what a schedule's words mean",
+    tags=["schedules"],
+)
+def moments(parts: Here, _: Reading, wanted: Annotated[Cron, Query()]) -> Moments:
+    found = timetable(wanted.cron, wanted.zone)
+    with parts.database.reading() as tx:
+        coming = found.next(tx.now, count=wanted.count)
+    return Moments(in_words=found.words, next=[shapes.at(due) for due in coming])

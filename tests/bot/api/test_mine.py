@@ -1,0 +1,113 @@
+"""What waits for a caller, what was handed on, the policy in words, and what may be filled in."""
+
+from dataclasses import replace
+
+from bot.offering import Offering
+from bot.run import State, StepState
+from bot.store import glass
+from tests.bot.api.conftest import HERE, Desk
+from tests.bot.web.exhibits import approved, asked, concluded, ended, gallery, running, waiting
+from tests.toy import SetSwitch
+
+
+def _waiting_for(desk: Desk, person: str) -> list[int]:
+    told = desk.program(person).get("/waiting").json()
+    return [run["id"] for run in told["runs"]]
+
+
+def test_what_waits_for_a_key_or_for_its_end_is_told_to_whoever_can_help(desk: Desk):
+    numbers = gallery(desk.database)
+    assert _waiting_for(desk, "olga")[0] == numbers["unknown"]
+    assert numbers["waiting"] in _waiting_for(desk, "olga")
+    assert _waiting_for(desk, "dora") == []
+    desk.office.workflow.deny(numbers["waiting"], person="olga", reason="not now")
+    assert numbers["waiting"] not in _waiting_for(desk, "olga")
+
+
+def test_a_glass_that_nobody_has_looked_at_waits_for_somebody(desk: Desk):
+    with desk.database.transaction() as tx:
+        run = waiting(tx, asked(tx))
+        glass.want(tx, run=run.id, person="adam", reason="the shop is down, nobody is awake")
+        glass.shatter(tx, run.id, until=tx.now, factor="f")
+    (one,) = desk.program("olga").get("/waiting").json()["to_review"]
+    assert (one["run"], one["who"]) == (run.id, "adam")
+    said = {"words": "the shop was down indeed"}
+    reviewed = desk.program("olga", "approve").post(f"/runs/{run.id}/review", json=said)
+    assert reviewed.status_code == 200, reviewed.text
+    assert desk.program("olga").get("/waiting").json()["to_review"] == []
+    mine = desk.program("adam", "approve").post(f"/runs/{run.id}/review", json=said)
+    assert mine.status_code == 409
+
+
+def test_what_was_handed_on_is_told_to_both_and_to_nobody_else(desk: Desk):
+    with desk.database.reading() as tx:
+        until = tx.now + 3_600_000_000
+    desk.office.workflow.mandates.delegate(
+        person="olga", to="adam", ends=until, area="", reason="away", door="cli"
+    )
+    for person in ("olga", "adam"):
+        (one,) = desk.program(person).get("/mandates").json()["in_stead"]
+        assert (one["of"], one["by"], one["reason"]) == ("olga", "adam", "away")
+    assert desk.program("dora").get("/mandates").json() == {"in_stead": [], "in_advance": []}
+
+
+def test_the_policy_is_told_in_words_of_everybody_and_of_one(desk: Desk):
+    program = desk.program("dora")
+    whole = program.get("/policy").json()
+    alone = program.get("/policy", params={"person": "dora"}).json()
+    assert {name for one in whole["chapters"] for name in one["people"]} >= {"dora", "olga"}
+    assert [list(one["people"]) for one in alone["chapters"]] == [["dora"]]
+    (check,) = alone["chapters"][0]["at_once"]
+    assert check["sentence"] == "Every check, everywhere."
+    assert "toy break" in whole["no_undo"]
+    assert {"edge", "storage"} <= {area["name"] for area in whole["areas"]}
+    assert program.get("/policy", params={"person": "eve"}).status_code == 422
+
+
+def test_what_a_schedule_means_is_told_before_it_is_asked_for(desk: Desk):
+    program = desk.program("dora")
+    told = program.get("/calendar/moments", params={"cron": "0 3 1 * *", "count": 3}).json()
+    assert told["in_words"].startswith("At 03:00 on the first day of every month")
+    assert len(told["next"]) == 3
+    assert told["next"] == sorted(told["next"])
+    for wrong in ({"cron": "often"}, {"cron": "0 3 1 * *", "zone": "Mars"}, {}):
+        assert program.get("/calendar/moments", params=wrong).status_code == 422
+
+
+def test_what_could_be_erased_is_told_and_asked_for_but_not_erased(desk: Desk):
+    with desk.database.transaction() as tx:
+        run = running(tx, approved(tx, waiting(tx, asked(tx)), reason="go"))
+        concluded(tx, run, StepState.SUCCEEDED, output="password=canary-4711")
+        number = ended(tx, run, State.SUCCEEDED, "Proven by reading again").id
+    program = desk.program("dora", "ask")
+    before = program.get(f"/runs/{number}/erasure").json()
+    assert [(one["step"], one["characters"]) for one in before["answers"]] == [(1, 20)]
+    assert (before["asked"], before["page"]) == (None, f"{HERE}/runs/{number}/erase")
+    at = f"/runs/{number}/erasure"
+    assert program.post(at, json={"reason": "no"}).status_code == 422
+    answer = program.post(at, json={"reason": "it holds a password"})
+    assert answer.status_code == 202
+    assert answer.json()["asked"]["person"] == "dora"
+    assert answer.json()["answers"] == before["answers"]
+    assert "canary" not in answer.text
+
+
+def test_a_program_learns_what_a_host_has_for_a_field(desk: Desk):
+    office = desk.office
+    desk.api.state.parts = replace(
+        desk.api.state.parts, offering=Offering(office.fleet, office.database, office.policies)
+    )
+    office.ask(SetSwitch(host="lb1", name="lamp", value="on"))
+    program = desk.program("dora")
+    told = program.get("/hosts/lb1/choices", params={"runbook": "toy set"}).json()
+    assert {one["field"]: one["values"] for one in told["fields"]} == {
+        "name": ["lamp"],
+        "value": ["on"],
+    }
+    for wrong in ("/hosts/lb9/choices?runbook=toy+set", "/hosts/lb1/choices?runbook=nope"):
+        assert program.get(wrong).status_code == 404
+
+
+def test_where_nothing_is_offered_the_fields_are_told_all_the_same(desk: Desk):
+    told = desk.program("dora").get("/hosts/lb1/choices", params={"runbook": "toy set"}).json()
+    assert [one["field"] for one in told["fields"]] == ["name", "value"]
