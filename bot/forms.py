@@ -79,6 +79,8 @@ def find(typed: Sequence[str]) -> tuple[type[AnyRunbook], Sequence[str]]:
         runbook = catalogue().get(" ".join(typed[:length]).lower())
         if runbook is not None:
             return runbook, typed[length:]
+    if not typed:
+        raise NotUnderstood("no request is named. Type help to see what there is.")
     raise NotUnderstood(_did_you_mean(typed))
 
 

@@ -85,7 +85,7 @@ def question(policy: Policy, typed: Sequence[str]) -> Question:
     """
     runbook, rest = forms.find(typed)
     if not rest:
-        raise NotUnderstood(f"on which host? {runbook.words} HOST")
+        raise NotUnderstood(f"on which host? Type it behind the words: {runbook.words} HOST")
     known = {host.name: host for host in policy.inventory}
     meant = [
         word.removeprefix("host=")

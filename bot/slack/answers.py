@@ -41,6 +41,7 @@ _ALSO = (
     ("resume because …", "let everything go on; not by who stopped it"),
     ("ban PERSON because …", "shut somebody out at once; unban takes it back"),
     ("undo N", "ask for a run to be taken back"),
+    ("accept N PLAN", "take over what an approver proposes in place of your request"),
     ("counter N field=value", "propose other values for a request; its asker accepts or not"),
     ("delegate to PERSON until TIME", "let somebody decide in your stead; alone, it lists"),
     ("grant PERSON WORDS HOSTS N an hour until TIME", "approve in advance; alone, it lists"),
@@ -53,6 +54,12 @@ _ALSO = (
     ("review N WORDS", "say what you found where somebody else broke the glass"),
     ("web", "a link to the web pages, for you alone"),
 )
+
+
+def usage_of(word: str) -> str:
+    """Return how a command about one run is typed: `/keyturn approve N PLAN`."""
+    known = (typed for typed, _ in _ALSO if typed.startswith(f"{word} N"))
+    return f"{COMMAND} {next(known, f'{word} N')}"
 
 
 def said(text: str) -> Message:
@@ -145,7 +152,7 @@ def listing(found: Sequence[Run], *, now: int, above: str = "") -> Message:
     lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
     text = "\n".join(shortened(row, 200) for row in lines)
     return Message(
-        f"The newest {len(found)} runs",
+        "The newest run" if len(found) == 1 else f"The newest {len(found)} runs",
         [
             *([rich(line(bold(above)))] if above else []),
             rich(preformatted(text), line(words("All of one: "), code(f"{COMMAND} run N"))),

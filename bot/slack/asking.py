@@ -20,6 +20,7 @@ from bot.run import Origin, Run
 from bot.slack import form
 from bot.slack.form import BECAUSE, FORM, HOST_BLOCK, WHAT_BLOCK, Sheet, View
 from bot.slack.payloads import Shown
+from bot.slack.sentences import sentence
 from bot.slack.voice import error_of
 from bot.store import runs, seen
 from bot.store.database import Database
@@ -183,7 +184,7 @@ class Asking:
             run = ask()
         except (NotUnderstood, NotYours, TooLate, Unfit) as no:
             self._again(key)
-            return {HOST_BLOCK: str(no)}
+            return {HOST_BLOCK: sentence(str(no))}
         except Exception:
             self._again(key)
             raise

@@ -2,6 +2,7 @@
 
 from bot.slack import answers
 from bot.slack.blocks import Message
+from bot.slack.sentences import counted
 from bot.slack.words import Said
 from bot.store import stops
 from bot.store.database import Database
@@ -20,12 +21,14 @@ class Brakes:
         what = said.rest.strip().lower().removeprefix("#")
         if what in _ALL:
             number = self._workflow.stop_all(person=person, why=said.reason)
+            runs = f"{counted(number, 'run')} had not ended" if number else "no run was under way"
             return answers.said(
-                f"Everything is stopped; {number} runs were not over. Somebody else lets it go on "
-                f"with {answers.COMMAND} resume because …"
+                f"Everything is stopped; {runs}. Somebody else lets it go on with "
+                f"{answers.COMMAND} resume because …"
             )
         if not (what.isascii() and what.isdigit() and len(what) <= 9):
-            raise Unfit(f"stop which run? {answers.COMMAND} stop N, or stop all because …")
+            typed = f"{answers.COMMAND} stop"
+            raise Unfit(f"which run? Type {typed} N, or {typed} all because …")
         run = self._workflow.stop(int(what), person=person, why=said.reason)
         how = run.summary if run.over else "It ends before its next step."
         return answers.said(f"You stopped run {run.id}. {how}")
@@ -53,7 +56,7 @@ class Brakes:
     def _whom(self, said: Said) -> str:
         word = said.rest.strip().removeprefix("@")
         if not word or " " in word:
-            raise Unfit(f"whom? {answers.COMMAND} {said.first} PERSON because …")
+            raise Unfit(f"whom? Type {answers.COMMAND} {said.first} PERSON because …")
         return word.lower()
 
 

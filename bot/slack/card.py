@@ -30,6 +30,7 @@ from bot.slack.blocks import (
     when,
     words,
 )
+from bot.slack.sentences import counted
 from bot.slack.story import Story
 from bot.slack.verdicts import in_one_line, verdict
 from bot.visible import one_line, visible
@@ -301,4 +302,4 @@ def _end_of(output: str) -> str:
     """Return the last part of what a host said: the end is where the trouble is."""
     said = visible(output.strip())
     left = len(said) - _MOST_OUTPUT
-    return f"… {left} characters before this\n{said[left:]}" if left > 0 else said
+    return f"… {counted(left, 'character')} before this\n{said[left:]}" if left > 0 else said

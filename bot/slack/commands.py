@@ -130,7 +130,7 @@ class Commands:
         """Ask, and say where the glass is broken: that takes more than chat."""
         why = reason_for(asked.said.reason)
         if not asked.said.rest:
-            raise Unfit(f"what for? {answers.COMMAND} break-glass WORDS HOST because REASON")
+            raise Unfit(f"what for? Type {answers.COMMAND} break-glass WORDS HOST because REASON")
         if asked.said.rest.removeprefix("#").isdecimal():
             number, _ = _number(asked)
         else:
@@ -188,7 +188,10 @@ class Commands:
         if not digest:
             return self._card(number)
         if len(digest) < 10:
-            raise Unfit(f"give the ten digits of the plan that you approve, not {digest!r}")
+            raise Unfit(
+                f"{digest!r} is no plan: give the ten digits that the card shows. Type "
+                f"{answers.usage_of('approve')}"
+            )
         self._workflow.approve(
             number, person=asked.person, digest=digest, reason=asked.said.reason
         )
@@ -198,7 +201,9 @@ class Commands:
         number, rest = _number(asked)
         reason = " because ".join(part for part in (rest, asked.said.reason) if part)
         if not reason:
-            raise Unfit(f"say why, so that the asker knows: deny {number} REASON")
+            raise Unfit(
+                f"say why, so that the asker knows: type {answers.COMMAND} deny {number} REASON"
+            )
         self._workflow.deny(number, person=asked.person, reason=reason)
         return answers.said(f"You denied run {number}.")
 
@@ -215,6 +220,11 @@ class Commands:
         return answers.said(f"{run.title}: {run.summary}") if run.over else None
 
     def _can_i(self, asked: Asked) -> Message:
+        if not asked.said.rest:
+            raise Unfit(
+                f"what would you ask for? Type {answers.COMMAND} can-i WORDS HOST, with words "
+                "and a host such as “service restart web1”"
+            )
         policy = self._policies.current()
         meant = question(policy, forms.split(asked.said.rest))
         words = meant.runbook.words
@@ -271,7 +281,7 @@ def _number(asked: Asked) -> tuple[int, str]:
     first, _, rest = asked.said.rest.partition(" ")
     digits = first.removeprefix("#")
     if not (digits.isascii() and digits.isdigit() and len(digits) <= 9):
-        raise Unfit(f"which run? {answers.COMMAND} {asked.said.first} N")
+        raise Unfit(f"which run? Type {answers.usage_of(asked.said.first)}")
     return int(digits), rest.strip()
 
 

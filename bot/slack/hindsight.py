@@ -56,7 +56,7 @@ def _understood(typed: list[str], now: int) -> tuple[int, int, str]:
         else:
             rest.append(word)
     if not rest:
-        raise NotAMoment(f"around when? type {hindsight.EXAMPLES}, then ±30m, then a host")
+        raise NotAMoment(f"around when? Type {hindsight.EXAMPLES}, then ±30m, then a host")
     try:
         return hindsight.moment(" ".join(rest), now=now), within, "*"
     except NotAMoment:

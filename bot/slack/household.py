@@ -18,6 +18,7 @@ from bot.slack.blocks import (
     rich,
     words,
 )
+from bot.slack.sentences import counted
 
 _AHEAD = timedelta(days=30)
 _MOST = 20
@@ -42,7 +43,12 @@ def freezes(policy: Policy, *, now: int) -> Message:
     parts += [bullets(*hold[:_MOST])] if hold else []
     parts += [line(bold("To come")), bullets(*come[:_MOST])] if come else []
     parts.append(line(words("Changes wait until a freeze ends. In an emergency: "), _break()))
-    return Message(f"{len(hold)} freezes hold, {len(come)} come", [rich(*parts)])
+    return Message(_counted(len(hold), len(come)), [rich(*parts)])
+
+
+def _counted(hold: int, come: int) -> str:
+    held = counted(hold, "freeze holds", many="freezes hold") if hold else "Nothing is frozen now"
+    return f"{held}; {counted(come, 'freeze comes', many='freezes come')}" if come else held
 
 
 def areas(policy: Policy, me: str, *, team: str) -> Message:

@@ -27,6 +27,7 @@ from bot.slack.commands import Blank, Commands
 from bot.slack.decisions import Decisions
 from bot.slack.homes import Homes
 from bot.slack.identity import Identity, Unwelcome
+from bot.slack.sentences import sentence
 from bot.slack.voice import Voice
 from bot.store.database import StoreUnavailable
 from bot.store.runs import NoSuchRun, Overtaken
@@ -257,4 +258,4 @@ def _plainly(no: Exception) -> str:
     if isinstance(no, StoreUnavailable):
         log.critical("the Slack door takes nothing: %s", no)
         return "Nothing was done: the change log cannot be written. Try again in a minute."
-    return str(no)
+    return sentence(str(no))

@@ -75,7 +75,7 @@ class Mandates:
         """`counter 12 table=http`: the card of the new run says the rest."""
         number, rest = _number(said)
         if not rest:
-            raise Unfit(f"which values? {answers.COMMAND} counter {number} field=value …")
+            raise Unfit(f"which values? Type {answers.COMMAND} counter {number} field=value …")
         run = self._workflow.counter(
             number, person=person, changes=mandate.changes(forms.split(rest)), reason=said.reason
         )
@@ -85,7 +85,10 @@ class Mandates:
         """`accept 13 1234567890`: the ten digits are those of the plan that is offered."""
         number, digest = _number(said)
         if len(digest) < 10:
-            raise Unfit(f"give the ten digits of the plan: {answers.COMMAND} accept {number} PLAN")
+            raise Unfit(
+                "give the ten digits of the plan that the card shows: type "
+                f"{answers.COMMAND} accept {number} PLAN"
+            )
         self._workflow.accept(number, person=person, digest=digest.lower())
         return answers.said(f"You accepted run {number}.")
 
@@ -93,7 +96,10 @@ class Mandates:
         with self._database.reading() as tx:
             found = [one for one in delegations.concerning(tx, person) if _holds(one, tx)]
         if not found:
-            return answers.said(f"Nobody decides in your stead. It is typed: {mandate.DELEGATE}")
+            return answers.said(
+                "Nobody decides in your stead, and you in nobody's. To change that, type "
+                f"{answers.COMMAND} {mandate.DELEGATE}"
+            )
         lines = [self._told(one) for one in found[:_MOST]]
         return _listed("Who decides in whose stead", lines, f"{answers.COMMAND} delegate end N")
 
@@ -106,7 +112,10 @@ class Mandates:
             found = [one for one in grants.concerning(tx, person) if one.holds(tx.now)]
             left = {one.id: granted.left(tx, one) for one in found}
         if not found:
-            return answers.said(f"There is no grant of yours. It is typed: {mandate.GRANT}")
+            return answers.said(
+                "There is no grant to you or by you. To give one, type "
+                f"{answers.COMMAND} {mandate.GRANT}"
+            )
         lines = [
             mrkdwn(
                 f"{one.id}. {self._name(one.person)}: {one.what}, {left[one.id]} of "
@@ -160,5 +169,5 @@ def _number(said: Said) -> tuple[int, str]:
     first, _, rest = said.rest.partition(" ")
     digits = first.removeprefix("#")
     if not (digits.isascii() and digits.isdigit() and len(digits) <= 9):
-        raise Unfit(f"which run? {answers.COMMAND} {said.first} N …")
+        raise Unfit(f"which run? Type {answers.usage_of(said.first)}")
     return int(digits), rest.strip()

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from bot.slack.blocks import Block, bullets, preformatted, rich, shortened, words
+from bot.slack.sentences import counted
 from bot.visible import one_line
 from runbooks import Report, Table
 
@@ -28,7 +29,7 @@ def aligned(table: Table) -> str:
         room -= len(lines[shown]) + 1
         shown += 1
     left = len(lines) - shown
-    return "\n".join(lines[:shown] + ([f"… and {left} more rows"] if left else []))
+    return "\n".join(lines[:shown] + ([f"… and {counted(left, 'more row')}"] if left else []))
 
 
 def _findings(findings: Sequence[str]) -> list[Block]:

@@ -14,10 +14,10 @@ from bot.slack.blocks import (
     bullets,
     code,
     line,
-    notification,
     rich,
     words,
 )
+from bot.slack.sentences import counted
 from bot.slack.words import Said
 from bot.store import runs, schedules
 from bot.store.database import Database
@@ -58,10 +58,12 @@ class Timetables:
             found = [each for each in schedules.every(tx) if each.standing is not Standing.ENDED]
             asked = {each.id: runs.get(tx, each.run) for each in found[:_MOST_LISTED]}
         if not found:
-            return answers.said(f"There is no schedule yet: {answers.COMMAND} {_USAGE}")
+            return answers.said(
+                f"There is no schedule yet. To ask for one, type {answers.COMMAND} {_USAGE}"
+            )
         items = [_listed(each, asked[each.id]) for each in found[:_MOST_LISTED]]
         one = line(words("All of one: "), code(f"{answers.COMMAND} schedule N"))
-        return Message(notification(f"{len(found)} schedules"), [rich(bullets(*items), one)])
+        return Message(counted(len(found), "schedule"), [rich(bullets(*items), one)])
 
     def answer(self, typed: Typed) -> Message | None:
         """Do what was typed. Raises what the workflow raises, and forms.NotUnderstood."""
@@ -131,7 +133,7 @@ class Timetables:
             parts += [line(bold("Last")), bullets(*_became(schedule, fires))]
         acts = ", ".join(self._acts)
         parts.append(line(code(f"{answers.COMMAND} schedule {number} …"), words(f" {acts}")))
-        return Message(notification(f"Schedule {number}"), [rich(*parts)])
+        return Message(f"Schedule {number}", [rich(*parts)])
 
     def _suspend(self, number: int, typed: Typed) -> Message:
         self._workflow.schedules.suspend(number, person=typed.person, why=typed.said.reason)

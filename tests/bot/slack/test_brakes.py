@@ -22,9 +22,9 @@ async def test_a_run_is_stopped_by_its_number(chat: Chat):
 async def test_t_a18_stop_all_and_resume(chat: Chat):
     refused = await chat.type("stop all because I feel like it", "U0DORA")
     assert "You cannot do that. Those who can: Adam Admin" in refused.text
-    assert "say why" in (await chat.type("stop all", "U0ADAM")).text
+    assert "Say why" in (await chat.type("stop all", "U0ADAM")).text
     stopped = await chat.type("stop all because the cellar is on fire", "U0ADAM")
-    assert "Everything is stopped; 0 runs were not over" in stopped.text
+    assert "Everything is stopped; no run was under way" in stopped.text
     asked = await chat.type("toy set lb1 lamp on", "U0DORA")
     assert "Stopped with everything else by Adam Admin (the cellar is on fire)" in asked.text
     listed = " ".join(texts((await chat.type("runs", "U0DORA")).json["blocks"]))

@@ -71,19 +71,19 @@ async def test_every_value_that_does_not_fit_is_named_at_once(chat: Chat):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("toy set lb9 lamp on", "there is no host 'lb9' in the inventory: did you mean lb1, lb2"),
+        ("toy set lb9 lamp on", "There is no host 'lb9' in the inventory: did you mean lb1, lb2"),
         ("toy set lb1 lamp on extra", "one word too many"),
         ("toy set lb1 'lamp on", "quotation mark"),
-        ("run", "which run?"),
-        ("run twelve", "which run?"),
-        ("run ١", "which run?"),
-        ("run 99999999999", "which run?"),
-        ("run 7", "there is no run 7"),
-        ("approve 7 0123456789", "there is no run 7"),
-        ("deny 7", "say why"),
-        ("undo 7", "there is no run 7"),
-        ("withdraw 7", "there is no run 7"),
-        ("runs lb9", "there is no host 'lb9'"),
+        ("run", "Which run? Type /keyturn run N"),
+        ("run twelve", "Which run? Type /keyturn run N"),
+        ("run ١", "Which run? Type /keyturn run N"),
+        ("run 99999999999", "Which run? Type /keyturn run N"),
+        ("run 7", "There is no run 7."),
+        ("approve 7 0123456789", "There is no run 7."),
+        ("deny 7", "Say why"),
+        ("undo 7", "There is no run 7."),
+        ("withdraw 7", "There is no run 7."),
+        ("runs lb9", "There is no host 'lb9'"),
     ],
 )
 async def test_what_is_wrong_is_said_and_nothing_is_done(chat: Chat, text: str, said: str):
@@ -166,7 +166,7 @@ async def test_can_i_says_whether_and_who(chat: Chat):
     shown = words(await chat.type("can-i toy set lb1", "U0DORA"))
     assert shown.startswith("You may ask; it takes one approval from the owners of the edge")
     assert words(await chat.type("can-i toy show lb1", "U0DORA")).startswith("Yes, at once.")
-    assert "on which host?" in (await chat.type("can-i toy set", "U0DORA")).text
+    assert "On which host?" in (await chat.type("can-i toy set", "U0DORA")).text
     with chat.office.database.reading() as tx:
         assert search.newest(tx, search.Filter()) == []
 
@@ -248,7 +248,7 @@ async def test_who_tells_of_hosts_areas_and_people(
 
 
 async def test_who_is_nobody_is_said(chat: Chat):
-    assert "there is no host, area or person" in (await chat.type("who knows")).text
+    assert "There is no host, area or person" in (await chat.type("who knows")).text
 
 
 async def test_freezes_that_hold_and_come_are_told(chat: Chat):
@@ -276,4 +276,32 @@ async def test_what_changed_around_a_moment_is_told(chat: Chat):
     assert "on lb*" in told
     assert "Nothing that I know of" in words(await chat.type("changed 2026-01-01 02:00"))
     for unclear in ("changed", "changed soon", "changed 02:00 ±x"):
-        assert "type" in (await chat.type(unclear)).text
+        assert "ype " in (await chat.type(unclear)).text
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("approve", "Which run? Type /keyturn approve N PLAN"),
+        ("deny", "Which run? Type /keyturn deny N REASON"),
+        ("review", "Which run? Type /keyturn review N WORDS"),
+        ("undo", "Which run? Type /keyturn undo N"),
+        ("withdraw", "Which run? Type /keyturn withdraw N"),
+        ("accept", "Which run? Type /keyturn accept N PLAN"),
+        ("counter", "Which run? Type /keyturn counter N field=value"),
+        ("stop", "Which run? Type /keyturn stop N, or /keyturn stop all because …"),
+        ("ban", "Whom? Type /keyturn ban PERSON because …"),
+        ("can-i", "What would you ask for? Type /keyturn can-i WORDS HOST"),
+        ("changed", "Around when? Type 02:00"),
+        ("approve 7 PLAN", "'plan' is no plan: give the ten digits that the card shows."),
+    ],
+)
+async def test_a_command_alone_says_how_it_is_typed(chat: Chat, text: str, said: str):
+    assert (await chat.type(text)).text.startswith(said)
+
+
+async def test_one_run_is_not_counted(chat: Chat):
+    await chat.type("toy show lb1")
+    assert (await chat.type("runs")).text == "The newest run"
+    await chat.type("toy show lb2")
+    assert (await chat.type("runs")).text == "The newest 2 runs"

@@ -74,7 +74,7 @@ async def test_t_a16_broken_glass_is_told_loudly_and_once(loud: Chat) -> None:
     assert "Adam Admin broke the glass" in loud.slack.posted[0].words
 
     refused = await loud.type("review 1 it was right, I have looked", "U0ADAM")
-    assert "somebody else" in refused.text
+    assert "Somebody else" in refused.text
     await loud.type("review 1 it was right, I have looked", "U0OLGA")
     assert "Reviewed by Olga Owner: it was right, I have looked" in loud.slack.posted[0].words
 
@@ -104,13 +104,13 @@ async def test_a_reason_that_tells_nothing_is_asked_for_again_before_anything_is
         answer = await loud.type(typed, "U0ADAM")
         assert "20 characters or more" in answer.text
     answer = await loud.type("break-glass because all customers see an error page", "U0ADAM")
-    assert "what for?" in answer.text
+    assert "What for?" in answer.text
     assert loud.office.entries() == []
 
 
 async def test_who_may_not_break_glass_has_asked_as_usual(loud: Chat) -> None:
     answer = await loud.type(BREAK, "U0DORA")
-    assert "the policy lets you break no glass" in answer.text
+    assert "The policy lets you break no glass" in answer.text
     assert loud.run().state is State.WAITING
 
 

@@ -32,8 +32,6 @@ OURS = frozenset(
         "answers: title",
         "card: run.origin.door",
         "mandates: undo",
-        "timetables: f'Schedule {number}'",
-        "timetables: f'{len(found)} schedules'",
     }
 )
 

@@ -109,11 +109,11 @@ async def test_the_asker_takes_the_proposal_back(chat: Chat):
         ("grant dora toy set lb*", "It is typed: grant PERSON"),
         ("grant dora toy st lb* 5 an hour for 2 h", "Did you mean"),
         ("grant dora toy set lb* lamp 5 an hour for 2 h", "'lamp' names no field"),
-        ("grant olga toy set lb* 5 an hour for 2 h", "nobody grants themselves"),
+        ("grant olga toy set lb* 5 an hour for 2 h", "Nobody grants themselves"),
         ("grant end 7", "no grant 7"),
-        ("counter 7 value=dim", "there is no run 7"),
-        ("counter value=dim", "which run?"),
-        ("accept 7", "ten digits"),
+        ("counter 7 value=dim", "There is no run 7."),
+        ("counter value=dim", "Which run? Type /keyturn counter N field=value"),
+        ("accept 7", "Give the ten digits"),
     ],
 )
 async def test_what_is_typed_wrong_says_what_to_type(chat: Chat, text: str, said: str):

@@ -87,16 +87,16 @@ async def test_somebody_else_takes_it_over(chat: Chat):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("schedule 7", "there is no schedule 7"),
-        ("schedule 7 end", "there is no schedule 7"),
-        ("schedule fans", "type /keyturn schedule NAME"),
-        ("schedule fans cron=@daily --", "type /keyturn schedule NAME"),
+        ("schedule 7", "There is no schedule 7."),
+        ("schedule 7 end", "There is no schedule 7."),
+        ("schedule fans", "Type /keyturn schedule NAME"),
+        ("schedule fans cron=@daily --", "Type /keyturn schedule NAME"),
         ("schedule fans cron=0 3 * * * -- toy show lb1", "belongs into quotation marks"),
-        ("schedule fans zone=UTC -- toy show lb1", "say when"),
+        ("schedule fans zone=UTC -- toy show lb1", "Say when"),
         ("schedule fans cron=@daily zone=Mars -- toy show lb1", "no time zone 'Mars'"),
         ('schedule fans cron="* * * * *" -- toy set lb1 fan on', "every 10 minutes at most"),
         ("schedule fans cron=@daily -- toy sho lb1", "Did you mean"),
-        ("schedule fans cron=@daily -- toy show lb9", "there is no host 'lb9'"),
+        ("schedule fans cron=@daily -- toy show lb9", "There is no host 'lb9'"),
     ],
 )
 async def test_what_is_wrong_is_said_and_nothing_is_asked(chat: Chat, text: str, said: str):

@@ -1,0 +1,42 @@
+"""What is said in chat begins with a capital, ends, and counts as people do."""
+
+import pytest
+
+from bot.slack.sentences import counted, sentence
+
+SAID = {
+    "": "",
+    "there is no run 7": "There is no run 7.",
+    "which run? Type /keyturn run N": "Which run? Type /keyturn run N",
+    "say why": "Say why.",
+    "it is typed: grant PERSON until TIME": "It is typed: grant PERSON until TIME",
+    "lb1 is not tagged zfs": "lb1 is not tagged zfs.",
+    "dora is banned already": "dora is banned already.",
+    "run-1 is banned": "run-1 is banned.",
+    "'plan' names no field: say which, as in field=value": (
+        "'plan' names no field: say which, as in field=value"
+    ),
+    "There is no 'x'. Type help.": "There is no 'x'. Type help.",
+    "there is no host, area or person 'x'": "There is no host, area or person 'x'.",
+    "“soon” is no time: type 18:00": "“soon” is no time: type 18:00",
+    "run 12 has another plan now: look at it again": (
+        "Run 12 has another plan now: look at it again."
+    ),
+}
+
+
+@pytest.mark.parametrize(("said", "told"), SAID.items())
+def test_an_answer_is_a_sentence(said: str, told: str):
+    assert sentence(said) == told
+
+
+@pytest.mark.parametrize(
+    ("number", "told"), [(0, "0 more rows"), (1, "1 more row"), (2, "2 more rows")]
+)
+def test_one_is_counted_as_one(number: int, told: str):
+    assert counted(number, "more row") == told
+
+
+def test_what_takes_no_s_is_counted_too():
+    assert counted(1, "freeze holds", many="freezes hold") == "1 freeze holds"
+    assert counted(3, "freeze holds", many="freezes hold") == "3 freezes hold"
