@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import threading
+from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -12,7 +13,7 @@ from bot.dispatch.procrastinated import changes, looks, urgent
 from bot.store import hints
 
 if TYPE_CHECKING:
-    from procrastinate import App
+    from procrastinate import App, JobContext
     from psycopg import AsyncConnection
 
 log = logging.getLogger(__name__)
@@ -22,6 +23,9 @@ _POLL_SECONDS = 1.0
 # An outage of the database that is shorter leaves the worker alive and its jobs acknowledged.
 _OUTAGE_SECONDS = 600.0
 _AGAIN_SECONDS = 1.0
+# What was followed is away by then, unless the engine failed to say so.
+_FOLLOWED_SECONDS = 5.0
+_FORGET = "DELETE FROM procrastinate_jobs WHERE id = ANY(%(ids)s) AND status = 'doing'"
 # The engine's own work needs threads besides those of the jobs.
 _SPARE_THREADS = 4
 
@@ -52,6 +56,7 @@ class Crew:
             threads + look_threads + urgent_threads + _SPARE_THREADS, thread_name_prefix="crew"
         )
         self._advance: Callable[[int], None] | None = None
+        self._followed: deque[int] = deque()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closing = asyncio.Event()
         self._begun = threading.Event()
@@ -117,12 +122,13 @@ class Crew:
                 configure=_hasten,
             )
         )
-        app.task(name=hints.TASK)(self._take)
+        app.task(name=hints.TASK, pass_context=True)(self._take)
         async with app.open_async():
             lanes = [
                 asyncio.create_task(self._keep(app, queues, at_once))
                 for queues, at_once in self._lanes
             ]
+            lanes.append(asyncio.create_task(self._forget(app)))
             await self._closing.wait()
             # A worker that is cancelled fetches nothing more and waits for its jobs.
             for lane in lanes:
@@ -145,7 +151,26 @@ class Crew:
                 log.exception("the worker of %s begins anew", ", ".join(queues))
             await self._rest()
 
-    def _take(self, run: int, **_: str) -> None:
+    async def _forget(self, app: "App") -> None:
+        """Take away, until cancelled, hints that were followed and are still there.
+
+        The engine could not say that it was done, since the database was away at that moment. As
+        long as they are there and we live, their runs count as taken care of.
+        """
+        from procrastinate.exceptions import ConnectorException
+
+        due: list[int] = []
+        while True:
+            await asyncio.sleep(_FOLLOWED_SECONDS)
+            try:
+                if due:
+                    await app.connector.execute_query_async(_FORGET, ids=due)
+            except ConnectorException:
+                log.warning("%d hints that were followed are taken away later", len(due))
+                continue
+            due = [self._followed.popleft() for _ in range(len(self._followed))]
+
+    def _take(self, context: "JobContext", run: int, **_: str) -> None:
         if self._advance is None:
             raise RuntimeError("started work before start()")
         # What has come here while we close is found again: its run is in the database.
@@ -155,6 +180,8 @@ class Crew:
             self._advance(run)
         except Exception:
             log.exception("run %d could not be advanced", run)
+        if context.job.id is not None:
+            self._followed.append(context.job.id)
 
 
 async def _hasten(connection: "AsyncConnection") -> None:

@@ -9,9 +9,12 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import pytest
+from procrastinate.exceptions import ConnectorException
+from procrastinate.manager import JobManager
 from sqlalchemy import insert, text
 
 from bot.dispatch import Dispatch, InProcess
+from bot.dispatch import crew as crew_module
 from bot.dispatch.crew import Crew
 from bot.dispatch.procrastinated import Procrastinated, changes
 from bot.run import Origin
@@ -427,6 +430,36 @@ def test_a_worker_whose_connections_could_not_be_opened_begins_anew(
     with apart.transaction() as tx:
         dispatch.enqueue(tx, 1, "main")
     assert came.wait(20)
+    assert crew.stop(10)
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("looks_after", [True, False])
+def test_r_d1_a_hint_whose_end_could_not_be_written_down_is_forgotten(
+    apart: Database, monkeypatch: pytest.MonkeyPatch, looks_after: bool
+):
+    """Its twin beside it: else its run would count as taken care of for as long as we live."""
+    away = threading.Event()
+
+    async def finish_job(*_: object, **__: object) -> None:
+        away.set()
+        raise ConnectorException
+
+    monkeypatch.setattr(JobManager, "finish_job", finish_job)
+    monkeypatch.setattr(crew_module, "_FOLLOWED_SECONDS", 0.2 if looks_after else 600)
+    dispatch = Procrastinated()
+    crew = Crew(apart.url, sites=["main"], threads=1, look_threads=1)
+    crew.start(lambda _: None)
+    with apart.transaction() as tx:
+        dispatch.enqueue(tx, 1, "main")
+    assert away.wait(20)
+    deadline = time.monotonic() + (20 if looks_after else 2)
+    busy = {1}
+    while busy and time.monotonic() < deadline:
+        time.sleep(0.05)
+        with apart.transaction() as tx:
+            busy = set(dispatch.busy(tx))
+    assert busy == (set() if looks_after else {1})
     assert crew.stop(10)
 
 
