@@ -1,0 +1,25 @@
+"""A member of a crowd: what `keyturn serve` or `keyturn worker` does, and a ledger to write."""
+
+import os
+import sys
+from pathlib import Path
+from typing import Any, cast
+
+from bot import app, site_worker
+from bot.settings import Settings
+from runbooks import catalogue
+from tests.chaos.ledger import WriteDown
+
+
+def live(settings: Settings, log: Path, *, sites: tuple[str, ...]) -> None:
+    """Work until ended. sites: a worker's; none, and it serves. log: what it says goes there."""
+    out = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    for stream in (1, 2):
+        os.dup2(out, stream)
+    sys.stdout = os.fdopen(1, "w", buffering=1)
+    sys.stderr = os.fdopen(2, "w", buffering=1)
+    cast("dict[str, Any]", catalogue())[WriteDown.words] = WriteDown
+    if sites:
+        site_worker.work(settings, sites=sites, concurrency=4)
+    else:
+        app.serve(settings)

@@ -1,0 +1,210 @@
+"""A PostgreSQL server that restarts, and one that another takes the place of."""
+
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import LiteralString, Self
+
+import psycopg
+
+from tests.playground.daemon import Daemon, DaemonDidNotStart, free_port, program, root
+
+_ADDRESS, _USER = "127.0.0.1", "postgres"
+# PostgreSQL does not run as root.
+_OTHER = "postgres"
+FAST, IMMEDIATE = signal.SIGINT, signal.SIGQUIT
+# Of throwaway clusters there are several at once, each with a little to keep.
+_SMALL = {
+    "listen_addresses": _ADDRESS,
+    "max_connections": "150",
+    "shared_buffers": "16MB",
+    "fsync": "on",
+    "wal_keep_size": "64MB",
+    "hot_standby": "on",
+    # What a server that died leaves behind is not waited for.
+    "wal_sender_timeout": "2s",
+    "wal_retrieve_retry_interval": "100ms",
+    "timezone": "UTC",
+}
+
+
+class Server(Daemon):
+    """One server on loopback with the files of its own. like: whose standby it is."""
+
+    def __init__(self, like: "Server | None" = None) -> None:
+        super().__init__()
+        self._like = like
+        self.port = 0
+        if os.geteuid() == 0:
+            owner = pwd.getpwnam(_OTHER)
+            # It has to get through to its own files.
+            root().chmod(0o711)
+            os.chown(self.directory, owner.pw_uid, owner.pw_gid)
+
+    def stands_by(self, like: "Server") -> None:
+        """Be the standby of another from the next start on, with files of its own again."""
+        self._like = like
+
+    @property
+    def data(self) -> Path:
+        return self.directory / "data"
+
+    def run(self, command: str, *words: str) -> None:
+        """Have one of PostgreSQL's programs do its work."""
+        subprocess.run(
+            self._as_owner(_program(command), *words),
+            check=True,
+            capture_output=True,
+            timeout=60,
+            cwd="/",
+            env={"LC_ALL": "C.UTF-8", "PATH": os.defpath},
+        )
+
+    def end(self, how: signal.Signals) -> None:
+        """Stop it as `pg_ctl stop` does, and leave its files."""
+        os.kill(self.pid, how)
+        deadline = time.monotonic() + 20
+        while self.running:
+            assert time.monotonic() < deadline, "PostgreSQL does not stop"
+            time.sleep(0.01)
+        self.stop()
+
+    def do(self, statement: LiteralString) -> list[tuple[object, ...]]:
+        """Do one statement outside any transaction, and return its rows."""
+        address = f"host={_ADDRESS} port={self.port} user={_USER} dbname=postgres"
+        with psycopg.connect(address, autocommit=True, connect_timeout=2) as connection:
+            cursor = connection.execute(statement)
+            return cursor.fetchall() if cursor.description else []
+
+    def _choose_ports(self) -> None:
+        self.port = free_port(_ADDRESS)
+
+    def _configure(self) -> list[str]:
+        if not self.data.exists():
+            self._settle()
+        settings = {**_SMALL, "port": str(self.port), "unix_socket_directories": ""}
+        given = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
+        return self._as_owner(_program("postgres"), "-D", str(self.data), *given)
+
+    def _settle(self) -> None:
+        """Make its files: new ones, or those of the server that it stands by."""
+        if self._like is None:
+            how = ("-U", _USER, "-A", "trust", "-E", "UTF8", "--no-sync", "--locale=C.UTF-8")
+            self.run("initdb", "-D", str(self.data), *how)
+            return
+        where = f"host={_ADDRESS} port={self._like.port} user={_USER}"
+        self.run("pg_basebackup", "-D", str(self.data), "-R", "-c", "fast", "-d", where, "-N")
+
+    def _answers(self) -> bool:
+        try:
+            return bool(self.do("SELECT 1"))
+        except psycopg.OperationalError:
+            return False
+
+    @staticmethod
+    def _as_owner(*words: str) -> list[str]:
+        if os.geteuid() != 0:
+            return [*words]
+        setpriv = program("/usr/bin/setpriv", package="util-linux")
+        who = (f"--reuid={_OTHER}", f"--regid={_OTHER}", "--clear-groups")
+        return [setpriv, *who, "--", *words]
+
+
+def _program(name: str) -> str:
+    """Return the newest one that is here."""
+    found = sorted(
+        Path("/usr/lib/postgresql").glob(f"*/bin/{name}"), key=lambda path: int(path.parts[4])
+    )
+    return program(
+        str(found[-1]) if found else f"/usr/lib/postgresql/*/bin/{name}", package="postgresql"
+    )
+
+
+class Cluster:
+    """A server, and a synchronous standby if wanted: who connects to both finds who writes."""
+
+    def __init__(self, *, standby: bool = False) -> None:
+        self._now = Server()
+        self._standby = Server(self._now) if standby else None
+        self._dead: Server | None = None
+
+    def __enter__(self) -> Self:
+        try:
+            self._now.start()
+            if self._standby is not None:
+                self._standby.start()
+                self._wait_for_each_other()
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for server in self._servers:
+            server.close()
+
+    def new_database(self) -> str:
+        """Make a database and return its address as SQLAlchemy writes it, good for all servers."""
+        self._now.do("CREATE DATABASE keyturn")
+        hosts = ",".join(_ADDRESS for _ in self._servers)
+        ports = ",".join(str(server.port) for server in self._servers)
+        return (
+            f"postgresql+psycopg://{_USER}@/keyturn"
+            f"?host={hosts}&port={ports}&target_session_attrs=read-write"
+        )
+
+    def do(self, statement: LiteralString) -> list[tuple[object, ...]]:
+        return self._now.do(statement)
+
+    def restart(self, how: signal.Signals) -> None:
+        """how: FAST, which hangs up on everybody, or IMMEDIATE, as if it had crashed."""
+        self._now.end(how)
+        self._now.start()
+
+    def fail_over(self) -> None:
+        """Kill the server for good, and have the standby take its place: it knows all."""
+        assert self._standby is not None
+        dead, self._now = self._now, self._standby
+        self._standby = None
+        dead.stop()
+        self._now.run("pg_ctl", "promote", "-w", "-D", str(self._now.data))
+        self._dead = dead
+
+    def stand_by(self) -> None:
+        """Make a standby anew of the server that was killed, at its old place."""
+        dead, self._dead = self._dead, None
+        assert dead is not None
+        shutil.rmtree(dead.data)
+        dead.stands_by(self._now)
+        dead.start()
+        self._standby = dead
+        self._wait_for_each_other()
+
+    def _wait_for_each_other(self) -> None:
+        """From now on a commit is one once the standby has it on its disk, too."""
+        deadline = time.monotonic() + 20
+        while not self._now.do("SELECT 1 FROM pg_stat_replication WHERE state = 'streaming'"):
+            if time.monotonic() > deadline:
+                raise DaemonDidNotStart("the standby does not follow")
+            time.sleep(0.02)
+        self._now.do("ALTER SYSTEM SET synchronous_standby_names = '*'")
+        self._now.do("SELECT pg_reload_conf()")
+        while not self._now.do("SELECT 1 FROM pg_stat_replication WHERE sync_state = 'sync'"):
+            if time.monotonic() > deadline:
+                raise DaemonDidNotStart("the standby is not waited for")
+            time.sleep(0.02)
+
+    @property
+    def _servers(self) -> Sequence[Server]:
+        return [one for one in (self._now, self._standby, self._dead) if one is not None]
