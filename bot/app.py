@@ -18,7 +18,7 @@ from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.routing import Route
 
-from bot import api, neighbours
+from bot import api, heap, neighbours
 from bot.api import ApiParts
 from bot.api import hooks as incoming
 from bot.api.hooks import Incoming
@@ -210,6 +210,7 @@ def run(keyturn: Keyturn, listener: socket.socket) -> None:
         ws="wsproto" if keyturn.console is not None else "none",
         timeout_graceful_shutdown=5,
     )
+    heap.settle()
     with suppress(KeyboardInterrupt):
         _Server(config, keyturn.workflow).run(sockets=[listener])
 

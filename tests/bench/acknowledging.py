@@ -22,6 +22,7 @@ from slack_bolt.authorization import AuthorizeResult
 from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from bot import heap
 from bot.offering import Offering
 from bot.slack.door import Door, Installation, client
 from tests.bench.measuring import Figure
@@ -178,6 +179,7 @@ async def _door(place: Path) -> None:
                 Installation(SECRET, TEAM),
                 offering,
             )
+            heap.settle()
             await _serve(door.app)
 
 
