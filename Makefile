@@ -29,6 +29,7 @@ SYSTEM_PACKAGES := \
 	ca-certificates=/etc/ssl/certs/ca-certificates.crt \
 	chromium=chromium \
 	exim4-daemon-light=exim4 \
+	faketime=faketime \
 	frr=/usr/lib/frr/vrrpd \
 	haproxy=haproxy \
 	iproute2=ip \

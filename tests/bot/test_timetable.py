@@ -30,7 +30,7 @@ def micros(at: datetime) -> int:
     return round(at.timestamp()) * SECOND
 
 
-def _first_at(day: date, hour: int, minute: int, zone: ZoneInfo) -> datetime:
+def first_at(day: date, hour: int, minute: int, zone: ZoneInfo) -> datetime:
     """Say by the calendar alone when a job of that day is due: the oracle.
 
     Of a time that comes twice, the first; for one that does not come, the end of the gap.
@@ -56,7 +56,7 @@ def test_r_c2_a_daily_job_fires_once_a_day_in_every_zone(zone: str, clock: tuple
     place = ZoneInfo(zone)
     start = datetime(2026, 1, 1, tzinfo=place)
     days = [start.date() + timedelta(days=n) for n in range(4 * 366)]
-    expected = [micros(_first_at(day, hour, minute, place)) for day in days]
+    expected = [micros(first_at(day, hour, minute, place)) for day in days]
     found = timetable(f"{minute} {hour} * * *", zone).next(micros(start) - SECOND, count=len(days))
     assert found == expected
 

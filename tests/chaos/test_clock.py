@@ -1,0 +1,85 @@
+"""The clock jumps an hour to and fro, in twelve zones: what fires is what the calendar says, once.
+
+`make chaos` goes through ten years, `make test` through those on which clocks are changed.
+"""
+
+import json
+import os
+import secrets
+import subprocess
+import sys
+from collections import Counter
+from datetime import date, timedelta
+from pathlib import Path
+
+import pytest
+
+from bot.run import State
+from bot.store.schedules import Outcome
+from tests.bot.test_timetable import ZONES
+from tests.chaos.clockwork import CLOCK, moments
+from tests.chaos.report import NAME, Record
+from tests.playground.daemon import program
+
+CHAOS = int(os.environ.get("KEYTURN_CHAOS", "0"))
+SEED = int(os.environ.get("KEYTURN_SEED", "0")) or secrets.randbelow(10**6)
+# The first day, and how many: around the days on which clocks are changed.
+_YEARS = range(2026, 2036) if CHAOS else ()
+SPANS = [(f"{year}-{month}-25", 14) for year in _YEARS for month in ("03", "09", "10")]
+_SECOND = 1_000_000
+
+
+def _fired(directory: Path, begin: str, days: int) -> dict[str, list[tuple[int, str, str | None]]]:
+    """Have a process go through so many days; return what it decided of each moment, by zone."""
+    faketime = program("/usr/bin/faketime", package="faketime")
+    [library] = Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1")
+    assert faketime
+    clock = directory / "clock"
+    clock.write_text(f"{date.fromisoformat(begin) - timedelta(days=2)} 00:00:00\n")
+    told = {
+        "LD_PRELOAD": str(library),
+        CLOCK: str(clock),
+        "FAKETIME_NO_CACHE": "1",
+        # What counts seconds, and knows no time of day, goes on as ever.
+        "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+        "TZ": "UTC",
+    }
+    words = ("-m", "tests.chaos.clockwork", str(directory), str(SEED), begin, str(days), *ZONES)
+    ended = subprocess.run(
+        [sys.executable, *words],
+        env={**os.environ, **told},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == 0, f"seed {SEED}: {ended.stderr[-4000:]}"
+    found: dict[str, list[tuple[int, str, str | None]]] = json.loads(ended.stdout)
+    return found
+
+
+@pytest.mark.flaky(reruns=0)
+@pytest.mark.real
+@pytest.mark.timeout(0 if CHAOS else 120)
+@pytest.mark.parametrize(("begin", "days"), SPANS or [("2026-03-29", 1)])
+def test_r_c1_r_c2_a_clock_that_jumps_fires_what_the_calendar_says_and_nothing_twice(
+    tmp_path: Path, begin: str, days: int, record_property: Record
+):
+    found = _fired(tmp_path, begin, days)
+    first, outcomes = date.fromisoformat(begin), Counter[str]()
+    for zone, every in found.items():
+        expected = [round(moment * _SECOND) for moment in moments(zone, first, days)]
+        fires = [fire for fire in every if fire[0] >= expected[0]]
+        decided = [due for due, _, _ in fires]
+        # A jump ahead may have come to what is due after the last day as well.
+        assert decided[: len(expected)] == expected, f"{zone}, seed {SEED}"
+        assert len(decided) == len(set(decided))
+        outcomes.update(outcome for _, outcome, _ in fires)
+        ends = {state for _, outcome, state in fires if outcome == Outcome.FIRED}
+        assert ends <= {State.SUCCEEDED, State.UNCHANGED}, f"{zone}, seed {SEED}: {ends}"
+    # The clock was ahead of some of them when it came to look.
+    assert outcomes[Outcome.FIRED]
+    assert outcomes[Outcome.MISSED]
+    told = ", ".join(f"{count} {outcome}" for outcome, count in sorted(outcomes.items()))
+    record_property(
+        NAME, f"clock jumps of an hour from {begin}, {days} days in {len(ZONES)} zones: {told}"
+    )
