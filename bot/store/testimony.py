@@ -17,6 +17,7 @@ from bot.store.changelog import Entry
 from bot.store.database import Transaction
 from bot.store.glass import Glass
 from bot.store.schedules import Schedule
+from bot.store.signins import Session
 
 _ENDS = frozenset(state.value for state in ENDED)
 _BEFORE_START = frozenset({State.ASKED, State.WAITING, State.READY, State.STARTING})
@@ -32,7 +33,8 @@ _BROKEN, _REVIEWED = "glass broken", "glass reviewed"
 _SHUTS = frozenset({"banned", "everything stopped"})
 _LETS_GO_ON = frozenset({"ban lifted", "everything resumed"})
 EVERYBODY = ""
-# Of one person: whoever breaks more panes in a day than that is noticed otherwise.
+STEPPED_UP = "stepped up"
+# Of one person: whoever does so more often within a day is noticed otherwise.
 _PANES = 50
 
 
@@ -116,6 +118,17 @@ def against_glass(tx: Transaction, run: Run, broken: Glass) -> str:
         if said == mine and broken.until is not None and broken.until <= facts["until"]:
             return ""
     return f"that {broken.person} broke the glass of run {run.id}"
+
+
+def stepped_up(tx: Transaction, session: Session) -> bool:
+    """Say whether whose session it is has shown the factor that its row names, then or later."""
+    told = changelog.latest(tx, STEPPED_UP, person=session.person, most=_PANES)
+    shown = [
+        entry
+        for entry in told
+        if entry.facts["factor"] == session.factor and entry.at >= (session.stepped_up or 0)
+    ]
+    return bool(vouched(tx, shown))
 
 
 def unreviewed(tx: Transaction, person: str) -> int | None:

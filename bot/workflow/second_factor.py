@@ -1,10 +1,14 @@
 """The second factor: whether it is its person's, was shown just now, and still counts later on."""
 
+import logging
+
 from bot.policy import Policy
 from bot.run import Vote
-from bot.store import factors, signins
+from bot.store import factors, signins, testimony
 from bot.store.database import Transaction
 from bot.store.factors import Factor
+
+log = logging.getLogger(__name__)
 
 
 def counts(policy: Policy, factor: Factor) -> bool:
@@ -19,6 +23,9 @@ def shown(tx: Transaction, policy: Policy, *, person: str, session: str) -> str:
     """Return the digest of the factor that this person has just shown in this session, or ""."""
     found = signins.find(tx, session) if session else None
     if found is None or found.person != person or not found.fresh(tx.now):
+        return ""
+    if not testimony.stepped_up(tx, found):
+        log.critical("the change log does not bear out that %s showed a second factor", person)
         return ""
     return found.factor if still_counts(tx, policy, person=person, digest=found.factor) else ""
 

@@ -13,6 +13,7 @@ from bot.store import changelog, factors, signins
 from bot.store.database import Transaction
 from bot.store.factors import Factor
 from bot.store.safe import DoesNotOpen
+from bot.store.testimony import STEPPED_UP
 from bot.workflow.asking import Unfit
 from bot.workflow.deciding import NotYours
 from bot.workflow.parts import Parts
@@ -147,5 +148,5 @@ def _refuse(tx: Transaction, person: str, what: str) -> None:
 def _step_up(tx: Transaction, session: str, factor: Factor) -> None:
     signins.step_up(tx, session, factor=factor.digest)
     changelog.append(
-        tx, "stepped up", person=factor.person, door="web", by=factor.kind, factor=factor.digest
+        tx, STEPPED_UP, person=factor.person, door="web", by=factor.kind, factor=factor.digest
     )

@@ -9,14 +9,14 @@ from sqlalchemy import update
 
 from bot.factor.passkey import Home
 from bot.run import Run, State, Vote
-from bot.store import changelog, factors, runs, schema, signins, tables
+from bot.store import changelog, factors, runs, schema, signins, tables, testimony
 from bot.store.seal import Seal
 from bot.workflow import NotYours, StepUpFirst, TooLate, Unfit
 from bot.workflow.second_factor import counts
 from tests.authenticator import Authenticator
 from tests.bot.keyring import age_step_ups, an_app, stepped_up
 from tests.bot.office import Office, an_office
-from tests.bot.time import Clock
+from tests.bot.time import MINUTE, Clock
 from tests.policies import starter_rules
 from tests.toy import SetSwitch
 
@@ -68,6 +68,33 @@ def test_an_approval_with_a_second_factor_counts_and_says_so(strict: Office) -> 
     assert "stepped up" in strict.entries()
 
 
+class TestForged:
+    """Somebody writes into a session's row that a second factor was shown in it."""
+
+    def _approved(self, office: Office) -> State:
+        app, run = an_app(office, "olga"), office.ask(LAMP_ON)
+        with office.database.transaction() as tx:
+            shown = {"stepped_up": tx.now, "factor": app.factor.digest}
+            tx.sql.execute(update(tables.session).values(shown))
+        approve(office, run.id, run.digest, "olga", app.session)
+        return office.run(run.id).state
+
+    def test_t_s7_what_the_log_does_not_tell_of_is_no_second_factor(self, strict: Office) -> None:
+        with pytest.raises(StepUpFirst):
+            self._approved(strict)
+        assert strict.fleet.told == []
+
+    def test_t_s7_without_the_log_the_row_would_be_believed(
+        self, strict: Office, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(testimony, "stepped_up", _certainly)
+        assert self._approved(strict) is State.SUCCEEDED
+
+
+def _certainly(*_: object) -> bool:
+    return True
+
+
 class TestAgain:
     """By night the rules want a second factor with what was approved by day without one."""
 
@@ -86,15 +113,12 @@ class TestAgain:
         clock = Clock(f"sqlite:///{tmp_path / 'keyturn.db'}", Seal.new())
         schema.upgrade(clock)
         with an_office(tmp_path, rules=self.RULES, database=clock) as office:
+            with clock.reading() as tx:
+                clock.ahead = 4_102_444_800_000_000 - 120 * MINUTE - tx.now
             run = office.ask(LAMP_ON)
             office.workflow.approve(run.id, person="olga", digest=run.digest)
-            with office.database.transaction() as tx:
-                runs.amend(tx, runs.hold(tx, run.id), expires=2**60)
-            with clock.reading() as tx:
-                clock.ahead = 4_102_444_800_000_000 - tx.now
+            clock.ahead += 120 * MINUTE
             office.work()
-            with office.database.transaction() as tx:
-                runs.amend(tx, runs.hold(tx, run.id), expires=2**60)
             yield office, office.run(run.id)
 
     def test_who_approved_without_one_approves_again_with_it(
@@ -106,8 +130,7 @@ class TestAgain:
             approve(office, run.id, run.digest, "olga")
         app = stepped_up(office, "olga")
         office.workflow.approve(run.id, person="olga", digest=run.digest, session=app.session)
-        with office.database.transaction() as tx:
-            runs.amend(tx, runs.hold(tx, run.id), expires=2**60)
+        with office.database.reading() as tx:
             [vote] = runs.votes(tx, run.id)
         assert vote.factor == app.factor.digest
         office.work()
