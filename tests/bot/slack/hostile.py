@@ -98,6 +98,9 @@ async def a_hostile_chat(directory: Path, patch: pytest.MonkeyPatch) -> AsyncGen
         for words, one in offered.items():
             patch.setitem(cast("dict[str, Any]", known), words, one)
     patch.setitem(cast("dict[str, Any]", toy.LISTS), "words", _words)
+    # On a busy machine our own Slack may take longer than people would wait.
+    for patience in ("asking._TRIGGER_SECONDS", "identity._PATIENCE_SECONDS"):
+        patch.setattr(f"bot.slack.{patience}", 30)
     with an_office(directory) as office:
         _poison(office, patch)
         # Time flies, so that no channel has to be spared.
