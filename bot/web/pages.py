@@ -12,10 +12,10 @@ from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from bot import moment
-from bot.run import State
-from bot.visible import visible
+from bot.run import Run, State
 from bot.web import badge, picture
 from bot.web.badge import Badge
+from bot.web.shown import Templates, shown
 from bot.web.story import plainly
 
 STATIC = Path(__file__).parent / "static"
@@ -39,16 +39,21 @@ def piece(template: str, **things: object) -> str:
 
 @cache
 def _environment() -> Environment:
-    environment = Environment(
+    environment = Templates(
         loader=ChoiceLoader([PackageLoader("bot.web"), PackageLoader("bot.charter")]),
         autoescape=True,
         undefined=StrictUndefined,
-        finalize=_finalize,
+        finalize=shown,
+        # What is installed does not change while it runs.
+        auto_reload=False,
         trim_blocks=True,
         lstrip_blocks=True,
     )
     words: Mapping[str, Any] = {
         "asset": _asset,
+        "took": _took,
+        "icon": _icon,
+        "option": _option,
         "run_state": _run_state,
         "part_state": _part_state,
         "run_badge": badge.RUN,
@@ -65,17 +70,26 @@ def _environment() -> Environment:
     return environment
 
 
-def _finalize(value: object) -> object:
-    """Spell out control and bidi characters of everything but our own markup."""
-    if isinstance(value, Markup):
-        return value
-    return visible(str(value).replace("\r\n", "\n"))
-
-
 def _time(at: int) -> Markup:
     """Draw a moment; the browser's script writes it in the reader's own zone."""
     said = moment.utc(at)
-    return Markup(f'<time datetime="{moment.iso(at)}" title="{said}" data-moment>{said}</time>')  # noqa: S704 - digits of ours
+    iso = f"{said[:10]}T{said[11:19]}Z"
+    return Markup(f'<time datetime="{iso}" title="{said}" data-moment>{said}</time>')  # noqa: S704 - digits of ours
+
+
+def _took(run: Run, now: int) -> str:
+    """Say how long a run took, or takes so far."""
+    if run.started is None:
+        return Markup('<span class="text-secondary" aria-label="not started">–</span>')
+    if run.ended is None:
+        return f"{moment.span(now - run.started)} so far"
+    return moment.span(run.ended - run.started)
+
+
+def _option(value: str, word: str, chosen: str) -> Markup:
+    """Draw what a list offers; a macro would take most of the time of the lists of a filter."""
+    on = " selected" if value == chosen else ""
+    return Markup(f'<option value="{shown(value)}"{on}>{shown(word)}</option>')  # noqa: S704 - both are shown
 
 
 @cache
@@ -89,9 +103,16 @@ def _part_state(state: State, begun: bool) -> Markup:  # noqa: FBT001 - a templa
     return _badge(badge.of_part(state, begun=begun))
 
 
-def _badge(shown: Badge) -> Markup:
+@cache
+def _icon(name: str) -> Markup:
+    """Draw one of icons.html: once, since a page has many of few."""
+    macros: Any = _environment().get_template("icons.html").module
+    return macros.icon(name)
+
+
+def _badge(one: Badge) -> Markup:
     macros: Any = _environment().get_template("bits.html").module
-    return macros.badge(shown)
+    return macros.badge(one)
 
 
 @cache

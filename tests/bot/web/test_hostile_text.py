@@ -5,12 +5,13 @@ from dataclasses import replace
 from urllib.parse import quote
 
 import pytest
+from markupsafe import Markup
 
 from bot.proposal import Proposal, ProposedStep
 from bot.run import Origin, State, StepRecord, StepState, Vote
 from bot.store import changelog, heard, runs
 from bot.store.database import Transaction
-from bot.web import pages
+from bot.web import shown
 from connectors.command import Shell, SwitchLines
 from runbooks import Report, Table
 from tests.bot.web.conftest import Site
@@ -162,10 +163,16 @@ def test_colours_are_spelt_out_for_people_to_see(site: Site) -> None:
     assert "\\x1b[31mred\\u202e" in words
 
 
+def _shown_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have nothing remembered of how texts were shown before, nor of how they are shown now."""
+    monkeypatch.setattr(shown, "_short", lambda text: shown._escaped(text))  # pyright: ignore[reportPrivateUsage,reportUnknownLambdaType,reportUnknownArgumentType] - the twin
+
+
 def test_without_spelling_out_they_would_come_through(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pages, "visible", str)
+    _shown_anew(monkeypatch)
+    monkeypatch.setattr(shown, "visible", str)
     with site.database.transaction() as tx:
         number = _plant(tx, HOSTILE["a colour"])
     assert "\x1b" in _unseen(site.browser("olga").get(f"/runs/{number}").text)
@@ -174,8 +181,8 @@ def test_without_spelling_out_they_would_come_through(
 def test_without_escaping_a_script_would_come_through(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    environment = pages._environment()  # pyright: ignore[reportPrivateUsage]
-    monkeypatch.setattr(pages, "_environment", lambda: environment.overlay(autoescape=False))
+    _shown_anew(monkeypatch)
+    monkeypatch.setattr(shown, "escape", Markup)
     with site.database.transaction() as tx:
         number = _plant(tx, HOSTILE["a picture"])
     assert Page(site.browser("olga").get(f"/runs/{number}").text).strange != []
