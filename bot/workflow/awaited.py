@@ -1,6 +1,7 @@
 """Awaited: what of all that is not over waits for one person."""
 
 from bot.policy import Policy
+from bot.policy.people import Area
 from bot.run import Run, State
 from bot.store import runs, search
 from bot.store.database import Transaction
@@ -33,6 +34,14 @@ def may_decide(tx: Transaction, policy: Policy, run: Run, person: str) -> bool:
 
 def may_settle(policy: Policy, run: Run, person: str) -> bool:
     """Say whether this person may tell how an unknown run ended."""
-    if run.state is not State.UNKNOWN or run.hosts or run.host not in policy.inventory.hosts:
+    if run.state is not State.UNKNOWN or run.hosts:
         return False
-    return person in policy.area_of(run.host).owners
+    area = area_of(policy, run)
+    return area is not None and person in area.owners
+
+
+def area_of(policy: Policy, run: Run) -> Area | None:
+    """Return the area whose owners settle a run, also once its host has left the inventory."""
+    if run.host in policy.inventory.hosts:
+        return policy.area_of(run.host)
+    return policy.household.areas.get(run.area)

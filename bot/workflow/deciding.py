@@ -7,6 +7,7 @@ from bot.run import BEFORE_INTENT, Run, State, Vote
 from bot.store import changelog, news, runs
 from bot.store.database import Transaction
 from bot.workflow.asking import Unfit
+from bot.workflow.awaited import area_of
 from bot.workflow.counting import count, ruling_on
 from bot.workflow.ending import end
 from bot.workflow.parts import Parts
@@ -125,9 +126,7 @@ def settle(parts: Parts, number: int, *, person: str, succeeded: bool, why: str)
         run = runs.hold(tx, number)
         if run.state is not State.UNKNOWN:
             raise TooLate(f"run {number} is {run.state}: only an unknown one needs settling")
-        # Its host may have left the inventory, and the run is to come to an end all the same.
-        known = run.host in policy.inventory.hosts
-        area = policy.area_of(run.host) if known else policy.household.areas.get(run.area)
+        area = area_of(policy, run)
         if area is None or person not in area.owners:
             raise NotYours(
                 f"only an owner of {area.title if area else run.area} can settle this run"

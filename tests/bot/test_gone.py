@@ -4,7 +4,7 @@ import pytest
 
 from bot.run import Run, State
 from bot.store import locks, runs
-from bot.workflow import NotYours, Unfit
+from bot.workflow import NotYours, Unfit, awaited
 from connectors.recall import NOT_ASKED
 from connectors.trouble import Interrupted
 from tests.bot.office import WEB, Office
@@ -46,6 +46,12 @@ class TestUnknown:
         assert office.run(lost.id).state is State.FAILED
         with office.database.reading() as tx:
             assert locks.held(tx, "lb1") is None
+
+    def test_and_reads_that_it_waits_for_them(self, office: Office, lost: Run):
+        policy = office.policies.current()
+        with office.database.reading() as tx:
+            assert [run.id for run in awaited.of(tx, policy, "olga")] == [lost.id]
+            assert awaited.of(tx, policy, "stan") == []
 
     def test_nobody_else_does(self, office: Office, lost: Run):
         with pytest.raises(NotYours, match="only an owner of the edge"):
