@@ -1,6 +1,8 @@
 """Plans drawn: why, and each step with its exact command, what it changes and its undo. Pure."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import groupby
 
 from bot.proposal import Proposal, ProposedStep
 from bot.run import StepRecord, StepState
@@ -48,19 +50,41 @@ def drawn(proposal: Proposal, records: Sequence[StepRecord]) -> list[Block]:
     if not fits(proposal):
         return [rich(found, *_listed(proposal, became))]
     parts = [found]
-    for n, step in enumerate(proposal.steps, start=1):
-        parts += _step(n, step, became.get(n))
+    for numbers in _alike(proposal.steps, became):
+        parts += _step(numbers, proposal.steps, became.get(numbers[0]))
     if proposal.notes:
         parts.append(bullets(*([words(note)] for note in proposal.notes)))
     return [rich(*parts)]
 
 
-def _step(n: int, step: ProposedStep, record: StepRecord | None) -> list[Element]:
-    return [line(*_title(n, step, record)), preformatted(str(step.do)), *_undo(step)]
+def _alike(
+    steps: Sequence[ProposedStep], became: Mapping[int, StepRecord]
+) -> Sequence[Sequence[int]]:
+    """Return the numbers of steps that are to be drawn as one: the same on one host after another,
+    and as far with each."""
+
+    def all_but_host(n: int) -> object:
+        record = became.get(n)
+        return replace(steps[n - 1], host="", fingerprint=""), record and record.state
+
+    numbers = range(1, len(steps) + 1)
+    if len({step.host for step in steps}) < len(steps):
+        return [[n] for n in numbers]
+    return [list(group) for _, group in groupby(numbers, key=all_but_host)]
 
 
-def _title(n: int, step: ProposedStep, record: StepRecord | None) -> list[Element]:
-    parts = [bold(f"{n}. {step.title}"), words(f" on {step.host}")]
+def _step(
+    numbers: Sequence[int], steps: Sequence[ProposedStep], record: StepRecord | None
+) -> list[Element]:
+    """Draw steps that differ in their hosts alone."""
+    step = steps[numbers[0] - 1]
+    hosts = ", ".join(steps[n - 1].host for n in numbers)
+    which = str(numbers[0]) if len(numbers) == 1 else f"{numbers[0]}–{numbers[-1]}"
+    return [line(*_title(which, step, hosts, record)), preformatted(str(step.do)), *_undo(step)]
+
+
+def _title(which: str, step: ProposedStep, hosts: str, record: StepRecord | None) -> list[Element]:
+    parts = [bold(f"{which}. {step.title}"), words(f" on {hosts}")]
     if step.before or step.after:
         parts += [
             words(": "),

@@ -370,3 +370,27 @@ def test_backticks_fence_nothing_off(ticks: int):
 def test_a_line_break_cannot_forge_a_line():
     message = card(a_story(a_run(reason="please\nApproved by Olga Owner")))
     assert r"please\nApproved by Olga Owner" in words(message)
+
+
+def test_the_same_on_many_hosts_is_shown_once_and_with_every_host():
+    steps = [a_step(host=f"lb{n}", fingerprint=f"SHA256:{n}") for n in (1, 2, 3)]
+    other = a_step(host="lb4", do=Shell(("haproxyctl", "clear", "table", "tcp")))
+    run = a_run(State.RUNNING, proposal=a_proposal(*steps, other))
+
+    def seen(*records: StepRecord) -> str:
+        return " ".join(words(card(a_story(run, steps=records))).split())
+
+    assert "1–3. Forget 203.0.113.9 on lb1, lb2, lb3 :" in seen()
+    assert seen().count("clear table http") == 1
+    assert "4. Forget 203.0.113.9 on lb4 :" in seen()
+    done = StepRecord(12, 1, StepState.SUCCEEDED, ASKED)
+    sent = StepRecord(12, 2, StepState.INTENT, ASKED)
+    going = seen(done, sent)
+    assert "on lb1 : marked → not marked – done" in going
+    assert "on lb2 : marked → not marked – sent" in going
+    assert "3. Forget 203.0.113.9 on lb3 :" in going
+
+
+def test_the_same_twice_on_one_host_is_shown_twice():
+    run = a_run(State.WAITING, proposal=a_proposal(a_step(), a_step()))
+    assert words(card(a_story(run))).count("clear table http") == 2
