@@ -5,15 +5,15 @@ ended, looks at a bounded number of its entries, and says where to go on.
 """
 
 import json
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, exists, func, select, text
-
 from bot.run import Run, State
-from bot.store import runs, tables
+from bot.store import runs
 from bot.store.database import Transaction
 
 # How many runs are looked at for a page: first few, since most filters let enough through.
@@ -32,7 +32,7 @@ _COMMON = 1_000
 _WHOLE, _PART = 1, 2
 # How much later than a run with a higher number one may have been asked: clocks are set back.
 _SLACK = 3_600_000_000
-_RUN, _WORD = tables.run.c, tables.word.c
+_NAMED = re.compile(r":(\w+)")
 
 
 @dataclass(frozen=True)
@@ -70,29 +70,36 @@ class Page:
 class _Walk:
     """One way through the runs: an index, the values of its first column, and what else must fit.
 
-    column: of the values; None to walk all runs.
+    column: of the values; "" to walk all runs, "word" to walk those that have one. rest: SQL, and
+    given what it names.
     """
 
     index: str
-    column: ColumnElement[Any] | None
+    column: str
     values: Sequence[str]
-    rest: Sequence[ColumnElement[bool]]
+    rest: Sequence[str]
+    given: Mapping[str, object]
 
 
 def page(tx: Transaction, wanted: Filter, *, most: int = 50) -> Page:
     """Return a page of runs, the newest first, each without its plan and its report."""
-    numbers, older = _numbers(tx, wanted, most)
-    return Page(runs.listed(tx, numbers), older)
+    found, older = _numbers(tx, wanted, most)
+    return Page(runs.listed(tx, found), older)
 
 
 def newest(tx: Transaction, wanted: Filter, *, most: int = 50) -> list[Run]:
     """Return the newest runs, however far back they are to be looked for, with their plans."""
+    return runs.several(tx, numbers(tx, wanted, most=most))
+
+
+def numbers(tx: Transaction, wanted: Filter, *, most: int) -> list[int]:
+    """Return the numbers of the newest runs, however far back they are to be looked for."""
     found: list[int] = []
     while True:
-        numbers, older = _numbers(tx, wanted, most - len(found))
-        found += numbers
+        more, older = _numbers(tx, wanted, most - len(found))
+        found += more
         if older is None or len(found) >= most:
-            return runs.several(tx, found)
+            return found
         wanted = replace(wanted, before=older)
 
 
@@ -102,18 +109,18 @@ def _numbers(tx: Transaction, wanted: Filter, most: int) -> tuple[list[int], int
     if bounds is None or walk is None:
         return [], None
     windows = _PROBED_WINDOWS if wanted.text else _WINDOWS
-    if walk.column is _WORD.word:
+    if walk.column == "word":
         windows = _WORD_WINDOWS
     found: list[int] = []
     floor = None
     for window in windows:
         floor = _floor(tx, walk, bounds, window)
-        query = _query(walk, (floor or bounds[0], bounds[1]))
+        order = "id DESC"
         if len(walk.values) > 1 and (floor is None or bounds[1] - floor > _DENSE):
             # All that there is of what is rare is put in order: that index is of all runs.
-            query = query.order_by(None).order_by((_RUN.id + 0).desc())
-        query = query.limit(most + 1)
-        found = list(tx.sql.execute(query).scalars())
+            order = "id + 0 DESC"
+        between = (floor or bounds[0], bounds[1])
+        found = _column(tx, *_query(walk, walk.rest, between, order, most + 1))
         if len(found) > most:
             return found[:most], found[most - 1]
         if floor is None:
@@ -121,18 +128,37 @@ def _numbers(tx: Transaction, wanted: Filter, most: int) -> tuple[list[int], int
     return found, floor
 
 
+def _column(tx: Transaction, sql: str, given: Mapping[str, object]) -> list[Any]:
+    """Return the first column of what the driver itself finds: putting a statement together anew
+    for each page would take longer than finding it."""
+    if tx.sql.dialect.name == "sqlite":
+        driver: Any = tx.sql.connection.driver_connection
+        return [row[0] for row in driver.execute(sql, given)]
+    return list(tx.sql.exec_driver_sql(_as_postgresql(sql), dict(given)).scalars())
+
+
+@lru_cache(1024)
+def _as_postgresql(sql: str) -> str:
+    return _NAMED.sub(r"%(\1)s", sql)
+
+
+def _scalar(tx: Transaction, sql: str, given: Mapping[str, object]) -> Any:
+    found = _column(tx, sql, given)
+    return found[0] if found else None
+
+
 def _bounds(tx: Transaction, wanted: Filter) -> tuple[int, int] | None:
     """Return the numbers that the runs lie between, the second not included; None if nowhere."""
     lowest, beyond = 0, wanted.before or 2**31 - 1
     if wanted.since is not None:
-        query = select(_RUN.id).where(_RUN.asked >= wanted.since - _SLACK)
-        first = tx.sql.execute(query.order_by(_RUN.asked, _RUN.id).limit(1)).scalar()
+        query = "SELECT id FROM run WHERE asked >= :since ORDER BY asked, id LIMIT 1"
+        first = _scalar(tx, query, {"since": wanted.since - _SLACK})
         if first is None:
             return None
         lowest = first
     if wanted.until is not None:
-        query = select(_RUN.id).where(_RUN.asked <= wanted.until + _SLACK)
-        last = tx.sql.execute(query.order_by(_RUN.asked.desc(), _RUN.id.desc()).limit(1)).scalar()
+        query = "SELECT id FROM run WHERE asked <= :until ORDER BY asked DESC, id DESC LIMIT 1"
+        last = _scalar(tx, query, {"until": wanted.until + _SLACK})
         if last is None:
             return None
         beyond = min(beyond, last + 1)
@@ -142,73 +168,92 @@ def _bounds(tx: Transaction, wanted: Filter) -> tuple[int, int] | None:
 def _walk(tx: Transaction, wanted: Filter) -> _Walk | None:
     """Choose the index to walk: by what lets the fewest through. None if nothing can be found."""
     pattern = wanted.host if wanted.host is not None and _is_pattern(wanted.host) else None
-    filters: list[tuple[str, ColumnElement[Any], str | None]] = [
-        ("ix_run_host", _RUN.host, None if pattern else wanted.host),
-        ("ix_run_person", _RUN.asked_by, wanted.person),
-        ("ix_run_words", _RUN.words, wanted.words),
-        ("ix_run_area", _RUN.area, wanted.area),
+    filters: list[tuple[str, str, str | None]] = [
+        ("ix_run_host", "host", None if pattern else wanted.host),
+        ("ix_run_person", "asked_by", wanted.person),
+        ("ix_run_words", "words", wanted.words),
+        ("ix_run_area", "area", wanted.area),
     ]
-    given = [(index, column, value) for index, column, value in filters if value is not None]
-    rest = _rest(wanted, pattern)
+    known = [(index, column, value) for index, column, value in filters if value is not None]
+    rest, given = _rest(wanted, pattern)
+    given |= {column: value for _, column, value in known}
     if wanted.text:
         counts = {word: _count(tx, word) for word in wanted.text}
+        given |= {f"word{n}": word for n, word in enumerate(counts)}
+        has = {word: _HAS_WORD.format(n=n) for n, word in enumerate(counts)}
         rarest, *others = sorted(counts, key=lambda word: counts[word])
-        if counts[rarest] < _COMMON or not given:
-            rest += [column == value for _, column, value in given]
-            return _Walk("", _WORD.word, [rarest], [*rest, *map(_has_word, others)])
+        if counts[rarest] < _COMMON or not known:
+            rest += [f"run.{column} = :{column}" for _, column, _ in known]
+            return _Walk("", "word", [rarest], [*rest, *(has[word] for word in others)], given)
         # What many runs have lets fewer through than their host, or whoever asked for them.
-        rest += map(_has_word, counts)
-    if given:
-        index, column, value = given[0]
-        rest += [other == wanted_too for _, other, wanted_too in given[1:]]
-        return _Walk(index, column, [value], rest)
+        rest += has.values()
+    if known:
+        index, column, value = known[0]
+        rest += [f"run.{other} = :{other}" for _, other, _ in known[1:]]
+        return _Walk(index, column, [value], rest, given)
     if pattern is not None:
         hosts = _known_hosts(tx, pattern)
         if not hosts:
             return None
         if len(hosts) <= _MOST_HOSTS:
-            return _Walk("ix_run_host", _RUN.host, hosts, rest)
+            return _Walk("ix_run_host", "host", hosts, rest, given)
     elif wanted.states:
         states = sorted(state.value for state in wanted.states)
-        return _Walk("ix_run_state", _RUN.state, states, rest)
-    return _Walk("ix_run_newest", None, [], rest)
+        return _Walk("ix_run_state", "state", states, rest, given)
+    return _Walk("ix_run_newest", "", [], rest, given)
 
 
-def _rest(wanted: Filter, pattern: str | None) -> list[ColumnElement[bool]]:
+_HAS_WORD = "EXISTS (SELECT 1 FROM word AS w{n} WHERE w{n}.word = :word{n} AND w{n}.run = run.id)"
+
+
+def _rest(wanted: Filter, pattern: str | None) -> tuple[list[str], dict[str, object]]:
     by_part = wanted.host is not None or bool(wanted.text)
-    rest = [_RUN.place != _WHOLE if by_part else _RUN.place != _PART]
+    rest = [f"run.place != {_WHOLE}" if by_part else f"run.place != {_PART}"]
+    given: dict[str, object] = {}
     if wanted.states:
-        rest.append(_RUN.state.in_(sorted(state.value for state in wanted.states)))
+        given |= {f"s{n}": state.value for n, state in enumerate(sorted(wanted.states))}
+        rest.append(f"run.state IN ({_named('s', len(wanted.states))})")
     if wanted.since is not None:
-        rest.append(_RUN.asked >= wanted.since)
+        given["since"] = wanted.since
+        rest.append("run.asked >= :since")
     if wanted.until is not None:
-        rest.append(_RUN.asked <= wanted.until)
+        given["until"] = wanted.until
+        rest.append("run.asked <= :until")
     if pattern is not None:
-        rest.append(_RUN.host.like(_like(pattern), escape="\\"))
-    return rest
+        given["like"] = like(pattern)
+        rest.append("run.host LIKE :like ESCAPE '\\'")
+    return rest, given
 
 
-def _query(walk: _Walk, bounds: tuple[int, int]) -> Select[Any]:
-    if walk.column is _WORD.word:
-        fits = exists().where(_RUN.id == _WORD.run, *walk.rest)
-        query = select(_WORD.run).where(_WORD.word == walk.values[0], fits)
-        return _between(query, _WORD.run, bounds)
-    query = select(_RUN.id).where(*_begins(walk), *walk.rest)
-    return _between(query, _RUN.id, bounds)
+def _named(letter: str, count: int) -> str:
+    return ", ".join(f":{letter}{n}" for n in range(count))
 
 
-def _begins(walk: _Walk) -> list[ColumnElement[bool]]:
-    if walk.column is None:
-        return []
-    if len(walk.values) == 1:
-        return [walk.column == walk.values[0]]
-    return [walk.column.in_(walk.values)]
+def _query(
+    walk: _Walk,
+    rest: Sequence[str],
+    bounds: tuple[int, int],
+    order: str,
+    limit: int,
+    skip: int = 0,
+) -> tuple[str, Mapping[str, object]]:
+    """Return SQL for the numbers of one walk between the bounds, and what it names."""
+    given = {**walk.given, "lowest": bounds[0], "beyond": bounds[1], "limit": limit, "skip": skip}
+    given |= {f"v{n}": value for n, value in enumerate(walk.values)}
+    between = "{0} >= :lowest AND {0} < :beyond"
+    if walk.column == "word":
+        fits = [f"EXISTS (SELECT 1 FROM run WHERE run.id = word.run AND {_all(rest)})"]  # noqa: S608 - ours
+        conditions = ["word.word = :v0", between.format("word.run"), *(fits if rest else ())]
+        what = f"SELECT run FROM word WHERE {_all(conditions)} ORDER BY run DESC"  # noqa: S608 - ours
+    else:
+        one_of = f"run.{walk.column} IN ({_named('v', len(walk.values))})"
+        conditions = [*([one_of] if walk.column else ()), *rest, between.format("run.id")]
+        what = f"SELECT id FROM run WHERE {_all(conditions)} ORDER BY {order}"  # noqa: S608 - ours
+    return f"{what} LIMIT :limit OFFSET :skip", given
 
 
-def _between(
-    query: Select[Any], number: ColumnElement[int], bounds: tuple[int, int]
-) -> Select[Any]:
-    return query.where(number >= bounds[0], number < bounds[1]).order_by(number.desc())
+def _all(conditions: Sequence[str]) -> str:
+    return " AND ".join(conditions)
 
 
 def _floor(tx: Transaction, walk: _Walk, bounds: tuple[int, int], window: int) -> int | None:
@@ -216,44 +261,36 @@ def _floor(tx: Transaction, walk: _Walk, bounds: tuple[int, int], window: int) -
     each = max(window // max(len(walk.values), 1), 50)
     if len(walk.values) > 1:
         return _highest_floor(tx, walk, bounds, each)
-    plain = _Walk(walk.index, walk.column, walk.values, [])
-    if walk.column is _WORD.word:
-        query = select(_WORD.run).where(_WORD.word == walk.values[0])
-        query = _between(query, _WORD.run, bounds)
-    else:
-        query = _query(plain, bounds)
-    return tx.sql.execute(query.limit(1).offset(each)).scalar()
+    return _scalar(tx, *_query(walk, (), bounds, "id DESC", 1, each))
 
 
 def _highest_floor(tx: Transaction, walk: _Walk, bounds: tuple[int, int], each: int) -> int | None:
     """Return the number down to which each of the values has been looked at."""
-    assert walk.column is not None  # noqa: S101 - there are several values of it
-    name = walk.column.key
     # SQLite would walk all runs for a value that it takes for a frequent one.
     listed, by = (
-        ("json_array_elements_text(CAST(:values AS json)) AS one(value)", "")
-        if tx.sql.dialect.name == "postgresql"
-        else ("json_each(:values) AS one", f"INDEXED BY {walk.index}")
+        ("json_each(:several) AS one", f"INDEXED BY {walk.index}")
+        if tx.sql.dialect.name == "sqlite"
+        else ("json_array_elements_text(CAST(:several AS json)) AS one(value)", "")
     )
-    query = text(
-        f"SELECT max((SELECT id FROM run {by} WHERE run.{name} = one.value AND id >= :lowest "  # noqa: S608 - a column of ours
-        f"AND id < :beyond ORDER BY id DESC LIMIT 1 OFFSET :each)) FROM {listed}"
+    query = (
+        f"SELECT max((SELECT id FROM run {by} WHERE run.{walk.column} = one.value "  # noqa: S608 - ours
+        "AND id >= :lowest AND id < :beyond ORDER BY id DESC LIMIT 1 OFFSET :each)) "
+        f"FROM {listed}"
     )
-    given = {"values": json.dumps(list(walk.values)), "each": each}
-    return tx.sql.execute(query, given | {"lowest": bounds[0], "beyond": bounds[1]}).scalar()
+    given = {"several": json.dumps(list(walk.values)), "each": each}
+    return _scalar(tx, query, given | {"lowest": bounds[0], "beyond": bounds[1]})
 
 
 def _known_hosts(tx: Transaction, pattern: str) -> list[str]:
     """Return the hosts that fit a pattern, of all that anything was ever asked for."""
     first, beyond = _range_of(pattern)
     end = "AND run.host < :beyond" if beyond else ""
-    query = text(
+    query = (
         "WITH RECURSIVE known(host) AS (SELECT min(host) FROM run WHERE host >= :first UNION ALL "  # noqa: S608 - ours
         f"SELECT (SELECT min(run.host) FROM run WHERE run.host > known.host {end}) FROM known "
         "WHERE known.host IS NOT NULL) SELECT host FROM known WHERE host IS NOT NULL"
     )
-    given = {"first": first} | ({"beyond": beyond} if beyond else {})
-    known = tx.sql.execute(query, given).scalars()
+    known = _column(tx, query, {"first": first, "beyond": beyond})
     return [host for host in known if fnmatchcase(host, _closed(pattern))]
 
 
@@ -275,7 +312,8 @@ def _closed(pattern: str) -> str:
     return pattern.replace("[", "[[]")
 
 
-def _like(pattern: str) -> str:
+def like(pattern: str) -> str:
+    """Return it as SQL's LIKE takes it, with a backslash before what that would understand."""
     for special in "\\%_":
         pattern = pattern.replace(special, f"\\{special}")
     return pattern.replace("*", "%").replace("?", "_")
@@ -283,10 +321,8 @@ def _like(pattern: str) -> str:
 
 def _count(tx: Transaction, word: str) -> int:
     """Return how many runs have a word; no more than it takes to be common."""
-    some = select(_WORD.run).where(_WORD.word == word).limit(_COMMON).subquery()
-    return tx.sql.execute(select(func.count()).select_from(some)).scalar_one()
-
-
-def _has_word(word: str) -> ColumnElement[bool]:
-    other = tables.word.alias()
-    return exists().where(other.c.word == word, other.c.run == _RUN.id)
+    query = (
+        "SELECT count(*) FROM "  # noqa: S608 - a number of ours
+        f"(SELECT 1 AS one FROM word WHERE word = :word LIMIT {_COMMON}) AS enough"
+    )
+    return _scalar(tx, query, {"word": word})
