@@ -6,6 +6,9 @@ from sqlalchemy import delete, select
 
 from bot.store import tables
 from bot.store.database import Transaction
+from bot.store.rote import Rote
+
+_PEOPLE = Rote(select(tables.ban.c.person))
 
 
 @dataclass(frozen=True)
@@ -37,4 +40,4 @@ def everybody(tx: Transaction) -> list[Ban]:
 
 def people(tx: Transaction) -> frozenset[str]:
     """Return the ids of all who are shut out."""
-    return frozenset(tx.sql.execute(select(tables.ban.c.person)).scalars())
+    return frozenset(row.person for row in _PEOPLE.rows(tx))

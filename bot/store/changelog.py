@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 from json.encoder import encode_basestring
 from typing import Any
 
-from sqlalchemy import Row, select
+from sqlalchemy import Row, bindparam, select
 
 from bot.digest import Canonical, canonical
 from bot.store import tables
 from bot.store.database import Transaction
+from bot.store.rote import Rote
 
 GENESIS = "0" * 64
 # The kind of the entries that name the key by which the log is sealed from then on.
@@ -33,6 +34,9 @@ _LISTS = ", ".join(
     for column in tables.entry.columns
 )
 _INSERT_LISTS = f"INSERT INTO entry ({_COLUMNS}) SELECT * FROM unnest({_LISTS})"  # noqa: S608 - ours
+_OF = tables.entry.c.run == bindparam("of")
+_OF_RUN = Rote(select(tables.entry).where(_OF).order_by(tables.entry.c.seq))
+_LAST_OF_RUN = Rote(select(tables.entry).where(_OF).order_by(tables.entry.c.seq.desc()).limit(1))
 
 
 @dataclass(frozen=True)
@@ -172,15 +176,12 @@ def digest_of(row: Sequence[Any]) -> str:
 
 def of_run(tx: Transaction, run: int, kinds: Collection[str] = ()) -> list[Entry]:
     """Return the entries about a run. kinds: only of these; () for all."""
-    query = select(tables.entry).where(tables.entry.c.run == run).order_by(tables.entry.c.seq)
-    if kinds:
-        query = query.where(tables.entry.c.kind.in_(kinds))
-    return [_entry(row) for row in tx.sql.execute(query)]
+    found = [_entry(row) for row in _OF_RUN.rows(tx, of=run)]
+    return [entry for entry in found if not kinds or entry.kind in kinds]
 
 
 def last_of_run(tx: Transaction, run: int) -> Entry | None:
-    query = select(tables.entry).where(tables.entry.c.run == run)
-    row = tx.sql.execute(query.order_by(tables.entry.c.seq.desc()).limit(1)).one_or_none()
+    row = _LAST_OF_RUN.row(tx, of=run)
     return _entry(row) if row else None
 
 

@@ -3,18 +3,19 @@
 import fcntl
 import logging
 import sqlite3
-import threading
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Connection, Engine, Table, create_engine, event
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.dialects import postgresql
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, SQLAlchemyError
 
 from bot.redaction import Redactor
+from bot.store.commits import Busy, Commits
 from bot.store.moves import Moves
 from bot.store.seal import Seal
 from bot.store.watch import Watch
@@ -64,6 +65,7 @@ class Transaction:
         redactor: Redactor | None = None,
     ) -> None:
         self.sql = connection
+        self.embedded = connection.dialect.name == "sqlite"
         self.now = now
         self.tell_news = tell_news
         self._seal = seal
@@ -80,11 +82,18 @@ class Transaction:
 
     def insert_once(self, table: Table, **values: object) -> bool:
         """Insert a row; False if one with its key was there before. Settles races by the key."""
-        insert = postgresql.insert if self.sql.dialect.name == "postgresql" else sqlite.insert
-        statement = insert(table).values(values).on_conflict_do_nothing()
-        # What comes back tells it on both databases; a count of rows does not.
+        if self.embedded:
+            text = _insert_once(table.name, tuple(values))
+            return self.driver.execute(text, tuple(values.values())).rowcount == 1
+        statement = postgresql.insert(table).values(values).on_conflict_do_nothing()
+        # What comes back tells it; a count of rows does not.
         returning = statement.returning(*table.primary_key.columns)
         return self.sql.execute(returning).one_or_none() is not None
+
+    @cached_property
+    def driver(self) -> sqlite3.Connection:
+        """The driver's own connection, where the database is SQLite."""
+        return _driver(self.sql)
 
     def at_once(self, spelled: Mapping[str, str], values: Sequence[object] = ()) -> Any:
         """Do one statement as the driver does it; return its first row, None if there is none.
@@ -147,7 +156,7 @@ class Database:
         self._closed = False
         self._watch = Watch(self.engine, _BLOCKED_SECONDS, needed=not self.embedded)
         # SQLite has one writer: waiting for it in turn is fairer and faster than its own polling.
-        self._writer = threading.Lock()
+        self.commits = Commits(self, self.guarded, patience=_BUSY_SECONDS)
 
     @contextmanager
     def transaction(self, *, seconds: float | None = None) -> Generator[Transaction]:
@@ -163,10 +172,7 @@ class Database:
                 self._connection(self.engine) as connection,
             ):
                 began, now = boottime(), self._begun(connection, "BEGIN IMMEDIATE")
-                transaction = Transaction(
-                    connection, now, self._tell_news, self._seal, self.redactor
-                )
-                transaction.began, transaction.moves = began, self.moves
+                transaction = self._writing(connection, began, now)
                 with self._watch.over(connection, seconds):
                     yield transaction
                     self._commit(connection)
@@ -176,6 +182,54 @@ class Database:
         if transaction.logged:
             self.trouble = ""
         transaction.committed()
+
+    @contextmanager
+    def together(self) -> Generator[Transaction]:
+        """Write, as in a transaction, and share the commit with others who do so just now.
+
+        For what a wave of hosts writes: an intent is as durable after it as after its own commit.
+        """
+        if not self.embedded:
+            with self.transaction() as transaction:
+                yield transaction
+            return
+        try:
+            self.may_write()
+            with self.guarded(), self._in_turn(), self.commits.together() as connection:
+                began = boottime()
+                transaction = self._writing(connection, began, self._now(connection))
+                yield transaction
+        except StoreUnavailable as trouble:
+            self.trouble = str(trouble)
+            raise
+        if transaction.logged:
+            self.trouble = ""
+        transaction.committed()
+
+    def _writing(self, connection: Connection, began: float, now: int) -> Transaction:
+        made = Transaction(connection, now, self._tell_news, self._seal, self.redactor)
+        made.began, made.moves = began, self.moves
+        return made
+
+    def opened(self) -> Connection:
+        """Return a connection with a transaction that writes."""
+        connection = self.engine.connect()
+        try:
+            _driver(connection).execute("BEGIN IMMEDIATE")
+        except BaseException:
+            self.given_back(connection)
+            raise
+        return connection
+
+    def committed(self, connection: Connection) -> None:
+        """Make durable what was written there."""
+        self._commit(connection)
+
+    def given_back(self, connection: Connection) -> None:
+        # A thread may outlast close(): this would go back to a pool that is gone.
+        if self._closed:
+            connection.invalidate()
+        connection.close()
 
     @contextmanager
     def reading(self) -> Generator[Transaction]:
@@ -222,25 +276,27 @@ class Database:
 
     @contextmanager
     def _connection(self, engine: Engine) -> Generator[Connection]:
-        with engine.connect() as connection:
-            try:
-                yield connection
-            finally:
-                # A thread may outlast close(): this would go back to a pool that is gone.
-                if self._closed:
-                    connection.invalidate()
+        connection = engine.connect()
+        try:
+            yield connection
+        finally:
+            self.given_back(connection)
 
     @contextmanager
     def _turn(self) -> Generator[None]:
         if not self.embedded:
             yield
             return
-        if not self._writer.acquire(timeout=_BUSY_SECONDS):
-            raise StoreUnavailable("the database was busy for too long: nothing was done")
+        with self._in_turn(), self.commits.alone():
+            yield
+
+    @contextmanager
+    def _in_turn(self) -> Generator[None]:
         try:
             yield
-        finally:
-            self._writer.release()
+        except Busy:
+            why = "the database was busy for too long: nothing was done"
+            raise StoreUnavailable(why) from None
 
     @contextmanager
     def guarded(self) -> Generator[None]:
@@ -274,6 +330,13 @@ def _at_once(connection: Connection, spelled: Mapping[str, str], values: Any = (
         return _driver(connection).execute(spelled[dialect], values).fetchone()
     result = connection.exec_driver_sql(spelled[dialect], values)
     return result.one_or_none() if result.returns_rows else None
+
+
+@cache
+def _insert_once(table: str, names: tuple[str, ...]) -> str:
+    """Return what puts in a row on SQLite, unless one with its key is there."""
+    columns, marks = ", ".join(f'"{name}"' for name in names), ", ".join("?" * len(names))
+    return f"INSERT INTO {table} ({columns}) VALUES ({marks}) ON CONFLICT DO NOTHING"  # noqa: S608 - ours
 
 
 def _driver(connection: Connection) -> sqlite3.Connection:

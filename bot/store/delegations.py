@@ -4,12 +4,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Row, insert, or_, select, update
+from sqlalchemy import Row, bindparam, insert, or_, select, update
 
 from bot.store import tables
 from bot.store.database import Transaction
+from bot.store.rote import Rote
 
 _ROW = tables.delegation.c
+_IN_FORCE = Rote(
+    select(tables.delegation)
+    .where(_ROW.revoked.is_(None), _ROW.ends > bindparam("at"))
+    .order_by(_ROW.id)
+)
 
 
 class NoSuchDelegation(Exception):
@@ -73,8 +79,7 @@ def revoke(tx: Transaction, number: int) -> None:
 def in_force(tx: Transaction, *, now: int | None = None) -> Sequence[Delegation]:
     """Return all that hold, the oldest first. now: another moment than this, in microseconds."""
     at = tx.now if now is None else now
-    query = select(tables.delegation).where(_ROW.revoked.is_(None), _ROW.ends > at)
-    return [_delegation(row) for row in tx.sql.execute(query.order_by(_ROW.id))]
+    return [_delegation(row) for row in _IN_FORCE.rows(tx, at=at)]
 
 
 def concerning(tx: Transaction, person: str, *, most: int = 50) -> Sequence[Delegation]:

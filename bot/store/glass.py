@@ -2,13 +2,15 @@
 
 from dataclasses import dataclass
 
-from sqlalchemy import select, update
+from sqlalchemy import bindparam, select, update
 
 from bot.store import tables
 from bot.store.database import Transaction
+from bot.store.rote import Rote
 
 REVIEW_SECONDS = 24 * 3600
 _SECOND = 1_000_000
+_OF = Rote(select(tables.glass).where(tables.glass.c.run == bindparam("of")))
 
 
 @dataclass(frozen=True)
@@ -57,9 +59,8 @@ def review(tx: Transaction, run: int, *, reviewer: str, words: str) -> None:
 
 
 def of(tx: Transaction, run: int) -> Glass | None:
-    query = select(tables.glass).where(tables.glass.c.run == run)
-    row = tx.sql.execute(query).mappings().one_or_none()
-    return Glass(**row) if row else None
+    row = _OF.row(tx, of=run)
+    return Glass(**row._asdict()) if row else None
 
 
 def to_review(tx: Transaction) -> list[Glass]:

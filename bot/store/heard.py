@@ -16,6 +16,7 @@ from sqlalchemy import (
     Integer,
     Table,
     Text,
+    bindparam,
     delete,
     or_,
     select,
@@ -24,6 +25,7 @@ from sqlalchemy import (
 
 from bot.store import tables
 from bot.store.database import Transaction
+from bot.store.rote import Rote
 from bot.store.tables import metadata
 
 # at: when a line was heard last. lines: how many there were in all; text holds the newest.
@@ -38,6 +40,7 @@ _TABLE = Table(
     Index(None, "run", "at"),
 )
 _HEARD = _TABLE.c
+_FORGET = Rote(delete(_TABLE).where(_HEARD.run == bindparam("of"), _HEARD.n == bindparam("which")))
 
 # How many lines, and how many characters of them, are kept of one step.
 MOST_LINES = 100
@@ -86,5 +89,7 @@ def of_run(tx: Transaction, number: int, *, since: int = 0) -> list[Heard]:
 
 def forget(tx: Transaction, run: int, n: int | None = None) -> None:
     """Forget a step of a run, or all of it."""
-    query = delete(_TABLE).where(_HEARD.run == run)
-    tx.sql.execute(query if n is None else query.where(_HEARD.n == n))
+    if n is None:
+        tx.sql.execute(delete(_TABLE).where(_HEARD.run == run))
+    else:
+        _FORGET.do(tx, of=run, which=n)

@@ -15,6 +15,7 @@ from sqlalchemy import (
     Integer,
     String,
     Table,
+    bindparam,
     select,
     update,
 )
@@ -22,6 +23,7 @@ from sqlalchemy import (
 from bot.run import State
 from bot.store import tables
 from bot.store.database import Transaction
+from bot.store.rote import Rote
 from bot.store.tables import metadata
 
 # worker: who has it, "" if nobody; until: when others may take it from them.
@@ -33,6 +35,17 @@ lease = Table(
     Column("worker", String(96), nullable=False),
     Column("until", BigInteger, nullable=False),
     Index(None, "until"),
+)
+
+_OF = Rote(select(lease).where(lease.c.run == bindparam("of")))
+_RENEW = Rote(
+    update(lease)
+    .where(
+        lease.c.worker == bindparam("mine"),
+        lease.c.run == bindparam("of"),
+        lease.c.fence == bindparam("held"),
+    )
+    .values(until=bindparam("until"))
 )
 
 
@@ -48,7 +61,7 @@ class Lease:
 
 def of(tx: Transaction, run: int) -> Lease | None:
     """Return who has it, or had it last; None if nobody ever had."""
-    row = tx.sql.execute(select(lease).where(lease.c.run == run)).one_or_none()
+    row = _OF.row(tx, of=run)
     return Lease(row.run, row.fence, row.worker, row.until) if row else None
 
 
@@ -85,6 +98,12 @@ def renew(
         .returning(lease.c.run, lease.c.fence)
     )
     return {(row.run, row.fence) for row in tx.sql.execute(query)} & set(fences)
+
+
+def renew_one(tx: Transaction, worker: str, run: int, fence: int, *, seconds: float) -> bool:
+    """Prolong one; False if the worker does not have it any more."""
+    until = tx.now + round(seconds * 1_000_000)
+    return _RENEW.do(tx, mine=worker, of=run, held=fence, until=until) == 1
 
 
 def end(tx: Transaction, worker: str, fences: Collection[tuple[int, int]]) -> None:

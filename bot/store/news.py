@@ -8,9 +8,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Select, select, update
+from sqlalchemy.dialects import postgresql, sqlite
 
 from bot.store import tables
 from bot.store.database import Transaction
+from bot.store.rote import Rote
+
+_MORE = {"revision": tables.news.c.revision + 1}
+_ANNOUNCE = Rote(
+    postgresql.insert(tables.news).on_conflict_do_update(index_elements=["run"], set_=_MORE),
+    sqlite.insert(tables.news).on_conflict_do_update(index_elements=["run"], set_=_MORE),
+)
 
 
 @dataclass(frozen=True)
@@ -36,14 +44,7 @@ class Notice:
 def announce(tx: Transaction, run: int) -> None:
     """Say that *run* has news. Several before a delivery become one."""
     tx.after_commit(tx.tell_news)
-    if not tx.insert_once(
-        tables.news, run=run, revision=1, told=0, tries=0, not_before=0, trouble=""
-    ):
-        tx.sql.execute(
-            update(tables.news)
-            .where(tables.news.c.run == run)
-            .values(revision=tables.news.c.revision + 1)
-        )
+    _ANNOUNCE.do(tx, run=run, revision=1, told=0, tries=0, not_before=0, trouble="")
 
 
 def pending(tx: Transaction, *, most: int = 100) -> list[Pending]:

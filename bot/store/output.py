@@ -17,6 +17,7 @@ from bot.digest import sha256
 from bot.store import heard, tables, words
 from bot.store.changelog import Entry
 from bot.store.database import Transaction
+from bot.store.rote import Rote
 from runbooks import Report
 
 LONGEST = 64 * 1024
@@ -27,7 +28,7 @@ ERASED = "output erased"
 BINDS = '"output_sha256":"'
 
 _REPORT = TypeAdapter(Report)
-_KEEP = insert(tables.output)
+_KEEP = Rote(insert(tables.output))
 
 
 @dataclass(frozen=True)
@@ -71,8 +72,7 @@ def prepared_report(tx: Transaction, told: Report) -> Prepared:
 
 def keep(tx: Transaction, entry: Entry, n: int, said: Prepared) -> None:
     """Keep what *entry* binds. n: the step; 0 for a report."""
-    row = {"entry": entry.seq, "run": entry.run, "n": n, "salt": said.salt, "text": said.text}
-    tx.sql.execute(_KEEP, row)
+    _KEEP.do(tx, entry=entry.seq, run=entry.run, n=n, salt=said.salt, text=said.text)
     if entry.run is not None:
         words.keep(tx, entry.run, _words(n, said.text))
 

@@ -8,13 +8,14 @@ from statistics import median
 from typing import Any
 
 from pydantic import TypeAdapter
-from sqlalchemy import Row, Select, bindparam, insert, null, select, update
+from sqlalchemy import Select, bindparam, insert, null, select, update
 
 from bot.proposal import Proposal
 from bot.run import Origin, Run, State, StepRecord, StepState, Vote, check_move
 from bot.store import output, tables, words
 from bot.store.database import Transaction
 from bot.store.requests import NewRun, row_of
+from bot.store.rote import Rote
 from bot.terms import Terms
 from bot.timetable import Timing
 
@@ -35,7 +36,7 @@ _MOVED = (
     *("version", "state", "expires", "started", "ended", "proposal", "digest", "needed"),
     *("groups", "says", "terms", "shown", "reminded", "escalated", "grant_id", "summary"),
 )
-_SAVE = (
+_SAVE = Rote(
     update(tables.run)
     .where(
         tables.run.c.id == bindparam("of"),
@@ -44,6 +45,7 @@ _SAVE = (
     )
     .values({name: bindparam(name) for name in _MOVED})
 )
+_SENT = ("run", "n", "state", "sent", "trouble")
 
 
 def _select() -> Select[Any]:
@@ -51,8 +53,24 @@ def _select() -> Select[Any]:
     return select(tables.run, output.text_of(tables.run.c.id, 0).label("report"))
 
 
-_GET = _select().where(tables.run.c.id == bindparam("number"))
-_HOLD = _GET.with_for_update(of=tables.run)
+_GET = Rote(_select().where(tables.run.c.id == bindparam("number")))
+_HOLD = Rote(
+    _select().where(tables.run.c.id == bindparam("number")).with_for_update(of=tables.run)
+)
+_VOTES = Rote(
+    select(tables.vote).where(tables.vote.c.run == bindparam("of")).order_by(tables.vote.c.at)
+)
+_INTEND = Rote(insert(tables.step).values({name: bindparam(name) for name in _SENT}))
+_CONCLUDE = Rote(
+    update(tables.step)
+    .where(tables.step.c.run == bindparam("of"), tables.step.c.n == bindparam("which"))
+    .values({name: bindparam(name) for name in ("state", "ended", "status", "trouble")})
+)
+_STEPS = Rote(
+    select(tables.step, output.text_of(tables.step.c.run, tables.step.c.n).label("output"))
+    .where(tables.step.c.run == bindparam("of"))
+    .order_by(tables.step.c.n)
+)
 
 
 _BUSY = [State.ASKED, State.READY, State.STARTING, State.RUNNING]
@@ -85,7 +103,7 @@ def add_all(tx: Transaction, new: Sequence[NewRun]) -> list[Run]:
 
 
 def get(tx: Transaction, number: int) -> Run:
-    row = tx.sql.execute(_GET, {"number": number}).one_or_none()
+    row = _GET.row(tx, number=number)
     if row is None:
         raise NoSuchRun(f"there is no run {number}")
     return _run(row)
@@ -93,7 +111,7 @@ def get(tx: Transaction, number: int) -> Run:
 
 def hold(tx: Transaction, number: int) -> Run:
     """Return the run and keep others from changing it until this transaction ends."""
-    row = tx.sql.execute(_HOLD, {"number": number}).one_or_none()
+    row = _HOLD.row(tx, number=number)
     if row is None:
         raise NoSuchRun(f"there is no run {number}")
     return _run(row)
@@ -111,34 +129,33 @@ def amend(tx: Transaction, run: Run, **changes: Any) -> Run:
 
 
 def _save(tx: Transaction, run: Run, *, was: Run) -> Run:
-    changed = tx.sql.execute(
-        _SAVE,
-        {
-            "of": was.id,
-            "was_version": was.version,
-            "was_state": was.state.value,
-            "version": was.version + 1,
-            "state": run.state.value,
-            "expires": run.expires,
-            "started": run.started,
-            "ended": run.ended,
-            "proposal": run.proposal.to_json() if run.proposal else None,
-            "digest": run.digest,
-            "needed": run.needed,
-            "groups": json.dumps(list(run.groups)),
-            "says": json.dumps(list(run.says), ensure_ascii=False),
-            "terms": _TERMS.dump_json(run.terms).decode(),
-            "shown": run.shown,
-            "reminded": run.reminded,
-            "escalated": run.escalated,
-            "grant_id": run.grant,
-            "summary": _storable(tx.redactor.text(run.summary)),
-        },
+    summary = tx.redactor.text(run.summary)
+    changed = _SAVE.do(
+        tx,
+        of=was.id,
+        was_version=was.version,
+        was_state=was.state.value,
+        version=was.version + 1,
+        state=run.state.value,
+        expires=run.expires,
+        started=run.started,
+        ended=run.ended,
+        proposal=run.proposal.to_json() if run.proposal else None,
+        digest=run.digest,
+        needed=run.needed,
+        groups=json.dumps(list(run.groups)),
+        says=json.dumps(list(run.says), ensure_ascii=False),
+        terms=_terms_text(run.terms),
+        shown=run.shown,
+        reminded=run.reminded,
+        escalated=run.escalated,
+        grant_id=run.grant,
+        summary=_storable(summary),
     )
-    if changed.rowcount != 1:
+    if changed != 1:
         raise Overtaken(f"run {was.id} was changed by somebody else at the same moment")
     if run.summary != was.summary:
-        words.keep(tx, was.id, words.words_of(tx.redactor.text(run.summary)))
+        words.keep(tx, was.id, words.words_of(summary))
     if run.state is not was.state:
         tx.after_commit(partial(tx.moves.tell, run.id, run.state))
     return replace(run, version=was.version + 1)
@@ -267,8 +284,7 @@ def cast_again(tx: Transaction, vote: Vote) -> None:
 
 
 def votes(tx: Transaction, run: int) -> list[Vote]:
-    query = select(tables.vote).where(tables.vote.c.run == run).order_by(tables.vote.c.at)
-    return [Vote(**row) for row in tx.sql.execute(query).mappings()]
+    return [Vote(**row._asdict()) for row in _VOTES.rows(tx, of=run)]
 
 
 def votes_on(tx: Transaction, numbers: Sequence[int]) -> dict[int, list[Vote]]:
@@ -282,24 +298,19 @@ def votes_on(tx: Transaction, numbers: Sequence[int]) -> dict[int, list[Vote]]:
 
 def intend(tx: Transaction, run: int, n: int) -> None:
     """Write down that step *n* is about to be sent. Committed before it is."""
-    tx.sql.execute(
-        insert(tables.step).values(
-            run=run, n=n, state=StepState.INTENT.value, sent=tx.now, trouble=""
-        )
-    )
+    _INTEND.do(tx, run=run, n=n, state=StepState.INTENT.value, sent=tx.now, trouble="")
 
 
 def conclude(tx: Transaction, record: StepRecord) -> None:
     """Write down what became of a step."""
-    tx.sql.execute(
-        update(tables.step)
-        .where(tables.step.c.run == record.run, tables.step.c.n == record.n)
-        .values(
-            state=record.state.value,
-            ended=record.ended,
-            status=record.status,
-            trouble=_storable(tx.redactor.text(record.trouble)),
-        )
+    _CONCLUDE.do(
+        tx,
+        of=record.run,
+        which=record.n,
+        state=record.state.value,
+        ended=record.ended,
+        status=record.status,
+        trouble=_storable(tx.redactor.text(record.trouble)),
     )
 
 
@@ -309,9 +320,13 @@ def _storable(text: str) -> str:
 
 
 def steps(tx: Transaction, run: int) -> Sequence[StepRecord]:
-    said = output.text_of(tables.step.c.run, tables.step.c.n).label("output")
-    query = select(tables.step, said).where(tables.step.c.run == run).order_by(tables.step.c.n)
-    return _steps(tx, query)
+    return [
+        StepRecord(
+            *(row.run, row.n, StepState(row.state), row.sent, row.ended, row.status),
+            *(row.output or "", row.trouble),
+        )
+        for row in _STEPS.rows(tx, of=run)
+    ]
 
 
 def steps_of_all(tx: Transaction, parent: int) -> Sequence[StepRecord]:
@@ -322,22 +337,6 @@ def steps_of_all(tx: Transaction, parent: int) -> Sequence[StepRecord]:
         found += [replace(step, n=before + step.n) for step in steps(tx, child.id)]
         before += len(child.proposal.steps) if child.proposal else 0
     return found
-
-
-def _steps(tx: Transaction, query: Select[Any]) -> Sequence[StepRecord]:
-    return [
-        StepRecord(
-            row.run,
-            row.n,
-            StepState(row.state),
-            row.sent,
-            row.ended,
-            row.status,
-            row.output or "",
-            row.trouble,
-        )
-        for row in tx.sql.execute(query)
-    ]
 
 
 # Many runs have the same of these: it is read once.
@@ -352,11 +351,16 @@ def _terms(text: str) -> Terms:
 
 
 @lru_cache(1024)
+def _terms_text(terms: Terms) -> str:
+    return _TERMS.dump_json(terms).decode()
+
+
+@lru_cache(1024)
 def _names(text: str) -> tuple[str, ...]:
     return tuple(json.loads(text))
 
 
-def _run(row: Row[Any]) -> Run:
+def _run(row: Any) -> Run:
     return Run(
         id=row.id,
         version=row.version,

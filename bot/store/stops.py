@@ -3,13 +3,23 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import delete, select
+from sqlalchemy import bindparam, delete, or_, select
 
 from bot.run import Run
 from bot.store import tables
 from bot.store.database import Transaction
+from bot.store.rote import Rote
 
 EVERYTHING = "all"
+
+_FIRST = Rote(
+    select(tables.stop)
+    .where(
+        or_(*(tables.stop.c.what == bindparam(name) for name in ("first", "second", "third"))),
+    )
+    .order_by(tables.stop.c.at)
+    .limit(1)
+)
 
 
 @dataclass(frozen=True)
@@ -58,6 +68,7 @@ def held_up(tx: Transaction, runs: Sequence[Run]) -> set[int]:
 
 
 def _first(tx: Transaction, *whats: str) -> Stop | None:
-    query = select(tables.stop).where(tables.stop.c.what.in_(whats)).order_by(tables.stop.c.at)
-    row = tx.sql.execute(query.limit(1)).one_or_none()
+    # Three at the most: itself, the whole and everything.
+    first, second, third = (*whats, whats[0], whats[0])[:3]
+    row = _FIRST.row(tx, first=first, second=second, third=third)
     return Stop(row.what, row.person, row.at, row.why) if row else None

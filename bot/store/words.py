@@ -11,6 +11,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from bot.store import tables
 from bot.store.database import Transaction
+from bot.store.rote import Rote
 
 LONGEST = 64
 # Of one text. What hosts answer may be long; its beginning says what it is about.
@@ -20,10 +21,10 @@ _PART = re.compile(r"\w\w+")
 _EDGE = ".:/-=_!?*#…–—“”‘’"
 
 
-_KEEP = {
-    "sqlite": sqlite.insert(tables.word).on_conflict_do_nothing(),
-    "postgresql": postgresql.insert(tables.word).on_conflict_do_nothing(),
-}
+_KEEP = Rote(
+    postgresql.insert(tables.word).on_conflict_do_nothing(),
+    sqlite.insert(tables.word).on_conflict_do_nothing(),
+)
 
 
 def words_of(text: str) -> list[str]:
@@ -65,8 +66,7 @@ def keep_all(tx: Transaction, words: Mapping[int, Iterable[str]]) -> None:
     rows = [
         {"word": word, "run": run} for run, mine in words.items() for word in dict.fromkeys(mine)
     ]
-    if rows:
-        tx.sql.execute(_KEEP[tx.sql.dialect.name], rows)
+    _KEEP.do_all(tx, rows)
 
 
 def forget(tx: Transaction, run: int, words: Iterable[str]) -> None:

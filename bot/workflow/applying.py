@@ -303,7 +303,7 @@ class Applying:
         wait, tries = 0.1, 0
         while True:
             try:
-                with self._parts.database.transaction() as tx:
+                with self._parts.database.together() as tx:
                     done = write(tx)
             except StoreUnavailable as trouble:
                 log.critical("the change log cannot be written, retrying: %s", trouble)

@@ -51,7 +51,7 @@ class Claimed:
 
 def claim(parts: Parts, number: int) -> Claimed | None:
     """Take the host for this run, or return None: it is not its turn, or it has ended."""
-    with parts.database.transaction() as tx:
+    with parts.database.together() as tx:
         run = runs.hold(tx, number)
         if run.state is not State.READY:
             return None
@@ -100,7 +100,7 @@ def resume(parts: Parts, number: int) -> Claimed | None:
 
 def open_for(parts: Parts, claimed: Claimed, left: Remaining) -> Run | None:
     """Let the run through and write its first intent; None if it ended here instead."""
-    with parts.database.transaction() as tx:
+    with parts.database.together() as tx:
         run = runs.hold(tx, claimed.run.id)
         if run.state is not State.STARTING or not parts.worker.has(tx, claimed.hold):
             return None
@@ -144,7 +144,7 @@ def wait(tx: Transaction, run: Run, why: str) -> None:
 
 def next_step(parts: Parts, running: Run, hold: Hold, n: int) -> bool:
     """Write the intent of a further step, if the run may still go on."""
-    with parts.database.transaction() as tx:
+    with parts.database.together() as tx:
         run = runs.hold(tx, running.id)
         if run.state is not State.RUNNING or not parts.worker.has(tx, hold):
             return False

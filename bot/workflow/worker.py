@@ -71,9 +71,8 @@ class Worker:
 
     def regains(self, tx: Transaction, hold: Hold) -> bool:
         """Take up again what nobody has taken meanwhile, however late; False if somebody has."""
-        if not self._is_ours(leases.of(tx, hold.run), hold):
+        if not leases.renew_one(tx, self.name, hold.run, hold.fence, seconds=self.seconds):
             return False
-        leases.renew(tx, self.name, {(hold.run, hold.fence)}, seconds=self.seconds)
         tx.after_commit(lambda: self._prolonged(hold, tx.began))
         return True
 
