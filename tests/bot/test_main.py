@@ -12,19 +12,7 @@ from bot.store import changelog, schema, seal, verification
 from bot.store.database import Database
 from runbooks import catalogue
 from tests.policies import a_policy
-
-
-def _keyturn(directory: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    places = {"KEYTURN_DATA": directory / "var", "KEYTURN_POLICY": directory / "policy"}
-    environment = os.environ | {name: str(place) for name, place in places.items()}
-    return subprocess.run(
-        [sys.executable, "-m", "bot", *words],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-    )
+from tests.typed import keyturn
 
 
 @pytest.fixture
@@ -42,13 +30,13 @@ def logged(tmp_path: Path) -> Path:
 
 
 def test_it_starts_at_once_and_names_its_commands(tmp_path: Path):
-    help_text = _keyturn(tmp_path, "--help").stdout
+    help_text = keyturn(tmp_path, "--help").stdout
     for command in ("serve", "runbooks", "changelog", "policy", "init", "db"):
         assert command in help_text
 
 
 def test_runbooks_are_listed_for_people_and_programs(tmp_path: Path):
-    listed = _keyturn(tmp_path, "runbooks").stdout
+    listed = keyturn(tmp_path, "runbooks").stdout
     assert "Let an address back in that HAProxy has marked as an abuser." in listed
     assert len(listed.splitlines()) == len(catalogue())
     assert max(map(len, listed.splitlines())) <= 120
@@ -59,45 +47,45 @@ def test_runbooks_are_listed_for_people_and_programs(tmp_path: Path):
     assert effects["abusers show"] == "check"
     assert effects["abusers clear"] == "change"
     assert effects["service restart"] == "one-way"
-    rows = json.loads(_keyturn(tmp_path, "runbooks", "--json").stdout)
+    rows = json.loads(keyturn(tmp_path, "runbooks", "--json").stdout)
     assert {"words", "kind", "usage", "summary", "example", "undo", "tag"} <= set(rows[0])
 
 
 def test_a_runbook_is_told_in_full(tmp_path: Path):
-    told = _keyturn(tmp_path, "runbooks", "abusers", "clear").stdout
+    told = keyturn(tmp_path, "runbooks", "abusers", "clear").stdout
     assert told.startswith("abusers clear HOST ADDRESS")
     assert "For example: abusers clear lb1 203.0.113.9" in told
     assert "A change, for hosts tagged haproxy." in told
     assert "Its undo sets the entry again." in told
-    strange = _keyturn(tmp_path, "runbooks", "nothing")
+    strange = keyturn(tmp_path, "runbooks", "nothing")
     assert (strange.returncode, "keyturn runbooks lists all" in strange.stderr) == (3, True)
 
 
 def test_a_runbook_is_told_with_the_areas_of_its_hosts(tmp_path: Path):
-    assert json.loads(_keyturn(tmp_path, "runbooks", "--json").stdout)[0]["areas"] == []
+    assert json.loads(keyturn(tmp_path, "runbooks", "--json").stdout)[0]["areas"] == []
     a_policy(tmp_path / "policy")
-    rows = json.loads(_keyturn(tmp_path, "runbooks", "--json").stdout)
+    rows = json.loads(keyturn(tmp_path, "runbooks", "--json").stdout)
     areas = {row["words"]: row["areas"] for row in rows}
     assert areas["uptime check"] == ["edge", "storage", "web"]
     assert areas["zfs pools"] == ["storage"]
-    told = _keyturn(tmp_path, "runbooks", "abusers", "show").stdout
+    told = keyturn(tmp_path, "runbooks", "abusers", "show").stdout
     assert "A check, for hosts tagged haproxy, of the areas edge." in told
 
 
 def test_the_log_is_shown_one_line_an_entry_and_harmless(logged: Path):
-    shown = _keyturn(logged, "changelog", "show").stdout
+    shown = keyturn(logged, "changelog", "show").stdout
     assert len(shown.splitlines()) == 3
     assert "\x1b" not in shown
     assert "\\x1b[31mno" in shown
 
 
 def test_the_log_is_shown_to_programs(logged: Path):
-    lines = _keyturn(logged, "changelog", "show", "--json").stdout.splitlines()
+    lines = keyturn(logged, "changelog", "show", "--json").stdout.splitlines()
     assert json.loads(lines[2])["facts"] == {"summary": "\x1b[31mno\x1b[0m\nnever"}
 
 
 def test_verify_says_whole_or_where_it_is_broken(logged: Path):
-    whole = _keyturn(logged, "changelog", "verify")
+    whole = keyturn(logged, "changelog", "verify")
     assert (whole.returncode, whole.stdout[:19]) == (0, "3 entries, unbroken")
 
     database = Database(f"sqlite:///{logged / 'var' / 'keyturn.db'}", seal.Seal.new())
@@ -105,7 +93,7 @@ def test_verify_says_whole_or_where_it_is_broken(logged: Path):
         connection.exec_driver_sql("DROP TRIGGER entry_no_update")
         connection.exec_driver_sql("UPDATE entry SET person = 'olga' WHERE seq = 2")
     database.close()
-    broken = _keyturn(logged, "changelog", "verify")
+    broken = keyturn(logged, "changelog", "verify")
     assert broken.returncode == 1
     assert "BROKEN at entry 2" in broken.stderr
 
@@ -122,24 +110,24 @@ def test_verify_says_whole_or_where_it_is_broken(logged: Path):
 def test_what_a_person_can_mend_is_said_in_a_line(
     tmp_path: Path, words: list[str], status: int, says: str
 ):
-    found = _keyturn(tmp_path, *words)
+    found = keyturn(tmp_path, *words)
     assert found.returncode == status
     assert says in found.stderr
     assert "Traceback" not in found.stderr
 
 
 def test_init_writes_a_policy_that_checks(tmp_path: Path):
-    assert _keyturn(tmp_path, "init", str(tmp_path / "policy")).returncode == 0
-    checked = _keyturn(tmp_path, "policy", "check", str(tmp_path / "policy"))
+    assert keyturn(tmp_path, "init", str(tmp_path / "policy")).returncode == 0
+    checked = keyturn(tmp_path, "policy", "check", str(tmp_path / "policy"))
     assert checked.stdout.startswith("valid, version ")
 
 
 def test_explain_says_who_may_and_who_approves(tmp_path: Path):
     a_policy(tmp_path / "policy")
     words = ("policy", "explain", "dora", "abusers", "clear", "lb1")
-    allowed = _keyturn(tmp_path, *words)
-    stranger = _keyturn(tmp_path, "policy", "explain", "eve", "abusers", "show", "lb1")
-    unclear = _keyturn(tmp_path, "policy", "explain", "dora", "abusers", "clear")
+    allowed = keyturn(tmp_path, *words)
+    stranger = keyturn(tmp_path, "policy", "explain", "eve", "abusers", "show", "lb1")
+    unclear = keyturn(tmp_path, "policy", "explain", "dora", "abusers", "clear")
     assert allowed.returncode == 0
     assert "it takes one approval from the owners of the edge" in allowed.stdout
     assert (stranger.returncode, stranger.stdout[:3]) == (1, "No:")
@@ -150,7 +138,7 @@ def test_a_setting_that_does_not_fit_is_named_as_it_is_set(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("KEYTURN_PORT", "eighty")
-    found = _keyturn(tmp_path, "serve")
+    found = keyturn(tmp_path, "serve")
     assert found.returncode == 1
     assert found.stderr.startswith("keyturn: KEYTURN_PORT: Input should be a valid integer")
 
@@ -166,24 +154,24 @@ def test_who_has_seen_enough_may_close_the_pipe(logged: Path):
 
 def test_the_log_is_searched_and_looked_at_around_a_moment(logged: Path):
     def shown(*words: str) -> list[str]:
-        return _keyturn(logged, "changelog", "show", *words).stdout.splitlines()
+        return keyturn(logged, "changelog", "show", *words).stdout.splitlines()
 
     assert len(shown("--host", "lb*")) == 2
     assert len(shown("--host", "lb1", "--person", "dora", "--kind", "asked", "--since", "1h")) == 1
-    nothing = _keyturn(logged, "changelog", "show", "--host", "web*")
+    nothing = keyturn(logged, "changelog", "show", "--host", "web*")
     assert (nothing.returncode, "nothing in the change log fits" in nothing.stderr) == (3, True)
-    unclear = _keyturn(logged, "changelog", "show", "--around", "noon")
+    unclear = keyturn(logged, "changelog", "show", "--around", "noon")
     assert (unclear.returncode, "type 02:00" in unclear.stderr) == (1, True)
-    purple = _keyturn(logged, "changelog", "show", "--state", "purple")
+    purple = keyturn(logged, "changelog", "show", "--state", "purple")
     assert (purple.returncode, "choose one of asked" in purple.stderr) == (3, True)
     assert "nothing that Keyturn knows of" in "".join(shown("--around", "1 h", "--host", "lb1"))
 
 
 @pytest.mark.parametrize(("form", "lines"), [("jsonl", 4), ("csv", 5), ("syslog", 4)])
 def test_the_log_is_exported_in_each_form_and_that_is_logged(logged: Path, form: str, lines: int):
-    told = _keyturn(logged, "changelog", "export", "--format", form)
+    told = keyturn(logged, "changelog", "export", "--format", form)
     assert (told.returncode, len(told.stdout.splitlines())) == (0, lines)
-    (entry,) = _keyturn(
+    (entry,) = keyturn(
         logged, "changelog", "show", "--kind", "exported", "--json"
     ).stdout.splitlines()
     assert json.loads(entry)["facts"]["format"] == form

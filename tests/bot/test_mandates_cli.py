@@ -1,9 +1,6 @@
 """`keyturn delegate` and `keyturn grants`, as whoever looks after the machine uses them."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,18 +9,7 @@ from bot.store import changelog, grants, schema, seal, verification
 from bot.store.database import Database
 from bot.store.grants import NewGrant
 from tests.policies import a_policy
-
-
-def keyturn(directory: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    places = {"KEYTURN_DATA": directory / "var", "KEYTURN_POLICY": directory / "policy"}
-    return subprocess.run(
-        [sys.executable, "-m", "bot", *words],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=os.environ | {name: str(place) for name, place in places.items()},
-        stdin=subprocess.DEVNULL,
-    )
+from tests.typed import keyturn
 
 
 @pytest.fixture

@@ -1,9 +1,6 @@
 """`keyturn backup`, `keyturn restore` and `keyturn db copy`, as people type them."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,18 +10,7 @@ from bot.store import safe, schema, seal, verification
 from bot.store.database import Database, sole_user
 from tests.playground.postgres import Postgres
 from tests.policies import a_policy
-
-
-def keyturn(place: Path, *words: str, **more: str) -> "subprocess.CompletedProcess[str]":
-    places = {"KEYTURN_DATA": str(place / "var"), "KEYTURN_POLICY": str(place / "policy")}
-    return subprocess.run(
-        [sys.executable, "-m", "bot", *words],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=os.environ | places | more,
-        stdin=subprocess.DEVNULL,
-    )
+from tests.typed import keyturn
 
 
 @pytest.fixture

@@ -1,9 +1,7 @@
 """`keyturn schedule …`."""
 
 import json
-import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -11,20 +9,13 @@ import pytest
 from bot.store import runs, schedules, schema, seal, verification
 from bot.store.database import Database
 from tests.policies import a_policy
+from tests.typed import keyturn
 
 SCRUB = ("--", "zfs", "scrub", "status", "nas1", "tank")
 
 
-def keyturn(place: Path, *words: str) -> "subprocess.CompletedProcess[str]":
-    places = {"KEYTURN_DATA": place / "var", "KEYTURN_POLICY": place / "policy"}
-    return subprocess.run(
-        [sys.executable, "-m", "bot", "schedule", *words],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=os.environ | {name: str(path) for name, path in places.items()},
-        stdin=subprocess.DEVNULL,
-    )
+def schedule(place: Path, *words: str) -> "subprocess.CompletedProcess[str]":
+    return keyturn(place, "schedule", *words)
 
 
 @pytest.fixture
@@ -42,7 +33,7 @@ def place(tmp_path: Path) -> Path:
 
 def test_what_is_asked_here_waits_in_the_database_for_the_service(place: Path):
     about = ("--cron", "0 3 1 * *", "--zone", "Europe/Amsterdam", "--as", "stan", "--yes")
-    asked = keyturn(place, "add", "monthly look", *about, *SCRUB)
+    asked = schedule(place, "add", "monthly look", *about, *SCRUB)
     assert asked.returncode == 0, asked.stderr
     assert "At 03:00 on the first day of every month (Europe/Amsterdam)" in asked.stdout
     assert "asked for as run 1" in asked.stdout
@@ -52,18 +43,18 @@ def test_what_is_asked_here_waits_in_the_database_for_the_service(place: Path):
         assert (run.state, run.origin.door, run.asked_by) == ("asked", "cli", "stan")
         assert schedules.every(tx) == []
     database.close()
-    assert "there is no schedule yet" in keyturn(place, "list").stdout
-    assert json.loads(keyturn(place, "list", "--json").stdout) == []
+    assert "there is no schedule yet" in schedule(place, "list").stdout
+    assert json.loads(schedule(place, "list", "--json").stdout) == []
 
 
 def test_nothing_is_asked_without_a_yes(place: Path):
-    asked = keyturn(place, "add", "look", "--cron", "@daily", "--as", "stan", *SCRUB)
+    asked = schedule(place, "add", "look", "--cron", "@daily", "--as", "stan", *SCRUB)
     assert asked.returncode == 1
     assert "At 00:00 every day" in asked.stdout
 
 
 def test_next_moments_are_shown_without_a_database(tmp_path: Path):
-    found = keyturn(tmp_path, "next", "30 2 * * SUN", "--zone", "Europe/Berlin", "-n", "3")
+    found = schedule(tmp_path, "next", "30 2 * * SUN", "--zone", "Europe/Berlin", "-n", "3")
     assert found.stdout.startswith("At 02:30 on Sunday (Europe/Berlin)\n  Sun ")
     assert len(found.stdout.splitlines()) == 4
 
@@ -80,7 +71,7 @@ def test_next_moments_are_shown_without_a_database(tmp_path: Path):
     ],
 )
 def test_what_is_wrong_is_one_line(place: Path, words: tuple[str, ...], status: int, says: str):
-    found = keyturn(place, *words)
+    found = schedule(place, *words)
     assert (found.returncode, says in found.stderr) == (status, True), found.stderr
     assert "Traceback" not in found.stderr
     assert len(found.stderr.splitlines()) == 1

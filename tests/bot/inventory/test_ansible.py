@@ -8,7 +8,7 @@ from ruamel.yaml import YAML
 
 from bot.inventory import ansible, entry
 from bot.inventory.found import Found, NotUnderstood
-from tests.bot.inventory.typed import keyturn
+from tests.typed import keyturn_at
 
 ANSWERS = Path(__file__).parent / "answers"
 INI = (ANSWERS / "ansible.ini").read_text()
@@ -110,7 +110,7 @@ def test_what_is_no_inventory_is_refused_in_words(text: str, says: str):
 
 
 def test_a_person_gets_entries_and_what_they_lack(tmp_path: Path):
-    found = keyturn(tmp_path, "inventory", "import", "ansible", str(ANSWERS / "ansible.ini"))
+    found = keyturn_at(tmp_path, "inventory", "import", "ansible", str(ANSWERS / "ansible.ini"))
     assert found.returncode == 0
     assert "15 hosts: 0 whole, 15 lacking something" in found.stderr
     assert "# host_key: not in known_hosts: `keyturn inventory enroll db1 10.0.0.9` shows it" in (
@@ -121,9 +121,9 @@ def test_a_person_gets_entries_and_what_they_lack(tmp_path: Path):
 
 def test_a_person_gets_a_line_where_it_goes_wrong(tmp_path: Path):
     (tmp_path / "hosts").write_text("[web]\n")
-    empty = keyturn(tmp_path, "inventory", "import", "ansible", str(tmp_path / "hosts"))
+    empty = keyturn_at(tmp_path, "inventory", "import", "ansible", str(tmp_path / "hosts"))
     assert (empty.returncode, empty.stdout) == (1, "")
     assert empty.stderr == "keyturn: there is no host in this file that has a name of its own\n"
     (tmp_path / "hosts").write_bytes(b"\xff\xfe\x00")
-    binary = keyturn(tmp_path, "inventory", "import", "ansible", str(tmp_path / "hosts"))
+    binary = keyturn_at(tmp_path, "inventory", "import", "ansible", str(tmp_path / "hosts"))
     assert (binary.returncode, len(binary.stderr.splitlines())) == (1, 1)

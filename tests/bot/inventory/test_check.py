@@ -23,11 +23,11 @@ from connectors.trouble import (
     Unreachable,
     WeakAlgorithms,
 )
-from tests.bot.inventory.typed import keyturn
 from tests.fakes import ScriptedFleet, inventory_of
 from tests.playground.device import ScriptedDevice
 from tests.playground.fleet import LoopbackFleet
 from tests.playground.keys import make_key
+from tests.typed import keyturn_at
 
 Entries = dict[str, dict[str, Any]]
 
@@ -52,7 +52,7 @@ def _stood(fleet: LoopbackFleet, name: str) -> Standing:
 
 @pytest.mark.real
 def test_well_hosts_are_a_table_and_status_0(fleet: LoopbackFleet):
-    found = keyturn(fleet.directory, "inventory", "check")
+    found = keyturn_at(fleet.directory, "inventory", "check")
     assert (found.returncode, found.stderr) == (0, "")
     heading, *rows = found.stdout.splitlines()
     assert heading.split() == [
@@ -67,7 +67,7 @@ def test_well_hosts_are_a_table_and_status_0(fleet: LoopbackFleet):
 @pytest.mark.real
 def test_one_sick_host_is_status_1_and_told_what_to_do(fleet: LoopbackFleet):
     fleet.hosts["web1"].stop()
-    found = keyturn(fleet.directory, "inventory", "check")
+    found = keyturn_at(fleet.directory, "inventory", "check")
     assert found.returncode == 1
     assert re.search(r"^web1 +127\.0\.0\.2:\d+ +NO +\? +\? +\? +\?$", found.stdout, re.MULTILINE)
     assert "refused the connection: is sshd running?" in found.stdout
@@ -77,7 +77,7 @@ def test_one_sick_host_is_status_1_and_told_what_to_do(fleet: LoopbackFleet):
 @pytest.mark.real
 def test_only_the_named_hosts_are_asked(fleet: LoopbackFleet):
     fleet.hosts["web1"].stop()
-    found = keyturn(fleet.directory, "inventory", "check", "nas1", "lb1", "nas1", "--json")
+    found = keyturn_at(fleet.directory, "inventory", "check", "nas1", "lb1", "nas1", "--json")
     assert found.returncode == 0
     rows = json.loads(found.stdout)
     assert [(row["host"], row["well"], row["key"]) for row in rows] == [
@@ -89,22 +89,22 @@ def test_only_the_named_hosts_are_asked(fleet: LoopbackFleet):
 
 @pytest.mark.real
 def test_an_unknown_host_is_status_3_and_nobody_is_asked(fleet: LoopbackFleet):
-    found = keyturn(fleet.directory, "inventory", "check", "lb1", "lb7")
+    found = keyturn_at(fleet.directory, "inventory", "check", "lb1", "lb7")
     assert (found.returncode, found.stdout) == (3, "")
     assert found.stderr == "keyturn: there is no host 'lb7' in the inventory: did you mean lb1?\n"
     assert fleet.hosts["lb1"].connections == 0
 
 
 def test_without_a_policy_it_says_so_in_a_line(tmp_path: Path):
-    found = keyturn(tmp_path, "inventory", "check")
+    found = keyturn_at(tmp_path, "inventory", "check")
     assert found.returncode == 1
     assert len(found.stderr.splitlines()) == 1
     assert "people.yaml is missing" in found.stderr
 
 
 def test_an_empty_inventory_is_nothing_to_complain_of(tmp_path: Path):
-    assert keyturn(tmp_path, "init", str(tmp_path / "policy")).returncode == 0
-    found = keyturn(tmp_path / "policy", "inventory", "check")
+    assert keyturn_at(tmp_path, "init", str(tmp_path / "policy")).returncode == 0
+    found = keyturn_at(tmp_path / "policy", "inventory", "check")
     assert found.returncode == 0
     assert "has no hosts yet" in found.stdout
 

@@ -16,11 +16,11 @@ from bot.policy.directory import load
 from connectors.inventory import Inventory
 from connectors.transport import shown_key
 from connectors.trouble import Unreachable
-from tests.bot.inventory.typed import keyturn
 from tests.playground import company
 from tests.playground.fleet import LoopbackFleet
 from tests.playground.keys import KeyType, make_key
 from tests.playground.sshd import Sshd
+from tests.typed import keyturn_at
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def _on_the_console(tmp_path: Path, public: str) -> str:
 
 def _waits(policy: Path, sshd: Sshd) -> None:
     place = ("nas2", sshd.address, "--port", str(sshd.port))
-    found = keyturn(policy, "inventory", "enroll", *place, "--area", "storage", "--tags", "nfs")
+    found = keyturn_at(policy, "inventory", "enroll", *place, "--area", "storage", "--tags", "nfs")
     assert found.returncode == 0, found.stderr
 
 
@@ -62,7 +62,7 @@ def _files(policy: Path) -> dict[Path, bytes]:
 def test_the_key_is_shown_with_the_entry_and_the_host_waits(policy: Path, sshd: Sshd):
     before = _files(policy)
     place = ("nas2", sshd.address, "--port", str(sshd.port))
-    found = keyturn(policy, "inventory", "enroll", *place, "--area", "storage", "--tags", "nfs")
+    found = keyturn_at(policy, "inventory", "enroll", *place, "--area", "storage", "--tags", "nfs")
     assert found.returncode == 0, found.stderr
     made = Inventory.model_validate(YAML(typ="safe").load(found.stdout))["nas2"]
     assert (made.host_key, made.port, made.area) == (sshd.host_key, sshd.port, "storage")
@@ -86,7 +86,7 @@ def test_t_n2_until_a_second_person_confirms_it_a_host_is_in_no_inventory(
     assert "nas2" not in load(policy).inventory.hosts
     _as_if_by_dana(policy)
     read = _on_the_console(tmp_path, sshd.host_key)
-    found = keyturn(policy, "inventory", "confirm", "nas2", read)
+    found = keyturn_at(policy, "inventory", "confirm", "nas2", read)
     assert found.returncode == 0, found.stderr
     assert "nas2 is in the inventory" in found.stdout
     now = load(policy)
@@ -94,7 +94,7 @@ def test_t_n2_until_a_second_person_confirms_it_a_host_is_in_no_inventory(
     assert now.inventory["nas2"].host_key == sshd.host_key
     assert "asked for by dana on admin7, confirmed by " in (policy / "inventory.yaml").read_text()
     assert not (policy / "enrolling.yaml").exists()
-    again = keyturn(policy, "inventory", "confirm", "nas2", read)
+    again = keyturn_at(policy, "inventory", "confirm", "nas2", read)
     assert (again.returncode, again.stdout) == (3, "")
     assert "nas2 does not wait to be added; what waits: none" in again.stderr
 
@@ -106,7 +106,7 @@ def test_t_n2_whoever_asked_for_a_host_does_not_confirm_it(
     _waits(policy, sshd)
     before = _files(policy)
     read = _on_the_console(tmp_path, sshd.host_key)
-    found = keyturn(policy, "inventory", "confirm", "nas2", read)
+    found = keyturn_at(policy, "inventory", "confirm", "nas2", read)
     assert (found.returncode, found.stdout) == (1, "")
     assert "somebody else confirms it" in found.stderr
     assert _files(policy) == before
@@ -118,7 +118,7 @@ def test_t_n2_another_fingerprint_adds_nothing(policy: Path, sshd: Sshd, tmp_pat
     _as_if_by_dana(policy)
     before = _files(policy)
     read = _on_the_console(tmp_path, make_key().public)
-    found = keyturn(policy, "inventory", "confirm", "nas2", read)
+    found = keyturn_at(policy, "inventory", "confirm", "nas2", read)
     assert (found.returncode, found.stdout) == (1, "")
     assert "something stands between us and the host" in found.stderr
     assert _files(policy) == before
@@ -132,7 +132,7 @@ def test_what_would_break_the_policy_is_not_added(policy: Path, sshd: Sshd, tmp_
     entry = {**waiting["nas2"].entry, "jump": "gone1"}
     pending.keep(policy, {"nas2": waiting["nas2"].model_copy(update={"entry": entry})})
     before = _files(policy)
-    found = keyturn(
+    found = keyturn_at(
         policy, "inventory", "confirm", "nas2", _on_the_console(tmp_path, sshd.host_key)
     )
     assert found.returncode == 1
@@ -193,7 +193,7 @@ def test_of_several_keys_the_best_is_shown(kinds: Sequence[KeyType], shown: KeyT
 @pytest.mark.real
 def test_a_host_that_is_there_already_or_has_another_s_key_is_noted(fleet: LoopbackFleet):
     lb1, web1 = fleet.hosts["lb1"], fleet.hosts["web1"]
-    found = keyturn(
+    found = keyturn_at(
         *(fleet.directory, "inventory", "enroll", "web1", lb1.address),
         *("--port", str(lb1.port), "--area", "edg"),
     )
@@ -208,7 +208,7 @@ def test_a_host_that_is_there_already_or_has_another_s_key_is_noted(fleet: Loopb
 @pytest.mark.real
 def test_a_broken_policy_directory_does_not_hide_the_key(tmp_path: Path, sshd: Sshd):
     place = ("nas2", sshd.address, "--port", str(sshd.port))
-    found = keyturn(tmp_path, "inventory", "enroll", *place)
+    found = keyturn_at(tmp_path, "inventory", "enroll", *place)
     assert found.returncode == 1
     assert "nothing was compared with the policy directory" in found.stderr
     assert "# area: say which part of production" in found.stdout
@@ -243,7 +243,7 @@ def test_what_is_no_ssh_server_is_told_and_bounded():
 def test_what_cannot_be_added_is_told_before_anything_is_asked(
     policy: Path, words: tuple[str, ...], says: str
 ):
-    found = keyturn(policy, "inventory", "enroll", *words)
+    found = keyturn_at(policy, "inventory", "enroll", *words)
     assert found.returncode in (1, 2)
     assert found.stdout == ""
     assert says in found.stderr

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
-from tests.bot.inventory.typed import keyturn
 from tests.playground import company
 from tests.playground.keys import make_key
+from tests.typed import keyturn_at
 
 READER = {"user": "keyturn-read", "key": "keys/keyturn-read"}
 
@@ -34,7 +34,7 @@ def policy(tmp_path: Path) -> Path:
 
 
 def _dialects(policy: Path, host: str) -> set[str]:
-    printed = keyturn(policy, "sudoers", host, "--json")
+    printed = keyturn_at(policy, "sudoers", host, "--json")
     assert printed.returncode == 0, printed.stderr
     return {row["dialect"] for row in json.loads(printed.stdout)}
 
@@ -42,7 +42,7 @@ def _dialects(policy: Path, host: str) -> set[str]:
 @pytest.mark.real
 @pytest.mark.parametrize("host", ["nas1", "nas2", "nas3"])
 def test_visudo_takes_what_is_printed(policy: Path, tmp_path: Path, host: str):
-    printed = keyturn(policy, "sudoers", host)
+    printed = keyturn_at(policy, "sudoers", host)
     assert printed.returncode == 0, printed.stderr
     (tmp_path / "lines").write_text(printed.stdout)
     checked = subprocess.run(
@@ -55,26 +55,26 @@ def test_visudo_takes_what_is_printed(policy: Path, tmp_path: Path, host: str):
 
 
 def test_what_is_too_long_for_sudo_is_named_with_the_way_to_bring_it(policy: Path):
-    without = keyturn(policy, "sudoers", "nas1").stdout
+    without = keyturn_at(policy, "sudoers", "nas1").stdout
     assert (
         "# access-log is too long for sudo: `keyturn sudoers nas1 --scripts` brings it." in without
     )
-    assert "too long" not in keyturn(policy, "sudoers", "nas2").stdout
+    assert "too long" not in keyturn_at(policy, "sudoers", "nas2").stdout
 
 
 def test_each_login_has_the_rules_of_what_it_is_for(policy: Path):
-    rows = json.loads(keyturn(policy, "sudoers", "nas2", "--json").stdout)
+    rows = json.loads(keyturn_at(policy, "sudoers", "nas2", "--json").stdout)
     assert {(row["user"], row["reads"]) for row in rows} == {
         ("keyturn", False),
         ("keyturn-read", True),
     }
-    lines = keyturn(policy, "sudoers", "nas2").stdout
+    lines = keyturn_at(policy, "sudoers", "nas2").stdout
     assert "Defaults:keyturn env_reset" in lines
     assert "Defaults:keyturn-read env_reset" in lines
     assert "\nkeyturn-read ALL=(root) NOPASSWD: /usr/sbin/zpool ^status " in lines
     assert "keyturn-read ALL=(root) NOPASSWD: /usr/sbin/zpool ^scrub" not in lines
     assert all(
-        row["reads"] for row in json.loads(keyturn(policy, "sudoers", "nas3", "--json").stdout)
+        row["reads"] for row in json.loads(keyturn_at(policy, "sudoers", "nas3", "--json").stdout)
     )
 
 
@@ -97,7 +97,7 @@ stat -c '%u %a %n' /etc/sudoers.d/* /usr/local/lib/keyturn/*
 def test_what_is_installed_is_root_s_and_what_is_old_is_taken_away(policy: Path, tmp_path: Path):
     if subprocess.run(["unshare", "-m", "true"], capture_output=True, check=False).returncode:
         pytest.skip("only root may install files without changing this machine's own")
-    printed = keyturn(policy, "sudoers", "nas1", "--scripts")
+    printed = keyturn_at(policy, "sudoers", "nas1", "--scripts")
     assert printed.returncode == 0
     assert "note: then say `scripts: true` of nas1 in inventory.yaml" in printed.stderr
     (tmp_path / "program").write_text(printed.stdout)
@@ -122,7 +122,7 @@ def test_what_is_installed_is_root_s_and_what_is_old_is_taken_away(policy: Path,
 def test_lines_that_visudo_refuses_are_not_installed(policy: Path, tmp_path: Path):
     if subprocess.run(["unshare", "-m", "true"], capture_output=True, check=False).returncode:
         pytest.skip("only root may install files without changing this machine's own")
-    program = keyturn(policy, "sudoers", "nas1", "--scripts").stdout
+    program = keyturn_at(policy, "sudoers", "nas1", "--scripts").stdout
     (tmp_path / "program").write_text(program.replace("NOPASSWD:", "NOPASS WORD:"))
     done = subprocess.run(
         ["unshare", "-m", "sh", "-c", _TRIAL, "trial", str(tmp_path / "program")],
@@ -135,7 +135,7 @@ def test_lines_that_visudo_refuses_are_not_installed(policy: Path, tmp_path: Pat
 
 
 def test_every_line_is_one_program_and_no_bare_wildcard(policy: Path):
-    for row in json.loads(keyturn(policy, "sudoers", "nas1", "--json").stdout):
+    for row in json.loads(keyturn_at(policy, "sudoers", "nas1", "--json").stdout):
         assert all(program.startswith(("/usr/", "/bin/", "/sbin/")) for program in row["programs"])
         assert row["words"].startswith("^")
         assert row["words"].endswith("$")
@@ -159,7 +159,7 @@ def test_a_host_gets_only_what_its_runbooks_need(policy: Path):
 def test_where_there_are_none_it_is_said_in_a_line(
     policy: Path, host: str, status: int, says: str
 ):
-    printed = keyturn(policy, "sudoers", host)
+    printed = keyturn_at(policy, "sudoers", host)
     assert (printed.returncode, printed.stdout) == (status, "")
     assert says in printed.stderr
     assert len(printed.stderr.splitlines()) == 1
