@@ -15,6 +15,7 @@ from schemathesis.engine import events, from_schema
 from schemathesis.engine.run import PhaseName
 
 from tests.bot.api.conftest import API, Desk
+from tests.bot.api.test_routes import ROUTES
 from tests.bot.web.exhibits import gallery
 
 CHECKS = (
@@ -35,11 +36,15 @@ PHASES = {
 
 @dataclass
 class Findings:
-    """failures: what the checks say. statuses: how often each came. phases: gone through."""
+    """failures: what the checks say. statuses: how often each came. phases: gone through.
+
+    tried: operations that were asked for, such as `GET /runs`.
+    """
 
     failures: list[str] = field(default_factory=list[str])
     statuses: Counter[int] = field(default_factory=Counter[int])
     phases: set[PhaseName] = field(default_factory=set[PhaseName])
+    tried: set[str] = field(default_factory=set[str])
 
 
 def _look(desk: Desk, *, examples: int) -> Findings:
@@ -68,6 +73,7 @@ def _look(desk: Desk, *, examples: int) -> Findings:
 
 def _note(event: events.ScenarioFinished, found: Findings) -> None:
     recorder = event.recorder
+    found.tried |= {case.value.operation.label for case in recorder.cases.values()}
     for exchange in recorder.interactions.values():
         if exchange.response is not None:
             found.statuses[exchange.response.status_code] += 1
@@ -84,6 +90,7 @@ def test_t_w10_every_answer_is_one_that_the_description_tells_of(desk: Desk):
     found = _look(desk, examples=3)
     assert found.failures == []
     assert found.phases >= PHASES
+    assert found.tried == {f"{method} {path}" for method, path in ROUTES}
     assert {200, 202, 401, 404, 409, 422} <= set(found.statuses)
     assert sum(found.statuses.values()) > 1000
 
