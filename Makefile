@@ -118,7 +118,8 @@ test: setup system assets schemas ## Run every test on every core; ARGS="-k word
 # either storage, at any moment and at every system call in turn; `make test` does so 60 times. And
 # every write in turn fails, as on a disk that is full or broken. A hundredth as often PostgreSQL
 # restarts under several processes, a five-hundredth as often a standby takes its place, and the
-# answer to each commit of a run in turn is lost. What it came to is told at the end.
+# answer to each commit of a run in turn is lost; a fiftieth as often a process is asked to end. As
+# many runs wait in one queue, and the clock jumps for ten years. What it came to is told at the end.
 CHAOS ?= 10000
 
 .PHONY: chaos

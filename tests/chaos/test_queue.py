@@ -27,6 +27,7 @@ from runbooks import AnyRunbook
 from tests.bot.empty import empty
 from tests.bot.keyring import App, stepped_up
 from tests.bot.office import ByHand, Office
+from tests.chaos.report import NAME, Record
 from tests.policies import HOST_KEY, a_policy
 from tests.toy import RUNBOOKS, SetSwitch, ShowSwitches, T, ToyFleet
 
@@ -187,7 +188,9 @@ def _p99(waits: Sequence[float]) -> float:
 
 @pytest.mark.flaky(reruns=0)
 @pytest.mark.timeout(0 if CHAOS else 300)
-def test_r_w3_a_long_queue_keeps_nothing_urgent_waiting_and_is_fair(queue: Queue):
+def test_r_w3_a_long_queue_keeps_nothing_urgent_waiting_and_is_fair(
+    queue: Queue, record_property: Record
+):
     queue.fill()
     app = stepped_up(queue.office, "adam")
     shown = time.monotonic()
@@ -214,10 +217,11 @@ def test_r_w3_a_long_queue_keeps_nothing_urgent_waiting_and_is_fair(queue: Queue
     first = ended[THREADS : THREADS + len(ended) // 3]
     shares = [first.count(f"p{k}") for k in range(PEOPLE)]
     tell = {what: _p99(waits) for what, waits in queue.waits.items()}
-    print(
-        f"{RUNS} runs at {HOSTS} hosts in {took:.0f} s; waits, p99: "
+    record_property(
+        NAME,
+        f"a queue of {RUNS} runs at {HOSTS} hosts in {took:.0f} s; waits, p99: "
         + ", ".join(f"{what} {seconds * 1000:.0f} ms" for what, seconds in tell.items())
-        + f"; memory {before:.0f} MiB, at most {highest:.0f}; shares of the first third: {shares}"
+        + f"; memory {before:.0f} MiB, at most {highest:.0f}; shares of the first third: {shares}",
     )
     assert len(ended) == RUNS
     assert all(seconds <= MOST_SECONDS for seconds in tell.values()), tell
