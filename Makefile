@@ -113,8 +113,8 @@ demo: setup system assets ## Start it all on this machine: hosts, chat and web; 
 test: setup system assets schemas ## Run every test on every core; ARGS="-k word" and the like go to pytest
 	$(BIN)/python -m pytest -n auto $(ARGS)
 
-# So many orders of events that the state machine of a run is put through, and so many races of two
-# processes for one run; `make test` tries 200 and 24. A tenth as often a process is killed, on
+# So many orders of events that the state machine of a run is put through, and so many races of three
+# processes to approve, to begin and to fire; `make test` tries 200 and 68. A tenth as often a process is killed, on
 # either storage, at any moment and at every system call in turn; `make test` does so 60 times. And
 # every write in turn fails, as on a disk that is full or broken. A hundredth as often PostgreSQL
 # restarts under several processes, a five-hundredth as often a standby takes its place, and the

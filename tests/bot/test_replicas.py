@@ -1,27 +1,37 @@
-"""Two processes on one database, and people who click in both at once: one run of each request.
+"""Three processes on one database, in which people click and clocks tick at once.
 
+Each request is one run, each run is begun by one of them, and each tick fires once.
 KEYTURN_CHAOS=10000 tries so many (`make chaos`).
 """
 
 import multiprocessing
 import os
+import random
+import secrets
+import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
 import pytest
+from sqlalchemy import update
 
 from bot.policy import PolicyDirectory
 from bot.run import State
-from bot.store import runs, schema, seal
-from bot.store.database import Database, Transaction
+from bot.store import runs, schedules, schema, seal, search, tables
+from bot.store.database import Database, StoreUnavailable, Transaction
 from bot.store.runs import Overtaken
+from bot.store.schedules import Outcome
+from bot.timetable import Overlap, Timing, timetable
 from bot.workflow import Parts, TooLate, Workflow, deciding
 from connectors.command import Answer, Command
 from tests.bot.office import WEB, ByHand
+from tests.bot.time import MINUTE
+from tests.chaos.report import NAME, Record
 from tests.playground.postgres import Postgres
 from tests.policies import a_policy
 from tests.toy import RUNBOOKS, SetSwitch, ToyFleet
@@ -30,6 +40,13 @@ CHAOS = int(os.environ.get("KEYTURN_CHAOS", "0"))
 # Half of them take one approval, and half of them two.
 RACES = CHAOS // 2 or 12
 TOGETHER = 60
+REPLICAS = 3
+# Who clicks in one of them: somebody twice.
+FIRST = ("olga", "olga")
+# Fires of one schedule that wait for each other; one clock is killed so often.
+TICKS, KILLED_EVERY = 10, 8
+_HOUR = 60 * MINUTE
+SEED = int(os.environ.get("KEYTURN_SEED", "0")) or secrets.randbelow(10**6)
 
 RULES = """
 @id("approve") permit (principal, action == Action::"approve", resource);
@@ -125,6 +142,34 @@ def click(
     database.close()
 
 
+def begin(
+    place: Place, people: Sequence[str], races: Sequence[tuple[int, str]], together: Barrier
+) -> None:
+    """Be one replica that is told, as all others are, of a run that may begin."""
+    workflow, fleet, queue, database = place.workflow()
+    for number, digest in races:
+        # Whoever is still at the last one would take this one up, too, as things stand there.
+        together.wait(TOGETHER)
+        fleet.hosts["lb1"]["lamp"] = "off"
+        if people == FIRST:
+            workflow.approve(number, person="olga", digest=digest)
+            queue.waiting.clear()
+        together.wait(TOGETHER)
+        workflow.advance(number)
+        while queue.waiting:
+            workflow.advance(queue.waiting.pop(0))
+    database.close()
+
+
+def tick(place: Place) -> None:
+    """Be one clock, for as long as it is let live."""
+    workflow, _, _, _ = place.workflow()
+    while True:
+        # As the clock does, which looks again later.
+        with suppress(StoreUnavailable):
+            workflow.schedules.fire_due()
+
+
 def click_unguarded(
     place: Place, people: Sequence[str], races: Sequence[tuple[int, str]], together: Barrier
 ) -> None:
@@ -147,8 +192,11 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     return Place(url, tmp_path)
 
 
-def _race(place: Place, needed: int, times: int, replica: object = click) -> list[int]:
-    """Ask for so many, have two processes decide them, and return their numbers."""
+Replica = Callable[[Place, Sequence[str], Sequence[tuple[int, str]], Barrier], None]
+
+
+def _asked(place: Place, needed: int, times: int) -> list[tuple[int, str]]:
+    """Ask for so many, and return their numbers with their digests."""
     a_policy(place.directory / "policy", rules=RULES.format(needed))
     workflow, _, queue, database = place.workflow()
     schema.upgrade(database)
@@ -163,36 +211,143 @@ def _race(place: Place, needed: int, times: int, replica: object = click) -> lis
     queue.waiting.clear()
     place.ledger.file.unlink()
     database.close()
+    return races
+
+
+def _race(place: Place, races: Sequence[tuple[int, str]], replica: Replica = click) -> list[int]:
+    """Have three processes at them at once, and return their numbers."""
     several = multiprocessing.get_context("spawn")
-    together = several.Barrier(2)
+    together = several.Barrier(REPLICAS)
     replicas = [
-        several.Process(target=replica, args=(place, people, races, together))  # pyright: ignore[reportArgumentType] - one of the two above
-        for people in (("olga", "olga"), ("adam",))
+        several.Process(target=replica, args=(place, people, races, together))
+        for people in (FIRST, ("adam",), ("olga", "adam"))
     ]
     for process in replicas:
         process.start()
     for process in replicas:
-        process.join(TOGETHER + times)
-    assert [process.exitcode for process in replicas] == [0, 0]
+        process.join(TOGETHER + len(races))
+    assert [process.exitcode for process in replicas] == [0] * REPLICAS
     return [number for number, _ in races]
+
+
+def _all_done(place: Place, numbers: Sequence[int]) -> bool:
+    database = Database(place.url)
+    with database.reading() as tx:
+        states = {runs.get(tx, number).state for number in numbers}
+    database.close()
+    return states == {State.SUCCEEDED}
+
+
+def _proved(what: str, races: int) -> str:
+    # Nothing seen in n tries happens with 95 % certainty less often than in 3 of n.
+    sure = f"with 95 % certainty fewer than {300 / races:.2g} % go wrong"
+    return f"{races} races of {REPLICAS} processes {what}: each had one winner; {sure}"
 
 
 @pytest.mark.timeout(0 if CHAOS else 120)
 @pytest.mark.parametrize("needed", [1, 2])
-def test_t_a2_whoever_clicks_where_each_request_is_one_run(place: Place, needed: int):
-    numbers = _race(place, needed, RACES)
+def test_t_a2_whoever_clicks_where_each_request_is_one_run(
+    place: Place, needed: int, record_property: Record
+):
+    numbers = _race(place, _asked(place, needed, RACES))
     done = place.ledger.counted
     for n, number in enumerate(numbers):
         found = done[f"approved {number}"], done[f"enqueued {number}"], done[f"sent set lamp v{n}"]
         assert found == (needed, 1, 1), f"run {number}"
-    database = Database(place.url)
+    assert _all_done(place, numbers)
+    record_property(NAME, _proved(f"to approve, {needed} needed, {_kind(place)}", RACES))
+
+
+@pytest.mark.timeout(0 if CHAOS else 120)
+def test_r_c3_whoever_is_told_of_a_run_one_begins_it(place: Place, record_property: Record):
+    times = CHAOS or RACES
+    numbers = _race(place, _asked(place, 1, times), begin)
+    done = place.ledger.counted
+    assert [done[f"sent set lamp v{n}"] for n in range(times)] == [1] * times
+    assert _all_done(place, numbers)
+    record_property(NAME, _proved(f"to begin, {_kind(place)}", times))
+
+
+@pytest.mark.timeout(0 if CHAOS else 120)
+def test_r_c3_k15_each_tick_fires_once_while_clocks_are_killed(
+    place: Place, record_property: Record
+):
+    times, chance = CHAOS or 2 * TICKS, random.Random(SEED)  # noqa: S311 - no secret
+    a_policy(place.directory / "policy", rules=RULES.format(1))
+    workflow, fleet, _, database = place.workflow()
+    schema.upgrade(database)
+    forked = multiprocessing.get_context("forkserver")
+    forked.set_forkserver_preload([__name__])
+    clocks = [forked.Process(target=tick, args=(place,), daemon=True) for _ in range(REPLICAS)]
+    for clock in clocks:
+        clock.start()
+    done, kills = 0, 0
+    for _ in range(times // TICKS):
+        founded = _scheduled(workflow, database)
+        wanted, moved = done + TICKS, time.monotonic()
+        while done < wanted:
+            with database.reading() as tx:
+                waiting = [run.id for run in runs.unfinished(tx)]
+            for number in waiting:
+                fleet.hosts["lb1"]["lamp"] = "off"
+                workflow.advance(number)
+                done, moved = done + 1, time.monotonic()
+                if chance.randrange(KILLED_EVERY) == 0:
+                    n, kills = chance.randrange(REPLICAS), kills + 1
+                    clocks[n].kill()
+                    clocks[n].join()
+                    clocks[n] = forked.Process(target=tick, args=(place,), daemon=True)
+                    clocks[n].start()
+            assert time.monotonic() - moved < TOGETHER, f"{done} of {wanted} fires, seed {SEED}"
+        with database.reading() as tx:
+            fires = schedules.fires(tx, founded, most=2 * TICKS)
+        assert [fire.outcome for fire in fires] == [Outcome.FIRED] * TICKS, f"seed {SEED}"
+        assert len({fire.run for fire in fires}) == TICKS
+    for clock in clocks:
+        clock.kill()
+        clock.join()
     with database.reading() as tx:
-        assert {runs.get(tx, number).state for number in numbers} == {State.SUCCEEDED}
+        known = search.newest(tx, search.Filter(), most=10 * times)
     database.close()
+    fired = [run.state for run in known if run.origin.door == "schedule"]
+    assert (len(fired), {*fired}) == (times, {State.SUCCEEDED})
+    assert place.ledger.counted["sent set lamp on"] == times
+    what = f"to fire, {_kind(place)}, {kills} of them killed, seed {SEED}"
+    record_property(NAME, _proved(what, times))
+
+
+def _scheduled(workflow: Workflow, database: Database) -> int:
+    """Have a schedule approved that was due in each of the last hours; return its number."""
+    with database.reading() as tx:
+        hour = tx.now // _HOUR * _HOUR
+    then = [hour - n * _HOUR for n in range(1, TICKS + 1)]
+    at = sorted(datetime.fromtimestamp(moment // 1_000_000, UTC).hour for moment in then)
+    hours = timetable(f"0 {','.join(map(str, at))} * * *", "UTC")
+    timing = Timing("tick", hours, overlap=Overlap.QUEUE, catch_up=TICKS)
+    lamp = SetSwitch(host="lb1", name="lamp", value="on")
+    run = workflow.schedules.ask([lamp], spelled="", person="dora", origin=WEB, timing=timing)
+    workflow.advance(run.id)
+    with database.reading() as tx:
+        run = runs.get(tx, run.id)
+    workflow.approve(run.id, person="olga", digest=run.digest)
+    workflow.advance(run.id)
+    with database.transaction() as tx:
+        newest = max(schedule.id for schedule in schedules.every(tx))
+        since = then[-1] - 1
+        tx.sql.execute(
+            update(tables.schedule)
+            .where(tables.schedule.c.id == newest)
+            .values(decided=since, due=since + 1)
+        )
+    return newest
+
+
+def _kind(place: Place) -> str:
+    return "SQLite" if place.url.startswith("sqlite") else "PostgreSQL"
 
 
 def test_t_a2_without_the_guard_a_run_is_put_to_work_twice(place: Place):
     """The twin."""
-    numbers = _race(place, 1, 3, click_unguarded)
+    numbers = _race(place, _asked(place, 1, 3), click_unguarded)
     done = place.ledger.counted
     assert max(done[f"enqueued {number}"] for number in numbers) > 1
