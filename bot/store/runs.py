@@ -13,6 +13,7 @@ from sqlalchemy import Select, bindparam, insert, null, select, update
 from bot.proposal import Proposal
 from bot.run import Origin, Run, State, StepRecord, StepState, Vote, check_move
 from bot.store import output, tables, words
+from bot.store.among import among, as_one
 from bot.store.database import Transaction
 from bot.store.requests import NewRun, row_of
 from bot.store.rote import Rote
@@ -57,6 +58,10 @@ _GET = Rote(_select().where(tables.run.c.id == bindparam("number")))
 _HOLD = Rote(
     _select().where(tables.run.c.id == bindparam("number")).with_for_update(of=tables.run)
 )
+_LIST = among(
+    select(*_LISTED, null().label("report")).order_by(tables.run.c.id.desc()), tables.run.c.id
+)
+_VOTES_ON = among(select(tables.vote).order_by(tables.vote.c.at), tables.vote.c.run)
 _VOTES = Rote(
     select(tables.vote).where(tables.vote.c.run == bindparam("of")).order_by(tables.vote.c.at)
 )
@@ -163,18 +168,13 @@ def _save(tx: Transaction, run: Run, *, was: Run) -> Run:
 
 def listed(tx: Transaction, numbers: Sequence[int]) -> list[Run]:
     """Return these runs, the newest first, without plans and reports: a list shows none."""
-    return _several(tx, numbers, _LISTED)
+    return [_run(row) for row in _LIST.rows(tx, numbers=as_one(tx, numbers))]
 
 
 def several(tx: Transaction, numbers: Sequence[int]) -> list[Run]:
     """Return these runs, the newest first, without their reports, which lie apart."""
-    return _several(tx, numbers, [tables.run])
-
-
-def _several(tx: Transaction, numbers: Sequence[int], columns: Sequence[Any]) -> list[Run]:
-    query = select(*columns, null().label("report")).where(tables.run.c.id.in_(numbers))
-    found: Any = tx.sql.execute(query.order_by(tables.run.c.id.desc()))
-    return [_run(row) for row in found]
+    query = select(tables.run, null().label("report")).where(tables.run.c.id.in_(numbers))
+    return [_run(row) for row in tx.sql.execute(query.order_by(tables.run.c.id.desc()))]
 
 
 def usual_wait(tx: Transaction, words: str) -> int | None:
@@ -289,10 +289,9 @@ def votes(tx: Transaction, run: int) -> list[Vote]:
 
 def votes_on(tx: Transaction, numbers: Sequence[int]) -> dict[int, list[Vote]]:
     """Return the votes on several runs at once, by run; a run without votes is left out."""
-    query = select(tables.vote).where(tables.vote.c.run.in_(numbers)).order_by(tables.vote.c.at)
     found: dict[int, list[Vote]] = {}
-    for row in tx.sql.execute(query).mappings():
-        found.setdefault(row["run"], []).append(Vote(**row))
+    for row in _VOTES_ON.rows(tx, numbers=as_one(tx, numbers)):
+        found.setdefault(row.run, []).append(Vote(*row))
     return found
 
 

@@ -5,10 +5,11 @@ import secrets
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import delete, insert, select, update
+from sqlalchemy import bindparam, delete, insert, select, update
 
 from bot.store import tables
 from bot.store.database import Transaction
+from bot.store.rote import Rote
 
 LINK_SECONDS = 10 * 60
 IDLE_SECONDS = 30 * 60
@@ -21,6 +22,7 @@ NOTE_SECONDS = 60
 LONGEST_AGENT = 200
 _SECOND = 1_000_000
 _NAME_LETTERS = 16
+_FIND = Rote(select(tables.session).where(tables.session.c.token == bindparam("hashed")))
 
 
 @dataclass(frozen=True)
@@ -98,11 +100,8 @@ def begin(tx: Transaction, person: str, *, by: str = "link", agent: str = "") ->
 
 def find(tx: Transaction, token: str) -> Session | None:
     """Return the session, as long as it lasts. Only reads."""
-    session = tables.session
-    row = tx.sql.execute(select(session).where(session.c.token == _hashed(token))).one_or_none()
-    if row is None:
-        return None
-    return _lasting(tx, row)
+    row = _FIND.row(tx, hashed=_hashed(token))
+    return None if row is None else _lasting(tx, row)
 
 
 def of(tx: Transaction, person: str) -> list[Session]:

@@ -2,10 +2,11 @@
 
 from dataclasses import dataclass
 
-from sqlalchemy import delete, insert, select, update
+from sqlalchemy import bindparam, delete, insert, select, update
 
 from bot.store import lookups
 from bot.store.database import Transaction
+from bot.store.rote import Rote
 
 # More than this nobody finds anything in.
 MOST = 50
@@ -13,6 +14,7 @@ LONGEST_NAME = 64
 # What the history is filtered by, in the order in which it stands in an address.
 FILTERS = ("host", "area", "person", "runbook", "state", "text", "since", "until")
 _VIEW = lookups.view.c
+_OF = Rote(select(lookups.view).where(_VIEW.person == bindparam("whose")).order_by(_VIEW.name))
 
 
 class NoSuchView(Exception):
@@ -32,8 +34,7 @@ class View:
 
 def of(tx: Transaction, person: str) -> list[View]:
     """Return somebody's views, by name."""
-    query = select(lookups.view).where(_VIEW.person == person).order_by(_VIEW.name)
-    return [View(*row) for row in tx.sql.execute(query)]
+    return [View(*row) for row in _OF.rows(tx, whose=person)]
 
 
 def get(tx: Transaction, number: int) -> View:

@@ -1,0 +1,25 @@
+"""Among: a statement about several numbers, the same one however many they are."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import Integer, Select, any_, bindparam, func, select
+from sqlalchemy.dialects.postgresql import ARRAY
+
+from bot.store.database import Transaction
+from bot.store.rote import Rote
+
+
+def among(query: Select[Any], column: Any) -> Rote:
+    """Return the statement that finds the rows whose column is one of `numbers`."""
+    listed = func.json_each(bindparam("numbers")).table_valued("value", name="one")
+    array = bindparam("numbers", type_=ARRAY(Integer))
+    return Rote(
+        query.where(column == any_(array)), sqlite=query.where(column.in_(select(listed.c.value)))
+    )
+
+
+def as_one(tx: Transaction, wanted: Sequence[int]) -> object:
+    """Return them as one value, as the database takes it."""
+    return json.dumps(list(wanted)) if tx.embedded else list(wanted)
