@@ -34,8 +34,8 @@ from tests.toy import RUNBOOKS, SetSwitch, ShowSwitches, T, ToyFleet
 CHAOS = int(os.environ.get("KEYTURN_CHAOS", "0"))
 RUNS, HOSTS, PEOPLE = (CHAOS or 120), (50 if CHAOS else 10), 10
 THREADS, ROOT = 8, "web1"
-# An urgent run may wait so long, at the most, in 99 of 100 tries, and longer where all tests run at
-# once; and memory may grow by so much.
+# An urgent run may wait so long, at the most, in 99 of 100 tries, and longer where all tests run
+# at once; and memory may grow by so much.
 MOST_SECONDS, MOST_MIB = 2.0 if CHAOS else 4.0, 100
 # So many tries at the least, and between two of them so long.
 TRIES, PAUSE = (100, 0.5) if CHAOS else (5, 0.05)
