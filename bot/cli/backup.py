@@ -75,8 +75,8 @@ def restore(place: Place, *, file: Path, witnesses: tuple[Path, ...], as_json: b
     from bot.store import witness
     from bot.store.copying import NotCopied
     from bot.store.database import sole_user
-    from bot.store.tenure import sole_server
     from bot.store.label import NoBackup
+    from bot.store.tenure import sole_server
 
     data = place.data()
     with plainly(), sole_user(data), place.database(missing=True) as target, sole_server(target):

@@ -50,7 +50,11 @@ def test_a_command_on_a_warm_connection_starts_no_thread(
 def test_a_command_puts_no_pattern_together(session: Session, monkeypatch: pytest.MonkeyPatch):
     session.run(Shell(("echo", "it's known")))
     put_together: list[object] = []
-    monkeypatch.setattr(re, "compile", lambda *pattern: put_together.append(pattern))
+
+    def note(*pattern: object) -> None:
+        put_together.append(pattern)
+
+    monkeypatch.setattr(re, "compile", note)
     Wrapped(Shell(("echo", "it's known")))
     assert put_together == []
 
