@@ -32,7 +32,17 @@ from bot.policy import Policy
 from bot.policy.directory import load
 from bot.policy.freezes import Freezes
 from bot.run import ENDED, IllegalMove, Run, State
-from bot.store import bans, changelog, runs, schema, search, stops, tables, verification
+from bot.store import (
+    bans,
+    changelog,
+    runs,
+    schema,
+    search,
+    stops,
+    tables,
+    testimony,
+    verification,
+)
 from bot.store.database import Database, Transaction
 from bot.store.runs import Overtaken
 from bot.store.seal import Seal
@@ -510,18 +520,28 @@ def test_in_whatever_order_nothing_is_sent_that_may_not_be(part: int):
 def _open(*_: object) -> None: ...
 
 
-def _no_ban(_tx: Transaction) -> frozenset[str]:
+def _nobody(_tx: Transaction) -> frozenset[str]:
     return frozenset()
 
 
+# The row of a ban or a stop is one guard, and the log, which knows of it too, the other.
+_BY_LOG = (testimony, "shut_out", _nobody)
+
+
 @pytest.mark.parametrize(
-    ("where", "guard", "instead"),
-    [(gate, "authorise", _open), (stops, "over", _open), (bans, "people", _no_ban)],
+    "guards",
+    [
+        [(gate, "authorise", _open)],
+        [(stops, "over", _open), _BY_LOG],
+        [(bans, "people", _nobody), _BY_LOG],
+    ],
+    ids=["authority", "stops", "bans"],
 )
 def test_with_a_guard_removed_such_a_packet_is_found(
-    monkeypatch: pytest.MonkeyPatch, where: object, guard: str, instead: object
+    monkeypatch: pytest.MonkeyPatch, guards: list[tuple[object, str, object]]
 ):
-    monkeypatch.setattr(where, guard, instead)
+    for where, guard, instead in guards:
+        monkeypatch.setattr(where, guard, instead)
     with pytest.raises((_Found, BaseExceptionGroup)) as found:
         _go(0, 100)
     assert _found(found.value), found.value

@@ -268,7 +268,10 @@ def heard(database: Database) -> Generator[list[tuple[str, Any]]]:
 
     def trace(driver: Any, *_more: object) -> None:
         # What is asked of the driver itself is heard by it alone, with its values in it.
-        driver.set_trace_callback(lambda statement: told.append((statement, ())))
+        def said(statement: str) -> None:
+            told.append((statement, ()))
+
+        driver.set_trace_callback(said)
 
     target, name, hear = (
         (database.engine.pool, "checkout", trace)
