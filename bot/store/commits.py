@@ -9,7 +9,7 @@ instead of one for each host.
 import sqlite3
 import threading
 from collections.abc import Callable, Generator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -51,12 +51,13 @@ class _Group:
 
     def take_back(self) -> None:
         """Undo what was written since the savepoint, and nothing else."""
-        with suppress(sqlite3.Error):
+        try:
             self.driver.execute("ROLLBACK TO mine")
             self.driver.execute("RELEASE mine")
-        # Where the disk is full SQLite gives up all of it, what the others wrote too.
-        if not self.driver.in_transaction and self.trouble is None:
-            self.trouble = sqlite3.OperationalError("the transaction was given up by the database")
+        except sqlite3.Error as trouble:
+            # Where the disk is full SQLite gives up all of it, what the others wrote too; and
+            # nothing that is half there is committed with the rest.
+            self.trouble = self.trouble or trouble
 
 
 class Commits:

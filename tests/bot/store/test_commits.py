@@ -95,6 +95,19 @@ def test_what_one_of_them_takes_back_is_nobody_elses(database: Database):
     assert set(_entries(database)) == kept
 
 
+def test_where_one_of_them_cannot_be_taken_back_none_is_kept(database: Database):
+    def spoil(tx: Transaction) -> None:
+        changelog.append(tx, "half of it")
+        # There is nothing left to go back to.
+        tx.sql.exec_driver_sql("RELEASE mine")
+        raise ZeroDivisionError
+
+    written = _together(database, _nothing, spoil)
+    assert isinstance(written[1].exception(), ZeroDivisionError)
+    durable = written[0].exception() is None
+    assert _entries(database) == (["of 0"] if durable else [])
+
+
 def test_where_the_commit_fails_all_of_them_hear_of_it(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ):
