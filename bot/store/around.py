@@ -8,7 +8,7 @@ from typing import cast
 from sqlalchemy import select
 
 from bot.run import ENDED, Run, State
-from bot.store import runs, search, tables
+from bot.store import runs, tables
 from bot.store.changelog import Entry
 from bot.store.database import Transaction
 from bot.store.outside import EVENT
@@ -20,6 +20,8 @@ _AT_ONCE = 500
 _DAY = 86_400_000_000
 _UNDER_WAY = frozenset({State.STARTING, State.RUNNING, State.UNKNOWN})
 _MOST_CHECKS = 50
+# Of one for several hosts, its parts are looked at.
+_WHOLE = 1
 _FIRES = {"fires missed", "fire skipped"}
 # What concerns every host, though it names none.
 _EVERYWHERE = {
@@ -134,8 +136,12 @@ def _spanning(tx: Transaction, since: int, until: int) -> list[int]:
         column.ended > until, column.ended <= until + _DAY, column.started < since
     )
     found = list(tx.sql.execute(ended.limit(_AT_ONCE)).scalars())
-    now = search.newest(tx, search.Filter(host="*", states=_UNDER_WAY), most=_AT_ONCE)
-    return found + [run.id for run in now if run.started is not None and run.started < since]
+    going = select(column.id).where(column.place != _WHOLE, column.started < since)
+    newest = going.order_by(column.id.desc()).limit(_AT_ONCE)
+    for state in _UNDER_WAY:
+        # One by one, each is looked up by its index: of all runs next to none is under way.
+        found += tx.sql.execute(newest.where(column.state == state.value)).scalars()
+    return found
 
 
 def _of_run(run: Run, moments: Mapping[int, Sequence[int]], at: int, overlap: int) -> Happening:
