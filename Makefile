@@ -109,17 +109,17 @@ $(SCHEMAS): $(addprefix $(dir $(SCHEMAS)),generate.cjs payloads.ts tsconfig.json
 demo: setup system assets ## Start it all on this machine: hosts, chat and web; STAY=… is for the demo
 	exec $(BIN)/python -m tests.playground.demo
 
+# Tests wait for daemons as often as they work: half as many more than there are cores.
+TOGETHER := $(shell echo $$(( $$(nproc) * 3 / 2 )))
+
 .PHONY: test
 test: setup system assets schemas ## Run every test on every core; ARGS="-k word" and the like go to pytest
-	$(BIN)/python -m pytest -n auto $(ARGS)
+	$(BIN)/python -m pytest -n $(TOGETHER) $(ARGS)
 
-# So many orders of events that the state machine of a run is put through, and so many races of three
-# processes to approve, to begin and to fire; `make test` tries 200 and 68. A tenth as often a process is killed, on
-# either storage, at any moment and at every system call in turn; `make test` does so 60 times. And
-# every write in turn fails, as on a disk that is full or broken. A hundredth as often PostgreSQL
-# restarts under several processes, a five-hundredth as often a standby takes its place, and the
-# answer to each commit of a run in turn is lost; a fiftieth as often a process is asked to end. As
-# many runs wait in one queue, and the clock jumps for ten years. What it came to is told at the end.
+# So many orders of events that the state machine of a run is put through, and so many races of
+# three processes to approve, to begin and to fire; `make test` tries 200 and 68. A tenth as often a
+# process is killed, on either storage, at any moment and at every system call in turn; `make test`
+# does so 60 times.
 CHAOS ?= 10000
 
 .PHONY: chaos
