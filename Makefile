@@ -119,7 +119,11 @@ test: setup system assets schemas ## Run every test on every core; ARGS="-k word
 # So many orders of events that the state machine of a run is put through, and so many races of
 # three processes to approve, to begin and to fire; `make test` tries 200 and 68. A tenth as often a
 # process is killed, on either storage, at any moment and at every system call in turn; `make test`
-# does so 60 times.
+# does so 60 times. And every write in turn fails, as on a disk that is full or broken. A hundredth
+# as often PostgreSQL restarts under several processes, a five-hundredth as often a standby takes its
+# place, and the answer to each commit of a run in turn is lost; a fiftieth as often a process is
+# asked to end. As many runs wait in one queue, and the clock jumps for ten years. What it came to is
+# told at the end.
 CHAOS ?= 10000
 
 .PHONY: chaos
