@@ -92,7 +92,8 @@ class Peers:
         command = [
             *(str(self.place / "venv/bin/ansible"), "all", "-i", str(inventory), "-f", "50"),
             *("-u", farm.servers[0].user, "--private-key", str(farm.key), "-m", "raw"),
-            *("-a", "{% raw %}" + line + "{% endraw %}"),
+            # What begins with a brace Ansible takes for JSON.
+            *("-a", f"{line[0]}{{% raw %}}{line[1:]}{{% endraw %}}"),
         ]
         env = {
             **os.environ,
