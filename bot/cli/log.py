@@ -135,7 +135,7 @@ def _show_around(
     for one in found:
         click.echo(json.dumps(vars(one), ensure_ascii=False) if as_json else _line(one))
     if seen.left_out:
-        click.echo(f"{seen.left_out} that are less likely are left out: -n shows more", err=True)
+        click.echo(f"left out as less likely: {seen.left_out}; -n shows more", err=True)
     if seen.within < reach:
         looked = hindsight.written(moment - seen.within), hindsight.written(moment + seen.within)
         click.echo(f"so much happened that only {' to '.join(looked)} was looked at", err=True)

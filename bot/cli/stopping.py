@@ -29,7 +29,8 @@ def stop_runs(place: Place, *, what: str, why: str) -> None:
     with working(place) as workflow:
         if what == "all":
             number = workflow.stop_all(person="", why=why)
-            click.echo(f"everything is stopped; {number} runs were not over")
+            were = "1 run was" if number == 1 else f"{number} runs were"
+            click.echo(f"everything is stopped; {were} not over")
             click.echo("let it go on with: keyturn resume --as PERSON --why REASON")
             return
         if not (what.isascii() and what.isdecimal() and len(what) <= 9):

@@ -14,7 +14,7 @@ from bot.slack.blocks import (
     words,
 )
 from bot.store import around
-from bot.store.around import Happening
+from bot.store.around import Happening, Seen
 from bot.store.database import Database
 from bot.workflow import Unfit
 
@@ -32,19 +32,30 @@ def changed(database: Database, typed: str) -> Message:
             at, within, host = _understood(typed.split(), tx.now)
         except NotAMoment as trouble:
             raise Unfit(str(trouble)) from None
-        found = around.around(tx, at, within=within, host=host, most=_MOST)
+        seen = around.seen(tx, at, within=within, host=host, most=_MOST)
     where = "" if host == "*" else f" on {host}"
     first, last = hindsight.written(at - within), hindsight.written(at + within)
     title = f"Between {first} and {last}{where}"
-    if not found:
+    if not seen.happenings:
         return Message(
             notification(title), [rich(line(bold(title)), line(words("Nothing that I know of.")))]
         )
-    shown = "\n".join(shortened(_line(one), 200) for one in found)
+    shown = "\n".join(shortened(_line(one), 200) for one in seen.happenings)
     more = [words("All of one: "), code("/keyturn run N")]
+    rest = [line(words(said)) for said in _not_shown(seen, at, within)]
     return Message(
-        notification(title), [rich(line(bold(title)), preformatted(shown), line(*more))]
+        notification(title), [rich(line(bold(title)), preformatted(shown), *rest, line(*more))]
     )
+
+
+def _not_shown(seen: Seen, at: int, within: int) -> list[str]:
+    said: list[str] = []
+    if seen.left_out:
+        said.append(f"Left out as less likely: {seen.left_out}. The web pages show more.")
+    if seen.within < within:
+        first, last = hindsight.written(at - seen.within), hindsight.written(at + seen.within)
+        said.append(f"So much happened that only {first} to {last} was looked at.")
+    return said
 
 
 def _understood(typed: list[str], now: int) -> tuple[int, int, str]:

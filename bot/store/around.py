@@ -84,13 +84,6 @@ def seen(tx: Transaction, at: int, *, within: int, host: str = "*", most: int = 
     return Seen(found[:most], max(len(found) - most, 0), reach)
 
 
-def around(
-    tx: Transaction, at: int, *, within: int, host: str = "*", most: int = 50
-) -> Sequence[Happening]:
-    """Return only what is seen, where nobody can be told of what is left out."""
-    return seen(tx, at, within=within, host=host, most=most).happenings
-
-
 def _entries(tx: Transaction, at: int, within: int) -> tuple[list[Entry], int]:
     """Return the entries that are nearest, the newest first, and how far around that is."""
     column, query = tables.entry.c, select(tables.entry)

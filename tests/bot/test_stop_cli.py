@@ -39,7 +39,7 @@ def test_t_a18_stop_all_ends_what_runs_in_the_service_before_its_next_step(serve
     served.fleet.before_tell = stop
     ended = served.approve(served.ask(SetAll(host="lb1", value="on")))
     assert said[0].exit_code == 0, said[0].output
-    assert "everything is stopped; 1 runs were not over" in said[0].output
+    assert "everything is stopped; 1 run was not over" in said[0].output
     assert ended.state is State.STOPPED
     assert served.fleet.told == [("lb1", "set fan on")]
 

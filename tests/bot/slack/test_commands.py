@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from bot.slack import hindsight
 from bot.slack.aliases import ALIASES, Alias, typed
 from bot.store import search, signins
 from runbooks import catalogue
@@ -266,6 +267,18 @@ async def test_freezes_that_hold_and_come_are_told(chat: Chat):
     assert "Frozen now" in held
     assert "sale : the edge, until" in held
     assert "holidays : every area, from" in coming
+
+
+async def test_what_is_left_out_of_what_changed_is_said(
+    chat: Chat, monkeypatch: pytest.MonkeyPatch
+):
+    for host in ("lb1", "lb2"):
+        await chat.type(f"toy set {host} lamp on", "U0OLGA")
+    await chat.settle()
+    assert "Left out" not in words(await chat.type("changed 5 minutes ago ±10m lb*"))
+    monkeypatch.setattr(hindsight, "_MOST", 1)
+    told = words(await chat.type("changed 5 minutes ago ±10m lb*"))
+    assert "Left out as less likely: 1. The web pages show more." in told
 
 
 async def test_what_changed_around_a_moment_is_told(chat: Chat):

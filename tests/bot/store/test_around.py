@@ -33,7 +33,7 @@ def attempted(tx: Transaction, host: str = "web1") -> int:
 
 
 def found(tx: Transaction, **how: Any) -> Sequence[Happening]:
-    return around.around(tx, tx.now, within=HOUR, **how)
+    return around.seen(tx, tx.now, within=HOUR, **how).happenings
 
 
 def test_what_was_done_stands_before_what_was_tried_and_what_was_left_out(database: Database):
@@ -66,10 +66,10 @@ def test_what_shares_more_hosts_with_those_asked_about_stands_first(database: Da
 def test_only_what_lies_within_is_told_and_what_went_on_all_the_time(database: Database):
     with database.transaction() as tx:
         changed(tx)
-        assert around.around(tx, tx.now - 3 * HOUR, within=HOUR) == []
+        assert around.seen(tx, tx.now - 3 * HOUR, within=HOUR).happenings == []
         long = runs.get(tx, changed(tx))
         runs.amend(tx, long, started=tx.now - 5 * HOUR, ended=tx.now)
-        (only,) = around.around(tx, tx.now - 3 * HOUR, within=HOUR)
+        (only,) = around.seen(tx, tx.now - 3 * HOUR, within=HOUR).happenings
     assert (only.run, only.rank) == (long.id, 0)
 
 
