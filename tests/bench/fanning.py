@@ -40,7 +40,7 @@ def told_in_words(told: dict[int, Told]) -> str:
     """Return Markdown: for each count of hosts a table, and what that makes of the targets."""
     said: list[str] = []
     for count, mine in told.items():
-        said += [f"### {count} hosts\n", _table(mine, count), ""]
+        said += [f"### {_hosts(count)}\n", _table(mine, count), ""]
         said += ["\n".join(_verdicts(mine)), ""]
     return "\n".join(said)
 
@@ -124,7 +124,7 @@ def _table(told: dict[str, list[Round]], count: int) -> str:
         f"| {median(one.cpu for one in rounds) * 1000:.2f} ms | {_one(rounds)} |"
         for name, rounds in told.items()
     ]
-    return "\n".join([head, *rows, "", f"Medians of {len(told[OURS])} rounds, {count} hosts."])
+    return "\n".join([head, *rows, "", f"Medians of {len(told[OURS])} rounds, {_hosts(count)}."])
 
 
 def _verdicts(told: dict[str, list[Round]]) -> list[str]:
@@ -156,3 +156,7 @@ def _s(rounds: Sequence[Round], what: str) -> str:
 def _one(rounds: Sequence[Round]) -> str:
     each = [seconds for one in rounds for seconds in one.one]
     return f"{median(each) * 1000:.1f} ms" if each else "–"
+
+
+def _hosts(count: int) -> str:
+    return "1 host" if count == 1 else f"{count} hosts"
