@@ -18,7 +18,7 @@ from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.routing import Route
 
-from bot import api, heap, neighbours
+from bot import api, heap, lag, neighbours
 from bot.api import ApiParts
 from bot.api import hooks as incoming
 from bot.api.hooks import Incoming
@@ -236,7 +236,7 @@ async def _at_work(keyturn: Keyturn) -> AsyncGenerator[None]:
         await asyncio.to_thread(keyturn.workflow.recover)
     clock = _clock(keyturn)
     clock.start()
-    tasks: list[asyncio.Task[None]] = []
+    tasks = [asyncio.create_task(lag.alarm())]
     if keyturn.slack is not None:
         keyturn.database.on_news = keyturn.slack.outbox.wake
         tasks.append(asyncio.create_task(keyturn.slack.outbox.run()))

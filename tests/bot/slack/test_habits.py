@@ -76,6 +76,8 @@ HABITS: Mapping[str, tuple[str, ...]] = {
     "7: what blocks delays every acknowledgement": (
         "test_habits.test_nothing_waits_for_the_disk_in_the_event_loop",
         "test_habits.test_without_threads_it_would_wait_there",
+        "test_lag.test_a_service_that_is_held_up_says_so_once_a_minute",
+        "test_lag.test_what_waits_in_a_thread_holds_nobody_up",
     ),
     "8: a connection is closed before the next one stands": (
         "test_socket_mode.test_two_connections_stand_and_both_are_used",

@@ -1,0 +1,53 @@
+"""Whatever holds up the event loop, and so every acknowledgement, is told of in the log."""
+
+import asyncio
+import gc
+import time
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+from bot import app, lag
+from bot.settings import Settings
+from tests.playground import company
+
+pytestmark = pytest.mark.anyio
+
+_SECONDS = 1.4
+
+
+@pytest.fixture
+def keyturn(tmp_path: Path) -> Generator[app.Keyturn]:
+    company.found(tmp_path / "policy")
+    (tmp_path / "policy" / "inventory.yaml").write_text("hosts: {}\n")
+    yield app.build(Settings(data=tmp_path / "var", policy=tmp_path / "policy"))
+    gc.unfreeze()
+
+
+async def _held_up() -> None:
+    """Have something wait in the loop itself, as no listener may."""
+    await asyncio.sleep(0.1)
+    asyncio.get_running_loop().call_soon(time.sleep, _SECONDS)
+    await asyncio.sleep(_SECONDS + 0.6)
+
+
+def _told(caplog: pytest.LogCaptureFixture) -> int:
+    return sum("nobody was answered for" in record.getMessage() for record in caplog.records)
+
+
+async def test_a_service_that_is_held_up_says_so_once_a_minute(
+    keyturn: app.Keyturn, caplog: pytest.LogCaptureFixture
+):
+    async with keyturn.asgi.router.lifespan_context(keyturn.asgi):
+        await _held_up()
+        await _held_up()
+    assert _told(caplog) == 1
+
+
+async def test_what_waits_in_a_thread_holds_nobody_up(caplog: pytest.LogCaptureFixture):
+    task = asyncio.create_task(lag.alarm())
+    await asyncio.to_thread(time.sleep, _SECONDS)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert _told(caplog) == 0
