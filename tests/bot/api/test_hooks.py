@@ -23,7 +23,7 @@ from bot.cli.place import Place
 from bot.hooks import signature, written
 from bot.hooks.written import BadHooks
 from bot.store import changelog
-from bot.store.around import around, told
+from bot.store.around import seen, told
 from bot.store.database import Database
 from tests.bot.office import Office
 
@@ -101,7 +101,9 @@ def test_what_happened_elsewhere_is_found_beside_our_own_changes(counter: Counte
     assert entry.facts["hosts"] == ["web1", "lb2"]
     assert entry.facts["happened"] == 1_772_326_800_000_000
     with counter.office.database.reading() as tx:
-        found = {host: around(tx, tx.now, within=10**9, host=host) for host in ("web*", "nas1")}
+        found = {
+            host: seen(tx, tx.now, within=10**9, host=host).happenings for host in ("web*", "nas1")
+        }
     assert [told(one) for one in found["web*"]] == ["deploys: api 2.4.1 deployed on web1, lb2"]
     assert found["nas1"] == []
 
@@ -400,7 +402,7 @@ def test_an_event_of_no_moment_is_told_at_the_one_when_it_came(counter: Counter,
     assert counter.tell(at=at, hosts=["lb1"]).status_code == 202
     [entry] = counter.events()
     with counter.office.database.reading() as tx:
-        [found] = around(tx, tx.now, within=3_600_000_000)
+        [found] = seen(tx, tx.now, within=3_600_000_000).happenings
     assert found.at == entry.at
     assert shapes.at(found.at).year >= 2026
 
