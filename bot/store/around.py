@@ -20,8 +20,6 @@ _AT_ONCE = 500
 _DAY = 86_400_000_000
 _UNDER_WAY = frozenset({State.STARTING, State.RUNNING, State.UNKNOWN})
 _MOST_CHECKS = 50
-# Of one for several hosts, its parts are looked at.
-_WHOLE = 1
 _FIRES = {"fires missed", "fire skipped"}
 # What concerns every host, though it names none.
 _EVERYWHERE = {
@@ -129,7 +127,7 @@ def _spanning(tx: Transaction, since: int, until: int) -> list[int]:
         column.ended > until, column.ended <= until + _DAY, column.started < since
     )
     found = list(tx.sql.execute(ended.limit(_AT_ONCE)).scalars())
-    going = select(column.id).where(column.place != _WHOLE, column.started < since)
+    going = select(column.id).where(column.place != tables.WHOLE, column.started < since)
     newest = going.order_by(column.id.desc()).limit(_AT_ONCE)
     for state in _UNDER_WAY:
         # One by one, each is looked up by its index: of all runs next to none is under way.

@@ -15,7 +15,6 @@ _SECOND = 1_000_000
 _OPEN = [state.value for state in State if state not in ENDED]
 _BUSY = [state.value for state in (State.ASKED, State.STARTING, State.RUNNING)]
 _QUEUED = [State.ASKED.value, State.READY.value]
-_WHOLE, _PART = 1, 2
 _MOST_ENTRIES = 2000
 
 
@@ -56,14 +55,16 @@ def standing(tx: Transaction) -> Standing:
     run = tables.run.c
     rows = tx.sql.execute(
         select(run.state, run.words, func.count())
-        .where(run.state.in_(_OPEN), run.place != _PART)
+        .where(run.state.in_(_OPEN), run.place != tables.PART)
         .group_by(run.state, run.words)
     )
     opened = [(row[0], row[1], row[2]) for row in rows]
     oldest = tx.sql.execute(
-        select(func.min(run.shown)).where(run.state == State.WAITING.value, run.place != _PART)
+        select(func.min(run.shown)).where(
+            run.state == State.WAITING.value, run.place != tables.PART
+        )
     ).scalar()
-    queued = select(func.count()).where(run.state.in_(_QUEUED), run.place != _WHOLE)
+    queued = select(func.count()).where(run.state.in_(_QUEUED), run.place != tables.WHOLE)
     news = tables.news.c
     late = select(func.count()).where(news.revision > news.told)
     return Standing(
@@ -85,7 +86,7 @@ def _stalled(tx: Transaction) -> int:
     last = told.correlate(tables.run).scalar_subquery()
     horizon = tx.now - STALLED_SECONDS * _SECOND
     query = select(func.count()).where(
-        run.state.in_(_BUSY), run.place != _WHOLE, run.asked < horizon, last < horizon
+        run.state.in_(_BUSY), run.place != tables.WHOLE, run.asked < horizon, last < horizon
     )
     return tx.sql.execute(query).scalar_one()
 
@@ -106,7 +107,7 @@ def happenings(
         Happening(
             row.kind,
             row.words,
-            row.place == _PART,
+            row.place == tables.PART,
             waited=_seconds(row.shown, row.started),
             took=_seconds(row.started, row.ended),
         )
@@ -122,5 +123,5 @@ def _seconds(begin: int | None, end: int | None) -> float | None:
 def unknown(tx: Transaction) -> int:
     """Count the runs that wait for somebody to say how they ended; of several hosts, each."""
     run = tables.run.c
-    query = select(func.count()).where(run.state == State.UNKNOWN.value, run.place != _WHOLE)
+    query = select(func.count()).where(run.state == State.UNKNOWN.value, run.place != tables.WHOLE)
     return tx.sql.execute(query).scalar_one()

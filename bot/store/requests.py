@@ -10,13 +10,12 @@ from pydantic import TypeAdapter
 from bot.digest import canonical
 from bot.run import Origin, State
 from bot.store.database import Transaction
+from bot.store.tables import ALONE, PART, WHOLE
 from bot.terms import Terms
 from bot.timetable import Timing
 
 _ORIGIN = TypeAdapter(Origin)
 _TERMS = TypeAdapter(Terms).dump_json(Terms()).decode()
-# A run's place: for one host, for several as a whole, or the part of such a one.
-_ALONE, _WHOLE, _PART = 0, 1, 2
 
 
 @dataclass(frozen=True)
@@ -67,5 +66,5 @@ def row_of(tx: Transaction, new: NewRun) -> dict[str, Any]:
         "counters": new.counters,
         "timing": new.timing.to_json() if new.timing else None,
         "summary": "",
-        "place": _PART if new.parent is not None else _WHOLE if new.hosts else _ALONE,
+        "place": PART if new.parent is not None else WHOLE if new.hosts else ALONE,
     }

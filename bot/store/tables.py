@@ -26,6 +26,9 @@ metadata = MetaData(
     }
 )
 
+# A run's place: for one host, for several as a whole, or the part of such a one.
+ALONE, WHOLE, PART = 0, 1, 2
+
 run = Table(
     "run",
     metadata,

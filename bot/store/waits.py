@@ -10,7 +10,6 @@ from bot.store import tables
 from bot.store.database import Transaction
 
 _RUN, _VOTE = tables.run.c, tables.vote.c
-_PART = 2
 
 
 @dataclass(frozen=True)
@@ -62,7 +61,7 @@ def since(tx: Transaction, moment: int) -> Iterator[Wait]:
         .outerjoin(keys, keys.c.run == _RUN.id)
         .where(
             _RUN.asked >= moment,
-            _RUN.place != _PART,
+            _RUN.place != tables.PART,
             _RUN.needed > 0,
             _RUN.shown.is_not(None),
             _RUN.grant_id.is_(None),
