@@ -103,7 +103,7 @@ def append_many(tx: Transaction, drafts: Sequence[Draft]) -> list[Entry]:
     for draft, body in zip(drafts, _bodies(tx, drafts), strict=True):
         rows.append(_chained(tx, draft, body, head))
         head = rows[-1][0], rows[-1][-2]
-    if tx.sql.dialect.name == "sqlite":
+    if tx.embedded:
         tx.sql.exec_driver_sql(_INSERT["sqlite"], rows)
     else:
         columns = tuple(map(list, zip(*rows, strict=True)))

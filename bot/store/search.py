@@ -15,6 +15,7 @@ from typing import Any
 from bot.run import Run, State
 from bot.store import runs
 from bot.store.database import Transaction
+from bot.store.tables import PART, WHOLE
 
 # How many runs are looked at for a page: first few, since most filters let enough through.
 _WINDOWS = (400, 20_000)
@@ -29,7 +30,6 @@ _DENSE = 60_000
 _MOST_HOSTS = 300
 # A word that so many runs have is looked for last.
 _COMMON = 1_000
-_WHOLE, _PART = 1, 2
 # How much later than a run with a higher number one may have been asked: clocks are set back.
 _SLACK = 3_600_000_000
 _NAMED = re.compile(r":(\w+)")
@@ -131,9 +131,8 @@ def _numbers(tx: Transaction, wanted: Filter, most: int) -> tuple[list[int], int
 def _column(tx: Transaction, sql: str, given: Mapping[str, object]) -> list[Any]:
     """Return the first column of what the driver itself finds: putting a statement together anew
     for each page would take longer than finding it."""
-    if tx.sql.dialect.name == "sqlite":
-        driver: Any = tx.sql.connection.driver_connection
-        return [row[0] for row in driver.execute(sql, given)]
+    if tx.embedded:
+        return [row[0] for row in tx.driver.execute(sql, given)]
     return list(tx.sql.exec_driver_sql(_as_postgresql(sql), dict(given)).scalars())
 
 
@@ -208,7 +207,7 @@ _HAS_WORD = "EXISTS (SELECT 1 FROM word AS w{n} WHERE w{n}.word = :word{n} AND w
 
 def _rest(wanted: Filter, pattern: str | None) -> tuple[list[str], dict[str, object]]:
     by_part = wanted.host is not None or bool(wanted.text)
-    rest = [f"run.place != {_WHOLE}" if by_part else f"run.place != {_PART}"]
+    rest = [f"run.place != {WHOLE}" if by_part else f"run.place != {PART}"]
     given: dict[str, object] = {}
     if wanted.states:
         given |= {f"s{n}": state.value for n, state in enumerate(sorted(wanted.states))}
@@ -269,7 +268,7 @@ def _highest_floor(tx: Transaction, walk: _Walk, bounds: tuple[int, int], each: 
     # SQLite would walk all runs for a value that it takes for a frequent one.
     listed, by = (
         ("json_each(:several) AS one", f"INDEXED BY {walk.index}")
-        if tx.sql.dialect.name == "sqlite"
+        if tx.embedded
         else ("json_array_elements_text(CAST(:several AS json)) AS one(value)", "")
     )
     query = (

@@ -15,7 +15,7 @@ from sqlalchemy import Connection, text
 
 from bot.store.database import AlreadyRunning, Database, StoreUnavailable
 from bot.store.keyfile import BadKey
-from bot.store.watch import was_told
+from bot.store.watch import IDLE_SECONDS, was_told
 
 log = logging.getLogger(__name__)
 
@@ -23,8 +23,6 @@ log = logging.getLogger(__name__)
 _LOCK = 0x6B747372
 # Who waits for somebody else to take the lock again waits no longer.
 _TURN_SECONDS = 5.0
-# Firewalls forget connections that say nothing for minutes.
-_IDLE_SECONDS = 20.0
 _WHO = text(
     "SELECT pid, backend_start AS since FROM pg_stat_activity WHERE pid = pg_backend_pid()"
 )
@@ -92,7 +90,7 @@ class Tenure:
 
     def _stands(self) -> bool:
         """Say whether the connection is there for all we know, without asking the server."""
-        if self._over or time.monotonic() - self._asked > _IDLE_SECONDS:
+        if self._over or time.monotonic() - self._asked > IDLE_SECONDS:
             return False
         connection = self._connection
         try:

@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 _LOOK_SECONDS = 0.1
 _NEVER = float("inf")
 # Firewalls forget connections that say nothing for minutes.
-_IDLE_SECONDS = 20.0
+IDLE_SECONDS = 20.0
 _USED = "used"
 
 
@@ -93,8 +93,8 @@ class Watch:
         another connection would wait for the same silence. Nothing is asked of a connection that
         was in use just now and was told nothing since, such as that it is over.
         """
-        idle = time.monotonic() - record.info.get(_USED, -_IDLE_SECONDS)
-        if idle < _IDLE_SECONDS and not was_told(driver):
+        idle = time.monotonic() - record.info.get(_USED, -IDLE_SECONDS)
+        if idle < IDLE_SECONDS and not was_told(driver):
             return
         dialect = self._engine.dialect
         watched = _Watched(driver, self._seconds, time.monotonic() + self._seconds)
