@@ -3,7 +3,9 @@
 import asyncio
 import socket
 import ssl
+import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
@@ -12,7 +14,8 @@ import httpx2
 from bot.visible import one_line
 from connectors.public import is_public
 
-# Of one stroke, such as to connect; and of all of it, however slowly the other side speaks.
+# Of one stroke, such as to look up the name or to connect; and of all of it, however slowly the
+# other side speaks.
 _SECONDS, _IN_ALL = 10.0, 20.0
 GONE = 410
 
@@ -34,7 +37,27 @@ def resolved(name: str, port: int) -> Sequence[str]:
     return [str(one[4][0]) for one in found]
 
 
-def address(url: str, *, private: bool, resolve: Resolve) -> str:
+def _in_time(resolve: Resolve, name: str, port: int, seconds: float) -> Sequence[str]:
+    """Ask, and wait only so long: the system itself may wait for half a minute or more.
+
+    Raises what the asking raises, or TimeoutError, which is an OSError.
+    """
+    found = Future[Sequence[str]]()
+
+    def look() -> None:
+        try:
+            found.set_result(resolve(name, port))
+        except (OSError, ValueError) as trouble:
+            found.set_exception(trouble)
+
+    threading.Thread(target=look, name="keyturn-resolve", daemon=True).start()
+    try:
+        return found.result(seconds)
+    except TimeoutError:
+        raise TimeoutError(f"nobody told it within {seconds:g} s") from None
+
+
+def address(url: str, *, private: bool, resolve: Resolve, seconds: float = _SECONDS) -> str:
     """Return the one address to connect to. Raises NotReached.
 
     Each address that the name has must be public, so that none of them is ours by accident.
@@ -42,7 +65,9 @@ def address(url: str, *, private: bool, resolve: Resolve) -> str:
     parts = urlsplit(url)
     name, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
     try:
-        found = [ip_address(one.partition("%")[0]) for one in resolve(name, port)]
+        found = [
+            ip_address(one.partition("%")[0]) for one in _in_time(resolve, name, port, seconds)
+        ]
     except (OSError, ValueError) as trouble:
         raise NotReached(f"{name} has no address: {one_line(str(trouble))}") from None
     if not found:
@@ -69,9 +94,10 @@ def post(
 
     The name is looked up once and its address connected to, so that no second answer to the same
     question leads elsewhere; the certificate is checked against the name. seconds: from then until
-    the answer has begun.
+    the answer has begun; the name is waited for no longer.
     """
-    at, parts = address(url, private=private, resolve=resolve), urlsplit(url)
+    limit = min(seconds, _SECONDS)
+    at, parts = address(url, private=private, resolve=resolve, seconds=limit), urlsplit(url)
     there = f"[{at}]" if ":" in at else at
     port = f":{parts.port}" if parts.port else ""
     query = f"?{parts.query}" if parts.query else ""

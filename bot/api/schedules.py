@@ -44,7 +44,10 @@ class FireShape(shapes.Shape):
 
 
 class ScheduleShape(shapes.Shape):
-    """One schedule. run: the request that was approved for it. why: of its standing."""
+    """One schedule. run: the request that was approved for it. why: of its standing.
+
+    missed: moments of the last 30 days at which Keyturn was not running.
+    """
 
     id: int
     name: str
@@ -57,6 +60,7 @@ class ScheduleShape(shapes.Shape):
     zone: str
     in_words: str
     next: Sequence[datetime]
+    missed: int
     began_at: datetime
     lapses_at: datetime
     run: int
@@ -87,7 +91,10 @@ def listing(parts: Here, _: Reading, wanted: Annotated[ScheduleFilter, Query()])
         listed, older = schedules.listed(tx)
         if wanted.ended == "all":
             listed, older = schedules.every(tx), 0
-        found = [_drawn(tx, each, runs.get(tx, each.run)) for each in listed]
+        missed = schedules.missed(tx)
+        found = [
+            _drawn(tx, each, runs.get(tx, each.run), missed.get(each.id, 0)) for each in listed
+        ]
     return ScheduleList(schedules=[ScheduleShape(**one) for one in found], ended_before=older)
 
 
@@ -200,10 +207,12 @@ def _told(parts: ApiParts, number: int) -> ScheduleInFull:
     with parts.database.reading() as tx:
         found = schedules.get(tx, number)
         fires = [FireShape.of(fire) for fire in schedules.fires(tx, number, most=_NEWEST)]
-        return ScheduleInFull(**_drawn(tx, found, runs.get(tx, found.run)), fires=fires)
+        missed = schedules.missed(tx).get(number, 0)
+        drawn = _drawn(tx, found, runs.get(tx, found.run), missed)
+        return ScheduleInFull(**drawn, fires=fires)
 
 
-def _drawn(tx: Transaction, found: Schedule, run: Run) -> dict[str, Any]:
+def _drawn(tx: Transaction, found: Schedule, run: Run, missed: int) -> dict[str, Any]:
     table = found.timing.timetable
     active = found.standing is Standing.ACTIVE
     coming = table.next(tx.now, count=_NEXT) if active else []
@@ -219,6 +228,7 @@ def _drawn(tx: Transaction, found: Schedule, run: Run) -> dict[str, Any]:
         "zone": table.zone,
         "in_words": found.timing.words,
         "next": [shapes.at(due) for due in coming],
+        "missed": missed,
         "began_at": shapes.at(found.began),
         "lapses_at": shapes.at(found.lapses),
         "run": found.run,

@@ -98,13 +98,15 @@ def listing(place: Place, *, whole: bool, as_json: bool) -> None:
 
     with _reading(place) as database, database.reading() as tx:
         listed, older = (schedules.every(tx), 0) if whole else schedules.listed(tx)
-        found = [(each, runs.get(tx, each.run)) for each in listed]
+        missed = schedules.missed(tx)
+        found = [(each, runs.get(tx, each.run), missed.get(each.id, 0)) for each in listed]
     if as_json:
         click.echo(json.dumps([_data(*each) for each in found], indent=2, ensure_ascii=False))
     elif not found and not older:
         click.echo("there is no schedule yet: `keyturn schedule add` asks for the first")
-    for each, run in found if not as_json else ():
-        click.echo(f"{each.id:>4}  {_standing(each)}  {each.timing.name}: {run.request}")
+    for each, run, count in found if not as_json else ():
+        said = f"{each.id:>4}  {_standing(each)}  {each.timing.name}: {run.request}"
+        click.echo(said + f"; {_missed(count)}" * bool(count))
     if older:
         click.echo(f"{older} that ended more than a week ago: --all lists them, too", err=True)
 
@@ -124,9 +126,10 @@ def show(place: Place, *, number: int, as_json: bool) -> None:
         except NoSuchSchedule as missing:
             stop(str(missing), NOT_FOUND)
         run, fires, now = runs.get(tx, found.run), schedules.fires(tx, number), tx.now
+        missed = schedules.missed(tx).get(number, 0)
     table = found.timing.timetable
     if as_json:
-        data = {**_data(found, run), "fires": [_fire(found, fire) for fire in fires]}
+        data = {**_data(found, run, missed), "fires": [_fire(found, fire) for fire in fires]}
         click.echo(json.dumps(data, indent=2, ensure_ascii=False))
         return
     click.echo(f"Schedule {number}: {found.timing.name}\n  {run.request}\n  {found.timing.words}")
@@ -136,6 +139,8 @@ def show(place: Place, *, number: int, as_json: bool) -> None:
     if fires:
         lines = [f"{table.local(fire.due)}  {_became(fire)}" for fire in fires[:_NEWEST]]
         click.echo(_moments("Last:", lines))
+    if missed:
+        click.echo(f"  {_missed(missed)}")
 
 
 @schedule.command("next")
@@ -262,7 +267,13 @@ def _became(fire: "Fire") -> str:
     return ", ".join(part for part in parts if part)
 
 
-def _data(found: "Schedule", run: "Run") -> Mapping[str, Any]:
+def _missed(count: int) -> str:
+    from bot.store.schedules import MISSED_DAYS
+
+    return f"{count} missed in {MISSED_DAYS} days"
+
+
+def _data(found: "Schedule", run: "Run", missed: int) -> Mapping[str, Any]:
     timing = found.timing
     return {
         "schedule": found.id,
@@ -276,6 +287,7 @@ def _data(found: "Schedule", run: "Run") -> Mapping[str, Any]:
         "zone": timing.timetable.zone,
         "in_words": timing.words,
         "next": timing.timetable.spoken(_now()) if found.due else [],
+        "missed": missed,
         "asked_for_as": found.run,
     }
 

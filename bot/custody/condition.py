@@ -14,7 +14,6 @@ from bot.store.database import Database, StoreUnavailable, Transaction
 from bot.store.schedules import Standing
 
 _SECOND = 1_000_000
-_DAY = 86_400 * _SECOND
 # A clock that is further off than this tells of trouble with its source.
 _SKEW_SECONDS = 2.0
 _SLOW_MILLISECONDS = 500
@@ -109,12 +108,12 @@ class Condition:
 def _schedules(tx: Transaction) -> Iterator[Finding]:
     active = [one for one in schedules.every(tx) if one.standing is Standing.ACTIVE]
     late = [one for one in active if one.due and one.due < tx.now - _LATE_SECONDS * _SECOND]
-    missed = sum(schedules.missed(tx, since=tx.now - 7 * _DAY).values())
+    missed = sum(schedules.missed(tx, days=7).values())
     if late:
         names = ", ".join(one.timing.name for one in late[:5])
         yield mend("Schedules", f"{len(late)} are overdue, such as {names}: is the clock at work?")
     elif missed:
-        yield note("Schedules", f"{missed} moments were missed in the last 7 days")
+        yield note("Schedules", f"{missed} missed in the last 7 days")
     else:
         yield ok("Schedules", f"{len(active)} fire, none is overdue")
 

@@ -57,11 +57,14 @@ class Timetables:
         with self._database.reading() as tx:
             found = [each for each in schedules.every(tx) if each.standing is not Standing.ENDED]
             asked = {each.id: runs.get(tx, each.run) for each in found[:_MOST_LISTED]}
+            missed = schedules.missed(tx)
         if not found:
             return answers.said(
                 f"There is no schedule yet. To ask for one, type {answers.COMMAND} {_USAGE}"
             )
-        items = [_listed(each, asked[each.id]) for each in found[:_MOST_LISTED]]
+        items = [
+            _listed(each, asked[each.id], missed.get(each.id, 0)) for each in found[:_MOST_LISTED]
+        ]
         one = line(words("All of one: "), code(f"{answers.COMMAND} schedule N"))
         return Message(counted(len(found), "schedule"), [rich(bullets(*items), one)])
 
@@ -113,7 +116,7 @@ class Timetables:
             schedule = schedules.get(tx, number)
             run = runs.get(tx, schedule.run)
             fires = schedules.fires(tx, number, most=_NEWEST)
-            now = tx.now
+            missed, now = schedules.missed(tx).get(number, 0), tx.now
         policy = self._policies.current()
         owner = policy.person(schedule.owner)
         parts: list[Element] = [
@@ -131,6 +134,8 @@ class Timetables:
             parts += [line(bold("Next")), bullets(*([words(at)] for at in coming))]
         if fires:
             parts += [line(bold("Last")), bullets(*_became(schedule, fires))]
+        if missed:
+            parts.append(line(words(_missed(missed))))
         acts = ", ".join(self._acts)
         parts.append(line(code(f"{answers.COMMAND} schedule {number} …"), words(f" {acts}")))
         return Message(f"Schedule {number}", [rich(*parts)])
@@ -169,13 +174,18 @@ def _shared(origin: Origin) -> str:
     return origin.channel if origin.channel.startswith("C") else ""
 
 
-def _listed(schedule: Schedule, run: Run) -> list[Element]:
+def _listed(schedule: Schedule, run: Run, missed: int) -> list[Element]:
+    told = f"; {_missed(missed)}" * bool(missed)
     return [
         bold(f"{schedule.id} {schedule.timing.name}"),
         words(" – "),
         code(_request(run)),
-        words(f" – {schedule.timing.timetable.words}; {_standing(schedule)}"),
+        words(f" – {schedule.timing.timetable.words}; {_standing(schedule)}{told}"),
     ]
+
+
+def _missed(count: int) -> str:
+    return f"{count} missed in {schedules.MISSED_DAYS} days"
 
 
 def _request(run: Run) -> str:

@@ -17,6 +17,7 @@ from bot.timetable import Telling, Timing
 
 # So long schedules that have ended are listed among the others.
 ENDED_DAYS = 7
+MISSED_DAYS = 30
 _DAY = 86_400_000_000
 
 
@@ -284,12 +285,12 @@ def _fire(row: Row[tuple[object, ...]]) -> Fire:
     )
 
 
-def missed(tx: Transaction, *, since: int) -> dict[int, int]:
+def missed(tx: Transaction, *, days: int = MISSED_DAYS) -> dict[int, int]:
     """Count the moments at which nobody was there, by schedule; those without any are left out."""
     fire = tables.fire.c
     query = (
         select(fire.schedule, func.count())
-        .where(fire.outcome == Outcome.MISSED.value, fire.start >= since)
+        .where(fire.outcome == Outcome.MISSED.value, fire.start >= tx.now - days * _DAY)
         .group_by(fire.schedule)
     )
     return {row[0]: row[1] for row in tx.sql.execute(query)}

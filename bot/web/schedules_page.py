@@ -26,7 +26,6 @@ router = APIRouter(prefix="/schedules")
 Number = Annotated[int, Path(ge=1, le=2_147_483_647)]
 
 _NEWEST = 40
-_DAY = 86_400_000_000
 _NEXT = 5
 _DONE: Mapping[str, str] = {
     "suspended": "It fires no more until somebody resumes it.",
@@ -53,7 +52,7 @@ def listing(request: Request, parts: Here, visitor: Visiting, ended: str = "") -
         listed, older = schedules.listed(tx)
         whole = ended == "all"
         found = [_shown(tx, each, visitor) for each in (schedules.every(tx) if whole else listed)]
-        missed = schedules.missed(tx, since=tx.now - DAYS * _DAY)
+        missed = schedules.missed(tx)
         coming = diary(tx, visitor.policy)
     return page(
         request,
@@ -64,6 +63,7 @@ def listing(request: Request, parts: Here, visitor: Visiting, ended: str = "") -
         days=DAYS,
         older=older,
         whole=whole,
+        missed_days=schedules.MISSED_DAYS,
         ended_days=schedules.ENDED_DAYS,
     )
 

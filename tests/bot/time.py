@@ -5,9 +5,9 @@ from datetime import UTC, datetime
 
 from sqlalchemy import Connection, update
 
-from bot.store import changelog, tables
+from bot.store import changelog, schedules, tables
 from bot.store.database import Database
-from bot.store.schedules import Schedule
+from bot.store.schedules import Fire, Outcome, Schedule
 from bot.timetable import timetable
 from tests.bot.office import Office
 
@@ -52,6 +52,14 @@ def an_hour_back(office: Office) -> None:
     """Let every moment that was decided have been an hour earlier."""
     with office.database.transaction() as tx:
         tx.sql.execute(update(tables.fire).values(due=tables.fire.c.due - 60 * MINUTE))
+
+
+def nobody_was_there(database: Database, schedule: int, *, times: int) -> None:
+    """Let so many moments of an hour ago have been missed."""
+    with database.transaction() as tx:
+        for n in range(times):
+            at = tx.now - (60 + n) * MINUTE
+            schedules.record(tx, Fire(schedule, at, "", Outcome.MISSED, at, tx.now, None, ""))
 
 
 def fire_all(office: Office) -> None:

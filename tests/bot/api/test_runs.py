@@ -8,6 +8,7 @@ from fastapi.testclient import TestClient
 from bot.run import State
 from bot.store import verification
 from tests.bot.api.conftest import API, Desk
+from tests.bot.time import nobody_was_there
 from tests.bot.web.exhibits import gallery
 from tests.toy import SetSwitch
 
@@ -216,6 +217,9 @@ def test_a_schedule_is_asked_for_approved_suspended_and_ended(desk: Desk):
     assert dora.get("/schedules?ended=often").status_code == 422
     assert (found["name"], found["standing"], len(found["next"])) == ("a look", "active", 5)
     at = f"/schedules/{found['id']}"
+    nobody_was_there(desk.database, found["id"], times=2)
+    [listed] = dora.get("/schedules").json()["schedules"]
+    assert (found["missed"], listed["missed"], dora.get(at).json()["missed"]) == (0, 2, 2)
     assert dora.post(f"{at}/suspend", json={}).json()["standing"] == "suspended"
     assert dora.post(f"{at}/resume").json()["standing"] == "active"
     assert desk.program("stan", "ask").post(f"{at}/end", json={}).status_code == 403

@@ -410,6 +410,19 @@ def test_t_w5_a_name_is_looked_up_once_and_that_address_called(listener: Listene
     assert listener.headers[0]["host"].startswith("hooks.example.com:")
 
 
+def test_a_resolver_that_does_not_answer_does_not_hold_up_the_others() -> None:
+    answered = threading.Event()
+
+    def resolve(_name: str, _port: int) -> Sequence[str]:
+        answered.wait(20)
+        return ["127.0.0.1"]
+
+    url = "http://hooks.example.com:9/"
+    with pytest.raises(NotReached, match="nobody told it within"):
+        reach.post(url, b"{}", {}, private=True, resolve=resolve, seconds=0.2)
+    answered.set()
+
+
 def test_http_goes_to_this_machine_alone() -> None:
     with pytest.raises(NotReached, match="not this machine"):
         address("http://nas.example", private=True, resolve=lambda _n, _p: ["192.168.1.1"])

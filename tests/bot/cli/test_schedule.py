@@ -8,6 +8,8 @@ import pytest
 
 from bot.store import runs, schedules, schema, seal, verification
 from bot.store.database import Database
+from bot.timetable import Timing, timetable
+from tests.bot.time import nobody_was_there
 from tests.policies import a_policy
 from tests.typed import keyturn
 
@@ -45,6 +47,23 @@ def test_what_is_asked_here_waits_in_the_database_for_the_service(place: Path):
     database.close()
     assert "there is no schedule yet" in schedule(place, "list").stdout
     assert json.loads(schedule(place, "list", "--json").stdout) == []
+
+
+def test_what_was_missed_is_counted(place: Path):
+    about = ("--cron", "0 3 1 * *", "--as", "stan", "--yes")
+    schedule(place, "add", "monthly look", *about, *SCRUB)
+    database = Database(f"sqlite:///{place / 'var' / 'keyturn.db'}")
+    with database.transaction() as tx:
+        timing = Timing("monthly look", timetable("0 3 1 * *", "UTC"))
+        schedules.add(tx, run=1, owner="stan", timing=timing, lapses=tx.now)
+    nobody_was_there(database, 1, times=2)
+    database.close()
+    assert "2 missed in 30 days" in schedule(place, "list").stdout
+    assert "2 missed in 30 days" in schedule(place, "show", "1").stdout
+    [told] = json.loads(schedule(place, "list", "--json").stdout)
+    assert (
+        told["missed"] == json.loads(schedule(place, "show", "1", "--json").stdout)["missed"] == 2
+    )
 
 
 def test_nothing_is_asked_without_a_yes(place: Path):

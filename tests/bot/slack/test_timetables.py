@@ -7,7 +7,7 @@ from bot.store import runs, schedules
 from tests.bot.slack.asgi import Answer
 from tests.bot.slack.chat import Chat
 from tests.bot.slack.walk import texts
-from tests.bot.time import an_hour_back, due_now, fire_all
+from tests.bot.time import an_hour_back, due_now, fire_all, nobody_was_there
 
 pytestmark = pytest.mark.anyio
 
@@ -39,6 +39,14 @@ async def test_a_schedule_for_a_check_begins_at_once_and_is_listed(chat: Chat):
     one = words(await chat.type("schedule 1"))
     assert "owner: Dora Developer" in one
     assert one.count("03:00 CE") == 5
+
+
+async def test_what_was_missed_is_counted(chat: Chat):
+    await _begun(chat)
+    assert "missed" not in words(await chat.type("schedules"))
+    nobody_was_there(chat.office.database, 1, times=2)
+    for typed in ("schedules", "schedule 1"):
+        assert "2 missed in 30 days" in words(await chat.type(typed))
 
 
 async def test_phones_make_long_dashes_and_round_quotes(chat: Chat):
