@@ -52,10 +52,21 @@ def test_t_x1_a_known_secret_is_taken_out(spelt: str):
         "xoxb-123456789012-abcdefghijkl",
         "$6$rounds=5000$usesomesillystri$D4IrlXatmP7rx3P3InaxBeoomnAihCKRVQ",
         "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N",
+        "xapp-1-A0123456789-abcdef",
+        "AKIAIOSFODNN7EXAMPLE",
+        "ASIAIOSFODNN7EXAMPLE",
+        *(f"gh{kind}_{'0aZ' * 12}" for kind in "pousr"),
+        f"kt_0123abcd_{'aZ9' * 14}b",
+        "$1$saltsalt$qjXMvbEw8oaL.CzflDtaK/",
     ],
 )
 def test_t_x1_what_looks_like_a_secret_is_taken_out(said: str):
     assert Redactor().text(f"a {said}") == f"a {MARK}"
+
+
+@pytest.mark.parametrize("header", ["Authorization", "AUTHORIZATION", "authorızatİon"])
+def test_what_stands_behind_such_a_header_is_taken_out(header: str):
+    assert Redactor().text(f"{header}: Bearer c2VjcmV0LXNlY3JldA") == f"{header}: {MARK}"
 
 
 def test_the_password_in_an_address_is_taken_out_and_the_rest_stays():
