@@ -6,16 +6,14 @@ Afterwards there is room again, and nobody repairs anything. `make chaos` sweeps
 """
 
 import os
-import shutil
-import subprocess
-import sys
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
 
 from tests.chaos.report import NAME, Record
 from tests.chaos.test_kills import counted
+from tests.chaos.tracing import live
 from tests.chaos.victim import REFUSED, Home
 from tests.playground.fleet import LoopbackFleet, Place
 from tests.policies import a_policy
@@ -27,8 +25,9 @@ ERRORS = ("ENOSPC", "EIO")
 # Failing calls: one, a spell of them, and every one from there on, until the process ends.
 SPELLS = ("{n}", "{n}..{last}", "{n}+")
 _SPELL = 6
-# Longer than a run takes, even one whose first tries were in vain.
-_PATIENCE = 5
+# Longer than a run takes, even one whose first tries were in vain; and how long one tries that
+# cannot come to an end.
+_PATIENCE, _LOST = 5, 2
 MOST = 1000
 # What `make test` has fail: call, error, and from which one on.
 SAMPLE = (
@@ -49,20 +48,11 @@ def life(home: Home, call: str, error: str, when: str, *, seed: int = 0) -> bool
     """Have one run done where some calls fail; say whether any did."""
     told = home.directory / "failed"
     paths = [word for file in home.files for word in ("-P", str(file))]
-    strace = (shutil.which("strace") or "strace", "-f", "-qq", "-o", str(told), *paths)
     inject = ("-e", f"trace={call}", "-e", f"inject={call}:error={error}:when={when}")
-    ended = _lived([*strace, *inject], home, seed, _PATIENCE)
-    where = f"{call} {error} {when}"
-    assert ended.returncode in {0, REFUSED}, f"{where}: {ended.returncode}: {ended.stderr}"
+    patience = _LOST if when.endswith("+") else _PATIENCE
+    status = live(home, seed, patience=patience, strace=("-o", str(told), *paths, *inject))
+    assert status in {0, REFUSED}, f"{call} {error} {when}: {status}"
     return "(INJECTED)" in told.read_text(errors="replace")
-
-
-def _lived(
-    wrapper: Sequence[str], home: Home, seed: int, patience: float
-) -> subprocess.CompletedProcess[str]:
-    words = ("-m", "tests.chaos.victim", str(home.directory), home.url, str(seed), str(patience))
-    command = [*wrapper, sys.executable, *words]
-    return subprocess.run(command, capture_output=True, check=False, timeout=300, text=True)
 
 
 def swept(home: Home, call: str, error: str) -> int:
@@ -76,8 +66,7 @@ def swept(home: Home, call: str, error: str) -> int:
 
 def _told(home: tuple[Home, LoopbackFleet], times: int, what: str, record: Record) -> None:
     """Give it room again, and hold what the hosts have against what Keyturn says."""
-    ended = _lived([], home[0], 0, 60)
-    assert ended.returncode == 0, ended.stderr
+    assert live(home[0], 0, patience=60) == 0
     toll = counted(*home, faults=times)
     record(NAME, f"a disk that fails, {what}: {toll}")
     assert not toll.wrong, f"{what}: {toll}: {toll.wrong}"

@@ -9,8 +9,6 @@ import secrets
 import time
 from collections.abc import Generator
 from contextlib import ExitStack
-from multiprocessing import get_context
-from multiprocessing.context import ForkServerContext
 from pathlib import Path
 
 import pytest
@@ -22,6 +20,7 @@ from connectors.command import Shell
 from tests.chaos import victim
 from tests.chaos.ledger import PARTS, Toll, judged
 from tests.chaos.report import NAME, Record
+from tests.chaos.tracing import processes
 from tests.chaos.victim import Home
 from tests.playground.fleet import LoopbackFleet, Place
 from tests.playground.postgres import Postgres
@@ -44,19 +43,12 @@ def home(tmp_path: Path) -> Generator[tuple[Home, LoopbackFleet]]:
         yield Home(tmp_path, f"sqlite:///{tmp_path / 'keyturn.db'}"), fleet
 
 
-def _processes() -> ForkServerContext:
-    """Return what makes processes of one that has imported all that they need."""
-    context = get_context("forkserver")
-    context.set_forkserver_preload(["tests.chaos.victim"])
-    return context
-
-
 def campaign(home: Home, fleet: LoopbackFleet, *, kills: int, seed: int) -> Toll:
     """Kill again and again, let the last one come to an end, and count."""
-    chance, processes = random.Random(seed), _processes()  # noqa: S311 - no secret
+    chance, several = random.Random(seed), processes()  # noqa: S311 - no secret
     for n in range(kills):
-        begun = processes.Event()
-        process = processes.Process(target=victim.live, args=(home, seed * 100_000 + n, begun))
+        begun = several.Event()
+        process = several.Process(target=victim.live, args=(home, seed * 100_000 + n, begun))
         process.start()
         if n % 5:
             assert begun.wait(60), f"seed {seed}"
@@ -66,7 +58,7 @@ def campaign(home: Home, fleet: LoopbackFleet, *, kills: int, seed: int) -> Toll
         assert process.is_alive(), f"it ended by itself with {process.exitcode}, seed {seed}"
         process.kill()
         process.join()
-    process = processes.Process(target=victim.finish, args=(home,))
+    process = several.Process(target=victim.finish, args=(home,))
     process.start()
     process.join(90)
     assert process.exitcode == 0, f"seed {seed}"

@@ -5,9 +5,6 @@ until none of its threads comes so far and the run ends untouched. `make chaos` 
 """
 
 import os
-import shutil
-import subprocess
-import sys
 from collections.abc import Generator
 from pathlib import Path
 
@@ -15,6 +12,7 @@ import pytest
 
 from tests.chaos.report import NAME, Record
 from tests.chaos.test_kills import counted
+from tests.chaos.tracing import live
 from tests.chaos.victim import Home
 from tests.playground.fleet import LoopbackFleet, Place
 from tests.policies import a_policy
@@ -24,7 +22,8 @@ CHAOS = int(os.environ.get("KEYTURN_CHAOS", "0"))
 CALLS = ("fdatasync", "pwrite64", "sendto", "connect", "unlink")
 # More than any thread of one run makes: a sweep that comes so far has not come to its end.
 MOST = 1000
-KILLED = 137
+KILLED = -9
+PATIENCE = 60
 
 
 @pytest.fixture
@@ -34,23 +33,11 @@ def home(tmp_path: Path) -> Generator[tuple[Home, LoopbackFleet]]:
         yield Home(tmp_path, f"sqlite:///{tmp_path / 'keyturn.db'}"), fleet
 
 
-def _live(home: Home, seed: int, *wrapper: str) -> int:
-    """Have one run done, and all that was left before; return how the process ended."""
-    words = (sys.executable, "-m", "tests.chaos.victim", str(home.directory), home.url, str(seed))
-    ended = subprocess.run([*wrapper, *words], capture_output=True, check=False, timeout=300)
-    # strace dies of what its process died of.
-    return KILLED if ended.returncode == -9 else ended.returncode
-
-
 def swept(home: Home, call: str, *, most: int) -> int:
     """Kill at each call of a kind; return how many there were."""
-    strace = shutil.which("strace") or "strace"
     for n in range(1, most + 1):
-        inject = f"inject={call}:signal=SIGKILL:when={n}"
-        # Without --seccomp-bpf, with which it does not count as it says.
-        quietly = (strace, "-f", "-qq", "-o", "/dev/null")
-        wrapper = (*quietly, "-e", f"trace={call}", "-e", inject)
-        status = _live(home, n, *wrapper)
+        inject = ("-e", f"trace={call}", "-e", f"inject={call}:signal=SIGKILL:when={n}")
+        status = live(home, n, patience=PATIENCE, strace=("-o", "/dev/null", *inject))
         assert status in {0, KILLED}, f"{call} {n}: it ended with {status}"
         if status == 0:
             return n - 1
@@ -67,7 +54,7 @@ def test_k1_to_k13_no_system_call_is_a_bad_moment(
 ):
     kills = swept(home[0], call, most=MOST)
     assert kills < MOST
-    assert _live(home[0], 0) == 0
+    assert live(home[0], 0, patience=PATIENCE) == 0
     toll = counted(*home, faults=kills)
     record_property(NAME, f"kill -9 at every {call} of a run: {toll}")
     assert not toll.wrong, f"{call}: {toll}: {toll.wrong}"

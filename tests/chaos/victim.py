@@ -1,5 +1,6 @@
 """The victim: Keyturn's store, workflow, dispatcher and connections, in a process to be killed."""
 
+import ctypes
 import os
 import random
 import sys
@@ -29,6 +30,8 @@ from tests.chaos.ledger import WriteDown
 RUNBOOKS: Mapping[str, type[AnyRunbook]] = {WriteDown.words: WriteDown}
 _UNDER_WAY = frozenset(State) - ENDED
 _PATIENCE = 60.0
+# As <linux/prctl.h> has it.
+_PR_SET_PTRACER = 0x59616D61
 # How one ends that could not write, and has said so.
 REFUSED = 3
 
@@ -169,22 +172,27 @@ def finish(home: Home) -> None:
     victim.finish()
 
 
-def main() -> int:
-    """`python -m tests.chaos.victim DIRECTORY URL SEED [SECONDS]`: have one run done, and end."""
-    directory, url, number, *patience = sys.argv[1:]
+def live_once(home: Home, seed: int, patience: float, traced: bool) -> None:
+    """Have one run done, and end. traced: begin when strace watches."""
+    if traced:
+        _wait_for_strace()
     try:
-        victim = Victim(Home(Path(directory), url), int(number))
+        victim = Victim(home, seed)
         victim.start()
-        done = victim.ask_once(*map(float, patience))
+        done = victim.ask_once(patience)
     except (StoreUnavailable, OSError) as trouble:
         # Whoever starts it is told, as `keyturn serve` tells, and starts it again.
         print(trouble)
-        return REFUSED
+        sys.exit(REFUSED)
     if not done:
         # Whoever waits for the disk to work again is not asked to end: an orchestrator kills it.
         os._exit(REFUSED)
-    return 0
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+def _wait_for_strace() -> None:
+    # Linux lets only parents watch, unless it is told that anybody may.
+    ctypes.CDLL(None).prctl(_PR_SET_PTRACER, ctypes.c_ulong(-1), 0, 0, 0)
+    while "TracerPid:\t0\n" in Path("/proc/self/status").read_text():
+        time.sleep(0.005)
+    # It has taken hold, and lets go on only what it has seen stop.
+    time.sleep(0.02)
