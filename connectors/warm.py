@@ -23,7 +23,6 @@ from paramiko.common import (
     MSG_DEBUG,
     MSG_DISCONNECT,
     MSG_IGNORE,
-    MSG_NEWKEYS,
     MSG_UNIMPLEMENTED,
     cMSG_CHANNEL_REQUEST,
     cMSG_GLOBAL_REQUEST,
@@ -209,8 +208,6 @@ class WarmTransport(paramiko.Transport):
         if self._expected_packet:
             self._keep_to_order(kind)
         goes_on = self._handle(kind, message)
-        if kind == MSG_NEWKEYS:
-            self._send_held_back()
         if self.packetizer.need_rekey() and not self.in_kex:
             self._send_kex_init()
         return goes_on
@@ -248,15 +245,19 @@ class WarmTransport(paramiko.Transport):
         self._send_message(answer)
 
     def _send_user_message(self, data: Message) -> None:
-        if not REACTOR.runs_this:
+        if not REACTOR.runs_this and threading.current_thread() is not self:
             super()._send_user_message(data)
             return
-        # The reactor must not wait until new keys are agreed: it is who agrees on them.
+        # Whoever reads must not wait until new keys are agreed: it is who agrees on them.
         with self.clear_to_send_lock:
             if self.clear_to_send.is_set():
                 self._send_message(data)
             else:
                 self._held_back.append(data)
+
+    def _parse_newkeys(self, m: Message) -> None:
+        super()._parse_newkeys(m)
+        self._send_held_back()
 
     def _send_held_back(self) -> None:
         with self.clear_to_send_lock:

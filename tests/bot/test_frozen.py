@@ -8,7 +8,10 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import psycopg
 import pytest
+from sqlalchemy import create_engine
+from sqlalchemy.exc import DBAPIError
 
 from bot.run import State
 from bot.store import schema
@@ -141,6 +144,30 @@ def test_t_l2_without_the_watch_everybody_waits_for_good(
         assert stuck.is_alive()
     stuck.join(PATIENCE)
     assert not stuck.is_alive()
+
+
+def test_t_l2_a_connection_that_is_lost_just_then_leaves_the_others_their_watch(
+    own_postgres: Postgres, monkeypatch: pytest.MonkeyPatch
+):
+    """Of such a one there is no socket left to end."""
+    closed = psycopg.connect(own_postgres.new_database().replace("+psycopg", ""))
+    closed.close()
+    real, given_up = watching._hang_up, list[object]()  # pyright: ignore[reportPrivateUsage] - what is watched here
+
+    def first_is_lost(driver: object) -> None:
+        given_up.append(driver)
+        real(closed if len(given_up) == 1 else driver)
+
+    monkeypatch.setattr(watching, "_hang_up", first_is_lost)
+    engine = create_engine(own_postgres.new_database())
+    watch = watching.Watch(engine, 0.2, needed=True)
+    with engine.connect() as connection, watch.over(connection):
+        connection.exec_driver_sql("SELECT pg_sleep(0.5)")
+        with pytest.raises(DBAPIError):
+            connection.exec_driver_sql("SELECT pg_sleep(5)")
+    assert len(given_up) == 2
+    watch.close()
+    engine.dispose()
 
 
 def test_a_server_that_was_restarted_is_met_by_new_connections(frozen_office: Office):

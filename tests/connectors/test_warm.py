@@ -85,13 +85,33 @@ def test_a_host_that_wants_new_keys_often_gets_them_and_loses_nothing(limits: Li
         assert first != _transport(session).H
 
 
-def test_we_want_new_keys_ourselves_and_lose_nothing(sshd: Sshd, monkeypatch: pytest.MonkeyPatch):
+def test_we_want_new_keys_ourselves_and_lose_nothing(
+    sshd: Sshd, limits: Limits, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr(WarmPacketizer, "REKEY_BYTES", 200_000)
-    with connected(sshd) as session:
+    with connected(sshd, limits) as session:
         first = _transport(session).H
         for _ in range(5):
             assert session.run(Shell(("head", "-c", "150000", "/dev/zero"))).out == "\0" * 150_000
         assert first != _transport(session).H
+
+
+def test_whoever_reads_never_waits_for_new_keys_which_it_agrees_on_itself(
+    limits: Limits, monkeypatch: pytest.MonkeyPatch
+):
+    """A keepalive is due, as it may be, just when the host wants new keys."""
+    agreed = WarmTransport._negotiate_keys  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType, reportUnknownVariableType] - paramiko has it
+
+    def also_ask(transport: WarmTransport, message: paramiko.Message) -> None:
+        agreed(transport, message)
+        if transport.is_authenticated():
+            transport.global_request("keepalive@lag.net", wait=False)
+
+    monkeypatch.setattr(WarmTransport, "_negotiate_keys", also_ask)
+    with Sshd(options=["RekeyLimit 64K"]) as sshd, connected(sshd, limits) as session:
+        began = time.monotonic()
+        assert session.run(Shell(("head", "-c", str(MIB), "/dev/zero"))).out == "\0" * MIB
+        assert time.monotonic() - began < 10
 
 
 def test_what_is_said_while_new_keys_are_agreed_reaches_the_right_command(limits: Limits):
