@@ -10,6 +10,9 @@ import pytest
 
 import connectors
 from bot import forms
+from bot.policy.annotations import KNOWN
+from bot.policy.rules import SCHEMA
+from bot.settings import Settings
 from connectors.sudo import SudoRule
 from runbooks import AnyRunbook, Change, NoUndo
 
@@ -70,3 +73,19 @@ def _anchors(page: Path) -> set[str]:
     """Return the anchors of a page's headings, as forges make them."""
     titles = re.findall(r"(?m)^#+ (.*)$", page.read_text())
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+def test_all_that_a_rule_can_say_and_look_at_is_told():
+    told = (ROOT / "docs" / "policy.md").read_text()
+    looks_at = re.findall(
+        r"(?m)^  (\w+): ", SCHEMA.partition("type Request")[2].partition("};")[0]
+    )
+    assert "novel" in looks_at
+    for word in [f"`@{note}" for note in KNOWN] + [f"`context.{fact}`" for fact in looks_at]:
+        assert word in told, word
+
+
+def test_every_setting_is_told():
+    told = "".join((ROOT / "docs" / name).read_text() for name in ("settings.md", "sign-in.md"))
+    for name in Settings.model_fields:
+        assert f"`KEYTURN_{name.upper()}`" in told, name
