@@ -74,6 +74,15 @@ class Watch:
             yield
 
     @contextmanager
+    def asking(self, connection: Connection) -> Generator[None]:
+        """Watch over what the driver is asked within the block, beside SQLAlchemy."""
+        self._begins(connection)
+        try:
+            yield
+        finally:
+            self._ends(connection)
+
+    @contextmanager
     def _watching(self, key: object, watched: _Watched) -> Generator[None]:
         with self._lock:
             self._watched[key] = watched
@@ -94,7 +103,7 @@ class Watch:
         was in use just now and was told nothing since, such as that it is over.
         """
         idle = time.monotonic() - record.info.get(_USED, -IDLE_SECONDS)
-        if idle < IDLE_SECONDS and not was_told(driver):
+        if idle < IDLE_SECONDS and not driver.closed and not was_told(driver):
             return
         dialect = self._engine.dialect
         watched = _Watched(driver, self._seconds, time.monotonic() + self._seconds)
@@ -125,8 +134,15 @@ class Watch:
                 for watched in self._watched.values():
                     if watched.due <= now:
                         watched.due, watched.silent = _NEVER, True
-                        log.critical("the database does not answer: hanging up")
-                        _hang_up(watched.driver)
+                        self._give_up(watched.driver)
+
+    def _give_up(self, driver: Any) -> None:
+        log.critical("the database does not answer: hanging up")
+        try:
+            _hang_up(driver)
+        except self._engine.dialect.loaded_dbapi.Error as trouble:
+            # It was lost just now: whoever waits hears of that. Others still need the watch.
+            log.warning("there was nothing to hang up: %s", trouble)
 
 
 def _note(_driver: Any, record: ConnectionPoolEntry) -> None:
