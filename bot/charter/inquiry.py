@@ -42,7 +42,7 @@ class Inquiry:
     ) -> None:
         supposed = [_supposed(area) for area in hostless(policy)]
         self.policy = policy.supposing(supposed, circumstances.freezes)
-        self.hosts = _alike(_likenesses_of_hosts(self.policy))
+        self.hosts = _alike(self.policy.hosts_alike)
         self.people = _alike(self.policy.likenesses("Person"))
         self.deeds = _deeds(leaflets, told_apart="runbook" in policy.mentioned)
         self._circumstances, self._now = circumstances, now
@@ -104,12 +104,6 @@ def hostless(policy: Policy) -> list[str]:
 def _supposed(area: str) -> Host:
     """Stand in for the hosts that an area will have."""
     return Host.model_construct(name=f"any host of {area}", area=area)
-
-
-def _likenesses_of_hosts(policy: Policy) -> dict[str, str]:
-    """Return what the rules see of the hosts, and in which zone each stands."""
-    seen = policy.likenesses("Host")
-    return {name: f"{likeness} {policy.inventory[name].zone}" for name, likeness in seen.items()}
 
 
 def _alike(likenesses: Mapping[str, str]) -> dict[str, tuple[str, ...]]:

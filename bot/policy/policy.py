@@ -4,7 +4,7 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, Literal, cast
 from zoneinfo import ZoneInfo
 
@@ -106,6 +106,12 @@ class Policy:
                 alone = name if f"{kind}::{name}" in self.mentioned else ""
                 found[name] = json.dumps([seen, entity["parents"], alone])
         return found
+
+    @cached_property
+    def hosts_alike(self) -> Mapping[str, str]:
+        """By host, all that an answer about it depends on: also its zone, where the clock is."""
+        seen = self.likenesses("Host")
+        return {name: f"{likeness} {self.inventory[name].zone}" for name, likeness in seen.items()}
 
     def supposing(self, hosts: Sequence[Host], freezes: Freezes) -> "Policy":
         """Return this policy with hosts that there are not yet, and with other freezes."""
@@ -235,8 +241,12 @@ class Policy:
         return self._judged(person, action, told)
 
     def _judge_all(self, person: str, action: str, request: Request) -> Ruling:
+        # Those alike are answered alike, so that one of them is asked about for all.
+        first: dict[str, str] = {}
+        for host in request.hosts:
+            first.setdefault(self.hosts_alike.get(host, host), host)
         rulings = [
-            self._judge_one(person, action, replace(request, host=host)) for host in request.hosts
+            self._judge_one(person, action, replace(request, host=host)) for host in first.values()
         ]
         ruling = strictest(rulings)
         too_many = action == "ask" and len(request.hosts) > ruling.ceiling

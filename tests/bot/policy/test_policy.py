@@ -2,10 +2,13 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import cedarpy
 import pytest
 
 from bot.policy import NoPolicy, Policy, Request
+from bot.policy.rules import strictest
 from tests.policies import a_policy, starter_rules
 
 # A Wednesday, 12:00 UTC.
@@ -140,6 +143,60 @@ def test_of_several_hosts_the_approvals_are_enough_for_each(tmp_path: Path):
     assert [person.id for person in policy.approvers(request, ruling)] == ["adam", "olga"]
     assert not policy.met(ruling.terms, ["adam"])
     assert policy.met(ruling.terms, ["olga"])
+
+
+_NIGHT = """
+@id("by night") @approvals("2") @from("owners")
+permit (principal, action == Action::"ask", resource) when { context.hour < 6 };
+"""
+_NFS = """
+@id("exports") @approvals("3") @from("owners")
+permit (principal, action == Action::"ask", resource) when { resource.tags.contains("nfs") };
+"""
+_ONE = """
+@id("that one") forbid (principal, action, resource == Host::"lb12");
+"""
+
+
+@pytest.mark.parametrize("rule", ["", _NIGHT, _NFS, _ONE])
+@pytest.mark.parametrize("more", ["area: edge, tags: [haproxy]", "area: web, tags: [haproxy]"])
+@pytest.mark.parametrize("zone", ["UTC", "Pacific/Auckland"])
+def test_hosts_that_are_asked_about_together_are_judged_as_each_by_itself(
+    tmp_path: Path, rule: str, more: str, zone: str
+):
+    directory = a_policy(tmp_path, rules=ANYBODY_APPROVES + rule)
+    hosts = [f"lb{n}" for n in range(10, 14)]
+    inventory = tmp_path / "inventory.yaml"
+    kinds = [more, more, more, f"area: edge, tags: [nfs], zone: {zone}"]
+    lines = [f"  {name}: {{{kind}}}\n" for name, kind in zip(hosts, kinds, strict=True)]
+    inventory.write_text(inventory.read_text() + "".join(lines))
+    policy = directory.current()
+    alone = [policy.may_ask(_request("dora", host)) for host in hosts]
+    together = policy.may_ask(replace(_request("dora"), hosts=tuple(hosts)))
+    assert together.allowed == all(one.allowed for one in alone)
+    assert together == replace(strictest(alone), ceiling=together.ceiling)
+
+
+def test_the_rules_are_asked_once_about_all_hosts_that_are_alike(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    directory = a_policy(tmp_path, rules=ANYBODY_APPROVES)
+    inventory = tmp_path / "inventory.yaml"
+    hosts = tuple(f"lb{n}" for n in range(1, 101))
+    lines = [f"  {name}: {{area: edge, tags: [haproxy]}}\n" for name in hosts[2:]]
+    inventory.write_text(inventory.read_text() + "".join(lines))
+    policy, asked = directory.current(), list[object]()
+    plain = cedarpy.is_authorized
+
+    def counted(request: Any, *more: Any) -> Any:
+        asked.append(request)
+        return plain(request, *more)
+
+    monkeypatch.setattr(cedarpy, "is_authorized", counted)
+    policy.may_ask(replace(_request("dora"), hosts=hosts))
+    assert len(asked) == 1
+    policy.may_ask(replace(_request("dora"), hosts=(*hosts, "web1", "nas1"), now=NOON + 1))
+    assert len(asked) == 4
 
 
 def test_the_version_names_the_content(tmp_path: Path):
