@@ -99,9 +99,9 @@ class Sessions:
 
     @property
     def open(self) -> int:
-        """How many connections stand."""
+        """How many connections stand, as far as is known."""
         with self._lock:
-            return len(self._warm())
+            return sum(session.alive for session in self._warm())
 
     def evict(self, now: float) -> None:
         """Close every connection that nobody has used for long enough. *now* is monotonic."""

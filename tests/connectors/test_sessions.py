@@ -75,6 +75,13 @@ def test_a_command_that_must_go_anew_takes_a_login_of_its_own_and_ends_it(
     assert sshd.accepted == 2
 
 
+def test_only_connections_that_stand_are_counted(sshd: Sshd, sessions: Sessions):
+    assert sessions.run(host_of(sshd), TRUE).status == 0
+    assert sessions.open == 1
+    sshd.stop()
+    assert eventually(lambda: sessions.open == 0)
+
+
 def _echo(sessions: Sessions, sshd: Sshd, word: str) -> str:
     return sessions.run(host_of(sshd), Shell(("echo", word))).out
 
