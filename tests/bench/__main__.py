@@ -4,19 +4,26 @@ Databases take long to fill: with a directory to keep them in, later runs use th
 """
 
 import argparse
-import platform
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from tests.bench import acknowledging, fanning, history, log, queueing, slope
-from tests.bench.measuring import table
+from tests.bench import (
+    acknowledging,
+    fanning,
+    flooding,
+    history,
+    idling,
+    log,
+    page,
+    queueing,
+    slope,
+    starting,
+    switching,
+)
+from tests.bench.measuring import Part
 
-_ROOT = Path(__file__).parents[2]
-_PAGE = _ROOT / "docs" / "benchmarks.md"
-_PLOT = _ROOT / "docs" / "pictures" / "fan-out.svg"
-# What was measured last, a file for each part: so that the page may be written part by part.
-_TOLD = _ROOT / "var" / "bench" / "told"
+_PLOT = Path(__file__).parents[2] / "docs" / "pictures" / "fan-out.svg"
 _HOSTS = (1, 10, 100, 200, 400)
 _QUICK, _FULL = 100_000, 10_000_000
 _SIZES = (1_000, 100_000, 1_000_000, 10_000_000)
@@ -26,12 +33,12 @@ def main() -> None:
     asked = _asked()
     for name in asked.only:
         began = time.perf_counter()
-        said = f"## {_TITLES[name]}\n\n{_PARTS[name](asked)}\n"
-        print(f"\n{said}\n{name} took {time.perf_counter() - began:,.0f} s", flush=True)
+        part = _PARTS[name](asked)
+        print(f"\n## {_TITLES[name]}\n\n{part.text}", flush=True)
+        print(f"\n{name} took {time.perf_counter() - began:,.0f} s", flush=True)
         if not asked.quick:
-            _TOLD.mkdir(parents=True, exist_ok=True)
-            (_TOLD / f"{name}.md").write_text(said, encoding="utf-8")
-            _PAGE.write_text(_page(), encoding="utf-8")
+            page.keep(name, part)
+            page.write(_TITLES)
 
 
 def _asked() -> argparse.Namespace:
@@ -48,91 +55,85 @@ def _asked() -> argparse.Namespace:
     return asked
 
 
-def _history(asked: argparse.Namespace) -> str:
+def _history(asked: argparse.Namespace) -> Part:
     sizes = {asked.count // 10, *(size for size in _SIZES if size < asked.count), asked.count}
     rounds = 40 if asked.quick else 200
-    return _on_each(asked, lambda name: history.told(name, sorted(sizes), rounds, asked.keep))
+    return _on_each(asked, lambda name: history.measured(name, sorted(sizes), rounds, asked.keep))
 
 
-def _log(asked: argparse.Namespace) -> str:
-    return _on_each(asked, lambda name: log.told(name, asked.count, asked.keep))
+def _log(asked: argparse.Namespace) -> Part:
+    return _on_each(asked, lambda name: log.measured(name, asked.count, asked.keep))
 
 
-def _on_each(asked: argparse.Namespace, told: Callable[[str], str]) -> str:
-    return "\n\n".join(f"### {name}\n\n{told(name)}" for name in asked.on)
+def _on_each(asked: argparse.Namespace, measured: Callable[[str], Part]) -> Part:
+    parts = {name: measured(name) for name in asked.on}
+    text = "\n\n".join(f"### {name}\n\n{part.text}" for name, part in parts.items())
+    return Part(text, [figure for part in parts.values() for figure in part.targets])
 
 
-def _slack(asked: argparse.Namespace) -> str:
-    return table(acknowledging.figures(3 if asked.quick else 30))
+def _slack(asked: argparse.Namespace) -> Part:
+    return acknowledging.measured(3 if asked.quick else 30)
 
 
-def _hosts(asked: argparse.Namespace) -> str:
-    hosts = fanning.measured(*(((20,), 2) if asked.quick else (_HOSTS, 5)), quick=asked.quick)
-    said = [fanning.told_in_words(hosts), table(fanning.single(20 if asked.quick else 200))]
-    if not asked.quick:
-        _PLOT.write_text(slope.drawn(fanning.slopes(hosts)), encoding="utf-8")
-        said.append(f"\n![Seconds over hosts, warm](pictures/{_PLOT.name})")
-    return "\n".join(said)
+def _hosts(asked: argparse.Namespace) -> Part:
+    found = fanning.measured(*(((20,), 2) if asked.quick else (_HOSTS, 5)), quick=asked.quick)
+    part = fanning.part(found, fanning.single(20 if asked.quick else 200))
+    if asked.quick:
+        return part
+    drawn = slope.drawn(fanning.slopes(found), across="hosts", upward="seconds, warm")
+    _PLOT.write_text(drawn, encoding="utf-8")
+    picture = f"![Seconds over hosts, warm, by client](pictures/{_PLOT.name})"
+    return Part(f"{picture}\n\n{part.text}", part.targets)
 
 
-def _queue(asked: argparse.Namespace) -> str:
-    return table(queueing.figures(quick=asked.quick))
+def _waves(asked: argparse.Namespace) -> Part:
+    return fanning.waves(*((40, 2) if asked.quick else (200, 5)))
 
 
-_PARTS: Mapping[str, Callable[[argparse.Namespace], str]] = {
-    "history": _history,
-    "log": _log,
-    "slack": _slack,
+def _idle(asked: argparse.Namespace) -> Part:
+    return idling.measured(60 if asked.quick else 500)
+
+
+def _output(asked: argparse.Namespace) -> Part:
+    return flooding.measured(128 if asked.quick else 1024)
+
+
+def _switch(asked: argparse.Namespace) -> Part:
+    return switching.measured(20 if asked.quick else 200)
+
+
+def _queue(asked: argparse.Namespace) -> Part:
+    return queueing.measured(quick=asked.quick)
+
+
+def _start(asked: argparse.Namespace) -> Part:
+    return starting.measured(2 if asked.quick else 7)
+
+
+_PARTS: Mapping[str, Callable[[argparse.Namespace], Part]] = {
     "hosts": _hosts,
+    "waves": _waves,
+    "idle": _idle,
+    "output": _output,
+    "switch": _switch,
+    "log": _log,
+    "history": _history,
+    "slack": _slack,
     "queue": _queue,
+    "start": _start,
 }
 _TITLES = {
-    "history": "The history of all runs",
-    "log": "The change log",
-    "slack": "The Slack door, on SQLite, beside a bare Bolt app",
     "hosts": "Many hosts at once, and one, beside other clients",
+    "waves": "A change of many hosts",
+    "idle": "Hosts that nothing is asked of",
+    "output": "A host that says very much",
+    "switch": "A network device",
+    "log": "The change log",
+    "history": "The history of all runs",
+    "slack": "The Slack door, on SQLite, beside a bare Bolt app",
     "queue": "The queue of four workers, on PostgreSQL",
+    "start": "Starting",
 }
-
-
-def _page() -> str:
-    parts = [_TOLD / f"{name}.md" for name in _PARTS]
-    return _head() + "\n".join(part.read_text("utf-8") for part in parts if part.exists())
-
-
-def _head() -> str:
-    return (
-        "# Benchmarks\n\n"
-        "Written by `make bench`; `make bench QUICK=1` prints the same for a hundred thousand "
-        "entries. `KEEP=DIR` keeps what was filled in for the next run (22 GB), and "
-        '`ARGS="--only history log"` measures these parts anew and leaves the others of the page '
-        "as they are.\n\n"
-        "* Each figure stands beside what the database's own driver does in the same run: rates "
-        "of the machine, which differ, come out of the ratio. p95: nineteen of twenty are as "
-        "quick or quicker.\n"
-        "* A run leaves three entries here, as a check does; ten million entries are three "
-        "million runs, or three years with one every half minute. Two of nineteen are changes, "
-        "with a plan and an approval.\n"
-        "* *A page of 40 runs* is what the history asks of the database, below a random run of "
-        "the past where it does not say *newest*. The raw page beside it is forty rows of one "
-        "host by its index. No page counts anything, and none takes longer because there is more "
-        "behind it: each looks at a bounded number of runs and says where to go on.\n"
-        "* Before it is measured, a database's files are read once: its machine has the memory "
-        "for them (12 GB for PostgreSQL, 7 GB for SQLite). Where it has not, each row that comes "
-        "from the disk takes the disk's own time.\n"
-        "* *Drawn* is the whole answer, from the request to its HTML; *a core* is how many of "
-        "them a processor does in a second.\n"
-        "* *Append, each durable* is one entry a transaction, chained and signed by itself; *a "
-        "commit* of 32 or 200 is what a wave of hosts writes down before it is told anything. "
-        "The raw driver inserts such rows into an empty table with the same indexes, without "
-        "hash or signature; ours has a hundred thousand entries then, and what ten million "
-        "change is in the table of slopes. Most of what an entry takes in a commit of many is "
-        "its Ed25519 signature: each has its own, so that each can be proven alone.\n"
-        "* *Verify* recomputes every hash and the signatures that bind them; raw is to read the "
-        "same rows.\n\n"
-        f"Measured with Python {platform.python_version()} on {platform.system()} "
-        f"{platform.machine()}.\n\n"
-    )
 
 
 if __name__ == "__main__":

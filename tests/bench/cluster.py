@@ -6,15 +6,15 @@ import signal
 import subprocess
 from contextlib import suppress
 from pathlib import Path
-from shutil import chown, which
+from shutil import chown
 
 import psycopg
 from psycopg import sql
 
-from tests.playground.daemon import Daemon, ProgramMissing, free_port
+from tests.playground.cluster import OWNER, as_owner, found_program
+from tests.playground.daemon import Daemon, free_port
 
 _DATABASE = "keyturn"
-_OWNER = "postgres"
 # A cluster ends in good order, or it would begin by mending itself.
 _SECONDS = 120
 
@@ -52,11 +52,11 @@ class Cluster(Daemon):
     def _make(self) -> None:
         self._data.mkdir(mode=0o700)
         if os.geteuid() == 0:
-            chown(self._data, _OWNER, _OWNER)
-            chown(self._secret, _OWNER, _OWNER)
+            chown(self._data, OWNER, OWNER)
+            chown(self._secret, OWNER, OWNER)
         words = ["-D", str(self._data), "-U", _DATABASE, "-A", "scram-sha-256"]
         words += [f"--pwfile={self._secret}", "-E", "UTF8", "--locale=C.UTF-8"]
-        command = _as_the_owner([_program("initdb"), *words])
+        command = as_owner(found_program("initdb"), *words)
         subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
 
     def _choose_ports(self) -> None:
@@ -65,7 +65,7 @@ class Cluster(Daemon):
     def _configure(self) -> list[str]:
         settings = ["listen_addresses=127.0.0.1", "unix_socket_directories=", f"port={self._port}"]
         words = [word for setting in settings for word in ("-c", setting)]
-        return _as_the_owner([_program("postgres"), "-D", str(self._data), *words])
+        return as_owner(found_program("postgres"), "-D", str(self._data), *words)
 
     def _answers(self) -> bool:
         try:
@@ -81,18 +81,3 @@ class Cluster(Daemon):
     def _address(self, database: str) -> str:
         secret = self._secret.read_text(encoding="ascii")
         return f"postgresql://{_DATABASE}:{secret}@127.0.0.1:{self._port}/{database}"
-
-
-def _program(name: str) -> str:
-    """Return where the newest of the machine's servers has it: Debian keeps them off the path."""
-    found = sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}"))
-    path = str(found[-1]) if found else which(name)
-    if path is None:
-        raise ProgramMissing(f"{name} is missing: install the Debian package postgresql")
-    return path
-
-
-def _as_the_owner(command: list[str]) -> list[str]:
-    if os.geteuid() != 0:
-        return command
-    return ["setpriv", f"--reuid={_OWNER}", f"--regid={_OWNER}", "--init-groups", *command]

@@ -4,14 +4,24 @@ import random
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 
 from tests.bench import pages
 from tests.bench.appending import append_each
 from tests.bench.keeping import Filled, filled
-from tests.bench.measuring import Figure, columns, p95, table, timed
+from tests.bench.measuring import (
+    Figure,
+    Part,
+    at_least,
+    at_most,
+    columns,
+    p95,
+    table,
+    timed,
+    told,
+)
 
 _MOST = 15.0
 _RATE = 400
@@ -43,26 +53,41 @@ class Grown:
         return median(self.pages.values())
 
 
-def told(name: str, counts: Sequence[int], rounds: int, keep: Path | None) -> str:
-    """Measure a database of each size, the last one most; return Markdown. name: SQLite or
-    PostgreSQL. counts: of entries. keep: where they are kept, None for nowhere."""
+def measured(name: str, counts: Sequence[int], rounds: int, keep: Path | None) -> Part:
+    """Measure a database of each size, the last one most. name: SQLite or PostgreSQL.
+
+    counts: of entries. keep: where they are kept, None for nowhere.
+    """
     grown: dict[int, Grown] = {}
-    figures: list[Figure] = []
+    asked: list[Figure] = []
+    drawn: list[Figure] = []
     seconds, runs = 0.0, 0
     for count in counts:
         with filled(name, count, keep) as found:
             grown[count] = _grown(found, rounds)
             if count == counts[-1]:
-                figures = _figures(found, rounds)
+                asked, drawn = _asked(found, rounds), _drawn(found, rounds)
                 seconds, runs = found.seconds, found.runs
-    figures.append(_growth(grown, counts[-1]))
+    growth = _growth(grown, counts[-1])
     said = [
         f"{counts[-1]:,} entries of {runs:,} runs, filled in within {seconds:,.0f} s.\n",
-        table(figures),
+        table([*asked, *drawn, growth], beside="raw driver"),
         "\nThe same by the number of entries, at the median:\n",
         _slope(grown),
     ]
-    return "\n".join(said)
+    targets = [asked[0], *_worst(asked, drawn), growth]
+    return Part("\n".join(said), [figure.of(name) for figure in targets])
+
+
+def _worst(asked: Sequence[Figure], drawn: Sequence[Figure]) -> list[Figure]:
+    """Return what was slowest: of what the database is asked, and of what is drawn of it."""
+    judged = [figure for figure in drawn if figure.met is not None]
+    worst = [
+        max(asked, key=lambda figure: figure.value),
+        max((one for one in judged if one.unit == "ms"), key=lambda figure: figure.value),
+        min((one for one in judged if one.unit == "/s"), key=lambda figure: figure.value),
+    ]
+    return [replace(figure, what=f"the slowest: {figure.what}") for figure in worst]
 
 
 def _grown(found: Filled, rounds: int) -> Grown:
@@ -86,14 +111,13 @@ def _taken(found: Filled, rounds: int) -> dict[str, list[float]]:
     return taken
 
 
-def _figures(found: Filled, rounds: int) -> list[Figure]:
+def _asked(found: Filled, rounds: int) -> list[Figure]:
     dice = random.Random(7)  # noqa: S311 - the same cases each time
     raw = timed(lambda: pages.ask_raw(found.database, lambda: dice.randint(1, found.runs)), rounds)
-    figures = [
+    return [
         _milliseconds(f"page of 40 runs: {what}, p95", p95(took), p95(raw))
         for what, took in _taken(found, rounds).items()
     ]
-    return [*figures, *_drawn(found, rounds)]
 
 
 def _drawn(found: Filled, rounds: int) -> list[Figure]:
@@ -103,25 +127,18 @@ def _drawn(found: Filled, rounds: int) -> list[Figure]:
             site.get(address)
             if not is_history:
                 took = timed(lambda address=address: site.get(address), rounds // 10)
-                figures.append(_told(f"{what} drawn, p95", p95(took)))
+                figures.append(told(f"{what} drawn, p95", p95(took) * 1000, "ms"))
                 continue
             cpu = time.process_time()
             took = timed(lambda address=address: site.get(address), rounds)
             each = rounds / (time.process_time() - cpu)
             figures.append(_milliseconds(f"{what} drawn, p95", p95(took), None))
-            name, met = f"{what} drawn, a core", each >= _RATE
-            figures.append(Figure(name, each, "/s", None, f"≥ {_RATE} /s", met))
+            figures.append(at_least(_RATE, f"{what} drawn, a core", each, "/s"))
     return figures
 
 
 def _milliseconds(what: str, seconds: float, raw: float | None) -> Figure:
-    taken = None if raw is None else raw * 1000
-    met = seconds * 1000 <= _MOST
-    return Figure(what, seconds * 1000, "ms", taken, f"≤ {_MOST:g} ms", met)
-
-
-def _told(what: str, seconds: float) -> Figure:
-    return Figure(what, seconds * 1000, "ms", None, "is told", True)
+    return at_most(_MOST, what, seconds * 1000, "ms", None if raw is None else raw * 1000)
 
 
 def _growth(grown: Mapping[int, Grown], count: int) -> Figure:
@@ -129,7 +146,7 @@ def _growth(grown: Mapping[int, Grown], count: int) -> Figure:
     before, after = grown[count // 10].pages, grown[count].pages
     ratio = median(after[what] / before[what] for what in before)
     what = f"a page at {count:,} entries, by that at {count // 10:,}"
-    return Figure(what, ratio, "×", None, "≤ 1.2 ×", ratio <= 1.2)
+    return at_most(1.2, what, ratio, "×")
 
 
 def _slope(grown: Mapping[int, Grown]) -> str:

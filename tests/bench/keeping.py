@@ -15,7 +15,7 @@ from sqlalchemy import inspect
 from sqlalchemy.schema import CreateTable
 
 from bot.digest import sha256
-from bot.store import schema, seal
+from bot.store import families, schema, seal
 from bot.store.database import Database
 from tests.bench import filling
 from tests.bench.cluster import Cluster
@@ -69,6 +69,7 @@ def filled(name: str, entries: int, keep: Path | None) -> Generator[Filled]:
         note = _Note(**json.loads((place / _NOTE).read_text(encoding="utf-8")))
         if note.digest != _digest(database):
             raise SystemExit(f"{place} holds what is filled in no more: take it away")
+        _mend_tables(database)
         _mend_indexes(database)
         runs = filling.runs_of(entries)
         yield Filled(database, place, entries, runs, note.seconds, note.began)
@@ -111,6 +112,17 @@ def _digest(database: Database) -> str:
     dialect = database.engine.dialect
     made = [str(CreateTable(table).compile(dialect=dialect)) for table in filling.TABLES]
     return sha256([filling.EDITION, *made])
+
+
+def _mend_tables(database: Database) -> None:
+    """Make those anew that nothing is filled into, where they have other columns by now."""
+    with database.engine.connect() as connection:
+        for table in families.metadata.sorted_tables:
+            there = {str(column["name"]) for column in inspect(connection).get_columns(table.name)}
+            if table not in filling.TABLES and there != set(table.columns.keys()):
+                table.drop(connection)
+                table.create(connection)
+        connection.commit()
 
 
 def _mend_indexes(database: Database) -> None:

@@ -2,25 +2,72 @@
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from statistics import median
 
 
 @dataclass(frozen=True)
 class Figure:
-    """One row. unit: of value and raw. raw: the same by the driver alone, None where there is no
-    such thing. target: in words; met: whether it is."""
+    """One row. unit: of value and raw. raw: the same by a peer alone, None where there is no
+    such thing. target: in words; met: whether it is, None where there is none."""
 
     what: str
     value: float
     unit: str
     raw: float | None
     target: str
-    met: bool
+    met: bool | None
 
     @property
     def ratio(self) -> str:
         return "" if not self.raw else f"{self.value / self.raw:.2f}"
+
+    @property
+    def said(self) -> str:
+        return f"{_number(self.value)} {self.unit}"
+
+    @property
+    def verdict(self) -> str:
+        return {True: "yes", False: "**no**", None: "–"}[self.met]
+
+    def of(self, whose: str) -> "Figure":
+        """Return it with the name of what it was measured on."""
+        return replace(self, what=f"{self.what} ({whose})")
+
+
+@dataclass(frozen=True)
+class Part:
+    """What a part of it came to. text: Markdown. targets: those of its figures that the page
+    begins with."""
+
+    text: str
+    targets: list[Figure]
+
+
+def told(what: str, value: float, unit: str, raw: float | None = None) -> Figure:
+    """Return a figure that nothing is asked of."""
+    return Figure(what, value, unit, raw, "is told", None)
+
+
+def at_most(limit: float, what: str, value: float, unit: str, raw: float | None = None) -> Figure:
+    return Figure(what, value, unit, raw, f"≤ {_number(limit)} {unit}", value <= limit)
+
+
+def at_least(limit: float, what: str, value: float, unit: str, raw: float | None = None) -> Figure:
+    return Figure(what, value, unit, raw, f"≥ {_number(limit)} {unit}", value >= limit)
+
+
+def _number(value: float) -> str:
+    return f"{value:,.4g}" if value < 1000 else f"{value:,.0f}"
+
+
+def resident(kind: str = "VmRSS", process: int | str = "self") -> float:
+    """Return the MiB of memory that a process holds. kind: or VmHWM, the most it ever held."""
+    for line in Path(f"/proc/{process}/status").read_text(encoding="ascii").splitlines():
+        if line.startswith(f"{kind}:"):
+            return int(line.split()[1]) / 1024
+    raise ValueError(kind)
 
 
 def timed(work: Callable[[], object], rounds: int) -> list[float]:
@@ -48,21 +95,16 @@ def rates(ours: Callable[[], int], theirs: Callable[[], int], rounds: int) -> tu
     return median(found[0]), median(found[1])
 
 
-def table(figures: Sequence[Figure]) -> str:
-    """Return a table in Markdown."""
-    head = ["what", "measured", "raw driver", "ratio", "target", "met"]
-    rows = [
-        [
-            one.what,
-            f"{one.value:,.4g} {one.unit}" if one.value < 1000 else f"{one.value:,.0f} {one.unit}",
-            "–" if one.raw is None else f"{one.raw:,.4g}" if one.raw < 1000 else f"{one.raw:,.0f}",
-            one.ratio or "–",
-            one.target,
-            "yes" if one.met else "**no**",
-        ]
-        for one in figures
-    ]
-    return columns([head, *rows])
+def table(figures: Sequence[Figure], *, beside: str = "peer") -> str:
+    """Return a table in Markdown. beside: what the peer is, where figures have one."""
+    head = ["what", "measured", beside, "ratio", "target", "met"]
+    rows = [head]
+    for one in figures:
+        peer = "–" if one.raw is None else _number(one.raw)
+        rows.append([one.what, one.said, peer, one.ratio or "–", one.target, one.verdict])
+    if all(one.raw is None for one in figures):
+        rows = [[*row[:2], *row[4:]] for row in rows]
+    return columns(rows)
 
 
 def columns(rows: Sequence[Sequence[str]]) -> str:

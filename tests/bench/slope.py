@@ -4,18 +4,22 @@ import math
 from collections.abc import Mapping, Sequence
 from xml.sax.saxutils import escape
 
-_WIDTH, _HEIGHT, _EDGE, _LEGEND = 560, 320, 48, 220
+_WIDTH, _HEIGHT, _EDGE, _LEGEND = 560, 340, 56, 220
 _COLOURS = ("#0b6bcb", "#c4320a", "#2e7d32", "#8e24aa", "#6d4c41", "#00838f", "#9e9d24")
 
 
-def drawn(lines: Mapping[str, Sequence[tuple[float, float]]]) -> str:
-    """Return the plot. lines: points by the name that stands in the legend; all are above 0."""
+def drawn(lines: Mapping[str, Sequence[tuple[float, float]]], *, across: str, upward: str) -> str:
+    """Return the plot. lines: points by the name that stands in the legend; all are above 0.
+
+    across, upward: what is counted along each axis.
+    """
     points = [point for line in lines.values() for point in line]
-    across, up = _scale([x for x, _ in points]), _scale([y for _, y in points])
-    parts = [*_axis(across, is_across=True), *_axis(up, is_across=False)]
+    wide, high = _scale([x for x, _ in points]), _scale([y for _, y in points])
+    parts = [*_axis(wide, is_across=True), *_axis(high, is_across=False)]
+    parts += _titles(across, upward)
     for n, (name, line) in enumerate(lines.items()):
         colour = _COLOURS[n % len(_COLOURS)]
-        path = " ".join(f"{_x(x, across):.1f},{_y(y, up):.1f}" for x, y in line)
+        path = " ".join(f"{_x(x, wide):.1f},{_y(y, high):.1f}" for x, y in line)
         parts.append(f'<polyline fill="none" stroke="{colour}" stroke-width="2" points="{path}"/>')
         at = _EDGE + 20 * n
         parts.append(f'<text x="{_WIDTH + 12}" y="{at}" fill="{colour}">{escape(name)}</text>')
@@ -24,6 +28,15 @@ def drawn(lines: Mapping[str, Sequence[tuple[float, float]]]) -> str:
     ground = f'<rect width="{_WIDTH + _LEGEND}" height="{_HEIGHT}" fill="#ffffff"/>'
     inner = "\n".join([ground, *parts])
     return f'<svg xmlns="http://www.w3.org/2000/svg" {box} {style}>\n{inner}\n</svg>\n'
+
+
+def _titles(across: str, upward: str) -> list[str]:
+    middle = _HEIGHT / 2
+    return [
+        f'<text x="{_WIDTH / 2}" y="{_HEIGHT - 8}" text-anchor="middle">{escape(across)}</text>',
+        f'<text x="12" y="{middle}" text-anchor="middle" transform="rotate(-90 12 {middle})">'
+        f"{escape(upward)}</text>",
+    ]
 
 
 def _scale(values: Sequence[float]) -> tuple[int, int]:

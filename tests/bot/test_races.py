@@ -2,14 +2,15 @@
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 
 import pytest
 from sqlalchemy import Table, text
 
-from bot.run import State
+from bot.run import Run, State
 from bot.store import changelog, locks, runs
-from bot.store.database import Database, StoreUnavailable
+from bot.store.database import Database, StoreUnavailable, Transaction
 from bot.workflow import TooLate
 from bot.workflow.ending import end
 from connectors.trouble import CommandFailed
@@ -106,40 +107,48 @@ def _until(true: Callable[[], bool]) -> None:
         threading.Event().wait(0.01)
 
 
+@contextmanager
+def _while_a_part_is_held(
+    office: Office, act: Callable[[int], object]
+) -> Generator[tuple[int, Transaction, Run]]:
+    """Yield a run over two hosts and one part of it, held, for which *act* on the run waits."""
+    requests = [SetSwitch(host=host, name="lamp", value="on") for host in ("lb1", "lb2")]
+    whole = office.workflow.ask_all(requests, spelled="lb*", person="dora", origin=WEB)
+    acting = threading.Thread(target=act, args=(whole.id,))
+    with office.database.transaction() as tx:
+        held = runs.hold(tx, office.queue.waiting[0])
+        acting.start()
+        _until(lambda: _waits_for_a_lock(office.database))
+        yield whole.id, tx, held
+    acting.join()
+
+
 def test_a_part_that_ends_while_the_whole_is_withdrawn_deadlocks_nothing(any_office: Office):
     office = any_office
     if office.database.embedded:
         pytest.skip("SQLite has one writer")
-    requests = [SetSwitch(host=host, name="lamp", value="on") for host in ("lb1", "lb2")]
-    whole = office.workflow.ask_all(requests, spelled="lb*", person="dora", origin=WEB)
-    part = office.queue.waiting[0]
-    withdrawal = threading.Thread(target=lambda: office.workflow.withdraw(whole.id, person="dora"))
-    with office.database.transaction() as tx:
-        held = runs.hold(tx, part)
-        withdrawal.start()
-        _until(lambda: _waits_for_a_lock(office.database))
-        end(office.parts, tx, held, State.REFUSED, "it is not for that host")
-    withdrawal.join()
-    assert office.run(whole.id).state is State.WITHDRAWN
-    assert office.run(part).state is State.REFUSED
+
+    def withdraw(whole: int) -> None:
+        office.workflow.withdraw(whole, person="dora")
+
+    with _while_a_part_is_held(office, withdraw) as (whole, tx, part):
+        end(office.parts, tx, part, State.REFUSED, "it is not for that host")
+    assert office.run(whole).state is State.WITHDRAWN
+    assert office.run(part.id).state is State.REFUSED
 
 
 def test_a_part_that_goes_on_while_the_whole_is_stopped_deadlocks_nothing(any_office: Office):
     office = any_office
     if office.database.embedded:
         pytest.skip("SQLite has one writer")
-    requests = [SetSwitch(host=host, name="lamp", value="on") for host in ("lb1", "lb2")]
-    whole = office.workflow.ask_all(requests, spelled="lb*", person="dora", origin=WEB)
-    part = office.queue.waiting[0]
-    stop = threading.Thread(target=lambda: office.workflow.stop(whole.id, person="dora"))
-    with office.database.transaction() as tx:
-        held = runs.hold(tx, part)
-        stop.start()
-        _until(lambda: _waits_for_a_lock(office.database))
-        changelog.append(tx, "step succeeded", run=held.id, host=held.host)
-    stop.join()
-    assert office.run(whole.id).state is State.STOPPED
-    assert "step succeeded" in office.entries(held)
+
+    def stop(whole: int) -> None:
+        office.workflow.stop(whole, person="dora")
+
+    with _while_a_part_is_held(office, stop) as (whole, tx, part):
+        changelog.append(tx, "step succeeded", run=part.id, host=part.host)
+    assert office.run(whole).state is State.STOPPED
+    assert "step succeeded" in office.entries(part)
 
 
 def test_a_lock_that_is_given_up_while_it_is_asked_for_is_taken(any_office: Office):

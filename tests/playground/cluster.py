@@ -8,7 +8,6 @@ import subprocess
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import LiteralString, Self
 
 import psycopg
@@ -16,8 +15,8 @@ import psycopg
 from tests.playground.daemon import Daemon, DaemonDidNotStart, free_port, program, root
 
 _ADDRESS, _USER = "127.0.0.1", "postgres"
-# PostgreSQL does not run as root.
-_OTHER = "postgres"
+# Where it is not started by a user, it runs as the one that Debian's package has made.
+OWNER = "postgres"
 FAST, IMMEDIATE = signal.SIGINT, signal.SIGQUIT
 # Of throwaway clusters there are several at once, each with a little to keep.
 _SMALL = {
@@ -42,7 +41,7 @@ class Server(Daemon):
         self._like = like
         self.port = 0
         if os.geteuid() == 0:
-            owner = pwd.getpwnam(_OTHER)
+            owner = pwd.getpwnam(OWNER)
             # It has to get through to its own files.
             root().chmod(0o711)
             os.chown(self.directory, owner.pw_uid, owner.pw_gid)
@@ -58,7 +57,7 @@ class Server(Daemon):
     def run(self, command: str, *words: str) -> None:
         """Have one of PostgreSQL's programs do its work."""
         subprocess.run(
-            self._as_owner(_program(command), *words),
+            as_owner(found_program(command), *words),
             check=True,
             capture_output=True,
             timeout=60,
@@ -90,7 +89,7 @@ class Server(Daemon):
             self._settle()
         settings = {**_SMALL, "port": str(self.port), "unix_socket_directories": ""}
         given = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
-        return self._as_owner(_program("postgres"), "-D", str(self.data), *given)
+        return as_owner(found_program("postgres"), "-D", str(self.data), *given)
 
     def _settle(self) -> None:
         """Make its files: new ones, or those of the server that it stands by."""
@@ -107,23 +106,24 @@ class Server(Daemon):
         except psycopg.OperationalError:
             return False
 
-    @staticmethod
-    def _as_owner(*words: str) -> list[str]:
-        if os.geteuid() != 0:
-            return [*words]
-        setpriv = program("/usr/bin/setpriv", package="util-linux")
-        who = (f"--reuid={_OTHER}", f"--regid={_OTHER}", "--clear-groups")
-        return [setpriv, *who, "--", *words]
 
-
-def _program(name: str) -> str:
-    """Return the newest one that is here."""
+def found_program(name: str) -> str:
+    """Return where the newest of the machine's servers has it: Debian keeps them off the path."""
     found = sorted(
         Path("/usr/lib/postgresql").glob(f"*/bin/{name}"), key=lambda path: int(path.parts[4])
     )
     return program(
         str(found[-1]) if found else f"/usr/lib/postgresql/*/bin/{name}", package="postgresql"
     )
+
+
+def as_owner(*words: str) -> list[str]:
+    """Return the command for somebody else than root, whom PostgreSQL does not run for."""
+    if os.geteuid() != 0:
+        return [*words]
+    setpriv = program("/usr/bin/setpriv", package="util-linux")
+    who = (f"--reuid={OWNER}", f"--regid={OWNER}", "--clear-groups")
+    return [setpriv, *who, "--", *words]
 
 
 class Cluster:
@@ -141,16 +141,11 @@ class Cluster:
                 self._standby.start()
                 self._wait_for_each_other()
         except BaseException:
-            self.__exit__(None, None, None)
+            self.__exit__()
             raise
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for server in self._servers:
             server.close()
 

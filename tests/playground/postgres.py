@@ -11,7 +11,6 @@ import signal
 import subprocess
 import tempfile
 from pathlib import Path
-from types import TracebackType
 
 import psycopg
 from psycopg import sql
@@ -53,12 +52,7 @@ class Postgres:
                 break
         self._place = dict(zip(_NAMES, lines[-5:-1], strict=True))
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         assert self._process.stdin
         assert self._process.stdout
         self._process.stdin.close()
