@@ -14,14 +14,24 @@ def rotate_key(place: Place) -> None:
     """Seal the log by a new key from now on; the log itself says so, signed by both.
 
     The service must be stopped meanwhile. The old key is gone then: nobody can steal it any more.
+    People sign in anew; tokens go on.
     """
     from bot.custody import rotation
     from bot.store.database import sole_user
     from bot.store.tenure import sole_server
 
     with place.database() as database, sole_user(place.data()), sole_server(database):
-        public = rotation.rotate(database, place.keys() / "changelog.key")
-    click.echo(f"sealed by {public} from now on: back changelog.key up, apart from the database")
+        done = rotation.rotate(database, place.keys() / "changelog.key")
+    for token in done.ended:
+        click.echo(
+            f"token {token.id} ({token.prefix}…) of {token.person} opens nothing any more: the "
+            "change log does not tell that it was made",
+            err=True,
+        )
+    click.echo(
+        f"sealed by {done.public} from now on: back changelog.key up, apart from the database. "
+        "Everybody signs in anew; tokens go on"
+    )
 
 
 @click.command("erase")

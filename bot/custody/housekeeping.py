@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 
 from bot.digest import Canonical, sha256
-from bot.store import changelog, deliveries, outside, seen, verification
+from bot.store import changelog, deliveries, outside, seen, stamp, verification
 from bot.store.database import Database, Transaction
 from bot.store.spool import TROUBLE, Spool
 from bot.store.witness import Checkpoint
@@ -46,7 +46,7 @@ class Housekeeping:
             self._began = changelog.head(tx)[0]
 
     def keep(self) -> None:
-        """Say what could not be written, forget old signatures, tell the witnesses."""
+        """Say what could not be written or was forged, forget old signatures, tell witnesses."""
         trouble = self._database.trouble
         with self._database.transaction() as tx:
             seen.forget_old(tx)
@@ -54,6 +54,7 @@ class Housekeeping:
             deliveries.forget_old(tx)
             if trouble:
                 changelog.append(tx, TROUBLE, why=trouble)
+            stamp.tell(tx)
             if not self._spool.empty:
                 self._spool.merge(tx)
             point = verification.checkpoint(tx)

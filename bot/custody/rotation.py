@@ -1,14 +1,28 @@
 """A change of the key that seals the log: recorded there, and signed by the old and the new."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from bot.custody.durable import sync
-from bot.store import changelog, seal, verification
+from bot.store import aftermath, changelog, seal, tokens, verification
 from bot.store.database import Database
+from bot.store.tokens import Token
 
 
-def rotate(database: Database, file: Path) -> str:
-    """Seal the log by a new key from now on; return its public half. Nobody else may be writing.
+@dataclass(frozen=True)
+class Rotated:
+    """public: of the new key. ended: tokens that nobody but their rows told of: they are no more
+    good."""
+
+    public: str
+    ended: Sequence[Token] = ()
+
+
+def rotate(database: Database, file: Path) -> Rotated:
+    """Seal the log by a new key from now on. Nobody else may be writing.
+
+    Tokens go on, stamped by the new key, as far as the log tells of them. Everybody signs in anew.
 
     file: where the key is kept; the new one is written beside it and takes its place once the log
     says so. A change that was interrupted is completed, or begun anew.
@@ -21,12 +35,15 @@ def rotate(database: Database, file: Path) -> str:
         left = seal.kept_in(beside)
         if left.public == named:
             beside.replace(file)
-            return left.public
+            return Rotated(left.public)
         beside.unlink()
     new = seal.fresh(beside)
     with database.transaction() as tx:
         verification.open_log(tx)
+        # By what the old key vouches for: before another is named.
+        ended = tokens.carry_over(tx, new)
+        aftermath.end_sessions(tx)
         verification.rotate(tx, new)
     beside.replace(file)
     sync(file.parent)
-    return new.public
+    return Rotated(new.public, ended)

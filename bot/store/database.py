@@ -63,12 +63,13 @@ class Transaction:
         tell_news: Callable[[], None] = lambda: None,
         seal: Seal | None = None,
         redactor: Redactor | None = None,
+        stamping: Seal | None = None,
     ) -> None:
         self.sql = connection
         self.embedded = connection.dialect.name == "sqlite"
         self.now = now
         self.tell_news = tell_news
-        self._seal = seal
+        self._seal, self.stamping = seal, stamping or seal
         self._done_once: set[object] = set()
         self.redactor = redactor or Redactor()
         # Whether the change log grew: if that is durable, it can be written.
@@ -240,7 +241,7 @@ class Database:
         ):
             now = self._begun(connection, "BEGIN")
             with self._watch.over(connection, _READING_SECONDS):
-                yield Transaction(connection, now, redactor=self.redactor)
+                yield Transaction(connection, now, redactor=self.redactor, stamping=self._seal)
                 connection.rollback()
 
     @contextmanager

@@ -4,7 +4,8 @@ from sqlalchemy import BigInteger, Column, Index, Integer, String, Table, Text, 
 
 from bot.store.tables import metadata
 
-# What programs come with. prefix: what it is found by; hash: the SHA-256 of all of it.
+# What programs come with. prefix: what it is found by; hash: the SHA-256 of all of it. stamp: over
+# all that a row says; see bot.store.stamp.
 api_token = Table(
     "api_token",
     metadata,
@@ -18,6 +19,7 @@ api_token = Table(
     Column("expires", BigInteger, nullable=False),
     Column("revoked", BigInteger),
     Column("used", BigInteger),
+    Column("stamp", String(64), nullable=False),
     UniqueConstraint("prefix"),
     Index(None, "person"),
 )

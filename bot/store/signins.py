@@ -1,13 +1,13 @@
-"""Sign-ins: one-time links and browser sessions, kept as hashes of their tokens."""
+"""Sign-ins: one-time links and browser sessions, kept as hashes of their tokens, and stamped."""
 
 import hashlib
 import secrets
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import bindparam, delete, insert, select, update
+from sqlalchemy import Table, bindparam, delete, insert, select, update
 
-from bot.store import tables
+from bot.store import stamp, tables
 from bot.store.database import Transaction
 from bot.store.rote import Rote
 
@@ -22,7 +22,8 @@ NOTE_SECONDS = 60
 LONGEST_AGENT = 200
 _SECOND = 1_000_000
 _NAME_LETTERS = 16
-_FIND = Rote(select(tables.session).where(tables.session.c.token == bindparam("hashed")))
+_SESSION, _LINK = tables.session, tables.sign_in_link
+_FIND = Rote(select(_SESSION).where(_SESSION.c.token == bindparam("hashed")))
 
 
 @dataclass(frozen=True)
@@ -51,30 +52,23 @@ class Session:
 def new_link(tx: Transaction, person: str, *, seconds: int = LINK_SECONDS) -> str:
     """Return a token that signs *person* in once."""
     token = secrets.token_urlsafe(32)
-    tx.sql.execute(
-        insert(tables.sign_in_link).values(
-            token=_hashed(token), person=person, expires=tx.now + seconds * _SECOND
-        )
-    )
+    new = {"token": _hashed(token), "person": person, "expires": tx.now + seconds * _SECOND}
+    tx.sql.execute(insert(_LINK).values(stamp.stamped(tx, _LINK, new)))
     return token
 
 
 def use_link(tx: Transaction, token: str) -> str | None:
     """Return whom the link signs in, once; None if it is unknown, used or too old."""
-    link = tables.sign_in_link
-    row = tx.sql.execute(
-        update(link)
-        .where(link.c.token == _hashed(token), link.c.used.is_(None), link.c.expires > tx.now)
-        .values(used=tx.now)
-        .returning(link.c.person)
-    ).one_or_none()
-    return row.person if row else None
+    row = _held(tx, _LINK, token)
+    if row is None or row.used is not None or row.expires <= tx.now:
+        return None
+    _write(tx, _LINK, row, used=tx.now)
+    return row.person
 
 
 def why_refused(tx: Transaction, token: str) -> tuple[str, str]:
     """Return whom a link would have signed in, "" if nobody, and what is wrong with it."""
-    link = tables.sign_in_link
-    row = tx.sql.execute(select(link).where(link.c.token == _hashed(token))).one_or_none()
+    row = _held(tx, _LINK, token)
     if row is None:
         return "", "the link is none of ours"
     if row.expires <= tx.now:
@@ -85,34 +79,32 @@ def why_refused(tx: Transaction, token: str) -> tuple[str, str]:
 def begin(tx: Transaction, person: str, *, by: str = "link", agent: str = "") -> str:
     """Return the token of a new session."""
     token = secrets.token_urlsafe(32)
-    tx.sql.execute(
-        insert(tables.session).values(
-            token=_hashed(token),
-            person=person,
-            began=tx.now,
-            last_seen=tx.now,
-            by=by,
-            agent=agent,
-        )
-    )
+    new: dict[str, Any] = {
+        "token": _hashed(token),
+        "person": person,
+        "began": tx.now,
+        "last_seen": tx.now,
+        "factor": "",
+        "challenge": "",
+        "by": by,
+        "agent": agent,
+    }
+    tx.sql.execute(insert(_SESSION).values(stamp.stamped(tx, _SESSION, new)))
     return token
 
 
 def find(tx: Transaction, token: str) -> Session | None:
     """Return the session, as long as it lasts. Only reads."""
     row = _FIND.row(tx, hashed=_hashed(token))
-    return None if row is None else _lasting(tx, row)
+    return None if row is None or not stamp.holds(tx, _SESSION, row) else _lasting(tx, row)
 
 
 def of(tx: Transaction, person: str) -> list[Session]:
     """Return somebody's sessions that last, the one that was used last first."""
-    session = tables.session.c
-    rows = tx.sql.execute(
-        select(tables.session)
-        .where(session.person == person)
-        .order_by(session.last_seen.desc(), session.token)
-    )
-    return [found for row in rows if (found := _lasting(tx, row)) is not None]
+    mine = select(_SESSION).where(_SESSION.c.person == person)
+    rows = tx.sql.execute(mine.order_by(_SESSION.c.last_seen.desc(), _SESSION.c.token))
+    ours = [row for row in rows if stamp.holds(tx, _SESSION, row)]
+    return [found for row in ours if (found := _lasting(tx, row)) is not None]
 
 
 def _lasting(tx: Transaction, row: Any) -> Session | None:
@@ -138,10 +130,7 @@ def person_of(tx: Transaction, token: str) -> str | None:
         end(tx, token)
         return None
     if tx.now - found.last_seen > NOTE_SECONDS * _SECOND:
-        session = tables.session
-        tx.sql.execute(
-            update(session).where(session.c.token == _hashed(token)).values(last_seen=tx.now)
-        )
+        _note(tx, token, last_seen=tx.now)
     return found.person
 
 
@@ -159,42 +148,50 @@ def new_challenge(tx: Transaction, token: str) -> bytes:
 
 def take_challenge(tx: Transaction, token: str) -> bytes | None:
     """Return what was to be signed, once; None if there is nothing, or it is too old."""
-    session = tables.session
-    row = tx.sql.execute(
-        select(session).where(session.c.token == _hashed(token)).with_for_update()
-    ).one_or_none()
+    row = _held(tx, _SESSION, token)
     if row is None or not row.challenge:
         return None
-    _note(tx, token, challenge="", challenged=None)
+    _write(tx, _SESSION, row, challenge="", challenged=None)
     late = tx.now - row.challenged > CHALLENGE_SECONDS * _SECOND
     return None if late else bytes.fromhex(row.challenge)
 
 
 def _note(tx: Transaction, token: str, **values: object) -> None:
-    session = tables.session
-    tx.sql.execute(update(session).where(session.c.token == _hashed(token)).values(values))
+    row = _held(tx, _SESSION, token)
+    if row is not None:
+        _write(tx, _SESSION, row, **values)
+
+
+def _held(tx: Transaction, table: Table, token: str) -> Any:
+    """Return the row of a token, kept from others until this transaction ends; None if there is
+    none that we wrote."""
+    query = select(table).where(table.c.token == _hashed(token)).with_for_update()
+    row = tx.sql.execute(query).one_or_none()
+    return row if row is not None and stamp.holds(tx, table, row) else None
+
+
+def _write(tx: Transaction, table: Table, row: Any, **values: object) -> None:
+    """Write what is new into a row that is held."""
+    new = stamp.amended(tx, table, row, values)
+    tx.sql.execute(update(table).where(table.c.token == row.token).values(new))
 
 
 def end(tx: Transaction, token: str) -> None:
-    tx.sql.execute(delete(tables.session).where(tables.session.c.token == _hashed(token)))
+    tx.sql.execute(delete(_SESSION).where(_SESSION.c.token == _hashed(token)))
 
 
 def end_named(tx: Transaction, person: str, name: str) -> bool:
     """End one of somebody's sessions; False if they have none with this name."""
     if len(name) != _NAME_LETTERS:
         return False
-    session = tables.session
-    ended = tx.sql.execute(
-        delete(session).where(
-            session.c.person == person, session.c.token.startswith(name, autoescape=True)
-        )
-    )
+    named = _SESSION.c.token.startswith(name, autoescape=True)
+    ended = tx.sql.execute(delete(_SESSION).where(_SESSION.c.person == person, named))
     return ended.rowcount > 0
 
 
 def end_all(tx: Transaction, person: str) -> None:
     """End every session of somebody, and every link that would begin one."""
-    for table in (tables.session, tables.sign_in_link):
+    for table in (_SESSION, _LINK):
         tx.sql.execute(delete(table).where(table.c.person == person))
 
 

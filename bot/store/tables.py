@@ -323,7 +323,7 @@ ban = Table(
     Column("why", Text, nullable=False),
 )
 
-# Tokens are kept as their SHA-256 only.
+# Tokens are kept as their SHA-256 only. stamp: over all that a row says; see bot.store.stamp.
 sign_in_link = Table(
     "sign_in_link",
     metadata,
@@ -331,6 +331,7 @@ sign_in_link = Table(
     Column("person", String(64), nullable=False),
     Column("expires", BigInteger, nullable=False),
     Column("used", BigInteger),
+    Column("stamp", String(64), nullable=False),
 )
 
 session = Table(
@@ -341,11 +342,12 @@ session = Table(
     Column("began", BigInteger, nullable=False),
     Column("last_seen", BigInteger, nullable=False),
     Column("stepped_up", BigInteger),
-    Column("factor", String(32), nullable=False, default=""),
-    Column("challenge", String(64), nullable=False, default=""),
+    Column("factor", String(32), nullable=False),
+    Column("challenge", String(64), nullable=False),
     Column("challenged", BigInteger),
-    Column("by", String(16), nullable=False, default=""),
-    Column("agent", String(200), nullable=False, default=""),
+    Column("by", String(16), nullable=False),
+    Column("agent", String(200), nullable=False),
+    Column("stamp", String(64), nullable=False),
 )
 
 # What must be kept and must not be read: sealed by a key that is not here.

@@ -1,16 +1,24 @@
-"""API tokens: found by their prefix, compared by their SHA-256, never kept themselves."""
+"""API tokens: found by their prefix, compared by their SHA-256, never kept themselves.
+
+Each row is stamped. What revoked one does so for good: an older row put back opens nothing, since
+the change log tells that it was.
+"""
 
 import hashlib
 import hmac
+import re
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from sqlalchemy import Row, insert, select, update
+from sqlalchemy import Row, bindparam, insert, or_, select, update
 
-from bot.store import programs
+from bot.digest import canonical
+from bot.store import ancestry, changelog, programs, stamp, tables
 from bot.store.database import Transaction
+from bot.store.rote import Rote
+from bot.store.seal import Seal
 
 # What tokens begin with, so that people and scanners for secrets know one when they see it.
 BEGINS = "kt_"
@@ -19,6 +27,20 @@ LONGEST = 80
 # How exactly it is noted when a token was last used.
 NOTE_SECONDS = 60
 _SECOND = 1_000_000
+MADE, REVOKED, BANNED = "token made", "token revoked", "banned"
+_TOKEN, _ENTRY = programs.api_token, tables.entry.c
+_LIKE_TOKEN, _LIKE_PERSON = (
+    _ENTRY.body.like(bindparam(name), escape="/") for name in ("token", "person")
+)
+_ENDED = Rote(
+    select(_ENTRY.at)
+    .where(
+        or_((_ENTRY.kind == REVOKED) & _LIKE_TOKEN, (_ENTRY.kind == BANNED) & _LIKE_PERSON),
+        _ENTRY.at >= bindparam("since"),
+    )
+    .limit(1)
+)
+_MADE = Rote(select(tables.entry).where(_ENTRY.kind == MADE, _LIKE_TOKEN))
 
 
 class NoSuchToken(Exception):
@@ -52,18 +74,17 @@ def add(
     """Return what is known of a new token, and the token: nobody can tell it again."""
     prefix = BEGINS + secrets.token_hex(_PREFIX_BYTES)
     whole = f"{prefix}_{secrets.token_urlsafe(_SECRET_BYTES)}"
+    new = {
+        "prefix": prefix,
+        "hash": _hashed(whole),
+        "person": person,
+        "scopes": " ".join(scopes),
+        "name": name,
+        "made": tx.now,
+        "expires": expires,
+    }
     row = tx.sql.execute(
-        insert(programs.api_token)
-        .values(
-            prefix=prefix,
-            hash=_hashed(whole),
-            person=person,
-            scopes=" ".join(scopes),
-            name=name,
-            made=tx.now,
-            expires=expires,
-        )
-        .returning(programs.api_token)
+        insert(_TOKEN).values(stamp.stamped(tx, _TOKEN, new)).returning(_TOKEN)
     ).one()
     return _token(row), whole
 
@@ -73,11 +94,30 @@ def find(tx: Transaction, whole: str) -> Token | None:
     prefix = whole[: len(BEGINS) + 2 * _PREFIX_BYTES]
     if len(whole) > LONGEST or not whole.isascii() or not prefix.startswith(BEGINS):
         return None
-    column = programs.api_token.c
-    row = tx.sql.execute(select(programs.api_token).where(column.prefix == prefix)).one_or_none()
+    row = tx.sql.execute(select(_TOKEN).where(_TOKEN.c.prefix == prefix)).one_or_none()
     # Compared even if there is none, so that nobody learns from the time which prefixes there are.
     same = hmac.compare_digest(row.hash if row else "", _hashed(whole))
-    return _token(row) if row is not None and same else None
+    if row is None or not same or not stamp.holds(tx, _TOKEN, row):
+        return None
+    found = _token(row)
+    return found if found.revoked else replace(found, revoked=_told_revoked(tx, found))
+
+
+def _told_revoked(tx: Transaction, token: Token) -> int | None:
+    """Return when it ended by the log, whoever wrote that there: what shuts something does so."""
+    told = _ENDED.row(
+        tx,
+        since=token.made,
+        token=_speaking_of("token", token.prefix),
+        person=_speaking_of("who", token.person),
+    )
+    return told.at if told else None
+
+
+def _speaking_of(name: str, value: str) -> str:
+    """Return what the body of an entry is like that says so."""
+    escaped = re.sub(r"([%_/])", r"/\1", canonical({name: value})[1:-1])
+    return f"%{escaped}%"
 
 
 def note_use(tx: Transaction, token: Token) -> None:
@@ -91,8 +131,7 @@ def used_lately(token: Token, now: int) -> bool:
 
 def hold(tx: Transaction, number: int) -> Token:
     """Return a token and keep others from changing it. Raises NoSuchToken."""
-    query = select(programs.api_token).where(programs.api_token.c.id == number).with_for_update()
-    row = tx.sql.execute(query).one_or_none()
+    row = _held(tx, number)
     if row is None:
         raise NoSuchToken(f"there is no token {number}")
     return _token(row)
@@ -104,26 +143,51 @@ def revoke(tx: Transaction, number: int) -> None:
 
 def revoke_all(tx: Transaction, person: str) -> None:
     """Let no token of somebody open anything any more, not even once they are let in again."""
-    column = programs.api_token.c
-    tx.sql.execute(
-        update(programs.api_token)
-        .where(column.person == person, column.revoked.is_(None))
-        .values(revoked=tx.now)
-    )
+    for token in listed(tx, person):
+        if token.revoked is None:
+            revoke(tx, token.id)
 
 
 def listed(tx: Transaction, person: str = "") -> list[Token]:
     """Return somebody's tokens, or everybody's, the newest first."""
-    query = select(programs.api_token).order_by(programs.api_token.c.id.desc())
+    query = select(_TOKEN).order_by(_TOKEN.c.id.desc())
     if person:
-        query = query.where(programs.api_token.c.person == person)
-    return [_token(row) for row in tx.sql.execute(query)]
+        query = query.where(_TOKEN.c.person == person)
+    return [_token(row) for row in tx.sql.execute(query) if stamp.holds(tx, _TOKEN, row)]
+
+
+def carry_over(tx: Transaction, new: Seal) -> list[Token]:
+    """Stamp the tokens by the key that comes after ours, as far as the log tells that they were
+    made; return those that open something and that it does not tell of, which end here."""
+    left: list[Token] = []
+    for row in tx.sql.execute(select(_TOKEN)).all():
+        ours = stamp.holds(tx, _TOKEN, row)
+        if ours and _told_made(tx, _token(row)):
+            stamped = {"stamp": stamp.of(new, _TOKEN, row)}
+            tx.sql.execute(update(_TOKEN).where(_TOKEN.c.id == row.id).values(stamped))
+        elif ours and _token(row).holds(tx.now):
+            left.append(_token(row))
+    return left
+
+
+def _told_made(tx: Transaction, token: Token) -> bool:
+    found = _MADE.rows(tx, token=_speaking_of("token", token.prefix))
+    told = ancestry.vouched(tx, [changelog.Entry(*row) for row in found])
+    said = [(one.facts["whose"], one.facts["scopes"]) for one in told]
+    return (token.person, list(token.scopes)) in said
+
+
+def _held(tx: Transaction, number: int) -> Row[Any] | None:
+    query = select(_TOKEN).where(_TOKEN.c.id == number).with_for_update()
+    row = tx.sql.execute(query).one_or_none()
+    return row if row is not None and stamp.holds(tx, _TOKEN, row) else None
 
 
 def _change(tx: Transaction, number: int, **values: object) -> None:
-    tx.sql.execute(
-        update(programs.api_token).where(programs.api_token.c.id == number).values(**values)
-    )
+    row = _held(tx, number)
+    if row is not None:
+        new = stamp.amended(tx, _TOKEN, row, values)
+        tx.sql.execute(update(_TOKEN).where(_TOKEN.c.id == number).values(new))
 
 
 def _hashed(whole: str) -> str:

@@ -88,7 +88,7 @@ def ban(parts: Parts, person: str, *, by: str, why: str) -> None:
         signins.end_all(tx, person)
         # Whoever has their laptop has what lies on it: let in again, they make new ones.
         tokens.revoke_all(tx, person)
-        changelog.append(tx, "banned", person=by, who=person, why=why)
+        changelog.append(tx, tokens.BANNED, person=by, who=person, why=why)
     _look_again(parts)
 
 

@@ -44,7 +44,7 @@ class Tokens:
                 raise Unfit(f"{person} has {_MOST} tokens already: revoke those that nobody uses")
             expires = tx.now + days * _DAY
             made, whole = tokens.add(tx, person=person, scopes=wanted, name=name, expires=expires)
-            _log(tx, "token made", made, person, door, days)
+            _log(tx, tokens.MADE, made, person, door, days)
         return made, whole
 
     def revoke(self, number: int, *, person: str, door: str) -> Token:
@@ -59,7 +59,7 @@ class Tokens:
             if not found.holds(tx.now):
                 raise TooLate(f"token {number} opens nothing already")
             tokens.revoke(tx, number)
-            _log(tx, "token revoked", found, person, door)
+            _log(tx, tokens.REVOKED, found, person, door)
         return found
 
 

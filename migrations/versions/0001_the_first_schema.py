@@ -163,6 +163,7 @@ def upgrade() -> None:
     sa.Column('challenged', sa.BigInteger(), nullable=True),
     sa.Column('by', sa.String(length=16), nullable=False),
     sa.Column('agent', sa.String(length=200), nullable=False),
+    sa.Column('stamp', sa.String(length=64), nullable=False),
     sa.PrimaryKeyConstraint('token', name=op.f('pk_session'))
     )
     op.create_table('factor',
@@ -207,6 +208,7 @@ def upgrade() -> None:
     sa.Column('person', sa.String(length=64), nullable=False),
     sa.Column('expires', sa.BigInteger(), nullable=False),
     sa.Column('used', sa.BigInteger(), nullable=True),
+    sa.Column('stamp', sa.String(length=64), nullable=False),
     sa.PrimaryKeyConstraint('token', name=op.f('pk_sign_in_link'))
     )
     op.create_table('schedule',
@@ -325,6 +327,7 @@ def upgrade() -> None:
     sa.Column('expires', sa.BigInteger(), nullable=False),
     sa.Column('revoked', sa.BigInteger(), nullable=True),
     sa.Column('used', sa.BigInteger(), nullable=True),
+    sa.Column('stamp', sa.String(length=64), nullable=False),
     sa.PrimaryKeyConstraint('id', name=op.f('pk_api_token')),
     sa.UniqueConstraint('prefix', name=op.f('uq_api_token_prefix'))
     )

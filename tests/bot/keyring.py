@@ -1,14 +1,15 @@
 """Second factors for people in tests: an app that counts, a session, and a code shown in it."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from pyotp.totp import TOTP
-from sqlalchemy import update
 
 from bot.factor import totp
 from bot.store import factors, signins, tables
 from bot.store.factors import Factor
 from tests.bot.office import Office
+from tests.stamps import amend
 
 
 @dataclass
@@ -67,8 +68,10 @@ def stepped_up(office: Office, person: str) -> App:
 
 def age_step_ups(office: Office, seconds: int) -> None:
     """Let time pass since second factors were shown."""
-    session = tables.session
+
+    def older(row: Any) -> dict[str, object]:
+        shown = row.stepped_up
+        return {} if shown is None else {"stepped_up": shown - seconds * 1_000_000}
+
     with office.database.transaction() as tx:
-        tx.sql.execute(
-            update(session).values(stepped_up=session.c.stepped_up - seconds * 1_000_000)
-        )
+        amend(tx, tables.session, older)

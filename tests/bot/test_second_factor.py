@@ -18,6 +18,7 @@ from tests.bot.keyring import age_step_ups, an_app, stepped_up
 from tests.bot.office import Office, an_office
 from tests.bot.time import MINUTE, Clock
 from tests.policies import starter_rules
+from tests.stamps import amend
 from tests.toy import SetSwitch
 
 LAMP_ON = SetSwitch(host="lb1", name="lamp", value="on")
@@ -69,13 +70,13 @@ def test_an_approval_with_a_second_factor_counts_and_says_so(strict: Office) -> 
 
 
 class TestForged:
-    """Somebody writes into a session's row that a second factor was shown in it."""
+    """A session's row says that a second factor was shown in it, with a stamp that is right."""
 
     def _approved(self, office: Office) -> State:
         app, run = an_app(office, "olga"), office.ask(LAMP_ON)
         with office.database.transaction() as tx:
             shown = {"stepped_up": tx.now, "factor": app.factor.digest}
-            tx.sql.execute(update(tables.session).values(shown))
+            amend(tx, tables.session, lambda _row: shown)
         approve(office, run.id, run.digest, "olga", app.session)
         return office.run(run.id).state
 

@@ -38,7 +38,7 @@ def turned(tmp_path: Path, key: Path):
     """A log whose key was changed in the middle; and the public halves of both."""
     first = _opened(tmp_path, key)
     old = seal.kept_in(key).public
-    new = rotate(first, key)
+    new = rotate(first, key).public
     first.close()
     second = _opened(tmp_path, key)
     yield second, old, new
@@ -110,14 +110,14 @@ def test_a_change_that_was_interrupted_after_the_log_told_of_it_is_completed(
     new = seal.fresh(beside)
     with database.transaction() as tx:
         verification.rotate(tx, new)
-    assert rotate(database, key) == new.public == seal.kept_in(key).public
+    assert rotate(database, key).public == new.public == seal.kept_in(key).public
     database.close()
 
 
 def test_a_change_that_was_interrupted_before_is_begun_anew(tmp_path: Path, key: Path):
     database = _opened(tmp_path, key)
     left = seal.fresh(key.with_name("changelog.key.new"))
-    assert rotate(database, key) == seal.kept_in(key).public != left.public
+    assert rotate(database, key).public == seal.kept_in(key).public != left.public
     kinds: list[Entry] = [entry for entry in entries_of(database) if entry.kind == "key"]
     assert len(kinds) == 2
     database.close()

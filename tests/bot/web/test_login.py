@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 from fastapi.testclient import TestClient
-from sqlalchemy import update
 
 from bot.store import changelog, signins, tables
 from bot.store.database import StoreUnavailable, Transaction
@@ -16,6 +15,7 @@ from bot.web.onward import LONGEST, onward
 from tests.bot.office import Office
 from tests.bot.web.conftest import Site, a_site
 from tests.bot.web.exhibits import gallery
+from tests.stamps import amend
 
 ROOT = Path(__file__).parents[3]
 
@@ -121,11 +121,8 @@ def test_signing_out_ends_the_session_for_good(site: Site) -> None:
 
 def _age(site: Site, **back: int) -> None:
     with site.database.transaction() as tx:
-        tx.sql.execute(
-            update(tables.session).values(
-                {name: tx.now - seconds * 1_000_000 for name, seconds in back.items()}
-            )
-        )
+        then = {name: tx.now - seconds * 1_000_000 for name, seconds in back.items()}
+        amend(tx, tables.session, lambda _row: then)
 
 
 def test_a_session_ends_when_nobody_uses_it(site: Site) -> None:

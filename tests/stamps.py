@@ -1,0 +1,18 @@
+"""Rows that let somebody in, altered as if Keyturn itself had written them at another time."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from sqlalchemy import Table, select, update
+
+from bot.store import stamp
+from bot.store.database import Transaction
+
+
+def amend(tx: Transaction, table: Table, how: Callable[[Any], Mapping[str, object]]) -> None:
+    """Have every row of a table say something else, with the stamp that it has then."""
+    key = list(table.primary_key.columns)
+    for row in tx.sql.execute(select(table)).all():
+        here = [column == getattr(row, column.name) for column in key]
+        new = stamp.amended(tx, table, row, how(row))
+        tx.sql.execute(update(table).where(*here).values(new))
