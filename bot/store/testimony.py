@@ -167,7 +167,7 @@ def _accepted(run: Run, entries: Sequence[Entry]) -> bool:
     return any(
         entry.facts["asked_by"] == run.asked_by
         and entry.host == run.host
-        and entry.person in run.editors
+        and entry.facts["editors"] == list(run.editors)
         for entry in proposed
     ) and any(
         entry.kind == "accepted"

@@ -64,6 +64,7 @@ def counter(
             person=person,
             host=new.host,
             asked_by=new.asked_by,
+            editors=new.editors,
             instead_of_run=number,
             instead_of_digest=run.digest,
             fields=new.fields,

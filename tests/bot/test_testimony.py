@@ -15,6 +15,7 @@ from bot.store.seal import Seal
 from bot.timetable import Timing, timetable
 from bot.workflow import gate
 from tests.bot.office import Office, an_office
+from tests.bot.test_delegations import delegate
 from tests.bot.time import Clock
 from tests.policies import starter_rules
 from tests.toy import SetAll, SetSwitch
@@ -208,6 +209,43 @@ class TestWhatTheRulesLookAt:
     ):
         monkeypatch.setattr(gate, "_in_time", lambda _tx, _run: None)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
         assert self._after_its_end(tmp_path).state is State.SUCCEEDED
+
+
+class TestEditors:
+    """Whoever chose the values does not approve them, whatever the row says of who that was."""
+
+    def _approved(self, office: Office, editors: str) -> Run:
+        """Stan edits in Olga's stead; Olga approves what the row says that she has no part in."""
+        delegate(office, "olga", "stan")
+        run = office.ask(LAMP_ON)
+        new = office.workflow.counter(run.id, person="stan", changes={"value": "dim"})
+        office.work()
+        offered = office.run(new.id)
+        assert offered.editors == ("stan", "olga")
+        office.workflow.accept(offered.id, person="dora", digest=offered.digest)
+        _amend(office, offered, editors=editors)
+        return office.approve(office.run(offered.id), "olga")
+
+    @pytest.mark.parametrize("editors", ["[]", '["stan"]', '["adam"]'])
+    def test_t_a1_nobody_is_taken_from_among_them(self, office: Office, editors: str):
+        ended = self._approved(office, editors)
+        assert (ended.state, office.fleet.told) == (State.REFUSED, [])
+        assert "does not bear out that dora asked for this" in ended.summary
+
+    @pytest.mark.parametrize("editors", ["[]", '["stan"]', '["adam"]'])
+    def test_t_a1_without_the_comparison_they_would_approve_their_own_values(
+        self, office: Office, monkeypatch: pytest.MonkeyPatch, editors: str
+    ):
+        monkeypatch.setattr(testimony, "against", _nothing)
+        assert self._approved(office, editors).state is State.SUCCEEDED
+
+    def test_a_proposal_that_nobody_altered_is_borne_out(self, office: Office):
+        run = office.ask(LAMP_ON)
+        new = office.workflow.counter(run.id, person="olga", changes={"value": "dim"})
+        office.work()
+        offered = office.run(new.id)
+        office.workflow.accept(offered.id, person="dora", digest=offered.digest)
+        assert office.approve(offered, "adam").state is State.SUCCEEDED
 
 
 class TestUnderWay:
