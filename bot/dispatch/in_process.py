@@ -8,6 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from bot.dispatch.line import Line
 from bot.store import turns
 from bot.store.database import Transaction
+from bot.store.pen import in_a_hurry
 from bot.store.turns import Turn
 
 log = logging.getLogger(__name__)
@@ -73,9 +74,14 @@ class InProcess:
             if self._closed.is_set() or not lane.line.join(run, turn):
                 return
             # Whichever thread is free next takes whose turn it is by then.
-            future = lane.pool.submit(self._work, lane.line)
+            work = self._hurry if lane is self._urgent else self._work
+            future = lane.pool.submit(work, lane.line)
             self._under_way.add(future)
         future.add_done_callback(self._under_way.discard)
+
+    def _hurry(self, line: Line) -> None:
+        with in_a_hurry():
+            self._work(line)
 
     def _work(self, line: Line) -> None:
         run = line.take()

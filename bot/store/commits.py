@@ -15,6 +15,8 @@ from typing import Any, Protocol
 
 from sqlalchemy import Connection
 
+from bot.store.pen import Pen, hurried
+
 # So many at the most: the first of them waits for the last.
 _MOST = 16
 # Whoever was to commit may have been turned away: who waits looks after so many seconds.
@@ -65,7 +67,7 @@ class Commits:
 
     def __init__(self, means: Means, guarded: Callable[[], Any], *, patience: float) -> None:
         self._means, self._guarded, self._patience = means, guarded, patience
-        self._turn = threading.Lock()
+        self._pen = Pen()
         self._counting = threading.Lock()
         self._coming = 0
         # Left open by those who wait for it to be committed. Who has the turn may look.
@@ -85,7 +87,7 @@ class Commits:
             self._settle()
             yield
         finally:
-            self._turn.release()
+            self._pen.give()
 
     @contextmanager
     def together(self) -> Generator[Connection]:
@@ -109,11 +111,11 @@ class Commits:
         finally:
             if not self._somebody_follows():
                 self._settle()
-            self._turn.release()
+            self._pen.give()
         self._wait_for(group)
 
     def _take_turn(self) -> None:
-        if not self._turn.acquire(timeout=self._patience):
+        if not self._pen.take(self._patience):
             raise Busy
 
     def _joined(self) -> _Group:
@@ -124,8 +126,9 @@ class Commits:
 
     def _somebody_follows(self) -> bool:
         group = self._group
-        whole = group is not None and group.trouble is None
-        return whole and self.coming > 0 and group is not None and group.members < _MOST
+        if group is None or group.trouble is not None or hurried():
+            return False
+        return self.coming > 0 and group.members < _MOST
 
     def _settle(self) -> None:
         """Commit for all who wait for it. They are told what befell it, each by itself."""
@@ -147,11 +150,11 @@ class Commits:
 
     def _wait_for(self, group: _Group) -> None:
         while not group.done.wait(_LOOK_SECONDS):
-            if self._turn.acquire(blocking=False):
+            if self._pen.take(0):
                 try:
                     if self._group is group:
                         self._settle()
                 finally:
-                    self._turn.release()
+                    self._pen.give()
         if group.trouble is not None:
             raise type(group.trouble)(str(group.trouble)) from group.trouble

@@ -63,6 +63,12 @@ def of(tx: Transaction, run: int) -> Glass | None:
     return Glass(**row._asdict()) if row else None
 
 
+def open_now(tx: Transaction) -> frozenset[int]:
+    """Return the runs whose glass is broken and still open."""
+    column = tables.glass.c
+    return frozenset(tx.sql.execute(select(column.run).where(column.until > tx.now)).scalars())
+
+
 def to_review(tx: Transaction) -> list[Glass]:
     """Return what was broken and nobody else has looked at yet, the oldest first."""
     column = tables.glass.c

@@ -9,6 +9,7 @@ from bot.run import Run, State
 from bot.store import changelog, glass, news, runs, testimony
 from bot.store.database import Transaction
 from bot.store.glass import Glass
+from bot.store.pen import in_a_hurry
 from bot.workflow.asking import Unfit
 from bot.workflow.deciding import NotYours, StepUpFirst, TooLate
 from bot.workflow.parts import Parts, request_of
@@ -49,7 +50,7 @@ class Breaking:
         """Break the glass: the plan with this digest starts now, whoever has not approved it."""
         why = reason_for(reason)
         policy = self._parts.policies.current()
-        with self._parts.database.transaction() as tx:
+        with in_a_hurry(), self._parts.database.transaction() as tx:
             run = runs.hold(tx, number)
             if run.state not in _BREAKABLE or run.expires is None:
                 raise TooLate(f"run {number} is {run.state}: there is no glass to break")

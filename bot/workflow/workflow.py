@@ -2,12 +2,12 @@
 
 import logging
 import threading
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from bot import trail
 from bot.policy import NoPolicy
 from bot.run import Origin, Run, State
-from bot.store import locks, runs
+from bot.store import runs
 from bot.store.database import StoreUnavailable
 from bot.workflow import (
     asking,
@@ -17,6 +17,7 @@ from bot.workflow import (
     deciding,
     fanout,
     following,
+    forgotten,
     recovering,
     reminding,
     stopping,
@@ -210,18 +211,21 @@ class Workflow:
             except StoreUnavailable:
                 self._left.add(number)
                 raise
+        self._wake_forgotten()
+
+    def _wake_forgotten(self) -> None:
+        database = self._parts.database
         taken = self._survey.taken().union(self._under_way)
-        with self._parts.database.transaction() as tx:
-            busy = self._parts.dispatch.busy(tx)
-            locked = {lock.target for lock in locks.every(tx)}
+        # On SQLite one thread writes: nobody is to wait while thousands of runs are looked at.
+        with database.reading() if database.embedded else database.transaction() as tx:
             moving = runs.to_move(tx)
-            for run in moving:
-                if run.id not in busy and run.id not in taken and _can_go_on(run, locked):
-                    recovering.wake(self._parts, tx, run)
-            if not self._parts.database.embedded:
+            found = forgotten.among(self._parts, tx, moving, taken)
+            found += [run for run in self._reconciling.due(tx) if run.id not in self._under_way]
+            if not database.embedded:
                 unattended.note(self._parts, tx, moving)
-            for run in self._reconciling.due(tx):
-                if run.id not in self._under_way:
+        if found:
+            with database.transaction() as tx:
+                for run in found:
                     recovering.wake(self._parts, tx, run)
 
     def recover(self) -> None:
@@ -285,10 +289,3 @@ class Workflow:
             elif run.state is State.RUNNING and run.hosts:
                 why = f"No further host was started, since there is no valid policy: {trouble}"
                 end(self._parts, tx, run, State.FAILED, why)
-
-
-def _can_go_on(run: Run, locked: Collection[str]) -> bool:
-    """Whether another look may bring the run on; who waits for a lock is woken by its holder."""
-    if run.hosts or run.state is State.ASKED:
-        return True
-    return run.state is State.READY and run.host not in locked

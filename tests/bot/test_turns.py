@@ -43,8 +43,8 @@ class _Held:
         with self._office.database.transaction() as tx:
             locks.release(tx, self._other)
         self._office.workflow.nudge()
-        # Only the first needs to be woken: each wakes the next.
-        self._office.queue.waiting[:] = [self._next()]
+        # Only the first is woken: each wakes the next.
+        assert self._office.queue.waiting == [self._next()]
         self._office.work()
 
     def _next(self) -> int:

@@ -5,10 +5,16 @@ import sys
 from pathlib import Path
 from typing import Any, cast
 
+import procrastinate  # noqa: F401 - loaded once for all, as all the rest here
+import psycopg  # noqa: F401
+
 from bot import app, site_worker
 from bot.settings import Settings
 from runbooks import catalogue
 from tests.chaos.ledger import WriteDown
+
+# Found and loaded here, each member need not: half of its start would be that.
+cast("dict[str, Any]", catalogue())[WriteDown.words] = WriteDown
 
 
 def live(settings: Settings, log: Path, *, sites: tuple[str, ...]) -> None:
@@ -18,7 +24,6 @@ def live(settings: Settings, log: Path, *, sites: tuple[str, ...]) -> None:
         os.dup2(out, stream)
     sys.stdout = os.fdopen(1, "w", buffering=1)
     sys.stderr = os.fdopen(2, "w", buffering=1)
-    cast("dict[str, Any]", catalogue())[WriteDown.words] = WriteDown
     if sites:
         site_worker.work(settings, sites=sites, concurrency=4)
     else:
