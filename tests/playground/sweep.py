@@ -17,6 +17,9 @@ from pathlib import Path
 
 MARK = "KEYTURN_PLAYGROUND"
 PID_FILE = "pid"
+_ENOUGH = 1 << 16
+# See PF_KTHREAD in the kernel's sched.h.
+_OF_THE_KERNEL = 0x00200000
 
 
 def sweep(directory: Path, *, seconds: float = 10.0) -> list[int]:
@@ -38,42 +41,56 @@ def belonging(directory: Path) -> list[int]:
     """
     parents = dict(_parents())
     found = {pid for pid in _pids_on_file(directory) if pid in parents}
-    found |= {pid for pid in parents if _marked(pid, directory)}
+    mark = os.fsencode(f"{MARK}={directory}")
+    found |= {pid for pid in parents if _marked(pid, mark)}
     while more := {pid for pid, parent in parents.items() if parent in found} - found:
         found |= more
     return sorted(found - {os.getpid()})
 
 
 def _parents() -> Iterator[tuple[int, int]]:
-    """Yield each process with its parent; the dead who wait to be buried do not count."""
-    for entry in Path("/proc").iterdir():
+    """Yield each process with its parent; the dead who wait to be buried do not count.
+
+    Nor do threads of the kernel, which have no environment.
+    """
+    for entry in os.scandir("/proc"):
         if entry.name.isdigit():
-            stat = _read(entry / "stat").rpartition(b") ")[2].split()
-            if stat and stat[0] not in (b"Z", b"X"):
+            stat = _read(f"{entry.path}/stat").rpartition(b") ")[2].split(maxsplit=7)
+            if stat and stat[0] not in (b"Z", b"X") and not int(stat[6]) & _OF_THE_KERNEL:
                 yield int(entry.name), int(stat[1])
 
 
 def _pids_on_file(directory: Path) -> Iterator[int]:
     for file in (*directory.glob(PID_FILE), *directory.glob(f"*/{PID_FILE}")):
-        pid = _read(file).decode().strip()
+        pid = _read(str(file)).decode().strip()
         # The number may have gone to another process since: ours have their directory in argv.
-        if pid.isdigit() and os.fsencode(file.parent) in _read(Path("/proc", pid, "cmdline")):
+        if pid.isdigit() and os.fsencode(file.parent) in _read(f"/proc/{pid}/cmdline"):
             yield int(pid)
 
 
-def _marked(pid: int, directory: Path) -> bool:
-    mark = f"{MARK}={directory}"
-    return any(
-        word == os.fsencode(mark) or word.startswith(os.fsencode(f"{mark}/"))
-        for word in _read(Path("/proc", str(pid), "environ")).split(b"\0")
+def _marked(pid: int, mark: bytes) -> bool:
+    environment = _read(f"/proc/{pid}/environ")
+    # Most have nothing like it, and every test that ends a daemon asks for all of them.
+    return mark in environment and any(
+        word == mark or word.startswith(mark + b"/") for word in environment.split(b"\0")
     )
 
 
-def _read(path: Path) -> bytes:
+def _read(path: str) -> bytes:
+    # Without all that open() does for files that are read for long: there are thousands.
     try:
-        return path.read_bytes()
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:  # it ended meanwhile, or it is not ours to look at
         return b""
+    found = b""
+    try:
+        while more := os.read(file, _ENOUGH):
+            found += more
+    except OSError:
+        return b""
+    finally:
+        os.close(file)
+    return found
 
 
 def _kill(pid: int) -> None:
