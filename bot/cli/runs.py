@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from click.core import Context, Parameter
 
 _LONGEST_WAIT = 24 * 3600.0
+_NEWEST_LINES = 20
 _NUMBER = click.argument("number", type=click.IntRange(1, 2_147_483_647))
 _WHY = click.option("--why", default="", help="What the change log shall say about it.")
 _WAIT = click.option(
@@ -185,7 +186,7 @@ def approve(
     if not digest:
         if not run["digest"] or not sys.stdin.isatty():
             stop(f"say which plan: keyturn approve {number} {run['digest'][:10]}".strip(), FAILED)
-        click.echo(visibly(_in_full(run)))
+        click.echo(visibly(in_full(run)))
         click.confirm(f"Approve this plan, {run['digest'][:10]}?", abort=True, err=True)
         digest = run["digest"]
     reached.post(path_of("runs", number, "approve"), {"digest": digest, "reason": why})
@@ -244,13 +245,15 @@ COMMANDS = (ask, list_runs, one_run, approve, deny, withdraw, undo, completion)
 
 def _finish(reached: Service, number: int, *, seconds: float, as_json: bool) -> None:
     """Wait if that is wanted, show the run, and exit as its end says."""
-    run = reached.until_over(number, seconds=seconds, told=_Progress() if seconds else _silent)
+    progress = _Progress()
+    run = reached.until_over(number, seconds=seconds, told=progress if seconds else _silent)
+    progress.end()
     _show(run, as_json=as_json)
     sys.exit(outcome(run))
 
 
 def _show(run: Mapping[str, Any], *, as_json: bool) -> None:
-    click.echo(json.dumps(run, ensure_ascii=False) if as_json else visibly(_in_full(run)))
+    click.echo(json.dumps(run, ensure_ascii=False) if as_json else visibly(in_full(run)))
 
 
 def _silent(_run: Mapping[str, Any]) -> None:
@@ -280,13 +283,19 @@ class _Progress:
                 f"\r\033[K{visibly(line)}" if live else visibly(line), err=True, nl=not live
             )
         self._last = line
-        if live and run["over"]:
+
+    def end(self) -> None:
+        """End the line that was drawn again and again: what comes next has its own."""
+        if self._last and sys.stderr.isatty():
             click.echo("", err=True)
 
 
-def _in_full(run: Mapping[str, Any]) -> str:
+def in_full(run: Mapping[str, Any]) -> str:
+    """Return a run as people read it: who asked and decided, the plan, and what came of it."""
     lines = [f"run {run['id']}: {run['title']}", f"  {run['state']}. {run['summary']}".rstrip()]
-    lines.append(f"  asked by {run['asked_by']} on {', '.join(run['hosts'])}")
+    where = f"{run['asked_by']} on {', '.join(run['hosts'])}"
+    lines.append(f"  asked by {where}{_when_and_why(run['asked_at'], run['reason'])}")
+    lines += [_vote(vote) for vote in run["votes"]]
     if run["state"] == "waiting":
         able = ", ".join(run["approvers"]) or "nobody"
         lines.append(f"  takes {run['missing']} of {run['whose']}: {able}")
@@ -297,8 +306,11 @@ def _in_full(run: Mapping[str, Any]) -> str:
     for step in plan["steps"] if plan else ():
         became = f" [{step['state']}]" if step["state"] else ""
         lines.append(f"  {step['n']}. {step['title']} on {step['host']}{became}")
+        if step["before"] or step["after"]:
+            lines.append(f"     {step['before'] or '-'} → {step['after'] or '-'}")
         lines.append(f"     $ {step['command']}")
         lines.append(f"     undo: {step['undo'] or step['no_undo']}")
+        lines += [f"     {line}" for line in _result(step)]
     report = run["report"]
     if report:
         lines += [f"  - {finding}" for finding in report["findings"]]
@@ -306,6 +318,26 @@ def _in_full(run: Mapping[str, Any]) -> str:
         lines += ["  " + "  ".join(row) for row in _aligned(report["table"])]
     lines.append(f"  {run['page']}")
     return "\n".join(lines)
+
+
+def _vote(vote: Mapping[str, Any]) -> str:
+    instead = f" in the stead of {vote['in_stead_of']}" if vote["in_stead_of"] else ""
+    how = "approved" if vote["approves"] else "denied"
+    return f"  {how} by {vote['person']}{instead}{_when_and_why(vote['at'], vote['reason'])}"
+
+
+def _when_and_why(at: str, why: str) -> str:
+    return f", {at[:16].replace('T', ' ')}Z" + (f": {why}" if why else "")
+
+
+def _result(step: Mapping[str, Any]) -> list[str]:
+    """Return how a step went, and the end of what its host said."""
+    said = (step["output"] or "").splitlines()
+    lines = [f"exit status {step['status']}"] if step["status"] else []
+    lines += [step["trouble"]] if step["trouble"] else []
+    if len(said) > _NEWEST_LINES:
+        lines.append(f"[… {len(said) - _NEWEST_LINES} lines before; --json has all …]")
+    return lines + [f"| {line}" for line in said[-_NEWEST_LINES:] if line]
 
 
 def _aligned(table: Mapping[str, Any]) -> list[list[str]]:

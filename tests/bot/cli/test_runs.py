@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from bot.__main__ import main
+from bot.cli.runs import in_full
 from bot.cli.service import outcome, status_of
 from bot.run import State
 from bot.store import changelog, contacts, locks, views
@@ -264,3 +265,46 @@ def test_what_is_to_come_and_what_is_kept_is_listed(shop: Shop):
     said = shop.type("dora", "views").stdout
     assert f"{kept.id}  edge: area: edge, state: failed" in said
     assert f"{shop.service.address}/views/{kept.id}" in said
+
+
+def test_a_run_says_who_allowed_it_and_what_its_host_said():
+    step = {
+        "n": 1,
+        "title": "Let 203.0.113.9 back in",
+        "host": "lb1",
+        "state": "failed",
+        "command": "socat -",
+        "undo": None,
+        "no_undo": "it is gone",
+        "before": "marked",
+        "after": "",
+        "status": 127,
+        "trouble": "the program is not there",
+        "output": "".join(f"line {n}\n" for n in range(25)),
+    }
+    vote = {"person": "adam", "approves": True, "in_stead_of": "olga", "reason": "known customer"}
+    told = in_full(
+        {
+            "id": 7,
+            "title": "abusers clear lb1",
+            "state": "failed",
+            "summary": "Step 1 of 1 failed.",
+            "asked_by": "dora",
+            "hosts": ["lb1"],
+            "asked_at": "2026-03-01T02:00:00Z",
+            "reason": "ticket 4711",
+            "votes": [vote | {"at": "2026-03-01T02:01:30Z"}],
+            "plan": {"because": "203.0.113.9 is marked", "steps": [step]},
+            "report": None,
+            "page": "https://keyturn.example.com/runs/7",
+        }
+    ).splitlines()
+    assert told[2:5] == [
+        "  asked by dora on lb1, 2026-03-01 02:00Z: ticket 4711",
+        "  approved by adam in the stead of olga, 2026-03-01 02:01Z: known customer",
+        "  203.0.113.9 is marked",
+    ]
+    assert "     marked → -" in told
+    assert "     exit status 127" in told
+    assert told[-22:-20] == ["     [… 5 lines before; --json has all …]", "     | line 5"]
+    assert told[-2] == "     | line 24"
