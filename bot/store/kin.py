@@ -1,34 +1,50 @@
 """Kin: the parts of a request for several hosts, looked at together."""
 
 from collections.abc import Iterable, Sequence
+from functools import cache
 
-from sqlalchemy import select
+from sqlalchemy import bindparam, null, or_, select
 
 from bot.run import Run, State
-from bot.store import runs, tables
+from bot.store import tables
+from bot.store.among import among, as_one
 from bot.store.database import Transaction
+from bot.store.rote import Rote
+from bot.store.rows import run_of
 
 _RUN = tables.run.c
+# Reports lie apart, and nobody here looks at them.
+_PLAIN = select(tables.run, null().label("report")).order_by(_RUN.id)
+_HELD = among(_PLAIN.with_for_update(of=tables.run), _RUN.id)
+
+
+@cache
+def _parts_in(states: frozenset[State], *, held: bool) -> Rote:
+    """Return the statement that finds the parts of a request that are in one of these states."""
+    fits = or_(*(_RUN.state == state.value for state in sorted(states)))
+    query = _PLAIN.where(_RUN.parent == bindparam("whole"), fits)
+    return Rote(query.with_for_update(of=tables.run) if held else query)
 
 
 def parts_in(tx: Transaction, whole: int, states: Iterable[State]) -> list[Run]:
     """Return the parts of a request that are in one of these states, without their reports."""
-    query = select(_RUN.id).where(_RUN.parent == whole, _RUN.state.in_(_values(states)))
-    return runs.several(tx, list(tx.sql.execute(query).scalars()))[::-1]
+    found = _parts_in(frozenset(states), held=False)
+    return [run_of(row) for row in found.rows(tx, whole=whole)]
+
+
+def hold_parts_in(tx: Transaction, whole: int, states: Iterable[State]) -> list[Run]:
+    """Do so, and keep others from changing them until this transaction ends."""
+    found = _parts_in(frozenset(states), held=True)
+    return [run_of(row) for row in found.rows(tx, whole=whole)]
 
 
 def any_in(tx: Transaction, whole: int, states: Iterable[State]) -> bool:
     """Say whether a part of a request is in one of these states."""
-    query = select(_RUN.id).where(_RUN.parent == whole, _RUN.state.in_(_values(states)))
+    values = [state.value for state in states]
+    query = select(_RUN.id).where(_RUN.parent == whole, _RUN.state.in_(values))
     return tx.sql.execute(query.limit(1)).first() is not None
 
 
 def hold(tx: Transaction, numbers: Sequence[int]) -> list[Run]:
     """Return these runs, without their reports, and keep others from changing them meanwhile."""
-    query = select(_RUN.id).where(_RUN.id.in_(numbers)).order_by(_RUN.id)
-    held = tx.sql.execute(query.with_for_update(of=tables.run)).scalars()
-    return runs.several(tx, list(held))[::-1]
-
-
-def _values(states: Iterable[State]) -> list[str]:
-    return [state.value for state in states]
+    return [run_of(row) for row in _HELD.rows(tx, numbers=as_one(tx, numbers))]

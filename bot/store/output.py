@@ -6,7 +6,7 @@ erased along with the text: what was said cannot be guessed from what is left.
 
 import json
 import secrets
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -70,11 +70,30 @@ def prepared_report(tx: Transaction, told: Report) -> Prepared:
     return Prepared(text, secrets.token_hex(16))
 
 
+def prepared_reports(tx: Transaction, told: Sequence[Report]) -> list[Prepared]:
+    """Do so with several: what holds nothing secret as a whole does so in none of its parts."""
+    texts = [_REPORT.dump_json(one).decode() for one in told]
+    if tx.redactor.holds("\n".join(texts)) or any(len(text) > LONGEST_REPORT for text in texts):
+        return [prepared_report(tx, one) for one in told]
+    return [Prepared(text, secrets.token_hex(16)) for text in texts]
+
+
 def keep(tx: Transaction, entry: Entry, n: int, said: Prepared) -> None:
     """Keep what *entry* binds. n: the step; 0 for a report."""
-    _KEEP.do(tx, entry=entry.seq, run=entry.run, n=n, salt=said.salt, text=said.text)
-    if entry.run is not None:
-        words.keep(tx, entry.run, _words(n, said.text))
+    keep_all(tx, n, [(entry, said)])
+
+
+def keep_all(tx: Transaction, n: int, bound: Sequence[tuple[Entry, Prepared]]) -> None:
+    """Keep what each of the entries binds."""
+    _KEEP.do_all(
+        tx,
+        [
+            {"entry": entry.seq, "run": entry.run, "n": n, "salt": said.salt, "text": said.text}
+            for entry, said in bound
+        ],
+    )
+    about = [(entry.run, said.text) for entry, said in bound if entry.run is not None]
+    words.keep_all(tx, {run: _words(n, text) for run, text in about})
 
 
 def text_of(run: ColumnElement[int], n: ColumnElement[int] | int) -> ScalarSelect[Any]:

@@ -68,15 +68,15 @@ class Rote:
         spelled = self._spelled
         return tx.driver.execute(spelled.text, spelled.values(values)).rowcount
 
-    def do_all(self, tx: Transaction, told: Sequence[Mapping[str, Any]]) -> None:
-        """Do it with each of these values."""
+    def do_all(self, tx: Transaction, told: Sequence[Mapping[str, Any]]) -> int:
+        """Do it with each of these values; return how many rows it was done to in all."""
         if not told:
-            return
+            return 0
         if not tx.embedded:
-            tx.sql.execute(self._statement, told)
-            return
+            return tx.sql.execute(self._statement, told).rowcount
         spelled = self._spelled
-        tx.driver.executemany(spelled.text, [spelled.values(values) for values in told])
+        values = [spelled.values(values) for values in told]
+        return tx.driver.executemany(spelled.text, values).rowcount
 
     @cached_property
     def _spelled(self) -> _Spelled:

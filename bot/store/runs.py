@@ -3,25 +3,20 @@
 import json
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import lru_cache, partial
+from functools import partial
 from statistics import median
 from typing import Any
 
-from pydantic import TypeAdapter
 from sqlalchemy import Select, bindparam, insert, null, select, update
 
-from bot.proposal import Proposal
-from bot.run import Origin, Run, State, StepRecord, StepState, Vote, check_move
+from bot.run import Run, State, StepRecord, StepState, Vote, check_move
 from bot.store import output, tables, words
 from bot.store.among import among, as_one
 from bot.store.database import Transaction
 from bot.store.requests import NewRun, row_of
 from bot.store.rote import Rote
-from bot.terms import Terms
-from bot.timetable import Timing
+from bot.store.rows import run_of, terms_text
 
-_ORIGIN = TypeAdapter(Origin)
-_TERMS = TypeAdapter(Terms)
 _ENOUGH_TO_TELL = 50
 _LISTED = [
     null().label("proposal") if column.name == "proposal" else column
@@ -99,7 +94,7 @@ def add(tx: Transaction, new: NewRun) -> Run:
 
 def add_all(tx: Transaction, new: Sequence[NewRun]) -> list[Run]:
     """Record requests, in as few statements as it takes; return them in their order."""
-    added = [_run(row) for row in tx.sql.execute(_ADD, [row_of(tx, one) for one in new])]
+    added = [run_of(row) for row in tx.sql.execute(_ADD, [row_of(tx, one) for one in new])]
     found = (
         (run.id, [*words.of_fields(run.fields), *words.words_of(run.reason)]) for run in added
     )
@@ -111,7 +106,7 @@ def get(tx: Transaction, number: int) -> Run:
     row = _GET.row(tx, number=number)
     if row is None:
         raise NoSuchRun(f"there is no run {number}")
-    return _run(row)
+    return run_of(row)
 
 
 def hold(tx: Transaction, number: int) -> Run:
@@ -119,62 +114,74 @@ def hold(tx: Transaction, number: int) -> Run:
     row = _HOLD.row(tx, number=number)
     if row is None:
         raise NoSuchRun(f"there is no run {number}")
-    return _run(row)
+    return run_of(row)
 
 
 def move(tx: Transaction, run: Run, to: State, **changes: Any) -> Run:
     """Bring the run into another state, or raise IllegalMove or Overtaken and change nothing."""
-    check_move(run, to)
-    return _save(tx, replace(run, state=to, **changes), was=run)
+    return move_all(tx, [(run, replace(run, state=to, **changes))])[0]
+
+
+def move_all(tx: Transaction, moved: Sequence[tuple[Run, Run]]) -> list[Run]:
+    """Do so with several, by one statement. moved: each as it was, and as it becomes."""
+    for was, run in moved:
+        check_move(was, run.state)
+    return _save(tx, moved)
 
 
 def amend(tx: Transaction, run: Run, **changes: Any) -> Run:
     """Change what is known of a run without moving it."""
-    return _save(tx, replace(run, **changes), was=run)
+    return _save(tx, [(run, replace(run, **changes))])[0]
 
 
-def _save(tx: Transaction, run: Run, *, was: Run) -> Run:
-    summary = tx.redactor.text(run.summary)
-    changed = _SAVE.do(
-        tx,
-        of=was.id,
-        was_version=was.version,
-        was_state=was.state.value,
-        version=was.version + 1,
-        state=run.state.value,
-        expires=run.expires,
-        started=run.started,
-        ended=run.ended,
-        proposal=run.proposal.to_json() if run.proposal else None,
-        digest=run.digest,
-        needed=run.needed,
-        groups=json.dumps(list(run.groups)),
-        says=json.dumps(list(run.says), ensure_ascii=False),
-        terms=_terms_text(run.terms),
-        shown=run.shown,
-        reminded=run.reminded,
-        escalated=run.escalated,
-        grant_id=run.grant,
-        summary=_storable(summary),
-    )
-    if changed != 1:
-        raise Overtaken(f"run {was.id} was changed by somebody else at the same moment")
-    if run.summary != was.summary:
-        words.keep(tx, was.id, words.words_of(summary))
-    if run.state is not was.state:
-        tx.after_commit(partial(tx.moves.tell, run.id, run.state))
-    return replace(run, version=was.version + 1)
+def _save(tx: Transaction, changed: Sequence[tuple[Run, Run]]) -> list[Run]:
+    summaries = [tx.redactor.text(run.summary) for _, run in changed]
+    rows = [_row(*both, summary) for both, summary in zip(changed, summaries, strict=True)]
+    if _SAVE.do_all(tx, rows) != len(rows):
+        numbers = ", ".join(str(was.id) for was, _ in changed)
+        raise Overtaken(f"run {numbers} was changed by somebody else at the same moment")
+    both = zip(changed, summaries, strict=True)
+    new = {was.id: words.words_of(said) for (was, run), said in both if run.summary != was.summary}
+    words.keep_all(tx, new)
+    for was, run in changed:
+        if run.state is not was.state:
+            tx.after_commit(partial(tx.moves.tell, run.id, run.state))
+    return [replace(run, version=was.version + 1) for was, run in changed]
+
+
+def _row(was: Run, run: Run, summary: str) -> dict[str, Any]:
+    return {
+        "of": was.id,
+        "was_version": was.version,
+        "was_state": was.state.value,
+        "version": was.version + 1,
+        "state": run.state.value,
+        "expires": run.expires,
+        "started": run.started,
+        "ended": run.ended,
+        "proposal": run.proposal.to_json() if run.proposal else None,
+        "digest": run.digest,
+        "needed": run.needed,
+        "groups": json.dumps(list(run.groups)),
+        "says": json.dumps(list(run.says), ensure_ascii=False),
+        "terms": terms_text(run.terms),
+        "shown": run.shown,
+        "reminded": run.reminded,
+        "escalated": run.escalated,
+        "grant_id": run.grant,
+        "summary": _storable(summary),
+    }
 
 
 def listed(tx: Transaction, numbers: Sequence[int]) -> list[Run]:
     """Return these runs, the newest first, without plans and reports: a list shows none."""
-    return [_run(row) for row in _LIST.rows(tx, numbers=as_one(tx, numbers))]
+    return [run_of(row) for row in _LIST.rows(tx, numbers=as_one(tx, numbers))]
 
 
 def several(tx: Transaction, numbers: Sequence[int]) -> list[Run]:
     """Return these runs, the newest first, without their reports, which lie apart."""
     query = select(tables.run, null().label("report")).where(tables.run.c.id.in_(numbers))
-    return [_run(row) for row in tx.sql.execute(query.order_by(tables.run.c.id.desc()))]
+    return [run_of(row) for row in tx.sql.execute(query.order_by(tables.run.c.id.desc()))]
 
 
 def usual_wait(tx: Transaction, words: str) -> int | None:
@@ -206,31 +213,31 @@ def novel(tx: Transaction, *, person: str, words: str) -> bool:
 def children(tx: Transaction, parent: int) -> list[Run]:
     """Return the runs of a request for several hosts, in the order of its hosts."""
     query = _select().where(tables.run.c.parent == parent).order_by(tables.run.c.id)
-    return [_run(row) for row in tx.sql.execute(query)]
+    return [run_of(row) for row in tx.sql.execute(query)]
 
 
 def hold_children(tx: Transaction, parent: int) -> list[Run]:
     """Return the parts of a request and keep others from changing them meanwhile."""
     query = _select().where(tables.run.c.parent == parent).order_by(tables.run.c.id)
-    return [_run(row) for row in tx.sql.execute(query.with_for_update(of=tables.run))]
+    return [run_of(row) for row in tx.sql.execute(query.with_for_update(of=tables.run))]
 
 
 def unfinished(tx: Transaction) -> list[Run]:
     """Return every run that somebody has still to work on, parents before their children."""
     query = _select().where(_UNFINISHED)
-    return [_run(row) for row in tx.sql.execute(query.order_by(tables.run.c.id))]
+    return [run_of(row) for row in tx.sql.execute(query.order_by(tables.run.c.id))]
 
 
 def to_move(tx: Transaction) -> list[Run]:
     """Return what `unfinished` does, without plans and reports: there may be thousands."""
     query = select(*_LISTED, null().label("report")).where(_UNFINISHED)
-    return [_run(row) for row in tx.sql.execute(query.order_by(tables.run.c.id))]
+    return [run_of(row) for row in tx.sql.execute(query.order_by(tables.run.c.id))]
 
 
 def unknown(tx: Transaction) -> list[Run]:
     """Return every run on one host whose end nobody saw."""
     query = _select().where(tables.run.c.state == State.UNKNOWN.value, tables.run.c.hosts == "[]")
-    return [_run(row) for row in tx.sql.execute(query.order_by(tables.run.c.id))]
+    return [run_of(row) for row in tx.sql.execute(query.order_by(tables.run.c.id))]
 
 
 def waiting(tx: Transaction) -> list[Run]:
@@ -238,7 +245,7 @@ def waiting(tx: Transaction) -> list[Run]:
     query = _select().where(
         tables.run.c.state == State.WAITING.value, tables.run.c.parent.is_(None)
     )
-    return [_run(row) for row in tx.sql.execute(query.order_by(tables.run.c.id))]
+    return [run_of(row) for row in tx.sql.execute(query.order_by(tables.run.c.id))]
 
 
 def due_to_expire(tx: Transaction) -> list[Run]:
@@ -249,7 +256,7 @@ def due_to_expire(tx: Transaction) -> list[Run]:
         tables.run.c.expires <= tx.now,
         tables.run.c.parent.is_(None) | (tables.run.c.state == State.READY.value),
     )
-    return [_run(row) for row in tx.sql.execute(query)]
+    return [run_of(row) for row in tx.sql.execute(query)]
 
 
 def cast(tx: Transaction, vote: Vote) -> bool:
@@ -336,63 +343,3 @@ def steps_of_all(tx: Transaction, parent: int) -> Sequence[StepRecord]:
         found += [replace(step, n=before + step.n) for step in steps(tx, child.id)]
         before += len(child.proposal.steps) if child.proposal else 0
     return found
-
-
-# Many runs have the same of these: it is read once.
-@lru_cache(1024)
-def _origin(text: str) -> Origin:
-    return _ORIGIN.validate_json(text)
-
-
-@lru_cache(1024)
-def _terms(text: str) -> Terms:
-    return _TERMS.validate_json(text)
-
-
-@lru_cache(1024)
-def _terms_text(terms: Terms) -> str:
-    return _TERMS.dump_json(terms).decode()
-
-
-@lru_cache(1024)
-def _names(text: str) -> tuple[str, ...]:
-    return tuple(json.loads(text))
-
-
-def _run(row: Any) -> Run:
-    return Run(
-        id=row.id,
-        version=row.version,
-        state=State(row.state),
-        words=row.words,
-        kind=row.kind,
-        fields=json.loads(row.fields),
-        request=row.request,
-        host=row.host,
-        area=row.area,
-        asked_by=row.asked_by,
-        origin=_origin(row.origin),
-        reason=row.reason,
-        asked=row.asked,
-        expires=row.expires,
-        started=row.started,
-        ended=row.ended,
-        proposal=Proposal.from_json(row.proposal) if row.proposal else None,
-        digest=row.digest,
-        needed=row.needed,
-        groups=_names(row.groups),
-        says=_names(row.says),
-        terms=_terms(row.terms),
-        shown=row.shown,
-        reminded=row.reminded,
-        escalated=row.escalated,
-        undo_of=row.undo_of,
-        parent=row.parent,
-        hosts=_names(row.hosts),
-        editors=_names(row.editors),
-        counters=row.counters,
-        grant=row.grant_id,
-        timing=Timing.from_json(row.timing) if row.timing else None,
-        summary=row.summary,
-        report=output.report(row.report) if row.report else None,
-    )

@@ -1,11 +1,25 @@
 """How a run ends: its state, its lock, the log and whoever waits for the host, in one go."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
 from bot import trail
 from bot.digest import Canonical
 from bot.run import BEFORE_INTENT, Run, State
-from bot.store import changelog, locks, news, output, runs
+from bot.store import changelog, kin, locks, news, output, runs
+from bot.store.changelog import Draft
 from bot.store.database import Transaction
 from bot.workflow.parts import Parts, site_of
+
+
+@dataclass(frozen=True)
+class Ending:
+    """A run, and what it comes to. person: whose doing that is."""
+
+    run: Run
+    state: State
+    summary: str
+    person: str = ""
 
 
 def end(
@@ -18,26 +32,46 @@ def end(
     person: str = "",
 ) -> Run:
     """Bring *run* to its end. An unknown one keeps its lock: nobody knows what still runs."""
+    return end_all(parts, tx, [Ending(run, state, summary, person)])[0]
+
+
+def end_all(parts: Parts, tx: Transaction, endings: Sequence[Ending]) -> list[Run]:
+    """Bring several to their ends, by as few statements as one takes."""
     # Its parts are held before the log is: who ends a part holds that first, and then the log.
-    children = runs.hold_children(tx, run.id) if run.hosts else []
-    ended = runs.move(tx, run, state, ended=tx.now, summary=summary)
-    facts: dict[str, Canonical] = {"summary": summary}
-    told = output.prepared_report(tx, ended.report) if ended.report and run.ended is None else None
-    if told is not None:
-        facts["output_sha256"] = told.sha256
-    entry = changelog.append(tx, state.value, run=run.id, person=person, host=run.host, **facts)
-    if told is not None:
-        output.keep(tx, entry, 0, told)
-    # Who only looks has never held a host.
-    if state is not State.UNKNOWN and run.kind != "check":
-        free(parts, tx, run)
-    announce(tx, run)
-    if run.parent is not None and tx.first(("advance", run.parent)):
-        parts.dispatch.enqueue(tx, run.parent, site_of(parts, run.host))
-    for child in children:
-        if child.state in BEFORE_INTENT:
-            end(parts, tx, child, State.WITHDRAWN, f"The whole request is {state}")
+    wholes = [ending.run.id for ending in endings if ending.run.hosts]
+    left = {number: kin.hold_parts_in(tx, number, BEFORE_INTENT) for number in wholes}
+    ended = runs.move_all(tx, [(one.run, _ended(tx, one)) for one in endings])
+    _log(tx, endings, ended)
+    for ending, run in zip(endings, ended, strict=True):
+        # Who only looks has never held a host.
+        if ending.state is not State.UNKNOWN and run.kind != "check":
+            free(parts, tx, run)
+        announce(tx, run)
+        if run.parent is not None and tx.first(("advance", run.parent)):
+            parts.dispatch.enqueue(tx, run.parent, site_of(parts, run.host))
+        for child in left.get(run.id, ()):
+            end(parts, tx, child, State.WITHDRAWN, f"The whole request is {ending.state}")
     return ended
+
+
+def _ended(tx: Transaction, ending: Ending) -> Run:
+    return replace(ending.run, state=ending.state, ended=tx.now, summary=ending.summary)
+
+
+def _log(tx: Transaction, endings: Sequence[Ending], ended: Sequence[Run]) -> None:
+    """Write down how they ended, and keep what their hosts said if that is told now."""
+    both = zip(endings, ended, strict=True)
+    telling = {run.id: run.report for one, run in both if run.report and one.run.ended is None}
+    said = dict(zip(telling, output.prepared_reports(tx, [*telling.values()]), strict=True))
+    drafts: list[Draft] = []
+    for one in endings:
+        facts: dict[str, Canonical] = {"summary": one.summary}
+        if one.run.id in said:
+            facts["output_sha256"] = said[one.run.id].sha256
+        drafts.append(Draft(one.state.value, one.run.id, one.person, one.run.host, facts))
+    entries = changelog.append_many(tx, drafts)
+    bound = [(one, said[one.run]) for one in entries if one.run in said]
+    output.keep_all(tx, 0, bound)
 
 
 def announce(tx: Transaction, run: Run) -> None:

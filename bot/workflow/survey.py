@@ -18,7 +18,7 @@ from bot.run import Run, State
 from bot.store import kin, runs, stops
 from bot.store.database import StoreRefused, StoreUnavailable, Transaction
 from bot.workflow import stopped
-from bot.workflow.ending import end
+from bot.workflow.ending import Ending, end, end_all
 from bot.workflow.parts import Parts
 from bot.workflow.planning import Remaining, propose, remaining, report
 from bot.workflow.showing import show
@@ -30,9 +30,10 @@ log = logging.getLogger(__name__)
 # What comes so shortly after each other is recorded together: nobody sees a list grow faster.
 _TOGETHER_SECONDS = 0.1
 
-# What comes of a run that is still as it was asked, in the transaction that holds it.
+# What comes of a run that is still as it was asked: what its host said, for whoever only looks, or
+# what is to be done in the transaction that holds it.
 _Record = Callable[[Transaction, Run], None]
-_Found = tuple[Run, _Record | BaseException | None]
+_Found = tuple[Run, Report | _Record | BaseException | None]
 
 
 class Survey:
@@ -86,7 +87,7 @@ class Survey:
 
     def _bring(self, run: Run, found: SimpleQueue[_Found], *, is_stopped: bool) -> None:
         """Put what is to be recorded of a run among what was found, or what went wrong."""
-        record: _Record | BaseException | None = None
+        record: Report | _Record | BaseException | None = None
         try:
             if not self._closing.is_set():
                 record = self._stopped if is_stopped else self._heard(run)
@@ -94,11 +95,11 @@ class Survey:
             record = trouble
         found.put((run, record))
 
-    def _heard(self, run: Run) -> _Record | None:
+    def _heard(self, run: Run) -> Report | _Record | None:
         """Read the host; return what comes of that, None if the process ends meanwhile."""
         try:
             if run.kind == "check" and run.timing is None:
-                return partial(self._reported, found=report(self._parts, run))
+                return report(self._parts, run)
             left = remaining(self._parts, run, self._parts.policies.current())
             return partial(self._planned, left=left)
         except Refused as refused:
@@ -115,7 +116,11 @@ class Survey:
     ) -> Sequence[Run]:
         """Write down what is there. goes_on: others are still being read."""
         troubles += [record for _, record in batch if isinstance(record, Exception)]
-        fit = [(run, record) for run, record in batch if callable(record)]
+        fit = [
+            (run, record)
+            for run, record in batch
+            if isinstance(record, Report) or callable(record)
+        ]
         if not fit:
             return ()
         try:
@@ -136,16 +141,25 @@ class Survey:
             for run in self._recorded([each], troubles, goes_on=goes_on or each is not fit[-1])
         ]
 
-    def _committed(self, batch: Sequence[tuple[Run, _Record]], *, goes_on: bool) -> Sequence[Run]:
+    def _committed(
+        self, batch: Sequence[tuple[Run, Report | _Record]], *, goes_on: bool
+    ) -> Sequence[Run]:
         records = {run.id: record for run, record in batch}
         with self._parts.database.transaction() as tx:
             if goes_on:
                 # The whole waits for those that are still being read: it need not look now.
                 tx.first(("advance", batch[0][0].parent))
             held = kin.hold(tx, list(records))
+            looks: list[Ending] = []
             for run in held:
-                if run.state is State.ASKED:
-                    records[run.id](tx, run)
+                record = records[run.id]
+                if run.state is not State.ASKED:
+                    continue
+                if isinstance(record, Report):
+                    looks.append(_told(run, record))
+                else:
+                    record(tx, run)
+            end_all(self._parts, tx, looks)
             # A part of a request waits for the approval of the whole.
             alone = [run.id for run in held if run.parent is None]
             after = [runs.get(tx, number) for number in alone]
@@ -155,10 +169,6 @@ class Survey:
         by = stopped.by_whom(tx, held, None)
         if by:
             end(self._parts, tx, held, State.STOPPED, stopped.told(tx, held, by))
-
-    def _reported(self, tx: Transaction, held: Run, *, found: Report) -> None:
-        known = replace(held, report=found, started=held.asked)
-        end(self._parts, tx, known, State.SUCCEEDED, found.summary)
 
     def _planned(self, tx: Transaction, held: Run, *, left: Remaining) -> None:
         policy = self._parts.policies.current()
@@ -179,6 +189,11 @@ class Survey:
 
     def _ended(self, tx: Transaction, held: Run, *, state: State, summary: str) -> None:
         end(self._parts, tx, held, state, summary)
+
+
+def _told(run: Run, found: Report) -> Ending:
+    known = replace(run, report=found, started=run.asked)
+    return Ending(known, State.SUCCEEDED, found.summary)
 
 
 def _raise_what_ends_us(batch: Sequence[_Found]) -> None:

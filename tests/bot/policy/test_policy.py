@@ -4,11 +4,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import cedarpy
 import pytest
 
 from bot.policy import NoPolicy, Policy, Request
-from bot.policy.rules import strictest
+from bot.policy.rules import Rules, Ruling, strictest
 from tests.policies import a_policy, starter_rules
 
 # A Wednesday, 12:00 UTC.
@@ -185,14 +184,14 @@ def test_the_rules_are_asked_once_about_all_hosts_that_are_alike(
     hosts = tuple(f"lb{n}" for n in range(1, 101))
     lines = [f"  {name}: {{area: edge, tags: [haproxy]}}\n" for name in hosts[2:]]
     inventory.write_text(inventory.read_text() + "".join(lines))
-    policy, asked = directory.current(), list[object]()
-    plain = cedarpy.is_authorized
+    policy, asked = directory.current(), list[str]()
+    plain = Rules.judge
 
-    def counted(request: Any, *more: Any) -> Any:
-        asked.append(request)
-        return plain(request, *more)
+    def counted(self: Rules, *given: Any, **more: Any) -> Ruling:
+        asked.append(more["host"])
+        return plain(self, *given, **more)
 
-    monkeypatch.setattr(cedarpy, "is_authorized", counted)
+    monkeypatch.setattr(Rules, "judge", counted)
     policy.may_ask(replace(_request("dora"), hosts=hosts))
     assert len(asked) == 1
     policy.may_ask(replace(_request("dora"), hosts=(*hosts, "web1", "nas1"), now=NOON + 1))
