@@ -17,8 +17,8 @@ THREATS = [
     f"{kind}{n}" for kind, last in (("a", 20), ("l", 10), ("x", 6)) for n in range(1, last + 1)
 ]
 NAMED = re.compile(r"test_t_([alx]\d+)_")
-# How names and comments say that a test is one.
-TWIN = re.compile(r"twin|without|_would|_if_|monkeypatch\.setattr|is_found", re.IGNORECASE)
+# How a test says by its name, or in words, that it is one.
+TWIN = re.compile(r"test_t_\w*(twin|without|_would|_if_|_is_found)|[Tt]he twin\b")
 
 
 @cache

@@ -10,7 +10,7 @@ from sqlalchemy import update
 
 from bot.policy import rules
 from bot.run import Origin, Run, State
-from bot.store import changelog, glass, signins, tables
+from bot.store import changelog, glass, signins, tables, testimony
 from bot.store.database import StoreUnavailable
 from bot.workflow import NotYours, StepUpFirst, TooLate, Unfit, breaking, passing
 from tests.bot.keyring import App, age_step_ups, an_app, stepped_up
@@ -249,6 +249,51 @@ def test_t_a16_who_loses_the_right_loses_it_before_the_start(office: Office) -> 
     office.work()
     assert office.run(run.id).state is not State.SUCCEEDED
     assert office.fleet.told == []
+
+
+class TestGuards:
+    """The twins: each guard taken away, and what it keeps off happens."""
+
+    def test_t_a16_without_the_guard_no_reason_would_do(
+        self, office: Office, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(breaking, "LEAST_REASON", 0)
+        app, run = stepped_up(office, "adam"), wanted(office)
+        assert shatter(office, run, app, "").state is State.SUCCEEDED
+
+    def test_t_a16_without_the_guard_a_sign_in_would_do(
+        self, office: Office, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        app, run = an_app(office, "adam"), wanted(office)
+        digest = app.factor.digest
+        monkeypatch.setattr(breaking, "shown", lambda *_, **__: digest)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
+        assert shatter(office, run, app).state is State.SUCCEEDED
+
+    def test_t_a16_without_the_guard_it_would_be_open_after_an_hour(
+        self, office: Office, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(breaking, "OPEN_SECONDS", 2 * HOUR)
+        app, run = stepped_up(office, "adam"), wanted(office)
+        office.workflow.breaking.shatter(
+            run.id, person="adam", session=app.session, digest=run.digest, reason=WHY
+        )
+        age_glass(office, HOUR)
+        office.work()
+        assert office.run(run.id).state is State.SUCCEEDED
+
+    def test_t_a16_without_the_guard_nobody_need_ever_review_it(
+        self, office: Office, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(glass, "overdue", _none)
+        monkeypatch.setattr(testimony, "unreviewed", _none)
+        app = stepped_up(office, "adam")
+        shatter(office, wanted(office), app)
+        age_glass(office, 24 * HOUR + 1)
+        other = office.ask(SetSwitch(host="web1", name="fan", value="on"), person="adam")
+        assert shatter(office, other, app).state is State.SUCCEEDED
+
+
+def _none(*_: object) -> None: ...
 
 
 # --- what follows ---

@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import text
 
 from bot.run import Run, State
-from bot.store import changelog, keyfile, runs, safe
+from bot.store import changelog, keyfile, runs, safe, verification
 from bot.store.database import Database, StoreRefused, StoreUnavailable, Transaction
 from bot.workflow import NotYours, erasing
 from bot.workflow.erasing import foreseen
@@ -69,6 +69,32 @@ def test_t_l9_a_writer_with_an_old_head_makes_no_fork(
     monkeypatch.setattr(changelog, "_last_and_locked", head)
     with pytest.raises(StoreRefused), database.transaction() as tx:
         changelog.append(tx, "noted", n=2)
+
+
+def test_t_l9_without_the_line_and_the_key_there_would_be_a_fork(
+    office: Office, monkeypatch: pytest.MonkeyPatch
+):
+    """The twin: two entries follow the same one, and whoever verifies sees it."""
+    with office.database.transaction() as tx:
+        verification.open_log(tx)
+        old = changelog.head(tx)
+        changelog.append(tx, "noted", n=1)
+        for words in (
+            "CREATE TABLE bare AS SELECT * FROM entry",
+            "DROP TABLE entry",
+            "ALTER TABLE bare RENAME TO entry",
+        ):
+            tx.sql.execute(text(words))
+
+    def head(_tx: Transaction) -> tuple[int, str]:
+        return old
+
+    monkeypatch.setattr(changelog, "_last_and_locked", head)
+    with office.database.transaction() as tx:
+        changelog.append(tx, "noted", n=2)
+    with office.database.reading() as tx:
+        assert [entry.prev for entry in changelog.after(tx, old[0])] == [old[1], old[1]]
+        assert verification.verify(tx).broken == old[0] + 2
 
 
 class TestErasure:

@@ -65,6 +65,22 @@ def test_t_x3_who_confirmed_a_factor_cannot_be_written_in(database: Database) ->
     assert factors.secret(vault, confirmed) == SECRET
 
 
+def test_t_x3_without_the_guard_it_would_open_for_anybody_and_count(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The twin of both: a secret that is sealed alone, and not with what it is about."""
+    monkeypatch.setattr(factors.Factor, "about", "")
+    vault = Safe.new()
+    doras, olgas = _add(database, vault, "dora"), _add(database, vault, "olga", "other")
+    with database.transaction() as tx:
+        here = tables.factor.c.id == olgas.id
+        forged = {"sealed": doras.sealed, "confirmed_by": "adam"}
+        tx.sql.execute(update(tables.factor).where(here).values(forged))
+        moved = factors.get(tx, olgas.id)
+    assert moved
+    assert factors.secret(vault, moved) == SECRET
+
+
 def test_what_was_altered_does_not_open() -> None:
     vault = Safe.new()
     sealed = base64.b64decode(vault.seal(SECRET, about="x"))
