@@ -21,12 +21,12 @@ class NotAMoment(ValueError):
 
 def iso(at: int) -> str:
     """Return `2026-03-01T14:30:05Z`."""
-    return _datetime(at).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return f"{_datetime(at).isoformat(timespec='seconds')[:19]}Z"
 
 
 def utc(at: int) -> str:
     """Return `2026-03-01 14:30:05 UTC`."""
-    return _datetime(at).strftime("%Y-%m-%d %H:%M:%S UTC")
+    return f"{_datetime(at).isoformat(' ', 'seconds')[:19]} UTC"
 
 
 def span(length: int) -> str:

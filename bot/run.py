@@ -177,9 +177,7 @@ class Run:
     def title(self) -> str:
         """The request as it would be typed: `abusers clear lb1 203.0.113.9`."""
         asked = self.request or self.words
-        if self.timing is not None:
-            return f"schedule “{self.timing.name}”: {asked}"
-        return f"undo of run {self.undo_of}: {asked}" if self.undo_of else asked
+        return titled(asked, undo_of=self.undo_of, timing=self.timing)
 
     @property
     def short_digest(self) -> str:
@@ -188,6 +186,13 @@ class Run:
     @property
     def over(self) -> bool:
         return self.state in ENDED
+
+
+def titled(asked: str, *, undo_of: int | None, timing: Timing | None) -> str:
+    """Return what a run is called. asked: its words and values."""
+    if timing is not None:
+        return f"schedule “{timing.name}”: {asked}"
+    return f"undo of run {undo_of}: {asked}" if undo_of else asked
 
 
 @dataclass(frozen=True)

@@ -1,17 +1,16 @@
 """Entries of the change log, found by what they say and by the runs that they tell of."""
 
+import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
-
-from sqlalchemy import ColumnElement, select, text
 
 from bot.store import changelog, search, tables
 from bot.store.changelog import Entry
 from bot.store.database import Transaction
 from bot.store.search import Filter
 
-_ENTRY = tables.entry.c
-_AT_ONCE = 500
+_COLUMNS = ", ".join(column.name for column in tables.entry.columns)
 # So many entries, the newest, are looked at for what many of them are.
 _WINDOW = 2_000
 # Of how many runs, those that fit and are the newest, entries are found by what the run is.
@@ -37,91 +36,104 @@ class Wanted:
     before: int | None = None
 
 
+@dataclass(frozen=True)
+class _Sought:
+    """conditions: SQL that an entry must fit; given: what that names."""
+
+    conditions: Sequence[str]
+    given: dict[str, object]
+
+    def also(self, condition: str, **given: object) -> "_Sought":
+        return _Sought([*self.conditions, condition], {**self.given, **given})
+
+
 def newest(tx: Transaction, wanted: Wanted, *, most: int) -> list[Entry]:
     """Return the newest of them, the newest first."""
-    conditions = _conditions(tx, wanted)
+    sought = _sought(tx, wanted)
     if wanted.runs is not None:
-        return _of_runs(tx, wanted, conditions, most)
+        return _of_runs(tx, wanted, sought, most)
     if "*" not in wanted.host and "?" not in wanted.host:
-        if wanted.host:
-            conditions.append(_ENTRY.host == wanted.host)
-        return _read(tx, conditions, most)
-    found = _among_the_newest(tx, wanted, conditions, most)
+        return _read(
+            tx, sought.also("host = :host", host=wanted.host) if wanted.host else sought, most
+        )
+    found = _among_the_newest(tx, wanted, sought, most)
     if len(found) >= most:
         return found
     found.clear()
     for host in _known_hosts(tx, wanted.host):
-        found += _read(tx, [*conditions, _ENTRY.host == host], most)
-    return _newest_of(found, most)
+        found += _read(tx, sought.also("host = :host", host=host), most)
+    return sorted(found, key=lambda entry: -entry.seq)[:most]
 
 
-def _among_the_newest(
-    tx: Transaction, wanted: Wanted, conditions: list[ColumnElement[bool]], most: int
-) -> list[Entry]:
+def _among_the_newest(tx: Transaction, wanted: Wanted, sought: _Sought, most: int) -> list[Entry]:
     """Look for the hosts of a pattern where most of them are: one look instead of one each."""
     beyond = wanted.before or changelog.head(tx)[0] + 1
-    like = _ENTRY.host.like(search.like(wanted.host), escape="\\")
-    return _read(tx, [*conditions, like, _ENTRY.seq >= beyond - _WINDOW], most)
+    newest = sought.also("seq >= :newest", newest=beyond - _WINDOW)
+    like = search.like(wanted.host)
+    return _read(tx, newest.also("host LIKE :like ESCAPE '\\'", like=like), most)
 
 
 def kinds(tx: Transaction) -> list[str]:
     """Return the kinds that the log has, by name: one step of the index for each."""
-    query = text(
-        "WITH RECURSIVE known(kind) AS (SELECT min(kind) FROM entry UNION ALL "
-        "SELECT (SELECT min(entry.kind) FROM entry WHERE entry.kind > known.kind) FROM known "
-        "WHERE known.kind IS NOT NULL) SELECT kind FROM known WHERE kind IS NOT NULL"
-    )
-    return list(tx.sql.execute(query).scalars())
+    return [kind for (kind,) in search.rows(tx, _each("kind"), {})]
 
 
-def _conditions(tx: Transaction, wanted: Wanted) -> list[ColumnElement[bool]]:
-    found: list[ColumnElement[bool]] = []
+def _sought(tx: Transaction, wanted: Wanted) -> _Sought:
+    sought = _Sought([], {})
     if wanted.person:
-        found.append(_ENTRY.person == wanted.person)
+        sought = sought.also("person = :person", person=wanted.person)
     if wanted.kind:
-        found.append(_ENTRY.kind == wanted.kind)
+        sought = sought.also("kind = :kind", kind=wanted.kind)
     if wanted.before is not None:
-        found.append(_ENTRY.seq < wanted.before)
+        sought = sought.also("seq < :before", before=wanted.before)
     if wanted.since is not None:
-        first = select(_ENTRY.seq).where(_ENTRY.at >= wanted.since - _SLACK)
-        seq = tx.sql.execute(first.order_by(_ENTRY.at, _ENTRY.seq).limit(1)).scalar()
-        found += [_ENTRY.seq >= (2**62 if seq is None else seq), _ENTRY.at >= wanted.since]
+        query = "SELECT seq FROM entry WHERE at >= :at ORDER BY at, seq LIMIT 1"
+        first = search.scalar(tx, query, {"at": wanted.since - _SLACK})
+        first = 2**62 if first is None else first
+        sought = sought.also("seq >= :first AND at >= :since", first=first, since=wanted.since)
     if wanted.until is not None:
-        last = select(_ENTRY.seq).where(_ENTRY.at <= wanted.until + _SLACK)
-        last = last.order_by(_ENTRY.at.desc(), _ENTRY.seq.desc()).limit(1)
-        seq = tx.sql.execute(last).scalar()
-        found += [_ENTRY.seq <= (seq or 0), _ENTRY.at <= wanted.until]
-    return found
+        query = "SELECT seq FROM entry WHERE at <= :at ORDER BY at DESC, seq DESC LIMIT 1"
+        last = search.scalar(tx, query, {"at": wanted.until + _SLACK})
+        sought = sought.also("seq <= :last AND at <= :until", last=last or 0, until=wanted.until)
+    return sought
 
 
-def _of_runs(
-    tx: Transaction, wanted: Wanted, conditions: list[ColumnElement[bool]], most: int
-) -> list[Entry]:
+def _of_runs(tx: Transaction, wanted: Wanted, sought: _Sought, most: int) -> list[Entry]:
     assert wanted.runs is not None  # noqa: S101 - asked for by the runs
-    sought = replace(wanted.runs, host=wanted.host or wanted.runs.host)
-    numbers = search.numbers(tx, sought, most=max(most, NEWEST_RUNS))
-    found: list[Entry] = []
-    for first in range(0, len(numbers), _AT_ONCE):
-        some = _ENTRY.run.in_(numbers[first : first + _AT_ONCE])
-        found += _read(tx, [*conditions, some], most)
-    return _newest_of(found, most)
+    asked = replace(wanted.runs, host=wanted.host or wanted.runs.host)
+    numbers = search.numbers(tx, asked, most=max(most, NEWEST_RUNS))
+    if not numbers:
+        return []
+    if tx.embedded:
+        listed = "run IN (SELECT value FROM json_each(:runs))"
+        sought = sought.also(listed, runs=json.dumps(numbers))
+    else:
+        sought = sought.also("run = ANY(:runs)", runs=numbers)
+    # Of those that are left over, nothing but the number is looked at.
+    which = f"SELECT seq FROM entry WHERE {_all(sought)} ORDER BY seq DESC LIMIT :most"  # noqa: S608 - ours
+    return _read(tx, _Sought([f"seq IN ({which})"], sought.given), most)
 
 
-def _read(tx: Transaction, conditions: list[ColumnElement[bool]], most: int) -> list[Entry]:
-    query = select(tables.entry).where(*conditions).order_by(_ENTRY.seq.desc()).limit(most)
-    return [Entry(*row) for row in tx.sql.execute(query)]
+def _read(tx: Transaction, sought: _Sought, most: int) -> list[Entry]:
+    where = f"WHERE {_all(sought)}" if sought.conditions else ""
+    query = f"SELECT {_COLUMNS} FROM entry {where} ORDER BY seq DESC LIMIT :most"  # noqa: S608 - ours
+    return [Entry(*row) for row in search.rows(tx, query, {**sought.given, "most": most})]
 
 
-def _newest_of(found: list[Entry], most: int) -> list[Entry]:
-    return sorted(found, key=lambda entry: -entry.seq)[:most]
+def _all(sought: _Sought) -> str:
+    return " AND ".join(sought.conditions)
 
 
 def _known_hosts(tx: Transaction, pattern: str) -> list[str]:
     """Return the hosts that fit, of all that the log names: one step of the index for each."""
-    query = text(
-        "WITH RECURSIVE known(host) AS (SELECT min(host) FROM entry UNION ALL "
-        "SELECT (SELECT min(entry.host) FROM entry WHERE entry.host > known.host) FROM known "
-        "WHERE known.host IS NOT NULL) SELECT host FROM known WHERE host IS NOT NULL"
-    )
     closed = pattern.replace("[", "[[]")
-    return [host for host in tx.sql.execute(query).scalars() if fnmatchcase(host, closed)]
+    return [host for (host,) in search.rows(tx, _each("host"), {}) if fnmatchcase(host, closed)]
+
+
+def _each(column: str) -> str:
+    """Return SQL for each value of a column once, by one step of its index for each."""
+    return (
+        f"WITH RECURSIVE known(one) AS (SELECT min({column}) FROM entry UNION ALL "  # noqa: S608 - ours
+        f"SELECT (SELECT min(entry.{column}) FROM entry WHERE entry.{column} > known.one) "
+        "FROM known WHERE known.one IS NOT NULL) SELECT one FROM known WHERE one IS NOT NULL"
+    )

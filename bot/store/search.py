@@ -83,7 +83,7 @@ class _Walk:
 
 def page(tx: Transaction, wanted: Filter, *, most: int = 50) -> Page:
     """Return a page of runs, the newest first, each without its plan and its report."""
-    found, older = _numbers(tx, wanted, most)
+    found, older = looked_for(tx, wanted, most)
     return Page(runs.listed(tx, found), older)
 
 
@@ -96,14 +96,15 @@ def numbers(tx: Transaction, wanted: Filter, *, most: int) -> list[int]:
     """Return the numbers of the newest runs, however far back they are to be looked for."""
     found: list[int] = []
     while True:
-        more, older = _numbers(tx, wanted, most - len(found))
+        more, older = looked_for(tx, wanted, most - len(found))
         found += more
         if older is None or len(found) >= most:
             return found
         wanted = replace(wanted, before=older)
 
 
-def _numbers(tx: Transaction, wanted: Filter, most: int) -> tuple[list[int], int | None]:
+def looked_for(tx: Transaction, wanted: Filter, most: int) -> tuple[list[int], int | None]:
+    """Return the numbers of a page's runs, the newest first, and `before` of the next page."""
     bounds = _bounds(tx, wanted)
     walk = None if bounds is None else _walk(tx, wanted)
     if bounds is None or walk is None:
@@ -120,7 +121,8 @@ def _numbers(tx: Transaction, wanted: Filter, most: int) -> tuple[list[int], int
             # All that there is of what is rare is put in order: that index is of all runs.
             order = "id + 0 DESC"
         between = (floor or bounds[0], bounds[1])
-        found = _column(tx, *_query(walk, walk.rest, between, order, most + 1))
+        query = _query(walk, walk.rest, between, order, most + 1)
+        found = [number for (number,) in rows(tx, *query)]
         if len(found) > most:
             return found[:most], found[most - 1]
         if floor is None:
@@ -128,12 +130,12 @@ def _numbers(tx: Transaction, wanted: Filter, most: int) -> tuple[list[int], int
     return found, floor
 
 
-def _column(tx: Transaction, sql: str, given: Mapping[str, object]) -> list[Any]:
-    """Return the first column of what the driver itself finds: putting a statement together anew
-    for each page would take longer than finding it."""
+def rows(tx: Transaction, sql: str, given: Mapping[str, object]) -> Sequence[Any]:
+    """Return what the driver itself finds: putting a statement together anew for each page would
+    take longer than finding it. sql: its values as `:name`."""
     if tx.embedded:
-        return [row[0] for row in tx.driver.execute(sql, given)]
-    return list(tx.sql.exec_driver_sql(_as_postgresql(sql), dict(given)).scalars())
+        return tx.driver.execute(sql, given).fetchall()
+    return tx.sql.exec_driver_sql(_as_postgresql(sql), dict(given)).all()
 
 
 @lru_cache(1024)
@@ -141,9 +143,10 @@ def _as_postgresql(sql: str) -> str:
     return _NAMED.sub(r"%(\1)s", sql)
 
 
-def _scalar(tx: Transaction, sql: str, given: Mapping[str, object]) -> Any:
-    found = _column(tx, sql, given)
-    return found[0] if found else None
+def scalar(tx: Transaction, sql: str, given: Mapping[str, object]) -> Any:
+    """Return the first value of the first row, None without one."""
+    found = rows(tx, sql, given)
+    return found[0][0] if found else None
 
 
 def _bounds(tx: Transaction, wanted: Filter) -> tuple[int, int] | None:
@@ -151,13 +154,13 @@ def _bounds(tx: Transaction, wanted: Filter) -> tuple[int, int] | None:
     lowest, beyond = 0, wanted.before or 2**31 - 1
     if wanted.since is not None:
         query = "SELECT id FROM run WHERE asked >= :since ORDER BY asked, id LIMIT 1"
-        first = _scalar(tx, query, {"since": wanted.since - _SLACK})
+        first = scalar(tx, query, {"since": wanted.since - _SLACK})
         if first is None:
             return None
         lowest = first
     if wanted.until is not None:
         query = "SELECT id FROM run WHERE asked <= :until ORDER BY asked DESC, id DESC LIMIT 1"
-        last = _scalar(tx, query, {"until": wanted.until + _SLACK})
+        last = scalar(tx, query, {"until": wanted.until + _SLACK})
         if last is None:
             return None
         beyond = min(beyond, last + 1)
@@ -260,7 +263,7 @@ def _floor(tx: Transaction, walk: _Walk, bounds: tuple[int, int], window: int) -
     each = max(window // max(len(walk.values), 1), 50)
     if len(walk.values) > 1:
         return _highest_floor(tx, walk, bounds, each)
-    return _scalar(tx, *_query(walk, (), bounds, "id DESC", 1, each))
+    return scalar(tx, *_query(walk, (), bounds, "id DESC", 1, each))
 
 
 def _highest_floor(tx: Transaction, walk: _Walk, bounds: tuple[int, int], each: int) -> int | None:
@@ -277,7 +280,7 @@ def _highest_floor(tx: Transaction, walk: _Walk, bounds: tuple[int, int], each: 
         f"FROM {listed}"
     )
     given = {"several": json.dumps(list(walk.values)), "each": each}
-    return _scalar(tx, query, given | {"lowest": bounds[0], "beyond": bounds[1]})
+    return scalar(tx, query, given | {"lowest": bounds[0], "beyond": bounds[1]})
 
 
 def _known_hosts(tx: Transaction, pattern: str) -> list[str]:
@@ -289,8 +292,8 @@ def _known_hosts(tx: Transaction, pattern: str) -> list[str]:
         f"SELECT (SELECT min(run.host) FROM run WHERE run.host > known.host {end}) FROM known "
         "WHERE known.host IS NOT NULL) SELECT host FROM known WHERE host IS NOT NULL"
     )
-    known = _column(tx, query, {"first": first, "beyond": beyond})
-    return [host for host in known if fnmatchcase(host, _closed(pattern))]
+    known = rows(tx, query, {"first": first, "beyond": beyond})
+    return [host for (host,) in known if fnmatchcase(host, _closed(pattern))]
 
 
 def _range_of(pattern: str) -> tuple[str, str]:
@@ -324,4 +327,4 @@ def _count(tx: Transaction, word: str) -> int:
         "SELECT count(*) FROM "  # noqa: S608 - a number of ours
         f"(SELECT 1 AS one FROM word WHERE word = :word LIMIT {_COMMON}) AS enough"
     )
-    return _scalar(tx, query, {"word": word})
+    return scalar(tx, query, {"word": word})

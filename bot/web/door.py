@@ -39,6 +39,7 @@ from bot.web.parts import WebParts
 _ROOMS = (
     home,
     history,
+    log_page,
     # Before the run's page, whose address would take its own for a number.
     compare_page,
     run_page,
@@ -53,7 +54,6 @@ _ROOMS = (
     condition_page,
     schedules_page,
     mandates_page,
-    log_page,
     policy_page,
     login,
     oidc,
@@ -72,8 +72,8 @@ def build(parts: WebParts) -> FastAPI:
     app.state.parts = parts
     app.state.looks = stream.Looks()
     trouble.install(app, parts)
-    for room in _ROOMS:
-        app.include_router(room.router)
+    # Routers within the router would be looked through anew for each request.
+    app.router.routes += [route for room in _ROOMS for route in room.router.routes]
     app.mount("/static", _Files(directory=STATIC), "static")
     app.add_middleware(guard.Guard, origin=parts.origin, refuse=_refuse)
     return app

@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from fastapi import APIRouter, Request, Response
 
 from bot import archive, moment
-from bot.run import Run, State, Vote
-from bot.store import runs, search, views
+from bot.run import Vote
+from bot.store import listing, runs, views
 from bot.store.database import Transaction
+from bot.store.listing import Listed, Listing
 from bot.store.views import NoSuchView, View
+from bot.web.choices import choices
 from bot.web.pages import page
-from bot.web.parts import Here, WebParts
-from bot.web.visitor import Visiting, Visitor
-from bot.web.wanted import GROUPS, Wanted, canonical, wanted
-from runbooks import catalogue
+from bot.web.visitor import visit
+from bot.web.wanted import Wanted, canonical, wanted
 
 router = APIRouter()
 
@@ -40,48 +40,37 @@ _COLUMNS = (
 
 
 @dataclass(frozen=True)
-class Choices:
-    """What the filters offer; other words may be typed too, for what has left since."""
-
-    hosts: Sequence[str]
-    areas: Mapping[str, str]
-    people: Mapping[str, str]
-    runbooks: Sequence[str]
-    groups: Mapping[str, str]
-    states: Sequence[State]
-
-
-@dataclass(frozen=True)
 class _Seen:
     """What a page shows. older: the address of the next one, "" if this is the last."""
 
     wanted: Wanted
-    runs: Sequence[Run]
+    runs: Sequence[Listed]
     votes: Mapping[int, Sequence[Vote]]
     older: str
     now: int
-    views: Sequence[View] = ()
-    view: View | None = None
 
 
 @router.get("/runs")
-def history(request: Request, parts: Here, visitor: Visiting) -> Response:
+def history(request: Request) -> Response:
     """Show one page of runs. The address says everything, so it can be sent to somebody."""
-    seen = _seen(request, parts, person=visitor.id)
+    with visit(request) as (visitor, tx):
+        seen = _seen(request, tx)
+        kept = views.of(tx, visitor.id)
+        view = _view(tx, request.query_params.get("view", ""), kept, seen.wanted)
     before = seen.wanted.filter.before
     return page(
         request,
         "history.html",
         wanted=seen.wanted,
-        choices=_choices(visitor),
+        choices=choices(visitor.policy),
         runs=seen.runs,
         votes=seen.votes,
         now=seen.now,
         older=seen.older,
         short=len(seen.runs) < _ON_A_PAGE,
         paged=before is not None,
-        views=seen.views,
-        view=seen.view,
+        views=kept,
+        view=view,
         query=canonical(seen.wanted.typed),
         log=seen.wanted.address().replace("/runs", "/log", 1),
         files={form: seen.wanted.address(before=before, form=f".{form}") for form in FORMS},
@@ -89,18 +78,20 @@ def history(request: Request, parts: Here, visitor: Visiting) -> Response:
 
 
 @router.get("/runs.csv")
-def as_csv(request: Request, parts: Here, visitor: Visiting) -> Response:  # noqa: ARG001 - whoever is signed in may read
+def as_csv(request: Request) -> Response:
     """Hand out what a page shows for a spreadsheet, in which no cell is a formula."""
-    seen = _seen(request, parts)
+    with visit(request) as (_, tx):
+        seen = _seen(request, tx)
     rows = [archive.csv_line(_COLUMNS)]
     rows += [archive.csv_line(list(row.values())) for row in _rows(seen)]
     return _file("".join(rows), "text/csv", "runs.csv", seen)
 
 
 @router.get("/runs.json")
-def as_json(request: Request, parts: Here, visitor: Visiting) -> Response:  # noqa: ARG001 - whoever is signed in may read
+def as_json(request: Request) -> Response:
     """Hand out what a page shows for programs; older: the address of the next, "" at the end."""
-    seen = _seen(request, parts)
+    with visit(request) as (_, tx):
+        seen = _seen(request, tx)
     older = seen.older.replace("/runs?", "/runs.json?", 1)
     said = {"runs": _rows(seen), "older": older, "problems": dict(seen.wanted.problems)}
     text = json.dumps(said, ensure_ascii=False, indent=1)
@@ -114,18 +105,15 @@ def _file(text: str, kind: str, name: str, seen: "_Seen") -> Response:
     return Response(text, status, headers, f"{kind}; charset=utf-8")
 
 
-def _seen(request: Request, parts: WebParts, *, person: str = "") -> "_Seen":
-    with parts.database.reading() as tx:
-        sought = wanted(request.query_params, now=tx.now)
-        # Half a filter would mislead, so what does not fit finds nothing.
-        found = search.Page([], None)
-        if not sought.problems:
-            found = search.page(tx, sought.filter, most=_ON_A_PAGE)
-        votes = runs.votes_on(tx, [run.id for run in found.runs])
-        older = sought.address(before=found.older) if found.older else ""
-        kept = views.of(tx, person) if person else []
-        view = _view(tx, request.query_params.get("view", ""), kept, sought)
-        return _Seen(sought, found.runs, votes, older, tx.now, kept, view)
+def _seen(request: Request, tx: Transaction) -> "_Seen":
+    sought = wanted(request.query_params, now=tx.now)
+    # Half a filter would mislead, so what does not fit finds nothing.
+    found = Listing([], None)
+    if not sought.problems:
+        found = listing.page(tx, sought.filter, most=_ON_A_PAGE)
+    votes = runs.votes_on(tx, [run.id for run in found.runs])
+    older = sought.address(before=found.older) if found.older else ""
+    return _Seen(sought, found.runs, votes, older, tx.now)
 
 
 def _view(tx: Transaction, number: str, mine: Sequence[View], sought: Wanted) -> View | None:
@@ -145,22 +133,9 @@ def _rows(seen: "_Seen") -> list[dict[str, object]]:
     ]
 
 
-def _cells(run: Run, votes: Sequence[Vote]) -> list[object]:
+def _cells(run: Listed, votes: Sequence[Vote]) -> list[object]:
     approved = " ".join(vote.person for vote in votes if vote.yes)
     times = [moment.iso(at) if at else "" for at in (run.asked, run.started, run.ended)]
     hosts = " ".join(run.hosts or (run.host,))
     what = [run.id, run.state.value, run.title, hosts, run.area, run.asked_by, approved]
     return [*what, *times, run.reason, run.summary]
-
-
-def _choices(visitor: Visitor) -> Choices:
-    people = visitor.policy.household.people.values()
-    areas = visitor.policy.household.areas.values()
-    return Choices(
-        hosts=sorted(host.name for host in visitor.policy.inventory),
-        areas={area.name: area.title for area in sorted(areas, key=lambda one: one.title)},
-        people={person.id: person.name for person in sorted(people, key=lambda one: one.name)},
-        runbooks=list(catalogue()),
-        groups={name: title for name, (title, _) in GROUPS.items()},
-        states=list(State),
-    )

@@ -9,19 +9,18 @@ from urllib.parse import urlencode
 from fastapi import APIRouter, Query, Request, Response
 
 from bot import archive, moment
-from bot.run import State
 from bot.store import changelog, entries, search, verification
 from bot.store.changelog import Entry
 from bot.store.database import Transaction
 from bot.store.verification import Verdict
+from bot.web.choices import among, choices
 from bot.web.pages import page
-from bot.web.parts import Here, WebParts
+from bot.web.parts import Here
 from bot.web.story import facts
 from bot.web.trouble import refusal
-from bot.web.visitor import Visiting, Visitor
-from bot.web.wanted import GROUPS, NAMES, Wanted, wanted
+from bot.web.visitor import Visiting, visit
+from bot.web.wanted import NAMES, Wanted, wanted
 from connectors.command import UncleanText, clean
-from runbooks import catalogue
 
 router = APIRouter()
 
@@ -50,14 +49,15 @@ class _Seen:
 
 
 @router.get("/log")
-def log(request: Request, parts: Here, visitor: Visiting, before: Before = None) -> Response:
-    return _page(request, parts, visitor, before=before)
+def log(request: Request, before: Before = None) -> Response:
+    return _page(request, before=before)
 
 
 @router.get("/log.csv")
-def as_csv(request: Request, parts: Here, visitor: Visiting, before: Before = None) -> Response:  # noqa: ARG001 - whoever is signed in may read
+def as_csv(request: Request, before: Before = None) -> Response:
     """Hand out what a page shows for a spreadsheet, in which no cell is a formula."""
-    seen = _seen(request, parts, before)
+    with visit(request) as (_, tx):
+        seen = _seen(request, tx, before)
     lines = [archive.csv_line(_COLUMNS)]
     for row in map(_row, seen.entries):
         cells = {**row, "facts": json.dumps(row["facts"], ensure_ascii=False)}
@@ -66,9 +66,10 @@ def as_csv(request: Request, parts: Here, visitor: Visiting, before: Before = No
 
 
 @router.get("/log.json")
-def as_json(request: Request, parts: Here, visitor: Visiting, before: Before = None) -> Response:  # noqa: ARG001 - whoever is signed in may read
+def as_json(request: Request, before: Before = None) -> Response:
     """Hand out what a page shows for programs; older: the address of the next, "" at the end."""
-    seen = _seen(request, parts, before)
+    with visit(request) as (_, tx):
+        seen = _seen(request, tx, before)
     older = seen.address(before=seen.older, form=".json") if seen.older else ""
     said = {"entries": [*map(_row, seen.entries)], "older": older, "problems": seen.problems}
     text = json.dumps(said, ensure_ascii=False, indent=1)
@@ -76,25 +77,20 @@ def as_json(request: Request, parts: Here, visitor: Visiting, before: Before = N
 
 
 @router.post("/log/verify")
-def verify(request: Request, parts: Here, visitor: Visiting) -> Response:
+def verify(request: Request, parts: Here, visitor: Visiting) -> Response:  # noqa: ARG001 - whoever is signed in may verify
     """Recompute the whole chain. A POST, so that nothing but a button does that work."""
     try:
         verdict = verification.verify_alone(parts.database)
     except verification.AtItAlready as no:
         return refusal(request, 409, f"{str(no).capitalize()}.")
-    return _page(request, parts, visitor, verdict=verdict)
+    return _page(request, verdict=verdict)
 
 
 def _page(
-    request: Request,
-    parts: WebParts,
-    visitor: Visitor,
-    *,
-    before: int | None = None,
-    verdict: Verdict | None = None,
+    request: Request, *, before: int | None = None, verdict: Verdict | None = None
 ) -> Response:
-    seen = _seen(request, parts, before)
-    people = visitor.policy.household.people.values()
+    with visit(request) as (visitor, tx):
+        seen = _seen(request, tx, before)
     return page(
         request,
         "log.html",
@@ -108,27 +104,22 @@ def _page(
         files={form: seen.address(before=before, form=f".{form}") for form in ("csv", "json")},
         paged=before is not None,
         newest_runs=entries.NEWEST_RUNS if any(name in seen.typed for name in _OF_RUNS) else 0,
-        people=sorted(people, key=lambda one: one.name),
-        areas=sorted(visitor.policy.household.areas.values(), key=lambda one: one.title),
-        hosts=sorted(host.name for host in visitor.policy.inventory),
-        runbooks=list(catalogue()),
-        groups={name: title for name, (title, _) in GROUPS.items()},
-        states=list(State),
+        choices=choices(visitor.policy),
+        kinds=among(seen.kinds, seen.typed.get("kind", "")),
     )
 
 
-def _seen(request: Request, parts: WebParts, before: int | None) -> _Seen:
-    with parts.database.reading() as tx:
-        sought = wanted(request.query_params, now=tx.now)
-        kind = request.query_params.get("kind", "").strip()[:40]
-        typed = {**sought.typed, **({"kind": kind} if kind else {})}
-        problems = dict(sought.problems) | _unclean(kind)
-        found: list[Entry] = []
-        if not problems:
-            found = _found(tx, sought, kind, before)
-        shown = found[:_ON_A_PAGE]
-        older = shown[-1].seq if len(found) > len(shown) else None
-        return _Seen(typed, problems, shown, older, changelog.head(tx), entries.kinds(tx))
+def _seen(request: Request, tx: Transaction, before: int | None) -> _Seen:
+    sought = wanted(request.query_params, now=tx.now)
+    kind = request.query_params.get("kind", "").strip()[:40]
+    typed = {**sought.typed, **({"kind": kind} if kind else {})}
+    problems = dict(sought.problems) | _unclean(kind)
+    found: list[Entry] = []
+    if not problems:
+        found = _found(tx, sought, kind, before)
+    shown = found[:_ON_A_PAGE]
+    older = shown[-1].seq if len(found) > len(shown) else None
+    return _Seen(typed, problems, shown, older, changelog.head(tx), entries.kinds(tx))
 
 
 def _unclean(kind: str) -> dict[str, str]:

@@ -1,7 +1,7 @@
 """Pages: templates filled in. Whatever stands in {{ }} is made visible first, then escaped."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -12,11 +12,15 @@ from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from bot import moment
-from bot.run import Run, State
-from bot.web import badge, picture
+from bot.run import Run, State, Vote
+from bot.store.changelog import Entry
+from bot.store.listing import Listed
+from bot.web import badge, picture, rows
 from bot.web.badge import Badge
+from bot.web.choices import option
 from bot.web.shown import Templates, shown
 from bot.web.story import plainly
+from bot.web.visitor import Visitor
 
 STATIC = Path(__file__).parent / "static"
 
@@ -51,9 +55,11 @@ def _environment() -> Environment:
     )
     words: Mapping[str, Any] = {
         "asset": _asset,
-        "took": _took,
+        "took": rows.took,
+        "run_rows": _run_rows,
+        "entry_rows": _entry_rows,
         "icon": _icon,
-        "option": _option,
+        "option": option,
         "run_state": _run_state,
         "part_state": _part_state,
         "run_badge": badge.RUN,
@@ -66,30 +72,26 @@ def _environment() -> Environment:
         "pin_badge": badge.PIN,
     }
     environment.globals.update(words)
-    environment.filters.update(time=_time, utc=moment.utc, span=moment.span, plainly=plainly)
+    environment.filters.update(time=rows.time, utc=moment.utc, span=moment.span, plainly=plainly)
     return environment
 
 
-def _time(at: int) -> Markup:
-    """Draw a moment; the browser's script writes it in the reader's own zone."""
-    said = moment.utc(at)
-    iso = f"{said[:10]}T{said[11:19]}Z"
-    return Markup(f'<time datetime="{iso}" title="{said}" data-moment>{said}</time>')  # noqa: S704 - digits of ours
+def _run_rows(
+    runs: Iterable[Run | Listed],
+    votes: Mapping[int, Sequence[Vote]],
+    now: int,
+    visitor: Visitor,
+    with_host: bool,  # noqa: FBT001 - a template's call
+) -> Markup:
+    return rows.of_runs(runs, votes, visitor.name, _run_state, now=now, with_host=with_host)
 
 
-def _took(run: Run, now: int) -> str:
-    """Say how long a run took, or takes so far."""
-    if run.started is None:
-        return Markup('<span class="text-secondary" aria-label="not started">–</span>')
-    if run.ended is None:
-        return f"{moment.span(now - run.started)} so far"
-    return moment.span(run.ended - run.started)
-
-
-def _option(value: str, word: str, chosen: str) -> Markup:
-    """Draw what a list offers; a macro would take most of the time of the lists of a filter."""
-    on = " selected" if value == chosen else ""
-    return Markup(f'<option value="{shown(value)}"{on}>{shown(word)}</option>')  # noqa: S704 - both are shown
+def _entry_rows(
+    entries: Iterable[tuple[Entry, Mapping[str, object]]],
+    visitor: Visitor,
+    with_run: bool,  # noqa: FBT001 - a template's call
+) -> Markup:
+    return rows.of_entries(entries, visitor.name, with_run=with_run)
 
 
 @cache

@@ -69,7 +69,8 @@ class WebParts:
         return "__Host-keyturn" if self.secure_cookies else "keyturn"
 
 
-def _parts(request: Request) -> WebParts:
+async def _parts(request: Request) -> WebParts:
+    # Not in a thread of its own, which takes longer than this.
     return request.app.state.parts
 
 

@@ -1,5 +1,7 @@
 """The visitor: who is signed in, looked up in the policy anew with every request."""
 
+from collections.abc import Generator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import Annotated
 
@@ -8,7 +10,7 @@ from fastapi import Depends, Request
 from bot import trail
 from bot.policy import Person, Policy
 from bot.store import signins, stops
-from bot.store.database import StoreUnavailable
+from bot.store.database import StoreUnavailable, Transaction
 from bot.web.parts import Here, WebParts
 
 
@@ -53,27 +55,39 @@ def still_there(request: Request, parts: WebParts) -> Visitor:
 
 
 def _known(request: Request, parts: WebParts, *, keep: bool) -> Visitor:
+    with _met(request, parts, keep=keep) as (visitor, _):
+        return visitor
+
+
+def visit(request: Request) -> AbstractContextManager[tuple[Visitor, Transaction]]:
+    """Look who is there, and at the database in the same transaction. Raises SignedOut."""
+    return _met(request, request.app.state.parts, keep=True)
+
+
+@contextmanager
+def _met(
+    request: Request, parts: WebParts, *, keep: bool
+) -> Generator[tuple[Visitor, Transaction]]:
     token = request.cookies.get(parts.cookie, "")
     if not token:
         raise SignedOut("")
     with parts.database.reading() as tx:
         session = signins.find(tx, token)
-        now = tx.now
-        request.state.halt = stops.of_everything(tx)
-    if session is None:
-        raise SignedOut("You were signed out after a while.")
-    policy = parts.policies.current()
-    person = policy.person(session.person)
+        if session is None:
+            raise SignedOut("You were signed out after a while.")
+        now, policy = tx.now, parts.policies.current()
+        person = policy.person(session.person)
+        if person is not None:
+            request.state.halt = stops.of_everything(tx)
+            trail.note(person=person.id)
+            request.state.visitor = visitor = Visitor(person, policy, token)
+            yield visitor, tx
     if person is None:
         with parts.database.transaction() as tx:
             signins.end(tx, token)
         raise SignedOut("You are not among the people of the policy any more.")
     if keep and now - session.last_seen > signins.NOTE_SECONDS * 1_000_000:
         _keep_alive(parts, token)
-    trail.note(person=person.id)
-    visitor = Visitor(person, policy, token)
-    request.state.visitor = visitor
-    return visitor
 
 
 def _keep_alive(parts: WebParts, token: str) -> None:

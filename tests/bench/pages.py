@@ -3,6 +3,7 @@
 import asyncio
 import random
 import tempfile
+import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 from starlette.types import Message
 
 from bot.run import State
-from bot.store import runs, search, signins
+from bot.store import listing, runs, signins
 from bot.store.database import Database
 from bot.store.search import Filter
 from tests.bench.filling import APART, AREAS, DISKS, HOSTS, PEOPLE
@@ -67,7 +68,7 @@ def _hour(at: int) -> Filter:
 def ask(database: Database, choose: Callable[[], Filter]) -> int:
     """Ask for one page as the history does; return how many runs it has."""
     with database.reading() as tx:
-        found = search.page(tx, choose(), most=_SIZE)
+        found = listing.page(tx, choose(), most=_SIZE)
         runs.votes_on(tx, [run.id for run in found.runs])
     return len(found.runs)
 
@@ -105,9 +106,20 @@ class Pages:
     def close(self) -> None:
         self._stack.close()
 
-    def get(self, address: str) -> int:
-        """Return the page's length in bytes."""
-        return self._loop.run_until_complete(self._get(address))
+    def timed(self, address: str, rounds: int) -> list[float]:
+        """Return how many seconds each round took.
+
+        All of them are asked of one server that goes on: each of its own would begin new threads.
+        """
+        return self._loop.run_until_complete(self._timed(address, rounds))
+
+    async def _timed(self, address: str, rounds: int) -> list[float]:
+        taken: list[float] = []
+        for _ in range(rounds):
+            began = time.perf_counter()
+            await self._get(address)
+            taken.append(time.perf_counter() - began)
+        return taken
 
     async def _get(self, address: str) -> int:
         path, _, query = address.partition("?")

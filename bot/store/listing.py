@@ -1,0 +1,73 @@
+"""A listing: runs as a page of the history shows them, and no more of each than that."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
+
+from sqlalchemy import select
+
+from bot.run import State, titled
+from bot.store import search, tables
+from bot.store.among import among, as_one
+from bot.store.database import Transaction
+from bot.store.search import Filter
+from bot.timetable import Timing
+
+_RUN = tables.run.c
+
+
+class Listed(NamedTuple):
+    """One run. Times are microseconds since 1970, UTC; None means not yet."""
+
+    id: int
+    state: State
+    host: str
+    area: str
+    asked_by: str
+    reason: str
+    asked: int
+    started: int | None
+    ended: int | None
+    summary: str
+    words: str
+    request: str
+    undo_of: int | None
+    all_hosts: str
+    timing: str | None
+
+    @property
+    def title(self) -> str:
+        timing = Timing.from_json(self.timing) if self.timing else None
+        return titled(self.request or self.words, undo_of=self.undo_of, timing=timing)
+
+    @property
+    def hosts(self) -> Sequence[str]:
+        """Those of a request for several; () of any other."""
+        return _names(self.all_hosts)
+
+
+_COLUMNS = [_RUN["hosts" if name == "all_hosts" else name] for name in Listed._fields]
+_LIST = among(select(*_COLUMNS).order_by(_RUN.id.desc()), _RUN.id)
+
+
+@dataclass(frozen=True)
+class Listing:
+    """runs: as many as fit, or those among the ones looked at. older: `before` of the next page;
+    None if there is none."""
+
+    runs: Sequence[Listed]
+    older: int | None
+
+
+def page(tx: Transaction, wanted: Filter, *, most: int) -> Listing:
+    """Return a page of runs, the newest first."""
+    found, older = search.looked_for(tx, wanted, most)
+    rows = _LIST.rows(tx, numbers=as_one(tx, found))
+    return Listing([Listed(row[0], State(row[1]), *row[2:]) for row in rows], older)
+
+
+@lru_cache(1024)
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(json.loads(text))

@@ -1,0 +1,146 @@
+"""Rows of the two long tables: drawn here, since templates would take most of a page's time.
+
+Whatever stands in a row is made visible and escaped by `shown`, as in a template.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
+
+from markupsafe import Markup
+
+from bot import moment
+from bot.run import Run, State, Vote
+from bot.store.changelog import Entry
+from bot.store.listing import Listed
+from bot.web.shown import shown
+from bot.web.story import plainly
+
+# Says what a person is called, or draws that.
+Draw = Callable[[str], str]
+# A fact that is longer is folded away, and one that is as long as a hash is shortened.
+_LONG, _HASH, _SHORT = 160, 64, 12
+_NOBODY = (
+    '<td role="cell" data-label="Approved by" class="kt-none">'
+    '<span class="text-secondary" aria-label="nobody">–</span></td>'
+)
+_NO_FACT = ("", None)
+_NO_RUN = '<span class="text-secondary" aria-label="none">–</span>'
+_NOT_STARTED = '<span class="text-secondary" aria-label="not started">–</span>'
+
+
+def time(at: int) -> Markup:
+    """Draw a moment; the browser's script writes it in the reader's own zone."""
+    said = moment.utc(at)
+    iso = f"{said[:10]}T{said[11:19]}Z"
+    return Markup(f'<time datetime="{iso}" title="{said}" data-moment>{said}</time>')  # noqa: S704 - digits of ours
+
+
+def took(run: Run | Listed, now: int) -> str:
+    """Say how long a run took, or takes so far."""
+    if run.started is None:
+        return Markup(_NOT_STARTED)  # noqa: S704 - ours
+    if run.ended is None:
+        return f"{moment.span(now - run.started)} so far"
+    return moment.span(run.ended - run.started)
+
+
+def of_runs(
+    runs: Iterable[Run | Listed],
+    votes: Mapping[int, Sequence[Vote]],
+    name: Draw,
+    state: Callable[[State], str],
+    *,
+    now: int,
+    with_host: bool,
+) -> Markup:
+    """Draw a row of each run. name: what a person is called. state: draws its badge."""
+
+    def who(person: str) -> str:
+        return _who(person, name(person))
+
+    rows: list[str] = []
+    for run in runs:
+        keys = [vote for vote in votes.get(run.id, ()) if vote.yes]
+        waits = "" if run.started else " kt-none"
+        rows.append(
+            f'<tr role="row">\n<td role="cell" class="kt-what"><a href="/runs/{run.id}" '
+            f'class="kt-title">{shown(run.title)}</a><span class="kt-number">run {run.id}</span>'
+            f'</td>\n<td role="cell">{state(run.state)}</td>\n{_host(run) if with_host else ""}'
+            f'<td role="cell" data-label="Asked by">{who(run.asked_by)}</td>\n'
+            f"{_keys(keys, who) if keys else _NOBODY}\n"
+            f'<td role="cell" data-label="When" class="text-nowrap">{time(run.asked)}</td>\n'
+            f'<td role="cell" data-label="Took" class="text-nowrap{waits}">'
+            f"{shown(took(run, now))}</td>\n</tr>\n"
+        )
+    return Markup("".join(rows))  # noqa: S704 - each part is shown, or ours
+
+
+def of_entries(
+    entries: Iterable[tuple[Entry, Mapping[str, object]]], name: Draw, *, with_run: bool
+) -> Markup:
+    """Draw a row of each entry of the change log, with its facts. name: as above."""
+    rows: list[str] = []
+    for entry, facts in entries:
+        person = (
+            _who(entry.person, name(entry.person))
+            if entry.person
+            else '<span class="text-secondary">Keyturn</span>'
+        )
+        digest = shown(entry.hash)
+        rows.append(
+            f'<tr role="row" id="entry-{entry.seq}">\n<td role="cell" class="text-secondary" '
+            f'data-label="No.">{entry.seq}</td>\n<td role="cell" class="kt-what"><strong>'
+            f'{shown(entry.kind)}</strong></td>\n<td role="cell" data-label="Who">{person}</td>\n'
+            f"{_run(entry.run) if with_run else ''}"
+            f'<td role="cell" data-label="When" class="text-nowrap">{time(entry.at)}</td>\n'
+            f'<td role="cell" data-label="Hash"><code title="{digest}">{digest[:_SHORT]}</code>'
+            f'</td>\n<td role="cell" class="kt-wide">{_told(facts)}</td>\n</tr>\n'
+        )
+    return Markup("".join(rows))  # noqa: S704 - each part is shown, or ours
+
+
+# The same people again and again.
+@lru_cache(4096)
+def _who(person: str, name: str) -> str:
+    return f'<span title="{shown(person)}">{shown(name)}</span>'
+
+
+def _host(run: Run | Listed) -> str:
+    host = shown(run.host)
+    drawn = f'<a class="kt-mono" href="/hosts/{host}">{host}</a>'
+    if run.hosts:
+        drawn = f'<span title="{shown(", ".join(run.hosts))}">{len(run.hosts)} hosts</span>'
+    return f'<td role="cell" data-label="Host">{drawn}</td>\n'
+
+
+def _keys(keys: Iterable[Vote], who: Draw) -> str:
+    """Draw who approved, and in whose stead."""
+    drawn = ", ".join(
+        f"{who(vote.person)} for {who(vote.instead_of)}" if vote.instead_of else who(vote.person)
+        for vote in keys
+    )
+    return f'<td role="cell" data-label="Approved by">\n{drawn}\n</td>'
+
+
+def _run(number: int | None) -> str:
+    drawn = f'<a href="/runs/{number}">run {number}</a>' if number else _NO_RUN
+    return f'<td role="cell" data-label="Run" class="text-nowrap">{drawn}</td>\n'
+
+
+def _told(facts: Mapping[str, object]) -> str:
+    drawn = [
+        _fact(shown(name), plainly(fact)) for name, fact in facts.items() if fact not in _NO_FACT
+    ]
+    return f'<dl class="kt-facts">\n{"".join(drawn)}</dl>\n'
+
+
+def _fact(name: str, text: str) -> str:
+    said = shown(text)
+    if len(text) > _LONG or "\n" in text:
+        said = (
+            f"<details><summary>{len(text)} characters</summary>"
+            f'<pre tabindex="0" aria-label="{name}">{said}</pre></details>'
+        )
+    elif len(text) == _HASH and " " not in text:
+        said = f'<code title="{said}">{shown(text[:_SHORT])}</code>'
+    return f"<div><dt>{name}</dt><dd>{said}</dd></div>\n"
