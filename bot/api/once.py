@@ -1,6 +1,8 @@
 """Once: a request that carries an Idempotency-Key has one effect, however often it is made.
 
-The answer is kept for a day by the key and the person; the same request gets it again.
+The answer is kept for a day by the key and the person; the same request gets it again. Where it
+was cut off before it was answered, it is done anew if it had done nothing, and otherwise leads to
+what it did.
 """
 
 import hashlib
@@ -16,8 +18,8 @@ from fastapi.routing import APIRoute
 from bot.api.caller import recognised
 from bot.api.parts import ApiParts
 from bot.api.problems import StillAtIt, UsedForSomethingElse, answer
-from bot.store import answers
-from bot.store.answers import Answer, Earlier
+from bot.store import answers, changelog
+from bot.store.answers import Answer, Claim, Earlier
 from bot.store.database import Database, StoreUnavailable
 
 log = logging.getLogger(__name__)
@@ -64,11 +66,12 @@ async def _once(
     caller = await run_in_threadpool(recognised, request, parts)
     mine = _digest(request.method, str(request.url.path), request.url.query, await request.body())
     place = _digest(caller.id, key)
-    earlier = await run_in_threadpool(_claim, parts.database, place, mine)
-    if earlier is not None:
-        return _again(earlier, mine)
-    given = await _given(request, handle)
-    await run_in_threadpool(_keep, parts.database, place, given)
+    claim = await run_in_threadpool(_claim, parts.database, place, mine)
+    if isinstance(claim, Earlier):
+        return await run_in_threadpool(_again, parts.database, claim, mine)
+    with answers.borne_by(claim):
+        given = await _given(request, handle)
+    await run_in_threadpool(_keep, parts.database, claim, given)
     return given
 
 
@@ -85,35 +88,50 @@ async def _given(
         return told
 
 
-def _claim(database: Database, key: str, request: str) -> Earlier | None:
+def _claim(database: Database, key: str, request: str) -> Claim | Earlier:
     with database.transaction() as tx:
         return answers.claim(tx, key, request=request)
 
 
-def _again(earlier: Earlier, mine: str) -> Response:
+def _again(database: Database, earlier: Earlier, mine: str) -> Response:
     if earlier.request != mine:
         raise UsedForSomethingElse(
             "this Idempotency-Key came with another request: give each request its own"
         )
-    if earlier.answer is None:
+    if earlier.answer is not None:
+        told = earlier.answer
+        headers = {**told.headers, "Idempotent-Replayed": "true"}
+        return Response(told.body, told.status, headers)
+    if earlier.entry is None or not earlier.left:
         raise StillAtIt(
-            "the request with this Idempotency-Key is being worked on, or its end was not "
-            "recorded: look at what there is before you ask anew"
+            "the request with this Idempotency-Key is being worked on, or was cut off just now: "
+            f"make it again in {answers.LEASE_SECONDS} s"
         )
-    told = earlier.answer
-    headers = {**told.headers, "Idempotent-Replayed": "true"}
-    return Response(told.body, told.status, headers)
+    return _done(database, earlier.entry)
 
 
-def _keep(database: Database, key: str, given: Response) -> None:
+def _done(database: Database, number: int) -> Response:
+    """Lead to what a request did that was cut off before it was answered."""
+    with database.reading() as tx:
+        [entry] = changelog.after(tx, number - 1, most=1)
+    if entry.run is None:
+        raise StillAtIt(
+            "the request with this Idempotency-Key was cut off before it was answered; what it "
+            f"did is entry {number} of the change log"
+        )
+    headers = {"Location": f"/api/v1/runs/{entry.run}", "Idempotent-Replayed": "true"}
+    return Response(status_code=303, headers=headers)
+
+
+def _keep(database: Database, claim: Claim, given: Response) -> None:
     headers = {name: given.headers[name] for name in _KEPT_HEADERS if name in given.headers}
     try:
         with database.transaction() as tx:
             if given.status_code == 503:
-                answers.release(tx, key)
+                answers.release(tx, claim)
             else:
                 body = bytes(given.body).decode()
-                answers.keep(tx, key, Answer(given.status_code, headers, body))
+                answers.keep(tx, claim, Answer(given.status_code, headers, body))
     except StoreUnavailable as trouble:
         log.critical("an answer was not kept for its Idempotency-Key: %s", trouble)
 

@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import Row, bindparam, select
 
 from bot.digest import Canonical, canonical
-from bot.store import tables
+from bot.store import answers, tables
 from bot.store.database import Transaction
 from bot.store.rote import Rote
 
@@ -123,6 +123,7 @@ def _appended(tx: Transaction, rows: Sequence[tuple[Any, ...]]) -> list[Entry]:
     # Nobody else appends before this transaction ends.
     tx.log_head = rows[-1][0], rows[-1][-2]
     tx.logged = True
+    answers.bear(tx, rows[0][0])
     return [Entry(*row) for row in rows]
 
 

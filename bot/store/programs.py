@@ -25,7 +25,8 @@ api_token = Table(
 )
 
 # What was answered to a request that carried a key of its own, for when it comes again. request:
-# its digest; answer: NULL while it is being worked on.
+# its digest; answer: NULL while it is being worked on; entry: the first of the change log that it
+# wrote.
 answered = Table(
     "answered",
     metadata,
@@ -33,5 +34,6 @@ answered = Table(
     Column("request", String(64), nullable=False),
     Column("at", BigInteger, nullable=False),
     Column("answer", Text),
+    Column("entry", BigInteger),
     Index(None, "at"),
 )

@@ -339,6 +339,7 @@ def upgrade() -> None:
     sa.Column('request', sa.String(length=64), nullable=False),
     sa.Column('at', sa.BigInteger(), nullable=False),
     sa.Column('answer', sa.Text(), nullable=True),
+    sa.Column('entry', sa.BigInteger(), nullable=True),
     sa.PrimaryKeyConstraint('key', name=op.f('pk_answered'))
     )
     with op.batch_alter_table('answered', schema=None) as batch_op:

@@ -5,9 +5,12 @@ from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
+from sqlalchemy import update
 
-from bot.store import answers, runs
+from bot.run import Run
+from bot.store import answers, programs, runs
 from bot.store.database import StoreUnavailable
+from bot.workflow import asking
 from tests.bot.api.conftest import Desk
 
 LAMP = {"words": "toy set lb1 lamp on"}
@@ -76,18 +79,73 @@ def test_a_no_is_kept_as_well(desk: Desk):
     assert [_ask(program, "one", {"words": "toy"}).status_code for _ in range(2)] == [422, 422]
 
 
-def test_a_key_that_was_taken_by_what_never_ended_is_said_so(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
-):
-    program = desk.program("dora", "ask")
+def _cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no answer be kept, as where the process is killed just before."""
 
     def crash(*_args: object) -> None: ...
 
     monkeypatch.setattr(answers, "keep", crash)
+    monkeypatch.setattr(answers, "release", crash)
+
+
+def _a_minute_passes(desk: Desk) -> None:
+    with desk.database.transaction() as tx:
+        long_ago = programs.answered.c.at - (answers.LEASE_SECONDS + 1) * 1_000_000
+        tx.sql.execute(update(programs.answered).values(at=long_ago))
+
+
+def _full(*_args: object, **_named: object) -> None:
+    raise StoreUnavailable("the disk is full")
+
+
+def test_a_request_that_was_cut_off_leads_to_what_it_did(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+):
+    program = desk.program("dora", "ask")
+    _cut_off(monkeypatch)
     _ask(program, "one")
-    again = _ask(program, "one")
-    assert (again.status_code, _asked(desk)) == (409, 1)
-    assert "look at what there is" in again.json()["detail"]
+    early = _ask(program, "one")
+    assert (early.status_code, _asked(desk)) == (409, 1)
+    assert "make it again in 60 s" in early.json()["detail"]
+    _a_minute_passes(desk)
+    again = program.post(
+        "/runs", json=LAMP, headers={"Idempotency-Key": "one"}, follow_redirects=False
+    )
+    assert (again.status_code, again.headers["location"]) == (303, "/api/v1/runs/1")
+    assert _asked(desk) == 1
+
+
+def test_a_request_that_was_cut_off_before_it_did_anything_is_done_anew(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+):
+    program = desk.program("dora", "ask")
+    with monkeypatch.context() as away:
+        away.setattr(runs, "add", _full)
+        _cut_off(away)
+        _ask(program, "one")
+    assert _ask(program, "one").status_code == 409
+    _a_minute_passes(desk)
+    assert [_ask(program, "one").status_code for _ in range(2)] == [202, 202]
+    assert _asked(desk) == 1
+
+
+def test_who_took_so_long_that_it_was_made_again_does_nothing(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+):
+    program, real, slow = desk.program("dora", "ask"), asking.ask, list[int]()
+
+    def ask(*args: Any, **named: Any) -> Run:
+        if not slow:
+            slow.append(0)
+            _a_minute_passes(desk)
+            slow[0] = _ask(program, "one").status_code
+        return real(*args, **named)
+
+    monkeypatch.setattr(asking, "ask", ask)
+    assert (_ask(program, "one").status_code, slow) == (503, [202])
+    assert _asked(desk) == 1
+    # What the second was answered is kept, and not taken away by the first.
+    assert _ask(program, "one").status_code == 202
 
 
 def test_what_the_database_did_not_take_may_be_asked_anew(
