@@ -16,6 +16,7 @@ from bot.api.given import Given, Moment, Number, Text, Word, micros
 from bot.api.once import DESCRIBED, Once
 from bot.api.parts import Here
 from bot.hindsight import NotAMoment
+from bot.run import Vote
 from bot.store import around, views
 from bot.store.around import Happening
 from bot.store.views import NoSuchView, View
@@ -36,13 +37,14 @@ class HappeningShape(shapes.Shape):
     what: str
     hosts: Sequence[str]
     person: str
+    approved_by: Sequence[str]
     run: int | None
     state: str
     entry: int | None
     outcome: str
 
     @classmethod
-    def of(cls, one: Happening) -> "HappeningShape":
+    def of(cls, one: Happening, approvals: Sequence[Vote]) -> "HappeningShape":
         return cls(
             at=shapes.at(one.at),
             rank=one.rank,
@@ -50,6 +52,7 @@ class HappeningShape(shapes.Shape):
             what=one.what,
             hosts=one.hosts,
             person=one.person,
+            approved_by=[vote.person for vote in approvals],
             run=one.run,
             state=one.state,
             entry=one.seq,
@@ -120,13 +123,16 @@ def look_around(parts: Here, _: Reading, wanted: Annotated[AroundFilter, Query()
         at = tx.now if wanted.at is None else micros(wanted.at) or 0
         host = wanted.host.lower()
         found = around.seen(tx, at, within=reach, host=host, most=wanted.limit)
+        allowed = around.allowed(tx, found.happenings)
     return AroundList(
         since=shapes.at(max(at - reach, 0)),
         until=shapes.at(at + reach),
         looked_since=shapes.at(max(at - found.within, 0)),
         looked_until=shapes.at(at + found.within),
         left_out=found.left_out,
-        happenings=[HappeningShape.of(one) for one in found.happenings],
+        happenings=[
+            HappeningShape.of(one, allowed.get(one.run or 0, ())) for one in found.happenings
+        ],
     )
 
 

@@ -1,14 +1,56 @@
-"""`keyturn compare`, `calendar` and `views`: what the pages show, for terminals and programs."""
+"""`keyturn changed`, `waiting`, `compare` and the like: what the pages show, in a terminal."""
 
+import time
 from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 import click
 
+from bot.cli.place import FAILED, stop
 from bot.cli.service import Service, as_json, at_service, tell
 
 _NUMBER = click.IntRange(1, 2_147_483_647)
 _SIGNS = {"changed": ("-", "+"), "left": ("-", "+"), "right": ("-", "+"), "alike": (" ", " ")}
+
+
+@click.command("changed")
+@click.argument("when", default="")
+@click.option("--host", default="", help="A host, or several: 'lb1 web*'.")
+@click.option("--within", default="1h", show_default=True, help="How far around it.")
+@as_json
+@at_service
+def changed(reached: Service, *, when: str, host: str, within: str, as_json: bool) -> None:
+    """Tell what changed around WHEN, or lately, and who allowed it; the likeliest first.
+
+    For example: keyturn changed 02:00 --host 'web*' --within 45m
+    """
+    from bot import hindsight
+
+    try:
+        at = hindsight.moment(when, now=time.time_ns() // 1000) if when else None
+    except hindsight.NotAMoment as trouble:
+        stop(str(trouble), FAILED)
+    written = datetime.fromtimestamp(at // 1_000_000, UTC).isoformat() if at is not None else ""
+    told = reached.get("/around", at=written, host=host, within=within)
+    lines = [_happening(one) for one in told["happenings"]]
+    if told["left_out"]:
+        lines.append(f"left out as less likely: {told['left_out']}")
+    tell(told, lines, as_json=as_json, empty="nothing that Keyturn knows of")
+
+
+@click.command("waiting")
+@as_json
+@at_service
+def waiting(reached: Service, *, as_json: bool) -> None:
+    """List what waits for you: to approve or deny, to settle, and to review."""
+    told = reached.get("/waiting")
+    lines = [line for run in told["runs"] for line in _waits(run)]
+    lines += [
+        f"{one['run']:>6}  to review  {one['who']} broke the glass: {one['reason']}"
+        for one in told["to_review"]
+    ]
+    tell(told, lines, as_json=as_json, empty="nobody waits for you")
 
 
 @click.command("compare")
@@ -51,7 +93,26 @@ def views(reached: Service, *, as_json: bool) -> None:
     tell(found, [_view(one) for one in found], as_json=as_json, empty="you keep no view")
 
 
-COMMANDS = (compare, calendar, views)
+COMMANDS = (changed, waiting, compare, calendar, views)
+
+
+def _happening(one: Mapping[str, Any]) -> str:
+    place = f"run {one['run']}" if one["run"] else f"#{one['entry']}" if one["entry"] else ""
+    at = f"{one['at'][:19].replace('T', ' ')}Z"
+    where = f" on {', '.join(one['hosts'])}" if one["hosts"] else ""
+    who = f", by {one['person']}" if one["person"] else ""
+    allowed = f", approved by {', '.join(one['approved_by'])}" if one["approved_by"] else ""
+    came = f": {one['outcome']}" if one["outcome"] else ""
+    return f"{at}  {place:<8} {one['state']:<12} {one['what']}{where}{who}{allowed}{came}"
+
+
+def _waits(run: Mapping[str, Any]) -> Iterator[str]:
+    yield f"{run['id']:>6}  {run['state']:<9}  {run['asked_by']:<9}  {run['title']}"
+    if run["state"] == "unknown":
+        yield f"        keyturn run resolve {run['id']} --as succeeded|failed"
+    else:
+        plan = f"{run['id']} {run['digest'][:10]}"
+        yield f"        keyturn approve {plan}, or keyturn deny {run['id']}"
 
 
 def _compared(told: Mapping[str, Any]) -> Iterator[str]:

@@ -7,7 +7,7 @@ from typing import cast
 
 from sqlalchemy import select
 
-from bot.run import ENDED, Run, State
+from bot.run import ENDED, Run, State, Vote
 from bot.store import runs, tables
 from bot.store.changelog import Entry
 from bot.store.database import Transaction
@@ -80,6 +80,18 @@ def seen(tx: Transaction, at: int, *, within: int, host: str = "*", most: int = 
     found += [_of_entry(entry) for entry in entries if entry.kind in _EVERYWHERE]
     found.sort(key=lambda one: (-one.overlap, one.rank, abs(one.at - at), -(one.run or 0)))
     return Seen(found[:most], max(len(found) - most, 0), reach)
+
+
+def allowed(tx: Transaction, found: Sequence[Happening]) -> dict[int, list[Vote]]:
+    """Return the approvals of what happened, by run; a run without any is left out.
+
+    What is done on one of several hosts was allowed with the request for all of them.
+    """
+    known = runs.listed(tx, [one.run for one in found if one.run])
+    asked = {run.id: run.parent or run.id for run in known}
+    votes = runs.votes_on(tx, [*asked.values()])
+    given = {run: [vote for vote in votes.get(of, ()) if vote.yes] for run, of in asked.items()}
+    return {run: yes for run, yes in given.items() if yes}
 
 
 def _entries(tx: Transaction, at: int, within: int) -> tuple[list[Entry], int]:

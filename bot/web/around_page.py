@@ -9,8 +9,8 @@ from fastapi import APIRouter, Query, Request, Response
 from bot import hindsight, moment
 from bot.hindsight import NotAMoment
 from bot.run import Vote
-from bot.store import runs
-from bot.store.around import Happening, seen
+from bot.store import around
+from bot.store.around import Happening
 from bot.store.database import Transaction
 from bot.web import badge
 from bot.web.badge import Badge
@@ -66,7 +66,7 @@ def show(
         left_out, looked = 0, reach
         if not problems:
             wanted = typed["host"].lower() or "*"
-            listed = seen(tx, at_once, within=reach, host=wanted, most=_MOST)
+            listed = around.seen(tx, at_once, within=reach, host=wanted, most=_MOST)
             found = _shown(tx, listed.happenings, at_once)
             left_out, looked = listed.left_out, listed.within
     return page(
@@ -102,17 +102,14 @@ def _understood(typed: Mapping[str, str], now: int, problems: dict[str, str]) ->
 
 
 def _shown(tx: Transaction, found: Sequence[Happening], at: int) -> list[Shown]:
-    known = runs.listed(tx, [one.run for one in found if one.run])
-    # What is done on one of several hosts was allowed with the request for all of them.
-    asked = {run.id: run.parent or run.id for run in known}
-    votes = runs.votes_on(tx, [*asked.values()])
+    allowed = around.allowed(tx, found)
     return [
         Shown(
             one,
             _ASKED if one.state.startswith(_NOT_YET) else _RANKS[one.rank],
             _STATES.get(one.state.removeprefix(_NOT_YET)),
             _apart(one.at - at),
-            [vote for vote in votes.get(asked.get(one.run or 0, 0), ()) if vote.yes],
+            allowed.get(one.run or 0, ()),
         )
         for one in found
     ]

@@ -1,21 +1,27 @@
-"""Every page for everybody: axe finds nothing, light or dark, and 360 pixels are wide enough."""
+"""Every page for everybody: to be seen, heard, typed at, on a telephone, and without scripts."""
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Page
+from playwright.sync_api import Browser, Page, expect
 
-from tests.acceptance.visiting import Server, Visit, a_visit, chromium
-from tests.bot.office import an_office
-from tests.bot.web.exhibits import gallery
+from bot.run import StepState
+from bot.store.database import Database
+from bot.timetable import Timing, timetable
+from tests.acceptance.visiting import Server, Visit, a_visit
+from tests.bot.office import WEB, Office, an_office
+from tests.bot.web.exhibits import approved, asked, concluded, gallery, running, waiting
 from tests.bot.web.test_routes import NAMES, ROUTES
+from tests.toy import ShowSwitches
 
 pytestmark = pytest.mark.real
 
 AXE = Path(__file__).parents[2] / "node_modules" / "axe-core" / "axe.min.js"
-WIDTH = 360
+DESK: Any = {"width": 1280, "height": 800}
+TELEPHONE: Any = {"width": 360, "height": 740}
 # What is no page: files, streams, parts of pages, and what only programs look at.
 NO_PAGES = {
     "/healthz",
@@ -29,67 +35,272 @@ NO_PAGES = {
     "/oidc/begin",
     "/oidc/back",
 }
-# Of runs, one that waits, one that is done, one whose end nobody knows.
-SHOWN = ("waiting", "succeeded", "unknown", "checked")
+# Of runs: one that waits, is done, has an end that nobody knows, is a check, says far too much.
+SHOWN = ("waiting", "succeeded", "unknown", "checked", "long")
+# What pages look like where something does not fit, is not there, or is in the way.
+STATES = (
+    "/nope",
+    "/runs?since=soon",
+    "/runs?text=nothing+like+it",
+    "/around?at=soon",
+    "/around?host=web1&at=2020-01-01+02:00",
+    "/ask/form?runbook=abusers+clear&host=lb1",
+    "/schedules/1",
+    "/schedules/new?name=x&request=zfs+pools+nas1&cron=@daily",
+    "/schedules/new?name=x&request=zfs+pools+nas1&cron=often",
+    "/runs/compare?a=2&b=6",
+)
+# Where a form that was sent leads to: 403, 409, 410, 422, and the picture of a new second factor.
+SENT = (
+    "/runs/{waiting}/withdraw",
+    "/runs/{denied}/approve",
+    "/runs/{succeeded}/undo",
+    "/tokens",
+    "/stop",
+    "/sign-in/" + "x" * 43,
+    "/second-factor/app",
+)
+EMPTY = ("/", "/runs", "/log", "/hosts", "/schedules", "/around", "/report", "/mandates")
+# Sends an empty form there, as a page of ours would.
+SEND = """path => {
+  const form = document.createElement("form");
+  form.method = "post";
+  form.action = path;
+  document.body.append(form);
+  form.submit();
+}"""
+# What can be reached by Tab, and can be seen.
+PLACES = """() => {
+  const some = "a[href], button, input, select, textarea, summary, [tabindex='0']";
+  window.places = [...document.querySelectorAll(some)].filter(
+    one => !one.disabled && one.type !== "hidden" && one.checkVisibility() && one.tabIndex >= 0);
+}"""
+# Goes to each of them, and tells where one cannot see that, or comes there out of turn.
+WALK = f"""() => {{
+  ({PLACES})();
+  return window.places.flatMap(one => {{
+    one.focus({{ focusVisible: true }});
+    const style = getComputedStyle(one), box = one.getBoundingClientRect();
+    const seen = style.outlineStyle !== "none" && parseFloat(style.outlineWidth) >= 2;
+    return seen && box.width && one.tabIndex === 0 ? [] : [one.outerHTML.slice(0, 120)];
+  }});
+}}"""
+
+
+@dataclass(frozen=True)
+class Looks:
+    """What is wrong with a page. lost: where the keyboard would not be seen. wide: pixels."""
+
+    light: Sequence[str]
+    dark: Sequence[str]
+    lost: Sequence[str]
+    wide: int
 
 
 @pytest.fixture(scope="module")
-def visit(tmp_path_factory: pytest.TempPathFactory) -> Generator[tuple[Visit, list[str]]]:
-    """Somebody signed in where all kinds of runs are, and the addresses of every page."""
-    with chromium() as browser, an_office(tmp_path_factory.mktemp("office")) as office:
-        runs = gallery(office.database)
+def exhibition(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Generator[tuple[Server, dict[str, int]]]:
+    """Pages that have all kinds of runs to show, and the number of one of each."""
+    with an_office(tmp_path_factory.mktemp("office")) as office:
+        runs = gallery(office.database) | {"long": _long_output(office.database)}
+        _a_schedule(office)
         server = Server(office)
-        visit = a_visit(browser, server)
-        visit.sign_in("olga")
-        numbers = [runs[kind] for kind in SHOWN]
-        yield visit, list(_addresses(numbers))
-        visit.page.context.close()
+        yield server, runs
         server.stop()
+
+
+@pytest.fixture(scope="module")
+def visit(browser: Browser, exhibition: tuple[Server, dict[str, int]]) -> Generator[Visit]:
+    """Somebody signed in there."""
+    visit = a_visit(browser, exhibition[0], reduced_motion="reduce", viewport=DESK)
+    visit.sign_in("olga")
+    yield visit
+    visit.page.context.close()
+
+
+@pytest.fixture(scope="module")
+def addresses(exhibition: tuple[Server, dict[str, int]]) -> list[str]:
+    return [*_addresses([exhibition[1][kind] for kind in SHOWN]), *STATES]
+
+
+@pytest.fixture(scope="module")
+def looks(visit: Visit, addresses: list[str]) -> Mapping[str, Looks]:
+    """Each page is opened once, and then looked at in every way."""
+    found: dict[str, Looks] = {}
+    for address in addresses:
+        visit.open(address)
+        light, dark = _by_axe(visit.page)
+        visit.page.keyboard.press("Tab")
+        lost = visit.page.evaluate(WALK)
+        visit.page.set_viewport_size(TELEPHONE)
+        wide = visit.page.evaluate("document.documentElement.scrollWidth")
+        visit.page.set_viewport_size(DESK)
+        found[address] = Looks(light, dark, lost, wide)
+    return found
+
+
+def test_axe_finds_nothing_on_any_page_light_or_dark(looks: Mapping[str, Looks]):
+    found = {address: [*one.light, *one.dark] for address, one in looks.items()}
+    assert {address: faults for address, faults in found.items() if faults} == {}
+    assert len(found) > 30
+
+
+def test_axe_finds_what_is_wrong_with_a_page(visit: Visit):
+    """The twin: a picture that nobody described, a field without a name, and grey on grey."""
+    visit.open("/")
+    visit.page.evaluate(
+        "document.querySelector('main').innerHTML += '<img src=x><input><p>pale</p>';"
+        "document.querySelector('main p:last-child').style.color = '#777'"
+    )
+    light, dark = _by_axe(visit.page)
+    assert {"image-alt", "label"} <= {name.partition(":")[0] for name in light}
+    assert "color-contrast" in {name.partition(":")[0] for name in dark}
+
+
+def test_axe_finds_nothing_where_a_form_leads_to(
+    visit: Visit, exhibition: tuple[Server, dict[str, int]]
+):
+    found: dict[str, list[str]] = {}
+    for pattern in SENT:
+        visit.open("/tokens")
+        with visit.page.expect_navigation():
+            visit.page.evaluate(SEND, pattern.format(**exhibition[1]))
+        found[pattern] = [fault for faults in _by_axe(visit.page) for fault in faults]
+    assert {path: faults for path, faults in found.items() if faults} == {}
+
+
+def test_axe_finds_nothing_where_nothing_is_yet_and_where_a_stranger_comes(
+    browser: Browser, tmp_path: Path
+):
+    with an_office(tmp_path) as office:
+        server = Server(office)
+        window = a_visit(browser, server, reduced_motion="reduce")
+        window.sign_in("dora")
+        found = {path: _faults(window, path) for path in EMPTY}
+        window.page.context.clear_cookies()
+        found |= {f"{path} to a stranger": _faults(window, path) for path in ("/runs", "/nope")}
+        window.page.context.close()
+        server.stop()
+    assert {path: faults for path, faults in found.items() if faults} == {}
+
+
+def test_every_page_fits_a_telephone(looks: Mapping[str, Looks]):
+    widths = {address: one.wide for address, one in looks.items()}
+    most = TELEPHONE["width"]
+    assert {address: width for address, width in widths.items() if width > most} == {}
+
+
+def test_a_telephone_shows_every_page_that_there_is(visit: Visit):
+    visit.page.set_viewport_size(TELEPHONE)
+    visit.open("/policy")
+    boxes = [link.bounding_box() for link in visit.page.locator(".kt-nav a").all()]
+    visit.page.set_viewport_size(DESK)
+    ends = [box["x"] + box["width"] for box in boxes if box]
+    assert len(ends) == len(boxes) > 5
+    assert max(ends) <= TELEPHONE["width"]
+
+
+def test_whoever_types_sees_where_they_are(looks: Mapping[str, Looks]):
+    found = {address: one.lost for address, one in looks.items()}
+    assert {address: places for address, places in found.items() if places} == {}
+
+
+def test_where_the_keyboard_is_would_be_missed_if_it_could_not_be_seen(visit: Visit):
+    """The twin: a link without an outline, and one that comes before its turn."""
+    visit.open("/")
+    visit.page.keyboard.press("Tab")
+    visit.page.evaluate(
+        "document.querySelector('.kt-brand').style.setProperty('outline', 'none', 'important');"
+        "document.querySelector('.kt-nav a').tabIndex = 5"
+    )
+    assert len(visit.page.evaluate(WALK)) == 2
+
+
+def test_tab_goes_through_a_page_in_its_order_and_out_again(visit: Visit):
+    page = visit.page
+    visit.open("/around")
+    page.evaluate(PLACES)
+    went: list[int] = []
+    for _ in range(page.evaluate("window.places.length")):
+        page.keyboard.press("Tab")
+        went.append(page.evaluate("window.places.indexOf(document.activeElement)"))
+    assert went == list(range(len(went)))
+    assert len(went) > 15
+
+
+def test_every_page_is_read_without_scripts(browser: Browser, visit: Visit, addresses: list[str]):
+    window = a_visit(browser, visit.server, java_script_enabled=False)
+    window.sign_in("olga")
+    bare: dict[str, str] = {}
+    for address in addresses:
+        window.open(address)
+        told = window.page.locator("main").inner_text()
+        times = window.page.locator("main time").all_inner_texts()
+        unsent = window.page.locator("main form:visible:not(:has(button:visible))").count()
+        if len(told) < 40 or unsent or not all("UTC" in time for time in times):
+            bare[address] = f"{len(told)} characters, {times[:3]}, {unsent} forms without a button"
+    window.page.context.close()
+    assert bare == {}
+
+
+def test_utc_is_shown_beside_the_readers_own_time_and_stays_so(visit: Visit):
+    page = visit.page
+    beside = "getComputedStyle(document.querySelector('main time'), '::after').content"
+    visit.open("/runs")
+    assert page.evaluate(beside) == "none"
+    button = page.get_by_role("button", name="Show UTC beside")
+    button.press("Space")
+    expect(button).to_have_attribute("aria-pressed", "true")
+    visit.open("/log")
+    title = page.locator("main time").first.get_attribute("title")
+    assert page.evaluate(beside) == f'"{title}"'
+    button.press("Enter")
+    expect(button).to_have_attribute("aria-pressed", "false")
 
 
 def _addresses(runs: list[int]) -> Iterator[str]:
     for (method, path), (_, status) in ROUTES.items():
         if method != "GET" or path in NO_PAGES or status != 200:
             continue
-        if "{number}" in path:
+        if path == "/runs/{number}":
             yield from (path.replace("{number}", str(run)) for run in runs)
         else:
-            yield path.format(**NAMES)
+            yield path.format(number=runs[1], **NAMES)
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_nothing_on_any_page(visit: tuple[Visit, list[str]], scheme: Any):
-    window, addresses = visit
-    window.page.emulate_media(color_scheme=scheme)
-    found = {address: _violations(window, address) for address in addresses}
-    assert {address: faults for address, faults in found.items() if faults} == {}
-    assert len(found) > 15
+def _long_output(database: Database) -> int:
+    """Put a run on show whose host said far too much, in lines that are far too long."""
+    said = "".join(f"{n}: {'x' * 700} </pre><b>\x1b[31m\n" for n in range(300))
+    with database.transaction() as tx:
+        run = running(tx, approved(tx, waiting(tx, asked(tx))))
+        concluded(tx, run, StepState.SUCCEEDED, output=said)
+    return run.id
 
 
-def test_axe_finds_what_is_wrong_with_a_page(visit: tuple[Visit, list[str]]):
-    """The twin: a page with a picture that nobody described, and a field without a name."""
-    window, _ = visit
-    window.open("/")
-    window.page.evaluate("document.querySelector('main').innerHTML += '<img src=x><input>'")
-    assert {"image-alt", "label"} <= {name.partition(":")[0] for name in _axe(window.page)}
+def _a_schedule(office: Office) -> None:
+    timing = Timing("nightly look", timetable("0 3 * * *", "Europe/Amsterdam"))
+    look = [ShowSwitches(host="lb1")]
+    office.workflow.schedules.ask(look, spelled="", person="dora", origin=WEB, timing=timing)
+    office.work()
 
 
-def test_every_page_fits_a_telephone(visit: tuple[Visit, list[str]]):
-    window, addresses = visit
-    window.page.set_viewport_size({"width": WIDTH, "height": 740})
-    widths: dict[str, int] = {}
-    for address in addresses:
-        window.open(address)
-        widths[address] = window.page.evaluate("document.documentElement.scrollWidth")
-    assert {address: width for address, width in widths.items() if width > WIDTH} == {}
-
-
-def _violations(window: Visit, address: str) -> list[str]:
+def _faults(window: Visit, address: str) -> list[str]:
     window.open(address)
-    return _axe(window.page)
+    return [fault for faults in _by_axe(window.page) for fault in faults]
 
 
-def _axe(page: Page) -> list[str]:
+def _by_axe(page: Page) -> tuple[list[str], list[str]]:
+    """Return what axe finds when it is light, and which colours it finds too pale in the dark."""
     page.evaluate(AXE.read_text())
-    found = page.evaluate("async () => (await axe.run()).violations")
+    page.emulate_media(color_scheme="light")
+    light = _violations(page, "")
+    page.emulate_media(color_scheme="dark")
+    dark = _violations(page, "{ runOnly: ['color-contrast'] }")
+    page.emulate_media(color_scheme="light")
+    return light, dark
+
+
+def _violations(page: Page, asked: str) -> list[str]:
+    found = page.evaluate(f"async () => (await axe.run({asked})).violations")
     return [f"{each['id']}: {node['html'][:160]}" for each in found for node in each["nodes"][:3]]

@@ -103,7 +103,29 @@
 
   var zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
   document.querySelectorAll("[data-zone]").forEach(function (place) {
-    place.textContent = zone === "UTC" ? "Times are UTC" : "Times are " + zone + "; hover for UTC";
+    place.textContent = "Times are " + zone;
   });
+
+  // The same in UTC is one press away, for whoever has no mouse to hover with; and it stays so.
+  function memory(name, value) {
+    try {
+      if (value !== undefined) { window.localStorage.setItem(name, value); }
+      return window.localStorage.getItem(name);
+    } catch (refused) { return value || null; }
+  }
+  function showUtc(shown) {
+    document.documentElement.classList.toggle("kt-utc", shown);
+    document.querySelectorAll("[data-utc]").forEach(function (button) {
+      button.hidden = zone === "UTC";
+      button.setAttribute("aria-pressed", String(shown));
+    });
+  }
+  document.addEventListener("click", function (event) {
+    if (!event.target.closest("[data-utc]")) { return; }
+    var shown = !document.documentElement.classList.contains("kt-utc");
+    memory("keyturn-utc", shown ? "yes" : "no");
+    showUtc(shown);
+  });
+  showUtc(memory("keyturn-utc") === "yes");
   dress(document);
 })();

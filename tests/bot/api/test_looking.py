@@ -14,6 +14,8 @@ def test_a_program_learns_what_changed_around_a_moment(desk: Desk):
     ranks = [one["rank"] for one in told["happenings"]]
     assert ranks == sorted(ranks)
     assert numbers["succeeded"] in [one["run"] for one in told["happenings"]]
+    allowed = {one["run"]: one["approved_by"] for one in told["happenings"]}
+    assert (allowed[numbers["succeeded"]], allowed[numbers["waiting"]]) == (["olga"], [])
     assert told["since"] < told["until"]
     assert told["left_out"] == 0
     assert (told["looked_since"], told["looked_until"]) == (told["since"], told["until"])

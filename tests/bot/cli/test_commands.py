@@ -21,6 +21,7 @@ COMMANDS = {
     "backup": "backed up",
     "ban": "banned",
     "calendar": SERVICE,
+    "changed": SERVICE,
     "changelog erase": "erasure asked",
     "changelog export": "exported",
     "changelog rotate-key": "key",
@@ -81,6 +82,7 @@ COMMANDS = {
     "unban": "ban lifted",
     "undo": SERVICE,
     "views": SERVICE,
+    "waiting": SERVICE,
     "withdraw": SERVICE,
 }
 

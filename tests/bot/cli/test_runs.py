@@ -255,6 +255,32 @@ def test_two_runs_are_compared_for_people_and_for_programs(shop: Shop):
     assert shop.type("dora", "compare", "1", "2", "3").exit_code == 2
 
 
+def test_what_changed_lately_and_who_allowed_it_is_told(shop: Shop):
+    with shop.service.keyturn.database.transaction() as tx:
+        done = exhibits.succeeded(tx, exhibits.asked(tx, host="web1")).id
+        # A moment is looked for by the second.
+        exhibits.asked(tx, host="nas1")
+    said = shop.type("dora", "changed", "--host", "web1")
+    line = next(one for one in said.stdout.splitlines() if f"run {done} " in one)
+    assert "abusers clear web1 203.0.113.9" in line
+    assert "on web1, by dora, approved by olga: Proven by reading again" in line
+    assert "nas1" not in said.stdout
+    none = shop.type("dora", "changed", "2020-01-01 02:00")
+    assert (none.exit_code, none.stderr) == (0, "nothing that Keyturn knows of\n")
+    wrong = shop.type("dora", "changed", "soon")
+    assert (wrong.exit_code, "is no time" in wrong.stderr) == (1, True)
+    told = shop.told("dora", "changed", "1 min", "--host", "web1")["happenings"]
+    assert done in [one["run"] for one in told]
+
+
+def test_what_waits_for_somebody_is_told_with_what_to_type(shop: Shop):
+    with shop.service.keyturn.database.transaction() as tx:
+        run = exhibits.waiting(tx, exhibits.asked(tx))
+    assert f"keyturn approve {run.id} " in shop.type("olga", "waiting").stdout
+    assert run.id in [one["id"] for one in shop.told("olga", "waiting")["runs"]]
+    assert shop.type("dora", "waiting").stderr == "nobody waits for you\n"
+
+
 def test_what_is_to_come_and_what_is_kept_is_listed(shop: Shop):
     assert len(shop.told("dora", "calendar", "--days", "3")["days"]) == 3
     nothing = shop.type("dora", "calendar", "--days", "1")
