@@ -29,6 +29,11 @@ def told_to(listener: Listener) -> Generator[None]:
         _LISTENER.reset(token)
 
 
+def somebody_listens() -> bool:
+    """Say whether what commands say that this thread runs is to be told while they run."""
+    return _LISTENER.get() is not None
+
+
 class Ear:
     """Cuts one stream of one command into lines as it comes, for whoever listens, if anybody.
 

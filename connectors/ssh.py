@@ -6,14 +6,16 @@ from pathlib import Path
 
 import paramiko
 
-from connectors import clearance, keyfile
+from connectors import clearance, hearing, keyfile
 from connectors.command import Answer, Shell
 from connectors.inventory import Host
 from connectors.transport import Gone, Limits, TurnedAway, dial, opened, place
 from connectors.trouble import Interrupted, TimedOut, TooMuchOutput, Unreachable
-from connectors.warm import Wake, WarmTransport
+from connectors.warm import Wake, WarmTransport, say_nothing_more
 from connectors.watch import Watch
 from connectors.wrapper import Wrapped
+
+_LOOK_SECONDS = 1.0
 
 
 def connect(
@@ -92,15 +94,16 @@ class Session:
                     raise self._silent() from None
                 raise
             finally:
+                say_nothing_more(channel)
                 with contextlib.suppress(Exception):
                     channel.close()
 
     def _run(self, channel: paramiko.Channel, shell: Shell, wrapped: Wrapped) -> Answer:
         begun = time.monotonic()
         try:
-            wake = Wake(self._transport)
-            channel.in_buffer.set_event(wake)
-            channel.in_stderr_buffer.set_event(wake)
+            # Where nobody listens meanwhile, and there is nothing to say, only the end matters.
+            patient = not shell.stdin and not hearing.somebody_listens()
+            wake = Wake(self._transport, channel, patient=patient)
             self._transport.run_on(channel, wrapped.line)
             end = begun + shell.deadline + self._limits.grace
             self._listen(channel, shell, wrapped, end, wake)
@@ -135,8 +138,9 @@ class Session:
                     f"{self._host.name} neither answered nor stopped the command within "
                     f"{shell.deadline} s: it may still be running there"
                 )
-            # Nothing tells that there is room again for stdin, so that is looked for.
-            wake.wait(left if stdin is None else min(left, 0.01))
+            # Nothing tells that there is room again for stdin, so that is looked for; and so is
+            # an end whose channel some hosts keep open while anything started there still runs.
+            wake.wait(min(left, _LOOK_SECONDS if stdin is None else 0.01))
 
     def _channel(self) -> paramiko.Channel:
         try:

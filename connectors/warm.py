@@ -20,6 +20,7 @@ from typing import Any, cast
 import paramiko
 from paramiko import transport as theirs
 from paramiko.common import (
+    MSG_CHANNEL_CLOSE,
     MSG_DEBUG,
     MSG_DISCONNECT,
     MSG_IGNORE,
@@ -37,6 +38,8 @@ from connectors.wire import Wire
 
 _LONGEST_PACKET = 1024 * 1024
 _KEX = range(30, 42)
+# Bytes that a host may have said before a patient reader takes them: a part of the window.
+_MUCH = 32 * 1024
 
 
 class _HandedOver(BaseException):
@@ -83,21 +86,59 @@ class WarmPacketizer(Packetizer):
 class Wake(threading.Event):
     """Wakes who waits for a channel, once for all that the host has said in one breath.
 
-    Where it would be set for each packet, each would take the turn of another thread.
+    Where it would be set for each packet, each would take the turn of another thread. patient:
+    who waits wants to know of the end, and of nothing before it but what is much.
     """
 
-    def __init__(self, transport: "WarmTransport") -> None:
+    def __init__(
+        self, transport: "WarmTransport", channel: paramiko.Channel, *, patient: bool
+    ) -> None:
         super().__init__()
-        self._transport = transport
+        self._transport, self._channel, self._patient = transport, channel, patient
+        channel.in_buffer.set_event(self)
+        channel.in_stderr_buffer.set_event(self)
+        channel.status_event = _Status(self)
 
     def set(self) -> None:
         if REACTOR.runs_this:
             self._transport.woken.add(self)
         else:
-            self.wake()
+            super().set()
 
     def wake(self) -> None:
+        """Wake whoever waits, unless they would wait on. Called once all that came is taken."""
+        if not self._patient or self._has_ended or self._said_much:
+            super().set()
+
+    @property
+    def _has_ended(self) -> bool:
+        channel = self._channel
+        return bool(channel.eof_received) or channel.closed or channel.status_event.is_set()
+
+    @property
+    def _said_much(self) -> bool:
+        channel = self._channel
+        return len(channel.in_buffer) + len(channel.in_stderr_buffer) > _MUCH
+
+
+class _Status(threading.Event):
+    """Set once the host has told the exit status: that is an end, too."""
+
+    def __init__(self, wake: Wake) -> None:
+        super().__init__()
+        self._wake = wake
+
+    def set(self) -> None:
         super().set()
+        self._wake.set()
+
+
+def say_nothing_more(channel: paramiko.Channel) -> None:
+    """Let a channel that is about to be closed be so without a packet that says just that.
+
+    It goes without saying; see RFC 4254, 5.3.
+    """
+    channel.eof_sent = True
 
 
 class WarmTransport(paramiko.Transport):
@@ -234,6 +275,8 @@ class WarmTransport(paramiko.Transport):
     def _hand_to_channel(self, kind: int, message: Message) -> bool:
         number = message.get_int()
         channel = self._channels.get(number)
+        if channel is not None and kind == MSG_CHANNEL_CLOSE:
+            say_nothing_more(channel)
         if channel is not None:
             self._channel_handler_table[kind](channel, message)
         return channel is not None or number in self.channels_seen

@@ -10,7 +10,9 @@ from collections.abc import Iterator
 import pytest
 
 from connectors.command import Shell
+from connectors.hearing import told_to
 from connectors.ssh import Session
+from connectors.warm import Wake
 from connectors.wrapper import Wrapped
 from tests.connectors.test_ssh import connected
 from tests.playground.sshd import Sshd
@@ -45,6 +47,26 @@ def test_a_command_on_a_warm_connection_starts_no_thread(
     for _ in range(5):
         session.run(Shell(("true",)))
     assert started == []
+
+
+def test_whoever_waits_for_an_answer_is_woken_by_its_end_and_not_by_each_word(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+):
+    looked: list[Wake] = []
+    clear = Wake.clear
+
+    def noted(wake: Wake) -> None:
+        looked.append(wake)
+        clear(wake)
+
+    monkeypatch.setattr(Wake, "clear", noted)
+    slowly = Shell(("sh", "-c", "for n in 1 2 3 4 5 6 7 8 9; do echo $n; sleep 0.05; done"))
+    session.run(slowly)
+    patiently, looked[:] = len(looked), []
+    with told_to(lambda _: None):
+        session.run(slowly)
+    # Before it waits, at the end, and where that takes long once in a while.
+    assert patiently <= 4 < 9 <= len(looked)
 
 
 def test_a_command_puts_no_pattern_together(session: Session, monkeypatch: pytest.MonkeyPatch):
