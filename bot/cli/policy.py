@@ -29,11 +29,18 @@ def policy() -> None:
 @click.argument("directory", type=_DIRECTORY, required=False)
 @at_place
 def check(place: Place, *, directory: Path | None) -> None:
-    """Say whether the policy directory is valid, and if not, where and what to do."""
+    """Say whether the policy directory is valid, and if not, where and what to do.
+
+    What is probably mistyped, but possible, is told as well; it is valid all the same.
+    """
     from bot.policy.directory import load
+    from bot.policy.slips import slips
+    from runbooks import catalogue
 
     with plainly():
         found = load(directory or place.policy())
+    for slip in slips(found, catalogue()):
+        click.echo(f"look again: {slip}", err=True)
     people, hosts = len(found.household.people), len(found.inventory.hosts)
     click.echo(f"valid, version {found.version}: {people} people, {hosts} hosts")
 

@@ -28,3 +28,33 @@ def _mentioned(known: dict[str, Any]) -> Iterator[str]:
         yield f"{known['type']}::{known['id']}"
     if type(known.get("Value")) is int:
         yield str(known["Value"])
+
+
+def compared(tree: object) -> Iterator[tuple[str, str]]:
+    """Yield each attribute that is compared with words, and the words: ("kind", "check")."""
+    if isinstance(tree, list):
+        for member in cast("list[object]", tree):
+            yield from compared(member)
+    elif isinstance(tree, dict):
+        known = cast("dict[str, Any]", tree)
+        for operator in ("==", "!=", "contains"):
+            sides: Any = known.get(operator) or {}
+            told = [*_values(sides.get("left")), *_values(sides.get("right"))]
+            for name in [*_attribute(sides.get("left")), *_attribute(sides.get("right"))]:
+                yield from ((name, value) for value in told)
+        for member in known.values():
+            yield from compared(member)
+
+
+def _attribute(side: Any) -> list[str]:
+    """Return which attribute of the request one side of a comparison is."""
+    known: dict[str, Any] = side or {}
+    looked: dict[str, Any] = known.get(".") or {}
+    return [looked["attr"]] if looked.get("left") == {"Var": "context"} else []
+
+
+def _values(side: Any) -> list[str]:
+    """Return the words that one side of a comparison is, or holds."""
+    known: dict[str, Any] = side or {}
+    members: list[dict[str, Any]] = known.get("Set") or [known]
+    return [one["Value"] for one in members if isinstance(one.get("Value"), str)]

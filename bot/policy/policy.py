@@ -18,6 +18,9 @@ from connectors.inventory import Host, Inventory
 
 _DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 
+# So many different questions are remembered with their answers.
+_MOST_ANSWERS = 4096
+
 Order = Literal["stop", "resume", "ban"]
 
 
@@ -79,12 +82,17 @@ class Policy:
         self._entities = cedarpy.Entities.from_json_str(json.dumps(self._described()))
         # It never changes, and an answer follows from what is asked.
         self._judged = lru_cache(64)(self._judge_all)
+        self._answers: dict[tuple[str, ...], Ruling] = {}
 
     def person(self, identifier: str) -> Person | None:
         return self.household.people.get(identifier)
 
     def area_of(self, host: str) -> Area:
         return self.household.areas[self.inventory[host].area]
+
+    @property
+    def rules(self) -> Rules:
+        return self._rules
 
     @property
     def mentioned(self) -> frozenset[str]:
@@ -260,14 +268,26 @@ class Policy:
             return Ruling(allowed=False, says=(f"{person} is not among the people of the policy",))
         if request.host not in self.inventory.hosts:
             return Ruling(allowed=False, says=(f"{request.host} is not in the inventory",))
-        return self._rules.judge(
+        context = self._context(person, request)
+        # An answer follows from what the rules see, and most of them do not look at the clock.
+        seen = tuple(
+            str(told) for name, told in context.items() if name != "now" or name in self.mentioned
+        )
+        question = (person, action, request.host, *seen)
+        known = self._answers.get(question)
+        if known is not None:
+            return known
+        if len(self._answers) >= _MOST_ANSWERS:
+            self._answers.clear()
+        self._answers[question] = ruling = self._rules.judge(
             self._entities,
             person=person,
             action=action,
             host=request.host,
             area=self.inventory[request.host].area,
-            context=self._context(person, request),
+            context=context,
         )
+        return ruling
 
     def _context(self, person: str, request: Request) -> dict[str, object]:
         moment = datetime.fromtimestamp(request.now / 1_000_000, UTC)

@@ -13,7 +13,7 @@ from typing import Any, cast
 import cedarpy
 
 from bot.policy.annotations import CEILING, Annotations, BadAnnotation, annotations
-from bot.policy.mentions import mentions
+from bot.policy.mentions import compared, mentions
 from bot.policy.statements import Statement, statements
 from bot.terms import Demand, Terms
 
@@ -55,6 +55,12 @@ _NAMED_IN = {
     "Area": "areas.yaml",
     "Owners": "areas.yaml",
     "Host": "inventory.yaml",
+}
+# What the schema calls words and is one of a few.
+_ONE_OF = {
+    "kind": ("check", "change"),
+    "door": ("slack", "web", "api", "cli", "schedule"),
+    "weekday": ("mon", "tue", "wed", "thu", "fri", "sat", "sun"),
 }
 
 
@@ -118,10 +124,20 @@ class Naming:
         return _NAMED_IN[self.kind]
 
 
+@dataclass(frozen=True)
+class Wording:
+    """Words that a rule compares something of the request with. about: runbook, kind, …"""
+
+    rule: str
+    line: int
+    about: str
+    words: str
+
+
 class Rules:
     """A validated set of rules. text: as it was written. mentioned: what they look at.
 
-    namings: whom they speak of.
+    namings: whom they speak of. wordings: with which words they compare what.
     """
 
     def __init__(self, text: str) -> None:
@@ -141,6 +157,13 @@ class Rules:
             for key, rule in rules.items()
             for naming in _namings(self._rules[key], where[key], rule)
         ]
+        self.wordings = [
+            Wording(self._rules[key].name, where[key].line_of(f'"{words}"'), about, words)
+            for key, rule in rules.items()
+            for about, words in compared(rule)
+        ]
+        for wording in self.wordings:
+            _check_possible(wording)
 
     def judge(
         self,
@@ -289,6 +312,17 @@ def _check_types(text: str, where: Mapping[str, Statement], rules: Mapping[str, 
         word = re.search(r"`([^`]+)`", error.error.replace(f"`{key}`", ""))
         line = where[key].line_of(word[1]) if word else where[key].line
         raise BadRules(line, f'rule "{name}": {error.error.replace(f"for policy `{key}`, ", "")}')
+
+
+def _check_possible(wording: Wording) -> None:
+    """Refuse what is never so: a forbid of it would forbid nothing."""
+    possible = _ONE_OF.get(wording.about, (wording.words,))
+    if wording.words not in possible:
+        raise BadRules(
+            wording.line,
+            f'rule "{wording.rule}": context.{wording.about} is never "{wording.words}", but one '
+            f"of {', '.join(possible)}: correct it",
+        )
 
 
 def _annotated(statement: Statement, key: str, rule: Mapping[str, Any]) -> Annotations:

@@ -1,5 +1,6 @@
 """A file of the policy as it is written: what it holds, and on which line. Pure."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, cast
@@ -10,6 +11,13 @@ from ruamel.yaml.error import YAMLError
 from bot.policy.policy import NoPolicy
 
 Path = Sequence[str | int]
+
+
+# What the reader of YAML says, and what people need to hear.
+_PLAINLY = (
+    (re.compile(r"found character '\\t' .*"), "there is a tab: indent by spaces"),
+    (re.compile(r'found duplicate key "(.*?)".*', re.DOTALL), r'"\1" stands here a second time'),
+)
 
 
 @dataclass(frozen=True)
@@ -30,7 +38,7 @@ class Written:
         except YAMLError as error:
             mark: Any = getattr(error, "problem_mark", None)
             where = f", line {mark.line + 1}" if mark else ""
-            what = str(getattr(error, "problem", None) or error)
+            what = _in_words(str(getattr(error, "problem", None) or error))
             raise NoPolicy(f"{self.name}{where}: {what}") from None
         if not isinstance(data, dict):
             example = f"{self.name.split('.')[0]}:"
@@ -57,3 +65,9 @@ class Written:
             except (AttributeError, KeyError, IndexError, TypeError):
                 return line, depth
         return line, len(path)
+
+
+def _in_words(what: str) -> str:
+    for said, plainly in _PLAINLY:
+        what = said.sub(plainly, what)
+    return what

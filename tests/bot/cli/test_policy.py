@@ -50,6 +50,14 @@ def test_the_page_is_text_or_html_or_json(place: Path):
     }
 
 
+def test_a_check_tells_of_slips_and_calls_the_policy_valid(place: Path):
+    people = place / "policy" / "people.yaml"
+    people.write_text(people.read_text().replace("[developer]", "[developer, develper]", 1))
+    checked = run("check")
+    assert (checked.exit_code, checked.stdout[:14]) == (0, "valid, version")
+    assert "look again: people.yaml: dora has the role develper" in checked.stderr
+
+
 def test_the_page_of_a_stranger_or_of_a_broken_policy_says_why_there_is_none(place: Path):
     stranger = run("page", "--person", "eve")
     assert (stranger.exit_code, "eve is not among the people" in stranger.output) == (3, True)

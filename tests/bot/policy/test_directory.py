@@ -36,6 +36,16 @@ ASK = 'permit (principal, action == Action::"ask", resource)'
         ("policy.cedar", '\n@from("owners")', '\n@from("role:secrity")', 'no role "secrity"'),
         ("policy.cedar", "// Annotations", f'\n@id("x") {ASK} when {{ context.frozn }};\n//',
          'rule "x": attribute `frozn`'),
+        ("people.yaml", "user: U0STAN", "user: stan",
+         "people.yaml, line 5: people.stan.slack.0.user: must be a user's id, such as U0123ABCD"),
+        ("areas.yaml", "[stan]", "[]",
+         "areas.yaml, line 4: areas.storage.owners: must name at least one"),
+        ("people.yaml", "  stan:", "\tstan:", "line 5: there is a tab: indent by spaces"),
+        ("people.yaml", "  stan:", "  adam:", 'line 5: "adam" stands here a second time'),
+        ("policy.cedar", 'context.kind == "check"', 'context.kind == "chek"',
+         'context.kind is never "chek", but one of check, change: correct it'),
+        ("policy.cedar", 'context.kind == "check"', '["sat", "san"].contains(context.weekday)',
+         'context.weekday is never "san", but one of mon, tue'),
     ],
 )  # fmt: skip
 def test_t_a14_what_is_wrong_is_told_by_file_and_line(

@@ -176,26 +176,62 @@ def test_hosts_that_are_asked_about_together_are_judged_as_each_by_itself(
     assert together == replace(strictest(alone), ceiling=together.ceiling)
 
 
-def test_the_rules_are_asked_once_about_all_hosts_that_are_alike(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The hosts that Cedar is asked about, in their order."""
+    found: list[str] = []
+    plain = Rules.judge
+
+    def noted(self: Rules, *given: Any, **more: Any) -> Ruling:
+        found.append(more["host"])
+        return plain(self, *given, **more)
+
+    monkeypatch.setattr(Rules, "judge", noted)
+    return found
+
+
+def test_the_rules_are_asked_once_about_all_hosts_that_are_alike(tmp_path: Path, asked: list[str]):
     directory = a_policy(tmp_path, rules=ANYBODY_APPROVES)
     inventory = tmp_path / "inventory.yaml"
     hosts = tuple(f"lb{n}" for n in range(1, 101))
     lines = [f"  {name}: {{area: edge, tags: [haproxy]}}\n" for name in hosts[2:]]
     inventory.write_text(inventory.read_text() + "".join(lines))
-    policy, asked = directory.current(), list[str]()
-    plain = Rules.judge
-
-    def counted(self: Rules, *given: Any, **more: Any) -> Ruling:
-        asked.append(more["host"])
-        return plain(self, *given, **more)
-
-    monkeypatch.setattr(Rules, "judge", counted)
+    policy = directory.current()
     policy.may_ask(replace(_request("dora"), hosts=hosts))
-    assert len(asked) == 1
-    policy.may_ask(replace(_request("dora"), hosts=(*hosts, "web1", "nas1"), now=NOON + 1))
-    assert len(asked) == 4
+    assert asked == ["lb1"]
+    asked.clear()
+    policy.may_ask(replace(_request("olga"), hosts=(*hosts, "web1", "nas1")))
+    assert asked == ["lb1", "web1", "nas1"]
+
+
+def test_what_the_rules_have_answered_they_are_not_asked_again(policy: Policy, asked: list[str]):
+    for seconds in range(5):
+        policy.may_ask(replace(_request("dora"), now=NOON + seconds * 1_000_000))
+    assert asked == ["lb1"]
+
+
+_MOMENT = """
+@id("over") forbid (principal, action == Action::"ask", resource)
+when { context.now >= datetime("2026-10-21T12:00:01Z") };
+"""
+
+
+def _allowed_from_second_to_second(directory: Path) -> list[bool]:
+    policy = a_policy(directory, rules=ANYBODY_APPROVES + _MOMENT).current()
+    moments = [NOON, NOON + 1_000_000, NOON]
+    return [policy.may_ask(replace(_request("dora"), now=now)).allowed for now in moments]
+
+
+def test_a_rule_that_looks_at_the_clock_is_asked_at_each_moment(tmp_path: Path):
+    assert _allowed_from_second_to_second(tmp_path) == [True, False, True]
+
+
+def test_if_nobody_minded_what_rules_look_at_an_answer_would_outlive_its_moment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """The twin of the guard: an answer is remembered for what the rules see, and not without."""
+    monkeypatch.setattr(Policy, "mentioned", frozenset[str]())
+    assert _allowed_from_second_to_second(tmp_path) == [True, True, True]
 
 
 def test_the_version_names_the_content(tmp_path: Path):
@@ -223,7 +259,7 @@ def test_the_version_names_the_content(tmp_path: Path):
         ("people.yaml", "people: [dora]\n", "people.yaml, line 1: people: must hold names"),
         ("people.yaml", "people:\n  Dora D: {name: Dora}\n", "should match pattern"),
         ("people.yaml", "just words\n", "must hold a mapping"),
-        ("areas.yaml", "areas:\n  edge: {title: the edge, owners: []}\n", "at least 1 item"),
+        ("areas.yaml", "areas:\n  edge: {title: the edge, owners: []}\n", "must name at least one"),
         ("areas.yaml", "areas:\n  edge: {title: the edge, owners: [nobody]}\n",
          "owner nobody is not among the people"),
         ("inventory.yaml", "hosts:\n  lb1: {address: 127.0.0.1, area: edge}\n",
