@@ -13,7 +13,9 @@ STORES = ["sqlite", pytest.param("postgresql", marks=pytest.mark.real)]
 
 @pytest.fixture(scope="session")
 def postgres() -> Generator[Postgres]:
-    with Postgres() as server:
+    # Each test has a database of its own, of five hundred files: to write them all to the disk,
+    # and to take them away from there, would take longer than the tests.
+    with Postgres(fsync="off") as server:
         yield server
 
 

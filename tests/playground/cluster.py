@@ -8,22 +8,23 @@ import subprocess
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import LiteralString, Self
+from typing import Literal, LiteralString, Self
 
 import psycopg
 
 from tests.playground.daemon import Daemon, DaemonDidNotStart, free_port, program, root
 
-_ADDRESS, _USER = "127.0.0.1", "postgres"
+ADDRESS, USER = "127.0.0.1", "postgres"
 # Where it is not started by a user, it runs as the one that Debian's package has made.
 OWNER = "postgres"
+Fsync = Literal["on", "off"]
 FAST, IMMEDIATE = signal.SIGINT, signal.SIGQUIT
 # Of throwaway clusters there are several at once, each with a little to keep.
 _SMALL = {
-    "listen_addresses": _ADDRESS,
+    "listen_addresses": ADDRESS,
     "max_connections": "150",
     "shared_buffers": "16MB",
-    "fsync": "on",
+    "unix_socket_directories": "",
     "wal_keep_size": "64MB",
     "hot_standby": "on",
     # What a server that died leaves behind is not waited for.
@@ -34,11 +35,19 @@ _SMALL = {
 
 
 class Server(Daemon):
-    """One server on loopback with the files of its own. like: whose standby it is."""
+    """One server on loopback with the files of its own. like: whose standby it is.
 
-    def __init__(self, like: "Server | None" = None) -> None:
+    password: that it asks for; "" for none. fsync: "off" where the machine itself will not crash
+    meanwhile.
+    """
+
+    def __init__(
+        self, like: "Server | None" = None, *, password: str = "", fsync: Fsync = "on"
+    ) -> None:
         super().__init__()
         self._like = like
+        self._password = password
+        self._fsync: Fsync = fsync
         self.port = 0
         if os.geteuid() == 0:
             owner = pwd.getpwnam(OWNER)
@@ -76,29 +85,48 @@ class Server(Daemon):
 
     def do(self, statement: LiteralString) -> list[tuple[object, ...]]:
         """Do one statement outside any transaction, and return its rows."""
-        address = f"host={_ADDRESS} port={self.port} user={_USER} dbname=postgres"
-        with psycopg.connect(address, autocommit=True, connect_timeout=2) as connection:
+        where = f"host={ADDRESS} port={self.port} user={USER} dbname=postgres"
+        secret = self._password or None
+        with psycopg.connect(
+            where, password=secret, autocommit=True, connect_timeout=2
+        ) as connection:
             cursor = connection.execute(statement)
             return cursor.fetchall() if cursor.description else []
 
+    def close(self) -> None:
+        # What it shares with the system it gives back itself, and killed it would not.
+        if self.running:
+            self.end(IMMEDIATE)
+        super().close()
+
     def _choose_ports(self) -> None:
-        self.port = free_port(_ADDRESS)
+        self.port = free_port(ADDRESS)
 
     def _configure(self) -> list[str]:
         if not self.data.exists():
             self._settle()
-        settings = {**_SMALL, "port": str(self.port), "unix_socket_directories": ""}
+        settings = {**_SMALL, "fsync": self._fsync, "port": str(self.port)}
         given = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
         return as_owner(found_program("postgres"), "-D", str(self.data), *given)
 
     def _settle(self) -> None:
         """Make its files: new ones, or those of the server that it stands by."""
         if self._like is None:
-            how = ("-U", _USER, "-A", "trust", "-E", "UTF8", "--no-sync", "--locale=C.UTF-8")
-            self.run("initdb", "-D", str(self.data), *how)
+            how = ("-U", USER, "-E", "UTF8", "--no-sync", "--locale=C.UTF-8")
+            self.run("initdb", "-D", str(self.data), *how, *self._asking())
             return
-        where = f"host={_ADDRESS} port={self._like.port} user={_USER}"
+        where = f"host={ADDRESS} port={self._like.port} user={USER}"
         self.run("pg_basebackup", "-D", str(self.data), "-R", "-c", "fast", "-d", where, "-N")
+
+    def _asking(self) -> list[str]:
+        """Return how initdb is told whether to ask for a password."""
+        if not self._password:
+            return ["-A", "trust"]
+        file = self.directory / "password"
+        file.touch(0o600)
+        file.write_text(self._password)
+        shutil.chown(file, self.directory.owner(), self.directory.group())
+        return ["-A", "scram-sha-256", f"--pwfile={file}"]
 
     def _answers(self) -> bool:
         try:
@@ -152,10 +180,10 @@ class Cluster:
     def new_database(self) -> str:
         """Make a database and return its address as SQLAlchemy writes it, good for all servers."""
         self._now.do("CREATE DATABASE keyturn")
-        hosts = ",".join(_ADDRESS for _ in self._servers)
+        hosts = ",".join(ADDRESS for _ in self._servers)
         ports = ",".join(str(server.port) for server in self._servers)
         return (
-            f"postgresql+psycopg://{_USER}@/keyturn"
+            f"postgresql+psycopg://{USER}@/keyturn"
             f"?host={hosts}&port={ports}&target_session_attrs=read-write"
         )
 
