@@ -36,13 +36,13 @@ import hashlib
 import json
 import re
 import sys
+from json.encoder import encode_basestring as quoted
 from pathlib import Path
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode
-CONTENT = ("seq", "at", "kind", "run", "person", "host", "body", "prev")
 # Logs put the time, the host and more before it, or the whole into JSON.
 SAID = re.compile(
     r"keyturn checkpoint seq=(\d+) hash=([0-9a-f]{64}) at=(\d+) "
@@ -63,7 +63,16 @@ def sha256(thing):
 
 
 def hash_of(entry):
-    return sha256({name: entry[name] for name in CONTENT})
+    """Return the same of its members, written down at once: of millions that takes the time."""
+    seq, at, run = entry["seq"], entry["at"], entry["run"]
+    if not type(seq) is type(at) is int or type(run) not in (int, type(None)):
+        raise TypeError("these are numbers")
+    content = (
+        f'{{"at":{at},"body":{quoted(entry["body"])},"host":{quoted(entry["host"])},'
+        f'"kind":{quoted(entry["kind"])},"person":{quoted(entry["person"])},'
+        f'"prev":{quoted(entry["prev"])},"run":{"null" if run is None else run},"seq":{seq}}}'
+    )
+    return hashlib.sha256(content.encode()).hexdigest()
 
 
 def signed(key, digest, signature):

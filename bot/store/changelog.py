@@ -2,7 +2,8 @@
 
 import hashlib
 import json
-from collections.abc import Collection, Generator, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from json.encoder import encode_basestring
 from typing import Any
@@ -24,6 +25,7 @@ _HEAD = {"sqlite": _LAST, "postgresql": _LAST}
 # SQLite has one writer; of PostgreSQL, a function of the schema takes a lock, then looks.
 _LOCKED_HEAD = {"sqlite": _LAST, "postgresql": "SELECT seq, hash FROM log_head()"}
 _COLUMNS = ", ".join(column.name for column in tables.entry.columns)
+_ALL = f"SELECT {_COLUMNS} FROM entry ORDER BY seq"  # noqa: S608 - ours
 _INSERT = {
     dialect: f"INSERT INTO entry ({_COLUMNS}) VALUES ({', '.join([mark] * 10)})"  # noqa: S608 - ours
     for dialect, mark in (("sqlite", "?"), ("postgresql", "%s"))
@@ -33,7 +35,9 @@ _LISTS = ", ".join(
     f"%s::{'bigint' if column.name in {'seq', 'at', 'run'} else 'text'}[]"
     for column in tables.entry.columns
 )
-_INSERT_LISTS = f"INSERT INTO entry ({_COLUMNS}) SELECT * FROM unnest({_LISTS})"  # noqa: S608 - ours
+_INSERT_LISTS = {
+    "postgresql": f"INSERT INTO entry ({_COLUMNS}) SELECT * FROM unnest({_LISTS})"  # noqa: S608 - ours
+}
 _OF = tables.entry.c.run == bindparam("of")
 _OF_RUN = Rote(select(tables.entry).where(_OF).order_by(tables.entry.c.seq))
 _LAST_OF_RUN = Rote(select(tables.entry).where(_OF).order_by(tables.entry.c.seq.desc()).limit(1))
@@ -86,7 +90,7 @@ def append(
     """Add an entry in the caller's transaction: what it tells of and the telling are one."""
     draft = Draft(kind, run, person, host, facts)
     row = _chained(tx, draft, _body(tx, facts), tx.log_head or _last_and_locked(tx))
-    tx.at_once(_INSERT, row)
+    tx.wire.tell(_INSERT, row)
     return _appended(tx, [row])[0]
 
 
@@ -104,10 +108,9 @@ def append_many(tx: Transaction, drafts: Sequence[Draft]) -> list[Entry]:
         rows.append(_chained(tx, draft, body, head))
         head = rows[-1][0], rows[-1][-2]
     if tx.embedded:
-        tx.sql.exec_driver_sql(_INSERT["sqlite"], rows)
+        tx.driver.executemany(_INSERT["sqlite"], rows)
     else:
-        columns = tuple(map(list, zip(*rows, strict=True)))
-        tx.sql.exec_driver_sql(_INSERT_LISTS, columns)
+        tx.wire.tell(_INSERT_LISTS, tuple(map(list, zip(*rows, strict=True))))
     return _appended(tx, rows)
 
 
@@ -134,7 +137,7 @@ def keep_others_out(tx: Transaction) -> None:
 
 def _last_and_locked(tx: Transaction) -> tuple[int, str]:
     """Return where the log ends, and keep others from appending until this transaction ends."""
-    row = tx.at_once(_LOCKED_HEAD)
+    row = tx.wire.row(_LOCKED_HEAD)
     return (row[0], row[1]) if row else (0, GENESIS)
 
 
@@ -153,7 +156,7 @@ def _bodies(tx: Transaction, drafts: Sequence[Draft]) -> list[str]:
 
 def head(tx: Transaction) -> tuple[int, str]:
     """Return the newest entry's sequence number and hash; (0, GENESIS) of an empty log."""
-    row = tx.at_once(_HEAD)
+    row = tx.wire.row(_HEAD)
     return (row[0], row[1]) if row else (0, GENESIS)
 
 
@@ -248,9 +251,10 @@ def after(tx: Transaction, seq: int, *, most: int = 1000) -> list[Entry]:
 
 
 def everything(tx: Transaction) -> Generator[Entry]:
-    """Yield the whole log from its beginning, a thousand entries in memory at a time."""
-    for row in rows(tx):
-        yield _entry(row)
+    """Yield the whole log from its beginning, some entries in memory at a time."""
+    with rows(tx) as found:
+        for row in found:
+            yield Entry(*row)
 
 
 def between(tx: Transaction, first: int, end: int) -> Generator[Row[Any]]:
@@ -261,11 +265,9 @@ def between(tx: Transaction, first: int, end: int) -> Generator[Row[Any]]:
         yield from found
 
 
-def rows(tx: Transaction) -> Generator[Row[Any]]:
-    """Yield it as it is in the table: each row has the members of an Entry, in their order."""
-    query = select(tables.entry).order_by(tables.entry.c.seq).execution_options(yield_per=1000)
-    with tx.sql.execute(query) as found:
-        yield from found
+def rows(tx: Transaction) -> AbstractContextManager[Iterable[tuple[Any, ...]]]:
+    """Read it as it is in the table: each row has the members of an Entry, in their order."""
+    return tx.wire.all_rows(_ALL)
 
 
 def _entry(row: Row[Any]) -> Entry:

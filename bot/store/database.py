@@ -4,8 +4,8 @@ import fcntl
 import logging
 import sqlite3
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from bot.store.commits import Busy, Commits
 from bot.store.moves import Moves
 from bot.store.seal import Seal
 from bot.store.watch import Watch
+from bot.store.wire import Wire
 
 log = logging.getLogger(__name__)
 
@@ -29,11 +30,10 @@ _BLOCKED_SECONDS = 2
 _LOCKED_MILLISECONDS = 1_750
 # Reading may take longer: an export, or a search through years.
 _READING_SECONDS = 60
-# As the driver takes it: every transaction begins with this.
-_NOW = {
-    "sqlite": "SELECT (julianday('now') - 2440587.5) * 86400.0",
-    "postgresql": "SELECT extract(epoch from clock_timestamp())",
-}
+# As the driver takes it, by the name of its dialect. Who reads is shown one state all the while.
+_WRITING = {"sqlite": "BEGIN IMMEDIATE", "postgresql": "BEGIN"}
+_READING = {"sqlite": "BEGIN", "postgresql": "BEGIN ISOLATION LEVEL REPEATABLE READ"}
+_NOW = "SELECT (julianday('now') - 2440587.5) * 86400.0"
 
 
 class StoreUnavailable(Exception):
@@ -58,15 +58,14 @@ class Transaction:
 
     def __init__(
         self,
-        connection: Connection,
+        wire: Wire,
         now: int,
         tell_news: Callable[[], None] = lambda: None,
         seal: Seal | None = None,
         redactor: Redactor | None = None,
         stamping: Seal | None = None,
     ) -> None:
-        self.sql = connection
-        self.embedded = connection.dialect.name == "sqlite"
+        self.wire, self.embedded = wire, wire.embedded
         self.now = now
         self.tell_news = tell_news
         self._seal, self.stamping = seal, stamping or seal
@@ -91,17 +90,15 @@ class Transaction:
         returning = statement.returning(*table.primary_key.columns)
         return self.sql.execute(returning).one_or_none() is not None
 
+    @property
+    def sql(self) -> Connection:
+        """What does SQLAlchemy's statements."""
+        return self.wire.sqlalchemy
+
     @cached_property
     def driver(self) -> sqlite3.Connection:
         """The driver's own connection, where the database is SQLite."""
-        return _driver(self.sql)
-
-    def at_once(self, spelled: Mapping[str, str], values: Sequence[object] = ()) -> Any:
-        """Do one statement as the driver does it; return its first row, None if there is none.
-
-        spelled: by the name of the dialect.
-        """
-        return _at_once(self.sql, spelled, values)
+        return self.wire.driver
 
     @property
     def seal(self) -> Seal:
@@ -146,9 +143,6 @@ class Database:
         self.trouble = ""
         self.embedded = url.startswith("sqlite")
         self.engine = _sqlite(url) if self.embedded else _postgresql(url)
-        # What PostgreSQL calls by that name is one state for as long as one reads.
-        level = {} if self.embedded else {"isolation_level": "REPEATABLE READ"}
-        self._reader = self.engine.execution_options(**level)
         # Called after every commit that somebody should hear of, from the committing thread.
         self.on_news: Callable[[], None] = lambda: None
         # Called before every transaction. Raises StoreUnavailable where we may not work on it now.
@@ -159,24 +153,27 @@ class Database:
         # SQLite has one writer: waiting for it in turn is fairer and faster than its own polling.
         self.commits = Commits(self, self.guarded, patience=_BUSY_SECONDS)
 
-    @contextmanager
-    def transaction(self, *, seconds: float | None = None) -> Generator[Transaction]:
+    def transaction(self, *, seconds: float | None = None) -> AbstractContextManager[Transaction]:
         """Write. Raises StoreUnavailable if anything could not be made durable.
 
         seconds: how long one statement, or the commit, may take; None for as little as is usual.
         """
+        return self._written(self._alone(seconds))
+
+    def together(self) -> AbstractContextManager[Transaction]:
+        """Write, as in a transaction, and share the commit with others who do so just now.
+
+        For what a wave of hosts writes: an intent is as durable after it as after its own commit.
+        """
+        return self._written(self._shared() if self.embedded else self._alone(None))
+
+    @contextmanager
+    def _written(self, opened: AbstractContextManager[Transaction]) -> Generator[Transaction]:
+        """Keep what came of it: whether the log can be written, and what waits for the commit."""
         try:
             self.may_write()
-            with (
-                self._turn(),
-                self.guarded(),
-                self._connection(self.engine) as connection,
-            ):
-                began, now = boottime(), self._begun(connection, "BEGIN IMMEDIATE")
-                transaction = self._writing(connection, began, now)
-                with self._watch.over(connection, seconds):
-                    yield transaction
-                    self._commit(connection)
+            with opened as transaction:
+                yield transaction
         except StoreUnavailable as trouble:
             self.trouble = str(trouble)
             raise
@@ -185,30 +182,27 @@ class Database:
         transaction.committed()
 
     @contextmanager
-    def together(self) -> Generator[Transaction]:
-        """Write, as in a transaction, and share the commit with others who do so just now.
+    def _alone(self, seconds: float | None) -> Generator[Transaction]:
+        with (
+            self._turn(),
+            self.guarded(),
+            self._connection() as connection,
+        ):
+            wire = Wire(connection, self._watch)
+            began, now = boottime(), self._begun(wire, _WRITING)
+            with self._watch.over(connection, seconds):
+                yield self._writing(wire, began, now)
+                wire.commit()
 
-        For what a wave of hosts writes: an intent is as durable after it as after its own commit.
-        """
-        if not self.embedded:
-            with self.transaction() as transaction:
-                yield transaction
-            return
-        try:
-            self.may_write()
-            with self.guarded(), self._in_turn(), self.commits.together() as connection:
-                began = boottime()
-                transaction = self._writing(connection, began, self._now(connection))
-                yield transaction
-        except StoreUnavailable as trouble:
-            self.trouble = str(trouble)
-            raise
-        if transaction.logged:
-            self.trouble = ""
-        transaction.committed()
+    @contextmanager
+    def _shared(self) -> Generator[Transaction]:
+        with self.guarded(), self._in_turn(), self.commits.together() as connection:
+            began = boottime()
+            wire = Wire(connection, self._watch)
+            yield self._writing(wire, began, self._now(connection))
 
-    def _writing(self, connection: Connection, began: float, now: int) -> Transaction:
-        made = Transaction(connection, now, self._tell_news, self._seal, self.redactor)
+    def _writing(self, wire: Wire, began: float, now: int) -> Transaction:
+        made = Transaction(wire, now, self._tell_news, self._seal, self.redactor)
         made.began, made.moves = began, self.moves
         return made
 
@@ -224,7 +218,7 @@ class Database:
 
     def committed(self, connection: Connection) -> None:
         """Make durable what was written there."""
-        self._commit(connection)
+        Wire(connection, self._watch).commit()
 
     def given_back(self, connection: Connection) -> None:
         # A thread may outlast close(): this would go back to a pool that is gone.
@@ -237,12 +231,13 @@ class Database:
         """Read one consistent state. Nothing written here is kept."""
         with (
             self.guarded(),
-            self._connection(self._reader) as connection,
+            self._connection() as connection,
         ):
-            now = self._begun(connection, "BEGIN")
+            wire = Wire(connection, self._watch)
+            now = self._begun(wire, _READING)
             with self._watch.over(connection, _READING_SECONDS):
-                yield Transaction(connection, now, redactor=self.redactor, stamping=self._seal)
-                connection.rollback()
+                yield Transaction(wire, now, redactor=self.redactor, stamping=self._seal)
+                wire.roll_back()
 
     @contextmanager
     def watched(self, connection: Connection) -> Generator[None]:
@@ -250,18 +245,13 @@ class Database:
         with self.guarded(), self._watch.over(connection):
             yield
 
-    def _begun(self, connection: Connection, begin: str) -> int:
+    def _begun(self, wire: Wire, how: Mapping[str, str]) -> int:
         """Begin, and return the database's time: in no time, or it does not answer at all."""
-        with self._watch.over(connection):
-            if self.embedded:
-                _driver(connection).execute(begin)
-            return self._now(connection)
-
-    def _commit(self, connection: Connection) -> None:
-        connection.commit()
-        # SQLAlchemy knows of no transaction that it was asked nothing in.
-        if self.embedded and _driver(connection).in_transaction:
-            _driver(connection).commit()
+        with self._watch.over(wire.connection):
+            if not self.embedded:
+                return wire.begin(how["postgresql"])
+            wire.driver.execute(how["sqlite"])
+            return self._now(wire.connection)
 
     def beside(self, url: str) -> "Database":
         """Return another database for the same log: with its key, and the secrets to leave out."""
@@ -276,8 +266,8 @@ class Database:
         self.engine.dispose()
 
     @contextmanager
-    def _connection(self, engine: Engine) -> Generator[Connection]:
-        connection = engine.connect()
+    def _connection(self) -> Generator[Connection]:
+        connection = self.engine.connect()
         try:
             yield connection
         finally:
@@ -316,21 +306,8 @@ class Database:
             raise StoreUnavailable(f"the database cannot be used: {error}") from error
 
     def _now(self, connection: Connection) -> int:
-        """Return the database's time: replicas may disagree about theirs."""
-        return round(float(_at_once(connection, _NOW)[0]) * 1_000_000)
-
-
-def _at_once(connection: Connection, spelled: Mapping[str, str], values: Any = ()) -> Any:
-    """Do one statement as the driver does it, and return the first row, None if there is none.
-
-    spelled: by the name of the dialect. For what each entry of the log takes: on SQLite, most of
-    the time would be SQLAlchemy's. PostgreSQL is asked through it, since it has to be watched.
-    """
-    dialect = connection.dialect.name
-    if dialect == "sqlite":
-        return _driver(connection).execute(spelled[dialect], values).fetchone()
-    result = connection.exec_driver_sql(spelled[dialect], values)
-    return result.one_or_none() if result.returns_rows else None
+        """Return SQLite's time."""
+        return round(_driver(connection).execute(_NOW).fetchone()[0] * 1_000_000)
 
 
 @cache
@@ -373,6 +350,8 @@ def _sqlite(url: str) -> Engine:
 def _postgresql(url: str) -> Engine:
     return create_engine(
         url,
+        # A transaction is begun by the message that asks for the time.
+        isolation_level="AUTOCOMMIT",
         pool_size=16,
         max_overflow=16,
         pool_timeout=_BUSY_SECONDS,

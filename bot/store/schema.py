@@ -45,10 +45,9 @@ def _upgrade(database: Database) -> None:
     from alembic import command
 
     with database.engine.connect() as connection:
-        if database.embedded:
-            # A migration is applied as a whole or not at all, on SQLite too.
-            connection.exec_driver_sql("BEGIN IMMEDIATE")
-        else:
+        # A migration is applied as a whole or not at all.
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if database.embedded else "BEGIN")
+        if not database.embedded:
             # Of several that begin at once, one upgrades and the others find it done.
             connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_UPGRADE_LOCK})")
         command.upgrade(_config(connection), "head")

@@ -3,7 +3,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 import pytest
-from sqlalchemy import event, text
+from sqlalchemy import text
 
 from bot.store import changelog, verification
 from bot.store.changelog import Draft
@@ -119,15 +119,6 @@ def test_many_entries_are_what_they_are_one_by_one(database: Database):
         alone = changelog.append(tx, "noted", run=0, person="olga", host="web0", n=0, said="☃")
     as_first = replace(alone, seq=together.seq, prev=together.prev)
     assert changelog.digest_of(tuple(vars(as_first).values())) == together.hash
-
-
-def test_many_entries_are_one_statement(database: Database):
-    _fill(database, 1)
-    said: list[str] = []
-    event.listen(database.engine, "before_cursor_execute", lambda *told: said.append(told[2]))
-    with database.transaction() as tx:
-        changelog.append_many(tx, _some(200))
-    assert [statement[:17] for statement in said if "INSERT" in statement] == ["INSERT INTO entry"]
 
 
 def test_no_entries_at_once_are_none_and_nobody_is_kept_out(database: Database):

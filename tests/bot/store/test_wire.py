@@ -1,0 +1,174 @@
+"""How often PostgreSQL is waited for, and what becomes of what it is told without waiting."""
+
+import contextlib
+import socket
+from collections.abc import Callable, Generator
+
+import pytest
+from sqlalchemy import text
+
+from bot.store import changelog, verification
+from bot.store.changelog import Draft
+from bot.store.database import Database, StoreRefused, StoreUnavailable
+from bot.store.seal import Seal
+from tests.bot.empty import empty_on
+from tests.playground.between import Between
+from tests.playground.postgres import Postgres
+
+pytestmark = pytest.mark.real
+
+# As often as it takes until the driver has prepared what it says again and again.
+OFTEN = 8
+
+
+class Journeys(Between):
+    """Counts how often somebody has waited for the server: it answers what was said since."""
+
+    def __init__(self, address: str, port: int) -> None:
+        super().__init__(address, port)
+        self.count, self._said = 0, False
+
+    def _works(self) -> list[Callable[[socket.socket, socket.socket], None]]:
+        return [self._ask, self._answer]
+
+    def _ask(self, guest: socket.socket, server: socket.socket) -> None:
+        with contextlib.suppress(OSError):  # one side has hung up
+            while data := guest.recv(1 << 20):
+                self._said = True
+                server.sendall(data)
+
+    def _answer(self, guest: socket.socket, server: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while data := server.recv(1 << 20):
+                self.count += self._said
+                self._said = False
+                guest.sendall(data)
+
+
+@pytest.fixture
+def database(postgres: Postgres) -> Generator[Database]:
+    database = empty_on(postgres)
+    with database.transaction() as tx:
+        verification.open_log(tx)
+    yield database
+    database.close()
+
+
+@pytest.fixture
+def journeys(database: Database) -> Generator[tuple[Database, Journeys]]:
+    """The same database, and how often it is waited for."""
+    url = database.engine.url
+    assert url.port
+    with Journeys("127.0.0.1", url.port) as between:
+        through = url.set(host="127.0.0.1", port=between.port)
+        beside = database.beside(through.render_as_string(hide_password=False))
+        yield beside, between
+        beside.close()
+
+
+def _taken(between: Journeys, act: Callable[[], object]) -> int:
+    """Return how many journeys it takes, once it was done so often that it is known."""
+    for _ in range(OFTEN):
+        act()
+    before = between.count
+    act()
+    return between.count - before
+
+
+def test_an_entry_takes_three_journeys(journeys: tuple[Database, Journeys]):
+    """Begun, the end of the log, and committed along with it: no fewer than a driver's insert."""
+    database, between = journeys
+
+    def append() -> None:
+        with database.transaction() as tx:
+            changelog.append(tx, "noted")
+
+    assert _taken(between, append) == 3
+
+
+def test_many_entries_take_no_more_journeys_than_one(journeys: tuple[Database, Journeys]):
+    database, between = journeys
+
+    def append() -> None:
+        with database.transaction() as tx:
+            changelog.append_many(tx, [Draft("noted") for _ in range(200)])
+
+    assert _taken(between, append) == 3
+
+
+def test_one_look_takes_three_journeys(journeys: tuple[Database, Journeys]):
+    database, between = journeys
+
+    def look() -> None:
+        with database.reading() as tx:
+            changelog.head(tx)
+
+    assert _taken(between, look) == 3
+
+
+def test_what_is_kept_back_is_there_for_whatever_is_asked_next(database: Database):
+    with database.transaction() as tx:
+        changelog.append(tx, "noted", person="olga")
+        query = text("SELECT count(*) FROM entry WHERE person = 'olga'")
+        assert tx.sql.execute(query).scalar_one() == 1
+        changelog.append(tx, "noted", person="olga")
+        assert changelog.head(tx) == tx.log_head
+
+
+def test_what_is_kept_back_and_refused_is_told_by_the_commit(database: Database):
+    def write() -> None:
+        with database.transaction() as tx:
+            tx.log_head = (0, changelog.GENESIS)
+            changelog.append(tx, "noted")
+
+    with pytest.raises(StoreRefused):
+        write()
+    with database.reading() as tx:
+        assert verification.verify(tx).entries == 1
+
+
+def test_what_is_kept_back_and_refused_is_told_by_what_is_asked_next(database: Database):
+    def write() -> None:
+        with database.transaction() as tx:
+            tx.log_head = (0, changelog.GENESIS)
+            changelog.append(tx, "noted")
+            tx.sql.execute(text("INSERT INTO seen VALUES ('this', 1)"))
+
+    with pytest.raises(StoreRefused):
+        write()
+    with database.reading() as tx:
+        assert not tx.sql.execute(text("SELECT 1 FROM seen")).all()
+
+
+def test_what_is_kept_back_by_somebody_who_fails_is_written_by_nobody(database: Database):
+    def write() -> None:
+        with database.transaction() as tx:
+            changelog.append(tx, "noted")
+            _ = 1 // 0
+
+    with pytest.raises(ZeroDivisionError):
+        write()
+    for _ in range(OFTEN):
+        with database.transaction() as tx:
+            assert changelog.head(tx)[0] == 1
+
+
+def test_a_connection_that_is_lost_is_told_and_made_anew(database: Database):
+    def write() -> None:
+        with database.transaction() as tx:
+            changelog.append(tx, "noted")
+            _end(database, tx.wire.driver.info.backend_pid)
+
+    with pytest.raises(StoreUnavailable):
+        write()
+    with database.transaction() as tx:
+        changelog.append(tx, "noted")
+    with database.reading() as tx:
+        assert changelog.head(tx)[0] == 2
+
+
+def _end(database: Database, backend: int) -> None:
+    other = Database(database.url, Seal.new())
+    with other.reading() as tx:
+        tx.sql.execute(text(f"SELECT pg_terminate_backend({backend})"))
+    other.close()
