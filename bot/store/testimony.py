@@ -7,7 +7,7 @@ vouched for by our key; what shuts something does so whoever wrote it.
 
 from collections.abc import Sequence
 
-from sqlalchemy import select
+from sqlalchemy import or_, select
 
 from bot.digest import canonical
 from bot.run import ENDED, Run, State, Vote
@@ -16,6 +16,7 @@ from bot.store.ancestry import vouched
 from bot.store.changelog import Entry
 from bot.store.database import Transaction
 from bot.store.glass import Glass
+from bot.store.rote import Rote
 from bot.store.schedules import Schedule
 from bot.store.signins import Session
 
@@ -32,6 +33,11 @@ _BROKEN, _REVIEWED = "glass broken", "glass reviewed"
 # What shuts somebody out, or holds everything up, and what lets them go on.
 _SHUTS = frozenset({"banned", "everything stopped"})
 _LETS_GO_ON = frozenset({"ban lifted", "everything resumed"})
+_STANDING = Rote(
+    select(tables.entry)
+    .where(or_(*(tables.entry.c.kind == kind for kind in sorted(_SHUTS | _LETS_GO_ON))))
+    .order_by(tables.entry.c.seq)
+)
 EVERYBODY = ""
 STEPPED_UP = "stepped up"
 # Of one person: whoever does so more often within a day is noticed otherwise.
@@ -73,9 +79,7 @@ def shut_out(tx: Transaction) -> frozenset[str]:
 
     What lets them go on has to be vouched for, unless it is older than the key.
     """
-    entry = tables.entry.c
-    query = select(tables.entry).where(entry.kind.in_([*_SHUTS, *_LETS_GO_ON]))
-    told = [Entry(*row) for row in tx.sql.execute(query.order_by(entry.seq))]
+    told = [Entry(*row) for row in _STANDING.rows(tx)]
     last = {one.facts.get("who", EVERYBODY): one for one in told}
     lifted = [one for one in last.values() if one.kind in _LETS_GO_ON]
     named = changelog.last_of_kind(tx, changelog.KEY) if lifted else None

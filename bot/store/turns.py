@@ -13,6 +13,7 @@ from sqlalchemy import bindparam, case, exists, func, select
 from bot.run import State
 from bot.store import tables
 from bot.store.database import Transaction
+from bot.store.rote import Rote
 
 URGENT, ONE, BULK = 2, 1, 0
 
@@ -25,7 +26,7 @@ _RANK = case(
     (_RUN.parent.is_not(None) | exists().where(_FIRE.run == _RUN.id), BULK),
     else_=ONE,
 ).label("rank")
-_OF = select(_RUN.asked_by, _RANK).where(_RUN.id == bindparam("number"))
+_OF = Rote(select(_RUN.asked_by, _RANK).where(_RUN.id == bindparam("number")))
 _WAITING = (_RUN.state == State.READY.value) & (_RUN.hosts == "[]")
 _LINE = (
     select(_RUN.asked_by, _RANK, func.min(_RUN.id).label("first"))
@@ -60,7 +61,7 @@ class Turn:
 
 
 def of(tx: Transaction, run: int) -> Turn:
-    row = tx.sql.execute(_OF, {"number": run}).one_or_none()
+    row = _OF.row(tx, number=run)
     return Turn(row.rank, row.asked_by) if row else Turn()
 
 
