@@ -9,7 +9,8 @@ from bot import forms
 from bot.forms import NotUnderstood
 from bot.policy import Policy, Request
 from bot.prospect import Prospect, prospect
-from connectors.inventory import Host
+from connectors.inventory import Host, Inventory
+from connectors.trouble import UnknownHost
 from runbooks import AnyRunbook
 from runbooks._catalogue import kind
 
@@ -94,12 +95,12 @@ def question(policy: Policy, typed: Sequence[str]) -> Question:
     ]
     tag = forms.blanks(runbook)[0].tag
     fit = {name: host for name, host in known.items() if not tag or tag in host.tags}
-    found = [name for word in meant for name in _hosts(word, known, fit, tag)]
+    found = [name for word in meant for name in _hosts(word, policy.inventory, fit, tag)]
     return Question(runbook, tuple(dict.fromkeys(found)))
 
 
-def _hosts(word: str, known: dict[str, Host], fit: dict[str, Host], tag: str) -> list[str]:
-    if word in known and word not in fit:
+def _hosts(word: str, known: Inventory, fit: dict[str, Host], tag: str) -> list[str]:
+    if word in known.hosts and word not in fit:
         listed = ", ".join(sorted(fit)) or "no host yet"
         raise NotUnderstood(f"{word} is not tagged {tag}; hosts that are: {listed}")
     found = [
@@ -108,7 +109,10 @@ def _hosts(word: str, known: dict[str, Host], fit: dict[str, Host], tag: str) ->
         if (word[1:] in host.tags if word.startswith("@") else fnmatch.fnmatchcase(name, word))
     ]
     if not found:
-        raise NotUnderstood(f"there is no host {word!r} in the inventory")
+        try:
+            return [known[word].name]
+        except UnknownHost as unknown:
+            raise NotUnderstood(str(unknown)) from None
     return found
 
 

@@ -42,7 +42,8 @@ def check(place: Place, *, directory: Path | None) -> None:
     for slip in slips(found, catalogue()):
         click.echo(f"look again: {slip}", err=True)
     people, hosts = len(found.household.people), len(found.inventory.hosts)
-    click.echo(f"valid, version {found.version}: {people} people, {hosts} hosts")
+    counted = f"{people} {'people' if people != 1 else 'person'}, {hosts} host{'s' * (hosts != 1)}"
+    click.echo(f"valid, version {found.version}: {counted}")
 
 
 @policy.command("page")

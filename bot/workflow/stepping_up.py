@@ -24,6 +24,8 @@ log = logging.getLogger(__name__)
 REFUSED = "step-up refused"
 # How often somebody may be wrong: with three codes good at a time, a guesser needs centuries.
 _MOST_WRONG = ((5, 15 * 60, "a quarter of an hour"), (20, 86400, "a day"))
+# A code is good for two minutes at the most: nobody steps up more often meanwhile.
+_PAST = 50
 _SECOND = 1_000_000
 
 
@@ -48,8 +50,7 @@ class SteppingUp:
                 _refuse(tx, person, "a code")
             if found is not None:
                 factor, step = found
-                factors.use(tx, factor, used=step)
-                _step_up(tx, session, factor)
+                _step_up(tx, session, factor, used=step)
         if trouble:
             raise Unfit(trouble)
 
@@ -93,13 +94,12 @@ class SteppingUp:
             return "This key is not among those of yours that count."
         try:
             count = passkey.uses(
-                home, answer, challenge=challenge, key=self._key(found), count=found.used
+                home, answer, challenge=challenge, key=self._key(found), count=used_up(tx, found)
             )
         except Unproven as why:
             log.warning("a key of %s proved nothing: %s", found.person, why)
             return "The key did not prove itself. Try it again."
-        factors.use(tx, found, used=count)
-        _step_up(tx, session, found)
+        _step_up(tx, session, found, used=count)
         return ""
 
     def _usable(self, tx: Transaction, policy: Policy, person: str, kind: str) -> list[Factor]:
@@ -112,7 +112,8 @@ class SteppingUp:
     def _fits(self, tx: Transaction, mine: list[Factor], code: str) -> tuple[Factor, int] | None:
         plain = code.replace(" ", "")
         for factor in mine:
-            step = totp.step_of(self._secret(factor), plain, now=tx.now, after=factor.used)
+            after = used_up(tx, factor)
+            step = totp.step_of(self._secret(factor), plain, now=tx.now, after=after)
             if step is not None:
                 return factor, step
         return None
@@ -145,8 +146,23 @@ def _refuse(tx: Transaction, person: str, what: str) -> None:
     changelog.append(tx, REFUSED, person=person, door="web", by=what)
 
 
-def _step_up(tx: Transaction, session: str, factor: Factor) -> None:
+def used_up(tx: Transaction, factor: Factor) -> int:
+    """Return up to which code or count it is used up, by its row or by the log: whoever puts its
+    row back as it was makes no code good again."""
+    told = changelog.latest(tx, STEPPED_UP, person=factor.person, most=_PAST)
+    counts = [e.facts["used"] for e in told if e.facts["factor"] == factor.digest]
+    return max([factor.used, *counts])
+
+
+def _step_up(tx: Transaction, session: str, factor: Factor, *, used: int) -> None:
+    factors.use(tx, factor, used=used)
     signins.step_up(tx, session, factor=factor.digest)
     changelog.append(
-        tx, STEPPED_UP, person=factor.person, door="web", by=factor.kind, factor=factor.digest
+        tx,
+        STEPPED_UP,
+        person=factor.person,
+        door="web",
+        by=factor.kind,
+        factor=factor.digest,
+        used=used,
     )

@@ -11,7 +11,7 @@ from bot.factor.passkey import Home
 from bot.run import Run, State, Vote
 from bot.store import changelog, factors, runs, schema, signins, tables, testimony
 from bot.store.seal import Seal
-from bot.workflow import NotYours, StepUpFirst, TooLate, Unfit
+from bot.workflow import NotYours, StepUpFirst, TooLate, Unfit, stepping_up
 from bot.workflow.second_factor import counts
 from tests.authenticator import Authenticator
 from tests.bot.keyring import age_step_ups, an_app, stepped_up
@@ -90,6 +90,32 @@ class TestForged:
     ) -> None:
         monkeypatch.setattr(testimony, "stepped_up", _certainly)
         assert self._approved(strict) is State.SUCCEEDED
+
+
+class TestPutBack:
+    """Somebody has seen the code, and writes into the factor's row that it was never used."""
+
+    def _again(self, office: Office) -> None:
+        app = an_app(office, "olga")
+        code = app.code()
+        office.workflow.stepping_up.by_code("olga", app.session, code)
+        with office.database.transaction() as tx:
+            tx.sql.execute(update(tables.factor).values(used=0))
+        office.workflow.stepping_up.by_code("olga", app.session, code)
+
+    def test_t_s7_no_code_is_good_again(self, strict: Office) -> None:
+        with pytest.raises(Unfit, match="was used before"):
+            self._again(strict)
+
+    def test_t_s7_without_the_log_it_would_be(
+        self, strict: Office, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(stepping_up, "used_up", _by_its_row)
+        self._again(strict)
+
+
+def _by_its_row(_tx: object, factor: factors.Factor) -> int:
+    return factor.used
 
 
 def _certainly(*_: object) -> bool:
@@ -194,16 +220,19 @@ def test_a_no_takes_no_second_factor(strict: Office) -> None:
 # --- codes ---
 
 
-def test_a_code_works_once(strict: Office) -> None:
+def test_a_code_works_once(strict: Office, monkeypatch: pytest.MonkeyPatch) -> None:
     app = an_app(strict, "olga")
     code = app.code()
     strict.workflow.stepping_up.by_code("olga", app.session, code)
     with pytest.raises(Unfit, match="used before"):
         strict.workflow.stepping_up.by_code("olga", app.session, code)
     # The twin: had nobody remembered the code, it would work again.
-    with strict.database.transaction() as tx:
-        factors.use(tx, app.factor, used=0)
+    monkeypatch.setattr(stepping_up, "used_up", _never)
     strict.workflow.stepping_up.by_code("olga", app.session, code)
+
+
+def _never(*_: object) -> int:
+    return 0
 
 
 def test_guessing_is_stopped_after_a_few_wrong_codes(strict: Office) -> None:
