@@ -10,6 +10,7 @@ from typing import Self
 from ruamel.yaml import YAML
 
 from connectors.inventory import Host, Inventory
+from tests.playground.daemon import close_all
 from tests.playground.keys import make_key
 from tests.playground.sshd import Sshd
 from tests.policies import a_policy
@@ -70,8 +71,7 @@ class Farm:
         self.close()
 
     def close(self) -> None:
-        for server in self.servers:
-            server.close()
+        close_all(self.servers)
 
     def _tell_the_policy(self) -> None:
         yaml = YAML()

@@ -10,6 +10,7 @@ import sys
 import tempfile
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Self
@@ -126,12 +127,14 @@ class Daemon(ABC):
 
     def stop(self) -> None:
         """End the daemon and all that it started, at once."""
-        left = sweep.sweep(self.directory)
+        _end(self.directory)
+        self.bury()
+
+    def bury(self) -> None:
+        """Take note that the process has ended."""
         if self._process is not None:
             self._process.wait(timeout=10)
             self._process = None
-        if left:
-            raise RuntimeError(f"these processes could not be ended: {left}")
 
     def close(self) -> None:
         """Stop, and remove all files."""
@@ -174,3 +177,17 @@ class Daemon(ABC):
     def _said(self) -> str:
         """Return what it wrote since it was last launched."""
         return self._log.read_bytes()[self._log_begins :].decode(errors="backslashreplace")
+
+
+def close_all(daemons: Sequence[Daemon]) -> None:
+    """Close daemons that are ended like any other: one look at all processes finds theirs."""
+    _end(*(one.directory for one in daemons))
+    for one in daemons:
+        one.bury()
+        shutil.rmtree(one.directory, ignore_errors=True)
+
+
+def _end(*directories: Path) -> None:
+    left = sweep.sweep(*directories)
+    if left:
+        raise RuntimeError(f"these processes could not be ended: {left}")

@@ -10,7 +10,7 @@ from typing import Self
 from ruamel.yaml import YAML
 
 from connectors.inventory import Inventory
-from tests.playground.daemon import Daemon, root
+from tests.playground.daemon import Daemon, close_all, root
 from tests.playground.haproxy import Haproxy, Level
 from tests.playground.keys import make_key
 from tests.playground.sshd import Sshd
@@ -105,8 +105,7 @@ class LoopbackFleet:
 
     def close(self) -> None:
         """Stop, and remove all files but those in a directory that was given."""
-        for daemon in self._daemons:
-            daemon.close()
+        close_all(self._daemons)
         if self._temporary:
             shutil.rmtree(self.directory, ignore_errors=True)
 

@@ -145,8 +145,8 @@ class Haproxy(Daemon):
         for name in ("http", "www"):
             self.runtime(f"clear table {name} key {address}")
 
-    def stop(self) -> None:
-        super().stop()
+    def bury(self) -> None:
+        super().bury()
         if self._origin is not None:
             self._origin.stop()
             self._origin = None

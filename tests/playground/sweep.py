@@ -22,10 +22,10 @@ _ENOUGH = 1 << 16
 _OF_THE_KERNEL = 0x00200000
 
 
-def sweep(directory: Path, *, seconds: float = 10.0) -> list[int]:
-    """Kill all that belongs to *directory*; return the process ids that outlived the deadline."""
+def sweep(*directories: Path, seconds: float = 10.0) -> list[int]:
+    """Kill all that belongs to these; return the process ids that outlived the deadline."""
     end = time.monotonic() + seconds
-    while alive := belonging(directory):
+    while alive := belonging(*directories):
         for pid in alive:
             _kill(pid)
         if time.monotonic() > end:
@@ -34,15 +34,15 @@ def sweep(directory: Path, *, seconds: float = 10.0) -> list[int]:
     return []
 
 
-def belonging(directory: Path) -> list[int]:
-    """Return what runs for *directory*: by its pid files, by the mark, and all their descendants.
+def belonging(*directories: Path) -> list[int]:
+    """Return what runs for these: by their pid files, by the mark, and all their descendants.
 
     The mark alone is not enough: sshd paints its title over its environment.
     """
     parents = dict(_parents())
-    found = {pid for pid in _pids_on_file(directory) if pid in parents}
-    mark = os.fsencode(f"{MARK}={directory}")
-    found |= {pid for pid in parents if _marked(pid, mark)}
+    found = {pid for one in directories for pid in _pids_on_file(one) if pid in parents}
+    marks = [os.fsencode(f"{MARK}={one}") for one in directories]
+    found |= {pid for pid in parents if _marked(pid, marks)}
     while more := {pid for pid, parent in parents.items() if parent in found} - found:
         found |= more
     return sorted(found - {os.getpid()})
@@ -68,12 +68,13 @@ def _pids_on_file(directory: Path) -> Iterator[int]:
             yield int(pid)
 
 
-def _marked(pid: int, mark: bytes) -> bool:
+def _marked(pid: int, marks: list[bytes]) -> bool:
     environment = _read(f"/proc/{pid}/environ")
-    # Most have nothing like it, and every test that ends a daemon asks for all of them.
-    return mark in environment and any(
-        word == mark or word.startswith(mark + b"/") for word in environment.split(b"\0")
-    )
+    # Most have none, and every test that ends a daemon asks for all of them.
+    if os.fsencode(MARK) not in environment:
+        return False
+    words = environment.split(b"\0")
+    return any(word == mark or word.startswith(mark + b"/") for word in words for mark in marks)
 
 
 def _read(path: str) -> bytes:
