@@ -29,11 +29,17 @@ def write(titles: Mapping[str, str]) -> None:
         name: json.loads(file.read_text("utf-8")) for name, file in kept.items() if file.exists()
     }
     figures = [Figure(**figure) for part in parts.values() for figure in part["targets"]]
-    rows = [[one.what, one.said, one.target, one.verdict] for one in figures]
+    rows = [[one.what, _measured(one), one.target, one.verdict] for one in figures]
     targets = columns([["what", "measured", "target", "met"], *rows])
     said = [_head(), f"## Targets\n\n{targets}\n", _WORDS]
     said += [f"## {titles[name]}\n\n{part['text'].strip()}\n" for name, part in parts.items()]
     _PAGE.write_text("\n".join(said), encoding="utf-8")
+
+
+def _measured(figure: Figure) -> str:
+    """Return what was measured; where the target is a peer's share, that too."""
+    is_share = "×" in figure.target and figure.ratio
+    return f"{figure.said}, {figure.ratio} ×" if is_share else figure.said
 
 
 def _head() -> str:
