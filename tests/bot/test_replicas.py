@@ -290,7 +290,8 @@ def test_r_c3_k15_each_tick_fires_once_while_clocks_are_killed(
                 waiting = [run.id for run in runs.unfinished(tx)]
             for number in waiting:
                 fleet.hosts["lb1"]["lamp"] = "off"
-                workflow.advance(number)
+                if not _seen_through(workflow, database, number):
+                    continue
                 done, moved = done + 1, time.monotonic()
                 if chance.randrange(KILLED_EVERY) == 0:
                     n, kills = chance.randrange(REPLICAS), kills + 1
@@ -314,6 +315,16 @@ def test_r_c3_k15_each_tick_fires_once_while_clocks_are_killed(
     assert place.ledger.counted["sent set lamp on"] == times
     what = f"to fire, {_kind(place)}, {kills} of them killed, seed {SEED}"
     record_property(NAME, _proved(what, times))
+
+
+def _seen_through(workflow: Workflow, database: Database, number: int) -> bool:
+    """Bring a run to its end; False if the database was too busy for that."""
+    workflow.advance(number)
+    with suppress(StoreUnavailable):
+        # As the clock does: what rests until the database is back is taken up again.
+        workflow.nudge()
+    with database.reading() as tx:
+        return runs.get(tx, number).over
 
 
 def _scheduled(workflow: Workflow, database: Database) -> int:

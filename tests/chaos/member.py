@@ -5,8 +5,8 @@ import sys
 from pathlib import Path
 from typing import Any, cast
 
-import procrastinate  # noqa: F401 - loaded once for all, as all the rest here
-import psycopg  # noqa: F401
+import procrastinate  # noqa: F401 # pyright: ignore[reportUnusedImport] - once for all members
+import psycopg  # noqa: F401 # pyright: ignore[reportUnusedImport] - likewise
 
 from bot import app, site_worker
 from bot.settings import Settings

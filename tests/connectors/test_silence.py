@@ -1,6 +1,11 @@
-"""R-H1: hosts that fall silent at any moment, with their connections open, are noticed in time."""
+"""R-H1, R-H2: hosts that fall silent at any moment, or hang up, are noticed in time.
 
+`make chaos` cuts off at every single byte, `make test` at some.
+"""
+
+import os
 import time
+from collections import Counter
 from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -19,11 +24,16 @@ from connectors.recall import Fate, Recollection
 from connectors.sessions import Sessions
 from connectors.transport import Limits
 from connectors.trouble import HostTrouble, Interrupted, Unreachable
+from tests.chaos.report import NAME, Record
 from tests.playground.relay import Relay
 from tests.playground.sshd import Sshd
 
 pytestmark = pytest.mark.real
 
+CHAOS = int(os.environ.get("KEYTURN_CHAOS", "0"))
+# Bytes between two that are cut at, and connections that are cut at once.
+STRIDE, HANG_UP_STRIDE = (1, 1) if CHAOS else (150, 397)
+AT_ONCE = 48
 # As shipped, but for how long each lasts. A command's own deadline is not what is waited for.
 SHORT = Limits(connect=2, handshake=2, login=2, channel=2, grace=2, unacknowledged=2)
 LONG = 60
@@ -56,8 +66,8 @@ class Away:
             finally:
                 fleet.close()
 
-    def relay(self, *, after: int | None = None) -> Relay:
-        return Relay(self.sshd.address, self.sshd.port, after=after)
+    def relay(self, *, after: int | None = None, hangs_up: bool = False) -> Relay:
+        return Relay(self.sshd.address, self.sshd.port, after=after, hangs_up=hangs_up)
 
 
 @pytest.fixture(params=[False, True], ids=["reactor", "threads"])
@@ -93,13 +103,17 @@ def test_r_h1_a_host_that_is_silent_before_its_banner_is_noticed(away: Away):
     assert "never spoke SSH" in str(trouble)
 
 
-def test_r_h1_a_host_that_falls_silent_at_any_byte_before_its_answer_is_noticed(away: Away):
+@pytest.mark.timeout(0 if CHAOS else 120)
+def test_r_h1_a_host_that_falls_silent_at_any_byte_before_its_answer_is_noticed(
+    away: Away, record_property: Record
+):
     """Within the banner and the keys, the login, the channel, and the reply to the command."""
-    cuts = range(10, _bytes_of_an_answer(away) - 150, 150)
-    with ThreadPoolExecutor(len(cuts)) as pool:
+    cuts = range(10, _bytes_of_an_answer(away) - 150, STRIDE)
+    with ThreadPoolExecutor(AT_ONCE) as pool:
         noticed = list(pool.map(partial(_cut_off, away), cuts))
     said = [next(name for name, words in PHASES.items() if words in each) for each in noticed]
     assert list(dict.fromkeys(said)) == list(PHASES), noticed
+    record_property(NAME, f"silence after each of {len(cuts)} bytes{_way(away)}: {Counter(said)}")
 
 
 def _cut_off(away: Away, after: int) -> str:
@@ -107,6 +121,31 @@ def _cut_off(away: Away, after: int) -> str:
         trouble = _noticed(lambda: _asked(fleet))
     assert trouble.started is (None if isinstance(trouble, Interrupted) else False)
     return str(trouble)
+
+
+@pytest.mark.timeout(0 if CHAOS else 120)
+def test_r_h2_a_host_that_hangs_up_at_any_byte_before_its_answer_is_understood(
+    away: Away, record_property: Record
+):
+    """What was not sent is not taken for sent, nor what has no answer for done."""
+    cuts = range(0, _bytes_of_an_answer(away) - 150, HANG_UP_STRIDE)
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        said = list(pool.map(partial(_hung_up, away), cuts))
+    # Where the command was sent differs from one connection to the next by a few bytes.
+    assert (said[0], said[-1], {*said}) == (False, None, {False, None})
+    told = f"{said.count(False)} before the command was sent, {said.count(None)} after it"
+    record_property(NAME, f"a hang-up after each of {len(cuts)} bytes{_way(away)}: {told}")
+
+
+def _hung_up(away: Away, after: int) -> bool | None:
+    with away.behind(away.relay(after=after, hangs_up=True)) as fleet:
+        trouble = _noticed(lambda: _asked(fleet))
+    assert trouble.started is (None if isinstance(trouble, Interrupted) else False)
+    return trouble.started
+
+
+def _way(away: Away) -> str:
+    return ", a thread for each connection" if away.limits.plain else ""
 
 
 def test_r_h1_a_host_that_falls_silent_between_two_commands_is_noticed_before_one_is_sent(

@@ -5,19 +5,22 @@ import socket
 import threading
 from collections.abc import Callable
 
-from tests.playground.between import Between
+from tests.playground.between import Between, hang_up
 
 
 class Relay(Between):
     """Passes what is said on to a server and back, on a free loopback port of its own.
 
     Once silent it keeps every connection open, takes new ones, and swallows all that comes from
-    either side. after: bytes from the server after which it falls silent by itself. passed: how
-    many there were.
+    either side. after: bytes from the server after which it falls silent by itself, or hangs up.
+    passed: how many there were.
     """
 
-    def __init__(self, address: str, port: int, *, after: int | None = None) -> None:
+    def __init__(
+        self, address: str, port: int, *, after: int | None = None, hangs_up: bool = False
+    ) -> None:
         super().__init__(address, port)
+        self._hangs_up = hangs_up
         # One for all connections until it is set, and another for those that come after.
         self._swallows = threading.Event()
         self._after = after
@@ -45,6 +48,9 @@ class Relay(Between):
                     to.sendall(passed)
                 if self._after is not None and self.passed >= self._after:
                     swallows.set()
+                    if self._hangs_up:
+                        hang_up(source)
+                        hang_up(to)
             if not swallows.is_set():
                 to.shutdown(socket.SHUT_WR)
 
