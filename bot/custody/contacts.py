@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from bot.store import contacts
+from bot.store.contacts import Contact
 from bot.store.database import Database
 from connectors.trouble import (
     HostKeyMismatch,
@@ -68,16 +69,20 @@ class Contacts:
             def at(seconds: float) -> int:
                 return tx.now - round((now - seconds) * _SECOND)
 
-            for host, one in sorted(fresh.items()):
-                answered = None if one.answered is None else at(one.answered)
-                contacts.keep(
-                    tx,
-                    host,
-                    met=at(one.met),
-                    answered=answered,
-                    kind=one.kind,
-                    trouble=one.trouble,
-                )
+            contacts.keep_all(
+                tx,
+                [
+                    Contact(
+                        host,
+                        met=at(one.met),
+                        answered=None if one.answered is None else at(one.answered),
+                        since=at(one.met),
+                        kind=one.kind,
+                        trouble=one.trouble,
+                    )
+                    for host, one in sorted(fresh.items())
+                ],
+            )
         with self._lock:
             for host, one in fresh.items():
                 if self._met.get(host) is one:

@@ -1,15 +1,27 @@
 """Contacts: how each host was met last, by runs and checks; nothing is asked for it."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from sqlalchemy import insert, select, update
+from sqlalchemy import select
+from sqlalchemy.dialects import postgresql, sqlite
 
 from bot.store import lookups
 from bot.store.database import Transaction
+from bot.store.rote import Rote
 
 _CONTACT = lookups.contact.c
 _LONGEST = 500
+
+
+def _upsert(insert: postgresql.Insert | sqlite.Insert) -> postgresql.Insert | sqlite.Insert:
+    names = [column.name for column in lookups.contact.columns if column.name != "host"]
+    told = {name: insert.excluded[name] for name in names}
+    return insert.on_conflict_do_update(index_elements=["host"], set_=told)
+
+
+_EVERY = Rote(select(lookups.contact))
+_KEEP = Rote(_upsert(postgresql.insert(lookups.contact)), _upsert(sqlite.insert(lookups.contact)))
 
 
 @dataclass(frozen=True)
@@ -37,17 +49,26 @@ def keep(
     trouble: str = "",
 ) -> None:
     """Note how a host was met; what is known of a later time stays. answered: None for not now."""
-    known = of(tx, host)
+    keep_all(tx, [Contact(host, met, answered, met, kind, trouble)])
+
+
+def keep_all(tx: Transaction, found: Sequence[Contact]) -> None:
+    """Do so of several, by two statements. since: of each, when it was met."""
+    known = every(tx)
+    _KEEP.do_all(tx, [vars(_later(tx, known.get(one.host), one)) for one in found])
+
+
+def _later(tx: Transaction, known: Contact | None, new: Contact) -> Contact:
+    """Return what is known of a host by then."""
+    new = replace(new, trouble=_cut(tx, new.trouble))
     if known is None:
-        row = {"met": met, "answered": answered, "since": met, "kind": kind}
-        tx.sql.execute(insert(lookups.contact).values(host=host, trouble=_cut(tx, trouble), **row))
-        return
-    latest = max((one for one in (answered, known.answered) if one is not None), default=None)
-    changes: dict[str, object] = {"answered": latest}
-    if met >= known.met:
-        since = known.since if kind == known.kind else met
-        changes |= {"met": met, "kind": kind, "since": since, "trouble": _cut(tx, trouble)}
-    tx.sql.execute(update(lookups.contact).where(_CONTACT.host == host).values(changes))
+        return new
+    times = [one.answered for one in (known, new) if one.answered is not None]
+    latest = max(times, default=None)
+    if new.met < known.met:
+        return replace(known, answered=latest)
+    since = known.since if new.kind == known.kind else new.met
+    return replace(new, answered=latest, since=since)
 
 
 def of(tx: Transaction, host: str) -> Contact | None:
@@ -57,7 +78,7 @@ def of(tx: Transaction, host: str) -> Contact | None:
 
 def every(tx: Transaction) -> Mapping[str, Contact]:
     """Return all of them, by host."""
-    return {row.host: _contact(row) for row in tx.sql.execute(select(lookups.contact))}
+    return {row.host: _contact(row) for row in _EVERY.rows(tx)}
 
 
 def _contact(row: Sequence[object]) -> Contact:

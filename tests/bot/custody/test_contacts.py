@@ -1,7 +1,8 @@
 """How hosts were met: kept from what was asked of them, and never asked for its own sake."""
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -9,6 +10,7 @@ from bot.custody.contacts import Contacts
 from bot.store import contacts, schema
 from bot.store.contacts import Contact
 from bot.store.database import Database
+from bot.store.rote import Rote
 from connectors.command import Query, Shell
 from connectors.trouble import (
     BadSetting,
@@ -121,3 +123,26 @@ def test_a_time_is_the_databases_also_when_it_is_written_down_late(database: Dat
     kept.keep()
     with database.reading() as tx:
         assert 9 * _MINUTE < tx.now - _of(database, "lb1").met < 11 * _MINUTE
+
+
+def test_a_hundred_hosts_that_were_met_are_written_down_by_two_statements(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+):
+    asked: list[str] = []
+    plain = {name: getattr(Rote, name) for name in ("rows", "do_all")}
+
+    def counted(name: str) -> Callable[..., Any]:
+        def noted(rote: Rote, *given: Any, **more: Any) -> Any:
+            asked.append(name)
+            return plain[name](rote, *given, **more)
+
+        return noted
+
+    for name in plain:
+        monkeypatch.setattr(Rote, name, counted(name))
+    kept = Contacts(database)
+    for n in range(100):
+        kept.note(f"web{n}", None)
+    kept.keep()
+    assert asked == ["rows", "do_all"]
+    assert _of(database, "web99").kind == ""
