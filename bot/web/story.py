@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
+from bot.moment import utc
 from bot.run import State
 from bot.store.changelog import Entry
 from bot.web import badge
@@ -54,6 +55,9 @@ def plainly(fact: object) -> str:
     """Write one fact for people: short ones on a line, others as JSON to unfold."""
     if isinstance(fact, str):
         return fact
+    # Microseconds since 1970, of this century; nothing else that is told of is so large.
+    if isinstance(fact, int) and 10**15 < fact < 4 * 10**15:
+        return utc(fact)
     if isinstance(fact, Mapping):
         known = cast("Mapping[str, object]", fact)
         if all(isinstance(value, (str, int)) for value in known.values()):

@@ -34,6 +34,15 @@ def test_the_log_shows_every_entry_once(site: Site) -> None:
     assert seen == list(range(120, 0, -1))
 
 
+def test_facts_are_told_as_people_read_them(site: Site) -> None:
+    with site.database.transaction() as tx:
+        changelog.append(tx, "noted", lapses=1_803_009_881_141_996, size=7_000_000, hosts=[])
+    told = site.browser("stan").get("/log").text
+    assert "<dd>2027-02-19 04:04:41 UTC</dd>" in told
+    assert "<dd>7000000</dd>" in told
+    assert "<dt>hosts</dt>" not in told
+
+
 def test_a_whole_chain_is_said_to_be_whole(site: Site) -> None:
     _begin(site)
     with site.database.reading() as tx:
