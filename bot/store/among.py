@@ -22,4 +22,6 @@ def among(query: Select[Any], column: Any) -> Rote:
 
 def as_one(tx: Transaction, wanted: Sequence[int]) -> object:
     """Return them as one value, as the database takes it."""
-    return json.dumps(list(wanted)) if tx.embedded else list(wanted)
+    text = json.dumps(list(wanted))
+    # PostgreSQL reads an array sooner than its driver writes one.
+    return text if tx.embedded else f"{{{text[1:-1]}}}"

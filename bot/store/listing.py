@@ -1,18 +1,20 @@
 """A listing: runs as a page of the history shows them, and no more of each than that."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
 from sqlalchemy import select
 
-from bot.run import State, titled
-from bot.store import search, tables
+from bot.run import State, Vote, titled
+from bot.store import runs, search, tables, views
 from bot.store.among import among, as_one
 from bot.store.database import Transaction
+from bot.store.rote import rows_of_each
 from bot.store.search import Filter
+from bot.store.views import View
 from bot.timetable import Timing
 
 _RUN = tables.run.c
@@ -55,17 +57,28 @@ _LIST = among(select(*_COLUMNS).order_by(_RUN.id.desc()), _RUN.id)
 @dataclass(frozen=True)
 class Listing:
     """runs: as many as fit, or those among the ones looked at. older: `before` of the next page;
-    None if there is none."""
+    None if there is none. votes: by run. views: those of whoever looks at it."""
 
     runs: Sequence[Listed]
     older: int | None
+    votes: Mapping[int, Sequence[Vote]]
+    views: Sequence[View]
 
 
-def page(tx: Transaction, wanted: Filter, *, most: int) -> Listing:
-    """Return a page of runs, the newest first."""
-    found, older = search.looked_for(tx, wanted, most)
-    rows = _LIST.rows(tx, numbers=as_one(tx, found))
-    return Listing([Listed(row[0], State(row[1]), *row[2:]) for row in rows], older)
+def page(tx: Transaction, wanted: Filter | None, *, most: int, whose: str) -> Listing:
+    """Return a page of runs, the newest first. wanted: None for a page without any.
+
+    whose: who looks at it.
+    """
+    found, older = ([], None) if wanted is None else search.looked_for(tx, wanted, most)
+    listed = _LIST.asked(numbers=as_one(tx, found))
+    rows, votes, kept = rows_of_each(tx, listed, runs.votes_asked(tx, found), views.asked(whose))
+    return Listing(
+        [Listed(row[0], State(row[1]), *row[2:]) for row in rows],
+        older,
+        runs.votes_found(votes),
+        views.found(kept),
+    )
 
 
 @lru_cache(1024)

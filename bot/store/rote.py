@@ -1,7 +1,7 @@
 """Rote: statements that every step of every run takes, put together once and known by heart.
 
-On SQLite the driver itself does them: of each, SQLAlchemy would take most of the time, and of a
-wave of hosts most of the work. PostgreSQL is asked through it, since it has to be watched.
+The driver itself does them: of each, SQLAlchemy would take most of the time, and of a wave of
+hosts most of the work.
 """
 
 from collections import namedtuple
@@ -12,28 +12,33 @@ from typing import Any, cast
 
 from sqlalchemy import Executable
 from sqlalchemy.dialects import sqlite
+from sqlalchemy.dialects.postgresql import psycopg
 
 from bot.store.database import Transaction
 
-_DIALECT = sqlite.dialect(paramstyle="qmark")
+_SQLITE = sqlite.dialect(paramstyle="qmark")
+_POSTGRESQL = psycopg.dialect()
 # Of nothing but columns of this house's tables, by their names.
 _Row = Callable[[Sequence[Any]], Any]
 
 
 @dataclass(frozen=True)
 class _Spelled:
-    """A statement as SQLite's driver takes it. places: of each value, its name.
+    """A statement as a driver takes it. places: of each value, its name; None where the driver
+    takes them by their names.
 
     given: values that stand in the statement itself. row: makes what comes back of one.
     """
 
     text: str
-    places: Sequence[str]
+    places: Sequence[str] | None
     given: Mapping[str, Any]
     row: _Row
 
-    def values(self, told: Mapping[str, Any]) -> list[Any]:
+    def values(self, told: Mapping[str, Any]) -> Any:
         given = self.given
+        if self.places is None:
+            return {**given, **told}
         return [told[name] if name in told else given[name] for name in self.places]
 
 
@@ -46,27 +51,23 @@ class Rote:
 
     def rows(self, tx: Transaction, **values: Any) -> Sequence[Any]:
         """Do it and return all its rows, each with its columns by name."""
-        if not tx.embedded:
-            return tx.sql.execute(self._statement, values).all()
-        spelled = self._spelled
-        found = tx.driver.execute(spelled.text, spelled.values(values)).fetchall()
-        return [spelled.row(row) for row in found]
+        spelled = self.spelled(tx)
+        return [spelled.row(row) for row in tx.wire.rows(spelled.text, spelled.values(values))]
+
+    def asked(self, **values: Any) -> "Asked":
+        """Return it with its values, to be done beside others."""
+        return self, values
 
     def row(self, tx: Transaction, **values: Any) -> Any:
         """Do it and return its first row, None without one."""
-        if not tx.embedded:
-            return tx.sql.execute(self._statement, values).first()
-        spelled = self._spelled
-        # To the end: what is left half read would keep the transaction from its own.
-        found = tx.driver.execute(spelled.text, spelled.values(values)).fetchall()
+        spelled = self.spelled(tx)
+        found = tx.wire.rows(spelled.text, spelled.values(values))
         return spelled.row(found[0]) if found else None
 
     def do(self, tx: Transaction, **values: Any) -> int:
         """Do it and return how many rows it was done to."""
-        if not tx.embedded:
-            return tx.sql.execute(self._statement, values).rowcount
-        spelled = self._spelled
-        return tx.driver.execute(spelled.text, spelled.values(values)).rowcount
+        spelled = self.spelled(tx)
+        return tx.wire.do(spelled.text, spelled.values(values))
 
     def do_all(self, tx: Transaction, told: Sequence[Mapping[str, Any]]) -> int:
         """Do it with each of these values; return how many rows it was done to in all."""
@@ -74,24 +75,46 @@ class Rote:
             return 0
         if not tx.embedded:
             return tx.sql.execute(self._statement, told).rowcount
-        spelled = self._spelled
+        spelled = self.spelled(tx)
         values = [spelled.values(values) for values in told]
         return tx.driver.executemany(spelled.text, values).rowcount
 
+    def spelled(self, tx: Transaction) -> _Spelled:
+        """Return it as the driver of this database takes it."""
+        return self._for_sqlite if tx.embedded else self._for_postgresql
+
     @cached_property
-    def _spelled(self) -> _Spelled:
-        # SQLAlchemy says nothing of what a dialect makes of a statement in its types.
-        made = cast("Any", self._on_sqlite).compile(dialect=_DIALECT)
-        given = {name: value for name, value in made.params.items() if value is not None}
-        row = _row_of(made._result_columns)
-        return _Spelled(str(made), made.positiontup or (), given, row)
+    def _for_sqlite(self) -> _Spelled:
+        return _spelled(self._on_sqlite, _SQLITE)
+
+    @cached_property
+    def _for_postgresql(self) -> _Spelled:
+        return _spelled(self._statement, _POSTGRESQL)
 
 
-def _row_of(columns: Sequence[Any]) -> _Row:
+Asked = tuple[Rote, Mapping[str, Any]]
+
+
+def rows_of_each(tx: Transaction, *asked: Asked) -> list[list[Any]]:
+    """Do statements that do not need each other's answers, by one journey to the database."""
+    spelled = [(rote.spelled(tx), values) for rote, values in asked]
+    found = tx.wire.rows_of_each([(one.text, one.values(values)) for one, values in spelled])
+    return [[one.row(row) for row in rows] for (one, _), rows in zip(spelled, found, strict=True)]
+
+
+def _spelled(statement: Executable, dialect: Any) -> _Spelled:
+    # SQLAlchemy says nothing of what a dialect makes of a statement in its types.
+    made = cast("Any", statement).compile(dialect=dialect)
+    given = {name: value for name, value in made.params.items() if value is not None}
+    row = _row_of(made._result_columns, dialect)
+    return _Spelled(str(made), made.positiontup, given, row)
+
+
+def _row_of(columns: Sequence[Any], dialect: Any) -> _Row:
     names = [str(column.keyname) for column in columns]
     # The columns are known here only, and so are their types.
     made = namedtuple("Learnt", names)._make  # pyright: ignore[reportUntypedNamedTuple] - see above
-    read = [column.type.result_processor(_DIALECT, None) for column in columns]
+    read = [column.type.result_processor(dialect, None) for column in columns]
     wanted = [(place, how) for place, how in enumerate(read) if how is not None]
     if not wanted:
         return made

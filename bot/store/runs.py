@@ -14,7 +14,7 @@ from bot.store import output, tables, words
 from bot.store.among import among, as_one
 from bot.store.database import Transaction
 from bot.store.requests import NewRun, row_of
-from bot.store.rote import Rote
+from bot.store.rote import Asked, Rote
 from bot.store.rows import run_of, terms_text
 
 _ENOUGH_TO_TELL = 50
@@ -70,6 +70,28 @@ _STEPS = Rote(
     select(tables.step, output.text_of(tables.step.c.run, tables.step.c.n).label("output"))
     .where(tables.step.c.run == bindparam("of"))
     .order_by(tables.step.c.n)
+)
+
+
+_WAITS = Rote(
+    select((tables.run.c.started - tables.run.c.asked).label("wait"))
+    .where(
+        tables.run.c.words == bindparam("what"),
+        tables.run.c.needed > 0,
+        tables.run.c.started.is_not(None),
+    )
+    .order_by(tables.run.c.id.desc())
+    .limit(_ENOUGH_TO_TELL)
+)
+_SUCCEEDED = Rote(
+    select(tables.run.c.id)
+    .where(
+        tables.run.c.asked_by == bindparam("who"),
+        tables.run.c.words == bindparam("what"),
+        tables.run.c.state == State.SUCCEEDED.value,
+        tables.run.c.undo_of.is_(None),
+    )
+    .limit(1)
 )
 
 
@@ -187,27 +209,13 @@ def several(tx: Transaction, numbers: Sequence[int]) -> list[Run]:
 def usual_wait(tx: Transaction, words: str) -> int | None:
     """Return the median wait from asking to starting, in microseconds, of the newest runs of a
     runbook that took an approval; None if there are none yet."""
-    column = tables.run.c
-    query = (
-        select(column.started - column.asked)
-        .where(column.words == words, column.needed > 0, column.started.is_not(None))
-        .order_by(column.id.desc())
-        .limit(_ENOUGH_TO_TELL)
-    )
-    waits = list(tx.sql.execute(query).scalars())
+    waits = [row.wait for row in _WAITS.rows(tx, what=words)]
     return round(median(waits)) if waits else None
 
 
 def novel(tx: Transaction, *, person: str, words: str) -> bool:
     """Say whether this person has never had this runbook succeed."""
-    column = tables.run.c
-    query = select(column.id).where(
-        column.asked_by == person,
-        column.words == words,
-        column.state == State.SUCCEEDED.value,
-        column.undo_of.is_(None),
-    )
-    return tx.sql.execute(query.limit(1)).first() is None
+    return _SUCCEEDED.row(tx, who=person, what=words) is None
 
 
 def children(tx: Transaction, parent: int) -> list[Run]:
@@ -296,8 +304,18 @@ def votes(tx: Transaction, run: int) -> list[Vote]:
 
 def votes_on(tx: Transaction, numbers: Sequence[int]) -> dict[int, list[Vote]]:
     """Return the votes on several runs at once, by run; a run without votes is left out."""
+    return votes_found(_VOTES_ON.rows(tx, numbers=as_one(tx, numbers)))
+
+
+def votes_asked(tx: Transaction, numbers: Sequence[int]) -> Asked:
+    """Return what to ask for the votes on several runs, beside other things."""
+    return _VOTES_ON.asked(numbers=as_one(tx, numbers))
+
+
+def votes_found(rows: Sequence[Any]) -> dict[int, list[Vote]]:
+    """Return the votes that were asked for, by run."""
     found: dict[int, list[Vote]] = {}
-    for row in _VOTES_ON.rows(tx, numbers=as_one(tx, numbers)):
+    for row in rows:
         found.setdefault(row.run, []).append(Vote(*row))
     return found
 

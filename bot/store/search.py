@@ -115,27 +115,47 @@ def looked_for(tx: Transaction, wanted: Filter, most: int) -> tuple[list[int], i
     found: list[int] = []
     floor = None
     for window in windows:
-        floor = _floor(tx, walk, bounds, window)
-        order = "id DESC"
-        if len(walk.values) > 1 and (floor is None or bounds[1] - floor > _DENSE):
-            # All that there is of what is rare is put in order: that index is of all runs.
-            order = "id + 0 DESC"
-        between = (floor or bounds[0], bounds[1])
-        query = _query(walk, walk.rest, between, order, most + 1)
-        found = [number for (number,) in rows(tx, *query)]
+        if len(walk.values) > 1:
+            floor = _highest_floor(tx, walk, bounds, max(window // len(walk.values), 50))
+            found = _of_several(tx, walk, (floor, *bounds), most + 1)
+        else:
+            found = _of_one(tx, walk, bounds, window, most + 1)
         if len(found) > most:
             return found[:most], found[most - 1]
+        if len(walk.values) <= 1:
+            # How far that was is asked only where it is to be told.
+            floor = scalar(tx, *_query(walk, (), bounds, "id DESC", 1, window))
         if floor is None:
             return found, None
     return found, floor
 
 
+def _of_one(
+    tx: Transaction, walk: _Walk, bounds: tuple[int, int], window: int, limit: int
+) -> list[int]:
+    """Return numbers of one value, among so many that have it."""
+    floor, _ = _query(walk, (), bounds, "id DESC", 1, window)
+    # No other bound beside it: the index would be walked down to that one.
+    lowest = f"coalesce(({floor}), :lowest)"
+    query = _query(walk, walk.rest, bounds, "id DESC", limit, lowest=lowest)
+    return [number for (number,) in rows(tx, *query)]
+
+
+def _of_several(
+    tx: Transaction, walk: _Walk, bounds: tuple[int | None, int, int], limit: int
+) -> list[int]:
+    """Return numbers of several values down to a floor, if there is one."""
+    floor, lowest, beyond = bounds
+    # All that there is of what is rare is put in order: that index is of all runs.
+    order = "id + 0 DESC" if floor is None or beyond - floor > _DENSE else "id DESC"
+    query = _query(walk, walk.rest, (floor or lowest, beyond), order, limit)
+    return [number for (number,) in rows(tx, *query)]
+
+
 def rows(tx: Transaction, sql: str, given: Mapping[str, object]) -> Sequence[Any]:
     """Return what the driver itself finds: putting a statement together anew for each page would
     take longer than finding it. sql: its values as `:name`."""
-    if tx.embedded:
-        return tx.driver.execute(sql, given).fetchall()
-    return tx.sql.exec_driver_sql(_as_postgresql(sql), dict(given)).all()
+    return tx.wire.rows(sql if tx.embedded else _as_postgresql(sql), given)
 
 
 @lru_cache(1024)
@@ -238,11 +258,15 @@ def _query(
     order: str,
     limit: int,
     skip: int = 0,
+    lowest: str = ":lowest",
 ) -> tuple[str, Mapping[str, object]]:
-    """Return SQL for the numbers of one walk between the bounds, and what it names."""
-    given = {**walk.given, "lowest": bounds[0], "beyond": bounds[1], "limit": limit, "skip": skip}
+    """Return SQL for the numbers of one walk between the bounds, and what it names.
+
+    lowest: SQL for where it ends.
+    """
+    given = {**walk.given, "lowest": bounds[0], "beyond": bounds[1]}
     given |= {f"v{n}": value for n, value in enumerate(walk.values)}
-    between = "{0} >= :lowest AND {0} < :beyond"
+    between = f"{{0}} >= {lowest} AND {{0}} < :beyond"
     if walk.column == "word":
         fits = [f"EXISTS (SELECT 1 FROM run WHERE run.id = word.run AND {_all(rest)})"]  # noqa: S608 - ours
         conditions = ["word.word = :v0", between.format("word.run"), *(fits if rest else ())]
@@ -251,19 +275,11 @@ def _query(
         one_of = f"run.{walk.column} IN ({_named('v', len(walk.values))})"
         conditions = [*([one_of] if walk.column else ()), *rest, between.format("run.id")]
         what = f"SELECT id FROM run WHERE {_all(conditions)} ORDER BY {order}"  # noqa: S608 - ours
-    return f"{what} LIMIT :limit OFFSET :skip", given
+    return f"{what} LIMIT {limit} OFFSET {skip}", given
 
 
 def _all(conditions: Sequence[str]) -> str:
     return " AND ".join(conditions)
-
-
-def _floor(tx: Transaction, walk: _Walk, bounds: tuple[int, int], window: int) -> int | None:
-    """Return the lowest number to look at; None if that is less than a window to the end."""
-    each = max(window // max(len(walk.values), 1), 50)
-    if len(walk.values) > 1:
-        return _highest_floor(tx, walk, bounds, each)
-    return scalar(tx, *_query(walk, (), bounds, "id DESC", 1, each))
 
 
 def _highest_floor(tx: Transaction, walk: _Walk, bounds: tuple[int, int], each: int) -> int | None:

@@ -2,6 +2,7 @@
 
 import hashlib
 import secrets
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,7 +10,7 @@ from sqlalchemy import Table, bindparam, delete, insert, select, update
 
 from bot.store import stamp, tables
 from bot.store.database import Transaction
-from bot.store.rote import Rote
+from bot.store.rote import Asked, Rote
 
 LINK_SECONDS = 10 * 60
 IDLE_SECONDS = 30 * 60
@@ -95,8 +96,18 @@ def begin(tx: Transaction, person: str, *, by: str = "link", agent: str = "") ->
 
 def find(tx: Transaction, token: str) -> Session | None:
     """Return the session, as long as it lasts. Only reads."""
-    row = _FIND.row(tx, hashed=_hashed(token))
-    return None if row is None or not stamp.holds(tx, _SESSION, row) else _lasting(tx, row)
+    return found(tx, _FIND.rows(tx, hashed=_hashed(token)))
+
+
+def asked(token: str) -> Asked:
+    """Return what to ask for a session, beside other things."""
+    return _FIND.asked(hashed=_hashed(token))
+
+
+def found(tx: Transaction, rows: Sequence[Any]) -> Session | None:
+    """Return the session that was asked for, as long as it lasts."""
+    held = [row for row in rows if stamp.holds(tx, _SESSION, row)]
+    return _lasting(tx, held[0]) if held else None
 
 
 def of(tx: Transaction, person: str) -> list[Session]:

@@ -2,13 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from sqlalchemy import bindparam, delete, or_, select
 
 from bot.run import Run
 from bot.store import tables
 from bot.store.database import Transaction
-from bot.store.rote import Rote
+from bot.store.rote import Asked, Rote
 
 EVERYTHING = "all"
 
@@ -51,6 +52,16 @@ def of_everything(tx: Transaction) -> Stop | None:
     return _first(tx, EVERYTHING)
 
 
+def asked_of_everything() -> Asked:
+    """Return what to ask for that stop, beside other things."""
+    return _FIRST.asked(first=EVERYTHING, second=EVERYTHING, third=EVERYTHING)
+
+
+def found(rows: Sequence[Any]) -> Stop | None:
+    """Return the stop that was asked for."""
+    return Stop(rows[0].what, rows[0].person, rows[0].at, rows[0].why) if rows else None
+
+
 def over(tx: Transaction, run: Run) -> Stop | None:
     """Return the stop that holds this run up: its own, that of the whole, or of everything."""
     numbers = [run.id] if run.parent is None else [run.id, run.parent]
@@ -70,5 +81,4 @@ def held_up(tx: Transaction, runs: Sequence[Run]) -> set[int]:
 def _first(tx: Transaction, *whats: str) -> Stop | None:
     # Three at the most: itself, the whole and everything.
     first, second, third = (*whats, whats[0], whats[0])[:3]
-    row = _FIRST.row(tx, first=first, second=second, third=third)
-    return Stop(row.what, row.person, row.at, row.why) if row else None
+    return found(_FIRST.rows(tx, first=first, second=second, third=third))

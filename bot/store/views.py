@@ -1,12 +1,14 @@
 """Views: filters of the history under a name; whoever has the link sees the same."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from sqlalchemy import bindparam, delete, insert, select, update
 
 from bot.store import lookups
 from bot.store.database import Transaction
-from bot.store.rote import Rote
+from bot.store.rote import Asked, Rote
 
 # More than this nobody finds anything in.
 MOST = 50
@@ -34,7 +36,17 @@ class View:
 
 def of(tx: Transaction, person: str) -> list[View]:
     """Return somebody's views, by name."""
-    return [View(*row) for row in _OF.rows(tx, whose=person)]
+    return found(_OF.rows(tx, whose=person))
+
+
+def asked(person: str) -> Asked:
+    """Return what to ask for somebody's views, beside other things."""
+    return _OF.asked(whose=person)
+
+
+def found(rows: Sequence[Any]) -> list[View]:
+    """Return the views that were asked for."""
+    return [View(*row) for row in rows]
 
 
 def get(tx: Transaction, number: int) -> View:

@@ -1,7 +1,7 @@
 """The history of every run, newest first, filtered and paged."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -9,13 +9,13 @@ from fastapi import APIRouter, Request, Response
 
 from bot import archive, moment
 from bot.run import Vote
-from bot.store import listing, runs, views
+from bot.store import listing, views
 from bot.store.database import Transaction
 from bot.store.listing import Listed, Listing
 from bot.store.views import NoSuchView, View
 from bot.web.choices import choices
 from bot.web.pages import page
-from bot.web.visitor import visit
+from bot.web.visitor import Visitor, visit
 from bot.web.wanted import Wanted, canonical, wanted
 
 router = APIRouter()
@@ -44,8 +44,7 @@ class _Seen:
     """What a page shows. older: the address of the next one, "" if this is the last."""
 
     wanted: Wanted
-    runs: Sequence[Listed]
-    votes: Mapping[int, Sequence[Vote]]
+    found: Listing
     older: str
     now: int
 
@@ -54,22 +53,21 @@ class _Seen:
 def history(request: Request) -> Response:
     """Show one page of runs. The address says everything, so it can be sent to somebody."""
     with visit(request) as (visitor, tx):
-        seen = _seen(request, tx)
-        kept = views.of(tx, visitor.id)
-        view = _view(tx, request.query_params.get("view", ""), kept, seen.wanted)
+        seen = _seen(request, tx, visitor)
+        view = _view(tx, request.query_params.get("view", ""), seen.found.views, seen.wanted)
     before = seen.wanted.filter.before
     return page(
         request,
         "history.html",
         wanted=seen.wanted,
         choices=choices(visitor.policy),
-        runs=seen.runs,
-        votes=seen.votes,
+        runs=seen.found.runs,
+        votes=seen.found.votes,
         now=seen.now,
         older=seen.older,
-        short=len(seen.runs) < _ON_A_PAGE,
+        short=len(seen.found.runs) < _ON_A_PAGE,
         paged=before is not None,
-        views=kept,
+        views=seen.found.views,
         view=view,
         query=canonical(seen.wanted.typed),
         log=seen.wanted.address().replace("/runs", "/log", 1),
@@ -80,8 +78,8 @@ def history(request: Request) -> Response:
 @router.get("/runs.csv")
 def as_csv(request: Request) -> Response:
     """Hand out what a page shows for a spreadsheet, in which no cell is a formula."""
-    with visit(request) as (_, tx):
-        seen = _seen(request, tx)
+    with visit(request) as (visitor, tx):
+        seen = _seen(request, tx, visitor)
     rows = [archive.csv_line(_COLUMNS)]
     rows += [archive.csv_line(list(row.values())) for row in _rows(seen)]
     return _file("".join(rows), "text/csv", "runs.csv", seen)
@@ -90,8 +88,8 @@ def as_csv(request: Request) -> Response:
 @router.get("/runs.json")
 def as_json(request: Request) -> Response:
     """Hand out what a page shows for programs; older: the address of the next, "" at the end."""
-    with visit(request) as (_, tx):
-        seen = _seen(request, tx)
+    with visit(request) as (visitor, tx):
+        seen = _seen(request, tx, visitor)
     older = seen.older.replace("/runs?", "/runs.json?", 1)
     said = {"runs": _rows(seen), "older": older, "problems": dict(seen.wanted.problems)}
     text = json.dumps(said, ensure_ascii=False, indent=1)
@@ -105,15 +103,12 @@ def _file(text: str, kind: str, name: str, seen: "_Seen") -> Response:
     return Response(text, status, headers, f"{kind}; charset=utf-8")
 
 
-def _seen(request: Request, tx: Transaction) -> "_Seen":
+def _seen(request: Request, tx: Transaction, visitor: Visitor) -> "_Seen":
     sought = wanted(request.query_params, now=tx.now)
     # Half a filter would mislead, so what does not fit finds nothing.
-    found = Listing([], None)
-    if not sought.problems:
-        found = listing.page(tx, sought.filter, most=_ON_A_PAGE)
-    votes = runs.votes_on(tx, [run.id for run in found.runs])
-    older = sought.address(before=found.older) if found.older else ""
-    return _Seen(sought, found.runs, votes, older, tx.now)
+    asked = None if sought.problems else sought.filter
+    found = listing.page(tx, asked, most=_ON_A_PAGE, whose=visitor.id)
+    return _Seen(sought, found, sought.address(before=found.older) if found.older else "", tx.now)
 
 
 def _view(tx: Transaction, number: str, mine: Sequence[View], sought: Wanted) -> View | None:
@@ -128,8 +123,8 @@ def _view(tx: Transaction, number: str, mine: Sequence[View], sought: Wanted) ->
 
 def _rows(seen: "_Seen") -> list[dict[str, object]]:
     return [
-        dict(zip(_COLUMNS, _cells(run, seen.votes.get(run.id, ())), strict=True))
-        for run in seen.runs
+        dict(zip(_COLUMNS, _cells(run, seen.found.votes.get(run.id, ())), strict=True))
+        for run in seen.found.runs
     ]
 
 

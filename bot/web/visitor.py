@@ -11,6 +11,7 @@ from bot import trail
 from bot.policy import Person, Policy
 from bot.store import signins, stops
 from bot.store.database import StoreUnavailable, Transaction
+from bot.store.rote import rows_of_each
 from bot.web.parts import Here, WebParts
 
 
@@ -72,13 +73,14 @@ def _met(
     if not token:
         raise SignedOut("")
     with parts.database.reading() as tx:
-        session = signins.find(tx, token)
+        sessions, stopped = rows_of_each(tx, signins.asked(token), stops.asked_of_everything())
+        session = signins.found(tx, sessions)
         if session is None:
             raise SignedOut("You were signed out after a while.")
         now, policy = tx.now, parts.policies.current()
         person = policy.person(session.person)
         if person is not None:
-            request.state.halt = stops.of_everything(tx)
+            request.state.halt = stops.found(stopped)
             trail.note(person=person.id)
             request.state.visitor = visitor = Visitor(person, policy, token)
             yield visitor, tx

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
+from psycopg import Cursor
 from sqlalchemy import event
 
 from bot.run import Origin, Run, State
@@ -263,26 +264,27 @@ def heard(database: Database) -> Generator[list[tuple[str, Any]]]:
     """Collect every statement that the database is given meanwhile."""
     told: list[tuple[str, Any]] = []
 
-    def note(_c: object, _k: object, statement: str, given: Any, *_more: object) -> None:
-        told.append((statement, given))
+    class Heard(Cursor[Any]):
+        def execute(self, query: Any, params: Any = None, **how: Any) -> Any:
+            told.append((query, params))
+            return super().execute(query, params, **how)
 
-    def trace(driver: Any, *_more: object) -> None:
-        # What is asked of the driver itself is heard by it alone, with its values in it.
-        def said(statement: str) -> None:
-            told.append((statement, ()))
+    def said(statement: str) -> None:
+        told.append((statement, ()))
 
-        driver.set_trace_callback(said)
+    def listen(driver: Any, *_more: object) -> None:
+        # What is asked of the driver itself is heard by it alone; by SQLite's, with its values.
+        if database.embedded:
+            driver.set_trace_callback(said)
+        else:
+            driver.cursor_factory = Heard
 
-    target, name, hear = (
-        (database.engine.pool, "checkout", trace)
-        if database.embedded
-        else (database.engine, "before_cursor_execute", note)
-    )
-    event.listen(target, name, hear)
+    pool = database.engine.pool
+    event.listen(pool, "checkout", listen)
     try:
         yield told
     finally:
-        event.remove(target, name, hear)
+        event.remove(pool, "checkout", listen)
         # Whoever listened is gone with the connections.
         database.engine.dispose()
 
