@@ -9,7 +9,7 @@ from fastapi.testclient import TestClient
 from sqlalchemy import text
 
 from bot.run import State
-from bot.store import schema
+from bot.store import schema, tables
 from bot.store.database import Database
 from bot.store.seal import Seal
 from bot.web.door import build
@@ -17,6 +17,7 @@ from bot.web.parts import Condition
 from tests.bot.office import an_office
 from tests.bot.web.conftest import Site, a_site
 from tests.playground.postgres import Postgres
+from tests.stamps import amend
 from tests.toy import SetSwitch
 
 
@@ -90,7 +91,7 @@ def test_a_session_is_read_while_nothing_can_be_written(site: Site) -> None:
     run = site.office.ask(SetSwitch(host="lb1", name="lamp", value="on"))
     browser = site.browser("olga")
     with site.database.transaction() as tx:
-        tx.sql.execute(text("UPDATE session SET last_seen = last_seen - 600000000"))
+        amend(tx, tables.session, lambda row: {"last_seen": row.last_seen - 600_000_000})
         tx.sql.execute(
             text(
                 "CREATE TRIGGER full_disk BEFORE UPDATE ON session "
