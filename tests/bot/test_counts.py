@@ -17,6 +17,7 @@ from bot.run import Run, State
 from bot.store.database import Transaction
 from bot.store.rote import Rote
 from tests.bot.office import WEB, Office, an_office
+from tests.bot.web.conftest import a_site
 from tests.policies import INVENTORY
 from tests.toy import SetSwitch, ShowSwitches
 
@@ -151,3 +152,18 @@ def test_an_approved_change_of_one_step_takes_so_few_statements(crowd: Office):
         assert crowd.approve(run).state is State.SUCCEEDED
     rows_of_words = found["INSERT INTO word"]
     assert found.total() - rows_of_words <= 120
+
+
+# A page that is not full asks once more how far was looked.
+@pytest.mark.parametrize(("address", "most"), [("/runs", 10), ("/runs?host=lb1", 10), ("/log", 8)])
+def test_a_page_takes_so_few_statements(crowd: Office, address: str, most: int):
+    """Who is there, whether all is stopped, what is looked for and what stands beside it."""
+    _checked(crowd, MANY)
+    site = a_site(crowd)
+    browser = site.browser("olga")
+    browser.get(address)
+    with counted(crowd) as found:
+        assert browser.get(address).status_code == 200
+    # With its beginning, the time, and its end; and all of it in one transaction.
+    assert found["BEGIN"] == 1
+    assert found.total() <= most, found
