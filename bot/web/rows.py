@@ -23,7 +23,7 @@ _NOBODY = (
     '<td role="cell" data-label="Approved by" class="kt-none">'
     '<span class="text-secondary" aria-label="nobody">–</span></td>'
 )
-_NO_FACT = ("", None, [], {})
+_NO_FACT: tuple[object, ...] = ("", None, [], {})
 _NO_RUN = '<span class="text-secondary" aria-label="none">–</span>'
 _NOT_STARTED = '<span class="text-secondary" aria-label="not started">–</span>'
 
