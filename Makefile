@@ -149,7 +149,7 @@ $(SCANNERS)/.requirements: requirements/scan.txt | .venv/.project
 	touch $@
 
 .PHONY: scan
-scan: setup system assets $(SCANNERS)/.requirements ## Have wapiti and sqlmap look for holes in the pages
+scan: setup system assets $(SCANNERS)/.requirements ## Have wapiti and sqlmap look for holes in pages and API; ARGS="--only api"
 	exec $(BIN)/python -m tests.scan $(SCANNERS)/bin $(ARGS)
 
 CHECKS := check-format check-lint check-types check-imports check-repository

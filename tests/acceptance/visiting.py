@@ -10,6 +10,7 @@ from typing import Any
 
 import uvicorn
 from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
+from starlette.types import ASGIApp
 
 from bot.store import signins
 from bot.web import WebParts, build
@@ -37,11 +38,17 @@ class Server:
         self.office = office
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.address = f"http://{name}:{self._listener.getsockname()[1]}"
-        parts = WebParts(office.workflow, office.database, office.policies, self.address, False)
-        config = uvicorn.Config(build(parts), log_level="critical", timeout_graceful_shutdown=2)
+        config = uvicorn.Config(self.app(), log_level="critical", timeout_graceful_shutdown=2)
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._server.run, args=([self._listener],))
         self._thread.start()
+
+    def app(self) -> ASGIApp:
+        """Return what is served."""
+        office = self.office
+        return build(
+            WebParts(office.workflow, office.database, office.policies, self.address, False)
+        )
 
     def stop(self) -> None:
         self._server.should_exit = True

@@ -1,17 +1,23 @@
-"""`make scan`: wapiti and sqlmap look for holes in the pages, signed in, and must find none."""
+"""`make scan`: wapiti and sqlmap look for holes in pages and API, and must find none."""
 
 import argparse
 import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlencode
 
 import httpx2
+from starlette.applications import Starlette
+from starlette.types import ASGIApp
 
+from bot.api import ApiParts, build
+from bot.workflow.banning import Admitted
 from tests.acceptance.visiting import Server
+from tests.bot.api.conftest import API, FAST, SHORT
 from tests.bot.office import an_office
 from tests.bot.web.exhibits import gallery
 
@@ -23,30 +29,55 @@ _ATTACKS = (
 )
 # Doors that would end the scan itself.
 _SPARED = ("/sign-out", "/sessions/end-all", "/sessions/*", "/stop*")
+_PARTS = ("pages", "api", "filters")
 # On loopback there is no TLS, and so nothing to be strict about.
 _EXPECTED = {"Strict-Transport-Security is not set"}
-# Every filter of the pages that ask the database for what was typed.
+# Every filter that asks the database for what was typed.
 _QUESTIONS = {
     "/runs": {"host": "lb1", "person": "dora", "runbook": "abusers clear", "words": "lamp"},
     "/log": {"host": "lb1", "person": "dora", "kind": "asked", "before": "9"},
     "/around": {"at": "02:00", "host": "lb*", "within": "45m"},
+    f"{API}/runs": {"host": "lb1", "person": "dora", "area": "edge", "text": "lamp"},
+    f"{API}/log": {"host": "lb1", "person": "dora", "kind": "asked", "text": "lamp"},
+    f"{API}/around": {"host": "lb*", "within": "45m"},
 }
+
+
+class Everything(Server):
+    """The pages, and the API beside them, as one service has them."""
+
+    def app(self) -> ASGIApp:
+        office = self.office
+        admitted = Admitted(office.policies, office.database)
+        programs = ApiParts(
+            office.workflow,
+            office.database,
+            admitted,
+            self.address,
+            FAST,
+            longest_wait=SHORT,
+        )
+        app = Starlette()
+        app.mount(API, build(programs))
+        app.mount("/", super().app())
+        return app
 
 
 def main() -> None:
     asked = argparse.ArgumentParser(description=__doc__)
     asked.add_argument("tools", type=Path, help="the directory of wapiti and sqlmap")
     asked.add_argument("--minutes", type=int, default=20, help="for each of wapiti's halves")
+    asked.add_argument("--only", nargs="+", choices=_PARTS, default=_PARTS)
     given = asked.parse_args()
     with tempfile.TemporaryDirectory() as name, an_office(Path(name)) as office:
         gallery(office.database)
-        server = Server(office)
+        server = Everything(office)
         try:
-            cookie = _signed_in(server)
-            found = [
-                *_wapiti(given.tools, server.address, cookie, Path(name), given.minutes),
-                *_sqlmap(given.tools, server.address, cookie, Path(name)),
-            ]
+            scan = _Scan(
+                given.tools, server.address, _signed_in(server), Path(name), 60 * given.minutes
+            )
+            parts = {"pages": scan.pages, "api": scan.api, "filters": scan.filters}
+            found = [fault for part in given.only for fault in parts[part]()]
         finally:
             server.stop()
     for line in found:
@@ -55,48 +86,74 @@ def main() -> None:
     sys.exit(1 if found else 0)
 
 
-def _signed_in(server: Server) -> str:
+def _signed_in(server: Server) -> tuple[str, str]:
+    """Return what a browser is known by, and what a program is."""
     with httpx2.Client(headers={"Origin": server.address}) as client:
         client.post(server.link("olga"))
-        return "; ".join(f"{name}={value}" for name, value in client.cookies.items())
+        cookie = "; ".join(f"{name}={value}" for name, value in client.cookies.items())
+    tokens = server.office.workflow.tokens
+    token = tokens.make(person="olga", scopes=("ask", "approve"), days=1, door="cli")[1]
+    return cookie, f"Authorization: Bearer {token}"
 
 
-def _wapiti(tools: Path, address: str, cookie: str, place: Path, minutes: int) -> Iterator[str]:
-    """Crawl from the first page, attack every form and every parameter."""
-    report = place / "wapiti.json"
-    command = [tools / "wapiti", "--url", f"{address}/", "--scope", "folder", "--no-bugreport"]
-    command += ["--module", _ATTACKS, "--cookie-value", cookie, "--header", f"Origin: {address}"]
-    command += ["--max-scan-time", str(60 * minutes)]
-    # It looks around for so long, and then has a share of as much for each kind of attack.
-    command += ["--max-attack-time", str(60 * minutes // len(_ATTACKS.split(",")))]
-    command += ["--max-links-per-page", "40", "--max-files-per-dir", "8", "--tasks", "4"]
-    command += ["--store-session", place, "--store-config", place, "--flush-session"]
-    command += ["--format", "json", "--output", report]
-    for spared in _SPARED:
-        command += ["--exclude", f"{address}{spared}"]
-    _say("wapiti")
-    subprocess.run([str(word) for word in command], check=True, stdout=subprocess.DEVNULL)
-    told = json.loads(report.read_text())
-    for part in ("vulnerabilities", "anomalies"):
-        for kind, faults in told[part].items():
-            for fault in faults:
-                if fault["info"] not in _EXPECTED:
-                    yield f"wapiti: {kind}: {fault['method']} {fault['path']}: {fault['info']}"
+@dataclass(frozen=True)
+class _Scan:
+    """What is scanned. known: the cookie of a browser, and the header of a program."""
 
+    tools: Path
+    address: str
+    known: tuple[str, str]
+    place: Path
+    seconds: int
 
-def _sqlmap(tools: Path, address: str, cookie: str, place: Path) -> Iterator[str]:
-    """Try every filter with every technique, for SQLite as for PostgreSQL."""
-    for path, filters in _QUESTIONS.items():
-        _say(f"sqlmap {path}")
-        command = [tools / "sqlmap", "--url", f"{address}{path}?{urlencode(filters)}", "--batch"]
-        command += ["--cookie", cookie, "--level", "2", "--risk", "2", "--technique", "BEUST"]
-        command += ["--time-sec", "2", "--threads", "4", "--output-dir", place / "sqlmap"]
-        command += ["--flush-session", "--disable-coloring", "-p", ",".join(filters)]
-        said = subprocess.run(
-            [str(word) for word in command], check=False, capture_output=True, text=True
-        ).stdout
-        if "all tested parameters do not appear to be injectable" not in said:
-            yield f"sqlmap: {path}: {said[-2000:]}"
+    def pages(self) -> Iterator[str]:
+        """Crawl from the first page, attack every form and every parameter."""
+        spared = [word for path in _SPARED for word in ("--exclude", f"{self.address}{path}")]
+        words = ["--cookie-value", self.known[0], "--max-links-per-page", "40", *spared]
+        words += ["--max-files-per-dir", "8"]
+        return self._wapiti("pages", f"{self.address}/", words)
+
+    def api(self) -> Iterator[str]:
+        """Attack every operation that the API's own description tells of."""
+        described = f"{self.address}{API}/openapi.json"
+        words = ["--header", self.known[1], "--swagger", described]
+        return self._wapiti("api", f"{self.address}{API}/", words)
+
+    def filters(self) -> Iterator[str]:
+        """Try every filter with every technique, for SQLite as for PostgreSQL."""
+        for path, filters in _QUESTIONS.items():
+            _say(f"sqlmap {path}")
+            url = f"{self.address}{path}?{urlencode(filters)}"
+            command = [self.tools / "sqlmap", "--url", url, "--batch", "-p", ",".join(filters)]
+            cookie, bearer = self.known
+            command += ["--headers", bearer] if path.startswith(API) else ["--cookie", cookie]
+            command += ["--level", "2", "--risk", "2", "--technique", "BEUST", "--time-sec", "2"]
+            command += ["--threads", "4", "--output-dir", self.place / "sqlmap"]
+            command += ["--flush-session", "--disable-coloring"]
+            said = subprocess.run(
+                [str(word) for word in command], check=False, capture_output=True, text=True
+            ).stdout
+            if "all tested parameters do not appear to be injectable" not in said:
+                yield f"sqlmap: {path}: {said[-2000:]}"
+
+    def _wapiti(self, name: str, url: str, words: Sequence[str]) -> Iterator[str]:
+        report = self.place / f"{name}.json"
+        command = [self.tools / "wapiti", "--url", url, "--scope", "folder", "--no-bugreport"]
+        command += ["--module", _ATTACKS, "--header", f"Origin: {self.address}", *words]
+        # It looks around for so long, and then has a share of as much for each kind of attack.
+        command += ["--max-scan-time", str(self.seconds)]
+        command += ["--max-attack-time", str(self.seconds // len(_ATTACKS.split(",")))]
+        command += ["--tasks", "4", "--flush-session", "--store-session", self.place / name]
+        command += ["--store-config", self.place, "--format", "json", "--output", report]
+        _say(f"wapiti: {name}")
+        subprocess.run([str(word) for word in command], check=True, stdout=subprocess.DEVNULL)
+        told = json.loads(report.read_text())
+        _say(f"wapiti: {name}: {told['infos'].get('crawled_pages_nbr')} addresses were tried")
+        for part in ("vulnerabilities", "anomalies"):
+            for kind, faults in told[part].items():
+                for fault in faults:
+                    if fault["info"] not in _EXPECTED:
+                        yield f"wapiti: {kind}: {fault['method']} {fault['path']}: {fault['info']}"
 
 
 def _say(what: str) -> None:

@@ -32,6 +32,7 @@ def test_t_w8_every_answer_is_dressed(desk: Desk, path: str, person: str):
     headers = desk.program(person).get(path).headers
     assert headers["content-security-policy"].startswith("default-src 'none'")
     assert headers["x-content-type-options"] == "nosniff"
+    assert headers["x-frame-options"] == "DENY"
     assert headers["cache-control"] == "no-store"
     assert "set-cookie" not in headers
 
