@@ -28,7 +28,7 @@ _FITS = r"^[!-~]{1,200}$"
 _KEPT_HEADERS = ("content-type", "location")
 
 
-def _key(
+async def _key(
     idempotency_key: Annotated[
         str | None,
         Header(

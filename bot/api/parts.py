@@ -32,7 +32,8 @@ class ApiParts:
     offering: Offering | None = None
 
 
-def _parts(request: Request) -> ApiParts:
+# What does not wait is asked in the event loop: each that is no coroutine takes a thread's turn.
+async def _parts(request: Request) -> ApiParts:
     return request.app.state.parts
 
 

@@ -2,10 +2,11 @@
 
 from dataclasses import dataclass
 
-from sqlalchemy import case, func, select
+from sqlalchemy import bindparam, case, func, select
 
 from bot.store import tables
 from bot.store.database import Transaction
+from bot.store.rote import Rote
 
 
 @dataclass(frozen=True)
@@ -17,18 +18,21 @@ class Asked:
     in_all: int
 
 
+_RUN, _FIRE = tables.run.c, tables.fire.c
+_ASKED = Rote(
+    select(
+        func.count(case((_RUN.asked_by == bindparam("who"), 1))).label("person"),
+        func.count(case((_RUN.words == bindparam("what"), 1))).label("runbook"),
+        func.count().label("everybody"),
+    ).where(
+        _RUN.asked > bindparam("since"),
+        _RUN.parent.is_(None),
+        ~select(_FIRE.run).where(_FIRE.run == _RUN.id).exists(),
+    )
+)
+
+
 def asked(tx: Transaction, *, person: str, words: str, since: int) -> Asked:
     """Count the requests that were made after *since*; one for several hosts is one."""
-    run, fire = tables.run.c, tables.fire.c
-    row = tx.sql.execute(
-        select(
-            func.count(case((run.asked_by == person, 1))).label("person"),
-            func.count(case((run.words == words, 1))).label("words"),
-            func.count().label("all"),
-        ).where(
-            run.asked > since,
-            run.parent.is_(None),
-            ~select(fire.run).where(fire.run == run.id).exists(),
-        )
-    ).one()
-    return Asked(row.person, row.words, row.all)
+    row = _ASKED.row(tx, who=person, what=words, since=since)
+    return Asked(row.person, row.runbook, row.everybody)

@@ -1,0 +1,77 @@
+"""Loud hosts: a request for many at once, which all say something without a pause."""
+
+import json
+import threading
+import time
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from bot.run import Origin, Run, State
+from bot.store import heard, runs
+from bot.store.database import Database, Transaction
+from tests.bot.web.exhibits import approved, asked, running, waiting
+
+HOSTS = 200
+# Of each host: 10,000 lines a second of two hundred.
+_LINES, _SECONDS = 25, 0.5
+
+
+@dataclass
+class Said:
+    """How many lines were said by all hosts up to now."""
+
+    lines: int = 0
+
+
+def a_fan(tx: Transaction, hosts: int = HOSTS) -> tuple[Run, list[Run]]:
+    """Put a request for many hosts on show, of which half are under way."""
+    names = [f"web{number:03}" for number in range(hosts)]
+    whole = waiting(tx, asked(tx, host=names[0]))
+    parts: list[Run] = []
+    for name in names:
+        new = runs.NewRun(
+            words=whole.words,
+            kind="change",
+            fields=whole.fields,
+            host=name,
+            area="web",
+            asked_by="dora",
+            origin=Origin("slack", "C1", "U1"),
+            parent=whole.id,
+        )
+        parts.append(waiting(tx, runs.add(tx, new)))
+    _name_hosts(tx, whole.id, names)
+    moving = running(tx, approved(tx, runs.get(tx, whole.id)))
+    half = [running(tx, runs.move(tx, part, State.READY)) for part in parts[: hosts // 2]]
+    return moving, half + parts[hosts // 2 :]
+
+
+@contextmanager
+def speaking(database: Database, parts: Sequence[Run]) -> Generator[Said]:
+    """Let each host say fifty lines a second for as long as this lasts."""
+    over, said = threading.Event(), Said()
+
+    def speak() -> None:
+        total, began = 0, time.monotonic()
+        while not over.wait(began + total / _LINES * _SECONDS - time.monotonic()):
+            total += _LINES
+            lines = [f"line {n} of what a host has to say" for n in range(total - _LINES, total)]
+            with database.transaction() as tx:
+                for part in parts:
+                    heard.keep(tx, part.id, 1, total=total, newest=lines)
+            said.lines += _LINES * len(parts)
+
+    talking = threading.Thread(target=speak)
+    talking.start()
+    try:
+        yield said
+    finally:
+        over.set()
+        talking.join()
+
+
+def _name_hosts(tx: Transaction, number: int, names: list[str]) -> None:
+    tx.sql.exec_driver_sql(
+        "UPDATE run SET hosts = ?, place = 1 WHERE id = ?", (json.dumps(names), number)
+    )

@@ -1,0 +1,82 @@
+"""Watching: a page that shows what two hundred hosts say, and how long it ever does not answer."""
+
+import tempfile
+import time
+from pathlib import Path
+
+from playwright.sync_api import Browser, Page, expect
+
+from tests.acceptance.loud import HOSTS, a_fan, speaking
+from tests.acceptance.visiting import Server, a_visit, chromium
+from tests.bench.measuring import Figure, Part, at_least, at_most, table, told
+from tests.bot.office import an_office
+
+_OPEN = 5
+# A long task is one of over 50 ms (https://w3c.github.io/longtasks/): until it is over, a page
+# answers nobody. Between two frames lies what somebody who looks at it sees stand still.
+_LISTEN = """() => {
+  window.tasks = [];
+  window.frames = [];
+  new PerformanceObserver(list => {
+    window.tasks.push(...list.getEntries().map(entry => entry.duration));
+  }).observe({ type: "longtask" });
+  let last = performance.now();
+  const frame = now => {
+    window.frames.push(now - last);
+    last = now;
+    requestAnimationFrame(frame);
+  };
+  requestAnimationFrame(frame);
+}"""
+
+_UNFOLD = """count => {
+  [...document.querySelectorAll("#said details")].slice(0, count).forEach(one => { one.open = true; });
+}"""
+
+
+def measured(seconds: int) -> Part:
+    """Look on for so long while 200 hosts say 10,000 lines a second, five of them unfolded."""
+    with (
+        tempfile.TemporaryDirectory() as place,
+        an_office(Path(place)) as office,
+        chromium() as browser,
+    ):
+        with office.database.transaction() as tx:
+            whole, parts = a_fan(tx)
+        server = Server(office)
+        visit = a_visit(browser, server)
+        try:
+            visit.sign_in("dora")
+            visit.open(f"/runs/{whole.id}")
+            with speaking(office.database, parts) as said:
+                expect(visit.page.locator("#said details")).to_have_count(HOSTS, timeout=60_000)
+                visit.page.evaluate(_UNFOLD, _OPEN)
+                visit.page.evaluate(_LISTEN)
+                before, busy, began = said.lines, _busy(browser), time.perf_counter()
+                visit.page.wait_for_timeout(1000 * seconds)
+                took = time.perf_counter() - began
+                share = 100 * (_busy(browser) - busy) / took
+                figures = _told(visit.page, (said.lines - before) / took, share, seconds)
+        finally:
+            server.stop()
+    return Part(table(figures), [figure for figure in figures if figure.met is not None])
+
+
+def _busy(browser: Browser) -> float:
+    """Return the seconds of a core that pages have taken up to now."""
+    told = browser.new_browser_cdp_session().send("SystemInfo.getProcessInfo")
+    return sum(one["cpuTime"] for one in told["processInfo"] if one["type"] == "renderer")
+
+
+def _told(page: Page, rate: float, share: float, seconds: int) -> list[Figure]:
+    tasks: list[float] = page.evaluate("window.tasks")
+    frames: list[float] = page.evaluate("window.frames")
+    unfolded = page.locator("#said details[open]").count()
+    return [
+        at_least(9_000, f"lines that {HOSTS} hosts say in a second", rate, "lines"),
+        at_least(_OPEN, "of them unfolded on the page", unfolded, "hosts"),
+        at_most(200, "the longest that the page answers nobody", max(tasks, default=0.0), "ms"),
+        told("of a core, that the page takes", share, "%"),
+        told("tasks of over 50 ms in a minute", 60 * len(tasks) / seconds, "tasks"),
+        told("the longest between two frames", max(frames, default=0.0), "ms"),
+    ]
