@@ -95,28 +95,6 @@ _SUCCEEDED = Rote(
 )
 
 
-_WAITS = Rote(
-    select((tables.run.c.started - tables.run.c.asked).label("wait"))
-    .where(
-        tables.run.c.words == bindparam("what"),
-        tables.run.c.needed > 0,
-        tables.run.c.started.is_not(None),
-    )
-    .order_by(tables.run.c.id.desc())
-    .limit(_ENOUGH_TO_TELL)
-)
-_SUCCEEDED = Rote(
-    select(tables.run.c.id)
-    .where(
-        tables.run.c.asked_by == bindparam("who"),
-        tables.run.c.words == bindparam("what"),
-        tables.run.c.state == State.SUCCEEDED.value,
-        tables.run.c.undo_of.is_(None),
-    )
-    .limit(1)
-)
-
-
 _BUSY = [State.ASKED, State.READY, State.STARTING, State.RUNNING]
 # Of several hosts, an unknown whole follows from its hosts once they are settled.
 _UNFINISHED = tables.run.c.state.in_([state.value for state in _BUSY]) | (
