@@ -1,7 +1,5 @@
 """A run's page in a real browser while something happens on its hosts."""
 
-import json
-import threading
 import time
 from collections.abc import Generator
 from pathlib import Path
@@ -12,15 +10,13 @@ from playwright.sync_api import Browser, Page, expect
 
 from bot.run import Run, State, StepState
 from bot.store import heard, runs, signins, verification
-from bot.store.database import Transaction
+from tests.acceptance.loud import HOSTS, a_fan, speaking
 from tests.acceptance.visiting import CONTRAST, Server, Visit, a_visit
 from tests.bot.office import an_office
 from tests.bot.web.exhibits import approved, asked, concluded, ended, running, succeeded, waiting
 from tests.bot.web.test_picture import a_bond
 
 pytestmark = pytest.mark.real
-
-HOSTS = 200
 
 
 @pytest.fixture
@@ -47,35 +43,6 @@ def under_way(server: Server) -> Run:
 def say(server: Server, run: int, total: int, *newest: str) -> None:
     with server.office.database.transaction() as tx:
         heard.keep(tx, run, 1, total=total, newest=newest)
-
-
-def a_fan(tx: Transaction, hosts: int = HOSTS) -> tuple[Run, list[Run]]:
-    """Put a request for many hosts on show, of which half are under way."""
-    names = [f"web{number:03}" for number in range(hosts)]
-    whole = waiting(tx, asked(tx, host=names[0]))
-    parts: list[Run] = []
-    for name in names:
-        new = runs.NewRun(
-            words=whole.words,
-            kind="change",
-            fields=whole.fields,
-            host=name,
-            area="web",
-            asked_by="dora",
-            origin=whole.origin,
-            parent=whole.id,
-        )
-        parts.append(waiting(tx, runs.add(tx, new)))
-    _name_hosts(tx, whole.id, names)
-    moving = running(tx, approved(tx, runs.get(tx, whole.id)))
-    half = [running(tx, runs.move(tx, part, State.READY)) for part in parts[: hosts // 2]]
-    return moving, half + parts[hosts // 2 :]
-
-
-def _name_hosts(tx: Transaction, number: int, names: list[str]) -> None:
-    tx.sql.exec_driver_sql(
-        "UPDATE run SET hosts = ?, place = 1 WHERE id = ?", (json.dumps(names), number)
-    )
 
 
 def scrolled(page: Page) -> float:
@@ -148,23 +115,10 @@ def test_two_hundred_loud_hosts_freeze_neither_page_nor_service(visit: Visit) ->
     """Each host says 50 lines a second, which is 10,000 in all; the page still answers."""
     with visit.server.office.database.transaction() as tx:
         whole, parts = a_fan(tx)
-    page, over = visit.page, threading.Event()
+    page = visit.page
     visit.open(f"/runs/{whole.id}")
     expect(page.locator("#standing")).to_have_text("Live")
-
-    def speak() -> None:
-        total = 0
-        while not over.is_set():
-            total += 25
-            lines = [f"line {n} of what a host has to say" for n in range(total - 25, total)]
-            with visit.server.office.database.transaction() as tx:
-                for part in parts:
-                    heard.keep(tx, part.id, 1, total=total, newest=lines)
-            over.wait(0.5)
-
-    talking = threading.Thread(target=speak)
-    talking.start()
-    try:
+    with speaking(visit.server.office.database, parts):
         expect(page.locator("#said details")).to_have_count(HOSTS, timeout=30_000)
         # Whoever clicks is answered, and what is shown grows no further.
         slowest = 0.0
@@ -180,9 +134,6 @@ def test_two_hundred_loud_hosts_freeze_neither_page_nor_service(visit: Visit) ->
         other = page.context.request.get(f"{visit.server.address}/runs")
         assert other.ok
         assert time.monotonic() - begun < 5
-    finally:
-        over.set()
-        talking.join()
     assert visit.complaints == []
 
 

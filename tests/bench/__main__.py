@@ -4,8 +4,10 @@ Databases take long to fill: with a directory to keep them in, later runs use th
 """
 
 import argparse
+import tempfile
 import time
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 
 from tests.bench import (
@@ -20,6 +22,7 @@ from tests.bench import (
     slope,
     starting,
     switching,
+    watching,
 )
 from tests.bench.measuring import Part
 
@@ -31,6 +34,17 @@ _SIZES = (1_000, 100_000, 1_000_000, 10_000_000)
 
 def main() -> None:
     asked = _asked()
+    with ExitStack() as stack:
+        if asked.quick and not asked.keep:
+            # What one part fills in, the next one uses again.
+            place = stack.enter_context(tempfile.TemporaryDirectory(prefix="keyturn-bench-"))
+            asked.keep = Path(place)
+            # PostgreSQL's own user has to get through.
+            asked.keep.chmod(0o755)
+        _measure(asked)
+
+
+def _measure(asked: argparse.Namespace) -> None:
     for name in asked.only:
         began = time.perf_counter()
         part = _PARTS[name](asked)
@@ -98,6 +112,10 @@ def _output(asked: argparse.Namespace) -> Part:
     return flooding.measured(128 if asked.quick else 1024)
 
 
+def _watch(asked: argparse.Namespace) -> Part:
+    return watching.measured(5 if asked.quick else 30)
+
+
 def _switch(asked: argparse.Namespace) -> Part:
     return switching.measured(20 if asked.quick else 200)
 
@@ -115,6 +133,7 @@ _PARTS: Mapping[str, Callable[[argparse.Namespace], Part]] = {
     "waves": _waves,
     "idle": _idle,
     "output": _output,
+    "watch": _watch,
     "switch": _switch,
     "log": _log,
     "history": _history,
@@ -127,6 +146,7 @@ _TITLES = {
     "waves": "A change of many hosts",
     "idle": "Hosts that nothing is asked of",
     "output": "A host that says very much",
+    "watch": "A page that shows what two hundred hosts say",
     "switch": "A network device",
     "log": "The change log",
     "history": "The history of all runs",

@@ -3,6 +3,7 @@
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 from playwright.sync_api import Browser, Page, expect
 
@@ -30,7 +31,8 @@ _LISTEN = """() => {
 }"""
 
 _UNFOLD = """count => {
-  [...document.querySelectorAll("#said details")].slice(0, count).forEach(one => { one.open = true; });
+  const each = [...document.querySelectorAll("#said details")];
+  each.slice(0, count).forEach(one => { one.open = true; });
 }"""
 
 
@@ -64,7 +66,7 @@ def measured(seconds: int) -> Part:
 
 def _busy(browser: Browser) -> float:
     """Return the seconds of a core that pages have taken up to now."""
-    told = browser.new_browser_cdp_session().send("SystemInfo.getProcessInfo")
+    told: dict[str, Any] = browser.new_browser_cdp_session().send("SystemInfo.getProcessInfo")
     return sum(one["cpuTime"] for one in told["processInfo"] if one["type"] == "renderer")
 
 

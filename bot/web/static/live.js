@@ -103,18 +103,23 @@
     return chosen && !chosen.isCollapsed && pre.contains(chosen.anchorNode);
   }
 
+  // All is measured first, then written, then scrolled: in turns, each host would lay out the page anew.
   function paint() {
+    var due = [];
     said.forEach(function (here) {
       if (!here.dirty) { return; }
+      var pre = here.pre, open = here.details.open;
+      here.moves = open && !isRead(pre);
+      here.below = here.moves && pre.scrollHeight - pre.clientHeight - pre.scrollTop < 8;
+      here.dirty = open && !here.moves;
+      due.push(here);
+    });
+    due.forEach(function (here) {
       here.details.querySelector("[data-total]").textContent = count(here.total);
       here.details.querySelector("[data-last]").textContent = here.details.open ? "" : here.lines[here.lines.length - 1] || "";
-      if (here.details.open && !isRead(here.pre)) {
-        var below = here.pre.scrollHeight - here.pre.clientHeight - here.pre.scrollTop < 8;
-        here.pre.textContent = here.lines.join("\n");
-        if (below) { here.pre.scrollTop = here.pre.scrollHeight; }
-      }
-      here.dirty = here.details.open && isRead(here.pre);
+      if (here.moves) { here.pre.textContent = here.lines.join("\n"); }
     });
+    due.forEach(function (here) { if (here.below) { here.pre.scrollTop = here.pre.scrollHeight; } });
     box.hidden = list.childElementCount === 0;
   }
 
