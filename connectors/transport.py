@@ -289,7 +289,7 @@ def _log_in(transport: paramiko.Transport, host: Host, key: paramiko.PKey, limit
     judged = threading.Event()
     try:
         transport.auth_publickey(host.user, key, judged)
-    except paramiko.SSHException:
+    except (paramiko.SSHException, EOFError, OSError):
         raise Unreachable(f"{place(host)} hung up before the login") from None
     if not judged.wait(limits.login):
         raise Unreachable(

@@ -4,6 +4,7 @@
 """
 
 import os
+import socket
 import time
 from collections import Counter
 from collections.abc import Callable, Generator
@@ -15,15 +16,17 @@ from pathlib import Path
 
 import pytest
 
+from connectors import transport
 from connectors.command import Query, Shell
 from connectors.fleet import Fleet
 from connectors.hearing import told_to
-from connectors.inventory import Inventory
+from connectors.inventory import Host, Inventory
 from connectors.marker import Mark
 from connectors.recall import Fate, Recollection
 from connectors.sessions import Sessions
 from connectors.transport import Limits
 from connectors.trouble import HostTrouble, Interrupted, Unreachable
+from connectors.warm import WarmTransport
 from tests.chaos.report import NAME, Record
 from tests.playground.relay import Relay
 from tests.playground.sshd import Sshd
@@ -142,6 +145,23 @@ def _hung_up(away: Away, after: int) -> bool | None:
         trouble = _noticed(lambda: _asked(fleet))
     assert trouble.started is (None if isinstance(trouble, Interrupted) else False)
     return trouble.started
+
+
+def test_r_h2_a_host_that_hangs_up_between_its_keys_and_the_login_is_out_of_reach(
+    away: Away, monkeypatch: pytest.MonkeyPatch
+):
+    """Found by cutting at every byte: paramiko says so by an error of its own."""
+    known = transport._recognise  # pyright: ignore[reportPrivateUsage] - the moment in question
+
+    def then_cut(connection: WarmTransport, host: Host) -> None:
+        known(connection, host)
+        connection.sock._stream.shutdown(socket.SHUT_WR)  # pyright: ignore[reportUnknownMemberType, reportAttributeAccessIssue]
+
+    monkeypatch.setattr(transport, "_recognise", then_cut)
+    with away.behind(away.relay()) as fleet:
+        trouble = _noticed(lambda: _asked(fleet))
+    assert isinstance(trouble, Unreachable)
+    assert "hung up before the login" in str(trouble)
 
 
 def _way(away: Away) -> str:
