@@ -151,7 +151,7 @@ def test_an_approved_change_of_one_step_takes_so_few_statements(crowd: Office):
     with counted(crowd) as found:
         assert crowd.approve(run).state is State.SUCCEEDED
     rows_of_words = found["INSERT INTO word"]
-    assert found.total() - rows_of_words <= 120
+    assert found.total() - rows_of_words <= 100
 
 
 # A page that is not full asks once more how far was looked.
