@@ -225,7 +225,11 @@ def _walk(tx: Transaction, wanted: Filter) -> _Walk | None:
     return _Walk("ix_run_newest", "", [], rest, given)
 
 
-_HAS_WORD = "EXISTS (SELECT 1 FROM word AS w{n} WHERE w{n}.word = :word{n} AND w{n}.run = run.id)"
+# The bound says nothing new, but keeps PostgreSQL from reading a word from the newest run down.
+_HAS_WORD = (
+    "EXISTS (SELECT 1 FROM word AS w{n} "
+    "WHERE w{n}.word = :word{n} AND w{n}.run = run.id AND w{n}.run < :beyond)"
+)
 
 
 def _rest(wanted: Filter, pattern: str | None) -> tuple[list[str], dict[str, object]]:
