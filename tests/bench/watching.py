@@ -66,7 +66,9 @@ def measured(seconds: int) -> Part:
 
 def _busy(browser: Browser) -> float:
     """Return the seconds of a core that pages have taken up to now."""
-    told: dict[str, Any] = browser.new_browser_cdp_session().send("SystemInfo.getProcessInfo")
+    # Playwright does not say what stands in an answer of the browser's own protocol.
+    session = browser.new_browser_cdp_session()
+    told: Any = session.send("SystemInfo.getProcessInfo")  # pyright: ignore[reportUnknownVariableType]
     return sum(one["cpuTime"] for one in told["processInfo"] if one["type"] == "renderer")
 
 
