@@ -1,4 +1,4 @@
-"""What Slack sends, read from its raw body. Pure, but for one repair.
+"""What Slack sends, read from its raw body. Pure.
 
 Bolt 1.30 takes any form that holds the letters "payload" for a button's or modal's: a slash
 command with that word in its text, its channel's or its user's name is then nobody's and ends in a
@@ -8,8 +8,6 @@ command with that word in its text, its channel's or its user's name is then nob
 import json
 from typing import Any
 from urllib.parse import parse_qsl
-
-from slack_bolt.request import async_request
 
 # As it came from outside: read by bot.slack.payloads, and past that there is none of it.
 Body = dict[str, Any]
@@ -30,12 +28,6 @@ def parse(body: str, content_type: str | None) -> Body:
         return _object(body)
     fields = _fields(body)
     return _object(fields["payload"]) if "payload" in fields else fields
-
-
-def repair() -> None:
-    """Have Bolt read bodies by `parse`."""
-    # Bolt offers no other place to do it.
-    async_request.parse_body = parse  # pyright: ignore[reportPrivateImportUsage] - it is replaced
 
 
 def _fields(body: str) -> Body:

@@ -1,21 +1,21 @@
 """The Slack door, put together: how requests come in, over HTTP or Socket Mode, and its outbox."""
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import partial
 from urllib.parse import urlsplit
 from urllib.request import proxy_bypass
 
-from slack_bolt.adapter.starlette.async_handler import AsyncSlackRequestHandler
-from slack_bolt.async_app import AsyncApp
+from slack_bolt.adapter.starlette.async_handler import to_starlette_response
+from slack_bolt.async_app import AsyncApp, AsyncBoltRequest
 from slack_bolt.authorization import AuthorizeResult
 from slack_sdk.web.async_client import AsyncWebClient
-from starlette.requests import Request
-from starlette.responses import PlainTextResponse
+from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from bot.offering import Offering
-from bot.slack import body
 from bot.slack.asking import Asking
+from bot.slack.body import Body
 from bot.slack.commands import Commands
 from bot.slack.decisions import Decisions
 from bot.slack.deliveries import Deliveries
@@ -112,7 +112,7 @@ class Door:
         deliveries = Deliveries(database)
         self.app: ASGIApp = _shut
         if slack.signing_secret:
-            self.app = Guard(_served(bolt), secret=slack.signing_secret, deliveries=deliveries)
+            self.app = Guard(_answering(bolt), secret=slack.signing_secret, deliveries=deliveries)
         self.sockets: SocketMode | None = None
         if slack.app_token:
             envelopes = Envelopes(bolt, deliveries)
@@ -138,8 +138,6 @@ def _turned_away(database: Database, account: Account, why: str) -> None:
 
 
 def _bolt(client: AsyncWebClient, signing_secret: str) -> AsyncApp:
-    body.repair()
-
     async def authorize(enterprise_id: str | None, team_id: str | None) -> AuthorizeResult:
         # Who may act is bot.slack.identity's to say. Bolt would ask Slack at the first request.
         return AuthorizeResult(
@@ -157,14 +155,13 @@ def _bolt(client: AsyncWebClient, signing_secret: str) -> AsyncApp:
     )
 
 
-def _served(bolt: AsyncApp) -> ASGIApp:
-    handler = AsyncSlackRequestHandler(bolt)
+def _answering(bolt: AsyncApp) -> Callable[[Body], Awaitable[Response]]:
+    async def answer(body: Body) -> Response:
+        # As over Socket Mode: the guard has checked the signature, and read the body.
+        said = await bolt.async_dispatch(AsyncBoltRequest(body=body, mode="socket_mode"))
+        return to_starlette_response(said)
 
-    async def serve(scope: Scope, receive: Receive, send: Send) -> None:
-        response = await handler.handle(Request(scope, receive))
-        await response(scope, receive, send)
-
-    return serve
+    return answer
 
 
 async def _shut(scope: Scope, receive: Receive, send: Send) -> None:

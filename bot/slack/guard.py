@@ -10,11 +10,11 @@ import json
 import logging
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 from bot.slack.body import Body, Malformed, parse
 from bot.slack.deliveries import NOT_TAKEN, Deliveries
@@ -39,17 +39,17 @@ class Refused(Exception):
 
 
 class Guard:
-    """Lets through what Slack signed, once."""
+    """Lets through what Slack signed, once. take: answers the body, which was read here."""
 
     def __init__(
         self,
-        app: ASGIApp,
+        take: Callable[[Body], Awaitable[Response]],
         *,
         secret: str,
         deliveries: Deliveries,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._app, self._deliveries, self._clock = app, deliveries, clock
+        self._take, self._deliveries, self._clock = take, deliveries, clock
         self._key = secret.encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -57,20 +57,14 @@ class Guard:
             await send({"type": "websocket.close", "code": 1008})
             return
         request = Request(scope, receive)
-        raw = b""
         try:
-            raw = await _raw(request)
-            response = await self._answered(request, raw)
+            response = await self._answered(request, await _raw(request))
         except Refused as refused:
             log.info("refused a request to the Slack door: %s", refused)
             response = JSONResponse({"error": str(refused)}, refused.status)
-        if response is None:
-            await self._pass_on(scope, raw, send)
-        else:
-            await response(scope, receive, send)
+        await response(scope, receive, send)
 
-    async def _answered(self, request: Request, raw: bytes) -> Response | None:
-        """Return the answer if it is given here, None if Bolt shall see the request."""
+    async def _answered(self, request: Request, raw: bytes) -> Response:
         if _is_ssl_check(raw):
             return Response()
         signature = self._check_signature(request, raw)
@@ -80,7 +74,7 @@ class Guard:
         except StoreUnavailable as trouble:
             log.critical("the Slack door takes nothing: %s", trouble)
             return _not_taken(body)
-        return None if first else Response()
+        return await self._taken(body) if first else Response()
 
     def _check_signature(self, request: Request, raw: bytes) -> str:
         timestamp = _only_header(request, "x-slack-request-timestamp", _TIMESTAMP)
@@ -92,24 +86,13 @@ class Guard:
             raise Refused(401, "the signature does not fit")
         return given
 
-    async def _pass_on(self, scope: Scope, raw: bytes, send: Send) -> None:
-        begun = False
-
-        async def receive() -> Message:
-            return {"type": "http.request", "body": raw, "more_body": False}
-
-        async def watched(message: Message) -> None:
-            nonlocal begun
-            begun = True
-            await send(message)
-
+    async def _taken(self, body: Body) -> Response:
         try:
-            await self._app(scope, receive, watched)
+            return await self._take(body)
         except Exception:
             # Bolt reads the shape of a payload before its own error handling begins.
             log.exception("a signed request could not be read")
-            if not begun:
-                await JSONResponse({"error": "not understood"}, 400)(scope, receive, send)
+            return JSONResponse({"error": "not understood"}, 400)
 
 
 def _only_header(request: Request, name: str, grammar: re.Pattern[str]) -> str:

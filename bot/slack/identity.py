@@ -5,7 +5,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from aiohttp import ClientError
 from slack_sdk.errors import SlackApiError, SlackClientError
@@ -17,6 +17,8 @@ from bot.slack.voice import error_of
 from bot.workflow.parts import Policies
 
 log = logging.getLogger(__name__)
+
+Done = TypeVar("Done")
 
 _FRESH_SECONDS = 60
 # Slack waits three seconds for the answer to a command or a click, and the rest needs some too.
@@ -73,17 +75,32 @@ class Identity:
 
     async def person(self, account: Account) -> Person:
         """Return whose account it is. Raises Unwelcome and NoPolicy."""
-        try:
-            person = await asyncio.to_thread(self._known, account)
-        except Unwelcome as stranger:
-            await asyncio.to_thread(self._on_stranger, account, str(stranger))
-            raise
+        person = await asyncio.to_thread(self._known_or_told, account)
         barred = await self._barred(account)
         if barred:
             why = f"Nothing was done: this Slack account {barred}."
             await asyncio.to_thread(self._on_stranger, account, why)
             raise Unwelcome(why)
         return person
+
+    async def done(self, account: Account, act: Callable[[Person], Done]) -> Done:
+        """Do something in a thread as whoever's account it is, and return what came of it.
+
+        Raises Unwelcome, NoPolicy, and what that raises. Of whom Slack has vouched for just now
+        the policy is asked there too: each change of threads costs as much as a short answer.
+        """
+        standing = self._standing(account)
+        if standing is None or standing.barred:
+            person = await self.person(account)
+            return await asyncio.to_thread(act, person)
+        return await asyncio.to_thread(lambda: act(self._known_or_told(account)))
+
+    def _known_or_told(self, account: Account) -> Person:
+        try:
+            return self._known(account)
+        except Unwelcome as stranger:
+            self._on_stranger(account, str(stranger))
+            raise
 
     def _known(self, account: Account) -> Person:
         if account.team != self._team and not account.enterprise:
@@ -107,13 +124,19 @@ class Identity:
         )
 
     async def _barred(self, account: Account) -> str:
-        standing = self._standings.get(account)
-        if standing is None or self._clock() - standing.at > _FRESH_SECONDS:
+        standing = self._standing(account)
+        if standing is None:
             standing = _Standing(await self._ask_slack(account), self._clock())
             if len(self._standings) >= _MOST_REMEMBERED:
                 self._standings.clear()
             self._standings[account] = standing
         return standing.barred
+
+    def _standing(self, account: Account) -> _Standing | None:
+        """Return what Slack has said a short while ago."""
+        standing = self._standings.get(account)
+        is_old = standing is None or self._clock() - standing.at > _FRESH_SECONDS
+        return None if is_old else standing
 
     async def _ask_slack(self, account: Account) -> str:
         """Ask Slack what the account is worth. No answer is a no."""

@@ -15,7 +15,7 @@ from slack_sdk.errors import SlackClientError
 
 from bot import forms
 from bot.forms import NotUnderstood
-from bot.policy import NoPolicy
+from bot.policy import NoPolicy, Person
 from bot.run import Origin
 from bot.slack import answers, form, home, payloads
 from bot.slack.aliases import ALIASES, COMMAND, typed
@@ -90,8 +90,9 @@ class Listeners:
     async def on_click(self, ack: AsyncAck, body: Body) -> None:
         click = payloads.click(body)
         try:
-            person = await self._identity.person(click.account)
-            await asyncio.to_thread(self._decisions.decide, click, person=person.id)
+            await self._identity.done(
+                click.account, lambda person: self._decisions.decide(click, person=person.id)
+            )
         except (NoPolicy, StoreUnavailable, *_NOES) as no:
             self._whisper(body, answers.said(_plainly(no)))
         await ack()
@@ -217,12 +218,13 @@ class Listeners:
             log.info("a form was not drawn anew: %s", no)
 
     async def _answer(self, command: payloads.Command) -> Message | Blank | None:
-        person = await self._identity.person(command.account)
         text = typed(command.name, command.text)
         origin = Origin("slack", command.channel, command.account.user)
-        return await asyncio.to_thread(
-            self._commands.answer, text, person=person.id, origin=origin
-        )
+
+        def answer(person: Person) -> Message | Blank | None:
+            return self._commands.answer(text, person=person.id, origin=origin)
+
+        return await self._identity.done(command.account, answer)
 
     def _whisper(self, body: Body, message: Message) -> None:
         """Tell whoever clicked, behind the acknowledgement: Slack waits for that one only."""
