@@ -13,7 +13,7 @@ class Line:
     """Any number of runs, each once. Threads may share it."""
 
     def __init__(self) -> None:
-        self._heap: list[tuple[int, int, int, int]] = []
+        self._heap: list[tuple[int, int, int, int, int]] = []
         self._waiting: set[int] = set()
         self._places: dict[int, dict[str, int]] = {}
         self._now: dict[int, int] = {}
@@ -26,10 +26,10 @@ class Line:
             if run in self._waiting:
                 return False
             self._waiting.add(run)
-            last = self._places.setdefault(turn.rank, {})
-            place = turns.fair(last, self._now.get(turn.rank, 0), turn.person)
-            last[turn.person] = place
-            heapq.heappush(self._heap, (-turn.rank, place, next(self._count), run))
+            last = self._places.setdefault(turn.line, {})
+            place = turns.fair(last, self._now.get(turn.line, 0), turn)
+            last[turn.who] = place
+            heapq.heappush(self._heap, (-turn.line, place, turn.step, next(self._count), run))
             return True
 
     def take(self) -> int | None:
@@ -37,7 +37,7 @@ class Line:
         with self._lock:
             if not self._heap:
                 return None
-            behind, place, _, run = heapq.heappop(self._heap)
+            behind, place, _, _, run = heapq.heappop(self._heap)
             self._now[-behind] = place
             self._waiting.remove(run)
             if not self._heap:

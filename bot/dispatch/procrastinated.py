@@ -64,6 +64,6 @@ class Procrastinated:
             connection=tx.sql.connection.driver_connection,
         )
         try:
-            job.defer(run=run, who=turn.person)
+            job.defer(run=run, who=turn.who)
         except ConnectorException as trouble:
             raise StoreUnavailable(f"the database says: {trouble.__cause__}") from trouble

@@ -89,9 +89,11 @@ def place(tx: Transaction, queue: str, turn: Turn) -> int:
 
     Hints of another rank are of another range. What is higher is taken first.
     """
-    top = turn.rank * _WIDTH
-    known = {"queue": queue, "who": turn.person, "top": top, "least": top - _WIDTH}
+    top = turn.line * _WIDTH
+    known = {"queue": queue, "who": turn.who, "top": top, "least": top - _WIDTH}
     row = tx.sql.execute(_PLACES, known).one()
-    last = {} if row.mine is None else {turn.person: top - row.mine}
-    now = 0 if row.now is None else top - row.now
-    return max(top - turns.fair(last, now, turn.person), top - _WIDTH + 1)
+    # Two priorities make one place: what comes by the hundred is the later of those that share it.
+    last = {} if row.mine is None else {turn.who: (top - row.mine) // 2}
+    now = 0 if row.now is None else (top - row.now) // 2
+    place = 2 * turns.fair(last, now, turn) + (turn.rank == turns.BULK)
+    return max(top - place, top - _WIDTH + 1)

@@ -1,8 +1,8 @@
 """Turns: how urgent a run is and whose it is, by which it is settled who comes next.
 
-Broken glass goes first, then what one person waits for; parts of a wave and fires of schedules
-come by the hundred and wait for both. Among what is equally urgent people take turns, however much
-each of them has asked for.
+Broken glass goes first, then what one person waits for. Parts of a wave and fires of schedules
+come by the hundred: while people wait, each of them gets eight turns for one of theirs. Among what
+is equally urgent people take turns, however much each of them has asked for.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,6 +18,8 @@ from bot.store.rote import Rote
 URGENT, ONE, BULK = 2, 1, 0
 
 _RUN, _FIRE, _GLASS = tables.run.c, tables.fire.c, tables.glass.c
+# So many turns make one of those that come by the hundred.
+_BULK_STEP = 8
 # Runs that were asked for so shortly before those that wait tell who has had a host of late.
 _OF_LATE = 500
 
@@ -43,6 +45,17 @@ _SERVED = (
     )
     .group_by(_RUN.asked_by)
 )
+# How urgent those were that have had a host of late.
+_RANKS = (
+    select(_RANK)
+    .where(
+        _RUN.host == bindparam("target"),
+        _RUN.id >= bindparam("least"),
+        _RUN.started.is_not(None),
+    )
+    .order_by(_RUN.started.desc())
+    .limit(_BULK_STEP - 1)
+)
 _URGENT = (
     select(_RUN.id)
     .join(tables.glass, _GLASS.run == _RUN.id)
@@ -59,6 +72,20 @@ class Turn:
     rank: int = ONE
     person: str = ""
 
+    @property
+    def line(self) -> int:
+        """Which line it stands in: what comes by the hundred stands in that of the others."""
+        return max(self.rank, ONE)
+
+    @property
+    def who(self) -> str:
+        """Whose turns are counted together."""
+        return f"{self.rank} {self.person}"
+
+    @property
+    def step(self) -> int:
+        return _BULK_STEP if self.rank == BULK else 1
+
 
 def of(tx: Transaction, run: int) -> Turn:
     row = _OF.row(tx, number=run)
@@ -72,6 +99,11 @@ def next_at(tx: Transaction, target: str) -> int | None:
     """
     line = list(tx.sql.execute(_LINE, {"target": target}))
     highest = max((row.rank for row in line), default=ONE)
+    if highest == ONE and any(row.rank == BULK for row in line):
+        known = {"target": target, "least": min(row.first for row in line) - _OF_LATE}
+        of_late = list(tx.sql.execute(_RANKS, known).scalars())
+        if len(of_late) == _BULK_STEP - 1 and BULK not in of_late:
+            highest = BULK
     firsts = {row.asked_by: row.first for row in line if row.rank == highest}
     if len(firsts) < 2:
         return next(iter(firsts.values()), None)
@@ -97,9 +129,9 @@ def in_order(tx: Transaction, numbers: Sequence[int]) -> Sequence[int]:
     return [number for _, _, number in sorted(found)]
 
 
-def fair(last: Mapping[str, int], now: int, person: str) -> int:
-    """Return the place of what a person asks for next: right after what is theirs already, and
-    after nobody else's than what is being taken now. last: by person, the last place that each
-    has. Lower goes first. Pure.
+def fair(last: Mapping[str, int], now: int, turn: Turn) -> int:
+    """Return the place of what comes next: so many steps after what is theirs already, and after
+    nobody else's than what is being taken now. last: by who it is, the last place that each has.
+    Lower goes first. Pure.
     """
-    return max(now, last.get(person, now - 1) + 1)
+    return max(now - 1, last.get(turn.who, now - 1)) + turn.step

@@ -43,6 +43,19 @@ def test_r_w3_nobody_waits_for_more_than_one_of_each_other_person():
     assert sorted(_all(line)) == [*range(502, 1000)]
 
 
+def test_r_w3_parts_of_a_wave_wait_long_and_not_for_good():
+    """Three people who always have something in the line, and a wave."""
+    line = Line()
+    wave = [*range(4)]
+    for run in wave:
+        line.join(run, Turn(BULK, "dora"))
+    for run in range(300):
+        line.join(100 + run, Turn(ONE, f"person {run % 3}"))
+    taken = _all(line)
+    # Each of the three has had its eight by then.
+    assert [taken.index(run) // 25 for run in wave] == wave
+
+
 def test_r_w3_ten_thousand_that_wait_are_taken_in_turn():
     line = Line()
     for run in range(10_000):

@@ -105,6 +105,21 @@ def test_the_parts_of_a_wave_wait_for_what_one_person_waits_for(any_office: Offi
         assert turns.next_at(tx, "lb1") == alone.id
 
 
+def test_r_w3_at_a_host_too_a_wave_does_not_wait_for_good(office: Office):
+    for n in range(7):
+        office.approve(_set(office, f"before{n}"))
+    alone, part = _set(office, "alone"), _set(office, "part")
+    with office.database.transaction() as tx:
+        of = tables.run.c
+        tx.sql.execute(update(tables.run).where(of.id == part.id).values(parent=alone.id))
+        for run in (alone, part):
+            runs.move(tx, runs.get(tx, run.id), State.READY)
+        assert turns.next_at(tx, "lb1") == part.id
+        # One of them was among the last seven.
+        tx.sql.execute(update(tables.run).where(of.id == 3).values(parent=alone.id))
+        assert turns.next_at(tx, "lb1") == alone.id
+
+
 def test_what_a_person_has_asked_for_long_ago_is_not_held_against_others(office: Office):
     """Whoever has not had the host of late comes before who has."""
     for name in ("a", "b"):
