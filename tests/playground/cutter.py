@@ -4,12 +4,11 @@ import contextlib
 import socket
 import threading
 from collections.abc import Callable
-from functools import partial
 
 from tests.playground.between import Between, hang_up
 
-# How psycopg ends a transaction: a simple query of that one word.
-_COMMIT = b"Q\x00\x00\x00\x0bCOMMIT\x00"
+# What PostgreSQL says once it has committed, however it was asked to.
+_COMMITTED = b"C\x00\x00\x00\x0bCOMMIT\x00"
 
 
 class Cutter(Between):
@@ -36,22 +35,19 @@ class Cutter(Between):
             return waited
 
     def _works(self) -> list[Callable[[socket.socket, socket.socket], None]]:
-        deaf = threading.Event()
-        return [partial(self._ask, deaf), partial(self._answer, deaf)]
+        return [self._ask, self._answer]
 
-    def _ask(self, deaf: threading.Event, guest: socket.socket, server: socket.socket) -> None:
+    def _ask(self, guest: socket.socket, server: socket.socket) -> None:
         with contextlib.suppress(OSError):  # one side has hung up
             while data := guest.recv(65536):
-                if data.endswith(_COMMIT) and self._is_the_one():
-                    deaf.set()
                 server.sendall(data)
         hang_up(server)
 
-    def _answer(self, deaf: threading.Event, guest: socket.socket, server: socket.socket) -> None:
+    def _answer(self, guest: socket.socket, server: socket.socket) -> None:
         with contextlib.suppress(OSError):
             while data := server.recv(65536):
                 # The server has answered, so what was committed is durable by now.
-                if deaf.is_set():
+                if _COMMITTED in data and self._is_the_one():
                     break
                 guest.sendall(data)
         hang_up(guest)
