@@ -1,6 +1,7 @@
 """Builds the web door out of the parts it is handed."""
 
 from fastapi import FastAPI, Request, Response
+from starlette.middleware.gzip import GZipMiddleware
 from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
@@ -74,7 +75,8 @@ def build(parts: WebParts) -> FastAPI:
     trouble.install(app, parts)
     # Routers within the router would be looked through anew for each request.
     app.router.routes += [route for room in _ROOMS for route in room.router.routes]
-    app.mount("/static", _Files(directory=STATIC), "static")
+    # Pages are not compressed: how long they become would tell of what stands in them.
+    app.mount("/static", GZipMiddleware(_Files(directory=STATIC), compresslevel=6), "static")
     app.add_middleware(guard.Guard, origin=parts.origin, refuse=_refuse)
     return app
 

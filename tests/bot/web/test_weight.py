@@ -1,0 +1,35 @@
+"""How much a browser fetches for a page that it has never seen."""
+
+import re
+
+import pytest
+
+from tests.bot.office import Office
+from tests.bot.web.conftest import Site
+from tests.toy import SetSwitch
+
+_MOST = 150_000
+
+
+def _weight(site: Site, path: str, encoding: str) -> int:
+    """Return the bytes that come over the line for a page and all that it names."""
+    browser = site.browser("olga")
+    browser.headers["Accept-Encoding"] = encoding
+    page = browser.get(path)
+    named = set(re.findall(r'(?:src|href)="(/static/[^"]+)"', page.text))
+    assert any("tabler" in name for name in named)
+    answers = [page, *(browser.get(name) for name in sorted(named))]
+    assert {answer.status_code for answer in answers} == {200}
+    return sum(answer.num_bytes_downloaded for answer in answers)
+
+
+@pytest.mark.parametrize("path", ["/", "/runs/1"])
+def test_a_first_page_weighs_less_than_150_kb(office: Office, site: Site, path: str) -> None:
+    for _ in range(40):
+        office.ask(SetSwitch(host="lb1", name="lamp", value="on"))
+    assert _weight(site, path, "gzip") < _MOST
+
+
+def test_a_browser_that_takes_nothing_compressed_gets_it_as_it_is(site: Site) -> None:
+    """The twin: uncompressed it would be too much."""
+    assert _weight(site, "/", "identity") > _MOST
