@@ -10,6 +10,7 @@ from bot.run import Run, State
 from bot.store import changelog, grants, tables
 from bot.store.database import Database
 from bot.store.grants import Grant, NewGrant
+from bot.store.wire import Wire
 from bot.workflow import NotYours, Unfit, granted
 from tests.bot.office import WEB, Office
 from tests.toy import BreakSwitch, SetAll, SetSwitch
@@ -87,12 +88,17 @@ def test_an_hour_later_there_is_as_much_again(any_office: Office, monkeypatch: p
 
 def later(monkeypatch: pytest.MonkeyPatch, microseconds: int) -> None:
     """Put the databases' clock forward."""
-    now = Database._now  # pyright: ignore[reportPrivateUsage] - there is no other clock
+    now = Database._now  # pyright: ignore[reportPrivateUsage] - SQLite has no other clock
+    begin = Wire.begin
 
     def ahead(database: Database, connection: Connection) -> int:
         return now(database, connection) + microseconds
 
+    def begun_ahead(wire: Wire, how: str) -> int:
+        return begin(wire, how) + microseconds
+
     monkeypatch.setattr(Database, "_now", ahead)
+    monkeypatch.setattr(Wire, "begin", begun_ahead)
 
 
 class TestUsesThatWereDeleted:

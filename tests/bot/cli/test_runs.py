@@ -244,8 +244,9 @@ def test_an_owner_says_how_a_run_ended_whose_end_nobody_saw(shop: Shop):
 
 def test_two_runs_are_compared_for_people_and_for_programs(shop: Shop):
     with shop.service.keyturn.database.transaction() as tx:
-        first = exhibits.asked(tx, host="lb2").id
-        second = exhibits.asked(tx, host="lb2", reason="once more\x1b[31m").id
+        first = exhibits.succeeded(tx, exhibits.asked(tx, host="lb2")).id
+        again = exhibits.asked(tx, host="lb2", reason="once more\x1b[31m")
+        second = exhibits.succeeded(tx, again).id
     lines = shop.type("dora", "compare", str(first), str(second)).stdout.splitlines()
     assert lines[0].startswith(f"- run {first}: ")
     assert "+ reason: once more\\x1b[31m" in lines
