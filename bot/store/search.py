@@ -21,11 +21,13 @@ from bot.store.tables import PART, WHOLE
 _WINDOWS = (400, 20_000)
 # A word lies apart from what the other filters look at, so each look costs more: where the words
 # of each run are looked up, and more still where the run of each word is.
-_PROBED_WINDOWS = (400, 8_000)
+_PROBED_WINDOWS = (1_000, 8_000)
 _WORD_WINDOWS = (400, 2_000)
 # Among so few runs, those of several hosts or states are looked for one after the other, where it
 # is known that there are some.
 _DENSE = 60_000
+# Hosts that fit a pattern are mostly many, and among so few of all runs are enough of theirs.
+_NEAR = 8_000
 # Of more hosts than this, enough is found among the newest runs of all hosts.
 _MOST_HOSTS = 300
 # A word that so many runs have is looked for last.
@@ -106,9 +108,19 @@ def numbers(tx: Transaction, wanted: Filter, *, most: int) -> list[int]:
 def looked_for(tx: Transaction, wanted: Filter, most: int) -> tuple[list[int], int | None]:
     """Return the numbers of a page's runs, the newest first, and `before` of the next page."""
     bounds = _bounds(tx, wanted)
-    walk = None if bounds is None else _walk(tx, wanted)
-    if bounds is None or walk is None:
+    if bounds is None:
         return [], None
+    near = _near(tx, wanted, bounds, most + 1)
+    if len(near) > most:
+        return near[:most], near[most - 1]
+    walk = _walk(tx, wanted)
+    return ([], None) if walk is None else _walked(tx, wanted, bounds, walk, most)
+
+
+def _walked(
+    tx: Transaction, wanted: Filter, bounds: tuple[int, int], walk: _Walk, most: int
+) -> tuple[list[int], int | None]:
+    """Return what one walk finds, in a small part of it at first, and where to go on."""
     windows = _PROBED_WINDOWS if wanted.text else _WINDOWS
     if walk.column == "word":
         windows = _WORD_WINDOWS
@@ -128,6 +140,17 @@ def looked_for(tx: Transaction, wanted: Filter, most: int) -> tuple[list[int], i
         if floor is None:
             return found, None
     return found, floor
+
+
+def _near(tx: Transaction, wanted: Filter, bounds: tuple[int, int], limit: int) -> list[int]:
+    """Return numbers of a pattern's runs among the newest of all; none without a pattern alone."""
+    alone = not (wanted.person or wanted.words or wanted.area or wanted.text)
+    if not alone or wanted.host is None or not _is_pattern(wanted.host):
+        return []
+    walk = _Walk("ix_run_newest", "", [], *_rest(wanted, wanted.host))
+    lowest = f"(SELECT max(id) - {_NEAR} FROM run WHERE id < :beyond)"  # noqa: S608 - a number of ours
+    query = _query(walk, walk.rest, bounds, "id DESC", limit, lowest=lowest)
+    return [number for (number,) in rows(tx, *query)]
 
 
 def _of_one(
