@@ -123,8 +123,8 @@ test: setup system assets schemas ## Run every test on every core; ARGS="-k word
 # as often PostgreSQL restarts under several processes, a five-hundredth as often a standby takes its
 # place, and the answer to each commit of a run in turn is lost; a fiftieth as often a process is
 # asked to end. As many runs wait in one queue, the clock jumps for ten years, and hosts fall silent or
-# hang up at every byte of a handshake. It takes about an hour on four cores that do nothing else; what
-# it came to is told at the end.
+# hang up at every byte of a handshake. It takes some hours on four cores; what it came to is told at the
+# end.
 CHAOS ?= 10000
 
 .PHONY: chaos

@@ -69,8 +69,8 @@ _WORDS = """\
   page counts anything, and none takes longer because there is more behind it: each looks at a
   bounded number of runs and says where to go on.
 * Before it is measured, a database's files are read once: its machine has the memory for them (12
-  GB for PostgreSQL, 7 GB for SQLite). Where it has not, each row that comes from the disk takes
-  the disk's own time.
+  GB for PostgreSQL, 2 of which are its `shared_buffers`, and 7 GB for SQLite). Where it has not,
+  each row that comes from the disk takes the disk's own time.
 * *Drawn* is the whole answer, from the request to its HTML; *a core* is how many of them a
   processor does in a second.
 * *Append, each durable* is one entry a transaction, chained and signed by itself; *a commit* of 32
