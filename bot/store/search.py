@@ -21,7 +21,7 @@ from bot.store.tables import PART, WHOLE
 _WINDOWS = (400, 20_000)
 # A word lies apart from what the other filters look at, so each look costs more: where the words
 # of each run are looked up, and more still where the run of each word is.
-_PROBED_WINDOWS = (700, 1_500)
+_PROBED_WINDOWS = (1_000,)
 _WORD_WINDOWS = (400, 2_000)
 # Among so few runs, those of several hosts or states are looked for one after the other, where it
 # is known that there are some.
