@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from bot.cli.service import Service, as_json, at_service, path_of, tell
+from bot.cli.service import Service, as_json, at_service, moment, path_of, tell
 
 
 @click.command("hosts")
@@ -42,12 +42,12 @@ COMMANDS = (hosts, locks)
 
 def _held(one: Mapping[str, Any]) -> str:
     waiting = ", ".join(f"run {each['run']} of {each['asked_by']}" for each in one["waiting"])
-    held = f"run {one['run']} of {one['asked_by']} since {_moment(one['since'])}"
+    held = f"run {one['run']} of {one['asked_by']} since {moment(one['since'])}"
     return f"{one['host']}: {held}; waiting: {waiting or 'nobody'}"
 
 
 def _line(host: Mapping[str, Any]) -> str:
-    met = _moment(host["met_at"]) if host["met_at"] else "-"
+    met = moment(host["met_at"]) if host["met_at"] else "-"
     lock = host["locked_by"]
     held = f"held by run {lock['run']}" if lock else "frozen" if host["frozen"] else "free"
     return f"{host['name']:<20} {host['area']:<10} {host['reach']:<18} {met:<17} {held}"
@@ -56,7 +56,7 @@ def _line(host: Mapping[str, Any]) -> str:
 def _in_full(host: Mapping[str, Any]) -> str:
     owners = ", ".join(host["owners"]) or "nobody"
     lines = [f"{host['name']}: {host['area_title']}, owners: {owners}"]
-    met = f", last met {_moment(host['met_at'])}" if host["met_at"] else ""
+    met = f", last met {moment(host['met_at'])}" if host["met_at"] else ""
     lines.append(f"  {host['reach']}{met}")
     lines += [f"  {host['trouble']}"] if host["trouble"] else []
     lines.append(f"  {host['key']}: {host['fingerprint']}")
@@ -66,10 +66,6 @@ def _in_full(host: Mapping[str, Any]) -> str:
     lines += [f"  {host['frozen']}"] if host["frozen"] else []
     lock = host["locked_by"]
     if lock:
-        lines.append(f"  held by run {lock['run']} since {_moment(lock['since'])}")
+        lines.append(f"  held by run {lock['run']} since {moment(lock['since'])}")
     lines += [f"  waiting: run {each['run']}, {each['title']}" for each in host["waiting"]]
     return "\n".join(lines)
-
-
-def _moment(written: str) -> str:
-    return f"{written[:16].replace('T', ' ')}Z"

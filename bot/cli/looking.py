@@ -2,13 +2,12 @@
 
 import time
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
 from typing import Any
 
 import click
 
 from bot.cli.place import FAILED, stop
-from bot.cli.service import Service, as_json, at_service, tell
+from bot.cli.service import Service, as_json, at_service, moment, tell
 
 _NUMBER = click.IntRange(1, 2_147_483_647)
 _SIGNS = {"changed": ("-", "+"), "left": ("-", "+"), "right": ("-", "+"), "alike": (" ", " ")}
@@ -26,12 +25,13 @@ def changed(reached: Service, *, when: str, host: str, within: str, as_json: boo
     For example: keyturn changed 02:00 --host 'web*' --within 45m
     """
     from bot import hindsight
+    from bot.moment import iso
 
     try:
         at = hindsight.moment(when, now=time.time_ns() // 1000) if when else None
     except hindsight.NotAMoment as trouble:
         stop(str(trouble), FAILED)
-    written = datetime.fromtimestamp(at // 1_000_000, UTC).isoformat() if at is not None else ""
+    written = iso(at) if at is not None else ""
     told = reached.get("/around", at=written, host=host, within=within)
     lines = [_happening(one) for one in told["happenings"]]
     if told["left_out"]:
@@ -98,7 +98,7 @@ COMMANDS = (changed, waiting, compare, calendar, views)
 
 def _happening(one: Mapping[str, Any]) -> str:
     place = f"run {one['run']}" if one["run"] else f"#{one['entry']}" if one["entry"] else ""
-    at = f"{one['at'][:19].replace('T', ' ')}Z"
+    at = moment(one["at"], seconds=True)
     where = f" on {', '.join(one['hosts'])}" if one["hosts"] else ""
     who = f", by {one['person']}" if one["person"] else ""
     allowed = f", approved by {', '.join(one['approved_by'])}" if one["approved_by"] else ""

@@ -16,6 +16,7 @@ from bot.cli.service import (
     as_json,
     at_service,
     at_service_of_token,
+    moment,
     outcome,
     path_of,
     visibly,
@@ -110,7 +111,7 @@ def list_runs(reached: Service, *, most: int, as_json: bool, **wanted: Any) -> N
         click.echo(json.dumps(found[:most], ensure_ascii=False))
         return
     for run in found[:most]:
-        asked = f"{run['asked_at'][:16].replace('T', ' ')}Z"
+        asked = moment(run["asked_at"])
         how = f"{run['state']:<10} {run['asked_by']:<10} {run['title']}"
         click.echo(visibly(f"{run['id']:>6}  {asked}  {how}"))
     if not found:
@@ -327,7 +328,7 @@ def _vote(vote: Mapping[str, Any]) -> str:
 
 
 def _when_and_why(at: str, why: str) -> str:
-    return f", {at[:16].replace('T', ' ')}Z" + (f": {why}" if why else "")
+    return f", {moment(at)}" + (f": {why}" if why else "")
 
 
 def _result(step: Mapping[str, Any]) -> list[str]:

@@ -76,6 +76,11 @@ class Service:
         return told
 
 
+def moment(told: str, *, seconds: bool = False) -> str:
+    """Return a moment of an answer as people read it: `2026-03-01 14:30Z`."""
+    return f"{told[: 19 if seconds else 16].replace('T', ' ')}Z"
+
+
 def status_of(kind: str) -> int:
     """Return the exit status for a kind of problem."""
     if kind in _NOT_FOUND:

@@ -69,7 +69,7 @@ class Contacts:
             def at(seconds: float) -> int:
                 return tx.now - round((now - seconds) * _SECOND)
 
-            contacts.keep_all(
+            contacts.keep(
                 tx,
                 [
                     Contact(

@@ -17,7 +17,7 @@ from bot.policy.people import Text
 from connectors.inventory import Name, Zone
 
 Day = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
-_DAYS: Sequence[Day] = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+DAYS: Sequence[Day] = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _NAMES = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 
 
@@ -65,7 +65,7 @@ class Freeze(BaseModel):
         """How it comes back, in words: `every Friday from 18:00 until 08:00, Europe/Paris`."""
         if not self.days:
             return ""
-        days = ", ".join(_NAMES[_DAYS.index(day)] for day in self.days)
+        days = ", ".join(_NAMES[DAYS.index(day)] for day in self.days)
         return f"every {days} from {self.begin:%H:%M} until {self.end:%H:%M}, {self.zone}"
 
     def stretch(self, now: datetime) -> tuple[datetime, datetime] | None:
@@ -82,7 +82,7 @@ class Freeze(BaseModel):
         elif isinstance(self.begin, time) and isinstance(self.end, time):
             today = now.astimezone(zone).date()
             for start in (today - timedelta(days=1), today):
-                if _DAYS[start.weekday()] in self.days:
+                if DAYS[start.weekday()] in self.days:
                     yield self._on(start, self.begin, self.end, zone)
 
     @staticmethod

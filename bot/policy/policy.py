@@ -10,13 +10,11 @@ from zoneinfo import ZoneInfo
 
 import cedarpy
 
-from bot.policy.freezes import Freezes
+from bot.policy.freezes import DAYS, Freezes
 from bot.policy.people import Area, Household, Person
 from bot.policy.rules import BadRules, Rules, Ruling, strictest
 from bot.terms import Demand, Terms
 from connectors.inventory import Host, Inventory
-
-_DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 
 # So many different questions are remembered with their answers.
 _MOST_ANSWERS = 4096
@@ -303,7 +301,7 @@ class Policy:
             "novel": request.novel,
             "frozen": bool(frozen),
             "now": {"__extn": {"fn": "datetime", "arg": f"{moment:%Y-%m-%dT%H:%M:%S}Z"}},
-            "weekday": _DAYS[there.weekday()],
+            "weekday": DAYS[there.weekday()],
             "hour": there.hour,
             "escalated": request.escalated,
             "instead": request.instead,

@@ -13,6 +13,7 @@ from typing import Any, cast
 import cedarpy
 
 from bot.policy.annotations import CEILING, Annotations, BadAnnotation, annotations
+from bot.policy.freezes import DAYS
 from bot.policy.mentions import compared, mentions
 from bot.policy.statements import Statement, statements
 from bot.terms import Demand, Terms
@@ -57,10 +58,10 @@ _NAMED_IN = {
     "Host": "inventory.yaml",
 }
 # What the schema calls words and is one of a few.
-_ONE_OF = {
+_ONE_OF: Mapping[str, Sequence[str]] = {
     "kind": ("check", "change"),
     "door": ("slack", "web", "api", "cli", "schedule"),
-    "weekday": ("mon", "tue", "wed", "thu", "fri", "sat", "sun"),
+    "weekday": DAYS,
 }
 
 

@@ -10,7 +10,6 @@ from bot.store import lookups
 from bot.store.database import Transaction
 from bot.store.rote import Rote
 
-_CONTACT = lookups.contact.c
 _LONGEST = 500
 
 
@@ -39,21 +38,11 @@ class Contact:
     trouble: str
 
 
-def keep(
-    tx: Transaction,
-    host: str,
-    *,
-    met: int,
-    answered: int | None,
-    kind: str = "",
-    trouble: str = "",
-) -> None:
-    """Note how a host was met; what is known of a later time stays. answered: None for not now."""
-    keep_all(tx, [Contact(host, met, answered, met, kind, trouble)])
+def keep(tx: Transaction, found: Sequence[Contact]) -> None:
+    """Note how hosts were met, by two statements; what is known of a later time stays.
 
-
-def keep_all(tx: Transaction, found: Sequence[Contact]) -> None:
-    """Do so of several, by two statements. since: of each, when it was met."""
+    since: of each, when it was met. answered: None for not now.
+    """
     known = every(tx)
     _KEEP.do_all(tx, [vars(_later(tx, known.get(one.host), one)) for one in found])
 
@@ -69,11 +58,6 @@ def _later(tx: Transaction, known: Contact | None, new: Contact) -> Contact:
         return replace(known, answered=latest)
     since = known.since if new.kind == known.kind else new.met
     return replace(new, answered=latest, since=since)
-
-
-def of(tx: Transaction, host: str) -> Contact | None:
-    row = tx.sql.execute(select(lookups.contact).where(_CONTACT.host == host)).one_or_none()
-    return _contact(row) if row else None
 
 
 def every(tx: Transaction) -> Mapping[str, Contact]:

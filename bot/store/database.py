@@ -210,7 +210,7 @@ class Database:
         """Return a connection with a transaction that writes."""
         connection = self.engine.connect()
         try:
-            _driver(connection).execute("BEGIN IMMEDIATE")
+            _driver(connection).execute(_WRITING["sqlite"])
         except BaseException:
             self.given_back(connection)
             raise

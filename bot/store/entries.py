@@ -3,7 +3,6 @@
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from fnmatch import fnmatchcase
 
 from bot.store import changelog, search, tables
 from bot.store.changelog import Entry
@@ -15,8 +14,6 @@ _COLUMNS = ", ".join(column.name for column in tables.entry.columns)
 _WINDOW = 2_000
 # Of how many runs, those that fit and are the newest, entries are found by what the run is.
 NEWEST_RUNS = 200
-# How much later than an entry with a higher number one may have been written.
-_SLACK = 3_600_000_000
 
 
 @dataclass(frozen=True)
@@ -60,7 +57,7 @@ def newest(tx: Transaction, wanted: Wanted, *, most: int) -> list[Entry]:
     if len(found) >= most:
         return found
     found.clear()
-    for host in _known_hosts(tx, wanted.host):
+    for host in search.known_hosts(tx, "entry", wanted.host):
         found += _read(tx, sought.also("host = :host", host=host), most)
     return sorted(found, key=lambda entry: -entry.seq)[:most]
 
@@ -75,7 +72,7 @@ def _among_the_newest(tx: Transaction, wanted: Wanted, sought: _Sought, most: in
 
 def kinds(tx: Transaction) -> list[str]:
     """Return the kinds that the log has, by name: one step of the index for each."""
-    return [kind for (kind,) in search.rows(tx, _each("kind"), {})]
+    return [kind for (kind,) in search.rows(tx, search.each("entry", "kind"), {})]
 
 
 def _sought(tx: Transaction, wanted: Wanted) -> _Sought:
@@ -88,12 +85,12 @@ def _sought(tx: Transaction, wanted: Wanted) -> _Sought:
         sought = sought.also("seq < :before", before=wanted.before)
     if wanted.since is not None:
         query = "SELECT seq FROM entry WHERE at >= :at ORDER BY at, seq LIMIT 1"
-        first = search.scalar(tx, query, {"at": wanted.since - _SLACK})
+        first = search.scalar(tx, query, {"at": wanted.since - search.SLACK})
         first = 2**62 if first is None else first
         sought = sought.also("seq >= :first AND at >= :since", first=first, since=wanted.since)
     if wanted.until is not None:
         query = "SELECT seq FROM entry WHERE at <= :at ORDER BY at DESC, seq DESC LIMIT 1"
-        last = search.scalar(tx, query, {"at": wanted.until + _SLACK})
+        last = search.scalar(tx, query, {"at": wanted.until + search.SLACK})
         sought = sought.also("seq <= :last AND at <= :until", last=last or 0, until=wanted.until)
     return sought
 
@@ -122,18 +119,3 @@ def _read(tx: Transaction, sought: _Sought, most: int) -> list[Entry]:
 
 def _all(sought: _Sought) -> str:
     return " AND ".join(sought.conditions)
-
-
-def _known_hosts(tx: Transaction, pattern: str) -> list[str]:
-    """Return the hosts that fit, of all that the log names: one step of the index for each."""
-    closed = pattern.replace("[", "[[]")
-    return [host for (host,) in search.rows(tx, _each("host"), {}) if fnmatchcase(host, closed)]
-
-
-def _each(column: str) -> str:
-    """Return SQL for each value of a column once, by one step of its index for each."""
-    return (
-        f"WITH RECURSIVE known(one) AS (SELECT min({column}) FROM entry UNION ALL "  # noqa: S608 - ours
-        f"SELECT (SELECT min(entry.{column}) FROM entry WHERE entry.{column} > known.one) "
-        "FROM known WHERE known.one IS NOT NULL) SELECT one FROM known WHERE one IS NOT NULL"
-    )

@@ -1,9 +1,7 @@
 """A listing: runs as a page of the history shows them, and no more of each than that."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import NamedTuple
 
 from sqlalchemy import select
@@ -13,6 +11,7 @@ from bot.store import runs, search, tables, views
 from bot.store.among import among, as_one
 from bot.store.database import Transaction
 from bot.store.rote import rows_of_each
+from bot.store.rows import names
 from bot.store.search import Filter
 from bot.store.views import View
 from bot.timetable import Timing
@@ -47,7 +46,7 @@ class Listed(NamedTuple):
     @property
     def hosts(self) -> Sequence[str]:
         """Those of a request for several; () of any other."""
-        return _names(self.all_hosts)
+        return names(self.all_hosts)
 
 
 _COLUMNS = [_RUN["hosts" if name == "all_hosts" else name] for name in Listed._fields]
@@ -79,8 +78,3 @@ def page(tx: Transaction, wanted: Filter | None, *, most: int, whose: str) -> Li
         runs.votes_found(votes),
         views.found(kept),
     )
-
-
-@lru_cache(1024)
-def _names(text: str) -> tuple[str, ...]:
-    return tuple(json.loads(text))

@@ -33,7 +33,8 @@ def terms_text(terms: Terms) -> str:
 
 
 @lru_cache(1024)
-def _names(text: str) -> tuple[str, ...]:
+def names(text: str) -> tuple[str, ...]:
+    """Read a list of names as it is written into a column."""
     return tuple(json.loads(text))
 
 
@@ -58,16 +59,16 @@ def run_of(row: Any) -> Run:
         proposal=Proposal.from_json(row.proposal) if row.proposal else None,
         digest=row.digest,
         needed=row.needed,
-        groups=_names(row.groups),
-        says=_names(row.says),
+        groups=names(row.groups),
+        says=names(row.says),
         terms=_terms(row.terms),
         shown=row.shown,
         reminded=row.reminded,
         escalated=row.escalated,
         undo_of=row.undo_of,
         parent=row.parent,
-        hosts=_names(row.hosts),
-        editors=_names(row.editors),
+        hosts=names(row.hosts),
+        editors=names(row.editors),
         counters=row.counters,
         grant=row.grant_id,
         timing=Timing.from_json(row.timing) if row.timing else None,

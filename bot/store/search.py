@@ -32,8 +32,9 @@ _NEAR = 8_000
 _MOST_HOSTS = 300
 # A word that so many runs have is looked for last.
 _COMMON = 1_000
-# How much later than a run with a higher number one may have been asked: clocks are set back.
-_SLACK = 3_600_000_000
+# How much later than one with a higher number a run may have been asked for, or an entry of the
+# log written: clocks are set back.
+SLACK = 3_600_000_000
 _NAMED = re.compile(r":(\w+)")
 
 
@@ -196,18 +197,24 @@ def _bounds(tx: Transaction, wanted: Filter) -> tuple[int, int] | None:
     """Return the numbers that the runs lie between, the second not included; None if nowhere."""
     lowest, beyond = 0, wanted.before or 2**31 - 1
     if wanted.since is not None:
-        query = "SELECT id FROM run WHERE asked >= :since ORDER BY asked, id LIMIT 1"
-        first = scalar(tx, query, {"since": wanted.since - _SLACK})
+        first = first_since(tx, wanted.since)
         if first is None:
             return None
         lowest = first
     if wanted.until is not None:
         query = "SELECT id FROM run WHERE asked <= :until ORDER BY asked DESC, id DESC LIMIT 1"
-        last = scalar(tx, query, {"until": wanted.until + _SLACK})
+        last = scalar(tx, query, {"until": wanted.until + SLACK})
         if last is None:
             return None
         beyond = min(beyond, last + 1)
     return lowest, beyond
+
+
+def first_since(tx: Transaction, moment: int) -> int | None:
+    """Return a number that no run has a lower one of which was asked for since; None if none
+    was."""
+    query = "SELECT id FROM run WHERE asked >= :since ORDER BY asked, id LIMIT 1"
+    return scalar(tx, query, {"since": moment - SLACK})
 
 
 def _walk(tx: Transaction, wanted: Filter) -> _Walk | None:
@@ -237,7 +244,7 @@ def _walk(tx: Transaction, wanted: Filter) -> _Walk | None:
         rest += [f"run.{other} = :{other}" for _, other, _ in known[1:]]
         return _Walk(index, column, [value], rest, given)
     if pattern is not None:
-        hosts = _known_hosts(tx, pattern)
+        hosts = known_hosts(tx, "run", pattern)
         if not hosts:
             return None
         if len(hosts) <= _MOST_HOSTS:
@@ -326,17 +333,26 @@ def _highest_floor(tx: Transaction, walk: _Walk, bounds: tuple[int, int], each: 
     return scalar(tx, query, given | {"lowest": bounds[0], "beyond": bounds[1]})
 
 
-def _known_hosts(tx: Transaction, pattern: str) -> list[str]:
-    """Return the hosts that fit a pattern, of all that anything was ever asked for."""
+def known_hosts(tx: Transaction, table: str, pattern: str) -> list[str]:
+    """Return the hosts that fit a pattern, of all that a table has ever told of."""
     first, beyond = _range_of(pattern)
-    end = "AND run.host < :beyond" if beyond else ""
-    query = (
-        "WITH RECURSIVE known(host) AS (SELECT min(host) FROM run WHERE host >= :first UNION ALL "  # noqa: S608 - ours
-        f"SELECT (SELECT min(run.host) FROM run WHERE run.host > known.host {end}) FROM known "
-        "WHERE known.host IS NOT NULL) SELECT host FROM known WHERE host IS NOT NULL"
-    )
+    end = f"AND {table}.host < :beyond" if beyond else ""
+    query = each(table, "host", "WHERE host >= :first", end)
     known = rows(tx, query, {"first": first, "beyond": beyond})
     return [host for (host,) in known if fnmatchcase(host, _closed(pattern))]
+
+
+def each(table: str, column: str, begin: str = "", end: str = "") -> str:
+    """Return SQL for each value of a column once, by one step of its index for each.
+
+    begin, end: SQL that bounds them.
+    """
+    return (
+        f"WITH RECURSIVE known(one) AS (SELECT min({column}) FROM {table} {begin} UNION ALL "  # noqa: S608 - ours
+        f"SELECT (SELECT min({table}.{column}) FROM {table} "
+        f"WHERE {table}.{column} > known.one {end}) "
+        "FROM known WHERE known.one IS NOT NULL) SELECT one FROM known WHERE one IS NOT NULL"
+    )
 
 
 def _range_of(pattern: str) -> tuple[str, str]:

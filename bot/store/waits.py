@@ -6,11 +6,9 @@ from dataclasses import dataclass
 from sqlalchemy import func, select
 
 from bot.run import State
-from bot.store import tables
+from bot.store import search, tables
 from bot.store.database import Transaction
 
-# How much later than a run with a higher number one may have been asked: clocks are set back.
-_SLACK = 3_600_000_000
 _RUN, _VOTE = tables.run.c, tables.vote.c
 
 
@@ -40,8 +38,7 @@ def horizon(tx: Transaction, moment: int, *, most: int) -> int:
 def since(tx: Transaction, moment: int) -> Iterator[Wait]:
     """Yield every request since then that waited for approvals; one for several hosts is one."""
     # By number: all runs, and all votes, that ever were need not be walked for it.
-    query = select(_RUN.id).where(_RUN.asked >= moment - _SLACK).order_by(_RUN.asked, _RUN.id)
-    first = tx.sql.execute(query.limit(1)).scalar() or 0
+    first = search.first_since(tx, moment) or 0
     keys = (
         select(_VOTE.run, func.count().label("n"), func.max(_VOTE.at).label("at"))
         .join(tables.run, _RUN.id == _VOTE.run)

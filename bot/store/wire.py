@@ -33,8 +33,7 @@ class Wire:
     @property
     def sqlalchemy(self) -> Connection:
         """The connection, which is told first what was kept back."""
-        if self._kept:
-            self._send()
+        self._catch_up()
         return self.connection
 
     @cached_property
@@ -59,8 +58,7 @@ class Wire:
         if self.embedded:
             # To the end: what is left half read would keep the transaction from its own.
             return self.driver.execute(statement, values).fetchall()
-        if self._kept:
-            self._send()
+        self._catch_up()
         with self._asking() as driver:
             return driver.execute(statement, values).fetchall()
 
@@ -68,8 +66,7 @@ class Wire:
         """Do several statements that do not need each other's answers; return the rows of each."""
         if self.embedded:
             return [self.rows(statement, values) for statement, values in asked]
-        if self._kept:
-            self._send()
+        self._catch_up()
         with self._asking() as driver:
             with driver.pipeline():
                 cursors = [driver.execute(statement, values) for statement, values in asked]
@@ -77,8 +74,7 @@ class Wire:
 
     def do(self, statement: str, values: Any) -> int:
         """Do one statement as this driver takes it; return how many rows it was done to."""
-        if self._kept:
-            self._send()
+        self._catch_up()
         if self.embedded:
             return self.driver.execute(statement, values).rowcount
         with self._asking() as driver:
@@ -91,8 +87,7 @@ class Wire:
             with closing(self.driver.execute(statement)) as rows:
                 yield rows
             return
-        if self._kept:
-            self._send()
+        self._catch_up()
         with self.driver.cursor(_CURSOR) as cursor:
             cursor.itersize = _AT_ONCE
             with self._asking():
@@ -122,6 +117,11 @@ class Wire:
         if not self.embedded:
             with self._asking() as driver:
                 driver.rollback()
+
+    def _catch_up(self) -> None:
+        """Tell PostgreSQL what was kept back, if anything was."""
+        if self._kept:
+            self._send()
 
     def _send(self, *more: str) -> None:
         """Tell PostgreSQL all of it, and wait once."""

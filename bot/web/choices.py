@@ -41,7 +41,7 @@ class Choices:
         """Draw what a filter offers, with what is chosen even where that is not offered."""
         offered = self._offered[name]
         if chosen and chosen not in offered:
-            return self.of(name, "") + option(chosen, chosen, chosen)
+            return self.of(name, "") + _option(chosen, chosen, chosen)
         drawn = self._drawn.get((name, chosen))
         if drawn is None:
             drawn = _states(chosen) if name == "state" else _options(offered, chosen)
@@ -49,7 +49,7 @@ class Choices:
         return drawn
 
 
-def option(value: str, word: str, chosen: str) -> Markup:
+def _option(value: str, word: str, chosen: str) -> Markup:
     """Draw what a list offers; a macro would take most of the time of the lists of a filter."""
     on = " selected" if value == chosen else ""
     return Markup(f'<option value="{shown(value)}"{on}>{shown(word)}</option>')  # noqa: S704 - both are shown
@@ -61,7 +61,7 @@ def among(words: Iterable[str], chosen: str) -> Markup:
 
 
 def _options(offered: Mapping[str, str], chosen: str) -> Markup:
-    return _joined(option(value, word, chosen) for value, word in offered.items())
+    return _joined(_option(value, word, chosen) for value, word in offered.items())
 
 
 def _states(chosen: str) -> Markup:

@@ -17,7 +17,6 @@ from bot.store.changelog import Entry
 from bot.store.listing import Listed
 from bot.web import badge, picture, rows
 from bot.web.badge import Badge
-from bot.web.choices import option
 from bot.web.shown import Templates, shown
 from bot.web.story import plainly
 from bot.web.visitor import Visitor
@@ -59,7 +58,6 @@ def _environment() -> Environment:
         "run_rows": _run_rows,
         "entry_rows": _entry_rows,
         "icon": _icon,
-        "option": option,
         "run_state": _run_state,
         "part_state": _part_state,
         "run_badge": badge.RUN,

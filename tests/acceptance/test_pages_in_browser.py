@@ -7,10 +7,11 @@ from typing import Any, cast
 import pytest
 from playwright.sync_api import Browser, expect
 
-from bot.store import contacts, locks
+from bot.store import locks
 from bot.timetable import Timing, timetable
 from runbooks import catalogue
 from tests.acceptance.visiting import CONTRAST, Server, Visit, a_visit
+from tests.bot.meeting import meet
 from tests.bot.office import WEB, an_office
 from tests.bot.web.exhibits import gallery
 from tests.toy import RUNBOOKS, ShowSwitches
@@ -36,8 +37,8 @@ def _fill(office: Any) -> None:
     numbers = gallery(office.database)
     with office.database.transaction() as tx:
         locks.take(tx, "lb2", numbers["unknown"])
-        contacts.keep(tx, "lb1", met=tx.now, answered=tx.now)
-        contacts.keep(tx, "nas1", met=tx.now, answered=None, kind="key", trouble="another key")
+        meet(tx, "lb1", met=tx.now, answered=tx.now)
+        meet(tx, "nas1", met=tx.now, answered=None, kind="key", trouble="another key")
     schedules = office.workflow.schedules
     look = [ShowSwitches(host="lb1")]
     schedules.ask(look, spelled="", person="dora", origin=WEB, timing=NIGHTLY)

@@ -107,6 +107,13 @@ def _until(true: Callable[[], bool]) -> None:
         threading.Event().wait(0.01)
 
 
+@pytest.fixture
+def many_writers(any_office: Office) -> Office:
+    if any_office.database.embedded:
+        pytest.skip("SQLite has one writer")
+    return any_office
+
+
 @contextmanager
 def _while_a_part_is_held(
     office: Office, act: Callable[[int], object]
@@ -123,10 +130,8 @@ def _while_a_part_is_held(
     acting.join()
 
 
-def test_a_part_that_ends_while_the_whole_is_withdrawn_deadlocks_nothing(any_office: Office):
-    office = any_office
-    if office.database.embedded:
-        pytest.skip("SQLite has one writer")
+def test_a_part_that_ends_while_the_whole_is_withdrawn_deadlocks_nothing(many_writers: Office):
+    office = many_writers
 
     def withdraw(whole: int) -> None:
         office.workflow.withdraw(whole, person="dora")
@@ -137,10 +142,8 @@ def test_a_part_that_ends_while_the_whole_is_withdrawn_deadlocks_nothing(any_off
     assert office.run(part.id).state is State.REFUSED
 
 
-def test_a_part_that_goes_on_while_the_whole_is_stopped_deadlocks_nothing(any_office: Office):
-    office = any_office
-    if office.database.embedded:
-        pytest.skip("SQLite has one writer")
+def test_a_part_that_goes_on_while_the_whole_is_stopped_deadlocks_nothing(many_writers: Office):
+    office = many_writers
 
     def stop(whole: int) -> None:
         office.workflow.stop(whole, person="dora")
@@ -151,10 +154,8 @@ def test_a_part_that_goes_on_while_the_whole_is_stopped_deadlocks_nothing(any_of
     assert "step succeeded" in office.entries(part)
 
 
-def test_a_lock_that_is_given_up_while_it_is_asked_for_is_taken(any_office: Office):
-    office = any_office
-    if office.database.embedded:
-        pytest.skip("SQLite has one writer")
+def test_a_lock_that_is_given_up_while_it_is_asked_for_is_taken(many_writers: Office):
+    office = many_writers
     first, second = (office.ask(SetSwitch(host="lb1", name="lamp", value=v)) for v in "ab")
     with office.database.transaction() as tx:
         assert locks.take(tx, "lb1", first.id) is None

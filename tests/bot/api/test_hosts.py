@@ -1,13 +1,14 @@
 """The hosts and locks as programs are told of them."""
 
-from bot.store import contacts, locks
+from bot.store import locks
 from tests.bot.api.conftest import Desk
+from tests.bot.meeting import meet
 from tests.bot.web.exhibits import approved, asked, running, waiting
 
 
 def test_a_program_sees_how_hosts_were_met_and_what_holds_them(desk: Desk):
     with desk.database.transaction() as tx:
-        contacts.keep(tx, "lb1", met=tx.now, answered=None, kind="login", trouble="not our key")
+        meet(tx, "lb1", met=tx.now, answered=None, kind="login", trouble="not our key")
         holder = running(tx, approved(tx, waiting(tx, asked(tx, host="lb1"))))
         locks.take(tx, "lb1", holder.id)
         second = approved(tx, waiting(tx, asked(tx, host="lb1")))
@@ -25,7 +26,7 @@ def test_a_program_sees_how_hosts_were_met_and_what_holds_them(desk: Desk):
 
 def test_hosts_are_chosen_by_how_they_were_met(desk: Desk):
     with desk.database.transaction() as tx:
-        contacts.keep(tx, "lb2", met=tx.now, answered=tx.now)
+        meet(tx, "lb2", met=tx.now, answered=tx.now)
     program = desk.program("dora")
     found = program.get("/hosts", params={"reach": "answers"}).json()["hosts"]
     assert [one["name"] for one in found] == ["lb2"]

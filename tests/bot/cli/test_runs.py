@@ -14,7 +14,8 @@ from bot.__main__ import main
 from bot.cli.runs import in_full
 from bot.cli.service import outcome, status_of
 from bot.run import State
-from bot.store import changelog, contacts, locks, views
+from bot.store import changelog, locks, views
+from tests.bot.meeting import meet
 from tests.bot.web import exhibits
 from tests.playground.service import Service
 from tests.policies import a_policy
@@ -186,7 +187,7 @@ def test_words_of_runbooks_are_completed(typed: str, offered: str):
 
 def test_hosts_are_listed_and_told_of_as_they_were_met(shop: Shop):
     with shop.service.keyturn.database.transaction() as tx:
-        contacts.keep(tx, "lb2", met=tx.now, answered=None, kind="key", trouble="another key")
+        meet(tx, "lb2", met=tx.now, answered=None, kind="key", trouble="another key")
     lines = shop.type("dora", "hosts", "--tag", "haproxy").stdout.splitlines()
     assert [line.split()[0] for line in lines] == ["lb1", "lb2"]
     assert "shows another key" in lines[1]

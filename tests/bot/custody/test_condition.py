@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 from bot.custody.condition import Condition
-from bot.store import contacts
+from tests.bot.meeting import meet
 from tests.bot.office import Office
 from tests.bot.web.exhibits import gallery
 
@@ -49,8 +49,8 @@ def test_keys_tell_their_age_and_a_lost_one_is_missed(office: Office, tmp_path: 
 def test_what_waits_for_people_is_told(office: Office):
     gallery(office.database)
     with office.database.transaction() as tx:
-        contacts.keep(tx, "lb1", met=tx.now, answered=None, kind="key", trouble="another key")
-        contacts.keep(tx, "lb2", met=tx.now, answered=None, kind="unreachable", trouble="gone")
+        meet(tx, "lb1", met=tx.now, answered=None, kind="key", trouble="another key")
+        meet(tx, "lb2", met=tx.now, answered=None, kind="unreachable", trouble="gone")
     condition = Condition(office.database)
     assert "others were shown by lb1" in _said(condition, "Host keys")
     assert _said(condition, "Hosts") == "not reached last time: lb2"

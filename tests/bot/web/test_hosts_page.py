@@ -8,8 +8,9 @@ from bot.inventory import pending
 from bot.inventory.enrolling import enrolling
 from bot.inventory.pending import Pending, Somebody
 from bot.roll import Enrolling
-from bot.store import contacts, locks
+from bot.store import locks
 from bot.web import build
+from tests.bot.meeting import meet
 from tests.bot.web.conftest import Site
 from tests.bot.web.dom import Page
 from tests.bot.web.exhibits import approved, asked, gallery, running, succeeded, waiting
@@ -20,8 +21,8 @@ _MINUTE = 60_000_000
 
 def test_hosts_stand_by_area_with_how_they_were_met_last(site: Site):
     with site.database.transaction() as tx:
-        contacts.keep(tx, "lb1", met=tx.now, answered=tx.now)
-        contacts.keep(tx, "nas1", met=tx.now, answered=None, kind="unreachable", trouble="gone")
+        meet(tx, "lb1", met=tx.now, answered=tx.now)
+        meet(tx, "nas1", met=tx.now, answered=None, kind="unreachable", trouble="gone")
     page = Page(site.browser("dora").get("/hosts").text)
     assert [
         page.text.index(area) for area in ("Storage", "The edge", "The web servers")
@@ -52,7 +53,7 @@ def test_looking_at_hosts_asks_none_of_them(site: Site):
 )
 def test_hosts_are_filtered(site: Site, query: str, expected: set[str]):
     with site.database.transaction() as tx:
-        contacts.keep(tx, "lb2", met=tx.now, answered=None, kind="key", trouble="another key")
+        meet(tx, "lb2", met=tx.now, answered=None, kind="key", trouble="another key")
     page = Page(site.browser("dora").get(f"/hosts?{query}").text)
     shown = {link.removeprefix("/hosts/") for link in page.links if link.startswith("/hosts/")}
     assert shown == expected
@@ -60,9 +61,9 @@ def test_hosts_are_filtered(site: Site, query: str, expected: set[str]):
 
 def test_a_changed_key_is_told_with_what_to_do(site: Site):
     with site.database.transaction() as tx:
-        contacts.keep(tx, "lb1", met=tx.now - _MINUTE, answered=tx.now - _MINUTE)
+        meet(tx, "lb1", met=tx.now - _MINUTE, answered=tx.now - _MINUTE)
         why = "shows the key SHA256:abc. Find out who answers there <script>alert(1)</script>"
-        contacts.keep(tx, "lb1", met=tx.now, answered=None, kind="key", trouble=why)
+        meet(tx, "lb1", met=tx.now, answered=None, kind="key", trouble=why)
     page = Page(site.browser("dora").get("/hosts/lb1").text)
     assert "Changed key" in page.text
     assert why in page.text
