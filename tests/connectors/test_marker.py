@@ -6,6 +6,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -242,8 +243,7 @@ def test_without_a_marker_such_a_step_is_cut_off_in_the_middle(host: Machine):
 def test_a_step_that_was_killed_with_its_shell_is_gone_and_nobody_knows_how(machine: Machine):
     begun, _ = machine.begin(_slow(machine))
     _begun(machine)
-    for pid in _family(begun.pid):
-        os.kill(pid, signal.SIGKILL)
+    _kill_family(begun.pid)
     begun.communicate(timeout=30)
     found = machine.ask()
     assert found.fate is Fate.GONE
@@ -253,16 +253,25 @@ def test_a_step_that_was_killed_with_its_shell_is_gone_and_nobody_knows_how(mach
         found.answer(_slow(machine))
 
 
+def _kill_family(pid: int) -> None:
+    for each in _family(pid):
+        # Some of them end by themselves, while others are being killed.
+        with suppress(ProcessLookupError):
+            os.kill(each, signal.SIGKILL)
+
+
 def _family(pid: int) -> list[int]:
-    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    try:
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    except (FileNotFoundError, ProcessLookupError):
+        return []
     return [pid, *(each for child in children for each in _family(int(child)))]
 
 
 def test_a_host_that_was_restarted_says_so(machine: Machine):
     begun, _ = machine.begin(_slow(machine))
     _begun(machine)
-    for pid in _family(begun.pid):
-        os.kill(pid, signal.SIGKILL)
+    _kill_family(begun.pid)
     begun.communicate(timeout=30)
     file = machine.place / "f00d-7-5f-1" / "begun"
     word, _, rest = file.read_text().split(" ", 2)
@@ -273,8 +282,7 @@ def test_a_host_that_was_restarted_says_so(machine: Machine):
 def test_another_process_with_the_number_of_one_that_is_gone_is_not_taken_for_it(machine: Machine):
     begun, _ = machine.begin(_slow(machine))
     _begun(machine)
-    for pid in _family(begun.pid):
-        os.kill(pid, signal.SIGKILL)
+    _kill_family(begun.pid)
     begun.communicate(timeout=30)
     file = machine.place / "f00d-7-5f-1" / "begun"
     word, boot, pid, rest = file.read_text().split(" ", 3)
