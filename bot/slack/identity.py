@@ -71,6 +71,7 @@ class Identity:
     ) -> None:
         self._policies, self._client, self._team, self._clock = policies, client, team, clock
         self._standings: dict[Account, _Standing] = {}
+        self._asked: dict[Account, asyncio.Task[_Standing]] = {}
         self._on_stranger = on_stranger
 
     async def person(self, account: Account) -> Person:
@@ -126,11 +127,22 @@ class Identity:
     async def _barred(self, account: Account) -> str:
         standing = self._standing(account)
         if standing is None:
-            standing = _Standing(await self._ask_slack(account), self._clock())
-            if len(self._standings) >= _MOST_REMEMBERED:
-                self._standings.clear()
-            self._standings[account] = standing
+            asked = self._asked.get(account)
+            if asked is None:
+                asked = asyncio.create_task(self._vouched(account))
+                self._asked[account] = asked
+                asked.add_done_callback(lambda _: self._asked.pop(account))
+            # Others may wait for the same answer when whoever asked first goes away.
+            standing = await asyncio.shield(asked)
         return standing.barred
+
+    async def _vouched(self, account: Account) -> _Standing:
+        """Ask Slack, and remember what it said. One question at a time is asked of an account."""
+        standing = _Standing(await self._ask_slack(account), self._clock())
+        if len(self._standings) >= _MOST_REMEMBERED:
+            self._standings.clear()
+        self._standings[account] = standing
+        return standing
 
     def _standing(self, account: Account) -> _Standing | None:
         """Return what Slack has said a short while ago."""

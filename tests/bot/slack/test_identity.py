@@ -1,5 +1,6 @@
 """Who somebody is, asked anew at every request and every decision."""
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -126,6 +127,52 @@ async def test_slack_is_asked_again_after_a_minute(
     clock.now += 61
     with pytest.raises(Unwelcome, match="deactivated"):
         await identity.person(DORA)
+
+
+async def test_who_comes_many_times_at_once_is_asked_about_once(identity: Identity, slack: WebApi):
+    people = await asyncio.gather(*(identity.person(DORA) for _ in range(64)))
+    assert {person.id for person in people} == {"dora"}
+    assert len(slack.calls) == 1
+
+
+async def test_each_who_comes_at_once_asks_when_none_waits_for_another(
+    identity: Identity, slack: WebApi
+):
+    """The twin of the one question."""
+    await asyncio.gather(*(identity._ask_slack(DORA) for _ in range(64)))  # pyright: ignore[reportPrivateUsage] - what each would do alone
+    assert len(slack.calls) == 64
+
+
+async def test_different_accounts_are_asked_about_each(identity: Identity, slack: WebApi):
+    found = await asyncio.gather(*map(identity.person, (DORA, Account(TEAM, "U0OLGA")) * 4))
+    assert {person.id for person in found} == {"dora", "olga"}
+    assert len(slack.calls) == 2
+
+
+async def test_a_no_is_a_no_to_all_who_wait_for_it_and_is_not_remembered(
+    identity: Identity, slack: WebApi
+):
+    slack.refuse("users.info", "internal_error")
+    # Past the policy, which each asks in a thread of its own and for as long as it takes.
+    waiting = (identity._barred(DORA) for _ in range(8))  # pyright: ignore[reportPrivateUsage]
+    said = await asyncio.gather(*waiting, return_exceptions=True)
+    assert {type(one) for one in said} == {Unwelcome}
+    assert len(slack.calls) == 1
+    assert (await identity.person(DORA)).id == "dora"
+
+
+async def test_others_get_their_answer_though_whoever_asked_first_went_away(
+    identity: Identity, slack: WebApi
+):
+    slack.slowly = 0.2
+    first, second = (asyncio.create_task(identity.person(DORA)) for _ in range(2))
+    async with asyncio.timeout(5):
+        while not slack.calls:
+            await asyncio.sleep(0.005)
+    first.cancel()
+    assert (await second).id == "dora"
+    assert first.cancelled()
+    assert len(slack.calls) == 1
 
 
 @pytest.mark.parametrize("error", ["ratelimited", "user_not_found", "internal_error"])
