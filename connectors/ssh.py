@@ -9,9 +9,10 @@ import paramiko
 from connectors import clearance, hearing, keyfile
 from connectors.command import Answer, Shell
 from connectors.inventory import Host
+from connectors.talk import Talk
 from connectors.transport import Gone, Limits, TurnedAway, dial, opened, place
-from connectors.trouble import Interrupted, TimedOut, TooMuchOutput, Unreachable
-from connectors.warm import Wake, WarmTransport, say_nothing_more
+from connectors.trouble import HostTrouble, Interrupted, TimedOut, TooMuchOutput, Unreachable
+from connectors.warm import WarmTransport
 from connectors.watch import Watch
 from connectors.wrapper import Wrapped
 
@@ -80,55 +81,89 @@ class Session:
     def run(self, shell: Shell) -> Answer:
         """Run a resolved command and return its answer; trouble says whether it was started."""
         wrapped = Wrapped(shell)
-        # paramiko waits without end for the reply to exec and for room to send. Whatever wedges,
-        # the connection is closed when even a host that says nothing would have been given up.
+        # Where nobody listens meanwhile, and there is nothing to say, only the end matters.
+        patient = not shell.stdin and not hearing.somebody_listens()
+        # What needs no last word leaves as soon as there is a channel, and wakes nobody for that.
+        at_once = not clearance.is_asked_for()
+        talk = Talk(self._transport, line=wrapped.line if at_once else "", patient=patient)
+        # paramiko waits without end for room to send. Whatever wedges, the connection is closed
+        # when even a host that says nothing would have been given up.
         seconds = self._limits.channel + shell.deadline + self._limits.grace + 1
         silence = self._limits.unacknowledged
         with Watch(self._transport, seconds=seconds, silence=silence) as watch:
-            channel = self._channel()
             try:
-                clearance.ask()
-                return self._run(channel, shell, wrapped)
+                opened_by = self._begin(talk)
+                if not at_once:
+                    self._tell_if_cleared(talk, wrapped.line, opened_by)
+                return self._run(talk, shell, wrapped, opened_by)
             except Interrupted:
                 if watch.fell_silent:
                     raise self._silent() from None
                 raise
             finally:
-                say_nothing_more(channel)
                 with contextlib.suppress(Exception):
-                    channel.close()
+                    talk.close()
+                self._transport.forget(talk)
 
-    def _run(self, channel: paramiko.Channel, shell: Shell, wrapped: Wrapped) -> Answer:
-        begun = time.monotonic()
+    def _begin(self, talk: Talk) -> float:
+        """Ask for a channel; return by when there must be one."""
         try:
-            # Where nobody listens meanwhile, and there is nothing to say, only the end matters.
-            patient = not shell.stdin and not hearing.somebody_listens()
-            wake = Wake(self._transport, channel, patient=patient)
-            self._transport.run_on(channel, wrapped.line)
-            end = begun + shell.deadline + self._limits.grace
-            self._listen(channel, shell, wrapped, end, wake)
-        except (TimedOut, TooMuchOutput):
+            self._transport.begin(talk)
+        except Exception:  # noqa: BLE001 - paramiko hands on whatever its thread died of
+            raise self._gone() from None
+        return time.monotonic() + self._limits.channel
+
+    def _tell_if_cleared(self, talk: Talk, line: str, opened_by: float) -> None:
+        """Wait for the channel, ask for the last word, and tell the host."""
+        while not talk.is_open:
+            talk.look()
+            left = self._left_to_open(talk, opened_by)
+            if not talk.is_open:
+                talk.wait(left)
+        clearance.ask()
+        try:
+            talk.tell(line)
+        except Exception:  # noqa: BLE001 - paramiko hands on whatever its thread died of
+            raise self._broken() from None
+
+    def _left_to_open(self, talk: Talk, opened_by: float) -> float:
+        """Return the seconds that the host has yet to open the channel. Nothing was sent yet."""
+        left = opened_by - time.monotonic()
+        if talk.refused:
+            raise TurnedAway(
+                f"{place(self._host)} refuses one more session on our connection: "
+                "raise MaxSessions in its sshd_config, or let commands through one after another"
+            )
+        if (talk.closed or left <= 0) and talk.give_up():
+            raise self._gone()
+        return left
+
+    def _run(self, talk: Talk, shell: Shell, wrapped: Wrapped, opened_by: float) -> Answer:
+        try:
+            self._listen(talk, shell, wrapped, opened_by)
+        except HostTrouble:
             raise
         except Exception:  # noqa: BLE001 - paramiko hands on whatever its thread died of
             raise self._broken() from None
         if not wrapped.ended and not self.alive:
             raise self._broken()
         # The host counts a session until its shell is gone, so the next one would be one too many.
-        channel.status_event.wait(1.0)
-        return wrapped.answer(seconds=time.monotonic() - begun)
+        talk.wait_for_status(1.0)
+        return wrapped.answer(seconds=time.monotonic() - talk.began)
 
-    def _listen(
-        self, channel: paramiko.Channel, shell: Shell, wrapped: Wrapped, end: float, wake: Wake
-    ) -> None:
+    def _listen(self, talk: Talk, shell: Shell, wrapped: Wrapped, opened_by: float) -> None:
         """Read both streams as they come, feed stdin as it goes, until the end or a limit."""
         stdin: memoryview | None = memoryview(shell.stdin.encode()) if shell.stdin else None
         while True:
-            wake.clear()
+            talk.look()
+            if not talk.told:
+                talk.wait(min(self._left_to_open(talk, opened_by), _LOOK_SECONDS))
+                continue
             # Asked before reading: what came before the end of a stream is still to be read.
-            over = channel.eof_received or channel.closed
-            stdin = _feed(channel, stdin) if wrapped.begun else stdin
-            _read(channel, wrapped)
-            left = end - time.monotonic()
+            over = talk.eof or talk.closed
+            stdin = _feed(talk, stdin) if wrapped.begun else stdin
+            _read(talk, wrapped)
+            left = talk.began + shell.deadline + self._limits.grace - time.monotonic()
             if over or (wrapped.ended and (stdin is None or left <= 0)):
                 return
             if wrapped.out.size + wrapped.err.size > self._limits.output:
@@ -138,20 +173,9 @@ class Session:
                     f"{self._host.name} neither answered nor stopped the command within "
                     f"{shell.deadline} s: it may still be running there"
                 )
-            # Nothing tells that there is room again for stdin, so that is looked for; and so is
-            # an end whose channel some hosts keep open while anything started there still runs.
-            wake.wait(min(left, _LOOK_SECONDS if stdin is None else 0.01))
-
-    def _channel(self) -> paramiko.Channel:
-        try:
-            return self._transport.open_session(timeout=self._limits.channel)
-        except paramiko.ChannelException:
-            raise TurnedAway(
-                f"{place(self._host)} refuses one more session on our connection: "
-                "raise MaxSessions in its sshd_config, or let commands through one after another"
-            ) from None
-        except Exception:  # noqa: BLE001 - paramiko hands on whatever its thread died of
-            raise self._gone() from None
+            # An end is looked for, too, whose channel some hosts keep open while anything that
+            # was started there still runs.
+            talk.wait(min(left, _LOOK_SECONDS))
 
     def _gone(self) -> Gone:
         self.close()
@@ -177,24 +201,22 @@ class Session:
         )
 
 
-def _read(channel: paramiko.Channel, wrapped: Wrapped) -> None:
-    # Each read takes all there is: part of one stream left behind would not wake us again.
-    if channel.recv_ready():
-        wrapped.out.add(channel.recv(2**30))
-    if channel.recv_stderr_ready():
-        wrapped.err.add(channel.recv_stderr(2**30))
+def _read(talk: Talk, wrapped: Wrapped) -> None:
+    out, err = talk.take()
+    if out:
+        wrapped.out.add(out)
+    if err:
+        wrapped.err.add(err)
 
 
-def _feed(channel: paramiko.Channel, stdin: memoryview | None) -> memoryview | None:
+def _feed(talk: Talk, stdin: memoryview | None) -> memoryview | None:
     """Send what there is room for; return the rest, or None once there is nothing to say."""
-    while stdin and channel.send_ready():
-        try:
-            stdin = stdin[channel.send(bytes(stdin[:32768])) :]
-        except OSError:  # the command ended without reading it all
-            return None
-        if channel.closed:
-            return None
-    if stdin is not None and not stdin:
-        channel.shutdown_write()
+    if stdin is None or talk.closed:
+        return None
+    while stdin and (room := talk.room) > 0:
+        talk.send(bytes(stdin[:room]))
+        stdin = stdin[room:]
+    if not stdin:
+        talk.end_input()
         return None
     return stdin

@@ -15,17 +15,16 @@ sshd's.
 
 import struct
 import threading
-from typing import Any, cast
+from collections.abc import Callable
+from typing import Any, ClassVar, cast
 
 import paramiko
 from paramiko import transport as theirs
 from paramiko.common import (
-    MSG_CHANNEL_CLOSE,
     MSG_DEBUG,
     MSG_DISCONNECT,
     MSG_IGNORE,
     MSG_UNIMPLEMENTED,
-    cMSG_CHANNEL_REQUEST,
     cMSG_GLOBAL_REQUEST,
     cMSG_UNIMPLEMENTED,
 )
@@ -34,12 +33,11 @@ from paramiko.packet import Packetizer
 from paramiko.ssh_exception import MessageOrderError, SSHException
 
 from connectors.reactor import REACTOR
+from connectors.talk import SPOKEN, Talk, opening
 from connectors.wire import Wire
 
 _LONGEST_PACKET = 1024 * 1024
 _KEX = range(30, 42)
-# Bytes that a host may have said before a patient reader takes them: a part of the window.
-_MUCH = 32 * 1024
 
 
 class _HandedOver(BaseException):
@@ -67,9 +65,40 @@ class WarmPacketizer(Packetizer):
             raise _HandedOver
         return super().read_message()
 
-    def next_message(self) -> tuple[int, Message]:
-        """Return the message of a packet that is there as a whole."""
-        return super().read_message()
+    def next_payload(self, read: bytearray) -> bytes:
+        """Return what is within the packet that stands at the beginning, and take it away there.
+
+        Of AES-GCM this does what `read_message` does, without a call for each part of it.
+        """
+        (length,) = struct.unpack_from(">I", read)
+        size = 4 + length + self.get_mac_size_in()
+        if not self._is_plain_gcm(size):
+            kind, message = super().read_message()
+            return bytes((kind,)) + message.asbytes()
+        iv, sealed = self._Packetizer__iv_in, bytes(read[4:size])
+        opened = self._Packetizer__block_engine_in.decrypt(iv, sealed, bytes(read[:4]))
+        del read[:size]
+        counter = int.from_bytes(iv[4:]) + 1
+        self._Packetizer__iv_in = iv[:4] + counter.to_bytes(8)
+        self._Packetizer__sequence_number_in = (self.sequence_number + 1) & 0xFFFFFFFF
+        self._Packetizer__received_bytes += size
+        self._Packetizer__received_packets += 1
+        return opened[1 : length - opened[0]]
+
+    @property
+    def sequence_number(self) -> int:
+        """That of the packet that comes next."""
+        return self._Packetizer__sequence_number_in
+
+    def _is_plain_gcm(self, size: int) -> bool:
+        """Say whether nothing is to be done for the next packet besides decrypting it."""
+        return (
+            self._Packetizer__aead_in
+            and self._Packetizer__compress_engine_in is None
+            and not self.need_rekey()
+            and self._Packetizer__received_bytes + size < self.REKEY_BYTES
+            and self._Packetizer__received_packets + 1 < self.REKEY_PACKETS
+        )
 
     def is_whole(self, read: bytearray) -> bool:
         """Say whether a whole packet stands at the beginning. Raises SSHException."""
@@ -83,62 +112,18 @@ class WarmPacketizer(Packetizer):
         return len(read) >= 4 + length + self.get_mac_size_in()
 
 
-class Wake(threading.Event):
-    """Wakes who waits for a channel, once for all that the host has said in one breath.
+def _spoken(kind: int) -> Callable[[Any, Message], None]:
+    """Return what takes a message on a channel: on a command's, or on one of paramiko's own."""
+    paramikos = paramiko.Transport._channel_handler_table[kind]
 
-    Where it would be set for each packet, each would take the turn of another thread. patient:
-    who waits wants to know of the end, and of nothing before it but what is much.
-    """
-
-    def __init__(
-        self, transport: "WarmTransport", channel: paramiko.Channel, *, patient: bool
-    ) -> None:
-        super().__init__()
-        self._transport, self._channel, self._patient = transport, channel, patient
-        channel.in_buffer.set_event(self)
-        channel.in_stderr_buffer.set_event(self)
-        channel.status_event = _Status(self)
-
-    def set(self) -> None:
-        if REACTOR.runs_this:
-            self._transport.woken.add(self)
+    def take(channel: Any, message: Message) -> None:
+        if isinstance(channel, Talk):
+            channel.hear(kind, message.get_remainder())
+            channel.wake()
         else:
-            super().set()
+            paramikos(channel, message)
 
-    def wake(self) -> None:
-        """Wake whoever waits, unless they would wait on. Called once all that came is taken."""
-        if not self._patient or self._has_ended or self._said_much:
-            super().set()
-
-    @property
-    def _has_ended(self) -> bool:
-        channel = self._channel
-        return bool(channel.eof_received) or channel.closed or channel.status_event.is_set()
-
-    @property
-    def _said_much(self) -> bool:
-        channel = self._channel
-        return len(channel.in_buffer) + len(channel.in_stderr_buffer) > _MUCH
-
-
-class _Status(threading.Event):
-    """Set once the host has told the exit status: that is an end, too."""
-
-    def __init__(self, wake: Wake) -> None:
-        super().__init__()
-        self._wake = wake
-
-    def set(self) -> None:
-        super().set()
-        self._wake.set()
-
-
-def say_nothing_more(channel: paramiko.Channel) -> None:
-    """Let a channel that is about to be closed be so without a packet that says just that.
-
-    It goes without saying; see RFC 4254, 5.3.
-    """
-    channel.eof_sent = True
+    return take
 
 
 class WarmTransport(paramiko.Transport):
@@ -147,14 +132,17 @@ class WarmTransport(paramiko.Transport):
     plain: stay so, with a thread for as long as the connection stands.
     """
 
+    _channel_handler_table: ClassVar = {kind: _spoken(kind) for kind in SPOKEN}
+
     def __init__(self, wire: Wire, *, plain: bool, **more: Any) -> None:
         super().__init__(cast("Any", wire), packetizer_class=WarmPacketizer, **more)
         self._wire = wire
         self._plain = plain or not wire.can_be_handed_over
         self._held_back: list[Message] = []
         self._ending = threading.Lock()
+        self._talks: dict[int, Talk] = {}
         # Whom the reactor wakes when it has taken all that came. Its own: no other thread's.
-        self.woken = set[Wake]()
+        self._woken = set[Talk]()
 
     @property
     def is_reactors(self) -> bool:
@@ -166,18 +154,25 @@ class WarmTransport(paramiko.Transport):
         """When anything came from the host, by the monotonic clock."""
         return self._wire.last_heard
 
-    def run_on(self, channel: paramiko.Channel, line: str) -> None:
-        """Have a command run over a channel, without waiting to hear that it is.
+    def begin(self, talk: Talk) -> None:
+        """Ask the host for a channel for this. Raises SSHException if the connection has ended."""
+        with self.lock:
+            if not self.active:
+                raise SSHException("the connection has ended")
+            number = self._next_channel()
+            self._channels.put(number, talk)
+            self.channels_seen[number] = True
+            self._talks[number] = talk
+        talk.number = number
+        self.say(opening(number))
 
-        A host that does not run it closes the channel, and one that does answers anyway.
-        """
-        request = Message()
-        request.add_byte(cMSG_CHANNEL_REQUEST)
-        request.add_int(channel.remote_chanid)
-        request.add_string("exec")
-        request.add_boolean(True)  # noqa: FBT003 - as the protocol has it: an answer is wanted
-        request.add_string(line)
-        self._send_user_message(request)
+    def forget(self, talk: Talk) -> None:
+        """Hear no more of it, whether or not it was begun."""
+        self._talks.pop(talk.number, None)
+        self._channels.delete(talk.number)
+
+    def say(self, message: bytes) -> None:
+        self._send_user_message(Message(message))
 
     def ask_for_a_sign(self) -> None:
         """Have the host answer, that it does not know what this is; see RFC 4254, 4."""
@@ -220,23 +215,40 @@ class WarmTransport(paramiko.Transport):
             self._wake()
 
     def _wake(self) -> None:
-        woken, self.woken = self.woken, set()
+        woken, self._woken = self._woken, set()
         for one in woken:
             one.wake()
 
     def _take_all(self) -> None:
         packetizer = cast("WarmPacketizer", self.packetizer)
+        read = self._wire.read
         trouble: Exception | None = None
         try:
             goes_on = self._wire.fill()
-            while packetizer.is_whole(self._wire.read):
-                goes_on = self._take(*packetizer.next_message()) and goes_on
+            while packetizer.is_whole(read):
+                payload = packetizer.next_payload(read)
+                if not self._heard(payload):
+                    message = Message(payload[1:])
+                    message.seqno = packetizer.sequence_number - 1
+                    goes_on = self._take(payload[0], message) and goes_on
             if goes_on:
                 return
             trouble = EOFError()
         except Exception as befell:  # noqa: BLE001 - as in paramiko's own thread: it ends us
             trouble = befell
         self._end(trouble)
+
+    def _heard(self, payload: bytes) -> bool:
+        """Have a command's talk hear what is for it; False if it is for nobody's."""
+        kind = payload[0]
+        if kind not in SPOKEN or self._expected_packet or self.packetizer.need_rekey():
+            return False
+        talk = self._talks.get(int.from_bytes(payload[1:5]))
+        if talk is None:
+            return False
+        talk.hear(kind, payload[5:])
+        self._woken.add(talk)
+        return True
 
     def _take(self, kind: int, message: Message) -> bool:
         """Do what a message asks for, as Transport.run does; False if it ends the connection."""
@@ -275,8 +287,6 @@ class WarmTransport(paramiko.Transport):
     def _hand_to_channel(self, kind: int, message: Message) -> bool:
         number = message.get_int()
         channel = self._channels.get(number)
-        if channel is not None and kind == MSG_CHANNEL_CLOSE:
-            say_nothing_more(channel)
         if channel is not None:
             self._channel_handler_table[kind](channel, message)
         return channel is not None or number in self.channels_seen
@@ -286,6 +296,21 @@ class WarmTransport(paramiko.Transport):
         answer.add_byte(cMSG_UNIMPLEMENTED)
         answer.add_int(message.seqno)
         self._send_message(answer)
+
+    def _parse_channel_open_success(self, m: Message) -> None:
+        number, *told = struct.unpack_from(">4I", m.asbytes())
+        talk = self._talks.get(number)
+        if talk is None:
+            super()._parse_channel_open_success(m)
+        else:
+            talk.opened(*told)
+
+    def _parse_channel_open_failure(self, m: Message) -> None:
+        talk = self._talks.get(int.from_bytes(m.asbytes()[:4]))
+        if talk is None:
+            super()._parse_channel_open_failure(m)
+        else:
+            talk.refuse()
 
     def _send_user_message(self, data: Message) -> None:
         if not REACTOR.runs_this and threading.current_thread() is not self:
@@ -315,6 +340,9 @@ class WarmTransport(paramiko.Transport):
             for channel in list(self._channels.values()):
                 channel._unlink()
             self.active = False
+            # Those too that were begun just now.
+            for talk in list(self._talks.values()):
+                talk._unlink()
             self.packetizer.close()
             if self.completion_event is not None:
                 self.completion_event.set()

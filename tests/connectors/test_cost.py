@@ -12,7 +12,7 @@ import pytest
 from connectors.command import Shell
 from connectors.hearing import told_to
 from connectors.ssh import Session
-from connectors.warm import Wake
+from connectors.talk import Talk
 from connectors.wrapper import Wrapped
 from tests.connectors.test_ssh import connected
 from tests.playground.sshd import Sshd
@@ -52,14 +52,14 @@ def test_a_command_on_a_warm_connection_starts_no_thread(
 def test_whoever_waits_for_an_answer_is_woken_by_its_end_and_not_by_each_word(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ):
-    looked: list[Wake] = []
-    clear = Wake.clear
+    looked: list[Talk] = []
+    look = Talk.look
 
-    def noted(wake: Wake) -> None:
-        looked.append(wake)
-        clear(wake)
+    def noted(talk: Talk) -> None:
+        looked.append(talk)
+        look(talk)
 
-    monkeypatch.setattr(Wake, "clear", noted)
+    monkeypatch.setattr(Talk, "look", noted)
     slowly = Shell(("sh", "-c", "for n in 1 2 3 4 5 6 7 8 9; do echo $n; sleep 0.05; done"))
     session.run(slowly)
     patiently, looked[:] = len(looked), []
