@@ -30,11 +30,7 @@ def vouched(tx: Transaction, entries: Iterable[Entry]) -> list[Entry]:
         ours = tx.seal
     except StoreUnavailable:
         return list(entries)
-    whole = [
-        entry
-        for entry in entries
-        if changelog.digest_of(tuple(vars(entry).values())) == entry.hash
-    ]
+    whole = [entry for entry in entries if changelog.has_its_hash(tuple(vars(entry).values()))]
     foreign = {e.hash for e in whole if not _fits(ours.public, e.hash, e.signature)}
     older = [e for e in whole if e.hash in foreign and e.hash not in ours.inherited]
     ours.inherited |= _linked(tx, ours.public, older)
@@ -54,7 +50,7 @@ def _linked(tx: Transaction, key: str, entries: Sequence[Entry]) -> set[str]:
     wanted, found = {entry.hash for entry in entries}, set[str]()
     seq, prev = first, ""
     for row in changelog.between(tx, first, named.seq):
-        if row.seq != seq or (prev and row.prev != prev) or changelog.digest_of(row) != row.hash:
+        if row.seq != seq or (prev and row.prev != prev) or not changelog.has_its_hash(row):
             return set()
         seq, prev = seq + 1, row.hash
         if prev in wanted:

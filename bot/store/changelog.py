@@ -6,7 +6,7 @@ from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from json.encoder import encode_basestring
-from typing import Any
+from typing import Any, cast
 
 from sqlalchemy import Row, bindparam, select
 
@@ -18,6 +18,8 @@ from bot.store.rote import Rote
 GENESIS = "0" * 64
 # The kind of the entries that name the key by which the log is sealed from then on.
 KEY = "key"
+# The place of the hash among the members of an entry.
+_HASH = 8
 
 # As the driver takes it, with nothing to be put together for each entry of a wave.
 _LAST = "SELECT seq, hash FROM entry ORDER BY seq DESC LIMIT 1"
@@ -64,7 +66,12 @@ class Entry:
 
     @property
     def facts(self) -> dict[str, Any]:
-        return json.loads(self.body)
+        """What it says by name; nothing, where somebody else wrote what is none of ours."""
+        try:
+            said: object = json.loads(self.body)
+        except (ValueError, TypeError):
+            return {}
+        return cast("dict[str, Any]", said) if isinstance(said, dict) else {}
 
 
 @dataclass(frozen=True)
@@ -176,6 +183,15 @@ def digest_of(row: Sequence[Any]) -> str:
         f'"run":{"null" if run is None else run},"seq":{seq}}}'
     )
     return hashlib.sha256(content.encode()).hexdigest()
+
+
+def has_its_hash(row: Sequence[Any]) -> bool:
+    """Say whether an entry has the hash that it must have. row: as above."""
+    try:
+        return digest_of(row) == row[_HASH]
+    except TypeError:
+        # SQLite keeps whatever it is given; the rest of it is text, or it is none of ours.
+        return False
 
 
 def of_run(tx: Transaction, run: int, kinds: Collection[str] = ()) -> list[Entry]:

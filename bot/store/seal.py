@@ -65,11 +65,11 @@ class Seal:
 
 
 def fits(public: str, digest: str, signature: str) -> bool:
-    """Return whether the owner of *public* signed this hash; all as hex digits."""
+    """Return whether the owner of *public* signed this hash; all as hex digits, if they are."""
     try:
         key = Ed25519PublicKey.from_public_bytes(bytes.fromhex(public))
         key.verify(bytes.fromhex(signature), bytes.fromhex(digest))
-    except (InvalidSignature, ValueError):
+    except (InvalidSignature, ValueError, TypeError):
         return False
     return True
 

@@ -29,6 +29,9 @@ _TELLING = (
 )
 _FIRES = frozenset({"scheduled", "schedule resumed"})
 _STANDINGS = (*sorted(_FIRES), "schedule suspended", "schedule lapsed", "schedule ended")
+_SENDING, _DONE = "sending", "step succeeded"
+# What the entry of a request says beside who and where.
+_ASKED = "runbook", "undo_of", "door", "schedule", "hosts"
 _BROKEN, _REVIEWED = "glass broken", "glass reviewed"
 # What shuts somebody out, or holds everything up, and what lets them go on.
 _SHUTS = frozenset({"banned", "everything stopped"})
@@ -74,13 +77,27 @@ def against_part(tx: Transaction, part: Run, whole: Run) -> str:
     return _of_state(part, vouched(tx, own), own)
 
 
+def against_steps(tx: Transaction, run: Run) -> str:
+    """Say what the log does not bear out of a run that is between two steps; "" if all is well.
+
+    Each step that was sent was done, from the first on, and its row says so.
+    """
+    told = changelog.of_run(tx, run.id, [_SENDING, _DONE])
+    done = [one.facts.get("n") for one in vouched(tx, told) if one.kind == _DONE]
+    sent = [one.facts.get("n") for one in told if one.kind == _SENDING]
+    numbers = [record.n for record in runs.steps(tx, run.id)]
+    as_told = all(n in done for n in numbers) and all(n in numbers for n in sent)
+    in_order = numbers == list(range(1, len(numbers) + 1))
+    return "" if as_told and in_order else "which steps of it were done"
+
+
 def shut_out(tx: Transaction) -> frozenset[str]:
     """Return who is banned by the log, and EVERYBODY among them if everything is stopped.
 
     What lets them go on has to be vouched for, unless it is older than the key.
     """
     told = [Entry(*row) for row in _STANDING.rows(tx)]
-    last = {one.facts.get("who", EVERYBODY): one for one in told}
+    last = {str(one.facts.get("who", EVERYBODY)): one for one in told}
     lifted = [one for one in last.values() if one.kind in _LETS_GO_ON]
     named = changelog.last_of_kind(tx, changelog.KEY) if lifted else None
     ours = {one.seq for one in vouched(tx, lifted)}
@@ -100,14 +117,14 @@ def against_fire(tx: Transaction, schedule: Schedule, run: Run) -> str:
     if not begun:
         return f"that schedule {schedule.id} was approved"
     facts = begun[-1].facts
-    said = begun[-1].person, facts["lapses"], canonical(facts["timing"])
+    said = begun[-1].person, facts.get("lapses"), canonical(facts.get("timing"))
     mine = schedule.owner, schedule.lapses, canonical(tx.redactor.thing(schedule.timing.document))
     if said != mine:
         return f"that schedule {schedule.id} is as it was approved"
     if told[-1].kind not in _FIRES or told[-1] not in entries:
         return f"that schedule {schedule.id} fires"
     fired = vouched(tx, changelog.speaking_of_run(tx, "fired", schedule.run, "fired", run.id))
-    if not any(entry.facts["schedule"] == schedule.id for entry in fired):
+    if not any(entry.facts.get("schedule") == schedule.id for entry in fired):
         return f"that schedule {schedule.id} fired run {run.id}"
     return ""
 
@@ -118,8 +135,8 @@ def against_glass(tx: Transaction, run: Run, broken: Glass) -> str:
     mine = broken.person, broken.factor, run.digest
     for entry in entries:
         facts = entry.facts
-        said = entry.person, facts["factor"], facts["digest"]
-        if said == mine and broken.until is not None and broken.until <= facts["until"]:
+        said = entry.person, facts.get("factor"), facts.get("digest")
+        if said == mine and broken.until is not None and broken.until <= facts.get("until", 0):
             return ""
     return f"that {broken.person} broke the glass of run {run.id}"
 
@@ -130,7 +147,7 @@ def stepped_up(tx: Transaction, session: Session) -> bool:
     shown = [
         entry
         for entry in told
-        if entry.facts["factor"] == session.factor and entry.at >= (session.stepped_up or 0)
+        if entry.facts.get("factor") == session.factor and entry.at >= (session.stepped_up or 0)
     ]
     return bool(vouched(tx, shown))
 
@@ -156,27 +173,22 @@ def _of_request(run: Run, entries: Sequence[Entry]) -> str:
     if not asked:
         return doubt if not _accepted(run, entries) else ""
     facts = asked[0].facts
-    said = (asked[0].person, asked[0].host, facts["runbook"], facts["undo_of"])
-    mine = (run.asked_by, run.host, run.words, run.undo_of)
-    came = facts["door"], facts["schedule"] or 0, facts["hosts"]
-    return (
-        ""
-        if said == mine and came == (run.origin.door, run.origin.schedule, list(run.hosts))
-        else doubt
-    )
+    said = asked[0].person, asked[0].host, *(facts.get(name, doubt) for name in _ASKED)
+    came = run.origin.door, run.origin.schedule or None, list(run.hosts)
+    return "" if said == (run.asked_by, run.host, run.words, run.undo_of, *came) else doubt
 
 
 def _accepted(run: Run, entries: Sequence[Entry]) -> bool:
     proposed = [entry for entry in entries if entry.kind == "proposed"]
     return any(
-        entry.facts["asked_by"] == run.asked_by
+        entry.facts.get("asked_by") == run.asked_by
         and entry.host == run.host
-        and entry.facts["editors"] == list(run.editors)
+        and entry.facts.get("editors") == list(run.editors)
         for entry in proposed
     ) and any(
         entry.kind == "accepted"
         and entry.person == run.asked_by
-        and entry.facts["digest"] == run.digest
+        and entry.facts.get("digest") == run.digest
         for entry in entries
     )
 
@@ -184,7 +196,7 @@ def _accepted(run: Run, entries: Sequence[Entry]) -> bool:
 def _of_plan(run: Run, entries: Sequence[Entry]) -> str:
     """A plan names request and values, and its digest stands for all of it."""
     planned = [entry for entry in entries if entry.kind == "planned"]
-    if not planned or planned[-1].facts["digest"] != run.digest:
+    if not planned or planned[-1].facts.get("digest") != run.digest:
         return "that this plan was shown"
     plan = run.proposal
     if plan is None or plan.digest != run.digest:
@@ -198,7 +210,7 @@ def _of_votes(votes: Sequence[Vote], entries: Sequence[Entry], told: Sequence[En
     if any(entry.kind == State.DENIED.value for entry in told):
         return "that nobody has denied it"
     approved = {
-        (entry.person, entry.facts["digest"], *_how(entry))
+        (entry.person, entry.facts.get("digest"), *_how(entry))
         for entry in entries
         if entry.kind == "approved"
     }

@@ -173,7 +173,7 @@ def carry_over(tx: Transaction, new: Seal) -> list[Token]:
 def _told_made(tx: Transaction, token: Token) -> bool:
     found = _MADE.rows(tx, token=_speaking_of("token", token.prefix))
     told = ancestry.vouched(tx, [changelog.Entry(*row) for row in found])
-    said = [(one.facts["whose"], one.facts["scopes"]) for one in told]
+    said = [(one.facts.get("whose"), one.facts.get("scopes")) for one in told]
     return (token.person, list(token.scopes)) in said
 
 

@@ -59,9 +59,9 @@ def open_log(tx: Transaction) -> None:
 def check_key(tx: Transaction, ours: Seal) -> bool:
     """Say whether the log has a key. Raises BadKey if that is not ours."""
     last = changelog.last_of_kind(tx, KEY)
-    if last is not None and last.facts["public"] != ours.public:
+    if last is not None and _public(last) != ours.public:
         raise seal.BadKey(
-            f"the change log is sealed by the key {last.facts['public'][:16]}…, and ours is "
+            f"the change log is sealed by the key {_public(last)[:16]}…, and ours is "
             f"{ours.public[:16]}…: put the right changelog.key back, from the backup of its day"
         )
     return last is not None
@@ -94,7 +94,7 @@ def last_checkpoint(tx: Transaction, run: int) -> Checkpoint:
     sealed = changelog.last_of_kind(tx, KEY)
     if entry is None:
         raise ValueError(f"there is nothing about run {run} in the change log")
-    key = str(sealed.facts["public"]) if sealed else ""
+    key = _public(sealed) if sealed else ""
     return Checkpoint(entry.seq, entry.hash, entry.at, key, entry.signature)
 
 
@@ -248,14 +248,6 @@ def _fault(row: Sequence[Any], seq: int, prev: str) -> str:
         return f"entry {seq} does not follow the one before it"
     # SQLite keeps a text in a column of numbers, and the other way round.
     typed = type(number) is type(at) is int and type(run) in _NUMBER_OR_NONE
-    if typed and type(signature) is str and _has_its_hash(row):
+    if typed and type(signature) is str and changelog.has_its_hash(row):
         return ""
     return f"entry {seq} was altered: its content does not have its hash"
-
-
-def _has_its_hash(row: Sequence[Any]) -> bool:
-    try:
-        return changelog.digest_of(row) == row[_HASH]
-    except TypeError:
-        # The rest of it is text, or it is none of ours.
-        return False

@@ -29,7 +29,7 @@ def granted_so(tx: Transaction, given: Grant) -> bool:
     if not entries:
         return False
     entry, facts = entries[0], entries[0].facts
-    said = (entry.person, facts["to"], facts["what"], facts["an_hour"], facts["until"])
+    said = (entry.person, *(facts.get(name) for name in ("to", "what", "an_hour", "until")))
     return said == (given.giver, given.person, given.what, given.an_hour, written(given.ends))
 
 
@@ -53,7 +53,7 @@ def _as_logged(tx: Transaction, one: Delegation) -> bool:
     if not entries:
         return False
     entry, facts = entries[0], entries[0].facts
-    said = (entry.person, facts["delegate"], facts["area"], facts["until"])
+    said = (entry.person, *(facts.get(name) for name in ("delegate", "area", "until")))
     return said == (one.delegator, one.delegate, one.where, written(one.ends))
 
 

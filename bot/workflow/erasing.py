@@ -195,7 +195,7 @@ def _erase(tx: Transaction, run: Run, found: Erasure, person: str) -> None:
             person=person,
             host=run.host,
             asked_by=asked.person if asked else "",
-            why=asked.facts["why"] if asked else "",
+            why=asked.facts.get("why", "") if asked else "",
             entries=entries,
             door="web",
         )

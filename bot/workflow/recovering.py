@@ -8,7 +8,7 @@ step under way is unknown: nobody saw its end.
 import logging
 
 from bot.run import Run, State, StepState
-from bot.store import changelog, leases, locks, runs
+from bot.store import changelog, leases, locks, runs, testimony
 from bot.store.database import Transaction
 from bot.workflow import asking, stopped
 from bot.workflow.ending import end
@@ -17,6 +17,13 @@ from bot.workflow.parts import Parts, site_of
 log = logging.getLogger(__name__)
 
 
+_NOT_SEEN = (
+    "Keyturn stopped, or lost its database, while a step was under way, so nobody saw its end"
+)
+_DOUBTED = (
+    "The change log does not bear out {}: somebody may have altered the database. `keyturn "
+    "changelog verify` tells whether that is so"
+)
 # Longer ago, and what was approved is too old to go on with unseen.
 _MOMENT = 600 * 1_000_000
 
@@ -50,12 +57,11 @@ class Recovering:
         """Take up one run, which the transaction holds, or end it."""
         if run.state is State.RUNNING and not run.hosts:
             leases.revoke(tx, run.id)
-            if self._left_between_steps(tx, run):
+            doubt = testimony.against_steps(tx, run)
+            if not doubt and self._left_between_steps(tx, run):
                 return
-            summary = (
-                "Keyturn stopped, or lost its database, while a step was under way, so nobody saw "
-                f"its end. {run.host} stays locked until an owner settles this run."
-            )
+            why = _DOUBTED.format(doubt) if doubt else _NOT_SEEN
+            summary = f"{why}. {run.host} stays locked until an owner settles this run."
             end(self._parts, tx, run, State.UNKNOWN, summary)
             return
         hand_over(self._parts, tx, run)
@@ -114,6 +120,7 @@ def goes_on(tx: Transaction, run: Run) -> bool:
         and bool(records)
         and all(each.state is StepState.SUCCEEDED for each in records)
         and tx.now - max(each.ended or 0 for each in records) < _MOMENT
+        and not testimony.against_steps(tx, run)
     )
 
 

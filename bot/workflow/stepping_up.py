@@ -150,8 +150,8 @@ def used_up(tx: Transaction, factor: Factor) -> int:
     """Return up to which code or count it is used up, by its row or by the log: whoever puts its
     row back as it was makes no code good again."""
     told = changelog.latest(tx, STEPPED_UP, person=factor.person, most=_PAST)
-    counts = [e.facts["used"] for e in told if e.facts["factor"] == factor.digest]
-    return max([factor.used, *counts])
+    counts = [e.facts.get("used") for e in told if e.facts.get("factor") == factor.digest]
+    return max([factor.used, *(count for count in counts if isinstance(count, int))])
 
 
 def _step_up(tx: Transaction, session: str, factor: Factor, *, used: int) -> None:

@@ -3,17 +3,20 @@
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import delete, insert, text, update
 
 from bot.run import Run, State, Vote
 from bot.store import changelog, leases, runs, schedules, schema, tables, testimony
+from bot.store.ancestry import vouched
 from bot.store.changelog import Entry
 from bot.store.database import Transaction
 from bot.store.seal import Seal
 from bot.timetable import Timing, timetable
-from bot.workflow import gate
+from bot.workflow import Workflow, gate
+from bot.workflow.worker import Worker
 from tests.bot.office import Office, an_office
 from tests.bot.test_delegations import delegate
 from tests.bot.time import Clock
@@ -248,6 +251,43 @@ class TestEditors:
         assert office.approve(offered, "adam").state is State.SUCCEEDED
 
 
+class TestAFactThatIsMissing:
+    """An entry that our key has signed, and that lacks what it should say."""
+
+    @pytest.mark.parametrize(
+        "name", ["runbook", "undo_of", "door", "schedule", "hosts", "digest", "factor"]
+    )
+    def test_is_a_doubt_and_no_fault(
+        self, office: Office, name: str, monkeypatch: pytest.MonkeyPatch
+    ):
+        append = changelog.append
+
+        def without(tx: Transaction, kind: str, **said: Any) -> Entry:
+            said.pop(name, None)
+            return append(tx, kind, **said)
+
+        monkeypatch.setattr(changelog, "append", without)
+        ended = office.approve(office.ask(LAMP_ON))
+        # Who approved without a second factor is told of by an entry that names none, too.
+        assert (ended.state is State.SUCCEEDED) == (name == "factor")
+        assert name == "factor" or "The change log does not bear out" in ended.summary
+
+    @pytest.mark.parametrize("body", ["", "[1]", "7", "no JSON"])
+    def test_says_nothing_where_it_is_none_of_ours(self, body: str):
+        assert Entry(1, 1, "asked", 1, "dora", "lb1", body, "", "", "").facts == {}
+
+    @pytest.mark.parametrize("member", ["person", "body", "prev", "hash", "signature"])
+    def test_what_is_no_text_is_vouched_for_by_nobody(self, office: Office, member: str):
+        """SQLite keeps whatever it is given."""
+        run = office.ask(LAMP_ON)
+        with office.database.transaction() as tx:
+            tx.sql.execute(text("DROP TRIGGER entry_no_update"))
+            tx.sql.execute(text(f"UPDATE entry SET {member} = x'00ff' || {member}"))  # noqa: S608 - ours
+            tx.sql.execute(text(f"UPDATE entry SET {member} = CAST({member} AS BLOB)"))  # noqa: S608 - ours
+            assert vouched(tx, changelog.of_run(tx, run.id)) == []
+            assert "asked for this" in testimony.against(tx, run)
+
+
 class TestUnderWay:
     """Nothing is sent for a run that only its row calls under way."""
 
@@ -279,6 +319,7 @@ class TestUnderWay:
         self, office: Office, monkeypatch: pytest.MonkeyPatch
     ):
         monkeypatch.setattr(testimony, "against", _nothing)
+        monkeypatch.setattr(testimony, "against_steps", _nothing)
         self._second(office)
         assert office.fleet.told == [("lb1", "set lamp on")]
 
@@ -304,6 +345,64 @@ class TestUnderWay:
     ):
         monkeypatch.setattr(testimony, "against", _nothing)
         assert self._stopped(office) == 2
+
+
+def _called_done(tx: Transaction, run: Run) -> None:
+    """Write that the second step was done, too."""
+    tx.sql.execute(
+        insert(tables.step).values(
+            run=run.id, n=2, state="succeeded", sent=tx.now, ended=tx.now, trouble=""
+        )
+    )
+
+
+def _called_done_with_an_entry_of_its_own(tx: Transaction, run: Run) -> None:
+    """Forge the entries too, with another key than the log's."""
+    _called_done(tx, run)
+    mine, tx._seal = tx._seal, Seal.new()  # pyright: ignore[reportPrivateUsage] - a forger's key
+    for name in ("sending", "step succeeded"):
+        changelog.append(tx, name, run=run.id, host="lb1", n=2)
+    tx._seal = mine  # pyright: ignore[reportPrivateUsage]
+
+
+def _called_undone(tx: Transaction, run: Run) -> None:
+    """Call the step that was done the second, so that it would be done again."""
+    here = tables.step.c.run == run.id
+    tx.sql.execute(update(tables.step).where(here).values(n=2))
+
+
+@pytest.mark.parametrize(
+    "forge", [_called_done, _called_done_with_an_entry_of_its_own, _called_undone]
+)
+class TestBetweenTwoHands:
+    """Which steps were done is forged after one worker gave the run up, before another has it."""
+
+    def _told(self, office: Office, forge: Forgery) -> list[str]:
+        run = office.ask(SetAll(host="lb1", value="on"))
+        office.workflow.approve(run.id, person="olga", digest=run.digest)
+        office.fleet.after_tell = lambda _host, _words: office.workflow.close()
+        office.workflow.advance(run.id)
+        with office.database.transaction() as tx:
+            forge(tx, run)
+        other = Workflow(replace(office.parts, worker=Worker()))
+        other.advance(run.id)
+        # What is found once may live and say so a moment later.
+        other.take_over()
+        other.take_over()
+        self.ended = office.run(run.id)
+        return [words for _, words in office.fleet.told]
+
+    def test_t_a8_nobody_goes_on_with_it(self, any_office: Office, forge: Forgery):
+        assert self._told(any_office, forge) == ["set fan on"]
+        assert self.ended.state is State.UNKNOWN
+        assert "The change log does not bear out which steps of it were done" in self.ended.summary
+
+    def test_t_a8_without_the_comparison_a_step_would_be_left_out_or_done_again(
+        self, any_office: Office, forge: Forgery, monkeypatch: pytest.MonkeyPatch
+    ):
+        monkeypatch.setattr(testimony, "against_steps", _nothing)
+        self._told(any_office, forge)
+        assert self.ended.state is not State.UNKNOWN
 
 
 class TestSetBack:
