@@ -66,11 +66,11 @@ def annotations(name: str, rule: Mapping[str, Any]) -> Annotations:
         approvals=approvals,
         each=each,
         reason=_required(given),
-        step_up="stepup" in given,
+        step_up=_marked(given, "stepup"),
         ceiling=_number("hosts", given.get("hosts", str(CEILING)), least=1, most=100_000),
         patience=_span(given["patience"]) if "patience" in given else 0,
         escalate=_groups("escalate", given["escalate"]) if "escalate" in given else (),
-        overrides="overrides" in given,
+        overrides=_marked(given, "overrides"),
     )
 
 
@@ -79,6 +79,9 @@ def _fit(given: Mapping[str, str], rule: Mapping[str, Any]) -> None:
     if unknown:
         known = ", ".join(f"@{note}" for note in sorted(KNOWN))
         raise BadAnnotation(f"@{unknown[0]} is not known; there are {known}")
+    for name in sorted(_OF_ANY_RULE & set(given)):
+        if not given[name].strip():
+            raise BadAnnotation(f'@{name} says nothing: write @{name}("…"), or take it away')
     more = sorted(set(given) - _OF_ANY_RULE)
     if more and rule["effect"] != "permit":
         raise BadAnnotation(f"@{more[0]} says nothing on a forbid: take it away")
@@ -113,6 +116,15 @@ def _required(given: Mapping[str, str]) -> bool:
     if given.get("reason", "required") != "required":
         raise BadAnnotation(f'@reason("{given["reason"]}") must be @reason("required")')
     return "reason" in given
+
+
+def _marked(given: Mapping[str, str], name: str) -> bool:
+    """Say whether an annotation stands there that means the same whatever is written in it."""
+    if given.get(name):
+        raise BadAnnotation(
+            f'@{name}("{given[name]}") means no less than @{name}: write that, or take it away'
+        )
+    return name in given
 
 
 def _span(text: str) -> int:

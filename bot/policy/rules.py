@@ -151,6 +151,7 @@ class Rules:
         where = dict(zip(rules, written, strict=True))
         _check_types(text, where, rules)
         self._rules = {key: _annotated(where[key], key, rule) for key, rule in rules.items()}
+        _check_told_apart(where, self._rules)
         self._policies = cedarpy.PolicySet.from_str(text)
         self.mentioned = frozenset(mentions(rules))
         self.namings = [
@@ -334,6 +335,20 @@ def _annotated(statement: Statement, key: str, rule: Mapping[str, Any]) -> Annot
         word = re.search(r"@\w+", str(bad))
         line = statement.line_of(word[0]) if word else statement.line
         raise BadRules(line, f'rule "{name}": {bad}') from None
+
+
+def _check_told_apart(where: Mapping[str, Statement], rules: Mapping[str, Annotations]) -> None:
+    """Refuse a second rule of a name: people are told by its name which rule applied."""
+    lines: dict[str, int] = {}
+    for key, rule in rules.items():
+        line = where[key].line_of("@id")
+        if rule.name in lines:
+            raise BadRules(
+                line,
+                f'rule "{rule.name}": the rule on line {lines[rule.name]} has this @id already: '
+                "name one of them otherwise",
+            )
+        lines[rule.name] = line
 
 
 def _namings(

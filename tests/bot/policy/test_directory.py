@@ -74,6 +74,9 @@ def test_t_a14_what_is_wrong_is_told_by_file_and_line(
         ('@approvals("1") @from("owners") @escalate("boss")', '@escalate("boss") must be'),
         ('@patience("30m")', "@patience needs @approvals"),
         ('@hosts("0")', '@hosts("0") must be a number from 1'),
+        ('@stepup("no")', '@stepup("no") means no less than @stepup: write that, or take it away'),
+        ('@overrides("false")', '@overrides("false") means no less than @overrides'),
+        ("@says", '@says says nothing: write @says("…"), or take it away'),
     ],
 )  # fmt: skip
 def test_an_annotation_that_makes_no_sense_is_refused_with_its_line(
@@ -97,6 +100,23 @@ def test_an_annotation_that_makes_no_sense_is_refused_with_its_line(
 def test_an_annotation_in_the_wrong_place_is_refused(tmp_path: Path, rule: str, says: str):
     with pytest.raises(NoPolicy, match=says):
         a_policy(tmp_path, rules=rule).current()
+
+
+@pytest.mark.parametrize("note", ["@id", '@id("")', '@id(" ")'])
+def test_a_name_that_is_none_is_refused(tmp_path: Path, note: str):
+    with pytest.raises(NoPolicy, match=r"line 2.*@id says nothing"):
+        a_policy(tmp_path, rules=f"// one\n{note}\n{ASK};\n").current()
+
+
+def test_two_rules_have_two_names(tmp_path: Path):
+    rules = f'@id("x")\n{ASK};\n\n// Again.\n@id("x")\n{ASK.replace("permit", "forbid")};\n'
+    with pytest.raises(NoPolicy, match='line 5: rule "x": the rule on line 1 has this @id'):
+        a_policy(tmp_path, rules=rules).current()
+    assert a_policy(tmp_path, rules=rules.replace("x", "y", 1)).current()
+
+
+def test_rules_without_a_name_are_told_apart_by_their_place(tmp_path: Path):
+    assert a_policy(tmp_path, rules=f"{ASK};\n{ASK};\n").current()
 
 
 def test_a_role_that_nobody_has_may_be_declared(tmp_path: Path):
