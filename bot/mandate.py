@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bot import forms
-from bot.deadline import NotADeadline, deadline
+from bot.civil import NotATime
+from bot.deadline import deadline
 from bot.forms import NotUnderstood
 from bot.store.grants import NewGrant
 
@@ -32,16 +33,16 @@ class WantedDelegation:
     area: str = ""
 
 
-def delegation(text: str, *, now: int) -> WantedDelegation:
+def delegation(text: str, *, now: int, zone: str = "UTC") -> WantedDelegation:
     """Understand what follows "delegate". Raises NotUnderstood."""
     typed = _DELEGATE.fullmatch(text.strip())
     if typed is None:
         raise NotUnderstood(f"It is typed: {DELEGATE}")
     area = typed["area"] or typed["before"] or ""
-    return WantedDelegation(typed["person"].lower(), _ends(typed["when"], now), area.lower())
+    return WantedDelegation(typed["person"].lower(), _ends(typed["when"], now, zone), area.lower())
 
 
-def grant(text: str, *, now: int) -> NewGrant:
+def grant(text: str, *, now: int, zone: str = "UTC") -> NewGrant:
     """Understand what follows "grant". Raises NotUnderstood."""
     typed = _GRANT.fullmatch(text.strip())
     if typed is None:
@@ -54,7 +55,7 @@ def grant(text: str, *, now: int) -> NewGrant:
         words=runbook.words,
         hosts=rest[0].removeprefix("host="),
         an_hour=int(typed["an_hour"]),
-        ends=_ends(typed["when"], now),
+        ends=_ends(typed["when"], now, zone),
         values=changes(rest[1:]),
     )
 
@@ -73,8 +74,8 @@ def changes(typed: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def _ends(text: str, now: int) -> int:
+def _ends(text: str, now: int, zone: str) -> int:
     try:
-        return deadline(text, now=now)
-    except NotADeadline as trouble:
+        return deadline(text, now=now, zone=zone)
+    except NotATime as trouble:
         raise NotUnderstood(str(trouble)) from None

@@ -15,7 +15,7 @@ from bot.api.caller import Asking, Reading
 from bot.api.given import Given, Moment, Number, Text, Word, micros
 from bot.api.once import DESCRIBED, Once
 from bot.api.parts import Here
-from bot.hindsight import NotAMoment
+from bot.civil import NotATime
 from bot.run import Vote
 from bot.store import around, views
 from bot.store.around import Happening
@@ -110,14 +110,14 @@ class ViewOrder(Given):
     """filters: as in the address of the history page, such as host, area, person, state, since."""
 
     name: Annotated[Word, Field(max_length=views.LONGEST_NAME)]
-    filters: dict[Word, Text] = Field(default_factory=dict[str, str], max_length=8)
+    filters: dict[Word, Text] = Field(default_factory=dict[str, str], max_length=9)
 
 
 @router.get("/around", operation_id="lookAround", summary="Say what changed around a moment")
 def look_around(parts: Here, _: Reading, wanted: Annotated[AroundFilter, Query()]) -> AroundList:
     try:
         reach = hindsight.span(wanted.within)
-    except NotAMoment as trouble:
+    except NotATime as trouble:
         raise Unfit(str(trouble)) from None
     with parts.database.reading() as tx:
         at = tx.now if wanted.at is None else micros(wanted.at) or 0

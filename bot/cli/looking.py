@@ -25,11 +25,12 @@ def changed(reached: Service, *, when: str, host: str, within: str, as_json: boo
     For example: keyturn changed 02:00 --host 'web*' --within 45m
     """
     from bot import hindsight
+    from bot.civil import NotATime
     from bot.moment import iso
 
     try:
         at = hindsight.moment(when, now=time.time_ns() // 1000) if when else None
-    except hindsight.NotAMoment as trouble:
+    except NotATime as trouble:
         stop(str(trouble), FAILED)
     written = iso(at) if at is not None else ""
     told = reached.get("/around", at=written, host=host, within=within)

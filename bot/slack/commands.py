@@ -30,11 +30,12 @@ _NEWEST = 15
 
 @dataclass(frozen=True)
 class Asked:
-    """What somebody typed, and where."""
+    """What somebody typed, and where. zone: the one that Slack shows them times in."""
 
     person: str
     origin: Origin
     said: Said
+    zone: str = "UTC"
 
 
 @dataclass(frozen=True)
@@ -69,17 +70,17 @@ class Commands:
             "can-i": self._can_i,
             "break-glass": self._break_glass,
             "review": self._review,
-            "delegate": lambda asked: mandates.delegate(asked.person, asked.said),
-            "delegations": lambda asked: mandates.delegate(asked.person, asked.said),
-            "grant": lambda asked: mandates.grant(asked.person, asked.said),
-            "grants": lambda asked: mandates.grant(asked.person, asked.said),
+            "delegate": lambda asked: mandates.delegate(asked.person, asked.said, asked.zone),
+            "delegations": lambda asked: mandates.delegate(asked.person, asked.said, asked.zone),
+            "grant": lambda asked: mandates.grant(asked.person, asked.said, asked.zone),
+            "grants": lambda asked: mandates.grant(asked.person, asked.said, asked.zone),
             "counter": lambda asked: mandates.counter(asked.person, asked.said),
             "accept": lambda asked: mandates.accept(asked.person, asked.said),
             "stop": lambda asked: brakes.stop(asked.person, asked.said),
             "resume": lambda asked: brakes.resume(asked.person, asked.said),
             "ban": lambda asked: brakes.ban(asked.person, asked.said),
             "unban": lambda asked: brakes.unban(asked.person, asked.said),
-            "changed": lambda asked: changed(self._database, asked.said.rest),
+            "changed": lambda asked: changed(self._database, asked.said.rest, asked.zone),
             "schedule": self._schedule,
             "freeze": self._freezes,
             "freezes": self._freezes,
@@ -87,10 +88,12 @@ class Commands:
             "schedules": lambda _asked: self._timetables.listing(),
         }
 
-    def answer(self, text: str, *, person: str, origin: Origin) -> Message | Blank | None:
+    def answer(
+        self, text: str, *, person: str, origin: Origin, zone: str = "UTC"
+    ) -> Message | Blank | None:
         """Do what was typed. Raises what the workflow raises, and forms.NotUnderstood."""
         plain = words.named(text, self._stories.accounts()) if "<@" in text else text
-        asked = Asked(person, origin, words.said(plain))
+        asked = Asked(person, origin, words.said(plain), zone)
         return self._about_runs.get(asked.said.first, self._ask)(asked)
 
     def _ask(self, asked: Asked) -> Message | Blank | None:

@@ -1,7 +1,7 @@
 """`/keyturn changed …`: what changed around a moment, as one asks at two in the morning."""
 
 from bot import hindsight
-from bot.hindsight import NotAMoment
+from bot.civil import NotATime
 from bot.slack.blocks import (
     Message,
     bold,
@@ -22,43 +22,44 @@ _MOST = 20
 _HALF_AN_HOUR = 1_800_000_000
 
 
-def changed(database: Database, typed: str) -> Message:
+def changed(database: Database, typed: str, zone: str = "UTC") -> Message:
     """Answer `02:00 ±30m web*`: when, how far around it and on which hosts; the rest is usual.
 
-    Raises Unfit where that says no moment.
+    zone: of whoever asks. Raises Unfit where that says no moment.
     """
     with database.reading() as tx:
         try:
-            at, within, host = _understood(typed.split(), tx.now)
-        except NotAMoment as trouble:
+            at, within, host = _understood(typed.split(), tx.now, zone)
+        except NotATime as trouble:
             raise Unfit(str(trouble)) from None
         seen = around.seen(tx, at, within=within, host=host, most=_MOST)
     where = "" if host == "*" else f" on {host}"
-    first, last = hindsight.written(at - within), hindsight.written(at + within)
-    title = f"Between {first} and {last}{where}"
+    first, last = (hindsight.written(one, zone) for one in (at - within, at + within))
+    title = f"Between {first} and {last}{'' if zone == 'UTC' else f' {zone}'}{where}"
     if not seen.happenings:
         return Message(
             notification(title), [rich(line(bold(title)), line(words("Nothing that I know of.")))]
         )
-    shown = "\n".join(shortened(_line(one), 200) for one in seen.happenings)
+    shown = "\n".join(shortened(_line(one, zone), 200) for one in seen.happenings)
     more = [words("All of one: "), code("/keyturn run N")]
-    rest = [line(words(said)) for said in _not_shown(seen, at, within)]
+    rest = [line(words(said)) for said in _not_shown(seen, at, within, zone)]
     return Message(
         notification(title), [rich(line(bold(title)), preformatted(shown), *rest, line(*more))]
     )
 
 
-def _not_shown(seen: Seen, at: int, within: int) -> list[str]:
+def _not_shown(seen: Seen, at: int, within: int, zone: str) -> list[str]:
     said: list[str] = []
     if seen.left_out:
         said.append(f"Left out as less likely: {seen.left_out}. The web pages show more.")
     if seen.within < within:
-        first, last = hindsight.written(at - seen.within), hindsight.written(at + seen.within)
+        ends = at - seen.within, at + seen.within
+        first, last = (hindsight.written(one, zone) for one in ends)
         said.append(f"So much happened that only {first} to {last} was looked at.")
     return said
 
 
-def _understood(typed: list[str], now: int) -> tuple[int, int, str]:
+def _understood(typed: list[str], now: int, zone: str) -> tuple[int, int, str]:
     """Return moment, span and host; what is no moment at the end is a host."""
     within, rest = _HALF_AN_HOUR, list[str]()
     for word in typed:
@@ -67,15 +68,17 @@ def _understood(typed: list[str], now: int) -> tuple[int, int, str]:
         else:
             rest.append(word)
     if not rest:
-        raise NotAMoment(f"around when? Type {hindsight.EXAMPLES}, then ±30m, then a host")
+        raise NotATime(f"around when? Type {hindsight.EXAMPLES}, then ±30m, then a host")
     try:
-        return hindsight.moment(" ".join(rest), now=now), within, "*"
-    except NotAMoment:
-        if len(rest) == 1:
+        return hindsight.moment(" ".join(rest), now=now, zone=zone), within, "*"
+    except NotATime:
+        # No host's name has such a sign: it belongs to a time, or to a zone that there is not.
+        if len(rest) == 1 or {":", "/"} & set(rest[-1]):
             raise
-        return hindsight.moment(" ".join(rest[:-1]), now=now), within, rest[-1].lower()
+        at = hindsight.moment(" ".join(rest[:-1]), now=now, zone=zone)
+        return at, within, rest[-1].lower()
 
 
-def _line(one: Happening) -> str:
+def _line(one: Happening, zone: str) -> str:
     run = f"run {one.run}" if one.run else "-"
-    return f"{hindsight.written(one.at)[11:]}  {run:<8}  {one.state:<12}  {around.told(one)}"
+    return f"{hindsight.written(one.at, zone)[11:]}  {run:<8}  {one.state:<12}  {around.told(one)}"

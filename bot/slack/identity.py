@@ -11,6 +11,7 @@ from aiohttp import ClientError
 from slack_sdk.errors import SlackApiError, SlackClientError
 from slack_sdk.web.async_client import AsyncWebClient
 
+from bot.civil import is_zone
 from bot.policy import Person
 from bot.slack.payloads import Account
 from bot.slack.voice import error_of
@@ -48,10 +49,14 @@ class Unwelcome(Exception):
 
 @dataclass(frozen=True)
 class _Standing:
-    """What Slack said of an account. barred: why it may not act, "" if it may. at: seconds."""
+    """What Slack said of an account. barred: why it may not act, "" if it may. at: seconds.
+
+    zone: the one that Slack shows it times in.
+    """
 
     barred: str
     at: float
+    zone: str
 
 
 class Identity:
@@ -83,6 +88,11 @@ class Identity:
             await asyncio.to_thread(self._on_stranger, account, why)
             raise Unwelcome(why)
         return person
+
+    def zone(self, account: Account) -> str:
+        """Return in which time zone it is shown times, by what Slack said last; or else UTC."""
+        standing = self._standings.get(account)
+        return standing.zone if standing else "UTC"
 
     async def done(self, account: Account, act: Callable[[Person], Done]) -> Done:
         """Do something in a thread as whoever's account it is, and return what came of it.
@@ -138,7 +148,8 @@ class Identity:
 
     async def _vouched(self, account: Account) -> _Standing:
         """Ask Slack, and remember what it said. One question at a time is asked of an account."""
-        standing = _Standing(await self._ask_slack(account), self._clock())
+        user = await self._ask_slack(account)
+        standing = _Standing(why_barred(user, account), self._clock(), _zone(user))
         if len(self._standings) >= _MOST_REMEMBERED:
             self._standings.clear()
         self._standings[account] = standing
@@ -150,8 +161,8 @@ class Identity:
         is_old = standing is None or self._clock() - standing.at > _FRESH_SECONDS
         return None if is_old else standing
 
-    async def _ask_slack(self, account: Account) -> str:
-        """Ask Slack what the account is worth. No answer is a no."""
+    async def _ask_slack(self, account: Account) -> Mapping[str, Any]:
+        """Ask Slack what the account is worth. No answer is a no: it raises Unwelcome."""
         try:
             async with asyncio.timeout(_PATIENCE_SECONDS):
                 answer = await self._client.users_info(user=account.user)
@@ -167,8 +178,12 @@ class Identity:
             raise Unwelcome(
                 "Nothing was done: Slack did not confirm your account. Try again in a minute."
             ) from None
-        user = answer.get("user")
-        return why_barred(cast("Mapping[str, Any]", user or {}), account)
+        return cast("Mapping[str, Any]", answer.get("user") or {})
+
+
+def _zone(user: Mapping[str, Any]) -> str:
+    zone = str(user.get("tz") or "")
+    return zone if is_zone(zone) and zone != "Etc/UTC" else "UTC"
 
 
 def why_barred(user: Mapping[str, Any], account: Account) -> str:

@@ -222,7 +222,8 @@ class Listeners:
         origin = Origin("slack", command.channel, command.account.user)
 
         def answer(person: Person) -> Message | Blank | None:
-            return self._commands.answer(text, person=person.id, origin=origin)
+            zone = self._identity.zone(command.account)
+            return self._commands.answer(text, person=person.id, origin=origin, zone=zone)
 
         return await self._identity.done(command.account, answer)
 

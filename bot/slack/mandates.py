@@ -33,7 +33,7 @@ class Mandates:
     def __init__(self, workflow: Workflow, database: Database, policies: Policies) -> None:
         self._workflow, self._database, self._policies = workflow, database, policies
 
-    def delegate(self, person: str, said: Said) -> Message:
+    def delegate(self, person: str, said: Said, zone: str) -> Message:
         """`delegate to ada until friday`, `delegate end 3`, or alone: list them."""
         number = _to_end(said.rest)
         if not said.rest:
@@ -41,7 +41,7 @@ class Mandates:
         if number is not None:
             ended = self._workflow.mandates.end_delegation(number, person=person, door="slack")
             return answers.said(f"Delegation {ended.id} has ended.")
-        wanted = mandate.delegation(said.rest, now=self._now())
+        wanted = mandate.delegation(said.rest, now=self._now(), zone=zone)
         made = self._workflow.mandates.delegate(
             person=person,
             to=wanted.delegate,
@@ -53,7 +53,7 @@ class Mandates:
         told = f"{self._name(made.delegate)} decides in your stead {_where(made.area)}."
         return _until(told, made.ends, f"{answers.COMMAND} delegate end {made.id}")
 
-    def grant(self, person: str, said: Said) -> Message:
+    def grant(self, person: str, said: Said, zone: str) -> Message:
         """`grant dora abusers clear lb* 5 an hour until 18:00`, `grant end 3`, or alone: list."""
         number = _to_end(said.rest)
         if not said.rest:
@@ -61,7 +61,7 @@ class Mandates:
         if number is not None:
             ended = self._workflow.mandates.end_grant(number, person=person, door="slack")
             return answers.said(f"Grant {ended.id} has ended.")
-        wanted = mandate.grant(said.rest, now=self._now())
+        wanted = mandate.grant(said.rest, now=self._now(), zone=zone)
         made = self._workflow.mandates.grant(
             wanted, giver=person, reason=said.reason, door="slack"
         )

@@ -13,8 +13,9 @@ from bot.store.rote import Asked, Rote
 # More than this nobody finds anything in.
 MOST = 50
 LONGEST_NAME = 64
-# What the history is filtered by, in the order in which it stands in an address.
-FILTERS = ("host", "area", "person", "runbook", "state", "text", "since", "until")
+# What the history is filtered by, in the order in which it stands in an address. zone: the one in
+# which times are meant that name none; without it, UTC.
+FILTERS = ("host", "area", "person", "runbook", "state", "text", "since", "until", "zone")
 _VIEW = lookups.view.c
 _OF = Rote(select(lookups.view).where(_VIEW.person == bindparam("whose")).order_by(_VIEW.name))
 

@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request, Response
 
 from bot import hindsight, moment
-from bot.hindsight import NotAMoment
+from bot.civil import NotATime
 from bot.run import Vote
 from bot.store import around
 from bot.store.around import Happening
@@ -55,9 +55,10 @@ def show(
     at: Typed = "",
     within: Typed = "",
     host: Hosts = "",
+    zone: Typed = "",
 ) -> Response:
     """Show what happened then. Without a moment it is now, and the hour before."""
-    typed = {"at": at.strip(), "within": within.strip(), "host": host.strip()}
+    typed = {"at": at.strip(), "within": within.strip(), "host": host.strip(), "zone": zone}
     problems: dict[str, str] = {}
     with parts.database.reading() as tx:
         now = tx.now
@@ -85,18 +86,19 @@ def show(
 
 
 def _understood(typed: Mapping[str, str], now: int, problems: dict[str, str]) -> tuple[int, int]:
+    zone = typed["zone"] or "UTC"
     at, reach = now, hindsight.span("30 min" if typed["at"] else "1 h")
     try:
         clean(typed["host"])
     except UncleanText as unclean:
         problems["hosts"] = str(unclean)
     try:
-        at = hindsight.moment(typed["at"], now=now) if typed["at"] else now
-    except NotAMoment as trouble:
+        at = hindsight.moment(typed["at"], now=now, zone=zone) if typed["at"] else now
+    except NotATime as trouble:
         problems["moment"] = str(trouble)
     try:
         reach = hindsight.span(typed["within"]) if typed["within"] else reach
-    except NotAMoment as trouble:
+    except NotATime as trouble:
         problems["within"] = str(trouble)
     return at, reach
 

@@ -36,7 +36,7 @@ def delegate(request: Request, parts: Here, visitor: Visiting, form: Filled) -> 
     def act(now: int) -> None:
         area = f" for {form['area']}" if form.get("area") else ""
         typed = f"to {form.get('person', '')} until {form.get('until', '')}{area}"
-        wanted = mandate.delegation(typed, now=now)
+        wanted = mandate.delegation(typed, now=now, zone=form.get("zone") or "UTC")
         parts.workflow.mandates.delegate(
             person=visitor.id,
             to=wanted.delegate,
@@ -56,7 +56,7 @@ def grant(request: Request, parts: Here, visitor: Visiting, form: Filled) -> Res
             f"{form.get('person', '')} {form.get('what', '')} {form.get('an_hour', '')} an hour "
             f"until {form.get('until', '')}"
         )
-        wanted = mandate.grant(typed, now=now)
+        wanted = mandate.grant(typed, now=now, zone=form.get("zone") or "UTC")
         reason = form.get("reason", "")
         parts.workflow.mandates.grant(wanted, giver=visitor.id, reason=reason, door="web")
 

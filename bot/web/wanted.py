@@ -4,7 +4,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from urllib.parse import urlencode
 
-from bot.moment import NotAMoment, earliest, latest
+from bot.civil import NotATime
+from bot.hindsight import earliest, latest
 from bot.run import ENDED, State
 from bot.store import words
 from bot.store.search import Filter
@@ -54,13 +55,13 @@ class Wanted:
 
 def canonical(query: Mapping[str, str]) -> str:
     """Return the filters that are not empty as they stand in an address, in one order."""
-    typed = {name: query[name].strip()[:200] for name in NAMES if query.get(name, "").strip()}
-    return urlencode(typed)
+    return urlencode(_typed(query))
 
 
 def wanted(query: Mapping[str, str], *, now: int) -> Wanted:
     """Understand the filters; what cannot be understood is a problem and filters nothing."""
-    typed = {name: query[name].strip()[:200] for name in NAMES if query.get(name, "").strip()}
+    typed = _typed(query)
+    zone = typed.get("zone", "UTC")
     problems: dict[str, str] = {}
 
     def understood(name: str, how: Callable[[str], object]) -> object:
@@ -68,8 +69,8 @@ def wanted(query: Mapping[str, str], *, now: int) -> Wanted:
             return None
         try:
             return how(clean(typed[name]))
-        except (UncleanText, NotAMoment, KeyError, OverflowError) as trouble:
-            known = isinstance(trouble, (UncleanText, NotAMoment))
+        except (UncleanText, NotATime, KeyError, OverflowError) as trouble:
+            known = isinstance(trouble, (UncleanText, NotATime))
             problems[name] = str(trouble) if known else "is not known here: choose another"
             return None
 
@@ -80,10 +81,18 @@ def wanted(query: Mapping[str, str], *, now: int) -> Wanted:
         "person": understood("person", str.lower),
         "words": understood("runbook", lambda text: " ".join(text.lower().split())),
         "states": understood("state", _states) or frozenset[State](),
-        "since": understood("since", lambda text: earliest(text, now=now)),
-        "until": understood("until", lambda text: latest(text, now=now)),
+        "since": understood("since", lambda text: earliest(text, now=now, zone=zone)),
+        "until": understood("until", lambda text: latest(text, now=now, zone=zone)),
     }
     return Wanted(typed, Filter(**values, before=_before(query)), problems)  # pyright: ignore[reportArgumentType] - each `how` returns its field's type
+
+
+def _typed(query: Mapping[str, str]) -> dict[str, str]:
+    """Return the filters that are not empty; a zone filters nothing but with a time."""
+    typed = {name: query[name].strip()[:200] for name in NAMES if query.get(name, "").strip()}
+    if not {"since", "until"} & set(typed):
+        typed.pop("zone", None)
+    return typed
 
 
 def _text(text: str) -> tuple[str, ...]:

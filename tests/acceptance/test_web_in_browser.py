@@ -123,6 +123,24 @@ def test_times_are_the_readers_own_with_utc_at_hand(visit: Visit) -> None:
     expect(visit.page.locator("[data-zone]")).to_contain_text("Asia/Tokyo")
 
 
+def test_times_are_typed_in_the_zone_in_which_they_are_shown(visit: Visit) -> None:
+    both_on(visit.server)
+    page = visit.page
+    visit.sign_in("olga")
+    visit.open("/runs")
+    expect(page.get_by_text("Since (Asia/Tokyo)")).to_be_visible()
+    page.get_by_label("Host").fill("lb1")
+    expect(page).to_have_url(re.compile(r"/runs\?host=lb1$"))
+    shown = page.locator("#results time").first.inner_text()
+    page.get_by_label("Since").fill(shown)
+    expect(page).to_have_url(re.compile(r"since=[^&]+&zone=Asia%2FTokyo$"))
+    expect(page.locator("#results tbody tr")).to_have_count(1)
+    # A link made without scripts has times in UTC, and so are those that are typed there.
+    visit.open(f"/runs?since={shown}")
+    expect(page.get_by_text("Since (UTC)")).to_be_visible()
+    assert visit.complaints == []
+
+
 def test_a_command_can_be_copied(visit: Visit) -> None:
     run = both_on(visit.server)
     visit.page.context.grant_permissions(["clipboard-read", "clipboard-write"])

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.deadline import NotADeadline, deadline, written
+from bot.civil import NotATime
+from bot.deadline import deadline, written
 
 NOON = round(datetime(2026, 3, 28, 12, tzinfo=UTC).timestamp()) * 1_000_000
 
@@ -25,6 +26,7 @@ NOON = round(datetime(2026, 3, 28, 12, tzinfo=UTC).timestamp()) * 1_000_000
         ("18:00 Europe/Amsterdam", "2026-03-28 17:00 UTC"),
         # The clocks there have changed by then.
         ("tomorrow 18:00 Europe/Amsterdam", "2026-03-29 16:00 UTC"),
+        ("18:00+01:00", "2026-03-28 17:00 UTC"),
         ("4 hours", "2026-03-28 16:00 UTC"),
         ("90min", "2026-03-28 13:30 UTC"),
         ("2 w", "2026-04-11 12:00 UTC"),
@@ -50,11 +52,20 @@ def test_what_is_typed_is_what_is_meant(typed: str, meant: str):
     ],
 )
 def test_what_is_no_deadline_says_what_to_type(typed: str, said: str):
-    with pytest.raises(NotADeadline, match=said):
+    with pytest.raises(NotATime, match=said):
         deadline(typed, now=NOON)
+
+
+def test_without_a_zone_it_is_meant_in_that_of_whoever_types():
+    def meant(typed: str) -> str:
+        return written(deadline(typed, now=NOON, zone="Asia/Tokyo"))
+
+    assert meant("23:00") == "2026-03-28 14:00 UTC"
+    assert meant("tomorrow") == "2026-03-29 15:00 UTC"
+    assert meant("18:00Z") == "2026-03-28 18:00 UTC"
 
 
 @given(st.text(max_size=30))
 def test_whatever_is_typed_is_in_the_future_or_refused(typed: str):
-    with contextlib.suppress(NotADeadline):
+    with contextlib.suppress(NotATime):
         assert deadline(typed, now=NOON) > NOON

@@ -3,7 +3,7 @@
 import pytest
 
 from bot import hindsight
-from bot.hindsight import NotAMoment
+from bot.civil import NotATime
 
 # 2026-03-01 14:30:05 UTC, a Sunday.
 NOW = 1_772_375_405_000_000
@@ -41,11 +41,44 @@ def test_a_moment_is_understood(typed: str, meant: str):
         ("2026-03-02 01:00", "is still to come"),
         ("02:00 Nowhere/Land", "there is no time zone"),
         ("02:00 ../../etc/passwd", "is no time"),
+        ("12345 h", "is no time"),
+        ("9999-12-31", "is no time"),
     ],
 )
 def test_what_is_no_moment_is_said_to_be_none(typed: str, why: str):
-    with pytest.raises(NotAMoment, match=why):
+    with pytest.raises(NotATime, match=why):
         hindsight.moment(typed, now=NOW)
+
+
+def test_without_a_zone_it_is_meant_in_that_of_whoever_types():
+    def meant(typed: str) -> str:
+        return hindsight.written(hindsight.moment(typed, now=NOW, zone="Asia/Tokyo"))
+
+    assert meant("23:00") == "2026-03-01 14:00:00Z"
+    # It is 23:30 there: 23:31 was yesterday.
+    assert meant("23:31") == "2026-02-28 14:31:00Z"
+    assert meant("today") == "2026-02-28 15:00:00Z"
+    assert meant("14:00Z") == "2026-03-01 14:00:00Z"
+    assert hindsight.written(NOW, "Asia/Tokyo") == "2026-03-01 23:30:05"
+
+
+@pytest.mark.parametrize(
+    ("typed", "first", "last"),
+    [
+        ("2026-02-27", "2026-02-27 00:00:00Z", "2026-02-27 23:59:59Z"),
+        ("2026-02-27 08:15", "2026-02-27 08:15:00Z", "2026-02-27 08:15:59Z"),
+        ("2026-02-27T08:15:30Z", "2026-02-27 08:15:30Z", "2026-02-27 08:15:30Z"),
+        ("2026-02-27 08:15:30 UTC", "2026-02-27 08:15:30Z", "2026-02-27 08:15:30Z"),
+        ("today", "2026-03-01 00:00:00Z", "2026-03-01 23:59:59Z"),
+        ("Yesterday", "2026-02-28 00:00:00Z", "2026-02-28 23:59:59Z"),
+        ("02:00", "2026-03-01 02:00:00Z", "2026-03-01 02:00:59Z"),
+        ("2h", "2026-03-01 12:30:05Z", "2026-03-01 12:30:05Z"),
+        (" 1  week ", "2026-02-22 14:30:05Z", "2026-02-22 14:30:05Z"),
+    ],
+)
+def test_the_bounds_of_what_was_typed_are_known(typed: str, first: str, last: str):
+    assert hindsight.written(hindsight.earliest(typed, now=NOW)) == first
+    assert hindsight.written(hindsight.latest(typed, now=NOW)) == last
 
 
 @pytest.mark.parametrize("typed", ["30m", "±30m", "± 30 min", "+-30m", "30 minutes"])
@@ -55,5 +88,5 @@ def test_a_span_is_understood(typed: str):
 
 @pytest.mark.parametrize("typed", ["", "30", "m", "-30m", "30y"])
 def test_what_is_no_span_is_said_to_be_none(typed: str):
-    with pytest.raises(NotAMoment):
+    with pytest.raises(NotATime):
         hindsight.span(typed)

@@ -57,10 +57,14 @@
     document.querySelectorAll("form[data-sent]").forEach(function (form) { delete form.dataset.sent; });
   });
 
+  function timesIn(form) { return Array.from(form.querySelectorAll("[data-time]")); }
+
   // Filters that say nothing stay out of the address.
   document.addEventListener("htmx:configRequest", function (event) {
     var parameters = event.detail.parameters;
     Object.keys(parameters).forEach(function (name) { if (parameters[name] === "") { delete parameters[name]; } });
+    var own = event.detail.elt.querySelector("[data-own-zone]");
+    if (own && !timesIn(own.form).some(function (time) { return time.value; })) { delete parameters.zone; }
   });
 
   // What was unfolded or scrolled stays so when the page moves.
@@ -104,6 +108,14 @@
   var zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
   document.querySelectorAll("[data-zone]").forEach(function (place) {
     place.textContent = "Times are " + zone;
+  });
+
+  // Times are typed in the zone in which they are shown, except where the page says another already.
+  document.querySelectorAll("[data-own-zone]").forEach(function (own) {
+    if (!timesIn(own.form).some(function (time) { return time.value; })) { own.value = zone; }
+    own.form.querySelectorAll("[data-typed-in]").forEach(function (place) {
+      place.textContent = own.value || "UTC";
+    });
   });
 
   // The same in UTC is one press away, for whoever has no mouse to hover with; and it stays so.

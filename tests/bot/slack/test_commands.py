@@ -1,6 +1,7 @@
 """What may stand behind /keyturn, and what is answered to the one who typed it."""
 
 from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -290,6 +291,30 @@ async def test_what_changed_around_a_moment_is_told(chat: Chat):
     assert "Nothing that I know of" in words(await chat.type("changed 2026-01-01 02:00"))
     for unclear in ("changed", "changed soon", "changed 02:00 ±x"):
         assert "ype " in (await chat.type(unclear)).text
+
+
+async def test_times_are_meant_and_told_in_the_zone_that_slack_shows(chat: Chat):
+    await chat.type("toy set lb1 lamp on", "U0OLGA")
+    await chat.settle()
+    chat.slack.users["U0DORA"] = {"tz": "Pacific/Auckland"}
+    there = datetime.now(ZoneInfo("Pacific/Auckland")).strftime("%Y-%m-%d %H:%M")
+    told = words(await chat.type(f"changed {there} ±10m lb*", "U0DORA"))
+    assert "Pacific/Auckland on lb*" in told
+    assert "toy set lb1 lamp on" in told
+    # Where Slack names no zone that there is, it is UTC: half a day ahead, so it is still to come.
+    chat.slack.users["U0STAN"] = {"tz": "Mars/Olympus"}
+    assert "still to come" in (await chat.type(f"changed {there} ±10m lb*", "U0STAN")).text
+
+
+async def test_an_hour_that_is_twice_or_never_is_asked_back(chat: Chat):
+    chat.slack.users["U0DORA"] = {"tz": "Europe/Amsterdam"}
+    twice = (await chat.type("changed 2025-10-26 02:30 ±10m", "U0DORA")).text
+    assert "is twice: type 2025-10-26 02" in twice
+    told = words(await chat.type("changed 2025-10-26 02:30+01:00 ±10m", "U0DORA"))
+    assert "Between 2025-10-26 02:20:00" in told
+    assert "clocks skip it" in (await chat.type("changed 2026-03-29 02:30", "U0DORA")).text
+    for strange in ("changed 02:00 Mars/Olympus", "changed 2026-01-01 26:00"):
+        assert "Between" not in (await chat.type(strange)).text
 
 
 @pytest.mark.parametrize(

@@ -102,7 +102,7 @@ async def test_the_asker_takes_the_proposal_back(chat: Chat):
     ("text", "said"),
     [
         ("delegate stan", "It is typed: delegate to PERSON"),
-        ("delegate to stan until yesterday", "is no time: type 18:00"),
+        ("delegate to stan until whenever", "is no time: type 18:00"),
         ("delegate to stan until 2020-01-01", "has passed already"),
         ("delegate to ghost for 2 h", "ghost is not among the people"),
         ("delegate end 7", "no delegation 7"),

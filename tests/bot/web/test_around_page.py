@@ -2,6 +2,7 @@
 
 import pytest
 
+from bot import hindsight
 from bot.run import State
 from bot.store import around, changelog, runs
 from bot.web import around_page
@@ -49,6 +50,19 @@ def test_several_hosts_are_ranked_by_how_many_it_touches(site: Site):
     assert "on lb1, lb2" in text
     assert "abusers clear lb1" in text
     assert "abusers clear lb2" in text
+
+
+def test_the_moment_is_meant_in_the_zone_that_the_page_names(site: Site):
+    with site.database.transaction() as tx:
+        done = succeeded(tx, asked(tx, host="lb1"))
+        at = hindsight.written(tx.now, "Pacific/Auckland")
+    browser = site.browser("dora")
+    shown = Page(browser.get(f"/around?at={at}&within=5+min&zone=Pacific/Auckland").text)
+    assert f"/runs/{done.id}" in shown.links
+    assert "Pacific/Auckland" in shown.text
+    assert shown.values["zone"] == "Pacific/Auckland"
+    # Half a day ahead, it is still to come elsewhere.
+    assert "is still to come" in browser.get(f"/around?at={at}&within=5+min").text
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import re
 import pytest
 from fastapi.testclient import TestClient
 
+from bot import hindsight
 from bot.run import State
 from bot.store import runs, search
 from bot.store.database import Transaction
@@ -100,9 +101,39 @@ def test_filters_let_through_what_they_say(
     assert found == (set(shown) if expected is None else expected)
 
 
+def _at(site: Site, run: int, zone: str) -> str:
+    """Return when a run was asked for, as its asker would type it in a zone."""
+    with site.database.reading() as tx:
+        return hindsight.written(runs.get(tx, run).asked, zone)
+
+
+def test_times_are_meant_in_the_readers_zone_and_without_one_in_utc(site: Site) -> None:
+    run = gallery(site.database)["succeeded"]
+    tokyo = _at(site, run, "Asia/Tokyo")
+    browser, since = site.browser("dora"), f"/runs?since={tokyo}&until={tokyo}"
+    assert numbers(browser.get(since).text) == []
+    shown = browser.get(f"{since}&zone=Asia/Tokyo").text
+    assert run in numbers(shown)
+    assert Page(shown).values["zone"] == "Asia/Tokyo"
+    # Also in what is handed out, and in the link under which it is kept.
+    assert "zone=Asia%2FTokyo" in shown
+    told = browser.get(f"/runs.json?since={tokyo}&until={tokyo}&zone=Asia/Tokyo").json()
+    assert run in [one["run"] for one in told["runs"]]
+
+
+def test_a_zone_alone_filters_nothing_and_stays_out_of_the_links(site: Site) -> None:
+    gallery(site.database)
+    html = site.browser("dora").get("/runs?host=lb1&zone=Asia/Tokyo").text
+    assert "zone=" not in html
+    assert "Keep this view" in html
+
+
 @pytest.mark.parametrize(
     ("query", "words"),
     [
+        ("since=02:00&zone=Mars/Olympus", "there is no time zone"),
+        ("since=2026-03-29+02:30&zone=Europe/Berlin", "the clocks skip it"),
+        ("until=2025-10-26+02:30&zone=Europe/Berlin", "is twice"),
         ("since=soon", "“soon” is no time"),
         ("until=2026-13-45", "is no time"),
         ("since=99999999+weeks", "is no time"),

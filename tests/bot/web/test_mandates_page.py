@@ -40,6 +40,15 @@ def test_a_delegation_is_made_shown_and_ended(site: Site):
     assert "Nobody decides in your stead" in site.browser("olga").get("/mandates").text
 
 
+def test_the_end_is_meant_in_the_zone_of_whoever_types(site: Site):
+    assert delegate(site, until="tomorrow 18:00", zone="Asia/Tokyo") == 303
+    assert grant(site, until="tomorrow 18:00") == 303
+    assert delegate(site, until="tomorrow 18:00", zone="Mars/Olympus") == 422
+    shown = site.browser("olga").get("/mandates").text
+    assert "T09:00:00Z" in shown
+    assert "T18:00:00Z" in shown
+
+
 def test_a_run_says_who_decided_for_whom(site: Site):
     delegate(site)
     run = site.office.ask(LAMP_ON)

@@ -26,6 +26,12 @@ def test_a_view_is_kept_under_a_name_and_opened_again(site: Site):
     assert "lb1 203.0.113.9" not in page.text
 
 
+def test_a_view_keeps_the_zone_in_which_its_times_are_meant(site: Site):
+    place = _keep(site, query="since=today&zone=Asia/Tokyo&host=lb1")
+    assert place == "/runs?host=lb1&since=today&zone=Asia%2FTokyo&view=1"
+    assert site.browser("dora").get(place).status_code == 200
+
+
 def test_others_see_the_same_by_its_link_and_cannot_forget_it(site: Site):
     place = _keep(site)
     browser = site.browser("olga")
