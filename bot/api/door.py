@@ -61,14 +61,13 @@ def build(parts: ApiParts) -> FastAPI:
         openapi_url="/openapi.json",
         docs_url=None,
         redoc_url=None,
-        responses=problems.RESPONSES,
         redirect_slashes=False,
     )
     app.state.parts = parts
     app.state.waiters = Waiters(parts)
     problems.install(app)
-    for room in _ROOMS:
-        app.include_router(room.router)
+    # Routers within the router would be put together anew, and looked through for each request.
+    app.router.routes += [route for room in _ROOMS for route in room.router.routes]
     app.webhooks.post("run", summary="Tell that something happened to a run", tags=["hooks"])(told)
     _describe_problems(app)
     app.add_middleware(guard.Guard, secure=parts.base_url.startswith("https:"), refuse=_refuse)
@@ -92,19 +91,17 @@ def _refuse(request: Request, status: int) -> Response:
 
 
 def _describe_problems(app: FastAPI) -> None:
-    """Say in the description that problems are problem+json, and not any JSON."""
+    """Say in the description which problems any operation may answer with."""
     plain = app.openapi
 
     def described() -> dict[str, Any]:
         if app.openapi_schema:
             return app.openapi_schema
         whole = plain()
+        whole["components"]["schemas"]["Problem"] = problems.Problem.model_json_schema()
         for path in cast("dict[str, dict[str, Any]]", whole["paths"]).values():
             for operation in path.values():
-                for status, answer in operation["responses"].items():
-                    content = answer.get("content", {})
-                    if int(status) >= 400 and "application/json" in content:
-                        content[problems.MEDIA_TYPE] = content.pop("application/json")
+                operation["responses"] |= problems.RESPONSES
         return whole
 
     app.openapi = described  # pyright: ignore[reportAttributeAccessIssue] - FastAPI's own way

@@ -68,9 +68,10 @@ _USUAL: Mapping[int, str] = {
     405: "This address is for something else: /api/v1/openapi.json lists what each is for.",
     500: "It was written down in the service's log. Try it again later.",
 }
-# What can be expected of any operation. Stated once, so that nothing else ever comes.
-RESPONSES: dict[int | str, dict[str, object]] = {
-    status: {"model": Problem, "description": _TITLES[status]}
+_SHAPE = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
+# What the description says of any operation, by status. Stated once: nothing else ever comes.
+RESPONSES: Mapping[str, object] = {
+    str(status): {"description": _TITLES[status], "content": _SHAPE}
     for status in (400, 401, 403, 404, 408, 409, 413, 422, 429, 500, 503)
 }
 

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from fastapi.routing import APIRoute
 
+from bot.api import build
 from bot.workflow.tokens import SCOPES
 from tests.bot.api.conftest import API, Desk
 from tests.bot.web.exhibits import gallery
@@ -93,6 +94,13 @@ def test_a_route_that_nobody_entered_is_found(desk: Desk):
 
     with pytest.raises(AssertionError):
         test_every_route_is_in_the_table(desk)
+
+
+def test_the_routes_are_made_once_and_not_for_every_api(desk: Desk):
+    again = build(desk.api.state.parts).routes
+    made = {id(route) for route in desk.api.routes if isinstance(route, APIRoute)}
+    assert made == {id(route) for route in again if isinstance(route, APIRoute)}
+    assert len(made) > 30
 
 
 def _status(desk: Desk, method: str, path: str, *scopes: str) -> int:
