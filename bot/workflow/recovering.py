@@ -57,10 +57,9 @@ class Recovering:
         """Take up one run, which the transaction holds, or end it."""
         if run.state is State.RUNNING and not run.hosts:
             leases.revoke(tx, run.id)
-            doubt = testimony.against_steps(tx, run)
-            if not doubt and self._left_between_steps(tx, run):
+            why = self._left_between_steps(tx, run)
+            if not why:
                 return
-            why = _DOUBTED.format(doubt) if doubt else _NOT_SEEN
             summary = f"{why}. {run.host} stays locked until an owner settles this run."
             end(self._parts, tx, run, State.UNKNOWN, summary)
             return
@@ -86,11 +85,13 @@ class Recovering:
             else:
                 self.take_up(tx, run)
 
-    def _left_between_steps(self, tx: Transaction, run: Run) -> bool:
-        """End a run of whose every step that was sent the end is known; say whether it is one."""
+    def _left_between_steps(self, tx: Transaction, run: Run) -> str:
+        """End a run of whose every step that was sent the end is known; say why it is none."""
         records = runs.steps(tx, run.id)
         if not records or any(each.state is not StepState.SUCCEEDED for each in records):
-            return False
+            return _NOT_SEEN
+        if doubt := testimony.against_steps(tx, run):
+            return _DOUBTED.format(doubt)
         if run.proposal is not None and len(records) < len(run.proposal.steps):
             said = stopped.told(tx, run, "Stopped, since Keyturn itself was")
             end(self._parts, tx, run, State.STOPPED, said)
@@ -100,7 +101,7 @@ class Recovering:
                 f"now. {run.host} stays locked until then."
             )
             end(self._parts, tx, run, State.UNKNOWN, why)
-        return True
+        return ""
 
 
 def hand_over(parts: Parts, tx: Transaction, run: Run) -> None:

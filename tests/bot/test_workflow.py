@@ -419,6 +419,8 @@ class TestRecovery:
         assert office.run(run.id).state is State.RUNNING
         office.workflow.recover()
         assert office.run(run.id).state is State.UNKNOWN
+        # It was a crash, and nobody is told that somebody may have altered the database.
+        assert "nobody saw its end" in office.run(run.id).summary
 
     def test_what_waited_goes_on(self, office: Office):
         run = office.ask(LAMP_ON)
