@@ -19,8 +19,9 @@ from tests.playground.fleet import LoopbackFleet, Place
 from tests.policies import a_policy
 
 CHAOS = int(os.environ.get("KEYTURN_CHAOS", "0"))
-# All that writes, and what makes it durable; opening is what a full disk refuses first.
-CALLS = ("pwrite64", "fdatasync", "fsync", "write", "ftruncate", "openat", "rename")
+# All that writes, and what makes it durable; opening is what a full disk refuses first. Nothing is
+# renamed there unless the database cannot be written.
+CALLS = ("pwrite64", "fdatasync", "fsync", "write", "ftruncate", "openat")
 ERRORS = ("ENOSPC", "EIO")
 # Failing calls: one, a spell of them, and every one from there on, until the process ends.
 SPELLS = ("{n}", "{n}..{last}", "{n}+")
@@ -55,11 +56,14 @@ def life(home: Home, call: str, error: str, when: str, *, seed: int = 0) -> bool
     return "(INJECTED)" in told.read_text(errors="replace")
 
 
-def swept(home: Home, call: str, error: str) -> int:
-    """Have each call of a kind fail, once, for a while or for good; return how many there were."""
+def swept(home: Home, call: str, error: str, *, seed: int) -> int:
+    """Have each call of a kind fail, once, for a while or for good; return how many there were.
+
+    seed: another one asks for other things.
+    """
     for n in range(1, MOST + 1):
         when = SPELLS[n % len(SPELLS)].format(n=n, last=n + _SPELL)
-        if not life(home, call, error, when, seed=n):
+        if not life(home, call, error, when, seed=seed + n):
             return n - 1
     return MOST
 
@@ -92,6 +96,8 @@ def test_r_d3_r_d4_a_disk_that_fails_loses_nothing_and_needs_no_repair(
 def test_r_d3_r_d4_no_write_is_a_bad_moment_for_a_full_or_broken_disk(
     home: tuple[Home, LoopbackFleet], call: str, error: str, record_property: Record
 ):
-    times = swept(home[0], call, error)
-    assert times < MOST
-    _told(home, times, f"every {call} with {error}", record_property)
+    # The first sweep ends once a database is made: what a run writes into one that is there is
+    # for the second.
+    times = [swept(home[0], call, error, seed=seed) for seed in (0, MOST)]
+    assert 0 < min(times) <= max(times) < MOST
+    _told(home, sum(times), f"every {call} with {error}", record_property)

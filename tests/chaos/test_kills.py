@@ -34,6 +34,9 @@ PLACES = (Place("lb1", "edge"), Place("lb2", "edge"))
 # Any moment of a run may be the last. Every fifth life ends earlier still, while it takes up what
 # the one before has left.
 LONGEST_START = 1.0
+# By how much lives become longer while none gets anything done, as on a machine that is busy; and
+# shorter again.
+_LONGER = 1.2
 
 
 @pytest.fixture
@@ -48,8 +51,8 @@ def campaign(home: Home, fleet: LoopbackFleet, *, kills: int, seed: int) -> Toll
     chance, several = random.Random(seed), processes()  # noqa: S311 - no secret
     began = time.monotonic()
     assert live(home, seed, patience=60) == 0
-    # On a machine that is busy it takes longer.
-    longest = time.monotonic() - began
+    shortest = longest = time.monotonic() - began
+    written = len(_lines(fleet))
     for n in range(kills):
         begun = several.Event()
         process = several.Process(target=victim.live, args=(home, seed * 100_000 + n, begun))
@@ -62,6 +65,8 @@ def campaign(home: Home, fleet: LoopbackFleet, *, kills: int, seed: int) -> Toll
         assert process.is_alive(), f"it ended by itself with {process.exitcode}, seed {seed}"
         process.kill()
         process.join()
+        before, written = written, len(_lines(fleet))
+        longest = max(shortest, longest / _LONGER if written > before else longest * _LONGER)
     process = several.Process(target=victim.finish, args=(home,))
     process.start()
     process.join(90)
@@ -77,10 +82,15 @@ def counted(home: Home, fleet: LoopbackFleet, *, faults: int) -> Toll:
         verdict = verification.verify(tx, thorough=True)
     database.close()
     assert verdict.broken is None, verdict.why
-    ledgers = [host.home / "ledger" for host in fleet.hosts.values()]
-    lines = [line for file in ledgers if file.exists() for line in file.read_text().splitlines()]
     acks = home.acks.read_text().split() if home.acks.exists() else []
-    return judged(lines, {run.id: run for run in known}, steps, [*map(int, acks)], faults=faults)
+    return judged(
+        _lines(fleet), {run.id: run for run in known}, steps, [*map(int, acks)], faults=faults
+    )
+
+
+def _lines(fleet: LoopbackFleet) -> list[str]:
+    ledgers = [host.home / "ledger" for host in fleet.hosts.values()]
+    return [line for file in ledgers if file.exists() for line in file.read_text().splitlines()]
 
 
 # One that goes wrong once in three times is wrong: it is not tried again.

@@ -33,11 +33,14 @@ def home(tmp_path: Path) -> Generator[tuple[Home, LoopbackFleet]]:
         yield Home(tmp_path, f"sqlite:///{tmp_path / 'keyturn.db'}"), fleet
 
 
-def swept(home: Home, call: str, *, most: int) -> int:
-    """Kill at each call of a kind; return how many there were."""
+def swept(home: Home, call: str, *, most: int, seed: int = 0) -> int:
+    """Kill at each call of a kind; return how many there were.
+
+    seed: another one asks for other things.
+    """
     for n in range(1, most + 1):
         inject = ("-e", f"trace={call}", "-e", f"inject={call}:signal=SIGKILL:when={n}")
-        status = live(home, n, patience=PATIENCE, strace=("-o", "/dev/null", *inject))
+        status = live(home, seed + n, patience=PATIENCE, strace=("-o", "/dev/null", *inject))
         assert status in {0, KILLED}, f"{call} {n}: it ended with {status}"
         if status == 0:
             return n - 1
@@ -52,9 +55,11 @@ def swept(home: Home, call: str, *, most: int) -> int:
 def test_k1_to_k13_no_system_call_is_a_bad_moment(
     home: tuple[Home, LoopbackFleet], call: str, record_property: Record
 ):
-    kills = swept(home[0], call, most=MOST)
-    assert kills < MOST
+    # The first sweep ends once a database is made: what a run does in one that is there is for
+    # the second.
+    kills = [swept(home[0], call, most=MOST, seed=seed) for seed in (0, MOST)]
+    assert max(kills) < MOST
     assert live(home[0], 0, patience=PATIENCE) == 0
-    toll = counted(*home, faults=kills)
+    toll = counted(*home, faults=sum(kills))
     record_property(NAME, f"kill -9 at every {call} of a run: {toll}")
     assert not toll.wrong, f"{call}: {toll}: {toll.wrong}"
