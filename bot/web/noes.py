@@ -6,11 +6,13 @@ from bot.forms import NotUnderstood
 from bot.run import IllegalMove
 from bot.store.runs import Overtaken
 from bot.timetable import BadTimetable
-from bot.workflow import NotYours, TooLate, Unfit
+from bot.workflow import NotYours, TooLate, TooMuch, Unfit
 
+# Of two that fit, the first holds.
 _STATUS: Mapping[type[Exception], int] = {
     NotUnderstood: 422,
     BadTimetable: 422,
+    TooMuch: 429,
     Unfit: 422,
     NotYours: 403,
     TooLate: 409,

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Mapping
+from contextlib import suppress
 from http import HTTPStatus
 
 from fastapi import FastAPI, Request, Response
@@ -18,7 +19,7 @@ from bot.store.schedules import NoSuchSchedule
 from bot.web import guard, onward
 from bot.web.pages import page
 from bot.web.parts import WebParts
-from bot.web.visitor import SignedOut
+from bot.web.visitor import SignedOut, still_there
 
 log = logging.getLogger(__name__)
 
@@ -91,9 +92,17 @@ def _http(request: Request, error: Exception) -> Response:
         raise error
     # A bare phrase such as "Not Found" is Starlette's own, and says less than ours.
     phrase = HTTPStatus(error.status_code).phrase
+    _look_who_is_there(request)
     answer = refusal(request, error.status_code, "" if error.detail == phrase else error.detail)
     answer.headers.update(error.headers or {})
     return answer
+
+
+def _look_who_is_there(request: Request) -> None:
+    """Find whose menu belongs on a page that asked nobody who they are; without one, it does."""
+    if not hasattr(request.state, "visitor"):
+        with suppress(SignedOut, StoreUnavailable, NoPolicy):
+            still_there(request, request.app.state.parts)
 
 
 def _not_understood(request: Request, error: Exception) -> Response:

@@ -1,0 +1,47 @@
+"""Pages that say no: with the menu for whoever is signed in, and without it where nobody knows."""
+
+from dataclasses import replace
+
+from bot.workflow import Workflow
+from bot.workflow.pacing import Pace
+from tests.bot.office import Office
+from tests.bot.web.conftest import Site, a_site
+from tests.bot.web.exhibits import gallery
+
+MENU = 'aria-label="Pages"'
+CLEAR = {"runbook": "abusers clear", "field-host": "lb1", "field-address": "203.0.113.9"}
+
+
+def test_a_page_that_is_not_there_has_the_menu_of_whoever_is_signed_in(site: Site) -> None:
+    answer = site.browser("dora").get("/nope")
+    assert answer.status_code == 404
+    assert MENU in answer.text
+    assert MENU not in site.browser().get("/nope").text
+
+
+def test_where_nobody_can_tell_who_is_there_a_page_does_without_the_menu(site: Site) -> None:
+    browser = site.browser("dora")
+    (site.policy / "people.yaml").write_text("people: [")
+    answer = browser.get("/nope")
+    assert answer.status_code == 404
+    assert MENU not in answer.text
+
+
+def test_a_fault_leaves_the_menu_where_it_is(site: Site) -> None:
+    number = gallery(site.database)["succeeded"]
+    with site.database.transaction() as tx:
+        tx.sql.exec_driver_sql("UPDATE run SET state = 'upside down' WHERE id = ?", (number,))
+    answer = site.browser("dora").get(f"/runs/{number}")
+    assert answer.status_code == 500
+    assert MENU in answer.text
+
+
+def test_whoever_asks_for_too_much_is_told_to_wait(office: Office) -> None:
+    parts = replace(office.parts, pace=Pace(person=1, runbook=9, everybody=9))
+    site = a_site(replace(office, parts=parts, workflow=Workflow(parts)))
+    browser = site.browser("dora")
+    assert browser.post("/ask", data=CLEAR).status_code == 303
+    answer = browser.post("/ask", data=CLEAR)
+    assert answer.status_code == 429
+    assert MENU in answer.text
+    assert "within a minute" in answer.text
