@@ -42,6 +42,13 @@ _INSERT_LISTS = {
 }
 _OF = tables.entry.c.run == bindparam("of")
 _OF_RUN = Rote(select(tables.entry).where(_OF).order_by(tables.entry.c.seq))
+_OF_KIND = Rote(
+    select(tables.entry)
+    .where(tables.entry.c.kind == bindparam("which"))
+    .order_by(tables.entry.c.seq.desc())
+    .limit(1)
+)
+_FIRST = Rote(select(tables.entry).order_by(tables.entry.c.seq).limit(1))
 _LAST_OF_RUN = Rote(select(tables.entry).where(_OF).order_by(tables.entry.c.seq.desc()).limit(1))
 
 
@@ -206,8 +213,13 @@ def last_of_run(tx: Transaction, run: int) -> Entry | None:
 
 
 def last_of_kind(tx: Transaction, kind: str) -> Entry | None:
-    query = select(tables.entry).where(tables.entry.c.kind == kind)
-    row = tx.sql.execute(query.order_by(tables.entry.c.seq.desc()).limit(1)).one_or_none()
+    row = _OF_KIND.row(tx, which=kind)
+    return _entry(row) if row else None
+
+
+def first(tx: Transaction) -> Entry | None:
+    """Return the entry that the log begins with."""
+    row = _FIRST.row(tx)
     return _entry(row) if row else None
 
 

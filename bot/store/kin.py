@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from functools import cache
 
-from sqlalchemy import bindparam, null, or_, select
+from sqlalchemy import ColumnElement, bindparam, null, or_, select
 
 from bot.run import Run, State
 from bot.store import tables
@@ -21,9 +21,19 @@ _HELD = among(_PLAIN.with_for_update(of=tables.run), _RUN.id)
 @cache
 def _parts_in(states: frozenset[State], *, held: bool) -> Rote:
     """Return the statement that finds the parts of a request that are in one of these states."""
-    fits = or_(*(_RUN.state == state.value for state in sorted(states)))
-    query = _PLAIN.where(_RUN.parent == bindparam("whole"), fits)
+    query = _PLAIN.where(_of_whole(states))
     return Rote(query.with_for_update(of=tables.run) if held else query)
+
+
+@cache
+def _one_in(states: frozenset[State]) -> Rote:
+    """Return the statement that finds one of them."""
+    return Rote(select(_RUN.id).where(_of_whole(states)).limit(1))
+
+
+def _of_whole(states: frozenset[State]) -> ColumnElement[bool]:
+    fits = or_(*(_RUN.state == state.value for state in sorted(states)))
+    return (_RUN.parent == bindparam("whole")) & fits
 
 
 def parts_in(tx: Transaction, whole: int, states: Iterable[State]) -> list[Run]:
@@ -40,9 +50,7 @@ def hold_parts_in(tx: Transaction, whole: int, states: Iterable[State]) -> list[
 
 def any_in(tx: Transaction, whole: int, states: Iterable[State]) -> bool:
     """Say whether a part of a request is in one of these states."""
-    values = [state.value for state in states]
-    query = select(_RUN.id).where(_RUN.parent == whole, _RUN.state.in_(values))
-    return tx.sql.execute(query.limit(1)).first() is not None
+    return _one_in(frozenset(states)).row(tx, whole=whole) is not None
 
 
 def hold(tx: Transaction, numbers: Sequence[int]) -> list[Run]:

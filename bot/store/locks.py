@@ -2,11 +2,14 @@
 
 from dataclasses import dataclass
 
-from sqlalchemy import delete, select
+from sqlalchemy import bindparam, delete, select
 
 from bot.run import Run, State
 from bot.store import runs, tables, turns
 from bot.store.database import Transaction
+from bot.store.rote import Rote
+
+_RELEASE = Rote(delete(tables.target_lock).where(tables.target_lock.c.run == bindparam("holder")))
 
 
 @dataclass(frozen=True)
@@ -54,7 +57,7 @@ def lines(tx: Transaction) -> dict[str, list[Run]]:
 
 
 def release(tx: Transaction, run: int) -> None:
-    tx.sql.execute(delete(tables.target_lock).where(tables.target_lock.c.run == run))
+    _RELEASE.do(tx, holder=run)
 
 
 def next_in_line(tx: Transaction, target: str) -> Run | None:

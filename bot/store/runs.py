@@ -1,9 +1,9 @@
 """The runs: saved, changed by compare-and-set, found again."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from statistics import median
 from typing import Any
 
@@ -28,19 +28,39 @@ _LISTED = [
 _ADD = insert(tables.run).returning(
     tables.run, null().label("report"), sort_by_parameter_order=True
 )
-_MOVED = (
-    *("version", "state", "expires", "started", "ended", "proposal", "digest", "needed"),
-    *("groups", "says", "terms", "shown", "reminded", "escalated", "grant_id", "summary"),
-)
-_SAVE = Rote(
-    update(tables.run)
-    .where(
-        tables.run.c.id == bindparam("of"),
-        tables.run.c.version == bindparam("was_version"),
-        tables.run.c.state == bindparam("was_state"),
+
+
+def _as_it_is(value: object) -> object:
+    return value
+
+
+# What changes of a run, by its name there: its column, and how it is written.
+_WRITTEN: Mapping[str, tuple[str, Callable[[Any], object]]] = {
+    **{name: (name, _as_it_is) for name in ("expires", "started", "ended", "digest", "needed")},
+    **{name: (name, _as_it_is) for name in ("shown", "reminded", "escalated", "summary")},
+    "proposal": ("proposal", lambda proposal: proposal.to_json() if proposal else None),
+    "groups": ("groups", lambda groups: json.dumps(list(groups))),
+    "says": ("says", lambda says: json.dumps(list(says), ensure_ascii=False)),
+    "terms": ("terms", terms_text),
+    "grant": ("grant_id", _as_it_is),
+}
+
+
+@cache
+def _saving(names: frozenset[str]) -> Rote:
+    """Return the statement that writes these: an index whose column is not named is left alone."""
+    columns = ["version", "state", *(_WRITTEN[name][0] for name in sorted(names))]
+    return Rote(
+        update(tables.run)
+        .where(
+            tables.run.c.id == bindparam("of"),
+            tables.run.c.version == bindparam("was_version"),
+            tables.run.c.state == bindparam("was_state"),
+        )
+        .values({column: bindparam(column) for column in columns})
     )
-    .values({name: bindparam(name) for name in _MOVED})
-)
+
+
 _SENT = ("run", "n", "state", "sent", "trouble")
 
 
@@ -52,6 +72,9 @@ def _select() -> Select[Any]:
 _GET = Rote(_select().where(tables.run.c.id == bindparam("number")))
 _HOLD = Rote(
     _select().where(tables.run.c.id == bindparam("number")).with_for_update(of=tables.run)
+)
+_CHILDREN = Rote(
+    _select().where(tables.run.c.parent == bindparam("whole")).order_by(tables.run.c.id)
 )
 _LIST = among(
     select(*_LISTED, null().label("report")).order_by(tables.run.c.id.desc()), tables.run.c.id
@@ -157,13 +180,22 @@ def amend(tx: Transaction, run: Run, **changes: Any) -> Run:
 
 
 def _save(tx: Transaction, changed: Sequence[tuple[Run, Run]]) -> list[Run]:
-    summaries = [tx.redactor.text(run.summary) for _, run in changed]
-    rows = [_row(*both, summary) for both, summary in zip(changed, summaries, strict=True)]
-    if _SAVE.do_all(tx, rows) != len(rows):
+    names = frozenset(
+        name
+        for name in _WRITTEN
+        if any(_differ(getattr(was, name), getattr(run, name)) for was, run in changed)
+    )
+    told = [run.summary for _, run in changed]
+    said = [tx.redactor.text(text) for text in told] if "summary" in names else told
+    rows = [
+        _row(was, replace(run, summary=_storable(summary)), names)
+        for (was, run), summary in zip(changed, said, strict=True)
+    ]
+    if _saving(names).do_all(tx, rows) != len(rows):
         numbers = ", ".join(str(was.id) for was, _ in changed)
         raise Overtaken(f"run {numbers} was changed by somebody else at the same moment")
-    both = zip(changed, summaries, strict=True)
-    new = {was.id: words.words_of(said) for (was, run), said in both if run.summary != was.summary}
+    both = zip(changed, said, strict=True)
+    new = {was.id: words.words_of(text) for (was, run), text in both if run.summary != was.summary}
     words.keep_all(tx, new)
     for was, run in changed:
         if run.state is not was.state:
@@ -171,28 +203,23 @@ def _save(tx: Transaction, changed: Sequence[tuple[Run, Run]]) -> list[Run]:
     return [replace(run, version=was.version + 1) for was, run in changed]
 
 
-def _row(was: Run, run: Run, summary: str) -> dict[str, Any]:
-    return {
+def _differ(was: object, now: object) -> bool:
+    # Nearly all of it is the very same, and a plan may be long.
+    return was is not now and was != now
+
+
+def _row(was: Run, run: Run, names: Collection[str]) -> dict[str, Any]:
+    row: dict[str, Any] = {
         "of": was.id,
         "was_version": was.version,
         "was_state": was.state.value,
         "version": was.version + 1,
         "state": run.state.value,
-        "expires": run.expires,
-        "started": run.started,
-        "ended": run.ended,
-        "proposal": run.proposal.to_json() if run.proposal else None,
-        "digest": run.digest,
-        "needed": run.needed,
-        "groups": json.dumps(list(run.groups)),
-        "says": json.dumps(list(run.says), ensure_ascii=False),
-        "terms": terms_text(run.terms),
-        "shown": run.shown,
-        "reminded": run.reminded,
-        "escalated": run.escalated,
-        "grant_id": run.grant,
-        "summary": _storable(summary),
     }
+    for name in names:
+        column, written = _WRITTEN[name]
+        row[column] = written(getattr(run, name))
+    return row
 
 
 def listed(tx: Transaction, numbers: Sequence[int]) -> list[Run]:
@@ -220,8 +247,7 @@ def novel(tx: Transaction, *, person: str, words: str) -> bool:
 
 def children(tx: Transaction, parent: int) -> list[Run]:
     """Return the runs of a request for several hosts, in the order of its hosts."""
-    query = _select().where(tables.run.c.parent == parent).order_by(tables.run.c.id)
-    return [run_of(row) for row in tx.sql.execute(query)]
+    return [run_of(row) for row in _CHILDREN.rows(tx, whole=parent)]
 
 
 def hold_children(tx: Transaction, parent: int) -> list[Run]:

@@ -7,7 +7,7 @@ vouched for by our key; what shuts something does so whoever wrote it.
 
 from collections.abc import Sequence
 
-from sqlalchemy import or_, select
+from sqlalchemy import bindparam, or_, select
 
 from bot.digest import canonical
 from bot.run import ENDED, Run, State, Vote
@@ -36,6 +36,15 @@ _BROKEN, _REVIEWED = "glass broken", "glass reviewed"
 # What shuts somebody out, or holds everything up, and what lets them go on.
 _SHUTS = frozenset({"banned", "everything stopped"})
 _LETS_GO_ON = frozenset({"ban lifted", "everything resumed"})
+_SINCE = Rote(
+    select(tables.entry)
+    .where(
+        tables.entry.c.host == bindparam("met"),
+        tables.entry.c.seq > bindparam("began"),
+        or_(*(tables.entry.c.kind == kind for kind in sorted({"started", *_ENDS}))),
+    )
+    .order_by(tables.entry.c.seq)
+)
 _STANDING = Rote(
     select(tables.entry)
     .where(or_(*(tables.entry.c.kind == kind for kind in sorted(_SHUTS | _LETS_GO_ON))))
@@ -65,11 +74,7 @@ def against_part(tx: Transaction, part: Run, whole: Run) -> str:
     opened = vouched(tx, changelog.of_run(tx, whole.id, ["started"]))
     if not opened:
         return f"that run {whole.id} was started"
-    entry = tables.entry.c
-    query = select(tables.entry).where(
-        entry.host == part.host, entry.seq > opened[0].seq, entry.kind.in_(["started", *_ENDS])
-    )
-    told = [Entry(*row) for row in tx.sql.execute(query.order_by(entry.seq))]
+    told = [Entry(*row) for row in _SINCE.rows(tx, met=part.host, began=opened[0].seq)]
     others = [one for one in told if one.run != part.id and one.facts.get("whole") == whole.id]
     if others:
         return f"that the part for {part.host} is not begun twice"

@@ -30,7 +30,7 @@ _RANK = case(
 ).label("rank")
 _OF = Rote(select(_RUN.asked_by, _RANK).where(_RUN.id == bindparam("number")))
 _WAITING = (_RUN.state == State.READY.value) & (_RUN.hosts == "[]")
-_LINE = (
+_LINE = Rote(
     select(_RUN.asked_by, _RANK, func.min(_RUN.id).label("first"))
     .where(_WAITING, _RUN.host == bindparam("target"))
     .group_by(_RUN.asked_by, _RANK)
@@ -56,7 +56,7 @@ _RANKS = (
     .order_by(_RUN.started.desc())
     .limit(_BULK_STEP - 1)
 )
-_URGENT = (
+_URGENT = Rote(
     select(_RUN.id)
     .join(tables.glass, _GLASS.run == _RUN.id)
     .where(_WAITING, _RUN.host == bindparam("target"), _GLASS.broken.is_not(None))
@@ -97,7 +97,7 @@ def next_at(tx: Transaction, target: str) -> int | None:
 
     Of what is equally urgent, that of the person who has not had the host for the longest time.
     """
-    line = list(tx.sql.execute(_LINE, {"target": target}))
+    line = _LINE.rows(tx, target=target)
     highest = max((row.rank for row in line), default=ONE)
     if highest == ONE and any(row.rank == BULK for row in line):
         known = {"target": target, "least": min(row.first for row in line) - _OF_LATE}
@@ -114,7 +114,8 @@ def next_at(tx: Transaction, target: str) -> int | None:
 
 def urgent_at(tx: Transaction, target: str) -> int | None:
     """Return the run with broken glass that waits for a host, if any does."""
-    return tx.sql.execute(_URGENT, {"target": target}).scalar_one_or_none()
+    row = _URGENT.row(tx, target=target)
+    return row.id if row else None
 
 
 def in_order(tx: Transaction, numbers: Sequence[int]) -> Sequence[int]:

@@ -29,14 +29,15 @@ def advance(parts: Parts, number: int) -> None:
         if _waits(tx, number):
             return
     with parts.database.transaction() as tx:
-        whole = runs.hold(tx, number)
+        whole = held = runs.hold(tx, number)
         children = runs.children(tx, number)
         if whole.state is State.ASKED:
             whole = _gathered(parts, tx, whole, children)
         if whole.state is State.READY:
             whole = (beginning.begin if whole.timing else _opened)(parts, tx, whole)
         if whole.state in {State.RUNNING, State.UNKNOWN}:
-            _next_wave(parts, tx, whole, runs.children(tx, number))
+            now = children if whole is held else runs.children(tx, number)
+            _next_wave(parts, tx, whole, now)
 
 
 def _waits(tx: Transaction, number: int) -> bool:
@@ -48,7 +49,10 @@ def _waits(tx: Transaction, number: int) -> bool:
     state = runs.get(tx, number).state
     if state is State.ASKED:
         return kin.any_in(tx, number, [State.ASKED])
-    return state in {State.RUNNING, State.UNKNOWN} and kin.any_in(tx, number, _ACTIVE)
+    if state in {State.RUNNING, State.UNKNOWN}:
+        return kin.any_in(tx, number, _ACTIVE)
+    # Of one that has come to its end, its last hosts may say so late.
+    return state is not State.READY
 
 
 def _gathered(parts: Parts, tx: Transaction, whole: Run, children: Sequence[Run]) -> Run:
@@ -113,7 +117,7 @@ def _next_wave(parts: Parts, tx: Transaction, whole: Run, children: Sequence[Run
     for child in waiting:
         why = f"Not started, since {bad[0].host} ended {bad[0].state}"
         end(parts, tx, child, State.WITHDRAWN, why)
-    _conclude(parts, tx, whole, runs.children(tx, whole.id), bad)
+    _conclude(parts, tx, whole, runs.children(tx, whole.id) if waiting else children, bad)
 
 
 def _wave(children: Sequence[Run]) -> int:

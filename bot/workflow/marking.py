@@ -16,7 +16,7 @@ def mark_of(tx: Transaction, run: Run, n: int, *, fence: int = 0) -> Mark:
     What an older backup brings back may give a run's number out a second time, so the moment that
     it was asked for is a part of its name.
     """
-    first = next(iter(changelog.after(tx, 0, most=1)), None)
+    first = changelog.first(tx)
     installation = first.hash[:12] if first else "new"
     lease = leases.of(tx, run.id)
     fence = fence or (lease.fence if lease else 1)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import event
+from sqlalchemy import Connection, event
 
 from bot.run import Run, State
 from bot.store.database import Transaction
@@ -152,6 +152,49 @@ def test_an_approved_change_of_one_step_takes_so_few_statements(crowd: Office):
         assert crowd.approve(run).state is State.SUCCEEDED
     rows_of_words = found["INSERT INTO word"]
     assert found.total() - rows_of_words <= 100
+
+
+def test_an_approved_change_asks_nothing_that_is_put_together_anew(
+    crowd: Office, monkeypatch: pytest.MonkeyPatch
+):
+    """From the approval to the proof, of one host and in waves, every statement is known."""
+    put_together: list[object] = []
+    plain = Connection.execute
+
+    def noted(self: Connection, statement: Any, *more: Any, **named: Any) -> Any:
+        put_together.append(statement)
+        return plain(self, statement, *more, **named)
+
+    monkeypatch.setattr(Connection, "execute", noted)
+    requests = [SetSwitch(host=f"lb{n}", name="lamp", value="red") for n in range(1, MANY + 1)]
+    whole = crowd.workflow.ask_all(requests, spelled="lb*", person="dora", origin=WEB)
+    crowd.work()
+    put_together.clear()
+    assert crowd.approve(crowd.run(whole.id)).state is State.SUCCEEDED
+    assert put_together == []
+    alone = crowd.ask(SetSwitch(host="lb1", name="lamp", value="on"))
+    put_together.clear()
+    assert crowd.approve(alone).state is State.SUCCEEDED
+    assert put_together == []
+
+
+def test_how_a_change_of_many_hosts_goes_on_does_not_grow_with_their_square(crowd: Office):
+    """What is read of all of them is read for each wave, and not for each that has ended."""
+
+    def changed(count: int, value: str) -> Counter[str]:
+        names = [f"lb{n}" for n in range(1, count + 1)]
+        requests = [SetSwitch(host=name, name="lamp", value=value) for name in names]
+        run = crowd.workflow.ask_all(requests, spelled="lb*", person="dora", origin=WEB)
+        crowd.work()
+        with counted(crowd) as found:
+            assert crowd.approve(crowd.run(run.id)).state is State.SUCCEEDED
+        return found
+
+    few, many = changed(SOME, "red"), changed(MANY, "green")
+    assert (many["COMMIT"] - few["COMMIT"]) / (MANY - SOME) <= 4
+    assert (many["SELECT run.id, run.version,"] - few["SELECT run.id, run.version,"]) / (
+        MANY - SOME
+    ) <= 12
 
 
 # A page that is not full asks once more how far was looked.
