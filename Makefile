@@ -17,6 +17,9 @@ PYTHON ?= $(shell for python in python3.11 python3 python3.12 python3.13; do \
 # What else to hand to pytest.
 ARGS ?=
 
+# What was compiled once, the tests' assertions above all, is kept: each process would do it anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 BIN := .venv/bin
 PIP := $(BIN)/pip --disable-pip-version-check --no-input --quiet
 VENDOR := bot/web/static/vendor
@@ -112,8 +115,16 @@ demo: setup system assets ## Start it all on this machine: hosts, chat and web; 
 # Tests wait for daemons as often as they work: half as many more than there are cores.
 TOGETHER := $(shell echo $$(( $$(nproc) * 3 / 2 )))
 
+# The processes below begin at the same moment, and each would compile all tests for itself.
+# What cannot be compiled is told by them.
+.venv/.compiled: | setup system assets schemas
+	echo "compiling the tests"
+	find tests -name 'test_*.py' | xargs -P $$(nproc) -n 100 \
+		$(BIN)/python -m pytest --collect-only >/dev/null 2>&1 || true
+	touch $@
+
 .PHONY: test
-test: setup system assets schemas ## Run every test on every core; ARGS="-k word" and the like go to pytest
+test: setup system assets schemas .venv/.compiled ## Run every test on every core; ARGS="-k word" and the like go to pytest
 	$(BIN)/python -m pytest -n $(TOGETHER) $(ARGS)
 
 # So many orders of events that the state machine of a run is put through, and so many races of
