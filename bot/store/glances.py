@@ -45,9 +45,8 @@ class Glance:
 
     @property
     def stamp(self) -> str:
-        """What differs whenever something has moved; nothing that a host said."""
-        moved = sum(part.version for part in self.parts)
-        return f"{self.whole.version}-{self.head}-{moved}"
+        """What differs whenever the whole has moved; not when a part did, or a host said much."""
+        return f"{self.whole.version}-{self.head}"
 
 
 def of_run(tx: Transaction, number: int) -> Glance:

@@ -6,7 +6,7 @@ heard of it.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from sqlalchemy import (
     BigInteger,
@@ -20,9 +20,10 @@ from sqlalchemy import (
     delete,
     or_,
     select,
-    update,
 )
+from sqlalchemy.dialects import postgresql, sqlite
 
+from bot.redaction import Redactor
 from bot.store import tables
 from bot.store.database import Transaction
 from bot.store.rote import Rote
@@ -41,6 +42,14 @@ _TABLE = Table(
 )
 _HEARD = _TABLE.c
 _FORGET = Rote(delete(_TABLE).where(_HEARD.run == bindparam("of"), _HEARD.n == bindparam("which")))
+
+
+def _in_place(insert: postgresql.Insert | sqlite.Insert) -> postgresql.Insert | sqlite.Insert:
+    told = {name: insert.excluded[name] for name in ("at", "lines", "text")}
+    return insert.on_conflict_do_update(index_elements=["run", "n"], set_=told)
+
+
+_KEEP = Rote(_in_place(postgresql.insert(_TABLE)), _in_place(sqlite.insert(_TABLE)))
 
 # How many lines, and how many characters of them, are kept of one step.
 MOST_LINES = 100
@@ -61,16 +70,29 @@ class Heard:
     newest: Sequence[str]
 
 
-def keep(tx: Transaction, run: int, n: int, *, total: int, newest: Sequence[str]) -> None:
-    """Keep the newest lines of a step in the place of those kept before, without secrets.
+@dataclass(frozen=True)
+class Newest:
+    """The newest lines of a step, without secrets. lines: how many there were in all."""
 
-    newest: best twice as many as are shown: a secret that begins in the others is still known.
+    run: int
+    n: int
+    lines: int
+    text: str
+
+
+def newest(redactor: Redactor, run: int, n: int, *, total: int, lines: Sequence[str]) -> Newest:
+    """Return what is kept of these lines: not too much, and without secrets.
+
+    lines: best twice as many as are shown: a secret that begins in the others is still known.
     """
-    said = tx.redactor.text("\n".join(newest)).replace("\0", "\\x00")
-    lines = said[-MOST_CHARACTERS:].split("\n")[-MOST_LINES:]
-    values = {"at": tx.now, "lines": total, "text": "\n".join(lines)}
-    if not tx.insert_once(_TABLE, run=run, n=n, **values):
-        tx.sql.execute(update(_TABLE).where(_HEARD.run == run, _HEARD.n == n).values(values))
+    said = redactor.text("\n".join(lines)).replace("\0", "\\x00")
+    kept = said[-MOST_CHARACTERS:].split("\n")[-MOST_LINES:]
+    return Newest(run, n, total, "\n".join(kept))
+
+
+def keep(tx: Transaction, said: Sequence[Newest]) -> None:
+    """Keep the newest lines of these steps in the place of those kept before."""
+    _KEEP.do_all(tx, [asdict(one) | {"at": tx.now} for one in said])
 
 
 def of_run(tx: Transaction, number: int, *, since: int = 0) -> list[Heard]:

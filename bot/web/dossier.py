@@ -104,11 +104,24 @@ class Dossier:
     @property
     def stamp(self) -> str:
         """Short digits that differ whenever the page would show something else."""
-        head = self.entries[-1].hash if self.entries else ""
         parts = [(part.id, part.version) for part in self.parts]
-        seen = (self.run.version, head, len(self.votes), self.holder, self.powers, parts)
-        seen = (*seen, self.stepped_up)
-        return hashlib.sha256(repr(seen).encode()).hexdigest()[:16]
+        return f"{self.rest}-{_digits(parts)}"
+
+    @property
+    def rest(self) -> str:
+        """Short digits that differ whenever all but its hosts would show something else."""
+        head = self.entries[-1].hash if self.entries else ""
+        seen = (self.run.version, head, len(self.votes), self.holder, self.powers)
+        return _digits((*seen, self.stepped_up))
+
+    @property
+    def hosts_drawn(self) -> str:
+        """How its hosts are drawn: before anything of it has begun, others wait for people."""
+        return "begun" if self.run.started else "before"
+
+
+def _digits(seen: object) -> str:
+    return hashlib.sha256(repr(seen).encode()).hexdigest()[:16]
 
 
 def gather(tx: Transaction, number: int, visitor: Visitor) -> Dossier:

@@ -48,14 +48,23 @@ def show(
 
 @router.get("/live")
 def live(
-    request: Request, parts: Here, visitor: Onlooking, number: Number, seen: str = ""
+    request: Request,
+    parts: Here,
+    visitor: Onlooking,
+    number: Number,
+    seen: str = "",
+    streamed: str = "",
 ) -> Response:
-    """Answer with the part of the page that moves, or with nothing if nothing has moved."""
+    """Answer with the part of the page that moves, or with nothing if nothing has moved.
+
+    streamed: how hosts are drawn on a page that its stream tells of each; they stay as they are.
+    """
     with parts.database.reading() as tx:
         dossier = gather(tx, number, visitor)
-    if seen == dossier.stamp:
+    stay = streamed == dossier.hosts_drawn and not dossier.run.over
+    if seen in {dossier.stamp, dossier.rest if stay else dossier.stamp}:
         return Response(status_code=204)
-    return page(request, "run_moved.html", **_things(dossier, visitor))
+    return page(request, "run_moved.html", **_things(dossier, visitor) | {"streamed": stay})
 
 
 @router.post("/approve")
@@ -252,6 +261,7 @@ def _things(dossier: Dossier, visitor: Visitor) -> dict[str, Any]:
         "entries": [(entry, facts(entry)) for entry in reversed(dossier.entries)],
         "now": dossier.now,
         "blanks": _blanks(dossier.run),
+        "streamed": False,
     }
 
 

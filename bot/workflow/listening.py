@@ -90,11 +90,12 @@ class Listening:
                 self._timer = None
                 said = [(*key, tail.total, [*tail.newest]) for key, tail in self._news.items()]
                 self._news.clear()
-            begun = time.monotonic()
+            begun, redactor = time.monotonic(), self._database.redactor
+            # Secrets are taken out before, since nobody else can write meanwhile.
+            kept = [heard.newest(redactor, r, n, total=t, lines=lines) for r, n, t, lines in said]
             try:
                 with self._database.transaction() as tx:
-                    for run, n, total, newest in said:
-                        heard.keep(tx, run, n, total=total, newest=newest)
+                    heard.keep(tx, kept)
             except StoreUnavailable as trouble:
                 log.debug("what hosts say is not written: %s", trouble)
             self._pause = max(_PAUSE, _REST * (time.monotonic() - begun))

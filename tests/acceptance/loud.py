@@ -3,18 +3,20 @@
 import json
 import threading
 import time
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 from bot.run import Origin, Run, State
-from bot.store import heard, runs
+from bot.store import runs
 from bot.store.database import Database, Transaction
+from bot.workflow.listening import Listening
+from connectors.hearing import Ear
 from tests.bot.web.exhibits import approved, asked, running, waiting
 
 HOSTS = 200
 # Of each host: 10,000 lines a second of two hundred.
-_LINES, _SECONDS = 25, 0.5
+_LINES, _SECONDS = 5, 0.1
 
 
 @dataclass
@@ -49,26 +51,39 @@ def a_fan(tx: Transaction, hosts: int = HOSTS) -> tuple[Run, list[Run]]:
 
 @contextmanager
 def speaking(database: Database, parts: Sequence[Run]) -> Generator[Said]:
-    """Let each host say fifty lines a second for as long as this lasts."""
-    over, said = threading.Event(), Said()
+    """Let each host say fifty lines a second for as long as this lasts.
 
-    def speak() -> None:
+    What they say takes the way that it takes when a command runs: cut into lines as it comes,
+    kept a few times a second.
+    """
+    over, said, listening = threading.Event(), Said(), Listening(database)
+
+    def speak(ears: Sequence[Ear]) -> None:
         total, began = 0, time.monotonic()
         while not over.wait(began + total / _LINES * _SECONDS - time.monotonic()):
+            lines = [b"line %d of what a host has to say\n" % (total + n) for n in range(_LINES)]
             total += _LINES
-            lines = [f"line {n} of what a host has to say" for n in range(total - _LINES, total)]
-            with database.transaction() as tx:
-                for part in parts:
-                    heard.keep(tx, part.id, 1, total=total, newest=lines)
-            said.lines += _LINES * len(parts)
+            for ear in ears:
+                ear.add(b"".join(lines))
+            said.lines += _LINES * len(ears)
 
-    talking = threading.Thread(target=speak)
-    talking.start()
-    try:
-        yield said
-    finally:
-        over.set()
-        talking.join()
+    with ExitStack() as steps:
+        talking = threading.Thread(target=speak, args=[[*_ears(steps, listening, parts)]])
+        talking.start()
+        try:
+            yield said
+        finally:
+            over.set()
+            talking.join()
+
+
+def _ears(steps: ExitStack, listening: Listening, parts: Sequence[Run]) -> Iterator[Ear]:
+    """Yield what hears the first step of each, up to when those steps are over."""
+    for part in parts:
+        steps.enter_context(listening.to(part.id, 1))
+        ear = Ear(b"begins")
+        ear.add(b"begins\n")
+        yield ear
 
 
 def _name_hosts(tx: Transaction, number: int, names: list[str]) -> None:

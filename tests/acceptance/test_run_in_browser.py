@@ -10,6 +10,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from bot.run import Run, State, StepState
 from bot.store import heard, runs, signins, verification
+from bot.store.heard import Newest
 from tests.acceptance.loud import HOSTS, a_fan, speaking
 from tests.acceptance.visiting import CONTRAST, Server, Visit, a_visit
 from tests.bot.office import an_office
@@ -17,6 +18,13 @@ from tests.bot.web.exhibits import approved, asked, concluded, ended, running, s
 from tests.bot.web.test_picture import a_bond
 
 pytestmark = pytest.mark.real
+
+# Counts what is made anew where what hosts say is shown; words in the place of words are not.
+COUNT = """() => {
+  window.made = 0;
+  new MutationObserver(changes => { window.made += changes.length; })
+    .observe(document.getElementById("said"), { childList: true, subtree: true });
+}"""
 
 
 @pytest.fixture
@@ -42,7 +50,7 @@ def under_way(server: Server) -> Run:
 
 def say(server: Server, run: int, total: int, *newest: str) -> None:
     with server.office.database.transaction() as tx:
-        heard.keep(tx, run, 1, total=total, newest=newest)
+        heard.keep(tx, [Newest(run, 1, total, "\n".join(newest))])
 
 
 def scrolled(page: Page) -> float:
@@ -120,6 +128,10 @@ def test_two_hundred_loud_hosts_freeze_neither_page_nor_service(visit: Visit) ->
     expect(page.locator("#standing")).to_have_text("Live")
     with speaking(visit.server.office.database, parts):
         expect(page.locator("#said details")).to_have_count(HOSTS, timeout=30_000)
+        expect(page.locator("#said [data-last]").last).to_contain_text("what a host has to say")
+        page.evaluate(COUNT)
+        counted = page.locator("#said [data-total]").last
+        before = counted.inner_text()
         # Whoever clicks is answered, and what is shown grows no further.
         slowest = 0.0
         for _ in range(10):
@@ -127,6 +139,9 @@ def test_two_hundred_loud_hosts_freeze_neither_page_nor_service(visit: Visit) ->
             page.evaluate("new Promise(done => requestAnimationFrame(() => setTimeout(done, 0)))")
             slowest = max(slowest, time.monotonic() - begun)
         assert slowest < 2.0
+        expect(counted).not_to_have_text(before)
+        # Each part of a page that is made anew has the styles of all others looked up.
+        assert page.evaluate("window.made") == 0
         page.locator("#said summary").first.click()
         expect(page.locator("#said pre").first).to_contain_text("of what a host has to say")
         assert page.evaluate("document.querySelectorAll('#said *').length") < 8 * HOSTS
@@ -147,7 +162,7 @@ def test_a_fan_is_drawn_and_told(
         ended(tx, parts[0], State.SUCCEEDED, "Proven by reading again")
         ended(tx, parts[1], State.FAILED, "Step 1 of 1 failed: the disk is full.")
         ended(tx, parts[2], State.UNKNOWN, "Nobody knows whether step 1 of 1 was done.")
-        heard.keep(tx, parts[3].id, 1, total=2, newest=["one", "two"])
+        heard.keep(tx, [Newest(parts[3].id, 1, 2, "one\ntwo")])
     visit = a_visit(browser, server, color_scheme=scheme, viewport={"width": width, "height": 900})
     visit.sign_in("dora")
     visit.open(f"/runs/{whole.id}")

@@ -2,6 +2,7 @@
 
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -54,14 +55,24 @@ def measured(seconds: int) -> Part:
                 expect(visit.page.locator("#said details")).to_have_count(HOSTS, timeout=60_000)
                 visit.page.evaluate(_UNFOLD, _OPEN)
                 visit.page.evaluate(_LISTEN)
-                before, busy, began = said.lines, _busy(browser), time.perf_counter()
+                before, spent, began = said.lines, _spent(browser), time.perf_counter()
                 visit.page.wait_for_timeout(1000 * seconds)
                 took = time.perf_counter() - began
-                share = 100 * (_busy(browser) - busy) / took
-                figures = _told(visit.page, (said.lines - before) / took, share, seconds)
+                shares = [
+                    100 * (n - m) / took for m, n in zip(spent, _spent(browser), strict=True)
+                ]
+                figures = _told(visit.page, (said.lines - before) / took, shares, seconds)
         finally:
             server.stop()
     return Part(table(figures), [figure for figure in figures if figure.met is not None])
+
+
+def _spent(browser: Browser) -> tuple[float, float]:
+    """Return the seconds of a core that the service and that pages have taken up to now.
+
+    The service's are those of all threads but this one, which only drives the browser.
+    """
+    return time.process_time() - time.thread_time(), _busy(browser)
 
 
 def _busy(browser: Browser) -> float:
@@ -72,7 +83,7 @@ def _busy(browser: Browser) -> float:
     return sum(one["cpuTime"] for one in told["processInfo"] if one["type"] == "renderer")
 
 
-def _told(page: Page, rate: float, share: float, seconds: int) -> list[Figure]:
+def _told(page: Page, rate: float, shares: Sequence[float], seconds: int) -> list[Figure]:
     tasks: list[float] = page.evaluate("window.tasks")
     frames: list[float] = page.evaluate("window.frames")
     unfolded = page.locator("#said details[open]").count()
@@ -80,7 +91,8 @@ def _told(page: Page, rate: float, share: float, seconds: int) -> list[Figure]:
         at_least(9_000, f"lines that {HOSTS} hosts say in a second", rate, "lines"),
         at_least(_OPEN, "of them unfolded on the page", unfolded, "hosts"),
         at_most(200, "the longest that the page answers nobody", max(tasks, default=0.0), "ms"),
-        told("of a core, that the page takes", share, "%"),
+        at_most(50, "of a core, that hearing, keeping and telling it takes", shares[0], "%"),
+        told("of a core, that the page takes", shares[1], "%"),
         told("tasks of over 50 ms in a minute", 60 * len(tasks) / seconds, "tasks"),
         told("the longest between two frames", max(frames, default=0.0), "ms"),
     ]

@@ -10,7 +10,7 @@ from bot.redaction import MARK
 from bot.run import State, StepState
 from bot.store import heard, output, runs
 from bot.store.database import Database
-from bot.store.heard import MOST_CHARACTERS, MOST_LINES, Heard
+from bot.store.heard import MOST_CHARACTERS, MOST_LINES, Heard, Newest
 from bot.workflow.listening import Listening
 from connectors.hearing import Ear
 from connectors.trouble import CommandFailed, Interrupted
@@ -106,10 +106,24 @@ def test_t_x1_a_secret_is_taken_out_of_what_is_heard(office: Office) -> None:
     assert list(found[0].newest) == [f"password: {MARK}", MARK]
 
 
+def test_newer_lines_take_the_place_of_those_before(any_office: Office) -> None:
+    office = any_office
+    run = office.ask(LAMP_ON)
+    with office.database.transaction() as tx:
+        heard.keep(tx, [Newest(run.id, 1, 1, "one"), Newest(run.id, 2, 1, "uno")])
+    with office.database.transaction() as tx:
+        heard.keep(tx, [Newest(run.id, 2, 2, "uno\ndue"), Newest(run.id, 3, 1, "eins")])
+    assert [(one.n, one.total, one.newest) for one in of_run(office, run.id)] == [
+        (1, 1, ["one"]),
+        (2, 2, ["uno", "due"]),
+        (3, 1, ["eins"]),
+    ]
+
+
 def test_what_is_erased_is_erased_here_too(office: Office) -> None:
     run = office.ask(LAMP_ON)
     with office.database.transaction() as tx:
-        heard.keep(tx, run.id, 1, total=1, newest=["said before the crash"])
+        heard.keep(tx, [Newest(run.id, 1, 1, "said before the crash")])
         output.erase(tx, run.id)
     assert of_run(office, run.id) == []
 

@@ -15,21 +15,36 @@
   var over = false;
   var said = new Map();
 
+  // Words in the place of words: a new text node would have the whole page's styles looked up anew.
+  function tell(place, words) {
+    if (place.firstChild) { place.firstChild.data = words; } else { place.textContent = words; }
+  }
+
   // --- The part of the page that the server draws ---
 
-  // Many hosts move often, and drawing all of them anew takes a while.
+  // Of its hosts the stream tells: many of them are not drawn anew with all the rest.
+  function hosts() { return document.getElementById("hosts-card"); }
+  function streaming() { return source !== null && source.readyState === EventSource.OPEN; }
+
+  // Without a stream they are, and that takes a while.
   var asked = 0;
   var waiting = 0;
   function refresh() {
     var live = document.getElementById("live");
     if (!live || !live.hasAttribute("hx-get")) { return; }
-    var gap = document.querySelectorAll("#hosts-table tbody tr").length > 10 ? 5000 : 500;
+    var gap = hosts() && !streaming() ? 5000 : 500;
     window.clearTimeout(waiting);
     waiting = window.setTimeout(function () {
       asked = Date.now();
       window.htmx.trigger("#live", "moved");
     }, Math.max(0, asked + gap - Date.now()));
   }
+
+  document.addEventListener("htmx:configRequest", function (event) {
+    if (event.target.id === "live" && hosts() && streaming()) {
+      event.detail.parameters.streamed = hosts().dataset.drawn;
+    }
+  });
 
   function replaceHosts(told) {
     var fan = document.getElementById("fan");
@@ -88,7 +103,7 @@
       said.delete(key);
     });
     box.hidden = list.childElementCount === 0;
-    refresh();
+    if (!hosts()) { refresh(); }
   }
 
   // At most four times a second, however fast hosts speak; and only what somebody can see.
@@ -115,9 +130,9 @@
       due.push(here);
     });
     due.forEach(function (here) {
-      here.details.querySelector("[data-total]").textContent = count(here.total);
-      here.details.querySelector("[data-last]").textContent = here.details.open ? "" : here.lines[here.lines.length - 1] || "";
-      if (here.moves) { here.pre.textContent = here.lines.join("\n"); }
+      tell(here.details.querySelector("[data-total]"), count(here.total));
+      tell(here.details.querySelector("[data-last]"), here.details.open ? "" : here.lines[here.lines.length - 1] || "");
+      if (here.moves) { tell(here.pre, here.lines.join("\n")); }
     });
     due.forEach(function (here) { if (here.below) { here.pre.scrollTop = here.pre.scrollHeight; } });
     box.hidden = list.childElementCount === 0;
@@ -180,7 +195,7 @@
   window.setInterval(function () {
     document.querySelectorAll("[data-elapsed]").forEach(function (clock) {
       if (!since.has(clock)) { since.set(clock, Date.now() - 1000 * Number(clock.dataset.elapsed)); }
-      clock.textContent = span(Math.floor((Date.now() - since.get(clock)) / 1000));
+      tell(clock, span(Math.floor((Date.now() - since.get(clock)) / 1000)));
     });
   }, 1000);
 

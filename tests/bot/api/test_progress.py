@@ -1,6 +1,7 @@
 """Progress by way of the API, with what hosts say; and the entries of a run, verified."""
 
 from bot.store import heard, verification
+from bot.store.heard import Newest
 from tests.bot.api.conftest import Desk
 from tests.bot.web.exhibits import approved, asked, gallery, running, waiting
 from tests.toy import SetAll
@@ -9,7 +10,7 @@ from tests.toy import SetAll
 def test_what_a_host_says_is_told_once_and_from_where_to_go_on(desk: Desk) -> None:
     with desk.database.transaction() as tx:
         number = running(tx, approved(tx, waiting(tx, asked(tx)))).id
-        heard.keep(tx, number, 1, total=7, newest=["<b>", "\x1b[2J"])
+        heard.keep(tx, [Newest(number, 1, 7, "<b>\n\x1b[2J")])
     program = desk.program("olga")
     seen = program.get(f"/runs/{number}/progress").json()
     assert (seen["state"], seen["counted_in"], seen["total"], seen["under_way"]) == (

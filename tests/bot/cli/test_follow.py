@@ -11,6 +11,7 @@ from bot.cli.follow import Heard, bar
 from bot.run import State
 from bot.store import glances, heard, runs
 from bot.store.database import Transaction
+from bot.store.heard import Newest
 from tests.bot.cli.test_runs import Shop, shop
 from tests.bot.web.exhibits import approved, asked, ended, running, waiting
 
@@ -58,7 +59,7 @@ def test_a_run_is_followed_to_its_end(shop: Shop, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(glances, "of_run", seen)
     with database.transaction() as tx:
         number = running(tx, approved(tx, waiting(tx, asked(tx)))).id
-        heard.keep(tx, number, 1, total=1, newest=["half \x1b[31mdone"])
+        heard.keep(tx, [Newest(number, 1, 1, "half \x1b[31mdone")])
 
     def finish() -> None:
         looked.wait(30)

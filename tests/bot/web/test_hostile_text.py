@@ -11,6 +11,7 @@ from bot.proposal import Proposal, ProposedStep
 from bot.run import Origin, State, StepRecord, StepState, Vote
 from bot.store import changelog, heard, runs
 from bot.store.database import Transaction
+from bot.store.heard import Newest
 from bot.web import shown
 from connectors.command import Shell, SwitchLines
 from runbooks import Report, Table
@@ -105,7 +106,7 @@ def test_hostile_text_stays_text(site: Site, kind: str) -> None:
     text = HOSTILE[kind]
     with site.database.transaction() as tx:
         number = _plant(tx, text)
-        heard.keep(tx, number, 1, total=1, newest=[text])
+        heard.keep(tx, [Newest(number, 1, 1, text)])
     browser = site.browser("olga")
     same = f"/runs/compare?a={number}&b={number}"
     paths = ["/", "/runs", f"/runs/{number}", f"/runs/{number}/live", same, "/log"]

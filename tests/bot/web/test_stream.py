@@ -9,6 +9,7 @@ from fastapi.testclient import TestClient
 
 from bot.run import State
 from bot.store import heard, signins
+from bot.store.heard import Newest
 from bot.web import badge, build
 from bot.web.seats import Full, Seats, Terms
 from tests.bot.web.conftest import Site
@@ -36,7 +37,7 @@ def moving(site: Site) -> int:
     """A run of which one step is under way, and talks."""
     with site.database.transaction() as tx:
         number = running(tx, approved(tx, waiting(tx, asked(tx)))).id
-        heard.keep(tx, number, 1, total=250, newest=["<b>half</b>", "\x1b[31mdone"])
+        heard.keep(tx, [Newest(number, 1, 250, "<b>half</b>\n\x1b[31mdone")])
     return number
 
 
@@ -155,7 +156,7 @@ def test_there_is_no_stream_of_what_is_not_there(site: Site) -> None:
 def test_what_was_heard_last_of_an_unknown_step_stays_on_the_page(site: Site) -> None:
     number = gallery(site.database)["unknown"]
     with site.database.transaction() as tx:
-        heard.keep(tx, number, 1, total=1, newest=["<script>alert(1)</script>"])
+        heard.keep(tx, [Newest(number, 1, 1, "<script>alert(1)</script>")])
     page = site.browser("dora").get(f"/runs/{number}").text
     assert "The last that was heard" in page
     assert "&lt;script&gt;alert(1)" in page

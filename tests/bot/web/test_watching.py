@@ -59,6 +59,11 @@ def test_a_thousand_loud_hosts_are_bounded_in_all() -> None:
     assert {one["total"] for one in told} == {10_000}
 
 
+def test_however_many_hosts_speak_it_is_one_event() -> None:
+    loud = [spoken(10_000, run=number) for number in range(200)]
+    assert [name for name, _ in Watching().news(a_glance(loud))] == ["moved", "said"]
+
+
 def test_who_comes_back_is_told_only_what_was_said_since() -> None:
     old, new = spoken(9, run=1, at=NOW - 60_000_000), spoken(4, run=2)
     told = said(Watching(since=NOW - 30_000_000), old, new)
