@@ -23,7 +23,7 @@ class Listed(NamedTuple):
     """One run. Times are microseconds since 1970, UTC; None means not yet."""
 
     id: int
-    state: State
+    stands: str
     host: str
     area: str
     asked_by: str
@@ -39,6 +39,10 @@ class Listed(NamedTuple):
     timing: str | None
 
     @property
+    def state(self) -> State:
+        return State(self.stands)
+
+    @property
     def title(self) -> str:
         timing = Timing.from_json(self.timing) if self.timing else None
         return titled(self.request or self.words, undo_of=self.undo_of, timing=timing)
@@ -49,7 +53,8 @@ class Listed(NamedTuple):
         return names(self.all_hosts)
 
 
-_COLUMNS = [_RUN["hosts" if name == "all_hosts" else name] for name in Listed._fields]
+_OTHERWISE = {"stands": "state", "all_hosts": "hosts"}
+_COLUMNS = [_RUN[_OTHERWISE.get(name, name)] for name in Listed._fields]
 _LIST = among(select(*_COLUMNS).order_by(_RUN.id.desc()), _RUN.id)
 
 
@@ -73,7 +78,7 @@ def page(tx: Transaction, wanted: Filter | None, *, most: int, whose: str) -> Li
     listed = _LIST.asked(numbers=as_one(tx, found))
     rows, votes, kept = rows_of_each(tx, listed, runs.votes_asked(tx, found), views.asked(whose))
     return Listing(
-        [Listed(row[0], State(row[1]), *row[2:]) for row in rows],
+        [Listed(*row) for row in rows],
         older,
         runs.votes_found(votes),
         views.found(kept),

@@ -1,6 +1,7 @@
 """Choices: what the filters of the history and of the log offer, drawn once for each policy."""
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from weakref import WeakKeyDictionary
 
 from markupsafe import Markup
@@ -55,7 +56,8 @@ def _option(value: str, word: str, chosen: str) -> Markup:
     return Markup(f'<option value="{shown(value)}"{on}>{shown(word)}</option>')  # noqa: S704 - both are shown
 
 
-def among(words: Iterable[str], chosen: str) -> Markup:
+@lru_cache(64)
+def among(words: tuple[str, ...], chosen: str) -> Markup:
     """Draw a list of words that is not the policy's, with what is chosen in any case."""
     return _options({word: word for word in (*words, *([chosen] if chosen else ()))}, chosen)
 

@@ -6,6 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from fastapi import APIRouter, Request, Response
+from markupsafe import Markup
 
 from bot import archive, moment
 from bot.run import Vote
@@ -14,9 +15,9 @@ from bot.store.database import Transaction
 from bot.store.listing import Listed, Listing
 from bot.store.views import NoSuchView, View
 from bot.web.choices import choices
-from bot.web.pages import page
+from bot.web.pages import kept, page
 from bot.web.visitor import Visitor, visit
-from bot.web.wanted import Wanted, canonical, wanted
+from bot.web.wanted import NAMES, Wanted, canonical, wanted
 
 router = APIRouter()
 
@@ -60,7 +61,7 @@ def history(request: Request) -> Response:
         request,
         "history.html",
         wanted=seen.wanted,
-        choices=choices(visitor.policy),
+        form=_form(visitor, seen.wanted),
         runs=seen.found.runs,
         votes=seen.found.votes,
         now=seen.now,
@@ -101,6 +102,12 @@ def _file(text: str, kind: str, name: str, seen: "_Seen") -> Response:
     status = 422 if seen.wanted.problems else 200
     headers = {"Content-Disposition": f'attachment; filename="{name}"'}
     return Response(text, status, headers, f"{kind}; charset=utf-8")
+
+
+def _form(visitor: Visitor, sought: Wanted) -> Markup:
+    typed = tuple((name, sought[name]) for name in NAMES)
+    wrong = tuple(sought.problems)
+    return kept("history_form.html", choices=choices(visitor.policy), typed=typed, wrong=wrong)
 
 
 def _seen(request: Request, tx: Transaction, visitor: Visitor) -> "_Seen":

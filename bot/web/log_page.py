@@ -7,6 +7,7 @@ from typing import Annotated
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, Query, Request, Response
+from markupsafe import Markup
 
 from bot import archive, moment
 from bot.store import changelog, entries, search, verification
@@ -14,11 +15,11 @@ from bot.store.changelog import Entry
 from bot.store.database import Transaction
 from bot.store.verification import Verdict
 from bot.web.choices import among, choices
-from bot.web.pages import page
+from bot.web.pages import kept, page
 from bot.web.parts import Here
 from bot.web.story import facts
 from bot.web.trouble import refusal
-from bot.web.visitor import Visiting, visit
+from bot.web.visitor import Visiting, Visitor, visit
 from bot.web.wanted import NAMES, Wanted, wanted
 from connectors.command import UncleanText, clean
 
@@ -95,8 +96,8 @@ def _page(
         request,
         "log.html",
         seen=seen,
-        typed={name: seen.typed.get(name, "") for name in (*NAMES, "kind")},
-        entries=[(entry, facts(entry)) for entry in seen.entries],
+        form=_form(visitor, seen),
+        entries=seen.entries,
         head=seen.head,
         verdict=verdict,
         older=seen.address(before=seen.older) if seen.older else "",
@@ -104,8 +105,16 @@ def _page(
         files={form: seen.address(before=before, form=f".{form}") for form in ("csv", "json")},
         paged=before is not None,
         newest_runs=entries.NEWEST_RUNS if any(name in seen.typed for name in _OF_RUNS) else 0,
+    )
+
+
+def _form(visitor: Visitor, seen: _Seen) -> Markup:
+    return kept(
+        "log_form.html",
         choices=choices(visitor.policy),
-        kinds=among(seen.kinds, seen.typed.get("kind", "")),
+        kinds=among(tuple(seen.kinds), seen.typed.get("kind", "")),
+        typed=tuple((name, seen.typed.get(name, "")) for name in (*NAMES, "kind")),
+        wrong=tuple(seen.problems),
     )
 
 

@@ -1,8 +1,8 @@
 """Pages: templates filled in. Whatever stands in {{ }} is made visible first, then escaped."""
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
-from functools import cache
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +54,7 @@ def _environment() -> Environment:
     )
     words: Mapping[str, Any] = {
         "asset": _asset,
+        "kept": kept,
         "took": rows.took,
         "run_rows": _run_rows,
         "entry_rows": _entry_rows,
@@ -74,6 +75,17 @@ def _environment() -> Environment:
     return environment
 
 
+def kept(template: str, **things: Hashable) -> Markup:
+    """Draw what is the same on page after page: once for the things that it is drawn of."""
+    return _drawn_once(template, tuple(things.items()))
+
+
+# Some megabytes at the most, where there are a thousand hosts to choose from.
+@lru_cache(128)
+def _drawn_once(template: str, things: tuple[tuple[str, Hashable], ...]) -> Markup:
+    return Markup(piece(template, **dict(things)))  # noqa: S704 - a template's
+
+
 def _run_rows(
     runs: Iterable[Run | Listed],
     votes: Mapping[int, Sequence[Vote]],
@@ -85,7 +97,7 @@ def _run_rows(
 
 
 def _entry_rows(
-    entries: Iterable[tuple[Entry, Mapping[str, object]]],
+    entries: Iterable[Entry],
     visitor: Visitor,
     with_run: bool,  # noqa: FBT001 - a template's call
 ) -> Markup:

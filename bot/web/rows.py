@@ -13,12 +13,14 @@ from bot.run import Run, State, Vote
 from bot.store.changelog import Entry
 from bot.store.listing import Listed
 from bot.web.shown import shown
-from bot.web.story import plainly
+from bot.web.story import facts, plainly
 
 # Says what a person is called, or draws that.
 Draw = Callable[[str], str]
 # A fact that is longer is folded away, and one that is as long as a hash is shortened.
 _LONG, _HASH, _SHORT = 160, 64, 12
+# So many rows are kept, and none of an entry that says more than this: some megabytes in all.
+_ROWS, _LITTLE = 1024, 4_000
 _NOBODY = (
     '<td role="cell" data-label="Approved by" class="kt-none">'
     '<span class="text-secondary" aria-label="nobody">–</span></td>'
@@ -55,48 +57,67 @@ def of_runs(
 ) -> Markup:
     """Draw a row of each run. name: what a person is called. state: draws its badge."""
 
-    def who(person: str) -> str:
-        return _who(person, name(person))
+    def drawn(run: Run | Listed) -> str:
+        keys = _keys([vote for vote in votes.get(run.id, ()) if vote.yes], name)
+        goes_on = run.started and run.ended is None
+        if goes_on or run.hosts or isinstance(run, Run):
+            return _run_drawn(run, name(run.asked_by), keys, state, with_host, now)
+        return _of_run(run, name(run.asked_by), keys, state, with_host)
 
-    rows: list[str] = []
-    for run in runs:
-        keys = [vote for vote in votes.get(run.id, ()) if vote.yes]
-        waits = "" if run.started else " kt-none"
-        rows.append(
-            f'<tr role="row">\n<td role="cell" class="kt-what"><a href="/runs/{run.id}" '
-            f'class="kt-title">{shown(run.title)}</a><span class="kt-number">run {run.id}</span>'
-            f'</td>\n<td role="cell">{state(run.state)}</td>\n{_host(run) if with_host else ""}'
-            f'<td role="cell" data-label="Asked by">{who(run.asked_by)}</td>\n'
-            f"{_keys(keys, who) if keys else _NOBODY}\n"
-            f'<td role="cell" data-label="When" class="text-nowrap">{time(run.asked)}</td>\n'
-            f'<td role="cell" data-label="Took" class="text-nowrap{waits}">'
-            f"{shown(took(run, now))}</td>\n</tr>\n"
-        )
-    return Markup("".join(rows))  # noqa: S704 - each part is shown, or ours
+    return Markup("".join(map(drawn, runs)))  # noqa: S704 - each part is shown, or ours
 
 
-def of_entries(
-    entries: Iterable[tuple[Entry, Mapping[str, object]]], name: Draw, *, with_run: bool
-) -> Markup:
+def of_entries(entries: Iterable[Entry], name: Draw, *, with_run: bool) -> Markup:
     """Draw a row of each entry of the change log, with its facts. name: as above."""
-    rows: list[str] = []
-    for entry, facts in entries:
-        person = (
-            _who(entry.person, name(entry.person))
-            if entry.person
-            else '<span class="text-secondary">Keyturn</span>'
+    rows = [
+        (_of_entry if len(str(entry.body)) <= _LITTLE else _entry_drawn)(
+            entry, name(entry.person), with_run
         )
-        digest = shown(entry.hash)
-        rows.append(
-            f'<tr role="row" id="entry-{entry.seq}">\n<td role="cell" class="text-secondary" '
-            f'data-label="No.">{entry.seq}</td>\n<td role="cell" class="kt-what"><strong>'
-            f'{shown(entry.kind)}</strong></td>\n<td role="cell" data-label="Who">{person}</td>\n'
-            f"{_run(entry.run) if with_run else ''}"
-            f'<td role="cell" data-label="When" class="text-nowrap">{time(entry.at)}</td>\n'
-            f'<td role="cell" data-label="Hash"><code title="{digest}">{digest[:_SHORT]}</code>'
-            f'</td>\n<td role="cell" class="kt-wide">{_told(facts)}</td>\n</tr>\n'
-        )
+        for entry in entries
+    ]
     return Markup("".join(rows))  # noqa: S704 - each part is shown, or ours
+
+
+def _run_drawn(
+    run: Run | Listed,
+    name: str,
+    keys: str,
+    state: Callable[[State], str],
+    with_host: bool,  # noqa: FBT001 - a key
+    now: int = 0,
+) -> str:
+    waits = "" if run.started else " kt-none"
+    return (
+        f'<tr role="row">\n<td role="cell" class="kt-what"><a href="/runs/{run.id}" '
+        f'class="kt-title">{shown(run.title)}</a><span class="kt-number">run {run.id}</span>'
+        f'</td>\n<td role="cell">{state(run.state)}</td>\n{_host(run) if with_host else ""}'
+        f'<td role="cell" data-label="Asked by">{_who(run.asked_by, name)}</td>\n{keys}\n'
+        f'<td role="cell" data-label="When" class="text-nowrap">{time(run.asked)}</td>\n'
+        f'<td role="cell" data-label="Took" class="text-nowrap{waits}">'
+        f"{shown(took(run, now))}</td>\n</tr>\n"
+    )
+
+
+def _entry_drawn(entry: Entry, name: str, with_run: bool) -> str:  # noqa: FBT001 - a key
+    person = (
+        _who(entry.person, name) if entry.person else '<span class="text-secondary">Keyturn</span>'
+    )
+    digest = shown(entry.hash)
+    return (
+        f'<tr role="row" id="entry-{entry.seq}">\n<td role="cell" class="text-secondary" '
+        f'data-label="No.">{entry.seq}</td>\n<td role="cell" class="kt-what"><strong>'
+        f'{shown(entry.kind)}</strong></td>\n<td role="cell" data-label="Who">{person}</td>\n'
+        f"{_run(entry.run) if with_run else ''}"
+        f'<td role="cell" data-label="When" class="text-nowrap">{time(entry.at)}</td>\n'
+        f'<td role="cell" data-label="Hash"><code title="{digest}">{digest[:_SHORT]}</code>'
+        f'</td>\n<td role="cell" class="kt-wide">{_told(facts(entry))}</td>\n</tr>\n'
+    )
+
+
+# Pages show the newest again and again, and most of them are over: each row is drawn once of all
+# that stands in it. Not of many hosts, which is long, and not of what goes on: it takes longer.
+_of_run = lru_cache(_ROWS)(_run_drawn)
+_of_entry = lru_cache(_ROWS)(_entry_drawn)
 
 
 # The same people again and again.
@@ -113,8 +134,14 @@ def _host(run: Run | Listed) -> str:
     return f'<td role="cell" data-label="Host">{drawn}</td>\n'
 
 
-def _keys(keys: Iterable[Vote], who: Draw) -> str:
+def _keys(keys: Sequence[Vote], name: Draw) -> str:
     """Draw who approved, and in whose stead."""
+    if not keys:
+        return _NOBODY
+
+    def who(person: str) -> str:
+        return _who(person, name(person))
+
     drawn = ", ".join(
         f"{who(vote.person)} for {who(vote.instead_of)}" if vote.instead_of else who(vote.person)
         for vote in keys

@@ -14,7 +14,7 @@ from bot.web.dossier import Dossier, gather
 from bot.web.noes import NOES, status_of
 from bot.web.pages import page
 from bot.web.parts import Here, WebParts
-from bot.web.story import facts, story
+from bot.web.story import story
 from bot.web.visitor import Onlooking, Visiting, Visitor
 from bot.workflow import StepUpFirst, Unfit
 from runbooks import catalogue
@@ -258,7 +258,7 @@ def _things(dossier: Dossier, visitor: Visitor) -> dict[str, Any]:
         "dossier": dossier,
         "run": dossier.run,
         "story": story(dossier.entries, visitor.name),
-        "entries": [(entry, facts(entry)) for entry in reversed(dossier.entries)],
+        "entries": dossier.entries[::-1],
         "now": dossier.now,
         "blanks": _blanks(dossier.run),
         "streamed": False,

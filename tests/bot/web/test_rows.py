@@ -1,0 +1,83 @@
+"""A row of the long tables is drawn once of all that stands in it; of anything else, anew."""
+
+import pytest
+from sqlalchemy import text
+
+from bot.run import State
+from bot.store import changelog, runs
+from bot.web import rows
+from tests.bot.web.conftest import Site
+from tests.bot.web.exhibits import asked
+
+
+@pytest.fixture
+def drawn(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return the moments that rows were drawn of: each has its own."""
+    found: list[int] = []
+    plain = rows.time
+
+    def noted(at: int) -> str:
+        found.append(at)
+        return plain(at)
+
+    monkeypatch.setattr(rows, "time", noted)
+    return found
+
+
+def _some_runs(site: Site) -> None:
+    with site.database.transaction() as tx:
+        for _ in range(3):
+            runs.move(tx, asked(tx), State.FAILED, summary="Out of reach")
+
+
+@pytest.mark.parametrize("address", ["/runs", "/log"])
+def test_a_page_that_is_looked_at_again_draws_no_row_again(
+    site: Site, drawn: list[int], address: str
+) -> None:
+    _some_runs(site)
+    browser = site.browser("stan")
+    first = browser.get(address).text
+    assert len(drawn) >= 3
+    drawn.clear()
+    assert browser.get(address).text == first
+    assert not drawn
+
+
+def test_a_run_that_goes_on_is_shown_as_it_is_now(site: Site) -> None:
+    with site.database.transaction() as tx:
+        run = asked(tx)
+    browser = site.browser("stan")
+    assert "Failed" not in _results(browser.get("/runs").text)
+    with site.database.transaction() as tx:
+        runs.move(tx, run, State.FAILED, summary="Out of reach")
+    assert "Failed" in _results(browser.get("/runs").text)
+
+
+def test_who_is_called_otherwise_by_now_is_called_so_in_old_rows(site: Site) -> None:
+    _some_runs(site)
+    browser = site.browser("stan")
+    assert "Dora Developer" in _results(browser.get("/runs").text)
+    people = site.policy / "people.yaml"
+    people.write_text(people.read_text().replace("Dora Developer", "Dora Married"))
+    told = _results(browser.get("/runs").text)
+    assert "Dora Married" in told
+    assert "Dora Developer" not in told
+
+
+def test_an_entry_that_was_garbled_since_is_shown_garbled(site: Site) -> None:
+    with site.database.transaction() as tx:
+        changelog.append(tx, "noted", person="dora", told="the truth")
+    browser = site.browser("stan")
+    assert "the truth" in browser.get("/log").text
+    with site.database.engine.connect() as raw:
+        for (name,) in raw.execute(
+            text("SELECT name FROM sqlite_master WHERE type = 'trigger' AND tbl_name = 'entry'")
+        ).fetchall():
+            raw.execute(text(f'DROP TRIGGER "{name}"'))
+        raw.execute(text("UPDATE entry SET body = replace(body, 'the truth', 'a lie')"))
+        raw.commit()
+    assert "a lie" in browser.get("/log").text
+
+
+def _results(page: str) -> str:
+    return page.partition('id="results"')[2]
