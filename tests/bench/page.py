@@ -72,7 +72,8 @@ _WORDS = """\
   GB for PostgreSQL, 2 of which are its `shared_buffers`, and 7 GB for SQLite). Where it has not,
   each row that comes from the disk takes the disk's own time.
 * *Drawn* is the whole answer, from the request to its HTML; *a core* is how many of them a
-  processor does in a second.
+  processor does in a second. It is asked for again and again: rows that were drawn before are
+  shown again, as those of the newest page are.
 * *Append, each durable* is one entry a transaction, chained and signed by itself; *a commit* of 32
   or 200 is what a wave of hosts writes down before it is told anything. The raw driver inserts
   such rows into an empty table with the same indexes, without hash or signature; ours has a

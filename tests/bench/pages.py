@@ -11,6 +11,7 @@ from typing import Any
 
 from starlette.types import Message
 
+from bot import heap
 from bot.run import State
 from bot.store import listing, signins
 from bot.store.database import Database
@@ -100,6 +101,8 @@ class Pages:
         with database.transaction() as tx:
             self._session = signins.begin(tx, "olga")
         self._loop = asyncio.new_event_loop()
+        # As the service does once it is built.
+        heap.settle()
         self._stack.callback(self._loop.close)
 
     def close(self) -> None:
