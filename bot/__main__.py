@@ -16,6 +16,7 @@ from bot.cli.changelog import erase, rotate_key
 from bot.cli.db import db
 from bot.cli.delegate import COMMANDS as MANDATES
 from bot.cli.factors import factors
+from bot.cli.front import STATUS, Family, Keyturn
 from bot.cli.hooks import hooks
 from bot.cli.hosts import COMMANDS as HOSTS
 from bot.cli.log import export, show
@@ -39,10 +40,12 @@ if TYPE_CHECKING:
 
 
 @click.group(
+    cls=Keyturn,
+    epilog=STATUS,
     context_settings={
         "help_option_names": ["-h", "--help"],
         "obj": lambda: _settings().policy,
-    }
+    },
 )
 @click.version_option(version("keyturn"), prog_name="keyturn")
 def main() -> None:
@@ -176,7 +179,7 @@ main.add_command(sudoers)
 main.add_command(report)
 
 
-@main.group()
+@main.group(cls=Family)
 def changelog() -> None:
     """Read and verify the change log."""
 

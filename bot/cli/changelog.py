@@ -5,7 +5,7 @@ import getpass
 import click
 
 from bot.cli import alone
-from bot.cli.place import FAILED, Place, at_place, plainly, stop
+from bot.cli.place import Place, at_place, considered, plainly
 
 
 @click.command("rotate-key")
@@ -46,14 +46,10 @@ def erase(place: Place, *, run: int, why: str, person: str) -> None:
     The log keeps who, why and the hash of what was there, so that it still verifies; what it says
     of the run itself stays.
     """
-    from bot.store.runs import NoSuchRun
-    from bot.workflow import NotYours, TooLate, Unfit, erasing
+    from bot.workflow import erasing
 
-    with plainly(), place.database() as database:
+    with plainly(), place.database() as database, considered():
         parts, login = alone.parts(place, database), getpass.getuser()
-        try:
-            erasing.ask_to_erase(parts, run, person=person, why=why, door="cli", login=login)
-        except (NoSuchRun, NotYours, TooLate, Unfit) as trouble:
-            stop(str(trouble), FAILED)
+        erasing.ask_to_erase(parts, run, person=person, why=why, door="cli", login=login)
     where = f"{place.address()}/runs/{run}/erase"
     click.echo(f"asked for: another person, an owner of the area, confirms it on the web, {where}")

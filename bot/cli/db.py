@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING
 
 import click
 
+from bot.cli.front import Family
 from bot.cli.place import FAILED, Place, at_place, plainly
 
 if TYPE_CHECKING:
     from bot.store.database import Database
 
 
-@click.group()
+@click.group(cls=Family)
 def db() -> None:
     """Look after the database."""
 

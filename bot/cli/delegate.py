@@ -5,13 +5,14 @@ import time
 
 import click
 
+from bot.cli.front import Family
 from bot.cli.place import Place, at_place
 from bot.cli.stopping import working
 
 _JSON = click.option("--json", "as_json", is_flag=True, help="For programs.")
 
 
-@click.group("delegate")
+@click.group("delegate", cls=Family)
 def delegate() -> None:
     """Let people decide in the stead of owners, for a while."""
 
@@ -71,7 +72,7 @@ def end_delegation(place: Place, *, number: int) -> None:
     click.echo(f"delegation {number} has ended")
 
 
-@click.group("grants")
+@click.group("grants", cls=Family)
 def grants() -> None:
     """Look at standing grants, and end them. Owners give them in chat and on the web."""
 

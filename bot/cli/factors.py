@@ -4,10 +4,11 @@ import json
 
 import click
 
+from bot.cli.front import Family
 from bot.cli.place import Place, at_place, plainly
 
 
-@click.group()
+@click.group(cls=Family)
 def factors() -> None:
     """Look after the second factors of people."""
 

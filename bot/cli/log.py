@@ -57,15 +57,13 @@ def show(
 
     For example: keyturn changelog show --around 02:00 --host 'web*' --within 45m
     """
-    from bot.forms import NotUnderstood
-
     with plainly(), place.database() as database, database.reading() as tx:
         if around:
             _show_around(tx, around, within, wanted["host"], most=most, as_json=as_json)
             return
         entries = _entries(tx, run, wanted, most)
         if run and not entries:
-            raise NotUnderstood(f"there is nothing about run {run} in the change log")
+            stop(f"there is nothing about run {run} in the change log", NOT_FOUND)
     if not entries and any(wanted.values()):
         stop("nothing in the change log fits", NOT_FOUND)
     _print(entries, as_json=as_json)

@@ -1,15 +1,13 @@
 """`keyturn changed`, `waiting`, `compare` and the like: what the pages show, in a terminal."""
 
-import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import click
 
-from bot.cli.place import FAILED, stop
-from bot.cli.service import Service, as_json, at_service, moment, tell
+from bot.cli.place import Number
+from bot.cli.service import Service, as_json, at, at_service, moment, tell
 
-_NUMBER = click.IntRange(1, 2_147_483_647)
 _SIGNS = {"changed": ("-", "+"), "left": ("-", "+"), "right": ("-", "+"), "alike": (" ", " ")}
 
 
@@ -22,18 +20,13 @@ _SIGNS = {"changed": ("-", "+"), "left": ("-", "+"), "right": ("-", "+"), "alike
 def changed(reached: Service, *, when: str, host: str, within: str, as_json: bool) -> None:
     """Tell what changed around WHEN, or lately, and who allowed it; the likeliest first.
 
+    WHEN is UTC, as times are shown here, unless a zone stands behind it.
+
     For example: keyturn changed 02:00 --host 'web*' --within 45m
     """
     from bot import hindsight
-    from bot.civil import NotATime
-    from bot.moment import iso
 
-    try:
-        at = hindsight.moment(when, now=time.time_ns() // 1000) if when else None
-    except NotATime as trouble:
-        stop(str(trouble), FAILED)
-    written = iso(at) if at is not None else ""
-    told = reached.get("/around", at=written, host=host, within=within)
+    told = reached.get("/around", at=at(when, hindsight.moment), host=host, within=within)
     lines = [_happening(one) for one in told["happenings"]]
     if told["left_out"]:
         lines.append(f"left out as less likely: {told['left_out']}")
@@ -55,7 +48,7 @@ def waiting(reached: Service, *, as_json: bool) -> None:
 
 
 @click.command("compare")
-@click.argument("numbers", nargs=-1, required=True, type=_NUMBER, metavar="[RUN] RUN")
+@click.argument("numbers", nargs=-1, required=True, type=Number(), metavar="[RUN] RUN")
 @as_json
 @at_service
 def compare(reached: Service, *, numbers: tuple[int, ...], as_json: bool) -> None:

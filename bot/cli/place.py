@@ -13,8 +13,8 @@ import click
 if TYPE_CHECKING:
     from bot.store.database import Database
 
-# Exit statuses that scripts can tell apart; 2 is click's own for words it does not understand.
-FAILED, NOT_FOUND = 1, 3
+# Exit statuses that scripts can tell apart. 2 is also click's own, and 130 that of shells.
+FAILED, NOT_UNDERSTOOD, NOT_FOUND, REFUSED, WAITING, INTERRUPTED = 1, 2, 3, 4, 5, 130
 
 
 @dataclass(frozen=True)
@@ -41,9 +41,19 @@ class Place:
 at_place = click.make_pass_decorator(Place)
 
 
+class Number(click.IntRange):
+    """The number of a run."""
+
+    name = "number"
+
+    def __init__(self) -> None:
+        super().__init__(1, 2_147_483_647)
+
+
 @contextmanager
 def plainly() -> Generator[None]:
     """Turn what a person can do something about into one line on standard error."""
+    from bot.civil import NotATime
     from bot.forms import NotUnderstood
     from bot.policy import NoPolicy
     from bot.store.database import AlreadyRunning, StoreUnavailable
@@ -56,10 +66,30 @@ def plainly() -> Generator[None]:
         # Whoever read along has seen enough. Python would say so once more at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(FAILED)
-    except NotUnderstood as trouble:
-        stop(one_line(str(trouble)), NOT_FOUND)
+    except (NotUnderstood, NotATime) as trouble:
+        stop(one_line(str(trouble)), NOT_UNDERSTOOD)
     except (StoreUnavailable, AlreadyRunning, NoPolicy, BadKey, OSError, ValueError) as trouble:
         stop(one_line(str(trouble)), FAILED)
+
+
+@contextmanager
+def considered() -> Generator[None]:
+    """Turn each no of the workflow into one line and the status that tells its kind."""
+    from bot.store.runs import NoSuchRun, Overtaken
+    from bot.store.schedules import NoSuchSchedule
+    from bot.timetable import BadTimetable
+    from bot.workflow import NotYours, TooLate, Unfit
+
+    try:
+        yield
+    except (BadTimetable, Unfit) as strange:
+        stop(str(strange), NOT_UNDERSTOOD)
+    except (NoSuchRun, NoSuchSchedule) as missing:
+        stop(str(missing), NOT_FOUND)
+    except NotYours as refused:
+        stop(str(refused), REFUSED)
+    except (TooLate, Overtaken) as late:
+        stop(str(late), FAILED)
 
 
 def stop(message: str, status: int) -> NoReturn:

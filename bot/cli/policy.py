@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bot.cli.place import FAILED, NOT_FOUND, Place, at_place, plainly, stop
+from bot.cli.front import Family
+from bot.cli.place import NOT_FOUND, REFUSED, Place, at_place, plainly, stop
 
 if TYPE_CHECKING:
     from bot.outlook import Question
@@ -20,7 +21,7 @@ _HOURS = {"h": 1, "d": 24, "w": 168}
 _DIRECTORY = click.Path(path_type=Path)
 
 
-@click.group()
+@click.group(cls=Family)
 def policy() -> None:
     """Look at the policy, and at what another one would change."""
 
@@ -115,7 +116,7 @@ def explain(place: Place, *, person: str, words: tuple[str, ...], as_json: bool)
     else:
         known = found.person(person)
         click.echo("\n".join(seen.sentences(who=known.name if known else person)))
-    sys.exit(0 if seen.allowed else FAILED)
+    sys.exit(0 if seen.allowed else REFUSED)
 
 
 def _experience(place: Place, person: str, asked: "Question") -> tuple[bool, int | None]:

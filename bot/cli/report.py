@@ -5,10 +5,11 @@ from typing import Any
 
 import click
 
+from bot.cli.front import Family
 from bot.cli.service import Service, as_json, at_service, tell
 
 
-@click.group("report")
+@click.group("report", cls=Family)
 def report() -> None:
     """Tell how Keyturn is used."""
 

@@ -10,10 +10,12 @@ import click
 from click.shell_completion import CompletionItem, get_completion_class
 
 from bot.cli.follow import follow
-from bot.cli.place import FAILED, stop
+from bot.cli.front import Family
+from bot.cli.place import FAILED, NOT_UNDERSTOOD, Number, stop
 from bot.cli.service import (
     Service,
     as_json,
+    at,
     at_service,
     at_service_of_token,
     moment,
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
 
 _LONGEST_WAIT = 24 * 3600.0
 _NEWEST_LINES = 20
-_NUMBER = click.argument("number", type=click.IntRange(1, 2_147_483_647))
+_NUMBER = click.argument("number", type=Number())
 _WHY = click.option("--why", default="", help="What the change log shall say about it.")
 _WAIT = click.option(
     "--wait",
@@ -35,6 +37,7 @@ _WAIT = click.option(
     is_flag=False,
     flag_value=_LONGEST_WAIT,
     type=click.FloatRange(0, _LONGEST_WAIT),
+    metavar="SECONDS",
     help="Wait until it is over, or for so many seconds at most.",
 )
 
@@ -94,14 +97,18 @@ def ask(
 @click.option("--person", help="Who asked.")
 @click.option("--runbook", help="Its words.")
 @click.option("--state", multiple=True, help="Such as waiting; may be given several times.")
-@click.option("--since", help="Such as 2026-03-01T14:30:00Z.")
-@click.option("--until", help="Such as 2026-03-01T14:30:00Z.")
+@click.option("--since", help="2h, yesterday, 02:00, 2026-03-01 02:00 Europe/Paris; else UTC.")
+@click.option("--until", help="As --since.")
 @click.option("--text", help="Words that all occur in it.")
 @click.option("-n", "--most", type=click.IntRange(1, 10_000), default=20, show_default=True)
 @as_json
 @at_service
 def list_runs(reached: Service, *, most: int, as_json: bool, **wanted: Any) -> None:
     """List the newest runs."""
+    from bot import hindsight
+
+    wanted["since"] = at(wanted["since"], hindsight.earliest)
+    wanted["until"] = at(wanted["until"], hindsight.latest)
     page = reached.get("/runs", **wanted, limit=min(most, 200))
     found: list[Mapping[str, Any]] = list(page["runs"])
     while page["next"] and len(found) < most:
@@ -118,12 +125,12 @@ def list_runs(reached: Service, *, most: int, as_json: bool, **wanted: Any) -> N
         click.echo("there is no such run", err=True)
 
 
-class _Run(click.Group):
+class _Run(Family):
     """`keyturn run 7` tells about run 7: `show` need not be said."""
 
     def parse_args(self, ctx: "Context", args: list[str]) -> list[str]:
         said = args[:1]
-        if said and said[0] not in {*self.commands, "--help"}:
+        if said and said[0].isdecimal():
             args = ["show", *args]
         return super().parse_args(ctx, args)
 
@@ -186,7 +193,10 @@ def approve(
     run = reached.get(path_of("runs", number))
     if not digest:
         if not run["digest"] or not sys.stdin.isatty():
-            stop(f"say which plan: keyturn approve {number} {run['digest'][:10]}".strip(), FAILED)
+            stop(
+                f"say which plan: keyturn approve {number} {run['digest'][:10]}".strip(),
+                NOT_UNDERSTOOD,
+            )
         click.echo(visibly(in_full(run)))
         click.confirm(f"Approve this plan, {run['digest'][:10]}?", abort=True, err=True)
         digest = run["digest"]

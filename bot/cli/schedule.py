@@ -10,7 +10,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bot.cli import alone
-from bot.cli.place import FAILED, NOT_FOUND, Place, at_place, plainly, stop
+from bot.cli.front import Family
+from bot.cli.place import (
+    FAILED,
+    NOT_FOUND,
+    NOT_UNDERSTOOD,
+    Place,
+    at_place,
+    considered,
+    plainly,
+    stop,
+)
 
 if TYPE_CHECKING:
     from bot.run import Run
@@ -35,7 +45,7 @@ class _Office:
     policies: "Policies"
 
 
-@click.group()
+@click.group(cls=Family)
 def schedule() -> None:
     """Look after what fires by the clock."""
 
@@ -154,7 +164,7 @@ def coming(*, cron: str, zone: str, count: int) -> None:
     try:
         found = timetable(cron, zone)
     except BadTimetable as bad:
-        stop(str(bad), FAILED)
+        stop(str(bad), NOT_UNDERSTOOD)
     click.echo(_moments(found.words, found.spoken(_now(), count=count)))
 
 
@@ -213,19 +223,11 @@ def take(place: Place, *, number: int, person: str, why: str) -> None:
 @contextmanager
 def _working(place: Place) -> "Generator[_Office]":
     """Open the workflow. A refusal is one line."""
-    from bot.store.runs import NoSuchRun
-    from bot.store.schedules import NoSuchSchedule
-    from bot.timetable import BadTimetable
-    from bot.workflow import NotYours, TooLate, Unfit, Workflow
+    from bot.workflow import Workflow
 
-    with plainly(), place.database() as database:
+    with plainly(), place.database() as database, considered():
         parts = alone.parts(place, database)
-        try:
-            yield _Office(Workflow(parts), database, parts.policies)
-        except (NoSuchSchedule, NoSuchRun) as missing:
-            stop(str(missing), NOT_FOUND)
-        except (BadTimetable, Unfit, NotYours, TooLate) as refused:
-            stop(str(refused), FAILED)
+        yield _Office(Workflow(parts), database, parts.policies)
 
 
 @contextmanager

@@ -10,21 +10,23 @@ from urllib.parse import quote, urlsplit
 
 import click
 
-from bot.cli.place import FAILED, NOT_FOUND, stop
+from bot.cli.place import FAILED, NOT_FOUND, NOT_UNDERSTOOD, REFUSED, WAITING, stop
 
 if TYPE_CHECKING:
     import httpx2
 
-# Beside those of every command. 2 is click's own.
-REFUSED, WAITING = 4, 5
 _API = "/api/v1"
 _LOOK_SECONDS = 1.0
-_NOT_FOUND = ("no-such-run", "no-such-schedule", "not-found", "not-understood")
-_REFUSED = ("no-token", "other-scope", "not-yours", "second-factor")
+# What a kind of problem comes to; any other is a failure.
+_STATUSES: Mapping[str, int] = {
+    **dict.fromkeys(("not-understood", "unfit"), NOT_UNDERSTOOD),
+    **dict.fromkeys(("no-such-run", "no-such-schedule", "not-found"), NOT_FOUND),
+    **dict.fromkeys(("no-token", "other-scope", "not-yours", "second-factor"), REFUSED),
+}
 _HOME = frozenset({"localhost", "127.0.0.1", "::1"})
 _STATUS = """
 
-    Exit status: 0 done, 1 failed, 3 not found, 4 refused, 5 waiting.
+    Exit status: 0 done, 1 failed, 2 not understood, 3 not found, 4 refused, 5 waiting.
     """
 as_json = click.option("--json", "as_json", is_flag=True, help="For programs.")
 
@@ -68,7 +70,8 @@ class Service:
         try:
             answer = self.client.request(method, f"{_API}{path}", **what)
         except httpx2.HTTPError as trouble:
-            stop(f"{self.url} does not answer: {trouble or type(trouble).__name__}", FAILED)
+            said = f"{self.url} does not answer: {trouble or type(trouble).__name__}"
+            stop(f"{said}. KEYTURN_URL says where `keyturn serve` listens", FAILED)
         told = _json(answer, self.url)
         if answer.status_code >= 400:
             kind = str(told.get("type", "")).rpartition(":")[2]
@@ -81,11 +84,19 @@ def moment(told: str, *, seconds: bool = False) -> str:
     return f"{told[: 19 if seconds else 16].replace('T', ' ')}Z"
 
 
+def at(typed: str | None, meant: Callable[..., int]) -> str:
+    """Return what was typed as the API reads it; "" for nothing. meant: one of hindsight's."""
+    from bot.civil import NotATime, instant
+
+    try:
+        return instant(meant(typed, now=time.time_ns() // 1000)).isoformat() if typed else ""
+    except NotATime as trouble:
+        stop(str(trouble), NOT_UNDERSTOOD)
+
+
 def status_of(kind: str) -> int:
     """Return the exit status for a kind of problem."""
-    if kind in _NOT_FOUND:
-        return NOT_FOUND
-    return REFUSED if kind in _REFUSED else FAILED
+    return _STATUSES.get(kind, FAILED)
 
 
 def outcome(run: Mapping[str, Any]) -> int:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from bot.cli import alone
-from bot.cli.place import FAILED, NOT_FOUND, Place, at_place, plainly, stop
+from bot.cli.place import NOT_UNDERSTOOD, Place, at_place, considered, plainly, stop
 
 if TYPE_CHECKING:
     from bot.workflow import Workflow
@@ -34,7 +34,10 @@ def stop_runs(place: Place, *, what: str, why: str) -> None:
             click.echo("let it go on with: keyturn resume --as PERSON --why REASON")
             return
         if not (what.isascii() and what.isdecimal() and len(what) <= 9):
-            stop(f"stop which run? keyturn stop N, or keyturn stop all; not {what!r}", NOT_FOUND)
+            stop(
+                f"stop which run? keyturn stop N, or keyturn stop all; not {what!r}",
+                NOT_UNDERSTOOD,
+            )
         run = workflow.stop(int(what), person="", why=why)
     click.echo(f"run {run.id}: {run.summary if run.over else 'ends before its next step'}")
 
@@ -83,13 +86,7 @@ COMMANDS = (stop_runs, resume, ban, unban)
 @contextmanager
 def working(place: Place) -> "Generator[Workflow]":
     """Open the workflow on the database alone. A refusal is one line."""
-    from bot.store.runs import NoSuchRun, Overtaken
-    from bot.workflow import NotYours, TooLate, Unfit, Workflow
+    from bot.workflow import Workflow
 
-    with plainly(), place.database() as database:
-        try:
-            yield Workflow(alone.parts(place, database))
-        except (NotYours, TooLate, Unfit, Overtaken) as no:
-            stop(str(no), FAILED)
-        except NoSuchRun as no:
-            stop(str(no), NOT_FOUND)
+    with plainly(), place.database() as database, considered():
+        yield Workflow(alone.parts(place, database))

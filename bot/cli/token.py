@@ -4,13 +4,14 @@ import json
 
 import click
 
+from bot.cli.front import Family
 from bot.cli.place import Place, at_place
 from bot.cli.stopping import working
 
 _SCOPES = ("read", "ask", "approve", "metrics")
 
 
-@click.group()
+@click.group(cls=Family)
 def token() -> None:
     """Make tokens by which programs come to the API, and revoke them."""
 

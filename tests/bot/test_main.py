@@ -130,8 +130,8 @@ def test_explain_says_who_may_and_who_approves(tmp_path: Path):
     unclear = keyturn(tmp_path, "policy", "explain", "dora", "abusers", "clear")
     assert allowed.returncode == 0
     assert "it takes one approval from the owners of the edge" in allowed.stdout
-    assert (stranger.returncode, stranger.stdout[:3]) == (1, "No:")
-    assert (unclear.returncode, "on which host?" in unclear.stderr) == (3, True)
+    assert (stranger.returncode, stranger.stdout[:3]) == (4, "No:")
+    assert (unclear.returncode, "on which host?" in unclear.stderr) == (2, True)
 
 
 def test_a_setting_that_does_not_fit_is_named_as_it_is_set(
@@ -161,9 +161,9 @@ def test_the_log_is_searched_and_looked_at_around_a_moment(logged: Path):
     nothing = keyturn(logged, "changelog", "show", "--host", "web*")
     assert (nothing.returncode, "nothing in the change log fits" in nothing.stderr) == (3, True)
     unclear = keyturn(logged, "changelog", "show", "--around", "noon")
-    assert (unclear.returncode, "type 02:00" in unclear.stderr) == (1, True)
+    assert (unclear.returncode, "type 02:00" in unclear.stderr) == (2, True)
     purple = keyturn(logged, "changelog", "show", "--state", "purple")
-    assert (purple.returncode, "choose one of asked" in purple.stderr) == (3, True)
+    assert (purple.returncode, "choose one of asked" in purple.stderr) == (2, True)
     assert "nothing that Keyturn knows of" in "".join(shown("--around", "1 h", "--host", "lb1"))
 
 

@@ -51,4 +51,4 @@ def test_t_l10_the_command_line_cannot_confirm_as_somebody_else(office: Office) 
 
 def test_a_run_that_is_not_there_is_named(office: Office) -> None:
     missing = _erase("7", "--as", "dora", "--why", "it names a customer")
-    assert (missing.exit_code, "no run 7" in missing.output) == (1, True)
+    assert (missing.exit_code, "no run 7" in missing.output) == (3, True)

@@ -90,11 +90,11 @@ def test_explain_tells_what_holds_if_a_step_cannot_be_undone(place: Path):
     ("words", "status", "says"),
     [
         (["dora", "abusers", "show", "lb1"], 0, "Yes, at once."),
-        (["eve", "abusers", "show", "lb1"], 1, "No: eve is not among the people"),
-        (["dora", "abusers", "clear"], 3, "on which host?"),
-        (["dora", "abusers", "clear", "lb9"], 3, "there is no host 'lb9'"),
-        (["dora", "abusers", "clear", "nas1"], 3, "nas1 is not tagged haproxy; hosts that are"),
-        (["dora", "abusers", "claer", "lb1"], 3, "Did you mean"),
+        (["eve", "abusers", "show", "lb1"], 4, "No: eve is not among the people"),
+        (["dora", "abusers", "clear"], 2, "on which host?"),
+        (["dora", "abusers", "clear", "lb9"], 2, "there is no host 'lb9'"),
+        (["dora", "abusers", "clear", "nas1"], 2, "nas1 is not tagged haproxy; hosts that are"),
+        (["dora", "abusers", "claer", "lb1"], 2, "Did you mean"),
     ],
 )
 def test_explain_ends_with_a_status_for_scripts(

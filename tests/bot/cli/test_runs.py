@@ -63,12 +63,30 @@ def test_what_the_rules_refuse_exits_with_4(shop: Shop):
 
 
 @pytest.mark.parametrize(
-    "words", [("run", "999"), ("approve", "999", "0" * 10), ("ask", "zfs", "nope")]
+    ("words", "status"),
+    [
+        (("run", "999"), 3),
+        (("approve", "999", "0" * 10), 3),
+        (("hosts", "lb9"), 3),
+        (("ask", "zfs", "nope"), 2),
+        (("ask", "uptime", "check", "nope1"), 2),
+        (("runs", "--state", "wating"), 2),
+        (("runs", "--since", "soon"), 2),
+        (("changed", "soon"), 2),
+        (("changed", "2026-03-29 02:30 Europe/Paris"), 2),
+    ],
 )
-def test_what_is_not_there_exits_with_3(shop: Shop, words: tuple[str, ...]):
+def test_what_is_not_understood_exits_with_2_and_what_is_not_there_with_3(
+    shop: Shop, words: tuple[str, ...], status: int
+):
     said = shop.type("dora", *words)
-    assert said.exit_code == 3
-    assert said.stderr.startswith("keyturn: ")
+    assert (said.exit_code, said.stderr[:9]) == (status, "keyturn: "), said.output
+
+
+def test_times_are_typed_as_everywhere(shop: Shop):
+    assert shop.type("dora", "runs", "--since", "2 h", "--until", "today").exit_code == 0
+    assert shop.told("dora", "runs", "--since", "2020-01-01 02:00 Europe/Paris") != []
+    assert shop.told("dora", "runs", "--until", "2020-01-01") == []
 
 
 def test_a_dry_run_says_what_would_come_of_it(shop: Shop):
@@ -124,7 +142,7 @@ def test_what_waits_is_shown_approved_denied_and_withdrawn(shop: Shop):
     assert "$ socat" in shown.stdout
 
     which = shop.type("olga", "approve", str(numbers["waiting"]))
-    assert (which.exit_code, "say which plan" in which.stderr) == (1, True)
+    assert (which.exit_code, "say which plan" in which.stderr) == (2, True)
     own = shop.told("olga", "run", str(numbers["own"]))
     mine = shop.type("olga", "approve", str(own["id"]), own["digest"][:10])
     assert (mine.exit_code, "your own request" in mine.stderr) == (4, True)
@@ -270,7 +288,7 @@ def test_what_changed_lately_and_who_allowed_it_is_told(shop: Shop):
     none = shop.type("dora", "changed", "2020-01-01 02:00")
     assert (none.exit_code, none.stderr) == (0, "nothing that Keyturn knows of\n")
     wrong = shop.type("dora", "changed", "soon")
-    assert (wrong.exit_code, "is no time" in wrong.stderr) == (1, True)
+    assert (wrong.exit_code, "is no time" in wrong.stderr) == (2, True)
     told = shop.told("dora", "changed", "1 min", "--host", "web1")["happenings"]
     assert done in [one["run"] for one in told]
 

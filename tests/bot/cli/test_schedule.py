@@ -81,12 +81,12 @@ def test_next_moments_are_shown_without_a_database(tmp_path: Path):
 @pytest.mark.parametrize(
     ("words", "status", "says"),
     [
-        (("next", "61 * * * *"), 1, "the minute cannot be understood"),
+        (("next", "61 * * * *"), 2, "the minute cannot be understood"),
         (("show", "7"), 3, "there is no schedule 7"),
         (("end", "7", "--as", "stan"), 3, "there is no schedule 7"),
         (("end", "7", "--as", "zoe"), 3, "zoe is not among the people"),
-        (("add", "x", "--cron", "@dayly", "--as", "stan", *SCRUB), 1, "instead of five"),
-        (("add", "x", "--cron", "@daily", "--as", "stan", "--", "zfs"), 3, "zfs"),
+        (("add", "x", "--cron", "@dayly", "--as", "stan", *SCRUB), 2, "instead of five"),
+        (("add", "x", "--cron", "@daily", "--as", "stan", "--", "zfs"), 2, "zfs"),
     ],
 )
 def test_what_is_wrong_is_one_line(place: Path, words: tuple[str, ...], status: int, says: str):

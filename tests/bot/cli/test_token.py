@@ -55,11 +55,11 @@ def test_a_revoked_one_is_listed_as_such(served: Office):
 @pytest.mark.parametrize(
     ("words", "status", "says"),
     [
-        (("new", "nobody", "--scope", "read"), 1, "not among the people"),
+        (("new", "nobody", "--scope", "read"), 2, "not among the people"),
         (("new", "dora"), 2, "--scope"),
         (("new", "dora", "--scope", "root"), 2, "root"),
-        (("new", "dora", "--scope", "read", "--days", "0"), 1, "1 to 366 days"),
-        (("revoke", "9"), 1, "there is no token 9"),
+        (("new", "dora", "--scope", "read", "--days", "0"), 2, "1 to 366 days"),
+        (("revoke", "9"), 2, "there is no token 9"),
     ],
 )
 def test_a_no_is_one_line(served: Office, words: tuple[str, ...], status: int, says: str):

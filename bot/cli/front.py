@@ -1,0 +1,68 @@
+"""How commands are listed, and how Ctrl-C ends any of them."""
+
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import click
+from click import Context, HelpFormatter
+
+from bot.cli.place import INTERRUPTED
+
+# Each command once, beside what it is for.
+SECTIONS: Mapping[str, Sequence[str]] = {
+    "Ask and decide": (
+        *("ask", "runs", "run", "waiting", "approve", "deny", "withdraw", "undo"),
+        *("changed", "compare", "views"),
+    ),
+    "Know what there is": ("runbooks", "hosts", "locks", "policy", "report"),
+    "By the clock": ("schedule", "calendar"),
+    "In an emergency": ("stop", "resume", "ban", "unban"),
+    "People and programs": ("sign-in", "delegate", "grants", "factors", "token", "hooks"),
+    "Keep what was done": ("changelog", "backup", "restore", "db"),
+    "Set it up and serve": (
+        *("init", "inventory", "sudoers", "manifest", "doctor", "serve", "worker", "completion"),
+    ),
+}
+STATUS = (
+    "Exit status: 0 done, 1 failed, 2 not understood, 3 not found, 4 refused, "
+    "5 waiting for people, 130 interrupted."
+)
+
+
+class Family(click.Group):
+    """Commands of one subject, each listed with the whole of its first sentence."""
+
+    def format_commands(self, ctx: Context, formatter: HelpFormatter) -> None:
+        self.list_section(formatter, "Commands", self.list_commands(ctx))
+
+    def list_section(self, formatter: HelpFormatter, title: str, names: Iterable[str]) -> None:
+        shown = [
+            (name, self.commands[name].get_short_help_str(limit=1000))
+            for name in names
+            if not self.commands[name].hidden
+        ]
+        with formatter.section(title):
+            formatter.write_dl(shown)
+
+
+class Keyturn(Family):
+    """All of them, by what they are for."""
+
+    def format_commands(self, ctx: Context, formatter: HelpFormatter) -> None:  # noqa: ARG002 - as click calls it
+        for title, names in SECTIONS.items():
+            self.list_section(formatter, title, names)
+
+    def invoke(self, ctx: Context) -> Any:
+        """Do what was typed; by Ctrl-C it ends at once, and as shells expect."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            click.echo(err=True)
+            sys.exit(INTERRUPTED)
+
+    def main(self, *args: Any, **more: Any) -> Any:
+        try:
+            return super().main(*args, **more)
+        except KeyboardInterrupt:  # while a shell had words completed
+            sys.exit(INTERRUPTED)

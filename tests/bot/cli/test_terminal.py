@@ -1,0 +1,159 @@
+"""The command line in a real terminal: its help, the words that Tab completes, and Ctrl-C."""
+
+import contextlib
+import fcntl
+import os
+import pty
+import select
+import shlex
+import socket
+import struct
+import subprocess
+import sys
+import termios
+import time
+from collections import Counter
+from collections.abc import Generator, Iterator
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from bot.__main__ import main
+from bot.cli.front import SECTIONS
+
+BIN = Path(sys.executable).parent
+KEYTURN = str(BIN / "keyturn")
+
+
+class Terminal:
+    """A program with a screen of 80 columns. said: what stood on it."""
+
+    def __init__(self, words: list[str], **environment: str) -> None:
+        self.said = ""
+        self._screen, ours = pty.openpty()
+        fcntl.ioctl(ours, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+        usual = {"TERM": "xterm-256color", "PATH": f"{BIN}:{os.environ['PATH']}", "PS1": "$ "}
+        self._program = subprocess.Popen(
+            words,
+            stdin=ours,
+            stdout=ours,
+            stderr=ours,
+            env=os.environ | usual | environment,
+            start_new_session=True,
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+        )
+        os.close(ours)
+
+    def press(self, keys: str) -> None:
+        os.write(self._screen, keys.encode())
+
+    def shows(self, words: str, *, seconds: float = 60) -> bool:
+        """Wait until it shows that."""
+        deadline = time.monotonic() + seconds
+        while words not in self.said and time.monotonic() < deadline:
+            if select.select([self._screen], [], [], 0.2)[0]:
+                try:
+                    self.said += os.read(self._screen, 65_536).decode(errors="replace")
+                except OSError:  # it has ended
+                    break
+        return words in self.said
+
+    def ended(self) -> int:
+        """Wait for its end, and return its exit status."""
+        self.shows("\0", seconds=60)
+        return self._program.wait(60)
+
+    def close(self) -> None:
+        self._program.kill()
+        self._program.wait()
+        os.close(self._screen)
+
+
+@contextlib.contextmanager
+def a_terminal(*words: str, **environment: str) -> Generator[Terminal]:
+    terminal = Terminal([*words], **environment)
+    try:
+        yield terminal
+    finally:
+        terminal.close()
+
+
+def test_every_command_is_listed_once_by_what_it_is_for():
+    listed = Counter(name for names in SECTIONS.values() for name in names)
+    assert listed == Counter(list(main.commands))
+
+
+def every(command: click.Command, *words: str) -> Iterator[tuple[str, ...]]:
+    yield words
+    if isinstance(command, click.Group):
+        for name, inner in command.commands.items():
+            yield from every(inner, *words, name)
+
+
+def test_help_fits_eighty_columns():
+    for words in every(main):
+        said = CliRunner().invoke(main, [*words, "--help"], terminal_width=80)
+        assert [line for line in said.stdout.splitlines() if len(line) > 80] == [], words
+
+
+def test_the_first_help_tells_each_command_in_whole_sentences_and_the_exit_statuses():
+    said = CliRunner().invoke(main, ["--help"], terminal_width=80).stdout
+    assert "..." not in said.partition("\n")[2]
+    assert "130 interrupted" in said
+
+
+@pytest.mark.parametrize(
+    ("words", "near"),
+    [("aprove 7", "approve"), ("run shwo", "show"), ("runs --stat x", "--state")],
+)
+def test_the_nearest_word_is_suggested(words: str, near: str):
+    said = CliRunner().invoke(main, words.split())
+    assert said.exit_code == 2
+    assert "Did you mean" in said.stderr
+    assert f"'{near}'" in said.stderr
+
+
+def test_what_is_no_number_is_said_to_be_none():
+    said = CliRunner().invoke(main, ["approve", "seven"])
+    assert (said.exit_code, "'seven' is not a valid number" in said.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("typed", ["keyturn ask zf", "keyturn comp"])
+def test_tab_completes_in_bash(typed: str):
+    whole = {"keyturn ask zf": "keyturn ask zfs ", "keyturn comp": "keyturn comp"}[typed]
+    with a_terminal("bash", "--norc", "--noprofile", "-i") as bash:
+        assert bash.shows("$ ")
+        bash.press("source <(keyturn completion bash); echo so''urced\n")
+        assert bash.shows("sourced\r\n"), bash.said
+        bash.press(f"{typed}\t\t")
+        assert bash.shows(whole if whole != typed else "completion"), bash.said
+        assert "Traceback" not in bash.said
+
+
+def test_ctrl_c_ends_it_in_a_line_with_the_status_that_shells_expect():
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        silent.settimeout(60)
+        with a_terminal(KEYTURN, "runs", KEYTURN_URL=url, KEYTURN_TOKEN="kt_x") as terminal:
+            asked, _ = silent.accept()
+            with asked:
+                terminal.press("\x03")
+                assert terminal.ended() == 130
+    assert "Traceback" not in terminal.said
+    assert "Aborted" not in terminal.said
+
+
+def test_where_nothing_listens_it_says_what_to_set():
+    with socket.create_server(("127.0.0.1", 0)) as gone:
+        url = f"http://127.0.0.1:{gone.getsockname()[1]}"
+    said = CliRunner(env={"KEYTURN_URL": url, "KEYTURN_TOKEN": "kt_x"}).invoke(main, ["runs"])
+    assert (said.exit_code, len(said.stderr.splitlines())) == (1, 1)
+    assert "KEYTURN_URL says where" in said.stderr
+
+
+def test_who_reads_a_line_and_goes_hears_nothing_of_it():
+    piped = f"{shlex.quote(KEYTURN)} runbooks | head -1"
+    said = subprocess.run(["bash", "-c", piped], capture_output=True, text=True, check=True)
+    assert (len(said.stdout.splitlines()), said.stderr) == (1, "")
