@@ -54,19 +54,22 @@ def boottime() -> float:
 
 
 class Transaction:
-    """One unit of work: committed as a whole, with the database's own time."""
+    """One unit of work: committed as a whole, with the database's own time.
+
+    now: microseconds since 1970; None where the wire tells that once it is asked.
+    """
 
     def __init__(
         self,
         wire: Wire,
-        now: int,
+        now: int | None,
         tell_news: Callable[[], None] = lambda: None,
         seal: Seal | None = None,
         redactor: Redactor | None = None,
         stamping: Seal | None = None,
     ) -> None:
         self.wire, self.embedded = wire, wire.embedded
-        self.now = now
+        self._now = now
         self.tell_news = tell_news
         self._seal, self.stamping = seal, stamping or seal
         self._done_once: set[object] = set()
@@ -89,6 +92,11 @@ class Transaction:
         # What comes back tells it; a count of rows does not.
         returning = statement.returning(*table.primary_key.columns)
         return self.sql.execute(returning).one_or_none() is not None
+
+    @property
+    def now(self) -> int:
+        """The time when it began, in microseconds since 1970."""
+        return self.wire.now if self._now is None else self._now
 
     @property
     def sql(self) -> Connection:
@@ -188,8 +196,12 @@ class Database:
             self.guarded(),
             self._connection() as connection,
         ):
-            wire = Wire(connection, self._watch)
-            began, now = boottime(), self._begun(wire, _WRITING)
+            wire, began, now = Wire(connection, self._watch), boottime(), None
+            if self.embedded or seconds:
+                now = self._begun(wire, _WRITING)
+            else:
+                # By the journey of what is asked first, which has no more time than this.
+                wire.begin(_WRITING["postgresql"])
             with self._watch.over(connection, seconds):
                 yield self._writing(wire, began, now)
                 wire.commit()
@@ -201,7 +213,7 @@ class Database:
             wire = Wire(connection, self._watch)
             yield self._writing(wire, began, self._now(connection))
 
-    def _writing(self, wire: Wire, began: float, now: int) -> Transaction:
+    def _writing(self, wire: Wire, began: float, now: int | None) -> Transaction:
         made = Transaction(wire, now, self._tell_news, self._seal, self.redactor)
         made.began, made.moves = began, self.moves
         return made
@@ -249,7 +261,8 @@ class Database:
         """Begin, and return the database's time: in no time, or it does not answer at all."""
         with self._watch.over(wire.connection):
             if not self.embedded:
-                return wire.begin(how["postgresql"])
+                wire.begin(how["postgresql"])
+                return wire.now
             wire.driver.execute(how["sqlite"])
             return self._now(wire.connection)
 

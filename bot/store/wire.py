@@ -1,7 +1,8 @@
 """The wire to a database: its driver asked at once, where SQLAlchemy would take most of the time.
 
-What needs no answer of PostgreSQL is kept back and goes with what is asked next, which is most
-often the commit: each answer that nobody waits for is a journey less. The driver is watched, and
+What needs no answer of PostgreSQL is kept back and goes with what is asked next: the beginning
+with the first question, and what is written most often with the commit. Each answer that nobody
+waits for is a journey less. The driver is watched, and
 what goes wrong is told, as if SQLAlchemy had asked it.
 """
 
@@ -21,6 +22,10 @@ _CURSOR = "all_rows"
 _NOW = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
 
 
+# A statement as the driver takes it, and its values.
+_Told = tuple[str, Any]
+
+
 class Wire:
     """One connection's driver. SQLAlchemy uses it too, by `sqlalchemy`."""
 
@@ -28,7 +33,10 @@ class Wire:
         self.connection, self._watch = connection, watch
         self._dialect = connection.dialect.name
         self.embedded = self._dialect == "sqlite"
-        self._kept: list[tuple[str, Sequence[object]]] = []
+        self._kept: list[_Told] = []
+        # How to begin, as long as we have not.
+        self._beginning = ""
+        self._now = 0
 
     @property
     def sqlalchemy(self) -> Connection:
@@ -41,13 +49,15 @@ class Wire:
         """The driver's own connection: sqlite3's, or psycopg's."""
         return self.connection.connection.driver_connection
 
-    def begin(self, how: str) -> int:
-        """Begin as PostgreSQL says it; return its time, in microseconds since 1970."""
-        with self._asking() as driver:
-            # By one message. What has two statements cannot be prepared.
-            answers = driver.execute(f"{how}; {_NOW}", prepare=False)
-            answers.nextset()
-            return answers.fetchone()[0]
+    def begin(self, how: str) -> None:
+        """Begin as PostgreSQL says it, by the journey of whatever is asked first."""
+        self._beginning = how
+
+    @property
+    def now(self) -> int:
+        """PostgreSQL's time when it began, in microseconds since 1970."""
+        self._catch_up()
+        return self._now
 
     def row(self, spelled: Mapping[str, str], values: Sequence[object] = ()) -> Any:
         """Do one statement; return its first row, None without one. spelled: by the dialect."""
@@ -55,30 +65,16 @@ class Wire:
 
     def rows(self, statement: str, values: Any) -> list[tuple[Any, ...]]:
         """Do one statement as this driver takes it; return its rows."""
-        if self.embedded:
-            # To the end: what is left half read would keep the transaction from its own.
-            return self.driver.execute(statement, values).fetchall()
-        self._catch_up()
-        with self._asking() as driver:
-            return driver.execute(statement, values).fetchall()
+        return self._done([(statement, values)])[0].fetchall()
 
-    def rows_of_each(self, asked: Sequence[tuple[str, Any]]) -> list[list[tuple[Any, ...]]]:
+    def rows_of_each(self, asked: Sequence[_Told]) -> list[list[tuple[Any, ...]]]:
         """Do several statements that do not need each other's answers; return the rows of each."""
-        if self.embedded:
-            return [self.rows(statement, values) for statement, values in asked]
-        self._catch_up()
-        with self._asking() as driver:
-            with driver.pipeline():
-                cursors = [driver.execute(statement, values) for statement, values in asked]
-            return [cursor.fetchall() for cursor in cursors]
+        # To the end: what is left half read would keep SQLite's transaction from its own.
+        return [cursor.fetchall() for cursor in self._done(asked)]
 
     def do(self, statement: str, values: Any) -> int:
         """Do one statement as this driver takes it; return how many rows it was done to."""
-        self._catch_up()
-        if self.embedded:
-            return self.driver.execute(statement, values).rowcount
-        with self._asking() as driver:
-            return driver.execute(statement, values).rowcount
+        return self._done([(statement, values)])[0].rowcount
 
     @contextmanager
     def all_rows(self, statement: str) -> Generator[Iterable[tuple[Any, ...]]]:
@@ -103,8 +99,9 @@ class Wire:
 
     def commit(self) -> None:
         """Make durable what was written, by SQLAlchemy too."""
-        if not self.embedded:
-            self._send("COMMIT")
+        begun = not self._beginning or self._kept
+        if not self.embedded and begun:
+            self._done([("COMMIT", None)])
         self.connection.commit()
         # SQLAlchemy knows of no transaction that it was asked nothing in.
         if self.embedded and self.driver.in_transaction:
@@ -112,7 +109,7 @@ class Wire:
 
     def roll_back(self) -> None:
         """Let go of what was read, and write nothing."""
-        self._kept.clear()
+        self._kept, self._beginning = [], ""
         self.connection.rollback()
         if not self.embedded:
             with self._asking() as driver:
@@ -120,17 +117,32 @@ class Wire:
 
     def _catch_up(self) -> None:
         """Tell PostgreSQL what was kept back, if anything was."""
-        if self._kept:
-            self._send()
+        if self._kept or self._beginning:
+            self._done([])
 
-    def _send(self, *more: str) -> None:
-        """Tell PostgreSQL all of it, and wait once."""
-        kept, self._kept = self._kept, []
-        with self._asking() as driver, driver.pipeline():
-            for statement, values in kept:
-                driver.execute(statement, values)
-            for statement in more:
-                driver.execute(statement)
+    def _done(self, asked: Sequence[_Told]) -> list[Any]:
+        """Do what was kept back, and this, and wait once; return a cursor for each of this."""
+        if self.embedded:
+            return [self.driver.execute(statement, values) for statement, values in asked]
+        told, self._kept = [*self._kept, *asked], []
+        with self._asking() as driver:
+            done = self._begun(driver, told) if self._beginning else _together(driver, told)
+        return done[len(told) - len(asked) :]
+
+    def _begun(self, driver: Any, told: Sequence[_Told]) -> list[Any]:
+        """Begin, and do this along with it."""
+        how, self._beginning = self._beginning, ""
+        if not any(values or "%" in statement for statement, values in told[:1]) and not told[1:]:
+            # By one message. What has several statements cannot be prepared.
+            words = "; ".join([how, _NOW, *(statement for statement, _ in told)])
+            found = driver.execute(words, prepare=False)
+            found.nextset()
+            self._now = found.fetchone()[0]
+            found.nextset()
+            return [found]
+        _, now, *done = _together(driver, [(how, None), (_NOW, None), *told])
+        self._now = now.fetchone()[0]
+        return done
 
     @contextmanager
     def _asking(self) -> Generator[Any]:
@@ -142,3 +154,11 @@ class Wire:
                 if driver.closed:
                     self.connection.invalidate(error)
                 raise DBAPIError.instance(None, None, error, base) from error
+
+
+def _together(driver: Any, told: Sequence[_Told]) -> list[Any]:
+    """Do all of it by one journey; return a cursor for each."""
+    if len(told) == 1:
+        return [driver.execute(*told[0])]
+    with driver.pipeline():
+        return [driver.execute(statement, values) for statement, values in told]

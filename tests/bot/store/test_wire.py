@@ -75,15 +75,15 @@ def _taken(between: Journeys, act: Callable[[], object]) -> int:
     return between.count - before
 
 
-def test_an_entry_takes_three_journeys(journeys: tuple[Database, Journeys]):
-    """Begun, the end of the log, and committed along with it: no fewer than a driver's insert."""
+def test_an_entry_takes_two_journeys(journeys: tuple[Database, Journeys]):
+    """Begun along with the end of the log, and committed along with the entry."""
     database, between = journeys
 
     def append() -> None:
         with database.transaction() as tx:
             changelog.append(tx, "noted")
 
-    assert _taken(between, append) == 3
+    assert _taken(between, append) == 2
 
 
 def test_many_entries_take_no_more_journeys_than_one(journeys: tuple[Database, Journeys]):
@@ -93,7 +93,53 @@ def test_many_entries_take_no_more_journeys_than_one(journeys: tuple[Database, J
         with database.transaction() as tx:
             changelog.append_many(tx, [Draft("noted") for _ in range(200)])
 
-    assert _taken(between, append) == 3
+    assert _taken(between, append) == 2
+
+
+def test_what_is_asked_first_takes_no_journey_to_begin(journeys: tuple[Database, Journeys]):
+    database, between = journeys
+
+    def look() -> None:
+        with database.transaction() as tx:
+            assert not changelog.of_run(tx, 1)
+            assert tx.now > 1_700_000_000_000_000
+
+    assert _taken(between, look) == 2
+
+
+def test_whoever_asks_nothing_takes_no_journey(journeys: tuple[Database, Journeys]):
+    database, between = journeys
+
+    def nothing() -> None:
+        with database.transaction():
+            pass
+
+    assert _taken(between, nothing) == 0
+
+
+def test_the_time_is_that_of_the_beginning_whenever_it_is_asked_for(database: Database):
+    with database.transaction() as tx:
+        changelog.append(tx, "noted")
+        changelog.append(tx, "noted")
+        first, second = changelog.newest(tx, most=2)
+        assert first.at == second.at == tx.now
+    with database.transaction() as tx:
+        assert tx.now > first.at
+
+
+@pytest.mark.parametrize("often", [1, OFTEN])
+def test_whoever_fails_in_what_is_asked_first_leaves_a_good_connection(
+    database: Database, often: int
+):
+    def fail() -> None:
+        with database.transaction() as tx:
+            tx.wire.rows("SELECT 1 / %s", (0,))
+
+    for _ in range(often):
+        with pytest.raises(StoreRefused):
+            fail()
+    with database.transaction() as tx:
+        assert changelog.append(tx, "noted").seq == 2
 
 
 def test_one_look_takes_three_journeys(journeys: tuple[Database, Journeys]):
