@@ -165,6 +165,7 @@ target_lock = Table(
 entry = Table(
     "entry",
     metadata,
+    # Dense: two that follow the same one would have the same number.
     Column("seq", BigInteger().with_variant(Integer, "sqlite"), primary_key=True),
     Column("at", BigInteger, nullable=False),
     Column("kind", String(32), nullable=False),
@@ -175,7 +176,6 @@ entry = Table(
     Column("prev", String(64), nullable=False),
     Column("hash", String(64), nullable=False),
     Column("signature", String(128), nullable=False),
-    UniqueConstraint("prev"),
     Index(None, "run", "seq"),
     Index(None, "kind", "seq"),
     Index(None, "host", "seq"),

@@ -25,8 +25,7 @@ def upgrade() -> None:
     sa.Column('prev', sa.String(length=64), nullable=False),
     sa.Column('hash', sa.String(length=64), nullable=False),
     sa.Column('signature', sa.String(length=128), nullable=False),
-    sa.PrimaryKeyConstraint('seq', name=op.f('pk_entry')),
-    sa.UniqueConstraint('prev', name=op.f('uq_entry_prev'))
+    sa.PrimaryKeyConstraint('seq', name=op.f('pk_entry'))
     )
     with op.batch_alter_table('entry', schema=None) as batch_op:
         batch_op.create_index(batch_op.f('ix_entry_kind_seq'), ['kind', 'seq'], unique=False)

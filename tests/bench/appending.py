@@ -82,7 +82,7 @@ def _copy_of_the_table(driver: Any, *, embedded: bool) -> None:
     driver.execute("DROP TABLE IF EXISTS raw_entry")
     driver.execute(
         "CREATE TABLE raw_entry (seq BIGINT PRIMARY KEY, at BIGINT, kind TEXT, run INTEGER, "
-        "person TEXT, host TEXT, body TEXT, prev TEXT UNIQUE, hash TEXT, signature TEXT)"
+        "person TEXT, host TEXT, body TEXT, prev TEXT, hash TEXT, signature TEXT)"
     )
     for columns in ("run, seq", "kind, seq", "host, seq", "person, seq", "at, seq"):
         driver.execute(f"CREATE INDEX raw_{columns[:2]} ON raw_entry ({columns})")
