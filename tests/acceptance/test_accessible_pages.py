@@ -1,7 +1,7 @@
 """Every page for everybody: to be seen, heard, typed at, on a telephone, and without scripts."""
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,10 @@ from playwright.sync_api import Browser, Page, expect
 from bot.run import StepState
 from bot.store.database import Database
 from bot.timetable import Timing, timetable
+from bot.workflow import Workflow
+from bot.workflow.pacing import Pace
 from tests.acceptance.visiting import Server, Visit, a_visit
+from tests.bot.keyring import an_app
 from tests.bot.office import WEB, Office, an_office
 from tests.bot.web.exhibits import approved, asked, concluded, gallery, running, waiting
 from tests.bot.web.test_routes import NAMES, ROUTES
@@ -60,24 +63,33 @@ SENT = (
     "/sign-in/" + "x" * 43,
     "/second-factor/app",
 )
+ASKED = {"runbook": "abusers clear", "field-host": "lb1", "field-address": "203.0.113.9"}
 EMPTY = ("/", "/runs", "/log", "/hosts", "/schedules", "/around", "/report", "/mandates")
-# Sends an empty form there, as a page of ours would.
-SEND = """path => {
+# What takes a while to look for, and is in no page but in the styles of all: looked for once.
+OF_STYLES = "css-orientation-lock"
+# Sends a form there, as a page of ours would.
+SEND = """([path, fields]) => {
   const form = document.createElement("form");
   form.method = "post";
   form.action = path;
+  for (const name in fields) {
+    const field = document.createElement("input");
+    field.name = name;
+    field.value = fields[name];
+    form.append(field);
+  }
   document.body.append(form);
   form.submit();
 }"""
 # What can be reached by Tab, and can be seen.
-PLACES = """() => {
+PLACES = """within => {
   const some = "a[href], button, input, select, textarea, summary, [tabindex='0']";
-  window.places = [...document.querySelectorAll(some)].filter(
+  window.places = [...document.querySelector(within || "body").querySelectorAll(some)].filter(
     one => !one.disabled && one.type !== "hidden" && one.checkVisibility() && one.tabIndex >= 0);
 }"""
 # Goes to each of them, and tells where one cannot see that, or comes there out of turn.
-WALK = f"""() => {{
-  ({PLACES})();
+WALK = f"""within => {{
+  ({PLACES})(within);
   return window.places.flatMap(one => {{
     one.focus({{ focusVisible: true }});
     const style = getComputedStyle(one), box = one.getBoundingClientRect();
@@ -95,6 +107,10 @@ class Looks:
     dark: Sequence[str]
     lost: Sequence[str]
     wide: int
+
+    @property
+    def faults(self) -> bool:
+        return bool(self.light or self.dark or self.lost or self.wide > TELEPHONE["width"])
 
 
 @pytest.fixture(scope="module")
@@ -114,6 +130,8 @@ def exhibition(
 def visit(browser: Browser, exhibition: tuple[Server, dict[str, int]]) -> Generator[Visit]:
     """Somebody signed in there."""
     visit = a_visit(browser, exhibition[0], reduced_motion="reduce", viewport=DESK)
+    # Once for all pages to come, and not sent anew for each.
+    visit.page.context.add_init_script(path=AXE)
     visit.sign_in("olga")
     yield visit
     visit.page.context.close()
@@ -130,13 +148,8 @@ def looks(visit: Visit, addresses: list[str]) -> Mapping[str, Looks]:
     found: dict[str, Looks] = {}
     for address in addresses:
         visit.open(address)
-        light, dark = _by_axe(visit.page)
-        visit.page.keyboard.press("Tab")
-        lost = visit.page.evaluate(WALK)
-        visit.page.set_viewport_size(TELEPHONE)
-        wide = visit.page.evaluate("document.documentElement.scrollWidth")
-        visit.page.set_viewport_size(DESK)
-        found[address] = Looks(light, dark, lost, wide)
+        # The menu and the foot are those of every page.
+        found[address] = _looked_at(visit, within="main" if found else "body")
     return found
 
 
@@ -144,6 +157,11 @@ def test_axe_finds_nothing_on_any_page_light_or_dark(looks: Mapping[str, Looks])
     found = {address: [*one.light, *one.dark] for address, one in looks.items()}
     assert {address: faults for address, faults in found.items() if faults} == {}
     assert len(found) > 30
+
+
+def test_no_style_keeps_a_page_upright_on_a_telephone_that_is_turned(visit: Visit):
+    visit.open("/")
+    assert _violations(visit.page, f"runOnly: ['{OF_STYLES}']") == []
 
 
 def test_axe_finds_what_is_wrong_with_a_page(visit: Visit):
@@ -162,10 +180,9 @@ def test_axe_finds_nothing_where_a_form_leads_to(
     visit: Visit, exhibition: tuple[Server, dict[str, int]]
 ):
     found: dict[str, list[str]] = {}
+    visit.open("/tokens")
     for pattern in SENT:
-        visit.open("/tokens")
-        with visit.page.expect_navigation():
-            visit.page.evaluate(SEND, pattern.format(**exhibition[1]))
+        _send(visit, pattern.format(**exhibition[1]))
         found[pattern] = [fault for faults in _by_axe(visit.page) for fault in faults]
     assert {path: faults for path, faults in found.items() if faults} == {}
 
@@ -183,6 +200,47 @@ def test_axe_finds_nothing_where_nothing_is_yet_and_where_a_stranger_comes(
         window.page.context.close()
         server.stop()
     assert {path: faults for path, faults in found.items() if faults} == {}
+
+
+def test_pages_that_say_no_and_a_second_factor_are_for_everybody_too(
+    browser: Browser, tmp_path: Path
+):
+    """Too much, a fault of ours, a policy that nobody can read, and the six digits of an app."""
+    with an_office(tmp_path) as office:
+        parts = replace(office.parts, pace=Pace(person=1, runbook=9, everybody=9))
+        server = Server(replace(office, parts=parts, workflow=Workflow(parts)))
+        an_app(office, "olga")
+        number = gallery(office.database)["succeeded"]
+        visit = a_visit(browser, server, reduced_motion="reduce", viewport=DESK)
+        visit.sign_in("olga")
+        looks: dict[str, Looks] = {}
+
+        def look(what: str, title: str) -> None:
+            expect(visit.page.get_by_role("heading", level=1)).to_have_text(title)
+            looks[what] = _looked_at(visit)
+
+        visit.open("/step-up?next=/runs")
+        look("step up", "Your second factor")
+        _send(visit, "/step-up/code", code="000000")
+        expect(visit.page.get_by_role("alert")).to_be_visible()
+        look("not the digits", "Your second factor")
+        for _ in range(2):
+            _send(visit, "/ask", **ASKED)
+        expect(visit.page.get_by_role("alert")).to_contain_text("within a minute")
+        look("429", "abusers clear")
+        with office.database.transaction() as tx:
+            broken = "UPDATE run SET state = 'upside down' WHERE id = ?"
+            tx.sql.exec_driver_sql(broken, (number,))
+        visit.open(f"/runs/{number}")
+        look("500", "Keyturn has a fault")
+        expect(visit.page.get_by_role("navigation", name="Pages")).to_be_visible()
+        (office.policies.path / "people.yaml").write_text("people: [")
+        visit.open("/runs")
+        look("503", "Keyturn cannot work now")
+        visit.page.context.close()
+        server.stop()
+    assert {what: one for what, one in looks.items() if one.faults} == {}
+    assert len(looks) == 5
 
 
 def test_every_page_fits_a_telephone(looks: Mapping[str, Looks]):
@@ -285,6 +343,23 @@ def _a_schedule(office: Office) -> None:
     office.work()
 
 
+def _send(visit: Visit, path: str, **fields: str) -> None:
+    """Send a form from the page that is open, and see where that leads."""
+    with visit.page.expect_navigation():
+        visit.page.evaluate(SEND, [path, fields])
+
+
+def _looked_at(visit: Visit, within: str = "body") -> Looks:
+    """Look at the page that is open in every way. within: where the keyboard goes."""
+    light, dark = _by_axe(visit.page)
+    visit.page.keyboard.press("Tab")
+    lost = visit.page.evaluate(WALK, within)
+    visit.page.set_viewport_size(TELEPHONE)
+    wide = visit.page.evaluate("document.documentElement.scrollWidth")
+    visit.page.set_viewport_size(DESK)
+    return Looks(light, dark, lost, wide)
+
+
 def _faults(window: Visit, address: str) -> list[str]:
     window.open(address)
     return [fault for faults in _by_axe(window.page) for fault in faults]
@@ -292,15 +367,18 @@ def _faults(window: Visit, address: str) -> list[str]:
 
 def _by_axe(page: Page) -> tuple[list[str], list[str]]:
     """Return what axe finds when it is light, and which colours it finds too pale in the dark."""
-    page.evaluate(AXE.read_text())
+    if not page.evaluate("'axe' in window"):
+        page.evaluate(AXE.read_text())
     page.emulate_media(color_scheme="light")
-    light = _violations(page, "")
+    light = _violations(page, f"rules: {{ '{OF_STYLES}': {{ enabled: false }} }}")
     page.emulate_media(color_scheme="dark")
-    dark = _violations(page, "{ runOnly: ['color-contrast'] }")
+    dark = _violations(page, "runOnly: ['color-contrast']")
     page.emulate_media(color_scheme="light")
     return light, dark
 
 
 def _violations(page: Page, asked: str) -> list[str]:
-    found = page.evaluate(f"async () => (await axe.run({asked})).violations")
+    # Of what is as it should be nothing is told, which would take most of the time.
+    options = f"{{ resultTypes: ['violations'], {asked} }}"
+    found = page.evaluate(f"async () => (await axe.run({options})).violations")
     return [f"{each['id']}: {node['html'][:160]}" for each in found for node in each["nodes"][:3]]
