@@ -56,16 +56,24 @@ class _Sheet:
 
 
 @router.get("")
-def listing(request: Request, visitor: Visiting, host: Host = "") -> Response:
-    """Show the runbooks by what they are about; of a host, those that are meant for it."""
+def listing(request: Request, visitor: Visiting, host: Host = "", text: Words = "") -> Response:
+    """Show the runbooks by what they are about; of a host, those that are meant for it.
+
+    text: words that all occur in how it is typed or what it does, or parts of them.
+    """
     known = visitor.policy.inventory.hosts.get(host)
     found = leaflets()
     if known is not None:
         found = [one for one in found if not one.tag or one.tag in known.tags]
+    sought = text.casefold().split()
+    found = [
+        one for one in found if all(w in f"{one.words} {one.summary}".casefold() for w in sought)
+    ]
     groups: dict[str, list[Leaflet]] = {}
     for one in found:
         groups.setdefault(one.words.split()[0], []).append(one)
-    return page(request, "ask.html", groups=groups, host=known.name if known else "")
+    named = known.name if known else ""
+    return page(request, "ask.html", groups=groups, host=named, text=text, count=len(found))
 
 
 @router.get("/form")

@@ -7,6 +7,7 @@ from fastapi.responses import RedirectResponse
 
 from bot.store import changelog, signins
 from bot.web import trouble
+from bot.web.agent import readable
 from bot.web.pages import page
 from bot.web.parts import Here
 from bot.web.visitor import Visiting
@@ -24,6 +25,7 @@ def show(request: Request, parts: Here, visitor: Visiting, done: str = "") -> Re
         request,
         "sessions.html",
         sessions=mine,
+        readable=readable,
         here=here.name if here else "",
         notice="It has ended." if done == "ended" else "",
         idle=signins.IDLE_SECONDS // 60,

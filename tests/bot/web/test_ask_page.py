@@ -44,6 +44,21 @@ def test_of_a_host_only_what_is_meant_for_it_is_offered(site: Site):
     assert "abusers" not in links
 
 
+def test_words_narrow_what_is_offered_also_of_a_host(site: Site):
+    def offered(query: str) -> list[str]:
+        links = Page(site.browser("dora").get(f"/ask?{query}").text).links
+        return [link.partition("runbook=")[2] for link in links if "/ask/form" in link]
+
+    assert offered("text=ZFS+how+far") == ["zfs%20scrub%20status"]
+    assert offered("text=abuser&host=nas1") == []
+    assert "abusers%20clear&host=lb1" in offered("text=abuser&host=lb1")
+    shown = Page(site.browser("dora").get("/ask?text=%3Cscript%3E&host=lb1").text)
+    assert "No runbook has these words" in shown.text
+    assert (shown.strange, shown.unlabelled) == ([], [])
+    assert shown.values["text"] == "<script>"
+    assert shown.values["host"] == "lb1"
+
+
 def test_what_is_asked_becomes_a_run_with_its_reason(site: Site):
     answer = site.browser("dora").post("/ask", data=LAMP)
     assert (answer.status_code, answer.headers["location"]) == (303, "/runs/1")

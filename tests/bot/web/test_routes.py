@@ -16,6 +16,7 @@ ROUTES = {
     ("GET", "/runs.json"): (401, 200),
     ("GET", "/runs/{number}"): (401, 200),
     ("GET", "/runs/{number}/live"): (401, 200),
+    ("GET", "/runs/{number}/output/{step}.txt"): (401, 404),
     ("GET", "/runs/compare"): (401, 404),
     ("GET", "/runs/{number}/stream"): (401, 200),
     ("POST", "/runs/{number}/verify"): (401, 200),
@@ -94,7 +95,7 @@ ROUTES = {
     ("GET", "/readyz"): (200, 200),
 }
 # What stands in an address for something that is not a run.
-NAMES = {"token": "x" * 43, "person": "dora", "name": "lb1", "session": "0" * 16}
+NAMES = {"token": "x" * 43, "person": "dora", "name": "lb1", "session": "0" * 16, "step": "1"}
 
 
 def everything(routes: Iterable[object]) -> Iterator[object]:

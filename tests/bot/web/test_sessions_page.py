@@ -1,6 +1,9 @@
 """Where somebody is signed in, and how that ends everywhere."""
 
+import pytest
+
 from bot.store import changelog, signins
+from bot.web.agent import readable
 from tests.bot.web.conftest import Site
 
 FIREFOX = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Firefox/140.0"
@@ -16,10 +19,43 @@ def test_each_session_is_listed_with_the_browser_that_it_is_in(site: Site) -> No
     other.post(site.link("dora"), headers={"User-Agent": FIREFOX})
     page = site.browser("dora").get("/sessions")
     assert page.status_code == 200
-    assert FIREFOX in page.text
+    assert f'title="{FIREFOX}">Firefox on Linux<' in page.text
     assert "A browser that does not say what it is" in page.text
     assert page.text.count("this one") == 1
     assert "Olga" not in page.text
+
+
+@pytest.mark.parametrize(
+    ("agent", "said"),
+    [
+        (FIREFOX, "Firefox on Linux"),
+        (
+            "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) "
+            "Chrome/142.0.0.0 Safari/537.36 Edg/142.0.0.0",
+            "Edge on Windows",
+        ),
+        (
+            "Mozilla/5.0 (Macintosh; Intel Mac OS X 10_15_7) AppleWebKit/605.1.15 (KHTML, like "
+            "Gecko) Version/26.0 Safari/605.1.15",
+            "Safari on macOS",
+        ),
+        (
+            "Mozilla/5.0 (iPhone; CPU iPhone OS 18_7 like Mac OS X) AppleWebKit/605.1.15 (KHTML, "
+            "like Gecko) CriOS/142.0 Mobile/15E148 Safari/604.1",
+            "Chrome on iPhone",
+        ),
+        (
+            "Mozilla/5.0 (Linux; Android 10; K) AppleWebKit/537.36 (KHTML, like Gecko) "
+            "Chrome/142.0.0.0 Mobile Safari/537.36",
+            "Chrome on Android",
+        ),
+        ("curl/8.14.1", "curl/8.14.1"),
+        ("Firefox/1.0", "Firefox"),
+        ("", "A browser that does not say what it is"),
+    ],
+)
+def test_a_browser_is_told_in_words_that_people_know(agent: str, said: str) -> None:
+    assert readable(agent) == said
 
 
 def test_a_session_that_is_ended_elsewhere_opens_nothing_from_then_on(site: Site) -> None:

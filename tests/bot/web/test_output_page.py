@@ -1,0 +1,59 @@
+"""What a host answered, handed out as a file and searched: harmless, and for whoever may look."""
+
+from bot.run import Run, StepState
+from tests.bot.web.conftest import Site
+from tests.bot.web.dom import Page
+from tests.bot.web.exhibits import approved, asked, concluded, running, succeeded, waiting
+
+SAID = "\n".join(["<script>alert(1)</script>", "\x1b[31mOut of memory\x1b[0m", *"abcdefghij"])
+
+
+def said(site: Site, output: str = SAID) -> Run:
+    with site.database.transaction() as tx:
+        run = running(tx, approved(tx, waiting(tx, asked(tx))))
+        concluded(tx, run, StepState.SUCCEEDED, output=output)
+    return run
+
+
+def test_all_of_it_is_a_file_to_keep(site: Site) -> None:
+    run = said(site)
+    browser = site.browser("dora")
+    address = f"/runs/{run.id}/output/1.txt"
+    assert address in Page(browser.get(f"/runs/{run.id}").text).links
+    answer = browser.get(address)
+    assert answer.text == SAID.replace("\x1b", "\\x1b")
+    headers = answer.headers
+    assert headers["content-disposition"] == f'attachment; filename="run-{run.id}-step-1.txt"'
+    assert headers["content-type"] == "text/plain; charset=utf-8"
+    assert headers["x-content-type-options"] == "nosniff"
+    assert "default-src 'none'" in headers["content-security-policy"]
+    assert headers["cache-control"] == "no-store"
+
+
+def test_the_lines_that_hold_some_words_are_shown_with_their_numbers(site: Site) -> None:
+    run = said(site)
+    answer = site.browser("dora").get(f"/runs/{run.id}/output/1.txt?find=OUT+of")
+    assert answer.text == "1 of 12 lines\n\n2: \\x1b[31mOut of memory\\x1b[0m\n"
+    assert answer.headers["content-type"] == "text/plain; charset=utf-8"
+    assert "content-disposition" not in answer.headers
+
+
+def test_only_what_is_long_is_searched_and_what_says_nothing_is_no_file(site: Site) -> None:
+    long, short = said(site), said(site, "done")
+    with site.database.transaction() as tx:
+        silent = succeeded(tx, asked(tx, host="lb2"))
+    browser = site.browser("dora")
+    assert "Lines that hold" in browser.get(f"/runs/{long.id}").text
+    shown = browser.get(f"/runs/{short.id}").text
+    assert "Lines that hold" not in shown
+    assert "Download" in shown
+    assert Page(shown).unlabelled == []
+    for nothing in (f"{silent.id}/output/1.txt", f"{long.id}/output/2.txt", "999/output/1.txt"):
+        assert browser.get(f"/runs/{nothing}").status_code == 404
+
+
+def test_whoever_is_not_signed_in_gets_nothing(site: Site) -> None:
+    run = said(site)
+    answer = site.browser().get(f"/runs/{run.id}/output/1.txt")
+    assert answer.status_code == 401
+    assert "memory" not in answer.text
