@@ -308,19 +308,24 @@ class Database:
         try:
             yield
         except (IntegrityError, DataError) as error:
-            raise StoreRefused(f"the database refuses: {error.orig}") from error
+            raise StoreRefused(f"the database refuses: {_said(error.orig)}") from error
         except DBAPIError as error:
-            raise StoreUnavailable(f"the database says: {error.orig}") from error
+            raise StoreUnavailable(f"the database says: {_said(error.orig)}") from error
         except (sqlite3.IntegrityError, sqlite3.DataError) as error:
-            raise StoreRefused(f"the database refuses: {error}") from error
+            raise StoreRefused(f"the database refuses: {_said(error)}") from error
         except sqlite3.Error as error:
-            raise StoreUnavailable(f"the database says: {error}") from error
+            raise StoreUnavailable(f"the database says: {_said(error)}") from error
         except SQLAlchemyError as error:
             raise StoreUnavailable(f"the database cannot be used: {error}") from error
 
     def _now(self, connection: Connection) -> int:
         """Return SQLite's time."""
         return round(_driver(connection).execute(_NOW).fetchone()[0] * 1_000_000)
+
+
+def _said(error: object) -> str:
+    """Return it on one line: PostgreSQL takes several."""
+    return " ".join(str(error).split())
 
 
 @cache

@@ -17,6 +17,7 @@ from bot.store.database import (
 )
 from bot.store.seal import Seal
 from bot.store.tenure import sole_server
+from tests.playground.daemon import free_port
 from tests.playground.postgres import Postgres
 
 
@@ -186,3 +187,11 @@ def test_it_is_used_on_however_many_connections_to_hosts_stand(postgres: Postgre
             os.close(number)
         database.close()
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_what_postgresql_says_stands_on_one_line():
+    database = Database(f"postgresql+psycopg://nobody@127.0.0.1:{free_port('127.0.0.1')}/none")
+    with pytest.raises(StoreUnavailable, match="refused") as raised, database.reading():
+        pass
+    database.close()
+    assert "\n" not in str(raised.value)
