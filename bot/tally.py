@@ -185,7 +185,7 @@ def _rule(policy: Policy, words: str, area: str, askers: Iterable[str]) -> str:
     title = policy.household.areas[area].title
     return f"""\
 @id({_text(f"{words} in {area} is self-service")})
-@overrides("yes")
+@overrides
 @says({_text(f"{words} in {title} needs no approval: it can be undone.")})
 permit (principal, action == Action::"ask", resource in Area::{_text(area)})
 when {{
