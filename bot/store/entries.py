@@ -97,7 +97,8 @@ def _sought(tx: Transaction, wanted: Wanted) -> _Sought:
 
 def _of_runs(tx: Transaction, wanted: Wanted, sought: _Sought, most: int) -> list[Entry]:
     assert wanted.runs is not None  # noqa: S101 - asked for by the runs
-    asked = replace(wanted.runs, host=wanted.host or wanted.runs.host)
+    host, until = wanted.host or wanted.runs.host, _asked_until(tx, wanted)
+    asked = replace(wanted.runs, host=host, until=until)
     numbers = search.numbers(tx, asked, most=max(most, NEWEST_RUNS))
     if not numbers:
         return []
@@ -109,6 +110,15 @@ def _of_runs(tx: Transaction, wanted: Wanted, sought: _Sought, most: int) -> lis
     # Of those that are left over, nothing but the number is looked at.
     which = f"SELECT seq FROM entry WHERE {_all(sought)} ORDER BY seq DESC LIMIT :most"  # noqa: S608 - ours
     return _read(tx, _Sought([f"seq IN ({which})"], sought.given), most)
+
+
+def _asked_until(tx: Transaction, wanted: Wanted) -> int | None:
+    """Return when a run was asked for at the latest that older entries may tell of."""
+    moments = [wanted.until, wanted.runs.until if wanted.runs else None]
+    if wanted.before is not None:
+        query = "SELECT at FROM entry WHERE seq < :before ORDER BY seq DESC LIMIT 1"
+        moments.append(search.scalar(tx, query, {"before": wanted.before}))
+    return min((moment for moment in moments if moment is not None), default=None)
 
 
 def _read(tx: Transaction, sought: _Sought, most: int) -> list[Entry]:

@@ -6,7 +6,7 @@ import io
 import pytest
 from sqlalchemy import text
 
-from bot.store import changelog, verification
+from bot.store import changelog, entries, verification
 from bot.store.database import Transaction
 from tests.bot.web.conftest import Site
 from tests.bot.web.dom import Page
@@ -110,6 +110,24 @@ def test_older_entries_keep_the_filters(site: Site) -> None:
     older = next(link for link in page.links if "before=" in link and ".csv" not in link)
     assert older == "/log?kind=asked&before=11"
     assert "10 shown" in Page(browser.get(older).text).text
+
+
+def test_older_entries_of_an_area_are_found_however_many_runs_came_since(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(entries, "NEWEST_RUNS", 60)
+    numbers: list[int] = []
+    for _ in range(130):
+        with site.database.transaction() as tx:
+            numbers.append(asked(tx).id)
+    browser = site.browser("dora")
+    seen: list[str] = []
+    address = "/log?area=edge"
+    while address:
+        page = Page(browser.get(address).text)
+        seen += [link for link in page.links if link.startswith("/runs/") and link[6:].isdecimal()]
+        address = next((link for link in page.links if "area=edge&before=" in link), "")
+    assert {int(link.removeprefix("/runs/")) for link in seen} == {*numbers}
 
 
 @pytest.mark.parametrize("query", ["since=soon", "state=perhaps", "kind=a%00b"])
