@@ -126,7 +126,9 @@ def test_older_entries_of_an_area_are_found_however_many_runs_came_since(
     while address:
         page = Page(browser.get(address).text)
         seen += [link for link in page.links if link.startswith("/runs/") and link[6:].isdecimal()]
-        address = next((link for link in page.links if "area=edge&before=" in link), "")
+        address = next(
+            (link for link in page.links if link.startswith("/log?area=edge&before=")), ""
+        )
     assert {int(link.removeprefix("/runs/")) for link in seen} == {*numbers}
 
 
