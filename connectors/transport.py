@@ -118,7 +118,9 @@ def dial(host: Located, limits: Limits) -> socket.socket:
             "is it up, and does a firewall let us through?"
         ) from None
     except ConnectionRefusedError:
-        raise Unreachable(f"{place(host)} refused the connection: sshd may not be running") from None
+        raise Unreachable(
+            f"{place(host)} refused the connection: sshd may not be running"
+        ) from None
     except socket.gaierror:
         raise Unreachable(f"{place(host)} has an address that DNS does not know") from None
     except OSError as trouble:

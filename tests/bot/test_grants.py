@@ -89,16 +89,16 @@ def test_an_hour_later_there_is_as_much_again(any_office: Office, monkeypatch: p
 def later(monkeypatch: pytest.MonkeyPatch, microseconds: int) -> None:
     """Put the databases' clock forward."""
     now = Database._now  # pyright: ignore[reportPrivateUsage] - SQLite has no other clock
-    begin = Wire.begin
+    told = Wire.now
 
     def ahead(database: Database, connection: Connection) -> int:
         return now(database, connection) + microseconds
 
-    def begun_ahead(wire: Wire, how: str) -> int:
-        return begin(wire, how) + microseconds
+    def told_ahead(wire: Wire) -> int:
+        return told.__get__(wire) + microseconds
 
     monkeypatch.setattr(Database, "_now", ahead)
-    monkeypatch.setattr(Wire, "begin", begun_ahead)
+    monkeypatch.setattr(Wire, "now", property(told_ahead))
 
 
 class TestUsesThatWereDeleted:
