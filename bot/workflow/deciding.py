@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from bot.policy import Policy
-from bot.run import BEFORE_INTENT, Run, State, Vote
+from bot.run import BEFORE_INTENT, Run, State, StepState, Vote
 from bot.store import changelog, news, runs
 from bot.store.database import Transaction
 from bot.workflow.asking import Unfit
@@ -135,6 +135,10 @@ def settle(parts: Parts, number: int, *, person: str, succeeded: bool, why: str)
         if run.hosts:
             raise Unfit("settle the runs of its hosts: this one follows from them")
         summary = f"Settled as {state} by {_name(policy, person)}: {_plain(why)}"
+        for record in runs.steps(tx, number):
+            # Its end is awaited no more.
+            if record.state is StepState.INTENT:
+                runs.conclude(tx, replace(record, state=StepState.UNKNOWN, ended=tx.now))
         return end(parts, tx, run, state, summary, person=person)
 
 

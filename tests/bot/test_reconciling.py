@@ -287,6 +287,21 @@ def test_what_was_cut_off_is_for_a_person_unless_nothing_is_left(office: Office,
     assert office.run(run.id).state is State.FAILED
 
 
+def test_the_end_of_a_step_whose_run_was_settled_is_awaited_no_more(office: Office):
+    def crash(*_: str) -> None:
+        raise Crash
+
+    office.fleet.after_tell = crash
+    run = office.ask(LAMP_ON)
+    with pytest.raises(Crash):
+        office.approve(run)
+    _restart(office)
+    office.workflow.settle(run.id, person="olga", succeeded=True, why="the lamp is on indeed")
+    with office.database.reading() as tx:
+        (step,) = runs.steps(tx, run.id)
+    assert (step.state, step.status) == (StepState.UNKNOWN, None)
+
+
 @pytest.mark.parametrize("said", [Recollection(Fate.GONE, UP), NOT_ASKED])
 def test_nothing_left_to_do_proves_what_the_host_cannot_say(office: Office, said: Recollection):
     run = _lost_after(office)
