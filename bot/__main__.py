@@ -26,6 +26,7 @@ from bot.cli.policy import policy
 from bot.cli.report import report
 from bot.cli.runs import COMMANDS as RUNS
 from bot.cli.schedule import schedule
+from bot.cli.service import as_json, tell
 from bot.cli.stopping import COMMANDS
 from bot.cli.token import token
 from bot.cli.verify import verify
@@ -86,7 +87,7 @@ def worker(*, sites: tuple[str, ...], concurrency: int) -> None:
 
 
 @main.command()
-@click.option("--json", "as_json", is_flag=True, help="For programs.")
+@as_json
 def doctor(*, as_json: bool) -> None:
     """Look at everything that must be so, and say what to do where it is not. Changes nothing.
 
@@ -111,7 +112,7 @@ def manifest(*, http: str) -> None:
 
 @main.command("runbooks")
 @click.argument("words", nargs=-1)
-@click.option("--json", "as_json", is_flag=True, help="For programs.")
+@as_json
 def list_runbooks(*, words: tuple[str, ...], as_json: bool) -> None:
     """List what can be asked for, or tell all about the runbooks that begin with WORDS.
 
@@ -155,7 +156,8 @@ def init(directory: Path) -> None:
 
 @main.command("sign-in")
 @click.argument("person")
-def sign_in(person: str) -> None:
+@as_json
+def sign_in(*, person: str, as_json: bool) -> None:
     """Print a link that signs PERSON in to the web pages, once, within ten minutes."""
     from bot.policy.directory import load
     from bot.store import changelog as log
@@ -171,7 +173,8 @@ def sign_in(person: str) -> None:
         with database.transaction() as tx:
             token = signins.new_link(tx, known.id)
             log.append(tx, "link made", person=known.id, door="cli")
-    click.echo(f"{settings.address}/sign-in/{token}")
+    link = f"{settings.address}/sign-in/{token}"
+    tell({"person": known.id, "link": link}, [link], as_json=as_json)
 
 
 main.add_command(inventory)

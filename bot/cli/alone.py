@@ -1,10 +1,11 @@
 """The workflow on the database alone: nothing is sent from here, a service finds what is left."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from bot.cli.place import Place
+    from bot.run import Run
     from bot.store.database import Database
     from bot.workflow.parts import Parts
 
@@ -36,3 +37,15 @@ def parts(place: "Place", database: "Database") -> "Parts":
 
     absent = _Absent()
     return Parts(database, Admitted(PolicyDirectory(place.policy()), database), absent, absent)
+
+
+def run_as_data(place: "Place", run: "Run") -> Mapping[str, Any]:
+    """Return what programs are told of a run here: the part of the API's answer that is known."""
+    return {
+        "id": run.id,
+        "state": run.state.value,
+        "over": run.over,
+        "request": run.request,
+        "summary": run.summary,
+        "page": f"{place.address()}/runs/{run.id}" if place.address() else "",
+    }

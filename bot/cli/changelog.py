@@ -6,11 +6,13 @@ import click
 
 from bot.cli import alone
 from bot.cli.place import Place, at_place, considered, plainly
+from bot.cli.service import as_json, tell
 
 
 @click.command("rotate-key")
+@as_json
 @at_place
-def rotate_key(place: Place) -> None:
+def rotate_key(place: Place, *, as_json: bool) -> None:
     """Seal the log by a new key from now on; the log itself says so, signed by both.
 
     The service must be stopped meanwhile. The old key is gone then: nobody can steal it any more.
@@ -28,18 +30,21 @@ def rotate_key(place: Place) -> None:
             "change log does not tell that it was made",
             err=True,
         )
-    click.echo(
+    said = (
         f"sealed by {done.public} from now on: back changelog.key up, apart from the database. "
         "Everybody signs in anew; tokens go on"
     )
+    told = {"public": done.public, "ended_tokens": [token.id for token in done.ended]}
+    tell(told, [said], as_json=as_json)
 
 
 @click.command("erase")
 @click.argument("run", type=int)
 @click.option("--why", required=True, help="The reason, which stays in the log for good.")
 @click.option("--as", "person", required=True, help="Who you are, as in people.yaml.")
+@as_json
 @at_place
-def erase(place: Place, *, run: int, why: str, person: str) -> None:
+def erase(place: Place, *, run: int, why: str, person: str, as_json: bool) -> None:
     """Ask to erase what the hosts answered in RUN, for good. It takes two people.
 
     An owner of the area confirms it, signed in on the web: here, anybody could say who they are.
@@ -52,4 +57,5 @@ def erase(place: Place, *, run: int, why: str, person: str) -> None:
         parts, login = alone.parts(place, database), getpass.getuser()
         erasing.ask_to_erase(parts, run, person=person, why=why, door="cli", login=login)
     where = f"{place.address()}/runs/{run}/erase"
-    click.echo(f"asked for: another person, an owner of the area, confirms it on the web, {where}")
+    said = f"asked for: another person, an owner of the area, confirms it on the web, {where}"
+    tell({"run": run, "page": where}, [said], as_json=as_json)

@@ -8,6 +8,7 @@ import click
 
 from bot.cli.front import Family
 from bot.cli.place import FAILED, Place, at_place, plainly
+from bot.cli.service import as_json, tell
 
 if TYPE_CHECKING:
     from bot.store.database import Database
@@ -20,8 +21,9 @@ def db() -> None:
 
 @db.command("upgrade")
 @click.option("--grant", default="", help="PostgreSQL's role that may work with it afterwards.")
+@as_json
 @at_place
-def upgrade(place: Place, *, grant: str) -> None:
+def upgrade(place: Place, *, grant: str, as_json: bool) -> None:
     """Bring the database to the schema that this version works with.
 
     Of a new one it also makes the keys, changelog.key and secrets.key: where several processes
@@ -37,7 +39,7 @@ def upgrade(place: Place, *, grant: str) -> None:
             place.keys().mkdir(parents=True, exist_ok=True)
             seal.kept_in(place.keys() / "changelog.key")
             safe.kept_in(place.keys() / "secrets.key")
-    click.echo("up to date")
+    tell({"current": True}, ["up to date"], as_json=as_json)
 
 
 @db.command("grants")
@@ -56,7 +58,7 @@ def grants(*, app: str, reader: str) -> None:
 
 
 @db.command("check")
-@click.option("--json", "as_json", is_flag=True, help="For programs.")
+@as_json
 @at_place
 def check(place: Place, *, as_json: bool) -> None:
     """Say whether the database is as this version needs it: schema, rights, engine and keys.

@@ -7,9 +7,8 @@ import click
 
 from bot.cli.front import Family
 from bot.cli.place import Place, at_place
+from bot.cli.service import as_json, tell
 from bot.cli.stopping import working
-
-_JSON = click.option("--json", "as_json", is_flag=True, help="For programs.")
 
 
 @click.group("delegate", cls=Family)
@@ -23,8 +22,11 @@ def delegate() -> None:
 @click.option("--until", required=True, help='Such as "tomorrow 18:00" or "3 days"; UTC.')
 @click.option("--area", default="", help="One area; every area of the owner's if left out.")
 @click.option("--why", default="", help="What the change log shall say about it.")
+@as_json
 @at_place
-def to(place: Place, *, person: str, owner: str, until: str, area: str, why: str) -> None:
+def to(
+    place: Place, *, person: str, owner: str, until: str, area: str, why: str, as_json: bool
+) -> None:
     """Let PERSON decide in an owner's stead.
 
     For example: keyturn delegate to ada --as olga --until "3 days" --area edge
@@ -37,11 +39,12 @@ def to(place: Place, *, person: str, owner: str, until: str, area: str, why: str
             person=owner, to=person, ends=ends, area=area, reason=why, door="cli"
         )
     where = made.area or "every area of theirs"
-    click.echo(f"{made.id}: {person} decides for {owner} in {where} until {written(made.ends)}")
+    said = f"{made.id}: {person} decides for {owner} in {where} until {written(made.ends)}"
+    tell(vars(made), [said], as_json=as_json)
 
 
 @delegate.command("list")
-@_JSON
+@as_json
 @at_place
 def list_delegations(place: Place, *, as_json: bool) -> None:
     """List who decides in whose stead now."""
@@ -64,12 +67,13 @@ def list_delegations(place: Place, *, as_json: bool) -> None:
 
 @delegate.command("end")
 @click.argument("number", type=click.IntRange(1, 2_147_483_647))
+@as_json
 @at_place
-def end_delegation(place: Place, *, number: int) -> None:
+def end_delegation(place: Place, *, number: int, as_json: bool) -> None:
     """End a delegation at once."""
     with working(place) as workflow:
         workflow.mandates.end_delegation(number, person="", door="cli")
-    click.echo(f"delegation {number} has ended")
+    tell({"id": number, "holds": False}, [f"delegation {number} has ended"], as_json=as_json)
 
 
 @click.group("grants", cls=Family)
@@ -78,7 +82,7 @@ def grants() -> None:
 
 
 @grants.command("list")
-@_JSON
+@as_json
 @at_place
 def list_grants(place: Place, *, as_json: bool) -> None:
     """List what may be done now without an approval each time."""
@@ -103,12 +107,13 @@ def list_grants(place: Place, *, as_json: bool) -> None:
 
 @grants.command("end")
 @click.argument("number", type=click.IntRange(1, 2_147_483_647))
+@as_json
 @at_place
-def end_grant(place: Place, *, number: int) -> None:
+def end_grant(place: Place, *, number: int, as_json: bool) -> None:
     """End a grant at once: what is under way stops before its next step."""
     with working(place) as workflow:
         workflow.mandates.end_grant(number, person="", door="cli")
-    click.echo(f"grant {number} has ended")
+    tell({"id": number, "holds": False}, [f"grant {number} has ended"], as_json=as_json)
 
 
 COMMANDS = (delegate, grants)

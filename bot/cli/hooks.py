@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import click
 
 from bot.cli.place import Place, at_place, plainly
+from bot.cli.service import as_json, tell
 
 _FORMATS = {
     "keyturn": "signed as Standard Webhooks say",
@@ -29,7 +30,7 @@ docs/hooks.md says more."""
 
 
 @click.command("hooks")
-@click.option("--json", "as_json", is_flag=True, help="For programs.")
+@as_json
 @click.option("--again", metavar="NAME", default="", help="Tell NAME what was given up.")
 @at_place
 def hooks(place: Place, *, as_json: bool, again: str) -> None:
@@ -38,7 +39,7 @@ def hooks(place: Place, *, as_json: bool, again: str) -> None:
 
     file = place.hooks()
     if again:
-        _again(place, again)
+        _again(place, again, as_json=as_json)
         return
     with plainly():
         found = read(file)
@@ -75,7 +76,7 @@ def _standing(place: Place) -> Mapping[str, tuple[int, int]]:
         return deliveries.standing(tx)
 
 
-def _again(place: Place, name: str) -> None:
+def _again(place: Place, name: str, *, as_json: bool) -> None:
     from getpass import getuser
 
     from bot.store import changelog, deliveries
@@ -84,4 +85,5 @@ def _again(place: Place, name: str) -> None:
         taken = deliveries.again(tx, name)
         if taken:
             changelog.append(tx, "told again", subscription=name, entries=taken, login=getuser())
-    click.echo(f"{name} is told {taken} again" if taken else f"nothing for {name} was given up")
+    said = f"{name} is told {taken} again" if taken else f"nothing for {name} was given up"
+    tell({"subscription": name, "entries": taken}, [said], as_json=as_json)

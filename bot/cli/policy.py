@@ -4,6 +4,7 @@ import json
 import re
 import sys
 import time
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,7 +12,8 @@ from typing import TYPE_CHECKING
 import click
 
 from bot.cli.front import Family
-from bot.cli.place import NOT_FOUND, REFUSED, Place, at_place, plainly, stop
+from bot.cli.place import FAILED, NOT_FOUND, REFUSED, Place, at_place, plainly, stop
+from bot.cli.service import as_json
 
 if TYPE_CHECKING:
     from bot.outlook import Question
@@ -19,6 +21,9 @@ if TYPE_CHECKING:
 _SPAN = re.compile(r"([1-9][0-9]{0,4}) ?([hdw])", re.ASCII)
 _HOURS = {"h": 1, "d": 24, "w": 168}
 _DIRECTORY = click.Path(path_type=Path)
+# Where a sentence about the policy says something is wrong: `people.yaml, line 3: …`.
+_AT = re.compile(r"(?P<file>[^\s,:;]*\.(?:yaml|cedar))(?:, line (?P<line>[0-9]+))?")
+_NEXT_PROBLEM = re.compile(r"; (?=[a-z]+\.(?:yaml|cedar)[,:])")
 
 
 @click.group(cls=Family)
@@ -28,30 +33,56 @@ def policy() -> None:
 
 @policy.command("check")
 @click.argument("directory", type=_DIRECTORY, required=False)
+@as_json
 @at_place
-def check(place: Place, *, directory: Path | None) -> None:
+def check(place: Place, *, directory: Path | None, as_json: bool) -> None:
     """Say whether the policy directory is valid, and if not, where and what to do.
 
     What is probably mistyped, but possible, is told as well; it is valid all the same.
     """
+    from bot.policy import NoPolicy
     from bot.policy.directory import load
     from bot.policy.slips import slips
     from runbooks import catalogue
 
     with plainly():
-        found = load(directory or place.policy())
-    for slip in slips(found, catalogue()):
-        click.echo(f"look again: {slip}", err=True)
+        try:
+            found = load(directory or place.policy())
+        except NoPolicy as trouble:
+            if not as_json:
+                raise
+            click.echo(_checked([*_NEXT_PROBLEM.split(str(trouble))]))
+            sys.exit(FAILED)
+    doubts = slips(found, catalogue())
     people, hosts = len(found.household.people), len(found.inventory.hosts)
+    if as_json:
+        click.echo(_checked([], doubts, version=found.version, people=people, hosts=hosts))
+        return
+    for slip in doubts:
+        click.echo(f"look again: {slip}", err=True)
     counted = f"{people} {'people' if people != 1 else 'person'}, {hosts} host{'s' * (hosts != 1)}"
     click.echo(f"valid, version {found.version}: {counted}")
+
+
+def _checked(problems: Sequence[str], doubts: Sequence[str] = (), **counted: str | int) -> str:
+    """Write what a check found, for programs. doubts: what is valid, and probably mistyped."""
+    told = {"ok": not problems, **counted}
+    found = {"problems": problems, "look_again": doubts}
+    listed = {name: [_placed(said) for said in each] for name, each in found.items()}
+    return json.dumps(told | listed, indent=2, ensure_ascii=False)
+
+
+def _placed(said: str) -> Mapping[str, str | int | None]:
+    at = _AT.match(said)
+    line = at["line"] if at else None
+    return {"file": at["file"] if at else "", "line": int(line) if line else None, "said": said}
 
 
 @policy.command("page")
 @click.argument("directory", type=_DIRECTORY, required=False)
 @click.option("--person", default="", help="Only what this person may do.")
 @click.option("--html", type=_DIRECTORY, help="Write a page into this file; - is standard output.")
-@click.option("--json", "as_json", is_flag=True, help="For programs.")
+@as_json
 @at_place
 def page(
     place: Place, *, directory: Path | None, person: str, html: Path | None, as_json: bool
@@ -83,7 +114,7 @@ def page(
 @policy.command("explain")
 @click.argument("person")
 @click.argument("words", nargs=-1, required=True, metavar="WORDS HOST…")
-@click.option("--json", "as_json", is_flag=True, help="For programs.")
+@as_json
 @at_place
 def explain(place: Place, *, person: str, words: tuple[str, ...], as_json: bool) -> None:
     """Say whether PERSON may have WORDS done on the hosts, and who would approve it.
@@ -141,7 +172,7 @@ def _experience(place: Place, person: str, asked: "Question") -> tuple[bool, int
     show_default=True,
     help="How many runs to list of each kind; --json lists all.",
 )
-@click.option("--json", "as_json", is_flag=True, help="For programs.")
+@as_json
 @at_place
 def replay(place: Place, *, directory: Path, since: str, most: int, as_json: bool) -> None:
     """Run everything that was asked for through the policy in NEW_DIR, and tell what differs.

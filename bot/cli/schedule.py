@@ -21,6 +21,7 @@ from bot.cli.place import (
     plainly,
     stop,
 )
+from bot.cli.service import as_json, tell
 
 if TYPE_CHECKING:
     from bot.run import Run
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 
 _NEWEST = 10
 _AS = click.option("--as", "person", required=True, help="The person of the policy who does it.")
-_JSON = click.option("--json", "as_json", is_flag=True, help="For programs.")
 _ZONE = click.option("--zone", default="UTC", help="Such as Europe/Amsterdam.  [default: UTC]")
 _WHY = click.option("--why", default="", help="What the change log shall say about it.")
 
@@ -66,8 +66,9 @@ def schedule() -> None:
 @_WHY
 @click.option("--yes", is_flag=True, help="Do not ask whether these are the right moments.")
 @click.argument("words", nargs=-1, required=True, metavar="-- WORDS HOST…")
+@as_json
 @at_place
-def add(place: Place, *, name: str, words: tuple[str, ...], **said: Any) -> None:
+def add(place: Place, *, name: str, words: tuple[str, ...], as_json: bool, **said: Any) -> None:
     """Ask for WORDS to be done again and again, as PERSON; it is approved like any request.
 
     For example: keyturn schedule add "monthly scrub" --cron "0 3 1 * *" --zone Europe/Amsterdam
@@ -84,7 +85,8 @@ def add(place: Place, *, name: str, words: tuple[str, ...], **said: Any) -> None
         wanted = timing(name, settings, zone="UTC")
         runbook, values = forms.find(words)
         spelled, requests = forms.spread(runbook, values, policy.inventory.tags)
-        click.echo(_moments(wanted.timetable.words, wanted.timetable.spoken(_now())))
+        coming = wanted.timetable.spoken(_now())
+        click.echo(_moments(wanted.timetable.words, coming), err=as_json)
         if not said["yes"]:
             click.confirm("Ask for it?", abort=True, err=True)
         run = office.workflow.schedules.ask(
@@ -95,12 +97,12 @@ def add(place: Place, *, name: str, words: tuple[str, ...], **said: Any) -> None
             reason=said["why"],
             timing=wanted,
         )
-    _say(place, run)
+    _say(place, run, as_json=as_json)
 
 
 @schedule.command("list")
 @click.option("--all", "whole", is_flag=True, help="What ended more than a week ago, too.")
-@_JSON
+@as_json
 @at_place
 def listing(place: Place, *, whole: bool, as_json: bool) -> None:
     """List the schedules, those that fire first."""
@@ -123,7 +125,7 @@ def listing(place: Place, *, whole: bool, as_json: bool) -> None:
 
 @schedule.command("show")
 @click.argument("number", type=int)
-@_JSON
+@as_json
 @at_place
 def show(place: Place, *, number: int, as_json: bool) -> None:
     """Tell all about one schedule: its next moments, and what became of the last ones."""
@@ -157,58 +159,73 @@ def show(place: Place, *, number: int, as_json: bool) -> None:
 @click.argument("cron")
 @_ZONE
 @click.option("-n", "count", default=5, type=click.IntRange(1, 100), help="How many.")
-def coming(*, cron: str, zone: str, count: int) -> None:
+@as_json
+def coming(*, cron: str, zone: str, count: int, as_json: bool) -> None:
     """Say what CRON means and when it comes next; nothing is asked for."""
+    from bot.lines import moment
     from bot.timetable import BadTimetable, timetable
 
     try:
         found = timetable(cron, zone)
     except BadTimetable as bad:
         stop(str(bad), NOT_UNDERSTOOD)
-    click.echo(_moments(found.words, found.spoken(_now(), count=count)))
+    due = found.next(_now(), count=count)
+    told = {
+        "cron": found.cron,
+        "zone": found.zone,
+        "in_words": found.words,
+        "next": [moment(each).isoformat() for each in due],
+    }
+    lines = _moments(found.words, [found.local(each) for each in due]).splitlines()
+    tell(told, lines, as_json=as_json)
 
 
 @schedule.command("suspend")
 @click.argument("number", type=int)
 @_AS
 @_WHY
+@as_json
 @at_place
-def suspend(place: Place, *, number: int, person: str, why: str) -> None:
+def suspend(place: Place, *, number: int, person: str, why: str, as_json: bool) -> None:
     """Let schedule NUMBER fire no more until it is resumed."""
     with _working(place) as office:
-        office.workflow.schedules.suspend(number, person=_person(office, person), why=why)
-    click.echo(f"schedule {number} is suspended")
+        known = _person(office, person)
+        found = office.workflow.schedules.suspend(number, person=known, why=why)
+    tell(_kept(found), [f"schedule {number} is suspended"], as_json=as_json)
 
 
 @schedule.command("resume")
 @click.argument("number", type=int)
 @_AS
+@as_json
 @at_place
-def resume(place: Place, *, number: int, person: str) -> None:
+def resume(place: Place, *, number: int, person: str, as_json: bool) -> None:
     """Let schedule NUMBER fire again, from its next moment on."""
     with _working(place) as office:
-        office.workflow.schedules.resume(number, person=_person(office, person))
-    click.echo(f"schedule {number} fires again")
+        found = office.workflow.schedules.resume(number, person=_person(office, person))
+    tell(_kept(found), [f"schedule {number} fires again"], as_json=as_json)
 
 
 @schedule.command("end")
 @click.argument("number", type=int)
 @_AS
 @_WHY
+@as_json
 @at_place
-def end(place: Place, *, number: int, person: str, why: str) -> None:
+def end(place: Place, *, number: int, person: str, why: str, as_json: bool) -> None:
     """Let schedule NUMBER fire no more, for good."""
     with _working(place) as office:
-        office.workflow.schedules.end(number, person=_person(office, person), why=why)
-    click.echo(f"schedule {number} has ended")
+        found = office.workflow.schedules.end(number, person=_person(office, person), why=why)
+    tell(_kept(found), [f"schedule {number} has ended"], as_json=as_json)
 
 
 @schedule.command("take")
 @click.argument("number", type=int)
 @_AS
 @_WHY
+@as_json
 @at_place
-def take(place: Place, *, number: int, person: str, why: str) -> None:
+def take(place: Place, *, number: int, person: str, why: str, as_json: bool) -> None:
     """Ask for schedule NUMBER as one's own; once that is approved the old one ends."""
     from bot.run import Origin
 
@@ -217,7 +234,7 @@ def take(place: Place, *, number: int, person: str, why: str) -> None:
         run = office.workflow.schedules.take(
             number, person=person, origin=Origin("cli"), reason=why
         )
-    _say(place, run)
+    _say(place, run, as_json=as_json)
 
 
 @contextmanager
@@ -243,11 +260,13 @@ def _person(office: _Office, word: str) -> str:
     return known.id
 
 
-def _say(place: Place, run: "Run") -> None:
+def _say(place: Place, run: "Run", *, as_json: bool) -> None:
+    told = alone.run_as_data(place, run)
+    if as_json or not run.over:
+        where = f": {told['page']}" if told["page"] else ""
+        tell(told, [f"asked for as run {run.id}{where}"], as_json=as_json)
     if run.over:
         stop(f"{run.title}: {run.summary}", FAILED)
-    where = f": {place.address()}/runs/{run.id}" if place.address() else ""
-    click.echo(f"asked for as run {run.id}{where}")
 
 
 def _moments(title: str, moments: list[str]) -> str:
@@ -278,19 +297,25 @@ def _missed(count: int) -> str:
 def _data(found: "Schedule", run: "Run", missed: int) -> Mapping[str, Any]:
     timing = found.timing
     return {
-        "schedule": found.id,
-        "name": timing.name,
+        **_kept(found),
         "request": run.request,
         "hosts": list(run.hosts or (run.host,)),
-        "owner": found.owner,
-        "standing": found.standing.value,
-        "why": found.why,
         "cron": timing.timetable.cron,
         "zone": timing.timetable.zone,
         "in_words": timing.words,
         "next": timing.timetable.spoken(_now()) if found.due else [],
         "missed": missed,
         "asked_for_as": found.run,
+    }
+
+
+def _kept(found: "Schedule") -> Mapping[str, Any]:
+    return {
+        "schedule": found.id,
+        "name": found.timing.name,
+        "owner": found.owner,
+        "standing": found.standing.value,
+        "why": found.why,
     }
 
 

@@ -8,6 +8,7 @@ import click
 
 from bot.cli import alone
 from bot.cli.place import NOT_UNDERSTOOD, Place, at_place, considered, plainly, stop
+from bot.cli.service import as_json, tell
 
 if TYPE_CHECKING:
     from bot.workflow import Workflow
@@ -19,8 +20,9 @@ _AS = click.option("--as", "person", required=True, help="The person of the poli
 @click.command("stop")
 @click.argument("what", metavar="RUN|all")
 @_WHY
+@as_json
 @at_place
-def stop_runs(place: Place, *, what: str, why: str) -> None:
+def stop_runs(place: Place, *, what: str, why: str, as_json: bool) -> None:
     """Stop one run, or everything, before the next step or host.
 
     What is on its way is finished as a step. After `stop all` nothing goes to any host until
@@ -30,8 +32,9 @@ def stop_runs(place: Place, *, what: str, why: str) -> None:
         if what == "all":
             number = workflow.stop_all(person="", why=why)
             were = "1 run was" if number == 1 else f"{number} runs were"
-            click.echo(f"everything is stopped; {were} not over")
-            click.echo("let it go on with: keyturn resume --as PERSON --why REASON")
+            said = f"everything is stopped; {were} not over"
+            onward = "let it go on with: keyturn resume --as PERSON --why REASON"
+            tell({"stopped": True, "runs": number}, [said, onward], as_json=as_json)
             return
         if not (what.isascii() and what.isdecimal() and len(what) <= 9):
             stop(
@@ -39,25 +42,28 @@ def stop_runs(place: Place, *, what: str, why: str) -> None:
                 NOT_UNDERSTOOD,
             )
         run = workflow.stop(int(what), person="", why=why)
-    click.echo(f"run {run.id}: {run.summary if run.over else 'ends before its next step'}")
+    said = f"run {run.id}: {run.summary if run.over else 'ends before its next step'}"
+    tell(alone.run_as_data(place, run), [said], as_json=as_json)
 
 
 @click.command()
 @_AS
 @_WHY
+@as_json
 @at_place
-def resume(place: Place, *, person: str, why: str) -> None:
+def resume(place: Place, *, person: str, why: str, as_json: bool) -> None:
     """Let everything go on after `stop all`. What was stopped is asked for anew."""
     with working(place) as workflow:
         workflow.resume(person=person, why=why)
-    click.echo("everything may go on")
+    tell({"stopped": False}, ["everything may go on"], as_json=as_json)
 
 
 @click.command()
 @click.argument("person")
 @_WHY
+@as_json
 @at_place
-def ban(place: Place, *, person: str, why: str) -> None:
+def ban(place: Place, *, person: str, why: str, as_json: bool) -> None:
     """Shut PERSON out at once and everywhere.
 
     Their sessions end, their requests are refused, their approvals count no more, and what runs
@@ -65,19 +71,21 @@ def ban(place: Place, *, person: str, why: str) -> None:
     """
     with working(place) as workflow:
         workflow.ban(person, by="", why=why)
-    click.echo(f"{person} is shut out; let them in again with: keyturn unban {person} --as PERSON")
+    said = f"{person} is shut out; let them in again with: keyturn unban {person} --as PERSON"
+    tell({"person": person, "banned": True}, [said], as_json=as_json)
 
 
 @click.command()
 @click.argument("who", metavar="PERSON")
 @_AS
 @_WHY
+@as_json
 @at_place
-def unban(place: Place, *, who: str, person: str, why: str) -> None:
+def unban(place: Place, *, who: str, person: str, why: str, as_json: bool) -> None:
     """Let PERSON in again."""
     with working(place) as workflow:
         workflow.unban(who, by=person, why=why)
-    click.echo(f"{who} is let in again")
+    tell({"person": who, "banned": False}, [f"{who} is let in again"], as_json=as_json)
 
 
 COMMANDS = (stop_runs, resume, ban, unban)

@@ -6,6 +6,7 @@ import click
 
 from bot.cli.front import Family
 from bot.cli.place import Place, at_place
+from bot.cli.service import as_json, tell
 from bot.cli.stopping import working
 
 _SCOPES = ("read", "ask", "approve", "metrics")
@@ -28,7 +29,7 @@ def token() -> None:
 )
 @click.option("--days", default=30, show_default=True, help="For how long it is good.")
 @click.option("--name", default="", help='What it is for, such as "the deploy pipeline".')
-@click.option("--json", "as_json", is_flag=True, help="For programs.")
+@as_json
 @at_place
 def new(
     place: Place, *, person: str, scopes: tuple[str, ...], days: int, name: str, as_json: bool
@@ -54,7 +55,7 @@ def new(
 
 @token.command("list")
 @click.argument("person", default="")
-@click.option("--json", "as_json", is_flag=True, help="For programs.")
+@as_json
 @at_place
 def listing(place: Place, *, person: str, as_json: bool) -> None:
     """List the tokens of PERSON, or of everybody."""
@@ -81,9 +82,11 @@ def listing(place: Place, *, person: str, as_json: bool) -> None:
 
 @token.command("revoke")
 @click.argument("number", type=click.IntRange(1, 2_147_483_647))
+@as_json
 @at_place
-def revoke(place: Place, *, number: int) -> None:
+def revoke(place: Place, *, number: int, as_json: bool) -> None:
     """Let token NUMBER open nothing any more."""
     with working(place) as workflow:
         found = workflow.tokens.revoke(number, person="", door="cli")
-    click.echo(f"token {number} of {found.person} opens nothing any more")
+    said = f"token {number} of {found.person} opens nothing any more"
+    tell({"id": number, "person": found.person, "holds": False}, [said], as_json=as_json)

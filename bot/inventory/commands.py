@@ -10,6 +10,7 @@ from typing import IO, TYPE_CHECKING, Any, NoReturn, TypeVar
 import click
 
 if TYPE_CHECKING:
+    from bot.inventory.entry import Entry
     from bot.inventory.found import Findings
     from connectors.inventory import Host
 
@@ -18,6 +19,7 @@ FAILED, NOT_FOUND = 1, 3
 # The context's object: asks the settings for the policy directory when a command needs it.
 PolicyPath = Callable[[], Path]
 T = TypeVar("T")
+_JSON = click.option("--json", "as_json", is_flag=True, help="For programs.")
 
 
 @click.group()
@@ -27,7 +29,7 @@ def inventory() -> None:
 
 @inventory.command("check")
 @click.argument("hosts", nargs=-1, metavar="[HOST]…")
-@click.option("--json", "as_json", is_flag=True, help="For programs.")
+@_JSON
 @click.pass_obj
 def check(policy: PolicyPath, *, hosts: tuple[str, ...], as_json: bool) -> None:
     """Log in everywhere, or on each HOST, and say what stands in the way.
@@ -83,7 +85,8 @@ _AREA = click.option("--area", default="", help="The area that all of them belon
 @click.argument("file", type=click.File(encoding="utf-8"))
 @_KNOWN
 @_AREA
-def from_ansible(*, file: IO[str], known: tuple[IO[str], ...], area: str) -> None:
+@_JSON
+def from_ansible(*, file: IO[str], known: tuple[IO[str], ...], area: str, as_json: bool) -> None:
     """Read an Ansible inventory, INI or YAML; - is standard input.
 
     Groups become tags. FILE alone is read: where group_vars, host_vars or a plugin say more, give
@@ -92,22 +95,27 @@ def from_ansible(*, file: IO[str], known: tuple[IO[str], ...], area: str) -> Non
     from bot.inventory import ansible
 
     with _plainly():
-        _print_entries(ansible.parse(file.read()), known, area)
+        _print_entries(ansible.parse(file.read()), known, area, as_json=as_json)
 
 
 @take_over.command("ssh-config")
 @click.argument("file", type=click.File(encoding="utf-8"))
 @_KNOWN
 @_AREA
-def from_ssh_config(*, file: IO[str], known: tuple[IO[str], ...], area: str) -> None:
+@_JSON
+def from_ssh_config(
+    *, file: IO[str], known: tuple[IO[str], ...], area: str, as_json: bool
+) -> None:
     """Read the configuration of an SSH client, such as ~/.ssh/config; - is standard input."""
     from bot.inventory import ssh_config
 
     with _plainly():
-        _print_entries(ssh_config.parse(file.read()), known, area)
+        _print_entries(ssh_config.parse(file.read()), known, area, as_json=as_json)
 
 
-def _print_entries(findings: "Findings", known: Sequence[IO[str]], area: str) -> None:
+def _print_entries(
+    findings: "Findings", known: Sequence[IO[str]], area: str, *, as_json: bool
+) -> None:
     from bot.inventory import entry, known_hosts
     from bot.visible import one_line
 
@@ -117,11 +125,20 @@ def _print_entries(findings: "Findings", known: Sequence[IO[str]], area: str) ->
         _stop("there is no host in this file that has a name of its own", FAILED)
     lines = [line for file in known for line in known_hosts.parse(file.read())]
     made = entry.entries(findings.hosts, lines, area=area)
-    click.echo(entry.as_yaml(made), nl=False)
+    _print_as_asked(made, as_json=as_json)
     whole = sum(each.whole for each in made)
     click.echo(
         f"{len(made)} hosts: {whole} whole, {len(made) - whole} lacking something", err=True
     )
+
+
+def _print_as_asked(made: "Sequence[Entry]", *, as_json: bool) -> None:
+    from bot.inventory import entry
+
+    if as_json:
+        click.echo(json.dumps(entry.as_data(made), indent=2, ensure_ascii=False))
+    else:
+        click.echo(entry.as_yaml(made), nl=False)
 
 
 @inventory.command("enroll")
@@ -131,8 +148,11 @@ def _print_entries(findings: "Findings", known: Sequence[IO[str]], area: str) ->
 @click.option("--user", default="", help="The login, if it is not that of the defaults.")
 @click.option("--area", default="", help="The area that it belongs to.")
 @click.option("--tags", default="", help="What runs there, with commas between: nfs,zfs.")
+@_JSON
 @click.pass_obj
-def enroll(policy: PolicyPath, *, name: str, address: str, tags: str, **rest: Any) -> None:
+def enroll(
+    policy: PolicyPath, *, name: str, address: str, tags: str, as_json: bool, **rest: Any
+) -> None:
     """Show the key that a host has, and have the host wait for a second person.
 
     Reads the key from the network without logging in. The entry goes into enrolling.yaml, which
@@ -150,7 +170,7 @@ def enroll(policy: PolicyPath, *, name: str, address: str, tags: str, **rest: An
         host = candidate.host(key)
     click.echo(enrolment.shown(host), err=True)
     found = candidate.entry(key)
-    click.echo(entry.as_yaml([found]), nl=False)
+    _print_as_asked([found], as_json=as_json)
     objections = _objections(policy, host)
     for objection in objections:
         click.echo(f"note: {objection}\n", err=True)
@@ -170,8 +190,9 @@ def enroll(policy: PolicyPath, *, name: str, address: str, tags: str, **rest: An
 @inventory.command("confirm")
 @click.argument("name", metavar="HOST")
 @click.argument("fingerprint")
+@_JSON
 @click.pass_obj
-def confirm(policy: PolicyPath, *, name: str, fingerprint: str) -> None:
+def confirm(policy: PolicyPath, *, name: str, fingerprint: str, as_json: bool) -> None:
     """Add a HOST that somebody else wants added, by the FINGERPRINT on the host's own console.
 
     Who is who is told by the logins to this machine, or to the two machines. Whoever can edit
@@ -191,7 +212,10 @@ def confirm(policy: PolicyPath, *, name: str, fingerprint: str) -> None:
         host = enrolment.confirmable(name, one, read=read, by=here)
         pending.add(directory, name, one, here)
         pending.keep(directory, waiting)
-    click.echo(enrolment.confirmed(host))
+    if as_json:
+        click.echo(json.dumps({"name": host.name, "fingerprint": host.fingerprint}))
+    else:
+        click.echo(enrolment.confirmed(host))
 
 
 def _objections(policy: PolicyPath, host: "Host") -> list[str]:
@@ -213,7 +237,7 @@ def _objections(policy: PolicyPath, host: "Host") -> list[str]:
     is_flag=True,
     help="A program for root's shell there that brings scripts and lines.",
 )
-@click.option("--json", "as_json", is_flag=True, help="For programs.")
+@_JSON
 @click.pass_obj
 def sudoers(policy: PolicyPath, *, host: str, scripts: bool, as_json: bool) -> None:
     """Print the sudoers lines that Keyturn's logins need on HOST.

@@ -67,6 +67,19 @@ def as_yaml(entries: Iterable[Entry]) -> str:
     return written.getvalue()
 
 
+def as_data(entries: Iterable[Entry]) -> list[dict[str, Any]]:
+    """Return what json prints. entry: what inventory.yaml is to say of the host below its name."""
+    return [
+        {
+            "name": entry.name,
+            "entry": dict(entry.fields),
+            "whole": entry.whole,
+            "notes": list(entry.notes),
+        }
+        for entry in entries
+    ]
+
+
 def slug(text: str) -> str:
     """Return the nearest name that the inventory takes; "" if there is nothing left of it."""
     words = re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")

@@ -86,13 +86,43 @@ COMMANDS = {
     "withdraw": SERVICE,
 }
 
+# Those without `--json`, and why.
+NOT_FOR_PROGRAMS = {
+    "changelog export": "--format says in which of three forms, all of them for programs",
+    "completion": "a program for the shell",
+    "db grants": "SQL, for psql",
+    "init": "writes files for people to edit",
+    "manifest": "what Slack reads, as it reads it",
+    "serve": "runs until interrupted; KEYTURN_LOG=json is its answer",
+    "worker": "runs until interrupted; KEYTURN_LOG=json is its answer",
+}
+
 
 def every(command: click.Command, *words: str) -> Iterator[str]:
+    yield from (" ".join(found) for found, _ in _leaves(command, *words))
+
+
+def _leaves(
+    command: click.Command, *words: str
+) -> Iterator[tuple[tuple[str, ...], click.Command]]:
     if not isinstance(command, click.Group):
-        yield " ".join(words)
+        yield words, command
         return
     for name, inner in command.commands.items():
-        yield from every(inner, *words, name)
+        yield from _leaves(inner, *words, name)
+
+
+def _without_json(command: click.Command) -> set[str]:
+    return {
+        " ".join(words)
+        for words, found in _leaves(command)
+        if not any("--json" in option.opts for option in found.params)
+    }
+
+
+def test_every_command_answers_programs_or_says_why_not():
+    assert _without_json(main) == set(NOT_FOR_PROGRAMS)
+    assert _without_json(click.Group(commands=[click.Command("tell")])) == {"tell"}
 
 
 def test_t_a15_every_command_is_in_the_table():

@@ -1,5 +1,6 @@
 """keyturn changelog erase: it asks, and can never confirm."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -32,9 +33,10 @@ def _erase(*words: str) -> Result:
 
 
 def test_t_l10_the_command_line_asks_and_says_where_it_is_confirmed(office: Office) -> None:
-    asked = _erase("1", "--as", "dora", "--why", "it names a customer")
+    asked = _erase("1", "--as", "dora", "--why", "it names a customer", "--json")
     assert asked.exit_code == 0, asked.output
-    assert "https://keyturn.example.com/runs/1/erase" in asked.output
+    where = "https://keyturn.example.com/runs/1/erase"
+    assert json.loads(asked.stdout) == {"run": 1, "page": where}
     with office.database.reading() as tx:
         last = changelog.newest(tx, most=1)[0]
     assert (last.kind, last.person, last.facts["door"]) == ("erasure asked", "dora", "cli")

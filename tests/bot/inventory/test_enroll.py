@@ -1,5 +1,6 @@
 """Adding a host: its key is read from the network, and confirmed by a second person."""
 
+import json
 import socket
 import subprocess
 import threading
@@ -42,8 +43,12 @@ def _on_the_console(tmp_path: Path, public: str) -> str:
 
 def _waits(policy: Path, sshd: Sshd) -> None:
     place = ("nas2", sshd.address, "--port", str(sshd.port))
-    found = keyturn_at(policy, "inventory", "enroll", *place, "--area", "storage", "--tags", "nfs")
+    about = ("--area", "storage", "--tags", "nfs", "--json")
+    found = keyturn_at(policy, "inventory", "enroll", *place, *about)
     assert found.returncode == 0, found.stderr
+    [told] = json.loads(found.stdout)
+    assert (told["name"], told["entry"]["host_key"]) == ("nas2", sshd.host_key)
+    assert (told["whole"], told["notes"]) == (True, [])
 
 
 def _as_if_by_dana(policy: Path) -> None:
@@ -86,9 +91,10 @@ def test_t_n2_until_a_second_person_confirms_it_a_host_is_in_no_inventory(
     assert "nas2" not in load(policy).inventory.hosts
     _as_if_by_dana(policy)
     read = _on_the_console(tmp_path, sshd.host_key)
-    found = keyturn_at(policy, "inventory", "confirm", "nas2", read)
+    found = keyturn_at(policy, "inventory", "confirm", "nas2", read, "--json")
     assert found.returncode == 0, found.stderr
-    assert "nas2 is in the inventory" in found.stdout
+    fingerprint = fingerprint_in(read)
+    assert json.loads(found.stdout) == {"name": "nas2", "fingerprint": fingerprint}
     now = load(policy)
     assert now.version != version
     assert now.inventory["nas2"].host_key == sshd.host_key

@@ -1,0 +1,148 @@
+"""What commands answer programs with `--json`: one JSON document, whatever they did."""
+
+import json
+from collections.abc import Generator
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+from click.testing import CliRunner, Result
+
+from bot.__main__ import main
+from bot.store import grants, schedules
+from bot.store.database import Database
+from bot.store.grants import NewGrant
+from bot.store.seal import kept_in
+from bot.timetable import Timing, timetable
+from tests.bot.inventory.test_ansible import ANSWERS
+from tests.bot.office import Office, an_office
+from tests.toy import SetAll
+
+ADDRESS = "https://keyturn.example.com"
+
+
+@pytest.fixture
+def office(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[Office]:
+    """An installation with a request that waits for its approval."""
+    monkeypatch.setenv("KEYTURN_DATA", str(tmp_path))
+    monkeypatch.setenv("KEYTURN_POLICY", str(tmp_path / "policy"))
+    monkeypatch.setenv("KEYTURN_BASE_URL", ADDRESS)
+    seal = kept_in(tmp_path / "changelog.key")
+    database = Database(f"sqlite:///{tmp_path / 'keyturn.db'}", seal)
+    with an_office(tmp_path, database=database) as office:
+        office.ask(SetAll(host="lb1", value="on"))
+        yield office
+
+
+def _typed(*words: str) -> Result:
+    return CliRunner().invoke(main, [*words, "--json"])
+
+
+def _told(*words: str) -> Any:
+    said = _typed(*words)
+    assert said.exit_code == 0, said.output
+    return json.loads(said.stdout)
+
+
+@pytest.mark.usefixtures("office")
+def test_what_stops_people_and_runs_says_what_holds_now():
+    run = _told("stop", "1", "--why", "the wrong lamps")
+    assert (run["id"], run["state"], run["over"]) == (1, "stopped", True)
+    assert (run["page"], "the wrong lamps" in run["summary"]) == (f"{ADDRESS}/runs/1", True)
+    assert _told("stop", "all", "--why", "smoke") == {"stopped": True, "runs": 0}
+    assert _told("resume", "--as", "olga", "--why", "no fire") == {"stopped": False}
+    assert _told("ban", "dora", "--why", "theft") == {"person": "dora", "banned": True}
+    back = ("unban", "dora", "--as", "adam", "--why", "it is found")
+    assert _told(*back) == {"person": "dora", "banned": False}
+
+
+def test_what_hands_authority_on_says_what_was_made_or_ended(office: Office):
+    with office.database.transaction() as tx:
+        wanted = NewGrant("dora", "abusers clear", "lb*", 5, tx.now + 3_600_000_000)
+        number = grants.add(tx, wanted, giver="olga", reason="").id
+    assert _told("grants", "end", str(number)) == {"id": number, "holds": False}
+    made = _told("delegate", "to", "stan", "--as", "olga", "--until", "3 days")
+    assert _told("delegate", "list") == [made]
+    assert made["delegate"] == "stan"
+    assert _told("delegate", "end", str(made["id"])) == {"id": made["id"], "holds": False}
+    token = _told("token", "new", "dora", "--scope", "read")["id"]
+    assert _told("token", "revoke", str(token)) == {"id": token, "person": "dora", "holds": False}
+    link = _told("sign-in", "dora")
+    assert (link["person"], link["link"].startswith(f"{ADDRESS}/sign-in/")) == ("dora", True)
+
+
+def test_what_looks_after_schedules_says_which_and_how_they_stand(office: Office):
+    scrub = ("--", "zfs", "scrub", "status", "nas1", "tank")
+    about = ("--cron", "@daily", "--as", "stan", "--yes", "--json")
+    said = CliRunner().invoke(main, ["schedule", "add", "look", *about, *scrub])
+    asked = json.loads(said.stdout)
+    assert (said.exit_code, asked["id"], asked["over"]) == (0, 2, False)
+    assert (asked["page"], "At 00:00" in said.stderr) == (f"{ADDRESS}/runs/2", True)
+    with office.database.transaction() as tx:
+        timing = Timing("look", timetable("@daily", "UTC"))
+        schedules.add(tx, run=1, owner="dora", timing=timing, lapses=tx.now + 3_600_000_000)
+    held = _told("schedule", "suspend", "1", "--as", "dora", "--why", "the disk is full")
+    assert (held["schedule"], held["standing"], held["name"]) == (1, "suspended", "look")
+    assert "the disk is full" in held["why"]
+    ended = _told("schedule", "end", "1", "--as", "dora")
+    assert (ended["schedule"], ended["standing"]) == (1, "ended")
+    refused = _typed("schedule", "resume", "1", "--as", "dora")
+    assert (refused.exit_code, refused.stdout) == (1, "")
+
+
+def test_the_next_moments_are_moments_for_programs():
+    told = _told("schedule", "next", "30 2 * * SUN", "--zone", "Europe/Berlin", "-n", "3")
+    assert told["in_words"] == "At 02:30 on Sunday (Europe/Berlin)"
+    moments = [datetime.fromisoformat(one) for one in told["next"]]
+    assert len(moments) == 3
+    assert moments == sorted(moments)
+    assert {one.astimezone(ZoneInfo("Europe/Berlin")).hour for one in moments} == {2}
+    unclear = _typed("schedule", "next", "61 * * * *")
+    assert (unclear.exit_code, unclear.stdout) == (2, "")
+
+
+def test_a_valid_policy_is_told_with_what_is_probably_mistyped(office: Office):
+    people = office.policies.path / "people.yaml"
+    people.write_text(people.read_text().replace("developer]", "developer, develper]", 1))
+    told = _told("policy", "check")
+    assert (told["ok"], told["problems"]) == (True, [])
+    assert told["people"] > 1
+    [slip] = told["look_again"]
+    assert (slip["file"], slip["line"], "develper" in slip["said"]) == ("people.yaml", None, True)
+
+
+def test_an_invalid_policy_is_told_by_file_and_line(office: Office):
+    inventory = office.policies.path / "inventory.yaml"
+    lines = inventory.read_text().splitlines()
+    where = next(n for n, line in enumerate(lines) if "area:" in line)
+    lines[where] = lines[where].replace("area:", "aera:")
+    inventory.write_text("\n".join(lines))
+    said = _typed("policy", "check")
+    told = json.loads(said.stdout)
+    assert (said.exit_code, told["ok"], said.stderr) == (1, False, "")
+    assert {one["file"] for one in told["problems"]} == {"inventory.yaml"}
+    assert where + 1 in {one["line"] for one in told["problems"]}
+    inventory.unlink()
+    [missing] = json.loads(_typed("policy", "check").stdout)["problems"]
+    assert (missing["file"], missing["line"]) == (str(inventory), None)
+    assert "is missing" in missing["said"]
+
+
+@pytest.mark.usefixtures("office")
+def test_what_looks_after_database_and_log_says_what_was_done():
+    assert _told("db", "upgrade") == {"current": True}
+    assert _told("factors", "list") == []
+    assert _told("factors", "forget", "--yes", "--why", "the disk broke") == {"forgotten": 0}
+    assert _told("hooks", "--again", "wiki") == {"subscription": "wiki", "entries": 0}
+    rotated = _told("changelog", "rotate-key")
+    assert (bool(rotated["public"]), rotated["ended_tokens"]) == (True, [])
+
+
+def test_another_list_of_hosts_is_told_host_by_host():
+    told = _told("inventory", "import", "ansible", str(ANSWERS / "ansible.ini"))
+    assert len(told) == 15
+    [db1] = [one for one in told if one["name"] == "db1"]
+    assert (db1["entry"]["jump"], db1["whole"]) == ("bastion", False)
+    assert any(note.startswith("host_key: ") for note in db1["notes"])
