@@ -177,7 +177,7 @@ def sign_in(*, person: str, as_json: bool) -> None:
     tell({"person": known.id, "link": link}, [link], as_json=as_json)
 
 
-main.add_command(inventory)
+main.add_command(Family.of(inventory))
 main.add_command(sudoers)
 main.add_command(report)
 

@@ -2,8 +2,7 @@
 
 import json
 import sys
-from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -11,10 +10,9 @@ from urllib.parse import urlsplit
 import click
 
 from bot.cli.place import FAILED, Place, at_place, plainly, stop
+from bot.cli.progress import shown
 
 if TYPE_CHECKING:
-    from click._termui_impl import ProgressBar
-
     from bot.custody.restoring import Restored
 
 _JSON = click.option("--json", "as_json", is_flag=True, help="For programs.")
@@ -32,13 +30,11 @@ def backup(place: Place, *, file: Path, as_json: bool) -> None:
     control. Exit status 1 if the change log that was saved is broken.
     """
     from bot.custody import backup as saving
-    from bot.store import copying
     from bot.store.copying import NotCopied
 
     with plainly(), place.database() as database:
         try:
-            with _progress("saving", lambda: copying.size(database)) as told:
-                label, verdict = saving.make(database, file, told)
+            label, verdict = saving.make(database, file, shown(quiet=as_json))
         except NotCopied as no:
             stop(str(no), FAILED)
     broken = verdict.broken is not None
@@ -86,7 +82,8 @@ def restore(place: Place, *, file: Path, witnesses: tuple[Path, ...], as_json: b
                 stop(f"{key} is missing: put it back first, from the keys' backup", FAILED)
         seen = [one for each in witnesses for one in witness.sightings(each)]
         try:
-            done = put_back(file, target, working=data, seen=seen)
+            stages = shown(quiet=as_json)
+            done = put_back(file, target, working=data, seen=seen, stages=stages)
         except NoBackup as no:
             stop(f"{file} {no}", FAILED)
         except NotCopied as no:
@@ -112,7 +109,6 @@ def copy(place: Place, *, source: str, target: str, as_json: bool) -> None:
     can read them: PGPASSWORD, a file .pgpass or a service file holds them.
     """
     from bot.custody import moving
-    from bot.store import copying
     from bot.store.copying import NotCopied
     from bot.store.database import sole_user
     from bot.store.tenure import sole_server
@@ -126,8 +122,7 @@ def copy(place: Place, *, source: str, target: str, as_json: bool) -> None:
         sole_server(new),
     ):
         try:
-            with _progress("copying", lambda: copying.size(old)) as told:
-                moved = moving.move(old, new, told)
+            moved = moving.move(old, new, shown(quiet=as_json))
         except NotCopied as no:
             stop(str(no), FAILED)
     if as_json:
@@ -154,17 +149,6 @@ def _address(given: str) -> str:
     if given.startswith("sqlite:///"):
         return f"sqlite:///{Path(given.removeprefix('sqlite:///')).absolute()}"
     raise ValueError(f"{given} is no address: sqlite:///FILE or postgresql://USER@HOST/NAME")
-
-
-@contextmanager
-def _progress(label: str, length: Callable[[], int]) -> Generator[Callable[[str, int], None]]:
-    """Show a bar on a terminal, and nothing elsewhere."""
-    if not sys.stderr.isatty():
-        yield lambda _name, _rows: None
-        return
-    bar: ProgressBar[int] = click.progressbar(length=length(), label=label, file=sys.stderr)
-    with bar as shown:
-        yield lambda _name, rows: shown.update(rows)
 
 
 def _as_data(done: "Restored") -> dict[str, object]:

@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 import click
 from click import Context, HelpFormatter
@@ -32,6 +32,15 @@ STATUS = (
 
 class Family(click.Group):
     """Commands of one subject, each listed with the whole of its first sentence."""
+
+    @classmethod
+    def of(cls, other: click.Group) -> Self:
+        """Return a group of a layer that cannot know this one, and those in it, listed so."""
+        inside = {
+            name: cls.of(one) if isinstance(one, click.Group) else one
+            for name, one in other.commands.items()
+        }
+        return cls(other.name, commands=inside, help=other.help)
 
     def format_commands(self, ctx: Context, formatter: HelpFormatter) -> None:
         self.list_section(formatter, "Commands", self.list_commands(ctx))

@@ -2,7 +2,9 @@
 
 import getpass
 import json
+import os
 import socket
+import stat
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
@@ -12,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bot.cli.place import NOT_FOUND, Place, at_place, plainly, stop
+from bot.cli.progress import shown
 
 if TYPE_CHECKING:
     from bot.run import State
@@ -163,6 +166,7 @@ def export(place: Place, *, form: str) -> None:
     That somebody did is in the change log. A cell of CSV is never a formula.
     """
     from bot import archive
+    from bot.store import changelog
     from bot.store.export import exported
 
     machine = socket.gethostname()
@@ -176,12 +180,22 @@ def export(place: Place, *, form: str) -> None:
         with database.reading() as tx:
             if form == "csv":
                 click.echo(archive.csv_line(archive.COLUMNS), nl=False)
+            stage = shown(quiet=not _into_a_file())("exporting", lambda: changelog.head(tx)[0])
             # Whoever reads along may go before the end: then the rows are let go of at once.
-            with closing(exported(tx)) as entries:
+            with stage as told, closing(exported(tx)) as entries:
                 lines = map(writers[form], entries)
                 while some := list(islice(lines, _AT_ONCE)):
                     sys.stdout.write("".join(some))
+                    told(len(some))
                 sys.stdout.flush()
+
+
+def _into_a_file() -> bool:
+    """Say whether what is printed goes into a file, and not to a person or another program."""
+    try:
+        return stat.S_ISREG(os.fstat(sys.stdout.fileno()).st_mode)
+    except OSError:  # it is none of the system's
+        return False
 
 
 def _note(database: "Database", form: str) -> None:

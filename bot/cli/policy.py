@@ -13,6 +13,7 @@ import click
 
 from bot.cli.front import Family
 from bot.cli.place import FAILED, NOT_FOUND, REFUSED, Place, at_place, plainly, stop
+from bot.cli.progress import shown
 from bot.cli.service import as_json
 
 if TYPE_CHECKING:
@@ -184,12 +185,15 @@ def replay(place: Place, *, directory: Path, since: str, most: int, as_json: boo
     from bot.policy.directory import load
     from bot.replay import replay as run_through
     from bot.store import past
+    from bot.store.stages import counted
 
     length = _microseconds(since)
     with plainly():
         proposed = load(directory)
     with place.database() as database, database.reading() as tx:
-        found = run_through(proposed, past.since(tx, tx.now - length))
+        moment, stages = tx.now - length, shown(quiet=as_json)
+        with stages("replaying", lambda: past.how_many(tx, moment)) as told:
+            found = run_through(proposed, counted(past.since(tx, moment), told))
     if as_json:
         click.echo(json.dumps(replayed.as_data(found), indent=2, ensure_ascii=False))
     else:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from bot.cli.place import FAILED, Place, at_place, plainly
+from bot.cli.progress import shown
 
 if TYPE_CHECKING:
     from bot.store.database import Database
@@ -36,7 +37,9 @@ def verify(
     with plainly(), place.database() as database:
         points = [point for file in witnesses for point in witness.read(file)]
         with database.reading() as tx:
-            verdict = verification.verify(tx, key=key, witnesses=points, thorough=thorough)
+            verdict = verification.verify(
+                tx, key=key, witnesses=points, thorough=thorough, stages=shown(quiet=as_json)
+            )
         _note(database, verdict, key)
     if as_json:
         click.echo(json.dumps(vars(verdict)))

@@ -13,14 +13,13 @@ from bot.custody.durable import sync
 from bot.store import changelog, copying, label, schema, verification
 from bot.store.database import Database
 from bot.store.label import Label
+from bot.store.stages import Stages, untold
 from bot.store.verification import Verdict
 
 BACKED_UP = "backed up"
 
 
-def make(
-    database: Database, file: Path, told: copying.Told = copying.untold
-) -> tuple[Label, Verdict]:
+def make(database: Database, file: Path, stages: Stages = untold) -> tuple[Label, Verdict]:
     """Save everything in *file*, which must not be there yet, while the service goes on.
 
     The file appears under its name once it is whole, and the log tells of it. The copy is
@@ -36,11 +35,12 @@ def make(
     try:
         schema.upgrade(copy)
         with copy.transaction(seconds=copying.SECONDS) as tx:
-            rows = copying.copy(database, tx, told)
+            with stages("saving", lambda: copying.size(database)) as told:
+                rows = copying.copy(database, tx, told)
             made = Label(tx.now, version("keyturn"), rows, verification.checkpoint(tx))
             label.stick(tx, made)
         with copy.reading() as tx:
-            verdict = verification.verify(tx)
+            verdict = verification.verify(tx, stages=stages)
         label.close_journal(copy)
     finally:
         copy.close()

@@ -6,6 +6,7 @@ from getpass import getuser
 from bot.store import changelog, copying, schema, verification
 from bot.store.copying import NotCopied
 from bot.store.database import Database
+from bot.store.stages import Stages, untold
 
 MOVED = "moved"
 
@@ -19,7 +20,7 @@ class Moved:
     head: str
 
 
-def move(old: Database, new: Database, told: copying.Told = copying.untold) -> Moved:
+def move(old: Database, new: Database, stages: Stages = untold) -> Moved:
     """Copy everything into *new*, which is empty, and say so in its log. Nobody may be at work.
 
     A log that is broken is not moved: what is wrong with it is to be found out where it is.
@@ -27,13 +28,14 @@ def move(old: Database, new: Database, told: copying.Told = copying.untold) -> M
     """
     schema.upgrade(new)
     with old.reading() as tx:
-        before = verification.verify(tx)
+        before = verification.verify(tx, stages=stages)
     if before.broken is not None:
         raise NotCopied(f"its change log is broken at entry {before.broken}: {before.why}")
     with new.transaction(seconds=copying.SECONDS) as tx:
-        rows = copying.copy(old, tx, told)
+        with stages("copying", lambda: copying.size(old)) as told:
+            rows = copying.copy(old, tx, told)
         verification.open_log(tx)
-        after = verification.verify(tx)
+        after = verification.verify(tx, stages=stages)
         if (after.entries, after.head, after.broken) != (before.entries, before.head, None):
             raise NotCopied("the log that arrived is not the one that was sent")
         changelog.append(tx, MOVED, login=getuser(), rows=rows, from_=_kind(old), to=_kind(new))

@@ -29,6 +29,7 @@ from bot.store import (
 from bot.store.copying import NotCopied
 from bot.store.database import Database, Transaction
 from bot.store.label import Label, NoBackup
+from bot.store.stages import Stages, untold
 from bot.store.witness import Sighting
 
 # Runs that came after the backup have numbers above its own: so far above, none is given again.
@@ -55,7 +56,7 @@ def restore(
     *,
     working: Path,
     seen: Sequence[Sighting] = (),
-    told: copying.Told = copying.untold,
+    stages: Stages = untold,
 ) -> Restored:
     """Put the backup *file* into *target*, as a whole or not at all. Nobody else may be at work.
 
@@ -73,9 +74,9 @@ def restore(
         part.chmod(0o600)
         copy = target.beside(f"sqlite:///{part.absolute()}")
         try:
-            restored = _made_ready(copy, seen)
+            restored = _made_ready(copy, seen, stages)
             if not target.embedded:
-                _handed_over(copy, target, restored.first, told)
+                _handed_over(copy, target, restored.first, stages)
             label.close_journal(copy)
         finally:
             copy.close()
@@ -87,12 +88,12 @@ def restore(
     return restored
 
 
-def _made_ready(copy: Database, seen: Sequence[Sighting]) -> Restored:
+def _made_ready(copy: Database, seen: Sequence[Sighting], stages: Stages) -> Restored:
     """Let the copy be what the service may begin with."""
     found = label.read(copy)
     schema.upgrade(copy)
     with copy.reading() as tx:
-        verdict = verification.verify(tx)
+        verdict = verification.verify(tx, stages=stages)
     if verdict.broken is not None:
         raise NoBackup(f"holds a change log that is broken: {verdict.why}")
     if (verdict.entries, verdict.head) != (found.point.seq, found.point.hash):
@@ -104,10 +105,11 @@ def _made_ready(copy: Database, seen: Sequence[Sighting]) -> Restored:
         return _begun_anew(tx, found, later)
 
 
-def _handed_over(copy: Database, target: Database, first: int, told: copying.Told) -> None:
+def _handed_over(copy: Database, target: Database, first: int, stages: Stages) -> None:
     schema.upgrade(target)
     with target.transaction(seconds=copying.SECONDS) as tx:
-        copying.copy(copy, tx, told)
+        with stages("copying", lambda: copying.size(copy)) as told:
+            copying.copy(copy, tx, told)
         copying.number_from(tx, "run", first)
 
 

@@ -5,7 +5,7 @@ copy is whole or is not there. Only tables of ours are copied; what an engine ke
 which schema there is, is the other database's own.
 """
 
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import closing
 from itertools import islice
 
@@ -13,6 +13,7 @@ from sqlalchemy import Table, func, insert, inspect, select, text
 
 from bot.store import families
 from bot.store.database import Database, Transaction
+from bot.store.stages import Told, nobody
 
 _AT_ONCE = 2_000
 # What is put down in one go is not hung up on for being much.
@@ -25,12 +26,6 @@ _ON_SQLITE = [
     text("INSERT INTO sqlite_sequence (name, seq) VALUES (:table, :last)"),
 ]
 _ON_POSTGRESQL = text("SELECT setval(pg_get_serial_sequence(:table, 'id'), :next, false)")
-
-Told = Callable[[str, int], None]
-
-
-def untold(_name: str, _rows: int) -> None:
-    """Tell nobody how far a copy is."""
 
 
 class NotCopied(Exception):
@@ -48,11 +43,11 @@ def size(source: Database) -> int:
         return sum(_count(tx, table) for table in every())
 
 
-def copy(source: Database, tx: Transaction, told: Told = untold) -> int:
+def copy(source: Database, tx: Transaction, told: Told = nobody) -> int:
     """Put every row of *source* down in the caller's transaction; return how many there were.
 
-    told: the name of a table and how many more rows of it were copied. Raises NotCopied where
-    *source* has a table that this version does not know, or the other database is not empty.
+    told: how many more rows were copied. Raises NotCopied where *source* has a table that this
+    version does not know, or the other database is not empty.
     """
     _refuse_strangers(source)
     _refuse_over(tx)
@@ -62,7 +57,7 @@ def copy(source: Database, tx: Transaction, told: Told = untold) -> int:
             for rows in _batches(there, table):
                 tx.sql.execute(insert(table), rows)
                 copied += len(rows)
-                told(table.name, len(rows))
+                told(len(rows))
             highest = _highest(tx, table)
             if highest:
                 number_from(tx, table.name, highest + 1)

@@ -18,6 +18,7 @@ from bot.store import heard, tables, words
 from bot.store.changelog import Entry
 from bot.store.database import Transaction
 from bot.store.rote import Rote
+from bot.store.stages import Told, counted, nobody
 from runbooks import Report
 
 LONGEST = 64 * 1024
@@ -146,7 +147,7 @@ def everything(tx: Transaction) -> Generator[tuple[int, str | None, str | None]]
             yield row.entry, row.salt, row.text
 
 
-def faults(tx: Transaction, bound: int) -> Generator[tuple[int, str]]:
+def faults(tx: Transaction, bound: int, told: Told = nobody) -> Generator[tuple[int, str]]:
     """Yield the entries whose output is not what they bind, each with what is wrong.
 
     bound: how many entries bind output.
@@ -158,7 +159,7 @@ def faults(tx: Transaction, bound: int) -> Generator[tuple[int, str]]:
     )
     count = 0
     with tx.sql.execute(both.order_by(kept.entry).execution_options(yield_per=1000)) as rows:
-        for row in rows:
+        for row in counted(rows, told):
             count += 1
             if row.text is None:
                 if row.run not in erased or BINDS not in row.body:

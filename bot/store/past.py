@@ -89,6 +89,12 @@ def since(tx: Transaction, moment: int, *, words: str = "", area: str = "") -> G
             yield _past(cast("Row[Any]", row), novel=novel, keys=tuple(keys.get(row.id, ())))
 
 
+def how_many(tx: Transaction, moment: int) -> int:
+    """Return how many requests there were since then; one for several hosts is one."""
+    asked = select(func.count()).where(_RUN.parent.is_(None), _RUN.asked >= moment)
+    return tx.sql.execute(asked).scalar_one()
+
+
 def _past(row: Row[Any], *, novel: bool, keys: tuple[str, ...]) -> Past:
     origin = json.loads(row.origin)
     return Past(

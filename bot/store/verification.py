@@ -9,6 +9,7 @@ from bot.store import changelog, output, seal
 from bot.store.changelog import GENESIS, Entry
 from bot.store.database import Database, Transaction
 from bot.store.seal import Seal
+from bot.store.stages import Stages, counted, untold
 from bot.store.witness import Checkpoint
 
 KEY = changelog.KEY
@@ -99,7 +100,12 @@ def last_checkpoint(tx: Transaction, run: int) -> Checkpoint:
 
 
 def verify(
-    tx: Transaction, *, key: str = "", witnesses: Sequence[Checkpoint] = (), thorough: bool = False
+    tx: Transaction,
+    *,
+    key: str = "",
+    witnesses: Sequence[Checkpoint] = (),
+    thorough: bool = False,
+    stages: Stages = untold,
 ) -> Verdict:
     """Recompute the whole chain. key: a public key that must have sealed it, or be one of those
     that did, where keys were changed.
@@ -108,15 +114,16 @@ def verify(
     before; thorough: check every signature all the same.
     """
     wanted = {point.seq for point in witnesses}
-    with changelog.rows(tx) as rows:
-        verdict, seen, bound = _walk(rows, thorough=thorough, wanted=wanted)
+    stage = stages("verifying", lambda: changelog.head(tx)[0])
+    with stage as told, changelog.rows(tx) as rows:
+        verdict, seen, bound = _walk(counted(rows, told), thorough=thorough, wanted=wanted)
     if verdict.broken is not None and verdict.why.endswith(_UNSIGNED) and not thorough:
         # The hashes were made to fit again by somebody without the key: find where that began.
-        return verify(tx, key=key, witnesses=witnesses, thorough=True)
+        return verify(tx, key=key, witnesses=witnesses, thorough=True, stages=stages)
     if verdict.broken is None and key and key not in verdict.keys and verdict.entries:
         why = f"sealed by the key {verdict.key[:16]}…, and not by {key[:16]}…"
         return replace(verdict, broken=verdict.entries, why=why)
-    return _with_outputs(tx, _compared(tx, verdict, seen, witnesses), bound)
+    return _with_outputs(tx, _compared(tx, verdict, seen, witnesses), bound, stages)
 
 
 def verify_alone(database: Database) -> Verdict:
@@ -158,11 +165,12 @@ def verify_tail(tx: Transaction, *, most: int, witnesses: Sequence[Checkpoint] =
     return _compared(tx, found, seen, near)
 
 
-def _with_outputs(tx: Transaction, verdict: Verdict, bound: int) -> Verdict:
+def _with_outputs(tx: Transaction, verdict: Verdict, bound: int, stages: Stages) -> Verdict:
     """Hold what is kept apart from the chain against the hashes in it."""
     if verdict.broken is not None:
         return verdict
-    fault = next(output.faults(tx, bound), None)
+    with stages("verifying outputs", lambda: bound) as told:
+        fault = next(output.faults(tx, bound, told), None)
     return verdict if fault is None else replace(verdict, broken=fault[0], why=fault[1])
 
 

@@ -294,7 +294,7 @@ def test_an_installation_moves_with_its_chain_intact(busy: Office, empty: Databa
 
 
 def test_a_broken_log_is_not_moved(busy: Office, empty: Database, monkeypatch: pytest.MonkeyPatch):
-    def broken(_tx: Transaction) -> verification.Verdict:
+    def broken(_tx: Transaction, **_more: object) -> verification.Verdict:
         return verification.Verdict(3, "", broken=4, why="entry 4 is missing")
 
     monkeypatch.setattr(verification, "verify", broken)

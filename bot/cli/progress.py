@@ -1,0 +1,48 @@
+"""How far long work is: a bar on a terminal, and nothing where a program reads along."""
+
+import sys
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from click._termui_impl import ProgressBar
+
+    from bot.store.stages import Stages, Told
+
+# Drawn no oftener than somebody sees.
+_SECONDS = 0.2
+
+
+def shown(*, quiet: bool = False) -> "Stages":
+    """Return what draws a bar for each stage of work where a person looks on. quiet: nowhere."""
+    from bot.store.stages import untold
+
+    return untold if quiet or not sys.stderr.isatty() else progress
+
+
+@contextmanager
+def progress(label: str, total: Callable[[], int]) -> "Generator[Told]":
+    """Draw a bar on standard error that ends in a line of its own, as far as the work came."""
+    length = total()
+    if not length:
+        yield lambda _more: None
+        return
+    bar: ProgressBar[int] = click.progressbar(length=length, label=label, file=sys.stderr)
+    waiting, drawn = 0, time.monotonic()
+
+    def told(more: int) -> None:
+        nonlocal waiting, drawn
+        waiting += more
+        if time.monotonic() - drawn >= _SECONDS:
+            bar.update(waiting)
+            waiting, drawn = 0, time.monotonic()
+
+    with bar:
+        try:
+            yield told
+        finally:
+            bar.update(waiting)

@@ -1,0 +1,126 @@
+"""How far long work is: drawn for who looks on, and for no program that reads along."""
+
+import io
+import sys
+import time
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from bot.cli import progress
+from bot.run import Origin
+from bot.store import changelog, runs, safe, schema, seal, stages, verification
+from bot.store.database import Database
+from tests.bot.cli.test_terminal import KEYTURN, a_terminal
+from tests.policies import a_policy
+from tests.typed import keyturn
+
+WORK = [
+    ("verifying", "changelog verify"),
+    ("saving", "backup {place}/today.backup"),
+    ("replaying", "policy replay {place}/policy"),
+]
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    a_policy(tmp_path / "policy")
+    (tmp_path / "var").mkdir()
+    safe.kept_in(tmp_path / "var" / "secrets.key")
+    key = seal.kept_in(tmp_path / "var" / "changelog.key")
+    database = Database(f"sqlite:///{tmp_path / 'var' / 'keyturn.db'}", key)
+    schema.upgrade(database)
+    with database.transaction() as tx:
+        verification.open_log(tx)
+        asked = runs.NewRun(
+            words="toy switch",
+            kind="change",
+            fields={"host": "lb1"},
+            host="lb1",
+            area="web",
+            asked_by="dora",
+            origin=Origin("web"),
+        )
+        changelog.append(tx, "asked", run=runs.add(tx, asked).id)
+    database.close()
+    return tmp_path
+
+
+def on_a_terminal(place: Path, *words: str) -> str:
+    """Return what is seen there until the command has ended."""
+    data, policy = str(place / "var"), str(place / "policy")
+    with a_terminal(*words, KEYTURN_DATA=data, KEYTURN_POLICY=policy) as terminal:
+        assert terminal.ended() == 0, terminal.said
+    return terminal.said
+
+
+@pytest.mark.parametrize(("label", "typed"), WORK)
+def test_long_work_draws_a_bar_that_ends_in_a_line_of_its_own(place: Path, label: str, typed: str):
+    said = on_a_terminal(place, KEYTURN, *typed.format(place=place).split())
+    drawn, _, after = said.rpartition("100%")
+    assert label in drawn
+    assert after.replace("\033[?25h", "").startswith("\r\n")
+
+
+@pytest.mark.parametrize(("label", "typed"), WORK)
+def test_a_pipe_and_a_program_see_no_bar(place: Path, label: str, typed: str):
+    words = typed.format(place=place).split()
+    read = on_a_terminal(place, KEYTURN, *words, "--json")
+    (place / "today.backup").unlink(missing_ok=True)
+    piped = keyturn(place, *words)
+    assert (piped.returncode, piped.stderr) == (0, "")
+    assert label not in read + piped.stdout
+    assert "%" not in read + piped.stdout
+
+
+def test_a_backup_that_is_put_back_shows_that_it_is_verified(place: Path):
+    assert keyturn(place, "backup", str(place / "today.backup")).returncode == 0
+    (place / "var" / "keyturn.db").unlink()
+    assert "verifying" in on_a_terminal(place, KEYTURN, "restore", str(place / "today.backup"))
+
+
+@pytest.mark.parametrize(
+    ("into", "shown"), [("> {place}/log", True), ("| cat", False), ("", False)]
+)
+def test_an_export_draws_only_where_its_lines_go_into_a_file(place: Path, into: str, shown: bool):
+    typed = f"{KEYTURN} changelog export {into.format(place=place)}"
+    assert ("exporting" in on_a_terminal(place, "bash", "-c", typed)) is shown
+
+
+class Screen(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_it_is_drawn_a_few_times_a_second_and_to_the_end(monkeypatch: pytest.MonkeyPatch):
+    screen, moments = Screen(), count()
+    monkeypatch.setattr(sys, "stderr", screen)
+    # Each look at the clock is a hundredth of a second after the one before.
+    monkeypatch.setattr(time, "monotonic", lambda: next(moments) / 100)
+    with progress.shown()("counting", lambda: 1_000) as told:
+        for _ in range(1_000):
+            told(1)
+    assert "100%" in screen.getvalue()
+    assert 40 <= screen.getvalue().count("counting") <= 53
+
+
+def test_what_breaks_off_is_not_drawn_as_done(monkeypatch: pytest.MonkeyPatch):
+    screen = Screen()
+    monkeypatch.setattr(sys, "stderr", screen)
+
+    def halfway(told: stages.Told) -> None:
+        told(5)
+        raise OSError("the disk is full")
+
+    with pytest.raises(OSError, match="full"), progress.shown()("counting", lambda: 10) as told:
+        halfway(told)
+    assert " 50%" in screen.getvalue()
+    assert "100%" not in screen.getvalue()
+    assert screen.getvalue().endswith("\n")
+
+
+def test_all_that_is_counted_is_told_of():
+    told: list[int] = []
+    assert [*stages.counted(range(12_001), told.append)] == [*range(12_001)]
+    assert (sum(told), len(told) > 1) == (12_001, True)
