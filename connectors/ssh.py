@@ -161,8 +161,8 @@ class Session:
                 continue
             # Asked before reading: what came before the end of a stream is still to be read.
             over = talk.eof or talk.closed
-            stdin = _feed(talk, stdin) if wrapped.begun else stdin
             _read(talk, wrapped)
+            stdin = _feed(talk, stdin) if wrapped.begun else stdin
             left = talk.began + shell.deadline + self._limits.grace - time.monotonic()
             if over or (wrapped.ended and (stdin is None or left <= 0)):
                 return

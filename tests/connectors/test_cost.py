@@ -49,6 +49,25 @@ def test_a_command_on_a_warm_connection_starts_no_thread(
     assert started == []
 
 
+@pytest.mark.parametrize("stdin", ["", "said\n", "said\n" * 2**20])
+def test_nobody_looks_for_what_they_are_woken_by(
+    session: Session, monkeypatch: pytest.MonkeyPatch, stdin: str
+):
+    in_vain: list[float] = []
+    wait = Talk.wait
+
+    def noted(talk: Talk, seconds: float) -> bool:
+        woken = wait(talk, seconds)
+        in_vain.extend([] if woken else [seconds])
+        return woken
+
+    monkeypatch.setattr(Talk, "wait", noted)
+    for _ in range(3):
+        answer = session.run(Shell(("tail", "-n", "1"), stdin=stdin))
+        assert answer.out == stdin[-5:]
+    assert in_vain == []
+
+
 def test_whoever_waits_for_an_answer_is_woken_by_its_end_and_not_by_each_word(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ):
