@@ -6,6 +6,7 @@ import os
 import pty
 import select
 import shlex
+import signal
 import socket
 import struct
 import subprocess
@@ -42,7 +43,7 @@ class Terminal:
             stderr=ours,
             env=os.environ | usual | environment,
             start_new_session=True,
-            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+            preexec_fn=_as_a_shell_begins_it,
         )
         os.close(ours)
 
@@ -69,6 +70,12 @@ class Terminal:
         self._program.kill()
         self._program.wait()
         os.close(self._screen)
+
+
+def _as_a_shell_begins_it() -> None:
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+    # Whoever runs the tests in the background has Ctrl-C ignored, and so would what they start.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 @contextlib.contextmanager
