@@ -48,7 +48,7 @@ def check(policy: PolicyPath, *, hosts: tuple[str, ...], as_json: bool) -> None:
         names = [known[name].name for name in dict.fromkeys(hosts)] or list(known.hosts)
     fleet = Fleet(known, Sessions(directory))
     try:
-        with _progress(standings(fleet, names), len(names)) as arriving:
+        with _progress(standings(fleet, names), len(names), quiet=as_json) as arriving:
             found = {each.host: each for each in arriving}
     finally:
         fleet.close()
@@ -269,9 +269,9 @@ def sudoers(policy: PolicyPath, *, host: str, scripts: bool, as_json: bool) -> N
 
 
 @contextmanager
-def _progress(arriving: Iterable[T], length: int) -> Generator[Iterable[T]]:
-    """Show a bar on a terminal, and nothing elsewhere."""
-    if not sys.stderr.isatty():
+def _progress(arriving: Iterable[T], length: int, *, quiet: bool) -> Generator[Iterable[T]]:
+    """Show a bar on a terminal, and nothing elsewhere, nor where a program is answered."""
+    if quiet or not sys.stderr.isatty():
         yield arriving
         return
     with click.progressbar(arriving, length=length, label="asking", file=sys.stderr) as shown:
