@@ -18,6 +18,9 @@ _TYPED = re.compile(
 )
 _OFFSET = re.compile(r"([+-])(\d\d):?(\d\d)?", re.ASCII)
 _MICROSECOND = timedelta(microseconds=1)
+# How long: `30m`, `2 hours`. Its groups are what `length` takes.
+SPAN = r"(\d{1,4}) ?(m|min|minutes?|h|hours?|d|days?|w|weeks?)"
+_UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 EXAMPLES = "02:00, yesterday 14:30, 2026-03-01 02:00 Europe/Paris"
 
 
@@ -73,6 +76,11 @@ def is_zone(name: str) -> bool:
     except NotATime:
         return False
     return True
+
+
+def length(count: str, unit: str) -> int:
+    """Return how many microseconds so many of a unit are, by the groups of SPAN."""
+    return timedelta(**{_UNITS[unit[0].lower()]: int(count)}) // _MICROSECOND
 
 
 def instant(at: int) -> datetime:

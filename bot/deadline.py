@@ -4,12 +4,10 @@ Times are microseconds since 1970, UTC.
 """
 
 import re
-from datetime import timedelta
 
-from bot.civil import NotATime, civil, instant
+from bot.civil import SPAN, NotATime, civil, instant, length
 
-_SPAN = re.compile(r"(\d{1,4}) ?(m|min|minutes?|h|hours?|d|days?|w|weeks?)", re.ASCII | re.I)
-_UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+_SPAN = re.compile(SPAN, re.ASCII | re.I)
 EXAMPLES = "18:00, tomorrow 18:00, 2026-03-01 14:30 Europe/Paris, or 4 hours"
 
 
@@ -33,8 +31,7 @@ def _typed(typed: str, now: int, zone: str) -> int:
     span = _SPAN.fullmatch(typed)
     try:
         if span:
-            length = timedelta(**{_UNITS[span[2][0].lower()]: int(span[1])})
-            return now + length // timedelta(microseconds=1)
+            return now + length(span[1], span[2])
         found = civil(typed, now=now, zone=zone)
         if found is not None:
             first, last = found.on(found.day or found.today)

@@ -8,13 +8,9 @@ from datetime import timedelta
 from zoneinfo import ZoneInfo
 
 from bot.civil import EXAMPLES as HOURS
-from bot.civil import Civil, NotATime, civil, instant
+from bot.civil import SPAN, Civil, NotATime, civil, instant, length
 
-_SPAN = re.compile(
-    r"(?:±|\+-|\+/-)? ?(\d{1,4}) ?(m|min|minutes?|h|hours?|d|days?|w|weeks?)( ago)?",
-    re.ASCII | re.I,
-)
-_UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+_SPAN = re.compile(rf"(?:±|\+-|\+/-)? ?{SPAN}( ago)?", re.ASCII | re.I)
 EXAMPLES = f"{HOURS}, or 2 hours ago"
 
 
@@ -45,8 +41,7 @@ def span(text: str) -> int:
     found = _SPAN.fullmatch(" ".join(text.split()))
     if found is None:
         raise NotATime(f"“{text[:40]}” is no span of time: type 30m, or 2 hours")
-    length = timedelta(**{_UNITS[found[2][0].lower()]: int(found[1])})
-    return length // timedelta(microseconds=1)
+    return length(found[1], found[2])
 
 
 def written(at: int, zone: str = "UTC") -> str:

@@ -3,20 +3,19 @@
 Times are microseconds since 1970, UTC.
 """
 
-from datetime import UTC, datetime, timedelta
+from bot.civil import instant
 
 _SECOND = 1_000_000
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def iso(at: int) -> str:
     """Return `2026-03-01T14:30:05Z`."""
-    return f"{_datetime(at).isoformat(timespec='seconds')[:19]}Z"
+    return f"{instant(at).isoformat(timespec='seconds')[:19]}Z"
 
 
 def utc(at: int) -> str:
     """Return `2026-03-01 14:30:05 UTC`."""
-    return f"{_datetime(at).isoformat(' ', 'seconds')[:19]} UTC"
+    return f"{instant(at).isoformat(' ', 'seconds')[:19]} UTC"
 
 
 def span(length: int) -> str:
@@ -34,7 +33,3 @@ def span(length: int) -> str:
             rest = whole % size // below
             return f"{whole // size} {name} {rest} {small}" if rest else f"{whole // size} {name}"
     return f"{whole} s"
-
-
-def _datetime(at: int) -> datetime:
-    return _EPOCH + timedelta(microseconds=at)

@@ -11,16 +11,15 @@ import click
 
 from bot.cli.place import FAILED, Place, at_place, plainly, stop
 from bot.cli.progress import shown
+from bot.cli.service import as_json
 
 if TYPE_CHECKING:
     from bot.custody.restoring import Restored
 
-_JSON = click.option("--json", "as_json", is_flag=True, help="For programs.")
-
 
 @click.command("backup")
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
-@_JSON
+@as_json
 @at_place
 def backup(place: Place, *, file: Path, as_json: bool) -> None:
     """Save all that the database holds in FILE, while the service goes on.
@@ -58,7 +57,7 @@ def backup(place: Place, *, file: Path, as_json: bool) -> None:
     type=click.Path(path_type=Path, exists=True),
     help="A witness's file, or a host's log, to see what came after; may be given several times.",
 )
-@_JSON
+@as_json
 @at_place
 def restore(place: Place, *, file: Path, witnesses: tuple[Path, ...], as_json: bool) -> None:
     """Put the backup FILE back, where there is no database, or an empty one.
@@ -99,7 +98,7 @@ def restore(place: Place, *, file: Path, witnesses: tuple[Path, ...], as_json: b
 @click.option(
     "--to", "target", required=True, help="sqlite:///FILE or postgresql://USER@HOST/NAME"
 )
-@_JSON
+@as_json
 @at_place
 def copy(place: Place, *, source: str, target: str, as_json: bool) -> None:
     """Copy all that a database holds into another, empty one: from SQLite to PostgreSQL, or back.

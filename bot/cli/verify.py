@@ -10,6 +10,7 @@ import click
 
 from bot.cli.place import FAILED, Place, at_place, plainly
 from bot.cli.progress import shown
+from bot.cli.service import as_json
 
 if TYPE_CHECKING:
     from bot.store.database import Database
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 )
 @click.option("--key", default="", help="The public key that must have sealed it, 64 hex digits.")
 @click.option("--thorough", is_flag=True, help="Check every signature, and not only the last.")
-@click.option("--json", "as_json", is_flag=True, help="For programs.")
+@as_json
 @at_place
 def verify(
     place: Place, *, witnesses: tuple[Path, ...], key: str, thorough: bool, as_json: bool

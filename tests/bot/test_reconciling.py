@@ -150,7 +150,9 @@ def test_a_crash_before_the_proof_was_read_has_it_read_later(office: Office):
     assert office.fleet.recalled == 0
 
 
-def test_a_crash_in_the_middle_of_a_step_ends_without_people(office: Office):
+def _crashed_in_a_step(office: Office) -> Run:
+    """Have the process die when the host has done the step, and another one begin."""
+
     def crash(*_: str) -> None:
         raise Crash
 
@@ -160,6 +162,11 @@ def test_a_crash_in_the_middle_of_a_step_ends_without_people(office: Office):
         office.approve(run)
     office.fleet.after_tell = lambda _host, _words: None
     _restart(office)
+    return run
+
+
+def test_a_crash_in_the_middle_of_a_step_ends_without_people(office: Office):
+    run = _crashed_in_a_step(office)
     assert office.run(run.id).state is State.UNKNOWN
     office.workflow.nudge()
     office.work()
@@ -288,14 +295,7 @@ def test_what_was_cut_off_is_for_a_person_unless_nothing_is_left(office: Office,
 
 
 def test_the_end_of_a_step_whose_run_was_settled_is_awaited_no_more(office: Office):
-    def crash(*_: str) -> None:
-        raise Crash
-
-    office.fleet.after_tell = crash
-    run = office.ask(LAMP_ON)
-    with pytest.raises(Crash):
-        office.approve(run)
-    _restart(office)
+    run = _crashed_in_a_step(office)
     office.workflow.settle(run.id, person="olga", succeeded=True, why="the lamp is on indeed")
     with office.database.reading() as tx:
         (step,) = runs.steps(tx, run.id)

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from bot.cli import progress
-from bot.run import Origin
 from bot.store import changelog, runs, safe, schema, seal, stages, verification
 from bot.store.database import Database
 from tests.bot.cli.test_terminal import KEYTURN, a_terminal
+from tests.bot.store.test_copying import a_request
 from tests.policies import a_policy
 from tests.typed import keyturn
 
@@ -33,16 +33,7 @@ def place(tmp_path: Path) -> Path:
     schema.upgrade(database)
     with database.transaction() as tx:
         verification.open_log(tx)
-        asked = runs.NewRun(
-            words="toy switch",
-            kind="change",
-            fields={"host": "lb1"},
-            host="lb1",
-            area="web",
-            asked_by="dora",
-            origin=Origin("web"),
-        )
-        changelog.append(tx, "asked", run=runs.add(tx, asked).id)
+        changelog.append(tx, "asked", run=runs.add(tx, a_request()).id)
     database.close()
     return tmp_path
 
