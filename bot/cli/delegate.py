@@ -6,8 +6,8 @@ import time
 import click
 
 from bot.cli.front import Family
-from bot.cli.place import Place, at_place
-from bot.cli.service import as_json, tell
+from bot.cli.place import Number, Place, at_place
+from bot.cli.service import as_json, as_told, tell
 from bot.cli.stopping import working
 
 
@@ -40,7 +40,7 @@ def to(
         )
     where = made.area or "every area of theirs"
     said = f"{made.id}: {person} decides for {owner} in {where} until {written(made.ends)}"
-    tell(vars(made), [said], as_json=as_json)
+    tell(as_told(made), [said], as_json=as_json)
 
 
 @delegate.command("list")
@@ -54,7 +54,7 @@ def list_delegations(place: Place, *, as_json: bool) -> None:
     with place.database() as database, database.reading() as tx:
         found = delegations.in_force(tx)
     if as_json:
-        click.echo(json.dumps([vars(one) for one in found], ensure_ascii=False))
+        click.echo(json.dumps([as_told(one) for one in found], ensure_ascii=False))
         return
     for one in found:
         where = one.area or "every area of theirs"
@@ -66,7 +66,7 @@ def list_delegations(place: Place, *, as_json: bool) -> None:
 
 
 @delegate.command("end")
-@click.argument("number", type=click.IntRange(1, 2_147_483_647))
+@click.argument("number", type=Number())
 @as_json
 @at_place
 def end_delegation(place: Place, *, number: int, as_json: bool) -> None:
@@ -93,7 +93,7 @@ def list_grants(place: Place, *, as_json: bool) -> None:
     with place.database() as database, database.reading() as tx:
         found = [(one, left(tx, one)) for one in store.newest(tx) if one.holds(tx.now)]
     if as_json:
-        told = [{**vars(one), "left": rest} for one, rest in found]
+        told = [as_told(one, left=rest) for one, rest in found]
         click.echo(json.dumps(told, ensure_ascii=False))
         return
     for one, rest in found:
@@ -106,7 +106,7 @@ def list_grants(place: Place, *, as_json: bool) -> None:
 
 
 @grants.command("end")
-@click.argument("number", type=click.IntRange(1, 2_147_483_647))
+@click.argument("number", type=Number())
 @as_json
 @at_place
 def end_grant(place: Place, *, number: int, as_json: bool) -> None:

@@ -42,7 +42,7 @@ at_place = click.make_pass_decorator(Place)
 
 
 class Number(click.IntRange):
-    """The number of a run."""
+    """The number of a run, a schedule or whatever else the database counts."""
 
     name = "number"
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from bot.lines import moment
+from bot.moment import iso
 from bot.replay import Fate, Replay, Verdict, told
 from bot.visible import one_line
 
@@ -51,7 +52,7 @@ def _by_name(fates: Mapping[Fate, int]) -> dict[str, int]:
 def _verdict(one: Verdict) -> dict[str, Any]:
     return {
         "run": one.past.id,
-        "asked": moment(one.past.asked).isoformat(),
+        "asked": iso(one.past.asked),
         "person": one.past.asked_by,
         "request": one.past.title,
         "fate": one.fate.value,

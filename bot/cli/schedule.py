@@ -15,6 +15,7 @@ from bot.cli.place import (
     FAILED,
     NOT_FOUND,
     NOT_UNDERSTOOD,
+    Number,
     Place,
     at_place,
     considered,
@@ -124,7 +125,7 @@ def listing(place: Place, *, whole: bool, as_json: bool) -> None:
 
 
 @schedule.command("show")
-@click.argument("number", type=int)
+@click.argument("number", type=Number())
 @as_json
 @at_place
 def show(place: Place, *, number: int, as_json: bool) -> None:
@@ -141,7 +142,7 @@ def show(place: Place, *, number: int, as_json: bool) -> None:
         missed = schedules.missed(tx).get(number, 0)
     table = found.timing.timetable
     if as_json:
-        data = {**_data(found, run, missed), "fires": [_fire(found, fire) for fire in fires]}
+        data = {**_data(found, run, missed), "fires": [_fire(fire) for fire in fires]}
         click.echo(json.dumps(data, indent=2, ensure_ascii=False))
         return
     click.echo(f"Schedule {number}: {found.timing.name}\n  {run.request}\n  {found.timing.words}")
@@ -162,7 +163,7 @@ def show(place: Place, *, number: int, as_json: bool) -> None:
 @as_json
 def coming(*, cron: str, zone: str, count: int, as_json: bool) -> None:
     """Say what CRON means and when it comes next; nothing is asked for."""
-    from bot.lines import moment
+    from bot.moment import iso
     from bot.timetable import BadTimetable, timetable
 
     try:
@@ -174,14 +175,14 @@ def coming(*, cron: str, zone: str, count: int, as_json: bool) -> None:
         "cron": found.cron,
         "zone": found.zone,
         "in_words": found.words,
-        "next": [moment(each).isoformat() for each in due],
+        "next": [iso(each) for each in due],
     }
     lines = _moments(found.words, [found.local(each) for each in due]).splitlines()
     tell(told, lines, as_json=as_json)
 
 
 @schedule.command("suspend")
-@click.argument("number", type=int)
+@click.argument("number", type=Number())
 @_AS
 @_WHY
 @as_json
@@ -195,7 +196,7 @@ def suspend(place: Place, *, number: int, person: str, why: str, as_json: bool) 
 
 
 @schedule.command("resume")
-@click.argument("number", type=int)
+@click.argument("number", type=Number())
 @_AS
 @as_json
 @at_place
@@ -207,7 +208,7 @@ def resume(place: Place, *, number: int, person: str, as_json: bool) -> None:
 
 
 @schedule.command("end")
-@click.argument("number", type=int)
+@click.argument("number", type=Number())
 @_AS
 @_WHY
 @as_json
@@ -220,7 +221,7 @@ def end(place: Place, *, number: int, person: str, why: str, as_json: bool) -> N
 
 
 @schedule.command("take")
-@click.argument("number", type=int)
+@click.argument("number", type=Number())
 @_AS
 @_WHY
 @as_json
@@ -295,15 +296,17 @@ def _missed(count: int) -> str:
 
 
 def _data(found: "Schedule", run: "Run", missed: int) -> Mapping[str, Any]:
-    timing = found.timing
+    from bot.moment import iso
+
+    table = found.timing.timetable
     return {
         **_kept(found),
         "request": run.request,
         "hosts": list(run.hosts or (run.host,)),
-        "cron": timing.timetable.cron,
-        "zone": timing.timetable.zone,
-        "in_words": timing.words,
-        "next": timing.timetable.spoken(_now()) if found.due else [],
+        "cron": table.cron,
+        "zone": table.zone,
+        "in_words": found.timing.words,
+        "next": [iso(due) for due in table.next(_now(), count=5)] if found.due else [],
         "missed": missed,
         "asked_for_as": found.run,
     }
@@ -319,9 +322,11 @@ def _kept(found: "Schedule") -> Mapping[str, Any]:
     }
 
 
-def _fire(found: "Schedule", fire: "Fire") -> Mapping[str, Any]:
+def _fire(fire: "Fire") -> Mapping[str, Any]:
+    from bot.moment import iso
+
     return {
-        "due": found.timing.timetable.local(fire.due),
+        "due": iso(fire.due),
         "host": fire.host,
         "outcome": fire.outcome.value,
         "run": fire.run,

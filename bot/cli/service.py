@@ -23,6 +23,8 @@ _STATUSES: Mapping[str, int] = {
     **dict.fromkeys(("no-such-run", "no-such-schedule", "not-found"), NOT_FOUND),
     **dict.fromkeys(("no-token", "other-scope", "not-yours", "second-factor"), REFUSED),
 }
+# What a record of the store calls its moments.
+_MOMENTS = frozenset({"made", "ends", "expires", "revoked", "used"})
 _HOME = frozenset({"localhost", "127.0.0.1", "::1"})
 _STATUS = """
 
@@ -82,6 +84,17 @@ class Service:
 def moment(told: str, *, seconds: bool = False) -> str:
     """Return a moment of an answer as people read it: `2026-03-01 14:30Z`."""
     return f"{told[: 19 if seconds else 16].replace('T', ' ')}Z"
+
+
+def as_told(record: object, **more: object) -> dict[str, object]:
+    """Return what a record of the store says, for programs: its moments as the API writes them."""
+    from bot.moment import iso
+
+    said = {
+        name: iso(value) if name in _MOMENTS and value is not None else value
+        for name, value in vars(record).items()
+    }
+    return said | more
 
 
 def at(typed: str | None, meant: Callable[..., int]) -> str:

@@ -5,8 +5,8 @@ import json
 import click
 
 from bot.cli.front import Family
-from bot.cli.place import Place, at_place
-from bot.cli.service import as_json, tell
+from bot.cli.place import Number, Place, at_place
+from bot.cli.service import as_json, as_told, tell
 from bot.cli.stopping import working
 
 _SCOPES = ("read", "ask", "approve", "metrics")
@@ -39,14 +39,14 @@ def new(
     For example: keyturn token new dora --scope ask --days 90 --name "the deploy pipeline"
     """
     from bot.lines import moment
+    from bot.moment import iso
 
     with working(place) as workflow:
         made, whole = workflow.tokens.make(
             person=person, scopes=scopes, days=days, name=name, door="cli"
         )
     if as_json:
-        told = {"id": made.id, "token": whole, "expires": moment(made.expires).isoformat()}
-        click.echo(json.dumps(told))
+        click.echo(json.dumps({"id": made.id, "token": whole, "expires": iso(made.expires)}))
         return
     click.echo(whole)
     until = f"{moment(made.expires):%Y-%m-%d %H:%M} UTC"
@@ -65,7 +65,7 @@ def listing(place: Place, *, person: str, as_json: bool) -> None:
     with place.database() as database, database.reading() as tx:
         found, now = tokens.listed(tx, person), tx.now
     if as_json:
-        shown = [{**vars(one), "holds": one.holds(now)} for one in found]
+        shown = [as_told(one, holds=one.holds(now)) for one in found]
         click.echo(json.dumps(shown, ensure_ascii=False))
         return
     for one in found:
@@ -81,7 +81,7 @@ def listing(place: Place, *, person: str, as_json: bool) -> None:
 
 
 @token.command("revoke")
-@click.argument("number", type=click.IntRange(1, 2_147_483_647))
+@click.argument("number", type=Number())
 @as_json
 @at_place
 def revoke(place: Place, *, number: int, as_json: bool) -> None:

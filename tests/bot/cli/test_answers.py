@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Generator
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -66,6 +66,7 @@ def test_what_hands_authority_on_says_what_was_made_or_ended(office: Office):
     made = _told("delegate", "to", "stan", "--as", "olga", "--until", "3 days")
     assert _told("delegate", "list") == [made]
     assert made["delegate"] == "stan"
+    assert datetime.fromisoformat(made["ends"]) - datetime.now(UTC) > timedelta(days=2)
     assert _told("delegate", "end", str(made["id"])) == {"id": made["id"], "holds": False}
     token = _told("token", "new", "dora", "--scope", "read")["id"]
     assert _told("token", "revoke", str(token)) == {"id": token, "person": "dora", "holds": False}

@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -61,6 +62,7 @@ def test_what_was_missed_is_counted(place: Path):
     assert "2 missed in 30 days" in schedule(place, "list").stdout
     assert "2 missed in 30 days" in schedule(place, "show", "1").stdout
     [told] = json.loads(schedule(place, "list", "--json").stdout)
+    assert all(datetime.fromisoformat(due).tzinfo is UTC for due in told["next"])
     assert (
         told["missed"] == json.loads(schedule(place, "show", "1", "--json").stdout)["missed"] == 2
     )
