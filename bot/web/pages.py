@@ -17,7 +17,7 @@ from bot.store.changelog import Entry
 from bot.store.listing import Listed
 from bot.web import badge, picture, rows
 from bot.web.badge import Badge
-from bot.web.shown import Templates, shown
+from bot.web.shown import Templates, coded, shown
 from bot.web.story import plainly
 from bot.web.visitor import Visitor
 
@@ -71,7 +71,9 @@ def _environment() -> Environment:
         "pin_badge": badge.PIN,
     }
     environment.globals.update(words)
-    environment.filters.update(time=rows.time, utc=moment.utc, span=moment.span, plainly=plainly)
+    environment.filters.update(
+        time=rows.time, utc=moment.utc, span=moment.span, plainly=plainly, coded=coded
+    )
     return environment
 
 

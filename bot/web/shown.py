@@ -1,5 +1,6 @@
 """What stands in {{ }}, as a page shows it: made visible first, then escaped."""
 
+import re
 from functools import lru_cache
 
 from jinja2 import Environment
@@ -27,6 +28,13 @@ def _escaped(text: str) -> str:
 
 
 _short = lru_cache(16_384)(_escaped)
+# Words to type, as our sentences quote them.
+_QUOTED = re.compile(r"`([^`\s](?:[^`\n]*[^`\s])?)`")
+
+
+def coded(text: str) -> Markup:
+    """Return a sentence as HTML, what stands in backticks as code."""
+    return Markup(_QUOTED.sub(r"<code>\1</code>", str(shown(text))))  # noqa: S704 - it is escaped
 
 
 class _Writer(CodeGenerator):

@@ -38,6 +38,11 @@ def test_every_runbook_has_a_form(site: Site):
         assert page.unlabelled == []
 
 
+def test_words_to_type_stand_as_code(site: Site):
+    page = site.browser("dora").get("/ask/form?runbook=zfs+scrub+pause").text
+    assert "<code>zfs scrub start</code> goes on from there" in page
+
+
 def test_of_a_host_only_what_is_meant_for_it_is_offered(site: Site):
     links = " ".join(Page(site.browser("dora").get("/ask?host=nas1").text).links)
     assert "zfs%20scrub%20start&host=nas1" in links

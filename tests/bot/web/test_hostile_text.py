@@ -206,3 +206,11 @@ def test_other_pages_are_sound(site: Site, path: str, person: str) -> None:
     assert page.strange == []
     assert len(page.ids) == len(set(page.ids))
     assert page.unlabelled == []
+
+
+def test_what_stands_in_backticks_is_code_and_still_text():
+    said = "ask `zfs scrub <b>`, or `\u202e`; a lone ` stays, as do `two\nlines`"
+    assert shown.coded(said) == (
+        "ask <code>zfs scrub &lt;b&gt;</code>, or <code>\\u202e</code>; a lone ` stays, as do "
+        "`two\nlines`"
+    )
