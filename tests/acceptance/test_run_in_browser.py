@@ -87,11 +87,30 @@ def test_what_is_being_read_is_left_in_peace(visit: Visit) -> None:
     visit.open(f"/runs/{run.id}")
     page = visit.page
     expect(page.locator("#said pre")).to_contain_text("line 89")
+    assert scrolled(page) > 100
     page.evaluate("document.querySelector('#said pre').scrollTop = 10")
     say(visit.server, run.id, 95, *[f"line {n}" for n in range(95)])
     expect(page.locator("#said [data-total]")).to_have_text("95 lines")
     expect(page.locator("#said pre")).to_contain_text("line 94")
     assert scrolled(page) == 10
+
+
+def test_a_host_that_is_unfolded_shows_its_newest_lines(visit: Visit) -> None:
+    run = under_way(visit.server)
+    visit.open(f"/runs/{run.id}")
+    page = visit.page
+    expect(page.locator("#standing")).to_have_text("Live")
+    say(visit.server, run.id, 90, *[f"line {n}" for n in range(90)])
+    expect(page.locator("#said pre")).to_contain_text("line 89")
+    page.locator("#said summary").click()
+    say(visit.server, run.id, 190, *[f"line {n}" for n in range(190)])
+    expect(page.locator("#said [data-last]")).to_have_text("line 189")
+    page.locator("#said summary").click()
+    expect(page.locator("#said pre")).to_contain_text("line 189")
+    assert page.evaluate(
+        "(pre => pre.scrollHeight - pre.clientHeight - pre.scrollTop < 8)"
+        "(document.querySelector('#said pre'))"
+    )
 
 
 def test_a_page_that_lost_its_stream_takes_it_up_again(browser: Browser, server: Server) -> None:

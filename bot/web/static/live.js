@@ -61,12 +61,16 @@
 
   // --- What hosts say ---
 
+  // The newest is in sight, until somebody scrolls away from it.
+  list.querySelectorAll("pre").forEach(function (pre) { pre.scrollTop = pre.scrollHeight; });
+
   function count(number) { return number.toLocaleString("en-GB") + (number === 1 ? " line" : " lines"); }
 
   function place(one) {
     var known = said.get(one.key);
     if (known) { return known; }
     var details = document.getElementById("said-" + one.key);
+    var drawn = details !== null && details.open;
     if (!details) {
       details = pattern.content.firstElementChild.cloneNode(true);
       details.id = "said-" + one.key;
@@ -76,7 +80,7 @@
       details.open = said.size < 5 && most > 100;
       list.appendChild(details);
     }
-    known = { details: details, pre: details.querySelector("pre"), lines: [], total: 0, dirty: true };
+    known = { details: details, pre: details.querySelector("pre"), lines: [], total: 0, dirty: true, seen: drawn };
     details.addEventListener("toggle", function () { known.dirty = true; paintSoon(); });
     said.set(one.key, known);
     return known;
@@ -125,7 +129,8 @@
       if (!here.dirty) { return; }
       var pre = here.pre, open = here.details.open;
       here.moves = open && !isRead(pre);
-      here.below = here.moves && pre.scrollHeight - pre.clientHeight - pre.scrollTop < 8;
+      here.below = here.moves && (!here.seen || pre.scrollHeight - pre.clientHeight - pre.scrollTop < 8);
+      here.seen = open;
       here.dirty = open && !here.moves;
       due.push(here);
     });
