@@ -12,13 +12,14 @@ from connectors.sudo import Fits, SudoRule
 from connectors.trouble import NotUnderstood
 
 _KEY = "net.netfilter.nf_conntrack_max"
-_SCRIPT = (
-    "cd /proc/sys/net/netfilter && cat nf_conntrack_count nf_conntrack_max nf_conntrack_buckets "
-    "&& grep ^MemTotal: /proc/meminfo && cat /proc/net/stat/nf_conntrack"
+_BELOW = "/proc/sys/net/netfilter"
+_FILES = (
+    *(f"{_BELOW}/nf_conntrack_{name}" for name in ("count", "max", "buckets")),
+    *("/proc/meminfo", "/proc/net/stat/nf_conntrack"),
 )
 _HINTS = (
     Hint(
-        r"nf_conntrack_count: No such file|netfilter: No such file|can't cd to",
+        r"nf_conntrack_count'?: No such file",
         "this kernel keeps track of no connections: no rule of its firewall asks for it",
     ),
     Hint(
@@ -54,7 +55,7 @@ class Conntrack:
 
 
 def conntrack() -> Query[Conntrack]:
-    return Query(Shell(("sh", "-c", _SCRIPT), hints=_HINTS), parse_conntrack)
+    return Query(Shell(("cat", *_FILES), hints=_HINTS), parse_conntrack)
 
 
 def set_maximum(connections: int) -> Shell:
@@ -63,21 +64,22 @@ def set_maximum(connections: int) -> Shell:
 
 
 def parse_conntrack(answer: str) -> Conntrack:
-    lines = answer.splitlines()
+    general, _, counters = answer.partition("\nentries ")
+    lines, rows = general.splitlines(), counters.splitlines()
     try:
         count, maximum, buckets = (int(line) for line in lines[:3])
-        memory = re.fullmatch(r"MemTotal:\s+(\d+) kB", lines[3])
-        names = lines[4].split()
-        rows = [dict(zip(names, line.split(), strict=True)) for line in lines[5:]]
-        if memory is None or not rows:
+        memory = re.search(r"(?m)^MemTotal:\s+(\d+) kB$", general)
+        names = ["entries", *rows[0].split()]
+        told = [dict(zip(names, row.split(), strict=True)) for row in rows[1:]]
+        if memory is None or not told:
             raise ValueError("a line is missing")
         return Conntrack(
             count=count,
             maximum=maximum,
             buckets=buckets,
             memory=int(memory[1]) * 1024,
-            dropped=sum(int(row["drop"], 16) for row in rows),
-            early_dropped=sum(int(row["early_drop"], 16) for row in rows),
+            dropped=sum(int(row["drop"], 16) for row in told),
+            early_dropped=sum(int(row["early_drop"], 16) for row in told),
         )
     except (ValueError, IndexError, KeyError):
         raise NotUnderstood(

@@ -21,9 +21,9 @@ class UptimeCheck(Check[Uptime], words="uptime check", example="web1"):
     def report(self, up: Uptime) -> Report:
         findings = [*_findings(up)]
         load = " ".join(f"{value:.2f}" for value in up.load)
+        on = f" on {up.cores} cores" if up.cores else ""
         return Report(
-            f"{self.host} is up for {_span(up.seconds)}, load {load} on {up.cores} cores, "
-            f"kernel {up.kernel}",
+            f"{self.host} is up for {_span(up.seconds)}, load {load}{on}, kernel {up.kernel}",
             healthy=not findings,
             findings=findings,
         )
@@ -38,6 +38,8 @@ def _findings(up: Uptime) -> Iterator[str]:
         because = f" for {', '.join(up.reboot_for)}" if up.reboot_for else ""
         yield f"its packages ask for a restart{because}"
     one, _, fifteen = up.load
+    if up.cores is None:
+        return
     if fifteen > 2 * up.cores:
         yield f"more than two tasks wait for each core, for a quarter of an hour ({fifteen:.2f})"
     elif one > 4 * up.cores:

@@ -1,7 +1,13 @@
+import os
+import shutil
+import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from connectors import uptime
+from connectors.command import Shell
 from connectors.trouble import NotUnderstood
 from connectors.uptime import Uptime, parse_uptime
 
@@ -12,16 +18,59 @@ def test_how_long_a_host_is_up_is_understood():
     assert parse_uptime(PLAIN) == Uptime(5921.97, (2.54, 5.17, 7.85), 4, "6.18.44-fc-v595", None)
 
 
+def _with(file: str, text: str) -> str:
+    return f"{PLAIN}\n==> {file} <==\n{text}"
+
+
 def test_packages_that_ask_for_a_restart_are_told_once():
-    assert parse_uptime(PLAIN + "reboot\nlibc6\nlinux-base\nlibc6\n").reboot_for == (
-        "libc6",
-        "linux-base",
-    )
-    assert parse_uptime(PLAIN + "reboot\n").reboot_for == ()
+    asked = _with("/run/reboot-required", "*** System restart required ***\n")
+    named = f"{asked}\n==> /run/reboot-required.pkgs <==\nlibc6\nlinux-base\nlibc6\n"
+    assert parse_uptime(named).reboot_for == ("libc6", "linux-base")
+    assert parse_uptime(asked).reboot_for == ()
+
+
+def test_a_restart_is_asked_for_by_an_empty_file_too():
+    assert parse_uptime(_with("/run/reboot-required", "")).reboot_for == ()
 
 
 @pytest.mark.parametrize(
-    "answer", ["", "x\n", "1.0 2.0\n1 2\n4\nk\n", PLAIN.replace("\n4\n", "\n\n"), PLAIN + "more\n"]
+    ("listed", "cores"), [("0", 1), ("0-3", 4), ("0,2-3,8-15", 11), ("0-4095", 4096)]
+)
+def test_the_cores_that_are_online_are_counted(listed: str, cores: int):
+    assert parse_uptime(PLAIN.replace("\n0-3\n", f"\n{listed}\n")).cores == cores
+
+
+def test_a_container_that_does_not_tell_its_cores_tells_the_rest():
+    container = PLAIN.partition("\n==> /sys/")[0]
+    assert parse_uptime(container) == replace(parse_uptime(PLAIN), cores=None)
+
+
+@pytest.mark.parametrize("program", [("head",), ("busybox", "head")])
+def test_this_machine_tells_it_with_each_program_that_a_host_may_have(program: tuple[str, ...]):
+    if shutil.which(program[0]) is None:
+        pytest.skip(f"{program[0]} is not installed")
+    query = uptime.uptime()
+    assert isinstance(query.command, Shell)
+    said = subprocess.run(
+        (*program, *query.command.words[1:]), capture_output=True, text=True, check=False
+    )
+    assert said.returncode in query.statuses
+    assert (query.parse(said.stdout).cores or 0) >= len(os.sched_getaffinity(0))
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "",
+        "x\n",
+        "1.0 2.0\n1 2\n4\nk\n",
+        PLAIN.replace("\n0-3\n", "\n\n"),
+        PLAIN.replace("\n0-3\n", "\n0-\n"),
+        PLAIN.replace("5921.97 14140.31", ""),
+        PLAIN.replace("2.54 5.17 7.85", ""),
+        PLAIN.replace("6.18.44-fc-v595", ""),
+        f"more\n{PLAIN}",
+    ],
 )
 def test_anything_else_is_not_taken_for_it(answer: str):
     with pytest.raises(NotUnderstood):

@@ -21,6 +21,12 @@ def test_a_host_that_is_well_is_told_in_one_sentence():
     )
 
 
+def test_a_host_that_does_not_tell_its_cores_is_not_judged_by_its_load():
+    report = CHECK.report(replace(WELL, cores=None, load=(90.0, 90.0, 90.0)))
+    assert report.healthy
+    assert "load 90.00 90.00 90.00, kernel" in report.summary
+
+
 @pytest.mark.parametrize(
     ("up", "said"),
     [
