@@ -1,27 +1,70 @@
 """Types a command at `keyturn` as a person does, where its data and its policy are."""
 
+import atexit
+import json
 import os
+import socket
 import subprocess
 import sys
+import tempfile
+from functools import cache
 from pathlib import Path
 
+Typed = subprocess.CompletedProcess[str]
 
-def keyturn(place: Path, *words: str, **more: str) -> "subprocess.CompletedProcess[str]":
+
+def keyturn(place: Path, *words: str, **more: str) -> Typed:
     """Type it. place: holds the folders `var` and `policy`. more: of the environment."""
-    return _typed(words, KEYTURN_DATA=place / "var", KEYTURN_POLICY=place / "policy", **more)
+    return _typed(words, **_places(place), **more)
 
 
-def keyturn_at(policy: Path, *words: str) -> "subprocess.CompletedProcess[str]":
+def keyturn_at(policy: Path, *words: str) -> Typed:
     """Type what needs a policy and nothing else."""
-    return _typed(words, KEYTURN_POLICY=policy)
+    return _typed(words, KEYTURN_POLICY=str(policy))
 
 
-def _typed(words: tuple[str, ...], **places: Path | str) -> "subprocess.CompletedProcess[str]":
+def started(place: Path, *words: str) -> Typed:
+    """Type it where nothing was loaded before: what a command forgets to load is missing there."""
     return subprocess.run(
         [sys.executable, "-m", "bot", *words],
         capture_output=True,
         text=True,
         check=False,
-        env=os.environ | {name: str(place) for name, place in places.items()},
+        env=os.environ | _places(place),
         stdin=subprocess.DEVNULL,
     )
+
+
+def _places(place: Path) -> dict[str, str]:
+    return {"KEYTURN_DATA": str(place / "var"), "KEYTURN_POLICY": str(place / "policy")}
+
+
+def _typed(words: tuple[str, ...], **more: str) -> Typed:
+    asked = {"words": words, "env": os.environ | more, "where": str(Path.cwd())}
+    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
+        typist = _typist()
+        socket.send_fds(typist, [json.dumps(asked).encode()], [out.fileno(), err.fileno()])
+        status = int(typist.recv(100))
+        for said in (out, err):
+            said.seek(0)
+        return subprocess.CompletedProcess(words, status, out.read(), err.read())
+
+
+@cache
+def _typist() -> socket.socket:
+    """Start it; it ends when nobody holds the other end of its socket any more."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with theirs:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tests.typist", str(theirs.fileno())],
+            cwd=Path(__file__).parent.parent,
+            stdin=subprocess.DEVNULL,
+            pass_fds=[theirs.fileno()],
+        )
+
+    def end() -> None:
+        ours.close()
+        process.wait()
+
+    atexit.register(end)
+    return ours

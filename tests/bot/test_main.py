@@ -12,7 +12,7 @@ from bot.store import changelog, schema, seal, verification
 from bot.store.database import Database
 from runbooks import catalogue
 from tests.policies import a_policy
-from tests.typed import keyturn
+from tests.typed import keyturn, started
 
 
 @pytest.fixture
@@ -33,6 +33,15 @@ def test_it_starts_at_once_and_names_its_commands(tmp_path: Path):
     help_text = keyturn(tmp_path, "--help").stdout
     for command in ("serve", "runbooks", "changelog", "policy", "init", "db"):
         assert command in help_text
+
+
+@pytest.mark.parametrize("words", ["runbooks", "changelog show", "policy check", "db", "chenge"])
+def test_a_command_that_is_started_afresh_does_what_these_tests_see(logged: Path, words: str):
+    a_policy(logged / "policy")
+    afresh, typed = (one(logged, *words.split()) for one in (started, keyturn))
+    assert (afresh.returncode, afresh.stderr) == (typed.returncode, typed.stderr)
+    assert afresh.stdout == typed.stdout
+    assert afresh.stdout or afresh.stderr
 
 
 def test_runbooks_are_listed_for_people_and_programs(tmp_path: Path):
