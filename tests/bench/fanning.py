@@ -4,12 +4,15 @@ import resource
 import tempfile
 import time
 from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
 from pathlib import Path
 from statistics import median
 
 from connectors import uptime
 from connectors.command import Shell
+from connectors.fleet import Fleet
+from connectors.sessions import Sessions
 from connectors.wrapper import Wrapped
 from tests.bench.farm import Farm
 from tests.bench.measuring import Figure, Part, at_least, at_most, p95, table
@@ -40,7 +43,10 @@ def measured(counts: Sequence[int], rounds: int, *, quick: bool) -> dict[int, To
 
 def _over(count: int, peers: Peers, rounds: int, *, quick: bool) -> Told:
     with _farm(count) as (farm, place):
-        work: dict[str, Callable[[], Round]] = {OURS: lambda: _whole_round(farm, place)}
+        work: dict[str, Callable[[], Round]] = {
+            OURS: lambda: _whole_round(farm, place),
+            "Keyturn, its SSH alone": lambda: _ssh_round(farm),
+        }
         return _in_turn(work | peers.all(farm, _line(), quick=quick), rounds)
 
 
@@ -123,12 +129,27 @@ def _whole_round(farm: Farm, place: Path) -> Round:
         before = _cpu()
         warm = whole.check(count)
         used = _cpu() - before
-        one: list[float] = []
-        for _ in range(10):
-            began = time.perf_counter()
-            whole.service.keyturn.fleet.ask(farm.names[0], uptime.uptime())
-            one.append(time.perf_counter() - began)
-        return Round(cold, warm, used / count, one)
+        return Round(cold, warm, used / count, [whole.one() for _ in range(10)])
+
+
+def _ssh_round(farm: Farm) -> Round:
+    """Ask all hosts as other clients do: nobody allows it, and nothing is written down."""
+    fleet = Fleet(farm.inventory, Sessions(farm.policy))
+
+    def ask(name: str) -> float:
+        began = time.perf_counter()
+        fleet.ask(name, uptime.uptime())
+        return time.perf_counter() - began
+
+    def ask_all() -> float:
+        began = time.perf_counter()
+        list(pool.map(ask, farm.names))
+        return time.perf_counter() - began
+
+    with closing(fleet), ThreadPoolExecutor(32) as pool:
+        cold, before = ask_all(), _cpu()
+        warm, used = ask_all(), _cpu() - before
+        return Round(cold, warm, used / len(farm.names), [ask(farm.names[0]) for _ in range(10)])
 
 
 def _cpu() -> float:

@@ -18,7 +18,7 @@ from pathlib import Path
 from tests.bench.farm import Farm
 
 _HERE = Path(__file__).parent
-_PACKAGES = ("asyncssh", "fabric", "ansible-core")
+_PACKAGES = ("asyncssh", "fabric", "parallel-ssh", "ansible-core")
 _GO = ("/usr/local/go/bin/go", "/usr/lib/go/bin/go")
 _MODULE = "golang.org/x/crypto/ssh"
 
@@ -49,7 +49,7 @@ class Peers:
         if self.go is not None:
             go = self.go
             found["Go x/crypto/ssh"] = lambda: _told([str(go), *_told_to(farm, line)])
-        for name in ("paramiko", "asyncssh", *(() if quick else ("fabric",))):
+        for name in ("paramiko", "asyncssh", *(() if quick else ("fabric", "parallel-ssh"))):
             found[name] = lambda name=name: self._script(name, farm, line)
         found["OpenSSH, ControlMaster, xargs -P 32"] = lambda: self._openssh(farm, line)
         if not quick:
@@ -59,7 +59,8 @@ class Peers:
     def _script(self, name: str, farm: Farm, line: str) -> Round:
         # paramiko is measured as it is installed for us: another version would be another peer.
         python = sys.executable if name == "paramiko" else str(self.place / "venv/bin/python")
-        return _told([python, str(_HERE / f"{name}_peer.py"), *_told_to(farm, line)])
+        script = f"{name.replace('-', '_')}_peer.py"
+        return _told([python, str(_HERE / script), *_told_to(farm, line)])
 
     def _openssh(self, farm: Farm, line: str) -> Round:
         sockets = self.place / "s"
@@ -106,11 +107,12 @@ class Peers:
 
 def installed(place: Path) -> Peers:
     """Install what is not there yet."""
-    if not (place / "venv/done").exists():
+    done = place / "venv/done"
+    if not done.exists() or done.read_text().split() != [*_PACKAGES]:
         venv.create(place / "venv", with_pip=True)
         pip = [str(place / "venv/bin/pip"), "--disable-pip-version-check", "install", "-q"]
         subprocess.run([*pip, *_PACKAGES], check=True)
-        (place / "venv/done").touch()
+        done.write_text(" ".join(_PACKAGES))
     return Peers(place, _go(place / "go"))
 
 
