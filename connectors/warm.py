@@ -29,87 +29,14 @@ from paramiko.common import (
     cMSG_UNIMPLEMENTED,
 )
 from paramiko.message import Message
-from paramiko.packet import Packetizer
 from paramiko.ssh_exception import MessageOrderError, SSHException
 
+from connectors.packets import HandedOver, WarmPacketizer
 from connectors.reactor import REACTOR
-from connectors.talk import SPOKEN, Talk, opening
+from connectors.talk import OPENED, SPOKEN, Talk, opening
 from connectors.wire import Wire
 
-_LONGEST_PACKET = 1024 * 1024
 _KEX = range(30, 42)
-
-
-class _HandedOver(BaseException):
-    """Ends the thread of a transport whose login is done. No fault: paramiko must not catch it."""
-
-
-class WarmPacketizer(Packetizer):
-    """Asks for new keys after 32 GiB, half of what RFC 4344 allows for AES.
-
-    With paramiko's 512 MiB a warm connection would come to it within days, and data that is under
-    way just then can be lost: https://github.com/paramiko/paramiko/issues/822
-    """
-
-    REKEY_BYTES = 2**35
-    # Whether packets tell their length before they are decrypted.
-    tells_length = False
-    hands_over = False
-
-    def set_inbound_cipher(self, *args: Any, **named: Any) -> None:
-        super().set_inbound_cipher(*args, **named)
-        self.tells_length = bool(named.get("etm") or named.get("aead"))
-
-    def read_message(self) -> tuple[int, Message]:
-        if self.hands_over and self.tells_length:
-            raise _HandedOver
-        return super().read_message()
-
-    def next_payload(self, read: bytearray) -> bytes:
-        """Return what is within the packet that stands at the beginning, and take it away there.
-
-        Of AES-GCM this does what `read_message` does, without a call for each part of it.
-        """
-        (length,) = struct.unpack_from(">I", read)
-        size = 4 + length + self.get_mac_size_in()
-        if not self._is_plain_gcm(size):
-            kind, message = super().read_message()
-            return bytes((kind,)) + message.asbytes()
-        iv, sealed = self._Packetizer__iv_in, bytes(read[4:size])
-        opened = self._Packetizer__block_engine_in.decrypt(iv, sealed, bytes(read[:4]))
-        del read[:size]
-        counter = int.from_bytes(iv[4:]) + 1
-        self._Packetizer__iv_in = iv[:4] + counter.to_bytes(8)
-        self._Packetizer__sequence_number_in = (self.sequence_number + 1) & 0xFFFFFFFF
-        self._Packetizer__received_bytes += size
-        self._Packetizer__received_packets += 1
-        return opened[1 : length - opened[0]]
-
-    @property
-    def sequence_number(self) -> int:
-        """That of the packet that comes next."""
-        return self._Packetizer__sequence_number_in
-
-    def _is_plain_gcm(self, size: int) -> bool:
-        """Say whether nothing is to be done for the next packet besides decrypting it."""
-        return (
-            self._Packetizer__aead_in
-            and self._Packetizer__compress_engine_in is None
-            and not self.need_rekey()
-            and self._Packetizer__received_bytes + size < self.REKEY_BYTES
-            and self._Packetizer__received_packets + 1 < self.REKEY_PACKETS
-        )
-
-    def is_whole(self, read: bytearray) -> bool:
-        """Say whether a whole packet stands at the beginning. Raises SSHException."""
-        if len(read) < 4:
-            return False
-        if not self.tells_length:
-            raise SSHException("the host has changed to ciphers that hide the length of packets")
-        (length,) = struct.unpack_from(">I", read)
-        if length > _LONGEST_PACKET:
-            raise SSHException("a packet is too long")
-        return len(read) >= 4 + length + self.get_mac_size_in()
 
 
 def _spoken(kind: int) -> Callable[[Any, Message], None]:
@@ -172,7 +99,13 @@ class WarmTransport(paramiko.Transport):
         self._channels.delete(talk.number)
 
     def say(self, message: bytes) -> None:
-        self._send_user_message(Message(message))
+        told = Message(message)
+        with self.clear_to_send_lock:
+            may_send = self.active and self.clear_to_send.is_set()
+            if may_send:
+                self._send_message(told)
+        if not may_send:
+            self._send_user_message(told)
 
     def ask_for_a_sign(self) -> None:
         """Have the host answer, that it does not know what this is; see RFC 4254, 4."""
@@ -187,7 +120,7 @@ class WarmTransport(paramiko.Transport):
     def run(self) -> None:
         try:
             super().run()
-        except _HandedOver:
+        except HandedOver:
             theirs._active_threads.remove(self)  # pyright: ignore[reportUnknownMemberType]
             self._wire.hand_over(self)
             # It was closed in between, and the reactor does not hear of that.
@@ -225,12 +158,13 @@ class WarmTransport(paramiko.Transport):
         trouble: Exception | None = None
         try:
             goes_on = self._wire.fill()
-            while packetizer.is_whole(read):
-                payload = packetizer.next_payload(read)
-                if not self._heard(payload):
-                    message = Message(payload[1:])
-                    message.seqno = packetizer.sequence_number - 1
-                    goes_on = self._take(payload[0], message) and goes_on
+            while payloads := packetizer.payloads(read):
+                first = packetizer.sequence_number - len(payloads)
+                for number, payload in enumerate(payloads, first):
+                    if not self._heard(payload):
+                        goes_on = self._take(payload, number) and goes_on
+                if packetizer.need_rekey() and not self.in_kex:
+                    self._send_kex_init()
             if goes_on:
                 return
             trouble = EOFError()
@@ -240,18 +174,25 @@ class WarmTransport(paramiko.Transport):
 
     def _heard(self, payload: bytes) -> bool:
         """Have a command's talk hear what is for it; False if it is for nobody's."""
-        kind = payload[0]
-        if kind not in SPOKEN or self._expected_packet or self.packetizer.need_rekey():
+        kind, talk = payload[0], self._talks.get(int.from_bytes(payload[1:5]))
+        if talk is None or self._expected_packet:
             return False
-        talk = self._talks.get(int.from_bytes(payload[1:5]))
-        if talk is None:
+        if kind in SPOKEN:
+            talk.hear(kind, payload[5:])
+            self._woken.add(talk)
+        elif kind == OPENED:
+            talk.opened(*struct.unpack_from(">3I", payload, 5))
+        else:
             return False
-        talk.hear(kind, payload[5:])
-        self._woken.add(talk)
         return True
 
-    def _take(self, kind: int, message: Message) -> bool:
-        """Do what a message asks for, as Transport.run does; False if it ends the connection."""
+    def _take(self, payload: bytes, number: int) -> bool:
+        """Do what a message asks for, as Transport.run does; False if it ends the connection.
+
+        number: its packet's sequence number.
+        """
+        kind, message = payload[0], Message(payload[1:])
+        message.seqno = number & 0xFFFFFFFF
         if kind == MSG_DISCONNECT:
             self._parse_disconnect(message)
             return False
@@ -260,10 +201,7 @@ class WarmTransport(paramiko.Transport):
             return True
         if self._expected_packet:
             self._keep_to_order(kind)
-        goes_on = self._handle(kind, message)
-        if self.packetizer.need_rekey() and not self.in_kex:
-            self._send_kex_init()
-        return goes_on
+        return self._handle(kind, message)
 
     def _handle(self, kind: int, message: Message) -> bool:
         if kind in _KEX and self.kex_engine is not None:

@@ -12,10 +12,11 @@ import paramiko
 import pytest
 
 from connectors.command import Shell
+from connectors.packets import WarmPacketizer
 from connectors.ssh import Session
 from connectors.transport import Limits
 from connectors.trouble import TimedOut
-from connectors.warm import WarmPacketizer, WarmTransport
+from connectors.warm import WarmTransport
 from tests.connectors.test_ssh import connected, eventually
 from tests.playground.sshd import Sshd
 
