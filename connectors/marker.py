@@ -5,11 +5,12 @@ step runs once at the most, however often and by whomever it is sent. What becam
 there until it is a week old:
 
     <place>/<run>-<step>/begun   the word that frames its output, the boot id, /proc/PID/stat
-    <place>/<run>-<step>/in      what it reads, while it runs
+    <place>/<run>-<step>/in      what it reads, while it runs; empty afterwards
     <place>/<run>-<step>/out     what it has said, the first MiB of it; err: on its error output
-    <place>/<run>-<step>/end     its exit status: written apart and moved here, so never in part
+    <place>/<run>-<step>/end     its exit status: a line that is not whole says nothing
     <place>/<run>-<step>/closed  instead of the others: it was not begun, and never will be
     <place>/<run>@<fence>        somebody has come for this run with this fence
+    <place>/<Keyturn>-swept-…    what was too old went in these eighteen hours
 
 The step does not end with the connection. `timeout` puts it into a process group of its own, there
 is no terminal whose end it would be told, what it reads has arrived whole before it begins, and
@@ -92,27 +93,37 @@ _TAKE = (
     'elif [ -d "$kt_dir" ]; then kt_end=held; else kt_end=$(kt_full); fi; '
     "else kt_end=$(kt_full); fi"
 )
-_NOTE = '[ -z "$kt_note" ] || timeout 2 logger -t keyturn "$kt_note" </dev/null >/dev/null 2>&1'
-_STDIN = (
-    'if [ "$kt_in" -gt 0 ]; then cat >"$kt_dir/in" 2>/dev/null; '
-    '[ "$(wc -c <"$kt_dir/in")" -eq "$kt_in" ] || kt_end=short; exec <"$kt_dir/in"; fi'
+# Written while what the command reads is on its way; it is waited for before the command begins.
+_NOTE = (
+    'if [ "$kt_note" ]; then '
+    'timeout 2 logger -t keyturn "$kt_note" </dev/null >/dev/null 2>&1 & fi'
 )
-# Only markers of the same Keyturn: the directory may be one that also holds other things.
+# All of it in one piece, and `dd` says whether that has become whole. Only where the sizes of what
+# goes in and out differ does every one gather.
+_STDIN = (
+    'if [ "$kt_in" -gt 0 ]; then '
+    'case $(dd ibs=$((kt_in + 1)) obs="$kt_in" of="$kt_dir/in" 2>&1) in '
+    '*"1+0 records out"*) exec <"$kt_dir/in";; *) kt_end=short;; esac; fi'
+)
+# Only markers of the same Keyturn: the directory may be one that also holds other things. A run's
+# name ends with the second in which it was asked for: without four of its digits that is a new one
+# every eighteen hours.
 _SWEEP = (
-    'if [ "$kt_step" = 1 ]; then find "$kt_place" -mindepth 1 -maxdepth 1 '
-    f'-name "${{kt_run%%-*}}-*" -mtime +{KEPT_DAYS} -exec rm -rf {{}} + '
-    "</dev/null >/dev/null 2>&1 & fi"
+    "kt_seen=${kt_run##*-}; kt_seen=$kt_place/${kt_run%%-*}-swept-${kt_seen%????}; "
+    'if [ "$kt_step" = 1 ] && [ ! -e "$kt_seen" ] && { true >"$kt_seen"; } 2>/dev/null; then '
+    f'find "$kt_place" -mindepth 1 -maxdepth 1 -name "${{kt_run%%-*}}-*" -mtime +{KEPT_DAYS} '
+    "-exec rm -rf {} + </dev/null >/dev/null 2>&1 & fi"
 )
 _BODY = (
-    f"{_STDIN}; "
+    f"{_NOTE}; {_STDIN}; "
     # This shell stays until the command has ended: who asks later looks whether it is there.
     "read -r kt_stat </proc/self/stat; read -r kt_boot </proc/sys/kernel/random/boot_id; "
     'if [ "$kt_end" ]; then echo "$kt_end" >"$kt_dir/closed"; '
     'elif { echo "$kt_word $kt_boot $kt_stat" >"$kt_dir/begun"; } 2>/dev/null; then '
-    f'{_NOTE}; timeout -k {KILL_AFTER} "$kt_seconds" "$@"; kt_end=$?; '
-    '{ echo "$kt_end" >"$kt_dir/new" && mv "$kt_dir/new" "$kt_dir/end"; } 2>/dev/null; '
+    f'wait; timeout -k {KILL_AFTER} "$kt_seconds" "$@"; kt_end=$?; '
+    '{ echo "$kt_end" >"$kt_dir/end"; } 2>/dev/null; '
     "else kt_end=$(kt_full); fi; "
-    'kt_say "$kt_end"; [ "$kt_in" -eq 0 ] || rm -f "$kt_dir/in"; '
+    'kt_say "$kt_end"; [ "$kt_in" -eq 0 ] || { true >"$kt_dir/in"; } 2>/dev/null; '
     f"{_SWEEP}"
 )
 # Takes what is said though nobody may listen any more, and keeps 1 MiB of it.
@@ -162,7 +173,8 @@ QUESTION = Script(
     "read -r kt_booted </proc/sys/kernel/random/boot_id; read -r kt_up kt_rest </proc/uptime; "
     "kt_word= kt_boot= kt_stat= kt_status=; "
     'kt_known() { [ -s "$kt_dir/begun" ] && read -r kt_word kt_boot kt_stat <"$kt_dir/begun"; }; '
-    'kt_ended() { [ -e "$kt_dir/end" ] && read -r kt_status <"$kt_dir/end"; }; '
+    'kt_ended() { if [ -e "$kt_dir/end" ] && read -r kt_status <"$kt_dir/end"; then :; '
+    "else kt_status=; false; fi; }; "
     f"if {_OWN_PLACE}; then "
     'if mkdir -m 700 "$kt_dir" 2>/dev/null && echo asked >"$kt_dir/closed"; then kt_is=closed; '
     "elif kt_known; then "

@@ -10,11 +10,11 @@ import re
 import secrets
 import signal
 from collections.abc import Callable, Mapping
-from functools import cache
+from functools import lru_cache
 
 from connectors import marker
 from connectors.command import Answer, Shell
-from connectors.hearing import Ear
+from connectors.hearing import Ear, somebody_listens
 from connectors.marker import KILL_AFTER
 from connectors.trouble import BegunBefore, HostTrouble, Interrupted, NotSetUp, Overtaken, TimedOut
 
@@ -37,7 +37,8 @@ _SCRIPT = (
 # A host that is done closes the channel, and may give its number to the next one at once. What we
 # say after that reaches the wrong command, or makes sshd hang up on all of them. So the script
 # does not end before it has heard all we have to say; where that is nothing, it does not listen.
-_AND_LISTEN = "%s; exec cat >/dev/null"
+# Mostly the command has heard it all, and what is left to hear is that there is no more.
+_AND_LISTEN = "%s; if read -r kt_rest; then exec cat >/dev/null; fi"
 _DEAF = "exec </dev/null; %s"
 
 # What is said instead of an exit status where nothing was run.
@@ -65,9 +66,10 @@ _NOTHING_RUN: Mapping[str, Callable[[str], HostTrouble]] = {
         "what the command reads did not arrive there whole: is the disk full? Nothing was started"
     ),
 }
-# The last that a stream says. Put together once: for each command with its own word, that would
-# take longer than all else that is done here.
-_LAST = re.compile(rb"(\S+) (\d+|%s)\n\Z" % "|".join(_NOTHING_RUN).encode())
+_KNOWN_ENDS = frozenset(why.encode() for why in _NOTHING_RUN)
+# Words that every shell reads as they are, and what not all shells do within single quotes.
+_PLAIN = re.compile(r"[A-Za-z0-9_./:,@-]+", re.ASCII)
+_DISPUTED = re.compile(r"['\\!]")
 _STATUS_OF_TIMEOUT = frozenset({124, 128 + signal.SIGKILL})
 _STATUS_OF_SIGNALS = range(129, 160)
 
@@ -79,7 +81,7 @@ class Kept:
     """
 
     def __init__(self, word: str = "") -> None:
-        self._ear = Ear(word.encode()) if word else None
+        self._ear = Ear(word.encode()) if word and somebody_listens() else None
         self._first = bytearray()
         self._last = bytearray()
         self.size = 0
@@ -99,8 +101,10 @@ class Kept:
 
     def end_said_with(self, word: bytes) -> bytes | None:
         """Return how it ended, if the last that was said says so with this word."""
-        found = _LAST.search(bytes((self._first[-100:] + self._last[-100:])[-100:]))
-        return found[2] if found and found[1].endswith(word) else None
+        tail = bytes((self._first[-100:] + self._last[-100:])[-100:])
+        before, _, end = tail.removesuffix(b"\n").rpartition(b" ")
+        ended = tail.endswith(b"\n") and (end.isdigit() or end in _KNOWN_ENDS)
+        return end if ended and before.endswith(word) else None
 
     def after(self, begin: bytes) -> tuple[bytes, int]:
         """Return the bytes after the line *begin*, and how many are missing in the middle.
@@ -135,8 +139,8 @@ class Wrapped:
         frame = ("keyturn", self._word, str(self._shell.deadline), self._shell.note)
         if mark is not None:
             frame += (*mark.words, str(len(stdin.encode())))
-        words = (quoted(word) for word in frame + self._shell.words)
-        return " ".join(("sh", "-c", _quoted_script(script), *words))
+        own = " ".join(map(quoted, frame))
+        return f"sh -c {_quoted((script,))} {own} {_quoted(self._shell.words)}"
 
     @property
     def begun(self) -> bool:
@@ -214,15 +218,13 @@ def quoted(word: str) -> str:
     shlex.quote is for sh alone: csh expands `!` within single quotes, fish takes `\\` for an
     escape there, zsh looks up a bare `=ls`. Outside of quotes a backslash means the same to all.
     """
-    if re.fullmatch(r"[A-Za-z0-9_./:,@-]+", word, re.ASCII):
-        return word
-    return "'" + re.sub(r"['\\!]", r"'\\\g<0>'", word) + "'"
+    return word if _PLAIN.fullmatch(word) else "'" + _DISPUTED.sub(r"'\\\g<0>'", word) + "'"
 
 
-@cache
-def _quoted_script(script: str) -> str:
-    # There are four, and each is longer than most commands.
-    return quoted(script)
+@lru_cache(maxsize=256)
+def _quoted(words: tuple[str, ...]) -> str:
+    """Quote words that many hosts are told: kept, as it takes longer than all else done here."""
+    return " ".join(map(quoted, words))
 
 
 def signal_name(number: int) -> str:

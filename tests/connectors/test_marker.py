@@ -80,7 +80,7 @@ def _busybox(directory: Path) -> str:
     busybox = shutil.which("busybox")
     if busybox is None:
         pytest.skip("busybox is not installed")
-    applets = "sh timeout tee mkdir mv rm cat wc date find sleep touch env echo kill logger printf"
+    applets = "sh timeout tee mkdir rm cat dd wc date find sleep touch env echo kill logger printf"
     for applet in (*applets.split(), "head", "seq"):
         (directory / applet).symlink_to(busybox)
     return str(directory)
@@ -279,6 +279,15 @@ def test_a_host_that_was_restarted_says_so(machine: Machine):
     assert machine.ask().fate is Fate.REBOOTED
 
 
+@pytest.mark.parametrize("half", ["", "3"])
+def test_an_end_that_was_written_in_part_is_none(machine: Machine, half: str):
+    """As a host leaves it that lost its power, or had no room, just then."""
+    machine.tell(_told(machine))
+    (machine.place / "f00d-7-5f-1" / "end").write_text(half)
+    found = machine.ask()
+    assert (found.fate, found.status) == (Fate.GONE, None)
+
+
 def test_another_process_with_the_number_of_one_that_is_gone_is_not_taken_for_it(machine: Machine):
     begun, _ = machine.begin(_slow(machine))
     _begun(machine)
@@ -324,8 +333,9 @@ def test_what_a_step_reads_arrives_whole_or_it_is_not_begun(machine: Machine):
 
 def test_what_a_step_read_is_not_kept(machine: Machine):
     machine.tell(_told(machine))
-    kept = {file.name for file in (machine.place / "f00d-7-5f-1").iterdir()}
-    assert kept == {"begun", "out", "err", "end"}
+    kept = {file.name: file.stat() for file in (machine.place / "f00d-7-5f-1").iterdir()}
+    assert set(kept) == {"begun", "in", "out", "err", "end"}
+    assert kept["in"].st_size == 0
 
 
 def test_a_megabyte_of_what_was_said_is_kept_and_all_of_it_arrives(machine: Machine):
@@ -336,6 +346,15 @@ def test_a_megabyte_of_what_was_said_is_kept_and_all_of_it_arrives(machine: Mach
     assert 1_000_000 <= found.out_bytes <= 2 * 1024 * 1024
     assert not found.whole
     assert found.answer(step).left_out
+
+
+def test_the_note_is_in_the_hosts_log_before_a_step_begins_however_slow_that_is(machine: Machine):
+    told, logger = machine.home / "told", machine.home.parent / "programs" / "logger"
+    logger.unlink(missing_ok=True)
+    logger.write_text(f'#!/bin/sh\nsleep 0.3; echo "$3" >"{told}"\n')
+    logger.chmod(0o755)
+    step = Shell(("cat", str(told), "-"), "read too\n", note="run 7 step 1", mark=STEP)
+    assert machine.tell(step).out == "run 7 step 1\nread too\n"
 
 
 def test_a_program_left_behind_does_not_keep_the_answer_waiting(host: Machine):
@@ -385,6 +404,20 @@ def test_markers_go_after_a_week_and_no_earlier(machine: Machine):
     _gone(machine, "f00d-3-5e-1", "f00d-3-5e@1")
     assert (machine.place / "f00d-4-5e-1").exists()
     assert (machine.place / "f00d-4-5e@1").exists()
+
+
+def test_what_is_too_old_is_looked_for_once_in_a_while_and_not_at_each_run(machine: Machine):
+    hour = 3600
+    _aged(machine, {"f00d-3-5e-1": 9})
+    machine.tell(Shell(("true",), mark=Mark(f"f00d-8-{100 * hour:x}", 1)))
+    _gone(machine, "f00d-3-5e-1")
+    late = machine.place / "f00d-4-5e-1"
+    late.mkdir()
+    os.utime(late, (0, 0))
+    machine.tell(Shell(("true",), mark=Mark(f"f00d-9-{101 * hour:x}", 1)))
+    assert late.exists()
+    machine.tell(Shell(("true",), mark=Mark(f"f00d-10-{120 * hour:x}", 1)))
+    _gone(machine, "f00d-4-5e-1")
 
 
 def test_what_is_no_marker_of_ours_stays_however_old(machine: Machine):
