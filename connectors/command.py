@@ -140,6 +140,8 @@ class Shell:
         words = _spelled(self.argv, settings, installed=by_sudo and scripts)
         prefix = ("sudo", "-n", "--") if by_sudo else ()
         mark = self.mark.placed(settings) if self.mark else None
+        if (prefix + words, mark) == (self.argv, self.mark) and not self.root:
+            return self
         return replace(self, argv=prefix + words, root=False, mark=mark)
 
     @property

@@ -74,12 +74,13 @@ class _Watchman:
 
     def __init__(self) -> None:
         self._watches: set[Watch] = set()
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
         self._thread: threading.Thread | None = None
         self._wakes_at = math.inf
 
     def add(self, watch: Watch) -> None:
-        with self._changed:
+        with self._lock:
             self._watches.add(watch)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
@@ -89,7 +90,7 @@ class _Watchman:
                 self._changed.notify()
 
     def forget(self, watch: Watch) -> None:
-        with self._changed:
+        with self._lock:
             self._watches.discard(watch)
 
     def _run(self) -> None:
