@@ -5,7 +5,7 @@ Nothing is held meanwhile but a place among those who wait: no thread, and no tr
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -86,14 +86,14 @@ class Waiters:
 
         end = loop.time() + seconds
         with self._parts.database.moves.heard(run, hear):
-            while not rests(await self._look(partial(self._state, run))):
-                left = end - loop.time()
-                if left <= 0 or self._parts.workflow.closing:
-                    return
+            # What was moved in this process is heard of, before we came too: only later one looks.
+            while (left := end - loop.time()) > 0 and not self._parts.workflow.closing:
                 with suppress(TimeoutError):
                     async with asyncio.timeout(min(left, _LOOK_SECONDS)):
                         await resting.wait()
                         return
+                if rests(await self._look(partial(self._state, run))):
+                    return
 
     def _state(self, run: int) -> State:
         with self._parts.database.reading() as tx:
@@ -125,6 +125,11 @@ def leave(request: Request, wish: Wish) -> None:
         request.state.wish = wish
 
 
+def written(told: Shape, status: int, headers: Mapping[str, str]) -> Response:
+    """Write an answer down at once: FastAPI would do so in a further thread."""
+    return Response(told.model_dump_json(), status, headers, "application/json")
+
+
 def _instead(given: Response, told: Shape) -> Response:
     kept = {name: given.headers[name] for name in ("location",) if name in given.headers}
-    return Response(told.model_dump_json(), given.status_code, kept, "application/json")
+    return written(told, given.status_code, kept)

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query, Request, Response
 from pydantic import Field
 
 from bot.api import records, shapes
-from bot.api.awaiting import Awaiting, Wait, Wish, leave, rests
+from bot.api.awaiting import Awaiting, Wait, Wish, leave, rests, written
 from bot.api.caller import Approving, Asking, Caller, Reading, Stopping
 from bot.api.foresight import OutlookShape, foreseen
 from bot.api.given import (
@@ -114,27 +114,21 @@ def show(
     operation_id="askForRun",
     summary="Ask for a run on one host or several",
     status_code=202,
+    response_model=Asked,
     responses={200: {"model": Asked, "description": "Dry: nothing was recorded"}},
     dependencies=[DESCRIBED],
 )
-def ask(
-    request: Request,
-    parts: Here,
-    caller: Asking,
-    order: Order,
-    answer: Response,
-    wait: Wait = 0,
-) -> Asked:
+def ask(request: Request, parts: Here, caller: Asking, order: Order, wait: Wait = 0) -> Response:
     """Record the request. It is planned and, where the rules let it, done without more ado."""
     spelled, requests = order.understood(caller.policy)
     outlook = foreseen(parts, caller, type(requests[0]), [one.target for one in requests])
     if order.dry:
-        answer.status_code = 200
-        return Asked(run=None, outlook=outlook)
+        return written(Asked(run=None, outlook=outlook), 200, {})
     run = _record(parts, caller, spelled, list(requests), order.reason)
-    answer.headers["Location"] = f"/api/v1/runs/{run.id}"
-    leave(request, Wish(run.id, wait, partial(_became, parts, run.id, outlook)))
-    return Asked(run=shapes.RunShape.of(run, (), parts.base_url), outlook=outlook)
+    if not rests(run.state):
+        leave(request, Wish(run.id, wait, partial(_became, parts, run.id, outlook)))
+    asked = Asked(run=shapes.RunShape.of(run, (), parts.base_url), outlook=outlook)
+    return written(asked, 202, {"Location": f"/api/v1/runs/{run.id}"})
 
 
 @router.post(

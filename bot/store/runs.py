@@ -14,7 +14,7 @@ from bot.store import output, tables, words
 from bot.store.among import among, as_one
 from bot.store.database import Transaction
 from bot.store.requests import NewRun, row_of
-from bot.store.rote import Asked, Rote
+from bot.store.rote import Asked, Rote, rows_of_each
 from bot.store.rows import run_of, terms_text
 
 _ENOUGH_TO_TELL = 50
@@ -22,12 +22,6 @@ _LISTED = [
     null().label("proposal") if column.name == "proposal" else column
     for column in tables.run.columns
 ]
-
-
-# What every step of every run takes is put together once: that takes longer than to carry it out.
-_ADD = insert(tables.run).returning(
-    tables.run, null().label("report"), sort_by_parameter_order=True
-)
 
 
 def _as_it_is(value: object) -> object:
@@ -138,13 +132,24 @@ def add(tx: Transaction, new: NewRun) -> Run:
 
 
 def add_all(tx: Transaction, new: Sequence[NewRun]) -> list[Run]:
-    """Record requests, in as few statements as it takes; return them in their order."""
-    added = [run_of(row) for row in tx.sql.execute(_ADD, [row_of(tx, one) for one in new])]
+    """Record requests, by one journey; return them in their order."""
+    rows = [row_of(tx, one) for one in new]
+    asked = [_adding(tuple(row)).asked(**row) for row in rows]
+    # SQLite has no journeys, and a statement that is half read cannot be used again.
+    told = [one.rows(tx, **row) for one, row in asked] if tx.embedded else rows_of_each(tx, *asked)
+    added = [run_of(row) for [row] in told]
     found = (
         (run.id, [*words.of_fields(run.fields), *words.words_of(run.reason)]) for run in added
     )
     words.keep_all(tx, dict(found))
     return added
+
+
+@cache
+def _adding(names: Sequence[str]) -> Rote:
+    """Return the statement that puts in a run of which these columns are known."""
+    statement = insert(tables.run).values({name: bindparam(name) for name in names})
+    return Rote(statement.returning(tables.run, null().label("report")))
 
 
 def get(tx: Transaction, number: int) -> Run:

@@ -41,6 +41,7 @@ _ENDED = Rote(
     .limit(1)
 )
 _MADE = Rote(select(tables.entry).where(_ENTRY.kind == MADE, _LIKE_TOKEN))
+_FIND = Rote(select(_TOKEN).where(_TOKEN.c.prefix == bindparam("begins")))
 
 
 class NoSuchToken(Exception):
@@ -94,7 +95,7 @@ def find(tx: Transaction, whole: str) -> Token | None:
     prefix = whole[: len(BEGINS) + 2 * _PREFIX_BYTES]
     if len(whole) > LONGEST or not whole.isascii() or not prefix.startswith(BEGINS):
         return None
-    row = tx.sql.execute(select(_TOKEN).where(_TOKEN.c.prefix == prefix)).one_or_none()
+    row = _FIND.row(tx, begins=prefix)
     # Compared even if there is none, so that nobody learns from the time which prefixes there are.
     same = hmac.compare_digest(row.hash if row else "", _hashed(whole))
     if row is None or not same or not stamp.holds(tx, _TOKEN, row):
@@ -194,7 +195,7 @@ def _hashed(whole: str) -> str:
     return hashlib.sha256(whole.encode()).hexdigest()
 
 
-def _token(row: Row[Any]) -> Token:
+def _token(row: Any) -> Token:
     return Token(
         id=row.id,
         prefix=row.prefix,

@@ -8,11 +8,14 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from anyio import to_thread
+from sqlalchemy import Connection
 
 from bot.api import awaiting
 from bot.api.awaiting import Waiters, Wish
 from bot.api.parts import ApiParts
 from bot.api.shapes import Shape
+from bot.store import moves as moves_store
 from bot.store.database import StoreUnavailable
 from bot.store.moves import Moves
 from runbooks import catalogue
@@ -40,8 +43,8 @@ def _silent(*_: object) -> None:
     """Tell nobody: another process would have moved the run."""
 
 
-def _asked_and_worked_on(desk: Desk, body: dict[str, Any]) -> Any:
-    program = desk.program("dora", "ask")
+def _asked_and_worked_on(desk: Desk, body: dict[str, Any], program: Any = None) -> Any:
+    program = program or desk.program("dora", "ask")
     with ThreadPoolExecutor(1) as pool:
         coming: Future[Any] = pool.submit(program.post, "/runs", json=body, params=PATIENT)
         _until(lambda: bool(desk.office.queue.waiting) or coming.done())
@@ -167,6 +170,40 @@ def test_a_database_that_goes_away_meanwhile_takes_nothing_back(office: Office):
         office.workflow, office.database, office.policies, "http://x", longest_wait=0.01
     )
     assert asyncio.run(Waiters(parts).answer(Wish(number, 30, gone))) is None
+
+
+def test_an_answer_that_is_waited_for_takes_three_turns_of_threads(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+):
+    """Who asks, what is asked for, and what came of it; every statement is known by heart."""
+    program = desk.program("dora", "ask")
+    _asked_and_worked_on(desk, LOOK, program)
+    turns, put_together = list[object](), list[object]()
+    run_sync, execute = to_thread.run_sync, Connection.execute
+
+    async def turned(work: Callable[..., Any], *more: Any, **named: Any) -> Any:
+        turns.append(work)
+        return await run_sync(work, *more, **named)
+
+    def asked(self: Connection, statement: Any, *more: Any, **named: Any) -> Any:
+        put_together.append(statement)
+        return execute(self, statement, *more, **named)
+
+    monkeypatch.setattr(to_thread, "run_sync", turned)
+    monkeypatch.setattr(Connection, "execute", asked)
+    assert _asked_and_worked_on(desk, LOOK, program).json()["run"]["over"]
+    assert (len(turns), put_together) == (3, [])
+
+
+def test_what_moved_before_somebody_listened_is_heard_of_a_short_while():
+    moves, heard = Moves(), list[str]()
+    for run in range(moves_store.REMEMBERED + 1):
+        moves.tell(run, awaiting.State.WAITING)
+        moves.tell(run, awaiting.State.SUCCEEDED)
+    for run in (0, 1, moves_store.REMEMBERED):
+        with moves.heard(run, lambda state, run=run: heard.append(f"{run} {state}")):
+            pass
+    assert heard == ["1 succeeded", f"{moves_store.REMEMBERED} succeeded"]
 
 
 def test_those_who_went_are_called_no_more():
