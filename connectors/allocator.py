@@ -28,16 +28,16 @@ _LIBRARIES: tuple[tuple[Malloc, str], ...] = (
 _SCRIPT = Script(
     "allocator-processes",
     'for pid in $(pgrep -x -- "$1"); do '
-    'maps=$(cat "/proc/$pid/maps") || continue; '
-    'echo "pid $pid"; grep ^VmRSS: "/proc/$pid/status"; '
+    "told=$(awk 'NR == FNR { if (/^VmRSS:/) print; next } "
+    '(at = index($0, " /")) && !seen[path = substr($0, at + 1)]++ { print "map " path }\' '
+    '"/proc/$pid/status" "/proc/$pid/maps") || continue; printf "pid %s\\n%s\\n" "$pid" "$told"; '
     "tr '\\0' '\\n' < \"/proc/$pid/environ\" | grep -E '^(LD_PRELOAD|MALLOC_[A-Z_]*)='; "
-    "printf '%s\\n' \"$maps\" | sed -n 's|.* \\(/.*\\)|map \\1|p' | sort -u; "
     "done; true",
     words=1,
 )
 _HINTS = (
     Hint(
-        r"environ: Permission denied|maps: Permission denied",
+        r"Permission denied",
         "only root sees this of the processes of others: the login's sudo rule is missing",
     ),
 )

@@ -36,7 +36,7 @@ _NO_DRIVER = Hint(
 _NO_BOND = Hint(r"/proc/net/bonding/\S+: No such file", "this host has no bond of that name")
 # Two looks, so many seconds apart, each with the time since the host started.
 _WATCH = (
-    'look() { cat "$1" && ip -j -s link show && echo "== $(cut -d" " -f1 /proc/uptime)"; }; '
+    'look() { cat "$1" && ip -j -s link show && read -r up _ </proc/uptime && echo "== $up"; }; '
     'look "$1" && sleep "$2" && look "$1"'
 )
 

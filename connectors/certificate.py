@@ -31,8 +31,8 @@ _SCRIPT = (
     'at=$1; how=$2; name=$3; shift 3; if [ -n "$name" ]; then set -- "$how" "$name" "$@"; '
     'else set -- "$how" "$@"; fi; date +%s; '
     'said=$(timeout 15 openssl s_client -connect "$at" -showcerts "$@" </dev/null 2>&1); '
-    "printf '%s\\n' \"$said\" | grep 'Verify return code' | tail -n 1; "
-    "printf '%s\\n' \"$said\" | grep -E 'errno=|wrong version number|alert' | tail -n 1 >&2; "
+    'last() { printf \'%s\\n\' "$said" | sed -nE "/$1/h; \\${g; /./p; }"; }; '
+    "last 'Verify return code'; last 'errno=|wrong version number|alert' >&2; "
     "printf '%s\\n' \"$said\" | openssl x509 -noout -subject -issuer -dates -fingerprint -sha256 "
     '${name:+-checkhost "$name"} -ext subjectAltName'
 )

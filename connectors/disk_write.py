@@ -21,9 +21,10 @@ _LOOK = Script(
     "disk-write-look",
     'cd -P -- "$1" || exit; '
     "stat -c 'owner=%u mode=%a' . && "
-    "df -B1 --output=size,avail,fstype,target . | sed -n '2s/^ */df=/p' && "
-    "echo now=$(date +%s) cpus=$(getconf _NPROCESSORS_ONLN) load=$(cat /proc/loadavg) && "
-    "echo waited=$(sed -n 's/^some avg10=\\([0-9.]*\\) .*/\\1/p' /proc/pressure/io 2>&-) && "
+    'df -B1 --output=size,avail,fstype,target . | { read -r _; read -r df; echo "df=$df"; } && '
+    "read -r load </proc/loadavg && "
+    "echo now=$(date +%s) cpus=$(getconf _NPROCESSORS_ONLN) load=$load && "
+    "{ read -r _ avg _ </proc/pressure/io || avg=; } 2>/dev/null && echo waited=${avg#avg10=} && "
     f"if [ -e {_RESULT} ]; then cat {_RESULT}; fi",
     words=1,
 )

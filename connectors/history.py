@@ -42,8 +42,8 @@ _NO_LOG = Hint(
 _PACKAGES = (
     "date +%z; if command -v rpm >/dev/null && [ ! -e /var/lib/dpkg/status ]; then "
     "rpm -qa --queryformat '%{INSTALLTIME} %{NAME} %{VERSION}-%{RELEASE}.%{ARCH}\\n'; else "
-    "for file in $(ls -tr /var/log/dpkg.log*); do "
-    "zgrep -hE '^[-0-9]+ [:0-9]+ (install|upgrade|remove|purge) ' \"$file\"; done; fi; true"
+    "zcat -f $(ls -tr /var/log/dpkg.log*) | "
+    "grep -E '^[-0-9]+ [:0-9]+ (install|upgrade|remove|purge) '; fi; true"
 )
 
 _LOGIN = re.compile(r"(\S+)\s+(.+?)\s+(\d{4}-\d\d-\d\dT[\d:]+[+-][\d:]+)(?:\s+.*)?")

@@ -20,8 +20,9 @@ _KEYS = (
 # $1: the peer. Virtual cards know no speed, and some fail to tell.
 _ROUTE = (
     'said=$(ip -o route get "$1") || exit 1; '
-    "card=$(printf '%s\\n' \"$said\" | sed -n 's/.* dev \\([^ ]*\\).*/\\1/p'); "
-    'echo "$card"; cat "/sys/class/net/$card/speed" 2>/dev/null || echo -1'
+    'case $said in *" dev "*) card=${said##* dev };; *) card=;; esac; card=${card%% *}; '
+    '{ read -r speed <"/sys/class/net/$card/speed"; } 2>/dev/null || speed=-1; '
+    'echo "$card"; echo "$speed"'
 )
 _UNREACHABLE = Hint(r"unreachable|Network is down", "the host has no route to this peer")
 

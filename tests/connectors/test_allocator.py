@@ -55,6 +55,6 @@ def test_a_name_is_not_a_pattern():
 
 
 def test_what_only_root_sees_is_said_to_be():
-    said = "cat: /proc/1/maps: Permission denied"
+    said = "mawk: cannot open /proc/1/maps (Permission denied)"
     shell = allocator.processes("init").command
     assert "sudo rule" in str(failure(shell, Answer(0, "", said), frozenset({0})))

@@ -4,13 +4,17 @@ Each figure is what it takes now, and whoever needs more says why where he chang
 """
 
 import re
+import subprocess
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from connectors import uptime
 from connectors.command import Shell
 from connectors.hearing import told_to
+from connectors.marker import Mark
 from connectors.ssh import Session
 from connectors.talk import Talk
 from connectors.wrapper import Wrapped
@@ -107,3 +111,43 @@ def test_on_the_host_two_processes_wait_for_the_command(session: Session):
         "(timeout)",
         "(sh)",
     ]
+
+
+def _started(shell: Shell, home: Path) -> int:
+    """Return how many processes a host starts for it, in a world where they are numbered anew."""
+    line = Wrapped(shell).line
+    script = 'sh -c "$1" >&2; sh -c "echo \\$\\$"'
+    said = subprocess.run(
+        ["unshare", "--map-root-user", "--pid", "--fork", "sh", "-c", script, "count", line],
+        input=shell.stdin.encode(),
+        capture_output=True,
+        check=False,
+        env={"PATH": "/usr/bin:/bin", "HOME": str(home)},
+    )
+    if not said.stdout:
+        pytest.skip(f"this machine gives nobody a world of its own: {said.stderr!r}")
+    assert re.search(rb" [01]\n\Z", said.stderr)
+    # The world itself is one, and so is the last, which tells its number.
+    return int(said.stdout) - 2
+
+
+def test_a_host_starts_four_processes_for_the_uptime_check(tmp_path: Path):
+    """The login's shell, the script, `timeout` and what reads the files."""
+    command = uptime.uptime().command
+    assert isinstance(command, Shell)
+    assert _started(command, tmp_path) <= 4
+
+
+@pytest.mark.parametrize(("stdin", "most"), [("", 11), ("said\n", 12)])
+def test_a_host_starts_few_processes_for_a_marked_step(tmp_path: Path, stdin: str, most: int):
+    """Besides four: `mkdir`, two shells, two `tee`, two for the note, and one to read what came.
+
+    The first of all makes the directory for markers too, and looks for those that are too old.
+    """
+
+    def step(n: int) -> Shell:
+        mark = Mark("f00d-7-5f", n)
+        return Shell(("cat",), stdin, note="run 7 step 1", mark=mark)
+
+    assert _started(step(1), tmp_path) <= most + 2
+    assert _started(step(2), tmp_path) <= most
