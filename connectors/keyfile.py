@@ -2,11 +2,18 @@
 
 import os
 import stat
+import threading
+from functools import lru_cache
 from pathlib import Path
 
 import paramiko
 
 from connectors.trouble import NotSetUp
+
+# What changes with a file: its number, its size, and when it and its place were written last.
+_Version = tuple[int, int, int, int]
+# A hundred hosts that are called at once mostly have one key.
+_PARSING = threading.Lock()
 
 
 def load(path: Path) -> paramiko.PKey:
@@ -24,10 +31,21 @@ def load(path: Path) -> paramiko.PKey:
         raise NotSetUp(f"our key file {path} is open to others on this machine: chmod 600 {path}")
     if not os.access(path, os.R_OK):
         raise NotSetUp(f"our key file {path} cannot be read by us: chown it to our user")
-    return _parsed(path)
+    with _PARSING:
+        return _parsed(path, _version(path), _version(Path(f"{path}-cert.pub")))
 
 
-def _parsed(path: Path) -> paramiko.PKey:
+def _version(path: Path) -> _Version | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+
+
+@lru_cache(maxsize=16)
+def _parsed(path: Path, _key: _Version | None, _certificate: _Version | None, /) -> paramiko.PKey:
+    """Return the key, read anew only where its file or its certificate is another by now."""
     try:
         return paramiko.PKey.from_path(path)
     except (TypeError, paramiko.PasswordRequiredException):

@@ -13,7 +13,9 @@ sshd's.
 # pyright: reportPrivateUsage=false, reportUnknownMemberType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownVariableType=false, reportAttributeAccessIssue=false
 
+import math
 import struct
+import time
 from typing import Any
 
 from paramiko.message import Message
@@ -42,6 +44,17 @@ class WarmPacketizer(Packetizer):
     # Whether packets tell their length before they are decrypted.
     tells_length = False
     hands_over = False
+    # By when keys must be agreed, by the monotonic clock: paramiko starts a thread to tell that.
+    _agreed_by = math.inf
+
+    def start_handshake(self, timeout: float) -> None:
+        self._agreed_by = time.monotonic() + timeout
+
+    def handshake_timed_out(self) -> bool:
+        return time.monotonic() > self._agreed_by
+
+    def complete_handshake(self) -> None:
+        self._agreed_by = math.inf
 
     def set_inbound_cipher(self, *args: Any, **named: Any) -> None:
         super().set_inbound_cipher(*args, **named)

@@ -117,6 +117,9 @@ class WarmTransport(paramiko.Transport):
         question.add_boolean(True)  # noqa: FBT003 - as the protocol has it: an answer is wanted
         self._send_user_message(question)
 
+    def _log(self, level: int, msg: object, *args: object) -> None:
+        """Say nothing: what matters of it is told in words of ours."""
+
     def run(self) -> None:
         try:
             super().run()
@@ -135,29 +138,29 @@ class WarmTransport(paramiko.Transport):
 
     def readable(self) -> None:
         """Take what has come, as far as it makes whole packets."""
-        try:
-            self._take_all()
-        finally:
-            self._wake()
+        self._take_all(self._wire.fill)
 
     def writable(self) -> None:
-        try:
-            self._wire.drain()
-        except OSError as trouble:
-            self._end(trouble)
-            self._wake()
+        """Send what there is room for now; take what was read before the reactor listened."""
+        self._take_all(self._wire.drain)
 
     def _wake(self) -> None:
         woken, self._woken = self._woken, set()
         for one in woken:
             one.wake()
 
-    def _take_all(self) -> None:
+    def _take_all(self, go_on: Callable[[], bool]) -> None:
+        try:
+            self._taken_all(go_on)
+        finally:
+            self._wake()
+
+    def _taken_all(self, go_on: Callable[[], bool]) -> None:
         packetizer = cast("WarmPacketizer", self.packetizer)
         read = self._wire.read
         trouble: Exception | None = None
         try:
-            goes_on = self._wire.fill()
+            goes_on = go_on()
             while payloads := packetizer.payloads(read):
                 first = packetizer.sequence_number - len(payloads)
                 for number, payload in enumerate(payloads, first):

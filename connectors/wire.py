@@ -9,7 +9,6 @@ answer without end, and takes in nothing, is hung up on.
 import socket
 import threading
 import time
-from contextlib import suppress
 
 import paramiko
 
@@ -17,6 +16,7 @@ from connectors.reactor import REACTOR, Ear
 
 _STRANGERS_BYTES = 256 * 1024
 _AT_ONCE = 256 * 1024
+_PACKET = 32 * 1024
 # More than the windows of all commands that run on one host at once.
 _MOST_UNSENT = 32 * 1024 * 1024
 
@@ -49,36 +49,35 @@ class Wire:
             self._stream.settimeout(0.0)
             self.handed_over = True
             if not self._closed_here:
-                REACTOR.add(self._stream.fileno(), ear)
+                number = self._stream.fileno()
+                REACTOR.add(number, ear)
+                if self.read:
+                    # For that nobody would be called. There is room now, and it is looked at then.
+                    REACTOR.want_room(number, wanted=True)
 
     def fill(self) -> bool:
         """Take in what has come; False once that is all there will ever be."""
-        with suppress(BlockingIOError, InterruptedError):
+        try:
             data = self._stream.recv(_AT_ONCE)
-            self.last_heard = time.monotonic()
-            self.read += data
-            return bool(data)
-        return True
+        except (BlockingIOError, InterruptedError):
+            return True
+        self.last_heard = time.monotonic()
+        self.read += data
+        return bool(data)
 
-    def drain(self) -> None:
-        """Send what there was no room for, as far as there is now."""
+    def drain(self) -> bool:
+        """Send what there was no room for, as far as there is now; it can always go on."""
         with self._lock:
             sent = self._sent(self._unsent)
             del self._unsent[:sent]
             if not self._unsent and not self._closed_here:
                 REACTOR.want_room(self._stream.fileno(), wanted=False)
+        return True
 
     def recv(self, size: int) -> bytes:
-        if self.handed_over:
-            return self._taken(size)
-        data = self._stream.recv(size)
-        self.last_heard = time.monotonic()
-        if not self.trusted:
-            self.first = (self.first + data)[:200]
-            self._heard += len(data)
-            if self._heard > _STRANGERS_BYTES:
-                raise EOFError
-        return data
+        if not self.read and not self.handed_over:
+            self._hear()
+        return self._taken(size)
 
     def send(self, data: bytes) -> int:
         if not self.handed_over:
@@ -107,8 +106,19 @@ class Wire:
     def _closed(self) -> bool:  # paramiko asks its socket by this name
         return bool(getattr(self._stream, "_closed", False))
 
+    def _hear(self) -> None:
+        """Wait for what comes. A packet's parts, and what comes with it, are read at once."""
+        data = self._stream.recv(_PACKET)
+        self.last_heard = time.monotonic()
+        if not self.trusted:
+            self.first = (self.first + data)[:200]
+            self._heard += len(data)
+            if self._heard > _STRANGERS_BYTES:
+                raise EOFError
+        self.read += data
+
     def _taken(self, size: int) -> bytes:
-        """Return what was read already: nobody asks before a whole packet is there."""
+        """Return what was read already. Of the reactor nobody asks before a packet is whole."""
         if not self.read:
             raise EOFError
         data = bytes(self.read[:size])
@@ -116,6 +126,7 @@ class Wire:
         return data
 
     def _sent(self, data: bytes | bytearray) -> int:
-        with suppress(BlockingIOError, InterruptedError):
+        try:
             return self._stream.send(data)
-        return 0
+        except (BlockingIOError, InterruptedError):
+            return 0

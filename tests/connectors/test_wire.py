@@ -136,3 +136,47 @@ def test_t_h7_without_the_bound_its_answers_would_be_kept(
         deaf.set()
         assert eventually(lambda: _unsent(session) > 80 * KIB, seconds=30)
         assert session.alive
+
+
+class _Ear:
+    """Notes what the reactor calls."""
+
+    def __init__(self) -> None:
+        self.heard: list[str] = []
+
+    def readable(self) -> None:
+        self.heard.append("readable")
+
+    def writable(self) -> None:
+        self.heard.append("writable")
+
+
+@pytest.mark.parametrize("left", [b"", b"what came with it"])
+def test_what_was_read_before_the_reactor_listens_is_looked_at_though_nothing_follows(left: bytes):
+    ours, theirs = socket.socketpair()
+    ear = _Ear()
+    with theirs:
+        below = wire.Wire(ours)
+        theirs.sendall(b"said" + left)
+        assert below.recv(4) == b"said"
+        below.hand_over(ear)
+        if left:
+            assert eventually(lambda: ear.heard[:1] == ["writable"])
+        assert below.read == left
+        theirs.sendall(b"more")
+        assert eventually(lambda: "readable" in ear.heard)
+        assert bool(left) == ("writable" in ear.heard)
+        below.close()
+
+
+def test_a_packet_and_what_comes_with_it_are_read_in_one_go():
+    ours, theirs = socket.socketpair()
+    with theirs:
+        below = wire.Wire(ours)
+        theirs.sendall(b"a packet of some parts")
+        assert [below.recv(2), below.recv(6)] == [b"a ", b"packet"]
+        theirs.close()
+        assert below.recv(100) == b" of some parts"
+        with pytest.raises(EOFError):
+            below.recv(1)
+        below.close()

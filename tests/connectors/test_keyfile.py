@@ -1,0 +1,59 @@
+"""Our own key files: parsed once, and read anew as soon as they are others."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from connectors import keyfile
+from connectors.trouble import NotSetUp
+from tests.playground.keys import make_key
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return make_key().write(tmp_path / "key")
+
+
+def _certify(file: Path) -> None:
+    """Lay a certificate beside the key, by an authority that is made for it."""
+    public = file.with_name("key.pub")
+    told = subprocess.run(["ssh-keygen", "-y", "-f", file], check=True, capture_output=True)
+    public.write_bytes(told.stdout)
+    authority = make_key().write(file.with_name("ca"))
+    subprocess.run(
+        ["ssh-keygen", "-q", "-s", authority, "-I", "keyturn", "-n", "keyturn", public],
+        check=True,
+        capture_output=True,
+    )
+
+
+def test_a_key_is_parsed_once_for_all_hosts(file: Path):
+    assert keyfile.load(file) is keyfile.load(file)
+
+
+def test_a_key_that_was_replaced_is_read_anew(file: Path):
+    first = keyfile.load(file)
+    make_key().write(file)
+    # The clock of files stands still for some milliseconds.
+    os.utime(file, (1, 1))
+    assert keyfile.load(file).asbytes() != first.asbytes()
+
+
+def test_a_certificate_that_is_laid_beside_a_known_key_is_shown_from_then_on(file: Path):
+    assert keyfile.load(file).public_blob is None
+    _certify(file)
+    assert keyfile.load(file).public_blob is not None
+    file.with_name("key-cert.pub").unlink()
+    assert keyfile.load(file).public_blob is None
+
+
+def test_a_known_key_is_refused_once_others_can_read_it_or_it_is_gone(file: Path):
+    keyfile.load(file)
+    file.chmod(0o640)
+    with pytest.raises(NotSetUp, match="open to others"):
+        keyfile.load(file)
+    file.unlink()
+    with pytest.raises(NotSetUp, match="cannot be read"):
+        keyfile.load(file)
