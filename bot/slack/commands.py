@@ -30,9 +30,13 @@ _NEWEST = 15
 
 @dataclass(frozen=True)
 class Asked:
-    """What somebody typed, and where. zone: the one that Slack shows them times in."""
+    """What somebody typed, and where. policy: the one that knows them.
+
+    zone: the one that Slack shows them times in.
+    """
 
     person: str
+    policy: Policy
     origin: Origin
     said: Said
     zone: str = "UTC"
@@ -52,7 +56,7 @@ class Commands:
         self, workflow: Workflow, database: Database, policies: Policies, stories: Stories
     ) -> None:
         self._workflow, self._database = workflow, database
-        self._policies, self._stories = policies, stories
+        self._stories = stories
         self._timetables = Timetables(workflow, database, policies)
         mandates = Mandates(workflow, database, policies)
         self._brakes = brakes = Brakes(workflow, database, policies)
@@ -89,11 +93,11 @@ class Commands:
         }
 
     def answer(
-        self, text: str, *, person: str, origin: Origin, zone: str = "UTC"
+        self, text: str, *, person: str, policy: Policy, origin: Origin, zone: str = "UTC"
     ) -> Message | Blank | None:
         """Do what was typed. Raises what the workflow raises, and forms.NotUnderstood."""
         plain = words.named(text, self._stories.accounts()) if "<@" in text else text
-        asked = Asked(person, origin, words.said(plain), zone)
+        asked = Asked(person, policy, origin, words.said(plain), zone)
         return self._about_runs.get(asked.said.first, self._ask)(asked)
 
     def _ask(self, asked: Asked) -> Message | Blank | None:
@@ -114,9 +118,8 @@ class Commands:
         runbook, values = forms.find(forms.split(asked.said.words))
         if not values:
             return answers.about(runbook)
-        inventory = self._policies.current().inventory
         try:
-            spelled, requests = forms.spread(runbook, values, inventory.tags)
+            spelled, requests = forms.spread(runbook, values, asked.policy.inventory.tags)
         except Misfit as problem:
             return answers.misfit(runbook, problem)
         return self._record(asked, spelled, requests)
@@ -153,7 +156,6 @@ class Commands:
         return answers.said(f"You reviewed run {number}.")
 
     def _help(self, asked: Asked) -> Message:
-        policy = self._policies.current()
         if asked.said.rest:
             typed = forms.split(asked.said.rest)
             family = _family(typed)
@@ -168,13 +170,13 @@ class Commands:
             [
                 runbook
                 for runbook in catalogue().values()
-                if _may_ask(policy, asked.person, runbook, now=now)
+                if _may_ask(asked.policy, asked.person, runbook, now=now)
             ]
         )
 
     def _runs(self, asked: Asked) -> Message:
         host = asked.said.rest.strip().lower() or None
-        if host is not None and host not in self._policies.current().inventory.hosts:
+        if host is not None and host not in asked.policy.inventory.hosts:
             raise Unfit(f"there is no host {host!r} in the inventory")
         with self._database.reading() as tx:
             found = search.newest(tx, search.Filter(host=host), most=_NEWEST)
@@ -228,7 +230,7 @@ class Commands:
                 f"what would you ask for? Type {answers.COMMAND} can-i WORDS HOST, with words "
                 "and a host such as “service restart web1”"
             )
-        policy = self._policies.current()
+        policy = asked.policy
         meant = question(policy, forms.split(asked.said.rest))
         words = meant.runbook.words
         with self._database.reading() as tx:
@@ -246,12 +248,12 @@ class Commands:
     def _schedule(self, asked: Asked) -> Message | None:
         return self._timetables.answer(Typed(asked.person, asked.origin, asked.said))
 
-    def _freezes(self, _asked: Asked) -> Message:
+    def _freezes(self, asked: Asked) -> Message:
         with self._database.reading() as tx:
-            return household.freezes(self._policies.current(), now=tx.now)
+            return household.freezes(asked.policy, now=tx.now)
 
     def _who(self, asked: Asked) -> Message:
-        policy, team = self._policies.current(), self._stories.team
+        policy, team = asked.policy, self._stories.team
         if not asked.said.rest:
             return household.areas(policy, asked.person, team=team)
         found = household.who(policy, asked.said.rest, team=team)

@@ -12,7 +12,7 @@ from slack_sdk.errors import SlackApiError, SlackClientError
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.civil import is_zone
-from bot.policy import Person
+from bot.policy import Person, Policy
 from bot.slack.payloads import Account
 from bot.slack.voice import error_of
 from bot.workflow.parts import Policies
@@ -81,7 +81,7 @@ class Identity:
 
     async def person(self, account: Account) -> Person:
         """Return whose account it is. Raises Unwelcome and NoPolicy."""
-        person = await asyncio.to_thread(self._known_or_told, account)
+        person, _ = await asyncio.to_thread(self._known_or_told, account)
         barred = await self._barred(account)
         if barred:
             why = f"Nothing was done: this Slack account {barred}."
@@ -94,30 +94,30 @@ class Identity:
         standing = self._standings.get(account)
         return standing.zone if standing else "UTC"
 
-    async def done(self, account: Account, act: Callable[[Person], Done]) -> Done:
+    async def done(self, account: Account, act: Callable[[Person, Policy], Done]) -> Done:
         """Do something in a thread as whoever's account it is, and return what came of it.
 
-        Raises Unwelcome, NoPolicy, and what that raises. Of whom Slack has vouched for just now
-        the policy is asked there too: each change of threads costs as much as a short answer.
+        act: is told by which policy that is somebody. Raises Unwelcome, NoPolicy, and what that
+        raises. The policy is asked in the same thread, and once: each change of threads costs as
+        much as a short answer, and so does each look at the files.
         """
         standing = self._standing(account)
         if standing is None or standing.barred:
-            person = await self.person(account)
-            return await asyncio.to_thread(act, person)
-        return await asyncio.to_thread(lambda: act(self._known_or_told(account)))
+            await self.person(account)
+        return await asyncio.to_thread(lambda: act(*self._known_or_told(account)))
 
-    def _known_or_told(self, account: Account) -> Person:
+    def _known_or_told(self, account: Account) -> tuple[Person, Policy]:
         try:
             return self._known(account)
         except Unwelcome as stranger:
             self._on_stranger(account, str(stranger))
             raise
 
-    def _known(self, account: Account) -> Person:
+    def _known(self, account: Account) -> tuple[Person, Policy]:
         if account.team != self._team and not account.enterprise:
             raise Unwelcome(f"Nothing was done: this Slack account {_FOREIGN}.")
-        household = self._policies.current().household
-        person = household.by_slack(
+        policy = self._policies.current()
+        person = policy.household.by_slack(
             team=account.team, enterprise=account.enterprise or None, user=account.user
         )
         if person is None or not self._ours(person, account):
@@ -125,7 +125,7 @@ class Identity:
                 f"Keyturn does not know your Slack account {account.user}. Somebody who keeps its "
                 "policy can add it to people.yaml."
             )
-        return person
+        return person, policy
 
     def _ours(self, person: Person, account: Account) -> bool:
         """Return whether the account is of our workspace, or of the organisation that it is in."""

@@ -15,7 +15,7 @@ from slack_sdk.errors import SlackClientError
 
 from bot import forms
 from bot.forms import NotUnderstood
-from bot.policy import NoPolicy, Person
+from bot.policy import NoPolicy, Person, Policy
 from bot.run import Origin
 from bot.slack import answers, form, home, payloads
 from bot.slack.aliases import ALIASES, COMMAND, typed
@@ -91,7 +91,7 @@ class Listeners:
         click = payloads.click(body)
         try:
             await self._identity.done(
-                click.account, lambda person: self._decisions.decide(click, person=person.id)
+                click.account, lambda person, _: self._decisions.decide(click, person=person.id)
             )
         except (NoPolicy, StoreUnavailable, *_NOES) as no:
             self._whisper(body, answers.said(_plainly(no)))
@@ -221,9 +221,11 @@ class Listeners:
         text = typed(command.name, command.text)
         origin = Origin("slack", command.channel, command.account.user)
 
-        def answer(person: Person) -> Message | Blank | None:
+        def answer(person: Person, policy: Policy) -> Message | Blank | None:
             zone = self._identity.zone(command.account)
-            return self._commands.answer(text, person=person.id, origin=origin, zone=zone)
+            return self._commands.answer(
+                text, person=person.id, policy=policy, origin=origin, zone=zone
+            )
 
         return await self._identity.done(command.account, answer)
 

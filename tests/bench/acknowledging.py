@@ -179,6 +179,8 @@ async def _door(place: Path) -> None:
                 Installation(SECRET, TEAM),
                 offering,
             )
+            # What the stand-in for Slack judges us by is large, and none of ours.
+            await speaker.users_info(user="U0DORA")
             heap.settle()
             await _serve(door.app)
 

@@ -5,6 +5,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from bot.policy import Policy, PolicyDirectory
 from bot.slack import hindsight
 from bot.slack.aliases import ALIASES, Alias, typed
 from bot.store import search, signins
@@ -20,6 +21,22 @@ pytestmark = pytest.mark.anyio
 def words(answer: Answer) -> str:
     assert answer.json["response_type"] == "ephemeral"
     return " ".join(texts(answer.json["blocks"]))
+
+
+async def test_a_short_answer_takes_one_look_at_the_policy(
+    chat: Chat, monkeypatch: pytest.MonkeyPatch
+):
+    await chat.type("who lb1")
+    looks: list[PolicyDirectory] = []
+    look = PolicyDirectory.current
+
+    def counted(directory: PolicyDirectory) -> Policy:
+        looks.append(directory)
+        return look(directory)
+
+    monkeypatch.setattr(PolicyDirectory, "current", counted)
+    assert "is in" in words(await chat.send(payloads.slash("who lb1")))
+    assert len(looks) == 1
 
 
 @pytest.mark.parametrize("text", ["", "help", "  HELP  "])
