@@ -3,6 +3,9 @@
 import tempfile
 from functools import cache
 from pathlib import Path
+from typing import Any
+
+from sqlalchemy import event
 
 from bot.store import schema
 from bot.store.database import Database
@@ -13,12 +16,22 @@ from tests.playground.postgres import Postgres
 def empty(file: Path, seal: Seal | None = None) -> Database:
     """Return a database of SQLite in *file*, which is not there yet."""
     file.write_bytes(_laid_out())
-    return Database(f"sqlite:///{file}", seal or Seal.new())
+    return hasty(Database(f"sqlite:///{file}", seal or Seal.new()))
 
 
 def empty_on(server: Postgres, seal: Seal | None = None) -> Database:
     """Return a new database of a server of PostgreSQL."""
     return Database(server.new_database(like=_template(server)), seal or Seal.new())
+
+
+def hasty(database: Database) -> Database:
+    """Return a database of SQLite that waits for no disk, where the machine will not crash."""
+    event.listen(database.engine, "connect", _without_waiting)
+    return database
+
+
+def _without_waiting(connection: Any, _record: object) -> None:
+    connection.execute("PRAGMA synchronous=OFF")
 
 
 @cache

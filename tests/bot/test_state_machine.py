@@ -26,7 +26,7 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
-from sqlalchemy import Connection, Row, event, select
+from sqlalchemy import Connection, Row, select
 
 from bot.policy import Policy
 from bot.policy.directory import load
@@ -50,6 +50,7 @@ from bot.workflow import NotYours, Parts, TooLate, Unfit, Workflow, gate
 from bot.workflow.banning import Admitted
 from connectors.trouble import CommandFailed, Interrupted
 from runbooks import AnyRunbook
+from tests.bot.empty import hasty
 from tests.bot.office import WEB, ByHand
 from tests.policies import a_policy
 from tests.toy import RUNBOOKS, BreakSwitch, SetAll, SetSwitch, ShowSwitches, ToyFleet
@@ -145,7 +146,8 @@ def _ground() -> tuple[Steady, sqlite3.Connection, Path]:
     directory = Path(tempfile.mkdtemp(prefix="keyturn-worlds-"))
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
     database = Steady(f"sqlite:///{directory / 'keyturn.db'}", Seal.new())
-    event.listen(database.engine, "connect", _hastily)
+    # The power is cut in these tests by an exception: what was written is there.
+    hasty(database)
     schema.upgrade(database)
     with database.transaction() as tx:
         verification.open_log(tx)
@@ -463,11 +465,6 @@ class World(RuleBasedStateMachine):
 
 class _Found(BaseException):
     """A packet that may not be: nothing on the way takes it for its own fault."""
-
-
-def _hastily(connection: object, _record: object) -> None:
-    # The power is cut in these tests by an exception: what was written is there.
-    connection.execute("PRAGMA synchronous=OFF")  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType] - sqlite3's
 
 
 def _kinds(tx: Transaction) -> dict[int, list[str]]:

@@ -19,6 +19,8 @@ ADDRESS, USER = "127.0.0.1", "postgres"
 OWNER = "postgres"
 Fsync = Literal["on", "off"]
 FAST, IMMEDIATE = signal.SIGINT, signal.SIGQUIT
+# A database takes nine megabytes, and all tests together make some hundreds.
+_ROOM = 4 << 30
 # Of throwaway clusters there are several at once, each with a little to keep.
 _SMALL = {
     "listen_addresses": ADDRESS,
@@ -38,13 +40,14 @@ class Server(Daemon):
     """One server on loopback with the files of its own. like: whose standby it is.
 
     password: that it asks for; "" for none. fsync: "off" where the machine itself will not crash
-    meanwhile.
+    meanwhile; its files are in memory then, if that has room for thousands.
     """
 
     def __init__(
         self, like: "Server | None" = None, *, password: str = "", fsync: Fsync = "on"
     ) -> None:
-        super().__init__()
+        within = _roomy() if fsync == "off" else "/tmp"
+        super().__init__(within=within)
         self._like = like
         self._password = password
         self._fsync: Fsync = fsync
@@ -52,7 +55,7 @@ class Server(Daemon):
         if os.geteuid() == 0:
             owner = pwd.getpwnam(OWNER)
             # It has to get through to its own files.
-            root().chmod(0o711)
+            root(within).chmod(0o711)
             os.chown(self.directory, owner.pw_uid, owner.pw_gid)
 
     def stands_by(self, like: "Server") -> None:
@@ -133,6 +136,13 @@ class Server(Daemon):
             return bool(self.do("SELECT 1"))
         except psycopg.OperationalError:
             return False
+
+
+def _roomy() -> str:
+    """Return where files are made and taken away in no time."""
+    memory = "/dev/shm"
+    room = shutil.disk_usage(memory).free if Path(memory).is_dir() else 0
+    return memory if room > _ROOM else "/tmp"
 
 
 def found_program(name: str) -> str:

@@ -36,12 +36,12 @@ def program(path: str, *, package: str) -> str:
 
 
 @cache
-def root() -> Path:
+def root(within: str = "/tmp") -> Path:
     """Return the directory of all daemons of this process, guarded until the process ends.
 
     Its path is short, because the path of a Unix socket has at most 107 bytes.
     """
-    directory = Path(tempfile.mkdtemp(prefix="kt-", dir="/tmp"))
+    directory = Path(tempfile.mkdtemp(prefix="kt-", dir=within))
     guard = subprocess.Popen(
         [sys.executable, "-I", "-S", sweep.__file__, str(directory)],
         stdin=subprocess.PIPE,
@@ -64,12 +64,12 @@ class Daemon(ABC):
 
     `launch` and `ready` are apart so that many daemons can start at the same time without threads.
     `stop` leaves the directory, so that `start` brings the same daemon back at the same ports;
-    `close` removes it too.
+    `close` removes it too. within: where its directory is made.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, within: str = "/tmp") -> None:
         self.directory = Path(
-            tempfile.mkdtemp(prefix=f"{type(self).__name__.lower()}-", dir=root())
+            tempfile.mkdtemp(prefix=f"{type(self).__name__.lower()}-", dir=root(within))
         )
         self._log = self.directory / "log"
         self._log.touch()
