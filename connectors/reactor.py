@@ -12,11 +12,17 @@ _WHATEVER = select.EPOLLIN | select.EPOLLRDHUP
 
 
 class Ear(Protocol):
-    """Whose connection it is. Both are called by the reactor's thread, and must not wait."""
+    """Whose connection it is. All are called by the reactor's thread, and must not wait.
+
+    wake: whoever waits there may go on; must not raise. Called once all have been listened to:
+    threads that wake in between would take the interpreter from this one by turns.
+    """
 
     def readable(self) -> None: ...
 
     def writable(self) -> None: ...
+
+    def wake(self) -> None: ...
 
 
 class Reactor:
@@ -59,19 +65,25 @@ class Reactor:
 
     def _run(self) -> None:
         while True:
-            for number, event in self._poll.poll():
-                ear = self._ears.get(number)
-                if ear is None:
-                    continue
-                try:
-                    if event & select.EPOLLOUT:
-                        ear.writable()
-                    if event & ~select.EPOLLOUT:
-                        ear.readable()
-                except Exception:
-                    # One connection's fault must not deafen all the others.
-                    log.exception("a connection failed in a way that nobody foresaw")
-                    self.forget(number)
+            events = self._poll.poll()
+            called = [ear for number, event in events if (ear := self._called(number, event))]
+            for ear in called:
+                ear.wake()
+
+    def _called(self, number: int, event: int) -> Ear | None:
+        ear = self._ears.get(number)
+        if ear is None:
+            return None
+        try:
+            if event & select.EPOLLOUT:
+                ear.writable()
+            if event & ~select.EPOLLOUT:
+                ear.readable()
+        except Exception:
+            # One connection's fault must not deafen all the others.
+            log.exception("a connection failed in a way that nobody foresaw")
+            self.forget(number)
+        return ear
 
 
 # There is one for the whole process, as there is one clock.

@@ -144,18 +144,12 @@ class WarmTransport(paramiko.Transport):
         """Send what there is room for now; take what was read before the reactor listened."""
         self._take_all(self._wire.drain)
 
-    def _wake(self) -> None:
+    def wake(self) -> None:
         woken, self._woken = self._woken, set()
         for one in woken:
             one.wake()
 
     def _take_all(self, go_on: Callable[[], bool]) -> None:
-        try:
-            self._taken_all(go_on)
-        finally:
-            self._wake()
-
-    def _taken_all(self, go_on: Callable[[], bool]) -> None:
         packetizer = cast("WarmPacketizer", self.packetizer)
         read = self._wire.read
         trouble: Exception | None = None

@@ -150,6 +150,9 @@ class _Ear:
     def writable(self) -> None:
         self.heard.append("writable")
 
+    def wake(self) -> None:
+        self.heard.append("wake")
+
 
 @pytest.mark.parametrize("left", [b"", b"what came with it"])
 def test_what_was_read_before_the_reactor_listens_is_looked_at_though_nothing_follows(left: bytes):
