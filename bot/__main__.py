@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from bot import heap
 from bot.cli.backup import backup, copy, restore
 from bot.cli.changelog import erase, rotate_key
 from bot.cli.db import db
@@ -54,6 +55,7 @@ def main() -> None:
 
     Settings are read from the environment (KEYTURN_…) and from the file .env.
     """
+    heap.prepare()
 
 
 @main.command()

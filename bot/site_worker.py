@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import click
 
-from bot import neighbours
+from bot import heap, neighbours
 from bot.custody.discretion import set_up_logging
 from bot.dispatch.crew import Crew
 from bot.dispatch.procrastinated import Procrastinated
@@ -44,6 +44,7 @@ def work(settings: Settings, *, sites: Sequence[str], concurrency: int) -> None:
         looks = max(2, concurrency * 3 // 4)
         url = settings.database_url
         crew = Crew(url, sites=sorted(served), threads=concurrency, look_threads=looks)
+        heap.settle()
         click.echo(f"Working for {', '.join(sorted(served))} as {ground.worker.name}")
         ended = asyncio.run(_until_told(ground, crew))
         ground.database.close()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bot import app
+from bot import app, heap
 from bot.settings import Settings
 from tests.playground import company
 
@@ -15,6 +15,7 @@ _MANY = 50_000
 
 @pytest.fixture
 def keyturn(tmp_path: Path) -> Generator[app.Keyturn]:
+    gc.unfreeze()  # what the tests themselves have put aside
     company.found(tmp_path / "policy")
     (tmp_path / "policy" / "inventory.yaml").write_text("hosts: {}\n")
     keyturn = app.build(Settings(data=tmp_path / "var", policy=tmp_path / "policy"))
@@ -40,3 +41,13 @@ def test_what_was_loaded_is_left_alone_once_people_are_served(
     assert looked_through[0] < before / 10
     gc.unfreeze()
     assert len(gc.get_objects()) > _MANY
+
+
+def test_the_collector_looks_seldom_while_all_is_loaded_and_as_usual_from_then_on():
+    usually = gc.get_threshold()
+    heap.prepare()
+    loading = gc.get_threshold()
+    heap.settle()
+    gc.unfreeze()
+    assert loading > usually
+    assert gc.get_threshold() == usually

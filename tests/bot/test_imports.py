@@ -20,10 +20,13 @@ RARE = (
     *("netmiko", "textfsm", "ntc_templates", "authlib", "joserfc", "procrastinate"),
     *("opentelemetry.sdk", "opentelemetry.exporter", "psycopg"),
 )
+# What libraries load for themselves, and use for nothing of ours.
+NEEDLESS = ("invoke", "pydantic.v1")
+COMMAND = "from bot.__main__ import main\nmain(['runbooks', 'uptime'], standalone_mode=False)\n"
 
 
 def _loaded(code: str, names: Sequence[str]) -> list[str]:
-    script = f"import sys\n{code}\nprint(*[name for name in {names!r} if name in sys.modules])"
+    script = f"import sys\n{code}\nprint(*[name for name in {names!r} if sys.modules.get(name)])"
     told = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True, env={}
     )
@@ -37,6 +40,14 @@ def test_help_loads_nothing_heavy() -> None:
 
 def test_serving_loads_nothing_that_is_rarely_needed() -> None:
     assert _loaded("import bot.app", RARE) == []
+
+
+def test_what_libraries_load_for_nothing_is_not_loaded_by_any_command() -> None:
+    assert _loaded(f"{COMMAND}import bot.app", NEEDLESS) == []
+
+
+def test_libraries_would_load_it_by_themselves() -> None:
+    assert _loaded("import bot.app", NEEDLESS) == [*NEEDLESS]
 
 
 @pytest.mark.parametrize("name", ["paramiko", "fastapi", "sqlalchemy"])
