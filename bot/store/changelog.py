@@ -14,6 +14,7 @@ from bot.digest import Canonical, canonical
 from bot.store import answers, tables
 from bot.store.database import Transaction
 from bot.store.rote import Rote
+from bot.store.statement import Statement
 
 GENESIS = "0" * 64
 # The kind of the entries that name the key by which the log is sealed from then on.
@@ -37,9 +38,7 @@ _LISTS = ", ".join(
     f"%s::{'bigint' if column.name in {'seq', 'at', 'run'} else 'text'}[]"
     for column in tables.entry.columns
 )
-_INSERT_LISTS = {
-    "postgresql": f"INSERT INTO entry ({_COLUMNS}) SELECT * FROM unnest({_LISTS})"  # noqa: S608 - ours
-}
+_INSERT_LISTS = f"INSERT INTO entry ({_COLUMNS}) SELECT * FROM unnest({_LISTS})"  # noqa: S608 - ours
 _OF = tables.entry.c.run == bindparam("of")
 _OF_RUN = Rote(select(tables.entry).where(_OF).order_by(tables.entry.c.seq))
 _OF_KIND = Rote(
@@ -104,7 +103,7 @@ def append(
     """Add an entry in the caller's transaction: what it tells of and the telling are one."""
     draft = Draft(kind, run, person, host, facts)
     row = _chained(tx, draft, _body(tx, facts), tx.log_head or _last_and_locked(tx))
-    tx.wire.tell(_INSERT, row)
+    tx.wire.tell(Statement(_INSERT["sqlite" if tx.embedded else "postgresql"], row))
     return _appended(tx, [row])[0]
 
 
@@ -124,7 +123,7 @@ def append_many(tx: Transaction, drafts: Sequence[Draft]) -> list[Entry]:
     if tx.embedded:
         tx.driver.executemany(_INSERT["sqlite"], rows)
     else:
-        tx.wire.tell(_INSERT_LISTS, tuple(map(list, zip(*rows, strict=True))))
+        tx.wire.tell(Statement(_INSERT_LISTS, tuple(map(list, zip(*rows, strict=True)))))
     return _appended(tx, rows)
 
 

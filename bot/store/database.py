@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Connection, Engine, Table, create_engine, event
-from sqlalchemy.dialects import postgresql
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, SQLAlchemyError
 
 from bot.redaction import Redactor
@@ -85,13 +84,8 @@ class Transaction:
 
     def insert_once(self, table: Table, **values: object) -> bool:
         """Insert a row; False if one with its key was there before. Settles races by the key."""
-        if self.embedded:
-            text = _insert_once(table.name, tuple(values))
-            return self.driver.execute(text, tuple(values.values())).rowcount == 1
-        statement = postgresql.insert(table).values(values).on_conflict_do_nothing()
-        # What comes back tells it; a count of rows does not.
-        returning = statement.returning(*table.primary_key.columns)
-        return self.sql.execute(returning).one_or_none() is not None
+        text = _insert_once(table.name, tuple(values), "?" if self.embedded else "%s")
+        return self.wire.do(text, tuple(values.values())) == 1
 
     @property
     def now(self) -> int:
@@ -196,12 +190,8 @@ class Database:
             self.guarded(),
             self._connection() as connection,
         ):
-            wire, began, now = Wire(connection, self._watch), boottime(), None
-            if self.embedded or seconds:
-                now = self._begun(wire, _WRITING)
-            else:
-                # By the journey of what is asked first, which has no more time than this.
-                wire.begin(_WRITING["postgresql"])
+            wire, began = Wire(connection, self._watch), boottime()
+            now = self._begun(wire, _WRITING)
             with self._watch.over(connection, seconds):
                 yield self._writing(wire, began, now)
                 wire.commit()
@@ -257,14 +247,13 @@ class Database:
         with self.guarded(), self._watch.over(connection):
             yield
 
-    def _begun(self, wire: Wire, how: Mapping[str, str]) -> int:
-        """Begin, and return the database's time: in no time, or it does not answer at all."""
-        with self._watch.over(wire.connection):
-            if not self.embedded:
-                wire.begin(how["postgresql"])
-                return wire.now
-            wire.driver.execute(how["sqlite"])
-            return self._now(wire.connection)
+    def _begun(self, wire: Wire, how: Mapping[str, str]) -> int | None:
+        """Begin, and return the database's time, None where its first answer tells that."""
+        if not self.embedded:
+            wire.begin(how["postgresql"])
+            return None
+        wire.driver.execute(how["sqlite"])
+        return self._now(wire.connection)
 
     def beside(self, url: str) -> "Database":
         """Return another database for the same log: with its key, and the secrets to leave out."""
@@ -329,10 +318,10 @@ def _said(error: object) -> str:
 
 
 @cache
-def _insert_once(table: str, names: tuple[str, ...]) -> str:
-    """Return what puts in a row on SQLite, unless one with its key is there."""
-    columns, marks = ", ".join(f'"{name}"' for name in names), ", ".join("?" * len(names))
-    return f"INSERT INTO {table} ({columns}) VALUES ({marks}) ON CONFLICT DO NOTHING"  # noqa: S608 - ours
+def _insert_once(table: str, names: tuple[str, ...], mark: str) -> str:
+    """Return what puts in a row, unless one with its key is there."""
+    columns, marks = ", ".join(f'"{name}"' for name in names), ", ".join([mark] * len(names))
+    return f'INSERT INTO "{table}" ({columns}) VALUES ({marks}) ON CONFLICT DO NOTHING'  # noqa: S608 - ours
 
 
 def _driver(connection: Connection) -> sqlite3.Connection:
@@ -376,6 +365,8 @@ def _postgresql(url: str) -> Engine:
         # Whether a connection is still good is asked by the watch, and not by `pool_pre_ping`: a
         # log that does not answer is a log that cannot be written, and nobody waits for it.
         connect_args={
+            # Told to forget what it has prepared, a server would forget what the pipe has, too.
+            "prepare_threshold": None,
             "connect_timeout": _BLOCKED_SECONDS,
             "tcp_user_timeout": 2 * _BUSY_SECONDS * 1000,
             # To compile what takes milliseconds would take longer than it.

@@ -114,4 +114,4 @@ def forget(tx: Transaction, run: int, n: int | None = None) -> None:
     if n is None:
         tx.sql.execute(delete(_TABLE).where(_HEARD.run == run))
     else:
-        _FORGET.do(tx, of=run, which=n)
+        _FORGET.tell(tx, of=run, which=n)

@@ -57,7 +57,7 @@ def lines(tx: Transaction) -> dict[str, list[Run]]:
 
 
 def release(tx: Transaction, run: int) -> None:
-    _RELEASE.do(tx, holder=run)
+    _RELEASE.tell(tx, holder=run)
 
 
 def next_in_line(tx: Transaction, target: str) -> Run | None:

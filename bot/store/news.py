@@ -44,7 +44,7 @@ class Notice:
 def announce(tx: Transaction, run: int) -> None:
     """Say that *run* has news. Several before a delivery become one."""
     tx.after_commit(tx.tell_news)
-    _ANNOUNCE.do(tx, run=run, revision=1, told=0, tries=0, not_before=0, trouble="")
+    _ANNOUNCE.tell(tx, run=run, revision=1, told=0, tries=0, not_before=0, trouble="")
 
 
 def pending(tx: Transaction, *, most: int = 100) -> list[Pending]:

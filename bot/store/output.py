@@ -86,7 +86,7 @@ def keep(tx: Transaction, entry: Entry, n: int, said: Prepared) -> None:
 
 def keep_all(tx: Transaction, n: int, bound: Sequence[tuple[Entry, Prepared]]) -> None:
     """Keep what each of the entries binds."""
-    _KEEP.do_all(
+    _KEEP.tell_all(
         tx,
         [
             {"entry": entry.seq, "run": entry.run, "n": n, "salt": said.salt, "text": said.text}

@@ -15,6 +15,7 @@ from sqlalchemy.dialects import sqlite
 from sqlalchemy.dialects.postgresql import psycopg
 
 from bot.store.database import Transaction
+from bot.store.statement import Statement
 
 _SQLITE = sqlite.dialect(paramstyle="qmark")
 _POSTGRESQL = psycopg.dialect()
@@ -69,15 +70,29 @@ class Rote:
         spelled = self.spelled(tx)
         return tx.wire.do(spelled.text, spelled.values(values))
 
+    def tell(self, tx: Transaction, **values: Any) -> None:
+        """Do it, and wait for nothing: what is asked next, or the commit, fails if it does."""
+        spelled = self.spelled(tx)
+        tx.wire.tell(Statement(spelled.text, spelled.values(values)))
+
+    def tell_all(self, tx: Transaction, told: Sequence[Mapping[str, Any]]) -> None:
+        """Do so with each of these values."""
+        if tx.embedded:
+            self.do_all(tx, told)
+            return
+        for values in told:
+            self.tell(tx, **values)
+
     def do_all(self, tx: Transaction, told: Sequence[Mapping[str, Any]]) -> int:
         """Do it with each of these values; return how many rows it was done to in all."""
         if not told:
             return 0
-        if not tx.embedded:
-            return tx.sql.execute(self._statement, told).rowcount
         spelled = self.spelled(tx)
         values = [spelled.values(values) for values in told]
-        return tx.driver.executemany(spelled.text, values).rowcount
+        if tx.embedded:
+            return tx.driver.executemany(spelled.text, values).rowcount
+        answers = tx.wire.of_each([Statement(spelled.text, one) for one in values])
+        return sum(answer.touched for answer in answers)
 
     def spelled(self, tx: Transaction) -> _Spelled:
         """Return it as the driver of this database takes it."""
@@ -98,8 +113,9 @@ Asked = tuple[Rote, Mapping[str, Any]]
 def rows_of_each(tx: Transaction, *asked: Asked) -> list[list[Any]]:
     """Do statements that do not need each other's answers, by one journey to the database."""
     spelled = [(rote.spelled(tx), values) for rote, values in asked]
-    found = tx.wire.rows_of_each([(one.text, one.values(values)) for one, values in spelled])
-    return [[one.row(row) for row in rows] for (one, _), rows in zip(spelled, found, strict=True)]
+    found = tx.wire.of_each([Statement(one.text, one.values(values)) for one, values in spelled])
+    both = zip(spelled, found, strict=True)
+    return [[one.row(row) for row in answer.rows] for (one, _), answer in both]
 
 
 def _spelled(statement: Executable, dialect: Any) -> _Spelled:

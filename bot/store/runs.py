@@ -353,12 +353,12 @@ def votes_found(rows: Sequence[Any]) -> dict[int, list[Vote]]:
 
 def intend(tx: Transaction, run: int, n: int) -> None:
     """Write down that step *n* is about to be sent. Committed before it is."""
-    _INTEND.do(tx, run=run, n=n, state=StepState.INTENT.value, sent=tx.now, trouble="")
+    _INTEND.tell(tx, run=run, n=n, state=StepState.INTENT.value, sent=tx.now, trouble="")
 
 
 def conclude(tx: Transaction, record: StepRecord) -> None:
     """Write down what became of a step."""
-    _CONCLUDE.do(
+    _CONCLUDE.tell(
         tx,
         of=record.run,
         which=record.n,

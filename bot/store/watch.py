@@ -18,7 +18,7 @@ from sqlalchemy.pool import ConnectionPoolEntry
 log = logging.getLogger(__name__)
 
 _LOOK_SECONDS = 0.1
-_NEVER = float("inf")
+NEVER = float("inf")
 # Firewalls forget connections that say nothing for minutes.
 IDLE_SECONDS = 20.0
 _USED = "used"
@@ -41,12 +41,12 @@ class Watch:
     """Hangs up where a statement, or a commit, of a watched connection takes too long.
 
     A server that is frozen keeps its connection open and says nothing, and no timeout of its own
-    helps. Each connection that the pool hands out has to answer first. needed: False for a
-    database that is a file.
+    helps. Each connection that the pool hands out has to answer first. seconds: that a statement
+    may take where nothing else is said. needed: False for a database that is a file.
     """
 
     def __init__(self, engine: Engine, seconds: float, *, needed: bool) -> None:
-        self._engine, self._seconds = engine, seconds
+        self._engine, self.seconds = engine, seconds
         self._watched: dict[object, _Watched] = {}
         self._lock = threading.Lock()
         self._over = threading.Event()
@@ -70,13 +70,16 @@ class Watch:
             yield
             return
         driver = connection.connection.driver_connection
-        with self._watching(connection, _Watched(driver, seconds or self._seconds, _NEVER)):
+        with self._watching(connection, _Watched(driver, seconds or self.seconds, NEVER)):
             yield
 
     @contextmanager
-    def asking(self, connection: Connection) -> Generator[None]:
-        """Watch over what the driver is asked within the block, beside SQLAlchemy."""
-        self._begins(connection)
+    def asking(self, connection: Connection, *, most: float = NEVER) -> Generator[None]:
+        """Watch over what the driver is asked within the block, beside SQLAlchemy.
+
+        most: seconds that it may take, where other statements of this connection may take more.
+        """
+        self._begins(connection, most=most)
         try:
             yield
         finally:
@@ -106,7 +109,7 @@ class Watch:
         if idle < IDLE_SECONDS and not driver.closed and not was_told(driver):
             return
         dialect = self._engine.dialect
-        watched = _Watched(driver, self._seconds, time.monotonic() + self._seconds)
+        watched = _Watched(driver, self.seconds, time.monotonic() + self.seconds)
         with self._watching(driver, watched):
             try:
                 dialect.do_ping(driver)
@@ -115,17 +118,17 @@ class Watch:
                     raise DBAPIError("", {}, trouble, connection_invalidated=True) from trouble
                 raise InvalidatePoolError(str(trouble)) from trouble
 
-    def _begins(self, connection: Connection, *_: object) -> None:
+    def _begins(self, connection: Connection, *_: object, most: float = NEVER) -> None:
         with self._lock:
             watched = self._watched.get(connection)
             if watched is not None:
-                watched.due = time.monotonic() + watched.seconds
+                watched.due = time.monotonic() + min(watched.seconds, most)
 
     def _ends(self, connection: Connection, *_: object) -> None:
         with self._lock:
             watched = self._watched.get(connection)
             if watched is not None:
-                watched.due = _NEVER
+                watched.due = NEVER
 
     def _look(self) -> None:
         while not self._over.wait(_LOOK_SECONDS):
@@ -133,7 +136,7 @@ class Watch:
             with self._lock:
                 for watched in self._watched.values():
                     if watched.due <= now:
-                        watched.due, watched.silent = _NEVER, True
+                        watched.due, watched.silent = NEVER, True
                         self._give_up(watched.driver)
 
     def _give_up(self, driver: Any) -> None:

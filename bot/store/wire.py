@@ -2,28 +2,30 @@
 
 What needs no answer of PostgreSQL is kept back and goes with what is asked next: the beginning
 with the first question, and what is written most often with the commit. Each answer that nobody
-waits for is a journey less. The driver is watched, and
-what goes wrong is told, as if SQLAlchemy had asked it.
+waits for is a journey less. The driver is watched, and what goes wrong is told, as if SQLAlchemy
+had asked it.
 """
 
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import closing, contextmanager
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
-from bot.store.watch import Watch
+from bot.store.statement import Answer, Statement
+from bot.store.watch import NEVER, Watch
+
+if TYPE_CHECKING:
+    from bot.store.pipe import Pipe
 
 # So many rows are asked of the server at once.
 _AT_ONCE = 2000
 _CURSOR = "all_rows"
 _NOW = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
-
-
-# A statement as the driver takes it, and its values.
-_Told = tuple[str, Any]
+# Where a connection has its pipe.
+PIPE = "pipe"
 
 
 class Wire:
@@ -33,7 +35,7 @@ class Wire:
         self.connection, self._watch = connection, watch
         self._dialect = connection.dialect.name
         self.embedded = self._dialect == "sqlite"
-        self._kept: list[_Told] = []
+        self._kept: list[Statement] = []
         # How to begin, as long as we have not.
         self._beginning = ""
         self._now = 0
@@ -63,18 +65,17 @@ class Wire:
         """Do one statement; return its first row, None without one. spelled: by the dialect."""
         return next(iter(self.rows(spelled[self._dialect], values)), None)
 
-    def rows(self, statement: str, values: Any) -> list[tuple[Any, ...]]:
+    def rows(self, words: str, values: Any, *, by_heart: bool = True) -> list[tuple[Any, ...]]:
         """Do one statement as this driver takes it; return its rows."""
-        return self._done([(statement, values)])[0].fetchall()
+        return self._done([Statement(words, values, by_heart)])[0].rows
 
-    def rows_of_each(self, asked: Sequence[_Told]) -> list[list[tuple[Any, ...]]]:
-        """Do several statements that do not need each other's answers; return the rows of each."""
-        # To the end: what is left half read would keep SQLite's transaction from its own.
-        return [cursor.fetchall() for cursor in self._done(asked)]
+    def of_each(self, asked: Sequence[Statement]) -> list[Answer]:
+        """Do several statements that do not need each other's answers."""
+        return self._done(asked)
 
-    def do(self, statement: str, values: Any) -> int:
+    def do(self, words: str, values: Any) -> int:
         """Do one statement as this driver takes it; return how many rows it was done to."""
-        return self._done([(statement, values)])[0].rowcount
+        return self._done([Statement(words, values)])[0].touched
 
     @contextmanager
     def all_rows(self, statement: str) -> Generator[Iterable[tuple[Any, ...]]]:
@@ -90,18 +91,18 @@ class Wire:
                 cursor.execute(statement)
             yield cursor
 
-    def tell(self, spelled: Mapping[str, str], values: Sequence[object]) -> None:
-        """Do one statement before anything else is done, or committed: that fails if it does."""
+    def tell(self, statement: Statement) -> None:
+        """Do it before anything else is done, or committed: that fails if it does."""
         if self.embedded:
-            self.driver.execute(spelled["sqlite"], values)
+            self._done_here(statement)
         else:
-            self._kept.append((spelled[self._dialect], values))
+            self._kept.append(statement)
 
     def commit(self) -> None:
         """Make durable what was written, by SQLAlchemy too."""
         begun = not self._beginning or self._kept
         if not self.embedded and begun:
-            self._done([("COMMIT", None)])
+            self._end("COMMIT")
         self.connection.commit()
         # SQLAlchemy knows of no transaction that it was asked nothing in.
         if self.embedded and self.driver.in_transaction:
@@ -109,56 +110,68 @@ class Wire:
 
     def roll_back(self) -> None:
         """Let go of what was read, and write nothing."""
-        self._kept, self._beginning = [], ""
+        begun, self._kept, self._beginning = not self._beginning, [], ""
+        if not self.embedded and begun:
+            self._end("ROLLBACK")
         self.connection.rollback()
-        if not self.embedded:
-            with self._asking() as driver:
-                driver.rollback()
+
+    def _end(self, how: str) -> None:
+        did = self._done([Statement(how)])[0].did
+        if did != how:
+            # Something failed, and somebody went on as if it had not.
+            raise SQLAlchemyError(f"the transaction was to end by {how} and ended by {did}")
 
     def _catch_up(self) -> None:
         """Tell PostgreSQL what was kept back, if anything was."""
         if self._kept or self._beginning:
             self._done([])
 
-    def _done(self, asked: Sequence[_Told]) -> list[Any]:
-        """Do what was kept back, and this, and wait once; return a cursor for each of this."""
+    def _done(self, asked: Sequence[Statement]) -> list[Answer]:
+        """Do what was kept back, and this, and wait once; return what came of each of this."""
         if self.embedded:
-            return [self.driver.execute(statement, values) for statement, values in asked]
+            return [self._done_here(statement) for statement in asked]
+        if self._beginning and not all(statement.by_heart for statement in asked):
+            # A server that does not answer is given up sooner than one that looks far and wide.
+            self._done([])
         told, self._kept = [*self._kept, *asked], []
-        with self._asking() as driver:
-            done = self._begun(driver, told) if self._beginning else _together(driver, told)
-        return done[len(told) - len(asked) :]
+        if self._beginning:
+            answers = self._begun(told)
+        else:
+            with self._asking():
+                answers = self._pipe.done(told)
+        return answers[len(told) - len(asked) :]
 
-    def _begun(self, driver: Any, told: Sequence[_Told]) -> list[Any]:
-        """Begin, and do this along with it."""
+    def _done_here(self, statement: Statement) -> Answer:
+        """Do it on SQLite."""
+        cursor = self.driver.execute(statement.words, statement.values)
+        # To the end: what is left half read would keep the transaction from its own.
+        return Answer(cursor.fetchall(), cursor.rowcount)
+
+    def _begun(self, told: Sequence[Statement]) -> list[Answer]:
+        """Begin, and do this along with it: in no time, or the server does not answer at all."""
         how, self._beginning = self._beginning, ""
-        if not any(values or "%" in statement for statement, values in told[:1]) and not told[1:]:
-            # By one message. What has several statements cannot be prepared.
-            words = "; ".join([how, _NOW, *(statement for statement, _ in told)])
-            found = driver.execute(words, prepare=False)
-            found.nextset()
-            self._now = found.fetchone()[0]
-            found.nextset()
-            return [found]
-        _, now, *done = _together(driver, [(how, None), (_NOW, None), *told])
-        self._now = now.fetchone()[0]
-        return done
+        with self._asking(most=self._watch.seconds):
+            _, now, *answers = self._pipe.done([Statement(how), Statement(_NOW), *told])
+        self._now = now.rows[0][0]
+        return answers
+
+    @property
+    def _pipe(self) -> "Pipe":
+        """PostgreSQL's pipe, which lasts as long as the connection."""
+        from bot.store.pipe import Pipe
+
+        kept = self.connection.info
+        if PIPE not in kept:
+            kept[PIPE] = Pipe(self.driver)
+        return kept[PIPE]
 
     @contextmanager
-    def _asking(self) -> Generator[Any]:
+    def _asking(self, *, most: float = NEVER) -> Generator[None]:
         base, driver = self.connection.dialect.loaded_dbapi.Error, self.driver
-        with self._watch.asking(self.connection):
+        with self._watch.asking(self.connection, most=most):
             try:
-                yield driver
+                yield
             except base as error:
                 if driver.closed:
                     self.connection.invalidate(error)
                 raise DBAPIError.instance(None, None, error, base) from error
-
-
-def _together(driver: Any, told: Sequence[_Told]) -> list[Any]:
-    """Do all of it by one journey; return a cursor for each."""
-    if len(told) == 1:
-        return [driver.execute(*told[0])]
-    with driver.pipeline():
-        return [driver.execute(statement, values) for statement, values in told]

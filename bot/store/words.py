@@ -7,11 +7,12 @@ from collections.abc import Iterable, Mapping
 from typing import cast
 
 from sqlalchemy import delete, select
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.dialects import sqlite
 
 from bot.store import tables
 from bot.store.database import Transaction
 from bot.store.rote import Rote
+from bot.store.statement import Statement
 
 LONGEST = 64
 # Of one text. What hosts answer may be long; its beginning says what it is about.
@@ -20,10 +21,11 @@ _BETWEEN = re.compile(r"[\s\"'`(){}\[\]<>,;|\0]+")
 _PART = re.compile(r"\w\w+")
 _EDGE = ".:/-=_!?*#…–—“”‘’"
 
-
-_KEEP = Rote(
-    postgresql.insert(tables.word).on_conflict_do_nothing(),
-    sqlite.insert(tables.word).on_conflict_do_nothing(),
+_KEEP = Rote(sqlite.insert(tables.word).on_conflict_do_nothing())
+# PostgreSQL takes all of them by one statement.
+_KEEP_LISTS = (
+    "INSERT INTO word (word, run) SELECT * FROM unnest(%s::text[], %s::integer[]) "
+    "ON CONFLICT DO NOTHING"
 )
 
 
@@ -63,10 +65,11 @@ def keep(tx: Transaction, run: int, words: Iterable[str]) -> None:
 
 def keep_all(tx: Transaction, words: Mapping[int, Iterable[str]]) -> None:
     """Let each run be found by its own."""
-    rows = [
-        {"word": word, "run": run} for run, mine in words.items() for word in dict.fromkeys(mine)
-    ]
-    _KEEP.do_all(tx, rows)
+    rows = [(word, run) for run, mine in words.items() for word in dict.fromkeys(mine)]
+    if tx.embedded:
+        _KEEP.do_all(tx, [{"word": word, "run": run} for word, run in rows])
+    elif rows:
+        tx.wire.tell(Statement(_KEEP_LISTS, tuple(map(list, zip(*rows, strict=True)))))
 
 
 def forget(tx: Transaction, run: int, words: Iterable[str]) -> None:

@@ -16,17 +16,20 @@ from typing import Any
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from psycopg import Cursor
 from sqlalchemy import event
+from sqlalchemy.pool import ConnectionPoolEntry
 
 from bot.run import Origin, Run, State
 from bot.store import output, runs, schema, search, tables
 from bot.store import words as word_index
 from bot.store.changelog import append
 from bot.store.database import Database, Transaction
+from bot.store.pipe import Pipe
 from bot.store.schema import is_ours
 from bot.store.seal import Seal
 from bot.store.search import Filter
+from bot.store.statement import Answer, Statement
+from bot.store.wire import PIPE
 from tests.bench import filling
 
 HOSTS = ["web1", "web2", "web-db", "lb1", "lb2", "we_b"]
@@ -264,20 +267,20 @@ def heard(database: Database) -> Generator[list[tuple[str, Any]]]:
     """Collect every statement that the database is given meanwhile."""
     told: list[tuple[str, Any]] = []
 
-    class Heard(Cursor[Any]):
-        def execute(self, query: Any, params: Any = None, **how: Any) -> Any:
-            told.append((query, params))
-            return super().execute(query, params, **how)
+    class Heard(Pipe):
+        def done(self, statements: Sequence[Statement]) -> list[Answer]:
+            told.extend((statement.words, statement.values) for statement in statements)
+            return super().done(statements)
 
     def said(statement: str) -> None:
         told.append((statement, ()))
 
-    def listen(driver: Any, *_more: object) -> None:
+    def listen(driver: Any, record: ConnectionPoolEntry, _fairy: object) -> None:
         # What is asked of the driver itself is heard by it alone; by SQLite's, with its values.
         if database.embedded:
             driver.set_trace_callback(said)
         else:
-            driver.cursor_factory = Heard
+            record.info[PIPE] = Heard(driver)
 
     pool = database.engine.pool
     event.listen(pool, "checkout", listen)

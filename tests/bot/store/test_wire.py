@@ -6,11 +6,13 @@ from collections.abc import Callable, Generator
 
 import pytest
 from sqlalchemy import text
+from sqlalchemy.exc import DBAPIError
 
 from bot.store import changelog, verification
 from bot.store.changelog import Draft
 from bot.store.database import Database, StoreRefused, StoreUnavailable
 from bot.store.seal import Seal
+from bot.store.statement import Statement
 from tests.bot.empty import empty_on
 from tests.playground.between import Between
 from tests.playground.postgres import Postgres
@@ -142,14 +144,14 @@ def test_whoever_fails_in_what_is_asked_first_leaves_a_good_connection(
         assert changelog.append(tx, "noted").seq == 2
 
 
-def test_one_look_takes_three_journeys(journeys: tuple[Database, Journeys]):
+def test_one_look_takes_two_journeys(journeys: tuple[Database, Journeys]):
     database, between = journeys
 
     def look() -> None:
         with database.reading() as tx:
             changelog.head(tx)
 
-    assert _taken(between, look) == 3
+    assert _taken(between, look) == 2
 
 
 def test_what_is_kept_back_is_there_for_whatever_is_asked_next(database: Database):
@@ -218,3 +220,77 @@ def _end(database: Database, backend: int) -> None:
     with other.reading() as tx:
         tx.sql.execute(text(f"SELECT pg_terminate_backend({backend})"))
     other.close()
+
+
+def test_what_failed_and_was_passed_over_is_not_told_as_durable(database: Database):
+    """PostgreSQL takes such a commit, and takes everything back."""
+
+    def write() -> None:
+        with database.transaction() as tx:
+            changelog.append(tx, "noted")
+            with contextlib.suppress(DBAPIError):
+                tx.wire.rows("SELECT 1 / 0", None)
+
+    with pytest.raises(StoreUnavailable, match="ended by ROLLBACK"):
+        write()
+    with database.reading() as tx:
+        assert changelog.head(tx)[0] == 1
+
+
+def test_much_that_is_told_at_once_is_answered_at_once(database: Database):
+    """More than both sides have room for: whoever only told would wait for good."""
+    long = "x" * 1_000_000
+    asked = [Statement("SELECT %s::text", [f"{n}{long}"]) for n in range(30)]
+    with database.reading() as tx:
+        answers = tx.wire.of_each(asked)
+    assert [answer.rows[0][0] for answer in answers] == [f"{n}{long}" for n in range(30)]
+
+
+def test_what_is_said_often_is_prepared_and_no_more_than_the_server_has_room_for(
+    database: Database,
+):
+    with database.reading() as tx:
+        for n in range(150):
+            tx.wire.of_each([Statement(f"SELECT {n}")] * OFTEN)
+        count = "SELECT count(*) FROM pg_prepared_statements"
+        assert tx.wire.rows(count, None) == [(100,)]
+
+
+def test_what_fails_again_and_again_is_prepared_once(database: Database):
+    asked = [Statement("SELECT 1 / %s::int", [0]), Statement("SELECT 'after it'")]
+    for _ in range(3 * OFTEN):
+        with pytest.raises(StoreRefused), database.reading() as tx:
+            tx.wire.of_each(asked)
+    with database.reading() as tx:
+        assert tx.wire.of_each(asked[1:])[0].rows == [("after it",)]
+        found = tx.wire.rows("SELECT statement FROM pg_prepared_statements", None)
+    assert [words for (words,) in found if "1 /" in words] == ["SELECT 1 / $1::int"]
+
+
+def test_what_goes_with_a_text_that_is_refused_is_not_taken_for_prepared(database: Database):
+    beside = Statement("SELECT 'beside it'")
+    for _ in range(OFTEN):
+        with pytest.raises(StoreRefused), database.reading() as tx:
+            tx.wire.of_each([beside, Statement("SELECT %s::text", ["a\0b"])])
+    with database.reading() as tx:
+        assert tx.wire.of_each([beside])[0].rows == [("beside it",)]
+
+
+def test_what_is_planned_for_its_values_is_never_prepared(database: Database):
+    with database.reading() as tx:
+        for _ in range(OFTEN):
+            tx.wire.rows("SELECT %(n)s::int, '%%'", {"n": 7}, by_heart=False)
+        found = tx.wire.rows("SELECT statement FROM pg_prepared_statements", None)
+    assert not any("%" in statement for (statement,) in found)
+
+
+def test_values_are_given_by_their_places_or_by_their_names(database: Database):
+    with database.reading() as tx:
+        by_place = tx.wire.rows("SELECT %s::text, %s::int, '%%'", ["one", None])
+        by_name = tx.wire.rows("SELECT %(a)s::int, %(b)s::text, %(a)s::int", {"b": "x", "a": 2})
+    assert (by_place, by_name) == ([("one", None, "%")], [(2, "x", 2)])
+
+
+def test_a_text_that_would_be_cut_short_is_refused(database: Database):
+    with pytest.raises(StoreRefused), database.reading() as tx:
+        tx.wire.rows("SELECT %s::text", ["a\0b"])
