@@ -99,14 +99,15 @@ def _seen(
     parts: ApiParts, caller: Caller, meant: Question, *, person: str, who: str
 ) -> OutlookShape:
     words = meant.runbook.words
+    policy = caller.policy
     with parts.database.reading() as tx:
         seen = outlook(
-            caller.policy,
+            policy,
             meant,
             person=person,
             door="api",
             now=tx.now,
-            novel=runs.novel(tx, person=person, words=words),
+            novel="novel" not in policy.mentioned or runs.novel(tx, person=person, words=words),
             wait=runs.usual_wait(tx, words),
         )
     return OutlookShape.of(seen, who=who)

@@ -7,7 +7,7 @@ What has come meanwhile is recorded in one transaction, so that many hosts take 
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -15,7 +15,7 @@ from queue import Empty, SimpleQueue
 
 from bot.policy import NoPolicy
 from bot.run import Run, State
-from bot.store import kin, runs, stops
+from bot.store import kin, runs
 from bot.store.database import StoreRefused, StoreUnavailable, Transaction
 from bot.workflow import stopped
 from bot.workflow.ending import Ending, end, end_all
@@ -50,24 +50,22 @@ class Survey:
         with self._lock:
             return frozenset(self._taken)
 
-    def take(self, run: Run, siblings: Sequence[Run] = ()) -> Sequence[Run]:
-        """Read for a run that was asked, and for those beside it that nobody reads for yet.
+    def take(self, asked: Sequence[Run], held_up: Collection[int]) -> Sequence[Run]:
+        """Read for what was asked and is not read for yet. held_up: which of it is stopped.
 
         Return those of them that wait for nobody's approval and so may start. Raises what befell
         the first that could not be read, or recorded, once all the others are.
         """
         with self._lock:
-            mine = [one for one in (run, *siblings) if one.id not in self._taken]
+            mine = [one for one in asked if one.id not in self._taken]
             self._taken.update(one.id for one in mine)
         try:
-            return self._read(mine)
+            return self._read(mine, held_up)
         finally:
             with self._lock:
                 self._taken.difference_update(one.id for one in mine)
 
-    def _read(self, asked: Sequence[Run]) -> Sequence[Run]:
-        with self._parts.database.reading() as tx:
-            held_up = stops.held_up(tx, asked)
+    def _read(self, asked: Sequence[Run], held_up: Collection[int]) -> Sequence[Run]:
         found: SimpleQueue[_Found] = SimpleQueue()
         alone = len(asked) == 1 or self._parts.crowd == 1
         for one in asked:
@@ -160,9 +158,9 @@ class Survey:
                 else:
                     record(tx, run)
             end_all(self._parts, tx, looks)
-            # A part of a request waits for the approval of the whole.
-            alone = [run.id for run in held if run.parent is None]
-            after = [runs.get(tx, number) for number in alone]
+            # A part of a request waits for the approval of the whole, and who looks is done.
+            planned = [run.id for run in held if run.parent is None and callable(records[run.id])]
+            after = [runs.get(tx, number) for number in planned]
         return [run for run in after if run.state is State.READY]
 
     def _stopped(self, tx: Transaction, held: Run) -> None:

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from bot import trail
 from bot.policy import NoPolicy
 from bot.run import Origin, Run, State
-from bot.store import runs
-from bot.store.database import StoreUnavailable
+from bot.store import runs, stops
+from bot.store.database import StoreUnavailable, Transaction
 from bot.workflow import (
     asking,
     banning,
@@ -162,12 +162,15 @@ class Workflow:
         try:
             with self._parts.database.reading() as tx:
                 run = runs.get(tx, number)
+                asked = self._asked_with(tx, run)
+                held_up = stops.held_up(tx, asked) if asked else set[int]()
             if run.hosts:
                 fanout.advance(self._parts, number)
                 return
-            if run.state is State.ASKED:
+            if asked:
                 with trail.span("plan", run=number, host=run.host):
-                    run = self._surveyed(run)
+                    ready = self._survey.take(asked, held_up)
+                    run = ready[0] if ready else run
             self._carry_on(run)
         except NoPolicy as trouble:
             self._without_policy(number, trouble)
@@ -188,14 +191,13 @@ class Workflow:
         """Whether the process is about to end, so that nothing begins any more."""
         return self._closing.is_set()
 
-    def _surveyed(self, run: Run) -> Run:
-        """Have its host read, and with a part of a request the other parts at the same site."""
-        siblings: Sequence[Run] = ()
-        if run.parent is not None:
-            with self._parts.database.reading() as tx:
-                siblings = asking.beside(tx, self._parts.policies.current(), run)
-        ready = self._survey.take(run, siblings)
-        return ready[0] if ready else run
+    def _asked_with(self, tx: Transaction, run: Run) -> Sequence[Run]:
+        """Return what its host is to be read for: it, and of a request the parts at its site."""
+        if run.state is not State.ASKED or run.hosts:
+            return ()
+        if run.parent is None:
+            return [run]
+        return [run, *asking.beside(tx, self._parts.policies.current(), run)]
 
     def follow_up(self) -> None:
         """Look at what runs have started and goes on after them."""

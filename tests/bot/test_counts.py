@@ -136,6 +136,15 @@ def test_what_is_read_of_one_host_takes_two_commits(crowd: Office):
     assert found["COMMIT"] == 2
 
 
+def test_a_check_of_one_host_is_looked_at_once_before_it_is_read(crowd: Office):
+    """What it is, and whether it is stopped; once more when its end is written down."""
+    run = crowd.workflow.ask(ShowSwitches(host="lb1"), person="dora", origin=WEB)
+    with counted(crowd) as found:
+        crowd.work()
+    assert crowd.run(run.id).state is State.SUCCEEDED
+    assert (found["BEGIN"], found["SELECT run.id, run.version,"]) == (1, 2)
+
+
 def test_an_approved_change_of_one_step_takes_so_few_commits(crowd: Office):
     run = crowd.ask(SetSwitch(host="lb1", name="lamp", value="on"))
     with counted(crowd) as found:
