@@ -30,17 +30,17 @@ _Line = tuple[tuple[str, ...], ...]
 
 @dataclass
 class _Seat:
-    """What belongs to one line: its connection, and how many commands may use it at once."""
+    """What belongs to one line: its connection, and how many commands may use it at once.
+
+    warm: the last connection that was opened, which may have ended since. opening: the same, for
+    whoever waits for it.
+    """
 
     turns: threading.Semaphore
     users: int = 0
     last_used: float = field(default_factory=time.monotonic)
-    session: Future[Session] | None = None
-
-    def warm(self) -> Session | None:
-        if self.session is None or not self.session.done() or self.session.exception():
-            return None
-        return self.session.result()
+    warm: Session | None = None
+    opening: Future[Session] | None = None
 
 
 class Sessions:
@@ -112,8 +112,8 @@ class Sessions:
             ]
             seats = [self._seats.pop(line) for line in over]
         for seat in seats:
-            if session := seat.warm():
-                session.close()
+            if seat.warm:
+                seat.warm.close()
 
     def close(self) -> None:
         """Close every connection; what is still running ends as interrupted."""
@@ -121,7 +121,7 @@ class Sessions:
             self._closed.set()
             # Those behind a jump host end before the jump host's own.
             for line in sorted(self._seats, key=len, reverse=True):
-                if session := self._seats[line].warm():
+                if session := self._seats[line].warm:
                     session.close()
             self._seats.clear()
 
@@ -166,17 +166,20 @@ class Sessions:
 
         One thread opens it; the others wait and share what comes of that, trouble too.
         """
+        warm = seat.warm
+        if warm is not None and warm.alive:
+            return warm, False
         with self._lock:
-            slot = seat.session
+            slot = seat.opening
             if slot is not None and not _is_spent(slot):
                 mine = None
             else:
-                slot = mine = seat.session = Future[Session]()
+                slot = mine = seat.opening = Future[Session]()
         if mine is not None:
-            self._fill(mine, route)
+            self._fill(seat, mine, route)
         return slot.result(), mine is not None
 
-    def _fill(self, slot: Future[Session], route: tuple[Host, ...]) -> None:
+    def _fill(self, seat: _Seat, slot: Future[Session], route: tuple[Host, ...]) -> None:
         try:
             session = self._open(route)
         except BaseException as trouble:
@@ -184,6 +187,7 @@ class Sessions:
             raise
         with self._lock:
             too_late = self._closed.is_set()
+            seat.warm = session
             if self._sweeper is None and not too_late:
                 self._sweeper = threading.Thread(target=self._sweep, daemon=True)
                 self._sweeper.start()
@@ -222,10 +226,10 @@ class Sessions:
         return act()
 
     def _warm(self) -> list[Session]:
-        return [session for seat in self._seats.values() if (session := seat.warm())]
+        return [session for seat in self._seats.values() if (session := seat.warm)]
 
     def _is_over(self, seat: _Seat, carrying: Sequence[object], now: float) -> bool:
-        in_use = seat.users > 0 or seat.warm() in carrying
+        in_use = seat.users > 0 or seat.warm in carrying
         return not in_use and now - seat.last_used >= self._idle
 
     def _sweep(self) -> None:

@@ -145,7 +145,7 @@ class Session:
             raise
         except Exception:  # noqa: BLE001 - paramiko hands on whatever its thread died of
             raise self._broken() from None
-        if not wrapped.ended and not self.alive:
+        if not self.alive and not wrapped.ended:
             raise self._broken()
         # The host counts a session until its shell is gone, so the next one would be one too many.
         talk.wait_for_status(1.0)

@@ -220,7 +220,4 @@ def opening(number: int) -> bytes:
 
 
 def _all(said: deque[bytes]) -> bytes:
-    parts: list[bytes] = []
-    while said:
-        parts.append(said.popleft())
-    return b"".join(parts)
+    return b"".join([said.popleft() for _ in range(len(said))])
