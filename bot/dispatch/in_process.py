@@ -25,11 +25,12 @@ class _Lane:
 class InProcess:
     """The embedded default: a few threads of this process, and others for what only reads.
 
+    threads: as many as share a commit, since those of a wave mostly wait for their hosts.
     looks: fewer than the commands that one host takes at once, so that a change finds a place.
     urgent: besides them, for broken glass alone: it waits for no other run's thread.
     """
 
-    def __init__(self, threads: int = 8, *, looks: int = 6, urgent: int = 2) -> None:
+    def __init__(self, threads: int = 16, *, looks: int = 6, urgent: int = 2) -> None:
         self._runs, self._looks = _Lane(threads, "run"), _Lane(looks, "look")
         self._urgent = _Lane(urgent, "urgent")
         self._under_way: set[Future[None]] = set()
