@@ -67,7 +67,8 @@ class WarmTransport(paramiko.Transport):
         self._plain = plain or not wire.can_be_handed_over
         self._held_back: list[Message] = []
         self._ending = threading.Lock()
-        self._talks: dict[int, Talk] = {}
+        # By our own numbers for them, as these stand in packets.
+        self._talks: dict[bytes, Talk] = {}
         # Whom the reactor wakes when it has taken all that came. Its own: no other thread's.
         self._woken = set[Talk]()
 
@@ -89,14 +90,15 @@ class WarmTransport(paramiko.Transport):
             number = self._next_channel()
             self._channels.put(number, talk)
             self.channels_seen[number] = True
-            self._talks[number] = talk
+            self._talks[number.to_bytes(4)] = talk
         talk.number = number
         self.say(opening(number))
 
     def forget(self, talk: Talk) -> None:
         """Hear no more of it, whether or not it was begun."""
-        self._talks.pop(talk.number, None)
-        self._channels.delete(talk.number)
+        if talk.number >= 0:
+            self._talks.pop(talk.number.to_bytes(4), None)
+            self._channels.delete(talk.number)
 
     def say(self, message: bytes) -> None:
         told = Message(message)
@@ -171,7 +173,7 @@ class WarmTransport(paramiko.Transport):
 
     def _heard(self, payload: bytes) -> bool:
         """Have a command's talk hear what is for it; False if it is for nobody's."""
-        kind, talk = payload[0], self._talks.get(int.from_bytes(payload[1:5]))
+        kind, talk = payload[0], self._talks.get(payload[1:5])
         if talk is None or self._expected_packet:
             return False
         if kind in SPOKEN:
@@ -233,15 +235,15 @@ class WarmTransport(paramiko.Transport):
         self._send_message(answer)
 
     def _parse_channel_open_success(self, m: Message) -> None:
-        number, *told = struct.unpack_from(">4I", m.asbytes())
-        talk = self._talks.get(number)
+        told = m.asbytes()
+        talk = self._talks.get(told[:4])
         if talk is None:
             super()._parse_channel_open_success(m)
         else:
-            talk.opened(*told)
+            talk.opened(*struct.unpack_from(">3I", told, 4))
 
     def _parse_channel_open_failure(self, m: Message) -> None:
-        talk = self._talks.get(int.from_bytes(m.asbytes()[:4]))
+        talk = self._talks.get(m.asbytes()[:4])
         if talk is None:
             super()._parse_channel_open_failure(m)
         else:

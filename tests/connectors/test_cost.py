@@ -5,6 +5,7 @@ Each figure is what it takes now, and whoever needs more says why where he chang
 
 import re
 import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +16,7 @@ from connectors import uptime
 from connectors.command import Shell
 from connectors.hearing import told_to
 from connectors.marker import Mark
+from connectors.packets import WarmPacketizer
 from connectors.ssh import Session
 from connectors.talk import Talk
 from connectors.wrapper import Wrapped
@@ -151,3 +153,35 @@ def test_a_host_starts_few_processes_for_a_marked_step(tmp_path: Path, stdin: st
 
     assert _started(step(1), tmp_path) <= most + 2
     assert _started(step(2), tmp_path) <= most
+
+
+def test_whoever_waits_for_a_command_makes_few_calls(session: Session):
+    """They are what it costs us, more than what is sealed and sent."""
+    made: list[int] = []
+    for _ in range(5):
+        calls: list[str] = []
+        sys.setprofile(lambda _frame, event, _what, calls=calls: calls.append(event))
+        try:
+            session.run(Shell(("true",)))
+        finally:
+            sys.setprofile(None)
+        made.append(sum(event in {"call", "c_call"} for event in calls))
+    assert min(made) <= 225, made
+
+
+def test_a_command_is_heard_in_ten_packets(session: Session, monkeypatch: pytest.MonkeyPatch):
+    opened: list[int] = []
+    payloads = WarmPacketizer.payloads
+
+    def noted(packetizer: WarmPacketizer, read: bytearray) -> list[bytes]:
+        found = payloads(packetizer, read)
+        opened.append(len(found))
+        return found
+
+    monkeypatch.setattr(WarmPacketizer, "payloads", noted)
+    told: list[int] = []
+    for _ in range(5):
+        opened.clear()
+        session.run(Shell(("true",)))
+        told.append(sum(opened))
+    assert 0 < min(told) <= 10, told
