@@ -112,8 +112,9 @@ $(SCHEMAS): $(addprefix $(dir $(SCHEMAS)),generate.cjs payloads.ts tsconfig.json
 demo: setup system assets ## Start it all on this machine: hosts, chat and web; STAY=… is for the demo
 	exec $(BIN)/python -m tests.playground.demo
 
-# Tests wait for daemons as often as they work: half as many more than there are cores.
-TOGETHER := $(shell echo $$(( $$(nproc) * 3 / 2 )))
+# Tests wait for daemons as often as they work: there are twice as many workers as cores. What the
+# tests of a file share is made once, and the longest files begin first, as tests/conftest.py says.
+TOGETHER := -n $(shell echo $$(( $$(nproc) * 2 ))) --dist loadfile --no-loadscope-reorder
 
 # The processes below begin at the same moment, and each would compile all tests for itself.
 # What cannot be compiled is told by them.
@@ -125,7 +126,7 @@ TOGETHER := $(shell echo $$(( $$(nproc) * 3 / 2 )))
 
 .PHONY: test
 test: setup system assets schemas .venv/.compiled ## Run every test on every core; ARGS="-k word" and the like go to pytest
-	$(BIN)/python -m pytest -n $(TOGETHER) $(ARGS)
+	$(BIN)/python -m pytest $(TOGETHER) $(ARGS)
 
 # So many orders of events that the state machine of a run is put through, and so many races of
 # three processes to approve, to begin and to fire; `make test` tries 200 and 68. A tenth as often a

@@ -12,6 +12,30 @@ from tests.playground.fleet import LoopbackFleet
 from tests.playground.haproxy import Haproxy
 from tests.playground.sshd import Sshd
 
+# Files that take longest, the longest first: whoever began one of them last would be waited for.
+LONGEST = (
+    "test_accessible_pages",
+    "test_crowd",
+    "test_state_machine",
+    "test_silence",
+    "test_main_job",
+    "test_kills",
+    "test_workers",
+    "test_csf_real",
+    "test_zfs_real",
+    "test_schema",
+    "test_slack_elsewhere",
+    "test_web_in_browser",
+    "test_rolling",
+    "test_cards_seen",
+    "test_browser",
+    "test_sudo",
+    "test_sessions",
+    "test_run_in_browser",
+    "test_replicas",
+    "test_leases",
+)
+
 # A daemon is up in some hundredths of a second, so each test has its own: nobody meets the logins
 # or the table entries of another test, in whatever order and on however many workers they run.
 
@@ -34,8 +58,11 @@ def pytest_collection() -> Generator[None, object, object]:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Try a test of real daemons again, twice at most: on a busy machine they have bad moments.
 
-    What is wrong is wrong three times; what was tried again is counted in the last line.
+    What is wrong is wrong three times; what was tried again is counted in the last line. And let
+    the longest begin first.
     """
+    turns = {name: turn for turn, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: turns.get(item.path.stem, len(turns)))
     for item in items:
         if item.get_closest_marker("real"):
             item.add_marker(pytest.mark.flaky(reruns=2, reruns_delay=1))
