@@ -167,7 +167,8 @@ def test_t_i7_hostile_values_are_refused_and_nothing_changes(stage: Stage, value
     for run in time_to_settle:
         until(lambda run=run: next(r for r in stage.runs() if r.id == run.id).over)
     assert all(run.state is State.REFUSED for run in stage.runs())
-    stage.sees(DORA, "Only visible to you")
+    # What is read first is told by a card if that takes longer than a second.
+    stage.sees(DORA, "holds nothing else" if stage.runs() else "Only visible to you")
     assert stage.fleet.haproxy.marked(ABUSER)
     assert stage.servers() == before
     assert "sending" not in stage.entries()
