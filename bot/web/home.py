@@ -10,6 +10,7 @@ from bot.policy import Policy
 from bot.run import Run, State
 from bot.store import glass, runs, search
 from bot.store.database import Transaction
+from bot.web.apart import apart
 from bot.web.pages import page
 from bot.web.parts import Here
 from bot.web.visitor import Visiting
@@ -24,6 +25,7 @@ _MOST = 100
 
 
 @router.get("/")
+@apart
 def home(request: Request, parts: Here, visitor: Visiting) -> Response:
     with parts.database.reading() as tx:
         waiting = _in_states(tx, frozenset({State.WAITING}))

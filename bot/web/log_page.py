@@ -14,6 +14,7 @@ from bot.store import changelog, entries, search, verification
 from bot.store.changelog import Entry
 from bot.store.database import Transaction
 from bot.store.verification import Verdict
+from bot.web.apart import apart
 from bot.web.choices import among, choices
 from bot.web.pages import kept, page
 from bot.web.parts import Here
@@ -50,6 +51,7 @@ class _Seen:
 
 
 @router.get("/log")
+@apart
 def log(request: Request, before: Before = None) -> Response:
     return _page(request, before=before)
 

@@ -9,6 +9,7 @@ from fastapi.responses import RedirectResponse
 from bot import forms
 from bot.run import Origin, Run
 from bot.store.proof import Proof
+from bot.web.apart import apart
 from bot.web.blanks import Filled
 from bot.web.dossier import Dossier, gather
 from bot.web.noes import NOES, status_of
@@ -39,6 +40,7 @@ _DONE: Mapping[str, str] = {
 
 
 @router.get("")
+@apart
 def show(
     request: Request, parts: Here, visitor: Visiting, number: Number, done: str = ""
 ) -> Response:
@@ -47,6 +49,7 @@ def show(
 
 
 @router.get("/live")
+@apart
 def live(
     request: Request,
     parts: Here,

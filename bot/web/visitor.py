@@ -12,6 +12,7 @@ from bot.policy import Person, Policy
 from bot.store import signins, stops
 from bot.store.database import StoreUnavailable, Transaction
 from bot.store.rote import rows_of_each
+from bot.web.apart import apart
 from bot.web.parts import Here, WebParts
 
 
@@ -40,11 +41,13 @@ class Visitor:
         return known.name if known else identifier
 
 
+@apart
 def _visitor(request: Request, parts: Here) -> Visitor:
     """Return who is there and keep the session alive."""
     return _known(request, parts, keep=True)
 
 
+@apart
 def _onlooker(request: Request, parts: Here) -> Visitor:
     """Return who is there for a page that refreshes by itself: that is no sign of life."""
     return _known(request, parts, keep=False)

@@ -1,0 +1,29 @@
+"""Apart: pages that are asked for most are drawn in threads of their own, a step from the loop."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from functools import partial, wraps
+from typing import ParamSpec, TypeVar
+
+Given = ParamSpec("Given")
+Drawn = TypeVar("Drawn")
+
+# Who waits for a slow database keeps nobody but other readers waiting.
+_THREADS = ThreadPoolExecutor(16, thread_name_prefix="page")
+
+
+def apart(page: Callable[Given, Drawn]) -> Callable[Given, Awaitable[Drawn]]:
+    """Have an endpoint's work done in a thread.
+
+    FastAPI would do so by itself, but goes through its loop twice as often for it: that is an
+    eighth of all that a page of the history takes.
+    """
+
+    @wraps(page)
+    async def endpoint(*given: Given.args, **named: Given.kwargs) -> Drawn:
+        work = partial(copy_context().run, page, *given, **named)
+        return await asyncio.get_running_loop().run_in_executor(_THREADS, work)
+
+    return endpoint
