@@ -72,6 +72,10 @@ class Redactor:
             end = max(end, last)
         return "".join([*kept, text[end:]])
 
+    def texts(self, texts: Sequence[str]) -> Sequence[str]:
+        """Do so with several: what holds nothing secret as a whole holds none in its parts."""
+        return [*map(self.text, texts)] if self.holds("\n".join(texts)) else texts
+
     def holds(self, text: str) -> bool:
         return self.text(text) != text
 

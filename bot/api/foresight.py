@@ -11,7 +11,7 @@ from bot.api.caller import Caller, Reading
 from bot.api.given import Given, Text, Word
 from bot.api.parts import ApiParts, Here
 from bot.outlook import Answer, Outlook, Question, outlook, question
-from bot.store import runs
+from bot.store import runs, waits
 from bot.workflow import Unfit
 from runbooks import AnyRunbook
 
@@ -108,6 +108,6 @@ def _seen(
             door="api",
             now=tx.now,
             novel="novel" not in policy.mentioned or runs.novel(tx, person=person, words=words),
-            wait=runs.usual_wait(tx, words),
+            wait=waits.usual_wait(tx, words),
         )
     return OutlookShape.of(seen, who=who)

@@ -153,13 +153,13 @@ def explain(place: Place, *, person: str, words: tuple[str, ...], as_json: bool)
 
 def _experience(place: Place, person: str, asked: "Question") -> tuple[bool, int | None]:
     """Return whether it would be the first time, and how long approvals usually take."""
-    from bot.store import runs
+    from bot.store import runs, waits
 
     if not place.has_database():
         return True, None
     with place.database() as database, database.reading() as tx:
         words = asked.runbook.words
-        return runs.novel(tx, person=person, words=words), runs.usual_wait(tx, words)
+        return runs.novel(tx, person=person, words=words), waits.usual_wait(tx, words)
 
 
 @policy.command("replay")

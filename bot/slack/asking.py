@@ -22,7 +22,7 @@ from bot.slack.form import BECAUSE, FORM, HOST_BLOCK, WHAT_BLOCK, Sheet, View
 from bot.slack.payloads import Shown
 from bot.slack.sentences import sentence
 from bot.slack.voice import error_of
-from bot.store import runs, seen
+from bot.store import runs, seen, waits
 from bot.store.database import Database
 from bot.workflow import NotYours, TooLate, Unfit, Workflow
 from bot.workflow.parts import Policies
@@ -230,7 +230,7 @@ class Asking:
                 door=_DOOR,
                 now=tx.now,
                 novel=runs.novel(tx, person=person, words=runbook.words),
-                wait=runs.usual_wait(tx, runbook.words),
+                wait=waits.usual_wait(tx, runbook.words),
             ).sentences()
 
     def _choice(self, said: str, person: str, at: str) -> View:

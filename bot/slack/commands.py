@@ -18,7 +18,7 @@ from bot.slack.mandates import Mandates
 from bot.slack.story import Stories
 from bot.slack.timetables import Timetables, Typed
 from bot.slack.words import Said
-from bot.store import changelog, runs, search, signins
+from bot.store import changelog, runs, search, signins, waits
 from bot.store.database import Database
 from bot.workflow import Unfit, Workflow
 from bot.workflow.breaking import reason_for
@@ -241,7 +241,7 @@ class Commands:
                 door="slack",
                 now=tx.now,
                 novel=runs.novel(tx, person=asked.person, words=words),
-                wait=runs.usual_wait(tx, words),
+                wait=waits.usual_wait(tx, words),
             )
         return answers.said(" ".join(seen.sentences()))
 

@@ -1,26 +1,26 @@
-"""Among: a statement about several numbers, the same one however many they are."""
+"""Among: a statement about several numbers or names, the same one however many they are."""
 
 import json
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Integer, Select, any_, bindparam, func, select
+from sqlalchemy import Select, any_, bindparam, func, select
 from sqlalchemy.dialects.postgresql import ARRAY
 
 from bot.store.database import Transaction
 from bot.store.rote import Rote
 
 
-def among(query: Select[Any], column: Any) -> Rote:
-    """Return the statement that finds the rows whose column is one of `numbers`."""
-    listed = func.json_each(bindparam("numbers")).table_valued("value", name="one")
-    array = bindparam("numbers", type_=ARRAY(Integer))
+def among(query: Select[*tuple[Any, ...]], column: Any) -> Rote:
+    """Return the statement that finds the rows whose column is one of `wanted`."""
+    listed = func.json_each(bindparam("wanted")).table_valued("value", name="one")
+    array = bindparam("wanted", type_=ARRAY(column.type))
     return Rote(
         query.where(column == any_(array)), sqlite=query.where(column.in_(select(listed.c.value)))
     )
 
 
-def as_one(tx: Transaction, wanted: Sequence[int]) -> object:
+def as_one(tx: Transaction, wanted: Sequence[int] | Sequence[str]) -> object:
     """Return them as one value, as the database takes it."""
     text = json.dumps(list(wanted))
     # PostgreSQL reads an array sooner than its driver writes one.

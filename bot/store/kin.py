@@ -16,6 +16,9 @@ _RUN = tables.run.c
 # Reports lie apart, and nobody here looks at them.
 _PLAIN = select(tables.run, null().label("report")).order_by(_RUN.id)
 _HELD = among(_PLAIN.with_for_update(of=tables.run), _RUN.id)
+_VERSIONS = among(
+    select(_RUN.id, _RUN.version).order_by(_RUN.id).with_for_update(of=tables.run), _RUN.id
+)
 
 
 @cache
@@ -53,6 +56,14 @@ def any_in(tx: Transaction, whole: int, states: Iterable[State]) -> bool:
     return _one_in(frozenset(states)).row(tx, whole=whole) is not None
 
 
-def hold(tx: Transaction, numbers: Sequence[int]) -> list[Run]:
-    """Return these runs, without their reports, and keep others from changing them meanwhile."""
-    return [run_of(row) for row in _HELD.rows(tx, numbers=as_one(tx, numbers))]
+def hold(tx: Transaction, known: Sequence[Run]) -> list[Run]:
+    """Return these runs, without their reports, and keep others from changing them meanwhile.
+
+    known: as they were read before; those that are so still are not read again.
+    """
+    wanted = as_one(tx, [run.id for run in known])
+    now = {row.id: row.version for row in _VERSIONS.rows(tx, wanted=wanted)}
+    same = [run for run in known if now.get(run.id) == run.version]
+    others = [*now.keys() - {run.id for run in same}]
+    read = _HELD.rows(tx, wanted=as_one(tx, others)) if others else ()
+    return [*same, *map(run_of, read)]

@@ -75,7 +75,7 @@ def page(tx: Transaction, wanted: Filter | None, *, most: int, whose: str) -> Li
     whose: who looks at it.
     """
     found, older = ([], None) if wanted is None else search.looked_for(tx, wanted, most)
-    listed = _LIST.asked(numbers=as_one(tx, found))
+    listed = _LIST.asked(wanted=as_one(tx, found))
     rows, votes, kept = rows_of_each(tx, listed, runs.votes_asked(tx, found), views.asked(whose))
     return Listing(
         [Listed(*row) for row in rows],

@@ -5,9 +5,10 @@ hosts most of the work.
 """
 
 from collections import namedtuple
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from operator import itemgetter
 from typing import Any, cast
 
 from sqlalchemy import Executable
@@ -41,6 +42,12 @@ class _Spelled:
         if self.places is None:
             return {**given, **told}
         return [told[name] if name in told else given[name] for name in self.places]
+
+    def values_of_each(self, told: Iterable[Mapping[str, Any]]) -> Iterable[Any]:
+        """Do so with several, all of whose values are told, or none of those that stand in it."""
+        if self.given or self.places is None or len(self.places) < 2:
+            return map(self.values, told)
+        return map(itemgetter(*self.places), told)
 
 
 class Rote:
@@ -88,7 +95,7 @@ class Rote:
         if not told:
             return 0
         spelled = self.spelled(tx)
-        values = [spelled.values(values) for values in told]
+        values = [*spelled.values_of_each(told)]
         if tx.embedded:
             return tx.driver.executemany(spelled.text, values).rowcount
         answers = tx.wire.of_each([Statement(spelled.text, one) for one in values])

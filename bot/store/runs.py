@@ -4,7 +4,6 @@ import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
-from statistics import median
 from typing import Any
 
 from sqlalchemy import Select, bindparam, insert, null, select, update
@@ -13,15 +12,20 @@ from bot.run import Run, State, StepRecord, StepState, Vote, check_move
 from bot.store import output, tables, words
 from bot.store.among import among, as_one
 from bot.store.database import Transaction
-from bot.store.requests import NewRun, row_of
+from bot.store.requests import COLUMNS, NewRun, row_of
 from bot.store.rote import Asked, Rote, rows_of_each
 from bot.store.rows import run_of, terms_text
 
-_ENOUGH_TO_TELL = 50
 _LISTED = [
     null().label("proposal") if column.name == "proposal" else column
     for column in tables.run.columns
 ]
+
+
+# What every step of every run takes is put together once: that takes longer than to carry it out.
+_NEW = insert(tables.run).values({name: bindparam(name) for name in COLUMNS})
+_ADD = Rote(_NEW.returning(tables.run, null().label("report")))
+_ADD_ALL = Rote(_NEW.returning(tables.run.c.id))
 
 
 def _as_it_is(value: object) -> object:
@@ -90,16 +94,6 @@ _STEPS = Rote(
 )
 
 
-_WAITS = Rote(
-    select((tables.run.c.started - tables.run.c.asked).label("wait"))
-    .where(
-        tables.run.c.words == bindparam("what"),
-        tables.run.c.needed > 0,
-        tables.run.c.started.is_not(None),
-    )
-    .order_by(tables.run.c.id.desc())
-    .limit(_ENOUGH_TO_TELL)
-)
 _SUCCEEDED = Rote(
     select(tables.run.c.id)
     .where(
@@ -128,28 +122,32 @@ class Overtaken(Exception):
 
 
 def add(tx: Transaction, new: NewRun) -> Run:
-    return add_all(tx, [new])[0]
+    """Record a request."""
+    return run_of(_added(tx, _ADD, [new])[0])
 
 
-def add_all(tx: Transaction, new: Sequence[NewRun]) -> list[Run]:
-    """Record requests, by one journey; return them in their order."""
+def add_all(tx: Transaction, new: Sequence[NewRun]) -> list[int]:
+    """Record requests, by one journey; return their numbers in their order."""
+    return [row.id for row in _added(tx, _ADD_ALL, new)]
+
+
+def _added(tx: Transaction, adding: Rote, new: Sequence[NewRun]) -> Sequence[Any]:
     rows = [row_of(tx, one) for one in new]
-    asked = [_adding(tuple(row)).asked(**row) for row in rows]
     # SQLite has no journeys, and a statement that is half read cannot be used again.
-    told = [one.rows(tx, **row) for one, row in asked] if tx.embedded else rows_of_each(tx, *asked)
-    added = [run_of(row) for [row] in told]
-    found = (
-        (run.id, [*words.of_fields(run.fields), *words.words_of(run.reason)]) for run in added
+    told = (
+        [adding.rows(tx, **row) for row in rows]
+        if tx.embedded
+        else rows_of_each(tx, *(adding.asked(**row) for row in rows))
     )
-    words.keep_all(tx, dict(found))
+    added = [row for [row] in told]
+    words.keep_all(
+        tx,
+        {
+            one.id: [*words.of_fields(each.fields), *words.words_of(row["reason"])]
+            for one, each, row in zip(added, new, rows, strict=True)
+        },
+    )
     return added
-
-
-@cache
-def _adding(names: Sequence[str]) -> Rote:
-    """Return the statement that puts in a run of which these columns are known."""
-    statement = insert(tables.run).values({name: bindparam(name) for name in names})
-    return Rote(statement.returning(tables.run, null().label("report")))
 
 
 def get(tx: Transaction, number: int) -> Run:
@@ -169,7 +167,12 @@ def hold(tx: Transaction, number: int) -> Run:
 
 def move(tx: Transaction, run: Run, to: State, **changes: Any) -> Run:
     """Bring the run into another state, or raise IllegalMove or Overtaken and change nothing."""
-    return move_all(tx, [(run, replace(run, state=to, **changes))])[0]
+    return move_all(tx, [(run, becoming(run, state=to, **changes))])[0]
+
+
+def becoming(run: Run, **changes: Any) -> Run:
+    """Return what a run is to become, to be moved or amended to."""
+    return Run.of({**vars(run), "version": run.version + 1, **changes})
 
 
 def move_all(tx: Transaction, moved: Sequence[tuple[Run, Run]]) -> list[Run]:
@@ -181,36 +184,41 @@ def move_all(tx: Transaction, moved: Sequence[tuple[Run, Run]]) -> list[Run]:
 
 def amend(tx: Transaction, run: Run, **changes: Any) -> Run:
     """Change what is known of a run without moving it."""
-    return _save(tx, [(run, replace(run, **changes))])[0]
+    return _save(tx, [(run, becoming(run, **changes))])[0]
 
 
 def _save(tx: Transaction, changed: Sequence[tuple[Run, Run]]) -> list[Run]:
+    both = [(vars(was), vars(run)) for was, run in changed]
+    # Nearly all of it is the very same, and a plan may be long.
     names = frozenset(
         name
         for name in _WRITTEN
-        if any(_differ(getattr(was, name), getattr(run, name)) for was, run in changed)
+        if any(was[name] is not run[name] and was[name] != run[name] for was, run in both)
     )
-    told = [run.summary for _, run in changed]
-    said = [tx.redactor.text(text) for text in told] if "summary" in names else told
-    rows = [
-        _row(was, replace(run, summary=_storable(summary)), names)
-        for (was, run), summary in zip(changed, said, strict=True)
-    ]
+    rows = [_row(was, run, names) for was, run in changed]
+    if "summary" in names:
+        _tell_summaries(tx, changed, rows)
     if _saving(names).do_all(tx, rows) != len(rows):
         numbers = ", ".join(str(was.id) for was, _ in changed)
         raise Overtaken(f"run {numbers} was changed by somebody else at the same moment")
-    both = zip(changed, said, strict=True)
-    new = {was.id: words.words_of(text) for (was, run), text in both if run.summary != was.summary}
-    words.keep_all(tx, new)
     for was, run in changed:
         if run.state is not was.state:
             tx.after_commit(partial(tx.moves.tell, run.id, run.state))
-    return [replace(run, version=was.version + 1) for was, run in changed]
+    return [run for _, run in changed]
 
 
-def _differ(was: object, now: object) -> bool:
-    # Nearly all of it is the very same, and a plan may be long.
-    return was is not now and was != now
+def _tell_summaries(
+    tx: Transaction, changed: Sequence[tuple[Run, Run]], rows: Sequence[dict[str, Any]]
+) -> None:
+    """Put into each row how the run ended, without secrets, and let it be found by that."""
+    said = tx.redactor.texts([run.summary for _, run in changed])
+    found: dict[int, list[str]] = {}
+    for (was, run), row, summary in zip(changed, rows, said, strict=True):
+        row["summary"] = _storable(summary)
+        # What a report says as well is found by the words of that, which begin with it.
+        if run.summary != was.summary and not (run.report and run.report.summary == run.summary):
+            found[run.id] = words.words_of(summary)
+    words.keep_all(tx, found)
 
 
 def _row(was: Run, run: Run, names: Collection[str]) -> dict[str, Any]:
@@ -218,7 +226,7 @@ def _row(was: Run, run: Run, names: Collection[str]) -> dict[str, Any]:
         "of": was.id,
         "was_version": was.version,
         "was_state": was.state.value,
-        "version": was.version + 1,
+        "version": run.version,
         "state": run.state.value,
     }
     for name in names:
@@ -229,20 +237,13 @@ def _row(was: Run, run: Run, names: Collection[str]) -> dict[str, Any]:
 
 def listed(tx: Transaction, numbers: Sequence[int]) -> list[Run]:
     """Return these runs, the newest first, without plans and reports: a list shows none."""
-    return [run_of(row) for row in _LIST.rows(tx, numbers=as_one(tx, numbers))]
+    return [run_of(row) for row in _LIST.rows(tx, wanted=as_one(tx, numbers))]
 
 
 def several(tx: Transaction, numbers: Sequence[int]) -> list[Run]:
     """Return these runs, the newest first, without their reports, which lie apart."""
     query = select(tables.run, null().label("report")).where(tables.run.c.id.in_(numbers))
     return [run_of(row) for row in tx.sql.execute(query.order_by(tables.run.c.id.desc()))]
-
-
-def usual_wait(tx: Transaction, words: str) -> int | None:
-    """Return the median wait from asking to starting, in microseconds, of the newest runs of a
-    runbook that took an approval; None if there are none yet."""
-    waits = [row.wait for row in _WAITS.rows(tx, what=words)]
-    return round(median(waits)) if waits else None
 
 
 def novel(tx: Transaction, *, person: str, words: str) -> bool:
@@ -335,12 +336,12 @@ def votes(tx: Transaction, run: int) -> list[Vote]:
 
 def votes_on(tx: Transaction, numbers: Sequence[int]) -> dict[int, list[Vote]]:
     """Return the votes on several runs at once, by run; a run without votes is left out."""
-    return votes_found(_VOTES_ON.rows(tx, numbers=as_one(tx, numbers)))
+    return votes_found(_VOTES_ON.rows(tx, wanted=as_one(tx, numbers)))
 
 
 def votes_asked(tx: Transaction, numbers: Sequence[int]) -> Asked:
     """Return what to ask for the votes on several runs, beside other things."""
-    return _VOTES_ON.asked(numbers=as_one(tx, numbers))
+    return _VOTES_ON.asked(wanted=as_one(tx, numbers))
 
 
 def votes_found(rows: Sequence[Any]) -> dict[int, list[Vote]]:

@@ -8,6 +8,7 @@ from sqlalchemy import bindparam, delete, or_, select
 
 from bot.run import Run
 from bot.store import tables
+from bot.store.among import among, as_one
 from bot.store.database import Transaction
 from bot.store.rote import Asked, Rote
 
@@ -21,6 +22,7 @@ _FIRST = Rote(
     .order_by(tables.stop.c.at)
     .limit(1)
 )
+_AMONG = among(select(tables.stop.c.what), tables.stop.c.what)
 
 
 @dataclass(frozen=True)
@@ -73,8 +75,7 @@ def held_up(tx: Transaction, runs: Sequence[Run]) -> set[int]:
     if len(runs) == 1:
         return {run.id for run in runs if over(tx, run)}
     asked = {EVERYTHING, *(str(run.id) for run in runs), *(str(run.parent) for run in runs)}
-    query = select(tables.stop.c.what).where(tables.stop.c.what.in_(asked))
-    whats = set(tx.sql.execute(query).scalars())
+    whats = {row.what for row in _AMONG.rows(tx, wanted=as_one(tx, [*asked]))}
     return {
         run.id for run in runs if whats.intersection((EVERYTHING, str(run.id), str(run.parent)))
     }

@@ -2,14 +2,28 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from statistics import median
 
-from sqlalchemy import func, select
+from sqlalchemy import bindparam, func, select
 
 from bot.run import State
 from bot.store import search, tables
 from bot.store.database import Transaction
+from bot.store.rote import Rote
 
 _RUN, _VOTE = tables.run.c, tables.vote.c
+# Of so many requests, the newest, the usual wait is told.
+_ENOUGH_TO_TELL = 50
+_WAITS = Rote(
+    select((_RUN.started - _RUN.asked).label("wait"))
+    .where(
+        _RUN.words == bindparam("what"),
+        _RUN.needed > 0,
+        _RUN.started.is_not(None),
+    )
+    .order_by(_RUN.id.desc())
+    .limit(_ENOUGH_TO_TELL)
+)
 
 
 @dataclass(frozen=True)
@@ -84,3 +98,10 @@ def since(tx: Transaction, moment: int) -> Iterator[Wait]:
             None if until is None else max(until - row.shown, 0),
             approved,
         )
+
+
+def usual_wait(tx: Transaction, words: str) -> int | None:
+    """Return the median wait from asking to starting, in microseconds, of the newest runs of a
+    runbook that took an approval; None if there are none yet."""
+    lengths = [row.wait for row in _WAITS.rows(tx, what=words)]
+    return round(median(lengths)) if lengths else None

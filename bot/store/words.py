@@ -34,7 +34,9 @@ def words_of(text: str) -> list[str]:
     found: dict[str, None] = {}
     for whole in sought(text):
         found[whole] = None
-        found.update((part[:LONGEST], None) for part in _PART.findall(whole))
+        # Most of them are one part, and are that one.
+        if not whole.isalnum():
+            found.update((part[:LONGEST], None) for part in _PART.findall(whole))
         if len(found) >= _MOST:
             break
     return list(found)[:_MOST]

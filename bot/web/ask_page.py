@@ -14,7 +14,7 @@ from bot.leaflet import Leaflet, leaflets
 from bot.offering import askable
 from bot.outlook import Question, outlook
 from bot.run import Origin, Run
-from bot.store import runs
+from bot.store import runs, waits
 from bot.web.blanks import Filled
 from bot.web.noes import NOES, status_of
 from bot.web.pages import page
@@ -209,6 +209,6 @@ def _outlook(
             door="web",
             now=tx.now,
             novel=runs.novel(tx, person=visitor.id, words=runbook.words),
-            wait=runs.usual_wait(tx, runbook.words),
+            wait=waits.usual_wait(tx, runbook.words),
         )
     return seen.sentences()

@@ -208,14 +208,15 @@ def record(
             "the rules want to know why this is done: add because REASON, or fill in the reason"
         )
     news.announce(tx, run.id)
-    planned = [run]
+    planned = [(run.id, run.host)]
     if children:
-        planned = runs.add_all(tx, [replace(child, parent=run.id) for child in children])
+        numbers = runs.add_all(tx, [replace(child, parent=run.id) for child in children])
+        planned = [*zip(numbers, (child.host for child in children), strict=True)]
     # Those at one site are read together: one hint does for all of them.
-    firsts = {policy.inventory[each.host].site: each for each in reversed(planned)}
-    for site, each in firsts.items():
-        lane = parts.dispatch.look if only_looks(each) else parts.dispatch.enqueue
-        lane(tx, each.id, site)
+    firsts = {policy.inventory[host].site: number for number, host in reversed(planned)}
+    lane = parts.dispatch.look if _reads(run) else parts.dispatch.enqueue
+    for site, number in firsts.items():
+        lane(tx, number, site)
     return run
 
 
@@ -233,7 +234,12 @@ def beside(tx: Transaction, policy: Policy, run: Run) -> list[Run]:
 
 def only_looks(run: Run) -> bool:
     """Say whether all that is to be done for a run is to read its host."""
-    return run.kind == "check" and run.timing is None and not run.hosts
+    return _reads(run) and not run.hosts
+
+
+def _reads(run: Run) -> bool:
+    """Say whether a run, or each of its parts, changes nothing."""
+    return run.kind == "check" and run.timing is None
 
 
 def _check_host(policy: Policy, runbook: AnyRunbook) -> None:

@@ -1,7 +1,7 @@
 """How a run ends: its state, its lock, the log and whoever waits for the host, in one go."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from bot import trail
 from bot.digest import Canonical
@@ -10,16 +10,18 @@ from bot.store import changelog, kin, locks, news, output, runs
 from bot.store.changelog import Draft
 from bot.store.database import Transaction
 from bot.workflow.parts import Parts, site_of
+from runbooks import Report
 
 
 @dataclass(frozen=True)
 class Ending:
-    """A run, and what it comes to. person: whose doing that is."""
+    """A run, and what it comes to. person: whose doing that is. report: of a check."""
 
     run: Run
     state: State
     summary: str
     person: str = ""
+    report: Report | None = None
 
 
 def end(
@@ -41,7 +43,7 @@ def end_all(parts: Parts, tx: Transaction, endings: Sequence[Ending]) -> list[Ru
     wholes = [ending.run.id for ending in endings if ending.run.hosts]
     left = {number: kin.hold_parts_in(tx, number, BEFORE_INTENT) for number in wholes}
     ended = runs.move_all(tx, [(one.run, _ended(tx, one)) for one in endings])
-    _log(tx, endings, ended)
+    _log(tx, endings)
     for ending, run in zip(endings, ended, strict=True):
         # Who only looks has never held a host.
         if ending.state is not State.UNKNOWN and run.kind != "check":
@@ -55,13 +57,21 @@ def end_all(parts: Parts, tx: Transaction, endings: Sequence[Ending]) -> list[Ru
 
 
 def _ended(tx: Transaction, ending: Ending) -> Run:
-    return replace(ending.run, state=ending.state, ended=tx.now, summary=ending.summary)
+    run, report = ending.run, ending.report
+    started = run.asked if report else run.started
+    return runs.becoming(
+        run,
+        state=ending.state,
+        started=started,
+        ended=tx.now,
+        summary=ending.summary,
+        report=report or run.report,
+    )
 
 
-def _log(tx: Transaction, endings: Sequence[Ending], ended: Sequence[Run]) -> None:
+def _log(tx: Transaction, endings: Sequence[Ending]) -> None:
     """Write down how they ended, and keep what their hosts said if that is told now."""
-    both = zip(endings, ended, strict=True)
-    telling = {run.id: run.report for one, run in both if run.report and one.run.ended is None}
+    telling = {one.run.id: one.report for one in endings if one.report}
     said = dict(zip(telling, output.prepared_reports(tx, [*telling.values()]), strict=True))
     drafts: list[Draft] = []
     for one in endings:

@@ -14,7 +14,7 @@ from bot.run import Run, State
 from bot.store import changelog, kin, news, runs
 from bot.store.database import Transaction
 from bot.workflow import beginning, gate
-from bot.workflow.ending import end
+from bot.workflow.ending import Ending, end, end_all
 from bot.workflow.parts import Parts, site_of
 from bot.workflow.showing import show
 from runbooks import Report, Table
@@ -174,8 +174,7 @@ def _reported(
         table = Table(("Host", *tables[0][1].columns), rows)
     report = Report(summary, healthy=not unwell and not bad, findings=findings, table=table)
     state = State.FAILED if bad and not told else State.SUCCEEDED
-    known = runs.amend(tx, whole, report=report, started=whole.asked)
-    return end(parts, tx, known, state, summary)
+    return end_all(parts, tx, [Ending(whole, state, summary, report=report)])[0]
 
 
 def _notes(children: Sequence[Run]) -> tuple[str, ...]:

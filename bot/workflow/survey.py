@@ -9,7 +9,6 @@ import threading
 import time
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from functools import partial
 from queue import Empty, SimpleQueue
 
@@ -147,14 +146,14 @@ class Survey:
             if goes_on:
                 # The whole waits for those that are still being read: it need not look now.
                 tx.first(("advance", batch[0][0].parent))
-            held = kin.hold(tx, list(records))
+            held = kin.hold(tx, [run for run, _ in batch])
             looks: list[Ending] = []
             for run in held:
                 record = records[run.id]
                 if run.state is not State.ASKED:
                     continue
                 if isinstance(record, Report):
-                    looks.append(_told(run, record))
+                    looks.append(Ending(run, State.SUCCEEDED, record.summary, report=record))
                 else:
                     record(tx, run)
             end_all(self._parts, tx, looks)
@@ -187,11 +186,6 @@ class Survey:
 
     def _ended(self, tx: Transaction, held: Run, *, state: State, summary: str) -> None:
         end(self._parts, tx, held, state, summary)
-
-
-def _told(run: Run, found: Report) -> Ending:
-    known = replace(run, report=found, started=run.asked)
-    return Ending(known, State.SUCCEEDED, found.summary)
 
 
 def _raise_what_ends_us(batch: Sequence[_Found]) -> None:

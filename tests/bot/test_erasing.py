@@ -10,7 +10,7 @@ from sqlalchemy import text
 
 from bot.redaction import MARK
 from bot.run import Run
-from bot.store import changelog, news, output, runs, verification
+from bot.store import changelog, news, output, runs, search, verification, words
 from bot.store.export import exported
 from bot.workflow import NotYours, TooLate, Unfit
 from bot.workflow.erasing import foreseen
@@ -220,3 +220,16 @@ def test_t_x1_long_output_is_cut_after_its_secrets_were_taken_out(office: Office
     assert MARK[:5] in said.text
     assert "a-sec" not in said.text
     assert "characters are left out here" in said.text
+
+
+def test_a_check_is_found_by_how_it_ended_before_and_after_what_its_host_said_is_erased(
+    office: Office,
+):
+    run = office.ask(ShowSwitches(host="lb1"))
+    wanted = search.Filter(text=words.sought(run.summary))
+    with office.database.reading() as tx:
+        assert [one.id for one in search.newest(tx, wanted, most=9)] == [run.id]
+    _ask(office, run.id, "dora")
+    _confirm(office, run.id, "olga")
+    with office.database.reading() as tx:
+        assert [one.id for one in search.newest(tx, wanted, most=9)] == [run.id]

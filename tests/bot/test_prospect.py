@@ -6,7 +6,7 @@ import pytest
 
 from bot.policy import Request
 from bot.prospect import in_words, prospect
-from bot.store import runs
+from bot.store import waits
 from tests.bot.office import Office
 from tests.policies import a_policy
 from tests.toy import SetSwitch
@@ -40,12 +40,12 @@ def test_those_who_can_approve_are_named(tmp_path: Path):
 
 def test_how_long_it_usually_takes_is_told_from_the_past(office: Office):
     with office.database.reading() as tx:
-        assert runs.usual_wait(tx, "toy set") is None
+        assert waits.usual_wait(tx, "toy set") is None
     for value in ("on", "off", "on"):
         office.approve(office.ask(SetSwitch(host="lb1", name="lamp", value=value)))
     office.ask(SetSwitch(host="lb1", name="fan", value="on"), person="olga")
     with office.database.reading() as tx:
-        wait = runs.usual_wait(tx, "toy set")
+        wait = waits.usual_wait(tx, "toy set")
     assert wait is not None
     assert 0 < wait < 60_000_000
 

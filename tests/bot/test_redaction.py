@@ -83,6 +83,14 @@ def test_two_secrets_side_by_side_are_both_taken_out():
     assert Redactor(["first-secret", "secret-second"]).text("first-secret-second") == MARK
 
 
+@given(
+    st.lists(st.text() | st.sampled_from([SECRET, *_SPELLINGS.values(), SECRET[:6]]), max_size=5)
+)
+def test_several_texts_are_redacted_as_each_of_them_is(texts: list[str]):
+    redactor = Redactor([SECRET])
+    assert [*redactor.texts(texts)] == [redactor.text(one) for one in texts]
+
+
 @pytest.mark.parametrize("short", ["", "root", "secret"])
 def test_a_word_too_short_to_tell_is_let_through(short: str):
     assert Redactor([short]).text("the root of a secret") == "the root of a secret"

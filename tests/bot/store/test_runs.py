@@ -1,7 +1,7 @@
 import pytest
 
 from bot.run import IllegalMove, Origin, State, Vote
-from bot.store import locks, news, runs, search, seen, signins
+from bot.store import kin, locks, news, runs, search, seen, signins
 from bot.store.database import Database, Transaction
 
 
@@ -32,12 +32,30 @@ def test_an_illegal_move_is_refused(database: Database):
             runs.move(tx, run, State.RUNNING)
 
 
+def test_what_no_run_has_is_not_changed(database: Database):
+    with database.transaction() as tx:
+        run = runs.get(tx, _new(tx))
+        with pytest.raises(TypeError, match="not what a run is made of: colour"):
+            runs.move(tx, run, State.WAITING, colour="red")
+
+
 def test_the_second_to_move_a_run_is_told(database: Database):
     with database.transaction() as tx:
         run = runs.get(tx, _new(tx))
         runs.move(tx, run, State.WAITING)
         with pytest.raises(runs.Overtaken):
             runs.move(tx, run, State.WITHDRAWN)
+
+
+def test_runs_that_are_held_are_as_they_are_now(database: Database):
+    with database.transaction() as tx:
+        known = [runs.get(tx, _new(tx, host)) for host in ("lb1", "lb2", "lb3")]
+        runs.move(tx, known[1], State.WAITING, needed=2)
+    with database.transaction() as tx:
+        held = {run.id: run for run in kin.hold(tx, known)}
+        assert held == {run.id: runs.get(tx, run.id) for run in known}
+    assert held[known[1].id].needed == 2
+    assert held[known[0].id] is known[0]
 
 
 def test_pages_show_every_run_once_newest_first(database: Database):
