@@ -23,15 +23,17 @@ _OFTEN, _MOST = 5, 100
 _MARK = re.compile(r"%(?:\((\w+)\)s|s|(%))")
 
 
+_Key = tuple[bytes, tuple[int, ...]]
+
+
 class _Spelled(NamedTuple):
-    """A statement as libpq takes it. name: that it is prepared by, b"" where it is not."""
+    """A statement as libpq takes it."""
 
     text: bytes
-    values: Sequence[Any] | None = None
-    types: tuple[int, ...] = ()
-    formats: Sequence[pq.Format] | None = None
-    name: bytes = b""
-    is_new: bool = False
+    values: Sequence[Any] | None
+    types: tuple[int, ...]
+    formats: Sequence[pq.Format] | None
+    by_heart: bool
 
 
 class Pipe:
@@ -41,8 +43,8 @@ class Pipe:
         self._driver, self._line = driver, driver.pgconn
         self._adapted = Transformer(driver)
         self._poll = select.poll()
-        self._told: dict[tuple[bytes, tuple[int, ...]], int] = {}
-        self._prepared: dict[tuple[bytes, tuple[int, ...]], bytes] = {}
+        self._told: dict[_Key, int] = {}
+        self._prepared: dict[_Key, bytes] = {}
         self._numbers = count(1)
 
     def done(self, statements: Sequence[Statement]) -> list[Answer]:
@@ -50,56 +52,57 @@ class Pipe:
 
         Raises what psycopg raises: after a statement that fails, none is done.
         """
-        # All of it is fit to be told before any of it counts as told.
+        # All of it is fit to be told before any of it is.
         spelled = [self._spelled(statement) for statement in statements]
-        heart = zip(spelled, statements, strict=True)
-        spelled = [self._named(one) if said.by_heart else one for one, said in heart]
         try:
             self._line.enter_pipeline_mode()
-            self._tell(spelled)
-            results = self._results(sum(1 + one.is_new for one in spelled))
+            new = self._tell(spelled)
+            results = self._results(2 * len(new) - new.count(None))
             self._line.exit_pipeline_mode()
         except BaseException:
             # Whoever has it next would read our answers for theirs.
             self._driver.close()
             raise
-        return self._understood(spelled, results)
+        return self._understood(new, results)
 
     def _spelled(self, statement: Statement) -> _Spelled:
-        given, adapted = statement.values, self._adapted
+        words, given, by_heart = statement
         if given is None:
-            return _Spelled(statement.words.encode())
-        text, names = _marked(statement.words)
+            return _Spelled(words.encode(), None, (), None, by_heart)
+        adapted = self._adapted
+        text, names = _marked(words)
         listed = [given[name] for name in names] if isinstance(given, Mapping) else given
         values = adapted.dump_sequence(listed, [PyFormat.AUTO] * len(listed))
-        return _Spelled(text, values, adapted.types or (), adapted.formats)
+        return _Spelled(text, values, adapted.types or (), adapted.formats, by_heart)
 
-    def _named(self, spelled: _Spelled) -> _Spelled:
-        """Return it with what it is prepared by, or is to be."""
-        key = spelled.text, spelled.types
-        name = self._prepared.get(key)
-        if name:
-            return spelled._replace(name=name)
-        self._told[key] = self._told.get(key, 0) + 1
-        if self._told[key] <= _OFTEN or len(self._prepared) >= _MOST:
-            return spelled
-        self._prepared[key] = name = f"keyturn_{next(self._numbers)}".encode()
-        return spelled._replace(name=name, is_new=True)
-
-    def _tell(self, spelled: Sequence[_Spelled]) -> None:
-        line = self._line
-        for text, values, types, formats, name, is_new in spelled:
-            if is_new:
-                line.send_prepare(name, text, types)
-            if name:
-                line.send_query_prepared(name, values, formats)
-            else:
+    def _tell(self, spelled: Sequence[_Spelled]) -> Sequence[_Key | None]:
+        """Tell them; return of each what it is prepared as along with it, None if it is not."""
+        line, new = self._line, list[_Key | None]()
+        for text, values, types, formats, by_heart in spelled:
+            key = text, types
+            known = self._prepared.get(key) if by_heart else None
+            name = known or (self._name(key) if by_heart else None)
+            if name is None:
                 line.send_query_params(text, values, types, formats)
+            else:
+                if known is None:
+                    line.send_prepare(name, text, types)
+                line.send_query_prepared(name, values, formats)
+            new.append(key if name is not known else None)
         line.pipeline_sync()
         while line.flush():
             # What it answers meanwhile has to be read, or it stops reading us.
             if self._waited(select.POLLIN | select.POLLOUT) != select.POLLOUT:
                 line.consume_input()
+        return new
+
+    def _name(self, key: _Key) -> bytes | None:
+        """Return what a statement is to be prepared as, None as long as it is not to be."""
+        self._told[key] = self._told.get(key, 0) + 1
+        if self._told[key] <= _OFTEN or len(self._prepared) >= _MOST:
+            return None
+        self._prepared[key] = f"keyturn_{next(self._numbers)}".encode()
+        return self._prepared[key]
 
     def _results(self, wanted: int) -> list[PGresult]:
         """Return one of each, and be in step with the server again."""
@@ -134,17 +137,15 @@ class Pipe:
         self._poll.register(self._line.socket, how)
         return self._poll.poll()[0][1]
 
-    def _understood(
-        self, spelled: Sequence[_Spelled], results: Sequence[PGresult]
-    ) -> list[Answer]:
+    def _understood(self, new: Sequence[_Key | None], results: Sequence[PGresult]) -> list[Answer]:
         answers: list[Answer] = []
         rest = iter(results)
-        hoped = {(one.text, one.types) for one in spelled if one.is_new}
+        hoped = {key for key in new if key is not None}
         try:
-            for one in spelled:
-                if one.is_new:
+            for key in new:
+                if key is not None:
                     _check(next(rest))
-                    hoped.discard((one.text, one.types))
+                    hoped.discard(key)
                 answers.append(self._answer(next(rest)))
         except Error:
             # After one that fails, none is prepared either.

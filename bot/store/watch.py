@@ -55,10 +55,10 @@ class Watch:
         if needed:
             event.listen(engine, "checkout", self._ping)
             event.listen(engine, "checkin", _note)
-            event.listen(engine, "before_cursor_execute", self._begins)
-            event.listen(engine, "after_cursor_execute", self._ends)
-            event.listen(engine, "commit", self._begins)
-            event.listen(engine, "rollback", self._begins)
+            event.listen(engine, "before_cursor_execute", self.begins)
+            event.listen(engine, "after_cursor_execute", self.ends)
+            event.listen(engine, "commit", self.begins)
+            event.listen(engine, "rollback", self.begins)
 
     def close(self) -> None:
         self._over.set()
@@ -72,18 +72,6 @@ class Watch:
         driver = connection.connection.driver_connection
         with self._watching(connection, _Watched(driver, seconds or self.seconds, NEVER)):
             yield
-
-    @contextmanager
-    def asking(self, connection: Connection, *, most: float = NEVER) -> Generator[None]:
-        """Watch over what the driver is asked within the block, beside SQLAlchemy.
-
-        most: seconds that it may take, where other statements of this connection may take more.
-        """
-        self._begins(connection, most=most)
-        try:
-            yield
-        finally:
-            self._ends(connection)
 
     @contextmanager
     def _watching(self, key: object, watched: _Watched) -> Generator[None]:
@@ -118,13 +106,16 @@ class Watch:
                     raise DBAPIError("", {}, trouble, connection_invalidated=True) from trouble
                 raise InvalidatePoolError(str(trouble)) from trouble
 
-    def _begins(self, connection: Connection, *_: object, most: float = NEVER) -> None:
+    def begins(self, connection: Connection, *_: object, most: float = NEVER) -> None:
+        """Watch over what its driver is asked now. most: seconds that it may take, where other
+        statements of this connection may take more."""
         with self._lock:
             watched = self._watched.get(connection)
             if watched is not None:
                 watched.due = time.monotonic() + min(watched.seconds, most)
 
-    def _ends(self, connection: Connection, *_: object) -> None:
+    def ends(self, connection: Connection, *_: object) -> None:
+        """Its driver was answered."""
         with self._lock:
             watched = self._watched.get(connection)
             if watched is not None:

@@ -167,11 +167,13 @@ class Wire:
 
     @contextmanager
     def _asking(self, *, most: float = NEVER) -> Generator[None]:
-        base, driver = self.connection.dialect.loaded_dbapi.Error, self.driver
-        with self._watch.asking(self.connection, most=most):
-            try:
-                yield
-            except base as error:
-                if driver.closed:
-                    self.connection.invalidate(error)
-                raise DBAPIError.instance(None, None, error, base) from error
+        base = self.connection.dialect.loaded_dbapi.Error
+        self._watch.begins(self.connection, most=most)
+        try:
+            yield
+        except base as error:
+            if self.driver.closed:
+                self.connection.invalidate(error)
+            raise DBAPIError.instance(None, None, error, base) from error
+        finally:
+            self._watch.ends(self.connection)
