@@ -36,19 +36,20 @@ _STATE = Script(
     " ".join(
         (
             'set -e; cd -- "$1"; [ -x "$2" ] || { echo "csf: not found" >&2; exit 1; };',
-            'tell() { if [ -e "$2" ]; then awk -v kind="$1" \'{ print kind, $0 }\' "$2"; fi; };',
             'rules() { said=$("$@"); echo "$said" |',
             "awk '/^(-A ALLOWIN|add chain_(6_)?ALLOW) / { print \"rule\", $0 }'; };",
             'on() { grep -Eq "^$1 *= *.1." csf.conf; };',
-            'version=$("$2" -v | head -n 1); echo "version $version";',
             'echo "file $1/keyturn.allow";',
             "if [ -e csf.disable ]; then echo disabled; fi;",
-            "if pid=$(cat keyturn.watch 2>/dev/null) &&",
+            "if { read -r pid <keyturn.watch; } 2>/dev/null &&",
             'grep -qs keyturn-watch "/proc/$pid/cmdline"; then echo probation; fi;',
             'if [ -e keyturn.allow ]; then echo kept; fi; if [ -d "$3" ]; then echo cpanel; fi;',
-            "tell allow csf.allow; tell deny csf.deny; tell own keyturn.allow;",
-            'tell common "$3/commondomains"; tell conf csf.conf |',
-            "grep -E '^conf (TESTING|IPV6|LF_IPSET|LFDSTART|GLOBAL_ALLOW) *=';",
+            "common=$3/commondomains; set --;",
+            'for each in allow=csf.allow deny=csf.deny own=keyturn.allow "common=$common"; do',
+            'if [ -e "${each#*=}" ]; then',
+            'set -- "$@" "kind=${each%%=*}" "${each#*=}"; fi; done;',
+            'awk \'kind != "conf" || /^(TESTING|IPV6|LF_IPSET|LFDSTART|GLOBAL_ALLOW) *=/',
+            '{ print kind, $0 }\' "$@" kind=conf csf.conf;',
             "rules iptables -w 10 -S; if on IPV6; then rules ip6tables -w 10 -S; fi;",
             "if on LF_IPSET; then rules ipset save; fi;",
             'said=$(ip -o addr show); echo "$said" | awk \'{ print "mine", $4 }\'; echo end',
@@ -57,12 +58,10 @@ _STATE = Script(
     words=3,
 )
 _KINDS = (
-    *("version", "file", "disabled", "probation", "kept", "cpanel", "allow", "deny", "own"),
-    *("common", "conf", "rule", "mine"),
+    *("file", "disabled", "probation", "kept", "cpanel", "allow", "deny", "own", "common"),
+    *("conf", "rule", "mine"),
 )
 # Some forks colour what they say though nobody looks; what is no text arrives escaped.
-_COLOUR = re.compile(r"(\x1b|\\x1b)\[[0-9;]*[A-Za-z]")
-_VERSION = re.compile(r"\bv(\d+\.\d[\w.]*)")
 _CONF = re.compile(r'(\w+) *= *"([^"]*)"')
 _RULE = re.compile(r"-A ALLOWIN (?:-s (\S+) )?(?:(?:! )?-i \S+ )?-j ACCEPT")
 _SET_RULE = re.compile(r"-A ALLOWIN -m set --match-set (\S+) src -j ACCEPT")
@@ -73,7 +72,7 @@ _MEMBER = re.compile(r"add (chain_(?:6_)?ALLOW) (\S+)")
 class Firewall:
     """What csf is set to, what its files hold, and what is in force.
 
-    version: such as 15.00; "" if it does not say. settings: of csf.conf, by their names.
+    settings: of csf.conf, by their names.
     include: the line that csf.allow must hold for Keyturn's file to count; included: it does.
     own: that file as it is, None where there is none. on_probation: its list is being tried.
     allow, deny: the entries of csf.allow and csf.deny, each with its comment.
@@ -81,7 +80,6 @@ class Firewall:
     common_domains: names that no customer of cPanel may take; None on a host without cPanel.
     """
 
-    version: str
     settings: Mapping[str, str]
     include: str
     included: bool
@@ -132,12 +130,10 @@ def parse(text: str) -> Firewall:
         if kind not in facts:
             raise NotUnderstood(f"the host said {line[:100]!r} of its firewall")
         facts[kind].append(rest)
-    if end != "end" or not facts["file"] or not facts["version"]:
+    if end != "end" or not facts["file"]:
         raise NotUnderstood(f"the host told only a part of its firewall, up to {end[:100]!r}")
     include = f"Include {facts['file'][0]}"
-    version = _VERSION.search(_COLOUR.sub("", facts["version"][0]))
     return Firewall(
-        version=version[1] if version else "",
         settings=_settings(facts["conf"]),
         include=include,
         included=any(line.split() == include.split() for line in facts["allow"]),

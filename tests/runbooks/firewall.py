@@ -29,7 +29,6 @@ def firewall(
     """Return a firewall with a list of Keyturn's; in force by default is what stands on it."""
     kept = list(own)
     return Firewall(
-        version="15.00",
         settings={"TESTING": "0", "IPV6": "1", **(settings or {})},
         include=INCLUDE,
         included=True,

@@ -184,7 +184,7 @@ def test_the_feed_and_the_firewall_are_read():
     hosts = fleet()
     found = REFRESH.read(hosts.ask)
     assert len(found.feed.addresses) == len(ALL)
-    assert found.firewall.version == "15.00"
+    assert found.firewall.included
     assert hosts.asked[0] == ("web1", "GET https://my.pingdom.com/probes/feed")
 
 
