@@ -2,10 +2,12 @@
 
 import gc
 import os
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
+from functools import lru_cache
 
 import pytest
 
+from bot.policy import Policy, directory
 from tests.bot.slack import judging
 from tests.chaos import report
 from tests.playground.fleet import LoopbackFleet
@@ -84,6 +86,23 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 def watched_by_the_judge() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         judging.watch(patch)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def policies_read_once() -> Iterator[None]:
+    """Read and check the same texts once: thousands of tests begin with the same few policies."""
+    read = vars(directory)["_load"]
+
+    @lru_cache(maxsize=20)
+    def policy(*texts: tuple[str, str]) -> Policy:
+        return read(dict(texts))
+
+    def load(texts: Mapping[str, str]) -> Policy:
+        return policy(*texts.items())
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(directory, "_load", load)
         yield
 
 
