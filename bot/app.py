@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import secrets
 import socket
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -17,12 +16,13 @@ import uvicorn
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.routing import Route
+from starlette.types import ASGIApp
 
-from bot import api, heap, lag, neighbours
-from bot.api import ApiParts
+from bot import heap, lag, neighbours
 from bot.api import hooks as incoming
 from bot.api.hooks import Incoming
 from bot.api.metrics import Gauges, endpoint
+from bot.api.parts import ApiParts
 from bot.api.telling import Telling
 from bot.custody import condition as state_of
 from bot.custody.contacts import Contacts
@@ -32,8 +32,9 @@ from bot.dispatch import InProcess
 from bot.dispatch.procrastinated import Procrastinated
 from bot.ground import Elsewhere, Ground, at_work_on, lay, one_of_several
 from bot.inventory.enrolling import enrolling
+from bot.later import Later
 from bot.offering import Offering
-from bot.policy import Policy, PolicyDirectory
+from bot.policy import PolicyDirectory
 from bot.redaction import Redactor
 from bot.schedule.clock import Clock
 from bot.settings import Settings
@@ -47,18 +48,13 @@ from bot.workflow.worker import Worker
 from connectors.fleet import Fleet
 
 if TYPE_CHECKING:
+    from bot.chat import Chat
     from bot.console.console import Console
-    from bot.slack.door import Client, Door, Installation
 
-# Chat is loaded where there is chat: its libraries take a quarter of a second, and 16 MiB.
 log = logging.getLogger(__name__)
 
-_CHANNEL = "C0PRODUCTION"
-_HOUR = 3600 * 1_000_000
 # A step that is under way when the service ends may take so long, and what is cut off then.
 _FINISH_SECONDS, _GIVE_UP_SECONDS = 15.0, 4.0
-# Commands on one host at once, more than there are threads for what only reads; sshd takes 10.
-_PER_HOST = 8
 
 
 @dataclass(frozen=True)
@@ -76,11 +72,15 @@ class Keyturn:
     workflow: Workflow
     worker: Worker
     house: Housekeeping
-    slack: "Door | None"
-    console: "Console | None"
+    chat: "Chat | None"
     asgi: Starlette
     contacts: Contacts
+    api: Later
     tellings: Sequence[Telling] = ()
+
+    @property
+    def console(self) -> "Console | None":
+        return self.chat and self.chat.console
 
 
 def build(
@@ -106,15 +106,12 @@ def build(
     )
     ground.house.open(settings.shown)
     database, workflow, admitted = ground.database, ground.workflow, ground.admitted
-    policy = ground.policies.current()
     secure = urlsplit(settings.address).scheme == "https"
-    secret, console = _console(settings, policy) if settings.console else ("", None)
-    slack = _slack(settings, console, secret)
     offering = Offering(ground.fleet, database, admitted)
-    door = slack and _door(ground, *slack, offering)
+    chat = _chat(settings, ground, offering)
     conditions: dict[str, Callable[[], Condition]] = {}
-    if door is not None:
-        conditions["slack"] = partial(_condition, door)
+    if chat is not None:
+        conditions["slack"] = chat.condition
     hooks = neighbours.hooks(settings, database, redactor)
     if hooks.subscriptions:
         conditions["subscriptions"] = partial(neighbours.told, database)
@@ -133,10 +130,10 @@ def build(
         )
     )
     asgi = Starlette(middleware=[Middleware(Trail)], lifespan=lambda _: _at_work(keyturn))
-    if console is not None:
-        asgi.mount("/console", console.app)
-    if door is not None:
-        asgi.router.routes.append(Route("/slack/events", door.app))
+    if chat is not None:
+        asgi.router.routes.append(Route("/slack/events", chat.events))
+        if chat.console is not None:
+            asgi.mount("/console", chat.console.app)
     asgi.mount("/hooks", incoming.build(Incoming(hooks, database, admitted), secure=secure))
     programs = ApiParts(
         workflow,
@@ -148,7 +145,8 @@ def build(
     )
     gauges = Gauges(lambda: ground.reach.open, ground.house.unwitnessed)
     asgi.router.routes.append(Route("/metrics", endpoint(programs, gauges)))
-    asgi.mount("/api/v1", api.build(programs))
+    api = Later(partial(_api, programs))
+    asgi.mount("/api/v1", api)
     asgi.mount("/", pages)
     keyturn = Keyturn(
         settings,
@@ -159,13 +157,29 @@ def build(
         workflow,
         ground.worker,
         ground.house,
-        door,
-        console,
+        chat,
         asgi,
         ground.contacts,
+        api,
         [Telling(one, database, settings.address) for one in hooks.subscriptions.values()],
     )
     return keyturn
+
+
+def _chat(settings: Settings, ground: Ground, offering: Offering) -> "Chat | None":
+    if not (settings.console or settings.slack_bot_token.get_secret_value()):
+        return None
+    # Chat is loaded where there is chat: its libraries take a quarter of a second, and 16 MiB.
+    from bot.chat import Chat
+
+    return Chat(settings, ground, offering)
+
+
+def _api(programs: ApiParts) -> ASGIApp:
+    # Its hundred shapes and routes take a sixth of the time in which all is loaded.
+    from bot.api.door import build
+
+    return build(programs)
 
 
 def _state(settings: Settings, ground: Ground, beside: str) -> state_of.Condition:
@@ -237,11 +251,9 @@ async def _at_work(keyturn: Keyturn) -> AsyncGenerator[None]:
     clock = _clock(keyturn)
     clock.start()
     tasks = [asyncio.create_task(lag.alarm())]
-    if keyturn.slack is not None:
-        keyturn.database.on_news = keyturn.slack.outbox.wake
-        tasks.append(asyncio.create_task(keyturn.slack.outbox.run()))
-        if keyturn.slack.sockets is not None:
-            tasks.append(asyncio.create_task(keyturn.slack.sockets.run()))
+    if keyturn.chat is not None:
+        tasks.append(asyncio.create_task(keyturn.chat.run()))
+    tasks.append(asyncio.create_task(keyturn.api.prepare()))
     tasks += [asyncio.create_task(telling.run()) for telling in keyturn.tellings]
     try:
         yield
@@ -252,8 +264,8 @@ async def _at_work(keyturn: Keyturn) -> AsyncGenerator[None]:
         await asyncio.gather(*tasks, return_exceptions=True)
         keyturn.workflow.close()
         await _finish(keyturn)
-        if keyturn.slack is not None:
-            await keyturn.slack.close()
+        if keyturn.chat is not None:
+            await keyturn.chat.close()
         keyturn.fleet.close()
         keyturn.database.close()
 
@@ -302,99 +314,3 @@ def listening(address: str, port: int) -> socket.socket:
     # without, the body of each answer waits 40 ms for the acknowledgement of its headers.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listener
-
-
-def _console(settings: Settings, policy: Policy) -> "tuple[str, Console]":
-    """Return the people of the policy in a workspace that the bot cannot tell from Slack."""
-    from bot.console.console import Console
-    from bot.console.deliveries import to_url
-    from bot.console.directory import (
-        ConsoleChannel,
-        ConsoleCommand,
-        ConsolePerson,
-        ConsoleShortcut,
-        Installation,
-    )
-    from bot.slack.aliases import ALIASES, COMMAND
-    from bot.slack.checkup import wanted_scopes
-    from bot.slack.form import ABOUT_HOST, ABOUT_HOST_NAME
-
-    accounts = [
-        (person, account)
-        for person in policy.household.people.values()
-        for account in person.slack
-    ]
-    team = accounts[0][1].team if accounts else "T0KEYTURN"
-    people = [
-        ConsolePerson(
-            user_id=account.user,
-            name=person.id,
-            display=person.name,
-            title=", ".join(person.roles),
-            email=person.email or "",
-        )
-        for person, account in accounts
-        if account.team == team
-    ]
-    secret = secrets.token_hex(32)
-    address = f"http://{settings.listen}:{settings.port}"
-    hint = "abusers show lb1, or help"
-    console = Console(
-        people=people,
-        channels=[ConsoleChannel(_CHANNEL, "production", "What is asked, approved and done")],
-        signing_secret=secret,
-        deliver=to_url(f"{address}/slack/events") if settings.console == "http" else None,
-        installation=Installation(
-            team_id=team,
-            scopes=tuple(wanted_scopes()),
-            commands=(
-                ConsoleCommand(COMMAND, hint, "Ask for a run"),
-                *(
-                    ConsoleCommand(name, alias.usage, alias.description)
-                    for name, alias in ALIASES.items()
-                ),
-            ),
-            shortcuts=(ConsoleShortcut(ABOUT_HOST, ABOUT_HOST_NAME, on_message=True),),
-        ),
-        url=f"{address}/console",
-    )
-    return secret, console
-
-
-def _slack(
-    settings: Settings, console: "Console | None", secret: str
-) -> "tuple[Client, Installation] | None":
-    """Return how to speak to Slack, or to the console as if it were Slack; None without both."""
-    token = settings.slack_bot_token.get_secret_value()
-    if console is None and not token:
-        return None
-    from bot.slack.door import Installation, client
-
-    if console is not None:
-        team = console.workspace.app.team_id
-        speaker = client(console.bot_token, console.api_url)
-        app_token = console.app_token if settings.console == "socket" else ""
-        return speaker, Installation(secret, team, settings.address, _CHANNEL, app_token=app_token)
-    return client(token, settings.slack_api), Installation(
-        settings.slack_signing_secret.get_secret_value(),
-        settings.slack_team,
-        settings.address,
-        settings.slack_channel,
-        settings.slack_alarm_channel,
-        settings.slack_app_token.get_secret_value(),
-    )
-
-
-def _door(ground: Ground, speaker: "Client", to: "Installation", offering: Offering) -> "Door":
-    from bot.slack.door import Door
-
-    return Door(ground.workflow, ground.database, ground.admitted, speaker, to, offering)
-
-
-def _condition(door: "Door") -> Condition:
-    """Say how Slack reaches us, without anything that is not for strangers."""
-    if door.sockets is None:
-        return Condition("is listened to over HTTP")
-    seen = door.sockets.standing
-    words = f"{seen.up} of {seen.wanted} connections stand"
-    return Condition(f"{words}: {seen.trouble}" if seen.trouble else words, seen.refused)

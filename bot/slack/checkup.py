@@ -9,16 +9,14 @@ import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
-from importlib.resources import files
 from typing import Any, cast
 
 from aiohttp import ClientError
-from ruamel.yaml import YAML
 from slack_sdk.errors import SlackApiError, SlackClientError
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.finding import Finding, mend, note, ok
-from bot.slack import unreached
+from bot.slack import manifest, unreached
 from bot.slack.census import People, census
 from bot.slack.voice import error_of, retry_after
 
@@ -90,19 +88,6 @@ async def findings(
             yield finding
 
 
-def wanted_scopes() -> Sequence[str]:
-    """Return what the app's manifest asks for."""
-    return _scopes_of_manifest()["bot"]
-
-
-def _scopes_of_manifest() -> Mapping[str, Sequence[str]]:
-    manifest = cast(
-        "dict[str, Any]",
-        YAML(typ="safe").load((files("bot.slack") / "manifest.yaml").read_text()),
-    )
-    return manifest["oauth_config"]["scopes"]
-
-
 def _team(told: str, ours: str) -> Finding:
     if told == ours:
         return ok("the workspace", f"is {told}")
@@ -114,7 +99,8 @@ def _team(told: str, ours: str) -> Finding:
 
 def _scopes(told: str) -> Finding:
     has = {scope.strip() for scope in told.split(",") if scope.strip()}
-    wanted, optional = set(wanted_scopes()), set(_scopes_of_manifest()["bot_optional"])
+    asked = manifest.scopes()
+    wanted, optional = set(asked["bot"]), set(asked["bot_optional"])
     needed = wanted - optional
     if not has:
         return note("scopes", "Slack did not tell which there are")

@@ -1,8 +1,9 @@
 """The manifest of the Slack app: for Socket Mode as it stands, or with the addresses of HTTP."""
 
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from io import StringIO
-from typing import Any
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 from ruamel.yaml import YAML
@@ -25,6 +26,12 @@ def written(address: str = "") -> str:
     out = StringIO()
     yaml.dump(manifest, out)
     return out.getvalue()
+
+
+def scopes() -> Mapping[str, Sequence[str]]:
+    """Return what the app asks for: "bot", and of that "bot_optional"."""
+    manifest = cast("dict[str, Any]", YAML(typ="safe").load(written()))
+    return manifest["oauth_config"]["scopes"]
 
 
 def _address(manifest: dict[str, Any], url: str) -> None:

@@ -314,9 +314,10 @@ def stage(request: pytest.FixtureRequest, tmp_path: Path) -> Generator[Stage]:
         if elsewhere is not None:
             elsewhere.address = service.address
         slack: Slack = elsewhere or Console(service)
-        door = service.keyturn.slack
-        assert door is not None
-        sockets = door.sockets
+        chat = service.keyturn.chat
+        assert chat is not None
+        until(lambda: chat.door is not None, "the libraries of chat")
+        sockets = chat.door and chat.door.sockets
         assert (sockets is not None) is OVER_SOCKETS[request.param]
         if sockets is not None:
             until(lambda: sockets.standing.up == 2, "two connections")

@@ -23,7 +23,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from bot.console import Console, ConsoleChannel, ConsolePerson, Installation
 from bot.console.sockets import NoConnection
-from bot.slack.checkup import wanted_scopes
+from bot.slack.manifest import scopes as asked
 from tests.playground.daemon import Daemon
 from tests.playground.tls import certified
 
@@ -70,7 +70,7 @@ class Workspace(Daemon):
 
 def _console(without: tuple[str, ...]) -> Console:
     people = [ConsolePerson(f"U1{name.upper()}", name, name.title()) for name in PEOPLE]
-    scopes = tuple(scope for scope in wanted_scopes() if scope not in without)
+    scopes = tuple(scope for scope in asked()["bot"] if scope not in without)
     console = Console(
         people=people,
         channels=[ConsoleChannel(CHANNEL, "ops"), ConsoleChannel(ELSEWHERE, "quiet")],

@@ -14,7 +14,8 @@ import httpx2
 from starlette.applications import Starlette
 from starlette.types import ASGIApp
 
-from bot.api import ApiParts, build
+from bot.api.door import build
+from bot.api.parts import ApiParts
 from bot.workflow.banning import Admitted
 from tests.acceptance.visiting import Server
 from tests.bot.api.conftest import API, FAST, SHORT

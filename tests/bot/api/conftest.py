@@ -8,8 +8,9 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from starlette.applications import Starlette
 
-from bot.api import ApiParts, build
+from bot.api.door import build
 from bot.api.pace import Pace
+from bot.api.parts import ApiParts
 from bot.store.database import Database
 from bot.workflow.banning import Admitted
 from runbooks import catalogue

@@ -10,8 +10,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from starlette.applications import Starlette
 from starlette.routing import Route
 
-from bot.api import ApiParts, metrics
+from bot.api import metrics
 from bot.api.metrics import Gauges, endpoint
+from bot.api.parts import ApiParts
 from bot.store.database import StoreUnavailable
 from bot.store.outside import delivery
 from tests.bot.api.conftest import Desk

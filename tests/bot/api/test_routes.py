@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from fastapi.routing import APIRoute
 
-from bot.api import build
+from bot.api.door import build
 from bot.workflow.tokens import SCOPES
 from tests.bot.api.conftest import API, Desk
 from tests.bot.web.exhibits import gallery

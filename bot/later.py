@@ -1,0 +1,41 @@
+"""What is made once the port answers, and not before; whoever comes earlier waits for it."""
+
+import asyncio
+import logging
+import os
+import signal
+import threading
+from collections.abc import Callable
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+log = logging.getLogger(__name__)
+
+# Two threads that load modules of each other's at once may meet one that is half done.
+_ONE_BY_ONE = threading.Lock()
+
+
+class Later:
+    """An ASGI application that *make* makes once, in a thread, when it is first wanted."""
+
+    def __init__(self, make: Callable[[], ASGIApp]) -> None:
+        self._make = make
+        self._made: ASGIApp | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        made = self._made or await asyncio.to_thread(self._once)
+        await made(scope, receive, send)
+
+    async def prepare(self) -> None:
+        """Make it, if nobody has wanted it yet. What cannot be made ends the process, loudly."""
+        try:
+            await asyncio.to_thread(self._once)
+        except Exception:
+            log.critical("a part of the service cannot be made, so all of it ends", exc_info=True)
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    def _once(self) -> ASGIApp:
+        with _ONE_BY_ONE:
+            if self._made is None:
+                self._made = self._make()
+            return self._made
