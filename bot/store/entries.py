@@ -107,8 +107,9 @@ def _of_runs(tx: Transaction, wanted: Wanted, sought: _Sought, most: int) -> lis
         sought = sought.also(listed, runs=json.dumps(numbers))
     else:
         sought = sought.also("run = ANY(:runs)", runs=numbers)
-    # Of those that are left over, nothing but the number is looked at.
-    which = f"SELECT seq FROM entry WHERE {_all(sought)} ORDER BY seq DESC LIMIT :most"  # noqa: S608 - ours
+    # By the index of runs, whatever else was written since: walked from its end, the log may tell
+    # of others for long. Of those that are left over, nothing but the number is looked at.
+    which = f"SELECT seq FROM entry WHERE {_all(sought)} ORDER BY seq + 0 DESC LIMIT :most"  # noqa: S608 - ours
     return _read(tx, _Sought([f"seq IN ({which})"], sought.given), most)
 
 

@@ -20,10 +20,11 @@ from sqlalchemy import event
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from bot.run import Origin, Run, State
-from bot.store import output, runs, schema, search, tables
+from bot.store import entries, output, runs, schema, search, tables
 from bot.store import words as word_index
-from bot.store.changelog import append
+from bot.store.changelog import Draft, append, append_many
 from bot.store.database import Database, Transaction
+from bot.store.entries import Wanted
 from bot.store.pipe import Pipe
 from bot.store.schema import is_ours
 from bot.store.seal import Seal
@@ -327,6 +328,25 @@ def test_every_filter_walks_an_index_in_its_order(database: Database, name: str)
     if name in MERGED:
         found = {said: what for said, what in found.items() if " IN (" not in said}
     assert not found, [one for said, one in plans if said in found]
+
+
+def test_what_the_log_tells_of_an_area_is_found_by_its_runs(database: Database):
+    """Not from the end of the log, where others may have written whatever there is."""
+    with database.transaction() as tx:
+        for n in range(300):
+            run = add(tx, area="edge" if n < 100 else "stores")
+            append(tx, "asked", run=run.id)
+            append(tx, "succeeded", run=run.id)
+        append_many(tx, [Draft("noted") for _ in range(5_000)])
+    with database.engine.connect() as connection:
+        connection.exec_driver_sql("ANALYZE")
+        connection.commit()
+    with heard(database) as told, database.reading() as tx:
+        wanted = Wanted(runs=Filter(area="edge"))
+        assert len(entries.newest(tx, wanted, most=51)) == 51
+    said, given = next((said, given) for said, given in told if "FROM entry" in said)
+    with database.reading() as tx:
+        assert "ix_entry_run_seq" in plan(tx, said, given)
 
 
 def test_without_its_index_a_filter_would_be_found_to_scan(database: Database):
