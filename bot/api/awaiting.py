@@ -5,7 +5,7 @@ Nothing is held meanwhile but a place among those who wait: no thread, and no tr
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -27,8 +27,8 @@ log = logging.getLogger(__name__)
 LONGEST = 30
 # Whoever comes when so many wait already is answered at once.
 _MOST, _LOOKERS = 200, 4
-# How often one looks, for what another process did.
-_LOOK_SECONDS = 0.5
+# How often one looks, for what another process did; sooner at first, where workers are elsewhere.
+_LOOK_SECONDS, _FIRST_LOOK_SECONDS = 0.5, 0.03
 _WITH_PEOPLE = frozenset({State.WAITING, State.OFFERED, State.UNKNOWN})
 _SAID = (
     "Answer when the run is over, or waits for people, or after so many seconds; sooner where "
@@ -85,11 +85,12 @@ class Waiters:
                 loop.call_soon_threadsafe(resting.set)
 
         end = loop.time() + seconds
+        pauses = pauses_between(alone=self._parts.database.embedded)
         with self._parts.database.moves.heard(run, hear):
             # What was moved in this process is heard of, before we came too: only later one looks.
             while (left := end - loop.time()) > 0 and not self._parts.workflow.closing:
                 with suppress(TimeoutError):
-                    async with asyncio.timeout(min(left, _LOOK_SECONDS)):
+                    async with asyncio.timeout(min(left, next(pauses))):
                         await resting.wait()
                         return
                 if rests(await self._look(partial(self._state, run))):
@@ -117,6 +118,14 @@ class Awaiting(Once):
             return given if told is None else _instead(given, told)
 
         return awaited
+
+
+def pauses_between(*, alone: bool) -> Iterator[float]:
+    """Yield how long to wait before each look. alone: all that moves runs is in this process."""
+    pause = _LOOK_SECONDS if alone else _FIRST_LOOK_SECONDS
+    while True:
+        yield min(pause, _LOOK_SECONDS)
+        pause *= 2
 
 
 def leave(request: Request, wish: Wish) -> None:

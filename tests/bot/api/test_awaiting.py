@@ -39,6 +39,10 @@ def _until(claim: Callable[[], bool]) -> None:
         threading.Event().wait(0.005)
 
 
+def _over(_run: int) -> awaiting.State:
+    return awaiting.State.SUCCEEDED
+
+
 def _silent(*_: object) -> None:
     """Tell nobody: another process would have moved the run."""
 
@@ -67,6 +71,22 @@ def test_what_another_process_did_is_seen(desk: Desk, monkeypatch: pytest.Monkey
     monkeypatch.setattr(Moves, "tell", _silent)
     monkeypatch.setattr(awaiting, "_LOOK_SECONDS", 0.02)
     assert _asked_and_worked_on(desk, LOOK).json()["run"]["over"]
+
+
+def test_where_workers_are_elsewhere_one_looks_soon_and_then_less_often(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+):
+    pauses = awaiting.pauses_between(alone=False)
+    assert [round(next(pauses), 2) for _ in range(6)] == [0.03, 0.06, 0.12, 0.24, 0.48, 0.5]
+    alone = awaiting.pauses_between(alone=True)
+    assert [next(alone) for _ in range(2)] == [0.5, 0.5]
+    monkeypatch.setattr(Moves, "tell", _silent)
+    monkeypatch.setattr(awaiting, "_LOOK_SECONDS", 60)
+    monkeypatch.setattr(desk.office.database, "embedded", False)
+    waiters = Waiters(_parts(desk.office))
+    monkeypatch.setattr(waiters, "_state", _over)
+    told = asyncio.run(waiters.answer(Wish(1, 30, lambda: _Told(threads=0))))
+    assert isinstance(told, _Told)
 
 
 def test_a_change_is_answered_when_it_waits_for_people(desk: Desk):
@@ -189,6 +209,7 @@ def test_an_answer_that_is_waited_for_takes_three_turns_of_threads(
         put_together.append(statement)
         return execute(self, statement, *more, **named)
 
+    monkeypatch.setattr(awaiting, "_LOOK_SECONDS", 60)
     monkeypatch.setattr(to_thread, "run_sync", turned)
     monkeypatch.setattr(Connection, "execute", asked)
     assert _asked_and_worked_on(desk, LOOK, program).json()["run"]["over"]
