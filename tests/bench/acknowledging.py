@@ -25,6 +25,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from bot import heap
 from bot.offering import Offering
 from bot.slack.door import Door, Installation, client
+from runbooks import catalogue
 from tests.bench.measuring import Figure, Part, at_most, table
 from tests.bot.office import an_office
 from tests.bot.slack import payloads
@@ -181,6 +182,8 @@ async def _door(place: Path) -> None:
             )
             # What the stand-in for Slack judges us by is large, and none of ours.
             await speaker.users_info(user="U0DORA")
+            # The service has all runbooks once it is built.
+            catalogue()
             heap.settle()
             await _serve(door.app)
 
