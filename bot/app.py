@@ -225,6 +225,8 @@ def run(keyturn: Keyturn, listener: socket.socket) -> None:
         timeout_graceful_shutdown=5,
     )
     heap.settle()
+    for part in (keyturn.api, *((keyturn.chat.events,) if keyturn.chat else ())):
+        part.then = heap.settle
     with suppress(KeyboardInterrupt):
         _Server(config, keyturn.workflow).run(sockets=[listener])
 

@@ -16,11 +16,15 @@ _ONE_BY_ONE = threading.Lock()
 
 
 class Later:
-    """An ASGI application that *make* makes once, in a thread, when it is first wanted."""
+    """An ASGI application that *make* makes once, in a thread, when it is first wanted.
+
+    then: called in the event loop once it has been prepared.
+    """
 
     def __init__(self, make: Callable[[], ASGIApp]) -> None:
         self._make = make
         self._made: ASGIApp | None = None
+        self.then: Callable[[], None] | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         made = self._made or await asyncio.to_thread(self._once)
@@ -33,6 +37,9 @@ class Later:
         except Exception:
             log.critical("a part of the service cannot be made, so all of it ends", exc_info=True)
             os.kill(os.getpid(), signal.SIGTERM)
+            return
+        if self.then is not None:
+            self.then()
 
     def _once(self) -> ASGIApp:
         with _ONE_BY_ONE:

@@ -37,6 +37,7 @@ def test_what_was_loaded_is_left_alone_once_people_are_served(
     monkeypatch.setattr("uvicorn.Server.run", serve)
     with app.listening("127.0.0.1", 0) as listener:
         app.run(keyturn, listener)
+    assert keyturn.api.then is heap.settle
     assert before > _MANY
     assert looked_through[0] < before / 10
     gc.unfreeze()

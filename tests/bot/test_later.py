@@ -30,6 +30,7 @@ async def test_whoever_comes_early_waits_for_it_and_it_is_made_once():
         return PlainTextResponse("here")
 
     later = Later(make)
+    later.then = lambda: made.append("and then")
     early = [asyncio.create_task(_asked(later)) for _ in range(3)]
     prepared = asyncio.create_task(later.prepare())
     await asyncio.sleep(0)
@@ -37,7 +38,7 @@ async def test_whoever_comes_early_waits_for_it_and_it_is_made_once():
     may.set()
     assert await asyncio.gather(*early) == ["here"] * 3
     await prepared
-    assert made == ["made"]
+    assert made == ["made", "and then"]
 
 
 async def test_what_cannot_be_made_ends_the_process_loudly(
@@ -52,7 +53,9 @@ async def test_what_cannot_be_made_ends_the_process_loudly(
         raise ImportError("cannot import name 'runs'")
 
     monkeypatch.setattr(os, "kill", kill)
-    await Later(make).prepare()
+    later = Later(make)
+    later.then = lambda: sent.append((0, 0))
+    await later.prepare()
     assert sent == [(os.getpid(), signal.SIGTERM)]
     assert "cannot be made" in caplog.text
     assert "cannot import name 'runs'" in caplog.text
