@@ -45,6 +45,11 @@ def raw_each(database: Database) -> int:
     return _raw(database, _EACH, 1)
 
 
+def raw_alone(database: Database) -> int:
+    """PostgreSQL commits a statement that no transaction was begun for: one journey, not three."""
+    return _raw(database, _EACH, 1, commits_itself=True)
+
+
 def raw_batches(database: Database) -> int:
     return _raw(database, _BATCHES, _BATCH)
 
@@ -53,11 +58,18 @@ def raw_waves(database: Database) -> int:
     return _raw(database, _WAVES, _WAVE)
 
 
-def _raw(database: Database, commits: int, each: int) -> int:
-    """Insert rows of the same size into a table with the same indexes, durably, with no chain."""
+def _raw(database: Database, commits: int, each: int, *, commits_itself: bool = False) -> int:
+    """Insert rows of the same size into a table with the same indexes, durably, with no chain.
+
+    Each commit is a transaction that the driver begins and ends, as it does where nobody has it
+    do otherwise.
+    """
     raw = database.engine.raw_connection()
+    driver: Any = raw.driver_connection
+    ours = None if database.embedded else driver.autocommit
     try:
-        driver: Any = raw.driver_connection
+        if not database.embedded:
+            driver.autocommit = commits_itself
         _copy_of_the_table(driver, embedded=database.embedded)
         marks = ", ".join(["?" if database.embedded else "%s"] * 10)
         statement = f"INSERT INTO raw_entry VALUES ({marks})"  # noqa: S608 - only marks
@@ -67,6 +79,8 @@ def _raw(database: Database, commits: int, each: int) -> int:
         driver.execute("DROP TABLE raw_entry")
         driver.commit()
     finally:
+        if not database.embedded:
+            driver.autocommit = ours
         raw.close()
     return commits * each
 

@@ -13,6 +13,7 @@ from tests.bench.appending import (
     append_batches,
     append_each,
     append_waves,
+    raw_alone,
     raw_batches,
     raw_each,
     raw_waves,
@@ -52,7 +53,7 @@ def measured(name: str, count: int, keep: Path | None) -> Part:
         at_most(500, "memory at its highest", resident("VmHWM"), "MiB"),
     ]
     text = f"{count:,} entries.\n\n{table([*targets, *more], beside='raw driver')}"
-    return Part(text, [figure.of(name) for figure in targets])
+    return Part(text, [figure.of(name) for figure in targets if figure.met is not None])
 
 
 def _verified(found: Filled) -> Figure:
@@ -92,8 +93,13 @@ def _appends(database: Database) -> list[Figure]:
     many, raw_many = rates(lambda: append_batches(database), lambda: raw_batches(database), 5)
     waves, raw_waves_ = rates(lambda: append_waves(database), lambda: raw_waves(database), 5)
     least = 10_000 if database.embedded else 4_000
+    alone: list[Figure] = []
+    if not database.embedded:
+        again, bare = rates(lambda: append_each(database), lambda: raw_alone(database), 5)
+        alone = [told("the same, by a driver that begins no transaction", again, "/s", bare)]
     return [
         Figure("append, each durable", one, "/s", raw, "≥ 0.5 × raw", one >= 0.5 * raw),
+        *alone,
         at_least(least, "append, 32 a commit", many, "/s", raw_many),
         at_least(least, "append, 200 a commit", waves, "/s", raw_waves_),
     ]

@@ -76,9 +76,11 @@ _WORDS = """\
   shown again, as those of the newest page are.
 * *Append, each durable* is one entry a transaction, chained and signed by itself; *a commit* of 32
   or 200 is what a wave of hosts writes down before it is told anything. The raw driver inserts
-  such rows into an empty table with the same indexes, without hash or signature; ours has a
-  hundred thousand entries then, and what ten million change is in the table of slopes. Most of
-  what an entry takes in a commit of many is its Ed25519 signature: each has its own, so that each
+  such rows into an empty table with the same indexes, without hash or signature, each commit a
+  transaction that it begins and ends, as drivers do by themselves; to PostgreSQL these are three
+  messages, and another row tells what one INSERT that commits itself takes. Our log has a hundred
+  thousand entries then, and what ten million change is in the table of slopes. Most of what an
+  entry takes in a commit of many is its Ed25519 signature: each has its own, so that each
   can be proven alone.
 * *Verify* recomputes every hash and the signatures that bind them; raw is to read the same rows.
 """
