@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.playground.daemon import Daemon, program, root
+from tests.playground.daemon import Daemon, program
 
 _FRR = "/usr/lib/frr"
 VTYSH = "/usr/bin/vtysh"
@@ -58,7 +58,7 @@ class Routers(Daemon):
         super().__init__()
         frr = pwd.getpwnam("frr")
         # FRR must get to its sockets; what lies beside its directory is closed on its own.
-        for directory in (root(), self.directory):
+        for directory in (self.directory.parent, self.directory):
             directory.chmod(0o711)
         for name, priority in {"r1": 200, "r2": 100}.items():
             home = self.home(name)
