@@ -3,6 +3,7 @@
 import gc
 import os
 from collections.abc import Generator, Iterator, Mapping
+from copy import copy
 from functools import lru_cache
 
 import pytest
@@ -99,7 +100,10 @@ def policies_read_once() -> Iterator[None]:
         return read(dict(texts))
 
     def load(texts: Mapping[str, str]) -> Policy:
-        return policy(*texts.items())
+        # Tests freeze theirs, and put other hosts into it.
+        own = copy(policy(*texts.items()))
+        own.inventory = own.inventory.model_copy(update={"hosts": {**own.inventory.hosts}})
+        return own
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(directory, "_load", load)
