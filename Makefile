@@ -112,9 +112,9 @@ $(SCHEMAS): $(addprefix $(dir $(SCHEMAS)),generate.cjs payloads.ts tsconfig.json
 demo: setup system assets ## Start it all on this machine: hosts, chat and web; STAY=… is for the demo
 	exec $(BIN)/python -m tests.playground.demo
 
-# Tests wait for daemons as often as they work: there are twice as many workers as cores. What the
+# Tests wait for daemons half of the time: there are half as many workers more than cores. What the
 # tests of a file share is made once, and the longest files begin first, as tests/conftest.py says.
-TOGETHER := -n $(shell echo $$(( $$(nproc) * 2 ))) --dist loadfile --no-loadscope-reorder
+TOGETHER := -n $(shell echo $$(( $$(nproc) * 3 / 2 ))) --dist loadfile --no-loadscope-reorder
 
 # The processes below begin at the same moment, and each would compile all tests for itself.
 # What cannot be compiled is told by them.

@@ -20,7 +20,9 @@ def cpu() -> float:
 
 def run(client: ParallelSSHClient) -> float:
     began = time.perf_counter()
-    for said in client.run_command(LINE):
+    told = client.run_command(LINE)
+    client.join(told)
+    for said in told:
         assert list(said.stdout)
         assert said.exit_code == 0
     return time.perf_counter() - began
