@@ -10,8 +10,8 @@ from bot.api import shapes
 from bot.api.caller import Caller, Reading
 from bot.api.given import Given, Text, Word
 from bot.api.parts import ApiParts, Here
-from bot.outlook import Answer, Outlook, Question, outlook, question
-from bot.store import runs, waits
+from bot.foresight import foresee
+from bot.outlook import Answer, Outlook, Question, question
 from bot.workflow import Unfit
 from runbooks import AnyRunbook
 
@@ -98,16 +98,6 @@ def foreseen(
 def _seen(
     parts: ApiParts, caller: Caller, meant: Question, *, person: str, who: str
 ) -> OutlookShape:
-    words = meant.runbook.words
-    policy = caller.policy
     with parts.database.reading() as tx:
-        seen = outlook(
-            policy,
-            meant,
-            person=person,
-            door="api",
-            now=tx.now,
-            novel="novel" not in policy.mentioned or runs.novel(tx, person=person, words=words),
-            wait=waits.usual_wait(tx, words),
-        )
+        seen = foresee(tx, caller.policy, meant, person=person, door="api")
     return OutlookShape.of(seen, who=who)

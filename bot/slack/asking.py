@@ -12,9 +12,10 @@ from slack_sdk.errors import SlackApiError, SlackClientError
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot import forms
+from bot.foresight import foresee
 from bot.forms import Misfit, NotUnderstood
 from bot.offering import Offering
-from bot.outlook import Question, outlook
+from bot.outlook import Question
 from bot.policy import Policy
 from bot.run import Origin, Run
 from bot.slack import form
@@ -22,7 +23,7 @@ from bot.slack.form import BECAUSE, FORM, HOST_BLOCK, WHAT_BLOCK, Sheet, View
 from bot.slack.payloads import Shown
 from bot.slack.sentences import sentence
 from bot.slack.voice import error_of
-from bot.store import runs, seen, waits
+from bot.store import seen
 from bot.store.database import Database
 from bot.workflow import NotYours, TooLate, Unfit, Workflow
 from bot.workflow.parts import Policies
@@ -223,15 +224,8 @@ class Asking:
         self, policy: Policy, runbook: type[AnyRunbook], host: str, person: str
     ) -> Sequence[str]:
         with self._database.reading() as tx:
-            return outlook(
-                policy,
-                Question(runbook, (host,)),
-                person=person,
-                door=_DOOR,
-                now=tx.now,
-                novel=runs.novel(tx, person=person, words=runbook.words),
-                wait=waits.usual_wait(tx, runbook.words),
-            ).sentences()
+            meant = Question(runbook, (host,))
+            return foresee(tx, policy, meant, person=person, door=_DOOR).sentences()
 
     def _choice(self, said: str, person: str, at: str) -> View:
         policy = self._policies.current()

@@ -4,9 +4,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from bot import forms
+from bot.foresight import foresee
 from bot.forms import Misfit
 from bot.offering import askable
-from bot.outlook import outlook, question
+from bot.outlook import question
 from bot.policy import Policy
 from bot.run import Origin, Run
 from bot.slack import answers, household, words
@@ -18,7 +19,7 @@ from bot.slack.mandates import Mandates
 from bot.slack.story import Stories
 from bot.slack.timetables import Timetables, Typed
 from bot.slack.words import Said
-from bot.store import changelog, runs, search, signins, waits
+from bot.store import changelog, search, signins
 from bot.store.database import Database
 from bot.workflow import Unfit, Workflow
 from bot.workflow.breaking import reason_for
@@ -232,17 +233,8 @@ class Commands:
             )
         policy = asked.policy
         meant = question(policy, forms.split(asked.said.rest))
-        words = meant.runbook.words
         with self._database.reading() as tx:
-            seen = outlook(
-                policy,
-                meant,
-                person=asked.person,
-                door="slack",
-                now=tx.now,
-                novel=runs.novel(tx, person=asked.person, words=words),
-                wait=waits.usual_wait(tx, words),
-            )
+            seen = foresee(tx, policy, meant, person=asked.person, door="slack")
         return answers.said(" ".join(seen.sentences()))
 
     def _schedule(self, asked: Asked) -> Message | None:

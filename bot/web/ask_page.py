@@ -9,12 +9,12 @@ from fastapi import APIRouter, HTTPException, Query, Request, Response
 from fastapi.responses import RedirectResponse
 
 from bot import forms
+from bot.foresight import foresee
 from bot.forms import Blank, Misfit
 from bot.leaflet import Leaflet, leaflets
 from bot.offering import askable
-from bot.outlook import Question, outlook
+from bot.outlook import Question
 from bot.run import Origin, Run
-from bot.store import runs, waits
 from bot.web.blanks import Filled
 from bot.web.noes import NOES, status_of
 from bot.web.pages import page
@@ -202,13 +202,6 @@ def _outlook(
     if host not in visitor.policy.inventory.hosts:
         return ()
     with parts.database.reading() as tx:
-        seen = outlook(
-            visitor.policy,
-            Question(runbook, (host,)),
-            person=visitor.id,
-            door="web",
-            now=tx.now,
-            novel=runs.novel(tx, person=visitor.id, words=runbook.words),
-            wait=waits.usual_wait(tx, runbook.words),
-        )
+        meant = Question(runbook, (host,))
+        seen = foresee(tx, visitor.policy, meant, person=visitor.id, door="web")
     return seen.sentences()

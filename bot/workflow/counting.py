@@ -35,14 +35,19 @@ class Count:
         return self.ruling.allowed and not self.missing
 
 
+def novel(tx: Transaction, policy: Policy, *, person: str, words: str) -> bool:
+    """Say whether this person has never had this runbook succeed; looked up where a rule asks."""
+    return "novel" not in policy.mentioned or runs.novel(tx, person=person, words=words)
+
+
 def ruling_on(tx: Transaction, policy: Policy, run: Run) -> tuple[Request, Ruling]:
     """Return what the rules look at, and the stricter of what they say now and have said.
 
     Once a run is under way the clock stands still for it: no rule about hours stops it half-way.
     """
     at = run.started if run.state is State.RUNNING else None
-    novel = "novel" not in policy.mentioned or runs.novel(tx, person=run.asked_by, words=run.words)
-    request = replace(request_of(run, now=at or tx.now), novel=novel)
+    first = novel(tx, policy, person=run.asked_by, words=run.words)
+    request = replace(request_of(run, now=at or tx.now), novel=first)
     ruling = policy.may_ask(request)
     if not ruling.allowed:
         return request, ruling
