@@ -8,24 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from bot.store import changelog, schema, seal, verification
+from bot.store import changelog, seal
 from bot.store.database import Database
 from runbooks import catalogue
+from tests.bot.place import a_place
 from tests.policies import a_policy
 from tests.typed import keyturn, started
 
 
 @pytest.fixture
 def logged(tmp_path: Path) -> Path:
-    (tmp_path / "var").mkdir()
-    key = seal.kept_in(tmp_path / "var" / "changelog.key")
-    database = Database(f"sqlite:///{tmp_path / 'var' / 'keyturn.db'}", key)
-    schema.upgrade(database)
-    with database.transaction() as tx:
-        verification.open_log(tx)
+    with a_place(tmp_path) as tx:
         changelog.append(tx, "asked", run=1, person="dora", host="lb1", door="slack")
         changelog.append(tx, "refused", run=1, host="lb1", summary="\x1b[31mno\x1b[0m\nnever")
-    database.close()
     return tmp_path
 
 

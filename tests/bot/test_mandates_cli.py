@@ -5,25 +5,18 @@ from pathlib import Path
 
 import pytest
 
-from bot.store import changelog, grants, schema, seal, verification
+from bot.store import changelog, grants
 from bot.store.database import Database
 from bot.store.grants import NewGrant
-from tests.policies import a_policy
+from tests.bot.place import a_place
 from tests.typed import keyturn
 
 
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
-    (tmp_path / "var").mkdir()
-    a_policy(tmp_path / "policy")
-    key = seal.kept_in(tmp_path / "var" / "changelog.key")
-    database = Database(f"sqlite:///{tmp_path / 'var' / 'keyturn.db'}", key)
-    schema.upgrade(database)
-    with database.transaction() as tx:
-        verification.open_log(tx)
+    with a_place(tmp_path) as tx:
         wanted = NewGrant("dora", "abusers clear", "lb*", 5, tx.now + 3600 * 1_000_000)
         grants.add(tx, wanted, giver="olga", reason="")
-    database.close()
     return tmp_path
 
 

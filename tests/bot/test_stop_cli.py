@@ -9,8 +9,8 @@ from click.testing import CliRunner, Result
 from bot.__main__ import main
 from bot.run import State
 from bot.store import bans, stops
-from bot.store.database import Database
 from bot.store.seal import kept_in
+from tests.bot.empty import empty
 from tests.bot.office import Office, an_office
 from tests.toy import SetAll
 
@@ -18,8 +18,7 @@ from tests.toy import SetAll
 @pytest.fixture
 def served(tmp_path: Path) -> Generator[Office]:
     """An office whose database and key are where the command line looks for them."""
-    seal = kept_in(tmp_path / "changelog.key")
-    database = Database(f"sqlite:///{tmp_path / 'keyturn.db'}", seal)
+    database = empty(tmp_path / "keyturn.db", kept_in(tmp_path / "changelog.key"))
     with an_office(tmp_path, database=database) as office:
         yield office
 

@@ -12,10 +12,10 @@ from click.testing import CliRunner, Result
 
 from bot.__main__ import main
 from bot.store import grants, schedules
-from bot.store.database import Database
 from bot.store.grants import NewGrant
 from bot.store.seal import kept_in
 from bot.timetable import Timing, timetable
+from tests.bot.empty import empty
 from tests.bot.inventory.test_ansible import ANSWERS
 from tests.bot.office import Office, an_office
 from tests.toy import SetAll
@@ -29,8 +29,7 @@ def office(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[Office]
     monkeypatch.setenv("KEYTURN_DATA", str(tmp_path))
     monkeypatch.setenv("KEYTURN_POLICY", str(tmp_path / "policy"))
     monkeypatch.setenv("KEYTURN_BASE_URL", ADDRESS)
-    seal = kept_in(tmp_path / "changelog.key")
-    database = Database(f"sqlite:///{tmp_path / 'keyturn.db'}", seal)
+    database = empty(tmp_path / "keyturn.db", kept_in(tmp_path / "changelog.key"))
     with an_office(tmp_path, database=database) as office:
         office.ask(SetAll(host="lb1", value="on"))
         yield office

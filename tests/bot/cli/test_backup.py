@@ -6,25 +6,16 @@ from pathlib import Path
 import pytest
 
 from bot.custody.housekeeping import note
-from bot.store import safe, schema, seal, verification
-from bot.store.database import Database, sole_user
+from bot.store.database import sole_user
+from tests.bot.place import a_place
 from tests.playground.postgres import Postgres
-from tests.policies import a_policy
 from tests.typed import keyturn
 
 
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
-    (tmp_path / "var").mkdir()
-    a_policy(tmp_path / "policy")
-    safe.kept_in(tmp_path / "var" / "secrets.key")
-    key = seal.kept_in(tmp_path / "var" / "changelog.key")
-    database = Database(f"sqlite:///{tmp_path / 'var' / 'keyturn.db'}", key)
-    schema.upgrade(database)
-    with database.transaction() as tx:
-        verification.open_log(tx)
+    with a_place(tmp_path) as tx:
         note(tx, "settings", settings={})
-    database.close()
     return tmp_path
 
 

@@ -8,8 +8,8 @@ from click.testing import CliRunner, Result
 
 from bot.__main__ import main
 from bot.store import changelog
-from bot.store.database import Database
 from bot.store.seal import kept_in
+from tests.bot.empty import empty
 from tests.bot.office import Office, an_office
 from tests.toy import SetSwitch
 
@@ -20,9 +20,7 @@ def office(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("KEYTURN_DATA", str(tmp_path))
     monkeypatch.setenv("KEYTURN_POLICY", str(tmp_path / "policy"))
     monkeypatch.setenv("KEYTURN_BASE_URL", "https://keyturn.example.com")
-    database = Database(
-        f"sqlite:///{tmp_path / 'keyturn.db'}", kept_in(tmp_path / "changelog.key")
-    )
+    database = empty(tmp_path / "keyturn.db", kept_in(tmp_path / "changelog.key"))
     with an_office(tmp_path, database=database) as office:
         office.approve(office.ask(SetSwitch(host="lb1", name="lamp", value="on")))
         yield office

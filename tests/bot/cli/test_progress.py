@@ -9,11 +9,10 @@ from pathlib import Path
 import pytest
 
 from bot.cli import progress
-from bot.store import changelog, runs, safe, schema, seal, stages, verification
-from bot.store.database import Database
+from bot.store import changelog, runs, stages
 from tests.bot.cli.test_terminal import KEYTURN, a_terminal
+from tests.bot.place import a_place
 from tests.bot.store.test_copying import a_request
-from tests.policies import a_policy
 from tests.typed import keyturn
 
 WORK = [
@@ -25,16 +24,8 @@ WORK = [
 
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
-    a_policy(tmp_path / "policy")
-    (tmp_path / "var").mkdir()
-    safe.kept_in(tmp_path / "var" / "secrets.key")
-    key = seal.kept_in(tmp_path / "var" / "changelog.key")
-    database = Database(f"sqlite:///{tmp_path / 'var' / 'keyturn.db'}", key)
-    schema.upgrade(database)
-    with database.transaction() as tx:
-        verification.open_log(tx)
+    with a_place(tmp_path) as tx:
         changelog.append(tx, "asked", run=runs.add(tx, a_request()).id)
-    database.close()
     return tmp_path
 
 

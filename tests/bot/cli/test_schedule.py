@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from bot.store import runs, schedules, schema, seal, verification
+from bot.store import runs, schedules
 from bot.store.database import Database
 from bot.timetable import Timing, timetable
+from tests.bot.place import a_place
 from tests.bot.time import nobody_was_there
-from tests.policies import a_policy
 from tests.typed import keyturn
 
 SCRUB = ("--", "zfs", "scrub", "status", "nas1", "tank")
@@ -23,15 +23,8 @@ def schedule(place: Path, *words: str) -> "subprocess.CompletedProcess[str]":
 
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
-    (tmp_path / "var").mkdir()
-    a_policy(tmp_path / "policy")
-    key = seal.kept_in(tmp_path / "var" / "changelog.key")
-    database = Database(f"sqlite:///{tmp_path / 'var' / 'keyturn.db'}", key)
-    schema.upgrade(database)
-    with database.transaction() as tx:
-        verification.open_log(tx)
-    database.close()
-    return tmp_path
+    with a_place(tmp_path):
+        return tmp_path
 
 
 def test_what_is_asked_here_waits_in_the_database_for_the_service(place: Path):

@@ -9,16 +9,14 @@ from click.testing import CliRunner, Result
 
 from bot.__main__ import main
 from bot.store import tokens
-from bot.store.database import Database
 from bot.store.seal import kept_in
+from tests.bot.empty import empty
 from tests.bot.office import Office, an_office
 
 
 @pytest.fixture
 def served(tmp_path: Path) -> Generator[Office]:
-    database = Database(
-        f"sqlite:///{tmp_path / 'keyturn.db'}", kept_in(tmp_path / "changelog.key")
-    )
+    database = empty(tmp_path / "keyturn.db", kept_in(tmp_path / "changelog.key"))
     with an_office(tmp_path, database=database) as office:
         yield office
 

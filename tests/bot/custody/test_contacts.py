@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from bot.custody.contacts import Contacts
-from bot.store import contacts, schema
+from bot.store import contacts
 from bot.store.contacts import Contact
 from bot.store.database import Database
 from bot.store.rote import Rote
@@ -22,6 +22,7 @@ from connectors.trouble import (
     Unreachable,
     WeakAlgorithms,
 )
+from tests.bot.empty import empty
 from tests.bot.meeting import meet
 from tests.fakes import ScriptedFleet
 
@@ -40,8 +41,7 @@ class Watch:
 
 @pytest.fixture
 def database(tmp_path: Path) -> Generator[Database]:
-    database = Database(f"sqlite:///{tmp_path / 'keyturn.db'}")
-    schema.upgrade(database)
+    database = empty(tmp_path / "keyturn.db")
     yield database
     database.close()
 

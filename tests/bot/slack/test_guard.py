@@ -22,8 +22,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from bot.slack.body import Body, parse
 from bot.slack.deliveries import Deliveries
 from bot.slack.guard import MOST_BYTES, Guard
-from bot.store import schema
 from bot.store.database import Database
+from tests.bot.empty import empty
 from tests.bot.slack import payloads
 from tests.bot.slack.asgi import post
 from tests.bot.slack.payloads import SECRET, Headers, signed
@@ -47,8 +47,7 @@ class Inner:
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterable[Database]:
-    database = Database(f"sqlite:///{tmp_path / 'keyturn.db'}")
-    schema.upgrade(database)
+    database = empty(tmp_path / "keyturn.db")
     yield database
     database.close()
 

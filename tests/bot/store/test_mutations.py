@@ -14,13 +14,13 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import Connection, text
 
-from bot.store import changelog, schema, verification
+from bot.store import changelog, verification
 from bot.store.database import Database, Transaction
-from bot.store.seal import Seal
 from bot.store.verification import Verdict
 from bot.store.watch import Watch
 from bot.store.wire import Wire
 from bot.store.witness import Checkpoint
+from tests.bot.empty import empty
 
 MUTATIONS = int(os.environ.get("KEYTURN_TEST_MUTATIONS", "200"))
 ENTRIES = int(os.environ.get("KEYTURN_TEST_ENTRIES", "20000"))
@@ -41,8 +41,7 @@ def _write(database: Database, entries: int) -> Checkpoint:
 def loose(tmp_path_factory: pytest.TempPathFactory) -> Generator[tuple[Database, Checkpoint]]:
     """A log whose table somebody has rid of its keys, its constraints and its triggers."""
     directory: Path = tmp_path_factory.mktemp("loose")
-    database = Database(f"sqlite:///{directory / 'keyturn.db'}", Seal.new())
-    schema.upgrade(database)
+    database = empty(directory / "keyturn.db")
     point = _write(database, LENGTH)
     with database.engine.connect() as connection:
         for statement in (
@@ -156,8 +155,7 @@ def test_t_l4_a_mutation_is_not_found_by_who_does_not_look(
 
 
 def test_t_l4_nothing_is_found_in_a_good_log(tmp_path: Path):
-    database = Database(f"sqlite:///{tmp_path / 'keyturn.db'}", Seal.new())
-    schema.upgrade(database)
+    database = empty(tmp_path / "keyturn.db")
     point = _write(database, ENTRIES)
     with database.reading() as tx:
         verdict = verification.verify(tx, witnesses=[point])

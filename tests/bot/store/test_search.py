@@ -20,7 +20,7 @@ from sqlalchemy import event
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from bot.run import Origin, Run, State
-from bot.store import entries, output, runs, schema, search, tables
+from bot.store import entries, output, runs, search, tables
 from bot.store import words as word_index
 from bot.store.changelog import Draft, append, append_many
 from bot.store.database import Database, Transaction
@@ -32,6 +32,7 @@ from bot.store.search import Filter
 from bot.store.statement import Answer, Statement
 from bot.store.wire import PIPE
 from tests.bench import filling
+from tests.bot.empty import empty
 
 HOSTS = ["web1", "web2", "web-db", "lb1", "lb2", "we_b"]
 
@@ -373,8 +374,7 @@ def test_a_page_asks_the_database_a_handful_of_questions_however_long_it_is(
 def test_states_that_no_run_has_are_not_looked_for_among_all_runs(tmp_path: Path):
     """Counted, not timed: how many steps SQLite takes for it."""
     seal = Seal.new()
-    database = Database(f"sqlite:///{tmp_path / 'keyturn.db'}", seal)
-    schema.upgrade(database)
+    database = empty(tmp_path / "keyturn.db", seal)
     filling.fill(database, 3_000, seal)
     rare = search.Filter(states=frozenset({State.UNKNOWN, State.WITHDRAWN}))
     with database.reading() as tx:

@@ -18,7 +18,6 @@ from bot.custody.rotation import rotate
 from bot.store import (
     changelog,
     programs,
-    schema,
     seal,
     signins,
     stamp,
@@ -29,6 +28,7 @@ from bot.store import (
 from bot.store.database import Database, Transaction
 from bot.store.seal import Seal
 from bot.store.spool import Spool
+from tests.bot.empty import empty
 
 SESSION, LINK, TOKEN = tables.session, tables.sign_in_link, programs.api_token
 HOUR = 3600 * 1_000_000
@@ -339,9 +339,8 @@ class TestAnotherKey:
     """The key of the log is changed: tokens go on as far as it tells of them; people sign in."""
 
     def _turned(self, tmp_path: Path, *, told: bool) -> tuple[str, str, Database, int]:
-        url, file = f"sqlite:///{tmp_path / 'keyturn.db'}", tmp_path / "changelog.key"
-        database = Database(url, seal.kept_in(file))
-        schema.upgrade(database)
+        file = tmp_path / "changelog.key"
+        database = empty(tmp_path / "keyturn.db", seal.kept_in(file))
         with database.transaction() as tx:
             verification.open_log(tx)
             session = signins.begin(tx, "dora")
@@ -359,7 +358,7 @@ class TestAnotherKey:
                 )
         ended = len(rotate(database, file).ended)
         database.close()
-        return session, token, Database(url, seal.kept_in(file)), ended
+        return session, token, Database(database.url, seal.kept_in(file)), ended
 
     def test_tokens_go_on_and_sessions_end(self, tmp_path: Path):
         session, token, database, ended = self._turned(tmp_path, told=True)

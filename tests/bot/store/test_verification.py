@@ -13,12 +13,13 @@ from hypothesis import strategies as st
 from sqlalchemy import insert
 
 from bot.digest import sha256
-from bot.store import changelog, output, schema, seal, tables, verification, witness
+from bot.store import changelog, output, seal, tables, verification, witness
 from bot.store.changelog import GENESIS, Entry
 from bot.store.database import Database, StoreUnavailable
 from bot.store.seal import BadKey, Seal
 from bot.store.verification import Verdict
 from bot.store.witness import Checkpoint
+from tests.bot.empty import empty
 
 VERIFIER = Path(__file__).parents[3] / "docs" / "verify_changelog.py"
 
@@ -30,8 +31,7 @@ def ours() -> Seal:
 
 @pytest.fixture
 def log(tmp_path: Path, ours: Seal):
-    database = Database(f"sqlite:///{tmp_path / 'keyturn.db'}", ours)
-    schema.upgrade(database)
+    database = empty(tmp_path / "keyturn.db", ours)
     _write(database, 12)
     yield database
     database.close()
