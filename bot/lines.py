@@ -3,6 +3,7 @@
 import json
 from datetime import UTC, datetime
 
+from bot.moment import iso
 from bot.store.changelog import Entry
 from bot.visible import one_line
 
@@ -26,4 +27,5 @@ def as_text(entry: Entry) -> str:
 def as_json(entry: Entry) -> str:
     """Return the entry as one JSON object, its facts unfolded."""
     shown = {name: value for name, value in vars(entry).items() if name != "body"}
-    return json.dumps(shown | {"facts": entry.facts}, ensure_ascii=False)
+    told = {"at": iso(entry.at), "facts": entry.facts}
+    return json.dumps(shown | told, ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""Moments: times and spans as people read them. Pure.
+"""Moments: times and spans as people and programs read them. Pure.
 
 Times are microseconds since 1970, UTC.
 """
@@ -9,8 +9,8 @@ _SECOND = 1_000_000
 
 
 def iso(at: int) -> str:
-    """Return `2026-03-01T14:30:05Z`."""
-    return f"{instant(at).isoformat(timespec='seconds')[:19]}Z"
+    """Return a moment for programs, exactly and as the API does: `2026-03-01T14:30:05.000001Z`."""
+    return f"{instant(at).replace(tzinfo=None).isoformat()}Z"
 
 
 def utc(at: int) -> str:

@@ -134,12 +134,18 @@ def _show_around(
         if not found:
             click.echo("nothing that Keyturn knows of")
     for one in found:
-        click.echo(json.dumps(vars(one), ensure_ascii=False) if as_json else _line(one))
+        click.echo(_json(one) if as_json else _line(one))
     if seen.left_out:
         click.echo(f"left out as less likely: {seen.left_out}; -n shows more", err=True)
     if seen.within < reach:
         looked = hindsight.written(moment - seen.within), hindsight.written(moment + seen.within)
         click.echo(f"so much happened that only {' to '.join(looked)} was looked at", err=True)
+
+
+def _json(one: "Happening") -> str:
+    from bot.moment import iso
+
+    return json.dumps(vars(one) | {"at": iso(one.at)}, ensure_ascii=False)
 
 
 def _line(one: "Happening") -> str:

@@ -4,10 +4,13 @@ import json
 import os
 import subprocess
 import sys
+from datetime import datetime
 from pathlib import Path
 
 import pytest
 
+from bot import moment
+from bot.civil import micros
 from bot.store import changelog, seal
 from bot.store.database import Database
 from runbooks import catalogue
@@ -85,7 +88,21 @@ def test_the_log_is_shown_one_line_an_entry_and_harmless(logged: Path):
 
 def test_the_log_is_shown_to_programs(logged: Path):
     lines = keyturn(logged, "changelog", "show", "--json").stdout.splitlines()
-    assert json.loads(lines[2])["facts"] == {"summary": "\x1b[31mno\x1b[0m\nnever"}
+    told, began = (json.loads(lines[n]) for n in (2, 0))
+    assert told["facts"] == {"summary": "\x1b[31mno\x1b[0m\nnever"}
+    export = json.loads(keyturn(logged, "changelog", "export").stdout.splitlines()[0])
+    assert micros(datetime.fromisoformat(began["at"])) == export["at"]
+
+
+def test_what_happened_around_a_moment_is_told_to_programs_with_its_moment(logged: Path):
+    key = seal.kept_in(logged / "var" / "changelog.key")
+    database = Database(f"sqlite:///{logged / 'var' / 'keyturn.db'}", key)
+    with database.transaction() as tx:
+        entry = changelog.append(tx, "everything stopped", why="smoke")
+    database.close()
+    shown = keyturn(logged, "changelog", "show", "--around", "1 h", "--json", "--within", "2h")
+    [told] = [json.loads(line) for line in shown.stdout.splitlines()]
+    assert (told["seq"], told["at"]) == (entry.seq, moment.iso(entry.at))
 
 
 def test_verify_says_whole_or_where_it_is_broken(logged: Path):

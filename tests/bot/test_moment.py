@@ -3,8 +3,10 @@
 from datetime import UTC, datetime
 
 import pytest
+from pydantic import TypeAdapter
 
 from bot import moment
+from bot.api import shapes
 
 SECOND = 1_000_000
 
@@ -17,8 +19,13 @@ NOW = at("2026-03-01 14:30:05")
 
 
 def test_times_are_written_in_utc() -> None:
-    assert moment.iso(NOW) == "2026-03-01T14:30:05Z"
     assert moment.utc(NOW) == "2026-03-01 14:30:05 UTC"
+
+
+@pytest.mark.parametrize("after", [0, 1, 120_000, 999_999, -1])
+def test_programs_are_told_moments_exactly_as_the_api_tells_them(after: int) -> None:
+    told = TypeAdapter(datetime).dump_python(shapes.at(NOW + after), mode="json")
+    assert moment.iso(NOW + after) == told
 
 
 @pytest.mark.parametrize(

@@ -84,6 +84,7 @@ def test_what_is_not_understood_exits_with_2_and_what_is_not_there_with_3(
 
 
 def test_times_are_typed_as_everywhere(shop: Shop):
+    shop.type("dora", "ask", "uptime", "check", "lb1")
     assert shop.type("dora", "runs", "--since", "2 h", "--until", "today").exit_code == 0
     assert shop.told("dora", "runs", "--since", "2020-01-01 02:00 Europe/Paris") != []
     assert shop.told("dora", "runs", "--until", "2020-01-01") == []
