@@ -1,6 +1,7 @@
 """The pen: of all threads one writes at a time, and whoever is in a hurry before the others."""
 
 import threading
+from collections import deque
 from collections.abc import Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -23,38 +24,42 @@ def hurried() -> bool:
 
 
 class Pen:
-    """Any number of threads want it, and one has it."""
+    """Any number of threads want it, and one has it: who came first of those in no less a hurry.
+
+    It is handed from one to the next. If it lay free for a moment, whoever has just written would
+    mostly be quicker than who has to wake up for it, and some would wait for ever.
+    """
 
     def __init__(self) -> None:
-        lock = threading.Lock()
-        self._first, self._others = threading.Condition(lock), threading.Condition(lock)
-        self._hurried = 0
+        self._lock = threading.Lock()
+        self._hurried, self._others = deque[threading.Lock](), deque[threading.Lock]()
         self._taken = False
 
     def take(self, patience: float) -> bool:
         """Wait for it as long as that, in seconds; False if it did not come in time."""
-        if not hurried():
-            with self._others:
-                return self._take(self._others, patience)
-        with self._first:
-            self._hurried += 1
-            try:
-                return self._take(self._first, patience)
-            finally:
-                self._hurried -= 1
-                # Whoever waited for us alone is not to wait on, where we have given up.
-                if not self._taken:
-                    self._others.notify()
+        line = self._hurried if hurried() else self._others
+        with self._lock:
+            if not self._taken:
+                self._taken = True
+                return True
+            if patience <= 0:
+                return False
+            bell = threading.Lock()
+            bell.acquire()
+            line.append(bell)
+        if bell.acquire(timeout=patience):
+            return True
+        with self._lock:
+            if bell in line:
+                line.remove(bell)
+                return False
+        # It was handed to us as we gave up.
+        return True
 
     def give(self) -> None:
-        with self._first:
-            self._taken = False
-            (self._first if self._hurried else self._others).notify()
-
-    def _take(self, mine: threading.Condition, patience: float) -> bool:
-        came = mine.wait_for(lambda: self._is_free_for(mine), patience)
-        self._taken = self._taken or came
-        return came
-
-    def _is_free_for(self, mine: threading.Condition) -> bool:
-        return not self._taken and (mine is self._first or not self._hurried)
+        with self._lock:
+            line = self._hurried or self._others
+            if line:
+                line.popleft().release()
+            else:
+                self._taken = False

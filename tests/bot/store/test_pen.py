@@ -1,10 +1,11 @@
 """Who writes next: one at a time, and whoever is in a hurry before all who wait."""
 
+import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
-from typing import Any
+from typing import Any, cast
 
 from bot.store.pen import Pen, in_a_hurry
 
@@ -34,7 +35,7 @@ class _Scene:
 
     def _waiters(self) -> int:
         pen: Any = self.pen  # nothing else tells who waits
-        return len(pen._first._waiters) + len(pen._others._waiters)
+        return len(pen._hurried) + len(pen._others)
 
     def _hurry(self, name: str, patience: float) -> None:
         with in_a_hurry():
@@ -72,6 +73,39 @@ def test_who_gives_up_hurrying_leaves_nobody_waiting():
         assert not scene.pen.take(0.01)
     scene.pen.give()
     assert scene.over() == ["other"]
+
+
+def test_they_have_it_in_the_order_in_which_they_came():
+    scene = _Scene()
+    assert scene.pen.take(0)
+    for n in range(12):
+        scene.wants(str(n))
+    scene.pen.give()
+    assert scene.over() == [str(n) for n in range(12)]
+
+
+def test_who_has_just_written_does_not_write_again_before_who_waits():
+    """Nobody is kept waiting for ever by threads that are quicker to come back."""
+    pen, has_it, may_give = Pen(), threading.Event(), threading.Event()
+
+    def want() -> None:
+        assert pen.take(PATIENCE)
+        has_it.set()
+        may_give.wait(PATIENCE)
+        pen.give()
+
+    for _ in range(20):
+        has_it.clear()
+        may_give.clear()
+        assert pen.take(0)
+        other = threading.Thread(target=want)
+        other.start()
+        _until(lambda: bool(cast("Any", pen)._others))
+        pen.give()
+        assert not pen.take(0)
+        assert has_it.wait(PATIENCE)
+        may_give.set()
+        other.join()
 
 
 def test_many_have_it_one_at_a_time():
