@@ -82,5 +82,9 @@ _WORDS = """\
   thousand entries then, and what ten million change is in the table of slopes. Most of what an
   entry takes in a commit of many is its Ed25519 signature: each has its own, so that each
   can be proven alone.
+* *The whole path* is what a request goes through: rules, plan, gate, the signed log, and what the
+  host said kept. The clients beside it do nothing of that. Their times are those of these hosts
+  on this machine: of one check and of one change, what Go's client takes for a bare command is the
+  host's own, once for a check and three times for a change.
 * *Verify* recomputes every hash and the signatures that bind them; raw is to read the same rows.
 """
