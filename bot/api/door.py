@@ -1,9 +1,12 @@
 """Builds the API out of the parts it is handed."""
 
+import threading
+from collections.abc import Callable
 from importlib.metadata import version
 from typing import Any, cast
 
 from fastapi import FastAPI, Request, Response
+from fastapi.responses import JSONResponse
 
 from bot.api import (
     calendar,
@@ -27,6 +30,7 @@ from bot.api import (
 from bot.api.awaiting import Waiters
 from bot.api.parts import ApiParts
 from bot.api.telling import Told
+from bot.api.thread import threads
 
 _ROOMS = (
     surroundings,
@@ -58,16 +62,19 @@ def build(parts: ApiParts) -> FastAPI:
         title="Keyturn",
         version=version("keyturn"),
         description=_ABOUT,
-        openapi_url="/openapi.json",
+        openapi_url=None,
+        servers=[{"url": "/api/v1"}],
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
     )
     app.state.parts = parts
+    app.state.threads = threads()
     app.state.waiters = Waiters(parts)
     problems.install(app)
     # Routers within the router would be put together anew, and looked through for each request.
     app.router.routes += [route for room in _ROOMS for route in room.router.routes]
+    app.add_route("/openapi.json", _description(app), include_in_schema=False)
     app.webhooks.post("run", summary="Tell that something happened to a run", tags=["hooks"])(told)
     _describe_problems(app)
     app.add_middleware(guard.Guard, secure=parts.base_url.startswith("https:"), refuse=_refuse)
@@ -88,6 +95,23 @@ def _refuse(request: Request, status: int) -> Response:
         413: f"That is more than {guard.MOST_BYTES // 1024} KiB. Say it in fewer words.",
     }
     return problems.problem(request, status, "too-much", words[status])
+
+
+def _description(app: FastAPI) -> Callable[[Request], Response]:
+    """Return the endpoint that describes all. It is put together once, which takes a second.
+
+    FastAPI's own would do so in the event loop, where meanwhile nobody else is answered.
+    """
+    once = threading.Lock()
+    drawn: list[bytes] = []
+
+    def description(request: Request) -> Response:  # noqa: ARG001 - as Starlette calls it
+        with once:
+            if not drawn:
+                drawn.append(bytes(JSONResponse(app.openapi()).body))
+        return Response(drawn[0], media_type="application/json")
+
+    return description
 
 
 def _describe_problems(app: FastAPI) -> None:

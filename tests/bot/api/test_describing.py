@@ -1,0 +1,57 @@
+"""The description of the API is put together once, and nobody else waits meanwhile."""
+
+import asyncio
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import httpx2
+import pytest
+
+from tests.bot.api.conftest import API, HERE, Desk
+
+pytestmark = pytest.mark.anyio
+
+
+def _held(describe: Callable[[], dict[str, Any]], may: threading.Event) -> Callable[[], Any]:
+    def described() -> dict[str, Any]:
+        assert may.wait(10), "nobody else was answered meanwhile"
+        return describe()
+
+    return described
+
+
+async def _asked(browser: httpx2.AsyncClient, answered: list[str], path: str) -> None:
+    await browser.get(f"{API}{path}")
+    answered.append(path)
+
+
+async def test_others_are_answered_while_the_description_is_put_together(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+):
+    may, answered = threading.Event(), list[str]()
+    monkeypatch.setattr(desk.api, "openapi", _held(desk.api.openapi, may))
+    transport = httpx2.ASGITransport(desk.app)
+    async with httpx2.AsyncClient(transport=transport, base_url=HERE) as browser:
+        described = asyncio.create_task(_asked(browser, answered, "/openapi.json"))
+        await asyncio.sleep(0)  # it comes first
+        await _asked(browser, answered, "/nope")
+        may.set()
+        await described
+    assert answered == ["/nope", "/openapi.json"]
+
+
+async def test_the_description_is_put_together_once(desk: Desk, monkeypatch: pytest.MonkeyPatch):
+    drawn: list[str] = []
+    describe = desk.api.openapi
+
+    def described() -> dict[str, Any]:
+        drawn.append("drawn")
+        return describe()
+
+    monkeypatch.setattr(desk.api, "openapi", described)
+    transport = httpx2.ASGITransport(desk.app)
+    async with httpx2.AsyncClient(transport=transport, base_url=HERE) as browser:
+        asked = [browser.get(f"{API}/openapi.json") for _ in range(3)]
+        told = {answer.content for answer in await asyncio.gather(*asked)}
+    assert (len(drawn), len(told)) == (1, 1)
