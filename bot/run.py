@@ -95,6 +95,7 @@ FOLLOWS: Mapping[State, frozenset[State]] = {
     _S.UNKNOWN: frozenset({_S.SUCCEEDED, _S.FAILED}),
 }
 ENDED = frozenset(state for state in State if state not in FOLLOWS)
+AT_WORK = frozenset({State.ASKED, State.READY, State.STARTING, State.RUNNING})
 BEFORE_INTENT = frozenset({State.ASKED, State.OFFERED, State.WAITING, State.READY, State.STARTING})
 
 

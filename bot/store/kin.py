@@ -6,7 +6,7 @@ from functools import cache
 from sqlalchemy import ColumnElement, bindparam, null, or_, select
 
 from bot.run import Run, State
-from bot.store import tables
+from bot.store import runs, tables
 from bot.store.among import among, as_one
 from bot.store.database import Transaction
 from bot.store.rote import Rote
@@ -15,6 +15,11 @@ from bot.store.rows import run_of
 _RUN = tables.run.c
 # Reports lie apart, and nobody here looks at them.
 _PLAIN = select(tables.run, null().label("report")).order_by(_RUN.id)
+_LISTED = Rote(
+    select(*runs.LISTED, null().label("report"))
+    .where(_RUN.parent == bindparam("whole"))
+    .order_by(_RUN.id)
+)
 _HELD = among(_PLAIN.with_for_update(of=tables.run), _RUN.id)
 _VERSIONS = among(
     select(_RUN.id, _RUN.version).order_by(_RUN.id).with_for_update(of=tables.run), _RUN.id
@@ -37,6 +42,11 @@ def _one_in(states: frozenset[State]) -> Rote:
 def _of_whole(states: frozenset[State]) -> ColumnElement[bool]:
     fits = or_(*(_RUN.state == state.value for state in sorted(states)))
     return (_RUN.parent == bindparam("whole")) & fits
+
+
+def listed(tx: Transaction, whole: int) -> list[Run]:
+    """Return all parts of a request, without their plans and reports: there may be hundreds."""
+    return [run_of(row) for row in _LISTED.rows(tx, whole=whole)]
 
 
 def parts_in(tx: Transaction, whole: int, states: Iterable[State]) -> list[Run]:

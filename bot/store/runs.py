@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import Select, bindparam, insert, null, select, update
 
-from bot.run import Run, State, StepRecord, StepState, Vote, check_move
+from bot.run import AT_WORK, Run, State, StepRecord, StepState, Vote, check_move
 from bot.store import output, tables, words
 from bot.store.among import among, as_one
 from bot.store.database import Transaction
@@ -16,7 +16,7 @@ from bot.store.requests import COLUMNS, NewRun, row_of
 from bot.store.rote import Asked, Rote, rows_of_each
 from bot.store.rows import run_of, terms_text
 
-_LISTED = [
+LISTED = [
     null().label("proposal") if column.name == "proposal" else column
     for column in tables.run.columns
 ]
@@ -75,7 +75,7 @@ _CHILDREN = Rote(
     _select().where(tables.run.c.parent == bindparam("whole")).order_by(tables.run.c.id)
 )
 _LIST = among(
-    select(*_LISTED, null().label("report")).order_by(tables.run.c.id.desc()), tables.run.c.id
+    select(*LISTED, null().label("report")).order_by(tables.run.c.id.desc()), tables.run.c.id
 )
 _VOTES_ON = among(select(tables.vote).order_by(tables.vote.c.at), tables.vote.c.run)
 _VOTES = Rote(
@@ -106,9 +106,8 @@ _SUCCEEDED = Rote(
 )
 
 
-_BUSY = [State.ASKED, State.READY, State.STARTING, State.RUNNING]
 # Of several hosts, an unknown whole follows from its hosts once they are settled.
-_UNFINISHED = tables.run.c.state.in_([state.value for state in _BUSY]) | (
+_UNFINISHED = tables.run.c.state.in_([state.value for state in sorted(AT_WORK)]) | (
     (tables.run.c.state == State.UNKNOWN.value) & (tables.run.c.hosts != "[]")
 )
 
@@ -270,7 +269,7 @@ def unfinished(tx: Transaction) -> list[Run]:
 
 def to_move(tx: Transaction) -> list[Run]:
     """Return what `unfinished` does, without plans and reports: there may be thousands."""
-    query = select(*_LISTED, null().label("report")).where(_UNFINISHED)
+    query = select(*LISTED, null().label("report")).where(_UNFINISHED)
     return [run_of(row) for row in tx.sql.execute(query.order_by(tables.run.c.id))]
 
 

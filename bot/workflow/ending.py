@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from bot import trail
 from bot.digest import Canonical
-from bot.run import BEFORE_INTENT, Run, State
+from bot.run import AT_WORK, BEFORE_INTENT, Run, State
 from bot.store import changelog, kin, locks, news, output, runs
 from bot.store.changelog import Draft
 from bot.store.database import Transaction
@@ -49,11 +49,23 @@ def end_all(parts: Parts, tx: Transaction, endings: Sequence[Ending]) -> list[Ru
         if ending.state is not State.UNKNOWN and run.kind != "check":
             free(parts, tx, run)
         announce(tx, run)
-        if run.parent is not None and tx.first(("advance", run.parent)):
-            parts.dispatch.enqueue(tx, run.parent, site_of(parts, run.host))
         for child in left.get(run.id, ()):
             end(parts, tx, child, State.WITHDRAWN, f"The whole request is {ending.state}")
+    last = {run.parent: run for run in ended}
+    for whole, run in last.items():
+        if whole is not None:
+            _wake(parts, tx, whole, run)
     return ended
+
+
+def _wake(parts: Parts, tx: Transaction, whole: int, part: Run) -> None:
+    """Have the whole request looked at where this was its last part that was at work.
+
+    Of two that end at the same moment, the one that writes into the log later sees the other's
+    end: the log is held from an entry to the commit.
+    """
+    if not kin.any_in(tx, whole, AT_WORK) and tx.first(("advance", whole)):
+        parts.dispatch.enqueue(tx, whole, site_of(parts, part.host))
 
 
 def _ended(tx: Transaction, ending: Ending) -> Run:

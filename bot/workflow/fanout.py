@@ -29,15 +29,13 @@ def advance(parts: Parts, number: int) -> None:
         if _waits(tx, number):
             return
     with parts.database.transaction() as tx:
-        whole = held = runs.hold(tx, number)
-        children = runs.children(tx, number)
+        whole = runs.hold(tx, number)
         if whole.state is State.ASKED:
-            whole = _gathered(parts, tx, whole, children)
+            whole = _gathered(parts, tx, whole, runs.children(tx, number))
         if whole.state is State.READY:
             whole = (beginning.begin if whole.timing else _opened)(parts, tx, whole)
         if whole.state in {State.RUNNING, State.UNKNOWN}:
-            now = children if whole is held else runs.children(tx, number)
-            _next_wave(parts, tx, whole, now)
+            _next_wave(parts, tx, whole)
 
 
 def _waits(tx: Transaction, number: int) -> bool:
@@ -106,7 +104,8 @@ def _opened(parts: Parts, tx: Transaction, whole: Run) -> Run:
     return runs.move(tx, starting, State.RUNNING, started=tx.now)
 
 
-def _next_wave(parts: Parts, tx: Transaction, whole: Run, children: Sequence[Run]) -> None:
+def _next_wave(parts: Parts, tx: Transaction, whole: Run) -> None:
+    children = kin.listed(tx, whole.id)
     if any(child.state in _ACTIVE for child in children):
         return
     bad = [c for c in children if c.state not in _GOOD | {State.WAITING}]
@@ -117,7 +116,7 @@ def _next_wave(parts: Parts, tx: Transaction, whole: Run, children: Sequence[Run
     for child in waiting:
         why = f"Not started, since {bad[0].host} ended {bad[0].state}"
         end(parts, tx, child, State.WITHDRAWN, why)
-    _conclude(parts, tx, whole, runs.children(tx, whole.id) if waiting else children, bad)
+    _conclude(parts, tx, whole, kin.listed(tx, whole.id) if waiting else children, bad)
 
 
 def _wave(children: Sequence[Run]) -> int:
@@ -125,7 +124,7 @@ def _wave(children: Sequence[Run]) -> int:
 
     Only a host that was changed shows anything: one that was as asked already is no canary.
     """
-    to_change = sum(child.proposal is not None for child in children)
+    to_change = sum(bool(child.digest) for child in children)
     proven = sum(child.state is State.SUCCEEDED for child in children)
     if proven == 0:
         return 1
@@ -135,8 +134,8 @@ def _wave(children: Sequence[Run]) -> int:
 def _start(parts: Parts, tx: Transaction, whole: Run, wave: Sequence[Run]) -> None:
     # Raises NoPolicy: then none of them is started.
     parts.policies.current()
+    runs.move_all(tx, [(child, runs.becoming(child, state=State.READY)) for child in wave])
     for child in wave:
-        runs.move(tx, child, State.READY)
         # Whether its host is still there, the gate says.
         parts.dispatch.enqueue(tx, child.id, site_of(parts, child.host))
     news.announce(tx, whole.id)
