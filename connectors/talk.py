@@ -9,6 +9,7 @@ import struct
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Protocol
 
@@ -40,10 +41,12 @@ class Line(Protocol):
 class Talk:
     """line: what is to be run, told the host as soon as it has opened the channel; "" to be told
     by `tell` later. patient: who waits wants to know of the end, and of nothing before it but what
-    is much.
+    is much. bell: called to wake them; must not wait. Without one, they `wait`.
     """
 
-    def __init__(self, on: Line, *, line: str, patient: bool) -> None:
+    def __init__(
+        self, on: Line, *, line: str, patient: bool, bell: Callable[[], None] | None = None
+    ) -> None:
         self._on, self._line, self._patient = on, line, patient
         self._theirs: int | None = None
         self._out, self._err = deque[bytes](), deque[bytes]()
@@ -54,6 +57,7 @@ class Talk:
         # Held but when somebody is to be woken: all that an Event is, in one call instead of ten.
         self._bell = threading.Lock()
         self._bell.acquire()
+        self._their_bell = bell
         self._closed_here = False
         # Our own number for it, once it was begun.
         self.number = -1
@@ -157,12 +161,10 @@ class Talk:
         """
         return self._bell.acquire(timeout=max(seconds, 0.0))
 
-    def wait_for_status(self, seconds: float) -> None:
-        """Wait for the host to say how it ended. What it said before that was taken."""
+    def hear_out(self) -> None:
+        """Wake whoever waits by the host's saying how it ended. What it said before was taken."""
         self._patient = True
         self.look()
-        if not (self.status or self.closed):
-            self.wait(seconds)
 
     def take(self) -> tuple[bytes, bytes]:
         """Return all that came on both streams since."""
@@ -207,6 +209,9 @@ class Talk:
         self._say(REQUEST, asked)
 
     def _ring(self) -> None:
+        if self._their_bell is not None:
+            self._their_bell()
+            return
         with suppress(RuntimeError):  # it rings already
             self._bell.release()
 

@@ -9,7 +9,7 @@ import math
 import threading
 import time
 from contextlib import suppress
-from typing import Protocol, Self
+from typing import Protocol
 
 
 class Line(Protocol):
@@ -24,7 +24,7 @@ class Line(Protocol):
 
 
 class Watch:
-    """Closes *line* within the block, after so many seconds or so many of silence.
+    """Closes *line*, until it ends, after so many seconds or so many of silence.
 
     It never sends by itself, as whoever sends may have to wait for room without end.
     """
@@ -38,11 +38,10 @@ class Watch:
         self.due = min(self._end, self._began + silence / 4)
         self.fell_silent = False
 
-    def __enter__(self) -> Self:
+    def begin(self) -> None:
         _WATCHMAN.add(self)
-        return self
 
-    def __exit__(self, *_: object) -> None:
+    def end(self) -> None:
         _WATCHMAN.forget(self)
 
     def look(self, now: float) -> bool:
