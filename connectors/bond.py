@@ -173,19 +173,16 @@ def watched(name: str, *, seconds: int) -> Query[tuple[Look, Look]]:
 
 
 def far_end(name: str) -> Query[tuple[str, str] | None]:
-    """Return the switch and its link aggregation that the inventory sets for the bond.
-
-    The host is given that word as any other that differs between hosts, and says it back.
-    """
+    """Return the switch and its link aggregation that the inventory sets for the bond."""
     setting = Setting(f"{name}.switch", "-", pattern=r"-|[a-z0-9-]+ [A-Za-z][A-Za-z-]{0,15}[0-9]+")
-    return Query(Shell(("echo", setting)), _parse_far_end)
+    return Query(setting, _parse_far_end)
 
 
 def cables(name: str) -> Query[tuple[Cable, ...]]:
     """Return the switches' ports that the inventory sets for the bond, one for each member."""
     one = r"[a-z0-9-]+:[A-Za-z][A-Za-z0-9./-]{0,30}"
     setting = Setting(f"{name}.ports", "-", pattern=rf"-|{one}( {one})*")
-    return Query(Shell(("echo", setting)), _parse_cables)
+    return Query(setting, _parse_cables)
 
 
 def parse_bond(name: str, answer: str) -> Bond:
@@ -252,7 +249,7 @@ def _look(name: str, text: str, seconds: str) -> Look:
 
 
 def _parse_far_end(answer: str) -> tuple[str, str] | None:
-    switch, _, lag = answer.strip().partition(" ")
+    switch, _, lag = answer.partition(" ")
     return (switch, lag) if lag else None
 
 

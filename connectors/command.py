@@ -249,8 +249,10 @@ class Fetch:
         return f"GET {self.url}"
 
 
-# What may be asked for a host: by the host, or of somebody who knows something about it.
-Question = Command | Fetch
+# What somebody has to be reached for: the host, or who knows something about it.
+Errand = Command | Fetch
+# What may be asked for a host. A Setting is read in the inventory, and nobody is reached for it.
+Question = Errand | Setting
 
 
 @dataclass(frozen=True)

@@ -1,23 +1,64 @@
 """The hosts under our care, and the only way to ask and to tell them anything."""
 
-from collections.abc import Callable
-from typing import Protocol, TypeVar, overload
+import time
+from collections import deque
+from collections.abc import Callable, Collection, Generator, Sequence
+from functools import partial
+from queue import Empty, SimpleQueue
+from typing import Any, Protocol, TypeVar, overload
 
 from connectors import recall
-from connectors.command import Answer, Command, Fetch, Query, Question, failure
+from connectors.command import (
+    Answer,
+    Command,
+    Errand,
+    Fetch,
+    Query,
+    Question,
+    Setting,
+    Shell,
+    failure,
+)
 from connectors.inventory import Host, Inventory
 from connectors.marker import Mark
 from connectors.trouble import HostKeyMismatch, HostTrouble, TooMuchOutput
 
 T = TypeVar("T")
 
+# What is under way is looked at so often, in seconds, though nothing came.
+_LOOK_SECONDS = 1.0
+
+
+class Begun(Protocol):
+    """A command that was begun, until it is closed. Any one thread's.
+
+    look: return the answer, or a number while there is none; None if nothing was sent, and it is
+    to be run as others are. Raises HostTrouble as running it does.
+    """
+
+    def look(self) -> Answer | float | None: ...
+
+    def close(self) -> None: ...
+
 
 class Runner(Protocol):
-    """Runs a resolved command on a host that is reached through others; `Sessions` is one."""
+    """Runs a resolved command on a host that is reached through others; `Sessions` is one.
 
-    def run(
-        self, host: Host, command: Question, /, *, through: tuple[Host, ...] = ()
-    ) -> Answer: ...
+    begin: the same for whoever does not wait: *bell* is called when it is worth a look. None where
+    it cannot be begun without waiting.
+    """
+
+    def run(self, host: Host, command: Errand, /, *, through: tuple[Host, ...] = ()) -> Answer: ...
+
+    def begin(
+        self,
+        host: Host,
+        command: Shell,
+        bell: Callable[[], None],
+        /,
+        *,
+        through: tuple[Host, ...] = (),
+    ) -> Begun | None: ...
 
     def close(self) -> None: ...
 
@@ -38,8 +79,8 @@ class Fleet:
     @overload
     def resolve(self, host: str, command: Command) -> Command: ...
     @overload
-    def resolve(self, host: str, command: Question) -> Question: ...
-    def resolve(self, host: str, command: Question) -> Question:
+    def resolve(self, host: str, command: Errand) -> Errand: ...
+    def resolve(self, host: str, command: Errand) -> Errand:
         """Return the command exactly as this host will be told it, by the login that changes."""
         return _resolved(self.inventory[host].for_changing, command)
 
@@ -50,14 +91,40 @@ class Fleet:
         """
         inventory = self.inventory
         answer = self._run(inventory, inventory[host].for_reading, query.command)
-        if trouble := failure(query.command, answer, query.statuses):
-            raise trouble
-        if answer.left_out:
-            raise TooMuchOutput(
-                f"{host} answered with {answer.left_out} bytes more than are kept, and half an "
-                "answer is none: ask for less"
-            )
-        return query.parse(answer.out)
+        return _understood(host, query, answer)
+
+    def ask_each(
+        self, questions: Sequence[tuple[str, Query[Any]]], *, at_once: int
+    ) -> Generator[tuple[int, Callable[[], Any] | None]]:
+        """Put many queries, each to its host and so many at once; yield what comes, as it comes.
+
+        One thread for all of them takes half of the work that a thread for each does. Yields the
+        place of a question, and what returns what `ask` would, or raises it. None in its stead
+        where something must be waited for, such as a new connection: that `ask` does.
+        """
+        bell = SimpleQueue[int]()
+        waiting = deque(range(len(questions)))
+        begun: dict[int, Begun] = {}
+        look_by = time.monotonic() + _LOOK_SECONDS
+        try:
+            while waiting or begun:
+                while waiting and len(begun) < at_once:
+                    number = waiting.popleft()
+                    one = self._begun(*questions[number], partial(bell.put, number))
+                    if one is None:
+                        yield number, None
+                    else:
+                        begun[number] = one
+                rung = _rung(bell, look_by) if begun else ()
+                if time.monotonic() >= look_by:
+                    rung, look_by = list(begun), time.monotonic() + _LOOK_SECONDS
+                for number in rung:
+                    if number in begun and (came := self._came(begun[number], *questions[number])):
+                        begun.pop(number).close()
+                        yield number, came[0]
+        finally:
+            for one in begun.values():
+                one.close()
 
     def tell(self, host: str, command: Command, *, fingerprint: str = "") -> Answer:
         """Run a command on a host, by the login that changes; raise CommandFailed if it failed.
@@ -100,7 +167,34 @@ class Fleet:
     def close(self) -> None:
         self._sessions.close()
 
+    def _begun(self, name: str, query: Query[Any], bell: Callable[[], None]) -> Begun | None:
+        inventory, command = self.inventory, query.command
+        if not isinstance(command, Shell):
+            return None
+        try:
+            host = inventory[name].for_reading
+            told = host.resolve(command)
+            return self._sessions.begin(host, told, bell, through=_jumps(inventory, host))
+        except HostTrouble:
+            return None  # and `ask` says what it is
+
+    def _came(
+        self, begun: Begun, host: str, query: Query[Any]
+    ) -> tuple[Callable[[], Any] | None] | None:
+        """Return what `ask_each` yields of one, if it has come to its end."""
+        try:
+            found = begun.look()
+        except HostTrouble as trouble:
+            self.on_contact(host, trouble)
+            return (partial(_raise, trouble),)
+        if isinstance(found, Answer):
+            self.on_contact(host, None)
+            return (partial(_understood, host, query, found),)
+        return (None,) if found is None else None
+
     def _run(self, inventory: Inventory, host: Host, command: Question) -> Answer:
+        if isinstance(command, Setting):
+            return Answer(0, command.resolved(host.settings))
         told, jumps = _resolved(host, command), _jumps(inventory, host)
         if isinstance(told, Fetch):
             return self._sessions.run(host, told, through=jumps)
@@ -117,7 +211,33 @@ def _nobody_listens(_host: str, _trouble: HostTrouble | None) -> None:
     return
 
 
-def _resolved(host: Host, command: Question) -> Question:
+def _rung(bell: SimpleQueue[int], by: float) -> Collection[int]:
+    """Wait for the first, until then at most; return it and all that rang besides."""
+    rung: set[int] = set()
+    try:
+        rung.add(bell.get(timeout=max(0.0, by - time.monotonic())))
+        while True:
+            rung.add(bell.get_nowait())
+    except Empty:
+        return rung
+
+
+def _understood(host: str, query: Query[T], answer: Answer) -> T:
+    if trouble := failure(query.command, answer, query.statuses):
+        raise trouble
+    if answer.left_out:
+        raise TooMuchOutput(
+            f"{host} answered with {answer.left_out} bytes more than are kept, and half an "
+            "answer is none: ask for less"
+        )
+    return query.parse(answer.out)
+
+
+def _raise(trouble: HostTrouble) -> Any:
+    raise trouble
+
+
+def _resolved(host: Host, command: Errand) -> Errand:
     if isinstance(command, Fetch):
         return command.resolved(host.settings)
     return host.resolve(command)

@@ -5,13 +5,14 @@ import threading
 import time
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
 from connectors import device, ssh
-from connectors.command import Answer, Command, Fetch, Question, Shell
+from connectors.command import Answer, Command, Errand, Fetch, Shell
+from connectors.exchange import Exchange
 from connectors.feed import Feeds
 from connectors.inventory import Host
 from connectors.transport import Gone, Limits, TurnedAway
@@ -41,6 +42,26 @@ class _Seat:
     last_used: float = field(default_factory=time.monotonic)
     warm: Session | None = None
     opening: Future[Session] | None = None
+
+
+class _Begun:
+    """A command that was begun, on a turn of its own, until it is closed. Any one thread's."""
+
+    def __init__(self, exchange: Exchange, seated: ExitStack) -> None:
+        self._exchange, self._seated = exchange, seated
+
+    def look(self) -> Answer | float | None:
+        """Return the answer, or for how many seconds at most nobody need look again.
+
+        None if nothing was sent, and `run` would try again. Raises HostTrouble as `run` does.
+        """
+        try:
+            return self._exchange.look()
+        except (Gone, TurnedAway):
+            return None
+
+    def close(self) -> None:
+        self._seated.close()
 
 
 class Sessions:
@@ -74,7 +95,7 @@ class Sessions:
         self._closed = threading.Event()
         self._sweeper: threading.Thread | None = None
 
-    def run(self, host: Host, command: Question, *, through: tuple[Host, ...] = ()) -> Answer:
+    def run(self, host: Host, command: Errand, *, through: tuple[Host, ...] = ()) -> Answer:
         """Run a resolved command on *host*, reached through its jump hosts, the first one first.
 
         Raises HostTrouble, whose `started` tells whether the command may have run.
@@ -96,6 +117,33 @@ class Sessions:
                 )
             finally:
                 seat.turns.release()
+
+    def begin(
+        self,
+        host: Host,
+        command: Shell,
+        bell: Callable[[], None],
+        *,
+        through: tuple[Host, ...] = (),
+    ) -> "_Begun | None":
+        """Begin a resolved command where that takes no waiting: for whoever does not wait for it.
+
+        None where no connection is warm, or no turn is free: nothing was sent, and `run` waits.
+        """
+        with ExitStack() as seated:
+            seat = seated.enter_context(self._seat((*through, host)))
+            warm = seat.warm
+            if command.anew or not isinstance(warm, ssh.Session) or not warm.alive:
+                return None
+            if not seat.turns.acquire(blocking=False):
+                return None
+            seated.callback(seat.turns.release)
+            exchange = seated.enter_context(closing(warm.exchange(command, bell)))
+            try:
+                exchange.begin()
+            except Gone:
+                return None
+            return _Begun(exchange, seated.pop_all())
 
     @property
     def open(self) -> int:

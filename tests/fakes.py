@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar, cast
 
-from connectors.command import Answer, Command, Query, Question
+from connectors.command import Answer, Command, Query, Question, Setting
 from connectors.fleet import Fleet
 from connectors.inventory import Host, Inventory
 from connectors.trouble import HostTrouble
@@ -62,6 +62,8 @@ class ScriptedFleet(Fleet):
         return super().resolve(host, command)
 
     def ask(self, host: str, query: Query[T]) -> T:
+        if isinstance(query.command, Setting):
+            return super().ask(host, query)
         words = str(self.resolve(host, query.command))
         self.asked.append((host, words))
         if (host, words) not in self._script.replies:

@@ -2,15 +2,19 @@
 
 import subprocess
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
 from connectors import bond
 from connectors.bond import ACTIVE_BACKUP, LACP, ROUND_ROBIN, Bond, Member
-from connectors.command import Answer, Setting, Shell, failure
+from connectors.command import Answer, Errand, Query, Shell, failure
+from connectors.fleet import Fleet
 from connectors.inventory import Host
 from connectors.trouble import BadSetting, NotUnderstood
 from tests.fakes import inventory_of
+
+T = TypeVar("T")
 
 ANSWERS = Path(__file__).parent / "answers" / "network"
 
@@ -171,52 +175,46 @@ def test_a_bond_that_is_not_there_is_said_so():
 
 def test_the_far_end_is_the_inventorys_word():
     query = bond.far_end("bond0")
-    assert isinstance(query.command, Shell)
-    assert query.parse("-\n") is None
-    assert query.parse("sw1 port-channel1\n") == ("sw1", "port-channel1")
-    host = _host({"bond0.switch": "sw1 port-channel1"})
-    assert str(host.resolve(query.command)) == "echo 'sw1 port-channel1'"
-    assert str(_host({}).resolve(query.command)) == "echo -"
+    assert _known(query, {"bond0.switch": "sw1 port-channel1"}) == ("sw1", "port-channel1")
+    assert _known(query, {}) is None
 
 
 @pytest.mark.parametrize(
     "word", ["sw1", "sw1 1", "sw1 po1; reload", "-n sw1 po1", "sw1 po1 x", ""]
 )
 def test_a_far_end_that_names_nothing_is_refused(word: str):
-    command = bond.far_end("bond0").command
-    assert isinstance(command, Shell)
     with pytest.raises(BadSetting, match=r"bond0\.switch"):
-        _host({"bond0.switch": word}).resolve(command)
+        _known(bond.far_end("bond0"), {"bond0.switch": word})
 
 
 def test_the_ports_of_the_cables_are_the_inventorys_word():
     query = bond.cables("bond0")
-    assert query.parse("-\n") == ()
-    assert query.parse("sw1:Gi1/0/1 sw2:g2\n") == (("sw1", "Gi1/0/1"), ("sw2", "g2"))
-    host = _host({"bond0.ports": "sw1:Gi1/0/1 sw2:g2"})
-    assert isinstance(query.command, Shell)
-    assert str(host.resolve(query.command)) == "echo 'sw1:Gi1/0/1 sw2:g2'"
+    found = _known(query, {"bond0.ports": "sw1:Gi1/0/1 sw2:g2"})
+    assert found == (("sw1", "Gi1/0/1"), ("sw2", "g2"))
+    assert _known(query, {}) == ()
 
 
 @pytest.mark.parametrize(
     "word", ["sw1", "sw1:", "sw1:Gi1;reload", "-n sw1:Gi1", "sw1:Gi1,sw1:Gi2", "", "sw1 :Gi1"]
 )
 def test_ports_that_are_none_are_refused(word: str):
-    command = bond.cables("bond0").command
-    assert isinstance(command, Shell)
     with pytest.raises(BadSetting, match=r"bond0\.ports"):
-        _host({"bond0.ports": word}).resolve(command)
+        _known(bond.cables("bond0"), {"bond0.ports": word})
 
 
-def _host(settings: dict[str, str]) -> Host:
-    return inventory_of("web1")["web1"].model_copy(update={"settings": settings})
+def _known(query: Query[T], settings: dict[str, str]) -> T:
+    """Return what a fleet tells that reaches nobody."""
+    host = inventory_of("web1")["web1"].model_copy(update={"settings": settings})
+    inventory = inventory_of("web1").model_copy(update={"hosts": {"web1": host}})
+    return Fleet(inventory, Unreachable()).ask("web1", query)
 
 
-def test_settings_travel_as_one_word():
-    command = bond.far_end("bond0").command
-    assert isinstance(command, Shell)
-    assert isinstance(command.argv[1], Setting)
-    assert len(command.argv) == 2
+class Unreachable:
+    def run(self, host: Host, command: Errand, /, *, through: tuple[Host, ...] = ()) -> Answer:
+        raise AssertionError(f"{host.name} was told {command} through {through}")
+
+    def close(self) -> None:
+        raise AssertionError("nothing was opened")
 
 
 def test_an_aggregation_that_both_ends_hold_is_refused_by_nobody():

@@ -47,23 +47,19 @@ def host(
     user: str = "root",
 ) -> ScriptedFleet:
     sudo = "" if user == "root" else "sudo -n -- "
-    far = "sw1 port-channel1" if lag is not None else "-"
-    cables = " ".join(f"sw1:{port}" for port in ports) or "-"
     answers: dict[tuple[str, str | Question], Replies] = {
         ("nas1", "ls -1 /proc/net/bonding"): "bond0\n",
         ("nas1", f"cat {FILE}"): said(bond),
         ("nas1", "ip -j -s link show"): LINKS,
         ("nas1", f"grep -sH '^DRIVER=' -- {UEVENTS}"): Answer(2, DRIVERS),
-        ("nas1", f"echo '{far}'" if lag is not None else "echo -"): f"{far}\n",
-        ("nas1", f"echo '{cables}'" if len(ports) > 1 else f"echo {cables}"): f"{cables}\n",
         ("nas1", "true"): "",
         ("sw1", "show interfaces status"): said("cisco-interfaces-status"),
         **{("nas1", words.replace("SUDO ", sudo)): reply for words, reply in (more or {}).items()},
     }
     if lag is not None:
         answers["sw1", "show etherchannel summary"] = lag
-    settings = {"bond0.switch": far} if lag is not None else {}
-    settings |= {"bond0.ports": cables} if ports else {}
+    settings = {"bond0.switch": "sw1 port-channel1"} if lag is not None else {}
+    settings |= {"bond0.ports": " ".join(f"sw1:{port}" for port in ports)} if ports else {}
     platforms = {"nas1": "linux", "sw1": "cisco_ios"}
     return fleet(answers, platforms=platforms, settings=settings, user=user)
 
