@@ -194,7 +194,10 @@ def _state(settings: Settings, ground: Ground, beside: str) -> state_of.Conditio
 
 
 def serve(settings: Settings) -> None:
-    """Serve until interrupted. Raises AlreadyRunning, NoPolicy, StoreUnavailable and OSError."""
+    """Serve until interrupted. Raises AlreadyRunning, NoPolicy, StoreUnavailable and OSError.
+
+    Incomplete, where a part could not be made, is an OSError.
+    """
     redactor = Redactor(settings.secrets)
     set_up_logging(redactor, settings.log)
     place = sole_user if settings.engine == "embedded" else one_of_several
@@ -214,7 +217,7 @@ def serve(settings: Settings) -> None:
 
 
 def run(keyturn: Keyturn, listener: socket.socket) -> None:
-    """Serve what was built on a socket that listens, until interrupted."""
+    """Serve what was built on a socket that listens, until interrupted. Raises Incomplete."""
     config = uvicorn.Config(
         keyturn.asgi,
         log_config=None,
@@ -225,18 +228,39 @@ def run(keyturn: Keyturn, listener: socket.socket) -> None:
         timeout_graceful_shutdown=5,
     )
     heap.settle()
+    server = _Server(config, keyturn.workflow)
     for part in (keyturn.api, *((keyturn.chat.events,) if keyturn.chat else ())):
-        part.then = heap.settle
+        part.then, part.instead = heap.settle, server.give_up
     with suppress(KeyboardInterrupt):
-        _Server(config, keyturn.workflow).run(sockets=[listener])
+        server.run(sockets=[listener])
+    if server.trouble is not None:
+        trouble = f"{type(server.trouble).__name__}: {server.trouble}"
+        raise Incomplete(
+            f"a part of the service cannot be made, so all of it has ended: {trouble}. What it is "
+            "made of may be damaged: install this version anew"
+        ) from server.trouble
+
+
+class Incomplete(OSError):
+    """A part of the service could not be made, once the port answered."""
 
 
 class _Server(uvicorn.Server):
-    """Lets nothing begin from the moment of the signal on, and not only once people have left."""
+    """Lets nothing begin from the moment of the signal on, and not only once people have left.
+
+    trouble: why it gave up by itself.
+    """
 
     def __init__(self, config: uvicorn.Config, workflow: Workflow) -> None:
         super().__init__(config)
         self._workflow = workflow
+        self.trouble: Exception | None = None
+
+    def give_up(self, trouble: Exception) -> None:
+        """End in good order, as if asked to, and keep why."""
+        self._workflow.close()
+        self.trouble = trouble
+        self.should_exit = True
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         self._workflow.close()

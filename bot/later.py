@@ -2,8 +2,6 @@
 
 import asyncio
 import logging
-import os
-import signal
 import threading
 from collections.abc import Callable
 
@@ -18,25 +16,29 @@ _ONE_BY_ONE = threading.Lock()
 class Later:
     """An ASGI application that *make* makes once, in a thread, when it is first wanted.
 
-    then: called in the event loop once it has been prepared.
+    then: called in the event loop once it has been prepared. instead: the same with what went
+    wrong, where it could not be; without it, that is raised.
     """
 
     def __init__(self, make: Callable[[], ASGIApp]) -> None:
         self._make = make
         self._made: ASGIApp | None = None
         self.then: Callable[[], None] | None = None
+        self.instead: Callable[[Exception], None] | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         made = self._made or await asyncio.to_thread(self._once)
         await made(scope, receive, send)
 
     async def prepare(self) -> None:
-        """Make it, if nobody has wanted it yet. What cannot be made ends the process, loudly."""
+        """Make it, if nobody has wanted it yet."""
         try:
             await asyncio.to_thread(self._once)
-        except Exception:
+        except Exception as trouble:
+            if self.instead is None:
+                raise
             log.critical("a part of the service cannot be made, so all of it ends", exc_info=True)
-            os.kill(os.getpid(), signal.SIGTERM)
+            self.instead(trouble)
             return
         if self.then is not None:
             self.then()

@@ -2,8 +2,10 @@
 
 import asyncio
 import os
-import signal
+import subprocess
+import sys
 import threading
+from pathlib import Path
 
 import httpx2
 import pytest
@@ -11,6 +13,7 @@ from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp
 
 from bot.later import Later
+from tests.policies import a_policy
 
 pytestmark = pytest.mark.anyio
 
@@ -41,21 +44,52 @@ async def test_whoever_comes_early_waits_for_it_and_it_is_made_once():
     assert made == ["made", "and then"]
 
 
-async def test_what_cannot_be_made_ends_the_process_loudly(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-):
-    sent: list[tuple[int, int]] = []
+def _missing() -> ASGIApp:
+    raise ImportError("cannot import name 'runs'")
 
-    def kill(process: int, number: int) -> None:
-        sent.append((process, number))
 
-    def make() -> ASGIApp:
-        raise ImportError("cannot import name 'runs'")
-
-    monkeypatch.setattr(os, "kill", kill)
-    later = Later(make)
-    later.then = lambda: sent.append((0, 0))
+async def test_what_cannot_be_made_is_told_instead(caplog: pytest.LogCaptureFixture):
+    told: list[object] = []
+    later = Later(_missing)
+    later.then, later.instead = lambda: told.append("made"), told.append
     await later.prepare()
-    assert sent == [(os.getpid(), signal.SIGTERM)]
+    assert [str(trouble) for trouble in told] == ["cannot import name 'runs'"]
     assert "cannot be made" in caplog.text
-    assert "cannot import name 'runs'" in caplog.text
+
+
+async def test_what_cannot_be_made_is_never_kept_quiet():
+    with pytest.raises(ImportError, match="runs"):
+        await Later(_missing).prepare()
+
+
+def _serve(place: Path, missing: str) -> subprocess.CompletedProcess[str]:
+    """Serve until it ends by itself, where a module cannot be loaded."""
+    a_policy(place / "policy")
+    script = f"import sys; sys.modules[{missing!r}] = None; from bot.__main__ import main; main()"
+    told = {
+        "KEYTURN_DATA": str(place / "var"),
+        "KEYTURN_POLICY": str(place / "policy"),
+        "KEYTURN_PORT": "0",
+        "KEYTURN_CONSOLE": "http",
+    }
+    return subprocess.run(
+        [sys.executable, "-c", script, "serve"],
+        env={**os.environ, **told},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("missing", ["bot.api.door", "bot.slack.door"])
+def test_a_service_without_one_of_its_parts_fails_and_says_why_in_one_line(
+    tmp_path: Path, missing: str
+):
+    ended = _serve(tmp_path, missing)
+    assert ended.returncode == 1
+    assert ended.stdout.startswith("Keyturn is ready")
+    last = ended.stderr.splitlines()[-1]
+    assert last.startswith("keyturn: a part of the service cannot be made")
+    assert missing in last
+    assert last.endswith("install this version anew")
