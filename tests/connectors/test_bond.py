@@ -8,11 +8,9 @@ import pytest
 
 from connectors import bond
 from connectors.bond import ACTIVE_BACKUP, LACP, ROUND_ROBIN, Bond, Member
-from connectors.command import Answer, Errand, Query, Shell, failure
-from connectors.fleet import Fleet
-from connectors.inventory import Host
+from connectors.command import Answer, Query, Shell, failure
 from connectors.trouble import BadSetting, NotUnderstood
-from tests.fakes import inventory_of
+from tests.fakes import ScriptedFleet, inventory_of
 
 T = TypeVar("T")
 
@@ -203,18 +201,9 @@ def test_ports_that_are_none_are_refused(word: str):
 
 
 def _known(query: Query[T], settings: dict[str, str]) -> T:
-    """Return what a fleet tells that reaches nobody."""
     host = inventory_of("web1")["web1"].model_copy(update={"settings": settings})
     inventory = inventory_of("web1").model_copy(update={"hosts": {"web1": host}})
-    return Fleet(inventory, Unreachable()).ask("web1", query)
-
-
-class Unreachable:
-    def run(self, host: Host, command: Errand, /, *, through: tuple[Host, ...] = ()) -> Answer:
-        raise AssertionError(f"{host.name} was told {command} through {through}")
-
-    def close(self) -> None:
-        raise AssertionError("nothing was opened")
+    return ScriptedFleet(inventory=inventory).ask("web1", query)
 
 
 def test_an_aggregation_that_both_ends_hold_is_refused_by_nobody():
