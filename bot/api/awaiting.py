@@ -6,22 +6,22 @@ Nothing is held meanwhile but a place among those who wait: no thread, and no tr
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
-from anyio import CapacityLimiter, to_thread
 from fastapi import Query, Request, Response
 
 from bot.api.once import Once
 from bot.api.parts import ApiParts
 from bot.api.shapes import Shape
+from bot.api.thread import done_in
 from bot.run import ENDED, State
 from bot.store import runs
 from bot.store.database import StoreUnavailable
 
-T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 LONGEST = 30
@@ -58,18 +58,16 @@ class Waiters:
     def __init__(self, parts: ApiParts, *, most: int = _MOST) -> None:
         self._parts, self._most = parts, most
         self._waiting = 0
-        self._limiter: CapacityLimiter | None = None
+        self._lookers = ThreadPoolExecutor(_LOOKERS, thread_name_prefix="looker")
 
     async def answer(self, wish: Wish) -> Shape | None:
         """Return what to answer by now; None to leave it at what was answered before."""
         if self._waiting >= self._most:
             return None
-        if self._limiter is None:
-            self._limiter = CapacityLimiter(_LOOKERS)
         self._waiting += 1
         try:
             await self._rest(wish.run, min(wish.seconds, self._parts.longest_wait))
-            return await self._look(wish.told)
+            return await done_in(self._lookers, wish.told)
         except StoreUnavailable as trouble:
             # What was recorded is so, whoever cannot be told how it went on.
             log.warning("run %d is not waited for: %s", wish.run, trouble)
@@ -93,15 +91,12 @@ class Waiters:
                     async with asyncio.timeout(min(left, next(pauses))):
                         await resting.wait()
                         return
-                if rests(await self._look(partial(self._state, run))):
+                if rests(await done_in(self._lookers, partial(self._state, run))):
                     return
 
     def _state(self, run: int) -> State:
         with self._parts.database.reading() as tx:
             return runs.get(tx, run).state
-
-    async def _look(self, at: Callable[[], T]) -> T:
-        return await to_thread.run_sync(at, limiter=self._limiter)
 
 
 class Awaiting(Once):

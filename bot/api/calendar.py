@@ -11,9 +11,10 @@ from bot.api import shapes
 from bot.api.caller import Reading
 from bot.api.given import Given
 from bot.api.parts import Here
+from bot.api.thread import InOneThread
 from bot.diary import DAYS, Coming, Day, Frost, diary
 
-router = APIRouter(tags=["schedules"])
+router = APIRouter(tags=["schedules"], route_class=InOneThread)
 
 
 class ComingShape(shapes.Shape):

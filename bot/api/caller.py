@@ -2,9 +2,9 @@
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import Depends, Request, Security
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
@@ -143,8 +143,9 @@ _described = HTTPBearer(
 )
 
 
-def _for(scope: str) -> Callable[..., Caller]:
-    def caller(
+def _for(scope: str) -> Callable[..., Coroutine[Any, Any, Caller]]:
+    # A coroutine for FastAPI alone: the thread of the request is here already.
+    async def caller(
         request: Request,
         _said: Annotated[HTTPAuthorizationCredentials | None, Depends(_described)],
     ) -> Caller:

@@ -10,11 +10,12 @@ from bot.api import shapes
 from bot.api.caller import Reading
 from bot.api.given import Given, Word
 from bot.api.parts import Here
+from bot.api.thread import InOneThread
 from bot.charter import Chapter, Clause, Domain, Frost
 from bot.charter.current import current
 from bot.workflow import Unfit
 
-router = APIRouter(tags=["policy"])
+router = APIRouter(tags=["policy"], route_class=InOneThread)
 
 
 class ClauseShape(shapes.Shape):

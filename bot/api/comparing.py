@@ -10,9 +10,10 @@ from bot.api import shapes
 from bot.api.caller import Reading
 from bot.api.given import Given
 from bot.api.parts import Here
+from bot.api.thread import InOneThread
 from bot.comparison import Line, Section, Side, compared, pair
 
-router = APIRouter(tags=["runs"])
+router = APIRouter(tags=["runs"], route_class=InOneThread)
 
 Number = Annotated[int, Field(ge=1, le=2_147_483_647)]
 

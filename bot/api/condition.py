@@ -7,10 +7,11 @@ from fastapi import APIRouter
 from bot.api import shapes
 from bot.api.caller import Reading
 from bot.api.parts import Here
+from bot.api.thread import InOneThread
 from bot.finding import Mark
 from bot.workflow import NotYours
 
-router = APIRouter(tags=["service"])
+router = APIRouter(tags=["service"], route_class=InOneThread)
 
 
 class FindingShape(shapes.Shape):

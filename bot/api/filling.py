@@ -13,10 +13,11 @@ from bot.api import shapes
 from bot.api.caller import Reading
 from bot.api.given import Given, Word
 from bot.api.parts import Here
+from bot.api.thread import InOneThread
 from bot.timetable import timetable
 from runbooks import catalogue
 
-router = APIRouter()
+router = APIRouter(route_class=InOneThread)
 
 _NEXT = 5
 

@@ -10,12 +10,13 @@ from bot.api import shapes
 from bot.api.caller import Caller, Reading
 from bot.api.given import Given, Text, Word
 from bot.api.parts import ApiParts, Here
+from bot.api.thread import InOneThread
 from bot.foresight import foresee
 from bot.outlook import Answer, Outlook, Question, question
 from bot.workflow import Unfit
 from runbooks import AnyRunbook
 
-router = APIRouter(prefix="/policy", tags=["policy"])
+router = APIRouter(prefix="/policy", tags=["policy"], route_class=InOneThread)
 
 
 class AnswerShape(shapes.Shape):

@@ -12,12 +12,13 @@ from bot.api import shapes
 from bot.api.caller import Reading
 from bot.api.given import Given, Word
 from bot.api.parts import Here
+from bot.api.thread import InOneThread
 from bot.roll import Pin, Reach, Standing, roll
 from bot.run import Run
 from connectors.inventory import Host
 from connectors.trouble import UnknownHost
 
-router = APIRouter(tags=["hosts"])
+router = APIRouter(tags=["hosts"], route_class=InOneThread)
 
 
 class LoginShape(shapes.Shape):

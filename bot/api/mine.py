@@ -8,13 +8,14 @@ from fastapi import APIRouter
 from bot.api import shapes
 from bot.api.caller import Reading
 from bot.api.parts import Here
+from bot.api.thread import InOneThread
 from bot.store import delegations, glass, grants, runs
 from bot.store.delegations import Delegation
 from bot.store.glass import Glass
 from bot.store.grants import Grant
 from bot.workflow import awaited, granted
 
-router = APIRouter(tags=["mine"])
+router = APIRouter(tags=["mine"], route_class=InOneThread)
 
 
 class Unreviewed(shapes.Shape):

@@ -9,15 +9,15 @@ import hashlib
 import logging
 import re
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import Depends, Header, Request, Response
-from fastapi.concurrency import run_in_threadpool
-from fastapi.routing import APIRoute
 
 from bot.api.caller import recognised
 from bot.api.parts import ApiParts
 from bot.api.problems import StillAtIt, UsedForSomethingElse, answer
+from bot.api.thread import InOneThread, done_in
 from bot.store import answers, changelog
 from bot.store.answers import Answer, Claim, Earlier
 from bot.store.database import Database, StoreUnavailable
@@ -44,7 +44,7 @@ async def _key(
 DESCRIBED = Depends(_key)
 
 
-class Once(APIRoute):
+class Once(InOneThread):
     """A route that heeds the key of a POST."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
@@ -63,16 +63,21 @@ async def _once(
     request: Request, key: str, handle: Callable[[Request], Coroutine[Any, Any, Response]]
 ) -> Response:
     parts: ApiParts = request.app.state.parts
-    caller = await run_in_threadpool(recognised, request, parts)
     mine = _digest(request.method, str(request.url.path), request.url.query, await request.body())
-    place = _digest(caller.id, key)
-    claim = await run_in_threadpool(_claim, parts.database, place, mine)
-    if isinstance(claim, Earlier):
-        return await run_in_threadpool(_again, parts.database, claim, mine)
+    claim = await done_in(request.app.state.threads, partial(_claimed, request, parts, key, mine))
+    if isinstance(claim, Response):
+        return claim
     with answers.borne_by(claim):
         given = await _given(request, handle)
-    await run_in_threadpool(_keep, parts.database, claim, given)
+    await done_in(request.app.state.threads, partial(_keep, parts.database, claim, given))
     return given
+
+
+def _claimed(request: Request, parts: ApiParts, key: str, mine: str) -> Claim | Response:
+    """Take the key for this request, or return what to answer instead."""
+    place = _digest(recognised(request, parts).id, key)
+    claim = _claim(parts.database, place, mine)
+    return _again(parts.database, claim, mine) if isinstance(claim, Earlier) else claim
 
 
 async def _given(

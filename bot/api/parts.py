@@ -32,7 +32,7 @@ class ApiParts:
     offering: Offering | None = None
 
 
-# What does not wait is asked in the event loop: each that is no coroutine takes a thread's turn.
+# As a coroutine it takes no thread's turn.
 async def _parts(request: Request) -> ApiParts:
     return request.app.state.parts
 

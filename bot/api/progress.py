@@ -10,13 +10,14 @@ from bot.api.caller import Reading
 from bot.api.given import Number
 from bot.api.parts import Here
 from bot.api.shapes import Shape, at
+from bot.api.thread import InOneThread
 from bot.run import State, StepState
 from bot.store import glances, proof, runs
 from bot.store.database import Transaction
 from bot.store.glances import Glance
 from bot.store.heard import Heard
 
-router = APIRouter(prefix="/runs/{number}", tags=["runs"])
+router = APIRouter(prefix="/runs/{number}", tags=["runs"], route_class=InOneThread)
 
 _GOOD = frozenset({State.SUCCEEDED, State.UNCHANGED})
 _TO_COME = frozenset({State.OFFERED, State.WAITING})

@@ -11,9 +11,10 @@ from bot.api import shapes
 from bot.api.caller import Reading
 from bot.api.given import Given
 from bot.api.parts import Here
+from bot.api.thread import InOneThread
 from bot.tally import QUARTER, Lift, Line, tally
 
-router = APIRouter(prefix="/report", tags=["report"])
+router = APIRouter(prefix="/report", tags=["report"], route_class=InOneThread)
 
 _SECOND = 1_000_000
 

@@ -13,6 +13,7 @@ from bot.api import shapes
 from bot.api.caller import Reading
 from bot.api.given import Given, Moment, Word, micros
 from bot.api.parts import Here
+from bot.api.thread import InOneThread
 from bot.forms import Blank
 from bot.leaflet import Leaflet
 from bot.run import State
@@ -20,7 +21,7 @@ from bot.store import changelog, entries, search, verification, words
 from bot.store.changelog import Entry
 from runbooks import catalogue
 
-router = APIRouter()
+router = APIRouter(route_class=InOneThread)
 
 
 class FieldShape(shapes.Shape):

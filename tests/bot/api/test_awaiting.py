@@ -11,7 +11,7 @@ import pytest
 from anyio import to_thread
 from sqlalchemy import Connection
 
-from bot.api import awaiting
+from bot.api import awaiting, thread
 from bot.api.awaiting import Waiters, Wish
 from bot.api.parts import ApiParts
 from bot.api.shapes import Shape
@@ -192,28 +192,33 @@ def test_a_database_that_goes_away_meanwhile_takes_nothing_back(office: Office):
     assert asyncio.run(Waiters(parts).answer(Wish(number, 30, gone))) is None
 
 
-def test_an_answer_that_is_waited_for_takes_three_turns_of_threads(
+def test_an_answer_that_is_waited_for_takes_two_turns_of_threads(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ):
-    """Who asks, what is asked for, and what came of it; every statement is known by heart."""
+    """Whatever is asked, and what came of it; every statement is known by heart."""
     program = desk.program("dora", "ask")
     _asked_and_worked_on(desk, LOOK, program)
     turns, put_together = list[object](), list[object]()
-    run_sync, execute = to_thread.run_sync, Connection.execute
+    hand_over, execute = thread.done_in, Connection.execute
 
-    async def turned(work: Callable[..., Any], *more: Any, **named: Any) -> Any:
+    async def turned(pool: ThreadPoolExecutor, work: Callable[[], Any]) -> Any:
         turns.append(work)
-        return await run_sync(work, *more, **named)
+        return await hand_over(pool, work)
 
     def asked(self: Connection, statement: Any, *more: Any, **named: Any) -> Any:
         put_together.append(statement)
         return execute(self, statement, *more, **named)
 
+    async def elsewhere(*_: Any, **__: Any) -> Any:
+        raise AssertionError("FastAPI has handed something to a thread")
+
     monkeypatch.setattr(awaiting, "_LOOK_SECONDS", 60)
-    monkeypatch.setattr(to_thread, "run_sync", turned)
+    for module in (thread, awaiting):
+        monkeypatch.setattr(module, "done_in", turned)
+    monkeypatch.setattr(to_thread, "run_sync", elsewhere)
     monkeypatch.setattr(Connection, "execute", asked)
     assert _asked_and_worked_on(desk, LOOK, program).json()["run"]["over"]
-    assert (len(turns), put_together) == (3, [])
+    assert (len(turns), put_together) == (2, [])
 
 
 def test_what_moved_before_somebody_listened_is_heard_of_a_short_while():

@@ -6,6 +6,7 @@ import pytest
 from fastapi.routing import APIRoute
 
 from bot.api.door import build
+from bot.api.thread import InOneThread
 from bot.workflow.tokens import SCOPES
 from tests.bot.api.conftest import API, Desk
 from tests.bot.web.exhibits import gallery
@@ -94,6 +95,11 @@ def test_a_route_that_nobody_entered_is_found(desk: Desk):
 
     with pytest.raises(AssertionError):
         test_every_route_is_in_the_table(desk)
+
+
+def test_no_route_waits_for_the_database_in_the_event_loop(desk: Desk):
+    found = [route for route in everything(desk.api.routes) if isinstance(route, APIRoute)]
+    assert [route.path for route in found if not isinstance(route, InOneThread)] == []
 
 
 def test_the_routes_are_made_once_and_not_for_every_api(desk: Desk):
