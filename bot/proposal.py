@@ -82,6 +82,14 @@ class Proposal:
         """64 hex digits: the SHA-256 of the document."""
         return sha256(self.document)
 
+    @cached_property
+    def by_host(self) -> Mapping[str, Sequence[ProposedStep]]:
+        """The steps of each host, in their order."""
+        found: dict[str, list[ProposedStep]] = {}
+        for step in self.steps:
+            found.setdefault(step.host, []).append(step)
+        return found
+
     @property
     def facts(self) -> dict[str, Canonical]:
         """What the change log keeps of it: the document, and what was shown beside it."""
@@ -93,7 +101,7 @@ class Proposal:
             "undo": [str(step.undo or step.no_undo) for step in self.steps],
         }
 
-    @property
+    @cached_property
     def reversible(self) -> bool:
         return all(step.undo is not None for step in self.steps)
 

@@ -89,14 +89,9 @@ def checkpoint(tx: Transaction) -> Checkpoint:
     return Checkpoint(seq, head, tx.now, tx.seal.public, tx.seal.sign(head))
 
 
-def last_checkpoint(tx: Transaction, run: int) -> Checkpoint:
-    """Return how far the log was at the newest entry of a run. Needs no key of ours."""
-    entry = changelog.last_of_run(tx, run)
-    sealed = changelog.last_of_kind(tx, KEY)
-    if entry is None:
-        raise ValueError(f"there is nothing about run {run} in the change log")
-    key = _public(sealed) if sealed else ""
-    return Checkpoint(entry.seq, entry.hash, entry.at, key, entry.signature)
+def checkpoint_at(tx: Transaction, entry: Entry) -> Checkpoint:
+    """Return how far the log is with an entry that this transaction has appended."""
+    return Checkpoint(entry.seq, entry.hash, entry.at, tx.seal.public, entry.signature)
 
 
 def verify(

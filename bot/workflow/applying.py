@@ -9,13 +9,13 @@ from bot import trail
 from bot.digest import Canonical
 from bot.policy import NoPolicy
 from bot.run import Run, State, StepRecord, StepState
-from bot.store import changelog, heard, output, runs, verification
+from bot.store import changelog, heard, output, runs
 from bot.store.database import StoreRefused, StoreUnavailable, Transaction
 from bot.store.spool import TROUBLE
 from bot.workflow import following, gate, recovering
 from bot.workflow.ending import announce, end
+from bot.workflow.intent import Intent
 from bot.workflow.listening import Listening
-from bot.workflow.marking import mark_of
 from bot.workflow.parts import Parts
 from bot.workflow.planning import Remaining, remaining
 from bot.workflow.worker import Hold
@@ -85,9 +85,9 @@ class Applying:
             self._hand_over(claimed.hold)
             return
         with trail.span("gate", run=claimed.run.id, host=claimed.run.host):
-            running = gate.open_for(self._parts, claimed, left)
-        if running is not None:
-            self._do(running, claimed.hold)
+            first = gate.open_for(self._parts, claimed, left)
+        if first is not None:
+            self._do(first.run, claimed.hold, first)
 
     def _hand_over(self, hold: Hold) -> None:
         """Let others have the run at once, and not only when nobody has heard of us for long."""
@@ -103,18 +103,26 @@ class Applying:
             if run.state is State.STARTING and self._parts.worker.regains(tx, claimed.hold):
                 end(self._parts, tx, run, state, summary)
 
-    def _do(self, running: Run, hold: Hold, *, done: int = 0) -> None:
-        steps = running.proposal.steps if running.proposal else ()
-        for n, step in enumerate(steps[done:], start=done + 1):
-            if n > 1 and self._closing.is_set():
+    def _do(
+        self, running: Run, hold: Hold, intent: Intent | None = None, *, done: int = 0
+    ) -> None:
+        """Do every step that is left. intent: of the first of them, if that has passed the gate.
+
+        done: how many steps were done before.
+        """
+        count = len(running.proposal.steps) if running.proposal else 0
+        for n in range(done + 1, count + 1):
+            if intent is None and self._closing.is_set():
                 # No step is under way: whoever takes it goes on, or ends it with what was done.
                 self._hand_over(hold)
                 return
-            if n > 1 and not gate.next_step(self._parts, running, hold, n):
+            intent = intent or gate.next_step(self._parts, running, hold, n)
+            if intent is None:
                 return
-            with trail.span("step", run=running.id, host=step.host, step=n) as more:
-                outcome = self._tell(step.host, running, hold, n)
+            with trail.span("step", run=running.id, host=intent.step.host, step=n) as more:
+                outcome = self._tell(intent, hold)
                 more({"outcome": outcome.state.value})
+            intent = None
             ours = self._durably(
                 lambda tx, n=n, outcome=outcome: self._conclude(tx, running, hold, n, outcome),
                 run=running.id,
@@ -128,40 +136,25 @@ class Applying:
         with trail.span("proof", run=running.id, host=running.host):
             self._prove(running, hold)
 
-    def _tell(self, host: str, running: Run, hold: Hold, n: int) -> _Outcome:
+    def _tell(self, intent: Intent, hold: Hold) -> _Outcome:
         """Send one command. What goes wrong after it may have begun is unknown, never failed."""
-        if running.proposal is None:
-            raise gate.Shut(State.REFUSED, "it has no plan")
-        try:
-            step = running.proposal.steps[n - 1]
-            command = self._witnessed(running, hold, n, step.do)
-        except StoreUnavailable as trouble:
-            return _Outcome(StepState.FAILED, trouble=f"nothing was sent: {trouble}")
+        step, command = intent.step, _witnessed(intent)
         with (
-            self._listening.to(running.id, n) as tail,
+            self._listening.to(intent.run.id, intent.n) as tail,
             cleared_by(lambda: self._parts.worker.check(hold)),
         ):
             try:
                 self._parts.worker.check(hold)
-                answer = self._parts.fleet.tell(host, command, fingerprint=step.fingerprint)
+                answer = self._parts.fleet.tell(step.host, command, fingerprint=step.fingerprint)
             except HostTrouble as trouble:
                 state = StepState.UNKNOWN if trouble.started is None else StepState.FAILED
                 return _Outcome(state, output=tail.said, trouble=str(trouble))
             except Exception:
-                log.exception("run %d step %d", running.id, n)
+                log.exception("run %d step %d", intent.run.id, intent.n)
                 return _Outcome(
                     StepState.UNKNOWN, trouble="a fault in Keyturn itself; see its log"
                 )
         return _Outcome(StepState.SUCCEEDED, answer.status, answer.said)
-
-    def _witnessed(self, running: Run, hold: Hold, n: int, command: Command) -> Command:
-        """Let the host's own log see how far ours is: who rewrites ours cannot rewrite that."""
-        if not isinstance(command, Shell):
-            return command
-        with self._parts.database.reading() as tx:
-            point = verification.last_checkpoint(tx, running.id)
-            mark = mark_of(tx, running, n, fence=hold.fence)
-        return replace(command, note=f"run {running.id} step {n}: {point.line}", mark=mark)
 
     def conclude(
         self,
@@ -327,6 +320,15 @@ class Applying:
             log.critical("run %d: nor can the spool: %s; known is: %s", run, trouble, facts)
             return False
         return True
+
+
+def _witnessed(intent: Intent) -> Command:
+    """Let the host's own log see how far ours is: who rewrites ours cannot rewrite that."""
+    command = intent.step.do
+    if not isinstance(command, Shell):
+        return command
+    note = f"run {intent.run.id} step {intent.n}: {intent.point.line}"
+    return replace(command, note=note, mark=intent.mark)
 
 
 def _known(n: int, outcome: _Outcome) -> dict[str, Canonical]:

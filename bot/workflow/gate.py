@@ -9,11 +9,22 @@ from dataclasses import dataclass
 
 from bot.policy import NoPolicy, Policy
 from bot.run import Run, State
-from bot.store import bans, changelog, leases, locks, runs, schedules, testimony, turns
+from bot.store import (
+    bans,
+    changelog,
+    leases,
+    locks,
+    runs,
+    schedules,
+    shared,
+    testimony,
+    turns,
+)
 from bot.store.database import Transaction
 from bot.workflow import founding, granted, passing, stopped
 from bot.workflow.counting import Count, count
 from bot.workflow.ending import announce, end, free
+from bot.workflow.intent import Intent, intend
 from bot.workflow.parts import Parts
 from bot.workflow.planning import Remaining, propose
 from bot.workflow.recovering import goes_on
@@ -98,7 +109,7 @@ def resume(parts: Parts, number: int) -> Claimed | None:
         return Claimed(run, hold, done=len(records))
 
 
-def open_for(parts: Parts, claimed: Claimed, left: Remaining) -> Run | None:
+def open_for(parts: Parts, claimed: Claimed, left: Remaining) -> Intent | None:
     """Let the run through and write its first intent; None if it ended here instead."""
     with parts.database.together() as tx:
         run = runs.hold(tx, claimed.run.id)
@@ -122,16 +133,15 @@ def open_for(parts: Parts, claimed: Claimed, left: Remaining) -> Run | None:
         changelog.append(
             tx, "started", run=run.id, host=run.host, digest=run.digest, whole=run.parent
         )
-        intend(tx, running, 1)
+        intent = intend(tx, running, claimed.hold, 1)
         announce(tx, run)
-        return running
+        return intent
 
 
 def _frozen(tx: Transaction, run: Run, policy: Policy) -> str:
     """Say in words why the run waits now; only broken glass goes through a freeze."""
-    if passing.opens(tx, policy, run):
-        return ""
-    return policy.frozen(host=run.host, runbook=run.words, now=tx.now)
+    frozen = policy.frozen(host=run.host, runbook=run.words, now=tx.now)
+    return "" if frozen and passing.opens(tx, policy, run) else frozen
 
 
 def wait(tx: Transaction, run: Run, why: str) -> None:
@@ -142,12 +152,12 @@ def wait(tx: Transaction, run: Run, why: str) -> None:
         announce(tx, run)
 
 
-def next_step(parts: Parts, running: Run, hold: Hold, n: int) -> bool:
-    """Write the intent of a further step, if the run may still go on."""
+def next_step(parts: Parts, running: Run, hold: Hold, n: int) -> Intent | None:
+    """Write the intent of a further step; None if the run may not go on."""
     with parts.database.together() as tx:
         run = runs.hold(tx, running.id)
         if run.state is not State.RUNNING or not parts.worker.has(tx, hold):
-            return False
+            return None
         try:
             policy = _policy(parts)
             authorise(parts, tx, run, policy)
@@ -157,21 +167,10 @@ def next_step(parts: Parts, running: Run, hold: Hold, n: int) -> bool:
                 end(parts, tx, run, State.STOPPED, str(shut))
             else:
                 end(parts, tx, run, State.FAILED, f"Stopped before step {n}: {shut}")
-            return False
-        intend(tx, running, n)
+            return None
+        intent = intend(tx, running, hold, n)
         announce(tx, run)
-        return True
-
-
-def intend(tx: Transaction, run: Run, n: int) -> None:
-    """Write down what is about to be sent: committed before it is."""
-    if run.proposal is None:
-        raise Shut(State.REFUSED, "it has no plan")
-    step = run.proposal.steps[n - 1]
-    runs.intend(tx, run.id, n)
-    changelog.append(
-        tx, "sending", run=run.id, host=step.host, n=n, title=step.title, command=str(step.do)
-    )
+        return intent
 
 
 def authorise(parts: Parts, tx: Transaction, run: Run, policy: Policy) -> None:
@@ -183,18 +182,34 @@ def authorise(parts: Parts, tx: Transaction, run: Run, policy: Policy) -> None:
     stop = stopped.by_whom(tx, run, policy)
     if stop:
         raise Shut(State.STOPPED, stopped.told(tx, run, stop))
-    shut_out = testimony.shut_out(tx)
-    if testimony.EVERYBODY in shut_out:
-        raise _doubted(run, "that everything may go on")
-    policy = policy.without(bans.people(tx) | shut_out)
+    # Nobody is shut out, and nothing is voted on, by those who start hosts together.
+    admitted = shared.answer(tx, ("admitted", policy), lambda: _admitted(tx, run, policy))
+    whole = run
     if run.parent is not None:
-        whole = runs.get(tx, run.parent)
+        number = run.parent
+        whole = shared.answer(tx, ("run", number), lambda: runs.get(tx, number))
         _is_part_of(run, whole)
         # Until it is about to be sent, it only takes the host.
         doubt = "" if run.state is State.READY else testimony.against_part(tx, run, whole)
         if doubt:
             raise _doubted(run, doubt)
-        run = whole
+    counted = shared.answer(
+        tx, ("counted", whole.id, admitted), lambda: _counted(parts, tx, whole, admitted)
+    )
+    if not counted.met and not passing.opens(tx, admitted, whole):
+        _by_grant(tx, admitted, whole, counted)
+
+
+def _admitted(tx: Transaction, run: Run, policy: Policy) -> Policy:
+    """Return the policy without those who are shut out; raise Shut if everybody is."""
+    shut_out = testimony.shut_out(tx)
+    if testimony.EVERYBODY in shut_out:
+        raise _doubted(run, "that everything may go on")
+    return policy.without(bans.people(tx) | shut_out)
+
+
+def _counted(parts: Parts, tx: Transaction, run: Run, policy: Policy) -> Count:
+    """Count the approvals of a request; raise Shut if it may not be done, or is not borne out."""
     keyed = _keyed(parts, tx, run)
     _borne_out(parts, tx, run, keyed)
     counted = count(tx, policy, run, keyed)
@@ -206,8 +221,7 @@ def authorise(parts: Parts, tx: Transaction, run: Run, policy: Policy) -> None:
     no = next((vote for vote in runs.votes(tx, keyed.id) if not vote.yes), None)
     if no is not None:
         raise Shut(State.DENIED, f"Denied by {_name(parts, no.person)}")
-    if not counted.met and not passing.opens(tx, policy, run):
-        _by_grant(tx, policy, run, counted)
+    return counted
 
 
 def _in_time(tx: Transaction, run: Run) -> None:
@@ -312,11 +326,8 @@ def _is_part_of(run: Run, whole: Run) -> None:
     if whole.state not in {State.STARTING, State.RUNNING}:
         raise Shut(State.WITHDRAWN, f"The whole request is {whole.state}")
     mine = [step.work for step in run.proposal.steps] if run.proposal else []
-    approved = [
-        step.work
-        for step in (whole.proposal.steps if whole.proposal else ())
-        if step.host == run.host
-    ]
+    steps = whole.proposal.by_host.get(run.host, ()) if whole.proposal else ()
+    approved = [step.work for step in steps]
     if not mine or mine != approved or not whole.proposal:
         raise Shut(State.STALE, f"What {run.host} was to do is not what was approved")
     if whole.proposal.digest != whole.digest:

@@ -1,7 +1,7 @@
 """Marking: what a step is called on its host, so that the host can be asked about it."""
 
 from bot.run import Run
-from bot.store import changelog, leases
+from bot.store import changelog, leases, shared
 from bot.store.database import Transaction
 from connectors.marker import Mark
 
@@ -16,8 +16,8 @@ def mark_of(tx: Transaction, run: Run, n: int, *, fence: int = 0) -> Mark:
     What an older backup brings back may give a run's number out a second time, so the moment that
     it was asked for is a part of its name.
     """
-    first = changelog.first(tx)
+    first = shared.answer(tx, "first entry", lambda: changelog.first(tx))
     installation = first.hash[:12] if first else "new"
-    lease = leases.of(tx, run.id)
+    lease = None if fence else leases.of(tx, run.id)
     fence = fence or (lease.fence if lease else 1)
     return Mark(f"{installation}-{run.id}-{run.asked // _SECOND:x}", n, fence)
