@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from bot.policy import Policy
+from bot.policy import Policy, Request, Ruling
 from bot.run import BEFORE_INTENT, Run, State, StepState, Vote
 from bot.store import changelog, news, runs
 from bot.store.database import Transaction
@@ -14,6 +14,9 @@ from bot.workflow.parts import Parts
 from bot.workflow.second_factor import proves, shown
 from bot.workflow.stead import stand_in
 from connectors.command import UncleanText, clean
+
+# What the rules look at, and what they say of it.
+_Weighed = tuple[Request, Ruling]
 
 
 class NotYours(Exception):
@@ -42,11 +45,12 @@ def approve(
         if len(digest) < 10 or not run.digest.startswith(digest):
             raise TooLate(f"run {number} has another plan now: look at it again")
         factor = shown(tx, policy, person=person, session=session)
-        no = refusal(tx, policy, run, person)
-        lacking = "" if no or factor else _lacking(tx, policy, run)
-        vote = _vote(tx, policy, run, person, reason, yes=True)
+        weighed = ruling_on(tx, policy, run)
+        no = _refusal(tx, policy, run, person, weighed)
+        lacking = "" if no or factor else _lacking(run, weighed)
+        vote = _vote(tx, policy, run, person, reason, weighed, yes=True)
         if not no:
-            _must_say_why(tx, policy, run, reason)
+            _must_say_why(run, reason, weighed)
         if no or lacking:
             _log(tx, "approval refused", run, person, no or lacking)
         elif not _cast(tx, policy, run, replace(vote, factor=factor)):
@@ -74,7 +78,8 @@ def deny(parts: Parts, number: int, *, person: str, reason: str = "") -> Run:
         # Who edited it may not approve it, but an owner's no is an owner's no.
         no = refusal(tx, policy, replace(run, editors=()), person)
         if not no:
-            vote = _vote(tx, policy, run, person, reason, yes=False)
+            weighed = ruling_on(tx, policy, run)
+            vote = _vote(tx, policy, run, person, reason, weighed, yes=False)
             runs.cast(tx, vote)
             name = _name(policy, person)
             if vote.instead_of:
@@ -143,10 +148,17 @@ def settle(parts: Parts, number: int, *, person: str, succeeded: bool, why: str)
 
 
 def _vote(
-    tx: Transaction, policy: Policy, run: Run, person: str, reason: str, *, yes: bool
+    tx: Transaction,
+    policy: Policy,
+    run: Run,
+    person: str,
+    reason: str,
+    weighed: _Weighed,
+    *,
+    yes: bool,
 ) -> Vote:
     """Return the vote; whoever has a key of their own turns that one."""
-    request, ruling = ruling_on(tx, policy, run)
+    request, ruling = weighed
     instead_of = ""
     if not policy.may_approve(person, request, ruling).allowed:
         turned = {vote.instead_of or vote.person for vote in runs.votes(tx, run.id)}
@@ -194,7 +206,11 @@ def _count(parts: Parts, tx: Transaction, policy: Policy, run: Run) -> Run:
 
 def refusal(tx: Transaction, policy: Policy, run: Run, person: str) -> str:
     """Say why this person may not decide; "" if they may."""
-    request, ruling = ruling_on(tx, policy, run)
+    return _refusal(tx, policy, run, person, ruling_on(tx, policy, run))
+
+
+def _refusal(tx: Transaction, policy: Policy, run: Run, person: str, weighed: _Weighed) -> str:
+    request, ruling = weighed
     answer = policy.may_approve(person, request, ruling)
     if answer.allowed or stand_in(tx, policy, request, ruling, person):
         return ""
@@ -203,17 +219,17 @@ def refusal(tx: Transaction, policy: Policy, run: Run, person: str) -> str:
     return f"You cannot decide run {run.id}{f': {why}' if why else ''}. Those who can: {able}."
 
 
-def _must_say_why(tx: Transaction, policy: Policy, run: Run, reason: str) -> None:
-    if not reason.strip() and ruling_on(tx, policy, run)[1].reason:
+def _must_say_why(run: Run, reason: str, weighed: _Weighed) -> None:
+    if not reason.strip() and weighed[1].reason:
         raise Unfit(
             f"say why you approve run {run.id}: the rules want to know. On its page, or "
             f"approve {run.id} {run.short_digest} because REASON"
         )
 
 
-def _lacking(tx: Transaction, policy: Policy, run: Run) -> str:
+def _lacking(run: Run, weighed: _Weighed) -> str:
     """Say that this approval takes a second factor; "" if it does not."""
-    if not ruling_on(tx, policy, run)[1].step_up:
+    if not weighed[1].step_up:
         return ""
     return (
         f"Run {run.id} takes your second factor, which chat does not have: approve it on its web "
