@@ -7,8 +7,8 @@ from typing import Protocol
 
 from bot.run import State
 from bot.store.glances import Glance
-from bot.visible import visible
 from bot.web.pages import piece
+from bot.web.shown import coded
 
 # Squares of a picture, side by side and below each other, in units of its own.
 _IN_A_ROW, _STEP = 25, 12
@@ -128,12 +128,12 @@ def drawn(glance: Glance) -> str:
 
 
 def rows(parts: Iterable[_Part], *, begun: bool) -> list[Mapping[str, object]]:
-    """Return what the table of hosts says of each: a badge as a piece of a page, and words."""
+    """Return what the table of hosts says of each, as pieces of a page."""
     return [
         {
             "id": part.id,
             "badge": piece("run_state.html", state=part.state, begun=begun),
-            "summary": visible(part.summary) or "–",
+            "summary": coded(part.summary or "–"),
         }
         for part in parts
     ]

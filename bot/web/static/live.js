@@ -53,7 +53,7 @@
       var line = document.getElementById("part-" + row.id);
       if (!line) { return; }
       line.querySelector("[data-state]").innerHTML = row.badge;
-      line.querySelector("[data-summary]").textContent = row.summary;
+      line.querySelector("[data-summary]").innerHTML = row.summary;
     });
     var words = fan && fan.querySelector("strong");
     if (words) { document.getElementById("announce").textContent = words.textContent; }

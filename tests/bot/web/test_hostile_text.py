@@ -11,8 +11,9 @@ from bot.proposal import Proposal, ProposedStep
 from bot.run import Origin, State, StepRecord, StepState, Vote
 from bot.store import changelog, heard, runs
 from bot.store.database import Transaction
+from bot.store.glances import Part
 from bot.store.heard import Newest
-from bot.web import shown
+from bot.web import fan, pages, shown
 from connectors.command import Shell, SwitchLines
 from runbooks import Report, Table
 from tests.bot.web.conftest import Site
@@ -206,6 +207,20 @@ def test_other_pages_are_sound(site: Site, path: str, person: str) -> None:
     assert page.strange == []
     assert len(page.ids) == len(set(page.ids))
     assert page.unlabelled == []
+
+
+@pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
+def test_an_open_page_is_told_how_a_host_ended_as_a_new_one_draws_it(text: str):
+    part = Part(1, 1, "lb1", State.FAILED, 1, None, f"type `{text}`, {text}")
+    [row] = fan.rows([part], begun=True)
+    dossier = {
+        "parts": [part],
+        "fan": fan.fan([part], started=1, ended=2, now=3),
+        "hosts_drawn": "",
+    }
+    page = pages.piece("run_hosts.html", run=part, dossier=dossier, streamed=False)
+    assert f">{row['summary']}</td>" in page
+    assert Page(str(row["summary"])).strange == []
 
 
 def test_what_stands_in_backticks_is_code_and_still_text():
