@@ -13,7 +13,7 @@ from bot.custody.discretion import set_up_logging
 from bot.dispatch.crew import Crew
 from bot.dispatch.procrastinated import Procrastinated
 from bot.ground import Ground, at_work_on, lay, one_of_several
-from bot.policy import NoPolicy, Policy
+from bot.policy import NoPolicy, Policy, Problem
 from bot.redaction import Redactor
 from bot.schedule.clock import Clock
 from bot.settings import Settings
@@ -58,7 +58,7 @@ def _check_sites(policy: Policy, sites: frozenset[str]) -> None:
     known = sorted({host.site for host in policy.inventory.hosts.values()})
     for site in sorted(sites - {*known}):
         there = f"there are {', '.join(known)}" if known else "it has no hosts yet"
-        raise NoPolicy(f"no host of the inventory is at site {site!r}: {there}")
+        raise NoPolicy(Problem(f"no host of the inventory is at site {site!r}: {there}"))
 
 
 async def _until_told(ground: Ground, crew: Crew) -> bool:

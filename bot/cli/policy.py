@@ -4,7 +4,7 @@ import json
 import re
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,13 +18,11 @@ from bot.cli.service import as_json
 
 if TYPE_CHECKING:
     from bot.outlook import Question
+    from bot.policy import Problem
 
 _SPAN = re.compile(r"([1-9][0-9]{0,4}) ?([hdw])", re.ASCII)
 _HOURS = {"h": 1, "d": 24, "w": 168}
 _DIRECTORY = click.Path(path_type=Path)
-# Where a sentence about the policy says something is wrong: `people.yaml, line 3: …`.
-_AT = re.compile(r"(?P<file>[^\s,:;]*\.(?:yaml|cedar))(?:, line (?P<line>[0-9]+))?")
-_NEXT_PROBLEM = re.compile(r"; (?=[a-z]+\.(?:yaml|cedar)[,:])")
 
 
 @click.group(cls=Family)
@@ -52,7 +50,7 @@ def check(place: Place, *, directory: Path | None, as_json: bool) -> None:
         except NoPolicy as trouble:
             if not as_json:
                 raise
-            click.echo(_checked([*_NEXT_PROBLEM.split(str(trouble))]))
+            click.echo(_checked(trouble.problems))
             sys.exit(FAILED)
     doubts = slips(found, catalogue())
     people, hosts = len(found.household.people), len(found.inventory.hosts)
@@ -65,18 +63,13 @@ def check(place: Place, *, directory: Path | None, as_json: bool) -> None:
     click.echo(f"valid, version {found.version}: {counted}")
 
 
-def _checked(problems: Sequence[str], doubts: Sequence[str] = (), **counted: str | int) -> str:
+def _checked(
+    problems: "Sequence[Problem]", doubts: "Sequence[Problem]" = (), **counted: str | int
+) -> str:
     """Write what a check found, for programs. doubts: what is valid, and probably mistyped."""
     told = {"ok": not problems, **counted}
-    found = {"problems": problems, "look_again": doubts}
-    listed = {name: [_placed(said) for said in each] for name, each in found.items()}
+    listed = {"problems": [*map(vars, problems)], "look_again": [*map(vars, doubts)]}
     return json.dumps(told | listed, indent=2, ensure_ascii=False)
-
-
-def _placed(said: str) -> Mapping[str, str | int | None]:
-    at = _AT.match(said)
-    line = at["line"] if at else None
-    return {"file": at["file"] if at else "", "line": int(line) if line else None, "said": said}
 
 
 @policy.command("page")

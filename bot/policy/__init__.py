@@ -2,7 +2,8 @@
 
 from bot.policy.directory import PolicyDirectory
 from bot.policy.people import Household, Person, SlackIdentity
-from bot.policy.policy import NoPolicy, Policy, Request
+from bot.policy.policy import Policy, Request
+from bot.policy.problem import NoPolicy, Problem
 from bot.policy.rules import Ruling
 
 __all__ = [
@@ -11,6 +12,7 @@ __all__ = [
     "Person",
     "Policy",
     "PolicyDirectory",
+    "Problem",
     "Request",
     "Ruling",
     "SlackIdentity",

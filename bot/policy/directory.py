@@ -12,7 +12,8 @@ from pydantic import BaseModel, ValidationError
 
 from bot.policy.freezes import Freezes
 from bot.policy.people import Household
-from bot.policy.policy import NoPolicy, Policy
+from bot.policy.policy import Policy
+from bot.policy.problem import NoPolicy, Problem
 from bot.policy.rules import BadRules, Naming, Rules
 from bot.policy.written import Written
 from connectors.inventory import Inventory
@@ -66,7 +67,7 @@ class PolicyDirectory:
         self._settled = False
         self._texts: Mapping[str, str] | None = None
         self._policy: Policy | None = None
-        self._trouble = "the policy was never loaded"
+        self._problems: Sequence[Problem] = (Problem("the policy was never loaded"),)
 
     def current(self) -> Policy:
         """Return the policy, or raise NoPolicy: half a policy, or an old one, is never used."""
@@ -74,7 +75,7 @@ class PolicyDirectory:
             if not self._up_to_date():
                 self._reload()
             if self._policy is None:
-                raise NoPolicy(self._trouble)
+                raise NoPolicy(*self._problems)
             return self._policy
 
     def _up_to_date(self) -> bool:
@@ -96,7 +97,7 @@ class PolicyDirectory:
             self._stamp, self._texts = _of_one_moment(self.path, self._pause, quiet=not first)
             self._policy = _load(self._texts)
         except NoPolicy as trouble:
-            self._trouble = str(trouble)
+            self._problems = trouble.problems
         else:
             if self._on_load is not None:
                 self._on_load(self._policy)
@@ -141,7 +142,8 @@ def _of_one_moment(
         if _stamp(path) == stamp and _texts(path) == texts:
             return stamp, texts
         quiet = True
-    raise NoPolicy(f"the files in {path} keep changing: they are read when that has ended")
+    said = f"the files in {path} keep changing: they are read when that has ended"
+    raise NoPolicy(Problem(said))
 
 
 def _texts(path: Path) -> Mapping[str, str]:
@@ -155,14 +157,13 @@ def _text(file: Path) -> str:
     try:
         return file.read_text(encoding="utf-8")
     except FileNotFoundError:
-        raise NoPolicy(
-            f"{file} is missing: a policy directory holds {', '.join(NEEDED)}"
-        ) from None
+        missing = f"is missing: a policy directory holds {', '.join(NEEDED)}"
+        raise NoPolicy(Problem(missing, str(file))) from None
     except UnicodeDecodeError as error:
         line = error.object[: error.start].count(b"\n") + 1
-        raise NoPolicy(f"{file.name}, line {line}: this is not UTF-8: save it as that") from None
+        raise NoPolicy(Problem("this is not UTF-8: save it as that", file.name, line)) from None
     except OSError as error:
-        raise NoPolicy(f"{file} cannot be read: {error}") from None
+        raise NoPolicy(Problem(f"cannot be read: {error}", str(file))) from None
 
 
 def _load(texts: Mapping[str, str]) -> Policy:
@@ -173,15 +174,13 @@ def _load(texts: Mapping[str, str]) -> Policy:
     try:
         rules = Rules(texts["policy.cedar"])
     except BadRules as bad:
-        raise NoPolicy(f"policy.cedar, line {bad.line}: {bad}") from None
+        raise NoPolicy(Problem(str(bad), "policy.cedar", bad.line)) from None
     for host in inventory:
         if host.area not in household.areas:
-            place = _place([files["inventory.yaml"]], ("hosts", host.name, "area"))
             there = ", ".join(sorted(household.areas)) or "none"
-            raise NoPolicy(
-                f"{place}: host {host.name}: area {host.area} is not in areas.yaml, which has "
-                f"{there}"
-            )
+            said = f"host {host.name}: area {host.area} is not in areas.yaml, which has {there}"
+            place = ("hosts", host.name, "area")
+            raise NoPolicy(_problem([files["inventory.yaml"]], place, said))
     for naming in rules.namings:
         _check_known(naming, household, inventory)
     version = hashlib.sha256("\0".join(texts[name] for name in FILES).encode()).hexdigest()[:12]
@@ -203,8 +202,8 @@ def _freezes(file: Written, household: Household) -> Freezes:
     for n, freeze in enumerate(freezes.freezes):
         for area in freeze.areas:
             if area not in household.areas:
-                place = file.place(("freezes", n, "areas"))
-                raise NoPolicy(f"{place}: {freeze.name}: there is no area {area} in areas.yaml")
+                said = f"{freeze.name}: there is no area {area} in areas.yaml"
+                raise NoPolicy(file.problem(said, ("freezes", n, "areas")))
     return freezes
 
 
@@ -222,11 +221,11 @@ def _check_known(naming: Naming, household: Household, inventory: Inventory) -> 
         return
     what = "area" if naming.kind == "Owners" else naming.kind.lower()
     todo = ", or list it under roles: there" if naming.kind == "Role" else ""
-    raise NoPolicy(
-        f'policy.cedar, line {naming.line}: rule "{naming.rule}": there is no {what} '
-        f'"{naming.name}" in {naming.file}, but {", ".join(there[:20]) or "none at all"}: '
-        f"correct it{todo}"
+    said = (
+        f'rule "{naming.rule}": there is no {what} "{naming.name}" in {naming.file}, but '
+        f"{', '.join(there[:20]) or 'none at all'}: correct it{todo}"
     )
+    raise NoPolicy(Problem(said, "policy.cedar", naming.line))
 
 
 def _named(data: dict[str, Any], key: str, field: str) -> dict[str, Any]:
@@ -246,9 +245,9 @@ def _checked(files: Sequence[Written], model: type[Model], data: dict[str, Any])
         return model.model_validate(data)
     except ValidationError as error:
         problems = [
-            f"{_place(files, _path(problem))}: {_in_words(problem)}" for problem in error.errors()
+            _problem(files, _path(found), _in_words(found)) for found in error.errors()[:5]
         ]
-        raise NoPolicy("; ".join(problems[:5])) from None
+        raise NoPolicy(*problems) from None
 
 
 def _path(problem: Any) -> Sequence[str | int]:
@@ -261,14 +260,14 @@ def _path(problem: Any) -> Sequence[str | int]:
     return where or ((word,) if word == "defaults" else ("hosts", word))
 
 
-def _place(files: Sequence[Written], path: Sequence[str | int]) -> str:
+def _problem(files: Sequence[Written], path: Sequence[str | int], said: str) -> Problem:
     file = next((file for file in files if file.holds(path[:1])), files[0])
     field = path[2:3]
     # What a host does not say itself is said by the defaults.
     if path[0] == "hosts" and field and not file.holds(path[:3]):
         default = ("defaults", *field)
-        return file.place(default if file.holds(default) else path)
-    return file.place(path)
+        return file.problem(said, default if file.holds(default) else path)
+    return file.problem(said, path)
 
 
 def in_words(error: ValidationError) -> str:

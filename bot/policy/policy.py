@@ -12,6 +12,7 @@ import cedarpy
 
 from bot.policy.freezes import DAYS, Freezes
 from bot.policy.people import Area, Household, Person
+from bot.policy.problem import NoPolicy, Problem
 from bot.policy.rules import BadRules, Rules, Ruling, strictest
 from bot.terms import Demand, Terms
 from connectors.inventory import Host, Inventory
@@ -20,10 +21,6 @@ from connectors.inventory import Host, Inventory
 _MOST_ANSWERS = 4096
 
 Order = Literal["stop", "resume", "ban"]
-
-
-class NoPolicy(Exception):
-    """There is no valid policy, so nobody may do anything. The message says what is wrong."""
 
 
 @dataclass(frozen=True)
@@ -130,7 +127,7 @@ class Policy:
         try:
             rules = Rules(f"{self._rules.text}\n{rule}")
         except BadRules as bad:
-            raise NoPolicy(f"line {bad.line}: {bad}") from None
+            raise NoPolicy(Problem(str(bad), line=bad.line)) from None
         return Policy(self.household, self.inventory, rules, self.freezes, version=self.version)
 
     def without(self, banned: Collection[str]) -> "Policy":

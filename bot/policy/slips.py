@@ -9,37 +9,46 @@ from difflib import get_close_matches
 from fnmatch import fnmatchcase
 
 from bot.policy.policy import Policy
+from bot.policy.problem import Problem
 
 
-def slips(policy: Policy, runbooks: Collection[str]) -> list[str]:
-    """Return a sentence for each. runbooks: the words of all that there are."""
+def slips(policy: Policy, runbooks: Collection[str]) -> list[Problem]:
+    """Return them all. runbooks: the words of all that there are."""
     return [*_of_rules(policy, runbooks), *_of_freezes(policy, runbooks), *_of_roles(policy)]
 
 
-def _of_rules(policy: Policy, runbooks: Collection[str]) -> list[str]:
+def _of_rules(policy: Policy, runbooks: Collection[str]) -> list[Problem]:
     return [
-        f'policy.cedar, line {one.line}: rule "{one.rule}": there is no runbook "{one.words}"'
-        + _meant(one.words, runbooks)
+        Problem(
+            f'rule "{one.rule}": there is no runbook "{one.words}"{_meant(one.words, runbooks)}',
+            "policy.cedar",
+            one.line,
+        )
         for one in policy.rules.wordings
         if one.about == "runbook" and one.words not in runbooks
     ]
 
 
-def _of_freezes(policy: Policy, runbooks: Collection[str]) -> list[str]:
+def _of_freezes(policy: Policy, runbooks: Collection[str]) -> list[Problem]:
     return [
-        f'freezes.yaml: {freeze.name}: no runbook is like "{pattern}"' + _meant(pattern, runbooks)
+        Problem(
+            f'{freeze.name}: no runbook is like "{pattern}"{_meant(pattern, runbooks)}',
+            "freezes.yaml",
+        )
         for freeze in policy.freezes.freezes
         for pattern in freeze.but
         if not any(fnmatchcase(words, pattern) for words in runbooks)
     ]
 
 
-def _of_roles(policy: Policy) -> list[str]:
+def _of_roles(policy: Policy) -> list[Problem]:
     spoken = {one.name for one in policy.rules.namings if one.kind == "Role"}
     known = spoken | set(policy.household.roles)
     return [
-        f"people.yaml: {person.id} has the role {role}, of which no rule speaks"
-        + _meant(role, known)
+        Problem(
+            f"{person.id} has the role {role}, of which no rule speaks{_meant(role, known)}",
+            "people.yaml",
+        )
         for person in policy.household.people.values()
         for role in person.roles
         if role not in known

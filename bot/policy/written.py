@@ -8,7 +8,7 @@ from typing import Any, cast
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
-from bot.policy.policy import NoPolicy
+from bot.policy.problem import NoPolicy, Problem
 
 Path = Sequence[str | int]
 
@@ -32,23 +32,21 @@ class Written:
         try:
             data = YAML(typ="safe").load(self.text)
         except RecursionError:
-            raise NoPolicy(f"{self.name}: is nested too deeply to be read") from None
+            raise NoPolicy(Problem("is nested too deeply to be read", self.name)) from None
         except ValueError as error:
-            raise NoPolicy(f"{self.name}: {error}") from None
+            raise NoPolicy(Problem(str(error), self.name)) from None
         except YAMLError as error:
             mark: Any = getattr(error, "problem_mark", None)
-            where = f", line {mark.line + 1}" if mark else ""
             what = _in_words(str(getattr(error, "problem", None) or error))
-            raise NoPolicy(f"{self.name}{where}: {what}") from None
+            raise NoPolicy(Problem(what, self.name, mark.line + 1 if mark else None)) from None
         if not isinstance(data, dict):
             example = f"{self.name.split('.')[0]}:"
-            raise NoPolicy(f"{self.name}: must hold a mapping, such as {example}")
+            raise NoPolicy(Problem(f"must hold a mapping, such as {example}", self.name))
         return cast("dict[str, Any]", data)
 
-    def place(self, path: Path) -> str:
-        """Return `people.yaml, line 3`, of the deepest part of the path that is written."""
-        line, _ = self._found(path)
-        return f"{self.name}, line {line}" if line else self.name
+    def problem(self, said: str, path: Path) -> Problem:
+        """Return what is wrong at the deepest part of the path that is written."""
+        return Problem(said, self.name, self._found(path)[0] or None)
 
     def holds(self, path: Path) -> bool:
         return self._found(path)[1] == len(path)

@@ -123,7 +123,7 @@ def test_verify_says_whole_or_where_it_is_broken(logged: Path):
     ("words", "status", "says"),
     [
         (["changelog", "verify"], 3, "there is no database in"),
-        (["policy", "check", "/nowhere"], 1, "people.yaml is missing"),
+        (["policy", "check", "/nowhere"], 1, "people.yaml: is missing"),
         (["runbook"], 2, "No such command"),
         (["changelog", "show", "--most", "0"], 2, "not in the range"),
     ],

@@ -124,6 +124,7 @@ def test_an_invalid_policy_is_told_by_file_and_line(office: Office):
     assert (said.exit_code, told["ok"], said.stderr) == (1, False, "")
     assert {one["file"] for one in told["problems"]} == {"inventory.yaml"}
     assert where + 1 in {one["line"] for one in told["problems"]}
+    assert not any("inventory.yaml" in one["said"] for one in told["problems"])
     inventory.unlink()
     [missing] = json.loads(_typed("policy", "check").stdout)["problems"]
     assert (missing["file"], missing["line"]) == (str(inventory), None)

@@ -147,7 +147,7 @@ def test_replay_reads_while_the_service_writes(place: Path):
     ("words", "status", "says"),
     [
         (["policy", "--since", "yesterday"], 2, "give a span such as 90d"),
-        (["nowhere"], 1, "people.yaml is missing"),
+        (["nowhere"], 1, "people.yaml: is missing"),
     ],
 )
 def test_replay_says_what_is_wrong_in_a_line(

@@ -289,7 +289,7 @@ def test_t_a14_a_broken_policy_says_where_and_what_and_allows_nothing(
 def test_a_missing_file_is_named(tmp_path: Path):
     directory = a_policy(tmp_path)
     (tmp_path / "areas.yaml").unlink()
-    with pytest.raises(NoPolicy, match=r"areas\.yaml is missing"):
+    with pytest.raises(NoPolicy, match=r"areas\.yaml: is missing"):
         directory.current()
 
 

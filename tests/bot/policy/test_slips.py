@@ -19,7 +19,7 @@ def _told(directory: Path, file: str, was: str, instead: str) -> list[str]:
     text = path.read_text() if path.exists() else ""
     assert was in text
     path.write_text(text.replace(was, instead, 1) if was else instead)
-    return slips(load(path.parent), RUNBOOKS)
+    return [*map(str, slips(load(path.parent), RUNBOOKS))]
 
 
 @pytest.mark.parametrize(
