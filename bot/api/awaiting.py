@@ -5,6 +5,7 @@ Nothing is held meanwhile but a place among those who wait: no thread, and no tr
 
 import asyncio
 import logging
+import threading
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -66,8 +67,8 @@ class Waiters:
             return None
         self._waiting += 1
         try:
-            await self._rest(wish.run, min(wish.seconds, self._parts.longest_wait))
-            return await done_in(self._lookers, wish.told)
+            told = await self._rested(wish, min(wish.seconds, self._parts.longest_wait))
+            return told or await done_in(self._lookers, wish.told)
         except StoreUnavailable as trouble:
             # What was recorded is so, whoever cannot be told how it went on.
             log.warning("run %d is not waited for: %s", wish.run, trouble)
@@ -75,24 +76,34 @@ class Waiters:
         finally:
             self._waiting -= 1
 
-    async def _rest(self, run: int, seconds: float) -> None:
+    async def _rested(self, wish: Wish, seconds: float) -> Shape | None:
+        """Wait for it, or for as long; return what is to be told, if that was found on the way."""
         loop, resting = asyncio.get_running_loop(), asyncio.Event()
+        found: list[Shape] = []
+        here, few = threading.get_ident(), self._waiting <= _LOOKERS
 
         def hear(state: State) -> None:
-            if rests(state):
-                loop.call_soon_threadsafe(resting.set)
+            if not rests(state):
+                return
+            # Who moved it has all of it at hand, but more to do than to look for many. Whatever
+            # it cannot look up is looked up again below, and whose trouble that is hears of it.
+            with suppress(Exception):
+                if few and threading.get_ident() != here:
+                    found.append(wish.told())
+            loop.call_soon_threadsafe(resting.set)
 
         end = loop.time() + seconds
         pauses = pauses_between(alone=self._parts.database.embedded)
-        with self._parts.database.moves.heard(run, hear):
+        with self._parts.database.moves.heard(wish.run, hear):
             # What was moved in this process is heard of, before we came too: only later one looks.
             while (left := end - loop.time()) > 0 and not self._parts.workflow.closing:
                 with suppress(TimeoutError):
                     async with asyncio.timeout(min(left, next(pauses))):
                         await resting.wait()
-                        return
-                if rests(await done_in(self._lookers, partial(self._state, run))):
-                    return
+                        break
+                if rests(await done_in(self._lookers, partial(self._state, wish.run))):
+                    break
+        return found[-1] if found else None
 
     def _state(self, run: int) -> State:
         with self._parts.database.reading() as tx:

@@ -160,7 +160,7 @@ def test_no_thread_is_held_however_many_wait(office: Office):
 
     def threads() -> _Told:
         named = [one.name for one in threading.enumerate()]
-        return _Told(threads=sum("AnyIO worker" in name for name in named))
+        return _Told(threads=sum(name.startswith(("api", "looker")) for name in named))
 
     async def all_of_them() -> list[Shape | None]:
         wish = Wish(number, 30, threads)
@@ -180,6 +180,54 @@ def test_who_comes_when_many_wait_is_answered_at_once(office: Office):
     assert asyncio.run(Waiters(_parts(office), most=0).answer(wish)) is None
 
 
+def _told_by(waiting: int, office: Office) -> list[str]:
+    """Return which threads looked what to tell so many who waited for one run."""
+    number = a_desk(office).program("dora", "ask").post("/runs", json=LOOK).json()["run"]["id"]
+    waiters, names = Waiters(_parts(office)), list[str]()
+
+    def told() -> _Told:
+        names.append(threading.current_thread().name)
+        return _Told(threads=0)
+
+    async def all_of_them() -> None:
+        coming = [
+            asyncio.ensure_future(waiters.answer(Wish(number, 30, told))) for _ in range(waiting)
+        ]
+        await asyncio.sleep(0)
+        await asyncio.to_thread(office.work)
+        await asyncio.gather(*coming)
+
+    asyncio.run(all_of_them())
+    return names
+
+
+def test_who_moves_a_run_looks_for_a_few_who_wait_and_no_more(office: Office):
+    [name] = _told_by(1, office)
+    assert not name.startswith("looker")
+    names = _told_by(50, office)
+    assert len(names) == 50
+    assert sum(not name.startswith("looker") for name in names) == 4
+
+
+def test_what_cannot_be_told_by_who_moves_a_run_is_looked_for_again(office: Office):
+    number = a_desk(office).program("dora", "ask").post("/runs", json=LOOK).json()["run"]["id"]
+    waiters, troubles = Waiters(_parts(office)), [StoreUnavailable("just now")]
+
+    def told() -> _Told:
+        if troubles:
+            raise troubles.pop()
+        return _Told(threads=0)
+
+    async def asked() -> Shape | None:
+        coming = asyncio.ensure_future(waiters.answer(Wish(number, 30, told)))
+        await asyncio.sleep(0)
+        await asyncio.to_thread(office.work)
+        return await coming
+
+    assert asyncio.run(asked()) == _Told(threads=0)
+    assert not troubles
+
+
 def test_a_database_that_goes_away_meanwhile_takes_nothing_back(office: Office):
     number = a_desk(office).program("dora", "ask").post("/runs", json=LOOK).json()["run"]["id"]
 
@@ -192,10 +240,10 @@ def test_a_database_that_goes_away_meanwhile_takes_nothing_back(office: Office):
     assert asyncio.run(Waiters(parts).answer(Wish(number, 30, gone))) is None
 
 
-def test_an_answer_that_is_waited_for_takes_two_turns_of_threads(
+def test_an_answer_that_is_waited_for_takes_one_turn_of_a_thread(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ):
-    """Whatever is asked, and what came of it; every statement is known by heart."""
+    """Whoever moves the run tells what came of it; every statement is known by heart."""
     program = desk.program("dora", "ask")
     _asked_and_worked_on(desk, LOOK, program)
     turns, put_together = list[object](), list[object]()
@@ -218,7 +266,7 @@ def test_an_answer_that_is_waited_for_takes_two_turns_of_threads(
     monkeypatch.setattr(to_thread, "run_sync", elsewhere)
     monkeypatch.setattr(Connection, "execute", asked)
     assert _asked_and_worked_on(desk, LOOK, program).json()["run"]["over"]
-    assert (len(turns), put_together) == (2, [])
+    assert (len(turns), put_together) == (1, [])
 
 
 def test_what_moved_before_somebody_listened_is_heard_of_a_short_while():
