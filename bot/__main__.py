@@ -61,6 +61,7 @@ def main() -> None:
 @main.command()
 def serve() -> None:
     """Serve chat and web pages, and carry runs out, until interrupted."""
+    heap.hold()
     settings = _settings()
     from bot import app
 
@@ -81,6 +82,7 @@ def worker(*, sites: tuple[str, ...], concurrency: int) -> None:
 
     For example: keyturn worker --site ams --site rot
     """
+    heap.hold()
     from bot import site_worker
 
     settings = _settings()

@@ -227,7 +227,7 @@ def run(keyturn: Keyturn, listener: socket.socket) -> None:
         ws="wsproto" if keyturn.console is not None else "none",
         timeout_graceful_shutdown=5,
     )
-    heap.settle()
+    heap.hold()
     server = _Server(config, keyturn.workflow)
     for part in (keyturn.api, *((keyturn.chat.events,) if keyturn.chat else ())):
         part.then, part.instead = heap.settle, server.give_up

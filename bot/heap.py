@@ -19,8 +19,18 @@ def prepare() -> None:
         sys.modules.setdefault(name, None)  # pyright: ignore[reportArgumentType, reportCallIssue]
 
 
+def hold() -> None:
+    """Have Python's collector leave alone what there is, and look at nothing until settle().
+
+    For what is to serve for long. Of two hundred thousand objects that are made while it is
+    loaded, one in two hundred is garbage; to find those takes a sixth of a second.
+    """
+    gc.freeze()
+    gc.disable()
+
+
 def settle() -> None:
-    """Have Python's collector leave alone all that there is by now.
+    """Have the collector leave alone all that there is by now, and go on with the rest as usual.
 
     To be called once all is built. One look through it takes a tenth of a second, in which nobody
     is answered, and looks come more often the more is asked.
@@ -28,3 +38,4 @@ def settle() -> None:
     gc.collect(1)
     gc.freeze()
     gc.set_threshold(*_USUALLY)
+    gc.enable()
