@@ -63,6 +63,7 @@ def serve() -> None:
     """Serve chat and web pages, and carry runs out, until interrupted."""
     heap.hold()
     settings = _settings()
+    heap.defer()
     from bot import app
 
     with plainly():
@@ -194,6 +195,7 @@ def changelog() -> None:
 def _settings() -> "Settings":
     from pydantic import ValidationError
 
+    from bot import misfit
     from bot.settings import Settings, lend
 
     try:
@@ -203,7 +205,7 @@ def _settings() -> "Settings":
     except ValidationError as error:
         found = error.errors()[0]
         name = "".join(f"KEYTURN_{part}: ".upper() for part in found["loc"])
-        stop(name + found["msg"].removeprefix("Value error, "), FAILED)
+        stop(name + misfit.why(found), FAILED)
 
 
 def _patient() -> "Patient":

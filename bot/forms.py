@@ -9,6 +9,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from bot import misfit
 from runbooks import AnyRunbook, catalogue
 
 # Phones and chat programs turn straight quotes and hyphens into typographic ones as people type.
@@ -117,10 +118,13 @@ def from_values(runbook: type[AnyRunbook], values: Mapping[str, str]) -> AnyRunb
 def _problems(runbook: type[AnyRunbook], error: ValidationError) -> dict[str, str]:
     found: dict[str, str] = {}
     for problem in error.errors():
-        message = problem["msg"].removeprefix("Value error, ")
+        message = misfit.why(problem)
         name = str(problem["loc"][0]) if problem["loc"] else message.split(" ", 1)[0]
         if problem["type"] == "missing":
             message = f"is missing. It is typed {usage(runbook)}"
+        elif problem["type"] == "string_pattern_mismatch":
+            typed = f"{runbook.words} {runbook.example}"
+            message = f"{problem['input']!r} does not fit: it is written as in {typed}"
         elif problem["loc"]:
             message = f"{problem['input']!r} does not fit: {message}"
         found.setdefault(name, message)

@@ -17,12 +17,15 @@ _NOT_OURS = frozenset({"URL", "TOKEN", "PASSWORD"})
 # What libraries read from the environment by themselves.
 _LENT = frozenset({"HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR"})
 _HERE = frozenset({"127.0.0.1", "::1", "localhost"})
+# Its default is Slack: whoever empties it means none.
+_SAID_EMPTY = frozenset({"oidc_issuer"})
 _OIDC_ENDPOINTS = ("oidc_authorization", "oidc_token", "oidc_keys")
 
 
 class Settings(BaseSettings):
     """Every setting is an environment variable KEYTURN_…, or a line of the file .env.
 
+    An empty one counts as left out, so it takes back what .env says.
     data: where the database and the logs live. policy: the policy directory. keys: the directory
     of changelog.key and secrets.key, the same keys for every process; left out, *data*.
     engine: `embedded`, one process that does everything, or `distributed`, any number of `keyturn
@@ -86,6 +89,12 @@ class Settings(BaseSettings):
     ssh_threads: bool = False
     migrations: SecretStr = SecretStr("")
     console: Literal["", "http", "socket"] = ""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _what_is_empty_is_left_out(cls, given: dict[str, object]) -> dict[str, object]:
+        # `KEYTURN_WITNESS: ${WITNESS:-}` of a compose file would be the directory it starts in.
+        return {name: value for name, value in given.items() if value != "" or name in _SAID_EMPTY}
 
     @field_validator("console", mode="before")
     @classmethod

@@ -14,6 +14,7 @@ from bot.api.thread import InOneThread
 from bot.foresight import foresee
 from bot.outlook import Answer, Outlook, Question, question
 from bot.workflow import Unfit
+from connectors.trouble import UnknownHost
 from runbooks import AnyRunbook
 
 router = APIRouter(prefix="/policy", tags=["policy"], route_class=InOneThread)
@@ -90,9 +91,11 @@ def foreseen(
     parts: ApiParts, caller: Caller, runbook: type[AnyRunbook], hosts: Sequence[str]
 ) -> OutlookShape:
     """Return what would come of the caller's request. Raises Unfit for an unknown host."""
-    strange = [host for host in hosts if host not in caller.policy.inventory.hosts]
-    if strange:
-        raise Unfit(f"there is no host {strange[0]!r} in the inventory")
+    try:
+        for host in hosts:
+            caller.policy.inventory[host]
+    except UnknownHost as unknown:
+        raise Unfit(str(unknown)) from None
     return _seen(parts, caller, Question(runbook, hosts), person=caller.id, who="You")
 
 

@@ -10,9 +10,10 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 
-from bot import trail
+from bot import misfit, trail
 from bot.api.caller import NotForThat, NoToken, TooFast
 from bot.forms import Misfit, NotUnderstood
+from bot.opening import opened
 from bot.policy import NoPolicy
 from bot.run import IllegalMove
 from bot.store.database import StoreUnavailable
@@ -168,8 +169,7 @@ def _words(request: Request, error: Exception) -> str:
             "The database does not answer, so nothing was done. Try it again in a moment; "
             "whoever runs Keyturn finds the reason in its log."
         )
-    said = str(error)
-    return f"{said[:1].upper()}{said[1:]}"
+    return opened(str(error))
 
 
 def _headers(error: Exception) -> dict[str, str]:
@@ -202,7 +202,7 @@ def _misfit(request: Request, error: RequestValidationError) -> JSONResponse:
     places: dict[str, str] = {}
     for one in error.errors():
         where = ".".join(str(part) for part in one["loc"][1:]) or str(one["loc"][0])
-        places.setdefault(where[:100], str(one["msg"]).removeprefix("Value error, "))
+        places.setdefault(where[:100], misfit.why(one))
     if any(one["type"] == "json_invalid" for one in error.errors()):
         return problem(request, 400, "bad-request")
     if any(one["loc"][0] == "path" for one in error.errors()):

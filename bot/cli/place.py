@@ -68,8 +68,11 @@ def plainly() -> Generator[None]:
         sys.exit(FAILED)
     except (NotUnderstood, NotATime) as trouble:
         stop(one_line(str(trouble)), NOT_UNDERSTOOD)
-    except (StoreUnavailable, AlreadyRunning, NoPolicy, BadKey, OSError, ValueError) as trouble:
+    except (StoreUnavailable, AlreadyRunning, NoPolicy, BadKey, ValueError) as trouble:
         stop(one_line(str(trouble)), FAILED)
+    except OSError as trouble:
+        told = trouble.filename and trouble.strerror
+        stop(one_line(f"{trouble.filename}: {trouble.strerror}" if told else str(trouble)), FAILED)
 
 
 @contextmanager

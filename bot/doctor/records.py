@@ -123,7 +123,11 @@ def _witness(file: Path | None, database: Path | None) -> Iterator[Finding]:
         )
         return
     there = file if file.exists() else file.parent
-    if not os.access(there, os.W_OK):
+    if file.is_dir():
+        yield mend(
+            about, f"{file} is a directory: name a file in it, such as {file / 'keyturn.log'}"
+        )
+    elif not os.access(there, os.W_OK):
         yield mend(about, f"{there} cannot be written by us: make it so, or set another file")
     elif database is not None and _disk(there) == _disk(database):
         yield note(about, f"{file} is on the disk of the database: what rewrites one reaches both")

@@ -30,7 +30,7 @@ _MOST_RUNBOOKS = 60
 
 _ALSO = (
     ("help WORDS", "what may be asked for, or all about one of them"),
-    ("runs [HOST]", "the newest runs"),
+    ("runs [HOST] [WORDS]", "the newest runs, on a host, with words such as 203.0.113.9 in them"),
     ("changed 02:00 ±30m [HOST]", "what changed around then, on a host or on such as web*"),
     ("run N", "one run"),
     ("approve N PLAN", "turn the second key; PLAN is the ten digits on the card"),

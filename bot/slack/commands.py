@@ -20,10 +20,13 @@ from bot.slack.story import Stories
 from bot.slack.timetables import Timetables, Typed
 from bot.slack.words import Said
 from bot.store import changelog, search, signins
+from bot.store import words as search_words
 from bot.store.database import Database
 from bot.workflow import Unfit, Workflow
 from bot.workflow.breaking import reason_for
 from bot.workflow.parts import Policies
+from connectors.inventory import Inventory
+from connectors.trouble import UnknownHost
 from runbooks import AnyRunbook, catalogue
 
 _NEWEST = 15
@@ -176,12 +179,17 @@ class Commands:
         )
 
     def _runs(self, asked: Asked) -> Message:
-        host = asked.said.rest.strip().lower() or None
-        if host is not None and host not in asked.policy.inventory.hosts:
-            raise Unfit(f"there is no host {host!r} in the inventory")
+        """List the newest on a host, or with some words in them: who cleared 203.0.113.9?"""
+        typed = asked.said.rest.split()
+        known = asked.policy.inventory
+        host = next((word.lower() for word in typed if word.lower() in known.hosts), None)
+        sought = " ".join(word for word in typed if word.lower() != host)
+        wanted = search.Filter(host=host, text=search_words.sought(sought))
         with self._database.reading() as tx:
-            found = search.newest(tx, search.Filter(host=host), most=_NEWEST)
+            found = search.newest(tx, wanted, most=_NEWEST)
             now = tx.now
+        if not found and sought:
+            raise Unfit(f"no run tells of {sought!r}{_nor_a_host(known, typed)}")
         return answers.listing(found, now=now, above=self._brakes.standing())
 
     def _run(self, asked: Asked) -> Message:
@@ -280,6 +288,16 @@ def _number(asked: Asked) -> tuple[int, str]:
     if not (digits.isascii() and digits.isdigit() and len(digits) <= 9):
         raise Unfit(f"which run? Type {answers.usage_of(asked.said.first)}")
     return int(digits), rest.strip()
+
+
+def _nor_a_host(known: Inventory, typed: Sequence[str]) -> str:
+    """Say so where the only word that was typed may have been meant as a host's name."""
+    try:
+        for name in typed if len(typed) == 1 else ():
+            known[name]
+    except UnknownHost as unknown:
+        return f", and {unknown}"
+    return ""
 
 
 def _family(typed: Sequence[str]) -> list[type[AnyRunbook]]:

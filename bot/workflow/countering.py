@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from pydantic import ValidationError
 
+from bot import misfit
 from bot.policy import Policy
 from bot.run import Run, State
 from bot.store import changelog, news, runs
@@ -142,8 +143,7 @@ def _edited(parts: Parts, run: Run, fields: Mapping[str, str]) -> AnyRunbook:
         return known.model_validate({name: value for name, value in values.items() if value})
     except ValidationError as error:
         problems = [
-            f"{problem['loc'][0] if problem['loc'] else run.words}: "
-            + problem["msg"].removeprefix("Value error, ")
+            f"{problem['loc'][0] if problem['loc'] else run.words}: {misfit.why(problem)}"
             for problem in error.errors()
         ]
         raise Unfit("; ".join(problems)) from None

@@ -34,6 +34,18 @@ def test_words_fill_the_fields(text: str):
         ("abusers clear lb1 host=lb2", "address: 'lb1' does not fit"),
         ("abusers clear lb1 203.0.113.9 host=lb2 host=lb3", "host is given twice"),
         ("abusers clear lb1 999.1.1.1", "address: '999.1.1.1' does not fit"),
+        (
+            "abusers clear 203.0.113.9 lb1",
+            "host: '203.0.113.9' does not fit: it is written as in abusers clear lb1 203.0.113.9",
+        ),
+        (
+            "nfs scheduler set nas1 sdb none persist=perhaps",
+            "'perhaps' does not fit: must be true or false",
+        ),
+        (
+            "nfs scheduler set nas1 sdb fast",
+            "'fast' does not fit: must be one of none, mq-deadline, bfq, kyber, noop, ",
+        ),
         ("abusers clear 'lb1", "a quotation mark is missing its partner"),
         ("abuser clear lb1 203.0.113.9", "Did you mean: abusers clear"),
         ("frobnicate", "Type help"),

@@ -161,7 +161,15 @@ def test_a_setting_that_does_not_fit_is_named_as_it_is_set(
     monkeypatch.setenv("KEYTURN_PORT", "eighty")
     found = keyturn(tmp_path, "serve")
     assert found.returncode == 1
-    assert found.stderr.startswith("keyturn: KEYTURN_PORT: Input should be a valid integer")
+    assert found.stderr == "keyturn: KEYTURN_PORT: must be a whole number\n"
+
+
+def test_a_data_directory_that_cannot_be_made_is_named(tmp_path: Path):
+    (tmp_path / "var").touch()
+    a_policy(tmp_path / "policy")
+    found = keyturn(tmp_path, "serve")
+    assert found.returncode == 1
+    assert found.stderr == f"keyturn: {tmp_path}/var: File exists\n"
 
 
 def test_who_has_seen_enough_may_close_the_pipe(logged: Path):

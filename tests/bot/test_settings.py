@@ -54,6 +54,23 @@ def test_what_cannot_work_is_said(
     assert "xoxb-1" not in str(refused.value)
 
 
+@pytest.mark.parametrize("name", ["witness", "keys", "hooks", "data", "policy", "port", "log"])
+def test_an_empty_setting_is_left_out(monkeypatch: pytest.MonkeyPatch, name: str):
+    assert getattr(read(monkeypatch, **{f"KEYTURN_{name.upper()}": ""}), name) == getattr(
+        read(monkeypatch), name
+    )
+
+
+def test_an_empty_variable_takes_back_what_the_file_says(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    monkeypatch.chdir(tmp_path)
+    Path(".env").write_text("KEYTURN_WITNESS=elsewhere.log\n")
+    assert Settings().witness == Path("elsewhere.log")
+    monkeypatch.setenv("KEYTURN_WITNESS", "")
+    assert Settings().witness is None
+
+
 @pytest.mark.parametrize(
     ("given", "way"), [("true", "http"), ("1", "http"), ("socket", "socket"), ("false", "")]
 )

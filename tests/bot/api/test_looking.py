@@ -43,7 +43,7 @@ def test_what_is_no_filter_is_not_kept(desk: Desk):
         "/views", json={"name": "edge", "filters": {"colour": "red"}}
     )
     assert answer.status_code == 422
-    assert "Colour is no filter" in answer.json()["detail"]
+    assert "colour is no filter" in answer.json()["detail"]
 
 
 def test_the_log_is_filtered_and_leads_on_with_the_same_filters(desk: Desk):

@@ -79,7 +79,7 @@ def test_who_may_what_is_answered(desk: Desk):
     ("body", "says"),
     [
         ({"words": "toy zet lb1 lamp on"}, "Did you mean"),
-        ({"words": "toy set lb9 lamp on"}, "no host 'lb9'"),
+        ({"words": "toy set lb9 lamp on"}, "no host 'lb9' in the inventory: did you mean lb1"),
         ({"words": "toy set lb1"}, "name"),
         ({"runbook": "toy set", "values": {"hosst": "lb1"}}, "is no field"),
         ({}, "give either words"),

@@ -305,6 +305,12 @@ def test_a_witness_that_cannot_be_written_is_said(clinic: Clinic):
     assert clinic.about("the witness").mark == "mend"
 
 
+def test_a_witness_that_is_a_directory_is_said(clinic: Clinic):
+    clinic.set(WITNESS=str(clinic.place))
+    found = clinic.about("the witness")
+    assert (found.mark, "name a file in it" in found.said) == ("mend", True)
+
+
 def test_a_policy_that_is_not_valid_is_said_and_the_rest_is_looked_at(clinic: Clinic):
     (clinic.place / "policy" / "policy.cedar").write_text("permit (everything);")
     assert "keyturn policy check" in clinic.about("the policy").said

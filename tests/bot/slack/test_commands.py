@@ -102,7 +102,8 @@ async def test_every_value_that_does_not_fit_is_named_at_once(chat: Chat):
         ("deny 7", "Say why"),
         ("undo 7", "There is no run 7."),
         ("withdraw 7", "There is no run 7."),
-        ("runs lb9", "There is no host 'lb9'"),
+        ("runs lb9", "No run tells of 'lb9', and there is no host 'lb9' in the inventory: did"),
+        ("runs lb1 203.0.113.9", "No run tells of '203.0.113.9'"),
     ],
 )
 async def test_what_is_wrong_is_said_and_nothing_is_done(chat: Chat, text: str, said: str):
@@ -143,6 +144,15 @@ async def test_runs_are_listed(chat: Chat):
     only = words(await chat.type("runs lb2"))
     assert "toy set lb1" not in only
     assert "No run fits" in (await chat.type("runs web1")).text
+
+
+async def test_who_asked_for_a_value_is_found(chat: Chat):
+    await chat.type("toy set lb1 lamp on because ticket 4711")
+    await chat.type("toy set lb2 bell on")
+    for asked in ("runs lamp", "runs LB1 lamp", "runs name=lamp", "runs 4711 lamp"):
+        shown = words(await chat.type(asked))
+        assert "toy set lb1 lamp on" in shown
+        assert "bell" not in shown
 
 
 async def test_one_run_is_shown_without_buttons(chat: Chat):
