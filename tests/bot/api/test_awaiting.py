@@ -3,8 +3,9 @@
 import asyncio
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -265,8 +266,27 @@ def test_an_answer_that_is_waited_for_takes_one_turn_of_a_thread(
         monkeypatch.setattr(module, "done_in", turned)
     monkeypatch.setattr(to_thread, "run_sync", elsewhere)
     monkeypatch.setattr(Connection, "execute", asked)
-    assert _asked_and_worked_on(desk, LOOK, program).json()["run"]["over"]
+    listened = _listened(monkeypatch)
+    with ThreadPoolExecutor(1) as pool:
+        coming: Future[Any] = pool.submit(program.post, "/runs", json=LOOK, params=PATIENT)
+        assert listened.wait(20)
+        desk.office.work()
+        assert coming.result(30).json()["run"]["over"]
     assert (len(turns), put_together) == (1, [])
+
+
+def _listened(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """Return what is set once somebody waits for a run."""
+    listened, plain = threading.Event(), Moves.heard
+
+    @contextmanager
+    def heard(self: Moves, run: int, hear: moves_store.Hear) -> Generator[None]:
+        with plain(self, run, hear):
+            listened.set()
+            yield
+
+    monkeypatch.setattr(Moves, "heard", heard)
+    return listened
 
 
 def test_what_moved_before_somebody_listened_is_heard_of_a_short_while():
