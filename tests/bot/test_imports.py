@@ -59,3 +59,45 @@ def test_libraries_would_load_it_by_themselves() -> None:
 @pytest.mark.parametrize("name", ["paramiko", "fastapi", "sqlalchemy"])
 def test_what_is_loaded_is_seen(name: str) -> None:
     assert _loaded("import bot.app", [name]) == [name]
+
+
+# An API with a body, a key and an error is described: all kinds of FastAPI's models are built.
+DESCRIBED = """
+import json
+from fastapi import Depends, FastAPI
+from fastapi.openapi.models import OpenAPI
+from fastapi.security import HTTPBearer
+from pydantic import BaseModel
+built = OpenAPI.__pydantic_complete__
+class Body(BaseModel):
+    words: str
+def asked(number: int, body: Body) -> Body: ...
+api = FastAPI()
+api.post("/{number}", dependencies=[Depends(HTTPBearer())])(asked)
+print(built, Body.__pydantic_complete__, json.dumps(api.openapi()))
+"""
+
+
+def _described(before: str) -> Sequence[str]:
+    script = f"from bot import heap\n{before}\n{DESCRIBED}"
+    told = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, env={}
+    )
+    return told.stdout.split(maxsplit=2)
+
+
+def test_the_models_of_descriptions_are_built_when_the_first_is_wanted_and_describe_the_same():
+    usually, deferred = _described(""), _described("heap.defer()")
+    assert usually[:2] == ["True", "True"]
+    assert deferred == ["False", *usually[1:]]
+    assert "HTTPValidationError" in usually[2]
+
+
+@pytest.mark.parametrize(("before", "looked_for"), [("heap.prepare()", "no"), ("", "yes")])
+def test_plugins_of_pydantic_are_not_looked_for(before: str, looked_for: str) -> None:
+    script = f"from bot import heap\n{before}\nfrom pydantic.plugin import _loader\n"
+    script += "_loader.get_plugins()\nprint('no' if _loader._plugins is None else 'yes')"
+    told = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, env={}
+    )
+    assert told.stdout.split() == [looked_for]
