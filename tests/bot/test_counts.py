@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, event
 
+from bot.policy import Policy, Request, Ruling
 from bot.run import Run, State
 from bot.store.database import Transaction
 from bot.store.rote import Rote
@@ -162,6 +163,21 @@ def test_an_approved_change_of_one_step_takes_so_few_statements(crowd: Office):
         assert crowd.approve(run).state is State.SUCCEEDED
     rows_of_words = found["INSERT INTO word"]
     assert found.total() - rows_of_words <= 100
+
+
+def test_an_approval_asks_the_rules_about_the_run_once_and_again_when_it_is_counted(
+    crowd: Office, monkeypatch: pytest.MonkeyPatch
+):
+    asked, plain = list[str](), Policy.may_ask
+
+    def noted(self: Policy, request: Request) -> Ruling:
+        asked.append(request.runbook)
+        return plain(self, request)
+
+    run = crowd.ask(SetSwitch(host="lb1", name="lamp", value="on"))
+    monkeypatch.setattr(Policy, "may_ask", noted)
+    crowd.workflow.approve(run.id, person="olga", digest=run.digest)
+    assert asked == ["toy set"] * 2
 
 
 @pytest.fixture
