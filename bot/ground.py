@@ -33,7 +33,7 @@ from bot.workflow.banning import Admitted
 from bot.workflow.pacing import Pace
 from bot.workflow.worker import Worker
 from connectors.command import Answer, Question
-from connectors.fleet import Fleet
+from connectors.fleet import Fleet, Runner
 from connectors.inventory import Host, Inventory
 from connectors.sessions import Sessions
 from connectors.transport import Limits
@@ -49,17 +49,11 @@ _PER_HOST = 8
 _MOST_BESIDE = 64
 
 
-class Reach(Protocol):
+class Reach(Runner, Protocol):
     """Reaches hosts, or not; see connectors.fleet. open: how many connections stand."""
 
     @property
     def open(self) -> int: ...
-
-    def run(
-        self, host: Host, command: Question, /, *, through: tuple[Host, ...] = ()
-    ) -> Answer: ...
-
-    def close(self) -> None: ...
 
 
 class Elsewhere:
@@ -69,6 +63,9 @@ class Elsewhere:
 
     def run(self, host: Host, command: Question, /, *, through: tuple[Host, ...] = ()) -> Answer:  # noqa: ARG002
         raise Unreachable(f"{host.name} is reached by the workers of its site, and not from here")
+
+    def begin(self, *_: object, through: tuple[Host, ...] = ()) -> None:
+        """Begin nothing: `run` says why."""
 
     def close(self) -> None:
         """There is nothing to close."""

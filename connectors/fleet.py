@@ -1,10 +1,7 @@
 """The hosts under our care, and the only way to ask and to tell them anything."""
 
-import time
-from collections import deque
-from collections.abc import Callable, Collection, Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from functools import partial
-from queue import Empty, SimpleQueue
 from typing import Any, Protocol, TypeVar, overload
 
 from connectors import recall
@@ -16,29 +13,14 @@ from connectors.command import (
     Query,
     Question,
     Setting,
-    Shell,
     failure,
 )
+from connectors.gathering import Begun, Bell, gathered
 from connectors.inventory import Host, Inventory
 from connectors.marker import Mark
 from connectors.trouble import HostKeyMismatch, HostTrouble, TooMuchOutput
 
 T = TypeVar("T")
-
-# What is under way is looked at so often, in seconds, though nothing came.
-_LOOK_SECONDS = 1.0
-
-
-class Begun(Protocol):
-    """A command that was begun, until it is closed. Any one thread's.
-
-    look: return the answer, or a number while there is none; None if nothing was sent, and it is
-    to be run as others are. Raises HostTrouble as running it does.
-    """
-
-    def look(self) -> Answer | float | None: ...
-
-    def close(self) -> None: ...
 
 
 class Runner(Protocol):
@@ -53,8 +35,8 @@ class Runner(Protocol):
     def begin(
         self,
         host: Host,
-        command: Shell,
-        bell: Callable[[], None],
+        command: Command,
+        bell: Bell,
         /,
         *,
         through: tuple[Host, ...] = (),
@@ -102,29 +84,12 @@ class Fleet:
         place of a question, and what returns what `ask` would, or raises it. None in its stead
         where something must be waited for, such as a new connection: that `ask` does.
         """
-        bell = SimpleQueue[int]()
-        waiting = deque(range(len(questions)))
-        begun: dict[int, Begun] = {}
-        look_by = time.monotonic() + _LOOK_SECONDS
-        try:
-            while waiting or begun:
-                while waiting and len(begun) < at_once:
-                    number = waiting.popleft()
-                    one = self._begun(*questions[number], partial(bell.put, number))
-                    if one is None:
-                        yield number, None
-                    else:
-                        begun[number] = one
-                rung = _rung(bell, look_by) if begun else ()
-                if time.monotonic() >= look_by:
-                    rung, look_by = list(begun), time.monotonic() + _LOOK_SECONDS
-                for number in rung:
-                    if number in begun and (came := self._came(begun[number], *questions[number])):
-                        begun.pop(number).close()
-                        yield number, came[0]
-        finally:
-            for one in begun.values():
-                one.close()
+
+        def begin(number: int, bell: Bell) -> Begun | None:
+            return self._begun(*questions[number], bell)
+
+        for number, end in gathered(begin, len(questions), at_once=at_once):
+            yield number, self._came(*questions[number], end)
 
     def tell(self, host: str, command: Command, *, fingerprint: str = "") -> Answer:
         """Run a command on a host, by the login that changes; raise CommandFailed if it failed.
@@ -167,30 +132,27 @@ class Fleet:
     def close(self) -> None:
         self._sessions.close()
 
-    def _begun(self, name: str, query: Query[Any], bell: Callable[[], None]) -> Begun | None:
-        inventory, command = self.inventory, query.command
-        if not isinstance(command, Shell):
+    def _begun(self, name: str, query: Query[Any], bell: Bell) -> Begun | None:
+        inventory = self.inventory
+        if isinstance(query.command, Fetch | Setting):
             return None
         try:
             host = inventory[name].for_reading
-            told = host.resolve(command)
-            return self._sessions.begin(host, told, bell, through=_jumps(inventory, host))
+            told, jumps = host.resolve(query.command), _jumps(inventory, host)
+            return self._sessions.begin(host, told, bell, through=jumps)
         except HostTrouble:
             return None  # and `ask` says what it is
 
     def _came(
-        self, begun: Begun, host: str, query: Query[Any]
-    ) -> tuple[Callable[[], Any] | None] | None:
-        """Return what `ask_each` yields of one, if it has come to its end."""
-        try:
-            found = begun.look()
-        except HostTrouble as trouble:
-            self.on_contact(host, trouble)
-            return (partial(_raise, trouble),)
-        if isinstance(found, Answer):
-            self.on_contact(host, None)
-            return (partial(_understood, host, query, found),)
-        return (None,) if found is None else None
+        self, host: str, query: Query[T], end: Answer | HostTrouble | None
+    ) -> Callable[[], T] | None:
+        if end is None:
+            return None
+        if isinstance(end, HostTrouble):
+            self.on_contact(host, end)
+            return partial(_raise, end)
+        self.on_contact(host, None)
+        return partial(_understood, host, query, end)
 
     def _run(self, inventory: Inventory, host: Host, command: Question) -> Answer:
         if isinstance(command, Setting):
@@ -209,17 +171,6 @@ class Fleet:
 
 def _nobody_listens(_host: str, _trouble: HostTrouble | None) -> None:
     return
-
-
-def _rung(bell: SimpleQueue[int], by: float) -> Collection[int]:
-    """Wait for the first, until then at most; return it and all that rang besides."""
-    rung: set[int] = set()
-    try:
-        rung.add(bell.get(timeout=max(0.0, by - time.monotonic())))
-        while True:
-            rung.add(bell.get_nowait())
-    except Empty:
-        return rung
 
 
 def _understood(host: str, query: Query[T], answer: Answer) -> T:

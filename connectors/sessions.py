@@ -14,6 +14,7 @@ from connectors import device, ssh
 from connectors.command import Answer, Command, Errand, Fetch, Shell
 from connectors.exchange import Exchange
 from connectors.feed import Feeds
+from connectors.gathering import Bell
 from connectors.inventory import Host
 from connectors.transport import Gone, Limits, TurnedAway
 from connectors.trouble import HostTrouble, NotSetUp, Unreachable
@@ -121,8 +122,8 @@ class Sessions:
     def begin(
         self,
         host: Host,
-        command: Shell,
-        bell: Callable[[], None],
+        command: Command,
+        bell: Bell,
         *,
         through: tuple[Host, ...] = (),
     ) -> "_Begun | None":
@@ -133,7 +134,9 @@ class Sessions:
         with ExitStack() as seated:
             seat = seated.enter_context(self._seat((*through, host)))
             warm = seat.warm
-            if command.anew or not isinstance(warm, ssh.Session) or not warm.alive:
+            if not isinstance(warm, ssh.Session) or not warm.alive:
+                return None
+            if not isinstance(command, Shell) or command.anew:
                 return None
             if not seat.turns.acquire(blocking=False):
                 return None

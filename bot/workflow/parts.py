@@ -1,8 +1,8 @@
 """What the workflow works with, handed to it once."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from bot.dispatch import Dispatch
 from bot.policy import NoPolicy, Policy, Request
@@ -31,6 +31,10 @@ class Fleet(Protocol):
 
     def ask(self, host: str, query: Query[T], /) -> T: ...
 
+    def ask_each(
+        self, questions: Sequence[tuple[str, Query[Any]]], /, *, at_once: int
+    ) -> Iterable[tuple[int, Callable[[], Any] | None]]: ...
+
     def tell(self, host: str, command: Command, /, *, fingerprint: str = "") -> Answer: ...
 
     def recall(self, host: str, mark: Mark, /, *, fingerprint: str = "") -> Recollection: ...
@@ -56,7 +60,8 @@ class Parts:
     reminder: int = 1800 * 1_000_000
     # Microseconds for which the approval of a schedule holds.
     lapse: int = 90 * 86400 * 1_000_000
-    # How many hosts are read at once for one request: a thread that waits costs next to nothing.
+    # How many hosts are read at once for one request, and how many threads there are for those
+    # that one thread does not see to.
     crowd: int = 64
     # Who has runs in hand here.
     worker: Worker = field(default_factory=Worker)

@@ -1,7 +1,8 @@
 """The survey: what hosts say to a request that was just asked, and what comes of that.
 
-The parts of a request that are at one site are read at once, each host by a thread of its own.
-What has come meanwhile is recorded in one transaction, so that many hosts take few commits.
+The parts of a request that are at one site are read at once: one thread puts the first question of
+each, and whatever asks more, or must wait for a connection, has a thread of its own. What has come
+meanwhile is recorded in one transaction, so that many hosts take few commits.
 """
 
 import logging
@@ -11,6 +12,7 @@ from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from queue import Empty, SimpleQueue
+from typing import Any
 
 from bot.policy import NoPolicy
 from bot.run import Run, State
@@ -18,9 +20,11 @@ from bot.store import kin, runs
 from bot.store.database import StoreRefused, StoreUnavailable, Transaction
 from bot.workflow import stopped
 from bot.workflow.ending import Ending, end, end_all
+from bot.workflow.looking import AsksMore, First, first_question, knowing, nobody
 from bot.workflow.parts import Parts
-from bot.workflow.planning import Remaining, propose, remaining, report
+from bot.workflow.planning import Remaining, propose, remaining, report, runbook_of
 from bot.workflow.showing import show
+from connectors.command import Ask
 from connectors.trouble import HostTrouble
 from runbooks import Refused, Report
 
@@ -67,9 +71,11 @@ class Survey:
     def _read(self, asked: Sequence[Run], held_up: Collection[int]) -> Sequence[Run]:
         found: SimpleQueue[_Found] = SimpleQueue()
         alone = len(asked) == 1 or self._parts.crowd == 1
-        for one in asked:
-            work = partial(self._bring, one, found, is_stopped=one.id in held_up)
-            work() if alone else self._crowd.submit(work)
+        if alone:
+            for one in asked:
+                self._bring(one, found, is_stopped=one.id in held_up)
+        else:
+            self._crowd.submit(self._bring_all, asked, found, held_up)
         troubles: list[Exception] = []
         ready: list[Run] = []
         left = len(asked)
@@ -82,22 +88,78 @@ class Survey:
             raise troubles[0]
         return ready
 
-    def _bring(self, run: Run, found: SimpleQueue[_Found], *, is_stopped: bool) -> None:
-        """Put what is to be recorded of a run among what was found, or what went wrong."""
+    def _bring_all(
+        self, asked: Sequence[Run], found: SimpleQueue[_Found], held_up: Collection[int]
+    ) -> None:
+        """Put what is to be recorded of each run among what was found."""
+        left = {one.id: one for one in asked}
+        try:
+            firsts: list[tuple[Run, First]] = []
+            for one in asked:
+                first = None if one.id in held_up else self._first_question(one)
+                if first is None:
+                    self._crowd.submit(self._bring, one, found, is_stopped=one.id in held_up)
+                    del left[one.id]
+                else:
+                    firsts.append((one, first))
+            each = self._parts.fleet.ask_each(
+                [first for _, first in firsts], at_once=self._parts.crowd
+            )
+            for number, told in each:
+                one, first = firsts[number]
+                self._bring_told(one, found, first, told)
+                del left[one.id]
+        except BaseException as trouble:  # noqa: BLE001 - whoever waits for them raises it
+            for one in left.values():
+                found.put((one, trouble))
+
+    def _first_question(self, run: Run) -> First | None:
+        try:
+            return first_question(runbook_of(self._parts, run).read)
+        except Refused:
+            return None
+
+    def _bring_told(
+        self, run: Run, found: SimpleQueue[_Found], first: First, told: Callable[[], Any] | None
+    ) -> None:
+        """Do so where the first question was answered; elsewhere, and for others, by a thread."""
+        hosts = self._parts.fleet.ask
+        if told is None:
+            self._crowd.submit(self._bring, run, found)
+            return
+        try:
+            self._bring(run, found, ask=knowing(first, told, nobody))
+        except AsksMore:
+            self._crowd.submit(self._bring, run, found, ask=knowing(first, told, hosts))
+
+    def _bring(
+        self,
+        run: Run,
+        found: SimpleQueue[_Found],
+        *,
+        is_stopped: bool = False,
+        ask: Ask | None = None,
+    ) -> None:
+        """Put what is to be recorded of a run among what was found, or what went wrong.
+
+        ask: puts the questions to hosts, if not the fleet.
+        """
         record: Report | _Record | BaseException | None = None
         try:
             if not self._closing.is_set():
-                record = self._stopped if is_stopped else self._heard(run)
+                record = self._stopped if is_stopped else self._heard(run, ask)
+        except AsksMore:
+            raise
         except BaseException as trouble:  # noqa: BLE001 - whoever waits for it raises it
             record = trouble
         found.put((run, record))
 
-    def _heard(self, run: Run) -> Report | _Record | None:
+    def _heard(self, run: Run, ask: Ask | None) -> Report | _Record | None:
         """Read the host; return what comes of that, None if the process ends meanwhile."""
         try:
             if run.kind == "check" and run.timing is None:
-                return report(self._parts, run)
-            left = remaining(self._parts, run, self._parts.policies.current())
+                return report(self._parts, run, ask)
+            left = remaining(self._parts, run, self._parts.policies.current(), ask)
             return partial(self._planned, left=left)
         except Refused as refused:
             return partial(self._ended, state=State.REFUSED, summary=str(refused))

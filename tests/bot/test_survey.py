@@ -1,0 +1,176 @@
+"""Reading many hosts at once: what one thread asks, and what others go on with."""
+
+import threading
+from collections.abc import Generator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from bot.run import Run, State
+from bot.store import runs
+from bot.workflow import Workflow
+from bot.workflow.looking import AsksMore, first_question, knowing, nobody
+from connectors.command import Ask, Query, Shell
+from connectors.trouble import Unreachable
+from runbooks import Check, Host, Refused, Report
+from tests.bot.office import WEB, Office, an_office
+from tests.policies import INVENTORY
+from tests.toy import RUNBOOKS, SHOW, SetSwitch, ShowSwitches, Switches, ToyFleet
+
+NAMES = [f"lb{n}" for n in range(1, 7)]
+OTHER = Query(Shell(("show", "other")), lambda text: f"other {text}")
+
+
+class ShowTwice(Check[tuple[Switches, Switches, str]], words="toy twice", example="lb1"):
+    """Ask the same twice, and then something else."""
+
+    host: Host
+
+    def read(self, ask: Ask) -> tuple[Switches, Switches, str]:
+        return ask(self.host, SHOW), ask(self.host, SHOW), ask(self.host, OTHER)
+
+    def report(self, found: tuple[Switches, Switches, str]) -> Report:
+        first, second, other = found
+        return Report(f"{first} {second} {other}")
+
+
+class RefuseAtOnce(Check[Switches], words="toy refuse", example="lb1"):
+    """Refuse before anything is asked."""
+
+    host: Host
+
+    def read(self, ask: Ask) -> Switches:
+        if self.host == "lb2":
+            raise Refused("not this one")
+        return ask(self.host, SHOW)
+
+    def report(self, switches: Switches) -> Report:
+        return Report(f"{len(switches)} switches")
+
+
+class Noted(ToyFleet):
+    """Notes which thread asked which host."""
+
+    def __init__(self) -> None:
+        super().__init__(hosts={name: {"lamp": "off"} for name in NAMES})
+        self.by: list[tuple[str, str, str]] = []
+
+    def ask(self, host: str, query: Query[Any], /) -> Any:
+        self.by.append((threading.current_thread().name, host, str(query.command)))
+        return super().ask(host, query)
+
+
+@pytest.fixture
+def fleet() -> Noted:
+    return Noted()
+
+
+@pytest.fixture
+def office(tmp_path: Path, fleet: Noted, monkeypatch: pytest.MonkeyPatch) -> Generator[Office]:
+    for runbook in (ShowTwice, RefuseAtOnce):
+        monkeypatch.setitem(cast("dict[str, object]", RUNBOOKS), runbook.words, runbook)
+    with an_office(tmp_path) as office:
+        more = "".join(f"  {name}: {{area: edge, tags: [haproxy]}}\n" for name in NAMES[2:])
+        (office.policies.path / "inventory.yaml").write_text(INVENTORY + more)
+        office.parts = replace(office.parts, fleet=fleet)
+        office.workflow = Workflow(office.parts)
+        yield office
+
+
+def _parts_of(office: Office, requests: Sequence[Any]) -> list[Run]:
+    run = office.workflow.ask_all(requests, spelled="lb*", person="dora", origin=WEB)
+    office.work()
+    with office.database.reading() as tx:
+        return runs.children(tx, run.id)
+
+
+def test_hosts_that_need_not_be_waited_for_are_asked_by_one_thread(office: Office, fleet: Noted):
+    fleet.warm = frozenset(NAMES)
+    found = _parts_of(office, [ShowSwitches(host=name) for name in NAMES])
+    assert {run.summary for run in found} == {"1 switches"}
+    assert sorted(host for _, host, _ in fleet.by) == NAMES
+    assert len({thread for thread, _, _ in fleet.by}) == 1
+
+
+def test_hosts_that_must_be_waited_for_are_waited_for_at_the_same_time(
+    office: Office, fleet: Noted
+):
+    all_there = threading.Barrier(len(NAMES))
+    fleet.before_ask = lambda _: cast("None", all_there.wait(30))
+    found = _parts_of(office, [ShowSwitches(host=name) for name in NAMES])
+    assert {run.state for run in found} == {State.SUCCEEDED}
+    assert sorted(host for _, host, _ in fleet.by) == NAMES
+
+
+def test_what_asks_more_gets_each_answer_anew_and_asks_nothing_twice(office: Office, fleet: Noted):
+    fleet.warm = frozenset(NAMES[:3])
+    found = _parts_of(office, [ShowTwice(host=name) for name in NAMES])
+    lamp = {"lamp": "off"}
+    assert {run.summary for run in found} == {f"{lamp} {lamp} other lamp=off"}
+    asked = sorted((host, words) for _, host, words in fleet.by)
+    each = ["show", "show", "show other"]
+    assert asked == [(name, words) for name in NAMES for words in each]
+
+
+def test_the_trouble_of_one_host_is_its_own(office: Office, fleet: Noted):
+    def stumble(host: str) -> None:
+        if host in {"lb2", "lb5"}:
+            raise Unreachable(f"{host} is down")
+
+    fleet.warm, fleet.before_ask = frozenset(NAMES[:3]), stumble
+    found = _parts_of(office, [ShowSwitches(host=name) for name in NAMES])
+    failed = {run.host: run.summary for run in found if run.state is State.FAILED}
+    assert failed == {"lb2": "lb2: lb2 is down", "lb5": "lb5: lb5 is down"}
+    assert sum(run.state is State.SUCCEEDED for run in found) == 4
+
+
+def test_what_refuses_before_it_asks_is_refused(office: Office, fleet: Noted):
+    fleet.warm = frozenset(NAMES)
+    found = _parts_of(office, [RefuseAtOnce(host=name) for name in NAMES[:3]])
+    assert [run.state for run in found] == [State.SUCCEEDED, State.REFUSED, State.SUCCEEDED]
+    assert found[1].summary == "not this one"
+
+
+def test_a_change_is_planned_from_what_one_thread_heard(office: Office, fleet: Noted):
+    fleet.warm = frozenset(NAMES)
+    rules = office.policies.path / "policy.cedar"
+    rules.write_text(rules.read_text().replace('@approvals("1")', '@approvals("1") @hosts("6")'))
+    found = _parts_of(office, [SetSwitch(host=name, name="lamp", value="on") for name in NAMES])
+    assert {run.state for run in found} == {State.WAITING}
+    assert len({thread for thread, _, _ in fleet.by}) == 1
+
+
+def test_a_fleet_that_fails_in_a_way_nobody_foresaw_leaves_no_host_waited_for(
+    office: Office, fleet: Noted, monkeypatch: pytest.MonkeyPatch
+):
+    def fail(_: object, **__: object) -> None:
+        raise ValueError("unforeseen")
+
+    monkeypatch.setattr(fleet, "ask_each", fail)
+    found = _parts_of(office, [ShowSwitches(host=name) for name in NAMES])
+    assert fleet.by == []
+    # Whose turn it was is told what happened; the others have theirs yet.
+    assert [run.state for run in found] == [State.FAILED] + 5 * [State.ASKED]
+    monkeypatch.delattr(fleet, "ask_each")
+    office.workflow.advance(found[1].id)
+    office.work()
+    assert [office.run(run.id).state for run in found[1:]] == 5 * [State.SUCCEEDED]
+
+
+def test_the_first_question_is_found_by_beginning_to_read():
+    assert first_question(ShowSwitches(host="lb1").read) == ("lb1", SHOW)
+    assert first_question(RefuseAtOnce(host="lb2").read) is None
+    assert first_question(lambda _: None) is None
+
+
+def test_an_answer_that_is_known_is_given_once_and_to_its_own_question():
+    asks = knowing(("lb1", SHOW), lambda: {"lamp": "on"}, nobody)
+    with pytest.raises(AsksMore):
+        asks("lb2", SHOW)
+    with pytest.raises(AsksMore):
+        asks("lb1", OTHER)
+    assert asks("lb1", SHOW) == {"lamp": "on"}
+    with pytest.raises(AsksMore):
+        asks("lb1", SHOW)
