@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any
+from urllib.parse import urlencode
 
 from fastapi import APIRouter, Path, Request, Response
 from fastapi.responses import RedirectResponse
@@ -264,6 +265,7 @@ def _things(dossier: Dossier, visitor: Visitor) -> dict[str, Any]:
         "entries": dossier.entries[::-1],
         "now": dossier.now,
         "blanks": _blanks(dossier.run),
+        "again": _again(dossier.run),
         "streamed": False,
     }
 
@@ -278,3 +280,19 @@ def _blanks(run: Run) -> list[tuple[forms.Blank, str]]:
         for blank in forms.blanks(known)
         if blank.name != "host"
     ]
+
+
+def _again(run: Run) -> str:
+    """Return where the same is asked for once more, with its values filled in; "" if nowhere."""
+    if run.undo_of is not None:
+        return f"/runs/{run.undo_of}#undo"
+    known = catalogue().get(run.words)
+    if known is None or run.timing is not None:
+        return ""
+    # What a field makes anew for each request, such as the moment of asking, is not kept.
+    kept = {
+        name: value
+        for name, value in run.fields.items()
+        if name in known.model_fields and known.model_fields[name].default_factory is None
+    }
+    return f"/ask/form?{urlencode({'runbook': run.words, **kept})}"

@@ -8,6 +8,8 @@ from bot.run import State
 from bot.store import changelog, locks, verification
 from connectors.trouble import CommandFailed, Interrupted
 from runbooks import Report
+from runbooks.abusers_clear import ClearAbuser
+from runbooks.service_restart import RestartService
 from tests.bot.web.conftest import Site
 from tests.bot.web.dom import Page
 from tests.bot.web.exhibits import approved, asked, checked, gallery, running, waiting
@@ -220,6 +222,41 @@ def test_an_undo_is_a_run_of_its_own(site: Site) -> None:
     assert f"Takes back run {run.id}" in words
     assert "too bright" in words
     assert site.office.run(run.id + 1).state is State.WAITING
+
+
+def again(site: Site, number: int) -> str:
+    links = Page(site.browser("dora").get(f"/runs/{number}").text).links
+    return next((link for link in links if link.startswith(("/ask/form?", "/runs/1#"))), "")
+
+
+def test_what_is_over_is_asked_for_again_with_its_values_filled_in(site: Site) -> None:
+    values = {"host": "lb1", "address": "203.0.113.9", "table": "web/clients", "mark": "gpc1"}
+    run = site.office.ask(ClearAbuser.model_validate(values))
+    assert run.over
+    form = Page(site.browser("dora").get(again(site, run.id)).text)
+    assert {name: form.values[f"field-{name}"] for name in values} == values
+
+
+def test_what_is_not_over_is_not_asked_for_again(site: Site) -> None:
+    words = {"runbook": "abusers clear", "field-host": "lb1", "field-address": "203.0.113.9"}
+    site.browser("dora").post("/ask", data=words)
+    assert again(site, 1) == ""
+    site.office.work()
+    assert again(site, 1) != ""
+
+
+def test_the_moment_of_asking_is_not_asked_for_again(site: Site) -> None:
+    run = site.office.ask(RestartService.model_validate({"host": "lb1", "service": "nginx"}))
+    assert "since" in run.fields
+    assert again(site, run.id) == "/ask/form?runbook=service+restart&host=lb1&service=nginx"
+
+
+def test_an_undo_is_asked_for_again_where_it_is_asked_for(site: Site) -> None:
+    run = site.office.approve(site.office.ask(LAMP_ON))
+    site.browser("dora").post(f"/runs/{run.id}/undo")
+    site.office.work()
+    site.browser("dora").post(f"/runs/{run.id + 1}/withdraw")
+    assert again(site, run.id + 1) == f"/runs/{run.id}#undo"
 
 
 def test_an_unknown_run_is_settled_by_an_owner_who_says_how_they_know(site: Site) -> None:
