@@ -24,7 +24,8 @@ _HASH = 8
 
 # As the driver takes it, with nothing to be put together for each entry of a wave.
 _LAST = "SELECT seq, hash FROM entry ORDER BY seq DESC LIMIT 1"
-_HEAD = {"sqlite": _LAST, "postgresql": _LAST}
+# What to ask for the newest entry, beside other things.
+HEAD = Statement(_LAST, ())
 # SQLite has one writer; of PostgreSQL, a function of the schema takes a lock, then looks.
 _LOCKED_HEAD = {"sqlite": _LAST, "postgresql": "SELECT seq, hash FROM log_head()"}
 _COLUMNS = ", ".join(column.name for column in tables.entry.columns)
@@ -169,8 +170,13 @@ def _bodies(tx: Transaction, drafts: Sequence[Draft]) -> list[str]:
 
 def head(tx: Transaction) -> tuple[int, str]:
     """Return the newest entry's sequence number and hash; (0, GENESIS) of an empty log."""
-    row = tx.wire.row(_HEAD)
-    return (row[0], row[1]) if row else (0, GENESIS)
+    (answer,) = tx.wire.of_each([HEAD])
+    return head_of(answer.rows)
+
+
+def head_of(rows: Sequence[Any]) -> tuple[int, str]:
+    """Return the same of what was asked for beside other things."""
+    return (rows[0][0], rows[0][1]) if rows else (0, GENESIS)
 
 
 def digest_of(row: Sequence[Any]) -> str:

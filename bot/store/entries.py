@@ -8,12 +8,15 @@ from bot.store import changelog, search, tables
 from bot.store.changelog import Entry
 from bot.store.database import Transaction
 from bot.store.search import Filter
+from bot.store.statement import Statement
 
 _COLUMNS = ", ".join(column.name for column in tables.entry.columns)
 # So many entries, the newest, are looked at for what many of them are.
 _WINDOW = 2_000
 # Of how many runs, those that fit and are the newest, entries are found by what the run is.
 NEWEST_RUNS = 200
+# One step of the index for each.
+_KINDS = Statement(search.each("entry", "kind"), ())
 
 
 @dataclass(frozen=True)
@@ -44,15 +47,38 @@ class _Sought:
         return _Sought([*self.conditions, condition], {**self.given, **given})
 
 
+@dataclass(frozen=True)
+class Leaf:
+    """A page of the log. entries: the newest first. head: number and hash of the newest of all.
+
+    kinds: those that the log has, by name.
+    """
+
+    entries: Sequence[Entry]
+    head: tuple[int, str]
+    kinds: Sequence[str]
+
+
+def leaf(tx: Transaction, wanted: Wanted | None, *, most: int) -> Leaf:
+    """Return a page of the log. Nothing is asked of this transaction after it.
+
+    wanted: None for a page without entries.
+    """
+    several = wanted is not None and _of_several(wanted)
+    found = newest(tx, wanted, most=most) if wanted and several else []
+    sought = None if wanted is None or several else _narrowed(tx, wanted, most)
+    asked = [changelog.HEAD, _KINDS, *([_asked(tx, sought, most)] if sought else [])]
+    head, known, *rows = (answer.rows for answer in tx.wire.of_each(asked, last=True))
+    found += [Entry(*row) for answer in rows for row in answer]
+    return Leaf(found, changelog.head_of(head), [kind for (kind,) in known])
+
+
 def newest(tx: Transaction, wanted: Wanted, *, most: int) -> list[Entry]:
     """Return the newest of them, the newest first."""
+    if not _of_several(wanted):
+        sought = _narrowed(tx, wanted, most)
+        return _read(tx, sought, most) if sought else []
     sought = _sought(tx, wanted)
-    if wanted.runs is not None:
-        return _of_runs(tx, wanted, sought, most)
-    if "*" not in wanted.host and "?" not in wanted.host:
-        return _read(
-            tx, sought.also("host = :host", host=wanted.host) if wanted.host else sought, most
-        )
     found = _among_the_newest(tx, wanted, sought, most)
     if len(found) >= most:
         return found
@@ -70,9 +96,17 @@ def _among_the_newest(tx: Transaction, wanted: Wanted, sought: _Sought, most: in
     return _read(tx, newest.also("host LIKE :like ESCAPE '\\'", like=like), most)
 
 
-def kinds(tx: Transaction) -> list[str]:
-    """Return the kinds that the log has, by name: one step of the index for each."""
-    return [kind for (kind,) in search.rows(tx, search.each("entry", "kind"), {})]
+def _of_several(wanted: Wanted) -> bool:
+    """Say whether it takes a look at each of several hosts."""
+    return wanted.runs is None and ("*" in wanted.host or "?" in wanted.host)
+
+
+def _narrowed(tx: Transaction, wanted: Wanted, most: int) -> _Sought | None:
+    """Return what one look finds them by; None if there is nothing to be found."""
+    sought = _sought(tx, wanted)
+    if wanted.runs is not None:
+        return _of_runs(tx, wanted, sought, most)
+    return sought.also("host = :host", host=wanted.host) if wanted.host else sought
 
 
 def _sought(tx: Transaction, wanted: Wanted) -> _Sought:
@@ -95,13 +129,13 @@ def _sought(tx: Transaction, wanted: Wanted) -> _Sought:
     return sought
 
 
-def _of_runs(tx: Transaction, wanted: Wanted, sought: _Sought, most: int) -> list[Entry]:
+def _of_runs(tx: Transaction, wanted: Wanted, sought: _Sought, most: int) -> _Sought | None:
     assert wanted.runs is not None  # noqa: S101 - asked for by the runs
     host, until = wanted.host or wanted.runs.host, _asked_until(tx, wanted)
     asked = replace(wanted.runs, host=host, until=until)
     numbers = search.numbers(tx, asked, most=max(most, NEWEST_RUNS))
     if not numbers:
-        return []
+        return None
     if tx.embedded:
         listed = "run IN (SELECT value FROM json_each(:runs))"
         sought = sought.also(listed, runs=json.dumps(numbers))
@@ -110,7 +144,7 @@ def _of_runs(tx: Transaction, wanted: Wanted, sought: _Sought, most: int) -> lis
     # By the index of runs, whatever else was written since: walked from its end, the log may tell
     # of others for long. Of those that are left over, nothing but the number is looked at.
     which = f"SELECT seq FROM entry WHERE {_all(sought)} ORDER BY seq + 0 DESC LIMIT :most"  # noqa: S608 - ours
-    return _read(tx, _Sought([f"seq IN ({which})"], sought.given), most)
+    return _Sought([f"seq IN ({which})"], sought.given)
 
 
 def _asked_until(tx: Transaction, wanted: Wanted) -> int | None:
@@ -123,9 +157,14 @@ def _asked_until(tx: Transaction, wanted: Wanted) -> int | None:
 
 
 def _read(tx: Transaction, sought: _Sought, most: int) -> list[Entry]:
+    (answer,) = tx.wire.of_each([_asked(tx, sought, most)])
+    return [Entry(*row) for row in answer.rows]
+
+
+def _asked(tx: Transaction, sought: _Sought, most: int) -> Statement:
     where = f"WHERE {_all(sought)}" if sought.conditions else ""
     query = f"SELECT {_COLUMNS} FROM entry {where} ORDER BY seq DESC LIMIT :most"  # noqa: S608 - ours
-    return [Entry(*row) for row in search.rows(tx, query, {**sought.given, "most": most})]
+    return search.asked(tx, query, {**sought.given, "most": most})
 
 
 def _all(sought: _Sought) -> str:

@@ -70,13 +70,14 @@ class Listing:
 
 
 def page(tx: Transaction, wanted: Filter | None, *, most: int, whose: str) -> Listing:
-    """Return a page of runs, the newest first. wanted: None for a page without any.
+    """Return a page of runs, the newest first. Nothing is asked of this transaction after it.
 
-    whose: who looks at it.
+    wanted: None for a page without any. whose: who looks at it.
     """
     found, older = ([], None) if wanted is None else search.looked_for(tx, wanted, most)
     listed = _LIST.asked(wanted=as_one(tx, found))
-    rows, votes, kept = rows_of_each(tx, listed, runs.votes_asked(tx, found), views.asked(whose))
+    beside = runs.votes_asked(tx, found), views.asked(whose)
+    rows, votes, kept = rows_of_each(tx, listed, *beside, last=True)
     return Listing(
         [Listed(*row) for row in rows],
         older,

@@ -117,10 +117,14 @@ class Rote:
 Asked = tuple[Rote, Mapping[str, Any]]
 
 
-def rows_of_each(tx: Transaction, *asked: Asked) -> list[list[Any]]:
-    """Do statements that do not need each other's answers, by one journey to the database."""
+def rows_of_each(tx: Transaction, *asked: Asked, last: bool = False) -> list[list[Any]]:
+    """Do statements that do not need each other's answers, by one journey to the database.
+
+    last: nothing is asked after them.
+    """
     spelled = [(rote.spelled(tx), values) for rote, values in asked]
-    found = tx.wire.of_each([Statement(one.text, one.values(values)) for one, values in spelled])
+    told = [Statement(one.text, one.values(values)) for one, values in spelled]
+    found = tx.wire.of_each(told, last=last)
     both = zip(spelled, found, strict=True)
     return [[one.row(row) for row in answer.rows] for (one, _), answer in both]
 

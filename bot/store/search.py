@@ -15,6 +15,7 @@ from typing import Any
 from bot.run import Run, State
 from bot.store import runs
 from bot.store.database import Transaction
+from bot.store.statement import Statement
 from bot.store.tables import PART, WHOLE
 
 # How many runs are looked at for a page: first few, since most filters let enough through.
@@ -179,8 +180,14 @@ def _of_several(
 def rows(tx: Transaction, sql: str, given: Mapping[str, object]) -> Sequence[Any]:
     """Return what the driver itself finds: putting a statement together anew for each page would
     take longer than finding it. sql: its values as `:name`."""
+    (answer,) = tx.wire.of_each([asked(tx, sql, given)])
+    return answer.rows
+
+
+def asked(tx: Transaction, sql: str, given: Mapping[str, object]) -> Statement:
+    """Return it as what to ask beside other things."""
     # Planned for what is asked: a plan for any value would walk the wrong index for many.
-    return tx.wire.rows(sql if tx.embedded else _as_postgresql(sql), given, by_heart=False)
+    return Statement(sql if tx.embedded else _as_postgresql(sql), given, by_heart=False)
 
 
 @lru_cache(1024)

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 _AT_ONCE = 2000
 _CURSOR = "all_rows"
 _NOW = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
+# How reading ends.
+_NOT_KEPT = "ROLLBACK"
 # Where a connection has its pipe.
 PIPE = "pipe"
 
@@ -38,11 +40,14 @@ class Wire:
         self._kept: list[Statement] = []
         # How to begin, as long as we have not.
         self._beginning = ""
+        # Whether what was read came to its end, and nothing can be asked any more.
+        self._over = False
         self._now = 0
 
     @property
     def sqlalchemy(self) -> Connection:
         """The connection, which is told first what was kept back."""
+        self._check_goes_on()
         self._catch_up()
         return self.connection
 
@@ -69,9 +74,17 @@ class Wire:
         """Do one statement as this driver takes it; return its rows."""
         return self._done([Statement(words, values, by_heart)])[0].rows
 
-    def of_each(self, asked: Sequence[Statement]) -> list[Answer]:
-        """Do several statements that do not need each other's answers."""
-        return self._done(asked)
+    def of_each(self, asked: Sequence[Statement], *, last: bool = False) -> list[Answer]:
+        """Do several statements that do not need each other's answers.
+
+        last: whoever reads asks nothing after them: the end of that goes by the same journey.
+        """
+        if self.embedded or not last:
+            return self._done(asked)
+        *answers, ended = self._done([*asked, Statement(_NOT_KEPT)])
+        self._over = True
+        _check_end(_NOT_KEPT, ended)
+        return answers
 
     def do(self, words: str, values: Any) -> int:
         """Do one statement as this driver takes it; return how many rows it was done to."""
@@ -84,6 +97,7 @@ class Wire:
             with closing(self.driver.execute(statement)) as rows:
                 yield rows
             return
+        self._check_goes_on()
         self._catch_up()
         with self.driver.cursor(_CURSOR) as cursor:
             cursor.itersize = _AT_ONCE
@@ -111,15 +125,16 @@ class Wire:
     def roll_back(self) -> None:
         """Let go of what was read, and write nothing."""
         begun, self._kept, self._beginning = not self._beginning, [], ""
-        if not self.embedded and begun:
-            self._end("ROLLBACK")
+        if not self.embedded and begun and not self._over:
+            self._end(_NOT_KEPT)
         self.connection.rollback()
 
+    def _check_goes_on(self) -> None:
+        if self._over:
+            raise SQLAlchemyError("something is asked after what was said to be the last of it")
+
     def _end(self, how: str) -> None:
-        did = self._done([Statement(how)])[0].did
-        if did != how:
-            # Something failed, and somebody went on as if it had not.
-            raise SQLAlchemyError(f"the transaction was to end by {how} and ended by {did}")
+        _check_end(how, self._done([Statement(how)])[0])
 
     def _catch_up(self) -> None:
         """Tell PostgreSQL what was kept back, if anything was."""
@@ -130,6 +145,7 @@ class Wire:
         """Do what was kept back, and this, and wait once; return what came of each of this."""
         if self.embedded:
             return [self._done_here(statement) for statement in asked]
+        self._check_goes_on()
         if self._beginning and not all(statement.by_heart for statement in asked):
             # A server that does not answer is given up sooner than one that looks far and wide.
             self._done([])
@@ -177,3 +193,9 @@ class Wire:
             raise DBAPIError.instance(None, None, error, base) from error
         finally:
             self._watch.ends(self.connection)
+
+
+def _check_end(how: str, answer: Answer) -> None:
+    if answer.did != how:
+        # Something failed, and somebody went on as if it had not.
+        raise SQLAlchemyError(f"the transaction was to end by {how} and ended by {answer.did}")

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 
 from fastapi import APIRouter, Request, Response
@@ -56,8 +55,9 @@ class _Seen:
 def history(request: Request) -> Response:
     """Show one page of runs. The address says everything, so it can be sent to somebody."""
     with visit(request) as (visitor, tx):
+        named = _named(tx, request.query_params.get("view", ""))
         seen = _seen(request, tx, visitor)
-        view = _view(tx, request.query_params.get("view", ""), seen.found.views, seen.wanted)
+    view = _view([*named, *seen.found.views], seen.wanted)
     before = seen.wanted.filter.before
     return page(
         request,
@@ -120,12 +120,18 @@ def _seen(request: Request, tx: Transaction, visitor: Visitor) -> "_Seen":
     return _Seen(sought, found, sought.address(before=found.older) if found.older else "", tx.now)
 
 
-def _view(tx: Transaction, number: str, mine: Sequence[View], sought: Wanted) -> View | None:
+def _named(tx: Transaction, number: str) -> list[View]:
+    """Return the view that an address names, if there is one."""
+    if not (number.isascii() and number.isdecimal()) or len(number) >= 10:
+        return []
+    try:
+        return [views.get(tx, int(number))]
+    except NoSuchView:
+        return []
+
+
+def _view(known: Sequence[View], sought: Wanted) -> View | None:
     """Return the view that is looked at: as long as its filters are those of the page."""
-    known = list(mine)
-    if number.isascii() and number.isdecimal() and len(number) < 10:
-        with suppress(NoSuchView):
-            known.insert(0, views.get(tx, int(number)))
     query = canonical(sought.typed)
     return next((view for view in known if view.query == query), None)
 

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Annotated
 from urllib.parse import urlencode
 
@@ -10,7 +10,7 @@ from fastapi import APIRouter, Query, Request, Response
 from markupsafe import Markup
 
 from bot import archive, moment
-from bot.store import changelog, entries, search, verification
+from bot.store import entries, search, verification
 from bot.store.changelog import Entry
 from bot.store.database import Transaction
 from bot.store.verification import Verdict
@@ -125,12 +125,12 @@ def _seen(request: Request, tx: Transaction, before: int | None) -> _Seen:
     kind = request.query_params.get("kind", "").strip()[:40]
     typed = {**sought.typed, **({"kind": kind} if kind else {})}
     problems = dict(sought.problems) | _unclean(kind)
-    found: list[Entry] = []
-    if not problems:
-        found = _found(tx, sought, kind, before)
-    shown = found[:_ON_A_PAGE]
-    older = shown[-1].seq if len(found) > len(shown) else None
-    return _Seen(typed, problems, shown, older, changelog.head(tx), entries.kinds(tx))
+    # What does not fit finds nothing.
+    asked = None if problems else _asked(sought, kind, before)
+    leaf = entries.leaf(tx, asked, most=_ON_A_PAGE + 1)
+    shown = leaf.entries[:_ON_A_PAGE]
+    older = shown[-1].seq if len(leaf.entries) > len(shown) else None
+    return _Seen(typed, problems, shown, older, leaf.head, leaf.kinds)
 
 
 def _unclean(kind: str) -> dict[str, str]:
@@ -141,22 +141,22 @@ def _unclean(kind: str) -> dict[str, str]:
     return {}
 
 
-def _found(tx: Transaction, sought: Wanted, kind: str, before: int | None) -> list[Entry]:
+def _asked(sought: Wanted, kind: str, before: int | None) -> entries.Wanted:
     asked = sought.filter
     of_runs = None
     if any(name in sought.typed for name in _OF_RUNS):
         of_runs = search.Filter(
             area=asked.area, words=asked.words, states=asked.states, text=asked.text
         )
-    this = entries.Wanted(
+    return entries.Wanted(
         host=asked.host or "",
         person=asked.person or "",
         kind=kind,
         since=asked.since,
         until=asked.until,
         runs=of_runs,
+        before=before,
     )
-    return entries.newest(tx, replace(this, before=before), most=_ON_A_PAGE + 1)
 
 
 def _row(entry: Entry) -> dict[str, object]:

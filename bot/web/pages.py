@@ -29,7 +29,7 @@ def page(request: Request, template: str, *, status: int = 200, **things: object
     context = {
         "visitor": getattr(request.state, "visitor", None),
         "halt": getattr(request.state, "halt", None),
-        "path": request.url.path,
+        "path": request.scope["path"],
         **things,
     }
     return HTMLResponse(_environment().get_template(template).render(context), status)

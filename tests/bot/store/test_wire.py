@@ -8,10 +8,11 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
-from bot.store import changelog, verification
+from bot.store import changelog, entries, listing, verification
 from bot.store.changelog import Draft
-from bot.store.database import Database, StoreRefused, StoreUnavailable
+from bot.store.database import Database, StoreRefused, StoreUnavailable, Transaction
 from bot.store.seal import Seal
+from bot.store.search import Filter
 from bot.store.statement import Statement
 from tests.bot.empty import empty_on
 from tests.playground.between import Between
@@ -152,6 +153,59 @@ def test_one_look_takes_two_journeys(journeys: tuple[Database, Journeys]):
             changelog.head(tx)
 
     assert _taken(between, look) == 2
+
+
+def test_a_page_of_the_log_takes_two_journeys(journeys: tuple[Database, Journeys]):
+    """It begins; and the entries, the newest of all and the kinds come along with the end."""
+    database, between = journeys
+
+    def look() -> None:
+        with database.reading() as tx:
+            assert entries.leaf(tx, entries.Wanted(), most=9).head[0] == 1
+
+    assert _taken(between, look) == 2
+
+
+def test_a_page_of_the_history_takes_no_journey_to_end(journeys: tuple[Database, Journeys]):
+    """It begins, looks for runs, asks how far it looked, and draws up what was found."""
+    database, between = journeys
+
+    def look() -> None:
+        with database.reading() as tx:
+            assert not listing.page(tx, Filter(), most=9, whose="olga").runs
+
+    assert _taken(between, look) == 4
+
+
+def test_nothing_is_asked_after_what_was_the_last(database: Database):
+    def ask(then: Callable[[Transaction], object]) -> None:
+        with database.reading() as tx:
+            tx.wire.of_each([changelog.HEAD], last=True)
+            then(tx)
+
+    more: list[Callable[[Transaction], object]] = [
+        changelog.head,
+        lambda tx: tx.sql,
+        lambda tx: tx.wire.all_rows("SELECT 1").__enter__(),
+    ]
+    for one in more:
+        with pytest.raises(StoreUnavailable, match="asked after what was said to be the last"):
+            ask(one)
+    ask(lambda tx: tx.now)
+    with database.transaction() as tx:
+        assert changelog.append(tx, "noted").seq == 2
+
+
+def test_whoever_writes_and_asks_for_the_last_has_written_nothing_and_is_told(database: Database):
+    def write() -> None:
+        with database.transaction() as tx:
+            changelog.append(tx, "noted")
+            tx.wire.of_each([changelog.HEAD], last=True)
+
+    with pytest.raises(StoreUnavailable, match="asked after what was said to be the last"):
+        write()
+    with database.reading() as tx:
+        assert changelog.head(tx)[0] == 1
 
 
 def test_what_is_kept_back_is_there_for_whatever_is_asked_next(database: Database):
