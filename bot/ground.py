@@ -158,7 +158,8 @@ def lay(
 def at_work_on(settings: Settings) -> Generator[Tenure | None]:
     """Hold the database as the engine wants it, from before anything is read or written there.
 
-    A process that others have taken it from ends, as if it were asked to.
+    A process that others have taken it from ends as if it were asked to, and raises
+    StoreUnavailable then: whoever looks after it is to see that nobody did ask.
     """
     database = Database(settings.database_url)
     try:
@@ -166,6 +167,8 @@ def at_work_on(settings: Settings) -> Generator[Tenure | None]:
             if tenure is not None:
                 tenure.on_end = partial(os.kill, os.getpid(), signal.SIGTERM)
             yield tenure
+            if tenure is not None and tenure.over:
+                raise StoreUnavailable(tenure.over)
     finally:
         database.close()
 

@@ -38,7 +38,8 @@ class Tenure:
 
     why: others hold it so that we may not. on_end: called once they have got it while we had lost
     it: what we know may be out of date, so this process writes nothing any more. on_return: called
-    once it was lost and is ours again; raises BadKey where the log has another key by now.
+    once it was lost and is ours again; raises BadKey where the log has another key by now. over:
+    why this process may write nothing any more; "" as long as it may.
     """
 
     def __init__(self, database: Database, take: str, why: str) -> None:
@@ -47,7 +48,7 @@ class Tenure:
         self._connection: Connection | None = None
         self._turn = threading.RLock()
         self._asked = 0.0
-        self._over = ""
+        self.over = ""
         self._session: dict[str, Any] | None = None
         self.on_end: Callable[[], object] = lambda: None
         self.on_return: Callable[[], object] = lambda: None
@@ -81,16 +82,16 @@ class Tenure:
         if not self._turn.acquire(timeout=_TURN_SECONDS):
             raise StoreUnavailable("the database does not answer: nothing was done")
         try:
-            if not self._over and not self._stands() and not self._answers():
+            if not self.over and not self._stands() and not self._answers():
                 self._again()
         finally:
             self._turn.release()
-        if self._over:
-            raise StoreUnavailable(self._over)
+        if self.over:
+            raise StoreUnavailable(self.over)
 
     def _stands(self) -> bool:
         """Say whether the connection is there for all we know, without asking the server."""
-        if self._over or time.monotonic() - self._asked > IDLE_SECONDS:
+        if self.over or time.monotonic() - self._asked > IDLE_SECONDS:
             return False
         connection = self._connection
         try:
@@ -116,7 +117,7 @@ class Tenure:
             self.begin()
             self.on_return()
         except (AlreadyRunning, BadKey) as other:
-            self._over = f"this process may write nothing any more, and ends: {other}"
+            self.over = f"this process may write nothing any more, and ends: {other}"
             log.critical("the database was away, and others work on it by now: %s", other)
             self.end()
             self.on_end()

@@ -2,12 +2,14 @@
 
 import threading
 from collections.abc import Callable, Generator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 
 import psycopg
 import pytest
 
+from bot.ground import at_work_on
+from bot.settings import Settings
 from bot.store import changelog, schema
 from bot.store.database import AlreadyRunning, Database, StoreUnavailable
 from bot.store.keyfile import BadKey
@@ -119,6 +121,25 @@ def test_who_finds_another_at_work_writes_nothing_any_more_and_ends(opened: Open
         with pytest.raises(StoreUnavailable):
             process.write()
         assert process.ended == [None]
+
+
+def test_who_was_put_out_does_not_end_as_if_all_were_well(opened: Open):
+    here = opened()
+    settings = Settings(database=here.url)
+    with pytest.raises(StoreUnavailable, match="may write nothing any more"):
+        _work(settings, here, put_out=True)
+    _work(settings, here, put_out=False)
+
+
+def _work(settings: Settings, here: Database, *, put_out: bool) -> None:
+    with at_work_on(settings) as tenure:
+        assert tenure is not None
+        # It would end this process.
+        tenure.on_end = lambda: None
+        if put_out:
+            _throw_out(here, only_the_lock=True)
+            with sole_server(here), suppress(StoreUnavailable):
+                tenure.check()
 
 
 def test_who_finds_another_key_in_the_log_ends(opened: Open):
