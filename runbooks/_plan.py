@@ -49,11 +49,6 @@ class Plan:
     def reversible(self) -> bool:
         return not any(isinstance(step.undo, NoUndo) for step in self.steps)
 
-    def same_work_as(self, other: "Plan") -> bool:
-        """Compare what would be done, not the undo: it may hold counters that keep moving."""
-        mine = [(step.host, step.do, step.before) for step in self.steps]
-        return mine == [(step.host, step.do, step.before) for step in other.steps]
-
 
 @dataclass(frozen=True)
 class Table:

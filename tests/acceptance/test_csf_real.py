@@ -31,6 +31,7 @@ from runbooks.csf_pingdom_refresh import RefreshPingdom
 from runbooks.csf_pingdom_show import ShowPingdom
 from tests.acceptance.by_hand import carry_out, take_back
 from tests.feeds import BAD_FEEDS, FOURS, SIXES, feed
+from tests.plans import work_of
 from tests.playground.csf import ALLOW, CsfHost, why_not
 from tests.playground.daemon import PATH
 from tests.playground.mirror import Mirror, answer
@@ -212,7 +213,7 @@ def test_a_firewall_that_locks_us_out_is_put_back_by_the_host_itself(web1: CsfHo
     assert lets_us_in(web1)
     assert web1.own.read_text() == ""
     assert not (web1.etc / "keyturn.watch").exists()
-    assert REFRESH.plan(REFRESH.read(fleet.ask)).same_work_as(plan)
+    assert work_of(REFRESH.plan(REFRESH.read(fleet.ask))) == work_of(plan)
 
 
 def test_over_the_warm_connection_it_would_have_been_kept_and_we_locked_out(
@@ -282,7 +283,7 @@ def test_a_run_that_stopped_half_way_can_be_taken_back(web1: CsfHost, fleet: Fle
         assert not isinstance(step.undo, NoUndo)
         fleet.tell("web1", step.undo)
     assert in_kernel(web1) == set()
-    assert REFRESH.plan(REFRESH.read(fleet.ask)).same_work_as(plan)
+    assert work_of(REFRESH.plan(REFRESH.read(fleet.ask))) == work_of(plan)
 
 
 def test_a_list_that_was_cut_on_its_way_is_not_used(web1: CsfHost, fleet: Fleet):

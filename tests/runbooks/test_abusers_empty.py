@@ -9,6 +9,7 @@ from connectors.stick_table import Entry, TableHead
 from connectors.trouble import CommandFailed
 from runbooks import NoUndo, Plan, Refused
 from runbooks.abusers_empty import Crowd, EmptyTable
+from tests.plans import work_of
 from tests.runbooks.balancer import LIMITS, UNREADABLE, balancer, rows, said, sent
 
 EMPTY = EmptyTable.model_validate({"host": "lb1"})
@@ -74,7 +75,7 @@ def test_clients_who_would_be_marked_again_at_once_are_no_work():
 def test_what_moves_by_itself_does_not_make_the_plan_stale():
     shown = EMPTY.plan(crowd(marked(9)))
     later = EMPTY.plan(crowd(marked(9, gpc0=99, use=2), marked(7)))
-    assert later.same_work_as(shown)
+    assert work_of(later) == work_of(shown)
 
 
 def test_what_stays_and_what_comes_back_is_told():

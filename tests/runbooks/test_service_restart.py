@@ -9,6 +9,7 @@ from runbooks import NoUndo, Refused
 from runbooks.service_restart import Found, RestartService
 from tests.connectors.test_systemd import ANSWERS, recorded
 from tests.fakes import ScriptedFleet
+from tests.plans import work_of
 from tests.runbooks.hostile import HOSTILE_MOMENTS, HOSTILE_NAMES
 
 SINCE = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
@@ -45,9 +46,9 @@ def test_one_that_came_up_since_and_failed_is_not_done():
 def test_a_plan_goes_stale_when_somebody_else_restarts_the_service():
     other = replace(RUNNING, started_at=SINCE - timedelta(seconds=1))
     plan = RESTART.plan(Found(RUNNING, NOW))
-    assert not RESTART.plan(Found(other, NOW)).same_work_as(plan)
+    assert work_of(RESTART.plan(Found(other, NOW))) != work_of(plan)
     later = Found(replace(RUNNING, memory=1), NOW + timedelta(hours=1))
-    assert RESTART.plan(later).same_work_as(plan)
+    assert work_of(RESTART.plan(later)) == work_of(plan)
 
 
 @pytest.mark.parametrize(

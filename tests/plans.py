@@ -1,0 +1,23 @@
+"""What people approve of a plan, which is what the gate compares before it starts."""
+
+from bot.digest import Canonical
+from bot.proposal import ProposedStep
+from runbooks import NoUndo, Plan, Step
+
+
+def work_of(plan: Plan) -> list[Canonical]:
+    return [_proposed(step).work for step in plan.steps]
+
+
+def _proposed(step: Step) -> ProposedStep:
+    undo = step.undo
+    return ProposedStep(
+        title=step.title,
+        host=step.host,
+        fingerprint="",
+        do=step.do,
+        undo=None if isinstance(undo, NoUndo) else undo,
+        no_undo=undo.reason if isinstance(undo, NoUndo) else "",
+        before=step.before,
+        after=step.after,
+    )
