@@ -1,7 +1,6 @@
 """Builds every part once and hands each what it needs. Nothing else constructs anything."""
 
 import asyncio
-import logging
 import socket
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -50,8 +49,6 @@ from connectors.fleet import Fleet
 if TYPE_CHECKING:
     from bot.chat import Chat
     from bot.console.console import Console
-
-log = logging.getLogger(__name__)
 
 # A step that is under way when the service ends may take so long, and what is cut off then.
 _FINISH_SECONDS, _GIVE_UP_SECONDS = 15.0, 4.0

@@ -13,7 +13,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 COLUMNS = ("seq", "at", "kind", "run", "person", "host", "body", "prev", "hash", "signature")
-FORMATS = ("jsonl", "csv", "syslog")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 # Facility 13, log audit; severity 5, notice.

@@ -8,8 +8,6 @@ from typing import TypeAlias
 # No floats: two machines may write the same number differently.
 Canonical: TypeAlias = "str | int | bool | Sequence[Canonical] | Mapping[str, Canonical] | None"
 
-SHORT = 10
-
 
 def canonical(thing: Canonical) -> str:
     """Write *thing* as JSON in the one way: keys sorted, no spaces, text as it is (RFC 8785 for

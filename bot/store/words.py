@@ -60,13 +60,8 @@ def of_json(text: str) -> list[str]:
     return words_of(" ".join(_texts(json.loads(text))))
 
 
-def keep(tx: Transaction, run: int, words: Iterable[str]) -> None:
-    """Let the run be found by these, beside those that it is found by already."""
-    keep_all(tx, {run: words})
-
-
 def keep_all(tx: Transaction, words: Mapping[int, Iterable[str]]) -> None:
-    """Let each run be found by its own."""
+    """Let each run be found by its own, beside those that it is found by already."""
     rows = [(word, run) for run, mine in words.items() for word in dict.fromkeys(mine)]
     if tx.embedded:
         _KEEP.do_all(tx, [{"word": word, "run": run} for word, run in rows])
