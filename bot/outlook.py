@@ -50,6 +50,11 @@ class Outlook:
     def allowed(self) -> bool:
         return all(answer.prospect.allowed for answer in self.answers)
 
+    @property
+    def at_once(self) -> bool:
+        """Whether it takes nobody's approval."""
+        return not any(answer.prospect.approvals for answer in self.answers)
+
     def sentences(self, *, who: str = "You") -> list[str]:
         """Say it in plain sentences. who: how the person is spoken of."""
         said: list[str] = []
@@ -152,18 +157,18 @@ def outlook(
 
 
 def _answer(policy: Policy, request: Request) -> Answer:
+    area, hosts = policy.area_of(request.host).title, request.hosts or (request.host,)
     seen = prospect(policy, request)
+    if request.kind == "check":
+        return Answer(area, hosts, seen)
     lasting = prospect(policy, replace(request, reversible=False))
-    frozen = ""
-    if request.kind == "change":
-        frozen = policy.frozen(host=request.host, runbook=request.runbook, now=request.now)
-    differs = replace(lasting, reversible=True) != seen and request.kind == "change"
+    differs = replace(lasting, reversible=True) != seen
     return Answer(
-        area=policy.area_of(request.host).title,
-        hosts=request.hosts or (request.host,),
-        prospect=seen,
+        area,
+        hosts,
+        seen,
         otherwise=lasting if differs and request.reversible else None,
-        frozen=frozen,
+        frozen=policy.frozen(host=request.host, runbook=request.runbook, now=request.now),
     )
 
 

@@ -59,11 +59,15 @@ class TooFast(Exception):
 
 @dataclass(frozen=True)
 class Caller:
-    """Somebody's program, and the policy that held when the request came in."""
+    """Somebody's program, and the policy that held when the request came in.
+
+    came: when that was, by the database's clock, in microseconds since 1970.
+    """
 
     person: Person
     policy: Policy
     token: Token
+    came: int
 
     @property
     def id(self) -> str:
@@ -123,7 +127,7 @@ def _known(parts: ApiParts, whole: str) -> Caller:
         raise NoToken(why, token)
     if not tokens.used_lately(token, now):
         _note_use(parts, token)
-    return Caller(person, policy, token)
+    return Caller(person, policy, token, now)
 
 
 def _note_use(parts: ApiParts, token: Token) -> None:

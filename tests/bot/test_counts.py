@@ -17,6 +17,7 @@ from bot.policy import Policy, Request, Ruling
 from bot.run import Run, State
 from bot.store.database import Transaction
 from bot.store.rote import Rote
+from tests.bot.api.conftest import a_desk
 from tests.bot.office import WEB, Office, an_office
 from tests.bot.web.conftest import a_site
 from tests.policies import INVENTORY
@@ -248,3 +249,13 @@ def test_a_page_takes_so_few_statements(crowd: Office, address: str, most: int):
     # With its beginning, the time, and its end; and all of it in one transaction.
     assert found["BEGIN"] == 1
     assert found.total() <= most, found
+
+
+def test_a_check_is_asked_for_over_the_api_in_two_transactions(crowd: Office):
+    """Whose token it is, and what is asked for; of what is done at once no past matters."""
+    program = a_desk(crowd).program("dora", "ask")
+    body = {"words": "uptime check lb1"}
+    program.post("/runs", json=body)
+    with counted(crowd) as found:
+        assert program.post("/runs", json=body).status_code == 202
+    assert (found["BEGIN"], found["BEGIN IMMEDIATE"], found["COMMIT"]) == (1, 1, 1)

@@ -4,12 +4,14 @@ from pathlib import Path
 
 import pytest
 
+from bot.foresight import evident, foresee
+from bot.outlook import Question
 from bot.policy import Request
 from bot.prospect import in_words, prospect
 from bot.store import waits
 from tests.bot.office import Office
 from tests.policies import a_policy
-from tests.toy import SetSwitch
+from tests.toy import SetSwitch, ShowSwitches
 
 
 def _said(tmp_path: Path, person: str, kind: str, *, reversible: bool = True) -> str:
@@ -48,6 +50,35 @@ def test_how_long_it_usually_takes_is_told_from_the_past(office: Office):
         wait = waits.usual_wait(tx, "toy set")
     assert wait is not None
     assert 0 < wait < 60_000_000
+
+
+def test_of_a_check_that_takes_no_approval_nothing_is_to_be_looked_up(office: Office):
+    policy = office.policies.current()
+    asked = {"person": "dora", "door": "api"}
+    with office.database.reading() as tx:
+        seen = evident(policy, Question(ShowSwitches, ["lb1"]), now=tx.now, **asked)
+        assert seen == foresee(tx, policy, Question(ShowSwitches, ["lb1"]), **asked)
+        assert seen is not None
+        assert evident(policy, Question(SetSwitch, ["lb1"]), now=tx.now, **asked) is None
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        'permit (principal, action == Action::"ask", resource) when { context.novel };',
+        '@approvals("1") @from("owners")\n'
+        'permit (principal, action == Action::"ask", resource) when { context.kind == "check" };',
+    ],
+)
+def test_what_depends_on_the_past_is_looked_up(office: Office, rule: str):
+    rules = office.policies.path / "policy.cedar"
+    text = rules.read_text().replace('@id("checks are free")', '@id("checks were free")')
+    free = text.index('@id("checks were free")')
+    end = text.index(";", free) + 1
+    rules.write_text(text[:free] + f'@id("looked up")\n{rule}' + text[end:])
+    policy = office.policies.current()
+    meant = Question(ShowSwitches, ["lb1"])
+    assert evident(policy, meant, person="dora", door="api", now=0) is None
 
 
 @pytest.mark.parametrize(
