@@ -107,7 +107,7 @@ class Redactor:
 
 
 def _may_look_secret(text: str) -> bool:
-    return any(sign in text for sign in _SIGNS) or _SIGN_IN_ANY_CASE in text.lower()
+    return _any_of(_SIGNS, text) or _SIGN_IN_ANY_CASE in text.lower()
 
 
 def _any_of(forms: Iterable[str], text: str) -> bool:

@@ -8,6 +8,7 @@ nor a chain that ends in a hash which was signed.
 
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from typing import Any
 
 from bot.store import changelog, seal
 from bot.store.changelog import Entry
@@ -21,6 +22,16 @@ _FARTHEST = 100_000
 _fits = lru_cache(4096)(seal.fits)
 
 
+@lru_cache(256, typed=True)
+def _has_its_hash(*row: Any) -> bool:
+    """Say whether an entry has the hash that it must have.
+
+    It is known again by all that it says, and not by its hash: what was altered is looked at anew.
+    What was asked for hundreds of hosts and shown of them is long.
+    """
+    return changelog.has_its_hash(row)
+
+
 def vouched(tx: Transaction, entries: Iterable[Entry]) -> list[Entry]:
     """Return those of the entries that have their hash, and for which our key vouches.
 
@@ -30,7 +41,7 @@ def vouched(tx: Transaction, entries: Iterable[Entry]) -> list[Entry]:
         ours = tx.seal
     except StoreUnavailable:
         return list(entries)
-    whole = [entry for entry in entries if changelog.has_its_hash(tuple(vars(entry).values()))]
+    whole = [entry for entry in entries if _has_its_hash(*vars(entry).values())]
     foreign = {e.hash for e in whole if not _fits(ours.public, e.hash, e.signature)}
     older = [e for e in whole if e.hash in foreign and e.hash not in ours.inherited]
     ours.inherited |= _linked(tx, ours.public, older)

@@ -67,13 +67,13 @@ def of(tx: Transaction, run: int) -> Lease | None:
 
 def take(tx: Transaction, run: int, worker: str, *, seconds: float) -> Lease:
     """Put the run into a worker's hands, whoever had it: the caller has held the run."""
-    before = of(tx, run)
     until = tx.now + round(seconds * 1_000_000)
+    taken = Lease(run, 1, worker, until)
+    if tx.insert_once(lease, **vars(taken)):
+        return taken
+    before = of(tx, run)
     taken = Lease(run, before.fence + 1 if before else 1, worker, until)
-    if before is None:
-        tx.insert_once(lease, **vars(taken))
-    else:
-        tx.sql.execute(update(lease).where(lease.c.run == run).values(**vars(taken)))
+    tx.sql.execute(update(lease).where(lease.c.run == run).values(**vars(taken)))
     return taken
 
 

@@ -190,9 +190,12 @@ def _save(tx: Transaction, changed: Sequence[tuple[Run, Run]]) -> list[Run]:
     both = [(vars(was), vars(run)) for was, run in changed]
     # Nearly all of it is the very same, and a plan may be long.
     names = frozenset(
-        name
-        for name in _WRITTEN
-        if any(was[name] is not run[name] and was[name] != run[name] for was, run in both)
+        [
+            name
+            for was, run in both
+            for name in _WRITTEN
+            if was[name] is not run[name] and was[name] != run[name]
+        ]
     )
     rows = [_row(was, run, names) for was, run in changed]
     if "summary" in names:

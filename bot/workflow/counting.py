@@ -22,6 +22,7 @@ class Count:
     """keys: whose approvals count. lost: who approved, and could not do so any more.
 
     met: whether the keys are enough. missing: how many more it takes at the least.
+    no: by whom it was denied, "" if by nobody.
     """
 
     request: Request
@@ -29,6 +30,7 @@ class Count:
     keys: Sequence[str]
     lost: Sequence[str]
     missing: int
+    no: str = ""
 
     @property
     def met(self) -> bool:
@@ -59,9 +61,10 @@ def count(tx: Transaction, policy: Policy, run: Run, keyed: Run | None = None) -
     """Count the approvals of a run. keyed: the run that was approved, if it is another."""
     request, ruling = ruling_on(tx, policy, run)
     approved = keyed or run
+    votes = runs.votes(tx, approved.id)
     given = [
         vote
-        for vote in runs.votes(tx, approved.id)
+        for vote in votes
         if vote.yes
         and vote.digest == approved.digest
         and (not ruling.step_up or proves(tx, policy, vote))
@@ -71,4 +74,5 @@ def count(tx: Transaction, policy: Policy, run: Run, keyed: Run | None = None) -
     # A delegator and their delegate have one key between them.
     keys = list(dict.fromkeys(key for key in turned.values() if key))
     lost = [person for person, key in turned.items() if not key]
-    return Count(request, ruling, keys, lost, policy.missing(ruling.terms, keys))
+    no = next((vote.person for vote in votes if not vote.yes), "")
+    return Count(request, ruling, keys, lost, policy.missing(ruling.terms, keys), no)

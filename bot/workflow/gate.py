@@ -218,9 +218,8 @@ def _counted(parts: Parts, tx: Transaction, run: Run, policy: Policy) -> Count:
         raise Shut(
             State.REFUSED, f"{_name(parts, run.asked_by)} may no longer have this done: {why}"
         )
-    no = next((vote for vote in runs.votes(tx, keyed.id) if not vote.yes), None)
-    if no is not None:
-        raise Shut(State.DENIED, f"Denied by {_name(parts, no.person)}")
+    if counted.no:
+        raise Shut(State.DENIED, f"Denied by {_name(parts, counted.no)}")
     return counted
 
 

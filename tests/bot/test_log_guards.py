@@ -8,6 +8,7 @@ from sqlalchemy import text
 
 from bot.run import Run, State
 from bot.store import changelog, keyfile, runs, safe, verification
+from bot.store.changelog import Entry
 from bot.store.database import Database, StoreRefused, StoreUnavailable, Transaction
 from bot.workflow import NotYours, erasing
 from bot.workflow.erasing import foreseen
@@ -50,9 +51,10 @@ class TestALogThatTakesNothing:
         assert "sending" not in office.entries(run)
 
 
-def _forget(tx: Transaction, _kind: str, **_facts: object) -> None:
+def _forget(tx: Transaction, kind: str, **_facts: object) -> Entry:
     """Write nothing, and say nothing of it."""
     tx.logged = True
+    return Entry(1, tx.now, kind, None, "", "", "{}", changelog.GENESIS, changelog.GENESIS, "")
 
 
 def test_t_l9_a_writer_with_an_old_head_makes_no_fork(

@@ -4,6 +4,7 @@ asked of each host is asked of each, and nothing that was answered outlasts thei
 import time
 from collections.abc import Callable, Generator, Hashable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from sqlalchemy import delete, update
 
 from bot.run import Run, State
-from bot.store import locks, runs, shared, tables, testimony
+from bot.store import ancestry, changelog, locks, runs, shared, tables, testimony
 from bot.store.database import Transaction
 from bot.workflow import fanout, gate
 from tests.bot.office import WEB, Office, an_office
@@ -166,3 +167,13 @@ def test_nobody_keeps_an_answer_for_another_transaction(crowd: Office):
     for n in range(3):
         with crowd.database.together() as tx:
             assert shared.answer(tx, "one", lambda n=n: n) == n
+
+
+def test_an_entry_that_was_found_whole_is_not_believed_once_it_is_altered(crowd: Office):
+    whole = _approved(crowd)
+    with crowd.database.transaction() as tx:
+        told = changelog.of_run(tx, whole.id, ["approved"])
+        assert ancestry.vouched(tx, told) == told
+        assert ancestry.vouched(tx, told) == told
+        altered = [replace(one, person="mallory") for one in told]
+        assert ancestry.vouched(tx, altered) == []
