@@ -1,6 +1,6 @@
 """The survey: what hosts say to a request that was just asked, and what comes of that.
 
-The parts of a request that are at one site are read at once: one thread puts the first question of
+The parts of a request that are at one site are read at once: few threads put the first question of
 each, and whatever asks more, or must wait for a connection, has a thread of its own. What has come
 meanwhile is recorded in one transaction, so that many hosts take few commits.
 """
@@ -32,6 +32,10 @@ log = logging.getLogger(__name__)
 
 # What comes so shortly after each other is recorded together: nobody sees a list grow faster.
 _TOGETHER_SECONDS = 0.1
+
+# A thread that asks many hosts serves so many well. With more of them than that, most of the work
+# would go into waking one for another; with fewer, a busy machine lets hosts wait.
+_EACH, _ASKERS = 25, 4
 
 # What comes of a run that is still as it was asked: what its host said, for whoever only looks, or
 # what is to be done in the transaction that holds it.
@@ -71,11 +75,14 @@ class Survey:
     def _read(self, asked: Sequence[Run], held_up: Collection[int]) -> Sequence[Run]:
         found: SimpleQueue[_Found] = SimpleQueue()
         alone = len(asked) == 1 or self._parts.crowd == 1
+        askers = min(_ASKERS, 1 + (len(asked) - 1) // _EACH)
         if alone:
             for one in asked:
                 self._bring(one, found, is_stopped=one.id in held_up)
         else:
-            self._crowd.submit(self._bring_all, asked, found, held_up)
+            for first in range(askers):
+                mine, at_once = asked[first::askers], max(1, self._parts.crowd // askers)
+                self._crowd.submit(self._bring_all, mine, found, held_up, at_once)
         troubles: list[Exception] = []
         ready: list[Run] = []
         left = len(asked)
@@ -89,7 +96,11 @@ class Survey:
         return ready
 
     def _bring_all(
-        self, asked: Sequence[Run], found: SimpleQueue[_Found], held_up: Collection[int]
+        self,
+        asked: Sequence[Run],
+        found: SimpleQueue[_Found],
+        held_up: Collection[int],
+        at_once: int,
     ) -> None:
         """Put what is to be recorded of each run among what was found."""
         left = {one.id: one for one in asked}
@@ -102,10 +113,8 @@ class Survey:
                     del left[one.id]
                 else:
                     firsts.append((one, first))
-            each = self._parts.fleet.ask_each(
-                [first for _, first in firsts], at_once=self._parts.crowd
-            )
-            for number, told in each:
+            questions = [first for _, first in firsts]
+            for number, told in self._parts.fleet.ask_each(questions, at_once=at_once):
                 one, first = firsts[number]
                 self._bring_told(one, found, first, told)
                 del left[one.id]
