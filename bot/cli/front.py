@@ -26,7 +26,7 @@ SECTIONS: Mapping[str, Sequence[str]] = {
 }
 STATUS = (
     "Exit status: 0 done, 1 failed, 2 not understood, 3 not found, 4 refused, "
-    "5 waiting for people, 130 interrupted."
+    "5 not over yet, such as waiting for people, 130 interrupted."
 )
 
 
@@ -57,6 +57,14 @@ class Family(click.Group):
 
 class Keyturn(Family):
     """All of them, by what they are for."""
+
+    def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
+        """Take `help` as in chat: of all, of a command, or of a runbook."""
+        if args[:1] == ["help"]:
+            about = args[1:]
+            of_runbook = about and about[0] not in self.commands
+            args = ["runbooks", *about] if of_runbook else [*about, "--help"]
+        return super().parse_args(ctx, args)
 
     def format_commands(self, ctx: Context, formatter: HelpFormatter) -> None:  # noqa: ARG002 - as click calls it
         for title, names in SECTIONS.items():

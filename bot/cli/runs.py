@@ -3,7 +3,7 @@
 import json
 import secrets
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -31,14 +31,26 @@ _LONGEST_WAIT = 24 * 3600.0
 _NEWEST_LINES = 20
 _NUMBER = click.argument("number", type=Number())
 _WHY = click.option("--why", default="", help="What the change log shall say about it.")
-_WAIT = click.option(
-    "--wait",
-    "seconds",
-    is_flag=False,
-    flag_value=_LONGEST_WAIT,
-    type=click.FloatRange(0, _LONGEST_WAIT),
-    metavar="SECONDS",
-    help="Wait until it is over, or for so many seconds at most.",
+# Whoever asks or approves wants to read what came of it; `--wait 0` is for scripts that do not.
+_A_MOMENT = 20.0
+
+
+def _wait(otherwise: str = "") -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Return the option. otherwise: what is done if it is left out."""
+    return click.option(
+        "--wait",
+        "seconds",
+        is_flag=False,
+        flag_value=_LONGEST_WAIT,
+        type=click.FloatRange(0, _LONGEST_WAIT),
+        metavar="SECONDS",
+        help=f"Wait until it is over, or for so many seconds at most{otherwise}.",
+    )
+
+
+_WAIT = _wait()
+_WAIT_A_LITTLE = _wait(
+    f"; left out, until it is over or waits for people, and for {_A_MOMENT:.0f} seconds at most"
 )
 
 
@@ -65,7 +77,7 @@ def _runbook_words(
 )
 @_WHY
 @click.option("--dry-run", "dry", is_flag=True, help="Only say what would come of it.")
-@_WAIT
+@_WAIT_A_LITTLE
 @as_json
 @at_service
 def ask(
@@ -79,7 +91,7 @@ def ask(
 ) -> None:
     """Ask for WORDS to be done, as one would type them in chat.
 
-    For example: keyturn ask abusers clear lb1 203.0.113.9 --why "ticket 4711" --wait
+    For example: keyturn ask abusers clear lb1 203.0.113.9 --why "ticket 4711"
     """
     import shlex
 
@@ -89,7 +101,7 @@ def ask(
         sentences = "\n".join(told["outlook"]["sentences"])
         click.echo(json.dumps(told["outlook"]) if as_json else visibly(sentences))
         sys.exit(0 if told["outlook"]["allowed"] else 4)
-    _finish(reached, told["run"]["id"], seconds=seconds or 0.0, as_json=as_json)
+    _finish(reached, told["run"]["id"], seconds=seconds, as_json=as_json)
 
 
 @click.command("runs")
@@ -183,7 +195,7 @@ def resolve(reached: Service, *, number: int, how: str, why: str, as_json: bool)
 @_NUMBER
 @click.argument("digest", default="")
 @_WHY
-@_WAIT
+@_WAIT_A_LITTLE
 @as_json
 @at_service
 def approve(
@@ -201,7 +213,7 @@ def approve(
         click.confirm(f"Approve this plan, {run['digest'][:10]}?", abort=True, err=True)
         digest = run["digest"]
     reached.post(path_of("runs", number, "approve"), {"digest": digest, "reason": why})
-    _finish(reached, number, seconds=seconds or 0.0, as_json=as_json)
+    _finish(reached, number, seconds=seconds, as_json=as_json)
 
 
 @click.command("deny")
@@ -227,14 +239,14 @@ def withdraw(reached: Service, *, number: int, as_json: bool) -> None:
 @click.command("undo")
 @_NUMBER
 @_WHY
-@_WAIT
+@_WAIT_A_LITTLE
 @as_json
 @at_service
 def undo(reached: Service, *, number: int, why: str, seconds: float | None, as_json: bool) -> None:
     """Ask to take back what run NUMBER did: a run of its own."""
     body = {"reason": why}
     run = reached.post(path_of("runs", number, "undo"), body, key=secrets.token_hex(16))
-    _finish(reached, run["id"], seconds=seconds or 0.0, as_json=as_json)
+    _finish(reached, run["id"], seconds=seconds, as_json=as_json)
 
 
 @click.command("completion")
@@ -254,11 +266,17 @@ def completion(*, shell: str) -> None:
 COMMANDS = (ask, list_runs, one_run, approve, deny, withdraw, undo, completion)
 
 
-def _finish(reached: Service, number: int, *, seconds: float, as_json: bool) -> None:
-    """Wait if that is wanted, show the run, and exit as its end says."""
-    progress = _Progress()
-    run = reached.until_over(number, seconds=seconds, told=progress if seconds else _silent)
-    progress.end()
+def _finish(reached: Service, number: int, *, seconds: float | None, as_json: bool) -> None:
+    """Wait if that is wanted, show the run, and exit as its end says.
+
+    seconds: None for a moment, and no longer than until it waits for people.
+    """
+    if seconds is None:
+        run = reached.get(path_of("runs", number), wait=_A_MOMENT)
+    else:
+        progress = _Progress()
+        run = reached.until_over(number, seconds=seconds, told=progress if seconds else _silent)
+        progress.end()
     _show(run, as_json=as_json)
     sys.exit(outcome(run))
 

@@ -57,6 +57,13 @@ def test_what_fails_says_why_and_exits_with_1(shop: Shop):
     assert "/runs/" in said.stdout
 
 
+def test_who_asks_reads_what_came_of_it_without_asking_once_more(shop: Shop):
+    at_once = shop.type("dora", "ask", "uptime", "check", "lb1", "--wait", "0")
+    assert "asked." in at_once.stdout or "failed." in at_once.stdout
+    said = shop.type("dora", "ask", "uptime", "check", "lb1")
+    assert (said.exit_code, "failed." in said.stdout) == (1, True)
+
+
 def test_what_the_rules_refuse_exits_with_4(shop: Shop):
     said = shop.type("dora", "run", "1", "--as", "olga")
     assert (said.exit_code, said.stderr) == (4, "keyturn: the token is dora's, and not olga's\n")
@@ -81,6 +88,14 @@ def test_what_is_not_understood_exits_with_2_and_what_is_not_there_with_3(
 ):
     said = shop.type("dora", *words)
     assert (said.exit_code, said.stderr[:9]) == (status, "keyturn: "), said.output
+
+
+def test_help_is_a_word_here_too():
+    runner = CliRunner()
+    assert "Ask and decide:" in runner.invoke(main, ["help"]).stdout
+    assert runner.invoke(main, ["help", "ask"]).stdout == runner.invoke(main, ["ask", "-h"]).stdout
+    told = runner.invoke(main, ["help", "abusers", "clear"])
+    assert told.stdout.startswith("abusers clear HOST ADDRESS")
 
 
 def test_times_are_typed_as_everywhere(shop: Shop):
