@@ -79,7 +79,7 @@ def page(tx: Transaction, wanted: Filter | None, *, most: int, whose: str) -> Li
     beside = runs.votes_asked(tx, found), views.asked(whose)
     rows, votes, kept = rows_of_each(tx, listed, *beside, last=True)
     return Listing(
-        [Listed(*row) for row in rows],
+        [*map(Listed._make, rows)],
         older,
         runs.votes_found(votes),
         views.found(kept),

@@ -13,7 +13,7 @@ from bot.store import listing, views
 from bot.store.database import Transaction
 from bot.store.listing import Listed, Listing
 from bot.store.views import NoSuchView, View
-from bot.web.apart import apart
+from bot.web.apart import straight
 from bot.web.choices import choices
 from bot.web.pages import kept, page
 from bot.web.visitor import Visitor, visit
@@ -50,8 +50,7 @@ class _Seen:
     now: int
 
 
-@router.get("/runs")
-@apart
+@straight(router, "/runs")
 def history(request: Request) -> Response:
     """Show one page of runs. The address says everything, so it can be sent to somebody."""
     with visit(request) as (visitor, tx):

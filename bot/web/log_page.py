@@ -6,15 +6,16 @@ from dataclasses import dataclass
 from typing import Annotated
 from urllib.parse import urlencode
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, HTTPException, Query, Request, Response
 from markupsafe import Markup
+from pydantic import TypeAdapter, ValidationError
 
 from bot import archive, moment
 from bot.store import entries, search, verification
 from bot.store.changelog import Entry
 from bot.store.database import Transaction
 from bot.store.verification import Verdict
-from bot.web.apart import apart
+from bot.web.apart import straight
 from bot.web.choices import among, choices
 from bot.web.pages import kept, page
 from bot.web.parts import Here
@@ -32,6 +33,7 @@ _COLUMNS = ("seq", "at", "kind", "run", "person", "host", "hash", "facts")
 _OF_RUNS = ("area", "runbook", "state", "text")
 
 Before = Annotated[int | None, Query(ge=1, le=9_007_199_254_740_991)]
+_BEFORE: TypeAdapter[int | None] = TypeAdapter(Before)
 
 
 @dataclass(frozen=True)
@@ -50,10 +52,9 @@ class _Seen:
         return f"/log{form}?{urlencode(values)}" if values else f"/log{form}"
 
 
-@router.get("/log")
-@apart
-def log(request: Request, before: Before = None) -> Response:
-    return _page(request, before=before)
+@straight(router, "/log")
+def log(request: Request) -> Response:
+    return _page(request, before=_before(request))
 
 
 @router.get("/log.csv")
@@ -108,6 +109,14 @@ def _page(
         paged=before is not None,
         newest_runs=entries.NEWEST_RUNS if any(name in seen.typed for name in _OF_RUNS) else 0,
     )
+
+
+def _before(request: Request) -> int | None:
+    """Return what the address says of it, as FastAPI understands it for the files."""
+    try:
+        return _BEFORE.validate_python(request.query_params.get("before"))
+    except ValidationError:
+        raise HTTPException(422) from None
 
 
 def _form(visitor: Visitor, seen: _Seen) -> Markup:
