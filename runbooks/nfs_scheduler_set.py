@@ -27,7 +27,6 @@ class Disk:
     its load, or why there is none.
     """
 
-    node: Node
     queue: Queue
     loadable: bool
     rule: str
@@ -80,7 +79,6 @@ class SetScheduler(
         queue = ask(self.host, block.queues([node.kernel]))[node.kernel]
         rule_file = block_rule.file_of(node.kernel, queue.identity)
         return Disk(
-            node,
             queue,
             self.scheduler in queue.offered or ask(self.host, block.module_of(self.scheduler)),
             ask(self.host, block_rule.read(rule_file)),
