@@ -66,6 +66,9 @@ class Here:
         )
         return Answer(done.returncode, done.stdout.decode(), done.stderr.decode())
 
+    def begin(self, *_: object, through: tuple[Host, ...] = ()) -> None:
+        """Begin nothing that is not waited for."""
+
     def close(self) -> None:
         pass
 

@@ -52,6 +52,9 @@ class Inside:
         )
         return Answer(done.returncode, done.stdout.decode(), done.stderr.decode())
 
+    def begin(self, *_: object, through: tuple[Host, ...] = ()) -> None:
+        """Begin nothing that is not waited for."""
+
     def close(self) -> None:
         pass
 

@@ -72,6 +72,9 @@ class Inside:
             (*self._enter, *words), capture_output=True, text=True, timeout=30, check=False
         )
 
+    def begin(self, *_: object, through: tuple[Host, ...] = ()) -> None:
+        """Begin nothing that is not waited for."""
+
     def close(self) -> None:
         pass
 

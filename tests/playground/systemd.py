@@ -104,6 +104,9 @@ class Systemd(Daemon):
         done = self._inside(*command.words)
         return Answer(done.returncode, done.stdout.decode(), done.stderr.decode())
 
+    def begin(self, *_: object, through: tuple[Host, ...] = ()) -> None:
+        """Begin nothing that is not waited for."""
+
     def close(self) -> None:
         super().close()
         for group in self._groups:
