@@ -238,7 +238,9 @@ def _walk(tx: Transaction, wanted: Filter) -> _Walk | None:
     rest, given = _rest(wanted, pattern)
     given |= {column: value for _, column, value in known}
     if wanted.text:
-        counts = {word: _count(tx, word) for word in wanted.text}
+        # A word that is looked for by itself is walked however many have it.
+        alone = not known and len(wanted.text) == 1
+        counts = {word: 0 if alone else _count(tx, word) for word in wanted.text}
         given |= {f"word{n}": word for n, word in enumerate(counts)}
         has = {word: _HAS_WORD.format(n=n) for n, word in enumerate(counts)}
         rarest, *others = sorted(counts, key=lambda word: counts[word])

@@ -237,7 +237,19 @@ def test_how_a_change_of_many_hosts_goes_on_does_not_grow_with_their_square(crow
 
 
 # A page that is not full asks once more how far was looked.
-@pytest.mark.parametrize(("address", "most"), [("/runs", 10), ("/runs?host=lb1", 10), ("/log", 8)])
+@pytest.mark.parametrize(
+    ("address", "most"),
+    [
+        ("/runs", 10),
+        ("/runs?host=lb1", 10),
+        # How many runs have a word is asked where that decides what is walked.
+        ("/runs?text=lb1", 10),
+        ("/runs?text=lb1&area=edge", 11),
+        ("/log", 8),
+        ("/log?host=lb1", 8),
+        ("/log?area=edge", 10),
+    ],
+)
 def test_a_page_takes_so_few_statements(crowd: Office, address: str, most: int):
     """Who is there, whether all is stopped, what is looked for and what stands beside it."""
     _checked(crowd, MANY)
