@@ -227,6 +227,12 @@ class Vote:
     factor: str = ""
 
 
+def allowed_by(votes: Sequence[Vote]) -> str:
+    """Return who approved, behind a comma: `, approved by adam, olga`; "" if nobody did."""
+    names = ", ".join(vote.person for vote in votes if vote.yes)
+    return f", approved by {names}" if names else ""
+
+
 @dataclass(frozen=True)
 class StepRecord:
     """What became of one step. n counts from 1. output: what the host said, capped."""

@@ -6,7 +6,7 @@ import os
 import socket
 import stat
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,7 @@ from bot.cli.place import NOT_FOUND, Place, at_place, plainly, stop
 from bot.cli.progress import shown
 
 if TYPE_CHECKING:
-    from bot.run import State
+    from bot.run import State, Vote
     from bot.store.around import Happening
     from bot.store.changelog import Entry
     from bot.store.database import Database, Transaction
@@ -123,18 +123,19 @@ def _show_around(
     tx: "Transaction", at: str, within: str, host: str, *, most: int, as_json: bool
 ) -> None:
     from bot import hindsight
-    from bot.store import around
+    from bot.store import around, runs
 
     moment, reach = hindsight.moment(at, now=tx.now), hindsight.span(within)
     seen = around.seen(tx, moment, within=reach, host=host.lower() or "*", most=most)
     found = seen.happenings
+    votes = runs.votes_on(tx, [one.run for one in found if one.run])
     if not as_json:
         between = f"{hindsight.written(moment - reach)} and {hindsight.written(moment + reach)}"
         click.echo(f"between {between}{f', on {host}' if host else ''}:")
         if not found:
             click.echo("nothing that Keyturn knows of")
     for one in found:
-        click.echo(_json(one) if as_json else _line(one))
+        click.echo(_json(one) if as_json else _line(one, votes.get(one.run or 0, ())))
     if seen.left_out:
         click.echo(f"left out as less likely: {seen.left_out}; -n shows more", err=True)
     if seen.within < reach:
@@ -148,12 +149,12 @@ def _json(one: "Happening") -> str:
     return json.dumps(vars(one) | {"at": iso(one.at)}, ensure_ascii=False)
 
 
-def _line(one: "Happening") -> str:
+def _line(one: "Happening", votes: "Sequence[Vote]") -> str:
     from bot import hindsight
     from bot.store import around
 
     run = f"run {one.run}" if one.run else f"#{one.seq}"
-    return f"{hindsight.written(one.at)}  {run:<8} {one.state:<12} {around.told(one)}"
+    return f"{hindsight.written(one.at)}  {run:<8} {one.state:<14} {around.told(one, votes)}"
 
 
 @click.command("export")

@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from bot.cli.place import Number
-from bot.cli.service import Service, as_json, at, at_service, moment, tell
+from bot.cli.service import Service, allowed_by, as_json, at, at_service, moment, tell
 
 _SIGNS = {"changed": ("-", "+"), "left": ("-", "+"), "right": ("-", "+"), "alike": (" ", " ")}
 
@@ -95,9 +95,8 @@ def _happening(one: Mapping[str, Any]) -> str:
     at = moment(one["at"], seconds=True)
     where = f" on {', '.join(one['hosts'])}" if one["hosts"] else ""
     who = f", by {one['person']}" if one["person"] else ""
-    allowed = f", approved by {', '.join(one['approved_by'])}" if one["approved_by"] else ""
     came = f": {one['outcome']}" if one["outcome"] else ""
-    return f"{at}  {place:<8} {one['state']:<12} {one['what']}{where}{who}{allowed}{came}"
+    return f"{at}  {place:<8} {one['state']:<14} {one['what']}{where}{who}{allowed_by(one)}{came}"
 
 
 def _waits(run: Mapping[str, Any]) -> Iterator[str]:

@@ -14,6 +14,7 @@ from bot.cli.front import Family
 from bot.cli.place import FAILED, NOT_UNDERSTOOD, Number, stop
 from bot.cli.service import (
     Service,
+    allowed_by,
     as_json,
     at,
     at_service,
@@ -132,7 +133,7 @@ def list_runs(reached: Service, *, most: int, as_json: bool, **wanted: Any) -> N
     for run in found[:most]:
         asked = moment(run["asked_at"])
         how = f"{run['state']:<10} {run['asked_by']:<10} {run['title']}"
-        click.echo(visibly(f"{run['id']:>6}  {asked}  {how}"))
+        click.echo(visibly(f"{run['id']:>6}  {asked}  {how}{allowed_by(run)}"))
     if not found:
         click.echo("there is no such run", err=True)
 

@@ -112,6 +112,11 @@ def status_of(kind: str) -> int:
     return _STATUSES.get(kind, FAILED)
 
 
+def allowed_by(told: Mapping[str, Any]) -> str:
+    """Return who approved, behind a comma; "" if nobody did."""
+    return f", approved by {', '.join(told['approved_by'])}" if told["approved_by"] else ""
+
+
 def outcome(run: Mapping[str, Any]) -> int:
     """Return the exit status for a run as it is."""
     state = run["state"]

@@ -1,9 +1,9 @@
 """Answers to commands that only the person who typed them sees. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from bot.forms import Misfit, blanks, usage
-from bot.run import Run
+from bot.run import Run, Vote, allowed_by
 from bot.slack.aliases import COMMAND
 from bot.slack.blocks import (
     Element,
@@ -140,12 +140,20 @@ def misfit(runbook: type[AnyRunbook], problem: Misfit) -> Message:
     )
 
 
-def listing(found: Sequence[Run], *, now: int, above: str = "") -> Message:
+def listing(
+    found: Sequence[Run], votes: Mapping[int, Sequence[Vote]], *, now: int, above: str = ""
+) -> Message:
     """List runs, the newest first. above: what is to be read before them."""
     if not found:
         return said(above or "No run fits.")
     rows = [
-        (f"{run.id}", run.state.value, _ago(now - run.asked), run.asked_by, run.title)
+        (
+            f"{run.id}",
+            run.state.value,
+            _ago(now - run.asked),
+            run.asked_by,
+            run.title + allowed_by(votes.get(run.id, ())),
+        )
         for run in found
     ]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]

@@ -19,7 +19,7 @@ from bot.slack.mandates import Mandates
 from bot.slack.story import Stories
 from bot.slack.timetables import Timetables, Typed
 from bot.slack.words import Said
-from bot.store import changelog, search, signins
+from bot.store import changelog, runs, search, signins
 from bot.store import words as search_words
 from bot.store.database import Database
 from bot.workflow import Unfit, Workflow
@@ -187,10 +187,11 @@ class Commands:
         wanted = search.Filter(host=host, text=search_words.sought(sought))
         with self._database.reading() as tx:
             found = search.newest(tx, wanted, most=_NEWEST)
+            votes = runs.votes_on(tx, [run.id for run in found])
             now = tx.now
         if not found and sought:
             raise Unfit(f"no run tells of {sought!r}{_nor_a_host(known, typed)}")
-        return answers.listing(found, now=now, above=self._brakes.standing())
+        return answers.listing(found, votes, now=now, above=self._brakes.standing())
 
     def _run(self, asked: Asked) -> Message:
         number, _ = _number(asked)

@@ -1,7 +1,10 @@
 """`/keyturn changed …`: what changed around a moment, as one asks at two in the morning."""
 
+from collections.abc import Mapping, Sequence
+
 from bot import hindsight
 from bot.civil import NotATime
+from bot.run import Vote
 from bot.slack.blocks import (
     Message,
     bold,
@@ -13,7 +16,7 @@ from bot.slack.blocks import (
     shortened,
     words,
 )
-from bot.store import around
+from bot.store import around, runs
 from bot.store.around import Happening, Seen
 from bot.store.database import Database
 from bot.workflow import Unfit
@@ -33,6 +36,7 @@ def changed(database: Database, typed: str, zone: str = "UTC") -> Message:
         except NotATime as trouble:
             raise Unfit(str(trouble)) from None
         seen = around.seen(tx, at, within=within, host=host, most=_MOST)
+        votes = runs.votes_on(tx, [one.run for one in seen.happenings if one.run])
     where = "" if host == "*" else f" on {host}"
     first, last = (hindsight.written(one, zone) for one in (at - within, at + within))
     title = f"Between {first} and {last}{'' if zone == 'UTC' else f' {zone}'}{where}"
@@ -40,7 +44,7 @@ def changed(database: Database, typed: str, zone: str = "UTC") -> Message:
         return Message(
             notification(title), [rich(line(bold(title)), line(words("Nothing that I know of.")))]
         )
-    shown = "\n".join(shortened(_line(one, zone), 200) for one in seen.happenings)
+    shown = "\n".join(shortened(_line(one, votes, zone), 200) for one in seen.happenings)
     more = [words("All of one: "), code("/keyturn run N")]
     rest = [line(words(said)) for said in _not_shown(seen, at, within, zone)]
     return Message(
@@ -79,6 +83,7 @@ def _understood(typed: list[str], now: int, zone: str) -> tuple[int, int, str]:
         return at, within, rest[-1].lower()
 
 
-def _line(one: Happening, zone: str) -> str:
+def _line(one: Happening, votes: Mapping[int, Sequence[Vote]], zone: str) -> str:
     run = f"run {one.run}" if one.run else "-"
-    return f"{hindsight.written(one.at, zone)[11:]}  {run:<8}  {one.state:<12}  {around.told(one)}"
+    told = around.told(one, votes.get(one.run or 0, ()))
+    return f"{hindsight.written(one.at, zone)[11:]}  {run:<8}  {one.state:<14}  {told}"

@@ -7,7 +7,7 @@ from typing import cast
 
 from sqlalchemy import select
 
-from bot.run import ENDED, Run, State, Vote
+from bot.run import ENDED, Run, State, Vote, allowed_by
 from bot.store import runs, tables
 from bot.store.changelog import Entry
 from bot.store.database import Transaction
@@ -168,13 +168,13 @@ def _overlap(run: Run, host: str) -> int:
     return sum(_fits(one, host) for one in (run.hosts or (run.host,)))
 
 
-def told(one: Happening) -> str:
+def told(one: Happening, votes: Sequence[Vote] = ()) -> str:
     """Return it on a line: what, on which hosts where that does not say, by whom, and its end."""
     hosts = ", ".join(one.hosts[:3]) + (f" and {len(one.hosts) - 3} more" * (len(one.hosts) > 3))
     where = "" if len(one.hosts) == 1 and one.hosts[0] in one.what else f" on {hosts}"
     who = f", by {one.person}" if one.person else ""
     end = f": {one.outcome}" if one.outcome else ""
-    return one_line(f"{one.what}{where if one.hosts else ''}{who}{end}")
+    return one_line(f"{one.what}{where if one.hosts else ''}{who}{allowed_by(votes)}{end}")
 
 
 def _of_fires(tx: Transaction, entries: Sequence[Entry], host: str) -> Iterable[Happening]:

@@ -168,6 +168,7 @@ def test_what_waits_is_shown_approved_denied_and_withdrawn(shop: Shop):
     with shop.service.keyturn.database.reading() as tx:
         kinds = [entry.kind for entry in changelog.of_run(tx, numbers["waiting"])]
     assert kinds[2:4] == ["token used", "approved"]
+    assert ", approved by olga" in shop.type("dora", "runs", "--host", "lb*").stdout
 
     late = shop.type("dora", "deny", str(numbers["denied"]), "--why", "no")
     assert (late.exit_code, "Denied by Olga" in late.stderr) == (1, True)

@@ -155,6 +155,15 @@ async def test_who_asked_for_a_value_is_found(chat: Chat):
         assert "bell" not in shown
 
 
+async def test_who_approved_is_told_with_the_runs_and_with_what_changed(chat: Chat):
+    await chat.type("toy set lb1 lamp on")
+    await chat.type(f"approve 1 {chat.run().short_digest}", "U0OLGA")
+    await chat.settle()
+    for asked in ("runs", "changed 5 minutes ago ±10m"):
+        assert "toy set lb1 lamp on" in words(await chat.type(asked))
+        assert ", approved by olga" in words(await chat.type(asked))
+
+
 async def test_one_run_is_shown_without_buttons(chat: Chat):
     await chat.type("toy set lb1 lamp on")
     answer = await chat.type("run #1", "U0STAN")
@@ -315,6 +324,7 @@ async def test_what_changed_around_a_moment_is_told(chat: Chat):
     told = words(await chat.type("changed 5 minutes ago ±10m lb*"))
     assert "toy set lb1 lamp on" in told
     assert "on lb*" in told
+    assert "approved by" not in told
     assert "Nothing that I know of" in words(await chat.type("changed 2026-01-01 02:00"))
     for unclear in ("changed", "changed soon", "changed 02:00 ±x"):
         assert "ype " in (await chat.type(unclear)).text
