@@ -22,7 +22,7 @@ _FARTHEST = 100_000
 _fits = lru_cache(4096)(seal.fits)
 
 
-@lru_cache(256, typed=True)
+@lru_cache(64, typed=True)
 def _has_its_hash(*row: Any) -> bool:
     """Say whether an entry has the hash that it must have.
 

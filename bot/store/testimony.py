@@ -6,6 +6,7 @@ vouched for by our key; what shuts something does so whoever wrote it.
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 from sqlalchemy import bindparam, or_, select
 
@@ -201,7 +202,7 @@ def _accepted(run: Run, entries: Sequence[Entry]) -> bool:
 def _of_plan(run: Run, entries: Sequence[Entry]) -> str:
     """A plan names request and values, and its digest stands for all of it."""
     planned = [entry for entry in entries if entry.kind == "planned"]
-    if not planned or planned[-1].facts.get("digest") != run.digest:
+    if not planned or _digest_in(planned[-1]) != run.digest:
         return "that this plan was shown"
     plan = run.proposal
     if plan is None or plan.digest != run.digest:
@@ -209,6 +210,12 @@ def _of_plan(run: Run, entries: Sequence[Entry]) -> str:
     said = (plan.asked_by, plan.runbook, dict(plan.fields), plan.undo_of, plan.timing)
     mine = (run.asked_by, run.words, dict(run.fields), run.undo_of, run.timing)
     return "" if said == mine else "that the plan is one for this request"
+
+
+@lru_cache(32)
+def _digest_in(planned: Entry) -> object:
+    """Return the digest that was shown: beside it stands the whole plan, which may be long."""
+    return planned.facts.get("digest")
 
 
 def _of_votes(votes: Sequence[Vote], entries: Sequence[Entry], told: Sequence[Entry]) -> str:

@@ -236,6 +236,42 @@ def test_how_a_change_of_many_hosts_goes_on_does_not_grow_with_their_square(crow
     ) <= 12
 
 
+def test_a_change_of_many_hosts_takes_so_few_statements_for_each(crowd: Office):
+    """From the vote to the proof; each of them alone, so that none shares what it asks."""
+
+    def changed(count: int, value: str) -> Counter[str]:
+        names = [f"lb{n}" for n in range(1, count + 1)]
+        requests = [SetSwitch(host=name, name="lamp", value=value) for name in names]
+        run = crowd.workflow.ask_all(requests, spelled="lb*", person="dora", origin=WEB)
+        crowd.work()
+        with counted(crowd) as found:
+            assert crowd.approve(crowd.run(run.id)).state is State.SUCCEEDED
+        return found
+
+    few, many = changed(SOME, "red"), changed(MANY, "green")
+    rows_of_words = many["INSERT INTO word"] - few["INSERT INTO word"]
+    each = (many.total() - few.total() - rows_of_words) / (MANY - SOME)
+    # Of these, four begin a transaction, four look at the clock and four end one.
+    assert each <= 77, many - few
+
+
+def test_only_the_last_host_of_a_wave_has_the_whole_request_looked_at(crowd: Office):
+    names = [f"lb{n}" for n in range(1, MANY + 1)]
+    requests = [SetSwitch(host=name, name="lamp", value="on") for name in names]
+    run = crowd.workflow.ask_all(requests, spelled="lb*", person="dora", origin=WEB)
+    crowd.work()
+    whole = crowd.run(run.id)
+    crowd.workflow.approve(whole.id, person="olga", digest=whole.digest)
+    looks = 0
+    while crowd.queue.waiting:
+        number = crowd.queue.waiting.pop(0)
+        looks += number == whole.id
+        crowd.workflow.advance(number)
+    assert crowd.run(run.id).state is State.SUCCEEDED
+    # To begin, and after each of the three waves.
+    assert looks == 4
+
+
 # A page that is not full asks once more how far was looked.
 @pytest.mark.parametrize(
     ("address", "most"),
