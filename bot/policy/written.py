@@ -17,6 +17,28 @@ Path = Sequence[str | int]
 _PLAINLY = (
     (re.compile(r"found character '\\t' .*"), "there is a tab: indent by spaces"),
     (re.compile(r'found duplicate key "(.*?)".*', re.DOTALL), r'"\1" stands here a second time'),
+    (
+        re.compile(r"expected (the node content|',' or '[]}]'), but .*"),
+        "a bracket is opened and not closed, or a comma or a value is missing",
+    ),
+    (re.compile(r"found unexpected end of stream"), "a quotation mark is opened and not closed"),
+    (
+        re.compile(r"expected <block end>, but found .*"),
+        "is indented otherwise than the lines that it belongs to",
+    ),
+    (
+        re.compile(r"mapping values are not allowed here"),
+        "there is a colon too many, or none ends the line above: text with a colon and a space in "
+        "it goes into quotation marks",
+    ),
+    (
+        re.compile(r"found character '(.)' that cannot start any token"),
+        r"nothing begins with \1: put it into quotation marks",
+    ),
+    (
+        re.compile(r"found undefined alias .*"),
+        "nothing begins with *: put it into quotation marks",
+    ),
 )
 
 

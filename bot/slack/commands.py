@@ -1,11 +1,12 @@
 """Commands: what may stand behind /keyturn, and what each does."""
 
+import difflib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from bot import forms
 from bot.foresight import foresee
-from bot.forms import Misfit
+from bot.forms import Misfit, NotUnderstood
 from bot.offering import askable
 from bot.outlook import question
 from bot.policy import Policy
@@ -109,13 +110,25 @@ class Commands:
         family = _family(typed)
         if family:
             return answers.family(" ".join(typed), family)
-        runbook, values = forms.find(typed)
+        runbook, values = self._found(asked.said.first, typed)
         if not values:
             return Blank(runbook)
         run = self._requested(asked)
         if not isinstance(run, Run):
             return run
         return answers.said(f"{run.title}: {run.summary}") if run.over else None
+
+    def _found(self, first: str, typed: Sequence[str]) -> tuple[type[AnyRunbook], Sequence[str]]:
+        """Return the runbook that is meant and its values; of other commands, the nearest."""
+        try:
+            return forms.find(typed)
+        except NotUnderstood:
+            close = difflib.get_close_matches(first, filter(None, self._about_runs), 1, 0.75)
+            if not close:
+                raise
+            raise Unfit(
+                f"there is no {first!r}: did you mean {answers.COMMAND} {close[0]}?"
+            ) from None
 
     def _requested(self, asked: Asked) -> Run | Message:
         """Record what was asked for; or say what is missing."""
