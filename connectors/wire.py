@@ -9,6 +9,7 @@ answer without end, and takes in nothing, is hung up on.
 import socket
 import threading
 import time
+from contextlib import suppress
 
 import paramiko
 
@@ -100,7 +101,9 @@ class Wire:
             if self.handed_over and not self._closed_here:
                 REACTOR.forget(self._stream.fileno())
             self._closed_here = True
-        self._stream.close()
+        # A jump host is told, and the connection to it may be ending just now.
+        with suppress(EOFError, OSError, paramiko.SSHException):
+            self._stream.close()
 
     @property
     def _closed(self) -> bool:  # paramiko asks its socket by this name

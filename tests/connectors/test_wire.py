@@ -6,6 +6,7 @@ import threading
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any, cast
 
 import paramiko
 import pytest
@@ -183,3 +184,14 @@ def test_a_packet_and_what_comes_with_it_are_read_in_one_go():
         with pytest.raises(EOFError):
             below.recv(1)
         below.close()
+
+
+class Ending:
+    """A channel of a connection to a jump host that ends at this moment."""
+
+    def close(self) -> None:
+        raise EOFError
+
+
+def test_a_wire_is_closed_though_the_jump_host_is_gone_at_the_same_time():
+    wire.Wire(cast("Any", Ending())).close()
