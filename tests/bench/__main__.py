@@ -86,12 +86,12 @@ def _on_each(asked: argparse.Namespace, measured: Callable[[str], Part]) -> Part
 
 
 def _slack(asked: argparse.Namespace) -> Part:
-    return acknowledging.measured(3 if asked.quick else 30)
+    return acknowledging.measured(1 if asked.quick else 30)
 
 
 def _hosts(asked: argparse.Namespace) -> Part:
     found = fanning.measured(*(((20,), 2) if asked.quick else (_HOSTS, 5)), quick=asked.quick)
-    part = fanning.part(found, fanning.single(20 if asked.quick else 200))
+    part = fanning.part(found, fanning.single(20 if asked.quick else 200, quick=asked.quick))
     if asked.quick:
         return part
     drawn = slope.drawn(fanning.slopes(found), across="hosts", upward="seconds, warm")
@@ -125,7 +125,7 @@ def _queue(asked: argparse.Namespace) -> Part:
 
 
 def _start(asked: argparse.Namespace) -> Part:
-    return starting.measured(2 if asked.quick else 7)
+    return starting.measured(1 if asked.quick else 7)
 
 
 _PARTS: Mapping[str, Callable[[argparse.Namespace], Part]] = {

@@ -41,7 +41,7 @@ Told = dict[str, list[Round]]
 
 def measured(counts: Sequence[int], rounds: int, *, quick: bool) -> dict[int, Told]:
     """Return what so many rounds over so many hosts took, by client."""
-    peers = installed(_PEERS)
+    peers = installed(_PEERS, quick=quick)
     return {
         count: _over(
             count, peers, min(rounds, _OF_MANY) if count > max(_SPOKEN_OF) else rounds, quick=quick
@@ -94,10 +94,10 @@ def _farm(count: int) -> Generator[tuple[Farm, Path]]:
             yield farm, Path(place)
 
 
-def single(rounds: int) -> list[Figure]:
+def single(rounds: int, *, quick: bool = False) -> list[Figure]:
     """Return the figures of one warm host: a check over the API, and an approved change."""
     with _farm(1) as (farm, place), Whole(farm, place) as whole:
-        bare = _bare(farm)
+        bare = _bare(farm, quick=quick)
         whole.check(1)
         checks = [whole.one() * 1000 for _ in range(rounds)]
         changes = [whole.change(1) * 1000 for _ in range(rounds)]
@@ -110,9 +110,9 @@ def single(rounds: int) -> list[Figure]:
     ]
 
 
-def _bare(farm: Farm) -> float | None:
+def _bare(farm: Farm, *, quick: bool) -> float | None:
     """Return the milliseconds in which Go's client has a command done there, median."""
-    go = installed(_PEERS).all(farm, _line(), quick=True).get(_GO)
+    go = installed(_PEERS, quick=quick).all(farm, _line(), quick=True).get(_GO)
     return median(second for _ in range(5) for second in go().one) * 1000 if go else None
 
 
