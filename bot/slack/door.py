@@ -112,7 +112,8 @@ class Door:
         deliveries = Deliveries(database)
         self.app: ASGIApp = _shut
         if slack.signing_secret:
-            self.app = Guard(_answering(bolt), secret=slack.signing_secret, deliveries=deliveries)
+            take = _answering(self._listeners, bolt)
+            self.app = Guard(take, secret=slack.signing_secret, deliveries=deliveries)
         self.sockets: SocketMode | None = None
         if slack.app_token:
             envelopes = Envelopes(bolt, deliveries)
@@ -155,10 +156,12 @@ def _bolt(client: AsyncWebClient, signing_secret: str) -> AsyncApp:
     )
 
 
-def _answering(bolt: AsyncApp) -> Callable[[Body], Awaitable[Response]]:
+def _answering(listeners: Listeners, bolt: AsyncApp) -> Callable[[Body], Awaitable[Response]]:
     async def answer(body: Body) -> Response:
-        # As over Socket Mode: the guard has checked the signature, and read the body.
-        said = await bolt.async_dispatch(AsyncBoltRequest(body=body, mode="socket_mode"))
+        said = await listeners.answered(body)
+        if said is None:
+            # As over Socket Mode: the guard has checked the signature, and read the body.
+            said = await bolt.async_dispatch(AsyncBoltRequest(body=body, mode="socket_mode"))
         return to_starlette_response(said)
 
     return answer

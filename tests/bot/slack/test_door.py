@@ -4,10 +4,14 @@ import json
 import logging
 
 import pytest
+from slack_bolt.async_app import AsyncApp, AsyncBoltRequest
+from slack_bolt.response import BoltResponse
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.offering import Offering
+from bot.slack.body import Body
 from bot.slack.door import Door, Installation
+from bot.slack.listeners import Listeners
 from tests.bot.office import Office
 from tests.bot.slack import payloads
 from tests.bot.slack.asgi import post
@@ -99,6 +103,30 @@ async def test_a_command_is_answered_before_slack_loses_patience(chat: Chat):
     chat.slack.slowly = 2.2
     answer = await chat.send(payloads.slash("help"))
     assert "did not confirm your account" in answer.text
+
+
+async def test_a_command_of_ours_goes_past_bolt(chat: Chat, monkeypatch: pytest.MonkeyPatch):
+    """Bolt takes longer to find whose it is than we take to answer; the answer is the same."""
+    asked: list[str] = []
+    plain = AsyncApp.async_dispatch
+
+    async def noted(self: AsyncApp, request: AsyncBoltRequest) -> BoltResponse:
+        asked.append(str(request.body.get("command")))
+        return await plain(self, request)
+
+    monkeypatch.setattr(AsyncApp, "async_dispatch", noted)
+    straight = await chat.type("who lb1")
+    assert asked == []
+    await chat.send(payloads.slash("who lb1", command="/other"))
+    assert asked == ["/other"]
+
+    async def to_bolt(_: Listeners, _body: Body) -> None:
+        return None
+
+    monkeypatch.setattr(Listeners, "answered", to_bolt)
+    by_bolt = await chat.type("who  lb1")
+    assert asked == ["/other", "/keyturn"]
+    assert (straight.status, straight.json) == (by_bolt.status, by_bolt.json)
 
 
 def test_a_door_without_a_secret_does_not_open(office: Office):
