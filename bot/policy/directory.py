@@ -111,10 +111,11 @@ def load(path: Path) -> Policy:
 
 def _stamp(path: Path) -> Stamp:
     stamps: list[tuple[int, int, int] | None] = []
+    place = str(path)
     for name in FILES:
         try:
             # At every request: with a Path it takes several times as long.
-            stat = os.stat(f"{path}/{name}")  # noqa: PTH116 - see above
+            stat = os.stat(f"{place}/{name}")  # noqa: PTH116 - see above
         except OSError:
             stamps.append(None)
         else:
