@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Protocol
 
 from sqlalchemy import Connection
@@ -46,7 +47,7 @@ class _Group:
     done: threading.Event = field(default_factory=threading.Event)
     trouble: Exception | None = None
 
-    @property
+    @cached_property
     def driver(self) -> sqlite3.Connection:
         driver: Any = self.connection.connection.driver_connection
         return driver

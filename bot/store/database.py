@@ -66,6 +66,7 @@ class Transaction:
         seal: Seal | None = None,
         redactor: Redactor | None = None,
         stamping: Seal | None = None,
+        moves: Moves | None = None,
     ) -> None:
         self.wire, self.embedded = wire, wire.embedded
         self._now = now
@@ -80,7 +81,7 @@ class Transaction:
         self._afterwards: list[Callable[[], None]] = []
         # Our own clock, just before the database's was read.
         self.began = 0.0
-        self.moves = Moves()
+        self.moves = moves or Moves()
 
     def insert_once(self, table: Table, **values: object) -> bool:
         """Insert a row; False if one with its key was there before. Settles races by the key."""
@@ -201,11 +202,11 @@ class Database:
         with self.guarded(), self._in_turn(), self.commits.together() as connection:
             began = boottime()
             wire = Wire(connection, self._watch)
-            yield self._writing(wire, began, self._now(connection))
+            yield self._writing(wire, began, _now(wire.driver))
 
     def _writing(self, wire: Wire, began: float, now: int | None) -> Transaction:
-        made = Transaction(wire, now, self._tell_news, self._seal, self.redactor)
-        made.began, made.moves = began, self.moves
+        made = Transaction(wire, now, self._tell_news, self._seal, self.redactor, moves=self.moves)
+        made.began = began
         return made
 
     def opened(self) -> Connection:
@@ -238,7 +239,9 @@ class Database:
             wire = Wire(connection, self._watch)
             now = self._begun(wire, _READING)
             with self._watch.over(connection, _READING_SECONDS):
-                yield Transaction(wire, now, redactor=self.redactor, stamping=self._seal)
+                yield Transaction(
+                    wire, now, redactor=self.redactor, stamping=self._seal, moves=self.moves
+                )
                 wire.roll_back()
 
     @contextmanager
@@ -253,7 +256,7 @@ class Database:
             wire.begin(how["postgresql"])
             return None
         wire.driver.execute(how["sqlite"])
-        return self._now(wire.connection)
+        return _now(wire.driver)
 
     def beside(self, url: str) -> "Database":
         """Return another database for the same log: with its key, and the secrets to leave out."""
@@ -307,9 +310,10 @@ class Database:
         except SQLAlchemyError as error:
             raise StoreUnavailable(f"the database cannot be used: {error}") from error
 
-    def _now(self, connection: Connection) -> int:
-        """Return SQLite's time."""
-        return round(_driver(connection).execute(_NOW).fetchone()[0] * 1_000_000)
+
+def _now(driver: sqlite3.Connection) -> int:
+    """Return SQLite's time."""
+    return round(driver.execute(_NOW).fetchone()[0] * 1_000_000)
 
 
 def _said(error: object) -> str:
