@@ -71,7 +71,7 @@ def measured(name: str, counts: Sequence[int], rounds: int, keep: Path | None) -
     growth = _growth(grown, counts[-1])
     said = [
         f"{counts[-1]:,} entries of {runs:,} runs, filled in within {seconds:,.0f} s.\n",
-        table([*asked, *drawn, growth], beside="raw driver"),
+        table([*asked, *drawn, growth], beside="raw driver or table"),
         "\nThe same by the number of entries, at the median:\n",
         _slope(grown),
     ]
@@ -132,8 +132,11 @@ def _drawn(found: Filled, rounds: int) -> list[Figure]:
             cpu = time.process_time()
             took = site.timed(address, rounds)
             each = rounds / (time.process_time() - cpu)
+            cpu = time.process_time()
+            timed(pages.draw_bare, rounds)
+            bare = rounds / (time.process_time() - cpu)
             figures.append(_milliseconds(f"{what} drawn, p95", p95(took), None))
-            figures.append(at_least(_RATE, f"{what} drawn, a core", each, "/s"))
+            figures.append(at_least(_RATE, f"{what} drawn, a core", each, "/s", bare))
     return figures
 
 

@@ -73,7 +73,8 @@ _WORDS = """\
   each row that comes from the disk takes the disk's own time.
 * *Drawn* is the whole answer, from the request to its HTML; *a core* is how many of them a
   processor does in a second. It is asked for again and again: rows that were drawn before are
-  shown again, as those of the newest page are.
+  shown again, as those of the newest page are. Beside the rate stands that of a bare table of as
+  many rows, five cells each, which Jinja draws of what is at hand.
 * *Append, each durable* is one entry a transaction, chained and signed by itself; *a commit* of 32
   or 200 is what a wave of hosts writes down before it is told anything. The raw driver inserts
   such rows into an empty table with the same indexes, without hash or signature, each commit a
