@@ -1,6 +1,11 @@
 """What can go wrong between us and a host, in words for the person who asked."""
 
 
+def of_host(host: str, words: str) -> str:
+    """Return words that begin with the host's name, as most of what we say of a host does."""
+    return words if words.startswith((f"{host} ", f"{host}: ")) else f"{host}: {words}"
+
+
 class HostTrouble(Exception):
     """Something stood between us and the host's answer.
 

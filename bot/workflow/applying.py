@@ -21,7 +21,7 @@ from bot.workflow.planning import Remaining, remaining
 from bot.workflow.worker import Hold
 from connectors.clearance import cleared_by
 from connectors.command import Command, Shell
-from connectors.trouble import HostTrouble
+from connectors.trouble import HostTrouble, of_host
 from runbooks import Refused
 
 log = logging.getLogger(__name__)
@@ -77,9 +77,8 @@ class Applying:
             if self._closing.is_set():
                 self._hand_over(claimed.hold)
                 return
-            self._end_unsent(
-                claimed, State.FAILED, f"{claimed.run.host}: {trouble}. Nothing was sent."
-            )
+            said = of_host(claimed.run.host, str(trouble))
+            self._end_unsent(claimed, State.FAILED, f"{said}. Nothing was sent.")
             return
         if self._closing.is_set():
             self._hand_over(claimed.hold)

@@ -17,6 +17,7 @@ from bot.workflow import beginning, gate
 from bot.workflow.ending import Ending, end, end_all
 from bot.workflow.parts import Parts, site_of
 from bot.workflow.showing import show
+from connectors.trouble import of_host
 from runbooks import Report, Table
 
 _GOOD = frozenset({State.SUCCEEDED, State.UNCHANGED})
@@ -59,7 +60,7 @@ def _gathered(parts: Parts, tx: Transaction, whole: Run, children: Sequence[Run]
         return whole
     bad = [child for child in children if child.state not in _GOOD | {State.WAITING}]
     if bad and whole.kind == "change":
-        why = "; ".join(f"{child.host}: {_why(child)}" for child in bad)
+        why = "; ".join(of_host(child.host, _why(child)) for child in bad)
         return end(parts, tx, whole, bad[0].state, f"{why}. Nothing was sent to any host.")
     if whole.kind == "check" and whole.timing is None:
         return _reported(parts, tx, whole, children, bad)
@@ -149,7 +150,7 @@ def _conclude(
     if not bad:
         end(parts, tx, whole, State.SUCCEEDED, f"Proven on {counted}")
         return
-    why = "; ".join(f"{', '.join(hosts)}: {why}" for why, hosts in _reasons(bad).items())
+    why = "; ".join(of_host(", ".join(hosts), why) for why, hosts in _reasons(bad).items())
     states = {child.state for child in bad}
     state = State.UNKNOWN if State.UNKNOWN in states else State.FAILED
     if State.STOPPED in states and state is State.FAILED and whole.state is State.RUNNING:
@@ -164,7 +165,7 @@ def _reported(
     told = [(child.host, child.report) for child in children if child.report]
     unwell = [host for host, report in told if not report.healthy]
     summary = f"{len(told) - len(unwell)} of {len(children)} hosts are well"
-    findings = [f"{child.host}: {_why(child)}" for child in bad]
+    findings = [of_host(child.host, _why(child)) for child in bad]
     findings += [f"{host}: {finding}" for host, report in told for finding in report.findings]
     tables = [(host, report.table) for host, report in told if report.table]
     table = None

@@ -25,7 +25,7 @@ from bot.workflow.parts import Parts
 from bot.workflow.planning import Remaining, propose, remaining, report, runbook_of
 from bot.workflow.showing import show
 from connectors.command import Ask
-from connectors.trouble import HostTrouble
+from connectors.trouble import HostTrouble, of_host
 from runbooks import Refused, Report
 
 log = logging.getLogger(__name__)
@@ -176,7 +176,7 @@ class Survey:
             # What was cut off because we end is read again at the next start.
             if self._closing.is_set():
                 return None
-            summary = f"{run.host}: {trouble}"
+            summary = of_host(run.host, str(trouble))
             return partial(self._ended, state=State.FAILED, summary=summary)
 
     def _recorded(

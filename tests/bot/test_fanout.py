@@ -136,7 +136,7 @@ def test_if_one_cannot_be_read_nothing_is_asked_for(crowd: Office):
     run = _ask(crowd, NAMES[:3])
     assert (run.state, run.summary) == (
         State.FAILED,
-        "lb2: lb2: no route. Nothing was sent to any host.",
+        "lb2: no route. Nothing was sent to any host.",
     )
     states = [child.state for child in _children(crowd, run)]
     assert states == [State.WITHDRAWN, State.FAILED, State.WITHDRAWN]
