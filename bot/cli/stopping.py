@@ -59,20 +59,22 @@ def resume(place: Place, *, person: str, why: str, as_json: bool) -> None:
 
 
 @click.command()
-@click.argument("person")
+@click.argument("who", metavar="PERSON")
+@_AS
 @_WHY
 @as_json
 @at_place
-def ban(place: Place, *, person: str, why: str, as_json: bool) -> None:
+def ban(place: Place, *, who: str, person: str, why: str, as_json: bool) -> None:
     """Shut PERSON out at once and everywhere.
 
-    Their sessions end, their requests are refused, their approvals count no more, and what runs
-    for them stops before its next step or host.
+    Their sessions end, their tokens are revoked for good, their requests are refused, their
+    approvals count no more, and what runs for them stops before its next step or host.
     """
     with working(place) as workflow:
-        workflow.ban(person, by="", why=why)
-    said = f"{person} is shut out; let them in again with: keyturn unban {person} --as PERSON"
-    tell({"person": person, "banned": True}, [said], as_json=as_json)
+        workflow.ban(who, by=person, why=why, factor=False)
+    said = f"{who} is shut out; their sessions have ended, and their tokens are revoked for good"
+    back = f"somebody else lets them in again with: keyturn unban {who} --as PERSON --why REASON"
+    tell({"person": who, "banned": True}, [said, back], as_json=as_json)
 
 
 @click.command()
@@ -82,10 +84,12 @@ def ban(place: Place, *, person: str, why: str, as_json: bool) -> None:
 @as_json
 @at_place
 def unban(place: Place, *, who: str, person: str, why: str, as_json: bool) -> None:
-    """Let PERSON in again."""
+    """Let PERSON in again. Their tokens stay revoked: they make new ones."""
     with working(place) as workflow:
         workflow.unban(who, by=person, why=why)
-    tell({"person": who, "banned": False}, [f"{who} is let in again"], as_json=as_json)
+    said = f"{who} is let in again, and signs in anew"
+    more = f"the tokens they had stay revoked; a new one: keyturn token new {who} --scope SCOPE"
+    tell({"person": who, "banned": False}, [said, more], as_json=as_json)
 
 
 COMMANDS = (stop_runs, resume, ban, unban)

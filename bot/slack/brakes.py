@@ -40,12 +40,18 @@ class Brakes:
     def ban(self, person: str, said: Said) -> Message:
         who = self._whom(said)
         self._workflow.ban(who, by=person, why=said.reason)
-        return answers.said(f"{who} is shut out. {answers.COMMAND} unban {who} takes it back.")
+        return answers.said(
+            f"{who} is shut out: their sessions have ended, and their tokens are revoked for "
+            f"good. Somebody else takes it back with {answers.COMMAND} unban {who} because …"
+        )
 
     def unban(self, person: str, said: Said) -> Message:
         who = self._whom(said)
         self._workflow.unban(who, by=person, why=said.reason)
-        return answers.said(f"{who} is let in again.")
+        return answers.said(
+            f"{who} is let in again, and signs in anew. The tokens they had stay revoked: they "
+            "make new ones on the page Tokens."
+        )
 
     def standing(self) -> str:
         """Say that everything is stopped, by whom and why; "" if it is not."""

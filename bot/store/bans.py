@@ -13,7 +13,7 @@ _PEOPLE = Rote(select(tables.ban.c.person))
 
 @dataclass(frozen=True)
 class Ban:
-    """Who is shut out, by whom, since when and why. by: "" for the command line."""
+    """Who is shut out, by whom, since when and why."""
 
     person: str
     by: str

@@ -71,11 +71,11 @@ class Admitted:
         return found
 
 
-def ban(parts: Parts, person: str, *, by: str, why: str) -> None:
-    """Shut somebody out. by: "" on the command line. Raises NotYours, TooLate and Unfit."""
+def ban(parts: Parts, person: str, *, by: str, why: str, factor: bool = True) -> None:
+    """Shut somebody out. factor: False on the command line, where none can be shown. Raises
+    NotYours, StepUpFirst, TooLate and Unfit."""
     why = reason(why)
-    if by:
-        check_order(parts, by, "ban")
+    check_order(parts, by, "ban", factor=factor)
     if by == person:
         raise Unfit("you cannot shut yourself out: somebody else can")
     known = parts.policies.current().person(person) is not None

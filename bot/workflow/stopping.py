@@ -18,7 +18,7 @@ from bot.workflow.parts import Parts
 from bot.workflow.second_factor import shown
 from connectors.command import UncleanText, clean
 
-_LONGEST_WHY = 1000
+_SHORTEST_WHY, _LONGEST_WHY = 3, 1000
 
 
 def stop(parts: Parts, number: int, *, person: str, why: str = "") -> Run:
@@ -129,14 +129,23 @@ def _owners(policy: Policy | None, run: Run) -> str:
 
 
 def check_order(
-    parts: Parts, person: str, order: Order, *, own: bool = False, session: str = ""
+    parts: Parts,
+    person: str,
+    order: Order,
+    *,
+    own: bool = False,
+    session: str = "",
+    factor: bool = True,
 ) -> None:
     """Raise NotYours unless the policy lets this person do that, and StepUpFirst if it wants a
-    second factor for it that was not shown just before in this session."""
+    second factor for it that was not shown just before in this session.
+
+    factor: False where nobody can show one and it must be possible all the same.
+    """
     policy = parts.policies.current()
     ruling = policy.may_order(person, order, own=own)
     if ruling.allowed:
-        if ruling.step_up:
+        if ruling.step_up and factor:
             _must_have_shown(parts, policy, person, session)
         return
     others = [one for one in policy.household.people.values() if one.id != person]
@@ -173,8 +182,11 @@ def _log(tx: Transaction, what: str, run: Run, person: str, why: str) -> None:
 
 
 def reason(text: str) -> str:
-    if len(text.strip()) < 3:
-        raise Unfit("say why, so that everybody knows what has happened")
+    if len(text.strip()) < _SHORTEST_WHY:
+        raise Unfit(
+            f"say why, in {_SHORTEST_WHY} characters or more, so that everybody knows what has "
+            "happened"
+        )
     return _plain(text)
 
 

@@ -123,9 +123,10 @@ class Workflow:
     def resume(self, *, person: str, why: str, session: str = "") -> None:
         return stopping.resume(self._parts, person=person, why=why, session=session)
 
-    def ban(self, person: str, *, by: str, why: str) -> None:
-        """Shut somebody out. Raises NotYours, TooLate and Unfit, as the next one does."""
-        banning.ban(self._parts, person, by=by, why=why)
+    def ban(self, person: str, *, by: str, why: str, factor: bool = True) -> None:
+        """Shut somebody out. Raises NotYours, TooLate and Unfit, as the next one does. factor:
+        False on the command line."""
+        banning.ban(self._parts, person, by=by, why=why, factor=factor)
 
     def unban(self, person: str, *, by: str, why: str) -> None:
         banning.unban(self._parts, person, by=by, why=why)

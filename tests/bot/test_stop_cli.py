@@ -8,7 +8,7 @@ from click.testing import CliRunner, Result
 
 from bot.__main__ import main
 from bot.run import State
-from bot.store import bans, stops
+from bot.store import bans, changelog, stops
 from bot.store.seal import kept_in
 from tests.bot.empty import empty
 from tests.bot.office import Office, an_office
@@ -57,13 +57,20 @@ def test_one_run_is_stopped_and_says_how_it_ended(served: Office):
 
 
 def test_t_a20_a_ban_holds_until_another_lifts_it(served: Office):
-    assert _keyturn(served, "ban", "dora", "--why", "the laptop is stolen").exit_code == 0
+    told = _keyturn(served, "ban", "dora", "--as", "olga", "--why", "the laptop is stolen")
+    assert (told.exit_code, "their tokens are revoked for good" in told.output) == (0, True)
     with served.database.reading() as tx:
         assert bans.people(tx) == {"dora"}
     refused = _keyturn(served, "unban", "dora", "--as", "dora", "--why", "it is found")
     assert refused.exit_code == 4
     assert "Those who can: Adam Admin" in refused.output
-    assert _keyturn(served, "unban", "dora", "--as", "adam", "--why", "it is found").exit_code == 0
+    alone = _keyturn(served, "unban", "dora", "--as", "olga", "--why", "it is found")
+    assert (alone.exit_code, "somebody else takes back" in alone.output) == (4, True)
+    back = _keyturn(served, "unban", "dora", "--as", "adam", "--why", "it is found")
+    assert (back.exit_code, "a new one: keyturn token new dora" in back.output) == (0, True)
+    with served.database.reading() as tx:
+        banned = [one for one in changelog.newest(tx, most=50) if one.kind == "banned"]
+    assert [one.person for one in banned] == ["olga"]
 
 
 @pytest.mark.parametrize(
@@ -73,7 +80,9 @@ def test_t_a20_a_ban_holds_until_another_lifts_it(served: Office):
         (("stop", "99", "--why", "smoke"), 3, "there is no run 99"),
         (("stop", "all"), 2, "Missing option '--why'"),
         (("resume", "--as", "adam", "--why", "smoke"), 1, "everything may go on"),
-        (("ban", "nobody", "--why", "smoke"), 2, "not among the people"),
+        (("ban", "nobody", "--as", "adam", "--why", "smoke"), 2, "not among the people"),
+        (("ban", "dora", "--why", "smoke"), 2, "Missing option '--as'"),
+        (("ban", "olga", "--as", "dora", "--why", "smoke"), 4, "You cannot do that"),
         (("unban", "dora", "--as", "adam", "--why", "smoke"), 1, "dora is not banned"),
     ],
 )

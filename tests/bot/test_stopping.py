@@ -8,7 +8,7 @@ import pytest
 from bot.run import Run, State, StepState
 from bot.store import bans, changelog, locks, runs, stops, testimony
 from bot.store.database import Database, Transaction
-from bot.workflow import NotYours, Parts, TooLate, Unfit, Workflow, stopped
+from bot.workflow import NotYours, Parts, StepUpFirst, TooLate, Unfit, Workflow, stopped
 from bot.workflow.banning import Admitted
 from connectors.trouble import Interrupted
 from tests.bot.office import WEB, ByHand, Office
@@ -239,9 +239,10 @@ class TestEverything:
         with pytest.raises(TooLate, match="everything may go on"):
             office.workflow.resume(person="olga", why="to be sure")
 
-    def test_it_wants_a_reason(self, office: Office):
-        with pytest.raises(Unfit, match="say why"):
-            office.workflow.stop_all(person="adam", why="")
+    @pytest.mark.parametrize("why", ["", " no "])
+    def test_it_wants_a_reason_and_says_how_long_that_must_be(self, office: Office, why: str):
+        with pytest.raises(Unfit, match="say why, in 3 characters or more"):
+            office.workflow.stop_all(person="adam", why=why)
 
     def test_without_a_policy_the_command_line_stops_all_the_same(self, office: Office):
         run = office.ask(LAMP_ON)
@@ -275,7 +276,7 @@ class TestBans:
         self, office: Office, other: Workflow
     ):
         def shut_out(_host: str, _words: str) -> None:
-            other.ban("dora", by="", why="the laptop is stolen")
+            other.ban("dora", by="adam", why="the laptop is stolen")
 
         office.fleet.before_tell = shut_out
         ended = office.approve(office.ask(ALL_ON))
@@ -317,7 +318,7 @@ class TestBans:
         now = [0.0]
         admitted = Admitted(office.policies, office.database, clock=lambda: now[0])
         assert admitted.current().person("dora")
-        other.ban("dora", by="", why="the laptop is stolen")
+        other.ban("dora", by="adam", why="the laptop is stolen")
         now[0] = 5.0
         assert admitted.current().person("dora") is None
         assert admitted.current().area_of("lb1").owners == ("olga", "adam")
@@ -340,6 +341,17 @@ class TestBans:
             office.workflow.ban(person, by=by, why="for the fun of it")
         with office.database.reading() as tx:
             assert bans.everybody(tx) == []
+
+    def test_where_none_can_be_shown_it_takes_no_second_factor(self, office: Office):
+        rules = office.policies.path / "policy.cedar"
+        said = '@id("administrators stop everything")'
+        rules.write_text(rules.read_text().replace(said, f"{said} @stepup"))
+        with pytest.raises(StepUpFirst):
+            office.workflow.ban("dora", by="adam", why="the laptop is stolen")
+        with pytest.raises(NotYours):
+            office.workflow.ban("olga", by="dora", why="for the fun of it", factor=False)
+        office.workflow.ban("dora", by="adam", why="the laptop is stolen", factor=False)
+        assert _entries(office, "banned")[0].person == "adam"
 
     def test_without_a_database_the_last_knowledge_holds(self, office: Office, tmp_path: Path):
         now = [0.0]

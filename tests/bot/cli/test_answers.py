@@ -52,7 +52,10 @@ def test_what_stops_people_and_runs_says_what_holds_now():
     assert (run["page"], "the wrong lamps" in run["summary"]) == (f"{ADDRESS}/runs/1", True)
     assert _told("stop", "all", "--why", "smoke") == {"stopped": True, "runs": 0}
     assert _told("resume", "--as", "olga", "--why", "no fire") == {"stopped": False}
-    assert _told("ban", "dora", "--why", "theft") == {"person": "dora", "banned": True}
+    assert _told("ban", "dora", "--as", "olga", "--why", "theft") == {
+        "person": "dora",
+        "banned": True,
+    }
     back = ("unban", "dora", "--as", "adam", "--why", "it is found")
     assert _told(*back) == {"person": "dora", "banned": False}
 

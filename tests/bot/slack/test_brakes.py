@@ -40,9 +40,12 @@ async def test_t_a18_stop_all_and_resume(chat: Chat):
 async def test_t_a20_somebody_is_shut_out_and_let_in_again(chat: Chat, whom: str):
     told = await chat.type(f"ban {whom} because the laptop is stolen", "U0ADAM")
     assert "dora is shut out" in told.text
+    assert "their tokens are revoked for good" in told.text
     with chat.office.database.reading() as tx:
         assert bans.people(tx) == {"dora"}
-    assert "is let in" in (await chat.type(f"unban {whom} because it is hers", "U0OLGA")).text
+    back = (await chat.type(f"unban {whom} because it is hers", "U0OLGA")).text
+    assert "is let in" in back
+    assert "stay revoked" in back
 
 
 @pytest.mark.parametrize("text", ["stop", "stop lb1", "ban", "ban dora and olga"])
