@@ -10,8 +10,9 @@ from zoneinfo import ZoneInfo
 from bot.civil import EXAMPLES as HOURS
 from bot.civil import SPAN, Civil, NotATime, civil, instant, length
 
-_SPAN = re.compile(rf"(?:±|\+-|\+/-)? ?{SPAN}( ago)?", re.ASCII | re.I)
-EXAMPLES = f"{HOURS}, or 2 hours ago"
+_SPAN = re.compile(rf"(?:±|\+-|\+/-|last|past)? ?{SPAN}( ago)?", re.ASCII | re.I)
+_PERIOD = re.compile(r"(?P<which>this|last) (?P<what>week|month)", re.ASCII | re.I)
+EXAMPLES = f"{HOURS}, last week, or 2 hours ago"
 
 
 def moment(text: str, *, now: int, zone: str = "UTC") -> int:
@@ -52,15 +53,16 @@ def written(at: int, zone: str = "UTC") -> str:
 
 
 def _bounds(text: str, now: int, zone: str) -> tuple[int, int]:
-    typed = " ".join(text.split())
+    typed = re.sub(r"^an? ", "1 ", " ".join(text.split()), flags=re.I)
     if _SPAN.fullmatch(typed):
         at = now - span(typed)
         return at, at
-    found = civil(typed, now=now, zone=zone)
+    period = _PERIOD.fullmatch(typed)
+    found = civil("today" if period else typed, now=now, zone=zone)
     if found is None:
         raise NotATime(f"“{typed[:40]}” is no time: type {EXAMPLES}")
     try:
-        return _last(found, now)
+        return _period(found, period) if period else _last(found, now)
     except OverflowError:
         raise NotATime(f"“{typed[:40]}” is no time: type {EXAMPLES}") from None
 
@@ -71,3 +73,16 @@ def _last(found: Civil, now: int) -> tuple[int, int]:
         return found.on(found.day)
     first, last = found.on(found.today)
     return found.on(found.today - timedelta(days=1)) if first > now else (first, last)
+
+
+def _period(today: Civil, typed: re.Match[str]) -> tuple[int, int]:
+    """Return the bounds of a week, which begins on Monday, or of a month of the calendar."""
+    last = typed["which"].lower() == "last"
+    if typed["what"].lower() == "week":
+        first = today.today - timedelta(days=today.today.weekday() + 7 * last)
+        final = first + timedelta(days=6)
+    else:
+        first = today.today.replace(day=1)
+        first = (first - timedelta(days=1)).replace(day=1) if last else first
+        final = (first + timedelta(days=31)).replace(day=1) - timedelta(days=1)
+    return today.on(first)[0], today.on(final)[1]

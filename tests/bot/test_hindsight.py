@@ -25,6 +25,10 @@ NOW = 1_772_375_405_000_000
         ("15:00 Europe/Paris", "2026-03-01 14:00:00Z"),
         ("2 h", "2026-03-01 12:30:05Z"),
         ("90 minutes ago", "2026-03-01 13:00:05Z"),
+        ("an hour ago", "2026-03-01 13:30:05Z"),
+        ("A week ago", "2026-02-22 14:30:05Z"),
+        ("last 7 days", "2026-02-22 14:30:05Z"),
+        ("last week", "2026-02-16 00:00:00Z"),
     ],
 )
 def test_a_moment_is_understood(typed: str, meant: str):
@@ -35,6 +39,7 @@ def test_a_moment_is_understood(typed: str, meant: str):
     ("typed", "why"),
     [
         ("", "is no time"),
+        ("last year", "type 02:00, yesterday 14:30, .*, last week, or 2 hours ago"),
         ("soon", "is no time"),
         ("25:00", "is no time"),
         ("2026-02-30", "is no time"),
@@ -58,6 +63,7 @@ def test_without_a_zone_it_is_meant_in_that_of_whoever_types():
     # It is 23:30 there: 23:31 was yesterday.
     assert meant("23:31") == "2026-02-28 14:31:00Z"
     assert meant("today") == "2026-02-28 15:00:00Z"
+    assert meant("this month") == "2026-02-28 15:00:00Z"
     assert meant("14:00Z") == "2026-03-01 14:00:00Z"
     assert hindsight.written(NOW, "Asia/Tokyo") == "2026-03-01 23:30:05"
 
@@ -74,6 +80,10 @@ def test_without_a_zone_it_is_meant_in_that_of_whoever_types():
         ("02:00", "2026-03-01 02:00:00Z", "2026-03-01 02:00:59Z"),
         ("2h", "2026-03-01 12:30:05Z", "2026-03-01 12:30:05Z"),
         (" 1  week ", "2026-02-22 14:30:05Z", "2026-02-22 14:30:05Z"),
+        ("last week", "2026-02-16 00:00:00Z", "2026-02-22 23:59:59Z"),
+        ("this week", "2026-02-23 00:00:00Z", "2026-03-01 23:59:59Z"),
+        ("last month", "2026-02-01 00:00:00Z", "2026-02-28 23:59:59Z"),
+        ("This  Month", "2026-03-01 00:00:00Z", "2026-03-31 23:59:59Z"),
     ],
 )
 def test_the_bounds_of_what_was_typed_are_known(typed: str, first: str, last: str):
