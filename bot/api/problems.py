@@ -38,7 +38,11 @@ class UsedForSomethingElse(Exception):
 
 
 class Problem(BaseModel):
-    """What is so, and what to do. problems: what is wrong, by field, where it is about fields."""
+    """What is so, and what to do.
+
+    problems: what is wrong, by the name of the parameter or field; within a field of the body, by
+    its JSON pointer, such as `/values/host`.
+    """
 
     type: str = Field(examples=[f"{_KIND}not-yours"])
     title: str = Field(examples=["That is not for you"])
@@ -201,11 +205,21 @@ def _misfit(request: Request, error: RequestValidationError) -> JSONResponse:
     """Say what does not fit, by its place; what was sent is not repeated."""
     places: dict[str, str] = {}
     for one in error.errors():
-        where = ".".join(str(part) for part in one["loc"][1:]) or str(one["loc"][0])
-        places.setdefault(where[:100], misfit.why(one))
+        places.setdefault(_place(one["loc"])[:100], misfit.why(one))
     if any(one["type"] == "json_invalid" for one in error.errors()):
         return problem(request, 400, "bad-request")
     if any(one["loc"][0] == "path" for one in error.errors()):
         return problem(request, 404, "not-found")
     detail = "; ".join(f"{where}: {what}" for where, what in list(places.items())[:5])
     return problem(request, 422, "unfit", detail, problems=places)
+
+
+def _place(loc: Sequence[str | int]) -> str:
+    """Return what callers know the place of a value by, from that which pydantic tells."""
+    where, *path = [str(part) for part in loc]
+    if where != "body" or len(path) <= 1:
+        # Of a parameter that is given several times, which one it was can be seen.
+        return path[0] if path else where
+    # A key that does not fit stands where its value would.
+    inner = path[:-1] if path[-1] == "[key]" else path
+    return "".join(f"/{part.replace('~', '~0').replace('/', '~1')}" for part in inner)

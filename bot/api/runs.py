@@ -30,6 +30,7 @@ from bot.api.once import DESCRIBED
 from bot.api.parts import ApiParts, Here
 from bot.run import Run, State
 from bot.store import changelog, runs, search, words
+from bot.stranger import strangers
 from runbooks import AnyRunbook
 
 router = APIRouter(prefix="/runs", tags=["runs"], route_class=Awaiting)
@@ -68,10 +69,15 @@ class RunFilter(Given):
 
 
 class RunPage(shapes.Shape):
-    """runs: the newest first. next: the address of the page after, null on the last."""
+    """runs: the newest first. next: the address of the page after, null on the last.
+
+    unheard_of: by filter, what is said of a name that neither the policy nor any run has. Where
+    there are runs it is empty.
+    """
 
     runs: list[shapes.RunShape]
     next: str | None
+    unheard_of: dict[str, str]
 
 
 class Asked(shapes.Shape):
@@ -87,14 +93,17 @@ class Asked(shapes.Shape):
 
 @router.get("", operation_id="listRuns", summary="List runs, the newest first")
 def listing(
-    request: Request, parts: Here, _: Reading, wanted: Annotated[RunFilter, Query()]
+    request: Request, parts: Here, caller: Reading, wanted: Annotated[RunFilter, Query()]
 ) -> RunPage:
     with parts.database.reading() as tx:
         page = search.page(tx, wanted.filter, most=wanted.limit)
         votes = runs.votes_on(tx, [run.id for run in page.runs])
+        found = page.runs or page.older
+        unheard_of = {} if found else strangers(tx, wanted.filter, caller.policy)
     return RunPage(
         runs=[shapes.RunShape.of(run, votes.get(run.id, ()), parts.base_url) for run in page.runs],
         next=_next(request, page.older) if page.older else None,
+        unheard_of=unheard_of,
     )
 
 

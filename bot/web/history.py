@@ -13,9 +13,11 @@ from bot.store import listing, views
 from bot.store.database import Transaction
 from bot.store.listing import Listed, Listing
 from bot.store.views import NoSuchView, View
+from bot.stranger import strangers
 from bot.web.apart import straight
 from bot.web.choices import choices
 from bot.web.pages import kept, page
+from bot.web.parts import WebParts
 from bot.web.visitor import Visitor, visit
 from bot.web.wanted import NAMES, Wanted, canonical, wanted
 
@@ -58,10 +60,12 @@ def history(request: Request) -> Response:
         seen = _seen(request, tx, visitor)
     view = _view([*named, *seen.found.views], seen.wanted)
     before = seen.wanted.filter.before
+    unheard_of = _unheard_of(request, visitor, seen)
     return page(
         request,
         "history.html",
         wanted=seen.wanted,
+        unheard_of=unheard_of,
         form=_form(visitor, seen.wanted),
         runs=seen.found.runs,
         votes=seen.found.votes,
@@ -93,7 +97,12 @@ def as_json(request: Request) -> Response:
     with visit(request) as (visitor, tx):
         seen = _seen(request, tx, visitor)
     older = seen.older.replace("/runs?", "/runs.json?", 1)
-    said = {"runs": _rows(seen), "older": older, "problems": dict(seen.wanted.problems)}
+    said = {
+        "runs": _rows(seen),
+        "older": older,
+        "problems": dict(seen.wanted.problems),
+        "unheard_of": _unheard_of(request, visitor, seen),
+    }
     text = json.dumps(said, ensure_ascii=False, indent=1)
     return _file(text, "application/json", "runs.json", seen)
 
@@ -117,6 +126,15 @@ def _seen(request: Request, tx: Transaction, visitor: Visitor) -> "_Seen":
     asked = None if sought.problems else sought.filter
     found = listing.page(tx, asked, most=_ON_A_PAGE, whose=visitor.id)
     return _Seen(sought, found, sought.address(before=found.older) if found.older else "", tx.now)
+
+
+def _unheard_of(request: Request, visitor: Visitor, seen: "_Seen") -> dict[str, str]:
+    """Return by filter what is said of a name that never was, where nothing was found."""
+    if seen.found.runs or seen.older or seen.wanted.problems or not seen.wanted.typed:
+        return {}
+    parts: WebParts = request.app.state.parts
+    with parts.database.reading() as tx:
+        return strangers(tx, seen.wanted.filter, visitor.policy)
 
 
 def _named(tx: Transaction, number: str) -> list[View]:

@@ -9,7 +9,7 @@ from bot.run import State
 from bot.store import verification
 from tests.bot.api.conftest import API, Desk
 from tests.bot.time import nobody_was_there
-from tests.bot.web.exhibits import gallery
+from tests.bot.web.exhibits import asked, gallery
 from tests.toy import SetSwitch
 
 LAMP = {"words": "toy set lb1 lamp on", "reason": "it is dark"}
@@ -172,6 +172,80 @@ def test_half_a_filter_would_mislead_so_it_is_refused(desk: Desk, query: str):
     answer = desk.program("olga").get(f"/runs?{query}")
     assert answer.status_code == 422
     assert answer.json()["problems"]
+
+
+@pytest.mark.parametrize(
+    ("where", "place"),
+    [
+        ("?state=failed&state=odd", "state"),
+        ("?limit=0", "limit"),
+        ("/compare", "b"),
+    ],
+)
+def test_a_parameter_that_does_not_fit_is_called_as_callers_call_it(
+    desk: Desk, where: str, place: str
+):
+    answer = desk.program("olga").get(f"/runs{where}").json()
+    assert list(answer["problems"]) == [place]
+    assert answer["detail"].startswith(f"{place}: ")
+
+
+@pytest.mark.parametrize(
+    ("more", "place"),
+    [
+        ({"reason": 7}, "reason"),
+        ({"values": {"host": 7}}, "/values/host"),
+        ({"values": {"a/b~": 7}}, "/values/a~1b~0"),
+        ({"values": {"x" * 101: "on"}}, f"/values/{'x' * 101}"[:100]),
+        ({"words": ""}, "body"),
+    ],
+)
+def test_what_is_within_a_field_of_the_body_is_told_by_its_pointer(
+    desk: Desk, more: dict[str, Any], place: str
+):
+    answer = desk.program("dora", "ask").post("/runs", json=LAMP | more)
+    assert list(answer.json()["problems"]) == [place]
+
+
+@pytest.mark.parametrize(
+    ("filters", "said"),
+    [
+        ({"person": "dorra"}, "has never asked for anything: is “dora” meant?"),
+        ({"person": "bob"}, "“bob” is not in the policy, and has never asked for anything"),
+        (
+            {"host": "lb11"},
+            "no host “lb11” is in the inventory, and nothing was ever asked of one",
+        ),
+        ({"host": "mail*"}, "no host “mail*” is in the inventory"),
+        ({"runbook": "abuser clear"}, "none was ever asked for: is “abusers clear” meant?"),
+        ({"area": "egde"}, "there is no area “egde”"),
+    ],
+)
+def test_a_name_that_never_was_is_told_from_one_that_did_nothing(
+    desk: Desk, filters: dict[str, str], said: str
+):
+    gallery(desk.database)
+    told = desk.program("olga").get("/runs", params=filters | {"state": "failed"}).json()
+    assert told["runs"] == []
+    assert list(told["unheard_of"]) == [*filters]
+    assert said in next(iter(told["unheard_of"].values()))
+
+
+def test_a_name_that_the_policy_or_a_run_has_is_no_stranger(desk: Desk):
+    with desk.database.transaction() as tx:
+        asked(tx, person="gone", host="old1", words="abusers forget")
+    desk.office.workflow.ban("stan", by="adam", why="the laptop is stolen")
+    program = desk.program("olga")
+    known = (
+        {"person": "stan"},
+        {"person": "gone"},
+        {"host": "lb2"},
+        {"host": "ol*"},
+        {"host": "l*"},
+    )
+    for filters in (*known, {"host": "old1"}, {"runbook": "abusers forget"}, {"area": "edge"}, {}):
+        told = program.get("/runs", params=filters | {"state": "denied"}).json()
+        assert (told["runs"], told["unheard_of"]) == ([], {}), filters
 
 
 def test_every_kind_of_run_can_be_told(desk: Desk):

@@ -199,6 +199,18 @@ def test_filters_that_do_not_fit_hand_out_nothing(site: Site) -> None:
     assert browser.get("/runs.csv?state=purple").status_code == 422
 
 
+def test_whom_the_policy_and_the_runs_do_not_know_is_said_to_be_nobody(site: Site) -> None:
+    gallery(site.database)
+    browser = site.browser("olga")
+    html = browser.get("/runs?person=dorra").text
+    assert "“dorra” is not in the policy, and has never asked for anything" in html
+    assert "is “dora” meant?" in html
+    assert "It says nothing of whom you look for" in html
+    assert list(browser.get("/runs.json?person=dorra").json()["unheard_of"]) == ["person"]
+    for address in ("/runs?person=stan", "/runs?person=dora"):
+        assert "has never asked" not in browser.get(address).text
+
+
 def test_a_search_that_goes_far_back_says_so_and_goes_on(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
