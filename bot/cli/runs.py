@@ -11,7 +11,7 @@ from click.shell_completion import CompletionItem, get_completion_class
 
 from bot.cli.follow import follow
 from bot.cli.front import Family
-from bot.cli.place import FAILED, NOT_UNDERSTOOD, Number, stop
+from bot.cli.place import FAILED, NOT_FOUND, NOT_UNDERSTOOD, Number, stop
 from bot.cli.service import (
     Service,
     allowed_by,
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 _LONGEST_WAIT = 24 * 3600.0
 _NEWEST_LINES = 20
+# Of a report's table, in a terminal; whoever passes it on reads all of it.
+_MOST_ROWS = 40
 _NUMBER = click.argument("number", type=Number())
 _WHY = click.option("--why", default="", help="What the change log shall say about it.")
 # Whoever asks or approves wants to read what came of it; `--wait 0` is for scripts that do not.
@@ -110,14 +112,17 @@ def ask(
 @click.option("--person", help="Who asked.")
 @click.option("--runbook", help="Its words.")
 @click.option("--state", multiple=True, help="Such as waiting; may be given several times.")
-@click.option("--since", help="2h, yesterday, 02:00, 2026-03-01 02:00 Europe/Paris; else UTC.")
+@click.option("--since", help="2h, last week, 02:00, 2026-03-01 02:00 Europe/Paris; else UTC.")
 @click.option("--until", help="As --since.")
 @click.option("--text", help="Words that all occur in it.")
 @click.option("-n", "--most", type=click.IntRange(1, 10_000), default=20, show_default=True)
 @as_json
 @at_service
 def list_runs(reached: Service, *, most: int, as_json: bool, **wanted: Any) -> None:
-    """List the newest runs."""
+    """List the newest runs.
+
+    What it finds none of exits with 3 if it names somebody, or something, that never was.
+    """
     from bot import hindsight
 
     wanted["since"] = at(wanted["since"], hindsight.earliest)
@@ -127,14 +132,16 @@ def list_runs(reached: Service, *, most: int, as_json: bool, **wanted: Any) -> N
     while page["next"] and len(found) < most:
         page = reached.follow(page["next"])
         found += page["runs"]
+    unheard_of = [] if found else list(page["unheard_of"].values())
     if as_json:
         click.echo(json.dumps(found[:most], ensure_ascii=False))
-        return
-    for run in found[:most]:
+    for run in () if as_json else found[:most]:
         asked = moment(run["asked_at"])
         how = f"{run['state']:<10} {run['asked_by']:<10} {run['title']}"
         click.echo(visibly(f"{run['id']:>6}  {asked}  {how}{allowed_by(run)}"))
-    if not found:
+    if unheard_of:
+        stop(visibly("; ".join(unheard_of)), NOT_FOUND)
+    if not found and not as_json:
         click.echo("there is no such run", err=True)
 
 
@@ -283,7 +290,9 @@ def _finish(reached: Service, number: int, *, seconds: float | None, as_json: bo
 
 
 def _show(run: Mapping[str, Any], *, as_json: bool) -> None:
-    click.echo(json.dumps(run, ensure_ascii=False) if as_json else visibly(in_full(run)))
+    most = _MOST_ROWS if sys.stdout.isatty() else None
+    told = json.dumps(run, ensure_ascii=False) if as_json else visibly(in_full(run, most=most))
+    click.echo(told)
 
 
 def _silent(_run: Mapping[str, Any]) -> None:
@@ -320,8 +329,11 @@ class _Progress:
             click.echo("", err=True)
 
 
-def in_full(run: Mapping[str, Any]) -> str:
-    """Return a run as people read it: who asked and decided, the plan, and what came of it."""
+def in_full(run: Mapping[str, Any], *, most: int | None = None) -> str:
+    """Return a run as people read it: who asked and decided, the plan, and what came of it.
+
+    most: rows of the report's table; None for all.
+    """
     lines = [f"run {run['id']}: {run['title']}", f"  {run['state']}. {run['summary']}".rstrip()]
     where = f"{run['asked_by']} on {', '.join(run['hosts'])}"
     lines.append(f"  asked by {where}{_when_and_why(run['asked_at'], run['reason'])}")
@@ -345,7 +357,11 @@ def in_full(run: Mapping[str, Any]) -> str:
     if report:
         lines += [f"  - {finding}" for finding in report["findings"]]
     if report and report["table"]:
-        lines += ["  " + "  ".join(row) for row in _aligned(report["table"])]
+        rows = _aligned(report["table"])
+        lines += ["  " + "  ".join(row) for row in rows[: most and most + 1]]
+        if most and len(rows) > most + 1:
+            left = len(rows) - most - 1
+            lines.append(f"  [… {left} more rows: keyturn run {run['id']} | less …]")
     lines.append(f"  {run['page']}")
     return "\n".join(lines)
 

@@ -1,5 +1,6 @@
 """`keyturn ask`, `runs`, `run` and `approve`, typed at a service that really listens."""
 
+import contextlib
 import json
 import subprocess
 import sys
@@ -15,6 +16,8 @@ from bot.cli.runs import in_full
 from bot.cli.service import outcome, status_of
 from bot.run import State
 from bot.store import changelog, locks, views
+from runbooks import Report, Table
+from tests.bot.cli.test_terminal import KEYTURN, Terminal, a_terminal
 from tests.bot.meeting import meet
 from tests.bot.web import exhibits
 from tests.playground.service import Service
@@ -35,6 +38,16 @@ class Shop:
     def type(self, person: str, *words: str, **environment: str) -> Result:
         env = {"KEYTURN_URL": self.service.address, "KEYTURN_TOKEN": self._tokens.get(person, "")}
         return CliRunner(env=env | environment).invoke(main, words)
+
+    def at_a_terminal(
+        self, person: str, *words: str
+    ) -> contextlib.AbstractContextManager[Terminal]:
+        return a_terminal(
+            KEYTURN,
+            *words,
+            KEYTURN_URL=self.service.address,
+            KEYTURN_TOKEN=self._tokens[person],
+        )
 
     def told(self, person: str, *words: str) -> Any:
         return json.loads(self.type(person, *words, "--json").stdout)
@@ -121,6 +134,28 @@ def test_runs_are_listed_for_people_and_for_programs(shop: Shop):
     assert "uptime check lb2" in shop.type("olga", "runs", "--person", "dora").stdout
     none = shop.type("olga", "runs", "--person", "stan")
     assert (none.exit_code, none.stderr) == (0, "there is no such run\n")
+
+
+def test_a_filter_for_a_person_who_never_was_is_no_proof_that_nobody_did(shop: Shop):
+    said = shop.type("olga", "runs", "--person", "dorra")
+    assert (said.exit_code, said.stdout) == (3, "")
+    assert "“dorra” is not in the policy, and has never asked for anything" in said.stderr
+    assert "is “dora” meant?" in said.stderr
+    program = shop.type("olga", "runs", "--host", "web99", "--json")
+    assert (program.exit_code, program.stdout) == (3, "[]\n")
+
+
+def test_a_long_table_is_cut_where_a_person_looks_on_and_nowhere_else(shop: Shop):
+    rows = [(f"03:{n:02}", f"sudo {n}") for n in range(60)]
+    report = Report("60 things happened", table=Table(("when", "what"), rows))
+    with shop.service.keyturn.database.transaction() as tx:
+        number = exhibits.checked(tx, report).id
+    passed_on = shop.type("olga", "run", str(number)).stdout
+    assert ("sudo 59" in passed_on, "more rows" in passed_on) == (True, False)
+    with shop.at_a_terminal("olga", "run", str(number)) as terminal:
+        assert terminal.ended() == 0
+    assert ("sudo 39" in terminal.said, "sudo 40" in terminal.said) == (True, False)
+    assert f"[… 20 more rows: keyturn run {number} | less …]" in terminal.said
 
 
 def test_without_a_token_or_a_service_it_says_what_to_do(shop: Shop):
