@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from bot.__main__ import main
-from bot.cli.runs import in_full
+from bot.cli.account import in_full
 from bot.cli.service import outcome, status_of
 from bot.run import State
 from bot.store import changelog, locks, views

@@ -1,0 +1,71 @@
+"""An account of a run as people read it in a terminal. Pure."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from bot.cli.service import moment
+
+_NEWEST_LINES = 20
+
+
+def in_full(run: Mapping[str, Any], *, most: int | None = None) -> str:
+    """Return a run as people read it: who asked and decided, the plan, and what came of it.
+
+    most: rows of the report's table; None for all.
+    """
+    lines = [f"run {run['id']}: {run['title']}", f"  {run['state']}. {run['summary']}".rstrip()]
+    where = f"{run['asked_by']} on {', '.join(run['hosts'])}"
+    lines.append(f"  asked by {where}{_when_and_why(run['asked_at'], run['reason'])}")
+    lines += [_vote(vote) for vote in run["votes"]]
+    if run["state"] == "waiting":
+        able = ", ".join(run["approvers"]) or "nobody"
+        lines.append(f"  takes {run['missing']} of {run['whose']}: {able}")
+        lines.append(f"  keyturn approve {run['id']} {run['digest'][:10]}")
+    plan = run["plan"]
+    if plan is not None:
+        lines.append(f"  {plan['because']}")
+    for step in plan["steps"] if plan else ():
+        became = f" [{step['state']}]" if step["state"] else ""
+        lines.append(f"  {step['n']}. {step['title']} on {step['host']}{became}")
+        if step["before"] or step["after"]:
+            lines.append(f"     {step['before'] or '-'} → {step['after'] or '-'}")
+        lines.append(f"     $ {step['command']}")
+        lines.append(f"     undo: {step['undo'] or step['no_undo']}")
+        lines += [f"     {line}" for line in _result(step)]
+    report = run["report"]
+    if report:
+        lines += [f"  - {finding}" for finding in report["findings"]]
+    if report and report["table"]:
+        rows = _aligned(report["table"])
+        lines += ["  " + "  ".join(row) for row in rows[: most and most + 1]]
+        if most and len(rows) > most + 1:
+            left = len(rows) - most - 1
+            lines.append(f"  [… {left} more rows: keyturn run {run['id']} | less …]")
+    lines.append(f"  {run['page']}")
+    return "\n".join(lines)
+
+
+def _vote(vote: Mapping[str, Any]) -> str:
+    instead = f" in the stead of {vote['in_stead_of']}" if vote["in_stead_of"] else ""
+    how = "approved" if vote["approves"] else "denied"
+    return f"  {how} by {vote['person']}{instead}{_when_and_why(vote['at'], vote['reason'])}"
+
+
+def _when_and_why(at: str, why: str) -> str:
+    return f", {moment(at)}" + (f": {why}" if why else "")
+
+
+def _result(step: Mapping[str, Any]) -> list[str]:
+    """Return how a step went, and the end of what its host said."""
+    said = (step["output"] or "").splitlines()
+    lines = [f"exit status {step['status']}"] if step["status"] else []
+    lines += [step["trouble"]] if step["trouble"] else []
+    if len(said) > _NEWEST_LINES:
+        lines.append(f"[… {len(said) - _NEWEST_LINES} lines before; --json has all …]")
+    return lines + [f"| {line}" for line in said[-_NEWEST_LINES:] if line]
+
+
+def _aligned(table: Mapping[str, Any]) -> list[list[str]]:
+    rows = [table["columns"], *table["rows"]]
+    widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
+    return [[f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)] for row in rows]
