@@ -8,6 +8,7 @@ from urllib.parse import urlencode
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import Field
 
+from bot import again
 from bot.api import records, shapes
 from bot.api.awaiting import Awaiting, Wait, Wish, leave, rests, written
 from bot.api.caller import Approving, Asking, Caller, Reading, Stopping
@@ -233,6 +234,25 @@ def undo(
     parts: Here, caller: Asking, number: Number, given: Because, answer: Response
 ) -> shapes.RunInFull:
     run = parts.workflow.undo(number, person=caller.id, origin=caller.origin, reason=given.reason)
+    answer.headers["Location"] = f"/api/v1/runs/{run.id}"
+    return _told(parts, caller, run.id)
+
+
+@router.post(
+    "/{number}/again",
+    operation_id="askAgain",
+    summary="Ask again, by the values of a run that is over",
+    status_code=202,
+    dependencies=[DESCRIBED],
+)
+def ask_again(
+    parts: Here, caller: Asking, number: Number, given: Because, answer: Response
+) -> shapes.RunInFull:
+    """A run of its own. Of several hosts, those that its pattern or tag means by now."""
+    with parts.database.reading() as tx:
+        over = runs.get(tx, number)
+    spelled, requests = again.requests(over, caller.policy.inventory.tags)
+    run = _record(parts, caller, spelled, list(requests), given.reason)
     answer.headers["Location"] = f"/api/v1/runs/{run.id}"
     return _told(parts, caller, run.id)
 

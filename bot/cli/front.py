@@ -12,7 +12,7 @@ from bot.cli.place import INTERRUPTED
 # Each command once, beside what it is for.
 SECTIONS: Mapping[str, Sequence[str]] = {
     "Ask and decide": (
-        *("ask", "runs", "run", "waiting", "approve", "deny", "withdraw", "undo"),
+        *("ask", "again", "runs", "run", "waiting", "approve", "deny", "withdraw", "undo"),
         *("changed", "compare", "views"),
     ),
     "Know what there is": ("runbooks", "hosts", "locks", "policy", "report"),

@@ -257,6 +257,24 @@ def undo(reached: Service, *, number: int, why: str, seconds: float | None, as_j
     _finish(reached, run["id"], seconds=seconds, as_json=as_json)
 
 
+@click.command("again")
+@_NUMBER
+@_WHY
+@_WAIT_A_LITTLE
+@as_json
+@at_service
+def again(
+    reached: Service, *, number: int, why: str, seconds: float | None, as_json: bool
+) -> None:
+    """Ask again for what run NUMBER asked for, which is over: a run of its own.
+
+    It has the same values, and the hosts that they mean by now; the reason is given anew.
+    """
+    body = {"reason": why}
+    run = reached.post(path_of("runs", number, "again"), body, key=secrets.token_hex(16))
+    _finish(reached, run["id"], seconds=seconds, as_json=as_json)
+
+
 @click.command("completion")
 @click.argument("shell", type=click.Choice(("bash", "zsh", "fish")))
 def completion(*, shell: str) -> None:
@@ -271,7 +289,7 @@ def completion(*, shell: str) -> None:
     click.echo(found(root, {}, "keyturn", "_KEYTURN_COMPLETE").source())
 
 
-COMMANDS = (ask, list_runs, one_run, approve, deny, withdraw, undo, completion)
+COMMANDS = (ask, list_runs, one_run, approve, deny, withdraw, undo, again, completion)
 
 
 def _finish(reached: Service, number: int, *, seconds: float | None, as_json: bool) -> None:

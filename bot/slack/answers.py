@@ -41,6 +41,7 @@ _ALSO = (
     ("resume because …", "let everything go on; not by who stopped it"),
     ("ban PERSON because …", "shut somebody out at once; unban takes it back"),
     ("undo N", "ask for a run to be taken back"),
+    ("again N", "ask again for what a run had, in a form with its values"),
     ("accept N PLAN", "take over what an approver proposes in place of your request"),
     ("counter N field=value", "propose other values for a request; its asker accepts or not"),
     ("delegate to PERSON until TIME", "let somebody decide in your stead; alone, it lists"),

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import re
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
@@ -11,7 +12,7 @@ from aiohttp import ClientError
 from slack_sdk.errors import SlackApiError, SlackClientError
 from slack_sdk.web.async_client import AsyncWebClient
 
-from bot import forms
+from bot import again, forms
 from bot.foresight import foresee
 from bot.forms import Misfit, NotUnderstood
 from bot.offering import Offering
@@ -19,11 +20,13 @@ from bot.outlook import Question
 from bot.policy import Policy
 from bot.run import Origin, Run
 from bot.slack import form
+from bot.slack.answers import COMMAND
+from bot.slack.commands import Blank
 from bot.slack.form import BECAUSE, FORM, HOST_BLOCK, WHAT_BLOCK, Sheet, View
 from bot.slack.payloads import Shown
 from bot.slack.sentences import sentence
 from bot.slack.voice import error_of
-from bot.store import seen
+from bot.store import runs, seen
 from bot.store.database import Database
 from bot.workflow import NotYours, TooLate, Unfit, Workflow
 from bot.workflow.parts import Policies
@@ -61,12 +64,13 @@ class Asking:
 
     # --- opening ---
 
-    async def open(self, runbook: type[AnyRunbook], *, trigger: str, person: str, at: str) -> bool:
+    async def open(self, blank: Blank, *, trigger: str, person: str, at: str) -> bool:
         """Open the form of a runbook; False if Slack opens nothing. at: C…, where it was typed."""
+        about = {"channel": at} | ({"again": str(blank.again)} if blank.again else {})
 
         def filled() -> View:
-            hosts = list(self._offering.hosts(runbook, person=person, door=_DOOR))
-            return self._form(runbook, hosts, person, {"channel": at})
+            hosts = list(self._offering.hosts(blank.runbook, person=person, door=_DOOR))
+            return self._form(blank.runbook, hosts, person, about)
 
         return await self._opened(trigger, filled)
 
@@ -212,13 +216,25 @@ class Asking:
             said = f"The policy lets you ask for {runbook.words} on no host."
             return form.notice(runbook.words, said, "/keyturn help lists what you may ask for.")
         policy = self._policies.current()
-        host = host if host in hosts else hosts[0] if len(hosts) == 1 else ""
+        over = self._asked_again(about)
+        given: Mapping[str, str] = again.values(over) if over else {}
+        wanted = host or given.get("host", "")
+        host = wanted if wanted in hosts else hosts[0] if len(hosts) == 1 else ""
         tags = {blank.tag for blank in forms.blanks(runbook) if blank.kind == "host"}
         others = {
             tag: [found.name for found in policy.inventory.tagged(tag or None)] for tag in tags
         }
-        told = self._outlook(policy, runbook, host, person) if host else ()
-        return form.form(Sheet(runbook, hosts, about, host, told, others))
+        told = list(self._outlook(policy, runbook, host, person)) if host else []
+        told += [_all_of(over)] if over and over.hosts else []
+        return form.form(Sheet(runbook, hosts, about, host, told, others, given))
+
+    def _asked_again(self, about: Mapping[str, str]) -> Run | None:
+        """Return the run whose values stand in a form from the start."""
+        number = about.get("again")
+        if not number:
+            return None
+        with self._database.reading() as tx:
+            return runs.get(tx, int(number))
 
     def _outlook(
         self, policy: Policy, runbook: type[AnyRunbook], host: str, person: str
@@ -278,6 +294,13 @@ def named_in(said: str, policy: Policy) -> list[str]:
         if shared.count(address := found[0].strip(".:")) == 1
     ]
     return list(dict.fromkeys(name for _, name in sorted(meant)))
+
+
+def _all_of(run: Run) -> str:
+    """Say how it is asked again of several hosts: a form has one."""
+    values = again.values(run)
+    typed = shlex.join([*run.words.split(), *(f"{name}={values[name]}" for name in values)])
+    return f"Run {run.id} was for {values['host']}: for all of them, type {COMMAND} {typed}"
 
 
 def _runbook(wanted: str) -> type[AnyRunbook]:

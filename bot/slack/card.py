@@ -3,6 +3,7 @@
 The same story always draws the same card, and only a card that shows all of a plan can approve it.
 """
 
+from bot import again
 from bot.run import Run, State, StepRecord, Vote
 from bot.slack import plans, reports
 from bot.slack.blocks import (
@@ -37,6 +38,19 @@ from bot.visible import one_line, visible
 
 APPROVE, DENY = "approve", "deny"
 ACCEPT, WITHDRAW = "accept", "withdraw"
+# Opens the form of a run that came to nothing, with its values.
+AGAIN = "again"
+_CAME_TO_NOTHING = frozenset(
+    {
+        State.FAILED,
+        State.REFUSED,
+        State.DENIED,
+        State.EXPIRED,
+        State.WITHDRAWN,
+        State.STALE,
+        State.STOPPED,
+    }
+)
 _MOST_MENTIONED = 5
 _MOST_OUTPUT = 1500
 _MOST_OUTPUTS = 5
@@ -58,6 +72,8 @@ def card(story: Story, *, buttons: bool = True) -> Message:
         blocks.append(_decision(run))
     if run.state is State.OFFERED and buttons:
         blocks.append(_answer(run))
+    if run.state in _CAME_TO_NOTHING and buttons and not again.why_not(run):
+        blocks.append(_once_more(run))
     return Message(notification(in_one_line(story)), blocks)
 
 
@@ -226,6 +242,12 @@ def _answer(run: Run) -> Block:
         "Accept", action=ACCEPT, value=value, label=f"Accept run {run.id}: {run.title}"
     ) | {"style": "primary"}
     return actions(block_id, accept, take_back)
+
+
+def _once_more(run: Run) -> Block:
+    label = f"Ask again for run {run.id}: {run.title}"
+    ask = button("Ask Again", action=AGAIN, value=str(run.id), label=label)
+    return actions(f"run-{run.id}-{run.version}", ask)
 
 
 def _decision(run: Run) -> Block:

@@ -4,7 +4,7 @@ import difflib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from bot import forms
+from bot import again, forms
 from bot.foresight import foresee
 from bot.forms import Misfit, NotUnderstood
 from bot.offering import askable
@@ -49,9 +49,13 @@ class Asked:
 
 @dataclass(frozen=True)
 class Blank:
-    """A runbook was named without a value: its form is opened."""
+    """A form is opened: of a runbook that was named without a value, or to ask again.
+
+    again: the run whose values it is filled in with; 0 if none.
+    """
 
     runbook: type[AnyRunbook]
+    again: int = 0
 
 
 class Commands:
@@ -74,6 +78,7 @@ class Commands:
             "approve": self._approve,
             "deny": self._deny,
             "undo": self._undo,
+            "again": lambda asked: self.again(asked.said.rest.partition(" ")[0]),
             "withdraw": self._withdraw,
             "web": self._web,
             "can-i": self._can_i,
@@ -104,6 +109,15 @@ class Commands:
         plain = words.named(text, self._stories.accounts()) if "<@" in text else text
         asked = Asked(person, policy, origin, words.said(plain), zone)
         return self._about_runs.get(asked.said.first, self._ask)(asked)
+
+    def again(self, typed: str) -> Blank:
+        """Return the form that asks again. typed: the run's number. Raises NoSuchRun and Unfit."""
+        with self._database.reading() as tx:
+            run = runs.get(tx, _numbered(typed, "again"))
+        no = again.why_not(run)
+        if no:
+            raise Unfit(no)
+        return Blank(catalogue()[run.words], again=run.id)
 
     def _ask(self, asked: Asked) -> Message | Blank | None:
         typed = forms.split(asked.said.words)
@@ -298,10 +312,14 @@ class Commands:
 def _number(asked: Asked) -> tuple[int, str]:
     """Return the run's number and what stands behind it."""
     first, _, rest = asked.said.rest.partition(" ")
-    digits = first.removeprefix("#")
+    return _numbered(first, asked.said.first), rest.strip()
+
+
+def _numbered(typed: str, word: str) -> int:
+    digits = typed.removeprefix("#")
     if not (digits.isascii() and digits.isdigit() and len(digits) <= 9):
-        raise Unfit(f"which run? Type {answers.usage_of(asked.said.first)}")
-    return int(digits), rest.strip()
+        raise Unfit(f"which run? Type {answers.usage_of(word)}")
+    return int(digits)
 
 
 def _nor_a_host(known: Inventory, typed: Sequence[str]) -> str:

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from bot.forms import Blank, blanks
 from bot.slack.answers import COMMAND, purpose
@@ -31,6 +31,7 @@ _MOST_TITLE = 24
 _MOST_OPTIONS = 100
 _MOST_OPTION = 75
 _MOST_REASON = 1000
+_MOST_TYPED = 3000
 _YES_NO: Mapping[str, str] = {"false": "No", "true": "Yes"}
 
 
@@ -40,6 +41,7 @@ class Sheet:
 
     about: what is kept in it. told: what would come of it, in sentences.
     others: hosts by tag, for fields that name one beside the target.
+    given: values that stand in it from the start, by field.
     """
 
     runbook: type[AnyRunbook]
@@ -48,6 +50,7 @@ class Sheet:
     host: str = ""
     told: Sequence[str] = ()
     others: Mapping[str, Sequence[str]] = ()  # pyright: ignore[reportAssignmentType] - read only
+    given: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 def loading() -> View:
@@ -64,9 +67,11 @@ def form(sheet: Sheet) -> View:
     runbook = sheet.runbook
     blocks: list[Block] = [rich(line(words(purpose(runbook)))), _outlook(sheet)]
     # What needs an answer stands first: on a telephone the rest is scrolled to by those who care.
-    fields = sorted(
-        blanks(runbook), key=lambda blank: (blank.name != HOST_BLOCK, not blank.required)
-    )
+    filled = [
+        replace(blank, default=sheet.given.get(blank.name, blank.default))
+        for blank in blanks(runbook)
+    ]
+    fields = sorted(filled, key=lambda blank: (blank.name != HOST_BLOCK, not blank.required))
     blocks += [_input(blank, sheet) for blank in fields]
     blocks.append(_because())
     typed = f"{COMMAND} {runbook.words} {runbook.example}".rstrip()
@@ -172,7 +177,8 @@ def _element(blank: Blank, sheet: Sheet) -> Element:
             **_initial(blank.default),
         }
     typed = {"type": "plain_text_input", "action_id": VALUE}
-    return typed | ({"initial_value": blank.default} if blank.default else {})
+    fits = 0 < len(blank.default) <= _MOST_TYPED
+    return typed | ({"initial_value": blank.default} if fits else {})
 
 
 def _host_input(hosts: Sequence[str], host: str) -> Block:
@@ -207,11 +213,12 @@ def _select(values: Sequence[str], initial: str) -> Element:
         "placeholder": _plain("Choose"),
         "options": found,
     }
-    return select | (_initial(initial) if initial in values else {})
+    # What is chosen from the start must be among what may be chosen.
+    return select | (_initial(initial) if _option(initial) in found else {})
 
 
 def _initial(value: str) -> Element:
-    return {"initial_option": _option(value)} if value else {}
+    return {"initial_option": _option(value)} if _offerable(value) else {}
 
 
 def _option(value: str) -> Element:

@@ -22,7 +22,7 @@ from bot.slack.aliases import ALIASES, COMMAND, typed
 from bot.slack.asking import Asking
 from bot.slack.blocks import Message
 from bot.slack.body import Body
-from bot.slack.card import ACCEPT, APPROVE, DENY, WITHDRAW
+from bot.slack.card import ACCEPT, AGAIN, APPROVE, DENY, WITHDRAW
 from bot.slack.commands import Blank, Commands
 from bot.slack.decisions import Decisions
 from bot.slack.homes import Homes
@@ -65,6 +65,7 @@ class Listeners:
         for action in (DENY, ACCEPT, WITHDRAW):
             app.action(action)(self.on_click)
         app.action(_ASK)(self.on_ask)
+        app.action(AGAIN)(self.on_ask)
         app.action(form.HOST)(self.on_choice)
         for action in (form.HOST, form.VALUE):
             app.options(action)(self.on_suggestion)
@@ -192,7 +193,7 @@ class Listeners:
         """Open a form, or say how the request is typed where Slack opens none."""
         person = await self._identity.person(command.account)
         opened = await self._asking.open(
-            blank.runbook, trigger=command.trigger, person=person.id, at=command.channel
+            blank, trigger=command.trigger, person=person.id, at=command.channel
         )
         if not opened:
             told = answers.about(blank.runbook)
@@ -201,18 +202,25 @@ class Listeners:
     async def _ask(self, click: payloads.Click) -> None:
         try:
             person = await self._identity.person(click.account)
-            anything = click.value == home.ANYTHING
-            runbook = None if anything else forms.find(click.value.split())[0]
+            blank = await asyncio.to_thread(self._wanted, click)
         except (NoPolicy, StoreUnavailable, *_NOES) as no:
             await self._reply(click, answers.said(_plainly(no)))
             return
         # What is asked on one's Home is answered where only that person reads it.
         at = click.channel or await self._voice.conversation(click.account.user)
         opening = {"trigger": click.trigger, "person": person.id, "at": at}
-        if runbook is None:
+        if blank is None:
             await self._asking.about_hosts("", **opening)
-        elif not await self._asking.open(runbook, **opening):
-            await self._reply(click, answers.about(runbook))
+        elif not await self._asking.open(blank, **opening):
+            await self._reply(click, answers.about(blank.runbook))
+
+    def _wanted(self, click: payloads.Click) -> Blank | None:
+        """Return the form that a button means; None if it is the choice of everything."""
+        if click.action == AGAIN:
+            return self._commands.again(click.value)
+        if click.value == home.ANYTHING:
+            return None
+        return Blank(forms.find(click.value.split())[0])
 
     async def _about_hosts(self, asked: payloads.Shortcut) -> None:
         try:

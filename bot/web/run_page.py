@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 from fastapi import APIRouter, Path, Request, Response
 from fastapi.responses import RedirectResponse
 
-from bot import forms
+from bot import again, forms
 from bot.run import Origin, Run
 from bot.store.proof import Proof
 from bot.web.apart import apart
@@ -286,13 +286,6 @@ def _again(run: Run) -> str:
     """Return where the same is asked for once more, with its values filled in; "" if nowhere."""
     if run.undo_of is not None:
         return f"/runs/{run.undo_of}#undo"
-    known = catalogue().get(run.words)
-    if known is None or run.timing is not None:
+    if again.why_not(run):
         return ""
-    # What a field makes anew for each request, such as the moment of asking, is not kept.
-    kept = {
-        name: value
-        for name, value in run.fields.items()
-        if name in known.model_fields and known.model_fields[name].default_factory is None
-    }
-    return f"/ask/form?{urlencode({'runbook': run.words, **kept})}"
+    return f"/ask/form?{urlencode({'runbook': run.words, **again.values(run)})}"

@@ -48,6 +48,7 @@ ROUTES: dict[tuple[str, str], tuple[tuple[str, ...], int, dict[str, Any] | None]
     ("POST", "/runs/{number}/withdraw"): (("ask",), 403, None),
     ("POST", "/runs/{number}/stop"): (("ask", "approve"), 409, {}),
     ("POST", "/runs/{number}/undo"): (("ask",), 422, {}),
+    ("POST", "/runs/{number}/again"): (("ask",), 202, {}),
     ("POST", "/runs/{number}/settle"): (
         ("approve",),
         409,

@@ -10,6 +10,7 @@ from bot.store import verification
 from tests.bot.api.conftest import API, Desk
 from tests.bot.time import nobody_was_there
 from tests.bot.web.exhibits import asked, gallery
+from tests.policies import INVENTORY
 from tests.toy import SetSwitch
 
 LAMP = {"words": "toy set lb1 lamp on", "reason": "it is dark"}
@@ -134,6 +135,37 @@ def test_what_was_asked_is_withdrawn_stopped_and_undone(desk: Desk):
     undone = dora.post(f"/runs/{third['id']}/undo", json={})
     assert (undone.status_code, undone.json()["undo_of"]) == (202, third["id"])
     assert undone.headers["location"] == f"{API}/runs/{undone.json()['id']}"
+
+
+def test_what_is_over_is_asked_for_again_in_ones_own_name(desk: Desk):
+    dora, adam = desk.program("dora", "ask"), desk.program("adam", "ask")
+    first = _asked(desk, dora, LAMP)
+    number = first["id"]
+    no = adam.post(f"/runs/{number}/again", json={})
+    assert (no.status_code, no.json()["detail"]) == (
+        422,
+        f"Run {number} is not over: it is waiting",
+    )
+    dora.post(f"/runs/{number}/withdraw")
+    answer = adam.post(f"/runs/{number}/again", json={"reason": "still dark"})
+    told = answer.json()
+    assert (answer.status_code, told["state"]) == (202, "asked")
+    assert answer.headers["location"] == f"{API}/runs/{told['id']}"
+    assert (told["asked_by"], told["reason"], told["fields"]) == (
+        "adam",
+        "still dark",
+        first["fields"],
+    )
+
+
+def test_several_hosts_are_asked_again_as_they_were_meant(desk: Desk):
+    dora = desk.program("dora", "ask")
+    first = _asked(desk, dora, {"words": "toy set lb* lamp on"})
+    dora.post(f"/runs/{first['id']}/withdraw")
+    more = "  lb3: {area: edge, tags: [haproxy]}\n"
+    (desk.policy / "inventory.yaml").write_text(INVENTORY + more)
+    told = dora.post(f"/runs/{first['id']}/again", json={}).json()
+    assert (told["title"], told["hosts"]) == (first["title"], ["lb1", "lb2", "lb3"])
 
 
 def test_pages_lead_on_until_every_run_was_shown_once(desk: Desk):

@@ -16,6 +16,7 @@ FILES = "files"
 
 # Every command. Of those that change what Keyturn knows, the kind of their entry.
 COMMANDS = {
+    "again": SERVICE,
     "approve": SERVICE,
     "ask": SERVICE,
     "backup": "backed up",

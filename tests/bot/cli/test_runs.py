@@ -175,7 +175,7 @@ def test_a_token_is_never_sent_in_the_clear_to_another_machine(shop: Shop):
 def test_no_token_stands_on_a_command_line():
     options = {
         option
-        for command in ("ask", "runs", "run", "approve", "deny", "withdraw", "undo")
+        for command in ("ask", "again", "runs", "run", "approve", "deny", "withdraw", "undo")
         for parameter in main.commands[command].params
         for option in parameter.opts
     }
@@ -209,6 +209,31 @@ def test_what_waits_is_shown_approved_denied_and_withdrawn(shop: Shop):
     assert (late.exit_code, "Denied by Olga" in late.stderr) == (1, True)
     back = shop.type("olga", "withdraw", str(numbers["own"]))
     assert (back.exit_code, "withdrawn." in back.stdout) == (0, True)
+
+
+def test_what_is_over_is_asked_for_again_with_its_values(shop: Shop):
+    first = shop.told("dora", "ask", "uptime", "check", "lb1")
+    again = shop.told("olga", "again", str(first["id"]), "--why", "mended")
+    assert (again["request"], again["over"]) == ("uptime check lb1", True)
+    assert (again["asked_by"], again["reason"]) == ("olga", "mended")
+    assert again["id"] > first["id"]
+    shown = shop.type("dora", "again", str(first["id"]), "--as", "dora", "--wait", "9")
+    assert (shown.exit_code, "asked by dora on lb1" in shown.stdout) == (1, True)
+
+
+def test_several_hosts_are_asked_again_at_once(shop: Shop):
+    first = shop.told("dora", "ask", "uptime", "check", "lb*")
+    again = shop.told("dora", "again", str(first["id"]))
+    assert (again["title"], again["hosts"]) == ("uptime check lb*", ["lb1", "lb2"])
+
+
+def test_what_is_not_over_is_not_asked_for_again(shop: Shop):
+    with shop.service.keyturn.database.transaction() as tx:
+        run = exhibits.waiting(tx, exhibits.asked(tx))
+    said = shop.type("dora", "again", str(run.id))
+    assert said.exit_code == 2
+    assert said.stderr == f"keyturn: Run {run.id} is not over: it is waiting\n"
+    assert shop.type("dora", "again", "999").exit_code == 3
 
 
 @pytest.mark.parametrize("state", State)

@@ -88,10 +88,10 @@ def test_the_first_line_and_the_notification_say_how_it_stands(state: State):
 
 
 @pytest.mark.parametrize("state", State)
-def test_only_a_card_that_waits_for_somebody_has_buttons(state: State):
+def test_only_a_card_that_waits_for_somebody_has_keys(state: State):
     message = card(STORIES[state.value])
     expected = {State.WAITING: ["approve", "deny"], State.OFFERED: ["accept", "withdraw"]}
-    assert buttons(message) == expected.get(state, [])
+    assert [one for one in buttons(message) if one != "again"] == expected.get(state, [])
 
 
 def test_t_a12_the_approval_card_shows_all_that_is_approved():
