@@ -310,6 +310,7 @@ def _clock(keyturn: Keyturn) -> Clock:
     return Clock(
         [
             flow.note_policy,
+            flow.end_outdated,
             flow.expire_due,
             flow.remind_due,
             flow.take_over,

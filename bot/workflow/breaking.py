@@ -11,7 +11,7 @@ from bot.store.database import Transaction
 from bot.store.glass import Glass
 from bot.store.pen import in_a_hurry
 from bot.workflow.asking import Unfit
-from bot.workflow.deciding import NotYours, StepUpFirst, TooLate
+from bot.workflow.deciding import NotYours, StepUpFirst, TooLate, must_be_of
 from bot.workflow.parts import Parts, request_of
 from bot.workflow.passing import why_not
 from bot.workflow.second_factor import is_owner, shown
@@ -58,6 +58,7 @@ class Breaking:
                 raise TooLate(f"run {number} has another plan now: look at it again")
             refusal = self._refusal(tx, policy, run, person)
             if not refusal:
+                must_be_of(policy, run)
                 run = self._break(tx, policy, run, person, session, why)
             else:
                 _log(tx, "glass refused", run, person, refusal)

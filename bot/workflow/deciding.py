@@ -10,6 +10,7 @@ from bot.workflow.asking import Unfit
 from bot.workflow.awaited import area_of
 from bot.workflow.counting import count, ruling_on
 from bot.workflow.ending import end
+from bot.workflow.outdated import is_outdated
 from bot.workflow.parts import Parts
 from bot.workflow.second_factor import proves, shown
 from bot.workflow.stead import stand_in
@@ -50,6 +51,7 @@ def approve(
         lacking = "" if no or factor else _lacking(run, weighed)
         vote = _vote(tx, policy, run, person, reason, weighed, yes=True)
         if not no:
+            must_be_of(policy, run)
             _must_say_why(run, reason, weighed)
         if no or lacking:
             _log(tx, "approval refused", run, person, no or lacking)
@@ -217,6 +219,15 @@ def _refusal(tx: Transaction, policy: Policy, run: Run, person: str, weighed: _W
     able = ", ".join(other.name for other in policy.approvers(request, ruling)) or "nobody"
     why = "it is your own request" if person == run.asked_by else "; ".join(answer.says)
     return f"You cannot decide run {run.id}{f': {why}' if why else ''}. Those who can: {able}."
+
+
+def must_be_of(policy: Policy, run: Run) -> None:
+    """Raise TooLate if the plan was made under another policy: the gate would turn it away."""
+    if is_outdated(policy, run):
+        raise TooLate(
+            f"Run {run.id} was shown under another policy than holds now, so it would not start "
+            "whatever is decided: ask again to see it anew"
+        )
 
 
 def _must_say_why(run: Run, reason: str, weighed: _Weighed) -> None:

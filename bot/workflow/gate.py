@@ -353,9 +353,12 @@ def _same_as_approved(parts: Parts, run: Run, policy: Policy, left: Remaining) -
         what = f"{run.host} has another key"
     else:
         what = f"{run.host} is not as it was: {left.because}"
-    raise Shut(
-        State.STALE, f"After this was shown, {what}. Nothing was sent: ask again to see it anew."
-    )
+    raise Shut(State.STALE, moved(what))
+
+
+def moved(what: str) -> str:
+    """Say how a plan ends that is not, by now, what it was when it was shown."""
+    return f"After this was shown, {what}. Nothing was sent: ask again to see it anew."
 
 
 def _same_host_as_approved(running: Run, policy: Policy, n: int) -> None:

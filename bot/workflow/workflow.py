@@ -18,6 +18,7 @@ from bot.workflow import (
     fanout,
     following,
     forgotten,
+    outdated,
     recovering,
     reminding,
     stopping,
@@ -141,6 +142,10 @@ class Workflow:
     def note_policy(self) -> None:
         """Write a change of the policy down, or that it cannot be used."""
         self._noting.note_policy()
+
+    def end_outdated(self) -> list[Run]:
+        """End what waits with the plan of an earlier policy."""
+        return outdated.end_outdated(self._parts)
 
     @trail.of_run("run")
     def advance(self, number: int) -> None:
