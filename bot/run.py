@@ -31,6 +31,17 @@ class State(StrEnum):
     STOPPED = "stopped"  # by a person, before its next step
 
 
+# What lists say of a run that succeeded and whose report tells of something wrong.
+ATTENTION = "needs attention"
+# All that lists say of how runs stand, and what runs are looked for by.
+STANDINGS: Sequence[str] = (*State, ATTENTION)
+
+
+def standing(state: State, *, unwell: bool) -> str:
+    """Return what lists say of a run: its state, or that it needs attention."""
+    return ATTENTION if unwell and state is State.SUCCEEDED else state.value
+
+
 _S = State
 FOLLOWS: Mapping[State, frozenset[State]] = {
     _S.ASKED: frozenset(
@@ -138,6 +149,7 @@ class Run:
     grant that stands in for its approval.
     timing: what is asked for is a schedule: nothing is sent now, but each time that it fires.
     summary: how it ended, in one sentence.
+    unwell: whether its report tells of something wrong, known without reading that.
     """
 
     id: int
@@ -172,6 +184,7 @@ class Run:
     grant: int | None = None
     request: str = ""
     summary: str = ""
+    unwell: bool = False
     report: Report | None = None
     timing: Timing | None = None
 
@@ -193,6 +206,10 @@ class Run:
         """The request as it would be typed: `abusers clear lb1 203.0.113.9`."""
         asked = self.request or self.words
         return titled(asked, undo_of=self.undo_of, timing=self.timing)
+
+    @property
+    def standing(self) -> str:
+        return standing(self.state, unwell=self.unwell)
 
     @property
     def short_digest(self) -> str:

@@ -87,6 +87,8 @@ class WarmUp(SetSwitch, words="toy warm", example="lb1 lamp on", undo="sets it b
 
     def follow(self, switches: Switches) -> Report:
         warming = switches.get("warming", "off") == "on"
+        if switches.get("warming") == "burnt":
+            return Report("burnt out", healthy=False)
         return Report("still warming up" if warming else "warm now", running=warming)
 
 
@@ -116,7 +118,9 @@ class ShowSwitches(Check[Switches], words="toy show", example="lb1"):
 
     def report(self, switches: Switches) -> Report:
         return Report(
-            f"{len(switches)} switches", findings=[f"{k}={v}" for k, v in switches.items()]
+            f"{len(switches)} switches",
+            healthy="broken" not in switches.values(),
+            findings=[f"{k}={v}" for k, v in switches.items()],
         )
 
 

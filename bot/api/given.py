@@ -20,6 +20,7 @@ from pydantic import (
 from bot import forms
 from bot.forms import Misfit
 from bot.policy import Policy
+from bot.run import STANDINGS
 from connectors.command import clean
 from runbooks import AnyRunbook, catalogue
 
@@ -45,6 +46,18 @@ def _written(value: object) -> object:
 
 
 Moment = Annotated[AwareDatetime, BeforeValidator(_written)]
+
+
+def _standing(value: str) -> str:
+    if value not in STANDINGS:
+        raise ValueError(f"must be one of {', '.join(STANDINGS)}")
+    return value
+
+
+# A state, or `needs attention`: of those that succeeded, only those whose report is not well.
+Standing = Annotated[
+    str, AfterValidator(_standing), Field(json_schema_extra={"enum": [*STANDINGS]})
+]
 
 
 def micros(given: datetime | None) -> int | None:

@@ -24,12 +24,13 @@ from bot.api.given import (
     Number,
     Order,
     Review,
+    Standing,
     Word,
     micros,
 )
 from bot.api.once import DESCRIBED
 from bot.api.parts import ApiParts, Here
-from bot.run import Run, State
+from bot.run import STANDINGS, Run
 from bot.store import changelog, runs, search, words
 from bot.stranger import strangers
 from runbooks import AnyRunbook
@@ -46,7 +47,7 @@ class RunFilter(Given):
     host: Word | None = None
     person: Word | None = None
     runbook: Word | None = None
-    state: list[State] = Field(default_factory=list[State], max_length=len(State))
+    state: list[Standing] = Field(default_factory=list[str], max_length=len(STANDINGS))
     since: Moment | None = None
     until: Moment | None = None
     area: Word | None = None

@@ -201,6 +201,7 @@ class RunShape(Shape):
     part_of: int | None
     counters: int | None
     summary: str
+    unwell: bool = Field(description="Its report tells of something wrong: it needs attention.")
     page: str
 
     @classmethod
@@ -236,6 +237,7 @@ def brief(run: Run, votes: Sequence[Vote], base_url: str) -> dict[str, Any]:
         "part_of": run.parent,
         "counters": run.counters,
         "summary": run.summary,
+        "unwell": run.unwell,
         "page": f"{base_url}/runs/{run.id}",
     }
 

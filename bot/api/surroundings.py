@@ -11,12 +11,12 @@ from pydantic import Field
 from bot import forms, leaflet
 from bot.api import shapes
 from bot.api.caller import Reading
-from bot.api.given import Given, Moment, Word, micros
+from bot.api.given import Given, Moment, Standing, Word, micros
 from bot.api.parts import Here
 from bot.api.thread import InOneThread
 from bot.forms import Blank
 from bot.leaflet import Leaflet
-from bot.run import State
+from bot.run import STANDINGS
 from bot.store import changelog, entries, search, verification, words
 from bot.store.changelog import Entry
 from runbooks import catalogue
@@ -118,7 +118,7 @@ class LogFilter(Given):
     until: Moment | None = None
     area: Word | None = Field(None, description="Of the runs that they tell of.")
     runbook: Word | None = Field(None, description="Of the runs that they tell of.")
-    state: list[State] = Field(default_factory=list[State], max_length=len(State))
+    state: list[Standing] = Field(default_factory=list[str], max_length=len(STANDINGS))
     text: Word | None = Field(None, description="Words that all occur in these runs.")
     before: int | None = Field(None, ge=1, le=9_007_199_254_740_991)
     limit: int = Field(50, ge=1, le=500)

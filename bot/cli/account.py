@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from bot.cli.service import moment
+from bot.cli.service import moment, standing
 
 _NEWEST_LINES = 20
 
@@ -13,7 +13,7 @@ def in_full(run: Mapping[str, Any], *, most: int | None = None) -> str:
 
     most: rows of the report's table; None for all.
     """
-    lines = [f"run {run['id']}: {run['title']}", f"  {run['state']}. {run['summary']}".rstrip()]
+    lines = [f"run {run['id']}: {run['title']}", f"  {standing(run)}. {run['summary']}".rstrip()]
     where = f"{run['asked_by']} on {', '.join(run['hosts'])}"
     lines.append(f"  asked by {where}{_when_and_why(run['asked_at'], run['reason'])}")
     lines += [_vote(vote) for vote in run["votes"]]

@@ -17,7 +17,7 @@ from bot.cli.place import NOT_FOUND, Place, at_place, plainly, stop
 from bot.cli.progress import shown
 
 if TYPE_CHECKING:
-    from bot.run import State, Vote
+    from bot.run import Vote
     from bot.store.around import Happening
     from bot.store.changelog import Entry
     from bot.store.database import Database, Transaction
@@ -36,7 +36,9 @@ _RUN_FILTERS = ("area", "runbook", "state", "value", "words")
 @click.option("--until", default="", help="As --since. Without a zone it is UTC.")
 @click.option("--area", default="", help="Of runs in this area.")
 @click.option("--runbook", default="", help="Of runs of this runbook, such as 'zfs scrub'.")
-@click.option("--state", default="", help="Of runs in this state, such as failed.")
+@click.option(
+    "--state", default="", help="Of runs in this state, such as failed or 'needs attention'."
+)
 @click.option("--value", default="", help="Of runs with this value: sdb, or device=sdb.")
 @click.option("--words", default="", help="Of runs whose values, end or output hold these words.")
 @click.option("--around", default="", help="What changed around a moment, the likeliest first.")
@@ -110,13 +112,13 @@ def _wanted(tx: "Transaction", typed: Mapping[str, str]) -> "Wanted":
     return Wanted(typed["host"].lower(), typed["person"], typed["kind"], since, until, sought)
 
 
-def _states(typed: str) -> "frozenset[State]":
+def _states(typed: str) -> frozenset[str]:
     from bot.forms import NotUnderstood
-    from bot.run import State
+    from bot.run import STANDINGS
 
-    if typed and typed not in list(State):
-        raise NotUnderstood(f"there is no state {typed!r}: choose one of {', '.join(State)}")
-    return frozenset({State(typed)} if typed else ())
+    if typed and typed not in STANDINGS:
+        raise NotUnderstood(f"there is no state {typed!r}: choose one of {', '.join(STANDINGS)}")
+    return frozenset({typed} if typed else ())
 
 
 def _show_around(

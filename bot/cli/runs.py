@@ -23,6 +23,7 @@ from bot.cli.service import (
     moment,
     outcome,
     path_of,
+    standing,
     visibly,
 )
 
@@ -111,7 +112,11 @@ def ask(
 @click.option("--host", help="A name, or a pattern such as web*.")
 @click.option("--person", help="Who asked.")
 @click.option("--runbook", help="Its words.")
-@click.option("--state", multiple=True, help="Such as waiting; may be given several times.")
+@click.option(
+    "--state",
+    multiple=True,
+    help="Such as waiting or 'needs attention'; may be given several times.",
+)
 @click.option("--since", help="2h, last week, 02:00, 2026-03-01 02:00 Europe/Paris; else UTC.")
 @click.option("--until", help="As --since.")
 @click.option("--text", help="Words that all occur in it.")
@@ -137,7 +142,7 @@ def list_runs(reached: Service, *, most: int, as_json: bool, **wanted: Any) -> N
         click.echo(json.dumps(found[:most], ensure_ascii=False))
     for run in () if as_json else found[:most]:
         asked = moment(run["asked_at"])
-        how = f"{run['state']:<10} {run['asked_by']:<10} {run['title']}"
+        how = f"{standing(run):<15} {run['asked_by']:<10} {run['title']}"
         click.echo(visibly(f"{run['id']:>6}  {asked}  {how}{allowed_by(run)}"))
     if unheard_of:
         stop(visibly("; ".join(unheard_of)), NOT_FOUND)

@@ -150,7 +150,7 @@ def listing(
     rows = [
         (
             f"{run.id}",
-            run.state.value,
+            run.standing,
             _ago(now - run.asked),
             run.asked_by,
             run.title + allowed_by(votes.get(run.id, ())),

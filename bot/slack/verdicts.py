@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from bot.run import Run, State
+from bot.run import ATTENTION, Run, State
 from bot.slack.story import Story
 
 
@@ -49,11 +49,12 @@ _LABELS: Mapping[State, tuple[str, str]] = {
 
 def label_of(run: Run) -> tuple[str, str]:
     """Return an emoji's name and the words for how a run stands."""
-    icon, label = _LABELS[run.state]
-    if run.kind == "check" and run.state is State.SUCCEEDED and run.report:
-        healthy = run.report.healthy
-        return ("large_green_circle", "Healthy") if healthy else ("warning", "Needs attention")
-    return icon, label
+    if run.standing == ATTENTION:
+        return "warning", "Needs attention"
+    # A schedule of a check is asked for like a change, and has no report.
+    if run.kind == "check" and run.state is State.SUCCEEDED and run.timing is None:
+        return "large_green_circle", "Healthy"
+    return _LABELS[run.state]
 
 
 def verdict(story: Story) -> Verdict:

@@ -7,7 +7,7 @@ from typing import cast
 
 from sqlalchemy import select
 
-from bot.run import ENDED, Run, State, Vote, allowed_by
+from bot.run import ATTENTION, ENDED, Run, State, Vote, allowed_by
 from bot.store import runs, tables
 from bot.store.changelog import Entry
 from bot.store.database import Transaction
@@ -159,7 +159,7 @@ def _of_run(run: Run, moments: Mapping[int, Sequence[int]], at: int, overlap: in
         tuple(run.hosts) or (run.host,),
         run.asked_by,
         run.id,
-        run.state.value if run.state in ENDED or done else f"not yet: {run.state}",
+        run.standing if run.state in ENDED or done else f"not yet: {run.state}",
         outcome=run.summary if run.over else "",
     )
 
@@ -199,21 +199,20 @@ def _of_checks(tx: Transaction, entries: Sequence[Entry], host: str) -> Iterable
     """Tell of checks that found something other than they should have."""
     told = [entry for entry in entries if entry.run and entry.kind == State.SUCCEEDED.value]
     asked = runs.listed(tx, sorted({entry.run or 0 for entry in told}))
-    checks = [run for run in asked if run.kind == "check" and _overlap(run, host)]
-    for run in checks[:_MOST_CHECKS]:
-        report = runs.get(tx, run.id).report
-        if report is not None and not report.healthy:
-            yield Happening(
-                run.ended or run.asked,
-                2,
-                _overlap(run, host),
-                run.title,
-                tuple(run.hosts) or (run.host,),
-                run.asked_by,
-                run.id,
-                "found",
-                outcome=report.summary,
-            )
+    checks = [run for run in asked if run.kind == "check" and run.standing == ATTENTION]
+    found = [run for run in checks if _overlap(run, host)]
+    for run in found[:_MOST_CHECKS]:
+        yield Happening(
+            run.ended or run.asked,
+            2,
+            _overlap(run, host),
+            run.title,
+            tuple(run.hosts) or (run.host,),
+            run.asked_by,
+            run.id,
+            run.standing,
+            outcome=run.summary,
+        )
 
 
 def _event_fits(entry: Entry, host: str) -> bool:

@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from bot.store import changelog, search, tables
+from bot.store import changelog, patterns, search, tables
 from bot.store.changelog import Entry
 from bot.store.database import Transaction
 from bot.store.search import Filter
@@ -92,7 +92,7 @@ def _among_the_newest(tx: Transaction, wanted: Wanted, sought: _Sought, most: in
     """Look for the hosts of a pattern where most of them are: one look instead of one each."""
     beyond = wanted.before or changelog.head(tx)[0] + 1
     newest = sought.also("seq >= :newest", newest=beyond - _WINDOW)
-    like = search.like(wanted.host)
+    like = patterns.like(wanted.host)
     return _read(tx, newest.also("host LIKE :like ESCAPE '\\'", like=like), most)
 
 

@@ -6,14 +6,17 @@ from typing import Any
 
 from sqlalchemy import Row, func, select
 
-from bot.run import ENDED, State
+from bot.run import ENDED, State, standing
 from bot.store import heard, tables
 from bot.store.database import Transaction
 from bot.store.heard import Heard
 from bot.store.runs import NoSuchRun
 
 _RUN = tables.run.c
-_COLUMNS = [_RUN.id, _RUN.version, _RUN.host, _RUN.state, _RUN.started, _RUN.ended, _RUN.summary]
+_COLUMNS = [
+    *(_RUN.id, _RUN.version, _RUN.host, _RUN.state),
+    *(_RUN.started, _RUN.ended, _RUN.summary, _RUN.unwell),
+]
 
 
 @dataclass(frozen=True)
@@ -27,6 +30,11 @@ class Part:
     started: int | None
     ended: int | None
     summary: str
+    unwell: bool = False
+
+    @property
+    def standing(self) -> str:
+        return standing(self.state, unwell=self.unwell)
 
     @property
     def over(self) -> bool:
@@ -69,5 +77,6 @@ def of_run(tx: Transaction, number: int) -> Glance:
 
 def _part(row: Row[Any]) -> Part:
     return Part(
-        row.id, row.version, row.host, State(row.state), row.started, row.ended, row.summary
+        *(row.id, row.version, row.host, State(row.state)),
+        *(row.started, row.ended, row.summary, row.unwell),
     )

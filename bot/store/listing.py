@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from sqlalchemy import select
 
-from bot.run import State, Vote, titled
+from bot.run import State, Vote, standing, titled
 from bot.store import runs, search, tables, views
 from bot.store.among import among, as_one
 from bot.store.database import Transaction
@@ -37,10 +37,15 @@ class Listed(NamedTuple):
     undo_of: int | None
     all_hosts: str
     timing: str | None
+    unwell: bool
 
     @property
     def state(self) -> State:
         return State(self.stands)
+
+    @property
+    def standing(self) -> str:
+        return standing(self.state, unwell=self.unwell)
 
     @property
     def title(self) -> str:

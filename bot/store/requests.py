@@ -76,5 +76,6 @@ def row_of(tx: Transaction, new: NewRun) -> dict[str, Any]:
         "counters": new.counters,
         "timing": new.timing.to_json() if new.timing else None,
         "summary": "",
+        "unwell": False,
         "place": PART if new.parent is not None else WHOLE if new.hosts else ALONE,
     }

@@ -74,6 +74,7 @@ def run_of(row: Any) -> Run:
             "grant": row.grant_id,
             "timing": Timing.from_json(row.timing) if row.timing else None,
             "summary": row.summary,
+            "unwell": row.unwell,
             "report": output.report(row.report) if row.report else None,
         }
     )

@@ -36,6 +36,7 @@ def _as_it_is(value: object) -> object:
 _WRITTEN: Mapping[str, tuple[str, Callable[[Any], object]]] = {
     **{name: (name, _as_it_is) for name in ("expires", "started", "ended", "digest", "needed")},
     **{name: (name, _as_it_is) for name in ("shown", "reminded", "escalated", "summary")},
+    "unwell": ("unwell", _as_it_is),
     "proposal": ("proposal", lambda proposal: proposal.to_json() if proposal else None),
     "groups": ("groups", lambda groups: json.dumps(list(groups))),
     "says": ("says", lambda says: json.dumps(list(says), ensure_ascii=False)),

@@ -8,13 +8,13 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Any
 
-from bot.run import Run, State
+from bot.run import ATTENTION, Run, State
 from bot.store import runs
 from bot.store.database import Transaction
+from bot.store.patterns import fits, is_pattern, like, range_of
 from bot.store.statement import Statement
 from bot.store.tables import PART, WHOLE
 
@@ -45,6 +45,7 @@ class Filter:
 
     host: a name, or a pattern such as `web*`. words: the runbook's. text: words that must all
     occur in its values (`device=sdb` too), its reason, its end or what its host answered.
+    states: `needs attention` too: those that succeeded, and whose report tells of something wrong.
 
     A request for several hosts is found as one; by host and by text, the child run of a host is.
     before: only runs with a lower number, to page from the newest to the oldest.
@@ -53,7 +54,7 @@ class Filter:
     host: str | None = None
     person: str | None = None
     words: str | None = None
-    states: frozenset[State] = frozenset()
+    states: frozenset[str] = frozenset()
     since: int | None = None
     until: int | None = None
     before: int | None = None
@@ -147,7 +148,7 @@ def _walked(
 def _near(tx: Transaction, wanted: Filter, bounds: tuple[int, int], limit: int) -> list[int]:
     """Return numbers of a pattern's runs among the newest of all; none without a pattern alone."""
     alone = not (wanted.person or wanted.words or wanted.area or wanted.text)
-    if not alone or wanted.host is None or not _is_pattern(wanted.host):
+    if not alone or wanted.host is None or not is_pattern(wanted.host):
         return []
     walk = _Walk("ix_run_newest", "", [], *_rest(wanted, wanted.host))
     lowest = f"(SELECT max(id) - {_NEAR} FROM run WHERE id < :beyond)"  # noqa: S608 - a number of ours
@@ -227,7 +228,7 @@ def first_since(tx: Transaction, moment: int) -> int | None:
 
 def _walk(tx: Transaction, wanted: Filter) -> _Walk | None:
     """Choose the index to walk: by what lets the fewest through. None if nothing can be found."""
-    pattern = wanted.host if wanted.host is not None and _is_pattern(wanted.host) else None
+    pattern = wanted.host if wanted.host is not None and is_pattern(wanted.host) else None
     filters: list[tuple[str, str, str | None]] = [
         ("ix_run_host", "host", None if pattern else wanted.host),
         ("ix_run_person", "asked_by", wanted.person),
@@ -260,8 +261,7 @@ def _walk(tx: Transaction, wanted: Filter) -> _Walk | None:
         if len(hosts) <= _MOST_HOSTS:
             return _Walk("ix_run_host", "host", hosts, rest, given)
     elif wanted.states:
-        states = sorted(state.value for state in wanted.states)
-        return _Walk("ix_run_state", "state", states, rest, given)
+        return _Walk("ix_run_state", "state", _states(wanted), rest, given)
     return _Walk("ix_run_newest", "", [], rest, given)
 
 
@@ -277,8 +277,11 @@ def _rest(wanted: Filter, pattern: str | None) -> tuple[list[str], dict[str, obj
     rest = [f"run.place != {WHOLE}" if by_part else f"run.place != {PART}"]
     given: dict[str, object] = {}
     if wanted.states:
-        given |= {f"s{n}": state.value for n, state in enumerate(sorted(wanted.states))}
-        rest.append(f"run.state IN ({_named('s', len(wanted.states))})")
+        states = _states(wanted)
+        given |= {f"s{n}": state for n, state in enumerate(states)}
+        rest.append(f"run.state IN ({_named('s', len(states))})")
+        if ATTENTION in wanted.states and State.SUCCEEDED not in wanted.states:
+            rest.append(f"(run.unwell OR run.state != '{State.SUCCEEDED}')")
     if wanted.since is not None:
         given["since"] = wanted.since
         rest.append("run.asked >= :since")
@@ -289,6 +292,12 @@ def _rest(wanted: Filter, pattern: str | None) -> tuple[list[str], dict[str, obj
         given["like"] = like(pattern)
         rest.append("run.host LIKE :like ESCAPE '\\'")
     return rest, given
+
+
+def _states(wanted: Filter) -> list[str]:
+    """Return the states that the runs are in which are wanted."""
+    found = {State.SUCCEEDED if one == ATTENTION else one for one in wanted.states}
+    return sorted(str(one) for one in found)
 
 
 def _named(letter: str, count: int) -> str:
@@ -345,11 +354,11 @@ def _highest_floor(tx: Transaction, walk: _Walk, bounds: tuple[int, int], each: 
 
 def known_hosts(tx: Transaction, table: str, pattern: str) -> list[str]:
     """Return the hosts that fit a pattern, of all that a table has ever told of."""
-    first, beyond = _range_of(pattern)
+    first, beyond = range_of(pattern)
     end = f"AND {table}.host < :beyond" if beyond else ""
     query = each(table, "host", "WHERE host >= :first", end)
     known = rows(tx, query, {"first": first, "beyond": beyond})
-    return [host for (host,) in known if fnmatchcase(host, _closed(pattern))]
+    return [host for (host,) in known if fits(host, pattern)]
 
 
 def each(table: str, column: str, begin: str = "", end: str = "") -> str:
@@ -363,31 +372,6 @@ def each(table: str, column: str, begin: str = "", end: str = "") -> str:
         f"WHERE {table}.{column} > known.one {end}) "
         "FROM known WHERE known.one IS NOT NULL) SELECT one FROM known WHERE one IS NOT NULL"
     )
-
-
-def _range_of(pattern: str) -> tuple[str, str]:
-    """Return what hosts that fit sort between, wherever the database sorts by: letters follow
-    each other in every order, and so do digits."""
-    begin = pattern.replace("?", "*").partition("*")[0]
-    while begin and not ("a" <= begin[-1] < "z" or "0" <= begin[-1] < "9"):
-        begin = begin[:-1]
-    return (begin, begin[:-1] + chr(ord(begin[-1]) + 1)) if begin else ("", "")
-
-
-def _is_pattern(host: str) -> bool:
-    return "*" in host or "?" in host
-
-
-def _closed(pattern: str) -> str:
-    """Only * and ? mean something: a bracket is a bracket."""
-    return pattern.replace("[", "[[]")
-
-
-def like(pattern: str) -> str:
-    """Return it as SQL's LIKE takes it, with a backslash before what that would understand."""
-    for special in "\\%_":
-        pattern = pattern.replace(special, f"\\{special}")
-    return pattern.replace("*", "%").replace("?", "_")
 
 
 def _count(tx: Transaction, word: str) -> int:

@@ -28,6 +28,8 @@ metadata = MetaData(
 
 # A run's place: for one host, for several as a whole, or the part of such a one.
 ALONE, WHOLE, PART = 0, 1, 2
+# What each index of runs begins with behind its own column.
+_LOOKED_AT = ("id", "place", "asked", "state", "unwell")
 
 run = Table(
     "run",
@@ -67,14 +69,16 @@ run = Table(
     Column("summary", Text, nullable=False),
     # 0: for one host; 1: for several, as a whole; 2: the part of such a one for one host.
     Column("place", Integer, nullable=False),
+    # Whether its report tells of something wrong.
+    Column("unwell", Boolean, nullable=False),
     # Keyset paging, newest first, behind the first filter that is given. What other filters look
     # at is in the index too: what they leave out costs no look into the table.
-    Index("ix_run_host", "host", "id", "place", "asked", "state", "words", "asked_by", "area"),
-    Index("ix_run_person", "asked_by", "id", "place", "asked", "state", "words", "area", "host"),
-    Index("ix_run_words", "words", "id", "place", "asked", "state", "area", "host"),
-    Index("ix_run_area", "area", "id", "place", "asked", "state", "host"),
-    Index("ix_run_state", "state", "id", "place", "asked", "host"),
-    Index("ix_run_newest", "id", "place", "asked", "state", "host"),
+    Index("ix_run_host", "host", *_LOOKED_AT, "words", "asked_by", "area"),
+    Index("ix_run_person", "asked_by", *_LOOKED_AT, "words", "area", "host"),
+    Index("ix_run_words", "words", *_LOOKED_AT, "area", "host"),
+    Index("ix_run_area", "area", *_LOOKED_AT, "host"),
+    Index("ix_run_state", "state", "id", "place", "asked", "unwell", "host"),
+    Index("ix_run_newest", *_LOOKED_AT, "host"),
     # Whether somebody has had this runbook succeed before.
     Index(None, "asked_by", "words"),
     # From times to numbers, and what was under way at a time.

@@ -30,7 +30,6 @@ _RANKS: Mapping[int, Badge] = {
 }
 _NOT_YET = "not yet: "
 _ASKED = Badge("Asked for", "yellow", "clock", "It may still be done.")
-_STATES = {state.value: shown for state, shown in badge.RUN.items()}
 
 Typed = Annotated[str, Query(max_length=100)]
 Hosts = Annotated[str, Query(max_length=300)]
@@ -109,7 +108,7 @@ def _shown(tx: Transaction, found: Sequence[Happening], at: int) -> list[Shown]:
         Shown(
             one,
             _ASKED if one.state.startswith(_NOT_YET) else _RANKS[one.rank],
-            _STATES.get(one.state.removeprefix(_NOT_YET)),
+            badge.RUN.get(one.state.removeprefix(_NOT_YET)),
             _apart(one.at - at),
             allowed.get(one.run or 0, ()),
         )

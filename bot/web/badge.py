@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from bot.roll import Pin, Reach
-from bot.run import State, StepState
+from bot.run import ATTENTION, State, StepState
 from bot.store.schedules import Outcome, Standing
 
 
@@ -18,13 +18,17 @@ class Badge:
     meaning: str
 
 
-RUN: Mapping[State, Badge] = {
+# By what lists say of a run.
+RUN: Mapping[str, Badge] = {
     State.ASKED: Badge("Being read", "blue", "dots", "The host is being read for a plan."),
     State.WAITING: Badge("Waiting for approval", "yellow", "clock", "It needs another key."),
     State.READY: Badge("Approved", "blue", "key", "It waits for its turn on the host."),
     State.STARTING: Badge("Starting", "blue", "play", "The host is read once more."),
     State.RUNNING: Badge("Running", "blue", "play", "Commands are being sent."),
     State.SUCCEEDED: Badge("Succeeded", "green", "check", "Done, and proven by reading again."),
+    ATTENTION: Badge(
+        "Needs attention", "orange", "alert", "Done, and its report tells of something wrong."
+    ),
     State.FAILED: Badge("Failed", "red", "cross", "It did not come to its end."),
     State.UNKNOWN: Badge("Unknown", "orange", "question", "A step began and nobody saw its end."),
     State.UNCHANGED: Badge("Nothing to do", "grey", "equal", "All was already as asked."),
@@ -82,6 +86,6 @@ PIN: Mapping[Pin, Badge] = {
 }
 
 
-def of_part(state: State, *, begun: bool) -> Badge:
+def of_part(standing: str, *, begun: bool) -> Badge:
     """Return the badge of one host's part. begun: whether the request as a whole has started."""
-    return _TO_COME if begun and state is State.WAITING else RUN[state]
+    return _TO_COME if begun and standing == State.WAITING else RUN[standing]

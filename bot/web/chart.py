@@ -63,7 +63,7 @@ def _mark(run: Run, since: int, until: int) -> Mark:
     begin = run.started or run.asked
     end = run.ended if run.ended is not None else until if run.started else begin
     x = min(place(begin, since, until), _LAST)
-    shown = badge.RUN[run.state]
+    shown = badge.RUN[run.standing]
     return Mark(
         x=x,
         width=max(place(end, since, until) - x, 0),

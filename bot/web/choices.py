@@ -7,7 +7,6 @@ from weakref import WeakKeyDictionary
 from markupsafe import Markup
 
 from bot.policy import Policy
-from bot.run import State
 from bot.web.badge import RUN
 from bot.web.shown import shown
 from bot.web.wanted import GROUPS
@@ -15,7 +14,7 @@ from runbooks import catalogue
 
 _GROUPED: Mapping[str, Mapping[str, str]] = {
     "Several": {name: title for name, (title, _) in GROUPS.items()},
-    "One": {state.value: RUN[state].word for state in State},
+    "One": {str(standing): shown.word for standing, shown in RUN.items()},
 }
 
 

@@ -25,6 +25,8 @@ class _Part(Protocol):
     @property
     def state(self) -> State: ...
     @property
+    def standing(self) -> str: ...
+    @property
     def summary(self) -> str: ...
 
 
@@ -132,7 +134,7 @@ def rows(parts: Iterable[_Part], *, begun: bool) -> list[Mapping[str, object]]:
     return [
         {
             "id": part.id,
-            "badge": piece("run_state.html", state=part.state, begun=begun),
+            "badge": piece("run_state.html", standing=part.standing, begun=begun),
             "summary": coded(part.summary or "–"),
         }
         for part in parts

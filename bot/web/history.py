@@ -39,6 +39,7 @@ _COLUMNS = (
     "ended",
     "reason",
     "summary",
+    "unwell",
 )
 
 
@@ -165,4 +166,4 @@ def _cells(run: Listed, votes: Sequence[Vote]) -> list[object]:
     times = [moment.iso(at) if at else "" for at in (run.asked, run.started, run.ended)]
     hosts = " ".join(run.hosts or (run.host,))
     what = [run.id, run.state.value, run.title, hosts, run.area, run.asked_by, approved]
-    return [*what, *times, run.reason, run.summary]
+    return [*what, *times, run.reason, run.summary, run.unwell]

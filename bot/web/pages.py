@@ -12,7 +12,7 @@ from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from bot import moment
-from bot.run import Run, State, Vote
+from bot.run import Run, Vote
 from bot.store.changelog import Entry
 from bot.store.listing import Listed
 from bot.web import badge, picture, rows
@@ -107,14 +107,14 @@ def _entry_rows(
 
 
 @cache
-def _run_state(state: State) -> Markup:
+def _run_state(standing: str) -> Markup:
     """Draw a state's badge: once, since a page has as many as it has runs."""
-    return _badge(badge.RUN[state])
+    return _badge(badge.RUN[standing])
 
 
 @cache
-def _part_state(state: State, begun: bool) -> Markup:  # noqa: FBT001 - a template's call
-    return _badge(badge.of_part(state, begun=begun))
+def _part_state(standing: str, begun: bool) -> Markup:  # noqa: FBT001 - a template's call
+    return _badge(badge.of_part(standing, begun=begun))
 
 
 @cache

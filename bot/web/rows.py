@@ -9,7 +9,7 @@ from functools import lru_cache
 from markupsafe import Markup
 
 from bot import moment
-from bot.run import Run, State, Vote
+from bot.run import Run, Vote
 from bot.store.changelog import Entry
 from bot.store.listing import Listed
 from bot.web.shown import shown
@@ -50,7 +50,7 @@ def of_runs(
     runs: Iterable[Run | Listed],
     votes: Mapping[int, Sequence[Vote]],
     name: Draw,
-    state: Callable[[State], str],
+    state: Draw,
     *,
     now: int,
     with_host: bool,
@@ -82,7 +82,7 @@ def _run_drawn(
     run: Run | Listed,
     name: str,
     keys: str,
-    state: Callable[[State], str],
+    state: Draw,
     with_host: bool,  # noqa: FBT001 - a key
     now: int = 0,
 ) -> str:
@@ -90,7 +90,7 @@ def _run_drawn(
     return (
         f'<tr role="row">\n<td role="cell" class="kt-what"><a href="/runs/{run.id}" '
         f'class="kt-title">{shown(run.title)}</a><span class="kt-number">run {run.id}</span>'
-        f'</td>\n<td role="cell">{state(run.state)}</td>\n{_host(run) if with_host else ""}'
+        f'</td>\n<td role="cell">{state(run.standing)}</td>\n{_host(run) if with_host else ""}'
         f'<td role="cell" data-label="Asked by">{_who(run.asked_by, name)}</td>\n{keys}\n'
         f'<td role="cell" data-label="When" class="text-nowrap">{time(run.asked)}</td>\n'
         f'<td role="cell" data-label="Took" class="text-nowrap{waits}">'

@@ -6,7 +6,7 @@ from urllib.parse import urlencode
 
 from bot.civil import NotATime
 from bot.hindsight import earliest, latest
-from bot.run import ENDED, State
+from bot.run import ENDED, STANDINGS, State
 from bot.store import words
 from bot.store.search import Filter
 from bot.store.views import FILTERS
@@ -80,7 +80,7 @@ def wanted(query: Mapping[str, str], *, now: int) -> Wanted:
         "text": understood("text", _text) or (),
         "person": understood("person", str.lower),
         "words": understood("runbook", lambda text: " ".join(text.lower().split())),
-        "states": understood("state", _states) or frozenset[State](),
+        "states": understood("state", _states) or frozenset[str](),
         "since": understood("since", lambda text: earliest(text, now=now, zone=zone)),
         "until": understood("until", lambda text: latest(text, now=now, zone=zone)),
     }
@@ -99,13 +99,12 @@ def _text(text: str) -> tuple[str, ...]:
     return tuple(words.sought(text))
 
 
-def _states(text: str) -> frozenset[State]:
+def _states(text: str) -> frozenset[str]:
     if text in GROUPS:
         return GROUPS[text][1]
-    try:
-        return frozenset({State(text)})
-    except ValueError:
-        raise KeyError(text) from None
+    if text not in STANDINGS:
+        raise KeyError(text)
+    return frozenset({text})
 
 
 def _before(query: Mapping[str, str]) -> int | None:

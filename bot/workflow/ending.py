@@ -77,6 +77,7 @@ def _ended(tx: Transaction, ending: Ending) -> Run:
         started=started,
         ended=tx.now,
         summary=ending.summary,
+        unwell=not report.healthy if report else run.unwell,
         report=report or run.report,
     )
 

@@ -94,4 +94,6 @@ def _tell(tx: Transaction, run: Run, found: Report) -> None:
         output_sha256=said.sha256,
     )
     output.keep(tx, entry, 0, said)
+    if not found.healthy:
+        runs.amend(tx, run, unwell=True)
     announce(tx, run)

@@ -112,6 +112,7 @@ def upgrade() -> None:
     sa.Column('grant_id', sa.Integer(), nullable=True),
     sa.Column('summary', sa.Text(), nullable=False),
     sa.Column('place', sa.Integer(), nullable=False),
+    sa.Column('unwell', sa.Boolean(), nullable=False),
     sa.ForeignKeyConstraint(['counters'], ['run.id'], name=op.f('fk_run_counters')),
     sa.ForeignKeyConstraint(['grant_id'], ['standing_grant.id'], name=op.f('fk_run_grant_id')),
     sa.ForeignKeyConstraint(['parent'], ['run.id'], name=op.f('fk_run_parent')),
@@ -120,12 +121,12 @@ def upgrade() -> None:
     sqlite_autoincrement=True
     )
     with op.batch_alter_table('run', schema=None) as batch_op:
-        batch_op.create_index('ix_run_area', ['area', 'id', 'place', 'asked', 'state', 'host'], unique=False)
-        batch_op.create_index('ix_run_host', ['host', 'id', 'place', 'asked', 'state', 'words', 'asked_by', 'area'], unique=False)
-        batch_op.create_index('ix_run_person', ['asked_by', 'id', 'place', 'asked', 'state', 'words', 'area', 'host'], unique=False)
-        batch_op.create_index('ix_run_state', ['state', 'id', 'place', 'asked', 'host'], unique=False)
-        batch_op.create_index('ix_run_words', ['words', 'id', 'place', 'asked', 'state', 'area', 'host'], unique=False)
-        batch_op.create_index('ix_run_newest', ['id', 'place', 'asked', 'state', 'host'], unique=False)
+        batch_op.create_index('ix_run_area', ['area', 'id', 'place', 'asked', 'state', 'unwell', 'host'], unique=False)
+        batch_op.create_index('ix_run_host', ['host', 'id', 'place', 'asked', 'state', 'unwell', 'words', 'asked_by', 'area'], unique=False)
+        batch_op.create_index('ix_run_person', ['asked_by', 'id', 'place', 'asked', 'state', 'unwell', 'words', 'area', 'host'], unique=False)
+        batch_op.create_index('ix_run_state', ['state', 'id', 'place', 'asked', 'unwell', 'host'], unique=False)
+        batch_op.create_index('ix_run_words', ['words', 'id', 'place', 'asked', 'state', 'unwell', 'area', 'host'], unique=False)
+        batch_op.create_index('ix_run_newest', ['id', 'place', 'asked', 'state', 'unwell', 'host'], unique=False)
         batch_op.create_index(batch_op.f('ix_run_asked_by_words'), ['asked_by', 'words'], unique=False)
         batch_op.create_index(batch_op.f('ix_run_asked_id'), ['asked', 'id'], unique=False)
         batch_op.create_index(batch_op.f('ix_run_ended_id'), ['ended', 'id'], unique=False)

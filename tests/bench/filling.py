@@ -142,6 +142,7 @@ def _runs(count: int, began: int) -> Iterator[tuple[Any, ...]]:
         "hosts": "[]",
         "editors": "[]",
         "summary": "It is as it was asked for: read again and nothing is left to do",
+        "unwell": False,
     }
     row = [same[name] for name in names]
     at = {name: place for place, name in enumerate(names)}

@@ -9,7 +9,7 @@ import pytest
 from bot import forms
 from bot.policy import Policy
 from bot.policy.freezes import Freezes
-from bot.run import Run, State
+from bot.run import ATTENTION, Run, State
 from bot.store import locks, runs, search
 from bot.workflow import NotYours, TooLate, Unfit, fanout
 from connectors.trouble import CommandFailed, Interrupted, Unreachable
@@ -247,6 +247,25 @@ def test_nobody_approves_their_own_for_many_either(crowd: Office):
     crowd.work()
     with pytest.raises(NotYours, match="your own request"):
         crowd.approve(crowd.run(run.id), person="olga")
+
+
+def test_of_several_hosts_the_whole_needs_attention_if_one_does(crowd: Office):
+    requests = [ShowSwitches(host=name) for name in NAMES[:3]]
+    well = crowd.workflow.ask_all(requests, spelled="lb*", person="dora", origin=WEB)
+    crowd.work()
+    crowd.fleet.hosts["lb2"]["lamp"] = "broken"
+    ill = crowd.workflow.ask_all(requests, spelled="lb*", person="dora", origin=WEB)
+    crowd.work()
+    with crowd.database.reading() as tx:
+        told = {run.id: run.standing for run in runs.listed(tx, [well.id, ill.id])}
+        parts = {run.host: run.standing for run in runs.children(tx, ill.id)}
+        wanted = search.Filter(states=frozenset({ATTENTION}))
+        found = search.numbers(tx, wanted, most=9)
+        of_host = search.numbers(tx, replace(wanted, host="lb2"), most=9)
+    assert told == {well.id: "succeeded", ill.id: ATTENTION}
+    assert parts == {"lb1": "succeeded", "lb2": ATTENTION, "lb3": "succeeded"}
+    assert found == [ill.id]
+    assert len(of_host) == 1
 
 
 def test_hosts_of_several_areas_are_asked_for_one_area_at_a_time(crowd: Office):

@@ -1,9 +1,10 @@
 """What a run has started and goes on after it is told when it is over."""
 
+import pytest
 from sqlalchemy import update
 
-from bot.run import Run, State
-from bot.store import tables, vigils
+from bot.run import ATTENTION, Run, State
+from bot.store import runs, tables, vigils
 from connectors.trouble import Unreachable
 from tests.bot.office import Office
 from tests.toy import SetSwitch, WarmUp
@@ -42,6 +43,15 @@ def test_the_end_is_told_once_it_is_there(any_office: Office):
     assert not _goes_on(office, run)
     _look(office)
     assert office.entries(run).count("followed up") == 1
+
+
+@pytest.mark.parametrize(("became", "shown"), [("burnt", ATTENTION), ("off", "succeeded")])
+def test_what_did_not_end_well_stands_so_in_lists(office: Office, became: str, shown: str):
+    run = _begun(office)
+    office.fleet.hosts["lb1"]["warming"] = became
+    _look(office)
+    with office.database.reading() as tx:
+        assert runs.listed(tx, [run.id])[0].standing == shown
 
 
 def test_a_look_comes_when_it_is_due_and_not_before(office: Office):

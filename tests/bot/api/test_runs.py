@@ -182,6 +182,9 @@ def test_pages_lead_on_until_every_run_was_shown_once(desk: Desk):
 
 FOUND: list[tuple[dict[str, Any], set[str]]] = [
     ({"state": ["denied", "failed"]}, {"denied", "failed"}),
+    ({"state": "needs attention"}, {"checked"}),
+    ({"state": ["needs attention", "denied"]}, {"checked", "denied"}),
+    ({"state": "succeeded"}, {"checked", "succeeded"}),
     ({"person": "adam"}, {"denied"}),
     ({"host": "web1", "state": "asked"}, {"asked"}),
     ({"runbook": "abusers show"}, {"checked"}),
@@ -194,6 +197,9 @@ def test_the_filters_of_the_page_filter_here(desk: Desk, query: dict[str, Any], 
     numbers = gallery(desk.database)
     found = desk.program("olga").get("/runs", params=query).json()["runs"]
     assert {run["id"] for run in found} == {numbers[kind] for kind in kinds}
+    assert [run["id"] for run in found if run["unwell"]] == [
+        numbers[kind] for kind in kinds if kind == "checked"
+    ]
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from bot.__main__ import main
+from bot.cli import service as at_terminal
 from bot.cli.account import in_full
 from bot.cli.service import outcome, status_of
-from bot.run import State
+from bot.run import ATTENTION, State, standing
 from bot.store import changelog, locks, views
 from runbooks import Report, Table
 from tests.bot.cli.test_terminal import KEYTURN, Terminal, a_terminal
@@ -156,6 +157,21 @@ def test_a_long_table_is_cut_where_a_person_looks_on_and_nowhere_else(shop: Shop
         assert terminal.ended() == 0
     assert ("sudo 39" in terminal.said, "sudo 40" in terminal.said) == (True, False)
     assert f"[… 20 more rows: keyturn run {number} | less …]" in terminal.said
+
+
+def test_a_check_that_found_something_wrong_is_listed_so_and_found_by_that(shop: Shop):
+    with shop.service.keyturn.database.transaction() as tx:
+        ill, well = exhibits.checked(tx).id, exhibits.checked(tx, Report("all is well")).id
+    listed = shop.type("olga", "runs", "--state", ATTENTION).stdout
+    assert f"{ill}  " in listed
+    assert f"{ATTENTION} dora" in listed
+    told = shop.told("olga", "runs", "--state", "succeeded", "-n", "2")
+    assert [(run["id"], run["unwell"]) for run in told] == [(well, False), (ill, True)]
+    assert f"{ATTENTION}. 2 addresses" in shop.type("olga", "run", str(ill)).stdout
+    every = ({"state": state.value, "unwell": unwell} for state in State for unwell in (0, 1))
+    for run in every:
+        said = standing(State(run["state"]), unwell=bool(run["unwell"]))
+        assert at_terminal.standing(run) == said
 
 
 def test_without_a_token_or_a_service_it_says_what_to_do(shop: Shop):
@@ -413,6 +429,7 @@ def test_a_run_says_who_allowed_it_and_what_its_host_said():
             "title": "abusers clear lb1",
             "state": "failed",
             "summary": "Step 1 of 1 failed.",
+            "unwell": False,
             "asked_by": "dora",
             "hosts": ["lb1"],
             "asked_at": "2026-03-01T02:00:00Z",

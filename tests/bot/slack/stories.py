@@ -94,6 +94,7 @@ def a_check(report: Report | None) -> Run:
         request="abusers show lb1",
         report=report,
         summary=report.summary if report else "",
+        unwell=bool(report and not report.healthy),
         ended=ASKED + MINUTE,
     )
     return replace(run, proposal=None, digest="", needed=0)

@@ -1,5 +1,6 @@
 """What may stand behind /keyturn, and what is answered to the one who typed it."""
 
+import re
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
@@ -210,6 +211,15 @@ async def test_can_i_says_whether_and_who(chat: Chat):
     assert "On which host?" in (await chat.type("can-i toy set", "U0DORA")).text
     with chat.office.database.reading() as tx:
         assert search.newest(tx, search.Filter()) == []
+
+
+async def test_a_check_that_found_something_wrong_is_listed_so(chat: Chat):
+    await chat.type("toy show lb1")
+    chat.office.fleet.hosts["lb1"]["lamp"] = "broken"
+    await chat.type("toy show lb1")
+    listed = words(await chat.type("runs"))
+    assert re.search(r"2 +needs attention +just now", listed)
+    assert re.search(r"1 +succeeded +just now", listed)
 
 
 async def test_words_that_several_runbooks_begin_with_list_them_with_their_forms(chat: Chat):

@@ -75,6 +75,16 @@ async def test_what_does_not_wait_for_somebody_has_no_buttons_there(chat: Chat):
     assert "/keyturn withdraw 1" in words(view)
 
 
+async def test_checks_stand_there_as_on_their_cards(chat: Chat):
+    await chat.type("toy show lb1")
+    chat.office.fleet.hosts["lb1"]["lamp"] = "broken"
+    await chat.type("toy show lb2")
+    await chat.type("toy show lb1")
+    shown = words(await look(chat, "U0DORA"))
+    assert "Needs attention: toy show lb1" in " ".join(shown.split())
+    assert "Healthy: toy show lb2" in " ".join(shown.split())
+
+
 async def test_a_click_at_home_is_judged_as_any_other(chat: Chat):
     await chat.type(LAMP_ON)
     value = buttons(await look(chat, "U0OLGA"))["approve"]["value"]

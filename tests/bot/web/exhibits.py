@@ -173,7 +173,7 @@ def checked(tx: Transaction, report: Report | None = None) -> Run:
         ),
     )
     told = outputs.prepared_report(tx, found)
-    begun = runs.amend(tx, run, started=run.asked)
+    begun = runs.amend(tx, run, started=run.asked, unwell=not found.healthy)
     done = ended(tx, begun, State.SUCCEEDED, found.summary, output_sha256=told.sha256)
     outputs.keep(tx, changelog.newest(tx, most=1)[0], 0, told)
     return replace(done, report=found)

@@ -42,6 +42,7 @@ def test_what_was_done_stands_before_what_was_tried_and_what_was_seen(site: Site
     assert places == sorted(places)
     assert "elsewhere" not in text
     assert "2 addresses are marked as abusers on lb1" in text
+    assert "Needs attention" in text[seen[0] :]
 
 
 def test_several_hosts_are_ranked_by_how_many_it_touches(site: Site):

@@ -11,9 +11,18 @@ from bot import hindsight
 from bot.run import State
 from bot.store import runs, search
 from bot.store.database import Transaction
+from runbooks import Report
 from tests.bot.web.conftest import Site
 from tests.bot.web.dom import Page
-from tests.bot.web.exhibits import approved, asked, ended, gallery, succeeded, waiting
+from tests.bot.web.exhibits import (
+    approved,
+    asked,
+    checked,
+    ended,
+    gallery,
+    succeeded,
+    waiting,
+)
 
 
 def numbers(html: str) -> list[int]:
@@ -83,6 +92,9 @@ def test_the_first_page_is_one_click_away(site: Site) -> None:
         ("person=adam", {"denied"}),
         ("runbook=abusers+show", {"checked"}),
         ("state=failed", {"failed"}),
+        ("state=succeeded", {"checked", "succeeded"}),
+        ("state=needs+attention", {"checked"}),
+        ("state=needs+attention&host=lb*", {"checked"}),
         ("state=under-way", {"unknown", "running", "ready", "waiting", "own", "asked"}),
         ("state=not-done", {"denied", "stale", "failed"}),
         ("host=lb2&state=ended", {"denied", "unchanged", "stale"}),
@@ -238,6 +250,27 @@ def test_a_row_tells_who_asked_who_approved_and_how_it_ended(site: Site) -> None
     words = Page(site.browser("stan").get("/runs").text).text
     assert "run 1 Succeeded lb1 Dora Developer Olga Owner" in words
     assert "1.3 s" in words
+
+
+def test_a_check_that_found_something_wrong_is_told_so_in_every_list(site: Site) -> None:
+    """In the words, the colour and with the sign of its own page."""
+    with site.database.transaction() as tx:
+        ill = checked(tx).id
+        well = checked(tx, Report("all is well")).id
+    browser = site.browser("stan")
+    for address in ("/runs", "/"):
+        words = Page(browser.get(address).text).text
+        assert f"run {ill} Needs attention" in words
+        assert f"run {well} Succeeded" in words
+    badge = re.compile(r'<span class="kt-badge kt-orange"[^>]*>.*?Needs attention</span>')
+    listed, own = browser.get("/runs").text, browser.get(f"/runs/{ill}").text
+    assert [*dict.fromkeys(badge.findall(own))] == badge.findall(listed)
+    assert "Needs attention: abusers show" in own
+    assert "Succeeded: abusers show" in browser.get(f"/runs/{well}").text
+    told = browser.get("/runs.json").json()["runs"]
+    assert {one["run"]: one["unwell"] for one in told} == {ill: True, well: False}
+    rows = list(csv.DictReader(io.StringIO(browser.get("/runs.csv").text, newline="")))
+    assert [row["unwell"] for row in rows] == ["False", "True"]
 
 
 def test_empty_pages_say_what_to_do(site: Site) -> None:

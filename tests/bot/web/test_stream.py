@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from bot.run import State
+from bot.run import ATTENTION, State
 from bot.store import heard, signins
 from bot.store.heard import Newest
 from bot.web import badge, build
@@ -167,3 +167,4 @@ def test_a_host_whose_wave_has_not_begun_waits_for_no_approval():
     assert badge.of_part(State.WAITING, begun=True).word == "To come"
     assert badge.of_part(State.WAITING, begun=False).word == "Waiting for approval"
     assert badge.of_part(State.RUNNING, begun=True) == badge.RUN[State.RUNNING]
+    assert badge.of_part(ATTENTION, begun=True).word == "Needs attention"
