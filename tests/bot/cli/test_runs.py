@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Generator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -200,9 +201,13 @@ def test_no_token_stands_on_a_command_line():
 
 def test_what_waits_is_shown_approved_denied_and_withdrawn(shop: Shop):
     # Put there as the workflow would have left it: no host is needed to decide.
-    from tests.bot.web import exhibits
-
-    numbers = exhibits.gallery(shop.service.keyturn.database)
+    keyturn = shop.service.keyturn
+    numbers = exhibits.gallery(keyturn.database)
+    with keyturn.database.transaction() as tx:
+        run = exhibits.asked(tx)
+        version = keyturn.policies.current().version
+        plan = replace(exhibits.a_proposal(run), policy_version=version)
+        numbers["waiting"] = exhibits.waiting(tx, run, plan).id
     shown = shop.type("olga", "run", str(numbers["waiting"]))
     assert shown.exit_code == 5
     assert "takes 1 of the owners of the edge: adam, olga" in shown.stdout
@@ -214,10 +219,15 @@ def test_what_waits_is_shown_approved_denied_and_withdrawn(shop: Shop):
     mine = shop.type("olga", "approve", str(own["id"]), own["digest"][:10])
     assert (mine.exit_code, "your own request" in mine.stderr) == (4, True)
 
-    digest = shop.told("olga", "run", str(numbers["waiting"]))["digest"][:10]
-    shop.type("olga", "approve", str(numbers["waiting"]), digest)
-    with shop.service.keyturn.database.reading() as tx:
-        kinds = [entry.kind for entry in changelog.of_run(tx, numbers["waiting"])]
+    keyturn = shop.service.keyturn
+    with keyturn.database.transaction() as tx:
+        asked = exhibits.asked(tx)
+        version = keyturn.policies.current().version
+        plan = replace(exhibits.a_proposal(asked), policy_version=version)
+        run = exhibits.waiting(tx, asked, plan)
+    shop.type("olga", "approve", str(run.id), run.digest[:10])
+    with keyturn.database.reading() as tx:
+        kinds = [entry.kind for entry in changelog.of_run(tx, run.id)]
     assert kinds[2:4] == ["token used", "approved"]
     assert ", approved by olga" in shop.type("dora", "runs", "--host", "lb*").stdout
 
