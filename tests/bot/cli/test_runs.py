@@ -201,13 +201,9 @@ def test_no_token_stands_on_a_command_line():
 
 def test_what_waits_is_shown_approved_denied_and_withdrawn(shop: Shop):
     # Put there as the workflow would have left it: no host is needed to decide.
-    keyturn = shop.service.keyturn
-    numbers = exhibits.gallery(keyturn.database)
-    with keyturn.database.transaction() as tx:
-        run = exhibits.asked(tx)
-        version = keyturn.policies.current().version
-        plan = replace(exhibits.a_proposal(run), policy_version=version)
-        numbers["waiting"] = exhibits.waiting(tx, run, plan).id
+    from tests.bot.web import exhibits
+
+    numbers = exhibits.gallery(shop.service.keyturn.database)
     shown = shop.type("olga", "run", str(numbers["waiting"]))
     assert shown.exit_code == 5
     assert "takes 1 of the owners of the edge: adam, olga" in shown.stdout
