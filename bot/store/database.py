@@ -202,7 +202,7 @@ class Database:
         with self.guarded(), self._in_turn(), self.commits.together() as connection:
             began = boottime()
             wire = Wire(connection, self._watch)
-            yield self._writing(wire, began, _now(wire.driver))
+            yield self._writing(wire, began, self._now(wire))
 
     def _writing(self, wire: Wire, began: float, now: int | None) -> Transaction:
         made = Transaction(wire, now, self._tell_news, self._seal, self.redactor, moves=self.moves)
@@ -256,7 +256,7 @@ class Database:
             wire.begin(how["postgresql"])
             return None
         wire.driver.execute(how["sqlite"])
-        return _now(wire.driver)
+        return self._now(wire)
 
     def beside(self, url: str) -> "Database":
         """Return another database for the same log: with its key, and the secrets to leave out."""
@@ -310,10 +310,9 @@ class Database:
         except SQLAlchemyError as error:
             raise StoreUnavailable(f"the database cannot be used: {error}") from error
 
-
-def _now(driver: sqlite3.Connection) -> int:
-    """Return SQLite's time."""
-    return round(driver.execute(_NOW).fetchone()[0] * 1_000_000)
+    def _now(self, wire: Wire) -> int:
+        """Return SQLite's time."""
+        return round(wire.driver.execute(_NOW).fetchone()[0] * 1_000_000)
 
 
 def _said(error: object) -> str:

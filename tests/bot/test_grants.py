@@ -3,7 +3,7 @@
 import threading
 
 import pytest
-from sqlalchemy import Connection, delete, update
+from sqlalchemy import delete, update
 
 from bot.policy.freezes import Freezes
 from bot.run import Run, State
@@ -91,8 +91,8 @@ def later(monkeypatch: pytest.MonkeyPatch, microseconds: int) -> None:
     now = Database._now  # pyright: ignore[reportPrivateUsage] - SQLite has no other clock
     told = Wire.now
 
-    def ahead(database: Database, connection: Connection) -> int:
-        return now(database, connection) + microseconds
+    def ahead(database: Database, wire: Wire) -> int:
+        return now(database, wire) + microseconds
 
     def told_ahead(wire: Wire) -> int:
         return told.__get__(wire) + microseconds

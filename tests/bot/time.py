@@ -3,11 +3,12 @@
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from sqlalchemy import Connection, update
+from sqlalchemy import update
 
 from bot.store import changelog, schedules, tables
 from bot.store.database import Database
 from bot.store.schedules import Fire, Outcome, Schedule
+from bot.store.wire import Wire
 from bot.timetable import timetable
 from tests.bot.office import Office
 
@@ -19,8 +20,8 @@ class Clock(Database):
 
     ahead = 0
 
-    def _now(self, connection: Connection) -> int:
-        return super()._now(connection) + self.ahead
+    def _now(self, wire: Wire) -> int:
+        return super()._now(wire) + self.ahead
 
 
 def due_now(office: Office, schedule: Schedule) -> None:
