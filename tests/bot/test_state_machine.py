@@ -46,6 +46,7 @@ from bot.store import (
 from bot.store.database import Database, Transaction
 from bot.store.runs import Overtaken
 from bot.store.seal import Seal
+from bot.store.wire import Wire
 from bot.workflow import NotYours, Parts, TooLate, Unfit, Workflow, gate
 from bot.workflow.banning import Admitted
 from connectors.trouble import CommandFailed, Interrupted
@@ -135,7 +136,7 @@ class Steady(Database):
     began = 1_790_000_000_000_000
     elapsed = 0
 
-    def _now(self, connection: Connection) -> int:  # noqa: ARG002
+    def _now(self, wire: Wire) -> int:  # noqa: ARG002
         self.elapsed += 1_000
         return self.began + self.elapsed
 
