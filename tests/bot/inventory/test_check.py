@@ -99,7 +99,7 @@ def test_without_a_policy_it_says_so_in_a_line(tmp_path: Path):
     found = keyturn_at(tmp_path, "inventory", "check")
     assert found.returncode == 1
     assert len(found.stderr.splitlines()) == 1
-    assert "people.yaml is missing" in found.stderr
+    assert "people.yaml: is missing" in found.stderr
 
 
 def test_an_empty_inventory_is_nothing_to_complain_of(tmp_path: Path):
