@@ -141,7 +141,9 @@ def _told_to(farm: Farm, line: str) -> list[str]:
 
 
 def _told(command: list[str]) -> Round:
-    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    done = subprocess.run(command, check=False, stdout=subprocess.PIPE, text=True)
+    if done.returncode != 0:
+        raise SystemExit(f"{Path(command[1]).name} failed with status {done.returncode}")
     return Round(**json.loads(done.stdout))
 
 
