@@ -125,19 +125,19 @@ def _show_around(
     tx: "Transaction", at: str, within: str, host: str, *, most: int, as_json: bool
 ) -> None:
     from bot import hindsight
-    from bot.store import around, runs
+    from bot.store import around
 
     moment, reach = hindsight.moment(at, now=tx.now), hindsight.span(within)
     seen = around.seen(tx, moment, within=reach, host=host.lower() or "*", most=most)
     found = seen.happenings
-    votes = runs.votes_on(tx, [one.run for one in found if one.run])
+    allowed = around.allowed(tx, found)
     if not as_json:
         between = f"{hindsight.written(moment - reach)} and {hindsight.written(moment + reach)}"
         click.echo(f"between {between}{f', on {host}' if host else ''}:")
         if not found:
             click.echo("nothing that Keyturn knows of")
     for one in found:
-        click.echo(_json(one) if as_json else _line(one, votes.get(one.run or 0, ())))
+        click.echo(_json(one) if as_json else _line(one, allowed.get(one.run or 0, ())))
     if seen.left_out:
         click.echo(f"left out as less likely: {seen.left_out}; -n shows more", err=True)
     if seen.within < reach:

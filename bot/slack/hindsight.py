@@ -16,7 +16,7 @@ from bot.slack.blocks import (
     shortened,
     words,
 )
-from bot.store import around, runs
+from bot.store import around
 from bot.store.around import Happening, Seen
 from bot.store.database import Database
 from bot.workflow import Unfit
@@ -36,7 +36,7 @@ def changed(database: Database, typed: str, zone: str = "UTC") -> Message:
         except NotATime as trouble:
             raise Unfit(str(trouble)) from None
         seen = around.seen(tx, at, within=within, host=host, most=_MOST)
-        votes = runs.votes_on(tx, [one.run for one in seen.happenings if one.run])
+        allowed = around.allowed(tx, seen.happenings)
     where = "" if host == "*" else f" on {host}"
     first, last = (hindsight.written(one, zone) for one in (at - within, at + within))
     title = f"Between {first} and {last}{'' if zone == 'UTC' else f' {zone}'}{where}"
@@ -44,7 +44,7 @@ def changed(database: Database, typed: str, zone: str = "UTC") -> Message:
         return Message(
             notification(title), [rich(line(bold(title)), line(words("Nothing that I know of.")))]
         )
-    shown = "\n".join(shortened(_line(one, votes, zone), 200) for one in seen.happenings)
+    shown = "\n".join(shortened(_line(one, allowed, zone), 200) for one in seen.happenings)
     more = [words("All of one: "), code("/keyturn run N")]
     rest = [line(words(said)) for said in _not_shown(seen, at, within, zone)]
     return Message(
@@ -83,7 +83,7 @@ def _understood(typed: list[str], now: int, zone: str) -> tuple[int, int, str]:
         return at, within, rest[-1].lower()
 
 
-def _line(one: Happening, votes: Mapping[int, Sequence[Vote]], zone: str) -> str:
+def _line(one: Happening, allowed: Mapping[int, Sequence[Vote]], zone: str) -> str:
     run = f"run {one.run}" if one.run else "-"
-    told = around.told(one, votes.get(one.run or 0, ()))
+    told = around.told(one, allowed.get(one.run or 0, ()))
     return f"{hindsight.written(one.at, zone)[11:]}  {run:<8}  {one.state:<14}  {told}"

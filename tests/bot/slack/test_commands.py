@@ -168,6 +168,16 @@ async def test_who_approved_is_told_with_the_runs_and_with_what_changed(chat: Ch
         assert ", approved by olga" in words(await chat.type(asked))
 
 
+async def test_what_changed_on_one_of_several_hosts_was_allowed_with_all_of_them(chat: Chat):
+    await chat.type("toy set lb* lamp on")
+    await chat.type(f"approve 1 {chat.run().short_digest}", "U0OLGA")
+    await chat.settle()
+    told = words(await chat.type("changed 5 minutes ago ±10m lb1"))
+    of_part = [line for line in told.splitlines() if "toy set lb1 lamp on" in line]
+    assert of_part
+    assert all(", approved by olga" in line for line in of_part), told
+
+
 async def test_one_run_is_shown_without_buttons(chat: Chat):
     await chat.type("toy set lb1 lamp on")
     answer = await chat.type("run #1", "U0STAN")
