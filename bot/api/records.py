@@ -1,17 +1,27 @@
 """Records: one run with all that is known of it, read in one consistent state."""
 
+from fastapi import Response
+
 from bot.api import shapes
+from bot.api.caller import Caller
+from bot.api.parts import ApiParts
 from bot.policy import Policy
 from bot.run import BEFORE_INTENT, Run
 from bot.store import changelog, locks, runs
-from bot.store.database import Database, Transaction
+from bot.store.database import Transaction
 from bot.workflow.counting import count
 
 
-def in_full(database: Database, policy: Policy, number: int, *, base_url: str) -> shapes.RunInFull:
+def in_full(parts: ApiParts, caller: Caller, number: int) -> shapes.RunInFull:
     """Raises NoSuchRun."""
-    with database.reading() as tx:
-        return _in_full(tx, policy, runs.get(tx, number), base_url)
+    with parts.database.reading() as tx:
+        return _in_full(tx, caller.policy, runs.get(tx, number), parts.base_url)
+
+
+def asked(parts: ApiParts, caller: Caller, run: Run, answer: Response) -> shapes.RunInFull:
+    """Return a run that was just asked for, and have the answer say where it is."""
+    answer.headers["Location"] = f"/api/v1/runs/{run.id}"
+    return in_full(parts, caller, run.id)
 
 
 def _in_full(tx: Transaction, policy: Policy, run: Run, base_url: str) -> shapes.RunInFull:

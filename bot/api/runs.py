@@ -113,7 +113,7 @@ def listing(
 def show(
     request: Request, parts: Here, caller: Reading, number: Number, wait: Wait = 0
 ) -> shapes.RunInFull:
-    told = partial(_told, parts, caller, number)
+    told = partial(records.in_full, parts, caller, number)
     found = told()
     if not rests(found.state):
         leave(request, Wish(number, wait, told))
@@ -235,8 +235,7 @@ def undo(
     parts: Here, caller: Asking, number: Number, given: Because, answer: Response
 ) -> shapes.RunInFull:
     run = parts.workflow.undo(number, person=caller.id, origin=caller.origin, reason=given.reason)
-    answer.headers["Location"] = f"/api/v1/runs/{run.id}"
-    return _told(parts, caller, run.id)
+    return records.asked(parts, caller, run, answer)
 
 
 @router.post(
@@ -254,8 +253,7 @@ def ask_again(
         over = runs.get(tx, number)
     spelled, requests = again.requests(over, caller.policy.inventory.tags)
     run = _record(parts, caller, spelled, list(requests), given.reason)
-    answer.headers["Location"] = f"/api/v1/runs/{run.id}"
-    return _told(parts, caller, run.id)
+    return records.asked(parts, caller, run, answer)
 
 
 @router.post(
@@ -313,11 +311,7 @@ def _done(
             token=caller.token.prefix,
             to=what,
         )
-    return _told(parts, caller, act() or number)
-
-
-def _told(parts: ApiParts, caller: Caller, number: int) -> shapes.RunInFull:
-    return records.in_full(parts.database, caller.policy, number, base_url=parts.base_url)
+    return records.in_full(parts, caller, act() or number)
 
 
 def _became(parts: ApiParts, number: int, outlook: OutlookShape) -> Asked:

@@ -121,7 +121,7 @@ def ask(parts: Here, caller: Asking, order: ScheduleOrder, answer: Response) -> 
         timing=wanted,
         reason=order.reason,
     )
-    return _asked(parts, caller, run, answer)
+    return records.asked(parts, caller, run, answer)
 
 
 @router.post(
@@ -176,7 +176,7 @@ def take(
     run = parts.workflow.schedules.take(
         number, person=caller.id, origin=caller.origin, reason=given.reason
     )
-    return _asked(parts, caller, run, answer)
+    return records.asked(parts, caller, run, answer)
 
 
 def _done(
@@ -196,11 +196,6 @@ def _done(
         )
     act()
     return _told(parts, number)
-
-
-def _asked(parts: ApiParts, caller: Caller, run: Run, answer: Response) -> shapes.RunInFull:
-    answer.headers["Location"] = f"/api/v1/runs/{run.id}"
-    return records.in_full(parts.database, caller.policy, run.id, base_url=parts.base_url)
 
 
 def _told(parts: ApiParts, number: int) -> ScheduleInFull:
