@@ -73,6 +73,23 @@ def _checked(office: Office, count: int) -> Run:
     return office.run(run.id)
 
 
+def _planned(office: Office, count: int, value: str) -> Run:
+    """Ask for a change of so many hosts; return it as it waits for its approval."""
+    names = [f"lb{n}" for n in range(1, count + 1)]
+    requests = [SetSwitch(host=name, name="lamp", value=value) for name in names]
+    run = office.workflow.ask_all(requests, spelled="lb*", person="dora", origin=WEB)
+    office.work()
+    return office.run(run.id)
+
+
+def _changed(office: Office, count: int, value: str) -> Counter[str]:
+    """Change so many hosts; return what was asked of the database from the vote to the proof."""
+    whole = _planned(office, count, value)
+    with counted(office) as found:
+        assert office.approve(whole).state is State.SUCCEEDED
+    return found
+
+
 def test_a_check_of_many_hosts_is_asked_for_by_one_hint(crowd: Office):
     requests = [ShowSwitches(host=f"lb{n}") for n in range(1, MANY + 1)]
     crowd.workflow.ask_all(requests, spelled="lb*", person="dora", origin=WEB)
@@ -205,11 +222,9 @@ def test_an_approved_change_asks_nothing_that_is_put_together_anew(
     crowd: Office, put_together: list[object]
 ):
     """From the approval to the proof, of one host and in waves, every statement is known."""
-    requests = [SetSwitch(host=f"lb{n}", name="lamp", value="red") for n in range(1, MANY + 1)]
-    whole = crowd.workflow.ask_all(requests, spelled="lb*", person="dora", origin=WEB)
-    crowd.work()
+    whole = _planned(crowd, MANY, "red")
     put_together.clear()
-    assert crowd.approve(crowd.run(whole.id)).state is State.SUCCEEDED
+    assert crowd.approve(whole).state is State.SUCCEEDED
     assert put_together == []
     alone = crowd.ask(SetSwitch(host="lb1", name="lamp", value="on"))
     put_together.clear()
@@ -219,17 +234,7 @@ def test_an_approved_change_asks_nothing_that_is_put_together_anew(
 
 def test_how_a_change_of_many_hosts_goes_on_does_not_grow_with_their_square(crowd: Office):
     """What is read of all of them is read for each wave, and not for each that has ended."""
-
-    def changed(count: int, value: str) -> Counter[str]:
-        names = [f"lb{n}" for n in range(1, count + 1)]
-        requests = [SetSwitch(host=name, name="lamp", value=value) for name in names]
-        run = crowd.workflow.ask_all(requests, spelled="lb*", person="dora", origin=WEB)
-        crowd.work()
-        with counted(crowd) as found:
-            assert crowd.approve(crowd.run(run.id)).state is State.SUCCEEDED
-        return found
-
-    few, many = changed(SOME, "red"), changed(MANY, "green")
+    few, many = _changed(crowd, SOME, "red"), _changed(crowd, MANY, "green")
     assert (many["COMMIT"] - few["COMMIT"]) / (MANY - SOME) <= 4
     assert (many["SELECT run.id, run.version,"] - few["SELECT run.id, run.version,"]) / (
         MANY - SOME
@@ -238,17 +243,7 @@ def test_how_a_change_of_many_hosts_goes_on_does_not_grow_with_their_square(crow
 
 def test_a_change_of_many_hosts_takes_so_few_statements_for_each(crowd: Office):
     """From the vote to the proof; each of them alone, so that none shares what it asks."""
-
-    def changed(count: int, value: str) -> Counter[str]:
-        names = [f"lb{n}" for n in range(1, count + 1)]
-        requests = [SetSwitch(host=name, name="lamp", value=value) for name in names]
-        run = crowd.workflow.ask_all(requests, spelled="lb*", person="dora", origin=WEB)
-        crowd.work()
-        with counted(crowd) as found:
-            assert crowd.approve(crowd.run(run.id)).state is State.SUCCEEDED
-        return found
-
-    few, many = changed(SOME, "red"), changed(MANY, "green")
+    few, many = _changed(crowd, SOME, "red"), _changed(crowd, MANY, "green")
     rows_of_words = many["INSERT INTO word"] - few["INSERT INTO word"]
     each = (many.total() - few.total() - rows_of_words) / (MANY - SOME)
     # Of these, four begin a transaction, four look at the clock and four end one.
@@ -256,18 +251,14 @@ def test_a_change_of_many_hosts_takes_so_few_statements_for_each(crowd: Office):
 
 
 def test_only_the_last_host_of_a_wave_has_the_whole_request_looked_at(crowd: Office):
-    names = [f"lb{n}" for n in range(1, MANY + 1)]
-    requests = [SetSwitch(host=name, name="lamp", value="on") for name in names]
-    run = crowd.workflow.ask_all(requests, spelled="lb*", person="dora", origin=WEB)
-    crowd.work()
-    whole = crowd.run(run.id)
+    whole = _planned(crowd, MANY, "on")
     crowd.workflow.approve(whole.id, person="olga", digest=whole.digest)
     looks = 0
     while crowd.queue.waiting:
         number = crowd.queue.waiting.pop(0)
         looks += number == whole.id
         crowd.workflow.advance(number)
-    assert crowd.run(run.id).state is State.SUCCEEDED
+    assert crowd.run(whole.id).state is State.SUCCEEDED
     # To begin, and after each of the three waves.
     assert looks == 4
 
