@@ -157,7 +157,8 @@ class Exchange:
         return min(left, _LOOK_SECONDS)
 
     def _gone(self) -> Gone:
-        self._transport.close()
+        # Others may run on it, and wait longer for a sign than one does for a channel.
+        self._transport.retire()
         return Gone(f"the connection to {place(self._host)} was lost before anything was sent")
 
     def _broken(self) -> Interrupted:

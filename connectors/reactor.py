@@ -42,8 +42,9 @@ class Reactor:
         with self._lock:
             self._ears[number] = ear
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="reactor", daemon=True)
-                self._thread.start()
+                thread = threading.Thread(target=self._run, name="reactor", daemon=True)
+                thread.start()
+                self._thread = thread
         self._poll.register(number, _WHATEVER)
 
     def want_room(self, number: int, *, wanted: bool) -> None:

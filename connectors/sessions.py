@@ -35,7 +35,7 @@ class _Seat:
     """What belongs to one line: its connection, and how many commands may use it at once.
 
     warm: the last connection that was opened, which may have ended since. opening: the same, for
-    whoever waits for it.
+    whoever waits for it. left: those before it, on which something may still be under way.
     """
 
     turns: threading.Semaphore
@@ -43,6 +43,7 @@ class _Seat:
     last_used: float = field(default_factory=time.monotonic)
     warm: Session | None = None
     opening: Future[Session] | None = None
+    left: list[ssh.Session] = field(default_factory=list[ssh.Session])
 
 
 class _Begun:
@@ -172,8 +173,10 @@ class Sessions:
             self._closed.set()
             # Those behind a jump host end before the jump host's own.
             for line in sorted(self._seats, key=len, reverse=True):
-                if session := self._seats[line].warm:
-                    session.close()
+                seat = self._seats[line]
+                for session in (*seat.left, seat.warm):
+                    if session is not None:
+                        session.close()
             self._seats.clear()
 
     @contextmanager
@@ -238,6 +241,8 @@ class Sessions:
             raise
         with self._lock:
             too_late = self._closed.is_set()
+            before = (*seat.left, seat.warm)
+            seat.left = [each for each in before if isinstance(each, ssh.Session) and each.stands]
             seat.warm = session
             if self._sweeper is None and not too_late:
                 self._sweeper = threading.Thread(target=self._sweep, daemon=True)

@@ -1,5 +1,6 @@
 """One warm SSH connection to one host, on which commands run."""
 
+import time
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -46,6 +47,11 @@ class Session:
 
     @property
     def alive(self) -> bool:
+        return self._transport.is_active() and not self._transport.retired
+
+    @property
+    def stands(self) -> bool:
+        """Whether something may be under way on it, though it takes nothing new."""
         return self._transport.is_active()
 
     @property
@@ -57,8 +63,14 @@ class Session:
         self._transport.close()
 
     def tunnel(self, to: Host) -> paramiko.Channel:
-        """Open a stream from here to another host's SSH port."""
+        """Open a stream from here to another host's SSH port.
+
+        Our host says nothing of one that does not answer it, as long as it waits itself. So it is
+        asked for a sign besides: what gives one carries others, who go on.
+        """
+        began = time.monotonic()
         try:
+            self._transport.ask_for_a_sign()
             return self._transport.open_channel(
                 "direct-tcpip",
                 (to.address, to.port),
@@ -72,7 +84,16 @@ class Session:
                 "Is it up, and does AllowTcpForwarding let us?"
             ) from None
         except Exception:  # noqa: BLE001 - paramiko hands on whatever its thread died of
-            raise self._gone() from None
+            is_there = self._transport.is_active() and self._transport.last_heard > began
+        # By now nobody holds the channel any more that was asked for.
+        if is_there:
+            raise Unreachable(
+                f"the jump host {self._host.name} does not get through to {place(to)} within "
+                f"{self._limits.connect:g} s: is it up, and does a firewall let the jump host "
+                "through?"
+            )
+        self._transport.retire()
+        raise Gone(f"the connection to {place(self._host)} was lost before anything was sent")
 
     def run(self, shell: Shell) -> Answer:
         """Run a resolved command and return its answer; trouble says whether it was started."""
@@ -85,7 +106,3 @@ class Session:
     def exchange(self, shell: Shell, bell: Callable[[], None] | None = None) -> Exchange:
         """Return the same for whoever does not wait for it, yet to begin; see Exchange."""
         return Exchange(self._host, self._transport, self._limits, shell, bell)
-
-    def _gone(self) -> Gone:
-        self.close()
-        return Gone(f"the connection to {place(self._host)} was lost before anything was sent")

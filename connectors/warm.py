@@ -67,15 +67,12 @@ class WarmTransport(paramiko.Transport):
         self._plain = plain or not wire.can_be_handed_over
         self._held_back: list[Message] = []
         self._ending = threading.Lock()
+        # Whether nothing new is begun on it: it ends with the last that is under way.
+        self.retired = False
         # By our own numbers for them, as these stand in packets.
         self._talks: dict[bytes, Talk] = {}
         # Whom the reactor wakes when it has taken all that came. Its own: no other thread's.
         self._woken = set[Talk]()
-
-    @property
-    def is_reactors(self) -> bool:
-        """Whether the reactor reads for it."""
-        return self._wire.handed_over
 
     @property
     def last_heard(self) -> float:
@@ -98,7 +95,15 @@ class WarmTransport(paramiko.Transport):
         """Hear no more of it, whether or not it was begun."""
         if talk.number >= 0:
             self._talks.pop(talk.number.to_bytes(4), None)
-            self._channels.delete(talk.number)
+            self._unlink_channel(talk.number)
+
+    def retire(self) -> None:
+        """End with the last that is under way: one who gets no further cuts nobody else off.
+
+        Whether the host is still there, whoever waits for it finds out by themselves.
+        """
+        self.retired = True
+        self._end_if_over()
 
     def say(self, message: bytes) -> None:
         told = Message(message)
@@ -118,6 +123,17 @@ class WarmTransport(paramiko.Transport):
         question.add_string("keepalive@openssh.com")
         question.add_boolean(True)  # noqa: FBT003 - as the protocol has it: an answer is wanted
         self._send_user_message(question)
+
+    def _unlink_channel(self, chanid: int) -> None:
+        super()._unlink_channel(chanid)
+        if self.retired:
+            self._end_if_over()
+
+    def _end_if_over(self) -> None:
+        with self.lock:
+            is_over = not len(self._channels)
+        if is_over:
+            self.close()
 
     def _log(self, level: int, msg: object, *args: object) -> None:
         """Say nothing: what matters of it is told in words of ours."""

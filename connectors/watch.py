@@ -5,11 +5,16 @@ confirms all and says nothing, such as an sshd that hangs, a host behind a jump 
 in between that answers for it, is noticed only by asking it: sshd answers whatever a command does.
 """
 
+import logging
 import math
 import threading
 import time
 from contextlib import suppress
 from typing import Protocol
+
+log = logging.getLogger(__name__)
+
+_AGAIN_SECONDS = 1.0
 
 
 class Line(Protocol):
@@ -82,8 +87,9 @@ class _Watchman:
         with self._lock:
             self._watches.add(watch)
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
-                self._thread.start()
+                thread = threading.Thread(target=self._run, name="watch", daemon=True)
+                thread.start()
+                self._thread = thread
             # Most are due later than it looks anyway, so that a command does not wake it.
             if watch.due < self._wakes_at:
                 self._changed.notify()
@@ -95,7 +101,7 @@ class _Watchman:
     def _run(self) -> None:
         while True:
             for watch in self._due():
-                if not watch.look(time.monotonic()):
+                if not _looked_at(watch):
                     self.forget(watch)
 
     def _due(self) -> list[Watch]:
@@ -107,6 +113,18 @@ class _Watchman:
                 self._changed.wait(None if left == math.inf else left)
             now = time.monotonic()
             return [watch for watch in self._watches if watch.due <= now]
+
+
+def _looked_at(watch: Watch) -> bool:
+    """Have it look; what it cannot do now, as where no thread can be begun, is tried again."""
+    now = time.monotonic()
+    try:
+        return watch.look(now)
+    except Exception:
+        # One connection's trouble must not leave all the others without a watch.
+        log.exception("a connection could not be looked after")
+        watch.due = now + _AGAIN_SECONDS
+        return True
 
 
 # There is one for the whole process, as there is one reactor.

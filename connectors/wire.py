@@ -47,14 +47,15 @@ class Wire:
     def hand_over(self, ear: Ear) -> None:
         """Let the reactor read from now on. Called by the thread that has read until now."""
         with self._lock:
-            self._stream.settimeout(0.0)
             self.handed_over = True
-            if not self._closed_here:
-                number = self._stream.fileno()
-                REACTOR.add(number, ear)
-                if self.read:
-                    # For that nobody would be called. There is room now, and it is looked at then.
-                    REACTOR.want_room(number, wanted=True)
+            if self._closed_here:
+                return
+            self._stream.settimeout(0.0)
+            number = self._stream.fileno()
+            REACTOR.add(number, ear)
+            if self.read:
+                # For that nobody would be called. There is room now, and it is looked at then.
+                REACTOR.want_room(number, wanted=True)
 
     def fill(self) -> bool:
         """Take in what has come; False once that is all there will ever be."""

@@ -94,3 +94,27 @@ def test_one_that_fails_is_listened_to_no_more_and_the_others_are(
     three.others[1].say()
     assert eventually(lambda: "three wakes" in three.notes)
     assert three.notes.count("one wakes") == 1
+
+
+def test_where_its_thread_could_not_be_begun_the_next_connection_begins_it(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    """As where a container may have no more processes for a while."""
+    begin, refused = threading.Thread.start, list[str]()
+
+    def start(thread: threading.Thread) -> None:
+        if thread.name == "reactor" and not refused:
+            refused.append(thread.name)
+            raise RuntimeError("can't start new thread")
+        begin(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    notes: list[str] = []
+    reactor, line = Reactor(), Line("one", notes, lambda: None)
+    with pytest.raises(RuntimeError, match="can't start"):
+        reactor.add(line.ours.fileno(), line)
+    reactor.add(line.ours.fileno(), line)
+    line.say()
+    assert eventually(lambda: "one is read" in notes)
+    reactor.forget(line.ours.fileno())
+    line.close()

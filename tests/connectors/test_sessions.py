@@ -1,12 +1,14 @@
 """The pool of connections, against real OpenSSH servers."""
 
+import os
 import re
+import signal
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -26,6 +28,7 @@ from connectors.trouble import (
     TimedOut,
     Unreachable,
 )
+from connectors.warm import WarmTransport
 from tests.playground.keys import make_key
 from tests.playground.sshd import Sshd
 
@@ -341,6 +344,59 @@ def test_after_closing_nothing_is_started(sshd: Sshd, sessions: Sessions):
     assert trouble.value.started is False
 
 
+@pytest.mark.parametrize("plain", [False, True], ids=["reactor", "plain"])
+def test_a_command_that_gets_no_channel_cuts_nobody_off_who_waits_on_the_same_connection(
+    sshd: Sshd, *, plain: bool
+):
+    """As while a virtual machine stands still for seconds, because it is moved."""
+    sessions = Sessions(NOWHERE, limits=Limits(channel=0.5, plain=plain))
+    assert sessions.run(host_of(sshd), TRUE).status == 0
+    with ThreadPoolExecutor(1) as pool:
+        command = Shell(("sh", "-c", "sleep 1; echo done"))
+        under_way = pool.submit(sessions.run, host_of(sshd), command)
+        assert eventually(lambda: any("sleep" in _words_of(pid) for pid in sshd.processes()))
+        with _standing_still(sshd) as carrying:
+            assert sessions.run(host_of(sshd), TRUE).status == 0
+        assert under_way.result().out == "done\n"
+    assert sshd.accepted == 2
+    # And it ends with the last that was under way on it.
+    assert eventually(lambda: not set(carrying).intersection(sshd.processes()))
+    assert sessions.run(host_of(sshd), TRUE).status == 0
+    assert sshd.accepted == 2
+    sessions.close()
+
+
+def test_without_retiring_it_would_be_cut_off(sshd: Sshd, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(WarmTransport, "retire", WarmTransport.close)
+    sessions = Sessions(NOWHERE, limits=Limits(channel=0.5))
+    assert sessions.run(host_of(sshd), TRUE).status == 0
+    with ThreadPoolExecutor(1) as pool:
+        under_way = pool.submit(sessions.run, host_of(sshd), Shell(("sleep", "1")))
+        assert eventually(lambda: any("sleep" in _words_of(pid) for pid in sshd.processes()))
+        with _standing_still(sshd):
+            assert sessions.run(host_of(sshd), TRUE).status == 0
+        with pytest.raises(Interrupted):
+            under_way.result()
+    sessions.close()
+
+
+@contextmanager
+def _standing_still(sshd: Sshd) -> Generator[list[int]]:
+    """Let all stand still that carries connections there; yield the processes."""
+    carrying = [pid for pid in sshd.processes() if pid != sshd.pid]
+    for pid in carrying:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        yield carrying
+    finally:
+        for pid in carrying:
+            os.kill(pid, signal.SIGCONT)
+
+
+def _words_of(pid: int) -> str:
+    return Path(f"/proc/{pid}/cmdline").read_text()
+
+
 # --- jump hosts ---
 
 
@@ -403,6 +459,38 @@ def test_a_host_that_the_jump_host_does_not_reach_is_named(
     sshd.stop()
     with pytest.raises(Unreachable, match="the jump host gate does not get through to web1"):
         sessions.run(host_of(sshd), TRUE, through=(host_of(gate, "gate"),))
+
+
+@contextmanager
+def _silent_address() -> Generator[int]:
+    """Yield a port of this machine at which nobody is ever answered, as behind a firewall."""
+    with socket.socket() as listener, ExitStack() as waiting:
+        listener.bind(("127.0.0.1", 0))
+        # Room for one, who is never let in: of everybody else the kernel hears nothing.
+        listener.listen(0)
+        for _ in range(3):
+            caller = waiting.enter_context(socket.socket())
+            caller.setblocking(False)
+            caller.connect_ex(listener.getsockname())
+        yield listener.getsockname()[1]
+
+
+def test_a_host_that_is_away_takes_nothing_from_others_behind_the_same_jump_host(
+    gate: Sshd, sshd: Sshd
+):
+    sessions = Sessions(NOWHERE, limits=Limits(connect=1))
+    way = (host_of(gate, "gate"),)
+    with _silent_address() as port, ThreadPoolExecutor(1) as pool:
+        assert sessions.run(host_of(sshd), TRUE, through=way).status == 0
+        under_way = pool.submit(
+            sessions.run, host_of(sshd), Shell(("sh", "-c", "sleep 4; echo done")), through=way
+        )
+        away = host_of(sshd, "web2", port=port)
+        with pytest.raises(Unreachable, match="the jump host gate does not get through to web2"):
+            sessions.run(away, TRUE, through=way)
+        assert under_way.result().out == "done\n"
+    assert gate.accepted == 1
+    sessions.close()
 
 
 def test_a_jump_host_that_died_is_replaced_with_all_behind_it(

@@ -173,6 +173,19 @@ def test_what_was_read_before_the_reactor_listens_is_looked_at_though_nothing_fo
         below.close()
 
 
+def test_what_was_closed_while_it_was_handed_over_is_listened_to_by_nobody():
+    """Whoever closes a connection does not wait for the login that comes to its end just then."""
+    ours, theirs = socket.socketpair()
+    ear = _Ear()
+    with theirs:
+        below = wire.Wire(ours)
+        below.close()
+        below.hand_over(ear)
+        with pytest.raises(EOFError):
+            below.recv(1)
+    assert ear.heard == []
+
+
 def test_a_packet_and_what_comes_with_it_are_read_in_one_go():
     ours, theirs = socket.socketpair()
     with theirs:
