@@ -1,7 +1,6 @@
 """A watch over statements: a server that does not answer one in time is hung up on."""
 
 import logging
-import os
 import select
 import socket
 import threading
@@ -78,8 +77,9 @@ class Watch:
         with self._lock:
             self._watched[key] = watched
             if self._thread is None:
-                self._thread = threading.Thread(target=self._look, daemon=True)
-                self._thread.start()
+                thread = threading.Thread(target=self._look, daemon=True)
+                thread.start()
+                self._thread = thread
         try:
             yield
         finally:
@@ -151,6 +151,13 @@ def was_told(driver: Any) -> bool:
 
 
 def _hang_up(driver: Any) -> None:
-    """End the socket beneath, so that whoever waits for it hears of that. Lock held: no reuse."""
-    with suppress(OSError), socket.socket(fileno=os.dup(driver.pgconn.socket)) as line:
-        line.shutdown(socket.SHUT_RDWR)
+    """End the socket beneath, so that whoever waits for it hears of that. Lock held: no reuse.
+
+    By its own number: whoever has opened as many files as they may gets no other.
+    """
+    with suppress(OSError):
+        line = socket.socket(fileno=driver.pgconn.socket)
+        try:
+            line.shutdown(socket.SHUT_RDWR)
+        finally:
+            line.detach()

@@ -1,6 +1,7 @@
 """A database that is frozen: it holds its connections and never says a word again."""
 
 import os
+import resource
 import signal
 import threading
 import time
@@ -91,6 +92,37 @@ def _works_again(office: Office) -> None:
                 return
         except StoreUnavailable:
             assert time.monotonic() < deadline
+
+
+@contextmanager
+def _no_file_to_spare() -> Generator[None]:
+    """Let this process open nothing more."""
+    usual = resource.getrlimit(resource.RLIMIT_NOFILE)
+    # What is opened gets the lowest number that is free.
+    free = os.dup(0)
+    os.close(free)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (free, usual[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, usual)
+
+
+def test_who_has_no_file_to_spare_hangs_up_on_a_silent_database_all_the_same(
+    frozen_office: Office,
+):
+    asked = threading.Event()
+
+    def wait_for_good() -> None:
+        with frozen_office.database.transaction() as tx:
+            asked.set()
+            tx.sql.exec_driver_sql("SELECT pg_sleep(60)")
+
+    thread = _in_time(wait_for_good, seconds=0)
+    assert asked.wait(PATIENCE)
+    with _no_file_to_spare():
+        thread.join(PATIENCE)
+    assert not thread.is_alive()
 
 
 def test_t_l2_a_frozen_database_refuses_the_run_before_any_packet(frozen_office: Office):
