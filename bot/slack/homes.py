@@ -40,6 +40,7 @@ class Homes:
 
     def __init__(self, database: Database, stories: Stories, voice: Voice) -> None:
         self._database, self._stories, self._voice = database, stories, voice
+        self._drawing = False
 
     def opened(self, user: str, person: str) -> None:
         with self._database.transaction() as tx:
@@ -53,21 +54,31 @@ class Homes:
             log.info("the Home of %s could not be drawn: %s", user, trouble)
 
     async def draw(self) -> None:
+        """Draw all that is due, one after the other, unless that is under way."""
+        if self._drawing:
+            return
+        self._drawing = True
         try:
-            due = await asyncio.to_thread(self._claim)
+            # Each is looked up right before it is drawn: with a slow Slack, that may be long after
+            # the one before it.
+            while (drawing := await asyncio.to_thread(self._claim)) is not None:
+                await self._draw(drawing)
         except StoreUnavailable as trouble:
             log.warning("Homes wait for the database: %s", trouble)
-            return
-        for drawing in due:
-            await self._draw(drawing)
+        finally:
+            self._drawing = False
 
-    def _claim(self) -> list[_Drawing]:
+    def _claim(self) -> _Drawing | None:
+        """Return the next that is due and that nobody else draws."""
         with self._database.reading() as tx:
             if not homes.due(tx, most=1):
-                return []
+                return None
         with self._database.transaction() as tx:
-            claimed = [homes.claim(tx, home, seconds=_LEASE_SECONDS) for home in homes.due(tx)]
-            return [_Drawing(home, self._seen(tx, home)) for home in claimed if home is not None]
+            for due in homes.due(tx):
+                home = homes.claim(tx, due, seconds=_LEASE_SECONDS)
+                if home is not None:
+                    return _Drawing(home, self._seen(tx, home))
+        return None
 
     async def _draw(self, drawing: _Drawing) -> None:
         home, view = drawing.home, tab(drawing.seen)

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any
 
 from aiohttp import ClientError
@@ -81,7 +82,9 @@ class Outbox:
         self._declines = Declines(voice, self._remember)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._woken = asyncio.Event()
-        self._slots = asyncio.Semaphore(_AT_ONCE)
+        # How many places are free: nothing is claimed that would wait for one, as it is drawn and
+        # others are kept from it when it is claimed.
+        self._free = _AT_ONCE
         self._sent: dict[int, float] = {}
         self._pace = Pace(clock)
         # When those that wait for their channel have their turn, by run.
@@ -120,7 +123,8 @@ class Outbox:
 
     async def flush(self) -> None:
         """Deliver all that is due now, and return when it is told or postponed."""
-        await asyncio.gather(*(self._deliver(delivery) for delivery in await self._due()))
+        while due := await self._due():
+            await asyncio.gather(*(self._deliver(delivery) for delivery in due))
         if self._homes is not None:
             await self._homes.draw()
 
@@ -130,31 +134,38 @@ class Outbox:
         task.add_done_callback(self._under_way.discard)
 
     async def _due(self) -> list[_Delivery]:
+        """Claim what is due, as far as there are places, and give each of it one."""
+        most, self._free = self._free, 0
+        due = await self._claimed(most) if most else []
+        self._free += most - len(due)
+        return due
+
+    async def _claimed(self, most: int) -> list[_Delivery]:
         try:
-            return await asyncio.to_thread(self._claim)
+            return await asyncio.to_thread(self._claim, most)
         except StoreUnavailable as trouble:
             log.warning("the outbox waits for the database: %s", trouble)
         except Exception:
             log.exception("the outbox could not look for news")
         return []
 
-    def _claim(self) -> list[_Delivery]:
+    def _claim(self, most: int) -> list[_Delivery]:
         self._keep_time()
         with self._database.reading() as tx:
             if not news.pending(tx, most=1):
                 return []
         with self._database.transaction() as tx:
-            found = [
-                _Delivery(item, self._story(tx, item), news.notices(tx, item.run))
-                for item in news.held(tx)
-            ]
-            return [
+            ready = (
                 delivery
-                for delivery in found
-                if not self._early(delivery.story)
+                for item in news.held(tx)
+                if not self._early((delivery := self._drawn(tx, item)).story)
                 and self._its_turn(tx, delivery)
-                and news.claim(tx, delivery.item, seconds=_LEASE_SECONDS)
-            ]
+                and news.claim(tx, item, seconds=_LEASE_SECONDS)
+            )
+            return list(islice(ready, most))
+
+    def _drawn(self, tx: Transaction, item: Pending) -> _Delivery:
+        return _Delivery(item, self._story(tx, item), news.notices(tx, item.run))
 
     def _story(self, tx: Transaction, item: Pending) -> Story:
         return replace(self._stories.of(tx, item.run), tries=item.tries)
@@ -194,7 +205,7 @@ class Outbox:
     async def _deliver(self, delivery: _Delivery) -> None:
         item = delivery.item
         try:
-            async with self._slots, asyncio.timeout(_DELIVERY_SECONDS):
+            async with asyncio.timeout(_DELIVERY_SECONDS):
                 await self._tell(delivery.story, delivery.notices)
         except SlackApiError as refused:
             wait = retry_after(refused)
@@ -206,6 +217,8 @@ class Outbox:
             await self._postpone(item, repr(fault), None)
         else:
             await self._told(item, delivery.story)
+        finally:
+            self._free += 1
         self._woken.set()
 
     async def _told(self, item: Pending, story: Story) -> None:

@@ -43,7 +43,7 @@ class Wanted:
     """What a subscription is told of. areas, kinds_of_entry: empty for all."""
 
     kinds: Collection[str]
-    areas: Collection[str]
+    areas: frozenset[str]
     kinds_of_entry: Collection[str]
 
     def entry(self, entry: Entry) -> bool:
@@ -53,7 +53,8 @@ class Wanted:
         return entry.kind in wanted if wanted else entry.kind not in QUIET
 
     def run(self, run: Run) -> bool:
-        return run.kind in self.kinds and (not self.areas or run.area in self.areas)
+        """Of a check on hosts of several areas, all of them must be wanted: it tells of each."""
+        return run.kind in self.kinds and (not self.areas or self.areas.issuperset(run.areas))
 
 
 def behind(tx: Transaction, name: str) -> bool:

@@ -1,6 +1,8 @@
 """The Home tab tells one person what waits for them, and what goes on."""
 
+import asyncio
 import itertools
+import json
 from typing import Any
 
 import pytest
@@ -10,6 +12,7 @@ from bot.store import homes
 from tests.bot.slack import payloads
 from tests.bot.slack.chat import Chat
 from tests.bot.slack.walk import texts
+from tests.toy import SetSwitch
 
 pytestmark = pytest.mark.anyio
 LAMP_ON = "toy set lb1 lamp on because the cellar is dark"
@@ -124,6 +127,27 @@ async def test_what_would_look_the_same_is_not_drawn_again(chat: Chat):
     await look(chat, "U0OLGA")
     await look(chat, "U0OLGA")
     assert [call for call, _ in chat.slack.calls].count("views.publish") == 1
+
+
+async def test_a_home_that_waits_behind_a_slow_slack_is_drawn_as_all_is_by_then(chat: Chat):
+    for user in ("U0OLGA", "U0ADAM"):
+        await look(chat, user)
+    with chat.office.database.transaction() as tx:
+        tx.sql.exec_driver_sql("UPDATE home SET digest = '', due = 0")
+    chat.slack.calls.clear()
+    chat.slack.slowly = 0.5
+    # It is woken more than once meanwhile.
+    drawing = [asyncio.create_task(chat.door.homes.draw()) for _ in range(2)]
+    while not _drawn(chat):
+        await asyncio.sleep(0.005)
+    await asyncio.to_thread(chat.office.ask, SetSwitch(host="lb1", name="lamp", value="on"))
+    await asyncio.gather(*drawing)
+    first, second = _drawn(chat)
+    assert ("the edge" in first, "the edge" in second) == (False, True)
+
+
+def _drawn(chat: Chat) -> list[str]:
+    return [json.dumps(told) for call, told in chat.slack.calls if call == "views.publish"]
 
 
 async def test_slacks_wish_for_peace_is_granted_at_home_too(chat: Chat):

@@ -279,6 +279,26 @@ async def test_what_is_being_said_when_it_ends_is_said_and_written_down(chat: Ch
         assert news.notices(tx, 1)["card"].ts == chat.slack.card.ts
 
 
+async def test_what_waits_behind_a_slow_slack_is_told_as_it_is_by_then(chat: Chat):
+    """And by whoever has a place free: nobody keeps what they cannot tell yet."""
+    for _ in range(9):
+        await chat.send(payloads.slash(LAMP_ON))
+        await asyncio.to_thread(chat.office.work)
+    chat.slack.slowly = 0.5
+    async with at_work(chat):
+        await until(lambda: len(chat.slack.calls) >= 8)
+        await asyncio.to_thread(chat.office.workflow.deny, 9, person="olga", reason="not now")
+        await until(lambda: len(_texts_posted(chat)) >= 9)
+    assert [text.partition(":")[0] for text in _texts_posted(chat)] == [
+        *["Approval needed"] * 8,
+        "Denied",
+    ]
+
+
+def _texts_posted(chat: Chat) -> list[str]:
+    return [told["text"] for call, told in chat.slack.calls if call.startswith("chat.post")]
+
+
 @pytest.mark.parametrize("turns", range(8))
 async def test_it_ends_when_it_is_cancelled_though_it_was_just_woken(chat: Chat, turns: int):
     task = asyncio.create_task(chat.door.outbox.run())
