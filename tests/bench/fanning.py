@@ -1,15 +1,17 @@
 """Fan-out: the same line on the same hosts, by Keyturn's whole path and by its peers in turn."""
 
 import resource
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 
-from connectors import uptime
+from connectors import marker, uptime
 from connectors.command import Shell
 from connectors.fleet import Fleet
 from connectors.sessions import Sessions
@@ -17,8 +19,8 @@ from connectors.wrapper import Wrapped
 from tests.bench.farm import Farm
 from tests.bench.measuring import Figure, Part, at_least, at_most, p95, table
 from tests.bench.measuring import told as told_only
-from tests.bench.peers import Peers, Round, installed
-from tests.bench.whole import Whole
+from tests.bench.peers import PeerFailed, Peers, Round, installed
+from tests.bench.whole import READ, Whole, written
 
 _PEERS = Path(__file__).parents[2] / "var" / "bench"
 _GO = "Go x/crypto/ssh"
@@ -120,16 +122,45 @@ def waves(count: int, rounds: int) -> Part:
     """Change so many hosts in waves, and check them, in turn."""
     checks: list[float] = []
     changes: list[float] = []
-    with _farm(count) as (farm, place), Whole(farm, place) as whole:
+    bare: list[float] = []
+    with (
+        _farm(count) as (farm, place),
+        Whole(farm, place) as whole,
+        closing(Fleet(farm.inventory, Sessions(farm.policy))) as fleet,
+    ):
         whole.check(count)
-        for _ in range(rounds):
+        _told_alone(farm, fleet, "0")
+        for n in range(rounds):
             checks.append(whole.check(count))
             changes.append(whole.change(count))
-    check, change = median(checks), median(changes)
+            bare.append(_told_alone(farm, fleet, str(n + 1)))
+    check, change, alone = median(checks), median(changes), median(bare)
     what = f"a change of {count} hosts in waves, by their check"
     targets = [at_most(3, what, change / check, "×")]
-    each = [told_only("the change", change, "s"), told_only("the check", check, "s")]
-    return Part(table([*targets, *each]), targets)
+    each = [
+        told_only("its commands alone, by the check", alone / check, "×"),
+        told_only("the change", change, "s", alone),
+        told_only("the check", check, "s"),
+    ]
+    return Part(table([*targets, *each], beside="its commands alone"), targets)
+
+
+def _told_alone(farm: Farm, fleet: Fleet, run: str) -> float:
+    """Have all hosts do what a change has them do: nobody allows it, and nothing is written down.
+
+    Each is read, told a step, and read again; return the seconds.
+    """
+    step = replace(written(run), mark=marker.Mark(f"bench-{run}", 1), note=f"run {run} step 1")
+
+    def change(name: str) -> None:
+        fleet.ask(name, READ)
+        fleet.tell(name, step)
+        fleet.ask(name, READ)
+
+    with ThreadPoolExecutor(32) as pool:
+        began = time.perf_counter()
+        list(pool.map(change, farm.names))
+        return time.perf_counter() - began
 
 
 def _line() -> str:
@@ -175,11 +206,15 @@ def _cpu() -> float:
 
 
 def _in_turn(work: dict[str, Callable[[], Round]], rounds: int) -> dict[str, list[Round]]:
-    """Run so many rounds of each, A B A B."""
+    """Run so many rounds of each, A B A B; a peer that fails is left out from there on."""
     told: dict[str, list[Round]] = {name: [] for name in work}
     for _ in range(rounds):
-        for name, run in work.items():
-            told[name].append(run())
+        for name in list(told):
+            try:
+                told[name].append(work[name]())
+            except PeerFailed as trouble:
+                print(f"{name} is left out: {trouble}", file=sys.stderr)
+                del told[name]
     return told
 
 

@@ -21,7 +21,12 @@ _HERE = Path(__file__).parent
 # A quick run asks the first of them.
 _PACKAGES = ("asyncssh", "fabric", "parallel-ssh", "ansible-core")
 _GO = ("/usr/local/go/bin/go", "/usr/lib/go/bin/go")
+_TRIES = 3
 _MODULE = "golang.org/x/crypto/ssh"
+
+
+class PeerFailed(Exception):
+    """A peer did not have the line run on every host. The message says which, and how it ended."""
 
 
 @dataclass(frozen=True)
@@ -141,10 +146,14 @@ def _told_to(farm: Farm, line: str) -> list[str]:
 
 
 def _told(command: list[str]) -> Round:
-    done = subprocess.run(command, check=False, stdout=subprocess.PIPE, text=True)
-    if done.returncode != 0:
-        raise SystemExit(f"{Path(command[1]).name} failed with status {done.returncode}")
-    return Round(**json.loads(done.stdout))
+    """Run a peer for a round; one that fails is asked again."""
+    name = Path(command[1] if command[1].endswith(".py") else command[0]).name
+    for _ in range(_TRIES):
+        done = subprocess.run(command, check=False, stdout=subprocess.PIPE, text=True)
+        if done.returncode == 0:
+            return Round(**json.loads(done.stdout))
+        print(f"{name} failed with status {done.returncode}", file=sys.stderr)
+    raise PeerFailed(f"{name} failed {_TRIES} times")
 
 
 def _twice(command: list[str], given: str, env: dict[str, str], count: int) -> Round:
@@ -152,7 +161,14 @@ def _twice(command: list[str], given: str, env: dict[str, str], count: int) -> R
     cpu = 0.0
     for _ in range(2):
         began, before = time.perf_counter(), os.times()
-        subprocess.run(command, input=given, env=env, text=True, check=True, capture_output=True)
+        done = subprocess.run(
+            command, input=given, env=env, text=True, check=False, capture_output=True
+        )
+        if done.returncode != 0:
+            # Ansible tells on its output of the hosts that it did not reach.
+            said = [line for line in done.stdout.splitlines() if "UNREACHABLE" in line][:3]
+            name = Path(command[0]).name
+            raise PeerFailed(f"{name} failed with status {done.returncode}: {' '.join(said)}")
         after = os.times()
         took.append(time.perf_counter() - began)
         cpu = after.children_user + after.children_system
