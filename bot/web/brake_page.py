@@ -69,8 +69,6 @@ def _page(
     own = held is not None and held.person == visitor.id
     order = "resume" if held else "stop"
     ruling = visitor.policy.may_order(visitor.id, order, own=own)
-    people = visitor.policy.household.people.values()
-    others = [one for one in people if not (held and one.id == held.person)]
     return page(
         request,
         "brake.html",
@@ -81,5 +79,5 @@ def _page(
         own=own,
         allowed=ruling.allowed,
         factor_first=ruling.step_up and not stepped_up,
-        able=[one.name for one in others if visitor.policy.may_order(one.id, order).allowed],
+        able=visitor.policy.able_to(order, besides=held.person if held else ""),
     )

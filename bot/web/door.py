@@ -8,6 +8,7 @@ from starlette.types import Scope
 from bot.web import (
     around_page,
     ask_page,
+    bans_page,
     brake_page,
     compare_page,
     condition_page,
@@ -64,6 +65,7 @@ _ROOMS = (
     second_factor,
     step_up,
     tokens_page,
+    bans_page,
     brake_page,
     health,
 )

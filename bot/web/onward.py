@@ -13,8 +13,8 @@ LONGEST = 2000
 _SECONDS = 10 * 60
 # Every page that somebody may be on. What follows its `?` only says what the page shows.
 _PAGE = re.compile(
-    r"(/|/(runs|log|tokens|sessions|second-factor|stop|hosts|around|ask|report|condition|schedules"
-    r"|mandates|policy)|/runs/compare|/schedules/new|/ask/form|/(runs|log)\.(csv|json)"
+    r"(/|/(runs|log|tokens|sessions|second-factor|stop|bans|hosts|around|ask|report|condition"
+    r"|schedules|mandates|policy)|/runs/compare|/schedules/new|/ask/form|/(runs|log)\.(csv|json)"
     r"|/(runs|schedules|views)/[1-9][0-9]{0,8}|/runs/[1-9][0-9]{0,8}/erase"
     r"|/(hosts|policy)/[a-z0-9][a-z0-9._-]{0,62})"
     r"(\?[!$-;=?-\[\]^-~]*)?",

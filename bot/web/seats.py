@@ -50,7 +50,3 @@ class Seats:
         finally:
             with self._lock:
                 self._taken[person] -= 1
-
-    @property
-    def in_use(self) -> int:
-        return self._taken.total()

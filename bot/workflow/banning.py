@@ -71,11 +71,14 @@ class Admitted:
         return found
 
 
-def ban(parts: Parts, person: str, *, by: str, why: str, factor: bool = True) -> None:
-    """Shut somebody out. factor: False on the command line, where none can be shown. Raises
-    NotYours, StepUpFirst, TooLate and Unfit."""
+def ban(
+    parts: Parts, person: str, *, by: str, why: str, session: str = "", factor: bool = True
+) -> None:
+    """Shut somebody out. session: of the web, where a second factor may have been shown just
+    before. factor: False on the command line, where none can be shown. Raises NotYours,
+    StepUpFirst, TooLate and Unfit."""
     why = reason(why)
-    check_order(parts, by, "ban", factor=factor)
+    check_order(parts, by, "ban", session=session, factor=factor)
     if by == person:
         raise Unfit("you cannot shut yourself out: somebody else can")
     known = parts.policies.current().person(person) is not None
@@ -92,11 +95,11 @@ def ban(parts: Parts, person: str, *, by: str, why: str, factor: bool = True) ->
     _look_again(parts)
 
 
-def unban(parts: Parts, person: str, *, by: str, why: str) -> None:
-    """Let somebody in again; who banned does not do that alone. Raises as ban() does."""
+def unban(parts: Parts, person: str, *, by: str, why: str, session: str = "") -> None:
+    """Let somebody in again; who banned does not do that alone. session, raises: as of ban()."""
     why = reason(why)
     held = _held(parts, person)
-    check_order(parts, by, "resume", own=held.by == by)
+    check_order(parts, by, "resume", own=held.by == by, session=session)
     with parts.database.transaction() as tx:
         if not bans.lift(tx, person):
             raise TooLate(f"somebody else has let {person} in again just now")

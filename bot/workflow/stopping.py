@@ -148,8 +148,7 @@ def check_order(
         if ruling.step_up and factor:
             _must_have_shown(parts, policy, person, session)
         return
-    others = [one for one in policy.household.people.values() if one.id != person]
-    able = sorted(one.name for one in others if policy.may_order(one.id, order).allowed)
+    able = sorted(policy.able_to(order, besides=person))
     with parts.database.transaction() as tx:
         changelog.append(tx, f"{order} refused", person=person)
     why = "What somebody began, somebody else takes back. " if own else ""
@@ -163,7 +162,8 @@ def _must_have_shown(parts: Parts, policy: Policy, person: str, session: str) ->
     if not factor:
         raise StepUpFirst(
             "This takes your second factor, which chat does not have: do it on the web page "
-            "“Stop everything”. /keyturn web signs you in."
+            "“Stop everything”, which leads to “Shut out” for one person. /keyturn web signs you "
+            "in."
         )
 
 

@@ -124,13 +124,15 @@ class Workflow:
     def resume(self, *, person: str, why: str, session: str = "") -> None:
         return stopping.resume(self._parts, person=person, why=why, session=session)
 
-    def ban(self, person: str, *, by: str, why: str, factor: bool = True) -> None:
-        """Shut somebody out. Raises NotYours, TooLate and Unfit, as the next one does. factor:
-        False on the command line."""
-        banning.ban(self._parts, person, by=by, why=why, factor=factor)
+    def ban(
+        self, person: str, *, by: str, why: str, session: str = "", factor: bool = True
+    ) -> None:
+        """Shut somebody out. Raises NotYours, TooLate and Unfit, as the next one does. session: as
+        approve(). factor: False on the command line."""
+        banning.ban(self._parts, person, by=by, why=why, session=session, factor=factor)
 
-    def unban(self, person: str, *, by: str, why: str) -> None:
-        banning.unban(self._parts, person, by=by, why=why)
+    def unban(self, person: str, *, by: str, why: str, session: str = "") -> None:
+        banning.unban(self._parts, person, by=by, why=why, session=session)
 
     def expire_due(self) -> list[Run]:
         return deciding.expire_due(self._parts)

@@ -60,6 +60,7 @@ SENT = (
     "/runs/{succeeded}/undo",
     "/tokens",
     "/stop",
+    "/bans",
     "/sign-in/" + "x" * 43,
     "/second-factor/app",
 )

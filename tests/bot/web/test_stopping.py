@@ -1,5 +1,7 @@
 """The stop button of a run, and the banner while everything is stopped."""
 
+import re
+
 import pytest
 
 from bot.run import State
@@ -95,3 +97,55 @@ def test_t_a20_a_ban_ends_sessions_and_the_next_page_is_signed_out(site: Site):
     assert browser.get("/").status_code == 200
     site.office.workflow.ban("dora", by="adam", why="the laptop is stolen")
     assert browser.get("/").status_code == 401
+
+
+def test_t_a20_somebody_is_shut_out_on_a_page_and_somebody_else_lets_them_in(site: Site):
+    adam, olga = site.browser("adam"), site.browser("olga")
+    dora = site.browser("dora")
+    assert 'href="/bans"' in adam.get("/stop").text
+    assert "Nobody is shut out." in adam.get("/bans").text
+    answer = adam.post("/bans", data={"person": "dora", "reason": "her <b>laptop</b> is gone"})
+    assert answer.status_code == 303
+    told = adam.get(answer.headers["location"]).text
+    assert "They are shut out" in told
+    assert "her &lt;b&gt;laptop&lt;/b&gt; is gone" in told
+    assert "You shut them out: somebody else lets them in." in told
+    assert dora.get("/").status_code == 401
+    lift = {"person": "dora", "reason": "it was found"}
+    assert adam.post("/bans/lift", data=lift).status_code == 403
+    assert olga.post("/bans/lift", data=lift).status_code == 303
+    assert "Nobody is shut out." in olga.get("/bans?done=lifted").text
+    assert site.office.entries()[-1] == "ban lifted"
+    again = olga.post("/bans/lift", data=lift)
+    assert again.status_code == 409
+    assert "dora is not banned" in again.text
+
+
+def test_who_may_shut_nobody_out_reads_who_can(site: Site):
+    dora = site.browser("dora")
+    page = dora.get("/bans").text
+    assert "Those who can: " in page
+    assert 'action="/bans"' not in page
+    refused = dora.post("/bans", data={"person": "stan", "reason": "I like to"})
+    assert refused.status_code == 403
+    assert site.browser("stan").get("/").status_code == 200
+    unknown = site.browser("adam").post("/bans", data={"person": "nobody", "reason": "gone"})
+    assert unknown.status_code == 422
+    assert "nobody is not among the people of the policy" in unknown.text
+
+
+def test_where_letting_in_takes_a_second_factor_it_is_shown_first(site: Site):
+    rules = site.policy / "policy.cedar"
+    said = re.search(r'@id\("[^"]+"\)(?=[^;]*Action::"resume")', rules.read_text())
+    assert said
+    rules.write_text(rules.read_text().replace(said[0], f"{said[0]} @stepup"))
+    site.office.workflow.ban("dora", by="adam", why="the laptop is stolen")
+    olga = site.browser("olga")
+    assert 'href="/step-up?next=/bans"' in olga.get("/bans").text
+    lift = {"person": "dora", "reason": "it was found"}
+    assert olga.post("/bans/lift", data=lift).headers["location"] == "/step-up?next=/bans"
+    with pytest.raises(StepUpFirst, match="“Shut out”"):
+        site.office.workflow.unban("dora", by="olga", why="it was found")
+    app = stepped_up(site.office, "olga")
+    site.office.workflow.unban("dora", by="olga", why="it was found", session=app.session)
+    assert "Nobody is shut out." in olga.get("/bans").text
