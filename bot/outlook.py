@@ -1,4 +1,7 @@
-"""An outlook: what would come of a request that nobody has made, area by area. Pure."""
+"""An outlook: what would come of a request that nobody has made, area by area. Pure.
+
+A check on hosts of several areas is one request, so there is one answer for all of them.
+"""
 
 import fnmatch
 from collections.abc import Sequence
@@ -25,8 +28,9 @@ class Question:
 
 @dataclass(frozen=True)
 class Answer:
-    """What holds in one area. frozen: why changes wait there now; "" if they do not.
+    """What holds in one area, or in all that a check is for.
 
+    frozen: why changes wait there now; "" if they do not.
     otherwise: what holds if a step turns out to have no undo, where that is something else.
     """
 
@@ -131,11 +135,12 @@ def outlook(
     novel: bool = True,
     wait: int | None = None,
 ) -> Outlook:
-    """Ask the rules, for each area by itself. novel: the person has never had it succeed."""
+    """Ask the rules, as often as it takes requests. novel: the person has never had it succeed."""
     runbook = asked.runbook
     areas: dict[str, list[str]] = {}
     for host in asked.hosts:
-        areas.setdefault(policy.area_of(host).name, []).append(host)
+        area = "" if kind(runbook) == "check" else policy.area_of(host).name
+        areas.setdefault(area, []).append(host)
     answers = [
         _answer(
             policy,
@@ -157,7 +162,8 @@ def outlook(
 
 
 def _answer(policy: Policy, request: Request) -> Answer:
-    area, hosts = policy.area_of(request.host).title, request.hosts or (request.host,)
+    hosts = request.hosts or (request.host,)
+    area = policy.titles(sorted({policy.area_of(host).name for host in hosts}))
     seen = prospect(policy, request)
     if request.kind == "check":
         return Answer(area, hosts, seen)

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 
 from bot.policy import Policy, Request
 
+_SECOND = 1_000_000
+
 
 @dataclass(frozen=True)
 class Prospect:
@@ -31,7 +33,9 @@ class Prospect:
             return ["Yes, at once.", *said]
         keys = "one approval" if self.approvals == 1 else f"{self.approvals} approvals"
         can = ", ".join(self.approvers) or "nobody, as the policy is now"
-        usual = [f"That usually takes {in_words(wait)}."] if wait is not None else []
+        usual: list[str] = []
+        if wait is not None and wait >= _SECOND:
+            usual = [f"That usually takes {in_words(wait)}."]
         return [f"{who} may ask; it takes {keys} from {self.whose}: {can}.", *usual, *said]
 
 
@@ -52,7 +56,7 @@ def prospect(policy: Policy, request: Request) -> Prospect:
 
 def in_words(microseconds: int) -> str:
     """Return a span as people say it: 40 s, 7 min, 2 h 5 min."""
-    seconds = round(microseconds / 1_000_000)
+    seconds = round(microseconds / _SECOND)
     if seconds < 60:
         return f"{seconds} s"
     minutes = round(seconds / 60)

@@ -1,6 +1,6 @@
 """A run: one request seen through from asking to proof, and what may follow what. Pure."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -35,6 +35,12 @@ class State(StrEnum):
 ATTENTION = "needs attention"
 # All that lists say of how runs stand, and what runs are looked for by.
 STANDINGS: Sequence[str] = (*State, ATTENTION)
+
+
+# Between the areas of a check on hosts of several, which no name of an area has in it.
+_AND = ", "
+# How long they may be together.
+LONGEST_AREAS = 1000
 
 
 def standing(state: State, *, unwell: bool) -> str:
@@ -137,6 +143,7 @@ class Run:
 
     version: grows with each change of the row, for compare-and-set.
     kind: check or change. fields: the runbook's values as JSON text values.
+    area: of its host; of a check on hosts of several areas, all of them: `core, edge`.
     needed: how many approvals; groups: whose. says: what the rules say about it.
     terms: what its approvals must come to, as the rules said when it was shown; the gate takes the
     stricter of that and of what they say by then. shown: since when it waits for approvals;
@@ -208,6 +215,10 @@ class Run:
         return titled(asked, undo_of=self.undo_of, timing=self.timing)
 
     @property
+    def areas(self) -> Sequence[str]:
+        return apart(self.area)
+
+    @property
     def standing(self) -> str:
         return standing(self.state, unwell=self.unwell)
 
@@ -218,6 +229,16 @@ class Run:
     @property
     def over(self) -> bool:
         return self.state in ENDED
+
+
+def together(areas: Iterable[str]) -> str:
+    """Return areas as one text, each of them once."""
+    return _AND.join(sorted(set(areas)))
+
+
+def apart(areas: str) -> Sequence[str]:
+    """Return the areas that were put together."""
+    return areas.split(_AND)
 
 
 def titled(asked: str, *, undo_of: int | None, timing: Timing | None) -> str:

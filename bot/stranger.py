@@ -2,10 +2,9 @@
 
 from collections.abc import Collection, Iterator
 from difflib import get_close_matches
-from fnmatch import fnmatchcase
 
 from bot.policy import Policy
-from bot.store import bans, search
+from bot.store import bans, patterns, search
 from bot.store.database import Transaction
 from bot.store.search import Filter
 from runbooks import catalogue
@@ -44,7 +43,7 @@ def _never(tx: Transaction, alone: Filter) -> bool:
 
 
 def _fits(pattern: str, hosts: Collection[str]) -> bool:
-    return pattern in hosts or any(fnmatchcase(host, pattern) for host in hosts)
+    return any(patterns.fits(host, pattern) for host in hosts)
 
 
 def _meant(word: str, known: Collection[str]) -> str:

@@ -27,7 +27,7 @@ Order = Literal["stop", "resume", "ban"]
 class Request:
     """What the rules look at. asked_by: whose request it is; own: compared with it by person.
 
-    hosts: all of them where the request is for several; they are in one area.
+    hosts: all of them where the request is for several; those of a change are in one area.
     now: microseconds since 1970. novel: its asker has never had this runbook succeed, which is
     supposed where nobody has looked. escalated: the next group may approve as well.
     editors: who else made it what it is, and so cannot approve it either: whoever edited its
@@ -84,6 +84,20 @@ class Policy:
 
     def area_of(self, host: str) -> Area:
         return self.household.areas[self.inventory[host].area]
+
+    def titles(self, areas: Sequence[str]) -> str:
+        """Return what areas are called: `the core and the edge`; one that is gone by its name."""
+        known = self.household.areas
+        return " and ".join(known[name].title if name in known else name for name in areas)
+
+    def able_to(self, order: Order, *, besides: str) -> list[str]:
+        """Return the names of all who may order this, but for one person."""
+        people = self.household.people.values()
+        return [
+            one.name
+            for one in people
+            if one.id != besides and self.may_order(one.id, order).allowed
+        ]
 
     @property
     def rules(self) -> Rules:
@@ -248,15 +262,29 @@ class Policy:
         first: dict[str, str] = {}
         for host in request.hosts:
             first.setdefault(self.hosts_alike.get(host, host), host)
-        rulings = [
-            self._judge_one(person, action, replace(request, host=host)) for host in first.values()
-        ]
-        ruling = strictest(rulings)
-        too_many = action == "ask" and len(request.hosts) > ruling.ceiling
-        if ruling.allowed and too_many:
+        rulings = {
+            host: self._judge_one(person, action, replace(request, host=host))
+            for host in first.values()
+        }
+        ruling = strictest([*rulings.values()])
+        if not ruling.allowed:
+            return replace(ruling, says=self._where_not(rulings) or ruling.says)
+        if action == "ask" and len(request.hosts) > ruling.ceiling:
             why = f"at most {ruling.ceiling} hosts at once, and these are {len(request.hosts)}"
             return Ruling(allowed=False, says=(why,))
         return ruling
+
+    def _where_not(self, rulings: Mapping[str, Ruling]) -> Sequence[str]:
+        """Say which of several areas the rules refuse, and why; nothing where all are alike."""
+        known = self.inventory.hosts
+        whys: dict[str, str] = {}
+        for host, ruling in rulings.items():
+            where = self.area_of(host).title if host in known else host
+            why = "; ".join(ruling.says) or "no rule of the policy allows it"
+            whys[where] = whys.get(where) or ("" if ruling.allowed else why)
+        if len(set(whys.values())) == 1:
+            return ()
+        return tuple(f"in {where}: {why}" for where, why in whys.items() if why)
 
     def _judge_one(self, person: str, action: str, request: Request) -> Ruling:
         if person not in self.household.people:

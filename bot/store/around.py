@@ -2,13 +2,12 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from typing import cast
 
 from sqlalchemy import select
 
 from bot.run import ATTENTION, ENDED, Run, State, Vote, allowed_by
-from bot.store import runs, tables
+from bot.store import patterns, runs, tables
 from bot.store.changelog import Entry
 from bot.store.database import Transaction
 from bot.store.outside import EVENT
@@ -255,5 +254,4 @@ def _of_entry(entry: Entry) -> Happening:
 
 
 def _fits(host: str, pattern: str) -> bool:
-    several = pattern.replace("[", "[[]").replace(",", " ").split()
-    return any(fnmatchcase(host, one) for one in several)
+    return any(patterns.fits(host, one) for one in pattern.replace(",", " ").split())

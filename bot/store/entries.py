@@ -98,7 +98,7 @@ def _among_the_newest(tx: Transaction, wanted: Wanted, sought: _Sought, most: in
 
 def _of_several(wanted: Wanted) -> bool:
     """Say whether it takes a look at each of several hosts."""
-    return wanted.runs is None and ("*" in wanted.host or "?" in wanted.host)
+    return wanted.runs is None and patterns.is_pattern(wanted.host)
 
 
 def _narrowed(tx: Transaction, wanted: Wanted, most: int) -> _Sought | None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
-from bot.run import ATTENTION, Run, State
+from bot.run import ATTENTION, Run, State, apart
 from bot.store import runs
 from bot.store.database import Transaction
 from bot.store.patterns import fits, is_pattern, like, range_of
@@ -48,6 +48,7 @@ class Filter:
     states: `needs attention` too: those that succeeded, and whose report tells of something wrong.
 
     A request for several hosts is found as one; by host and by text, the child run of a host is.
+    By area, a check on hosts of several areas is found by each of them.
     before: only runs with a lower number, to page from the newest to the oldest.
     """
 
@@ -229,6 +230,7 @@ def first_since(tx: Transaction, moment: int) -> int | None:
 def _walk(tx: Transaction, wanted: Filter) -> _Walk | None:
     """Choose the index to walk: by what lets the fewest through. None if nothing can be found."""
     pattern = wanted.host if wanted.host is not None and is_pattern(wanted.host) else None
+    areas = _areas(tx, wanted)
     filters: list[tuple[str, str, str | None]] = [
         ("ix_run_host", "host", None if pattern else wanted.host),
         ("ix_run_person", "asked_by", wanted.person),
@@ -238,6 +240,9 @@ def _walk(tx: Transaction, wanted: Filter) -> _Walk | None:
     known = [(index, column, value) for index, column, value in filters if value is not None]
     rest, given = _rest(wanted, pattern)
     given |= {column: value for _, column, value in known}
+    given |= {f"area{n}": area for n, area in enumerate(areas)}
+    in_areas = f"run.area IN ({_named('area', len(areas))})"
+    also = [in_areas if by == "area" else f"run.{by} = :{by}" for _, by, _ in known]
     if wanted.text:
         # A word that is looked for by itself is walked however many have it.
         alone = not known and len(wanted.text) == 1
@@ -246,14 +251,13 @@ def _walk(tx: Transaction, wanted: Filter) -> _Walk | None:
         has = {word: _HAS_WORD.format(n=n) for n, word in enumerate(counts)}
         rarest, *others = sorted(counts, key=lambda word: counts[word])
         if counts[rarest] < _COMMON or not known:
-            rest += [f"run.{column} = :{column}" for _, column, _ in known]
+            rest += also
             return _Walk("", "word", [rarest], [*rest, *(has[word] for word in others)], given)
         # What many runs have lets fewer through than their host, or whoever asked for them.
         rest += has.values()
     if known:
         index, column, value = known[0]
-        rest += [f"run.{other} = :{other}" for _, other, _ in known[1:]]
-        return _Walk(index, column, [value], rest, given)
+        return _Walk(index, column, areas if column == "area" else [value], rest + also[1:], given)
     if pattern is not None:
         hosts = known_hosts(tx, "run", pattern)
         if not hosts:
@@ -263,6 +267,18 @@ def _walk(tx: Transaction, wanted: Filter) -> _Walk | None:
     elif wanted.states:
         return _Walk("ix_run_state", "state", _states(wanted), rest, given)
     return _Walk("ix_run_newest", "", [], rest, given)
+
+
+def _areas(tx: Transaction, wanted: Filter) -> Sequence[str]:
+    """Return all that runs in an area have for theirs: checks may be in others besides."""
+    if wanted.area is None:
+        return []
+    if wanted.host is not None or wanted.text:
+        # Found by its parts, each of which is in one.
+        return [wanted.area]
+    known = [area for (area,) in rows(tx, each("run", "area"), {})]
+    beside = [one for one in known if one != wanted.area and wanted.area in apart(one)]
+    return [wanted.area, *beside]
 
 
 # The bound says nothing new, but keeps PostgreSQL from reading a word from the newest run down.

@@ -17,6 +17,8 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
+from bot.run import LONGEST_AREAS
+
 metadata = MetaData(
     naming_convention={
         "pk": "pk_%(table_name)s",
@@ -42,7 +44,7 @@ run = Table(
     Column("fields", Text, nullable=False),
     Column("request", Text, nullable=False),
     Column("host", String(64), nullable=False),
-    Column("area", String(64), nullable=False),
+    Column("area", String(LONGEST_AREAS), nullable=False),
     Column("asked_by", String(64), nullable=False),
     Column("origin", Text, nullable=False),
     Column("reason", Text, nullable=False),

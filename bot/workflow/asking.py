@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import cast
 
 from bot.policy import Policy
-from bot.run import Origin, Run, State, StepState
+from bot.run import LONGEST_AREAS, Origin, Run, State, StepState, apart, together
 from bot.store import changelog, kin, news, runs
 from bot.store.database import Transaction
 from bot.timetable import Timing
@@ -75,25 +75,25 @@ def ask_all(
     reason: str = "",
     timing: Timing | None = None,
 ) -> Run:
-    """Record one request for several hosts. spelled: the hosts as they were typed, such as lb*."""
+    """Record one request for several hosts. spelled: the hosts as they were typed, such as lb*.
+
+    Only a check may be for hosts of several areas: it takes no owner's approval.
+    """
     policy = parts.policies.current()
     _check_spelling(spelled)
     for runbook in runbooks:
         _check_host(policy, runbook)
-    areas = {policy.area_of(runbook.target).name for runbook in runbooks}
-    if len(areas) > 1:
-        raise Unfit(
-            f"{spelled} is in several areas ({', '.join(sorted(areas))}), and each has its own "
-            "owners: ask for one area at a time"
-        )
     first = runbooks[0]
+    areas = {runbook.target: policy.area_of(runbook.target).name for runbook in runbooks}
+    several = together(areas.values())
+    _check_areas(first, several, spelled, timing)
     whole = runs.NewRun(
         words=first.words,
         kind=kind(type(first)),
         fields=texts(first) | {"host": spelled},
         request=typed(first, host=spelled),
         host=first.target,
-        area=areas.pop(),
+        area=several,
         asked_by=person,
         origin=origin,
         reason=_reason(reason),
@@ -106,6 +106,7 @@ def ask_all(
             fields=texts(runbook),
             request=typed(runbook),
             host=runbook.target,
+            area=areas[runbook.target],
             hosts=(),
         )
         for runbook in runbooks
@@ -254,6 +255,17 @@ def _check_host(policy: Policy, runbook: AnyRunbook) -> None:
             f"{host.name} is not tagged {tag}; "
             + (f"{runbook.words} works on {fit}" if fit else f"no host is tagged {tag} yet")
         )
+
+
+def _check_areas(runbook: AnyRunbook, areas: str, spelled: str, timing: Timing | None) -> None:
+    looks = kind(type(runbook)) == "check" and timing is None
+    if len(apart(areas)) > 1 and not looks:
+        raise Unfit(
+            f"{spelled} is in several areas ({areas}), and each has its own owners: ask for one "
+            "area at a time"
+        )
+    if len(areas) > LONGEST_AREAS:
+        raise Unfit(f"{spelled} is in {len(apart(areas))} areas: ask for fewer at a time")
 
 
 def _check_timing(parts: Parts, words: str, timing: Timing, now: int) -> None:

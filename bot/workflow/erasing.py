@@ -84,11 +84,12 @@ def why_not(policy: Policy, run: Run, asked: Entry, person: str) -> str:
     """Say why this person cannot confirm it; "" if they can."""
     if person == asked.person:
         return "you asked for it: another person has to confirm it"
-    area = policy.household.areas.get(run.area)
-    if area is None:
-        return f"the policy has no area {run.area} any more: nobody owns it"
-    if person not in area.owners:
-        return f"only an owner of {area.title} can confirm it"
+    known = policy.household.areas
+    gone = [name for name in run.areas if name not in known]
+    if gone:
+        return f"the policy has no area {gone[0]} any more: nobody owns it"
+    if any(person not in known[name].owners for name in run.areas):
+        return f"only an owner of {policy.titles(run.areas)} can confirm it"
     return ""
 
 

@@ -86,7 +86,7 @@ def upgrade() -> None:
     sa.Column('fields', sa.Text(), nullable=False),
     sa.Column('request', sa.Text(), nullable=False),
     sa.Column('host', sa.String(length=64), nullable=False),
-    sa.Column('area', sa.String(length=64), nullable=False),
+    sa.Column('area', sa.String(length=1000), nullable=False),
     sa.Column('asked_by', sa.String(length=64), nullable=False),
     sa.Column('origin', sa.Text(), nullable=False),
     sa.Column('reason', sa.Text(), nullable=False),

@@ -1,22 +1,27 @@
 """One request for several hosts: planned at once, approved as one, started in waves."""
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from bot import forms
+from bot.outlook import Question, outlook
 from bot.policy import Policy
 from bot.policy.freezes import Freezes
 from bot.run import ATTENTION, Run, State
-from bot.store import locks, runs, search
+from bot.store import deliveries, locks, runs, search
+from bot.timetable import Timing, timetable
 from bot.workflow import NotYours, TooLate, Unfit, fanout
+from bot.workflow.erasing import foreseen
 from connectors.trouble import CommandFailed, Interrupted, Unreachable
+from runbooks import AnyRunbook
 from tests.bot.office import WEB, Office, an_office
 from tests.policies import INVENTORY
 from tests.toy import BreakSwitch, SetSwitch, ShowSwitches
 
+HOURLY = Timing("hourly", timetable("0 * * * *", "Europe/Amsterdam"))
 NAMES = [f"lb{n}" for n in range(1, 13)]
 
 
@@ -269,9 +274,104 @@ def test_of_several_hosts_the_whole_needs_attention_if_one_does(crowd: Office):
 
 
 def test_hosts_of_several_areas_are_asked_for_one_area_at_a_time(crowd: Office):
-    requests = [ShowSwitches(host="lb1"), ShowSwitches(host="web1")]
+    requests = [SetSwitch(host=name, name="lamp", value="on") for name in ("lb1", "web1")]
     with pytest.raises(Unfit, match="in several areas"):
         crowd.workflow.ask_all(requests, spelled="*", person="dora", origin=WEB)
+
+
+def _look_everywhere(crowd: Office) -> Run:
+    crowd.fleet.hosts["web1"] = {"lamp": "on"}
+    requests = [ShowSwitches(host=name) for name in ("lb1", "lb2", "web1")]
+    return crowd.workflow.ask_all(requests, spelled="*", person="dora", origin=WEB)
+
+
+def _found_in(crowd: Office, area: str, **also: str) -> list[int]:
+    with crowd.database.reading() as tx:
+        return search.numbers(tx, search.Filter(area=area, **also), most=9)  # pyright: ignore[reportArgumentType] - each is text
+
+
+def test_a_check_on_hosts_of_several_areas_is_one_report_found_by_each_area(crowd: Office):
+    run = _look_everywhere(crowd)
+    crowd.work()
+    told = crowd.run(run.id)
+    assert (told.state, told.summary) == (State.SUCCEEDED, "3 of 3 hosts are well")
+    assert (told.area, told.areas) == ("edge, web", ["edge", "web"])
+    parts = {part.host: part for part in _children(crowd, run)}
+    assert {host: part.area for host, part in parts.items()} == {
+        "lb1": "edge",
+        "lb2": "edge",
+        "web1": "web",
+    }
+    alone = crowd.workflow.ask(ShowSwitches(host="lb1"), person="dora", origin=WEB)
+    crowd.work()
+    assert _found_in(crowd, "edge") == [alone.id, run.id]
+    assert _found_in(crowd, "edge", person="dora") == [alone.id, run.id]
+    assert _found_in(crowd, "web") == _found_in(crowd, "web", words="toy show") == [run.id]
+    assert _found_in(crowd, "storage") == []
+    assert _found_in(crowd, "web", host="web1") == [parts["web1"].id]
+    assert _found_in(crowd, "edge", host="web1") == []
+
+
+def test_a_check_is_refused_where_one_of_its_areas_is_and_that_area_is_named(crowd: Office):
+    rules = crowd.policies.path / "policy.cedar"
+    closed = """
+@id("closed")
+@says("the web servers are nobody's business")
+forbid (principal, action == Action::"ask", resource in Area::"web");
+"""
+    rules.write_text(rules.read_text() + closed)
+    run = _look_everywhere(crowd)
+    crowd.work()
+    told = crowd.run(run.id)
+    why = "The policy refuses: in the web servers: the web servers are nobody's business"
+    assert (told.state, told.summary) == (State.REFUSED, why)
+    assert (crowd.fleet.asked, _children(crowd, run)) == (0, [])
+
+
+def test_what_a_check_of_several_areas_was_told_is_erased_by_an_owner_of_them_all(crowd: Office):
+    run = _look_everywhere(crowd)
+    crowd.work()
+    erasing = crowd.workflow.erasing
+    erasing.ask(run.id, person="dora", why="it names a customer", door="web")
+    with crowd.database.reading() as tx:
+        digest = foreseen(tx, crowd.run(run.id)).digest
+    with pytest.raises(NotYours, match="an owner of the edge and the web servers can"):
+        erasing.confirm(run.id, person="adam", digest=digest)
+    assert crowd.run(run.id).report
+    erasing.confirm(run.id, person="olga", digest=digest)
+    assert crowd.run(run.id).report is None
+
+
+def test_a_system_that_is_told_of_one_area_is_not_told_of_a_check_of_several(crowd: Office):
+    run = crowd.run(_look_everywhere(crowd).id)
+    told = [
+        deliveries.Wanted(("check",), frozenset(areas), ()).run(run)
+        for areas in (["edge"], ["edge", "web"], [])
+    ]
+    assert told == [False, True, True]
+
+
+def test_what_would_come_of_a_check_of_several_areas_is_one_answer(crowd: Office):
+    policy = crowd.policies.current()
+    hosts = ("lb1", "lb2", "web1")
+
+    def foreseen_of(runbook: type[AnyRunbook]) -> list[tuple[str, Sequence[str]]]:
+        seen = outlook(policy, Question(runbook, hosts), person="dora", door="web", now=0)
+        return [(answer.area, answer.hosts) for answer in seen.answers]
+
+    assert foreseen_of(ShowSwitches) == [("the edge and the web servers", hosts)]
+    assert foreseen_of(SetSwitch) == [
+        ("the edge", ("lb1", "lb2")),
+        ("the web servers", ("web1",)),
+    ]
+
+
+def test_a_schedule_of_a_check_is_for_one_area(crowd: Office):
+    requests = [ShowSwitches(host=name) for name in ("lb1", "web1")]
+    with pytest.raises(Unfit, match="one area at a time"):
+        crowd.workflow.schedules.ask(
+            requests, spelled="*", person="dora", origin=WEB, timing=HOURLY
+        )
 
 
 def test_a_check_of_many_is_one_report(crowd: Office):

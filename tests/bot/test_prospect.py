@@ -7,7 +7,7 @@ import pytest
 from bot.foresight import evident, foresee
 from bot.outlook import Question
 from bot.policy import Request
-from bot.prospect import in_words, prospect
+from bot.prospect import Prospect, in_words, prospect
 from bot.store import waits
 from tests.bot.office import Office
 from tests.policies import a_policy
@@ -50,6 +50,14 @@ def test_how_long_it_usually_takes_is_told_from_the_past(office: Office):
         wait = waits.usual_wait(tx, "toy set")
     assert wait is not None
     assert 0 < wait < 60_000_000
+
+
+@pytest.mark.parametrize(
+    ("wait", "told"), [(999_999, []), (90_000_000, ["That usually takes 2 min."])]
+)
+def test_less_than_a_second_is_not_worth_a_sentence(wait: int, told: list[str]):
+    _, *rest = Prospect(allowed=True, approvals=1).sentences(wait=wait)
+    assert rest == told
 
 
 def test_of_a_check_that_takes_no_approval_nothing_is_to_be_looked_up(office: Office):
