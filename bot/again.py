@@ -21,6 +21,13 @@ def why_not(run: Run) -> str:
     return ""
 
 
+def check(run: Run) -> None:
+    """Raise Unfit where it cannot be."""
+    no = why_not(run)
+    if no:
+        raise Unfit(no)
+
+
 def values(run: Run) -> Mapping[str, str]:
     """Return its values by field, for a run that can be asked for again.
 
@@ -41,8 +48,6 @@ def requests(run: Run, hosts: Mapping[str, frozenset[str]]) -> tuple[str, Sequen
     hosts: as for forms.spread. Raises Unfit where it cannot be, and NotUnderstood where its values
     do not fit any more.
     """
-    no = why_not(run)
-    if no:
-        raise Unfit(no)
+    check(run)
     typed = [f"{name}={value}" for name, value in values(run).items()]
     return forms.spread(catalogue()[run.words], typed, hosts)

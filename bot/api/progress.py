@@ -11,7 +11,7 @@ from bot.api.given import Number
 from bot.api.parts import Here
 from bot.api.shapes import Shape, at
 from bot.api.thread import InOneThread
-from bot.run import State, StepState
+from bot.run import ATTENTION, State, StepState
 from bot.store import glances, proof, runs
 from bot.store.database import Transaction
 from bot.store.glances import Glance
@@ -52,14 +52,18 @@ class ProgressShape(Shape):
 
     position: what to ask with as `after` the next time, for only what was said since; a little
     may come again. heard: what hosts say just now; when a step is over its output is in the plan.
+    unwell: whether what was looked at needs attention. needing_attention: of those done, hosts
+    of which that is so.
     """
 
     run: int
     state: State
+    unwell: bool
     over: bool
     counted_in: str
     total: int
     done: int
+    needing_attention: int
     failed: int
     under_way: int
     to_come: int
@@ -88,10 +92,12 @@ def progress(parts: Here, _: Reading, number: Number, after: Position = 0) -> Pr
     return ProgressShape(
         run=number,
         state=glance.whole.state,
+        unwell=glance.whole.unwell,
         over=glance.whole.over,
         counted_in=counted_in,
         total=total,
         done=done,
+        needing_attention=sum(part.standing == ATTENTION for part in glance.parts),
         failed=failed,
         under_way=moving,
         to_come=total - done - failed - moving,

@@ -186,7 +186,7 @@ class RunShape(Shape):
     fields: dict[str, str]
     host: str
     hosts: Sequence[str]
-    area: str
+    area: str = Field(description="Of a check on hosts of several areas, all: `core, edge`.")
     asked_by: str
     door: str
     reason: str

@@ -53,7 +53,7 @@ class Telling:
     ) -> None:
         self._to, self._database, self._base_url = to, database, base_url
         self._clock, self._resolve = clock, resolve
-        self._wanted = Wanted(to.kinds, to.areas, to.events)
+        self._wanted = Wanted(to.kinds, frozenset(to.areas), to.events)
 
     async def run(self) -> None:
         while True:

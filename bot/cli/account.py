@@ -36,10 +36,9 @@ def in_full(run: Mapping[str, Any], *, most: int | None = None) -> str:
     if report:
         lines += [f"  - {finding}" for finding in report["findings"]]
     if report and report["table"]:
-        rows = _aligned(report["table"])
-        lines += ["  " + "  ".join(row) for row in rows[: most and most + 1]]
-        if most and len(rows) > most + 1:
-            left = len(rows) - most - 1
+        head, *rows = _aligned(report["table"])
+        lines += ["  " + "  ".join(row) for row in [head, *rows[:most]]]
+        if left := len(rows[most:]) if most else 0:
             lines.append(f"  [… {left} more rows: keyturn run {run['id']} | less …]")
     lines.append(f"  {run['page']}")
     return "\n".join(lines)

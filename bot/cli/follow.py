@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from bot.cli.service import Service, path_of
+from bot.cli.service import Service, path_of, standing
 
 _LOOK_SECONDS = 0.7
 _WIDTH = 24
@@ -46,9 +46,11 @@ def bar(progress: Mapping[str, Any], *, width: int = _WIDTH) -> str:
     )
     drawn = "".join(signs[place * total // width] for place in range(width)) if total else ""
     counted = f"{progress['done']} of {total} {progress['counted_in']} done"
+    unwell = progress["needing_attention"]
+    noted = f", {unwell} need{'s'[: unwell == 1]} attention" if unwell else ""
     failed = f", {progress['failed']} failed" if progress["failed"] else ""
     lead = f"[{drawn}] " if total > 1 else ""
-    return f"{lead}run {progress['run']}: {progress['state']}, {counted}{failed}"
+    return f"{lead}run {progress['run']}: {standing(progress)}, {counted}{noted}{failed}"
 
 
 def follow(reached: Service, number: int, *, as_json: bool) -> None:

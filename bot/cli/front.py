@@ -1,11 +1,12 @@
 """How commands are listed, and how Ctrl-C ends any of them."""
 
+import shlex
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Self
 
 import click
-from click import Context, HelpFormatter
+from click import Command, Context, HelpFormatter, UsageError
 
 from bot.cli.place import INTERRUPTED
 
@@ -65,6 +66,21 @@ class Keyturn(Family):
             of_runbook = about and about[0] not in self.commands
             args = ["runbooks", *about] if of_runbook else [*about, "--help"]
         return super().parse_args(ctx, args)
+
+    def resolve_command(
+        self, ctx: Context, args: list[str]
+    ) -> tuple[str | None, Command | None, list[str]]:
+        """Find what was typed; whoever types a runbook as in chat is told how it is asked for."""
+        try:
+            return super().resolve_command(ctx, args)
+        except UsageError as unknown:
+            from runbooks import catalogue
+
+            if any(words.split()[0] == args[0] for words in catalogue()):
+                typed = shlex.join(word for word in args if not word.startswith("-"))
+                told = f"{args[0]!r} is of runbooks, which are asked for: keyturn ask {typed}"
+                raise UsageError(told, ctx) from unknown
+            raise
 
     def format_commands(self, ctx: Context, formatter: HelpFormatter) -> None:  # noqa: ARG002 - as click calls it
         for title, names in SECTIONS.items():

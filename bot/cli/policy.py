@@ -1,7 +1,6 @@
 """`keyturn policy …`: is it valid, what does it let people do, what would another one change?"""
 
 import json
-import re
 import sys
 import time
 from collections.abc import Sequence
@@ -17,11 +16,9 @@ from bot.cli.progress import shown
 from bot.cli.service import as_json
 
 if TYPE_CHECKING:
-    from bot.outlook import Question
-    from bot.policy import Problem
+    from bot.outlook import Outlook, Question
+    from bot.policy import Policy, Problem
 
-_SPAN = re.compile(r"([1-9][0-9]{0,4}) ?([hdw])", re.ASCII)
-_HOURS = {"h": 1, "d": 24, "w": 168}
 _DIRECTORY = click.Path(path_type=Path)
 
 
@@ -120,22 +117,12 @@ def explain(place: Place, *, person: str, words: tuple[str, ...], as_json: bool)
     Exit status 0 if they may ask for it on every host, 1 if not, 3 if there is no such runbook or
     host.
     """
-    from bot.outlook import outlook, question
+    from bot.outlook import question
     from bot.policy.directory import load
 
     with plainly():
         found = load(place.policy())
-        asked = question(found, words)
-        novel, wait = _experience(place, person, asked)
-        seen = outlook(
-            found,
-            asked,
-            person=person,
-            door="cli",
-            now=time.time_ns() // 1000,
-            novel=novel,
-            wait=wait,
-        )
+        seen = _foreseen(place, found, question(found, words), person)
     if as_json:
         click.echo(json.dumps(seen.data, indent=2, ensure_ascii=False))
     else:
@@ -144,20 +131,22 @@ def explain(place: Place, *, person: str, words: tuple[str, ...], as_json: bool)
     sys.exit(0 if seen.allowed else REFUSED)
 
 
-def _experience(place: Place, person: str, asked: "Question") -> tuple[bool, int | None]:
-    """Return whether it would be the first time, and how long approvals usually take."""
-    from bot.store import runs, waits
+def _foreseen(place: Place, policy: "Policy", asked: "Question", person: str) -> "Outlook":
+    """Return what would come of it, also where nothing was ever asked for."""
+    from bot.foresight import foresee
+    from bot.outlook import outlook
 
     if not place.has_database():
-        return True, None
+        return outlook(policy, asked, person=person, door="cli", now=time.time_ns() // 1000)
     with place.database() as database, database.reading() as tx:
-        words = asked.runbook.words
-        return runs.novel(tx, person=person, words=words), waits.usual_wait(tx, words)
+        return foresee(tx, policy, asked, person=person, door="cli")
 
 
 @policy.command("replay")
 @click.argument("directory", type=_DIRECTORY, metavar="NEW_DIR")
-@click.option("--since", default="90d", show_default=True, help="How far back: 90d, 12h, 4w.")
+@click.option(
+    "--since", default="90d", show_default=True, help="Since when: 90d, last month, 2026-03-01."
+)
 @click.option(
     "-n",
     "--most",
@@ -174,28 +163,26 @@ def replay(place: Place, *, directory: Path, since: str, most: int, as_json: boo
     Reads only, also while the service runs. For example, before a change of the policy is merged:
     keyturn policy replay ./policy --since 30d
     """
+    from bot import hindsight
+    from bot.civil import NotATime
     from bot.cli import replayed
     from bot.policy.directory import load
     from bot.replay import replay as run_through
     from bot.store import past
     from bot.store.stages import counted
 
-    length = _microseconds(since)
     with plainly():
         proposed = load(directory)
     with place.database() as database, database.reading() as tx:
-        moment, stages = tx.now - length, shown(quiet=as_json)
+        try:
+            moment = hindsight.moment(since, now=tx.now)
+        except NotATime as trouble:
+            raise click.BadParameter(str(trouble), param_hint="--since") from None
+        stages = shown(quiet=as_json)
         with stages("replaying", lambda: past.how_many(tx, moment)) as told:
             found = run_through(proposed, counted(past.since(tx, moment), told))
     if as_json:
         click.echo(json.dumps(replayed.as_data(found), indent=2, ensure_ascii=False))
     else:
         with plainly():
-            click.echo(replayed.as_text(found, since=since, most=most, address=place.address()))
-
-
-def _microseconds(text: str) -> int:
-    found = _SPAN.fullmatch(text.strip())
-    if found is None:
-        raise click.BadParameter("give a span such as 90d, 12h or 4w", param_hint="--since")
-    return int(found[1]) * _HOURS[found[2]] * 3600 * 1_000_000
+            click.echo(replayed.as_text(found, since=moment, most=most, address=place.address()))

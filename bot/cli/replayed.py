@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from bot import hindsight
 from bot.lines import moment
 from bot.moment import iso
 from bot.replay import Fate, Replay, Verdict, told
@@ -62,14 +63,14 @@ def _verdict(one: Verdict) -> dict[str, Any]:
     }
 
 
-def as_text(replayed: Replay, *, since: str, most: int, address: str) -> str:
+def as_text(replayed: Replay, *, since: int, most: int, address: str) -> str:
     """Return it as lines. most: how many runs of each kind. address: of the pages, or ""."""
-    total = len(replayed.verdicts)
+    total, then = len(replayed.verdicts), hindsight.written(since)
     if not total:
-        return f"nothing was asked for in the last {since}, so there is nothing to replay"
+        return f"nothing was asked for since {then}, so there is nothing to replay"
     requests = "1 request" if total == 1 else f"{total} requests"
     lines = [
-        f"{requests} of the last {since}, through version {replayed.version}:",
+        f"{requests} since {then}, through version {replayed.version}:",
         told(replayed),
         *_beside(replayed),
     ]

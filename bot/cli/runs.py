@@ -257,8 +257,7 @@ def withdraw(reached: Service, *, number: int, as_json: bool) -> None:
 @at_service
 def undo(reached: Service, *, number: int, why: str, seconds: float | None, as_json: bool) -> None:
     """Ask to take back what run NUMBER did: a run of its own."""
-    body = {"reason": why}
-    run = reached.post(path_of("runs", number, "undo"), body, key=secrets.token_hex(16))
+    run = _made_of(reached, number, "undo", why)
     _finish(reached, run["id"], seconds=seconds, as_json=as_json)
 
 
@@ -275,8 +274,7 @@ def again(
 
     It has the same values, and the hosts that they mean by now; the reason is given anew.
     """
-    body = {"reason": why}
-    run = reached.post(path_of("runs", number, "again"), body, key=secrets.token_hex(16))
+    run = _made_of(reached, number, "again", why)
     _finish(reached, run["id"], seconds=seconds, as_json=as_json)
 
 
@@ -295,6 +293,11 @@ def completion(*, shell: str) -> None:
 
 
 COMMANDS = (ask, list_runs, one_run, approve, deny, withdraw, undo, again, completion)
+
+
+def _made_of(reached: Service, number: int, how: str, why: str) -> Mapping[str, Any]:
+    """Ask for a run of its own, made of run NUMBER; return it."""
+    return reached.post(path_of("runs", number, how), {"reason": why}, key=secrets.token_hex(16))
 
 
 def _finish(reached: Service, number: int, *, seconds: float | None, as_json: bool) -> None:

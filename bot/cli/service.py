@@ -141,7 +141,11 @@ def service(url: str, token: str, *, person: str = "") -> Service:
 
     parts = urlsplit(url)
     if not token:
-        stop("set KEYTURN_TOKEN: keyturn token new, or the page Tokens, makes one", FAILED)
+        stop(
+            "set KEYTURN_TOKEN to a token of yours: the page Tokens makes one, and where the "
+            "service runs so does keyturn token new YOU --scope ask",
+            FAILED,
+        )
     if parts.scheme not in {"http", "https"} or not parts.hostname:
         stop(f"KEYTURN_URL={url} is no address such as https://keyturn.example.com", FAILED)
     if parts.scheme == "http" and parts.hostname not in _HOME:

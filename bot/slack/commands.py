@@ -114,9 +114,7 @@ class Commands:
         """Return the form that asks again. typed: the run's number. Raises NoSuchRun and Unfit."""
         with self._database.reading() as tx:
             run = runs.get(tx, _numbered(typed, "again"))
-        no = again.why_not(run)
-        if no:
-            raise Unfit(no)
+        again.check(run)
         return Blank(catalogue()[run.words], again=run.id)
 
     def _ask(self, asked: Asked) -> Message | Blank | None:
@@ -324,9 +322,10 @@ def _numbered(typed: str, word: str) -> int:
 
 def _nor_a_host(known: Inventory, typed: Sequence[str]) -> str:
     """Say so where the only word that was typed may have been meant as a host's name."""
+    if len(typed) > 1:
+        return ""
     try:
-        for name in typed if len(typed) == 1 else ():
-            known[name]
+        known[typed[0]]
     except UnknownHost as unknown:
         return f", and {unknown}"
     return ""

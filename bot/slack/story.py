@@ -140,7 +140,7 @@ class Stories:
         named = replace(
             told,
             names={person.id: person.name for person in policy.household.people.values()},
-            area=area.title if area else run.area,
+            area=policy.titles(run.areas),
             channel=(area.channel or "") if area else "",
             asker=told.asker or (self._user(asker) if asker else ""),
             owners=self._owners(policy, area),

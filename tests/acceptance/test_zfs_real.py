@@ -165,7 +165,7 @@ def test_a_running_scrub_is_seen_left_alone_stopped_and_started_again(nas: ZfsFu
 def test_a_resilver_is_never_stopped(nas: ZfsFuse, fleet: Fleet):
     first, second, third = nas.disk("d0"), nas.disk("d1"), nas.disk("d2")
     nas.pool("tank", "mirror", first, second, small=True)
-    nas.fill("tank", megabytes=12)
+    nas.fill("tank", megabytes=40)
     with nas.slow():
         nas.told("zpool", "replace", "-o", "ashift=9", "tank", str(second), str(third))
         with pytest.raises(Refused, match="must not be stopped"):

@@ -125,6 +125,8 @@ def test_verify_says_whole_or_where_it_is_broken(logged: Path):
         (["changelog", "verify"], 3, "there is no database in"),
         (["policy", "check", "/nowhere"], 1, "people.yaml: is missing"),
         (["runbook"], 2, "No such command"),
+        (["rusn"], 2, "Did you mean"),
+        (["abusers", "show", "lb*"], 2, "which are asked for: keyturn ask abusers show 'lb*'"),
         (["changelog", "show", "--most", "0"], 2, "not in the range"),
     ],
 )

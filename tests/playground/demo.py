@@ -110,6 +110,14 @@ def stay(service: Service) -> None:
     say("  Sign in there as (each link works once)")
     for person in PEOPLE:
         say(f"    {person:<5} {service.sign_in_link(person, seconds=_LINK_SECONDS)}")
+    settings = service.keyturn.settings
+    _, token = service.keyturn.workflow.tokens.make(
+        person="dora", scopes=("read", "ask"), days=1, door="cli"
+    )
+    say("  Command line, in another terminal, as dora")
+    say(f"    export KEYTURN_URL={service.address} KEYTURN_TOKEN={token}")
+    say(f"    export KEYTURN_POLICY={settings.policy} KEYTURN_DATA={settings.data}")
+    say("    .venv/bin/keyturn ask abusers show lb1")
     say("\nIn the chat try  /keyturn help  or  /keyturn abusers show lb1.  Ctrl-C ends it all.")
     while True:
         time.sleep(3600)

@@ -3,8 +3,9 @@
 from bot.store import heard, verification
 from bot.store.heard import Newest
 from tests.bot.api.conftest import Desk
+from tests.bot.office import WEB
 from tests.bot.web.exhibits import approved, asked, gallery, running, waiting
-from tests.toy import SetAll
+from tests.toy import SetAll, ShowSwitches
 
 
 def test_what_a_host_says_is_told_once_and_from_where_to_go_on(desk: Desk) -> None:
@@ -49,3 +50,13 @@ def test_a_runs_entries_are_verified(desk: Desk) -> None:
     told = desk.program("olga").post(f"/runs/{run.id}/verify").json()
     assert (told["faults"], told["outputs"]) == ([], 2)
     assert told["entries"] == told["last"] - told["first"] + 1
+
+
+def test_a_host_that_needs_attention_is_counted_among_those_that_are_done(desk: Desk) -> None:
+    desk.office.fleet.hosts["lb2"]["lamp"] = "broken"
+    looks = [ShowSwitches(host=name) for name in ("lb1", "lb2")]
+    run = desk.office.workflow.ask_all(looks, spelled="lb*", person="dora", origin=WEB)
+    desk.office.work()
+    seen = desk.program("olga").get(f"/runs/{run.id}/progress").json()
+    assert (seen["state"], seen["unwell"]) == ("succeeded", True)
+    assert (seen["total"], seen["done"], seen["needing_attention"]) == (2, 2, 1)

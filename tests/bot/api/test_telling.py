@@ -217,7 +217,7 @@ def test_two_processes_tell_each_thing_once(office: Office, listener: Listener) 
     telling = a_telling(office, listener.url, events=("asked",))
     office.ask(LAMP_ON)
     with office.database.transaction() as tx:
-        deliveries.take_in(tx, "wiki", deliveries.Wanted(("change",), (), ("asked",)))
+        deliveries.take_in(tx, "wiki", deliveries.Wanted(("change",), frozenset(), ("asked",)))
     with office.database.transaction() as tx:
         (item,) = deliveries.due(tx, "wiki")
         assert deliveries.claim(tx, item, seconds=60)

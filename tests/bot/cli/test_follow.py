@@ -19,8 +19,9 @@ __all__ = ["shop"]
 
 
 def a_progress(**told: Any) -> Mapping[str, Any]:
-    usual = {"run": 7, "state": "running", "counted_in": "hosts", "total": 0}
-    return usual | dict.fromkeys(("done", "failed", "under_way", "to_come"), 0) | told
+    usual = {"run": 7, "state": "running", "unwell": False, "counted_in": "hosts", "total": 0}
+    counts = ("done", "needing_attention", "failed", "under_way", "to_come")
+    return usual | dict.fromkeys(counts, 0) | told
 
 
 @pytest.mark.parametrize(
@@ -31,6 +32,10 @@ def a_progress(**told: Any) -> Mapping[str, Any]:
         (
             {"total": 4, "done": 1, "failed": 1, "under_way": 1, "to_come": 1},
             "[##!!>>..] run 7: running, 1 of 4 hosts done, 1 failed",
+        ),
+        (
+            {"state": "succeeded", "unwell": True, "total": 2, "done": 2, "needing_attention": 1},
+            "[########] run 7: needs attention, 2 of 2 hosts done, 1 needs attention",
         ),
         ({"total": 200, "done": 100, "to_come": 100}, "[####....] run 7: running, 100 of 200"),
     ],

@@ -124,7 +124,7 @@ def test_replay_counts_and_lists_what_would_differ(place: Path, monkeypatch: pyt
     monkeypatch.setenv("KEYTURN_BASE_URL", "https://keyturn.example.com/")
     found = run("replay", str(place / "new"))
     assert found.exit_code == 0
-    assert "3 requests of the last 90d" in found.output
+    assert "3 requests since 20" in found.output
     assert "2 more approvals" in found.output
     assert "dora: toy set lb1 lamp on  https://keyturn.example.com/runs/1" in found.output
     assert "2 instead of 1, from the owners of the edge" in found.output
@@ -139,14 +139,17 @@ def test_replay_reads_while_the_service_writes(place: Path):
         office.approve(office.ask(SetSwitch(host="lb1", name="lamp", value="on")))
         with office.database.transaction():
             found = run("replay", str(place / "policy"))
-        assert "1 request of the last 90d" in found.output
+        assert "1 request since 20" in found.output
         assert "nothing would be different" in found.output
 
 
 @pytest.mark.parametrize(
     ("words", "status", "says"),
     [
-        (["policy", "--since", "yesterday"], 2, "give a span such as 90d"),
+        (["policy", "--since", "yesterdy"], 2, "“yesterdy” is no time: type 02:00, yesterday"),
+        (["policy", "--since", "9999-01-01"], 2, "is still to come"),
+        (["policy", "--since", "9999w"], 0, "3 requests since 18"),
+        (["policy", "--since", "last month"], 0, "3 requests since 20"),
         (["nowhere"], 1, "people.yaml: is missing"),
     ],
 )

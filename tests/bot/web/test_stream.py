@@ -1,6 +1,8 @@
 """A run's stream: what it tells, when it ends, and whom it turns away."""
 
 import json
+from collections.abc import Generator
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -87,7 +89,7 @@ def with_terms(site: Site, terms: Terms) -> Site:
 
 def test_t_a20_who_signs_out_is_told_no_more(site: Site, moving: int) -> None:
     """Each look comes after one at the session, so the second finds it gone."""
-    site = with_terms(site, Terms(look=0.01, check=0, longest=60))
+    site = with_terms(site, Terms(look=0.01, check=0, longest=60, in_all=1))
     browser = site.browser("dora")
     token = browser.cookies[site.parts.cookie]
     database, looks = site.database, site.app.state.looks
@@ -100,7 +102,8 @@ def test_t_a20_who_signs_out_is_told_no_more(site: Site, moving: int) -> None:
 
     looks.at = then_sign_out
     assert heard_by(browser, moving)[-1][0] == "gone"
-    assert site.parts.seats.in_use == 0
+    with site.parts.seats.taken("olga"):
+        pass  # the seat is another's by now
 
 
 def test_t_a20_who_leaves_the_policy_is_told_no_more(site: Site, moving: int) -> None:
@@ -124,16 +127,21 @@ def test_a_service_that_ends_waits_for_no_reader(site: Site, moving: int) -> Non
 
 
 def test_nobody_holds_more_seats_than_allowed(site: Site, moving: int) -> None:
-    seats = site.parts.seats
-    held = [seats.taken("dora") for _ in range(seats.terms.of_one_person)]
-    for seat in held:
-        seat.__enter__()
-    assert heard_by(site.browser("dora"), moving) == [("full", "", "")]
-    assert heard_by(site.browser("olga"), moving)[0][0] == "moved"
-    for seat in held:
-        seat.__exit__(None, None, None)
+    with _all_seats_of(site, "dora"):
+        assert heard_by(site.browser("dora"), moving) == [("full", "", "")]
+        assert heard_by(site.browser("olga"), moving)[0][0] == "moved"
     assert heard_by(site.browser("dora"), moving)[0][0] == "moved"
-    assert seats.in_use == 0
+    with _all_seats_of(site, "dora"):
+        pass  # none was kept
+
+
+@contextmanager
+def _all_seats_of(site: Site, person: str) -> Generator[None]:
+    seats = site.parts.seats
+    with ExitStack() as held:
+        for _ in range(seats.terms.of_one_person):
+            held.enter_context(seats.taken(person))
+        yield
 
 
 def test_all_seats_together_are_bounded_too() -> None:
@@ -143,10 +151,14 @@ def test_all_seats_together_are_bounded_too() -> None:
 
 
 def test_the_headers_alone_are_no_stream(site: Site, moving: int) -> None:
-    site = with_terms(site, Terms(longest=60))
-    answer = site.browser("dora").head(f"/runs/{moving}/stream")
+    site = with_terms(site, Terms(longest=60, in_all=1))
+    with site.parts.seats.taken("olga"):
+        answer = site.browser("dora").head(f"/runs/{moving}/stream")
+    # It would say at once that there is no seat left.
+    assert (answer.status_code, answer.text) == (200, "")
     assert answer.headers["content-type"].startswith("text/event-stream")
-    assert site.parts.seats.in_use == 0
+    with site.parts.seats.taken("olga"):
+        pass
 
 
 def test_there_is_no_stream_of_what_is_not_there(site: Site) -> None:
