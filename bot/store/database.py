@@ -133,11 +133,17 @@ class Database:
     """Opens transactions. url: `sqlite:///file` or `postgresql+psycopg://…`.
 
     seal: signs the change log; without one it can only be read.
-    redactor: knows the secrets that are not to be recorded.
+    redactor: knows the secrets that are not to be recorded. patience: how many seconds it may
+    take to answer.
     """
 
     def __init__(
-        self, url: str, seal: Seal | None = None, redactor: Redactor | None = None
+        self,
+        url: str,
+        seal: Seal | None = None,
+        redactor: Redactor | None = None,
+        *,
+        patience: int = _BLOCKED_SECONDS,
     ) -> None:
         self.url = url
         self._seal = seal
@@ -145,14 +151,14 @@ class Database:
         # Why the change log could not be written, until it could again; "" if all is well.
         self.trouble = ""
         self.embedded = url.startswith("sqlite")
-        self.engine = _sqlite(url) if self.embedded else _postgresql(url)
+        self.engine = (_sqlite if self.embedded else _postgresql)(url, patience)
         # Called after every commit that somebody should hear of, from the committing thread.
         self.on_news: Callable[[], None] = lambda: None
         # Called before every transaction. Raises StoreUnavailable where we may not work on it now.
         self.may_write: Callable[[], None] = lambda: None
         self.moves = Moves()
         self._closed = False
-        self._watch = Watch(self.engine, _BLOCKED_SECONDS, needed=not self.embedded)
+        self._watch = Watch(self.engine, patience, needed=not self.embedded)
         # SQLite has one writer: waiting for it in turn is fairer and faster than its own polling.
         self.commits = Commits(self, self.guarded, patience=_BUSY_SECONDS)
 
@@ -332,7 +338,7 @@ def _driver(connection: Connection) -> sqlite3.Connection:
     return driver
 
 
-def _sqlite(url: str) -> Engine:
+def _sqlite(url: str, patience: int) -> Engine:
     engine = create_engine(
         url,
         isolation_level="AUTOCOMMIT",
@@ -350,14 +356,14 @@ def _sqlite(url: str) -> Engine:
             "foreign_keys=ON",
             # What is erased is overwritten.
             "secure_delete=ON",
-            f"busy_timeout={_BLOCKED_SECONDS * 1000}",
+            f"busy_timeout={patience * 1000}",
         ):
             connection.execute(f"PRAGMA {pragma}")
 
     return engine
 
 
-def _postgresql(url: str) -> Engine:
+def _postgresql(url: str, patience: int) -> Engine:
     return create_engine(
         url,
         # A transaction is begun by the message that asks for the time.
@@ -370,7 +376,7 @@ def _postgresql(url: str) -> Engine:
         connect_args={
             # Told to forget what it has prepared, a server would forget what the pipe has, too.
             "prepare_threshold": None,
-            "connect_timeout": _BLOCKED_SECONDS,
+            "connect_timeout": patience,
             "tcp_user_timeout": 2 * _BUSY_SECONDS * 1000,
             # To compile what takes milliseconds would take longer than it.
             "options": f"-c lock_timeout={_LOCKED_MILLISECONDS} -c jit=off",

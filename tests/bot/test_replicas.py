@@ -23,7 +23,6 @@ from sqlalchemy import update
 
 from bot.policy import PolicyDirectory
 from bot.run import State
-from bot.store import database as store
 from bot.store import runs, schedules, schema, seal, search, tables
 from bot.store.database import Database, StoreUnavailable, Transaction
 from bot.store.runs import Overtaken
@@ -112,8 +111,8 @@ class Place:
 
     def workflow(self) -> tuple[Workflow, Told, Noted, Database]:
         # A machine that is busy is no database that hangs: who is first may take its time.
-        store._BLOCKED_SECONDS = TOGETHER  # pyright: ignore[reportPrivateUsage] - in tests only
-        database = Database(self.url, seal.kept_in(self.directory / "key"))
+        key = seal.kept_in(self.directory / "key")
+        database = Database(self.url, key, patience=TOGETHER)
         policies = PolicyDirectory(self.directory / "policy")
         fleet, queue = Told(ledger=self.ledger), Noted(ledger=self.ledger)
         return (
