@@ -29,6 +29,7 @@ SCHEMAS := tests/bot/slack/schemas/generated.json
 # what they need in order to stand in for a host.
 SYSTEM_PACKAGES := \
 	apache2=apache2 \
+	busybox=busybox \
 	ca-certificates=/etc/ssl/certs/ca-certificates.crt \
 	chromium=chromium \
 	exim4-daemon-light=exim4 \

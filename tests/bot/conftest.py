@@ -4,11 +4,9 @@ from pathlib import Path
 import pytest
 
 from bot.store.database import Database
-from tests.bot.empty import empty, empty_on
+from tests.bot.empty import STORES, empty, empty_on
 from tests.bot.office import Office, an_office
 from tests.playground.postgres import Postgres
-
-STORES = ["sqlite", pytest.param("postgresql", marks=pytest.mark.real)]
 
 
 @pytest.fixture(scope="session")

@@ -5,12 +5,19 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import pytest
 from sqlalchemy import event
 
 from bot.store import schema
 from bot.store.database import Database
 from bot.store.seal import Seal
 from tests.playground.postgres import Postgres
+
+_SQLITE, _POSTGRESQL = "sqlite", pytest.param("postgresql", marks=pytest.mark.real)
+STORES = [_SQLITE, _POSTGRESQL]
+# What there is on one of the databases only; the other has no test of it to leave out.
+on_sqlite = pytest.mark.parametrize("database", [_SQLITE], indirect=True)
+on_postgresql = pytest.mark.parametrize("database", [_POSTGRESQL], indirect=True)
 
 
 def empty(file: Path, seal: Seal | None = None) -> Database:

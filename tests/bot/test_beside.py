@@ -20,6 +20,7 @@ from bot.store.keyfile import BadKey
 from bot.store.tenure import one_of_many, sole_server
 from bot.workflow import Workflow
 from bot.workflow.noting import BROKEN, CHANGED, Noting
+from tests.bot.empty import on_postgresql
 from tests.bot.office import Office
 from tests.playground import company
 from tests.playground.postgres import Postgres
@@ -67,12 +68,12 @@ def test_who_still_has_the_old_policy_does_not_note_it_again_and_again(
     assert office.entries().count(CHANGED) == 2
 
 
+# SQLite has one writer.
+@on_postgresql
 def test_news_that_one_process_tells_is_not_looked_at_by_another(any_office: Office):
     """Drawn from what was read before the other had told it, it would be told twice."""
     office = any_office
     run = office.ask(SetSwitch(host="lb1", name="lamp", value="on"))
-    if office.database.embedded:
-        pytest.skip("SQLite has one writer")
     with office.database.transaction() as first:
         assert [item.run for item in news.held(first)] == [run.id]
         with office.database.transaction() as second:

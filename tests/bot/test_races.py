@@ -14,6 +14,7 @@ from bot.store.database import Database, StoreUnavailable, Transaction
 from bot.workflow import TooLate
 from bot.workflow.ending import end
 from connectors.trouble import CommandFailed
+from tests.bot.empty import on_postgresql
 from tests.bot.office import WEB, Office
 from tests.toy import SetSwitch
 
@@ -107,13 +108,6 @@ def _until(true: Callable[[], bool]) -> None:
         threading.Event().wait(0.01)
 
 
-@pytest.fixture
-def many_writers(any_office: Office) -> Office:
-    if any_office.database.embedded:
-        pytest.skip("SQLite has one writer")
-    return any_office
-
-
 @contextmanager
 def _while_a_part_is_held(
     office: Office, act: Callable[[int], object]
@@ -130,8 +124,10 @@ def _while_a_part_is_held(
     acting.join()
 
 
-def test_a_part_that_ends_while_the_whole_is_withdrawn_deadlocks_nothing(many_writers: Office):
-    office = many_writers
+# SQLite has one writer: there is no such race.
+@on_postgresql
+def test_a_part_that_ends_while_the_whole_is_withdrawn_deadlocks_nothing(any_office: Office):
+    office = any_office
 
     def withdraw(whole: int) -> None:
         office.workflow.withdraw(whole, person="dora")
@@ -142,8 +138,9 @@ def test_a_part_that_ends_while_the_whole_is_withdrawn_deadlocks_nothing(many_wr
     assert office.run(part.id).state is State.REFUSED
 
 
-def test_a_part_that_goes_on_while_the_whole_is_stopped_deadlocks_nothing(many_writers: Office):
-    office = many_writers
+@on_postgresql
+def test_a_part_that_goes_on_while_the_whole_is_stopped_deadlocks_nothing(any_office: Office):
+    office = any_office
 
     def stop(whole: int) -> None:
         office.workflow.stop(whole, person="dora")
@@ -154,8 +151,9 @@ def test_a_part_that_goes_on_while_the_whole_is_stopped_deadlocks_nothing(many_w
     assert "step succeeded" in office.entries(part)
 
 
-def test_a_lock_that_is_given_up_while_it_is_asked_for_is_taken(many_writers: Office):
-    office = many_writers
+@on_postgresql
+def test_a_lock_that_is_given_up_while_it_is_asked_for_is_taken(any_office: Office):
+    office = any_office
     first, second = (office.ask(SetSwitch(host="lb1", name="lamp", value=v)) for v in "ab")
     with office.database.transaction() as tx:
         assert locks.take(tx, "lb1", first.id) is None
