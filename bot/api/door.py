@@ -85,7 +85,7 @@ def told(told: Told) -> None:
     """Sent to subscriptions, signed as Standard Webhooks say; any 2xx is a yes.
 
     Without one it is sent again for about a day, each time after twice as long, and what happened
-    to the same run later waits. Several may come for one `seq`: the `webhook-id` is the same then.
+    to the same run later waits. Several may come for one `entry`, with the same `webhook-id`.
     """
 
 

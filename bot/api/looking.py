@@ -55,7 +55,7 @@ class HappeningShape(shapes.Shape):
             approved_by=[vote.person for vote in approvals],
             run=one.run,
             state=one.state,
-            entry=one.seq,
+            entry=one.entry,
             outcome=one.outcome,
         )
 

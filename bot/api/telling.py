@@ -28,13 +28,13 @@ _CLAIM_SECONDS = 60.0
 class Told(shapes.Shape):
     """What happened to a run, and the run as it is when this is sent.
 
-    seq: the number of the entry in the change log that tells of it: the same whenever it is sent
+    entry: the number of the one in the change log that tells of it: the same whenever it is sent
     again, and higher for whatever happened later. Of one run, deliveries come in that order.
     """
 
     type: Literal["run"]
     event: str = Field(examples=["approved", "started", "succeeded"])
-    seq: int
+    entry: int
     at: datetime
     run: shapes.RunShape
 
@@ -115,7 +115,7 @@ class Telling:
         told = Told(
             type="run",
             event=item.kind,
-            seq=item.seq,
+            entry=item.seq,
             at=shapes.at(item.at),
             run=shapes.RunShape.of(run, votes, self._base_url),
         )

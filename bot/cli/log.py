@@ -137,7 +137,8 @@ def _show_around(
         if not found:
             click.echo("nothing that Keyturn knows of")
     for one in found:
-        click.echo(_json(one) if as_json else _line(one, allowed.get(one.run or 0, ())))
+        votes = allowed.get(one.run or 0, ())
+        click.echo(_json(one, votes) if as_json else _line(one, votes))
     if seen.left_out:
         click.echo(f"left out as less likely: {seen.left_out}; -n shows more", err=True)
     if seen.within < reach:
@@ -145,17 +146,20 @@ def _show_around(
         click.echo(f"so much happened that only {' to '.join(looked)} was looked at", err=True)
 
 
-def _json(one: "Happening") -> str:
+def _json(one: "Happening", votes: "Sequence[Vote]") -> str:
+    """Tell it by the names that it has in the API."""
     from bot.moment import iso
 
-    return json.dumps(vars(one) | {"at": iso(one.at)}, ensure_ascii=False)
+    approved_by = [vote.person for vote in votes]
+    told = vars(one) | {"at": iso(one.at), "approved_by": approved_by}
+    return json.dumps(told, ensure_ascii=False)
 
 
 def _line(one: "Happening", votes: "Sequence[Vote]") -> str:
     from bot import hindsight
     from bot.store import around
 
-    run = f"run {one.run}" if one.run else f"#{one.seq}"
+    run = f"run {one.run}" if one.run else f"#{one.entry}"
     return f"{hindsight.written(one.at)}  {run:<8} {one.state:<14} {around.told(one, votes)}"
 
 

@@ -38,6 +38,7 @@ class Happening:
     rank: 0 it changed a host; 1 it was attempted; 2 a schedule did not fire, a check found
     something, or it happened outside; 3 it concerns all.
     overlap: how many of the hosts that were asked about.
+    entry: the number of the one of the change log that tells of it, where it is no run's.
     """
 
     at: int
@@ -48,7 +49,7 @@ class Happening:
     person: str
     run: int | None = None
     state: str = ""
-    seq: int | None = None
+    entry: int | None = None
     outcome: str = ""
 
 

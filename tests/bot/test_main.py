@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from bot import moment
+from bot.api.looking import HappeningShape
 from bot.civil import micros
 from bot.store import changelog, seal
 from bot.store.database import Database
@@ -102,7 +103,8 @@ def test_what_happened_around_a_moment_is_told_to_programs_with_its_moment(logge
     database.close()
     shown = keyturn(logged, "changelog", "show", "--around", "1 h", "--json", "--within", "2h")
     [told] = [json.loads(line) for line in shown.stdout.splitlines()]
-    assert (told["seq"], told["at"]) == (entry.seq, moment.iso(entry.at))
+    assert (told["entry"], told["at"]) == (entry.seq, moment.iso(entry.at))
+    assert told.keys() == HappeningShape.model_fields.keys()
 
 
 def test_verify_says_whole_or_where_it_is_broken(logged: Path):

@@ -115,7 +115,9 @@ def test_a_subscription_hears_all_that_happens_to_a_run_in_order(
     all_of(telling)
     assert listener.events == _seen(office, run)
     assert listener.events[-1] == (run.id, "succeeded")
-    assert [one["seq"] for one in listener.heard] == sorted(one["seq"] for one in listener.heard)
+    assert [one["entry"] for one in listener.heard] == sorted(
+        one["entry"] for one in listener.heard
+    )
     assert listener.heard[-1]["run"]["approved_by"] == ["olga"]
     assert listener.paths[0] == "/keyturn?to=us"
     for body in listener.bodies:
@@ -205,12 +207,12 @@ def test_a_delivery_that_is_sent_again_has_the_same_id(office: Office, listener:
     assert before == []
     telling.once()
     with office.database.transaction() as tx:
-        seq = listener.heard[0]["seq"]
-        row = {"subscription": "wiki", "seq": seq, "run": 1, "kind": "asked", "at": 0}
+        entry = listener.heard[0]["entry"]
+        row = {"subscription": "wiki", "seq": entry, "run": 1, "kind": "asked", "at": 0}
         tx.sql.execute(delivery.insert().values(**row, tries=0, not_before=0, trouble=""))
     telling.once()
     first, second = listener.headers
-    assert first["webhook-id"] == second["webhook-id"] == f"wiki-{seq}"
+    assert first["webhook-id"] == second["webhook-id"] == f"wiki-{entry}"
 
 
 def test_two_processes_tell_each_thing_once(office: Office, listener: Listener) -> None:
