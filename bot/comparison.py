@@ -173,7 +173,7 @@ def _did(vote: Vote) -> str:
 
 
 def _end(side: Side) -> Iterator[str]:
-    yield side.run.state.capitalize()
+    yield side.run.standing.capitalize()
     if side.run.summary:
         yield side.run.summary
     report = side.run.report

@@ -124,10 +124,12 @@ def followed(story: Story) -> Message:
     run = story.run
     asker = [person(story.asker), words(" ")] if story.asker else []
     told = run.report.summary if run.report else ""
-    sign = emoji("white_check_mark" if run.report and run.report.healthy else "warning")
-    said = [line(*asker, sign, words(" "), bold("It is over: "), words(shortened(told, 1000)))]
+    well = run.report is not None and run.report.healthy
+    sign = emoji("white_check_mark" if well else "warning")
+    over = "It is over" if well else "It is over, and needs attention"
+    said = [line(*asker, sign, words(" "), bold(f"{over}: "), words(shortened(told, 1000)))]
     blocks = [rich(*said), *_report(run)]
-    return Message(notification(f"Run {run.id}, {run.title}: {told}"), blocks)
+    return Message(notification(f"Run {run.id}, {run.title}: {over}: {told}"), blocks)
 
 
 def _head(story: Story) -> list[Block]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from bot.moment import utc
-from bot.run import State
+from bot.run import State, standing
 from bot.store.changelog import Entry
 from bot.web import badge
 
@@ -83,7 +83,7 @@ def _ending(kind: str, facts: Mapping[str, Any]) -> tuple[str, str, str, str]:
     """Tell of a state that a run came to; or of an event that only a newer version knows."""
     detail = str(facts.get("summary", ""))
     try:
-        shown = badge.RUN[State(kind)]
+        shown = badge.RUN[standing(State(kind), unwell=facts.get("healthy") is False)]
     except ValueError:
         return kind.capitalize(), detail, "grey", "dot"
     return shown.word, detail, shown.tone, shown.icon
@@ -193,7 +193,7 @@ _TELLERS: Mapping[str, _Teller] = {
     "stop refused": _with_reason("{who} could not stop it", "orange", "ban"),
     "withdrawn": lambda _facts, who: (f"Withdrawn by {who}", "", "grey", "back"),
     "followed up": lambda facts, _who: (
-        "It is over",
+        "It is over" if facts.get("healthy") else "It is over, and needs attention",
         _text(facts, "summary"),
         "green" if facts.get("healthy") else "orange",
         "eye",

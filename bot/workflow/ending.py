@@ -89,7 +89,8 @@ def _log(tx: Transaction, endings: Sequence[Ending]) -> None:
     drafts: list[Draft] = []
     for one in endings:
         facts: dict[str, Canonical] = {"summary": one.summary}
-        if one.run.id in said:
+        if one.report:
+            facts["healthy"] = one.report.healthy
             facts["output_sha256"] = said[one.run.id].sha256
         drafts.append(Draft(one.state.value, one.run.id, one.person, one.run.host, facts))
     entries = changelog.append_many(tx, drafts)

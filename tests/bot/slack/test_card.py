@@ -15,7 +15,7 @@ from bot.console.mrkdwn import Names, to_html, with_emoji
 from bot.run import State, StepRecord, StepState
 from bot.slack import plans
 from bot.slack.blocks import Message, mrkdwn, preformatted
-from bot.slack.card import card, result, settled
+from bot.slack.card import card, followed, result, settled
 from bot.slack.home import Seen, tab
 from bot.slack.nudge import nudges
 from bot.slack.reports import aligned
@@ -46,6 +46,16 @@ def words(message: Message) -> str:
 def buttons(message: Message) -> list[str]:
     actions = [block for block in message.blocks if block["type"] == "actions"]
     return [button["action_id"] for block in actions for button in block["elements"]]
+
+
+@pytest.mark.parametrize(
+    ("well", "told"), [(True, "It is over: "), (False, "It is over, and needs attention: ")]
+)
+def test_what_went_on_is_told_with_how_it_ended(well: bool, told: str):
+    run = replace(a_run(State.SUCCEEDED), report=Report("scrubbed", healthy=well))
+    message = followed(a_story(run))
+    assert told in words(message)
+    assert f"{told}scrubbed" in message.text
 
 
 def test_every_state_is_drawn():

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
+from bot.digest import Canonical
 from bot.proposal import Proposal, ProposedStep
 from bot.run import Origin, Run, State, StepRecord, StepState, Vote
 from bot.store import changelog, runs
@@ -143,11 +144,11 @@ def concluded(
 
 
 def ended(
-    tx: Transaction, run: Run, state: State, summary: str, person: str = "", **facts: str
+    tx: Transaction, run: Run, state: State, summary: str, person: str = "", **facts: Canonical
 ) -> Run:
     done = runs.move(tx, run, state, ended=tx.now + 1_300_000, summary=summary)
-    told = {"summary": summary} | facts
-    changelog.append(tx, state.value, run=run.id, person=person, host=run.host, **told)
+    facts = {"summary": summary, **facts}
+    changelog.append(tx, state.value, run=run.id, person=person, host=run.host, **facts)
     return done
 
 
@@ -174,7 +175,14 @@ def checked(tx: Transaction, report: Report | None = None) -> Run:
     )
     told = outputs.prepared_report(tx, found)
     begun = runs.amend(tx, run, started=run.asked, unwell=not found.healthy)
-    done = ended(tx, begun, State.SUCCEEDED, found.summary, output_sha256=told.sha256)
+    done = ended(
+        tx,
+        begun,
+        State.SUCCEEDED,
+        found.summary,
+        healthy=found.healthy,
+        output_sha256=told.sha256,
+    )
     outputs.keep(tx, changelog.newest(tx, most=1)[0], 0, told)
     return replace(done, report=found)
 

@@ -9,9 +9,19 @@ from hypothesis import strategies as st
 
 from bot.comparison import Line, Side, compared
 from bot.run import State, StepState
+from runbooks import Report
 from tests.bot.web.conftest import Site
 from tests.bot.web.dom import Page
-from tests.bot.web.exhibits import approved, asked, concluded, ended, gallery, running, waiting
+from tests.bot.web.exhibits import (
+    approved,
+    asked,
+    checked,
+    concluded,
+    ended,
+    gallery,
+    running,
+    waiting,
+)
 from tests.toy import SetSwitch
 
 
@@ -33,6 +43,13 @@ def test_what_differs_stands_beside_each_other(site: Site) -> None:
     assert "Differs ≠ two 2" in words
     assert "Only on the right + four" in words
     assert "Alike one one" in words
+
+
+def test_a_check_that_found_something_wrong_ended_as_lists_say(site: Site) -> None:
+    with site.database.transaction() as tx:
+        ill, well = checked(tx).id, checked(tx, Report("all is well")).id
+    html = site.browser("dora").get(f"/runs/compare?a={ill}&b={well}").text
+    assert "Differs ≠ Needs attention Succeeded" in Page(html).text
 
 
 def test_the_one_before_that_is_like_it_is_found(site: Site) -> None:

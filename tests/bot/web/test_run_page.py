@@ -3,9 +3,10 @@
 from collections.abc import Mapping
 
 import pytest
+from sqlalchemy import update
 
 from bot.run import State
-from bot.store import changelog, locks, verification
+from bot.store import changelog, locks, tables, verification
 from connectors.trouble import CommandFailed, Interrupted
 from runbooks import Report
 from runbooks.abusers_clear import ClearAbuser
@@ -13,7 +14,7 @@ from runbooks.service_restart import RestartService
 from tests.bot.web.conftest import Site
 from tests.bot.web.dom import Page
 from tests.bot.web.exhibits import approved, asked, checked, gallery, running, waiting
-from tests.toy import BreakSwitch, SetAll, SetSwitch
+from tests.toy import BreakSwitch, SetAll, SetSwitch, ShowSwitches, WarmUp
 
 LAMP_ON = SetSwitch(host="lb1", name="lamp", value="on")
 BUTTONS = ("approve", "deny", "withdraw", "undo", "settle")
@@ -103,6 +104,36 @@ def test_a_check_shows_its_findings_and_its_table(site: Site) -> None:
     assert '<th scope="col">expires in</th>' in html
     assert "Needs attention" in html
     assert "Healthy" in browser.get(f"/runs/{well.id}").text
+
+
+def _story(site: Site, number: int) -> str:
+    words = Page(site.browser("dora").get(f"/runs/{number}").text).text
+    return words.split("What happened")[1].split("In the change log")[0]
+
+
+@pytest.mark.parametrize(("lamp", "told"), [("broken", "Needs attention"), ("on", "Succeeded")])
+def test_the_story_says_of_a_check_what_lists_say(site: Site, lamp: str, told: str) -> None:
+    site.office.fleet.hosts["lb1"]["lamp"] = lamp
+    run = site.office.ask(ShowSwitches(host="lb1"))
+    story = _story(site, run.id)
+    assert [word for word in ("Needs attention", "Succeeded") if word in story] == [told]
+
+
+@pytest.mark.parametrize(
+    ("became", "told"), [("burnt", "It is over, and needs attention"), ("off", "It is over")]
+)
+def test_the_story_says_how_what_went_on_came_to_its_end(
+    site: Site, became: str, told: str
+) -> None:
+    run = site.office.approve(site.office.ask(WarmUp(host="lb1", name="lamp", value="on")))
+    site.office.fleet.hosts["lb1"]["warming"] = became
+    with site.database.transaction() as tx:
+        tx.sql.execute(update(tables.vigil).values(next=tx.now))
+    site.office.workflow.follow_up()
+    story = _story(site, run.id)
+    assert told in story
+    assert ("attention" in story) == ("attention" in told)
+    assert "Succeeded" in story
 
 
 def test_a_run_that_waits_for_another_says_for_which(site: Site) -> None:
