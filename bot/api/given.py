@@ -135,6 +135,12 @@ class Because(Given):
     reason: Reason = ""
 
 
+class Repeat(Because):
+    """Why the same is asked for again. dry: only say what would come of it, as of a request."""
+
+    dry: bool = False
+
+
 class Ending(Given):
     """How an unknown run ended, as an owner found it on the host. why: how they know."""
 

@@ -1,6 +1,6 @@
 """Runs: found again, asked for, decided, stopped and taken back."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Annotated
 from urllib.parse import urlencode
@@ -23,6 +23,7 @@ from bot.api.given import (
     Moment,
     Number,
     Order,
+    Repeat,
     Review,
     Standing,
     Word,
@@ -131,15 +132,7 @@ def show(
 )
 def ask(request: Request, parts: Here, caller: Asking, order: Order, wait: Wait = 0) -> Response:
     """Record the request. It is planned and, where the rules let it, done without more ado."""
-    spelled, requests = order.understood(caller.policy)
-    outlook = foreseen(parts, caller, type(requests[0]), [one.target for one in requests])
-    if order.dry:
-        return written(Asked(run=None, outlook=outlook), 200, {})
-    run = _record(parts, caller, spelled, list(requests), order.reason)
-    if not rests(run.state):
-        leave(request, Wish(run.id, wait, partial(_became, parts, run.id, outlook)))
-    asked = Asked(run=shapes.RunShape.of(run, (), parts.base_url), outlook=outlook)
-    return written(asked, 202, {"Location": f"/api/v1/runs/{run.id}"})
+    return _asked(request, parts, caller, order.understood(caller.policy), order, wait)
 
 
 @router.post(
@@ -243,17 +236,18 @@ def undo(
     operation_id="askAgain",
     summary="Ask again, by the values of a run that is over",
     status_code=202,
+    response_model=Asked,
+    responses={200: {"model": Asked, "description": "Dry: nothing was recorded"}},
     dependencies=[DESCRIBED],
 )
 def ask_again(
-    parts: Here, caller: Asking, number: Number, given: Because, answer: Response
-) -> shapes.RunInFull:
+    request: Request, parts: Here, caller: Asking, number: Number, given: Repeat, wait: Wait = 0
+) -> Response:
     """A run of its own. Of several hosts, those that its pattern or tag means by now."""
     with parts.database.reading() as tx:
         over = runs.get(tx, number)
-    spelled, requests = again.requests(over, caller.policy.inventory.tags)
-    run = _record(parts, caller, spelled, list(requests), given.reason)
-    return records.asked(parts, caller, run, answer)
+    meant = again.requests(over, caller.policy.inventory.tags)
+    return _asked(request, parts, caller, meant, given, wait)
 
 
 @router.post(
@@ -284,8 +278,28 @@ def review(parts: Here, caller: Approving, number: Number, given: Review) -> sha
     return _done(parts, caller, number, "review", act)
 
 
+def _asked(
+    request: Request,
+    parts: ApiParts,
+    caller: Caller,
+    meant: tuple[str, Sequence[AnyRunbook]],
+    given: Order | Repeat,
+    wait: float,
+) -> Response:
+    """Ask, or only say what would come of it. meant: how hosts were spelled, and for each one."""
+    spelled, requests = meant
+    outlook = foreseen(parts, caller, type(requests[0]), [one.target for one in requests])
+    if given.dry:
+        return written(Asked(run=None, outlook=outlook), 200, {})
+    run = _record(parts, caller, spelled, requests, given.reason)
+    if not rests(run.state):
+        leave(request, Wish(run.id, wait, partial(_became, parts, run.id, outlook)))
+    asked = Asked(run=shapes.RunShape.of(run, (), parts.base_url), outlook=outlook)
+    return written(asked, 202, {"Location": f"/api/v1/runs/{run.id}"})
+
+
 def _record(
-    parts: ApiParts, caller: Caller, spelled: str, requests: list[AnyRunbook], reason: str
+    parts: ApiParts, caller: Caller, spelled: str, requests: Sequence[AnyRunbook], reason: str
 ) -> Run:
     if not spelled:
         return parts.workflow.ask(

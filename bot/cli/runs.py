@@ -35,6 +35,7 @@ _LONGEST_WAIT = 24 * 3600.0
 _MOST_ROWS = 40
 _NUMBER = click.argument("number", type=Number())
 _WHY = click.option("--why", default="", help="What the change log shall say about it.")
+_DRY = click.option("--dry-run", "dry", is_flag=True, help="Only say what would come of it.")
 # Whoever asks or approves wants to read what came of it; `--wait 0` is for scripts that do not.
 _A_MOMENT = 20.0
 
@@ -80,7 +81,7 @@ def _runbook_words(
     "words", nargs=-1, required=True, shell_complete=_runbook_words, metavar="WORDS HOST…"
 )
 @_WHY
-@click.option("--dry-run", "dry", is_flag=True, help="Only say what would come of it.")
+@_DRY
 @_WAIT_A_LITTLE
 @as_json
 @at_service
@@ -100,12 +101,7 @@ def ask(
     import shlex
 
     body = {"words": shlex.join(words), "reason": why, "dry": dry}
-    told = reached.post("/runs", body, key=secrets.token_hex(16))
-    if dry:
-        sentences = "\n".join(told["outlook"]["sentences"])
-        click.echo(json.dumps(told["outlook"]) if as_json else visibly(sentences))
-        sys.exit(0 if told["outlook"]["allowed"] else 4)
-    _finish(reached, told["run"]["id"], seconds=seconds, as_json=as_json)
+    _asked(reached, "/runs", body, seconds=seconds, as_json=as_json)
 
 
 @click.command("runs")
@@ -257,25 +253,27 @@ def withdraw(reached: Service, *, number: int, as_json: bool) -> None:
 @at_service
 def undo(reached: Service, *, number: int, why: str, seconds: float | None, as_json: bool) -> None:
     """Ask to take back what run NUMBER did: a run of its own."""
-    run = _made_of(reached, number, "undo", why)
+    path = path_of("runs", number, "undo")
+    run = reached.post(path, {"reason": why}, key=secrets.token_hex(16))
     _finish(reached, run["id"], seconds=seconds, as_json=as_json)
 
 
 @click.command("again")
 @_NUMBER
 @_WHY
+@_DRY
 @_WAIT_A_LITTLE
 @as_json
 @at_service
 def again(
-    reached: Service, *, number: int, why: str, seconds: float | None, as_json: bool
+    reached: Service, *, number: int, why: str, dry: bool, seconds: float | None, as_json: bool
 ) -> None:
     """Ask again for what run NUMBER asked for, which is over: a run of its own.
 
     It has the same values, and the hosts that they mean by now; the reason is given anew.
     """
-    run = _made_of(reached, number, "again", why)
-    _finish(reached, run["id"], seconds=seconds, as_json=as_json)
+    path, body = path_of("runs", number, "again"), {"reason": why, "dry": dry}
+    _asked(reached, path, body, seconds=seconds, as_json=as_json)
 
 
 @click.command("completion")
@@ -295,9 +293,21 @@ def completion(*, shell: str) -> None:
 COMMANDS = (ask, list_runs, one_run, approve, deny, withdraw, undo, again, completion)
 
 
-def _made_of(reached: Service, number: int, how: str, why: str) -> Mapping[str, Any]:
-    """Ask for a run of its own, made of run NUMBER; return it."""
-    return reached.post(path_of("runs", number, how), {"reason": why}, key=secrets.token_hex(16))
+def _asked(
+    reached: Service,
+    path: str,
+    body: Mapping[str, Any],
+    *,
+    seconds: float | None,
+    as_json: bool,
+) -> None:
+    """Ask, and show what came of it; of a dry request, what would come of it."""
+    told = reached.post(path, body, key=secrets.token_hex(16))
+    if told["run"] is None:
+        sentences = "\n".join(told["outlook"]["sentences"])
+        click.echo(json.dumps(told["outlook"]) if as_json else visibly(sentences))
+        sys.exit(0 if told["outlook"]["allowed"] else 4)
+    _finish(reached, told["run"]["id"], seconds=seconds, as_json=as_json)
 
 
 def _finish(reached: Service, number: int, *, seconds: float | None, as_json: bool) -> None:

@@ -148,7 +148,7 @@ def test_what_is_over_is_asked_for_again_in_ones_own_name(desk: Desk):
     )
     dora.post(f"/runs/{number}/withdraw")
     answer = adam.post(f"/runs/{number}/again", json={"reason": "still dark"})
-    told = answer.json()
+    told = answer.json()["run"]
     assert (answer.status_code, told["state"]) == (202, "asked")
     assert answer.headers["location"] == f"{API}/runs/{told['id']}"
     assert (told["asked_by"], told["reason"], told["fields"]) == (
@@ -158,13 +158,27 @@ def test_what_is_over_is_asked_for_again_in_ones_own_name(desk: Desk):
     )
 
 
+def test_a_dry_request_for_the_same_says_what_would_come_of_it_and_leaves_no_trace(desk: Desk):
+    dora, olga = desk.program("dora", "ask"), desk.program("olga", "ask")
+    number = _asked(desk, dora, LAMP)["id"]
+    early = dora.post(f"/runs/{number}/again", json={"dry": True})
+    assert (early.status_code, "is not over" in early.json()["detail"]) == (422, True)
+    dora.post(f"/runs/{number}/withdraw")
+    before = desk.office.entries()
+    for program, approvals in ((dora, 1), (olga, 0)):
+        answer = program.post(f"/runs/{number}/again", json={"dry": True})
+        assert (answer.status_code, answer.json()["run"]) == (200, None)
+        assert answer.json()["outlook"]["answers"][0]["approvals"] == approvals
+    assert desk.office.entries() == before
+
+
 def test_several_hosts_are_asked_again_as_they_were_meant(desk: Desk):
     dora = desk.program("dora", "ask")
     first = _asked(desk, dora, {"words": "toy set lb* lamp on"})
     dora.post(f"/runs/{first['id']}/withdraw")
     more = "  lb3: {area: edge, tags: [haproxy]}\n"
     (desk.policy / "inventory.yaml").write_text(INVENTORY + more)
-    told = dora.post(f"/runs/{first['id']}/again", json={}).json()
+    told = dora.post(f"/runs/{first['id']}/again", json={}).json()["run"]
     assert (told["title"], told["hosts"]) == (first["title"], ["lb1", "lb2", "lb3"])
 
 

@@ -243,6 +243,15 @@ def test_what_is_over_is_asked_for_again_with_its_values(shop: Shop):
     assert (shown.exit_code, "asked by dora on lb1" in shown.stdout) == (1, True)
 
 
+def test_what_would_come_of_asking_again_is_said_before(shop: Shop):
+    first = shop.told("dora", "ask", "uptime", "check", "lb*")
+    said = shop.type("dora", "again", str(first["id"]), "--dry-run")
+    assert (said.exit_code, said.stdout.splitlines()[0]) == (0, "Yes, at once.")
+    told = shop.told("dora", "again", str(first["id"]), "--dry-run")
+    assert told["answers"][0]["hosts"] == ["lb1", "lb2"]
+    assert [run["id"] for run in shop.told("dora", "runs", "-n", "1")] == [first["id"]]
+
+
 def test_several_hosts_are_asked_again_at_once(shop: Shop):
     first = shop.told("dora", "ask", "uptime", "check", "lb*")
     again = shop.told("dora", "again", str(first["id"]))
