@@ -101,6 +101,10 @@ class Rote:
         answers = tx.wire.of_each([Statement(spelled.text, one) for one in values])
         return sum(answer.touched for answer in answers)
 
+    def do_rows(self, tx: Transaction, rows: Sequence[tuple[Any, ...]]) -> None:
+        """Do it on SQLite with each of these rows, whose values stand in its columns' order."""
+        tx.driver.executemany(self._for_sqlite.text, rows)
+
     def spelled(self, tx: Transaction) -> _Spelled:
         """Return it as the driver of this database takes it."""
         return self._for_sqlite if tx.embedded else self._for_postgresql

@@ -17,9 +17,12 @@ from bot.store.statement import Statement
 LONGEST = 64
 # Of one text. What hosts answer may be long; its beginning says what it is about.
 _MOST = 500
-_BETWEEN = re.compile(r"[\s\"'`(){}\[\]<>,;|\0]+")
-_PART = re.compile(r"\w\w+")
-_EDGE = ".:/-=_!?*#…–—“”‘’"
+_BETWEEN = r"\s\"'`(){}\[\]<>,;|\0"
+_EDGE = r".:/\-=_!?*#…–—“”‘’"
+# From one letter that is no edge to the last that is none.
+_WHOLE = re.compile(f"[^{_BETWEEN}{_EDGE}][^{_BETWEEN}]*[^{_BETWEEN}{_EDGE}]")
+# The digits between the dots of a number or an address say nothing by themselves.
+_PART = re.compile(r"(?=\d*[^\W\d])\w\w+")
 
 _KEEP = Rote(sqlite.insert(tables.word).on_conflict_do_nothing())
 # PostgreSQL takes all of them by one statement.
@@ -36,7 +39,7 @@ def words_of(text: str) -> list[str]:
         found[whole] = None
         # Most of them are one part, and are that one.
         if not whole.isalnum():
-            found.update((part[:LONGEST], None) for part in _PART.findall(whole))
+            found.update([(part[:LONGEST], None) for part in _PART.findall(whole)])
         if len(found) >= _MOST:
             break
     return list(found)[:_MOST]
@@ -44,9 +47,8 @@ def words_of(text: str) -> list[str]:
 
 def sought(typed: str) -> list[str]:
     """Return what must be there if this is looked for; a word that holds others is one."""
-    plain = unicodedata.normalize("NFKC", typed).lower()
-    whole = (part.strip(_EDGE)[:LONGEST] for part in _BETWEEN.split(plain))
-    return list(dict.fromkeys(part for part in whole if len(part) > 1))
+    plain = typed if typed.isascii() else unicodedata.normalize("NFKC", typed)
+    return list(dict.fromkeys([whole[:LONGEST] for whole in _WHOLE.findall(plain.lower())]))
 
 
 def of_fields(fields: Mapping[str, str]) -> list[str]:
@@ -64,7 +66,7 @@ def keep_all(tx: Transaction, words: Mapping[int, Iterable[str]]) -> None:
     """Let each run be found by its own, beside those that it is found by already."""
     rows = [(word, run) for run, mine in words.items() for word in dict.fromkeys(mine)]
     if tx.embedded:
-        _KEEP.do_all(tx, [{"word": word, "run": run} for word, run in rows])
+        _KEEP.do_rows(tx, rows)
     elif rows:
         tx.wire.tell(Statement(_KEEP_LISTS, tuple(map(list, zip(*rows, strict=True)))))
 

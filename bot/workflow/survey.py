@@ -7,11 +7,9 @@ meanwhile is recorded in one transaction, so that many hosts take few commits.
 
 import logging
 import threading
-import time
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from queue import Empty, SimpleQueue
 from typing import Any
 
 from bot.policy import NoPolicy
@@ -20,6 +18,7 @@ from bot.store import kin, runs
 from bot.store.database import StoreRefused, StoreUnavailable, Transaction
 from bot.workflow import stopped
 from bot.workflow.ending import Ending, end, end_all
+from bot.workflow.harvest import Harvest
 from bot.workflow.looking import AsksMore, First, first_question, knowing, nobody
 from bot.workflow.parts import Parts
 from bot.workflow.planning import Remaining, propose, remaining, report, runbook_of
@@ -73,7 +72,7 @@ class Survey:
                 self._taken.difference_update(one.id for one in mine)
 
     def _read(self, asked: Sequence[Run], held_up: Collection[int]) -> Sequence[Run]:
-        found: SimpleQueue[_Found] = SimpleQueue()
+        found = Harvest[_Found](len(asked))
         alone = len(asked) == 1 or self._parts.crowd == 1
         askers = min(_ASKERS, 1 + (len(asked) - 1) // _EACH)
         if alone:
@@ -85,12 +84,11 @@ class Survey:
                 self._crowd.submit(self._bring_all, mine, found, held_up, at_once)
         troubles: list[Exception] = []
         ready: list[Run] = []
-        left = len(asked)
-        while left:
-            batch = _gathered(found, left)
-            left -= len(batch)
+        while found.left:
+            # A commit for each would take longer than to wait for the next.
+            batch = found.take(within=_TOGETHER_SECONDS)
             _raise_what_ends_us(batch)
-            ready += self._recorded(batch, troubles, goes_on=left > 0)
+            ready += self._recorded(batch, troubles, goes_on=found.left > 0)
         if troubles:
             raise troubles[0]
         return ready
@@ -98,7 +96,7 @@ class Survey:
     def _bring_all(
         self,
         asked: Sequence[Run],
-        found: SimpleQueue[_Found],
+        found: Harvest[_Found],
         held_up: Collection[int],
         at_once: int,
     ) -> None:
@@ -120,7 +118,7 @@ class Survey:
                 del left[one.id]
         except BaseException as trouble:  # noqa: BLE001 - whoever waits for them raises it
             for one in left.values():
-                found.put((one, trouble))
+                found.bring((one, trouble))
 
     def _first_question(self, run: Run) -> First | None:
         try:
@@ -129,7 +127,7 @@ class Survey:
             return None
 
     def _bring_told(
-        self, run: Run, found: SimpleQueue[_Found], first: First, told: Callable[[], Any] | None
+        self, run: Run, found: Harvest[_Found], first: First, told: Callable[[], Any] | None
     ) -> None:
         """Do so where the first question was answered; elsewhere, and for others, by a thread."""
         hosts = self._parts.fleet.ask
@@ -144,7 +142,7 @@ class Survey:
     def _bring(
         self,
         run: Run,
-        found: SimpleQueue[_Found],
+        found: Harvest[_Found],
         *,
         is_stopped: bool = False,
         ask: Ask | None = None,
@@ -161,7 +159,7 @@ class Survey:
             raise
         except BaseException as trouble:  # noqa: BLE001 - whoever waits for it raises it
             record = trouble
-        found.put((run, record))
+        found.bring((run, record))
 
     def _heard(self, run: Run, ask: Ask | None) -> Report | _Record | None:
         """Read the host; return what comes of that, None if the process ends meanwhile."""
@@ -264,18 +262,3 @@ def _raise_what_ends_us(batch: Sequence[_Found]) -> None:
     for _, record in batch:
         if isinstance(record, BaseException) and not isinstance(record, Exception):
             raise record
-
-
-def _gathered(found: SimpleQueue[_Found], left: int) -> list[_Found]:
-    """Wait for one; return it and all that have come besides, or come right after it.
-
-    left: how many are yet to come. A commit for each would take longer than to wait for the next.
-    """
-    batch = [found.get()]
-    end = time.monotonic() + _TOGETHER_SECONDS
-    while len(batch) < left:
-        try:
-            batch.append(found.get(timeout=max(0.0, end - time.monotonic())))
-        except Empty:
-            return batch
-    return batch
