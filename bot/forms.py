@@ -1,7 +1,6 @@
 """A runbook's fields, as words typed after a command and as blanks of a form. Pure."""
 
 import difflib
-import fnmatch
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,7 +8,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from bot import misfit
+from bot import misfit, spelling
 from runbooks import AnyRunbook, catalogue
 
 # Phones and chat programs turn straight quotes and hyphens into typographic ones as people type.
@@ -184,30 +183,37 @@ def spread(
 ) -> tuple[str, list[AnyRunbook]]:
     """Fill the fields for each host that was meant, and return how the hosts were spelled.
 
-    `lb*` means every host whose name fits, `@haproxy` every host with that tag. hosts: the tags
-    of every host, by its name. One host spelled out comes back as one request.
+    `lb*` means every host whose name fits, `@haproxy` every host with that tag, and `lb1,web*`
+    each that is named so. hosts: the tags of every host, by its name. One host spelled out comes
+    back as one request.
     """
     place = _place_of_host(runbook, typed)
-    if place is None or not set(typed[place]) & set("*?@"):
+    if place is None or not spelling.several(typed[place]):
         return "", [from_words(runbook, typed)]
     before, word = _named(typed[place])
-    wanted = blanks(runbook)[0].tag
-    meant = [
-        name
-        for name, tags in sorted(hosts.items())
-        if (not wanted or wanted in tags)
-        and (word[1:] in tags if word.startswith("@") else fnmatch.fnmatchcase(name, word))
-    ]
-    if not meant:
-        what = f" tagged {wanted}" if wanted else ""
-        raise NotUnderstood(
-            f"no host{what} is meant by {word!r}: runs on hosts such as lb* or @tag"
-        )
+    tag, parts = blanks(runbook)[0].tag, spelling.parts(word)
+    fit = {name: tags for name, tags in hosts.items() if not tag or tag in tags}
+    meant = dict.fromkeys(name for part in parts for name in _meant(part, fit, tag))
     requests = [
         from_words(runbook, [*typed[:place], f"{before}{name}", *typed[place + 1 :]])
         for name in meant
     ]
-    return word, requests
+    return spelling.together(parts), requests
+
+
+def _meant(part: str, hosts: Mapping[str, frozenset[str]], tag: str) -> Sequence[str]:
+    if not part:
+        raise NotUnderstood("a comma stands between two hosts, without a space: lb1,lb2")
+    if not spelling.pattern(part):
+        # Whoever asks for it says what is wrong with a name.
+        return [part]
+    meant = spelling.meant(part, hosts)
+    if not meant:
+        what = f" tagged {tag}" if tag else ""
+        raise NotUnderstood(
+            f"no host{what} is meant by {part!r}: runs on hosts such as lb*, @tag or lb1,lb2"
+        )
+    return meant
 
 
 def _place_of_host(runbook: type[AnyRunbook], typed: Sequence[str]) -> int | None:

@@ -3,12 +3,11 @@
 A check on hosts of several areas is one request, so there is one answer for all of them.
 """
 
-import fnmatch
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from bot import forms
+from bot import forms, spelling
 from bot.forms import NotUnderstood
 from bot.policy import Policy, Request
 from bot.prospect import Prospect, prospect
@@ -88,7 +87,7 @@ class Outlook:
 
 
 def question(policy: Policy, typed: Sequence[str]) -> Question:
-    """Understand `abusers clear lb1`, `… lb*`, `… @haproxy` or `… lb1 lb2`.
+    """Understand `abusers clear lb1`, `… lb*`, `… @haproxy`, `… lb1,lb2` or `… lb1 lb2`.
 
     Words behind the hosts, such as the values of a whole request, are passed over. Raises
     NotUnderstood.
@@ -98,9 +97,10 @@ def question(policy: Policy, typed: Sequence[str]) -> Question:
         raise NotUnderstood(f"on which host? Type it behind the words: {runbook.words} HOST")
     known = {host.name: host for host in policy.inventory}
     meant = [
-        word.removeprefix("host=")
+        part
         for place, word in enumerate(rest)
-        if place == 0 or word in known or set(word) & set("*?@")
+        if place == 0 or word in known or spelling.pattern(word)
+        for part in spelling.parts(word.removeprefix("host="))
     ]
     tag = forms.blanks(runbook)[0].tag
     fit = {name: host for name, host in known.items() if not tag or tag in host.tags}
@@ -112,11 +112,7 @@ def _hosts(word: str, known: Inventory, fit: dict[str, Host], tag: str) -> list[
     if word in known.hosts and word not in fit:
         listed = ", ".join(sorted(fit)) or "no host yet"
         raise NotUnderstood(f"{word} is not tagged {tag}; hosts that are: {listed}")
-    found = [
-        name
-        for name, host in sorted(fit.items())
-        if (word[1:] in host.tags if word.startswith("@") else fnmatch.fnmatchcase(name, word))
-    ]
+    found = spelling.meant(word, {name: host.tags for name, host in fit.items()})
     if not found:
         try:
             return [known[word].name]

@@ -74,7 +74,8 @@ class Given(BaseModel):
 class Wish(Given):
     """A request: either `words` as one would type them, or a `runbook` and its `values`.
 
-    Hosts are one, a pattern such as `lb*`, or all with a tag: `@haproxy`.
+    Hosts are one, a pattern such as `lb*`, all with a tag (`@haproxy`), or several of these with
+    commas between.
     """
 
     words: Text = ""

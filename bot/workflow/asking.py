@@ -1,12 +1,14 @@
 """Asking: a request is recorded before anything is done about it."""
 
-from collections.abc import Sequence
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import cast
 
+from bot import spelling
 from bot.policy import Policy
-from bot.run import LONGEST_AREAS, Origin, Run, State, StepState, apart, together
+from bot.run import LONGEST_AREAS, Origin, Run, State, StepState, together
 from bot.store import changelog, kin, news, runs
 from bot.store.database import Transaction
 from bot.timetable import Timing
@@ -22,6 +24,8 @@ from runbooks._catalogue import kind
 LEAVE_IT_OUT = "what you typed holds a password or a key: change it now, and leave it out"
 _LONGEST_REASON = 1000
 _LONGEST_SPELLING = 100
+# So many areas are told what to type for.
+_MOST_SPELLED = 8
 
 
 class Unfit(Exception):
@@ -86,7 +90,9 @@ def ask_all(
     first = runbooks[0]
     areas = {runbook.target: policy.area_of(runbook.target).name for runbook in runbooks}
     several = together(areas.values())
-    _check_areas(first, several, spelled, timing)
+    # What was typed is said again there.
+    _check_secrets(parts, typed(first, host=spelled))
+    _check_areas(policy, first, areas, spelled, timing)
     whole = runs.NewRun(
         words=first.words,
         kind=kind(type(first)),
@@ -176,8 +182,7 @@ def record(
     children: Sequence[runs.NewRun] = (),
 ) -> Run:
     """Record a request and see to it that it is planned, or that it ends refused."""
-    if parts.database.redactor.holds(new.request):
-        raise Unfit(LEAVE_IT_OUT)
+    _check_secrets(parts, new.request)
     if new.timing is not None:
         _check_timing(parts, new.words, new.timing, tx.now)
     run = runs.add(tx, new)
@@ -257,15 +262,42 @@ def _check_host(policy: Policy, runbook: AnyRunbook) -> None:
         )
 
 
-def _check_areas(runbook: AnyRunbook, areas: str, spelled: str, timing: Timing | None) -> None:
+def _check_secrets(parts: Parts, request: str) -> None:
+    if parts.database.redactor.holds(request):
+        raise Unfit(LEAVE_IT_OUT)
+
+
+def _check_areas(
+    policy: Policy,
+    runbook: AnyRunbook,
+    areas: Mapping[str, str],
+    spelled: str,
+    timing: Timing | None,
+) -> None:
+    """areas: of each host that is meant, by its name."""
+    several = set(areas.values())
     looks = kind(type(runbook)) == "check" and timing is None
-    if len(apart(areas)) > 1 and not looks:
+    if len(several) > 1 and not looks:
         raise Unfit(
-            f"{spelled} is in several areas ({areas}), and each has its own owners: ask for one "
-            "area at a time"
+            f"{spelled} is in several areas, and each has its own owners: ask for each by itself. "
+            + "; ".join(_area_by_area(policy, runbook, areas))
         )
-    if len(areas) > LONGEST_AREAS:
-        raise Unfit(f"{spelled} is in {len(apart(areas))} areas: ask for fewer at a time")
+    if len(together(several)) > LONGEST_AREAS:
+        raise Unfit(f"{spelled} is in {len(several)} areas: ask for fewer at a time")
+
+
+def _area_by_area(policy: Policy, runbook: AnyRunbook, areas: Mapping[str, str]) -> Iterator[str]:
+    """Yield what to type for the hosts of each area, as all doors understand it."""
+    known = [host.name for host in policy.inventory.tagged(wanted_tag(type(runbook)))]
+    hosts: dict[str, list[str]] = {}
+    for host, area in areas.items():
+        hosts.setdefault(area, []).append(host)
+    for area in sorted(hosts)[:_MOST_SPELLED]:
+        for word in spelling.words(hosts[area], known, longest=_LONGEST_SPELLING):
+            yield f"{area}: {shlex.join(_words(runbook, host=word))}"
+    rest = sorted(hosts)[_MOST_SPELLED:]
+    if rest:
+        yield f"and so on for {', '.join(rest)}"
 
 
 def _check_timing(parts: Parts, words: str, timing: Timing, now: int) -> None:
@@ -294,14 +326,18 @@ def texts(runbook: AnyRunbook) -> dict[str, str]:
 
 def typed(runbook: AnyRunbook, **instead: str) -> str:
     """Return the request as one would type it: what was left at its default is left out."""
-    words = [runbook.words]
+    return " ".join(_words(runbook, **instead))
+
+
+def _words(runbook: AnyRunbook, **instead: str) -> list[str]:
+    words = runbook.words.split()
     for name, value in (texts(runbook) | instead).items():
         field = type(runbook).model_fields[name]
         if field.is_required():
             words.append(value)
         elif getattr(runbook, name) != field.default:
             words.append(f"{name}={value}")
-    return " ".join(words)
+    return words
 
 
 def _text(value: object) -> str:
@@ -314,7 +350,9 @@ def _check_spelling(hosts: str) -> None:
     except UncleanText as unclean:
         raise Unfit(f"what you typed for the hosts {unclean}") from None
     if len(hosts) > _LONGEST_SPELLING:
-        raise Unfit(f"say the hosts in {_LONGEST_SPELLING} characters, such as lb* or @tag")
+        raise Unfit(
+            f"say the hosts in {_LONGEST_SPELLING} characters, such as lb*, @tag or lb1,lb2"
+        )
 
 
 def _reason(text: str) -> str:

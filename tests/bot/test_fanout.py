@@ -1,5 +1,6 @@
 """One request for several hosts: planned at once, approved as one, started in waves."""
 
+import shlex
 from collections.abc import Generator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,14 +15,16 @@ from bot.run import ATTENTION, Run, State
 from bot.store import deliveries, locks, runs, search
 from bot.timetable import Timing, timetable
 from bot.workflow import NotYours, TooLate, Unfit, fanout
+from bot.workflow.asking import LEAVE_IT_OUT
 from bot.workflow.erasing import foreseen
 from connectors.trouble import CommandFailed, Interrupted, Unreachable
 from runbooks import AnyRunbook
 from tests.bot.office import WEB, Office, an_office
-from tests.policies import INVENTORY
-from tests.toy import BreakSwitch, SetSwitch, ShowSwitches
+from tests.policies import AREAS, INVENTORY
+from tests.toy import BreakSwitch, SetSwitch, ShowSwitches, TuneSwitch
 
 HOURLY = Timing("hourly", timetable("0 * * * *", "Europe/Amsterdam"))
+HOSTS_APART = ("lb1", "web1")
 NAMES = [f"lb{n}" for n in range(1, 13)]
 
 
@@ -274,9 +277,43 @@ def test_of_several_hosts_the_whole_needs_attention_if_one_does(crowd: Office):
 
 
 def test_hosts_of_several_areas_are_asked_for_one_area_at_a_time(crowd: Office):
-    requests = [SetSwitch(host=name, name="lamp", value="on") for name in ("lb1", "web1")]
+    requests = [SetSwitch(host=name, name="lamp", value="on") for name in HOSTS_APART]
     with pytest.raises(Unfit, match="in several areas"):
         crowd.workflow.ask_all(requests, spelled="*", person="dora", origin=WEB)
+
+
+def test_who_asks_for_several_areas_reads_what_to_type_for_each(crowd: Office):
+    """It is understood at every door, in a shell too, and together it is what was asked for."""
+    hosts = crowd.policies.current().inventory.tags
+    spelled, requests = forms.spread(SetSwitch, ["*b*", "lamp", "on"], hosts)
+    with pytest.raises(Unfit) as no:
+        crowd.workflow.ask_all(requests, spelled=spelled, person="dora", origin=WEB)
+    said = str(no.value).partition("by itself. ")[2]
+    assert said == "edge: toy set 'lb*' lamp on; web: toy set web1 lamp on"
+    typed = [shlex.split(one.partition(": toy set ")[2]) for one in said.split("; ")]
+    each = [forms.spread(SetSwitch, values, hosts)[1] for values in typed]
+    assert [one.target for part in each for one in part] == [one.target for one in requests]
+
+
+def test_a_secret_that_was_typed_is_not_said_again(crowd: Office):
+    crowd.database.redactor.register("of-a-switch-2")
+    requests = [SetSwitch(host=name, name="lamp", value="of-a-switch-2") for name in HOSTS_APART]
+    with pytest.raises(Unfit) as no:
+        crowd.workflow.ask_all(requests, spelled="*", person="dora", origin=WEB)
+    assert str(no.value) == LEAVE_IT_OUT
+
+
+def test_of_many_areas_the_first_are_spelled_and_the_others_named(tmp_path: Path):
+    with an_office(tmp_path) as office:
+        areas = "".join(f"  a{n:02}: {{title: a{n:02}, owners: [olga]}}\n" for n in range(40))
+        hosts = "".join(f"  h{n:02}: {{area: a{n:02}}}\n" for n in range(40))
+        (tmp_path / "policy" / "areas.yaml").write_text(AREAS + areas)
+        (tmp_path / "policy" / "inventory.yaml").write_text(INVENTORY + hosts)
+        requests = [SetSwitch(host=f"h{n:02}", name="lamp", value="on") for n in range(40)]
+        with pytest.raises(Unfit) as no:
+            office.workflow.ask_all(requests, spelled="h*", person="dora", origin=WEB)
+    assert "a07: toy set h07 lamp on; and so on for a08, a09, " in str(no.value)
+    assert len(str(no.value)) < 1000
 
 
 def _look_everywhere(crowd: Office) -> Run:
@@ -368,7 +405,7 @@ def test_what_would_come_of_a_check_of_several_areas_is_one_answer(crowd: Office
 
 def test_a_schedule_of_a_check_is_for_one_area(crowd: Office):
     requests = [ShowSwitches(host=name) for name in ("lb1", "web1")]
-    with pytest.raises(Unfit, match="one area at a time"):
+    with pytest.raises(Unfit, match="ask for each by itself"):
         crowd.workflow.schedules.ask(
             requests, spelled="*", person="dora", origin=WEB, timing=HOURLY
         )
@@ -440,6 +477,9 @@ HOSTS = {
         (["address=203.0.113.9", "host=lb*"], "lb*", ["lb1", "lb2"]),
         (["--host=@haproxy", "203.0.113.9"], "@haproxy", ["lb1", "lb2"]),
         (["address=203.0.113.9", "lb*"], "lb*", ["lb1", "lb2"]),
+        (["lb2,lb1", "203.0.113.9"], "lb2,lb1", ["lb2", "lb1"]),
+        (["@old,lb*", "203.0.113.9"], "@old,lb*", ["lb2", "lb1"]),
+        (["host=lb1, @old", "203.0.113.9"], "lb1,@old", ["lb1", "lb2"]),
     ],
 )
 def test_hosts_are_meant_by_name_or_tag(typed: list[str], spelled: str, hosts: list[str]):
@@ -454,6 +494,16 @@ def test_a_pattern_that_means_nobody_is_said():
 
     with pytest.raises(forms.NotUnderstood, match="no host tagged haproxy is meant by 'db\\*'"):
         forms.spread(ClearAbuser, ["db*", "203.0.113.9"], HOSTS)
+
+
+def test_what_is_wrong_with_one_of_several_names_is_said(crowd: Office):
+    with pytest.raises(forms.NotUnderstood, match="a comma stands between two hosts"):
+        forms.spread(SetSwitch, ["lb1,", "lb2", "lamp", "on"], HOSTS)
+    hosts = crowd.policies.current().inventory.tags
+    for typed, said in (("lb1,lb99", "no host 'lb99'"), ("lb1,nas1", "nas1 is not tagged")):
+        spelled, requests = forms.spread(TuneSwitch, [typed, "lamp"], hosts)
+        with pytest.raises(Unfit, match=said):
+            crowd.workflow.ask_all(requests, spelled=spelled, person="dora", origin=WEB)
 
 
 def test_t_a17_a_freeze_holds_every_host_and_lets_go_of_every_host(crowd: Office):

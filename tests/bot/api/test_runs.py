@@ -72,6 +72,8 @@ def test_who_may_what_is_answered(desk: Desk):
     program = desk.program("olga")
     mine = program.get("/policy/outlook", params={"words": "toy set lb1"}).json()
     assert mine["sentences"][0] == "Yes, at once."
+    several = program.get("/policy/outlook", params={"words": "toy set lb2,lb1 lamp on"}).json()
+    assert [answer["hosts"] for answer in several["answers"]] == [["lb2", "lb1"]]
     other = program.get("/policy/outlook", params={"words": "toy set lb1", "person": "dora"})
     assert other.json()["answers"][0]["approvals"] == 1
 
