@@ -250,11 +250,31 @@ def _database(instead: str = "", *, missing: bool = False) -> "Generator[Databas
         database = Database(instead or settings.database_url, sealed, Redactor(settings.secrets))
         file = Path(database.engine.url.database or "")
         if database.embedded and not (missing or file.exists()):
-            stop(f"there is no database in {file.parent.absolute()} yet", NOT_FOUND)
+            stop(
+                f"there is no database in {file.parent.absolute()} yet: keyturn serve makes it, "
+                "and KEYTURN_DATA says where it is",
+                NOT_FOUND,
+            )
         try:
+            if sealed is not None and not (instead or missing):
+                _begin_log(database)
             yield database
         finally:
             database.close()
+
+
+def _begin_log(database: "Database") -> None:
+    """Name the key of the log where nothing did yet: what a command writes comes after it."""
+    from bot.store import changelog as log
+    from bot.store import schema, verification
+
+    if not schema.is_current(database):
+        return
+    with database.reading() as tx:
+        begun = log.head(tx) != (0, log.GENESIS)
+    if not begun:
+        with database.transaction() as tx:
+            verification.open_log(tx)
 
 
 def _has_database() -> bool:

@@ -1,6 +1,7 @@
 """Builds every part once and hands each what it needs. Nothing else constructs anything."""
 
 import asyncio
+import errno
 import socket
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -325,15 +326,22 @@ def _clock(keyturn: Keyturn) -> Clock:
     )
 
 
+_TO_LISTEN = {
+    errno.EADDRINUSE: "Another program holds the port: set KEYTURN_PORT to a free one",
+    errno.EACCES: "Ports below 1024 are root's: set KEYTURN_PORT to a higher one",
+    errno.EADDRNOTAVAIL: "This machine has no such address: set KEYTURN_LISTEN to one that it has",
+}
+
+
 def listening(address: str, port: int) -> socket.socket:
     """Return a socket that listens. Raises OSError, which says what to do."""
     try:
         listener = socket.create_server((address, port))
     except OSError as trouble:
-        raise OSError(
-            f"cannot listen on {address}:{port}: {trouble.strerror}. "
-            "If another program holds the port, set KEYTURN_PORT to a free one"
-        ) from None
+        # What `strerror` says besides is the address once more.
+        why = trouble.strerror.partition(" (")[0] if trouble.strerror else str(trouble)
+        todo = _TO_LISTEN.get(trouble.errno or 0, "KEYTURN_LISTEN and KEYTURN_PORT say where")
+        raise OSError(f"cannot listen on {address}:{port}: {why}. {todo}") from None
     # asyncio does this to sockets that it opened itself, and what is accepted here inherits it:
     # without, the body of each answer waits 40 ms for the acknowledgement of its headers.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -17,7 +17,7 @@ from bot.dispatch import Dispatch
 from bot.policy import Policy, PolicyDirectory
 from bot.redaction import Redactor
 from bot.settings import Settings
-from bot.store import changelog, rights, safe, schema, seal, verification, witness
+from bot.store import premises, rights, safe, schema, seal, verification, witness
 from bot.store.database import (
     AlreadyRunning,
     Database,
@@ -103,7 +103,7 @@ def lay(
     left out, all. beside: tells its files from those of others in the same data directory.
     tenure: without it nothing is written, once the database has been away.
     """
-    settings.data.mkdir(parents=True, exist_ok=True)
+    premises.make(settings.data)
     key = seal.kept_in(_key(settings, SEAL))
     database = Database(settings.database_url, key, redactor)
     if tenure is not None:
@@ -115,8 +115,9 @@ def lay(
         told = ", ".join(strong)
         log.warning("our role in the database %s: keyturn db grants prints what it needs", told)
     with database.transaction() as tx:
-        # Of several that begin at once, one writes it and the others read it.
-        changelog.keep_others_out(tx)
+        # Of several that begin at once, one writes them and the others read them. The key comes
+        # before all else: whatever stops us from here on, commands write into this log, too.
+        verification.open_log(tx)
         safe.try_out(tx, secrets_safe)
     reach = reach or Sessions(
         settings.policy, per_host=_PER_HOST, limits=Limits(plain=settings.ssh_threads)
@@ -187,6 +188,7 @@ def one_of_several(directory: Path) -> Generator[str]:
     """
     for n in range(1, _MOST_BESIDE + 1):
         try:
+            premises.make(directory)
             with sole_user(directory / f"process-{n}"):
                 yield f"-{n}"
                 return

@@ -19,6 +19,8 @@ _LENT = frozenset({"HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY", "SSL_CERT_FILE", "SS
 _HERE = frozenset({"127.0.0.1", "::1", "localhost"})
 # Its default is Slack: whoever empties it means none.
 _SAID_EMPTY = frozenset({"oidc_issuer"})
+# The first one is how SQLAlchemy wants it.
+_POSTGRESQL = ("postgresql+psycopg", "postgresql", "postgres")
 _OIDC_ENDPOINTS = ("oidc_authorization", "oidc_token", "oidc_keys")
 
 
@@ -100,9 +102,30 @@ class Settings(BaseSettings):
     @classmethod
     def _a_way_to_the_console(cls, given: object) -> object:
         word = str(given).strip().lower()
-        return {"true": "http", "1": "http", "yes": "http", "on": "http"}.get(
-            word, "" if word in {"false", "0", "no", "off"} else word
-        )
+        if word in {"", "false", "0", "no", "off"}:
+            return ""
+        if word in {"true", "1", "yes", "on", "http"}:
+            return "http"
+        if word != "socket":
+            raise ValueError("must be true, false or socket")
+        return word
+
+    @field_validator("database")
+    @classmethod
+    def _a_database(cls, address: str) -> str:
+        return _driven(address)
+
+    @field_validator("migrations")
+    @classmethod
+    def _the_same_database(cls, address: SecretStr) -> SecretStr:
+        return SecretStr(_driven(address.get_secret_value()))
+
+    @field_validator("base_url")
+    @classmethod
+    def _an_address_of_pages(cls, address: str) -> str:
+        if address and not _leads_to_pages(address):
+            raise ValueError("must be an address such as https://keyturn.example.com")
+        return address
 
     @field_validator("syslog")
     @classmethod
@@ -218,6 +241,28 @@ def misspelt() -> dict[str, str]:
     }
     alike = {name: get_close_matches(name, known, 1, 0.8) for name in sorted(given - known)}
     return {_PREFIX + name: _PREFIX + found[0] for name, found in alike.items() if found}
+
+
+def _driven(address: str) -> str:
+    """Return the address of a database with the driver that we have, written as for `psql` or not.
+
+    Raises ValueError for what is no database of ours.
+    """
+    scheme, found, rest = address.partition("://")
+    if address and not (found and scheme in {*_POSTGRESQL, "sqlite"}):
+        raise ValueError(
+            "must be postgresql://USER@HOST/NAME; left out, it is SQLite in KEYTURN_DATA"
+        )
+    return f"{_POSTGRESQL[0]}://{rest}" if scheme in _POSTGRESQL else address
+
+
+def _leads_to_pages(address: str) -> bool:
+    try:
+        parts = urlsplit(address)
+        whole = parts.port != 0 and not (parts.query or parts.fragment)
+    except ValueError:
+        return False
+    return whole and parts.scheme in {"http", "https"} and bool(parts.hostname)
 
 
 def _shown(name: str, value: object) -> str:

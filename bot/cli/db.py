@@ -29,14 +29,14 @@ def upgrade(place: Place, *, grant: str, as_json: bool) -> None:
     Of a new one it also makes the keys, changelog.key and secrets.key: where several processes
     work on one database, each needs both. --grant gives a role what `keyturn db grants` prints.
     """
-    from bot.store import rights, safe, schema, seal
+    from bot.store import premises, rights, safe, schema, seal
 
     with plainly(), place.database(place.migrations()) as database:
         schema.upgrade(database)
         if grant:
             rights.grant(database, grant)
         if not _is_begun(database):
-            place.keys().mkdir(parents=True, exist_ok=True)
+            premises.make(place.keys())
             seal.kept_in(place.keys() / "changelog.key")
             safe.kept_in(place.keys() / "secrets.key")
     tell({"current": True}, ["up to date"], as_json=as_json)

@@ -70,12 +70,19 @@ def _of(database: Database, file: Path | None) -> Iterator[Finding]:
         pass
     if file is not None and not os.access(file, os.W_OK):
         yield mend("the database", f"{file} is not ours to write: whose is it?")
+    elif file is not None and _open_to_others(file):
+        yield mend("the database", f"{file} can be read by others: chmod 700 {file.parent}")
     elif not schema.is_current(database):
         yield mend("the database", "is behind this version: keyturn db upgrade, or start Keyturn")
     else:
         yield ok("the database", "answers, and has the schema of this version")
     if strong := rights.too_strong(database):
         yield note("our role", f"{', '.join(strong)}: keyturn db grants prints what it needs")
+
+
+def _open_to_others(file: Path) -> bool:
+    """Say whether others can come to it and read it."""
+    return bool(file.stat().st_mode & 0o044 and file.parent.stat().st_mode & 0o011)
 
 
 def _log(database: Database, patient: Patient) -> Finding:

@@ -14,6 +14,7 @@ from sqlalchemy import Connection, Engine, Table, create_engine, event
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, SQLAlchemyError
 
 from bot.redaction import Redactor
+from bot.store import premises
 from bot.store.commits import Busy, Commits
 from bot.store.moves import Moves
 from bot.store.seal import Seal
@@ -347,6 +348,10 @@ def _sqlite(url: str, patience: int) -> Engine:
         pool_timeout=_BUSY_SECONDS,
     )
 
+    @event.listens_for(engine, "do_connect")
+    def _make(_dialect: object, _record: object, given: list[Any], _named: object) -> None:
+        premises.make_file(given[0])
+
     @event.listens_for(engine, "connect")
     def _prepare(connection: Any, _record: object) -> None:
         connection.isolation_level = None
@@ -387,7 +392,7 @@ def _postgresql(url: str, patience: int) -> Engine:
 @contextmanager
 def sole_user(directory: Path) -> Generator[None]:
     """Hold the data directory alone: a second process on it is refused."""
-    directory.mkdir(parents=True, exist_ok=True)
+    premises.make(directory)
     with (directory / "keyturn.lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import socket
 import subprocess
 import sys
 from datetime import datetime
@@ -15,6 +16,7 @@ from bot.civil import micros
 from bot.store import changelog, seal
 from bot.store.database import Database
 from runbooks import catalogue
+from tests.bot.empty import empty
 from tests.bot.place import a_place
 from tests.policies import a_policy
 from tests.typed import keyturn, started
@@ -126,6 +128,7 @@ def test_verify_says_whole_or_where_it_is_broken(logged: Path):
     [
         (["changelog", "verify"], 3, "there is no database in"),
         (["policy", "check", "/nowhere"], 1, "people.yaml: is missing"),
+        (["policy", "check", "/nowhere"], 1, "keyturn init /nowhere writes one to start from"),
         (["runbook"], 2, "No such command"),
         (["rusn"], 2, "Did you mean"),
         (["abusers", "show", "lb*"], 2, "which are asked for: keyturn ask abusers show 'lb*'"),
@@ -173,7 +176,55 @@ def test_a_data_directory_that_cannot_be_made_is_named(tmp_path: Path):
     a_policy(tmp_path / "policy")
     found = keyturn(tmp_path, "serve")
     assert found.returncode == 1
-    assert found.stderr == f"keyturn: {tmp_path}/var: File exists\n"
+    assert found.stderr == (
+        f"keyturn: the directory {tmp_path}/var cannot be made: File exists. KEYTURN_DATA names "
+        "one that Keyturn may write in\n"
+    )
+
+
+def test_a_port_that_is_held_is_said_and_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    a_policy(tmp_path / "policy")
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        monkeypatch.setenv("KEYTURN_PORT", str(port))
+        found = keyturn(tmp_path, "serve")
+    assert (found.returncode, found.stderr) == (
+        1,
+        f"keyturn: cannot listen on 127.0.0.1:{port}: Address already in use. Another program "
+        "holds the port: set KEYTURN_PORT to a free one\n",
+    )
+
+
+def test_a_start_that_failed_leaves_a_log_that_commands_may_write_into(tmp_path: Path):
+    assert keyturn(tmp_path, "serve").returncode == 1
+    a_policy(tmp_path / "policy")
+    assert keyturn(tmp_path, "sign-in", "dora").returncode == 0
+    verified = keyturn(tmp_path, "changelog", "verify")
+    assert (verified.returncode, verified.stderr) == (0, "")
+
+
+def test_whatever_a_command_writes_first_comes_after_the_key_of_the_log(tmp_path: Path):
+    a_policy(tmp_path / "policy")
+    var = tmp_path / "var"
+    var.mkdir()
+    database = empty(var / "keyturn.db", seal.kept_in(var / "changelog.key"))
+    database.close()
+    assert keyturn(tmp_path, "sign-in", "dora").returncode == 0
+    shown = keyturn(tmp_path, "changelog", "show", "--json").stdout.splitlines()
+    assert [json.loads(line)["kind"] for line in shown] == ["key", "link made"]
+
+
+def test_what_a_start_makes_is_for_nobody_else(tmp_path: Path):
+    before = os.umask(0o022)
+    try:
+        started(tmp_path, "serve")
+    finally:
+        os.umask(before)
+    var = tmp_path / "var"
+    modes = {path.name: path.stat().st_mode & 0o777 for path in (var, var / "keyturn.db")}
+    assert modes == {"var": 0o700, "keyturn.db": 0o600}
 
 
 def test_who_has_seen_enough_may_close_the_pipe(logged: Path):

@@ -37,7 +37,14 @@ def test_slack_is_reached_by_either_way_or_both(
         ({BOT: "xoxb-1", APP: "xoxb-1", TEAM: "T0KEYTURN"}, f"{APP} must begin with xapp-"),
         ({APP: "xapp-1"}, f"{APP} needs {BOT}"),
         ({BOT: "xoxb-1", SECRET: "s", TEAM: "T0", "KEYTURN_CONSOLE": "socket"}, "both set"),
-        ({"KEYTURN_CONSOLE": "perhaps"}, "http"),
+        ({"KEYTURN_CONSOLE": "perhaps"}, "must be true, false or socket"),
+        ({"KEYTURN_DATABASE": "mysql://db/keyturn"}, "must be postgresql://USER@HOST/NAME"),
+        ({"KEYTURN_DATABASE": "db.example.com"}, "must be postgresql://USER@HOST/NAME"),
+        ({"KEYTURN_MIGRATIONS": "mysql://db/keyturn"}, "must be postgresql://USER@HOST/NAME"),
+        ({"KEYTURN_BASE_URL": "keyturn.example.com"}, "such as https://keyturn.example.com"),
+        ({"KEYTURN_BASE_URL": "https://"}, "such as https://keyturn.example.com"),
+        ({"KEYTURN_BASE_URL": "https://[keyturn"}, "such as https://keyturn.example.com"),
+        ({"KEYTURN_BASE_URL": "https://keyturn.example.com?a"}, "such as https://"),
         ({OIDC + "ISSUER": "http://login.example.com", OIDC + "CLIENT_ID": "k"}, "https://"),
         ({OIDC + "TOKEN": "ftp://127.0.0.1/token", OIDC + "CLIENT_ID": "k"}, "https://"),
         ({OIDC + "KEYS": "keys", OIDC + "CLIENT_ID": "k"}, "https://"),
@@ -107,3 +114,11 @@ def test_a_setting_that_is_misspelt_is_found(monkeypatch: pytest.MonkeyPatch, tm
         "KEYTURN_SLACK_CHANEL": "KEYTURN_SLACK_CHANNEL",
         "KEYTURN_WITNES": "KEYTURN_WITNESS",
     }
+
+
+@pytest.mark.parametrize("scheme", ["postgres", "postgresql", "postgresql+psycopg"])
+def test_a_database_may_be_written_as_for_psql(monkeypatch: pytest.MonkeyPatch, scheme: str):
+    there = f"{scheme}://keyturn@db.example.com/keyturn"
+    found = read(monkeypatch, KEYTURN_DATABASE=there, KEYTURN_MIGRATIONS=there)
+    ours = "postgresql+psycopg://keyturn@db.example.com/keyturn"
+    assert (found.database, found.migrations.get_secret_value()) == (ours, ours)

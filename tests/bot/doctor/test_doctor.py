@@ -238,6 +238,14 @@ def test_keys_that_others_can_read_are_said(clinic: Clinic):
     assert "chmod 600" in clinic.about("the key of the change log").said
 
 
+def test_a_database_that_others_can_read_is_said(clinic: Clinic):
+    var = clinic.place / "var"
+    (var / "keyturn.db").chmod(0o644)
+    assert clinic.about("the database").mark == "ok"  # nobody else comes to it
+    var.chmod(0o755)
+    assert f"chmod 700 {var}" in clinic.about("the database").said
+
+
 def test_keys_are_looked_at_where_they_are(clinic: Clinic):
     elsewhere = clinic.place / "keys"
     (clinic.place / "var" / "changelog.key").chmod(0o644)
