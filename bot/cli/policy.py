@@ -39,15 +39,18 @@ def check(place: Place, *, directory: Path | None, as_json: bool) -> None:
     from bot.policy import NoPolicy
     from bot.policy.directory import load
     from bot.policy.slips import slips
+    from bot.visible import one_line
     from runbooks import catalogue
 
     with plainly():
         try:
             found = load(directory or place.policy())
         except NoPolicy as trouble:
-            if not as_json:
-                raise
-            click.echo(_checked(trouble.problems))
+            if as_json:
+                click.echo(_checked(trouble.problems))
+            else:
+                for problem in trouble.problems:
+                    click.echo(f"keyturn: {one_line(str(problem))}", err=True)
             sys.exit(FAILED)
     doubts = slips(found, catalogue())
     people, hosts = len(found.household.people), len(found.inventory.hosts)

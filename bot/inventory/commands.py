@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from bot.inventory.found import Findings
     from connectors.inventory import Host
 
-FAILED, NOT_FOUND = 1, 3
+FAILED, NOT_UNDERSTOOD, NOT_FOUND = 1, 2, 3
 
 # The context's object: asks the settings for the policy directory when a command needs it.
 PolicyPath = Callable[[], Path]
@@ -281,6 +281,7 @@ def _progress(arriving: Iterable[T], length: int, *, quiet: bool) -> Generator[I
 @contextmanager
 def _plainly() -> Generator[None]:
     """Turn what a person can do something about into one line on standard error."""
+    from bot.inventory.enrolment import NoFingerprint, NotAddable
     from bot.policy import NoPolicy
     from bot.visible import one_line
     from connectors.trouble import HostTrouble, UnknownHost
@@ -289,6 +290,8 @@ def _plainly() -> Generator[None]:
         yield
     except UnknownHost as trouble:
         _stop(one_line(str(trouble)), NOT_FOUND)
+    except (NotAddable, NoFingerprint) as trouble:
+        _stop(one_line(str(trouble)), NOT_UNDERSTOOD)
     except (NoPolicy, HostTrouble, OSError, ValueError) as trouble:
         _stop(one_line(str(trouble)), FAILED)
 

@@ -59,7 +59,7 @@ class Candidate:
         try:
             return Host.model_validate({"area": _SOME_AREA, **entry.fields, "name": self.name})
         except ValidationError as error:
-            raise NotAddable(in_words(error)) from None
+            raise NotAddable(in_words(error, "hosts")) from None
 
 
 def fingerprint_in(said: str) -> str:

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from bot import misfit
 from bot.policy.freezes import Freezes
 from bot.policy.people import Household
 from bot.policy.policy import Policy
@@ -30,7 +31,18 @@ _PLAINLY = {
     "missing": "is missing",
     "dict_type": "must hold names, each with its own fields below it",
     "too_short": "must name at least one",
+    **dict.fromkeys(
+        (
+            "datetime_parsing",
+            "datetime_from_date_parsing",
+            "datetime_type",
+            "time_parsing",
+            "time_type",
+        ),
+        'must be a moment such as "2026-12-20 18:00", or, with days, a time such as "18:00"',
+    ),
 }
+_A_NAME = "a name of small letters, digits and hyphens, such as web1"
 # What is written in a certain way, by the name of its field.
 _WRITTEN = {
     "team": "a team's id, such as T0123ABCD",
@@ -39,11 +51,19 @@ _WRITTEN = {
     "channel": "a channel's id, such as C0123ABCD: it is at the end of the channel's details",
     "email": "an address, such as dana@example.com",
     "factors": "the digest that the page /second-factor shows: 32 digits from 0 to f",
+    **dict.fromkeys(("name", "area", "areas", "tags", "site", "jump"), _A_NAME),
 }
+_WRITTEN_OF_HOSTS = _WRITTEN | {
+    "user": "a login on the host, such as keyturn",
+    "address": "a name or an IP address, such as lb1.example.com",
+}
+# What pydantic adds to the place of what may be either.
+_EITHER = ("datetime", "time")
 
 # An edit of several files has ended once none of them has changed for so long.
 _QUIET_SECONDS = 0.1
 _MOST_TRIES = 20
+_MOST_PROBLEMS = 5
 # Two edits within one tick of the file system's clock look like one: so long ago is safe.
 _TICK_NANOSECONDS = 1_000_000_000
 
@@ -159,6 +179,8 @@ def _text(file: Path) -> str:
         return file.read_text(encoding="utf-8")
     except FileNotFoundError:
         missing = f"is missing: a policy directory holds {', '.join(NEEDED)}"
+        if not file.parent.exists():
+            missing += f". keyturn init {file.parent} writes one to start from"
         raise NoPolicy(Problem(missing, str(file))) from None
     except UnicodeDecodeError as error:
         line = error.object[: error.start].count(b"\n") + 1
@@ -245,9 +267,9 @@ def _checked(files: Sequence[Written], model: type[Model], data: dict[str, Any])
     try:
         return model.model_validate(data)
     except ValidationError as error:
-        problems = [
-            _problem(files, _path(found), _in_words(found)) for found in error.errors()[:5]
-        ]
+        problems = [_problem(files, _path(found), _in_words(found)) for found in error.errors()]
+        # Of what may be either pydantic says twice why it is neither.
+        problems = list(dict.fromkeys(problems))[:_MOST_PROBLEMS]
         raise NoPolicy(*problems) from None
 
 
@@ -271,17 +293,25 @@ def _problem(files: Sequence[Written], path: Sequence[str | int], said: str) -> 
     return file.problem(said, path)
 
 
-def in_words(error: ValidationError) -> str:
-    """Say what pydantic found, one problem after the other, as `where: what`."""
-    return "; ".join(_in_words(problem) for problem in error.errors()[:5])
+def in_words(error: ValidationError, of: str = "") -> str:
+    """Say what pydantic found, one problem after the other, as `where: what`.
+
+    of: `hosts`, if it is one of them that was read by itself.
+    """
+    said = dict.fromkeys(_in_words(problem, of) for problem in error.errors())
+    return "; ".join(list(said)[:_MOST_PROBLEMS])
 
 
-def _in_words(problem: Any) -> str:
-    where = ".".join(str(part) for part in problem["loc"])
-    said: str = problem["msg"].removeprefix("Value error, ")
-    what = _PLAINLY.get(problem["type"], said)
+def _in_words(problem: Any, of: str = "") -> str:
+    place: Sequence[str | int] = problem["loc"]
+    if place[-1:] and place[-1] in _EITHER:
+        place = place[:-1]
+    where = ".".join(str(part) for part in place)
+    what = _PLAINLY.get(problem["type"]) or misfit.why(problem)
     if problem["type"] == "string_pattern_mismatch":
-        names = [part for part in problem["loc"] if isinstance(part, str)]
-        wanted = _WRITTEN.get(names[-1] if names else "")
+        names = [part for part in place if isinstance(part, str)]
+        of_hosts = (of or names[0]) in {"hosts", "defaults"} if names else False
+        ways = _WRITTEN_OF_HOSTS if of_hosts else _WRITTEN
+        wanted = ways.get(names[-1] if names else "")
         what = f"must be {wanted}" if wanted else what
     return f"{where}: {what}" if where else what

@@ -173,3 +173,15 @@ def test_hostile_text_reaches_no_terminal(place: Path):
     assert PolicyDirectory(place / "policy")
     for words in (["page"], ["explain", "eve", "abusers", "show", "lb1"]):
         assert "‮" not in run(*words).output
+
+
+def test_each_problem_of_a_policy_has_a_line_of_its_own(place: Path):
+    inventory = place / "policy" / "inventory.yaml"
+    inventory.write_text("hosts:\n  a: {address: a, port: 0}\n  b: {address: b, port: 99999}\n")
+    checked = run("check", str(place / "policy"))
+    assert checked.exit_code == 1
+    lines = checked.output.splitlines()
+    assert [line for line in lines if ".port: must be" in line] == [
+        "keyturn: inventory.yaml, line 2: hosts.a.port: must be 1 or more",
+        "keyturn: inventory.yaml, line 3: hosts.b.port: must be 65535 or less",
+    ]

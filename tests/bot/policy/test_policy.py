@@ -281,7 +281,16 @@ def test_the_version_names_the_content(tmp_path: Path):
          "owner nobody is not among the people"),
         ("inventory.yaml", "hosts:\n  lb1: {address: 127.0.0.1, area: edge}\n",
          "give either host_key or host_ca"),
-        ("inventory.yaml", "hosts:\n  lb1: {address: '-oProxy=x', area: edge}\n", "address"),
+        ("inventory.yaml", "hosts:\n  lb1: {address: '-oProxy=x', area: edge}\n",
+         "hosts.lb1.address: must be a name or an IP address, such as lb1.example.com"),
+        ("inventory.yaml", "hosts:\n  lb1: {address: lb1, area: edge, port: 99999}\n",
+         "hosts.lb1.port: must be 65535 or less"),
+        ("inventory.yaml", "hosts:\n  lb1: {address: lb1, area: edge, user: Ann B}\n",
+         "hosts.lb1.user: must be a login on the host, such as keyturn"),
+        ("inventory.yaml", "hosts:\n  LB_1: {address: lb1, area: edge}\n",
+         "hosts.LB_1.name: must be a name of small letters, digits and hyphens, such as web1"),
+        ("freezes.yaml", "freezes:\n  - {name: x, from: soon, until: '2027-01-04 08:00'}\n",
+         'freezes.yaml, line 2: freezes.0.from: must be a moment such as "2026-12-20 18:00"'),
         ("inventory.yaml", "hosts:\n  lb1: edge\n",
          "inventory.yaml, line 2: lb1: must hold its fields"),
         ("inventory.yaml", "defaults: [x]\nhosts:\n  lb1: {area: edge}\n",
@@ -359,3 +368,12 @@ def test_the_starter_is_valid_as_it_is(tmp_path: Path):
     assert load(tmp_path).household.people
     with pytest.raises(FileExistsError, match="nothing was written"):
         write(tmp_path)
+
+
+def test_what_may_be_either_is_said_to_be_neither_once(tmp_path: Path):
+    directory = a_policy(tmp_path)
+    freeze = "freezes:\n  - {name: x, from: soon, until: '2027-01-04 08:00'}\n"
+    (tmp_path / "freezes.yaml").write_text(freeze)
+    with pytest.raises(NoPolicy) as broken:
+        directory.current()
+    assert len(broken.value.problems) == 1
