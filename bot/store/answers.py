@@ -62,10 +62,13 @@ def claim(tx: Transaction, key: str, *, request: str) -> Claim | Earlier:
     """
     old = tx.now - KEEP_SECONDS * _SECOND
     tx.sql.execute(delete(programs.answered).where(_OF.at < old))
-    if tx.insert_once(programs.answered, key=key, request=request, at=tx.now):
-        return Claim(key, tx.now)
     query = select(programs.answered).where(_OF.key == key).with_for_update()
-    row = tx.sql.execute(query).one()
+    row = None
+    # Whoever has it may give it back between the two, on PostgreSQL: then it is free.
+    while row is None:
+        if tx.insert_once(programs.answered, key=key, request=request, at=tx.now):
+            return Claim(key, tx.now)
+        row = tx.sql.execute(query).one_or_none()
     left = row.answer is None and row.at < tx.now - LEASE_SECONDS * _SECOND
     if left and row.entry is None and row.request == request:
         tx.sql.execute(update(programs.answered).where(_OF.key == key).values(at=tx.now))
