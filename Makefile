@@ -141,7 +141,7 @@ test: setup system assets schemas .venv/.compiled ## Run every test on every cor
 CHAOS ?= 10000
 
 .PHONY: chaos
-chaos: setup system ## Try 10,000 orders of what may happen to a run, as many races, and kill -9; CHAOS=…
+chaos: setup system assets schemas ## Try 10,000 orders of what may happen to a run, as many races, and kill -9; CHAOS=…
 	KEYTURN_CHAOS=$(CHAOS) $(BIN)/python -m pytest -n auto \
 		tests/bot/test_state_machine.py tests/bot/test_replicas.py tests/chaos \
 		tests/connectors/test_silence.py $(ARGS)
@@ -150,7 +150,7 @@ chaos: setup system ## Try 10,000 orders of what may happen to a run, as many ra
 KEEP ?=
 
 .PHONY: bench
-bench: setup system ## Measure it; QUICK=1 is short, KEEP=DIR keeps what was filled in, ARGS="--only log"
+bench: setup system assets schemas ## Measure it; QUICK=1 is short, KEEP=DIR keeps what was filled in, ARGS="--only log"
 	exec $(BIN)/python -m tests.bench $(if $(QUICK),--quick) $(if $(KEEP),--keep $(KEEP)) $(ARGS)
 
 # Strangers' tools have an environment of their own: what they need is none of ours.
