@@ -33,6 +33,7 @@ from bot.api.once import DESCRIBED
 from bot.api.parts import ApiParts, Here
 from bot.run import STANDINGS, Run
 from bot.store import changelog, runs, search, words
+from bot.store.changelog import Draft
 from bot.stranger import strangers
 from runbooks import AnyRunbook
 
@@ -313,19 +314,13 @@ def _record(
 def _done(
     parts: ApiParts, caller: Caller, number: int, what: str, act: Callable[[], int | None]
 ) -> shapes.RunInFull:
-    """Note in the log by which token, do it, and tell the run as it is by then."""
-    with parts.database.transaction() as tx:
+    """Do it, with a note in the log by which token, and tell the run as it is by then."""
+    with parts.database.reading() as tx:
         run = runs.get(tx, number)
-        changelog.append(
-            tx,
-            "token used",
-            run=run.id,
-            person=caller.id,
-            host=run.host,
-            token=caller.token.prefix,
-            to=what,
-        )
-    return records.in_full(parts, caller, act() or number)
+    used = {"token": caller.token.prefix, "to": what}
+    with changelog.heralded(Draft("token used", run.id, caller.id, run.host, used)):
+        onward = act() or number
+    return records.in_full(parts, caller, onward)
 
 
 def _became(parts: ApiParts, number: int, outlook: OutlookShape) -> Asked:

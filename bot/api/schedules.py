@@ -14,6 +14,7 @@ from bot.api.once import DESCRIBED, Once
 from bot.api.parts import ApiParts, Here
 from bot.run import Run
 from bot.store import changelog, runs, schedules
+from bot.store.changelog import Draft
 from bot.store.database import Transaction
 from bot.store.schedules import Fire, Outcome, Schedule, Standing
 from bot.timetable import timing
@@ -182,19 +183,12 @@ def take(
 def _done(
     parts: ApiParts, caller: Caller, number: int, what: str, act: Callable[[], None]
 ) -> ScheduleInFull:
-    """Note in the log by which token, do it, and tell the schedule as it is by then."""
-    with parts.database.transaction() as tx:
+    """Do it, with a note in the log by which token, and tell the schedule as it is by then."""
+    with parts.database.reading() as tx:
         found = schedules.get(tx, number)
-        changelog.append(
-            tx,
-            "token used",
-            run=found.run,
-            person=caller.id,
-            schedule=number,
-            token=caller.token.prefix,
-            to=what,
-        )
-    act()
+    used = {"schedule": number, "token": caller.token.prefix, "to": what}
+    with changelog.heralded(Draft("token used", found.run, caller.id, facts=used)):
+        act()
     return _told(parts, number)
 
 

@@ -3,7 +3,8 @@
 import hashlib
 import json
 from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from json.encoder import encode_basestring
 from typing import Any, cast
@@ -92,6 +93,30 @@ class Draft:
     facts: Mapping[str, Canonical] = field(default_factory=dict[str, Canonical])
 
 
+_HERALD: ContextVar[Draft | None] = ContextVar("herald", default=None)
+
+
+@contextmanager
+def heralded(herald: Draft) -> Generator[None]:
+    """Put this before what the same person does in the block, once a transaction.
+
+    So it is told with what came of it, and not at all where nothing did.
+    """
+    before = _HERALD.set(herald)
+    try:
+        yield
+    finally:
+        _HERALD.reset(before)
+
+
+def _ahead(tx: Transaction, drafts: Sequence[Draft]) -> list[Draft]:
+    """Return what is to be put before these, if anything is."""
+    herald = _HERALD.get()
+    if herald is None or all(draft.person != herald.person for draft in drafts):
+        return []
+    return [herald] if tx.first(("heralded", herald.kind)) else []
+
+
 def append(
     tx: Transaction,
     kind: str,
@@ -103,6 +128,9 @@ def append(
 ) -> Entry:
     """Add an entry in the caller's transaction: what it tells of and the telling are one."""
     draft = Draft(kind, run, person, host, facts)
+    ahead = _ahead(tx, [draft])
+    if ahead:
+        return append_many(tx, [*ahead, draft])[-1]
     row = _chained(tx, draft, _body(tx, facts), tx.log_head or _last_and_locked(tx))
     tx.wire.tell(Statement(_INSERT["sqlite" if tx.embedded else "postgresql"], row))
     return _appended(tx, [row])[0]
@@ -116,6 +144,8 @@ def append_many(tx: Transaction, drafts: Sequence[Draft]) -> list[Entry]:
     """
     if not drafts:
         return []
+    ahead = _ahead(tx, drafts)
+    drafts = [*ahead, *drafts]
     head = tx.log_head or _last_and_locked(tx)
     rows: list[tuple[Any, ...]] = []
     for draft, body in zip(drafts, _bodies(tx, drafts), strict=True):
@@ -125,7 +155,7 @@ def append_many(tx: Transaction, drafts: Sequence[Draft]) -> list[Entry]:
         tx.driver.executemany(_INSERT["sqlite"], rows)
     else:
         tx.wire.tell(Statement(_INSERT_LISTS, tuple(map(list, zip(*rows, strict=True)))))
-    return _appended(tx, rows)
+    return _appended(tx, rows)[len(ahead) :]
 
 
 def _chained(tx: Transaction, draft: Draft, body: str, head: tuple[int, str]) -> tuple[Any, ...]:

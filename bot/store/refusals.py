@@ -1,8 +1,9 @@
-"""Refusals at a door, logged at most once a minute of each kind: nobody can flood the log."""
+"""Refusals, logged at most once a minute where they are alike: nobody can flood the log."""
 
 import logging
 
 from bot.digest import Canonical
+from bot.run import Run
 from bot.store import changelog
 from bot.store.database import Database, StoreUnavailable, Transaction
 
@@ -11,12 +12,27 @@ log = logging.getLogger(__name__)
 SIGN_IN, STRANGER, TOKEN = "sign-in refused", "stranger refused", "token refused"
 HOOK = "hook refused"
 _APART = 60 * 1_000_000
+# Of what one person was refused, so many of a kind are logged a minute, and of each run one.
+_MOST = 20
 
 
 def note(tx: Transaction, kind: str, **facts: Canonical) -> None:
     """Log it in the caller's transaction, unless one of its kind is a minute old or less."""
     if not _lately(tx, kind):
         changelog.append(tx, kind, run=None, person="", host="", **facts)
+
+
+def note_of(
+    tx: Transaction, kind: str, *, person: str, run: Run | None = None, **facts: Canonical
+) -> None:
+    """Log what a known person was refused, unless the same was logged a minute ago or less.
+
+    Of many runs, so many are told apart. What is not refused is never held up by it.
+    """
+    number, host = (run.id, run.host) if run else (None, "")
+    lately = [one for one in changelog.since(tx, kind, tx.now - _APART) if one.person == person]
+    if len(lately) < _MOST and all(one.run != number for one in lately):
+        changelog.append(tx, kind, run=number, person=person, host=host, **facts)
 
 
 def note_apart(database: Database, kind: str, **facts: Canonical) -> None:

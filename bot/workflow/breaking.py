@@ -6,7 +6,7 @@ the plan and the lock hold.
 
 from bot.policy import Policy
 from bot.run import Run, State
-from bot.store import changelog, glass, news, runs, testimony
+from bot.store import changelog, glass, news, refusals, runs, testimony
 from bot.store.database import Transaction
 from bot.store.glass import Glass
 from bot.store.pen import in_a_hurry
@@ -41,7 +41,7 @@ class Breaking:
                 _log(tx, "glass wanted", run, person, why)
                 news.announce(tx, number)
             else:
-                _log(tx, "glass refused", run, person, refusal)
+                _log_refusal(tx, run, person, refusal)
         if refusal:
             raise NotYours(refusal)
         return run
@@ -61,7 +61,7 @@ class Breaking:
                 must_be_of(policy, run)
                 run = self._break(tx, policy, run, person, session, why)
             else:
-                _log(tx, "glass refused", run, person, refusal)
+                _log_refusal(tx, run, person, refusal)
         if refusal:
             raise NotYours(refusal)
         return run
@@ -162,6 +162,10 @@ def _clean(text: str) -> str:
     if len(said) > _LONGEST:
         raise Unfit(f"that has {len(said)} characters: say it in {_LONGEST}")
     return said
+
+
+def _log_refusal(tx: Transaction, run: Run, person: str, why: str) -> None:
+    refusals.note_of(tx, "glass refused", person=person, run=run, why=why, digest=run.digest)
 
 
 def _log(tx: Transaction, what: str, run: Run, person: str, why: str) -> None:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from bot.policy import Policy, Request, Ruling
 from bot.run import BEFORE_INTENT, Run, State, StepState, Vote
-from bot.store import changelog, news, runs
+from bot.store import changelog, news, refusals, runs
 from bot.store.database import Transaction
 from bot.workflow.asking import Unfit
 from bot.workflow.awaited import area_of
@@ -54,7 +54,7 @@ def approve(
             must_be_of(policy, run)
             _must_say_why(run, reason, weighed)
         if no or lacking:
-            _log(tx, "approval refused", run, person, no or lacking)
+            _log_refusal(tx, "approval refused", run, person, no or lacking)
         elif not _cast(tx, policy, run, replace(vote, factor=factor)):
             raise TooLate(f"You have approved run {number} before")
         else:
@@ -89,7 +89,7 @@ def deny(parts: Parts, number: int, *, person: str, reason: str = "") -> Run:
             why = f": {_plain(reason)}" if reason.strip() else ""
             run = end(parts, tx, run, State.DENIED, f"Denied by {name}{why}", person=person)
         else:
-            _log(tx, "denial refused", run, person, no)
+            _log_refusal(tx, "denial refused", run, person, no)
     if no:
         raise NotYours(no)
     return run
@@ -267,6 +267,10 @@ def _how_it_is(parts: Parts, tx: Transaction, run: Run) -> str:
     verb = "approved" if last.yes else "denied"
     name = _name(parts.policies.current(), last.person)
     return f"Run {run.id} was {verb} by {name} {seconds} s ago; it is {run.state} now."
+
+
+def _log_refusal(tx: Transaction, what: str, run: Run, person: str, why: str) -> None:
+    refusals.note_of(tx, what, person=person, run=run, digest=run.digest, why=_plain(why))
 
 
 def _log(

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from bot.digest import sha256
 from bot.policy import Policy
 from bot.run import Run
-from bot.store import changelog, news, output, runs
+from bot.store import changelog, news, output, refusals, runs
 from bot.store.changelog import Entry
 from bot.store.database import Transaction
 from bot.store.output import Kept
@@ -135,9 +135,7 @@ def confirm_erasure(parts: Parts, number: int, *, person: str, digest: str) -> i
             raise TooLate(f"nobody has asked to erase what the host answered in run {number}")
         refusal = why_not(policy, run, found.asked, person)
         if refusal:
-            changelog.append(
-                tx, REFUSED, run=number, person=person, host=run.host, why=refusal, door="web"
-            )
+            refusals.note_of(tx, REFUSED, person=person, run=run, why=refusal, door="web")
         elif digest != found.digest:
             raise TooLate("it is not what you saw any more: look at it again")
         else:
@@ -159,18 +157,13 @@ def decline_erasure(parts: Parts, number: int, *, person: str, why: str) -> None
         if asked is None:
             raise TooLate(f"nobody has asked to erase what the host answered in run {number}")
         refusal = why_not(policy, run, asked, person)
-        what, said = (REFUSED, refusal) if refusal else (DECLINED, reason)
-        changelog.append(
-            tx,
-            what,
-            run=number,
-            person=person,
-            host=run.host,
-            why=said,
-            asked_by=asked.person,
-            door="web",
-        )
-        if not refusal:
+        about = {"asked_by": asked.person, "door": "web"}
+        if refusal:
+            refusals.note_of(tx, REFUSED, person=person, run=run, why=refusal, **about)
+        else:
+            changelog.append(
+                tx, DECLINED, run=number, person=person, host=run.host, why=reason, **about
+            )
             news.announce(tx, number)
     if refusal:
         raise NotYours(refusal)

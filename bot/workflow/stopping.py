@@ -7,7 +7,7 @@ host when the row is written is finished as a step; its outcome is recorded as e
 from bot.policy import NoPolicy, Policy
 from bot.policy.policy import Order
 from bot.run import BEFORE_INTENT, Run, State
-from bot.store import changelog, runs, stops
+from bot.store import changelog, refusals, runs, stops
 from bot.store.database import Transaction
 from bot.store.stops import EVERYTHING
 from bot.workflow import stopped
@@ -35,7 +35,7 @@ def stop(parts: Parts, number: int, *, person: str, why: str = "") -> Run:
             raise TooLate(f"Run {number} is {run.state} already. {run.summary}".strip())
         allowed = may_stop(policy, run, person)
         if not allowed:
-            _log(tx, "stop refused", run, person, why)
+            refusals.note_of(tx, "stop refused", person=person, run=run, why=why)
         else:
             if not stops.put(tx, str(number), person=person, why=why):
                 raise TooLate(
@@ -150,7 +150,7 @@ def check_order(
         return
     able = sorted(policy.able_to(order, besides=person))
     with parts.database.transaction() as tx:
-        changelog.append(tx, f"{order} refused", person=person)
+        refusals.note_of(tx, f"{order} refused", person=person)
     why = "What somebody began, somebody else takes back. " if own else ""
     who = f"Those who can: {', '.join(able)}." if able else "The policy lets nobody."
     raise NotYours(f"You cannot do that. {why}{who}")

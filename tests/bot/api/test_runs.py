@@ -47,6 +47,30 @@ def test_a_request_goes_from_asking_to_proof(desk: Desk):
     assert done["entries"][2]["facts"]["to"] == "approve"
 
 
+def test_however_often_a_token_tries_what_is_refused_the_log_hardly_grows(desk: Desk):
+    """Nor by what is too late, or of another plan; by which token is told with what it did."""
+    run = _asked(desk, desk.program("dora", "ask"), LAMP)
+    at = f"/runs/{run['id']}"
+    stan = desk.program("stan", "approve")
+    for _ in range(20):
+        assert stan.post(f"{at}/approve", json={"digest": run["digest"]}).status_code == 403
+        assert stan.post(f"{at}/approve", json={"digest": "0" * 64}).status_code == 409
+        assert stan.post(f"{at}/deny", json={"reason": "not now"}).status_code == 403
+    assert desk.office.entries(desk.office.run(run["id"])) == [
+        "asked",
+        "planned",
+        "token used",
+        "approval refused",
+        "token used",
+        "denial refused",
+    ]
+    olga = desk.program("olga", "approve")
+    assert olga.post(f"{at}/approve", json={"digest": run["digest"]}).status_code == 200
+    for _ in range(3):
+        assert olga.post(f"{at}/approve", json={"digest": run["digest"]}).status_code == 409
+    assert desk.office.entries(desk.office.run(run["id"]))[6:] == ["token used", "approved"]
+
+
 def test_several_hosts_are_asked_for_at_once(desk: Desk):
     body = {"runbook": "toy set", "values": {"host": "lb*", "name": "lamp", "value": "on"}}
     run = _asked(desk, desk.program("dora", "ask"), body)
