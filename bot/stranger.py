@@ -1,13 +1,26 @@
-"""Strangers: what a filter of the history names that never was, lest it reads as "nobody did"."""
+"""Strangers: what a filter names that never was, lest it reads as "nobody did"."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 
 from bot.policy import Policy
-from bot.store import bans, patterns, search
+from bot.store import bans, entries, patterns, search
 from bot.store.database import Transaction
 from bot.store.search import Filter
 from runbooks import catalogue
+
+
+@dataclass(frozen=True)
+class _Book:
+    """What is looked through. person, host: what is said of one that it does not have either.
+
+    never: whether nothing in it fits a filter.
+    """
+
+    never: Callable[[Transaction, Filter], bool]
+    person: str
+    host: str
 
 
 def strangers(tx: Transaction, wanted: Filter, policy: Policy) -> dict[str, str]:
@@ -15,31 +28,57 @@ def strangers(tx: Transaction, wanted: Filter, policy: Policy) -> dict[str, str]
 
     It is asked for where nothing was found: what is found is nobody's mistake.
     """
-    return dict(_strangers(tx, wanted, policy))
+    return dict(_strangers(tx, wanted, policy, _HISTORY))
 
 
-def _strangers(tx: Transaction, wanted: Filter, policy: Policy) -> Iterator[tuple[str, str]]:
+def strangers_to_the_log(
+    tx: Transaction, wanted: entries.Wanted, policy: Policy
+) -> dict[str, str]:
+    """Return the same of a filter of the log, which also has people who never asked."""
+    of_runs = wanted.runs or Filter()
+    named = replace(of_runs, person=wanted.person or None, host=wanted.host or None)
+    return dict(_strangers(tx, named, policy, _LOG))
+
+
+def _strangers(
+    tx: Transaction, wanted: Filter, policy: Policy, book: _Book
+) -> Iterator[tuple[str, str]]:
     # Whoever is banned is left out of the policy that holds.
     people = {*policy.household.people, *bans.people(tx)}
     hosts = {host.name for host in policy.inventory}
-    if wanted.person and wanted.person not in people and _never(tx, Filter(person=wanted.person)):
-        said = f"“{wanted.person}” is not in the policy, and has never asked for anything"
-        yield "person", said + _meant(wanted.person, people)
-    if wanted.host and not _fits(wanted.host, hosts) and _never(tx, Filter(host=wanted.host)):
-        said = f"no host “{wanted.host}” is in the inventory, and nothing was ever asked of one"
-        yield "host", said + _meant(wanted.host, hosts)
-    if wanted.words and wanted.words not in catalogue() and _never(tx, Filter(words=wanted.words)):
-        said = f"there is no runbook “{wanted.words}”, and none was ever asked for"
-        yield "runbook", said + _meant(wanted.words, catalogue())
+    person, host, words, area = wanted.person, wanted.host, wanted.words, wanted.area
+    if person and person not in people and book.never(tx, Filter(person=person)):
+        yield "person", f"“{person}” is not in the policy, {book.person}" + _meant(person, people)
+    if host and not _fits(host, hosts) and book.never(tx, Filter(host=host)):
+        yield "host", f"no host “{host}” is in the inventory, {book.host}" + _meant(host, hosts)
+    if words and words not in catalogue() and _never_asked(tx, Filter(words=words)):
+        said = f"there is no runbook “{words}”, and none was ever asked for"
+        yield "runbook", said + _meant(words, catalogue())
     areas = policy.household.areas
-    if wanted.area and wanted.area not in areas and _never(tx, Filter(area=wanted.area)):
-        said = f"there is no area “{wanted.area}”, and nothing was ever asked for in one"
-        yield "area", said + _meant(wanted.area, areas)
+    if area and area not in areas and _never_asked(tx, Filter(area=area)):
+        said = f"there is no area “{area}”, and nothing was ever asked for in one"
+        yield "area", said + _meant(area, areas)
 
 
-def _never(tx: Transaction, alone: Filter) -> bool:
+def _never_asked(tx: Transaction, alone: Filter) -> bool:
     """Say whether no run has ever fitted this filter alone."""
     return search.looked_for(tx, alone, 1) == ([], None)
+
+
+def _never_logged(tx: Transaction, alone: Filter) -> bool:
+    """Say the same of the runs and of the entries."""
+    named = entries.Wanted(host=alone.host or "", person=alone.person or "")
+    return _never_asked(tx, alone) and not entries.newest(tx, named, most=1)
+
+
+_HISTORY = _Book(
+    _never_asked,
+    person="and has never asked for anything",
+    host="and nothing was ever asked of one",
+)
+_LOG = _Book(
+    _never_logged, person="and the log knows nobody of that name", host="and the log knows of none"
+)
 
 
 def _fits(pattern: str, hosts: Collection[str]) -> bool:

@@ -19,6 +19,7 @@ from bot.leaflet import Leaflet
 from bot.run import STANDINGS
 from bot.store import changelog, entries, search, verification, words
 from bot.store.changelog import Entry
+from bot.stranger import strangers_to_the_log
 from runbooks import catalogue
 
 router = APIRouter(route_class=InOneThread)
@@ -76,12 +77,17 @@ class RunbookList(shapes.Shape):
 
 
 class EntryPage(shapes.Shape):
-    """entries: the newest first. head: the newest of all. next: null on the last page."""
+    """entries: the newest first. head: the newest of all. next: null on the last page.
+
+    unheard_of: by filter, what is said of a name that neither the policy nor the log has. Where
+    there are entries it is empty.
+    """
 
     entries: Sequence[shapes.EntryShape]
     head_seq: int
     head_hash: str
     next: str | None
+    unheard_of: dict[str, str]
 
 
 class VerdictShape(shapes.Shape):
@@ -167,10 +173,11 @@ def runbooks(_: Reading, wanted: Annotated[RunbookFilter, Query()]) -> RunbookLi
 
 @router.get("/log", operation_id="listEntries", summary="List the change log", tags=["log"])
 def log(
-    request: Request, parts: Here, _: Reading, wanted: Annotated[LogFilter, Query()]
+    request: Request, parts: Here, caller: Reading, wanted: Annotated[LogFilter, Query()]
 ) -> EntryPage:
     with parts.database.reading() as tx:
         found = entries.newest(tx, wanted.wanted, most=wanted.limit + 1)
+        unheard_of = {} if found else strangers_to_the_log(tx, wanted.wanted, caller.policy)
         head = changelog.head(tx)
     shown = found[: wanted.limit]
     return EntryPage(
@@ -178,6 +185,7 @@ def log(
         head_seq=head[0],
         head_hash=head[1],
         next=_older(request, wanted, shown) if len(found) > len(shown) else None,
+        unheard_of=unheard_of,
     )
 
 

@@ -62,6 +62,8 @@ def show(
 
     For example: keyturn changelog show --around 02:00 --host 'web*' --within 45m
     """
+    from bot.visible import one_line
+
     with plainly(), place.database() as database, database.reading() as tx:
         if around:
             _show_around(tx, around, within, wanted["host"], most=most, as_json=as_json)
@@ -69,8 +71,9 @@ def show(
         entries = _entries(tx, run, wanted, most)
         if run and not entries:
             stop(f"there is nothing about run {run} in the change log", NOT_FOUND)
-    if not entries and any(wanted.values()):
-        stop("nothing in the change log fits", NOT_FOUND)
+        if not entries and any(wanted.values()):
+            unheard_of = one_line("; ".join(_unheard_of(place, tx, wanted)))
+            stop(unheard_of or "nothing in the change log fits", NOT_FOUND)
     _print(entries, as_json=as_json)
 
 
@@ -89,6 +92,19 @@ def _entries(
     if run:
         return changelog.of_run(tx, run)
     return entries.newest(tx, _wanted(tx, wanted), most=most)[::-1]
+
+
+def _unheard_of(place: Place, tx: "Transaction", typed: Mapping[str, str]) -> list[str]:
+    """Say what it names that never was. Without a valid policy nobody knows who is in it."""
+    from bot.policy import NoPolicy
+    from bot.policy.directory import load
+    from bot.stranger import strangers_to_the_log
+
+    try:
+        policy = load(place.policy())
+    except NoPolicy:
+        return []
+    return [*strangers_to_the_log(tx, _wanted(tx, typed), policy).values()]
 
 
 def _wanted(tx: "Transaction", typed: Mapping[str, str]) -> "Wanted":

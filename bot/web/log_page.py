@@ -15,10 +15,11 @@ from bot.store import entries, search, verification
 from bot.store.changelog import Entry
 from bot.store.database import Transaction
 from bot.store.verification import Verdict
+from bot.stranger import strangers_to_the_log
 from bot.web.apart import straight
 from bot.web.choices import among, choices
 from bot.web.pages import kept, page
-from bot.web.parts import Here
+from bot.web.parts import Here, WebParts
 from bot.web.story import facts
 from bot.web.trouble import refusal
 from bot.web.visitor import Visiting, Visitor, visit
@@ -38,10 +39,14 @@ _BEFORE: TypeAdapter[int | None] = TypeAdapter(Before)
 
 @dataclass(frozen=True)
 class _Seen:
-    """What a page shows. typed: the filters that are not empty. older: `before` of the next."""
+    """What a page shows. typed: the filters that are not empty. older: `before` of the next.
+
+    asked: what was looked for; None where the filters do not fit.
+    """
 
     typed: Mapping[str, str]
     problems: Mapping[str, str]
+    asked: entries.Wanted | None
     entries: Sequence[Entry]
     older: int | None
     head: tuple[int, str]
@@ -72,10 +77,15 @@ def as_csv(request: Request, before: Before = None) -> Response:
 @router.get("/log.json")
 def as_json(request: Request, before: Before = None) -> Response:
     """Hand out what a page shows for programs; older: the address of the next, "" at the end."""
-    with visit(request) as (_, tx):
+    with visit(request) as (visitor, tx):
         seen = _seen(request, tx, before)
     older = seen.address(before=seen.older, form=".json") if seen.older else ""
-    said = {"entries": [*map(_row, seen.entries)], "older": older, "problems": seen.problems}
+    said = {
+        "entries": [*map(_row, seen.entries)],
+        "older": older,
+        "problems": seen.problems,
+        "unheard_of": _unheard_of(request, visitor, seen),
+    }
     text = json.dumps(said, ensure_ascii=False, indent=1)
     return _file(text, "application/json", "log.json", seen)
 
@@ -99,6 +109,7 @@ def _page(
         request,
         "log.html",
         seen=seen,
+        unheard_of=_unheard_of(request, visitor, seen),
         form=_form(visitor, seen),
         entries=seen.entries,
         head=seen.head,
@@ -139,7 +150,16 @@ def _seen(request: Request, tx: Transaction, before: int | None) -> _Seen:
     leaf = entries.leaf(tx, asked, most=_ON_A_PAGE + 1)
     shown = leaf.entries[:_ON_A_PAGE]
     older = shown[-1].seq if len(leaf.entries) > len(shown) else None
-    return _Seen(typed, problems, shown, older, leaf.head, leaf.kinds)
+    return _Seen(typed, problems, asked, shown, older, leaf.head, leaf.kinds)
+
+
+def _unheard_of(request: Request, visitor: Visitor, seen: _Seen) -> dict[str, str]:
+    """Return by filter what is said of a name that never was, where nothing was found."""
+    if seen.entries or seen.asked is None or not seen.typed:
+        return {}
+    parts: WebParts = request.app.state.parts
+    with parts.database.reading() as tx:
+        return strangers_to_the_log(tx, seen.asked, visitor.policy)
 
 
 def _unclean(kind: str) -> dict[str, str]:

@@ -236,6 +236,18 @@ def test_who_has_seen_enough_may_close_the_pipe(logged: Path):
     assert (found.stdout, found.stderr) == ("{", "")
 
 
+def test_whom_neither_the_policy_nor_the_log_knows_is_said_to_be_nobody(logged: Path):
+    """Without a valid policy nobody knows who is in it, and nothing of that is said."""
+    words = ("changelog", "show", "--person", "dorra")
+    (logged / "policy" / "people.yaml").unlink(missing_ok=True)
+    nothing = keyturn(logged, *words)
+    assert (nothing.returncode, nothing.stderr) == (3, "keyturn: nothing in the change log fits\n")
+    a_policy(logged / "policy")
+    nobody = keyturn(logged, *words)
+    assert nobody.returncode == 3
+    assert "the log knows nobody of that name: is “dora” meant?" in nobody.stderr
+
+
 def test_the_log_is_searched_and_looked_at_around_a_moment(logged: Path):
     def shown(*words: str) -> list[str]:
         return keyturn(logged, "changelog", "show", *words).stdout.splitlines()

@@ -6,7 +6,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from bot.run import State
-from bot.store import verification
+from bot.store import changelog, verification
 from tests.bot.api.conftest import API, Desk
 from tests.bot.time import nobody_was_there
 from tests.bot.web.exhibits import asked, gallery
@@ -324,6 +324,38 @@ def test_a_name_that_the_policy_or_a_run_has_is_no_stranger(desk: Desk):
     for filters in (*known, {"host": "old1"}, {"runbook": "abusers forget"}, {"area": "edge"}, {}):
         told = program.get("/runs", params=filters | {"state": "denied"}).json()
         assert (told["runs"], told["unheard_of"]) == ([], {}), filters
+
+
+@pytest.mark.parametrize(
+    ("filters", "said"),
+    [
+        ({"person": "dorra"}, "the log knows nobody of that name: is “dora” meant?"),
+        ({"host": "lb11"}, "no host “lb11” is in the inventory, and the log knows of none"),
+        ({"host": "mail*"}, "no host “mail*” is in the inventory"),
+        ({"runbook": "abuser clear"}, "none was ever asked for: is “abusers clear” meant?"),
+        ({"area": "egde"}, "there is no area “egde”"),
+    ],
+)
+def test_a_name_that_the_log_has_never_had_is_told_from_one_of_whom_it_tells_nothing(
+    desk: Desk, filters: dict[str, str], said: str
+):
+    gallery(desk.database)
+    told = desk.program("olga").get("/log", params=filters | {"kind": "fired"}).json()
+    assert told["entries"] == []
+    assert list(told["unheard_of"]) == [*filters]
+    assert said in next(iter(told["unheard_of"].values()))
+
+
+def test_a_name_that_the_policy_or_the_log_has_is_no_stranger_to_it(desk: Desk):
+    """Nor whoever never asked for anything, and has only approved or looked on."""
+    with desk.database.transaction() as tx:
+        changelog.append(tx, "approved", person="gone", host="old1")
+        asked(tx, host="old2", words="abusers forget")
+    program = desk.program("olga")
+    known = ({"person": "gone"}, {"person": "stan"}, {"host": "old1"}, {"host": "ol*"})
+    for filters in (*known, {"host": "lb2"}, {"runbook": "abusers forget"}, {"area": "edge"}):
+        told = program.get("/log", params=filters | {"kind": "fired"}).json()
+        assert (told["entries"], told["unheard_of"]) == ([], {}), filters
 
 
 def test_every_kind_of_run_can_be_told(desk: Desk):

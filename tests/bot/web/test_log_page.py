@@ -168,3 +168,17 @@ def test_the_whole_log_is_verified_by_one_at_a_time(
         assert dora.post("/log/verify").status_code == 200
     assert second == [409]
     assert dora.post("/log/verify").status_code == 200
+
+
+def test_whom_the_policy_and_the_log_do_not_know_is_said_to_be_nobody(site: Site) -> None:
+    gallery(site.database)
+    browser = site.browser("olga")
+    html = browser.get("/log?person=dorra").text
+    assert "“dorra” is not in the policy, and the log knows nobody of that name" in html
+    assert "is “dora” meant?" in html
+    assert "It says nothing of whom you look for" in html
+    told = browser.get("/log.json?host=lb11&person=dorra").json()
+    assert list(told["unheard_of"]) == ["person", "host"]
+    for address in ("/log?person=stan&kind=fired", "/log?person=dora", "/log"):
+        assert "the log knows" not in browser.get(address).text
+    assert browser.get("/log.json?person=stan&kind=fired").json()["unheard_of"] == {}
