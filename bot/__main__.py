@@ -289,6 +289,7 @@ _PLACE = Place(
     data=lambda: _settings().data,
     keys=lambda: _settings().key_directory,
     address=lambda: _settings().base_url.rstrip("/"),
+    service=lambda: _settings().here,
     migrations=lambda: _settings().migrations.get_secret_value(),
     hooks=lambda: _settings().hooks,
 )

@@ -20,10 +20,14 @@ class NotUnderstood(Exception):
 
 
 class Misfit(NotUnderstood):
-    """Some values do not fit their fields. problems: what is wrong, by field."""
+    """Some values do not fit their fields. problems: what is wrong, by field.
 
-    def __init__(self, words: str, problems: Mapping[str, str]) -> None:
-        super().__init__("; ".join(f"{name}: {what}" for name, what in problems.items()))
+    typed: how all of it is typed, where that is to be said.
+    """
+
+    def __init__(self, words: str, problems: Mapping[str, str], *, typed: str = "") -> None:
+        said = "; ".join(f"{name}: {what}" for name, what in problems.items())
+        super().__init__(f"{said}. It is typed {typed}" if typed else said)
         self.words, self.problems = words, problems
 
 
@@ -111,7 +115,9 @@ def from_values(runbook: type[AnyRunbook], values: Mapping[str, str]) -> AnyRunb
     try:
         return runbook.model_validate(dict(values))
     except ValidationError as error:
-        raise Misfit(runbook.words, _problems(runbook, error)) from None
+        lacking = any(problem["type"] == "missing" for problem in error.errors())
+        typed = usage(runbook) if lacking else ""
+        raise Misfit(runbook.words, _problems(runbook, error), typed=typed) from None
 
 
 def _problems(runbook: type[AnyRunbook], error: ValidationError) -> dict[str, str]:
@@ -119,12 +125,10 @@ def _problems(runbook: type[AnyRunbook], error: ValidationError) -> dict[str, st
     for problem in error.errors():
         message = misfit.why(problem)
         name = str(problem["loc"][0]) if problem["loc"] else message.split(" ", 1)[0]
-        if problem["type"] == "missing":
-            message = f"is missing. It is typed {usage(runbook)}"
-        elif problem["type"] == "string_pattern_mismatch":
+        if problem["type"] == "string_pattern_mismatch":
             typed = f"{runbook.words} {runbook.example}"
             message = f"{problem['input']!r} does not fit: it is written as in {typed}"
-        elif problem["loc"]:
+        elif problem["loc"] and problem["type"] != "missing":
             message = f"{problem['input']!r} does not fit: {message}"
         found.setdefault(name, message)
     return found

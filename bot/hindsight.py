@@ -54,6 +54,8 @@ def written(at: int, zone: str = "UTC") -> str:
 
 def _bounds(text: str, now: int, zone: str) -> tuple[int, int]:
     typed = re.sub(r"^an? ", "1 ", " ".join(text.split()), flags=re.I)
+    if typed.lower() == "now":
+        return now, now
     if _SPAN.fullmatch(typed):
         at = now - span(typed)
         return at, at

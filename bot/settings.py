@@ -220,9 +220,15 @@ class Settings(BaseSettings):
         """How people reach the pages, without a slash at the end."""
         return (self.base_url or f"http://{self.listen}:{self.port}").rstrip("/")
 
+    @property
+    def here(self) -> str:
+        """How this machine itself reaches them: one that listens everywhere listens here."""
+        everywhere = not self.base_url and self.listen in {"0.0.0.0", "::"}  # noqa: S104 - compared
+        return f"http://127.0.0.1:{self.port}" if everywhere else self.address
+
 
 def lend() -> None:
-    """Put lines of the file .env where libraries look for them: proxy, authorities, traces.
+    """Put lines of the file .env where others look for them: proxy, authorities, traces, runbooks.
 
     What the environment says already stays.
     """

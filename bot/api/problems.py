@@ -210,6 +210,8 @@ def _misfit(request: Request, error: RequestValidationError) -> JSONResponse:
         return problem(request, 400, "bad-request")
     if any(one["loc"][0] == "path" for one in error.errors()):
         return problem(request, 404, "not-found")
+    if "body" in places and "json" not in request.headers.get("content-type", ""):
+        places["body"] = "must be JSON, sent with Content-Type: application/json"
     detail = "; ".join(f"{where}: {what}" for where, what in list(places.items())[:5])
     return problem(request, 422, "unfit", detail, problems=places)
 

@@ -96,7 +96,7 @@ def _happening(one: Mapping[str, Any]) -> str:
     where = f" on {', '.join(one['hosts'])}" if one["hosts"] else ""
     who = f", by {one['person']}" if one["person"] else ""
     came = f": {one['outcome']}" if one["outcome"] else ""
-    return f"{at}  {place:<8} {one['state']:<14} {one['what']}{where}{who}{allowed_by(one)}{came}"
+    return f"{at}  {place:<8} {one['state']:<16} {one['what']}{where}{who}{allowed_by(one)}{came}"
 
 
 def _waits(run: Mapping[str, Any]) -> Iterator[str]:

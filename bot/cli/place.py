@@ -25,7 +25,7 @@ class Place:
     name of another role. has_database: whether there is one yet. data: the data directory; keys:
     that of the keys. address: of the web pages, without a slash at its end; "" if they have none.
     migrations: the database's address for a role that may change its schema; "" if it is the usual
-    one. hooks: the file of hooks, if there is one.
+    one. hooks: the file of hooks, if there is one. service: where it is reached from here.
     """
 
     policy: Callable[[], Path]
@@ -36,6 +36,7 @@ class Place:
     address: Callable[[], str]
     migrations: Callable[[], str]
     hooks: Callable[[], Path | None] = lambda: None
+    service: Callable[[], str] = lambda: ""
 
 
 at_place = click.make_pass_decorator(Place)
@@ -81,10 +82,12 @@ def considered() -> Generator[None]:
     from bot.store.runs import NoSuchRun, Overtaken
     from bot.store.schedules import NoSuchSchedule
     from bot.timetable import BadTimetable
-    from bot.workflow import NotYours, TooLate, Unfit
+    from bot.workflow import NoSuchPerson, NotYours, TooLate, Unfit
 
     try:
         yield
+    except NoSuchPerson as missing:
+        stop(str(missing), NOT_FOUND)
     except (BadTimetable, Unfit) as strange:
         stop(str(strange), NOT_UNDERSTOOD)
     except (NoSuchRun, NoSuchSchedule) as missing:

@@ -2,6 +2,7 @@
 
 import functools
 import json
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from urllib.parse import quote, urlsplit
 
 import click
 
-from bot.cli.place import FAILED, NOT_FOUND, NOT_UNDERSTOOD, REFUSED, WAITING, stop
+from bot.cli.place import FAILED, NOT_FOUND, NOT_UNDERSTOOD, REFUSED, WAITING, Place, stop
 
 if TYPE_CHECKING:
     import httpx2
@@ -72,7 +73,7 @@ class Service:
         try:
             answer = self.client.request(method, f"{_API}{path}", **what)
         except httpx2.HTTPError as trouble:
-            said = f"{self.url} does not answer: {trouble or type(trouble).__name__}"
+            said = f"{self.url} does not answer: {_reason(trouble)}"
             stop(f"{said}. KEYTURN_URL says where `keyturn serve` listens", FAILED)
         told = _json(answer, self.url)
         if answer.status_code >= 400:
@@ -176,20 +177,25 @@ def at_service_of_token(command: Callable[..., None]) -> Callable[..., None]:
     @click.option(
         "--url",
         envvar="KEYTURN_URL",
-        default="http://127.0.0.1:8080",
-        show_default=True,
+        default="",
         show_envvar=True,
-        help="Where Keyturn is.",
+        help="Where Keyturn is; left out, where the settings in this directory have it listen.",
     )
     @functools.wraps(command)
     def reached(*args: Any, url: str, whose: str = "", **named: Any) -> None:
         import os
 
         token = os.environ.get("KEYTURN_TOKEN", "").strip()
-        command(service(url, token, person=whose), *args, **named)
+        command(service(url or _settled(), token, person=whose), *args, **named)
 
     reached.__doc__ = (command.__doc__ or "").rstrip() + _STATUS
     return reached
+
+
+def _settled() -> str:
+    """Return where the service is that is served from here."""
+    place = click.get_current_context().find_object(Place)
+    return (place.service() if place else "") or "http://127.0.0.1:8080"
 
 
 def tell(told: object, lines: Sequence[str], *, as_json: bool, empty: str = "") -> None:
@@ -218,6 +224,12 @@ def _plain(text: object) -> str:
     from bot.visible import one_line
 
     return one_line(str(text))
+
+
+def _reason(trouble: Exception) -> str:
+    """Return why nobody answered, without the numbers that only programmers read."""
+    said = re.sub(r"\[Errno -?\d+\] |^\[SSL: \w+\] | \(_ssl\.c:\d+\)", "", str(trouble))
+    return _plain(said) or type(trouble).__name__
 
 
 def _json(answer: "httpx2.Response", url: str) -> Any:

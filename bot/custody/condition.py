@@ -62,7 +62,7 @@ class Condition:
 
     def _told(self, tx: Transaction) -> Iterator[Finding]:
         seq, digest = changelog.head(tx)
-        yield ok("Change log", f"{seq} entries, head {digest[:12] or 'none'}")
+        yield ok("Change log", f"{_many(seq, 'entry', 'entries')}, head {digest[:12] or 'none'}")
         yield self._skew(tx)
         yield from _schedules(tx)
         yield from _work(tx)
@@ -83,7 +83,9 @@ class Condition:
             said = "none: with KEYTURN_WITNESS or KEYTURN_SYSLOG a log that is cut off shows"
             yield note("Witnesses", said)
         for name, entries in behind.items():
-            told = "knows all" if not entries else f"was not told of {entries} entries yet"
+            told = "knows all"
+            if entries:
+                told = f"was not told of {_many(entries, 'entry', 'entries')} yet"
             yield ok(f"Witness {name}", told)
 
     def _spool(self) -> Iterator[Finding]:
@@ -105,6 +107,10 @@ class Condition:
             yield note(about, f"{said}: consider a new one") if old else ok(about, said)
 
 
+def _many(count: int, one: str, several: str) -> str:
+    return f"{count} {one if count == 1 else several}"
+
+
 def _schedules(tx: Transaction) -> Iterator[Finding]:
     active = [one for one in schedules.every(tx) if one.standing is Standing.ACTIVE]
     late = [one for one in active if one.due and one.due < tx.now - _LATE_SECONDS * _SECOND]
@@ -115,13 +121,14 @@ def _schedules(tx: Transaction) -> Iterator[Finding]:
     elif missed:
         yield note("Schedules", f"{missed} missed in the last 7 days")
     else:
-        yield ok("Schedules", f"{len(active)} fire, none is overdue")
+        yield ok("Schedules", f"{_many(len(active), 'fires', 'fire')}, none is overdue")
 
 
 def _work(tx: Transaction) -> Iterator[Finding]:
     stand = figures.standing(tx)
     workers = leases.workers(tx)
-    said = f"{stand.queued} runs wait for their turn; at work: {', '.join(workers) or 'nobody'}"
+    waits = f"{_many(stand.queued, 'run waits', 'runs wait')} for their turn"
+    said = f"{waits}; at work: {', '.join(workers) or 'nobody'}"
     if stand.stalled:
         yield mend("Work", f"{stand.stalled} runs have given no sign for a while; {said}")
     else:
@@ -129,12 +136,11 @@ def _work(tx: Transaction) -> Iterator[Finding]:
     unknown = figures.unknown(tx)
     if unknown:
         yield note("Unknown runs", f"{unknown} wait for an owner to say how they ended")
+    to_tell = f"{_many(stand.news, 'run is', 'runs are')} to be told of"
     if stand.failed_news:
-        yield note(
-            "Outbox", f"{stand.news} runs are to be told of, {stand.failed_news} were in vain"
-        )
+        yield note("Outbox", f"{to_tell}, {stand.failed_news} were in vain")
     else:
-        yield ok("Outbox", f"{stand.news} runs are to be told of")
+        yield ok("Outbox", to_tell)
 
 
 def sites(tx: Transaction) -> Finding:

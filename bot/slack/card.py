@@ -132,12 +132,21 @@ def followed(story: Story) -> Message:
     return Message(notification(f"Run {run.id}, {run.title}: {over}: {told}"), blocks)
 
 
+# How what did not come from chat came in.
+_THROUGH = {
+    "web": "on the web",
+    "api": "through the API",
+    "cli": "on the command line",
+    "schedule": "by the clock",
+}
+
+
 def _head(story: Story) -> list[Block]:
     run = story.run
     title = f"{run.title} · {story.area}"
     asked = f"run {run.id} · asked by {mrkdwn(story.name(run.asked_by))} · {when(run.asked)}"
     if run.origin.door != "slack":
-        asked += f" · by way of {mrkdwn(run.origin.door)}"
+        asked += f" · {_THROUGH.get(run.origin.door, mrkdwn(run.origin.door))}"
     return [header(title), context(asked)]
 
 

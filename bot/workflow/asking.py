@@ -1,7 +1,7 @@
 """Asking: a request is recorded before anything is done about it."""
 
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import cast
@@ -30,6 +30,15 @@ _MOST_SPELLED = 8
 
 class Unfit(Exception):
     """The request makes no sense as it stands. The message says what to type instead."""
+
+
+class NoSuchPerson(Unfit):
+    """Somebody was named who is not among the people of the policy."""
+
+    def __init__(self, person: str, known: Iterable[str] = ()) -> None:
+        there = ", ".join(sorted(known))
+        said = f"{person} is not among the people of the policy"
+        super().__init__(f"{said}: {there}" if there else said)
 
 
 class TooMuch(Unfit):

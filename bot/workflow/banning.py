@@ -12,7 +12,7 @@ from bot.policy import Policy
 from bot.store import bans, changelog, signins, tokens
 from bot.store.bans import Ban
 from bot.store.database import Database, StoreUnavailable
-from bot.workflow.asking import Unfit
+from bot.workflow.asking import NoSuchPerson, Unfit
 from bot.workflow.deciding import TooLate
 from bot.workflow.parts import Parts, Policies
 from bot.workflow.stopping import check_order, reason
@@ -86,7 +86,7 @@ def ban(
         if person in bans.people(tx):
             raise TooLate(f"{person} is banned already")
         if not known:
-            raise Unfit(f"{person} is not among the people of the policy")
+            raise NoSuchPerson(person)
         bans.put(tx, person, by=by, why=why)
         signins.end_all(tx, person)
         # Whoever has their laptop has what lies on it: let in again, they make new ones.

@@ -7,7 +7,7 @@ from bot.policy import Policy
 from bot.store import changelog, delegations
 from bot.store.database import Transaction
 from bot.store.delegations import Delegation
-from bot.workflow.asking import Unfit
+from bot.workflow.asking import NoSuchPerson, Unfit
 from bot.workflow.deciding import NotYours
 from bot.workflow.parts import Parts
 from connectors.command import UncleanText, clean
@@ -56,10 +56,9 @@ def reason_given(text: str) -> str:
 
 def _check(policy: Policy, person: str, to: str, area: str) -> None:
     if policy.person(person) is None:
-        raise Unfit(f"{person} is not among the people of the policy")
+        raise NoSuchPerson(person)
     if policy.person(to) is None:
-        known = ", ".join(sorted(policy.household.people))
-        raise Unfit(f"{to} is not among the people of the policy: {known}")
+        raise NoSuchPerson(to, policy.household.people)
     if to == person:
         raise Unfit("you decide for yourself already: name somebody else")
     owned = [one.name for one in policy.household.areas.values() if person in one.owners]

@@ -9,7 +9,7 @@ from bot.policy import Policy, Request
 from bot.store import changelog, grants
 from bot.store.database import Transaction
 from bot.store.grants import Grant, NewGrant
-from bot.workflow.asking import Unfit
+from bot.workflow.asking import NoSuchPerson, Unfit
 from bot.workflow.deciding import NotYours
 from bot.workflow.delegating import reason_given
 from bot.workflow.granted import against
@@ -53,8 +53,7 @@ def revoke(parts: Parts, number: int, *, person: str, door: str) -> Grant:
 
 def _check(parts: Parts, policy: Policy, wanted: NewGrant, giver: str) -> None:
     if policy.person(wanted.person) is None:
-        known = ", ".join(sorted(policy.household.people))
-        raise Unfit(f"{wanted.person} is not among the people of the policy: {known}")
+        raise NoSuchPerson(wanted.person, policy.household.people)
     if wanted.person == giver:
         raise NotYours("nobody grants themselves anything: another owner can")
     if not 1 <= wanted.an_hour <= MOST_AN_HOUR:

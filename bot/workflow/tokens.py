@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from bot.store import changelog, tokens
 from bot.store.database import Transaction
 from bot.store.tokens import NoSuchToken, Token
-from bot.workflow.asking import Unfit
+from bot.workflow.asking import NoSuchPerson, Unfit
 from bot.workflow.deciding import NotYours, TooLate
 from bot.workflow.parts import Parts
 from connectors.command import UncleanText, clean
@@ -35,7 +35,7 @@ class Tokens:
         """Return what is known of a new token, and the token itself: nobody can tell it again."""
         policy, name = self._parts.policies.current(), _named(name)
         if policy.person(person) is None:
-            raise Unfit(f"{person} is not among the people of the policy")
+            raise NoSuchPerson(person)
         wanted = _scopes(scopes)
         if not 1 <= days <= LONGEST_DAYS:
             raise Unfit(f"a token is good for 1 to {LONGEST_DAYS} days, not {days}")

@@ -211,6 +211,7 @@ def test_pages_fit_the_screen_and_complain_of_nothing(
     visit.sign_in("olga")
     paths = {"home": "/", "history": "/runs", "log": "/log", "misfit": "/runs?since=soon"}
     paths |= {name: f"/runs/{number}" for name, number in shown.items()}
+    paths["compared"] = f"/runs/compare?a={shown['succeeded']}&b={shown['waiting']}"
     for name, path in paths.items():
         visit.open(path)
         expect(visit.page.locator("html")).to_have_attribute("data-bs-theme", scheme)

@@ -31,6 +31,10 @@ def test_words_fill_the_fields(text: str):
     [
         ("abusers clear lb1 203.0.113.9 http gpc0 now", "'now' is one word too many"),
         ("abusers clear lb1", "address: is missing. It is typed abusers clear HOST ADDRESS"),
+        (
+            "abusers clear",
+            "host: is missing; address: is missing. It is typed abusers clear HOST ADDRESS [table",
+        ),
         ("abusers clear lb1 host=lb2", "address: 'lb1' does not fit"),
         ("abusers clear lb1 203.0.113.9 host=lb2 host=lb3", "host is given twice"),
         ("abusers clear lb1 999.1.1.1", "address: '999.1.1.1' does not fit"),

@@ -80,7 +80,7 @@ def test_t_a20_a_ban_holds_until_another_lifts_it(served: Office):
         (("stop", "99", "--why", "smoke"), 3, "there is no run 99"),
         (("stop", "all"), 2, "Missing option '--why'"),
         (("resume", "--as", "adam", "--why", "smoke"), 1, "everything may go on"),
-        (("ban", "nobody", "--as", "adam", "--why", "smoke"), 2, "not among the people"),
+        (("ban", "nobody", "--as", "adam", "--why", "smoke"), 3, "not among the people"),
         (("ban", "dora", "--why", "smoke"), 2, "Missing option '--as'"),
         (("ban", "olga", "--as", "dora", "--why", "smoke"), 4, "You cannot do that"),
         (("unban", "dora", "--as", "adam", "--why", "smoke"), 1, "dora is not banned"),

@@ -1,5 +1,6 @@
 """Runs by way of the API: asked for, found, decided, taken back."""
 
+import json
 from typing import Any
 
 import pytest
@@ -113,7 +114,7 @@ def test_who_may_what_is_answered(desk: Desk):
         (LAMP | {"runbook": "toy set"}, "give either words"),
         (LAMP | {"force": True}, "force"),
         ({"words": "toy set lb1 lamp on\u202e"}, "invisible character"),
-        ({"words": 12}, "valid string"),
+        ({"words": 12}, "must be text"),
     ],
 )
 def test_what_does_not_fit_is_said_in_words(desk: Desk, body: dict[str, Any], says: str):
@@ -121,6 +122,25 @@ def test_what_does_not_fit_is_said_in_words(desk: Desk, body: dict[str, Any], sa
     assert answer.status_code == 422
     assert says.lower() in answer.json()["detail"].lower()
     assert "asked" not in desk.office.entries()
+
+
+@pytest.mark.parametrize("kind", ["application/x-www-form-urlencoded", "text/plain"])
+def test_a_body_that_is_not_called_json_is_said_to_have_to_be(desk: Desk, kind: str):
+    program = desk.program("dora", "ask")
+    answer = program.post("/runs", content=json.dumps(LAMP), headers={"Content-Type": kind})
+    assert answer.status_code == 422
+    assert (
+        answer.json()["detail"] == "body: must be JSON, sent with Content-Type: application/json"
+    )
+
+
+def test_what_is_mistyped_is_said_in_plain_words(desk: Desk):
+    run = desk.office.ask(SetSwitch(host="lb1", name="lamp", value="on"))
+    olga = desk.program("olga", "ask", "approve")
+    strange = olga.post("/runs", json=LAMP | {"because": "x"}).json()
+    assert strange["problems"] == {"because": "is not known here: is it mistyped?"}
+    short = olga.post(f"/runs/{run.id}/approve", json={"digest": "0000"}).json()
+    assert short["detail"].startswith("digest: must be the plan's digest, ten of its digits")
 
 
 def test_what_does_not_fit_its_field_stands_by_the_field(desk: Desk):

@@ -161,8 +161,26 @@ def test_where_nothing_listens_it_says_what_to_set():
     with socket.create_server(("127.0.0.1", 0)) as gone:
         url = f"http://127.0.0.1:{gone.getsockname()[1]}"
     said = CliRunner(env={"KEYTURN_URL": url, "KEYTURN_TOKEN": "kt_x"}).invoke(main, ["runs"])
-    assert (said.exit_code, len(said.stderr.splitlines())) == (1, 1)
-    assert "KEYTURN_URL says where" in said.stderr
+    assert said.exit_code == 1
+    assert said.stderr == (
+        f"keyturn: {url} does not answer: Connection refused. KEYTURN_URL says where `keyturn "
+        "serve` listens\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("listens", "where"),
+    [
+        ({"KEYTURN_PORT": "9"}, "http://127.0.0.1:9"),
+        ({"KEYTURN_PORT": "9", "KEYTURN_LISTEN": "0.0.0.0"}, "http://127.0.0.1:9"),  # noqa: S104
+        ({"KEYTURN_BASE_URL": "http://localhost:9/"}, "http://localhost:9"),
+    ],
+)
+def test_without_an_address_it_asks_where_the_settings_have_it_listen(
+    listens: dict[str, str], where: str
+):
+    said = CliRunner(env={"KEYTURN_TOKEN": "kt_x", **listens}).invoke(main, ["runs"])
+    assert said.stderr.startswith(f"keyturn: {where} does not answer")
 
 
 def test_who_reads_a_line_and_goes_hears_nothing_of_it():

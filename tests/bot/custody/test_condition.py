@@ -34,6 +34,8 @@ def test_witnesses_that_lag_and_what_could_not_be_logged_are_told(office: Office
     spool.write_text("{}\n")
     condition = Condition(office.database, lambda: {"1": 3}, spool)
     assert _said(condition, "Witness 1") == "was not told of 3 entries yet"
+    one = Condition(office.database, lambda: {"1": 1}, spool)
+    assert _said(one, "Witness 1") == "was not told of 1 entry yet"
     assert _marks(condition)["Spool"] == "mend"
 
 

@@ -83,7 +83,7 @@ async def test_a_request_from_the_web_is_shown_in_the_default_channel(office: Of
         await asyncio.to_thread(office.ask, SetSwitch(host="lb1", name="lamp", value="on"))
         await chat.settle()
         assert chat.slack.card.channel == "C0OPS"
-        assert "by way of web" in chat.slack.card.words
+        assert "· on the web" in chat.slack.card.words
 
 
 async def test_a_card_that_was_deleted_is_posted_anew_and_works(chat: Chat):
