@@ -18,7 +18,7 @@ from fastapi import Query, Request, Response
 from bot.api.once import Once
 from bot.api.parts import ApiParts
 from bot.api.shapes import Shape
-from bot.api.thread import done_in
+from bot.aside import done_in
 from bot.run import ENDED, State
 from bot.store import runs
 from bot.store.database import StoreUnavailable

@@ -17,7 +17,8 @@ from fastapi import Depends, Header, Request, Response
 from bot.api.caller import recognised
 from bot.api.parts import ApiParts
 from bot.api.problems import StillAtIt, UsedForSomethingElse, answer
-from bot.api.thread import InOneThread, done_in
+from bot.api.thread import InOneThread
+from bot.aside import done_in
 from bot.store import answers, changelog
 from bot.store.answers import Answer, Claim, Earlier
 from bot.store.database import Database, StoreUnavailable

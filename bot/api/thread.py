@@ -4,15 +4,15 @@ FastAPI would hand each function that may wait to a thread of its own, and come 
 loop between them: that took longer than what most of them do.
 """
 
-import asyncio
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
-from contextvars import copy_context
 from functools import partial, wraps
 from typing import Any, TypeVar
 
 from fastapi import Request, Response
 from fastapi.routing import APIRoute
+
+from bot.aside import done_in
 
 T = TypeVar("T")
 
@@ -22,12 +22,6 @@ _MOST = 40
 
 def threads() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(_MOST, thread_name_prefix="api")
-
-
-async def done_in(pool: ThreadPoolExecutor, work: Callable[[], T]) -> T:
-    """Have a thread do it, in the context of whoever waits for it here."""
-    loop = asyncio.get_running_loop()
-    return await loop.run_in_executor(pool, copy_context().run, work)
 
 
 class InOneThread(APIRoute):

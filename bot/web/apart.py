@@ -1,13 +1,13 @@
 """Apart: pages that are asked for most are drawn in threads of their own, a step from the loop."""
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextvars import copy_context
 from functools import partial, wraps
 from typing import ParamSpec, TypeVar
 
 from fastapi import APIRouter, Request, Response
+
+from bot.aside import done_in
 
 Given = ParamSpec("Given")
 Drawn = TypeVar("Drawn")
@@ -25,8 +25,7 @@ def apart(page: Callable[Given, Drawn]) -> Callable[Given, Awaitable[Drawn]]:
 
     @wraps(page)
     async def endpoint(*given: Given.args, **named: Given.kwargs) -> Drawn:
-        work = partial(copy_context().run, page, *given, **named)
-        return await asyncio.get_running_loop().run_in_executor(_THREADS, work)
+        return await done_in(_THREADS, partial(page, *given, **named))
 
     return endpoint
 

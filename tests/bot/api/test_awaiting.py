@@ -16,6 +16,7 @@ from bot.api import awaiting, thread
 from bot.api.awaiting import Waiters, Wish
 from bot.api.parts import ApiParts
 from bot.api.shapes import Shape
+from bot.aside import done_in
 from bot.store import moves as moves_store
 from bot.store.database import StoreUnavailable
 from bot.store.moves import Moves
@@ -248,7 +249,7 @@ def test_an_answer_that_is_waited_for_takes_one_turn_of_a_thread(
     program = desk.program("dora", "ask")
     _asked_and_worked_on(desk, LOOK, program)
     turns, put_together = list[object](), list[object]()
-    hand_over, execute = thread.done_in, Connection.execute
+    hand_over, execute = done_in, Connection.execute
 
     async def turned(pool: ThreadPoolExecutor, work: Callable[[], Any]) -> Any:
         turns.append(work)

@@ -9,7 +9,8 @@ import pytest
 from fastapi import APIRouter, Depends, FastAPI
 from fastapi.testclient import TestClient
 
-from bot.api.thread import InOneThread, done_in, threads
+from bot.api.thread import InOneThread, threads
+from bot.aside import done_in
 
 _SAID: ContextVar[str] = ContextVar("said", default="nothing")
 

@@ -5,7 +5,6 @@ import json
 import subprocess
 import sys
 from collections.abc import Generator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -219,7 +218,7 @@ def test_what_waits_is_shown_approved_denied_and_withdrawn(shop: Shop):
     with keyturn.database.transaction() as tx:
         asked = exhibits.asked(tx)
         version = keyturn.policies.current().version
-        plan = replace(exhibits.a_proposal(asked), policy_version=version)
+        plan = exhibits.a_proposal(asked, policy_version=version)
         run = exhibits.waiting(tx, asked, plan)
     shop.type("olga", "approve", str(run.id), run.digest[:10])
     with keyturn.database.reading() as tx:

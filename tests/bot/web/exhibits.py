@@ -12,6 +12,8 @@ from bot.store.database import Database, Transaction
 from connectors.command import Shell
 from runbooks import Report, Table
 
+# No policy in force is of this version: nobody approves a plan that was made by it.
+ANOTHER_POLICY = "1" * 12
 KEY = "SHA256:n7dnLm1mOlH1pVBGCpMRuOyCBIXk0eUdBqyvN8K5F5k"
 SOCKET = ("socat", "-t", "5", "-", "UNIX-CONNECT:/run/haproxy/admin.sock")
 
@@ -28,14 +30,16 @@ def clear_step(host: str = "lb1", address: str = "203.0.113.9", n: int = 1) -> P
     )
 
 
-def a_proposal(run: Run, *steps: ProposedStep, because: str = "") -> Proposal:
+def a_proposal(
+    run: Run, *steps: ProposedStep, because: str = "", policy_version: str = ANOTHER_POLICY
+) -> Proposal:
     return Proposal(
         runbook=run.words,
         runbook_version="0" * 12,
         fields=run.fields,
         asked_by=run.asked_by,
         expires=run.asked + 8 * 3600 * 1_000_000,
-        policy_version="1" * 12,
+        policy_version=policy_version,
         because=because or "203.0.113.9 is marked in http, gpc0=1, for 42 more minutes",
         steps=steps or (clear_step(run.host),),
         notes=("Its next bad request marks it again.",),
