@@ -10,6 +10,12 @@ _ANSWERED_THERE = frozenset({"web", "api", "cli"})
 _ENDS_WITHOUT_A_CALL = frozenset({State.WITHDRAWN, State.UNCHANGED, State.REPLACED})
 
 
+# Of what ended longer ago than this, in microseconds, no card is posted any more: whoever connects
+# chat to a Keyturn that has worked without it for a year is told of no year's work, and the first
+# request is not behind it.
+_LONG_AGO = 7 * 86_400 * 1_000_000
+
+
 class Audience(Enum):
     CHANNEL = auto()
     ASKER = auto()  # in words that only they see
@@ -21,7 +27,7 @@ def of_card(story: Story, *, posted: bool) -> Audience:
     run = story.run
     if posted:
         return Audience.CHANNEL
-    if story.quiet:
+    if story.quiet or (run.ended is not None and story.now - run.ended > _LONG_AGO):
         return Audience.NOBODY
     if story.refused_at_once and run.origin.door != "schedule":
         return Audience.NOBODY

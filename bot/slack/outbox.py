@@ -370,9 +370,12 @@ class Outbox:
 
 
 def _channel(delivery: _Delivery, *, default: str) -> str:
+    """Return where it is told; "" if nowhere, which takes nobody's turn."""
     posted = delivery.notices.get(CARD)
     if posted is not None:
         return posted.channel
+    if audience.of_card(delivery.story, posted=False) is Audience.NOBODY:
+        return ""
     return next(iter(audience.channels(delivery.story, default=default)), "")
 
 

@@ -1,5 +1,6 @@
 """Who is told of a run, and where."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -51,6 +52,18 @@ CASES: list[tuple[str, dict[str, Any], str, Audience]] = [
 def test_as_few_people_as_it_concerns_are_told(run: dict[str, Any], door: str, audience: Audience):
     story = a_story(a_run(origin=Origin(door, "C0OPS"), **run))
     assert of_card(story, posted=False) is audience
+
+
+@pytest.mark.parametrize(
+    ("days", "audience"), [(6, Audience.CHANNEL), (8, Audience.NOBODY), (365, Audience.NOBODY)]
+)
+def test_what_ended_long_ago_is_no_news_to_a_chat_that_never_heard_of_it(
+    days: int, audience: Audience
+):
+    run = a_run(state=State.SUCCEEDED, started=ASKED, **LATER)
+    story = replace(a_story(run), now=ASKED + days * 86_400_000_000)
+    assert of_card(story, posted=False) is audience
+    assert of_card(story, posted=True) is Audience.CHANNEL
 
 
 @pytest.mark.parametrize("story", every_story().values(), ids=every_story().keys())
