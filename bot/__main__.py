@@ -64,6 +64,7 @@ def serve() -> None:
     heap.hold()
     settings = _settings()
     heap.defer()
+    _check_own_runbooks(settings)
     from bot import app
 
     with plainly():
@@ -87,6 +88,7 @@ def worker(*, sites: tuple[str, ...], concurrency: int) -> None:
     from bot import site_worker
 
     settings = _settings()
+    _check_own_runbooks(settings)
     with plainly():
         site_worker.work(settings, sites=sites, concurrency=concurrency)
 
@@ -208,8 +210,17 @@ def _settings() -> "Settings":
         stop(name + misfit.why(found), FAILED)
 
 
+def _check_own_runbooks(settings: "Settings") -> None:
+    """End here, with what is wrong with them: those that came with Keyturn have tests."""
+    if settings.runbooks is not None:
+        from runbooks import catalogue
+
+        catalogue()
+
+
 def _patient() -> "Patient":
     given = _settings()
+    _check_own_runbooks(given)
     from bot.doctor.patient import Patient
     from bot.redaction import Redactor
     from bot.settings import misspelt

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from bot import forms
 from connectors.inventory import Host
 from runbooks import AnyRunbook, catalogue
-from runbooks._catalogue import kind
+from runbooks._catalogue import is_own, kind
 
 
 @dataclass(frozen=True)
@@ -15,7 +15,7 @@ class Leaflet:
 
     usage: how it is typed. fields: each with what belongs into it. tag: hosts must carry it; ""
     for any host. areas: where such hosts are. undo: what its undo does; "" for a check, and where
-    there is none.
+    there is none. own: whether it is this installation's, and did not come with Keyturn.
     """
 
     words: str
@@ -27,6 +27,7 @@ class Leaflet:
     undo: str
     fields: Sequence[tuple[str, str]]
     areas: Sequence[str] = ()
+    own: bool = False
 
     @property
     def effect(self) -> str:
@@ -37,7 +38,8 @@ class Leaflet:
         """Return it as text of several lines."""
         where = f"hosts tagged {self.tag}" if self.tag else "any host"
         areas = f", of the areas {', '.join(self.areas)}" if self.areas else ""
-        lines = [self.usage, f"  {self.summary}", f"  A {self.kind}, for {where}{areas}."]
+        own = " Of your own." if self.own else ""
+        lines = [self.usage, f"  {self.summary}", f"  A {self.kind}, for {where}{areas}.{own}"]
         width = max(len(name) for name, _ in self.fields)
         lines += [f"    {name:<{width}}  {hint}" for name, hint in self.fields]
         lines.append(f"  For example: {self.example}")
@@ -73,6 +75,7 @@ def _leaflet(words: str, runbook: type[AnyRunbook], hosts: Sequence[Host]) -> Le
         undo=runbook.undo,
         fields=[(blank.name, _hint(blank)) for blank in blanks],
         areas=sorted({host.area for host in hosts if not tag or tag in host.tags}),
+        own=is_own(runbook),
     )
 
 

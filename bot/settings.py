@@ -14,8 +14,10 @@ SETTINGS_FILE = Path(".env")
 _PREFIX = "KEYTURN_"
 # Of the command line and of compose.yaml, which are no settings of the service.
 _NOT_OURS = frozenset({"URL", "TOKEN", "PASSWORD"})
-# What libraries read from the environment by themselves.
-_LENT = frozenset({"HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR"})
+# What libraries read from the environment by themselves, and runbooks, which know of no service.
+_LENT = frozenset(
+    {"HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR", "KEYTURN_RUNBOOKS"}
+)
 _HERE = frozenset({"127.0.0.1", "::1", "localhost"})
 # Its default is Slack: whoever empties it means none.
 _SAID_EMPTY = frozenset({"oidc_issuer"})
@@ -37,6 +39,7 @@ class Settings(BaseSettings):
     slack_…: bot token xoxb-…, app token xapp-… for Socket Mode or signing secret for HTTP, team id
     T…, channel C… for requests without one, and one for alarms, if that is another.
     log: how the service's own log is written: text, or json, one object on a line.
+    runbooks: the directory of runbooks and dialects of one's own.
     hooks: the file that says who may tell us of events, and whom we tell of runs.
     oidc_…: sign-in by an OpenID Connect provider, as soon as there is a client id: its issuer, our
     client id and secret there, what the button calls it, whether its tokens carry Slack's ids
@@ -74,6 +77,7 @@ class Settings(BaseSettings):
     request_hours: Annotated[float, Field(gt=0, le=24 * 30)] = 8
     approval_hours: Annotated[float, Field(gt=0, le=24 * 30)] = 8
     reminder_minutes: Annotated[float, Field(gt=0, le=60 * 24)] = 30
+    runbooks: Path | None = None
     hooks: Path | None = None
     log: Literal["text", "json"] = "text"
     oidc_issuer: str = "https://slack.com"

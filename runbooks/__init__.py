@@ -14,6 +14,7 @@ from runbooks._fields import (
     TableName,
     tagged,
 )
+from runbooks._own import BadOwn
 from runbooks._plan import NoUndo, Plan, Refused, Report, Step, Table
 from runbooks._runbook import AnyRunbook, Change, Check, Runbook
 
@@ -21,6 +22,7 @@ __all__ = [
     "Address",
     "AgentName",
     "AnyRunbook",
+    "BadOwn",
     "Change",
     "Check",
     "CounterName",

@@ -9,19 +9,26 @@ from pathlib import Path
 from typing import TypeGuard
 
 import runbooks
+from runbooks import _own
+from runbooks._own import BadOwn
 from runbooks._runbook import AnyRunbook, Change, Runbook
 
 
 @cache
 def catalogue() -> Mapping[str, type[AnyRunbook]]:
-    """Return every runbook by its words, in the order of the words."""
+    """Return every runbook by its words, in the order of the words.
+
+    Those of the installation's own too. Raises BadOwn where these cannot be used.
+    """
+    _own.take_in()
     found: dict[str, type[AnyRunbook]] = {}
     for module in pkgutil.iter_modules(runbooks.__path__):
         if not module.name.startswith("_"):
             for runbook in _runbooks_in(module.name):
-                if runbook.words in found:
-                    raise ImportError(f'two runbooks have words="{runbook.words}"')
-                found[runbook.words] = runbook
+                before = found.setdefault(runbook.words, runbook)
+                if before is not runbook:
+                    both = f"{before.__module__} and {runbook.__module__}"
+                    raise BadOwn(f'{both} both have words="{runbook.words}"')
     return dict(sorted(found.items()))
 
 
@@ -41,6 +48,11 @@ def _is_runbook(thing: object) -> TypeGuard[type[AnyRunbook]]:
     return isinstance(thing, type) and issubclass(thing, Runbook) and bool(thing.words)
 
 
+def is_own(runbook: type[AnyRunbook]) -> bool:
+    """Say whether it is the installation's own, and did not come with Keyturn."""
+    return _own.is_own(runbook.__module__)
+
+
 def kind(runbook: type[AnyRunbook]) -> str:
     """Return "change" or "check"."""
     return "change" if issubclass(runbook, Change) else "check"
@@ -56,7 +68,7 @@ def version(runbook: type[AnyRunbook]) -> str:
     module = importlib.import_module(runbook.__module__)
     connectors = importlib.import_module("connectors")
     digest = hashlib.sha256()
-    dialects = sorted(Path(connectors.__path__[0]).glob("*.py"))
+    dialects = [file for place in connectors.__path__ for file in sorted(Path(place).glob("*.py"))]
     for path in (Path(str(module.__file__)), *dialects):
         digest.update(path.read_bytes())
     return digest.hexdigest()[:12]

@@ -8,7 +8,7 @@ from typing import Any, Self
 import click
 from click import Command, Context, HelpFormatter, UsageError
 
-from bot.cli.place import INTERRUPTED
+from bot.cli.place import FAILED, INTERRUPTED, stop
 
 # Each command once, beside what it is for.
 SECTIONS: Mapping[str, Sequence[str]] = {
@@ -76,6 +76,8 @@ class Keyturn(Family):
         except UsageError as unknown:
             from runbooks import catalogue
 
+            # The settings are read by that: they say where runbooks of one's own are.
+            ctx.obj()
             if any(words.split()[0] == args[0] for words in catalogue()):
                 typed = shlex.join(word for word in args if not word.startswith("-"))
                 told = f"{args[0]!r} is of runbooks, which are asked for: keyturn ask {typed}"
@@ -90,6 +92,13 @@ class Keyturn(Family):
         """Do what was typed; by Ctrl-C it ends at once, and as shells expect."""
         try:
             return super().invoke(ctx)
+        except ValueError as trouble:
+            from runbooks import BadOwn
+
+            # Runbooks of one's own are loaded by whatever first asks for one.
+            if isinstance(trouble, BadOwn):
+                stop(str(trouble), FAILED)
+            raise
         except KeyboardInterrupt:
             click.echo(err=True)
             sys.exit(INTERRUPTED)

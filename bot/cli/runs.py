@@ -12,7 +12,7 @@ from click.shell_completion import CompletionItem, get_completion_class
 from bot.cli.account import in_full
 from bot.cli.follow import follow
 from bot.cli.front import Family
-from bot.cli.place import FAILED, NOT_FOUND, NOT_UNDERSTOOD, Number, stop
+from bot.cli.place import FAILED, NOT_FOUND, NOT_UNDERSTOOD, Number, Place, stop
 from bot.cli.service import (
     Service,
     allowed_by,
@@ -60,12 +60,16 @@ _WAIT_A_LITTLE = _wait(
 
 
 def _runbook_words(
-    _context: "Context", _parameter: "Parameter", incomplete: str
+    context: "Context", _parameter: "Parameter", incomplete: str
 ) -> list[CompletionItem]:
     """Offer the next word of the runbooks that begin with what stands there already."""
     from runbooks import catalogue
 
-    typed: tuple[str, ...] = _context.params.get("words") or ()
+    # The settings are read by that: they say where runbooks of one's own are.
+    place = context.find_object(Place)
+    if place is not None:
+        place.policy()
+    typed: tuple[str, ...] = context.params.get("words") or ()
     found: dict[str, str] = {}
     for words, runbook in catalogue().items():
         parts = words.split()

@@ -10,11 +10,11 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Engine, Table, create_engine, event
+from sqlalchemy import Connection, Table
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, SQLAlchemyError
 
 from bot.redaction import Redactor
-from bot.store import premises
+from bot.store import engines, premises
 from bot.store.commits import Busy, Commits
 from bot.store.moves import Moves
 from bot.store.seal import Seal
@@ -26,8 +26,6 @@ log = logging.getLogger(__name__)
 _BUSY_SECONDS = 5
 # A database that is blocked counts as one that failed: nobody waits for it longer than this.
 _BLOCKED_SECONDS = 2
-# Whoever holds a lock for too long is told of by the server, before it is hung up on itself.
-_LOCKED_MILLISECONDS = 1_750
 # Reading may take longer: an export, or a search through years.
 _READING_SECONDS = 60
 # As the driver takes it, by the name of its dialect. Who reads is shown one state all the while.
@@ -152,7 +150,8 @@ class Database:
         # Why the change log could not be written, until it could again; "" if all is well.
         self.trouble = ""
         self.embedded = url.startswith("sqlite")
-        self.engine = (_sqlite if self.embedded else _postgresql)(url, patience)
+        opened = engines.sqlite if self.embedded else engines.postgresql
+        self.engine = opened(url, patience=patience, busy=_BUSY_SECONDS)
         # Called after every commit that somebody should hear of, from the committing thread.
         self.on_news: Callable[[], None] = lambda: None
         # Called before every transaction. Raises StoreUnavailable where we may not work on it now.
@@ -337,56 +336,6 @@ def _insert_once(table: str, names: tuple[str, ...], mark: str) -> str:
 def _driver(connection: Connection) -> sqlite3.Connection:
     driver: Any = connection.connection.driver_connection
     return driver
-
-
-def _sqlite(url: str, patience: int) -> Engine:
-    engine = create_engine(
-        url,
-        isolation_level="AUTOCOMMIT",
-        pool_size=16,
-        max_overflow=16,
-        pool_timeout=_BUSY_SECONDS,
-    )
-
-    @event.listens_for(engine, "do_connect")
-    def _make(_dialect: object, _record: object, given: list[Any], _named: object) -> None:
-        premises.make_file(given[0])
-
-    @event.listens_for(engine, "connect")
-    def _prepare(connection: Any, _record: object) -> None:
-        connection.isolation_level = None
-        for pragma in (
-            "journal_mode=WAL",
-            "synchronous=FULL",
-            "foreign_keys=ON",
-            # What is erased is overwritten.
-            "secure_delete=ON",
-            f"busy_timeout={patience * 1000}",
-        ):
-            connection.execute(f"PRAGMA {pragma}")
-
-    return engine
-
-
-def _postgresql(url: str, patience: int) -> Engine:
-    return create_engine(
-        url,
-        # A transaction is begun by the message that asks for the time.
-        isolation_level="AUTOCOMMIT",
-        pool_size=16,
-        max_overflow=16,
-        pool_timeout=_BUSY_SECONDS,
-        # Whether a connection is still good is asked by the watch, and not by `pool_pre_ping`: a
-        # log that does not answer is a log that cannot be written, and nobody waits for it.
-        connect_args={
-            # Told to forget what it has prepared, a server would forget what the pipe has, too.
-            "prepare_threshold": None,
-            "connect_timeout": patience,
-            "tcp_user_timeout": 2 * _BUSY_SECONDS * 1000,
-            # To compile what takes milliseconds would take longer than it.
-            "options": f"-c lock_timeout={_LOCKED_MILLISECONDS} -c jit=off",
-        },
-    )
 
 
 @contextmanager

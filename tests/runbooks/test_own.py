@@ -1,0 +1,190 @@
+"""Runbooks of an installation's own, in a directory of theirs."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+_DIALECT = """
+from connectors.command import Query, Shell
+
+
+def said() -> Query[str]:
+    return Query(Shell(("echo", "hello")), str.strip)
+"""
+_RUNBOOK = '''
+from connectors import greeting
+from connectors.command import Ask
+from runbooks import Check, Host, Report
+
+
+class Greet(Check[str], words="greeting show", example="web1"):
+    """Have a host say hello."""
+
+    host: Host
+
+    def read(self, ask: Ask) -> str:
+        return ask(self.host, greeting.said())
+
+    def report(self, said: str) -> Report:
+        return Report(said)
+'''
+Keyturn = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Path:
+    place = tmp_path / "own"
+    _write(place / "connectors" / "greeting.py", _DIALECT)
+    _write(place / "runbooks" / "greeting_show.py", _RUNBOOK)
+    return place
+
+
+@pytest.fixture
+def keyturn(own: Path, tmp_path: Path) -> Keyturn:
+    def run(*words: str, **settings: str | None) -> subprocess.CompletedProcess[str]:
+        usual = {name: value for name, value in os.environ.items() if "KEYTURN" not in name}
+        given = {"KEYTURN_RUNBOOKS": str(own), "PYTHONPATH": str(Path(__file__).parents[2])}
+        return subprocess.run(
+            [Path(sys.executable).with_name("keyturn"), *words],
+            env={
+                name: value
+                for name, value in (usual | given | settings).items()
+                if value is not None
+            },
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    return run
+
+
+def _write(file: Path, text: str) -> None:
+    file.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+    file.write_text(text)
+    file.chmod(0o644)
+
+
+def _listed(told: subprocess.CompletedProcess[str]) -> dict[str, dict[str, object]]:
+    assert told.returncode == 0, told.stderr
+    return {one["words"]: one for one in json.loads(told.stdout)}
+
+
+def test_they_stand_among_keyturns_and_are_told_from_them(keyturn: Keyturn):
+    found = _listed(keyturn("runbooks", "--json"))
+    assert found["greeting show"]["own"] is True
+    assert found["uptime check"]["own"] is False
+    assert "Of your own." in keyturn("runbooks", "greeting", "show").stdout
+
+
+def test_without_the_setting_there_are_none(keyturn: Keyturn):
+    """The twin: it is the setting that lets them in."""
+    assert "greeting show" not in _listed(keyturn("runbooks", "--json", KEYTURN_RUNBOOKS=""))
+
+
+def test_the_setting_may_stand_in_the_file_of_settings(
+    keyturn: Keyturn, own: Path, tmp_path: Path
+):
+    (tmp_path / ".env").write_text(f"KEYTURN_RUNBOOKS={own}\n")
+    told = keyturn("greeting", "show", "web1", KEYTURN_RUNBOOKS=None)
+    assert "keyturn ask greeting show web1" in told.stderr
+
+
+def test_a_plan_is_bound_to_the_dialects_too(own: Path, keyturn: Keyturn):
+    def version() -> str:
+        asked = (
+            "from runbooks import catalogue; from runbooks._catalogue import version; "
+            "print(version(catalogue()['greeting show']), version(catalogue()['uptime check']))"
+        )
+        told = subprocess.run(
+            [sys.executable, "-c", asked],
+            env=os.environ | {"KEYTURN_RUNBOOKS": str(own)},
+            cwd=Path(__file__).parents[2],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        return told.stdout
+
+    before = version()
+    assert version() == before
+    _write(own / "connectors" / "greeting.py", _DIALECT.replace("hello", "good day"))
+    assert version() != before
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "why"),
+    [
+        ("runbooks/greeting_show.py", "def broken(:\n", "greeting_show.py: line 1: "),
+        ("connectors/greeting.py", "\nimport nothing_like_it\n", "greeting.py: line 2: Module"),
+        ("runbooks/greeting_show.py", "\n\nimport subprocess\n", "line 3: a runbook does not use"),
+        ("runbooks/greeting_show.py", "from bot.store import seal\n", "does not use bot.store"),
+        ("runbooks/bond_check.py", _RUNBOOK, "Keyturn has a module of this name"),
+        ("connectors/haproxy.py", _DIALECT, "Keyturn has a module of this name"),
+        ("runbooks/greeting-again.py", _RUNBOOK, "name it as Python names modules"),
+        ("runbooks/greeting_again.py", _RUNBOOK, 'both have words="greeting show"'),
+    ],
+)
+def test_what_cannot_be_used_is_told_by_file_and_line(
+    own: Path, keyturn: Keyturn, file: str, text: str, why: str
+):
+    _write(own / file, text)
+    keyturn("init", "policy")
+    for words in (["runbooks"], ["policy", "check"], ["greeting", "show", "web1"]):
+        told = keyturn(*words)
+        assert (told.returncode, told.stdout) == (1, "")
+        assert why in told.stderr
+        assert told.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("path", [".", "runbooks", "connectors", "runbooks/greeting_show.py"])
+def test_what_others_could_write_is_not_run(own: Path, keyturn: Keyturn, path: str):
+    place = own / path
+    place.chmod(place.stat().st_mode | 0o020)
+    told = keyturn("runbooks")
+    assert told.returncode == 1
+    assert "can be written by others: chmod go-w it" in told.stderr
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+def test_what_belongs_to_somebody_else_is_not_run(own: Path, keyturn: Keyturn):
+    os.chown(own / "runbooks" / "greeting_show.py", 65534, 65534)
+    assert "is neither root's nor Keyturn's" in keyturn("runbooks").stderr
+
+
+def test_a_directory_that_is_not_there_or_holds_nothing_is_no_setting(
+    own: Path, keyturn: Keyturn, tmp_path: Path
+):
+    gone = keyturn("runbooks", KEYTURN_RUNBOOKS=str(tmp_path / "gone"))
+    assert "No such file or directory" in gone.stderr
+    (tmp_path / "empty").mkdir(mode=0o755)
+    empty = keyturn("runbooks", KEYTURN_RUNBOOKS=str(tmp_path / "empty"))
+    assert "holds no module in runbooks/ nor in connectors/" in empty.stderr
+
+
+def test_they_are_completed_in_a_shell(keyturn: Keyturn, own: Path, tmp_path: Path):
+    (tmp_path / ".env").write_text(f"KEYTURN_RUNBOOKS={own}\n")
+    typed = {"COMP_WORDS": "keyturn ask gree", "COMP_CWORD": "2"}
+    told = keyturn(_KEYTURN_COMPLETE="bash_complete", KEYTURN_RUNBOOKS=None, **typed)
+    assert told.stdout == "plain,greeting\n"
+
+
+@pytest.mark.parametrize("words", [["serve"], ["worker", "--site", "ams"], ["doctor"]])
+def test_what_serves_says_so_before_it_begins(own: Path, keyturn: Keyturn, words: list[str]):
+    _write(own / "runbooks" / "greeting_show.py", "def broken(:\n")
+    told = keyturn(*words)
+    assert told.returncode == 1
+    assert told.stderr.endswith("greeting_show.py: line 1: invalid syntax\n")
+
+
+def test_what_needs_no_runbook_goes_on_though_one_is_broken(own: Path, keyturn: Keyturn):
+    """Who has to verify the log, or to stop everything, is not held up by a typing mistake."""
+    _write(own / "runbooks" / "greeting_show.py", "def broken(:\n")
+    assert keyturn("init", "policy").returncode == 0
+    assert "there is no database" in keyturn("changelog", "verify").stderr
