@@ -36,7 +36,8 @@ def take_in() -> None:
     if not named:
         return
     directory = Path(named).absolute()
-    _check_writers(directory)
+    for path in (*reversed(directory.parents), directory):
+        _check_writers(path)
     files = [file for name in _PACKAGES for file in _files(directory / name)]
     if not files:
         raise BadOwn(f"{directory} holds no module in runbooks/ nor in connectors/")
@@ -80,7 +81,8 @@ def _check_writers(path: Path) -> None:
         raise BadOwn(f"{path}: {trouble.strerror}") from None
     if known.st_uid not in {0, os.geteuid()}:
         raise BadOwn(f"{path} is neither root's nor Keyturn's: chown it, as it runs with our keys")
-    if known.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+    # In a directory such as /tmp others may write, and yet not rename what is not theirs.
+    if known.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not known.st_mode & stat.S_ISVTX:
         raise BadOwn(f"{path} can be written by others: chmod go-w it, as it runs with our keys")
 
 
