@@ -164,7 +164,7 @@ def test_it_can_be_edited_again_by_another(office: Office):
         ("olga", {"value": "on"}, "values of run 1 already"),
         ("olga", {"host": "lb2"}, "host is not among its values: .* name, value"),
         ("olga", {"colour": "red"}, "colour is not among its values"),
-        ("olga", {"value": ""}, "value: Field required"),
+        ("olga", {"value": ""}, "value: is missing"),
         ("olga", {}, "can be edited in name, value"),
     ],
 )
