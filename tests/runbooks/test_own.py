@@ -143,9 +143,7 @@ def test_what_cannot_be_used_is_told_by_file_and_line(
         assert told.stderr.count("\n") == 1
 
 
-@pytest.mark.parametrize(
-    "path", ["..", ".", "runbooks", "connectors", "runbooks/greeting_show.py"]
-)
+@pytest.mark.parametrize("path", ["..", ".", "runbooks", "runbooks/greeting_show.py"])
 def test_what_others_could_write_is_not_run(own: Path, keyturn: Keyturn, path: str):
     place = own / path
     place.chmod(place.stat().st_mode | 0o020)
