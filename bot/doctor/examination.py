@@ -57,6 +57,10 @@ def _policy(patient: Patient) -> Policy | Finding:
 
 
 def _address(patient: Patient) -> Finding:
+    from bot.web.outfit import lacking  # with it come all the pages
+
+    if bare := lacking():
+        return mend("the pages", bare)
     if not patient.base_url:
         return note(
             "the pages",

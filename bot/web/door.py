@@ -1,5 +1,7 @@
 """Builds the web door out of the parts it is handed."""
 
+import logging
+
 from fastapi import FastAPI, Request, Response
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.staticfiles import StaticFiles
@@ -36,7 +38,7 @@ from bot.web import (
     trouble,
     views_page,
 )
-from bot.web.pages import STATIC
+from bot.web.outfit import STATIC, lacking
 from bot.web.parts import WebParts
 
 _ROOMS = (
@@ -70,11 +72,15 @@ _ROOMS = (
     health,
 )
 
+log = logging.getLogger(__name__)
+
 
 def build(parts: WebParts) -> FastAPI:
     """Return the application. It refuses every POST that does not come from its own pages."""
     app = FastAPI(title="Keyturn", openapi_url=None, docs_url=None, redoc_url=None)
     app.state.parts = parts
+    if bare := lacking():
+        log.error("the pages %s", bare)
     app.state.looks = stream.Looks()
     trouble.install(app, parts)
     # Routers within the router would be looked through anew for each request.

@@ -3,7 +3,6 @@
 import hashlib
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from functools import cache, lru_cache
-from pathlib import Path
 from typing import Any
 
 from fastapi import Request
@@ -17,11 +16,10 @@ from bot.store.changelog import Entry
 from bot.store.listing import Listed
 from bot.web import badge, picture, rows
 from bot.web.badge import Badge
+from bot.web.outfit import STATIC
 from bot.web.shown import Templates, coded, shown
 from bot.web.story import plainly
 from bot.web.visitor import Visitor
-
-STATIC = Path(__file__).parent / "static"
 
 
 def page(request: Request, template: str, *, status: int = 200, **things: object) -> HTMLResponse:

@@ -238,6 +238,13 @@ def test_keys_that_others_can_read_are_said(clinic: Clinic):
     assert "chmod 600" in clinic.about("the key of the change log").said
 
 
+def test_pages_without_their_stylesheet_are_said(clinic: Clinic):
+    assert clinic.about("the pages").mark == "ok"
+    clinic.environment.setattr("bot.web.outfit._FETCHED", ("vendor/none.css",))
+    found = clinic.about("the pages")
+    assert (found.mark, "make assets" in found.said) == ("mend", True)
+
+
 def test_a_database_that_others_can_read_is_said(clinic: Clinic):
     var = clinic.place / "var"
     (var / "keyturn.db").chmod(0o644)
