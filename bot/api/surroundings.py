@@ -44,7 +44,10 @@ class FieldShape(shapes.Shape):
 
 
 class RunbookShape(shapes.Shape):
-    """A kind of request. undo: what its undo does; "" for a check, and where there is none."""
+    """A kind of request. undo: what its undo does; "" for a check, and where there is none.
+
+    own: whether it is this installation's, and did not come with Keyturn.
+    """
 
     words: str
     kind: str
@@ -54,6 +57,7 @@ class RunbookShape(shapes.Shape):
     example: str
     tag: str
     undo: str
+    own: bool
     fields: Sequence[FieldShape]
 
     @classmethod
@@ -68,6 +72,7 @@ class RunbookShape(shapes.Shape):
             example=told.example,
             tag=told.tag,
             undo=told.undo,
+            own=told.own,
             fields=[FieldShape.of(blank) for blank in blanks],
         )
 
