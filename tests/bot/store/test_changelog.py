@@ -144,3 +144,30 @@ def test_the_ends_of_two_entries_are_no_secret(database: Database):
         drafts = [Draft("noted", facts={"a": "5678"}), Draft("noted", facts={"b": "9012"})]
         told = changelog.append_many(tx, drafts)
     assert [entry.facts for entry in told] == [{"a": "5678"}, {"b": "9012"}]
+
+
+def test_a_herald_goes_before_what_its_person_does_once_a_transaction(database: Database):
+    """And is not told of at all where nothing was done, or was undone."""
+    herald = changelog.Draft("token used", 7, "olga")
+    drafts = [changelog.Draft("claimed", 7), changelog.Draft("approved", 7, "olga")]
+    with changelog.heralded(herald):
+        with database.transaction() as tx:
+            changelog.append(tx, "noted", person="dora")
+            approved = changelog.append(tx, "approved", run=7, person="olga")
+            changelog.append(tx, "denied", run=7, person="olga")
+        with database.transaction() as tx:
+            told = changelog.append_many(tx, drafts)
+        with suppress(KeyError), database.transaction() as tx:
+            changelog.append(tx, "approved", run=7, person="olga")
+            raise KeyError
+    with database.transaction() as tx:
+        changelog.append(tx, "approved", run=7, person="olga")
+    assert approved.kind == "approved"
+    assert [entry.kind for entry in told] == ["claimed", "approved"]
+    with database.reading() as tx:
+        kinds = [entry.kind for entry in changelog.after(tx, 0)]
+    assert kinds == [
+        *("noted", "token used", "approved", "denied"),
+        *("token used", "claimed", "approved"),
+        "approved",
+    ]
