@@ -428,4 +428,7 @@ def test_a_schedule_is_asked_for_approved_suspended_and_ended(desk: Desk):
     assert dora.post(f"{at}/resume").json()["standing"] == "active"
     assert desk.program("stan", "ask").post(f"{at}/end", json={}).status_code == 403
     assert dora.post(f"{at}/end", json={}).json()["standing"] == "ended"
+    kinds = desk.office.entries()
+    for kind in ("schedule suspended", "schedule resumed", "schedule ended"):
+        assert kinds[kinds.index(kind) - 1] == "token used"
     assert dora.post("/schedules", json=body | {"cron": "often"}).status_code == 422
