@@ -311,6 +311,9 @@ def _asked(
         sentences = "\n".join(told["outlook"]["sentences"])
         click.echo(json.dumps(told["outlook"]) if as_json else visibly(sentences))
         sys.exit(0 if told["outlook"]["allowed"] else 4)
+    for answer in told["outlook"]["answers"] if told["outlook"] and not as_json else ():
+        if answer["frozen"] and answer["approvals"]:
+            click.echo(visibly(f"once approved it waits: {answer['frozen']}"), err=True)
     _finish(reached, told["run"]["id"], seconds=seconds, as_json=as_json)
 
 

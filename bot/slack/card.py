@@ -206,6 +206,8 @@ def _foot(story: Story) -> list[Block]:
     if run.expires and run.state in {State.WAITING, State.READY}:
         verb = "approve" if run.state is State.WAITING else "starts"
         facts.append(f"{verb} until {when(run.expires)}")
+    if story.frozen:
+        facts.append(f"once approved it waits: {mrkdwn(story.frozen)}")
     if run.ended:
         facts.append(when(run.ended))
         # Chat keeps how far the log was: a witness that no database administrator can edit.

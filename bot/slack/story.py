@@ -64,6 +64,7 @@ class Story:
     but have begun.
     glass: whether its asker means to break it, or has. owners: of its area.
     declined: the last request to erase its output, if that was.
+    frozen: why it will wait once it is approved, if a freeze holds it now.
     tries: how often telling of it has failed since it last succeeded.
     now: microseconds, by the database's clock.
     """
@@ -87,6 +88,7 @@ class Story:
     glass: Glass | None = None
     owners: Sequence[Approver] = ()
     declined: Declined | None = None
+    frozen: str = ""
     tries: int = 0
     now: int = 0
 
@@ -154,6 +156,9 @@ class Stories:
         return replace(
             named,
             missing=counted.missing if run.state is State.WAITING else None,
+            frozen=policy.frozen(host=run.host, runbook=run.words, now=tx.now)
+            if run.state is State.WAITING
+            else "",
             whose=policy.whose(ruling.terms),
             approvers=[
                 *(Approver(person.name, self._user(person)) for person in able),

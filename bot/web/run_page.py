@@ -8,7 +8,7 @@ from fastapi import APIRouter, Path, Request, Response
 from fastapi.responses import RedirectResponse
 
 from bot import again, forms
-from bot.run import Origin, Run
+from bot.run import Origin, Run, State
 from bot.store.proof import Proof
 from bot.web.apart import apart
 from bot.web.blanks import Filled
@@ -267,7 +267,16 @@ def _things(dossier: Dossier, visitor: Visitor) -> dict[str, Any]:
         "blanks": _blanks(dossier.run),
         "again": _again(dossier.run),
         "streamed": False,
+        "frozen": _frozen(dossier, visitor),
     }
+
+
+def _frozen(dossier: Dossier, visitor: Visitor) -> str:
+    """Say why it will wait once it is approved; "" if no freeze holds it now."""
+    run, policy = dossier.run, visitor.policy
+    if run.state is not State.WAITING or run.host not in policy.inventory.hosts:
+        return ""
+    return policy.frozen(host=run.host, runbook=run.words, now=dossier.now)
 
 
 def _blanks(run: Run) -> list[tuple[forms.Blank, str]]:

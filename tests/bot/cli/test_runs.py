@@ -28,8 +28,8 @@ from tests.policies import a_policy
 class Shop:
     """A service, and people who type at it, each with a token of theirs."""
 
-    def __init__(self, service: Service) -> None:
-        self.service = service
+    def __init__(self, service: Service, directory: Path) -> None:
+        self.service, self.directory = service, directory
         make = service.keyturn.workflow.tokens.make
         self._tokens = {
             person: make(person=person, scopes=["ask", "approve"], days=1, door="cli")[1]
@@ -59,7 +59,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Generator[Shop]:
     directory: Path = tmp_path_factory.mktemp("shop")
     a_policy(directory / "policy")
     with Service(directory) as service:
-        yield Shop(service)
+        yield Shop(service, directory)
 
 
 def test_what_fails_says_why_and_exits_with_1(shop: Shop):
@@ -463,3 +463,17 @@ def test_a_run_says_who_allowed_it_and_what_its_host_said():
     assert "     exit status 127" in told
     assert told[-22:-20] == ["     [… 5 lines before; --json has all …]", "     | line 5"]
     assert told[-2] == "     | line 24"
+
+
+def test_a_freeze_is_told_to_whoever_asks_while_it_holds(shop: Shop):
+    freezes = shop.directory / "policy" / "freezes.yaml"
+    before = freezes.read_text() if freezes.exists() else ""
+    times = 'from: "2000-01-01 00:00", until: "2200-01-01 00:00"'
+    freezes.write_text(f"freezes:\n  - {{name: the sale, areas: [edge], {times}}}\n")
+    try:
+        asked = shop.type("dora", "ask", "abusers", "mark", "lb1", "203.0.113.9", "--wait", "0")
+        looked = shop.type("dora", "ask", "abusers", "show", "lb1", "--wait", "0")
+    finally:
+        freezes.write_text(before)
+    assert asked.stderr.startswith("once approved it waits: the edge is frozen until 2200-01-01")
+    assert "frozen" not in looked.stderr

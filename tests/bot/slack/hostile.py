@@ -125,7 +125,7 @@ def _poison(office: Office, patch: pytest.MonkeyPatch) -> None:
     moments |= {"until": f"{now + timedelta(days=9):%Y-%m-%d %H:%M}"}
     freezes = {"freezes": [{"name": LOUD[:120], "areas": ["storage"], **moments}]}
     yaml.dump(freezes, policy / "freezes.yaml")
-    fleet.hosts["web1"] = {"lamp": "off"}
+    fleet.hosts |= {"web1": {"lamp": "off"}, "nas1": {"lamp": "off"}}
     for host in ("lb1", "lb2", "web1"):
         fleet.hosts[host] |= {"said": "nothing", "x": SAID}
     tell = fleet.tell

@@ -78,7 +78,7 @@ class Walk:
         await self.each("who", "who lb1", "who edge", "who adam", "freeze")
 
     async def requests(self) -> None:
-        """Ask for what succeeds, is refused, fails, waits elsewhere and has nothing to do."""
+        """Ask for what succeeds, is refused, fails, waits elsewhere, is frozen or has no work."""
         await self.say("toy say lb1")
         await self.say("toy balk lb1")
         await self.say("toy echo lb1 'SAID' because SAID")
@@ -90,6 +90,7 @@ class Walk:
         await self.say("toy set web1 lamp on because SAID", channel="C0SECRET")
         await self.say("toy insist lb2 'SAID' because SAID")
         await self.say("toy insist lb2 much because SAID")
+        await self.say("toy set nas1 lamp on because SAID")
         await self.say("toy echo lb* 'SAID' because SAID")
         await self.say("runs")
         await self.say("runs lb1")

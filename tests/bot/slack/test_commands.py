@@ -403,3 +403,15 @@ async def test_one_run_is_not_counted(chat: Chat):
     assert (await chat.type("runs")).text == "The newest run"
     await chat.type("toy show lb2")
     assert (await chat.type("runs")).text == "The newest 2 runs"
+
+
+async def test_a_card_tells_of_the_freeze_that_its_run_will_wait_for(chat: Chat):
+    await chat.type("toy set lb1 lamp on")
+    assert "once approved it waits" not in chat.slack.card.words
+    (chat.office.policies.path / "freezes.yaml").write_text(
+        'freezes:\n  - {name: the *sale*, areas: [edge], from: "2000-01-01 00:00",'
+        ' until: "2200-01-01 00:00"}\n'
+    )
+    await chat.type("toy set lb1 lamp on")
+    frozen = chat.slack.posted[-1].words
+    assert "once approved it waits: the edge is frozen until 2200-01-01" in frozen

@@ -399,3 +399,18 @@ def test_what_was_altered_is_said_to_be(site: Site) -> None:
         connection.commit()
     words = Page(site.browser("dora").post(f"/runs/{run.id}/verify").text).text
     assert "entry 4 was altered: its content does not have its hash" in words
+
+
+def test_a_freeze_is_told_to_whoever_decides(site: Site) -> None:
+    run = site.office.ask(SetSwitch(host="lb1", name="lamp", value="on"))
+    browser = site.browser("olga")
+    assert "Once approved" not in Page(browser.get(f"/runs/{run.id}").text).text
+    (site.policy / "freezes.yaml").write_text(
+        'freezes:\n  - {name: the sale, areas: [edge], from: "2000-01-01 00:00",'
+        ' until: "2200-01-01 00:00"}\n'
+    )
+    run = site.office.ask(SetSwitch(host="lb1", name="lamp", value="on"))
+    told = Page(browser.get(f"/runs/{run.id}").text).text
+    assert (
+        "Once approved it waits: the edge is frozen until 2200-01-01 00:00 UTC (the sale)." in told
+    )
