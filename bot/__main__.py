@@ -301,6 +301,7 @@ _PLACE = Place(
     keys=lambda: _settings().key_directory,
     address=lambda: _settings().base_url.rstrip("/"),
     service=lambda: _settings().here,
+    witness=lambda: _settings().witness,
     migrations=lambda: _settings().migrations.get_secret_value(),
     hooks=lambda: _settings().hooks,
 )

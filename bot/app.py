@@ -211,6 +211,8 @@ def serve(settings: Settings) -> None:
         click.echo(f"Keyturn is ready: {keyturn.settings.address}")
         if keyturn.console is not None:
             click.echo(f"Chat console:     {keyturn.console.sign_in_link()}")
+        elif keyturn.chat is None and not settings.oidc_client_id:
+            click.echo("To sign in:       keyturn sign-in PERSON prints a link")
         run(keyturn, listener)
 
 

@@ -26,6 +26,7 @@ class Place:
     that of the keys. address: of the web pages, without a slash at its end; "" if they have none.
     migrations: the database's address for a role that may change its schema; "" if it is the usual
     one. hooks: the file of hooks, if there is one. service: where it is reached from here.
+    witness: the file that checkpoints of the change log are added to, if there is one.
     """
 
     policy: Callable[[], Path]
@@ -37,6 +38,7 @@ class Place:
     migrations: Callable[[], str]
     hooks: Callable[[], Path | None] = lambda: None
     service: Callable[[], str] = lambda: ""
+    witness: Callable[[], Path | None] = lambda: None
 
 
 at_place = click.make_pass_decorator(Place)

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     "witnesses",
     multiple=True,
     type=click.Path(path_type=Path, exists=True),
-    help="A witness's file to hold the log against; may be given several times.",
+    help="A witness's file to hold the log against; may be given several times. Left out, that of "
+    "KEYTURN_WITNESS, if it is there.",
 )
 @click.option("--key", default="", help="The public key that must have sealed it, 64 hex digits.")
 @click.option("--thorough", is_flag=True, help="Check every signature, and not only the last.")
@@ -36,7 +37,9 @@ def verify(
     from bot.store import verification, witness
 
     with plainly(), place.database() as database:
-        points = [point for file in witnesses for point in witness.read(file)]
+        ours = place.witness()
+        files = witnesses or ((ours,) if ours is not None and ours.exists() else ())
+        points = [point for file in files for point in witness.read(file)]
         with database.reading() as tx:
             verdict = verification.verify(
                 tx, key=key, witnesses=points, thorough=thorough, stages=shown(quiet=as_json)

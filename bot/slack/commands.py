@@ -23,7 +23,7 @@ from bot.slack.words import Said
 from bot.store import changelog, runs, search, signins
 from bot.store import words as search_words
 from bot.store.database import Database
-from bot.workflow import Unfit, Workflow
+from bot.workflow import NotYours, Unfit, Workflow
 from bot.workflow.breaking import reason_for
 from bot.workflow.parts import Policies
 from connectors.inventory import Inventory
@@ -174,9 +174,17 @@ class Commands:
                 return run
             if run.over:
                 return answers.said(f"{run.title}: {run.summary}")
-            number = run.id
+            number = self._wanted(run, asked.person, why)
+            return answers.to_the_glass(number, self._way_in(asked, onward=f"/runs/{number}"))
         self._workflow.breaking.want(number, person=asked.person, reason=why)
         return answers.to_the_glass(number, self._way_in(asked, onward=f"/runs/{number}"))
+
+    def _wanted(self, run: Run, person: str, why: str) -> int:
+        """Note that glass is to be broken for what was just asked for, and return its number."""
+        try:
+            return self._workflow.breaking.want(run.id, person=person, reason=why).id
+        except NotYours as refused:
+            raise NotYours(f"{refused}. Run {run.id} waits for its approvals as usual") from None
 
     def _review(self, asked: Asked) -> Message:
         number, rest = _number(asked)

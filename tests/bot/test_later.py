@@ -62,7 +62,9 @@ async def test_what_cannot_be_made_is_never_kept_quiet():
         await Later(_missing).prepare()
 
 
-def _serve(place: Path, missing: str) -> subprocess.CompletedProcess[str]:
+def _serve(
+    place: Path, missing: str, *, console: str = "http"
+) -> subprocess.CompletedProcess[str]:
     """Serve until it ends by itself, where a module cannot be loaded."""
     a_policy(place / "policy")
     script = f"import sys; sys.modules[{missing!r}] = None; from bot.__main__ import main; main()"
@@ -70,7 +72,7 @@ def _serve(place: Path, missing: str) -> subprocess.CompletedProcess[str]:
         "KEYTURN_DATA": str(place / "var"),
         "KEYTURN_POLICY": str(place / "policy"),
         "KEYTURN_PORT": "0",
-        "KEYTURN_CONSOLE": "http",
+        "KEYTURN_CONSOLE": console,
     }
     return subprocess.run(
         [sys.executable, "-c", script, "serve"],
@@ -93,3 +95,9 @@ def test_a_service_without_one_of_its_parts_fails_and_says_why_in_one_line(
     assert last.startswith("keyturn: a part of the service cannot be made")
     assert missing in last
     assert last.endswith("install this version anew")
+
+
+def test_a_service_without_chat_says_how_one_signs_in(tmp_path: Path):
+    ended = _serve(tmp_path, "bot.api.door", console="")
+    said = ended.stdout.splitlines()[-1]
+    assert said == "To sign in:       keyturn sign-in PERSON prints a link"

@@ -13,7 +13,7 @@ import pytest
 from bot import moment
 from bot.api.looking import HappeningShape
 from bot.civil import micros
-from bot.store import changelog, seal
+from bot.store import changelog, seal, verification, witness
 from bot.store.database import Database
 from runbooks import catalogue
 from tests.bot.empty import empty
@@ -112,6 +112,17 @@ def test_what_happened_around_a_moment_is_told_to_programs_with_its_moment(logge
 def test_verify_says_whole_or_where_it_is_broken(logged: Path):
     whole = keyturn(logged, "changelog", "verify")
     assert (whole.returncode, whole.stdout[:19]) == (0, "3 entries, unbroken")
+
+    seen_in = logged / "witness"
+    nobody = keyturn(logged, "changelog", "verify", KEYTURN_WITNESS=str(seen_in))
+    assert "; 0 checkpoints of witnesses agree" in nobody.stdout
+    ours = seal.kept_in(logged / "var" / "changelog.key")
+    database = Database(f"sqlite:///{logged / 'var' / 'keyturn.db'}", ours)
+    with database.transaction() as tx:
+        witness.testify(seen_in, verification.checkpoint(tx))
+    database.close()
+    seen = keyturn(logged, "changelog", "verify", KEYTURN_WITNESS=str(seen_in))
+    assert "; 1 checkpoints of witnesses agree" in seen.stdout
 
     database = Database(f"sqlite:///{logged / 'var' / 'keyturn.db'}", seal.Seal.new())
     with database.engine.connect() as connection:

@@ -111,6 +111,7 @@ async def test_a_reason_that_tells_nothing_is_asked_for_again_before_anything_is
 async def test_who_may_not_break_glass_has_asked_as_usual(loud: Chat) -> None:
     answer = await loud.type(BREAK, "U0DORA")
     assert "The policy lets you break no glass" in answer.text
+    assert "Run 1 waits for its approvals as usual" in answer.text
     assert loud.run().state is State.WAITING
 
 
