@@ -140,7 +140,10 @@ def read(file: Path | None) -> Hooks:
     try:
         data = Written(file.name, file.read_text(encoding="utf-8")).data()
         found = _File.model_validate(data)
-    except (OSError, UnicodeDecodeError, NoPolicy) as trouble:
+    except OSError as trouble:
+        said = f"the file of hooks {file} cannot be read: {trouble.strerror}"
+        raise BadHooks(f"{said}. KEYTURN_HOOKS says where it is") from None
+    except (UnicodeDecodeError, NoPolicy) as trouble:
         raise BadHooks(f"the file of hooks cannot be used: {trouble}") from None
     except ValidationError as trouble:
         raise BadHooks(f"{file}: {in_words(trouble)}") from None

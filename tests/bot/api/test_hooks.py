@@ -393,6 +393,7 @@ def test_the_command_says_how_to_set_it_up_and_no_secret(file: Path, tmp_path: P
     assert shown["sources"]["alerts"] == "alertmanager"
     broken = CliRunner().invoke(command, obj=place(tmp_path / "nope.yaml"))
     assert broken.exit_code == 1
+    assert "nope.yaml cannot be read: No such file or directory. KEYTURN_HOOKS" in broken.output
 
 
 @pytest.mark.parametrize(
