@@ -61,7 +61,7 @@ class Whole:
 
     def __enter__(self) -> "Whole":
         self.service.start()
-        # As `keyturn serve` does once it is built; the benchmark's own heap would be looked at too.
+        # As `keyturn serve` does: the benchmark's own heap would be looked through, too.
         heap.settle()
         _, token = self.service.keyturn.workflow.tokens.make(
             person="dora", scopes=("read", "ask"), days=1, door="cli"
