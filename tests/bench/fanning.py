@@ -26,8 +26,6 @@ _PEERS = Path(__file__).parents[2] / "var" / "bench"
 _GO = "Go x/crypto/ssh"
 # Beside whose processor's time ours stands: it does nothing but SSH.
 _OF_PYTHON = "asyncssh"
-# Where a command took that one 0.55 ms, ours was to take 0.5: machines differ, and ratios less so.
-_BY_PYTHON = 0.91
 OURS = "Keyturn, the whole path"
 _SPOKEN_OF = (100, 200)
 # Rounds over more hosts than that: each takes minutes, and only the slope is looked at.
@@ -249,11 +247,7 @@ def _verdicts(told: dict[str, list[Round]], count: int) -> list[Figure]:
             name = peer.split(",")[0]
             found.append(at_least(limit, f"{hosts}, {what}: quicker than {name}", ratio, "×"))
     cpu, theirs = (median(one.cpu for one in told[name]) * 1000 for name in (OURS, _OF_PYTHON))
-    return [
-        *found,
-        at_most(0.5, f"{hosts}, warm: CPU a command", cpu, "ms", theirs),
-        at_most(_BY_PYTHON, f"{hosts}, warm: CPU a command, by {_OF_PYTHON}'s", cpu / theirs, "×"),
-    ]
+    return [*found, at_most(0.5, f"{hosts}, warm: CPU a command", cpu, "ms", theirs)]
 
 
 def _s(rounds: Sequence[Round], what: str) -> str:
