@@ -4,16 +4,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from fastapi import APIRouter, Request, Response
-from fastapi.responses import RedirectResponse
 
 from bot.store import bans
 from bot.store.bans import Ban
 from bot.web.blanks import Filled
-from bot.web.noes import NOES, status_of
+from bot.web.ordering import ordered
 from bot.web.pages import page
 from bot.web.parts import Here, WebParts
 from bot.web.visitor import Visiting, Visitor
-from bot.workflow import StepUpFirst
 from bot.workflow.second_factor import shown
 
 router = APIRouter(prefix="/bans")
@@ -56,13 +54,11 @@ def let_in(request: Request, parts: Here, visitor: Visiting, form: Filled) -> Re
 def _done(
     request: Request, parts: WebParts, visitor: Visitor, act: Callable[[], None], word: str
 ) -> Response:
-    try:
-        act()
-    except StepUpFirst:
-        return RedirectResponse("/step-up?next=/bans", 303)
-    except NOES as no:
-        return _page(request, parts, visitor, status=status_of(no), alert=str(no))
-    return RedirectResponse(f"/bans?done={word}", 303)
+    def anew(status: int, alert: str) -> Response:
+        return _page(request, parts, visitor, status=status, alert=alert)
+
+    done = f"/bans?done={word}"
+    return ordered(act, done=done, factor="/step-up?next=/bans", anew=anew)
 
 
 def _page(
