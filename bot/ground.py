@@ -186,9 +186,9 @@ def one_of_several(directory: Path) -> Generator[str]:
 
     What one that died has left is found by the next that begins.
     """
+    premises.make(directory)
     for n in range(1, _MOST_BESIDE + 1):
         try:
-            premises.make(directory)
             with sole_user(directory / f"process-{n}"):
                 yield f"-{n}"
                 return

@@ -10,6 +10,7 @@ from bot.store import changelog, glass, grants, runs, schedules
 from bot.store.database import Transaction
 from bot.store.glass import Glass
 from bot.workflow import erasing, stead
+from bot.workflow.awaited import frozen_then
 from bot.workflow.counting import count
 from bot.workflow.parts import Policies
 
@@ -156,9 +157,7 @@ class Stories:
         return replace(
             named,
             missing=counted.missing if run.state is State.WAITING else None,
-            frozen=policy.frozen(host=run.host, runbook=run.words, now=tx.now)
-            if run.state is State.WAITING
-            else "",
+            frozen=frozen_then(policy, run, now=tx.now),
             whose=policy.whose(ruling.terms),
             approvers=[
                 *(Approver(person.name, self._user(person)) for person in able),

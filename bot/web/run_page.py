@@ -8,7 +8,7 @@ from fastapi import APIRouter, Path, Request, Response
 from fastapi.responses import RedirectResponse
 
 from bot import again, forms
-from bot.run import Origin, Run, State
+from bot.run import Origin, Run
 from bot.store.proof import Proof
 from bot.web.apart import apart
 from bot.web.blanks import Filled
@@ -19,6 +19,7 @@ from bot.web.parts import Here, WebParts
 from bot.web.story import story
 from bot.web.visitor import Onlooking, Visiting, Visitor
 from bot.workflow import StepUpFirst, Unfit
+from bot.workflow.awaited import frozen_then
 from runbooks import catalogue
 
 router = APIRouter(prefix="/runs/{number}")
@@ -267,16 +268,8 @@ def _things(dossier: Dossier, visitor: Visitor) -> dict[str, Any]:
         "blanks": _blanks(dossier.run),
         "again": _again(dossier.run),
         "streamed": False,
-        "frozen": _frozen(dossier, visitor),
+        "frozen": frozen_then(visitor.policy, dossier.run, now=dossier.now),
     }
-
-
-def _frozen(dossier: Dossier, visitor: Visitor) -> str:
-    """Say why it will wait once it is approved; "" if no freeze holds it now."""
-    run, policy = dossier.run, visitor.policy
-    if run.state is not State.WAITING or run.host not in policy.inventory.hosts:
-        return ""
-    return policy.frozen(host=run.host, runbook=run.words, now=dossier.now)
 
 
 def _blanks(run: Run) -> list[tuple[forms.Blank, str]]:

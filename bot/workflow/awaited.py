@@ -40,6 +40,13 @@ def may_settle(policy: Policy, run: Run, person: str) -> bool:
     return area is not None and person in area.owners
 
 
+def frozen_then(policy: Policy, run: Run, *, now: int) -> str:
+    """Say why a run will still wait once it is approved; "" if no freeze holds it now."""
+    if run.state is not State.WAITING or run.host not in policy.inventory.hosts:
+        return ""
+    return policy.frozen(host=run.host, runbook=run.words, now=now)
+
+
 def area_of(policy: Policy, run: Run) -> Area | None:
     """Return the area whose owners settle a run, also once its host has left the inventory."""
     if run.host in policy.inventory.hosts:
