@@ -8,6 +8,7 @@ import logging
 from dataclasses import dataclass
 
 from bot.policy import NoPolicy, Policy
+from bot.proposal import Proposal
 from bot.run import Run, State
 from bot.store import (
     bans,
@@ -343,17 +344,26 @@ def _same_as_approved(parts: Parts, run: Run, policy: Policy, left: Remaining) -
     fresh = propose(parts, run, policy, left, expires=run.proposal.expires)
     if fresh.digest == run.digest:
         return
-    if fresh.policy_version != run.proposal.policy_version:
+    rekeyed = _rekeyed_hosts(run.proposal, policy)
+    if rekeyed:
+        what = f"the host key of {' and '.join(rekeyed)} in the inventory changed"
+    elif fresh.policy_version != run.proposal.policy_version:
         what = "the policy was changed"
     elif fresh.runbook_version != run.proposal.runbook_version:
         what = "the runbook was changed"
-    elif [step.fingerprint for step in fresh.steps] != [
-        step.fingerprint for step in run.proposal.steps
-    ]:
-        what = f"{run.host} has another key"
     else:
         what = f"{run.host} is not as it was: {left.because}"
     raise Shut(State.STALE, moved(what))
+
+
+def _rekeyed_hosts(approved: Proposal, policy: Policy) -> list[str]:
+    """Return the hosts whose key in the inventory is not the one of the approved plan.
+
+    Steps are not compared one by one: a plan with fewer of them left says nothing about keys.
+    """
+    known = policy.inventory.hosts
+    keys = {step.host: step.fingerprint for step in approved.steps}
+    return [host for host, key in keys.items() if host in known and known[host].fingerprint != key]
 
 
 def moved(what: str) -> str:

@@ -359,7 +359,27 @@ class TestTheGate:
         policy.inventory.hosts["lb1"] = other  # pyright: ignore
         ended = office.approve(run)
         assert ended.state is State.STALE
-        assert "lb1 has another key" in ended.summary
+        assert "the host key of lb1 in the inventory changed" in ended.summary
+
+    def test_a_new_host_key_in_the_inventory_is_named_and_not_the_policy(self, office: Office):
+        run = office.ask(LAMP_ON)
+        office.workflow.approve(run.id, person="olga", digest=run.digest)
+        _another_key(office)
+        office.work()
+        ended = office.run(run.id)
+        assert ended.state is State.STALE
+        assert "the host key of lb1 in the inventory changed" in ended.summary
+
+    def test_a_plan_with_fewer_steps_left_is_stale_without_an_alarm_about_keys(
+        self, office: Office
+    ):
+        run = office.ask(SetAll(host="lb1", value="on"))
+        office.fleet.hosts["lb1"]["fan"] = "on"
+        ended = office.approve(run)
+        assert ended.state is State.STALE
+        assert "lb1 is not as it was: fan=on lamp=off" in ended.summary
+        assert "key" not in ended.summary
+        assert office.fleet.told == []
         assert office.fleet.told == []
 
     def test_a_broken_policy_refuses_everything(self, office: Office):
