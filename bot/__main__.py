@@ -234,7 +234,6 @@ def _patient() -> "Patient":
         redactor=Redactor(given.secrets),
         base_url=given.base_url.rstrip("/"),
         witness=given.witness,
-        console=bool(given.console),
         slack_api=given.slack_api,
         slack_bot_token=given.slack_bot_token.get_secret_value(),
         slack_app_token=given.slack_app_token.get_secret_value(),

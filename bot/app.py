@@ -49,7 +49,6 @@ from connectors.fleet import Fleet
 
 if TYPE_CHECKING:
     from bot.chat import Chat
-    from bot.console.console import Console
 
 # A step that is under way when the service ends may take so long, and what is cut off then.
 _FINISH_SECONDS, _GIVE_UP_SECONDS = 15.0, 4.0
@@ -75,10 +74,6 @@ class Keyturn:
     contacts: Contacts
     api: Later
     tellings: Sequence[Telling] = ()
-
-    @property
-    def console(self) -> "Console | None":
-        return self.chat and self.chat.console
 
 
 def build(
@@ -130,8 +125,6 @@ def build(
     asgi = Starlette(middleware=[Middleware(Trail)], lifespan=lambda _: _at_work(keyturn))
     if chat is not None:
         asgi.router.routes.append(Route("/slack/events", chat.events))
-        if chat.console is not None:
-            asgi.mount("/console", chat.console.app)
     asgi.mount("/hooks", incoming.build(Incoming(hooks, database, admitted), secure=secure))
     programs = ApiParts(
         workflow,
@@ -165,7 +158,7 @@ def build(
 
 
 def _chat(settings: Settings, ground: Ground, offering: Offering) -> "Chat | None":
-    if not (settings.console or settings.slack_bot_token.get_secret_value()):
+    if not settings.slack_bot_token.get_secret_value():
         return None
     # Chat is loaded where there is chat: its libraries take a quarter of a second, and 16 MiB.
     from bot.chat import Chat
@@ -209,9 +202,7 @@ def serve(settings: Settings) -> None:
         neighbours.export_spans(settings)
         keyturn = build(settings, redactor, beside=beside or "", tenure=tenure)
         click.echo(f"Keyturn is ready: {keyturn.settings.address}")
-        if keyturn.console is not None:
-            click.echo(f"Chat console:     {keyturn.console.sign_in_link()}")
-        elif keyturn.chat is None and not settings.oidc_client_id:
+        if keyturn.chat is None and not settings.oidc_client_id:
             click.echo("To sign in:       keyturn sign-in PERSON prints a link")
         run(keyturn, listener)
 
@@ -223,8 +214,7 @@ def run(keyturn: Keyturn, listener: socket.socket) -> None:
         log_config=None,
         log_level="warning",
         server_header=False,
-        # Nothing but the console speaks over WebSockets that others open.
-        ws="wsproto" if keyturn.console is not None else "none",
+        ws="none",
         timeout_graceful_shutdown=5,
     )
     heap.hold()

@@ -53,8 +53,6 @@ class Settings(BaseSettings):
     one thread listens to all.
     migrations: the address of the database for a role that may change the schema, where the one
     above may not.
-    console: the chat console instead of Slack, reached over HTTP (`true`) or Socket Mode
-    (`socket`); never together with a bot token.
     """
 
     model_config = SettingsConfigDict(env_prefix=_PREFIX, env_file=SETTINGS_FILE, extra="ignore")
@@ -94,25 +92,12 @@ class Settings(BaseSettings):
     syslog: str = ""
     ssh_threads: bool = False
     migrations: SecretStr = SecretStr("")
-    console: Literal["", "http", "socket"] = ""
 
     @model_validator(mode="before")
     @classmethod
     def _what_is_empty_is_left_out(cls, given: dict[str, object]) -> dict[str, object]:
         # `KEYTURN_WITNESS: ${WITNESS:-}` of a compose file would be the directory it starts in.
         return {name: value for name, value in given.items() if value != "" or name in _SAID_EMPTY}
-
-    @field_validator("console", mode="before")
-    @classmethod
-    def _a_way_to_the_console(cls, given: object) -> object:
-        word = str(given).strip().lower()
-        if word in {"", "false", "0", "no", "off"}:
-            return ""
-        if word in {"true", "1", "yes", "on", "http"}:
-            return "http"
-        if word != "socket":
-            raise ValueError("must be true, false or socket")
-        return word
 
     @field_validator("database")
     @classmethod
@@ -166,17 +151,6 @@ class Settings(BaseSettings):
                 "KEYTURN_ENGINE=distributed needs KEYTURN_DATABASE=postgresql+psycopg://…: SQLite "
                 "is for one process"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _one_chat(self) -> "Settings":
-        if self.console and self.slack_bot_token.get_secret_value():
-            raise ValueError(
-                "KEYTURN_CONSOLE and KEYTURN_SLACK_BOT_TOKEN are both set: the console stands in "
-                "for Slack and lets whoever opens it act as anybody, so it is never beside it"
-            )
-        if self.console and self.listen not in _HERE:
-            raise ValueError("KEYTURN_CONSOLE works on 127.0.0.1 only: set KEYTURN_LISTEN so")
         return self
 
     @model_validator(mode="after")

@@ -72,9 +72,6 @@ def _address(patient: Patient) -> Finding:
 
 
 def _slack(patient: Patient, policy: Policy | None) -> Iterator[Finding]:
-    if patient.console:
-        yield note("Slack", "the chat console stands in for it (KEYTURN_CONSOLE)")
-        return
     if not patient.slack_bot_token:
         yield note("Slack", "is not connected: KEYTURN_SLACK_BOT_TOKEN is not set, see the README")
         return

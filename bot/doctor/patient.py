@@ -26,7 +26,6 @@ class Patient:
     distributed: bool = False
     base_url: str = ""
     witness: Path | None = None
-    console: bool = False
     slack_api: str = "https://slack.com/api/"
     slack_bot_token: str = field(default="", repr=False)
     slack_app_token: str = field(default="", repr=False)

@@ -31,7 +31,7 @@ def service(tmp_path: Path) -> Generator[Service]:
         Service(
             tmp_path,
             port=port,
-            console="",
+            slack="",
             oidc_issuer=provider.issuer,
             oidc_client_id=CLIENT_ID,
             oidc_client_secret=CLIENT_SECRET,

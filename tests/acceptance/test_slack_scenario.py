@@ -1,7 +1,7 @@
 """A day in chat: asked, decided by two at once, denied, expired, and everything in the way.
 
-The same steps run against the chat console, over HTTP and over Socket Mode, and against any server
-that speaks as Slack does: set KEYTURN_SLACK_BOT_TOKEN, KEYTURN_SLACK_SIGNING_SECRET and
+The same steps run against the Slack emulator, over HTTP and over Socket Mode, and against any
+server that speaks as Slack does: set KEYTURN_SLACK_BOT_TOKEN, KEYTURN_SLACK_SIGNING_SECRET and
 KEYTURN_SLACK_TEAM, and HTTPS_PROXY and SSL_CERT_FILE where slack.com shall be that server. Its
 workspace needs a channel with the bot in it and three people; with a deactivated account and a
 channel without the bot, the steps about these run too. There Keyturn takes requests over HTTP, and
@@ -41,7 +41,7 @@ ELSEWHERE = "KEYTURN_SLACK_BOT_TOKEN" in os.environ
 OVER_SOCKETS = (
     {"elsewhere": "KEYTURN_SLACK_APP_TOKEN" in os.environ}
     if ELSEWHERE
-    else {"the console over HTTP": False, "the console over Socket Mode": True}
+    else {"the emulator over HTTP": False, "the emulator over Socket Mode": True}
 )
 PEOPLE = ("dora", "olga", "adam", "stan")
 FORM = "application/x-www-form-urlencoded"
@@ -76,13 +76,13 @@ class Slack(Protocol):
     def close(self) -> None: ...
 
 
-class Console:
-    """The console of the service itself, with a browser at its pages."""
+class Emulated:
+    """The emulator beside the service, with a browser at its pages."""
 
     def __init__(self, service: Service) -> None:
-        found = service.keyturn.console
-        assert found is not None
-        self._service, self._console, self._chat = service, found, Chat(service)
+        assert service.slack is not None
+        self._server, self._chat = service.slack, Chat(service)
+        found = self._emulator = service.slack.emulator
         self.channel = next(iter(found.workspace.channels))
         self.users: dict[str, str] = {person: f"U0{person.upper()}" for person in PEOPLE}
         self._api = httpx2.Client(base_url=found.api_url)
@@ -100,23 +100,23 @@ class Console:
         _, button = _button(card, label)
         place = {"channel": self.channel, "ts": card["ts"]}
         click = payloads.click(button["action_id"], button["value"], self.users[person], **place)
-        self._service.do(self._console.courier.interaction(click))
+        self._server.run(self._emulator.courier.interaction(click))
 
     def call(self, method: str, **args: str) -> Json:
-        headers = {"Authorization": f"Bearer {self._console.bot_token}"}
+        headers = {"Authorization": f"Bearer {self._emulator.bot_token}"}
         while (answer := self._api.post(method, data=args, headers=headers)).status_code == 429:
             time.sleep(0.2)
         return answer.json()
 
     def deactivate(self, person: str) -> None:
-        self._console.workspace.set_active(self.users[person], active=False)
+        self._emulator.workspace.set_active(self.users[person], active=False)
 
     def shut_out(self) -> str:
-        self._console.workspace.set_bot_inside(self.channel, inside=False)
+        self._emulator.workspace.set_bot_inside(self.channel, inside=False)
         return self.channel
 
     def limit(self, calls: int) -> None:
-        self._console.workspace.faults.calls_to_limit = calls
+        self._emulator.workspace.faults.calls_to_limit = calls
 
     def close(self) -> None:
         self._chat.close()
@@ -304,16 +304,16 @@ def _found(policy: Path, slack: Elsewhere | None) -> None:
 def stage(request: pytest.FixtureRequest, tmp_path: Path) -> Generator[Stage]:
     elsewhere = Elsewhere() if request.param == "elsewhere" else None
     _found(tmp_path / "policy", elsewhere)
-    way: Any = {"the console over HTTP": "http", "the console over Socket Mode": "socket"}
+    way: Any = {"the emulator over HTTP": "http", "the emulator over Socket Mode": "socket"}
     more = {"slack_channel": elsewhere.channel} if elsewhere else {}
     with (
         LoopbackFleet(tmp_path / "policy") as fleet,
-        Service(tmp_path, console=way.get(request.param, ""), **more) as service,
+        Service(tmp_path, slack=way.get(request.param, ""), **more) as service,
     ):
         fleet.haproxy.abuse(ABUSER)
         if elsewhere is not None:
             elsewhere.address = service.address
-        slack: Slack = elsewhere or Console(service)
+        slack: Slack = elsewhere or Emulated(service)
         chat = service.keyturn.chat
         assert chat is not None
         until(lambda: chat.door is not None, "the libraries of chat")

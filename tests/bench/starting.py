@@ -12,8 +12,10 @@ from statistics import median
 
 import httpx2
 
+from bot.policy import PolicyDirectory
 from tests.bench.measuring import Figure, Part, at_most, resident, table, timed, told
 from tests.policies import a_policy
+from tests.slack_emulator.server import EmulatorServer
 
 _KEYTURN = (sys.executable, "-m", "bot")
 _PAGES = ("/healthz", "/", "/api/v1/openapi.json", "/metrics")
@@ -29,7 +31,9 @@ def measured(rounds: int) -> Part:
         with _serving(kept) as (first, _):
             pass
         ready, holds = _served(kept, rounds)
-        with_chat, holds_with_chat = _served({**kept, "KEYTURN_CONSOLE": "http"}, rounds)
+        with EmulatorServer(PolicyDirectory(Path(place) / "policy").current(), events="") as slack:
+            chat = {f"KEYTURN_{name.upper()}": value for name, value in slack.settings.items()}
+            with_chat, holds_with_chat = _served({**kept, **chat}, rounds)
     targets = [
         at_most(0.3, "`keyturn --help`", help_, "s", bare),
         at_most(1.5, "`keyturn serve`, until it answers", ready, "s", bare),
@@ -39,9 +43,7 @@ def measured(rounds: int) -> Part:
     ]
     figures: list[Figure] = [*targets, told("the first start, which makes the tables", first, "s")]
     said = "The peer is Python itself, which starts and ends. What the service holds is asked for "
-    said += (
-        "once it has drawn some pages; *chat* is the console, by the same libraries as Slack.\n"
-    )
+    said += "once it has drawn some pages; *chat* is Socket Mode with the Slack emulator.\n"
     return Part(f"{said}\n{table(figures)}", targets)
 
 

@@ -56,7 +56,7 @@ class Whole:
         self._farm = farm
         # A copy: what is written there by one is not for the next.
         copytree(farm.policy, directory / "policy")
-        self.service = Service(directory, console="", requests_a_minute=10_000, **more)
+        self.service = Service(directory, slack="", requests_a_minute=10_000, **more)
         self._marks = 0
 
     def __enter__(self) -> "Whole":

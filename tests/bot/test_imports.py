@@ -15,7 +15,7 @@ RARE = (
     # To migrate a database that is behind.
     *("alembic", "mako", "pygments"),
     # Of chat, where there is none.
-    *("aiohttp", "slack_bolt", "slack_sdk", "bot.slack", "bot.console"),
+    *("aiohttp", "slack_bolt", "slack_sdk", "bot.slack", "tests.slack_emulator"),
     # Of network devices, of signing in elsewhere, of spans, of workers, of another database.
     *("netmiko", "textfsm", "ntc_templates", "authlib", "joserfc", "procrastinate"),
     *("opentelemetry.sdk", "opentelemetry.exporter", "psycopg"),

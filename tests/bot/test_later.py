@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 
 import httpx2
@@ -62,8 +63,17 @@ async def test_what_cannot_be_made_is_never_kept_quiet():
         await Later(_missing).prepare()
 
 
+# Nobody answers there: a part that cannot be made is told before anything is sent.
+CHAT = {
+    "KEYTURN_SLACK_API": "http://127.0.0.1:9/api/",
+    "KEYTURN_SLACK_BOT_TOKEN": "xoxb-1",
+    "KEYTURN_SLACK_SIGNING_SECRET": "s",
+    "KEYTURN_SLACK_TEAM": "T0KEYTURN",
+}
+
+
 def _serve(
-    place: Path, missing: str, *, console: str = "http"
+    place: Path, missing: str, *, chat: Mapping[str, str] = CHAT
 ) -> subprocess.CompletedProcess[str]:
     """Serve until it ends by itself, where a module cannot be loaded."""
     a_policy(place / "policy")
@@ -72,7 +82,7 @@ def _serve(
         "KEYTURN_DATA": str(place / "var"),
         "KEYTURN_POLICY": str(place / "policy"),
         "KEYTURN_PORT": "0",
-        "KEYTURN_CONSOLE": console,
+        **chat,
     }
     return subprocess.run(
         [sys.executable, "-c", script, "serve"],
@@ -98,6 +108,6 @@ def test_a_service_without_one_of_its_parts_fails_and_says_why_in_one_line(
 
 
 def test_a_service_without_chat_says_how_one_signs_in(tmp_path: Path):
-    ended = _serve(tmp_path, "bot.api.door", console="")
+    ended = _serve(tmp_path, "bot.api.door", chat={})
     said = ended.stdout.splitlines()[-1]
     assert said == "To sign in:       keyturn sign-in PERSON prints a link"

@@ -61,7 +61,7 @@ def service(tmp_path: Path, url: str) -> Generator[Service]:
         f"subscriptions: {{wiki: {{url: '{url}', private: true, secret_file: secret, "
         "kinds: [check], events: [asked]}}\n"
     )
-    with Service(tmp_path, console="", hooks=tmp_path / "hooks.yaml") as service:
+    with Service(tmp_path, slack="", hooks=tmp_path / "hooks.yaml") as service:
         yield service
 
 

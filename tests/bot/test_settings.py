@@ -14,7 +14,7 @@ SECRET, TEAM = "KEYTURN_SLACK_SIGNING_SECRET", "KEYTURN_SLACK_TEAM"
 
 
 def read(monkeypatch: pytest.MonkeyPatch, **given: str) -> Settings:
-    for name in (BOT, APP, SECRET, TEAM, "KEYTURN_CONSOLE"):
+    for name in (BOT, APP, SECRET, TEAM):
         monkeypatch.delenv(name, raising=False)
     for name, value in given.items():
         monkeypatch.setenv(name, value)
@@ -36,8 +36,6 @@ def test_slack_is_reached_by_either_way_or_both(
         ({BOT: "xapp-1", APP: "xoxb-1", TEAM: "T0KEYTURN"}, f"{BOT} must begin with xoxb-"),
         ({BOT: "xoxb-1", APP: "xoxb-1", TEAM: "T0KEYTURN"}, f"{APP} must begin with xapp-"),
         ({APP: "xapp-1"}, f"{APP} needs {BOT}"),
-        ({BOT: "xoxb-1", SECRET: "s", TEAM: "T0", "KEYTURN_CONSOLE": "socket"}, "both set"),
-        ({"KEYTURN_CONSOLE": "perhaps"}, "must be true, false or socket"),
         ({"KEYTURN_DATABASE": "mysql://db/keyturn"}, "must be postgresql://USER@HOST/NAME"),
         ({"KEYTURN_DATABASE": "db.example.com"}, "must be postgresql://USER@HOST/NAME"),
         ({"KEYTURN_MIGRATIONS": "mysql://db/keyturn"}, "must be postgresql://USER@HOST/NAME"),
@@ -76,15 +74,6 @@ def test_an_empty_variable_takes_back_what_the_file_says(
     assert Settings().witness == Path("elsewhere.log")
     monkeypatch.setenv("KEYTURN_WITNESS", "")
     assert Settings().witness is None
-
-
-@pytest.mark.parametrize(
-    ("given", "way"), [("true", "http"), ("1", "http"), ("socket", "socket"), ("false", "")]
-)
-def test_the_console_is_reached_over_http_or_socket_mode(
-    monkeypatch: pytest.MonkeyPatch, given: str, way: str
-):
-    assert read(monkeypatch, KEYTURN_CONSOLE=given).console == way
 
 
 def test_what_libraries_look_for_may_stand_in_the_settings_file(

@@ -2,7 +2,8 @@
 
 A developer asks in chat to let an address back in, an owner approves the exact plan, the entry
 leaves a real HAProxy's stick table over real SSH, and the change log proves it. Everything goes
-through the doors that people use: the chat console and its signed requests.
+through the doors that people use: chat (an emulator of Slack, for machines without one) and its
+signed requests.
 """
 
 import os
@@ -105,7 +106,7 @@ def _proven(fleet: LoopbackFleet, service: Service, blocked: int) -> bool:
 def stay(service: Service) -> None:
     """Leave everything up for people to look at, until Ctrl-C."""
     heading("Look around")
-    say(f"  Chat console     {service.console_link()}")
+    say(f"  Chat             {service.emulator.sign_in_link()}")
     say(f"  Change history   {service.address}/runs")
     say("  Sign in there as (each link works once)")
     for person in PEOPLE:

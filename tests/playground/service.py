@@ -1,9 +1,7 @@
 """Keyturn itself, built as `keyturn serve` builds it, served from a thread of this process."""
 
-import asyncio
 import threading
 import time
-from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -11,15 +9,18 @@ import httpx2
 import uvicorn
 
 from bot import app
+from bot.policy import PolicyDirectory
 from bot.settings import Settings
 from bot.store import signins
+from tests.slack_emulator.emulator import Emulator
+from tests.slack_emulator.server import EmulatorServer
 
 
 class Service:
-    """The embedded default with its chat console, on a free loopback port.
+    """The embedded default on a free loopback port, with a Slack emulator beside it.
 
-    directory: holds the policy in `policy`; the data goes to `var`. console: how it reaches us,
-    "" without one. more: other settings.
+    directory: holds the policy in `policy`; the data goes to `var`. slack: how the emulator
+    reaches the service, "" without chat. more: other settings.
     """
 
     def __init__(
@@ -27,17 +28,18 @@ class Service:
         directory: Path,
         *,
         port: int = 0,
-        console: Literal["", "http", "socket"] = "http",
+        slack: Literal["", "http", "socket"] = "http",
         **more: Any,
     ) -> None:
         self._listener = app.listening("127.0.0.1", port)
-        settings = Settings(
-            data=directory / "var",
-            policy=directory / "policy",
-            port=self._listener.getsockname()[1],
-            console=console,
-            **more,
-        )
+        port = self._listener.getsockname()[1]
+        self.slack: EmulatorServer | None = None
+        if slack:
+            policy = PolicyDirectory(directory / "policy").current()
+            events = f"http://127.0.0.1:{port}/slack/events" if slack == "http" else ""
+            self.slack = EmulatorServer(policy, events=events)
+            more = {**self.slack.settings, **more}
+        settings = Settings(data=directory / "var", policy=directory / "policy", port=port, **more)
         self.keyturn = app.build(settings)
         config = uvicorn.Config(
             self.keyturn.asgi, log_level="warning", timeout_graceful_shutdown=2
@@ -52,6 +54,8 @@ class Service:
         return self.keyturn.settings.address
 
     def start(self) -> Self:
+        if self.slack is not None:
+            self.slack.start()
         self._thread.start()
         deadline = time.monotonic() + 10
         while not self._server.started:
@@ -64,6 +68,8 @@ class Service:
         self._server.should_exit = True
         self._thread.join(20)
         self._listener.close()
+        if self.slack is not None:
+            self.slack.close()
 
     def __enter__(self) -> Self:
         return self.start()
@@ -71,39 +77,31 @@ class Service:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def do(self, work: Coroutine[Any, Any, Any]) -> Any:
-        """Have something done in the service's own event loop."""
-        loop = self._server.servers[0].get_loop()
-        return asyncio.run_coroutine_threadsafe(work, loop).result(30)
-
     def sign_in_link(self, person: str, *, seconds: int = signins.LINK_SECONDS) -> str:
         """Return a one-time link to the pages for *person*."""
         with self.keyturn.database.transaction() as tx:
             return f"{self.address}/sign-in/{signins.new_link(tx, person, seconds=seconds)}"
 
-    def console_link(self) -> str:
-        console = self.keyturn.console
-        if console is None:
-            raise RuntimeError("there is no console")
-        return console.sign_in_link()
+    @property
+    def emulator(self) -> Emulator:
+        if self.slack is None:
+            raise RuntimeError("the service was started without chat")
+        return self.slack.emulator
 
 
 class Chat:
-    """A browser at the console: types and presses as one person or another, over HTTP."""
+    """A browser at the emulator: types and presses as one person or another, over HTTP."""
 
     def __init__(self, service: Service) -> None:
-        console = service.keyturn.console
-        if console is None:
-            raise RuntimeError("there is no console")
-        self._console = console
-        self._at = console.workspace.channels_of("U0DORA")[0].id
+        self._emulator = service.emulator
+        self._at = self._emulator.workspace.channels_of("U0DORA")[0].id
         self._client = httpx2.Client(
-            base_url=service.address,
-            headers={"Origin": service.address},
+            base_url=self._emulator.url,
+            headers={"Origin": self._emulator.url},
             follow_redirects=True,
             timeout=30,
         )
-        self._client.get(service.console_link()).raise_for_status()
+        self._client.get(self._emulator.sign_in_link()).raise_for_status()
 
     def close(self) -> None:
         self._client.close()
@@ -118,7 +116,7 @@ class Chat:
 
     def page(self, user: str) -> str:
         """Return the channel as one person sees it."""
-        return self._client.get(f"/console/as/{user}/c/{self._at}").raise_for_status().text
+        return self._client.get(f"/as/{user}/c/{self._at}").raise_for_status().text
 
     def buttons(self) -> dict[str, tuple[str, str]]:
         """Return the newest card's buttons by their label: the message's ts, and where it is."""
@@ -143,12 +141,12 @@ class Chat:
 
     def _history(self) -> list[dict[str, Any]]:
         answer = self._client.post(
-            "/console/api/conversations.history",
+            "/api/conversations.history",
             data={"channel": self._at},
-            headers={"Authorization": f"Bearer {self._console.bot_token}"},
+            headers={"Authorization": f"Bearer {self._emulator.bot_token}"},
         )
         return answer.raise_for_status().json()["messages"]
 
     def _post(self, user: str, do: str, fields: dict[str, str]) -> None:
-        answer = self._client.post(f"/console/as/{user}/{do}", data={"at": self._at, **fields})
+        answer = self._client.post(f"/as/{user}/{do}", data={"at": self._at, **fields})
         answer.raise_for_status()

@@ -21,11 +21,11 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from bot.console import Console, ConsoleChannel, ConsolePerson, Installation
-from bot.console.sockets import NoConnection
 from bot.slack.manifest import scopes as asked
 from tests.playground.daemon import Daemon
 from tests.playground.tls import certified
+from tests.slack_emulator import EmulatedChannel, EmulatedPerson, Emulator, Installation
+from tests.slack_emulator.sockets import NoConnection
 
 TEAM = "T1ACME"
 PEOPLE = ("ann", "bea", "carl", "gone")
@@ -68,12 +68,12 @@ class Workspace(Daemon):
         return self._told.exists()
 
 
-def _console(without: tuple[str, ...]) -> Console:
-    people = [ConsolePerson(f"U1{name.upper()}", name, name.title()) for name in PEOPLE]
+def _console(without: tuple[str, ...]) -> Emulator:
+    people = [EmulatedPerson(f"U1{name.upper()}", name, name.title()) for name in PEOPLE]
     scopes = tuple(scope for scope in asked()["bot"] if scope not in without)
-    console = Console(
+    console = Emulator(
         people=people,
-        channels=[ConsoleChannel(CHANNEL, "ops"), ConsoleChannel(ELSEWHERE, "quiet")],
+        channels=[EmulatedChannel(CHANNEL, "ops"), EmulatedChannel(ELSEWHERE, "quiet")],
         signing_secret=SECRET,
         deliver=None,
         installation=replace(Installation(), team_id=TEAM, team_name="Acme", scopes=scopes),
@@ -84,7 +84,7 @@ def _console(without: tuple[str, ...]) -> Console:
     return console
 
 
-def _stage(console: Console) -> Starlette:
+def _stage(console: Emulator) -> Starlette:
     async def deliver(request: Request) -> Response:
         kind = {"content-type": request.headers["content-type"]}
         try:

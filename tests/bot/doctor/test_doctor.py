@@ -1,4 +1,4 @@
-"""keyturn doctor: what is so, and what to do; the Slack is the console's."""
+"""keyturn doctor: what is so, and what to do; the Slack is the emulator."""
 
 import asyncio
 import json
@@ -11,7 +11,6 @@ import pytest
 from click.testing import CliRunner, Result
 
 from bot.__main__ import main
-from bot.console import Console
 from bot.finding import Finding
 from bot.slack import checkup
 from bot.slack.door import client
@@ -19,23 +18,22 @@ from bot.store import seal, verification, witness
 from tests.playground import company
 from tests.playground.fleet import LoopbackFleet
 from tests.playground.service import Service
+from tests.slack_emulator import Emulator
 
 CHANNEL = "C0PRODUCTION"
 
 
 @dataclass
 class Clinic:
-    """An installation that runs, and whose Slack is its own console."""
+    """An installation that runs, and whose Slack is the emulator."""
 
     place: Path
     service: Service
     environment: pytest.MonkeyPatch
 
     @property
-    def console(self) -> Console:
-        found = self.service.keyturn.console
-        assert found is not None
-        return found
+    def slack(self) -> Emulator:
+        return self.service.emulator
 
     def set(self, **settings: str) -> None:
         for name, value in settings.items():
@@ -58,10 +56,10 @@ def _clinic(place: Path, environment: pytest.MonkeyPatch, service: Service) -> C
         POLICY=str(place / "policy"),
         WITNESS=str(place / "witness"),
         BASE_URL="https://keyturn.example.com",
-        SLACK_API=clinic.console.api_url,
-        SLACK_BOT_TOKEN=clinic.console.bot_token,
-        SLACK_APP_TOKEN=clinic.console.app_token,
-        SLACK_TEAM=clinic.console.workspace.app.team_id,
+        SLACK_API=clinic.slack.api_url,
+        SLACK_BOT_TOKEN=clinic.slack.bot_token,
+        SLACK_APP_TOKEN=clinic.slack.app_token,
+        SLACK_TEAM=clinic.slack.workspace.app.team_id,
         SLACK_CHANNEL=CHANNEL,
     )
     return clinic
@@ -115,7 +113,7 @@ def test_no_secret_is_printed(clinic: Clinic):
     clinic.set(SLACK_SIGNING_SECRET="8f742231b10e8888abcd99yyyzzz85a5")
     for words in ([], ["--json"]):
         said = clinic.run(*words).output
-        for secret in (clinic.console.bot_token, clinic.console.app_token, "8f742231"):
+        for secret in (clinic.slack.bot_token, clinic.slack.app_token, "8f742231"):
             assert secret not in said
 
 
@@ -133,7 +131,7 @@ def test_a_slack_that_is_not_reached_is_said(clinic: Clinic):
 
 
 def test_a_slack_that_is_asked_too_often_is_left_alone(clinic: Clinic):
-    clinic.console.workspace.faults.calls_to_limit = 10
+    clinic.slack.workspace.faults.calls_to_limit = 10
     assert "asked too often" in clinic.about("the bot's token").said
 
 
@@ -152,7 +150,7 @@ def test_a_channel_is_wanted_and_by_its_id(clinic: Clinic):
 def test_people_whom_slack_does_not_know_are_said(clinic: Clinic):
     people = clinic.place / "policy" / "people.yaml"
     people.write_text(people.read_text().replace("user: U0ADAM", "user: U0ADMA"))
-    clinic.console.workspace.set_active("U0STAN", active=False)
+    clinic.slack.workspace.set_active("U0STAN", active=False)
     found = clinic.about("the people: adam")
     assert (found.mark, "U0ADMA is nobody there" in found.said) == ("mend", True)
     assert "is deactivated" in clinic.about("the people: stan").said
@@ -197,7 +195,7 @@ def test_another_workspace_is_said(clinic: Clinic):
 def test_scopes_are_those_of_the_manifest(
     clinic: Clinic, less: set[str], more: set[str], mark: str, told: str
 ):
-    workspace = clinic.console.workspace
+    workspace = clinic.slack.workspace
     scopes = tuple((set(workspace.app.scopes) - less) | more)
     workspace.app = replace(workspace.app, scopes=scopes)
     found = clinic.about("scopes")
@@ -206,7 +204,7 @@ def test_scopes_are_those_of_the_manifest(
 
 
 def test_a_channel_without_the_bot_is_said(clinic: Clinic):
-    workspace = clinic.console.workspace
+    workspace = clinic.slack.workspace
     workspace.set_bot_inside(CHANNEL, inside=False)
     assert "/invite @Keyturn" in clinic.about(f"channel {CHANNEL}").said
     workspace.set_bot_inside(CHANNEL, inside=True)
@@ -220,7 +218,7 @@ def test_a_channel_without_the_bot_is_said(clinic: Clinic):
     ("ahead", "mark"), [(0, "ok"), (60, "note"), (-60, "note"), (400, "mend"), (-400, "mend")]
 )
 def test_a_clock_that_is_wrong_is_said(clinic: Clinic, ahead: float, mark: str):
-    speaker = client(clinic.console.bot_token, clinic.console.api_url)
+    speaker = client(clinic.slack.bot_token, clinic.slack.api_url)
     way = checkup.Way("T", "", "s", "https://k", {})
 
     async def look() -> list[Finding]:

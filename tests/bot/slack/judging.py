@@ -16,8 +16,8 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import Response
 
-from bot.console.deliveries import Courier
-from bot.console.methods import METHODS, WebApi
+from tests.slack_emulator.deliveries import Courier
+from tests.slack_emulator.methods import METHODS, WebApi
 
 SCHEMAS = Path(__file__).parent / "schemas" / "generated.json"
 # Methods of the Web API that Slack's packages describe.

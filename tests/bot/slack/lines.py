@@ -7,17 +7,17 @@ from dataclasses import dataclass
 
 from starlette.applications import Starlette
 
-from bot.console import Console, ConsoleChannel, ConsolePerson
-from bot.console import Installation as ConsoleInstallation
-from bot.console.deliveries import Answer, to_url
 from bot.offering import Offering
 from bot.slack.door import Door, Installation, client
 from bot.slack.link import Patience
 from bot.slack.socket_mode import SocketMode
-from tests.bot.console.serving import served, until
 from tests.bot.office import Office
 from tests.bot.slack.payloads import SECRET, signed
 from tests.policies import TEAM
+from tests.slack_emulator import EmulatedChannel, EmulatedPerson, Emulator
+from tests.slack_emulator import Installation as ConsoleInstallation
+from tests.slack_emulator.deliveries import Answer, to_url
+from tests.slack_emulator.serving import served, until
 from tests.toy import LISTS
 
 OPS = "C0OPS"
@@ -32,7 +32,7 @@ class Line:
     """console: the Slack. door: ours, with its requests under way in `listening`."""
 
     office: Office
-    console: Console
+    console: Emulator
     door: Door
     listening: asyncio.Task[None]
 
@@ -63,11 +63,11 @@ class Line:
         await asyncio.gather(self.listening, return_exceptions=True)
 
 
-def a_console() -> Console:
+def a_console() -> Emulator:
     names = {"U0DORA": "dora", "U0OLGA": "olga", "U0ADAM": "adam"}
-    return Console(
-        people=[ConsolePerson(user, name, name.title()) for user, name in names.items()],
-        channels=[ConsoleChannel(OPS, "ops")],
+    return Emulator(
+        people=[EmulatedPerson(user, name, name.title()) for user, name in names.items()],
+        channels=[EmulatedChannel(OPS, "ops")],
         signing_secret=SECRET,
         deliver=None,
         installation=ConsoleInstallation(team_id=TEAM),

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from html import unescape
 from typing import Any, cast
 
-from bot.console.mrkdwn import EMOJI, Names, to_html
 from tests.bot.slack.walk import parts
+from tests.slack_emulator.mrkdwn import EMOJI, Names, to_html
 
 # A moment, a way to our pages, and one of our channels.
 _OURS = re.compile(

@@ -10,8 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bot.console.blockkit import faults_of_blocks
-from bot.console.mrkdwn import Names, to_html, with_emoji
 from bot.run import State, StepRecord, StepState
 from bot.slack import plans
 from bot.slack.blocks import Message, mrkdwn, preformatted
@@ -35,6 +33,8 @@ from tests.bot.slack.stories import (
     yes,
 )
 from tests.bot.slack.walk import mentions, parts, texts
+from tests.slack_emulator.blockkit import faults_of_blocks
+from tests.slack_emulator.mrkdwn import Names, to_html, with_emoji
 
 STORIES = every_story()
 

@@ -100,7 +100,7 @@ HABITS: Mapping[str, tuple[str, ...]] = {
         "test_habits.test_waiting_for_a_connection_would_never_end_there",
     ),
     "13: arguments come in the address, as a form or as JSON": (
-        "../console/test_methods.test_arguments_are_taken_however_they_are_sent",
+        "../../slack_emulator/test_methods.test_arguments_are_taken_however_they_are_sent",
     ),
 }
 
@@ -289,7 +289,7 @@ def test_keyturn_starts_where_slack_does_not_answer(tmp_path: Path):
     tokens: Any = {"slack_bot_token": "xoxb-1", "slack_app_token": "xapp-1"}
     with (
         _silence() as api,
-        Service(tmp_path, console="", slack_team=TEAM, slack_api=api, **tokens) as service,
+        Service(tmp_path, slack="", slack_team=TEAM, slack_api=api, **tokens) as service,
     ):
         answer = httpx2.get(f"{service.address}/readyz")
         assert answer.status_code == 200

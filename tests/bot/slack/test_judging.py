@@ -8,13 +8,13 @@ import httpx2
 import pytest
 from starlette.applications import Starlette
 
-from bot.console.console import Console
 from bot.slack.card import card
-from tests.bot.console.serving import served
-from tests.bot.console.visitor import run
 from tests.bot.slack import judging, payloads
 from tests.bot.slack.lines import OPS, a_console
 from tests.bot.slack.stories import a_story, every_story
+from tests.slack_emulator.emulator import Emulator
+from tests.slack_emulator.serving import served
+from tests.slack_emulator.visitor import run
 
 Json = dict[str, Any]
 
@@ -79,7 +79,7 @@ def test_every_method_of_the_console_is_described():
         assert judging.faults_of_answer(method, {"ok": "yes"}) != []
 
 
-async def _say(console: Console, **given: object) -> list[str]:
+async def _say(console: Emulator, **given: object) -> list[str]:
     app = Starlette()
     app.mount("/console", console.app)
     async with served(app) as url:

@@ -11,12 +11,12 @@ import aiohttp
 import pytest
 
 from bot.slack.link import Patience
-from tests.bot.console.serving import until
 from tests.bot.office import Office
 from tests.bot.slack import payloads
 from tests.bot.slack.asgi import post
 from tests.bot.slack.lines import Line, a_line, over_socket_mode
 from tests.bot.slack.payloads import signed
+from tests.slack_emulator.serving import until
 
 pytestmark = pytest.mark.anyio
 

@@ -11,11 +11,11 @@ from slack_sdk.socket_mode.aiohttp import SocketModeClient
 from slack_sdk.socket_mode.request import SocketModeRequest
 from slack_sdk.web.async_client import AsyncWebClient
 
-from bot.console.deliveries import Answer
 from bot.run import State
 from tests.bot.office import Office
 from tests.bot.slack import payloads
 from tests.bot.slack.lines import TRANSPORTS, Line, Send, a_line
+from tests.slack_emulator.deliveries import Answer
 
 pytestmark = pytest.mark.anyio
 

@@ -8,10 +8,10 @@ from typing import Any
 
 from aiohttp import web
 
-from bot.console.blockkit import faults_of_blocks, faults_of_view
 from tests.bot.slack import judging
 from tests.bot.slack.walk import texts
 from tests.policies import TEAM
+from tests.slack_emulator.blockkit import faults_of_blocks, faults_of_view
 
 
 @dataclass

@@ -1,0 +1,151 @@
+"""What a person types into the emulator: slash commands and messages, told to the bot."""
+
+from tests.slack_emulator import payloads
+from tests.slack_emulator.composer import command_of, words_of_command, written
+from tests.slack_emulator.deliveries import Courier, NotTaken
+from tests.slack_emulator.drafts import answer_of, respond
+from tests.slack_emulator.interactions import Interactions
+from tests.slack_emulator.messages import Message
+from tests.slack_emulator.payloads import Context, Typed
+from tests.slack_emulator.tickets import ResponseTicket, Triggers
+from tests.slack_emulator.wire import Json, SlackError
+from tests.slack_emulator.workspace import Channel, Workspace
+
+
+class Speech:
+    """Takes what was typed in a conversation, as one person."""
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        interactions: Interactions,
+        courier: Courier,
+        triggers: Triggers,
+    ) -> None:
+        self._workspace = workspace
+        self._interactions = interactions
+        self._courier = courier
+        self._triggers = triggers
+
+    async def say(self, user: str, channel_id: str, typed: str, *, thread_ts: str = "") -> None:
+        """Post a message or give a slash command; what went wrong is told to the person."""
+        channel = self._workspace.channel(channel_id)
+        context = self._interactions.context(user)
+        command = command_of(typed)
+        if not typed.strip():
+            return
+        if channel.archived:
+            self._workspace.notice(channel_id, user, "This channel is archived: nobody can post.")
+        elif command is None:
+            self._message(context, channel, typed, thread_ts)
+        elif thread_ts:
+            words = f"{command.command} is not supported in threads. Sorry!"
+            self._workspace.notice(channel_id, user, words, thread_ts=thread_ts)
+        else:
+            await self._command(context, channel, command)
+
+    async def _command(self, context: Context, channel: Channel, typed: Typed) -> None:
+        if typed.command in ("/invite", "/remove"):
+            self._invite(context, channel, typed)
+            return
+        known = [command.name for command in context.app.commands]
+        if typed.command not in known:
+            words = f"`{typed.command}` is not a valid command. Known here: {', '.join(known)}."
+            self._workspace.notice(channel.id, context.person.user_id, words)
+            return
+        await self._give(context, channel, typed)
+
+    async def _give(self, context: Context, channel: Channel, typed: Typed) -> None:
+        user = context.person.user_id
+        ticket = ResponseTicket(channel.id, user)
+        people, channels = self._ids()
+        form = payloads.slash_command(
+            context,
+            channel,
+            Typed(typed.command, words_of_command(typed.words, people, channels)),
+            response_url=self._interactions.response_url(ticket),
+            trigger_id=self._triggers.issue(user),
+        )
+        try:
+            said = answer_of(await self._courier.command(form))
+            self._show_answer(context, ticket, typed, said)
+        except NotTaken as trouble:
+            words = f'{typed.command} failed with the error "{trouble.error}"'
+            self._workspace.notice(channel.id, user, words)
+        except SlackError as trouble:
+            words = f'{typed.command} failed with the error "{trouble.error}"'
+            self._workspace.notice(channel.id, user, "\n".join([words, *trouble.messages]))
+
+    def _show_answer(
+        self, context: Context, ticket: ResponseTicket, typed: Typed, said: Json
+    ) -> None:
+        if not said:
+            return
+        if said.get("response_type") == "in_channel":
+            line = f"{typed.command} {typed.words}".strip()
+            user = context.person.user_id
+            self._workspace.post(Message(ticket.channel, "", user, line, command=line))
+        respond(self._workspace, ticket, said)
+
+    def _invite(self, context: Context, channel: Channel, typed: Typed) -> None:
+        app, user = context.app, context.person.user_id
+        inviting = typed.command == "/invite"
+        if typed.words.lower().removeprefix("@") not in (app.bot_name, app.bot_display.lower()):
+            self._workspace.notice(channel.id, user, f"Try {typed.command} @{app.bot_name}.")
+            return
+        self._workspace.set_bot_inside(channel.id, inside=inviting)
+        done = "was added to" if inviting else "was removed from"
+        self._workspace.notice(channel.id, user, f"{app.bot_display} {done} #{channel.name}.")
+        if inviting:
+            self._interactions.event(
+                {
+                    "type": "member_joined_channel",
+                    "user": app.bot_user_id,
+                    "channel": channel.id,
+                    "channel_type": "G" if channel.kind == "group" else "C",
+                    "team": app.team_id,
+                    "inviter": user,
+                    "event_ts": self._workspace.next_ts(),
+                }
+            )
+
+    def _message(self, context: Context, channel: Channel, typed: str, thread_ts: str) -> None:
+        people, channels = self._ids()
+        words = written(typed, people, channels)
+        user = context.person.user_id
+        posted = self._workspace.post(Message(channel.id, "", user, words, thread_ts=thread_ts))
+        app = context.app
+        if app.bot_user_id not in channel.members:
+            return
+        mentioned = f"<@{app.bot_user_id}>" in words
+        if channel.kind == "im":
+            self._interactions.event(_spoken(posted, app.team_id) | {"channel_type": "im"})
+        elif mentioned:
+            self._interactions.event(_spoken(posted, app.team_id) | {"type": "app_mention"})
+
+    def _ids(self) -> tuple[dict[str, str], dict[str, str]]:
+        """Return user ids and channel ids by lower-case name, the bot's own among them."""
+        app = self._workspace.app
+        people = {
+            person.name.lower(): person.user_id for person in self._workspace.people.values()
+        }
+        people[app.bot_name.lower()] = app.bot_user_id
+        channels = {
+            channel.name.lower(): channel.id
+            for channel in self._workspace.channels.values()
+            if not channel.direct
+        }
+        return people, channels
+
+
+def _spoken(posted: Message, team_id: str) -> Json:
+    inner: Json = {
+        "type": "message",
+        "user": posted.user,
+        "text": posted.text,
+        "ts": posted.ts,
+        "team": team_id,
+        "channel": posted.channel,
+        "event_ts": posted.ts,
+    }
+    return inner | ({"thread_ts": posted.thread_ts} if posted.thread_ts else {})

@@ -1,0 +1,185 @@
+"""A person with a real browser: types a command, sees the answer, clicks, fills in a form."""
+
+import shutil
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from playwright.async_api import Page, ViewportSize, async_playwright, expect
+
+from tests.slack_emulator.serving import served
+from tests.slack_emulator.showcase import Showcase, showcase
+from tests.slack_emulator.visitor import run
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or ""
+ARTEFACTS = Path(__file__).parents[2] / "tests" / "artefacts"
+
+pytestmark = [
+    pytest.mark.real,
+    pytest.mark.skipif(not CHROMIUM, reason="chromium is not installed"),
+]
+
+
+@asynccontextmanager
+async def browsing(
+    *, scripts: bool = True, width: int = 1200, scheme: str = "light"
+) -> AsyncGenerator[tuple[Page, Showcase]]:
+    """Yield a signed-in browser page; an error of its scripts or its policy fails the test."""
+    made = showcase()
+    wrong: list[str] = []
+    async with served(made.app) as url, async_playwright() as playwright:
+        made.point_at(url)
+        browser = await playwright.chromium.launch(
+            executable_path=CHROMIUM,
+            args=["--no-sandbox", "--disable-gpu", "--disable-background-networking"],
+        )
+        page = await browser.new_page(
+            java_script_enabled=scripts,
+            viewport=ViewportSize(width=width, height=800),
+            color_scheme="dark" if scheme == "dark" else "light",
+        )
+        page.on("pageerror", lambda error: wrong.append(str(error)))
+        page.on("console", lambda said: wrong.append(said.text) if said.type == "error" else None)
+        await page.goto(made.emulator.sign_in_link())
+        yield page, made
+        await browser.close()
+    assert wrong == []
+
+
+async def picture(page: Page, name: str) -> None:
+    ARTEFACTS.mkdir(exist_ok=True)
+    await page.screenshot(path=ARTEFACTS / f"console-{name}.png")
+
+
+async def type_in(page: Page, words: str) -> None:
+    await page.locator("#composer").fill(words)
+    await page.locator("#composer").press("Enter")
+
+
+def test_a_command_is_typed_answered_and_approved() -> None:
+    async def scene() -> None:
+        async with browsing() as (page, made):
+            await type_in(page, "/keyturn hello")
+            await expect(page.locator(".private")).to_contain_text("You said hello")
+            await type_in(page, "/keyturn restart web-3")
+            await page.get_by_role("button", name="Approve Restart").click()
+            await expect(page.get_by_text("Approved by @dora")).to_be_visible()
+            await expect(page.get_by_role("button", name="Approve Restart")).to_have_count(0)
+            await page.get_by_role("link", name="1 reply").click()
+            await expect(page.get_by_role("complementary", name="Thread")).to_contain_text(
+                "api is active again"
+            )
+            await picture(page, "thread")
+            assert len(made.of_type("block_actions")) == 1
+
+    run(scene())
+
+
+def test_news_comes_by_itself_and_disturbs_nothing_that_is_typed() -> None:
+    async def scene() -> None:
+        async with browsing() as (page, made):
+            await page.locator("#composer").fill("half a sen")
+            await made.bolt.client.chat_postMessage(channel="C0OPS", text="News for all")
+            await expect(page.get_by_text("News for all")).to_be_visible()
+            await expect(page.locator("#composer")).to_have_value("half a sen")
+            await expect(page.locator("#composer")).to_be_focused()
+
+    run(scene())
+
+
+def test_a_dangerous_button_asks_first() -> None:
+    async def scene() -> None:
+        async with browsing() as (page, made):
+            await type_in(page, "/keyturn restart web-3")
+            await page.get_by_role("button", name="Deny").click()
+            await expect(page.get_by_role("dialog")).to_contain_text("Deny this run?")
+            await picture(page, "confirm")
+            await page.get_by_role("button", name="Keep it").click()
+            assert made.of_type("block_actions") == []
+            await page.get_by_role("button", name="Deny").click()
+            await page.get_by_role("dialog").get_by_role("button", name="Deny").click()
+            await expect(page.get_by_text("Denied.")).to_be_visible()
+
+    run(scene())
+
+
+def test_a_form_is_filled_in_with_the_keyboard() -> None:
+    async def scene() -> None:
+        async with browsing() as (page, made):
+            await type_in(page, "/keyturn ask")
+            search = page.get_by_role("combobox", name="Host")
+            await expect(search).to_be_focused()
+            await page.keyboard.type("web")
+            await expect(page.get_by_role("option", name="db-1")).to_have_count(0)
+            await picture(page, "form")
+            await page.keyboard.press("ArrowDown")
+            await page.keyboard.press("ArrowDown")
+            await page.keyboard.press("Enter")
+            await expect(search).to_have_value("web-2")
+            await page.get_by_role("button", name="Show the Plan").click()
+            await expect(page.get_by_role("alert")).to_contain_text("required")
+            await page.get_by_label("Urgency").select_option("high")
+            await page.get_by_role("button", name="Show the Plan").click()
+            await expect(page.locator("#modal")).to_be_hidden()
+            (handed_in,) = made.of_type("view_submission")
+            values = handed_in["view"]["state"]["values"]
+            assert values["host"]["host"]["selected_option"]["value"] == "web-2"
+
+    run(scene())
+
+
+def test_commands_are_hinted_completed_and_recalled() -> None:
+    async def scene() -> None:
+        async with browsing() as (page, _):
+            composer = page.locator("#composer")
+            await composer.press_sequentially("/key")
+            await expect(page.get_by_text("Ask for a run, or see")).to_be_visible()
+            await composer.press("Tab")
+            await expect(composer).to_have_value("/keyturn ")
+            await type_in(page, "/keyturn hello")
+            await expect(composer).to_have_value("")
+            await composer.press("ArrowUp")
+            await expect(composer).to_have_value("/keyturn hello")
+
+    run(scene())
+
+
+def test_everything_works_without_scripts() -> None:
+    async def scene() -> None:
+        async with browsing(scripts=False) as (page, made):
+            await page.locator("#composer").fill("/keyturn restart web-3")
+            await page.get_by_role("button", name="Send").click()
+            await page.reload()
+            await page.get_by_role("button", name="Deny").click()
+            await page.get_by_role("button", name="Deny").click()
+            assert len(made.of_type("block_actions")) == 1
+            await page.locator("#composer").fill("/keyturn ask")
+            await page.get_by_role("button", name="Send").click()
+            await page.reload()
+            await page.get_by_role("searchbox").fill("nfs")
+            await page.get_by_role("button", name="Find").click()
+            await page.locator("select.holder").select_option("nfs-1")
+            await page.get_by_label("Urgency").select_option("low")
+            await picture(page, "without-scripts")
+            await page.get_by_role("button", name="Show the Plan").last.click()
+            assert len(made.of_type("view_submission")) == 1
+
+    run(scene())
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_small_screen_holds_everything(scheme: str) -> None:
+    async def scene() -> None:
+        async with browsing(width=360, scheme=scheme) as (page, _):
+            await type_in(page, "/keyturn restart web-3")
+            await expect(page.get_by_role("button", name="Approve Restart")).to_be_visible()
+            await picture(page, f"small-{scheme}")
+            widest = await page.locator("body").bounding_box()
+            assert widest is not None
+            assert widest["width"] <= 360
+            await page.get_by_role("link", name="Show the list of conversations").click()
+            await page.get_by_role("link", name="Home").click()
+            await expect(page.get_by_text("Nothing waits for you")).to_be_visible()
+
+    run(scene())

@@ -1,0 +1,200 @@
+"""Keyturn's own cards, forms and Home in a real browser: nothing sticks out, nothing is pale."""
+
+import re
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from playwright.async_api import Page, ViewportSize, async_playwright, expect
+
+from bot.run import State, StepRecord, StepState
+from bot.slack.alarms import broken_glass
+from bot.slack.blocks import Message, View, actions, button
+from bot.slack.card import card, result
+from bot.slack.form import Sheet, form
+from bot.slack.home import Coming, Seen, tab
+from bot.slack.story import Approver, Story
+from bot.store.glass import Glass
+from connectors.command import Shell
+from runbooks import catalogue
+from tests.acceptance.visiting import CONTRAST
+from tests.bot.slack.stories import (
+    ASKED,
+    MINUTE,
+    a_proposal,
+    a_run,
+    a_step,
+    a_story,
+    every_story,
+    yes,
+)
+from tests.slack_emulator.serving import served
+from tests.slack_emulator.showcase import Showcase, showcase
+from tests.slack_emulator.test_browser import ARTEFACTS, CHROMIUM
+from tests.slack_emulator.visitor import run
+
+pytestmark = [
+    pytest.mark.real,
+    pytest.mark.skipif(not CHROMIUM, reason="chromium is not installed"),
+]
+PHONE, DESK = 390, 1200
+
+
+def _clears(host: str, number: int) -> Any:
+    address = f"203.0.113.{number}"
+    return a_step(
+        title=f"Forget {address}",
+        host=host,
+        do=Shell(("haproxyctl", "clear", "table", "http", "key", address)),
+    )
+
+
+def several_hosts() -> Story:
+    """A request for several hosts, half done."""
+    hosts = tuple(f"lb{n}.edge.example.com" for n in range(1, 13))
+    proposal = a_proposal(*(_clears(host, 9) for host in hosts))
+    going = a_run(
+        State.RUNNING,
+        proposal=proposal,
+        hosts=hosts,
+        host="lb*.edge.example.com",
+        request="abusers clear lb* 203.0.113.9",
+        started=ASKED + 2 * MINUTE,
+    )
+    return a_story(
+        going, votes=[yes()], hosts_done=5, under_way=hosts[5:8], now=ASKED + 4 * MINUTE
+    )
+
+
+def in_an_emergency() -> Story:
+    pane = Glass(
+        12, "dora", "checkout is down: customers cannot pay", ASKED, ASKED, ASKED + 60 * MINUTE
+    )
+    return a_story(
+        a_run(State.RUNNING, started=ASKED + MINUTE),
+        glass=pane,
+        owners=[Approver("Olga Owner", "U0ALICE"), Approver("Adam Admin", "U0BOB")],
+    )
+
+
+def said_much() -> Story:
+    done = StepRecord(12, 1, StepState.SUCCEEDED, ASKED + 2 * MINUTE, status=0)
+    output = "\n".join(
+        f"table http, entry {n:>4}: 203.0.113.{n % 250}, cleared" for n in range(20)
+    )
+    return replace(
+        every_story()["succeeded"], steps=[replace(done, output=output)], asker="U0DORA"
+    )
+
+
+def scenes() -> dict[str, list[Message]]:
+    """What is posted, one picture for each."""
+    owners = (Approver("Alice Ops", "U0ALICE"), Approver("Bob Net", "U0BOB"))
+    drawn = {
+        name: [card(replace(story, approvers=owners))] for name, story in every_story().items()
+    }
+    drawn["several hosts"] = [card(several_hosts())]
+    drawn["broken glass"] = [broken_glass(in_an_emergency()), card(in_an_emergency())]
+    drawn["the end"] = [result(said_much())]
+    return drawn
+
+
+def home() -> View:
+    states = every_story()
+    going = [states["running"].run, several_hosts().run]
+    over = [states[name].run for name in ("succeeded", "failed", "denied", "expired", "stale")]
+    return tab(
+        Seen(
+            "olga",
+            ASKED + MINUTE,
+            a_story().names,
+            "https://keyturn.example.com",
+            [a_story(approvers=(Approver("Bob Net", "U0BOB"),))],
+            over[:3],
+            going,
+            over,
+            [Coming("nightly scrub of nas1 tank", 3, "Sat 2026-11-21 02:00 UTC")],
+        )
+    )
+
+
+def sheet() -> View:
+    told = ["It takes an approval from the owners of the edge: Olga Owner or Adam Admin."]
+    return form(Sheet(catalogue()["abusers clear"], ["lb1", "lb2"], {"via": ""}, "lb1", told))
+
+
+@asynccontextmanager
+async def browsing(width: int, scheme: str) -> AsyncGenerator[tuple[Page, Showcase]]:
+    made = showcase()
+    async with served(made.app) as url, async_playwright() as playwright:
+        made.point_at(url)
+        flags = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+        browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=flags)
+        page = await browser.new_page(
+            viewport=ViewportSize(width=width, height=900),
+            color_scheme="dark" if scheme == "dark" else "light",
+        )
+        await page.goto(made.emulator.sign_in_link())
+        yield page, made
+        await browser.close()
+
+
+async def _fill_in(page: Page, made: Showcase) -> None:
+    """Open the real form, and hand it in without what it needs."""
+
+    view = sheet()
+
+    @made.bolt.action("open-it")
+    async def open_it(ack: Any, body: Any, client: Any) -> None:
+        await ack()
+        await client.views_open(trigger_id=body["trigger_id"], view=view)
+
+    click = button("Fill in", action="open-it", value="1", label="Fill in the form")
+    await made.bolt.client.chat_postMessage(
+        channel="C0OPS", text="A form", blocks=[actions("open", click)]
+    )
+    await page.get_by_role("button", name="Fill in").click()
+    await page.locator("#modal").get_by_role("button", name="Ask", exact=True).click()
+    await expect(page.get_by_role("alert").first).to_be_visible()
+
+
+async def looked_at(page: Page, name: str, wrong: dict[str, Any]) -> None:
+    """Keep a picture, and note what sticks out or is too pale."""
+    ARTEFACTS.mkdir(exist_ok=True)
+    await page.screenshot(path=ARTEFACTS / f"chat-{name}.png")
+    wide = await page.evaluate("document.documentElement.scrollWidth - window.innerWidth")
+    if wide > 0:
+        wrong[f"{name}: wider than the screen by"] = wide
+    if names := re.findall(r":[a-z_]{3,}:", await page.locator("body").inner_text()):
+        wrong[f"{name}: emoji without a picture"] = names
+    if pale := await page.evaluate(CONTRAST):
+        wrong[f"{name}: too pale"] = pale
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(PHONE, "light"), (PHONE, "dark"), (DESK, "light")])
+def test_every_card_is_whole_and_legible(width: int, scheme: str) -> None:
+    async def scene() -> Mapping[str, Any]:
+        wrong: dict[str, Any] = {}
+        end = f"{scheme}-{width}"
+        async with browsing(width, scheme) as (page, made):
+            speak = made.bolt.client
+            for name, messages in scenes().items():
+                for message in messages:
+                    await speak.chat_postMessage(
+                        channel="C0OPS", text=message.text, blocks=list(message.blocks)
+                    )
+                await expect(page.locator("main article")).to_have_count(len(messages))
+                await looked_at(page, f"{name.replace(' ', '-')}-{end}", wrong)
+                for posted in made.emulator.workspace.log("C0OPS", "U0DORA"):
+                    made.emulator.workspace.delete("C0OPS", posted.ts)
+                await expect(page.locator("main article")).to_have_count(0)
+            await _fill_in(page, made)
+            await looked_at(page, f"form-{end}", wrong)
+            await speak.views_publish(user_id="U0DORA", view=home())
+            await page.goto(f"{made.emulator.url}/as/U0DORA/home")
+            await looked_at(page, f"home-{end}", wrong)
+        return wrong
+
+    assert run(scene()) == {}

@@ -1,0 +1,223 @@
+import asyncio
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from urllib.parse import parse_qs
+
+import httpx2
+import pytest
+from slack_sdk.signature import Clock, SignatureVerifier
+from starlette.applications import Starlette
+from starlette.background import BackgroundTask
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+
+from tests.slack_emulator.deliveries import Courier, NotTaken, to_app, to_url
+from tests.slack_emulator.faults import Faults
+from tests.slack_emulator.serving import served, until
+from tests.slack_emulator.visitor import run
+
+# What is handed over here is as short as can be.
+pytestmark = pytest.mark.malformed
+
+SECRET = "the-secret"
+
+
+class StoppedClock(Clock):
+    def now(self) -> float:
+        return 1_763_722_900.0
+
+
+@dataclass
+class Bot:
+    """Takes deliveries, and answers them with what is in `answers`, the last one for ever."""
+
+    answers: list[httpx2.Response]
+    got: list[tuple[bytes, dict[str, str]]] = field(
+        default_factory=list[tuple[bytes, dict[str, str]]]
+    )
+    hold: asyncio.Event | None = None
+
+    async def deliver(self, body: bytes, headers: Mapping[str, str]) -> httpx2.Response:
+        self.got.append((body, dict(headers)))
+        if self.hold is not None:
+            await self.hold.wait()
+        return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+
+    def courier(self, faults: Faults | None = None, *, moment: float = 1_763_722_800.0) -> Courier:
+        courier = Courier(SECRET, self.deliver, faults or Faults(), lambda: moment)
+        courier.retry_after = (0.0, 0.0, 0.0)
+        return courier
+
+
+def bot(*statuses: int) -> Bot:
+    return Bot([httpx2.Response(status) for status in statuses or (200,)])
+
+
+def test_every_delivery_is_signed_as_slack_signs() -> None:
+    async def scene() -> None:
+        taken = bot()
+        courier = taken.courier()
+        await courier.command({"command": "/keyturn", "text": "“é” & <x>"})
+        await courier.interaction({"type": "block_actions"})
+        courier.event({"type": "event_callback"})
+        await courier.settled()
+        verifier = SignatureVerifier(SECRET, StoppedClock())
+        assert len(taken.got) == 3
+        for body, headers in taken.got:
+            assert verifier.is_valid_request(body, headers)
+            assert not verifier.is_valid_request(body + b"x", headers)
+
+    run(scene())
+
+
+def test_a_command_travels_as_a_form_and_an_interaction_as_one_field() -> None:
+    async def scene() -> None:
+        taken = bot()
+        courier = taken.courier()
+        await courier.command({"command": "/keyturn", "text": "a&b"})
+        await courier.interaction({"type": "shortcut"})
+        assert parse_qs(taken.got[0][0].decode())["text"] == ["a&b"]
+        payload = parse_qs(taken.got[1][0].decode())["payload"][0]
+        assert json.loads(payload) == {"type": "shortcut"}
+
+    run(scene())
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (httpx2.Response(200), ""),
+        (httpx2.Response(200, text="hello"), "hello"),
+        (httpx2.Response(200, json={"text": "x"}), {"text": "x"}),
+    ],
+)
+def test_what_the_acknowledgement_says_is_read(answer: httpx2.Response, said: object) -> None:
+    assert run(Bot([answer]).courier().command({})) == said
+
+
+@pytest.mark.parametrize("status", [404, 500])
+def test_another_status_than_success_is_not_taken(status: int) -> None:
+    with pytest.raises(NotTaken) as caught:
+        run(bot(status).courier().interaction({}))
+    assert (caught.value.error, caught.value.status) == ("dispatch_failed", status)
+
+
+def test_after_three_seconds_nobody_waits_but_the_bot_works_on() -> None:
+    async def scene() -> None:
+        slow = bot()
+        slow.hold = asyncio.Event()
+        courier = slow.courier()
+        assert courier.ack_seconds == 3.0
+        courier.ack_seconds = 0.02
+        with pytest.raises(NotTaken, match="operation_timeout"):
+            await courier.command({})
+        slow.hold.set()
+        await courier.settled()
+
+    run(scene())
+
+
+def test_an_event_that_is_not_taken_comes_again_three_times() -> None:
+    async def scene() -> None:
+        broken = bot(500)
+        courier = broken.courier()
+        courier.event({"event_id": "Ev1"})
+        await courier.settled()
+        numbers = [headers.get("x-slack-retry-num") for _, headers in broken.got]
+        assert numbers == [None, "1", "2", "3"]
+        assert broken.got[1][1]["x-slack-retry-reason"] == "http_error"
+        assert len({body for body, _ in broken.got}) == 1
+
+    run(scene())
+
+
+def test_an_event_is_delivered_once_when_it_is_taken() -> None:
+    async def scene() -> None:
+        for taken, times in ((bot(200), 1), (bot(500, 200), 2)):
+            courier = taken.courier()
+            courier.event({})
+            await courier.settled()
+            assert len(taken.got) == times
+
+    run(scene())
+
+
+def test_a_bot_can_refuse_to_be_told_again() -> None:
+    async def scene() -> None:
+        refusing = Bot([httpx2.Response(500, headers={"x-slack-no-retry": "1"})])
+        courier = refusing.courier()
+        courier.event({})
+        await courier.settled()
+        assert len(refusing.got) == 1
+
+    run(scene())
+
+
+def test_events_can_be_made_to_come_again_though_they_were_taken() -> None:
+    async def scene() -> None:
+        taken = bot()
+        courier = taken.courier(Faults(retries=2))
+        courier.event({})
+        await courier.settled()
+        numbers = [headers.get("x-slack-retry-num") for _, headers in taken.got]
+        assert numbers == [None, "1", "2"]
+
+    run(scene())
+
+
+def test_clicks_can_be_made_to_come_twice() -> None:
+    async def scene() -> None:
+        taken = bot()
+        courier = taken.courier(Faults(twice=True))
+        await courier.interaction({"type": "block_actions"})
+        await courier.settled()
+        assert len(taken.got) == 2
+        assert taken.got[0][0] == taken.got[1][0]
+
+    run(scene())
+
+
+def test_an_answer_counts_before_the_app_has_tidied_up() -> None:
+    async def scene() -> None:
+        tidied = asyncio.Event()
+
+        async def answer(request: Request) -> Response:
+            return PlainTextResponse("now", background=BackgroundTask(tidied.wait))
+
+        app = Starlette(routes=[Route("/slack/events", answer, methods=["POST"])])
+        async with asyncio.timeout(5):
+            said = await to_app(app)(b"", {})
+        assert said.content == b"now"
+        tidied.set()
+
+    run(scene())
+
+
+def test_a_bot_that_falls_over_is_a_failed_delivery() -> None:
+    async def fall(request: Request) -> Response:
+        raise RuntimeError("boom")
+
+    app = Starlette(routes=[Route("/slack/events", fall, methods=["POST"])])
+    assert run(to_app(app)(b"", {})).status_code == 500  # type: ignore[arg-type]  # an Awaitable that is a coroutine
+
+
+def test_a_bot_elsewhere_is_reached_by_its_url() -> None:
+    async def scene() -> None:
+        got: list[bytes] = []
+
+        async def answer(request: Request) -> Response:
+            got.append(await request.body())
+            return PlainTextResponse("there")
+
+        app = Starlette(routes=[Route("/slack/events", answer, methods=["POST"])])
+        async with served(app) as url:
+            said = await to_url(f"{url}/slack/events")(b"x=1", {"content-type": "text/plain"})
+            await until(lambda: got)
+        assert (said.content, got) == (b"there", [b"x=1"])
+        courier = Courier(SECRET, to_url(f"{url}/slack/events"), Faults(), lambda: 0.0)
+        with pytest.raises(NotTaken, match="dispatch_unknown_error"):
+            await courier.command({})
+
+    run(scene())

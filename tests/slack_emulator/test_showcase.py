@@ -1,0 +1,315 @@
+"""What a person does in the emulator reaches a bot made with the real Bolt, and comes back."""
+
+import json
+
+from tests.slack_emulator.blanks import address
+from tests.slack_emulator.messages import Message
+from tests.slack_emulator.serving import until
+from tests.slack_emulator.visitor import Visitor, run, visiting
+
+HOST = address("host", "host")
+URGENCY = address("urgency", "urgency")
+REASON = address("reason", "reason")
+
+
+def test_a_slash_command_is_answered_to_the_one_who_gave_it() -> None:
+    async def scene() -> None:
+        async with visiting() as dora:
+            await dora.say("/keyturn hello @bob in #ops & <b>")
+            (told,) = dora.made.told
+            assert told["text"] == "hello <@U0BOB|bob> in <#C0OPS|ops> &amp; &lt;b&gt;"
+            assert told["team_id"] == "T0EMULATOR"
+            assert told["channel_name"] == "ops"
+            assert told["is_enterprise_install"] == "false"
+            assert "You said" in dora.words[0]
+            assert dora.shown[0].only_for == "U0DORA"
+            assert dora.acting_as("U0ALICE").shown == []
+            assert "Only visible to you" in await dora.page()
+            assert "Only visible to you" not in await dora.acting_as("U0ALICE").page()
+
+    run(scene())
+
+
+def test_an_answer_for_everyone_shows_the_command_too() -> None:
+    async def scene() -> None:
+        async with visiting() as dora:
+            await dora.say("/keyturn shout")
+            assert dora.acting_as("U0BOB").words == ["/keyturn shout", "Heard by all"]
+
+    run(scene())
+
+
+def test_a_click_changes_the_card_for_everyone_and_opens_a_thread() -> None:
+    async def scene() -> None:
+        async with visiting() as dora:
+            await dora.say("/keyturn restart web-3")
+            await until(lambda: dora.shown)
+            alice = dora.acting_as("U0ALICE")
+            await alice.press(dora.shown[0], "decide", "approve")
+            workspace = dora.made.emulator.workspace
+            await until(lambda: len(list(workspace.everything())) == 2)
+            (click,) = dora.made.of_type("block_actions")
+            assert click["user"]["id"] == "U0ALICE"
+            assert click["actions"][0]["value"] == "run-7"
+            assert click["container"]["message_ts"] == dora.shown[0].ts
+            assert click["message"]["blocks"][3]["block_id"] == "decide"
+            assert click["response_url"].startswith(dora.made.emulator.url)
+            page = await dora.page()
+            assert "Approve Restart" not in page
+            assert "1 reply" in page
+            assert "api is <strong>active</strong>" in await dora.page(thread=dora.shown[0].ts)
+
+    run(scene())
+
+
+def test_a_button_that_asks_first_does_nothing_until_it_is_confirmed() -> None:
+    async def scene() -> None:
+        async with visiting() as dora:
+            await dora.say("/keyturn restart web-3")
+            await until(lambda: dora.shown)
+            asked = await dora.press(dora.shown[0], "decide", "deny")
+            assert asked.status_code == 200
+            assert "Deny this run?" in asked.text
+            assert dora.made.of_type("block_actions") == []
+            await dora.press(dora.shown[0], "decide", "deny", confirmed="yes")
+            await until(lambda: "Denied." in dora.words)
+            assert dora.shown[-1].only_for == "U0DORA"
+
+    run(scene())
+
+
+async def _opened(dora: Visitor) -> None:
+    await dora.say("/keyturn ask")
+    await until(lambda: dora.made.emulator.views.top("U0DORA"))
+
+
+def test_a_form_is_filled_in_and_handed_in_without_scripts() -> None:
+    async def scene() -> None:
+        async with visiting() as dora:
+            await _opened(dora)
+            await dora.form("", {"find": HOST, f"q/{HOST}": "web"})
+            page = await dora.page()
+            assert '<option value="web-2">web-2</option>' in page
+            assert "db-1" not in page
+            (asked,) = dora.made.of_type("block_suggestion")
+            assert (asked["action_id"], asked["value"]) == ("host", "web")
+            await dora.form("submit", {f"v/{HOST}": "web-2", f"v/{URGENCY}": "high"})
+            await until(lambda: dora.made.emulator.views.top("U0DORA") is None)
+            (handed_in,) = dora.made.of_type("view_submission")
+            view = handed_in["view"]
+            assert view["private_metadata"] == "from-the-test"
+            values = view["state"]["values"]
+            assert values["host"]["host"]["selected_option"]["value"] == "web-2"
+            assert values["reason"]["reason"] == {"type": "plain_text_input", "value": None}
+            direct = dora.made.emulator.workspace.open_direct(["U0DORA"]).id
+            workspace = dora.made.emulator.workspace
+            await until(lambda: workspace.log(direct, "U0DORA"))
+            assert workspace.log(direct, "U0DORA")[0].text == "Planned for web-2"
+
+    run(scene())
+
+
+def test_an_option_that_was_never_offered_cannot_be_chosen() -> None:
+    async def scene() -> None:
+        async with visiting() as dora:
+            await _opened(dora)
+            await dora.form("submit", {f"v/{HOST}": "evil", f"v/{URGENCY}": "high"})
+            assert dora.made.of_type("view_submission") == []
+            assert dora.modal.errors == {"host": "Please complete this required field."}
+
+    run(scene())
+
+
+def test_the_bots_own_errors_stand_under_their_blocks() -> None:
+    async def scene() -> None:
+        async with visiting() as dora:
+            await _opened(dora)
+            await dora.form("", {"find": HOST, f"q/{HOST}": ""})
+            filled = {f"v/{HOST}": "db-1", f"v/{URGENCY}": "low", f"v/{REASON}": "because"}
+            await dora.form("submit", filled)
+            page = await dora.page()
+            assert "Say more than that." in page
+            assert "because</textarea>" in page
+
+    run(scene())
+
+
+def test_the_bot_is_told_of_a_form_that_was_closed() -> None:
+    async def scene() -> None:
+        async with visiting() as dora:
+            await _opened(dora)
+            await dora.form("close")
+            (closed,) = dora.made.of_type("view_closed")
+            assert closed["is_cleared"] is True
+            assert dora.made.emulator.views.top("U0DORA") is None
+
+    run(scene())
+
+
+def test_opening_home_publishes_it_and_its_button_opens_a_form() -> None:
+    async def scene() -> None:
+        async with visiting() as dora:
+            await dora.page("home")
+            views = dora.made.emulator.views
+            await until(lambda: views.home("U0DORA"))
+            assert "Nothing waits for you" in await dora.page("home")
+            home = views.home("U0DORA")
+            assert home is not None
+            block = home.payload["blocks"][2]
+            pressed = address(block["block_id"], "open")
+            await dora.post("act", {"at": "home", "view": home.id, "press": pressed})
+            await until(lambda: views.top("U0DORA"))
+            (click,) = dora.made.of_type("block_actions")
+            assert click["container"] == {"type": "view", "view_id": home.id}
+            assert "response_url" not in click
+
+    run(scene())
+
+
+def test_a_mention_is_answered_in_its_thread() -> None:
+    async def scene() -> None:
+        async with visiting() as dora:
+            await dora.say("@keyturn are you there?")
+            workspace = dora.made.emulator.workspace
+            await until(lambda: len(workspace.thread("C0OPS", dora.shown[0].ts, "U0DORA")) == 2)
+            (event,) = dora.made.of_type("event_callback")
+            assert event["event"]["type"] == "app_mention"
+            assert event["event"]["text"] == "<@U0KEYTURN> are you there?"
+
+    run(scene())
+
+
+def test_a_direct_message_reaches_the_bot() -> None:
+    async def scene() -> None:
+        async with visiting() as dora:
+            dora.at = dora.made.emulator.workspace.open_direct(["U0DORA"]).id
+            await dora.say("hello")
+            await until(lambda: "Type `/keyturn help`." in dora.words)
+
+    run(scene())
+
+
+def test_a_shortcut_opens_a_form_and_one_on_a_message_answers() -> None:
+    async def scene() -> None:
+        async with visiting() as dora:
+            await dora.post("shortcut", {"shortcut": "ask"})
+            await until(lambda: dora.made.emulator.views.top("U0DORA"))
+            await dora.say("something odd")
+            ts = dora.shown[0].ts
+            await dora.post("shortcut", {"shortcut": "explain", "channel": "C0OPS", "ts": ts})
+            await until(lambda: "It was a message." in dora.words)
+
+    run(scene())
+
+
+def test_a_command_that_is_not_taken_in_time_says_so() -> None:
+    async def scene() -> None:
+        async with visiting() as dora:
+            dora.made.emulator.courier.ack_seconds = 0.05
+            await dora.say("/slow")
+            assert dora.words == ['/slow failed with the error "operation_timeout"']
+
+    run(scene())
+
+
+def test_a_shortcut_that_the_bot_does_not_know_says_so() -> None:
+    async def scene() -> None:
+        async with visiting() as dora:
+            await dora.post("shortcut", {"shortcut": "nosuch"})
+            assert dora.words == ["Keyturn did not answer: dispatch_failed"]
+
+    run(scene())
+
+
+def test_commands_are_for_channels_and_must_be_known() -> None:
+    async def scene() -> None:
+        async with visiting() as dora:
+            await dora.say("/nosuch")
+            assert "is not a valid command" in dora.words[0]
+            await dora.say("first")
+            ts = dora.shown[-1].ts
+            await dora.say("/keyturn help", reply=ts)
+            thread = dora.made.emulator.workspace.thread("C0OPS", ts, "U0DORA")
+            assert "not supported in threads" in thread[-1].text
+            assert dora.made.told == []
+
+    run(scene())
+
+
+def test_the_bot_answers_through_the_response_url() -> None:
+    async def scene() -> None:
+        async with visiting() as dora:
+            await dora.say("/keyturn later")
+            await until(lambda: "Answered through the response URL" in dora.words)
+            assert dora.shown[0].only_for == "U0DORA"
+
+    run(scene())
+
+
+def test_the_bot_can_be_invited_and_is_told() -> None:
+    async def scene() -> None:
+        async with visiting() as dora:
+            dora.at = "C0ALARMS"
+            channel = dora.made.emulator.workspace.channel("C0ALARMS")
+            assert "U0KEYTURN" not in channel.members
+            await dora.say("/invite @keyturn")
+            assert "U0KEYTURN" in channel.members
+            await until(lambda: dora.made.of_type("event_callback"))
+            event = dora.made.of_type("event_callback")[0]["event"]
+            assert event["type"] == "member_joined_channel"
+
+    run(scene())
+
+
+def test_a_deactivated_person_can_do_nothing_and_the_bot_is_told() -> None:
+    async def scene() -> None:
+        async with visiting() as dora:
+            await dora.say("/keyturn restart web-3")
+            await until(lambda: dora.shown)
+            await dora.post("faults", {"do": "deactivate:U0DORA"})
+            await dora.press(dora.shown[0], "decide", "approve")
+            assert dora.made.of_type("block_actions") == []
+            page = await dora.page()
+            assert "account is deactivated" in page
+            await until(lambda: dora.made.of_type("event_callback"))
+            event = dora.made.of_type("event_callback")[0]["event"]
+            assert event["user"]["deleted"] is True
+
+    run(scene())
+
+
+def test_a_click_on_a_button_that_is_gone_reaches_nobody() -> None:
+    async def scene() -> None:
+        async with visiting() as dora:
+            workspace = dora.made.emulator.workspace
+            old = workspace.post(Message("C0OPS", "", "U0KEYTURN", "plain"))
+            await dora.press(old, "decide", "approve")
+            assert dora.made.told == []
+            assert "That button or choice is gone" in dora.words[-1]
+
+    run(scene())
+
+
+def test_what_one_person_alone_sees_no_other_can_press() -> None:
+    async def scene() -> None:
+        async with visiting() as dora:
+            await dora.say("/keyturn hello")
+            bob = dora.acting_as("U0BOB")
+            await bob.press(dora.shown[0], "x", "y")
+            assert "That message is gone." in bob.words[-1]
+            await _opened(dora)
+            await bob.post("act", {"view": dora.modal.id, "do": "close"})
+            assert dora.modal
+
+    run(scene())
+
+
+def test_the_pages_script_can_ask_for_options() -> None:
+    async def scene() -> None:
+        async with visiting() as dora:
+            await _opened(dora)
+            fields = {"view": dora.modal.id, "where": HOST, "typed": "nfs"}
+            answer = await dora.post("suggest", fields)
+            assert json.loads(answer.text) == {"options": [{"value": "nfs-1", "text": "nfs-1"}]}
+
+    run(scene())

@@ -1,0 +1,144 @@
+"""Tickets, views and the small rules of the workspace."""
+
+import asyncio
+
+import pytest
+
+from tests.slack_emulator.blanks import complaints, read_state
+from tests.slack_emulator.composer import command_of, words_of_command, written
+from tests.slack_emulator.payloads import Typed
+from tests.slack_emulator.pulse import Pulse
+from tests.slack_emulator.showcase import DESK, DORA, OPS
+from tests.slack_emulator.tickets import ResponseTicket, ResponseUrls, Triggers
+from tests.slack_emulator.visitor import run
+from tests.slack_emulator.wire import SlackError
+from tests.slack_emulator.workspace import Workspace
+
+
+class Clock:
+    moment = 1_763_722_800.0
+
+    def __call__(self) -> float:
+        return self.moment
+
+
+def test_a_trigger_lives_for_three_seconds() -> None:
+    clock = Clock()
+    triggers = Triggers(clock)
+    early, late = triggers.issue("U1"), triggers.issue("U1")
+    clock.moment += 2.9
+    assert triggers.redeem(early) == "U1"
+    clock.moment += 0.2
+    with pytest.raises(SlackError, match="expired_trigger_id"):
+        triggers.redeem(late)
+
+
+def test_a_response_url_lives_for_thirty_minutes() -> None:
+    clock = Clock()
+    urls = ResponseUrls(clock)
+    key = urls.issue(ResponseTicket("C1", "U1"))
+    clock.moment += 30 * 60
+    assert urls.use(key).channel == "C1"
+    clock.moment += 1
+    with pytest.raises(SlackError, match="expired_url"):
+        urls.use(key)
+
+
+def test_time_stamps_grow_though_the_clock_stands_still_or_goes_back() -> None:
+    clock = Clock()
+    workspace = Workspace([DORA], [OPS, DESK], now=clock)
+    first, second = workspace.next_ts(), workspace.next_ts()
+    clock.moment -= 100
+    third = workspace.next_ts()
+    assert [first, second, third] == [
+        "1763722800.000000",
+        "1763722800.000100",
+        "1763722800.000200",
+    ]
+
+
+def test_who_waits_for_a_change_is_woken_from_another_thread() -> None:
+    async def scene() -> int:
+        pulse = Pulse()
+        waiting = asyncio.create_task(pulse.beyond(0, within=10))
+        await asyncio.sleep(0)
+        await asyncio.to_thread(pulse.beat)
+        return await waiting
+
+    assert run(scene()) == 1
+
+
+def test_who_waits_in_vain_gets_the_old_number() -> None:
+    assert run(Pulse().beyond(0, within=0.01)) == 0
+
+
+@pytest.mark.parametrize(
+    ("typed", "command"),
+    [
+        ("/keyturn help me", Typed("/keyturn", "help me")),
+        ("  /keyturn  ", Typed("/keyturn", "")),
+        ("/keyturn a\nb", Typed("/keyturn", "a\nb")),
+        ("hello /keyturn", None),
+        ("/ keyturn", None),
+        ("/etc/passwd", None),
+    ],
+)
+def test_commands_are_told_from_messages(typed: str, command: Typed | None) -> None:
+    assert command_of(typed) == command
+
+
+def test_names_become_ids_and_the_rest_is_escaped() -> None:
+    people, channels = {"bob": "U1"}, {"ops": "C1"}
+    typed = "@bob @eve bob@bob.example #ops #1 <b> & https://a.example/?x=1&y=@bob"
+    assert written(typed, people, channels) == (
+        "<@U1> @eve bob@bob.example <#C1|ops> #1 &lt;b&gt; &amp; "
+        "<https://a.example/?x=1&amp;y=@bob>"
+    )
+    assert words_of_command("@Bob in #OPS", people, channels) == "<@U1|bob> in <#C1|ops>"
+
+
+def _asked(kind: str, **more: object) -> list[dict[str, object]]:
+    element = {"type": kind, "action_id": "a", **more}
+    return [{"type": "input", "block_id": "b", "element": element, "label": {}}]
+
+
+@pytest.mark.parametrize(
+    ("kind", "more", "good", "bad"),
+    [
+        ("plain_text_input", {"min_length": 2}, "ab", "a"),
+        ("plain_text_input", {"max_length": 2}, "ab", "abc"),
+        ("number_input", {"is_decimal_allowed": False}, "-7", "1.5"),
+        ("number_input", {"is_decimal_allowed": True, "max_value": "2"}, "1.5", "2.5"),
+        ("number_input", {"is_decimal_allowed": True, "min_value": "2"}, "2", "NaN"),
+        ("email_text_input", {}, "a@b.example", "a"),
+        ("url_text_input", {}, "https://a.example", "javascript:alert(1)"),
+        ("plain_text_input", {}, "x", ""),
+    ],
+)
+def test_what_slack_would_not_let_pass_does_not_pass(
+    kind: str, more: dict[str, object], good: str, bad: str
+) -> None:
+    blocks = _asked(kind, **more)
+    assert complaints(blocks, read_state(blocks, {"v/b/a": [good]}, {})) == {}
+    assert complaints(blocks, read_state(blocks, {"v/b/a": [bad]}, {})).keys() == {"b"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "value"),
+    [
+        ("users_select", ["U1"], {"selected_user": "U1"}),
+        ("multi_users_select", ["U1", "U2"], {"selected_users": ["U1", "U2"]}),
+        ("datepicker", ["2025-11-21"], {"selected_date": "2025-11-21"}),
+        ("datetimepicker", ["2025-11-21T11:00"], {"selected_date_time": 1_763_722_800}),
+        ("datetimepicker", ["soon"], {"selected_date_time": None}),
+        ("static_select", ["x"], {"selected_option": {"value": "x"}}),
+        ("static_select", ["y"], {"selected_option": None}),
+        ("checkboxes", ["x", "y"], {"selected_options": [{"value": "x"}]}),
+    ],
+)
+def test_values_are_told_as_slack_tells_them(
+    kind: str, given: list[str], value: dict[str, object]
+) -> None:
+    blocks = _asked(kind, options=[{"value": "x"}])
+    state = read_state(blocks, {"v/b/a": given}, {})
+    assert state == {"b": {"a": {"type": kind, **value}}}
