@@ -24,7 +24,10 @@ class Runbook(BaseModel, Generic[State]):
     minutes: how close two fires of a schedule may be to each other.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", str_strip_whitespace=False)
+    # A default is stored and validated again like any other value, so it must fit its own field.
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", str_strip_whitespace=False, validate_default=True
+    )
     words: ClassVar[str] = ""
     example: ClassVar[str] = ""
     undo: ClassVar[str] = ""

@@ -22,8 +22,8 @@ class HsrpCheck(Check[Pair], words="hsrp check", example="r1 r2"):
     """See whether routers stand in for each other as they should, with HSRP or VRRP."""
 
     host: Host = tagged("router")
-    other: Host = Field(
-        default="",
+    other: Host | None = Field(
+        default=None,
         description="The second router of the pair: with it, each group is seen from both sides",
         json_schema_extra={"choices": "hosts", "tag": "router"},
     )

@@ -20,11 +20,11 @@ class SwitchLag(Check[tuple[Lag, ...]], words="switch lag", example="sw1 port-ch
     """See whether every port of a switch's link aggregation is bundled."""
 
     host: Host = tagged("switch")
-    name: LagName = ""
+    name: LagName | None = None
 
     def read(self, ask: Ask) -> tuple[Lag, ...]:
         lags = ask(self.host, switch.lags())
-        if not self.name:
+        if self.name is None:
             return lags
         lag = switch.named(self.name, lags)
         if lag is None:

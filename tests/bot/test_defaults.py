@@ -1,0 +1,107 @@
+"""Runbooks run without their optional words: requested, stored, rebuilt, read, planned."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import Field, ValidationError
+
+from bot import forms
+from bot.run import Run
+from bot.workflow import Workflow
+from bot.workflow.planning import runbook_of
+from connectors.command import Ask, Query
+from connectors.inventory import Inventory
+from connectors.trouble import CommandFailed
+from runbooks import AnyRunbook, Check, Host, Report, catalogue
+from tests.bot.office import WEB, Office, an_office
+from tests.fakes import ScriptedFleet
+from tests.policies import HOST_KEY
+from tests.runbooks.network import said
+
+_HERE = "the host was asked"
+
+
+class ReadOnce(ScriptedFleet):
+    """A fleet whose hosts answer what is scripted, and fail with known words at the rest."""
+
+    def ask(self, host: str, query: Query[Any]) -> Any:
+        try:
+            return super().ask(host, query)
+        except AssertionError:
+            raise CommandFailed(_HERE) from None
+
+
+def required_words(runbook: type[AnyRunbook]) -> list[str]:
+    """Return the words of a request with every optional word left out, from the example."""
+    example = forms.from_words(runbook, forms.split(runbook.example))
+    values = example.model_dump(mode="json")
+    return [
+        str(values[name]) for name, field in runbook.model_fields.items() if field.is_required()
+    ]
+
+
+@pytest.fixture
+def office(tmp_path: Path) -> Iterator[Office]:
+    with an_office(tmp_path) as office:
+        yield office
+
+
+def request(office: Office, words: str, typed: list[str], answers: Any = None) -> Run:
+    """Request a runbook and let the workflow carry it out on a fleet of one host."""
+    runbook = forms.from_words(catalogue()[words], typed)
+    extra: Any = catalogue()[words].model_fields["host"].json_schema_extra
+    platform = "cisco_ios" if extra.get("tag") in ("switch", "router") else "linux"
+    tags = [extra["tag"]] if "tag" in extra else []
+    host = {"address": "127.0.0.1", "user": "keyturn", "host_key": HOST_KEY, "area": "web"}
+    entry = {**host, "tags": tags, "platform": platform}
+    inventory = {"hosts": {runbook.target: entry}}
+    (office.policies.path / "inventory.yaml").write_text(json.dumps(inventory))
+    fleet = ReadOnce(answers, inventory=Inventory.model_validate(inventory))
+    office.parts = replace(office.parts, fleet=fleet, runbooks=catalogue())
+    office.workflow = Workflow(office.parts)
+    run = office.workflow.ask(runbook, person="olga", origin=WEB)
+    assert runbook_of(office.parts, run) == runbook
+    office.work()
+    return office.run(run.id)
+
+
+@pytest.mark.parametrize("words", catalogue())
+def test_a_request_without_optional_words_reaches_its_host(office: Office, words: str):
+    run = request(office, words, required_words(catalogue()[words]))
+    assert _HERE in run.summary
+
+
+def test_switch_lag_without_a_name_shows_every_aggregation(office: Office):
+    answers = {("sw1", "show etherchannel summary"): said("cisco-etherchannel")}
+    run = request(office, "switch lag", ["sw1"], answers)
+    assert "sw1 has 4 of 6 link aggregations whole" in run.summary
+
+
+def test_hsrp_check_without_a_second_router_judges_the_first(office: Office):
+    answers = {
+        ("r1", "show standby"): "",
+        ("r1", "show vrrp brief"): "",
+    }
+    run = request(office, "hsrp check", ["r1"], answers)
+    assert "no group of HSRP or VRRP on r1" in run.summary
+
+
+def test_a_default_that_does_not_fit_its_own_field_is_refused_at_once():
+    class Odd(Check[str], words="", example=""):
+        """See nothing."""
+
+        host: Host
+        name: str = Field(default="", pattern="^[a-z]+$")
+
+        def read(self, ask: Ask) -> str:
+            raise NotImplementedError
+
+        def report(self, state: str) -> Report:
+            raise NotImplementedError
+
+    with pytest.raises(ValidationError, match="name"):
+        Odd.model_validate({"host": "web1"})
