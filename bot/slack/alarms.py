@@ -23,7 +23,7 @@ from bot.slack.blocks import (
 )
 from bot.slack.echo import named
 from bot.slack.story import Story
-from bot.slack.voice import CLOSED_PLACES, Place, Voice, error_of
+from bot.slack.voice import CLOSED_PLACES, UNREACHABLE, Place, Voice, error_of
 from bot.store.news import Notice
 
 log = logging.getLogger(__name__)
@@ -45,10 +45,24 @@ class Alarms:
         for channel in dict.fromkeys(filter(None, (story.channel, self._channel))):
             await self._post(story, channel, message, notices)
         for owner in story.owners:
-            slot = f"alarm {owner.user}"
-            if owner.user and owner.user != story.asker and slot not in notices:
-                told = await self._voice.tell(owner.user, named(message, story, slot))
-                await self._remember(story, slot, told, message)
+            if owner.user and owner.user != story.asker:
+                await self._tell(story, owner.user, message, notices)
+
+    async def _tell(
+        self, story: Story, user: str, message: Message, notices: Mapping[str, Notice]
+    ) -> None:
+        slot = f"alarm {user}"
+        if slot in notices:
+            return
+        try:
+            place = await self._voice.tell(user, named(message, story, slot))
+        except SlackApiError as refused:
+            if error_of(refused) not in UNREACHABLE:
+                raise
+            # The others hear of it all the same.
+            log.error("%s hears no alarm: %s", user, error_of(refused))
+            place = Place("", "")
+        await self._remember(story, slot, place, message)
 
     async def _post(
         self, story: Story, channel: str, message: Message, notices: Mapping[str, Notice]

@@ -25,7 +25,7 @@ from bot.slack.commands import Blank
 from bot.slack.form import BECAUSE, FORM, HOST_BLOCK, WHAT_BLOCK, Sheet, View
 from bot.slack.payloads import Shown
 from bot.slack.sentences import sentence
-from bot.slack.voice import error_of
+from bot.slack.voice import error_of, is_away
 from bot.store import runs, seen
 from bot.store.database import Database
 from bot.workflow import NotYours, TooLate, Unfit, Workflow
@@ -40,6 +40,10 @@ log = logging.getLogger(__name__)
 _TRIGGER_SECONDS = 2.5
 # How long somebody who looks for an option waits for a host that was not read ahead.
 _LOOK_SECONDS = 1.5
+# How long what Slack did not take waits before it is tried once more.
+_AGAIN_SECONDS = 1.0
+# Slack's words for a form that was closed meanwhile, or drawn anew for a later choice.
+_DRAWN_ELSEWHERE = frozenset({"not_found", "hash_conflict"})
 _DOOR = "slack"
 _MOST_FOUND = 10
 _WORD = re.compile(r"[a-z0-9][a-z0-9-]*")
@@ -65,7 +69,7 @@ class Asking:
     # --- opening ---
 
     async def open(self, blank: Blank, *, trigger: str, person: str, at: str) -> bool:
-        """Open the form of a runbook; False if Slack opens nothing. at: C…, where it was typed."""
+        """Open a form; False if nobody sees it whole. at: C…, where it was typed."""
         about = {"channel": at} | ({"again": str(blank.again)} if blank.again else {})
 
         def filled() -> View:
@@ -75,7 +79,10 @@ class Asking:
         return await self._opened(trigger, filled)
 
     async def about_hosts(self, said: str, *, trigger: str, person: str, at: str) -> bool:
-        """Offer what may be asked for about the hosts that a message names, or about any."""
+        """Offer what may be asked for about the hosts that a message names, or about any.
+
+        False if nobody sees it whole.
+        """
         return await self._opened(trigger, lambda: self._choice(said, person, at))
 
     async def _opened(self, trigger: str, filled: Callable[[], View]) -> bool:
@@ -86,15 +93,30 @@ class Asking:
             log.warning("no form could be opened: %s", trouble)
             return False
         opened: Mapping[str, str] = answer.get("view") or {}
-        await self._draw(opened.get("id", ""), "", await asyncio.to_thread(filled))
-        return True
-
-    async def _draw(self, view_id: str, view_hash: str, view: View) -> None:
+        name = opened.get("id", "")
         try:
-            await self._client.views_update(view_id=view_id, hash=view_hash or None, view=view)
-        except SlackApiError as refused:
-            # Closed meanwhile, or drawn anew for a later choice.
-            log.info("a form was not brought up to date: %s", error_of(refused))
+            view = await asyncio.to_thread(filled)
+        except Exception:
+            said = "This form could not be filled in. Close it: Keyturn tells you why."
+            await self._draw(name, "", form.notice("Keyturn", said))
+            raise
+        return await self._draw(name, "", view)
+
+    async def _draw(self, view_id: str, view_hash: str, view: View) -> bool:
+        """Draw a form anew, trying twice; False if it stays as it was though somebody sees it."""
+        for wait in (_AGAIN_SECONDS, 0.0):
+            try:
+                await self._client.views_update(view_id=view_id, hash=view_hash or None, view=view)
+            except SlackApiError as refused:
+                log.warning("a form was not brought up to date: %s", error_of(refused))
+                if not is_away(refused):
+                    return error_of(refused) in _DRAWN_ELSEWHERE
+            except (SlackClientError, ClientError, TimeoutError) as trouble:
+                log.warning("a form was not brought up to date: %s", type(trouble).__name__)
+            else:
+                return True
+            await asyncio.sleep(wait)
+        return False
 
     # --- while it is filled in ---
 

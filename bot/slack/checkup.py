@@ -18,7 +18,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 from bot.finding import Finding, mend, note, ok
 from bot.slack import manifest, unreached
 from bot.slack.census import People, census
-from bot.slack.voice import error_of, retry_after
+from bot.slack.voice import error_of, is_away, retry_after
 
 # Slack's requests are refused when they seem five minutes old; a part of that is lost on the way.
 _MOST_SECONDS, _SOME_SECONDS = 240, 30
@@ -178,9 +178,11 @@ def _no(trouble: Exception, remedy: str) -> str:
         return f"{unreached.why(trouble)}: try again"
     if (seconds := retry_after(trouble)) is not None:
         return f"Slack is asked too often: ask the doctor again in {seconds:.0f} s"
+    if is_away(trouble):
+        return f"Slack has a trouble of its own ({error_of(trouble)}): ask the doctor again later"
     needed = str(cast("object", trouble.response.get("needed") or ""))
     lacks = f" (it lacks {needed})" if needed else ""
-    return f"Slack says {error_of(trouble) or 'no'}{lacks}: {remedy}"
+    return f"Slack says {error_of(trouble)}{lacks}: {remedy}"
 
 
 def _header(headers: Mapping[str, str], name: str) -> str:

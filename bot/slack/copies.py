@@ -17,16 +17,12 @@ from bot.slack.decisions import COPY
 from bot.slack.echo import named
 from bot.slack.nudge import waited_for
 from bot.slack.story import Story
-from bot.slack.voice import CLOSED_PLACES, GONE_MESSAGES, Place, Voice, error_of
+from bot.slack.voice import GONE_MESSAGES, UNREACHABLE, Place, Voice, error_of
 from bot.store.news import Notice
 
 log = logging.getLogger(__name__)
 
 _MOST = 10
-# Slack's words for somebody who cannot be written to.
-_UNREACHABLE = CLOSED_PLACES | frozenset(
-    {"user_disabled", "user_not_found", "account_inactive", "cannot_dm_bot", "user_not_visible"}
-)
 
 Remember = Callable[[Story, str, Place, Message], Awaitable[None]]
 
@@ -53,7 +49,7 @@ class Copies:
         try:
             place = await self._voice.tell(user, named(message, story, slot))
         except SlackApiError as refused:
-            if error_of(refused) not in _UNREACHABLE:
+            if error_of(refused) not in UNREACHABLE:
                 raise
             log.warning("%s cannot be written to: %s", user, error_of(refused))
             place = Place("", "")
@@ -63,7 +59,7 @@ class Copies:
         try:
             await self._voice.update(place, message)
         except SlackApiError as refused:
-            if error_of(refused) not in GONE_MESSAGES | _UNREACHABLE:
+            if error_of(refused) not in GONE_MESSAGES | UNREACHABLE:
                 raise
             place = Place(place.channel, "")
         await self._remember(story, slot, place, message)

@@ -1,12 +1,17 @@
 """Declines: who asked to erase what a host answered is told that an owner has said no, and why."""
 
+import logging
 from collections.abc import Awaitable, Callable, Mapping
+
+from slack_sdk.errors import SlackApiError
 
 from bot.slack.blocks import Message, bold, line, link, notification, quote, rich, words
 from bot.slack.echo import named
 from bot.slack.story import Story
-from bot.slack.voice import Place, Voice
+from bot.slack.voice import UNREACHABLE, Place, Voice, error_of
 from bot.store.news import Notice
+
+log = logging.getLogger(__name__)
 
 Remember = Callable[[Story, str, Place, Message], Awaitable[None]]
 
@@ -23,7 +28,13 @@ class Declines:
         if slot not in notices:
             message = told(story)
             named_so = named(message, story, slot)
-            place = await self._voice.tell(story.declined.user, named_so)
+            try:
+                place = await self._voice.tell(story.declined.user, named_so)
+            except SlackApiError as refused:
+                if error_of(refused) not in UNREACHABLE:
+                    raise
+                log.warning("%s cannot be written to: %s", story.declined.user, error_of(refused))
+                place = Place("", "")
             await self._remember(story, slot, place, message)
 
 

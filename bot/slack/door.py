@@ -1,15 +1,19 @@
 """The Slack door, put together: how requests come in, over HTTP or Socket Mode, and its outbox."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import proxy_bypass
 
+from aiohttp import ClientResponse
 from slack_bolt.adapter.starlette.async_handler import to_starlette_response
 from slack_bolt.async_app import AsyncApp, AsyncBoltRequest
 from slack_bolt.authorization import AuthorizeResult
+from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
+from slack_sdk.web.async_slack_response import AsyncSlackResponse
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -35,13 +39,45 @@ from bot.store.database import Database
 from bot.workflow import Workflow
 from bot.workflow.parts import Policies
 
-Client = AsyncWebClient
 _PATIENCE_SECONDS = 10
+
+
+class Client(AsyncWebClient):
+    """Raises SlackApiError, with a response that can be read, for every answer that is no JSON
+    object: what stands in front of Slack answers with a text, a page or a part of one.
+
+    slack_sdk 3.47 raises AttributeError for some of them, and leaves texts in the response.
+    """
+
+    async def api_call(self, api_method: str, **told: Any) -> AsyncSlackResponse:
+        try:
+            return await super().api_call(api_method, **told)
+        except SlackApiError as refused:
+            answer: Any = refused.response
+            if isinstance(answer, ClientResponse):
+                raise self._unreadable(api_method, answer.status, answer.headers) from None
+            if isinstance(answer.data, dict):
+                raise
+            raise self._unreadable(api_method, answer.status_code, answer.headers) from None
+        except (AttributeError, UnicodeDecodeError):
+            raise self._unreadable(api_method, 200, {}) from None
+
+    def _unreadable(self, method: str, status: int, headers: Mapping[str, str]) -> SlackApiError:
+        response = AsyncSlackResponse(
+            client=self,
+            http_verb="POST",
+            api_url=f"{self.base_url}{method}",
+            req_args={},
+            data={},
+            headers=dict(headers),
+            status_code=status,
+        )
+        return SlackApiError(f"{method} was answered with what is no JSON object", response)
 
 
 def client(token: str, api: str) -> Client:
     """Return what speaks to the Web API at *api* with the bot's token."""
-    speaker = AsyncWebClient(token, api, timeout=_PATIENCE_SECONDS, retry_handlers=[Retry()])
+    speaker = Client(token, api, timeout=_PATIENCE_SECONDS, retry_handlers=[Retry()])
     # slack_sdk heeds HTTPS_PROXY for plain HTTP too, and never NO_PROXY.
     parts = urlsplit(api)
     if parts.scheme == "http" or proxy_bypass(parts.hostname or ""):

@@ -11,7 +11,7 @@ from aiohttp import ClientError
 from slack_bolt.async_app import AsyncAck, AsyncApp
 from slack_bolt.error import BoltUnhandledRequestError
 from slack_bolt.response import BoltResponse
-from slack_sdk.errors import SlackClientError
+from slack_sdk.errors import SlackApiError, SlackClientError
 
 from bot import forms
 from bot.forms import NotUnderstood
@@ -28,7 +28,7 @@ from bot.slack.decisions import Decisions
 from bot.slack.homes import Homes
 from bot.slack.identity import Identity, Unwelcome
 from bot.slack.sentences import sentence
-from bot.slack.voice import Voice
+from bot.slack.voice import Voice, error_of, retry_after
 from bot.store.database import StoreUnavailable
 from bot.store.runs import NoSuchRun, Overtaken
 from bot.store.schedules import NoSuchSchedule
@@ -36,6 +36,10 @@ from bot.visible import one_line
 from bot.workflow import NotYours, TooLate, Unfit
 
 log = logging.getLogger(__name__)
+
+_NO_FORM = "Slack did not show the form. Try again, or type /keyturn help and ask by words."
+# How long an answer that Slack did not take waits before it is tried once more.
+_AGAIN_SECONDS, _MOST_SECONDS = 1.0, 5.0
 
 _COMMANDS = (COMMAND, *ALIASES)
 _ASK = re.compile(rf"{answers.ASK}-\d{{1,2}}")
@@ -96,7 +100,7 @@ class Listeners:
         except (NoPolicy, StoreUnavailable, *_NOES) as no:
             answer = answers.said(_plainly(no))
         if isinstance(answer, Blank):
-            self._in_background(self._open(answer, command))
+            self._in_background(self._open(answer, command), command.channel, command.account.user)
             await ack()
         elif answer is None:
             await ack()
@@ -115,18 +119,20 @@ class Listeners:
 
     async def on_ask(self, ack: AsyncAck, body: Body) -> None:
         """Open the form that a button names."""
-        self._in_background(self._ask(payloads.click(body)))
+        click = payloads.click(body)
+        self._in_background(self._ask(click), click.channel, click.account.user)
         await ack()
 
     async def on_shortcut(self, ack: AsyncAck, body: Body) -> None:
         """Offer what may be asked for about a host that a message names."""
         asked = payloads.shortcut(body)
-        self._in_background(self._about_hosts(asked))
+        self._in_background(self._about_hosts(asked), asked.channel, asked.account.user)
         await ack()
 
     async def on_choice(self, ack: AsyncAck, body: Body) -> None:
         """Draw the form anew for the host that was chosen in it."""
-        self._in_background(self._chosen(payloads.shown(body)))
+        shown = payloads.shown(body)
+        self._in_background(self._chosen(shown), "", shown.account.user)
         await ack()
 
     async def on_suggestion(self, ack: AsyncAck, body: Body) -> None:
@@ -163,7 +169,8 @@ class Listeners:
                 person = await self._identity.person(account)
                 await asyncio.to_thread(self._homes.opened, account.user, person.id)
             except (NoPolicy, StoreUnavailable, *_NOES) as no:
-                self._in_background(self._homes.refuse(account.user, _plainly(no)))
+                told = self._homes.refuse(account.user, _plainly(no))
+                self._in_background(told, "", account.user)
         await ack()
 
     async def on_fault(self, error: Exception, body: Body) -> BoltResponse:
@@ -172,12 +179,7 @@ class Listeners:
             log.info("nobody listens to a %s", body.get("type") or "command")
             answer = answers.said("Keyturn has no answer to that. Is this its newest message?")
         else:
-            reference = secrets.token_hex(4)
-            log.error("fault %s at the Slack door", reference, exc_info=error)
-            answer = answers.said(
-                f"Something in Keyturn itself failed, reference {reference}. Look at the run "
-                "before asking again: its log says what was done."
-            )
+            answer = answers.said(_our_fault(error))
         if "command" in body:
             words = {"response_type": "ephemeral", "text": answer.text}
             return BoltResponse(status=200, body=words)
@@ -200,17 +202,14 @@ class Listeners:
             await self._say(command.channel, command.account.user, told)
 
     async def _ask(self, click: payloads.Click) -> None:
-        try:
-            person = await self._identity.person(click.account)
-            blank = await asyncio.to_thread(self._wanted, click)
-        except (NoPolicy, StoreUnavailable, *_NOES) as no:
-            await self._reply(click, answers.said(_plainly(no)))
-            return
+        person = await self._identity.person(click.account)
+        blank = await asyncio.to_thread(self._wanted, click)
         # What is asked on one's Home is answered where only that person reads it.
         at = click.channel or await self._voice.conversation(click.account.user)
         opening = {"trigger": click.trigger, "person": person.id, "at": at}
         if blank is None:
-            await self._asking.about_hosts("", **opening)
+            if not await self._asking.about_hosts("", **opening):
+                await self._reply(click, answers.said(_NO_FORM))
         elif not await self._asking.open(blank, **opening):
             await self._reply(click, answers.about(blank.runbook))
 
@@ -223,14 +222,11 @@ class Listeners:
         return Blank(forms.find(click.value.split())[0])
 
     async def _about_hosts(self, asked: payloads.Shortcut) -> None:
-        try:
-            person = await self._identity.person(asked.account)
-        except (NoPolicy, StoreUnavailable, *_NOES) as no:
-            await self._say(asked.channel, asked.account.user, answers.said(_plainly(no)))
-            return
-        await self._asking.about_hosts(
+        person = await self._identity.person(asked.account)
+        if not await self._asking.about_hosts(
             asked.text, trigger=asked.trigger, person=person.id, at=asked.channel
-        )
+        ):
+            await self._say(asked.channel, asked.account.user, answers.said(_NO_FORM))
 
     async def _chosen(self, shown: payloads.Shown) -> None:
         try:
@@ -254,24 +250,54 @@ class Listeners:
 
     def _whisper(self, body: Body, message: Message) -> None:
         """Tell whoever clicked, behind the acknowledgement: Slack waits for that one only."""
-        self._in_background(self._reply(payloads.click(body), message))
+        click = payloads.click(body)
+        self._in_background(self._reply(click, message), click.channel, click.account.user)
 
     async def _reply(self, click: payloads.Click, message: Message) -> None:
         await self._say(click.channel, click.account.user, message)
 
     async def _say(self, channel: str, user: str, message: Message) -> None:
-        try:
-            if channel:
-                await self._voice.whisper(channel, user, message)
+        """Tell one person, and once more if Slack does not take it: nobody else will say it."""
+        for tries in range(2):
+            wait = _AGAIN_SECONDS
+            try:
+                if channel:
+                    await self._voice.whisper(channel, user, message)
+                else:
+                    await self._voice.tell(user, message)
+            except SlackApiError as refused:
+                log.warning("%s could not be answered: %s", user, error_of(refused))
+                wait = min(retry_after(refused) or wait, _MOST_SECONDS)
+            except (SlackClientError, ClientError, TimeoutError) as trouble:
+                log.warning("%s could not be answered: %s", user, type(trouble).__name__)
             else:
-                await self._voice.tell(user, message)
-        except (SlackClientError, ClientError, TimeoutError) as trouble:
-            log.warning("%s could not be answered: %s", user, trouble)
+                return
+            if not tries:
+                await asyncio.sleep(wait)
 
-    def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work)
+    def _in_background(self, work: Coroutine[Any, Any, None], channel: str, user: str) -> None:
+        """Do it behind the acknowledgement. What stands in its way is told the person."""
+        task = asyncio.create_task(self._done(work, channel, user))
         self._speaking.add(task)
         task.add_done_callback(self._speaking.discard)
+
+    async def _done(self, work: Coroutine[Any, Any, None], channel: str, user: str) -> None:
+        try:
+            await work
+        except (NoPolicy, StoreUnavailable, *_NOES) as no:
+            await self._say(channel, user, answers.said(_plainly(no)))
+        except Exception as fault:  # noqa: BLE001 - whoever waits is told
+            await self._say(channel, user, answers.said(_our_fault(fault)))
+
+
+def _our_fault(fault: Exception) -> str:
+    """Log what failed in ourselves, and return what is said of it, without a stack trace."""
+    reference = secrets.token_hex(4)
+    log.error("fault %s at the Slack door", reference, exc_info=fault)
+    return (
+        f"Something in Keyturn itself failed, reference {reference}. Look at the run "
+        "before asking again: its log says what was done."
+    )
 
 
 def _visible(errors: Mapping[str, str]) -> dict[str, str]:

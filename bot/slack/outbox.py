@@ -12,7 +12,7 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any
+from typing import Any, TypeVar
 
 from aiohttp import ClientError
 from slack_sdk.errors import SlackApiError, SlackClientError
@@ -31,12 +31,22 @@ from bot.slack.homes import Homes, concerned
 from bot.slack.nudge import nudges
 from bot.slack.pace import Pace
 from bot.slack.story import Stories, Story
-from bot.slack.voice import CLOSED_PLACES, GONE_MESSAGES, Place, Voice, error_of, retry_after
+from bot.slack.voice import (
+    CLOSED_PLACES,
+    GONE_MESSAGES,
+    Place,
+    Voice,
+    error_of,
+    is_away,
+    retry_after,
+)
 from bot.store import homes, news, runs
 from bot.store.database import Database, StoreUnavailable, Transaction
 from bot.store.news import Notice, Pending
 
 log = logging.getLogger(__name__)
+
+Said = TypeVar("Said")
 
 _POLL_SECONDS = 1.0
 # Long enough for one delivery, whatever Slack does; others may try after that.
@@ -58,6 +68,23 @@ class _Delivery:
     item: Pending
     story: Story
     notices: dict[str, Notice]
+
+
+class _Attempt:
+    """Tells one part after the other: what Slack refuses of one keeps no other from being told."""
+
+    def __init__(self) -> None:
+        self.refused: list[SlackApiError] = []
+
+    async def at(self, part: Coroutine[Any, Any, Said]) -> Said | None:
+        """Tell it. Raises SlackApiError where Slack is away: then it takes none of the others."""
+        try:
+            return await part
+        except SlackApiError as refused:
+            if is_away(refused):
+                raise
+            self.refused.append(refused)
+            return None
 
 
 class Outbox:
@@ -243,20 +270,33 @@ class Outbox:
     # --- what is said ---
 
     async def _tell(self, story: Story, notices: dict[str, Notice]) -> None:
-        await self._alarms.sound(story, notices)
-        await self._declines.tell(story, notices)
-        posted = notices.get(CARD)
+        posted, attempt = notices.get(CARD), _Attempt()
+        await attempt.at(self._alarms.sound(story, notices))
+        await attempt.at(self._declines.tell(story, notices))
         match audience.of_card(story, posted=posted is not None):
             case Audience.NOBODY:
-                return
+                pass
             case Audience.ASKER:
-                await self._whisper(story, notices)
+                await attempt.at(self._whisper(story, notices))
             case Audience.CHANNEL:
-                place = await self._card(story, posted)
-                await self._hint(story, place, notices)
-                await self._nudges(story, place, notices)
-                await self._copies.bring_up_to_date(story, place, notices)
-                await self._result(story, place, notices)
+                await self._in_channel(story, notices, posted, attempt)
+        if attempt.refused:
+            raise attempt.refused[0]
+
+    async def _in_channel(
+        self, story: Story, notices: dict[str, Notice], posted: Notice | None, attempt: "_Attempt"
+    ) -> None:
+        refused = len(attempt.refused)
+        place = await attempt.at(self._card(story, posted))
+        if len(attempt.refused) > refused:
+            if posted is None:
+                return
+            place = Place(posted.channel, posted.ts)
+        # First: how it ended reaches people whatever becomes of the rest.
+        await attempt.at(self._result(story, place, notices))
+        await attempt.at(self._hint(story, place, notices))
+        await attempt.at(self._nudges(story, place, notices))
+        await attempt.at(self._copies.bring_up_to_date(story, place, notices))
 
     async def _whisper(self, story: Story, notices: dict[str, Notice]) -> None:
         if _WHISPER in notices or not story.asker:

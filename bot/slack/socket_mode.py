@@ -193,7 +193,7 @@ def _plainly(trouble: Exception, proxy: str) -> str:
         case _NoConnection():
             return str(trouble)
         case SlackApiError():
-            return f"Slack said {error_of(trouble) or 'no'}"
+            return f"Slack said {error_of(trouble)}"
         case ClientHttpProxyError():
             return unreached.why(trouble, proxy=proxy)
         case ClientResponseError():

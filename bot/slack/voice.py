@@ -1,7 +1,9 @@
 """The voice: says things in Slack, with every automatism of Slack's switched off."""
 
+import logging
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
@@ -10,14 +12,34 @@ from slack_sdk.web.async_slack_response import AsyncSlackResponse
 from bot.slack.blocks import Message, View
 from bot.slack.echo import bears, marked
 
+log = logging.getLogger(__name__)
+
+Shown = TypeVar("Shown")
+
 # Slack's words for a place that we cannot speak in, and that only people can open to us.
 CLOSED_PLACES = frozenset(
     {"not_in_channel", "channel_not_found", "is_archived", "restricted_action", "no_permission"}
 )
 GONE_MESSAGES = frozenset({"message_not_found", "cant_update_message", "edit_window_closed"})
+# Slack's words for somebody who cannot be written to.
+UNREACHABLE = CLOSED_PLACES | frozenset(
+    {"user_disabled", "user_not_found", "account_inactive", "cannot_dm_bot", "user_not_visible"}
+)
+# Slack's words for what went wrong with itself.
+_OF_ITS_OWN = frozenset(
+    {"fatal_error", "internal_error", "request_timeout", "service_unavailable"}
+)
 _NOT_FOR_THEM_THERE = CLOSED_PLACES | {"user_not_in_channel", "messages_tab_disabled"}
+# Slack's words for what it does not take of how a message looks.
 _BAD_BLOCKS = frozenset(
-    {"invalid_blocks", "invalid_blocks_format", "msg_blocks_too_long", "msg_too_long"}
+    {
+        "block_mismatch",
+        "invalid_arguments",
+        "invalid_blocks",
+        "invalid_blocks_format",
+        "msg_blocks_too_long",
+        "msg_too_long",
+    }
 )
 _PAGES, _ON_A_PAGE = 5, 200
 
@@ -42,36 +64,16 @@ class Voice:
             found = await self._found(channel, message, thread)
             if found is not None:
                 return found
-        try:
-            return await self._post(channel, message, thread)
-        except SlackApiError as refused:
-            if error_of(refused) not in _BAD_BLOCKS:
-                raise
-            # A message that looks poor is better than none.
-            return await self._post(channel, replace(message, blocks=()), thread)
+        return await _shown(message, lambda shown: self._post(channel, shown, thread))
 
     async def update(self, place: Place, message: Message) -> None:
-        await self._client.chat_update(
-            channel=place.channel,
-            ts=place.ts,
-            text=message.text,
-            blocks=list(message.blocks),
-            parse="none",
-            link_names=False,
-        )
+        """Show this in place of what stands there."""
+        await _shown(message, lambda shown: self._update(place, shown))
 
     async def whisper(self, channel: str, user: str, message: Message, *, thread: str = "") -> str:
         """Tell one person, there if possible, else directly. Returns where it was said."""
         try:
-            await self._client.chat_postEphemeral(
-                channel=channel,
-                user=user,
-                text=message.text,
-                blocks=list(message.blocks),
-                thread_ts=thread or None,
-                parse="none",
-                link_names=False,
-            )
+            await _shown(message, lambda shown: self._whisper(channel, user, shown, thread))
         except SlackApiError as refused:
             if error_of(refused) not in _NOT_FOR_THEM_THERE:
                 raise
@@ -103,6 +105,28 @@ class Voice:
         """Draw somebody's Home tab."""
         await self._client.views_publish(user_id=user, view=view)
 
+    async def _whisper(self, channel: str, user: str, message: Message, thread: str) -> None:
+        await self._client.chat_postEphemeral(
+            channel=channel,
+            user=user,
+            text=message.text,
+            blocks=list(message.blocks),
+            thread_ts=thread or None,
+            parse="none",
+            link_names=False,
+        )
+
+    async def _update(self, place: Place, message: Message) -> None:
+        # Without any blocks, an empty list takes away those that stood there.
+        await self._client.chat_update(
+            channel=place.channel,
+            ts=place.ts,
+            text=message.text,
+            blocks=list(message.blocks),
+            parse="none",
+            link_names=False,
+        )
+
     async def _found(self, channel: str, message: Message, thread: str) -> Place | None:
         """Return where the message stands, None if it is not there or we may not look."""
         cursor = ""
@@ -110,7 +134,7 @@ class Voice:
             try:
                 page = await self._page(channel, thread, message.posted_since or 0, cursor)
             except SlackApiError as refused:
-                if retry_after(refused) is not None or refused.response.status_code >= 500:
+                if is_away(refused):
                     raise
                 return None
             said = cast("list[dict[str, Any]]", page.get("messages") or [])
@@ -148,9 +172,39 @@ class Voice:
         return Place(posted.get("channel", channel), posted.get("ts", ""))
 
 
+async def _shown(message: Message, show: Callable[[Message], Awaitable[Shown]]) -> Shown:
+    """Show a message, without its blocks if Slack does not take those.
+
+    One that looks poor is better than none, and than buttons that decide nothing any more.
+    """
+    try:
+        return await show(message)
+    except SlackApiError as refused:
+        if error_of(refused) not in _BAD_BLOCKS or not message.blocks:
+            raise
+        log.error("a message is shown without its blocks: Slack said %s", error_of(refused))
+        return await show(replace(message, blocks=()))
+
+
 def error_of(refused: SlackApiError) -> str:
-    """Return Slack's word for what is wrong, such as `not_in_channel`."""
-    return str(cast("object", refused.response.get("error", "")))
+    """Return Slack's word for what is wrong, such as `not_in_channel`; without one, the status."""
+    return _word(refused) or f"status {refused.response.status_code}"
+
+
+def is_away(refused: SlackApiError) -> bool:
+    """Return whether Slack could not answer, or has had enough of us: it is to be asked again.
+
+    What stands in front of Slack answers without a word of Slack's, by a text or a page.
+    """
+    status = cast("int", refused.response.status_code)
+    word = _word(refused)
+    return retry_after(refused) is not None or status >= 500 or not word or word in _OF_ITS_OWN
+
+
+def _word(refused: SlackApiError) -> str:
+    body = cast("object", refused.response.data)
+    word = cast("dict[str, object]", body).get("error") if isinstance(body, dict) else None
+    return word if isinstance(word, str) else ""
 
 
 def retry_after(refused: SlackApiError) -> float | None:

@@ -1,0 +1,222 @@
+"""Slack in trouble answers with texts, pages and halves of answers: whoever waits is told all the
+same, and nothing of ours breaks over it."""
+
+from collections.abc import Callable
+
+import pytest
+from aiohttp import web
+from slack_sdk.errors import SlackApiError
+from slack_sdk.http_retry.state import RetryState
+
+from bot.run import State
+from bot.slack import asking, door, listeners
+from bot.slack.checkup import Way, findings
+from bot.slack.voice import error_of, is_away
+from tests.bot.office import Office
+from tests.bot.slack import payloads
+from tests.bot.slack.chat import Chat, a_chat
+from tests.bot.slack.walk import texts
+from tests.bot.slack.web_api import WebApi, a_web_api
+from tests.policies import TEAM
+
+pytestmark = pytest.mark.anyio
+LAMP_ON = "toy set lb1 lamp on"
+
+
+def _answer(status: int, text: str, kind: str) -> Callable[[], web.Response]:
+    return lambda: web.Response(status=status, text=text, content_type=kind)
+
+
+BROKEN = {
+    "a text": _answer(503, "upstream connect error or disconnect/reset", "text/plain"),
+    "a page": _answer(502, "<html>bad gateway</html>", "text/html"),
+    "half an answer": _answer(500, '{"ok": fal', "application/json"),
+    "nothing in it": _answer(503, "null", "application/json"),
+    "a list": _answer(200, "[]", "application/json"),
+    "a text that all is well": _answer(200, "ok", "text/plain"),
+    "bytes that are no text": lambda: web.Response(
+        body=b'{"ok": "\xff"}', content_type="application/json"
+    ),
+}
+
+
+@pytest.fixture(params=BROKEN)
+def broken(request: pytest.FixtureRequest) -> Callable[[], web.Response]:
+    return BROKEN[request.param]
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (asking, listeners):
+        monkeypatch.setattr(module, "_AGAIN_SECONDS", 0.0)
+
+
+def breaks(slack: WebApi, method: str, broken: Callable[[], web.Response], times: int = 1) -> None:
+    slack.refusals[method] = [broken() for _ in range(times)]
+
+
+async def test_what_is_no_answer_of_slacks_is_one_kind_of_error(
+    broken: Callable[[], web.Response], anyio_backend: str
+):
+    async with a_web_api() as slack:
+        breaks(slack, "users.info", broken)
+        with pytest.raises(SlackApiError) as caught:
+            await door.client("xoxb-1", slack.url).users_info(user="U0DORA")
+        assert is_away(caught.value)
+        assert error_of(caught.value).startswith("status ")
+
+
+async def test_news_is_told_once_slack_answers(chat: Chat, broken: Callable[[], web.Response]):
+    breaks(chat.slack, "chat.postMessage", broken)
+    await chat.type(LAMP_ON)
+    assert chat.slack.posted == []
+    with chat.office.database.transaction() as tx:
+        [why] = tx.sql.exec_driver_sql("SELECT trouble FROM news").scalars()
+        tx.sql.exec_driver_sql("UPDATE news SET not_before = 0")
+    assert why.startswith("status ")
+    await chat.settle()
+    assert chat.slack.card.text.startswith("Approval needed")
+
+
+async def test_a_refusal_is_said_once_more(chat: Chat, broken: Callable[[], web.Response]):
+    await chat.type(LAMP_ON)
+    breaks(chat.slack, "chat.postEphemeral", broken)
+    await chat.press("approve", "U0STAN")
+    [told] = chat.slack.whispers("U0STAN")
+    assert "Something in Keyturn" not in told.text
+
+
+async def test_a_refusal_is_tried_twice_and_no_more(chat: Chat):
+    await chat.type(LAMP_ON)
+    breaks(chat.slack, "chat.postEphemeral", BROKEN["a text"], times=5)
+    await chat.press("approve", "U0STAN")
+    assert [call for call, _ in chat.slack.calls].count("chat.postEphemeral") == 2
+
+
+async def test_who_cannot_be_confirmed_is_told_so(chat: Chat, broken: Callable[[], web.Response]):
+    breaks(chat.slack, "users.info", broken)
+    answer = await chat.type(LAMP_ON)
+    assert "Slack did not confirm your account" in answer.json["text"]
+
+
+async def test_a_form_is_drawn_once_more(chat: Chat, broken: Callable[[], web.Response]):
+    breaks(chat.slack, "views.update", broken)
+    await chat.type("toy tune")
+    [view] = chat.slack.views.values()
+    assert view["title"]["text"] == "toy tune"
+
+
+async def test_for_a_form_that_cannot_be_drawn_somebody_learns_how_to_type_it(
+    chat: Chat, broken: Callable[[], web.Response]
+):
+    breaks(chat.slack, "views.update", broken, times=5)
+    await chat.type("toy tune")
+    [told] = chat.slack.whispers("U0DORA")
+    assert "/keyturn toy tune HOST NAME" in told.words
+
+
+@pytest.mark.parametrize(("lost", "drawn"), [(3, True), (9, False)])
+async def test_a_form_whose_connection_broke_is_drawn_once_more(
+    chat: Chat, monkeypatch: pytest.MonkeyPatch, lost: int, *, drawn: bool
+):
+    """Each try is two: what speaks to Slack repeats what broke off."""
+    monkeypatch.setattr(door.Retry, "prepare_for_next_attempt_async", _at_once)
+    chat.slack.unheard, chat.slack.unheard_of = lost, "views.update"
+    await chat.type("toy tune")
+    assert [call for call, _ in chat.slack.calls].count("views.update") == 4
+    assert bool(chat.slack.whispers("U0DORA")) is not drawn
+
+
+async def _at_once(_self: object, *, state: RetryState, **_: object) -> None:
+    state.next_attempt_requested = True
+    state.increment_current_attempt()
+
+
+async def test_a_form_that_cannot_be_filled_in_says_so(
+    chat: Chat, monkeypatch: pytest.MonkeyPatch
+):
+    def without_a_policy(*_: object, **__: object) -> None:
+        raise OSError("the disk is gone")
+
+    monkeypatch.setattr(asking.Asking, "_form", without_a_policy)
+    await chat.type("toy tune")
+    [view] = chat.slack.views.values()
+    assert "could not be filled in" in " ".join(texts(view["blocks"]))
+    [told] = chat.slack.whispers("U0DORA")
+    assert "Something in Keyturn itself failed" in told.text
+    assert "disk" not in told.text
+
+
+async def test_a_button_that_asks_again_says_why_it_does_not(chat: Chat):
+    breaks(chat.slack, "users.info", BROKEN["a text"])
+    payload = payloads.click("again", "1", "U0DORA", channel="C0OPS", ts="1.1")
+    await chat.send(payloads.interaction(payload))
+    await chat.settle()
+    [told] = chat.slack.whispers("U0DORA")
+    assert "Slack did not confirm your account" in told.text
+
+
+async def test_the_doctor_does_not_blame_the_token(
+    broken: Callable[[], web.Response], anyio_backend: str
+):
+    async with a_web_api() as slack:
+        breaks(slack, "auth.test", broken)
+        way = Way(TEAM, "", "secret", "https://keyturn.example.com", {})
+        [found] = [one async for one in findings(door.client("xoxb-1", slack.url), way)]
+    assert "Slack has a trouble of its own (status " in found.said
+
+
+# --- what Slack takes of a message ---
+
+
+@pytest.mark.parametrize("error", ["invalid_blocks", "msg_blocks_too_long", "block_mismatch"])
+async def test_a_card_whose_blocks_are_refused_keeps_no_buttons(chat: Chat, error: str):
+    await chat.type(LAMP_ON)
+    assert chat.slack.card.buttons
+    for _ in range(3):
+        chat.slack.refuse("chat.update", error)
+        chat.slack.refusals["chat.update"].append(_taken(chat))
+    await chat.press("approve", "U0OLGA")
+    assert chat.run().state is State.SUCCEEDED
+    updates = [told for call, told in chat.slack.calls if call == "chat.update"]
+    assert updates[-1]["blocks"] == []
+    assert updates[-1]["text"].startswith("Done")
+    [result] = [one for one in chat.slack.posted if one.thread]
+    assert "lb1" in result.text
+
+
+def _taken(chat: Chat) -> web.Response:
+    return web.json_response({"ok": True, "channel": "C0OPS", "ts": chat.slack.card.ts})
+
+
+async def test_what_slack_never_takes_keeps_no_end_from_the_thread(chat: Chat):
+    """The card is tried again; what else there is to say is said meanwhile."""
+    await chat.type(LAMP_ON)
+    for _ in range(8):
+        chat.slack.refuse("chat.update", "no_such_reason")
+    await chat.press("approve", "U0OLGA")
+    [result] = [one for one in chat.slack.posted if one.thread]
+    assert result.text.startswith("Done")
+    chat.slack.refusals.clear()
+    with chat.office.database.transaction() as tx:
+        tx.sql.exec_driver_sql("UPDATE news SET not_before = 0")
+    await chat.settle()
+    [card] = [one for one in chat.slack.posted if not one.thread]
+    assert card.text.startswith("Done")
+    assert len([one for one in chat.slack.posted if one.thread]) == 1
+
+
+async def test_a_card_that_slack_never_took_sends_no_copies_in_its_place(office: Office):
+    async with a_chat(office, default_channel="C0OPS") as chat:
+        chat.slack.refuse("chat.postMessage", "no_such_reason")
+        await chat.type(LAMP_ON)
+        assert chat.slack.posted == []
+
+
+async def test_a_whisper_whose_blocks_are_refused_is_said_in_words(chat: Chat):
+    await chat.type(LAMP_ON)
+    chat.slack.refuse("chat.postEphemeral", "invalid_blocks")
+    await chat.press("approve", "U0STAN")
+    [told] = chat.slack.whispers("U0STAN")
+    assert told.blocks == []
+    assert told.text
