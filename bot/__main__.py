@@ -32,6 +32,7 @@ from bot.cli.stopping import COMMANDS
 from bot.cli.token import token
 from bot.cli.verify import verify
 from bot.inventory.commands import inventory, sudoers
+from connectors.command import quote_text
 
 if TYPE_CHECKING:
     from bot.doctor.patient import Patient
@@ -138,7 +139,10 @@ def list_runbooks(*, words: tuple[str, ...], as_json: bool) -> None:
         hosts = ()
     found = leaflet.leaflets(" ".join(words), hosts=hosts)
     if not found:
-        stop(f"no runbook begins with {' '.join(words)!r}: keyturn runbooks lists all", NOT_FOUND)
+        stop(
+            f"no runbook begins with {quote_text(' '.join(words))}: keyturn runbooks lists all",
+            NOT_FOUND,
+        )
     if as_json:
         click.echo(json.dumps([vars(one) for one in found], indent=2, ensure_ascii=False))
     elif words:

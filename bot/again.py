@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from bot import forms
 from bot.run import Run
 from bot.workflow import Unfit
+from connectors.command import quote_text
 from runbooks import AnyRunbook, catalogue
 
 
@@ -17,7 +18,7 @@ def why_not(run: Run) -> str:
     if run.timing is not None:
         return f"run {run.id} was for a schedule: ask for a schedule"
     if run.words not in catalogue():
-        return f"there is no runbook {run.words!r} any more"
+        return f"there is no runbook {quote_text(run.words)} any more"
     return ""
 
 

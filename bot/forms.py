@@ -9,10 +9,15 @@ from typing import Any
 from pydantic import ValidationError
 
 from bot import misfit, spelling
+from connectors.command import quote_text
 from runbooks import AnyRunbook, catalogue
 
 # Phones and chat programs turn straight quotes and hyphens into typographic ones as people type.
-_PLAIN = str.maketrans("“”„‘’‚—–", "\"\"\"'''--", "")
+# A no-break space, or any other that is not typed, comes with what is pasted.
+_SPACES = {
+    ord(space): " " for space in "\u00a0\u1680\u2002\u2003\u2007\u2009\u200a\u202f\u205f\u3000"
+}
+_PLAIN = str.maketrans("“”„‘’‚—–", "\"\"\"'''--", "") | _SPACES
 
 
 class NotUnderstood(Exception):
@@ -105,7 +110,7 @@ def from_words(runbook: type[AnyRunbook], typed: Sequence[str]) -> AnyRunbook:
     places = [name for name in fields if name not in named]
     if len(plain) > len(places):
         raise NotUnderstood(
-            f"{plain[len(places)]!r} is one word too many. It is typed {usage(runbook)}"
+            f"{quote_text(plain[len(places)])} is one word too many. It is typed {usage(runbook)}"
         )
     return from_values(runbook, named | dict(zip(places, plain, strict=False)))
 
@@ -127,9 +132,9 @@ def _problems(runbook: type[AnyRunbook], error: ValidationError) -> dict[str, st
         name = str(problem["loc"][0]) if problem["loc"] else message.split(" ", 1)[0]
         if problem["type"] == "string_pattern_mismatch":
             typed = f"{runbook.words} {runbook.example}"
-            message = f"{problem['input']!r} does not fit: it is written as in {typed}"
+            message = f"{quote_text(problem['input'])} does not fit: it is written as in {typed}"
         elif problem["loc"] and problem["type"] != "missing":
-            message = f"{problem['input']!r} does not fit: {message}"
+            message = f"{quote_text(problem['input'])} does not fit: {message}"
         found.setdefault(name, message)
     return found
 
@@ -146,8 +151,8 @@ def _did_you_mean(typed: Sequence[str]) -> str:
         > 0.6
     ]
     if close:
-        return f"There is no {said!r}. Did you mean: {', '.join(close[:5])}?"
-    return f"There is no {said!r}. Type help to see what there is."
+        return f"There is no {quote_text(said)}. Did you mean: {', '.join(close[:5])}?"
+    return f"There is no {quote_text(said)}. Type help to see what there is."
 
 
 def _flattened(field: Mapping[str, Any], schema: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -215,7 +220,8 @@ def _meant(part: str, hosts: Mapping[str, frozenset[str]], tag: str) -> Sequence
     if not meant:
         what = f" tagged {tag}" if tag else ""
         raise NotUnderstood(
-            f"no host{what} is meant by {part!r}: runs on hosts such as lb*, @tag or lb1,lb2"
+            f"no host{what} is meant by {quote_text(part)}: runs on hosts such as lb*, @tag or "
+            "lb1,lb2"
         )
     return meant
 

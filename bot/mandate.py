@@ -9,6 +9,7 @@ from bot.civil import NotATime
 from bot.deadline import deadline
 from bot.forms import NotUnderstood
 from bot.store.grants import NewGrant
+from connectors.command import quote_text
 
 DELEGATE = "delegate to PERSON until TIME [for AREA]"
 GRANT = "grant PERSON WORDS HOSTS [field=pattern …] N an hour until TIME"
@@ -67,7 +68,7 @@ def changes(typed: Sequence[str]) -> dict[str, str]:
         name, equals, value = word.partition("=")
         name = name.removeprefix("--").lower()
         if not equals or not name:
-            raise NotUnderstood(f"{word!r} names no field: say which, as in field=value")
+            raise NotUnderstood(f"{quote_text(word)} names no field: say which, as in field=value")
         if name in found:
             raise NotUnderstood(f"{name} is given twice")
         found[name] = value

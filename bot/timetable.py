@@ -19,6 +19,7 @@ from cronsim import CronSim, CronSimError
 from pydantic import TypeAdapter
 
 from bot.digest import Canonical
+from connectors.command import quote_text
 
 _MACROS = {
     "@hourly": "0 * * * *",
@@ -89,19 +90,22 @@ def timetable(cron: str, zone: str) -> Timetable:
     words = _MACROS.get(cron.strip().lower(), cron).upper().split()
     if len(words) != _FIELDS:
         raise BadTimetable(
-            f"{cron!r} has {len(words)} fields instead of five: minute, hour, day of the month, "
-            "month, weekday, such as '0 3 1 * *'; or write @hourly, @daily, @weekly or @monthly"
+            f"{quote_text(cron)} has {len(words)} fields instead of five: minute, hour, day of "
+            "the month, month, weekday, such as '0 3 1 * *'; or write @hourly, @daily, @weekly or "
+            "@monthly"
         )
     if zone not in _zones():
-        raise BadTimetable(f"there is no time zone {zone!r}: write one such as Europe/Amsterdam")
+        raise BadTimetable(
+            f"there is no time zone {quote_text(zone)}: write one such as Europe/Amsterdam"
+        )
     made = Timetable(" ".join(words), zone)
     try:
         CronSim(made.cron, datetime.now(UTC))
     except CronSimError as problem:
         said = str(problem).removeprefix("Bad ")
-        raise BadTimetable(f"{cron!r}: the {said} cannot be understood") from None
+        raise BadTimetable(f"{quote_text(cron)}: the {said} cannot be understood") from None
     if not made.next(0):
-        raise BadTimetable(f"{cron!r} never comes")
+        raise BadTimetable(f"{quote_text(cron)} never comes")
     return made
 
 
@@ -200,7 +204,7 @@ def timing(name: str, settings: Mapping[str, str], *, zone: str, channel: str = 
         raise BadTimetable(f"give the schedule a name of {_LONGEST_NAME} characters at most")
     stray = next((key for key in settings if key not in SETTINGS), None)
     if stray is not None:
-        raise BadTimetable(f"there is no {stray!r}; there is {', '.join(SETTINGS)}")
+        raise BadTimetable(f"there is no {quote_text(stray)}; there is {', '.join(SETTINGS)}")
     if "cron" not in settings:
         raise BadTimetable(f"say {SETTINGS['cron']}: cron=…")
     return Timing(

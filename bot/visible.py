@@ -5,15 +5,24 @@ One renderer for every sink; each sink still escapes for its own markup. Pure.
 
 import unicodedata
 
+from bot.text import find_ordinary_format
+
 # Control, format (bidi, zero-width), surrogates, and line or paragraph separators.
 _ACTING = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 
 
 def visible(text: str) -> str:
-    """Return *text* with every acting character but newline and tab as `\\x1b` or `\\u202e`."""
+    """Return *text* with every acting character but newline and tab as `\\x1b` or `\\u202e`.
+
+    Joiners and tags stay where a script or an emoji needs them.
+    """
     if text.isascii() and text.isprintable():
         return text
-    return "".join(map(_spelt, text))
+    ordinary = find_ordinary_format(text)
+    return "".join(
+        character if place in ordinary else _spelt(character)
+        for place, character in enumerate(text)
+    )
 
 
 def one_line(text: str) -> str:

@@ -11,7 +11,7 @@ import re
 from typing import Literal
 
 from connectors.agent_list import Agents
-from connectors.command import Hint, Query, Setting, Shell
+from connectors.command import Hint, Query, Setting, Shell, quote_text
 from connectors.script import Script
 from connectors.sudo import Fits, SudoRule
 from connectors.trouble import NotUnderstood
@@ -75,7 +75,9 @@ def _line(agent: str) -> str:
     escaped = re.sub(r"[.+]", r"\\\g<0>", agent)
     line = f"{_BEFORE}{escaped}{_AFTER}"
     if not _LINE.fullmatch(line):
-        raise ValueError(f"{agent!r} cannot be said to nginx, which may act on parts of it")
+        raise ValueError(
+            f"{quote_text(agent)} cannot be said to nginx, which may act on parts of it"
+        )
     return line
 
 

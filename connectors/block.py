@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from connectors.command import Hint, Query, Shell
+from connectors.command import Hint, Query, Shell, quote_text
 from connectors.script import Script
 from connectors.sudo import Fits, Several, SudoRule
 from connectors.trouble import CommandFailed, NotUnderstood
@@ -112,7 +112,7 @@ def parse_queues(answer: str, devices: Iterable[str]) -> Mapping[str, Queue]:
 def module_of(scheduler: str) -> Query[bool]:
     """Ask whether the host could load this scheduler. The kernel does so once it is written."""
     if not _NAME.fullmatch(scheduler):
-        raise ValueError(f"{scheduler!r} is no scheduler's name")
+        raise ValueError(f"{quote_text(scheduler)} is no scheduler's name")
     shell = Shell(("modinfo", "-n", f"{scheduler}-iosched"), hints=(_MODINFO_MISSING,))
     return Query(shell, lambda answer: bool(answer.strip()), frozenset({0, 1}))
 
@@ -138,7 +138,7 @@ def restore(queue: Queue) -> Shell:
 
 def _below(device: str) -> str:
     if not re.fullmatch(DEVICE, device, re.ASCII):
-        raise ValueError(f"{device!r} is no name of a block device")
+        raise ValueError(f"{quote_text(device)} is no name of a block device")
     return f"/sys/block/{device}"
 
 

@@ -35,6 +35,18 @@ def clean(text: str) -> str:
     return text
 
 
+def quote_text(text: object) -> str:
+    """Return what was typed between quotation marks; what cannot be printed is spelt out."""
+    return f"'{''.join(map(_printable, str(text)))}'"
+
+
+def _printable(character: str) -> str:
+    # Any space is shown as one, also a no-break space.
+    if character.isprintable() or unicodedata.category(character) == "Zs":
+        return character
+    return character.encode("unicode_escape").decode()
+
+
 @dataclass(frozen=True)
 class Setting:
     """A word that differs between hosts: looked up in the inventory's `settings` of the host.

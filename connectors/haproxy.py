@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
-from connectors.command import Ask, Hint, Query, Setting, Shell
+from connectors.command import Ask, Hint, Query, Setting, Shell, quote_text
 from connectors.haproxy_peers import Peer, parse_peers
 from connectors.stick_table import (
     NEEDS_OPERATOR,
@@ -254,7 +254,9 @@ def _line(*words: str) -> str:
     """Return one command. HAProxy silently drops a line that does not end with a newline."""
     for word in words:
         if not _WORD.fullmatch(word):
-            raise Unsayable(f"{word!r} cannot be said to HAProxy, which may act on parts of it")
+            raise Unsayable(
+                f"{quote_text(word)} cannot be said to HAProxy, which may act on parts of it"
+            )
     return " ".join(words) + "\n"
 
 

@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-from connectors.command import Command, DeviceCommand, Shell, clean
+from connectors.command import Command, DeviceCommand, Shell, clean, quote_text
 from connectors.trouble import NotSetUp, UnknownHost
 
 _NAME = r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"
@@ -29,7 +29,7 @@ def _known_zone(name: str) -> str:
         ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
         raise ValueError(
-            f"there is no time zone {name!r}: give one such as Europe/Paris"
+            f"there is no time zone {quote_text(name)}: give one such as Europe/Paris"
         ) from None
     return name
 
@@ -222,7 +222,9 @@ class Inventory(BaseModel):
         except KeyError:
             close = _alike(name, self.hosts)
             more = f": did you mean {close}?" if close else ""
-            raise UnknownHost(f"there is no host {name!r} in the inventory{more}") from None
+            raise UnknownHost(
+                f"there is no host {quote_text(name)} in the inventory{more}"
+            ) from None
 
     def __iter__(self) -> Iterator[Host]:  # type: ignore[override]  # a mapping of hosts, not of pydantic fields
         return iter(self.hosts.values())

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from ipaddress import AddressValueError, IPv4Address, IPv6Address
 
+from connectors.command import quote_text
 from connectors.trouble import CommandFailed, NotUnderstood
 
 Key = IPv4Address | IPv6Address | str
@@ -128,7 +129,8 @@ def fit_key(head: TableHead, key: Key) -> str:
     if head.type not in ("integer", "string"):
         raise UnfitKey(f"table {head.name} holds {head.holds}, which HAProxy only shows")
     raise UnfitKey(
-        f"{text!r} cannot be sent as a key of table {head.name}, which holds {head.holds}: "
+        f"{quote_text(text)} cannot be sent as a key of table {head.name}, which holds "
+        f"{head.holds}: "
         + (
             f"a whole number up to {_MOST_INTEGER} is needed"
             if head.type == "integer"
@@ -143,11 +145,13 @@ def _fit_address(head: TableHead, text: str) -> str:
         address = family(text)
     except AddressValueError:
         raise UnfitKey(
-            f"{text!r} is not an {head.holds.removesuffix('es')}, and table {head.name} holds "
-            f"nothing else{_instead(text)}"
+            f"{quote_text(text)} is not an {head.holds.removesuffix('es')}, and table "
+            f"{head.name} holds nothing else{_instead(text)}"
         ) from None
     if isinstance(address, IPv6Address) and address.scope_id is not None:
-        raise UnfitKey(f"{text!r} names a network card after the '%': give the address alone")
+        raise UnfitKey(
+            f"{quote_text(text)} names a network card after the '%': give the address alone"
+        )
     return str(address)
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from ipaddress import ip_network
 from typing import Literal, get_args
 
-from connectors.command import Hint, Query, Shell
+from connectors.command import Hint, Query, Shell, quote_text
 from connectors.sudo import Fits, SudoRule
 from connectors.trouble import NotUnderstood
 from connectors.zpool import OUT_OF_REACH
@@ -124,7 +124,7 @@ def _fit_share(value: str) -> str:
         elif not equals or not re.fullmatch(_VALUED.get(key, "(?!)"), rest, re.ASCII):
             raise Unfit(
                 f"sharenfs takes on, off, or options such as rw=@192.0.2.0/24,no_subtree_check; "
-                f"{option!r} is none that we know"
+                f"{quote_text(option)} is none that we know"
             )
     return value
 
@@ -133,10 +133,15 @@ def _fit_clients(text: str) -> None:
     """Take clients between colons: a network with @ before it, a host name, [an IPv6 address]."""
     clients = _CLIENT.findall(text)
     if ":".join(clients) != text or not clients:
-        raise Unfit(f"{text!r} are no clients such as @192.0.2.0/24:[2001:db8::]/32:web1.example")
+        raise Unfit(
+            f"{quote_text(text)} are no clients such as @192.0.2.0/24:[2001:db8::]/32:web1.example"
+        )
     for client in clients:
         if not _is_client(client):
-            raise Unfit(f"{client!r} is neither a host's name nor a network such as @192.0.2.0/24")
+            raise Unfit(
+                f"{quote_text(client)} is neither a host's name nor a network such as "
+                "@192.0.2.0/24"
+            )
 
 
 def _is_client(client: str) -> bool:

@@ -21,14 +21,17 @@ from bot import forms
 from bot.forms import Misfit
 from bot.policy import Policy
 from bot.run import STANDINGS
-from connectors.command import clean
+from bot.text import fold_text
+from connectors.command import clean, quote_text
 from runbooks import AnyRunbook, catalogue
 
 Number = Annotated[int, Path(ge=1, le=2_147_483_647)]
 Text = Annotated[str, StringConstraints(max_length=1000), AfterValidator(clean)]
 Word = Annotated[str, StringConstraints(min_length=1, max_length=100), AfterValidator(clean)]
 Reason = Annotated[
-    str, Field(max_length=1000, description="Kept in the change log."), AfterValidator(clean)
+    str,
+    Field(max_length=1000, description="Kept in the change log, on one line."),
+    AfterValidator(fold_text),
 ]
 Digest = Annotated[
     str,
@@ -99,7 +102,9 @@ class Wish(Given):
         words = " ".join(self.runbook.lower().split())
         runbook, _ = forms.find(words.split())
         if words not in catalogue():
-            raise forms.NotUnderstood(f"there is no runbook {words!r}: values go into `values`")
+            raise forms.NotUnderstood(
+                f"there is no runbook {quote_text(words)}: values go into `values`"
+            )
         strange = [name for name in self.values if name.lower() not in runbook.model_fields]
         if strange:
             usage = forms.usage(runbook)
@@ -146,13 +151,13 @@ class Ending(Given):
     """How an unknown run ended, as an owner found it on the host. why: how they know."""
 
     succeeded: bool
-    why: Annotated[str, Field(min_length=10, max_length=1000), AfterValidator(clean)]
+    why: Annotated[str, Field(min_length=10, max_length=1000), AfterValidator(fold_text)]
 
 
 class Review(Given):
     """What somebody else found when they looked at it."""
 
-    words: Annotated[str, Field(min_length=10, max_length=1000), AfterValidator(clean)]
+    words: Annotated[str, Field(min_length=10, max_length=1000), AfterValidator(fold_text)]
 
 
 class Counter(Given):

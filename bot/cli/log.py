@@ -15,6 +15,7 @@ import click
 
 from bot.cli.place import NOT_FOUND, Place, at_place, plainly, stop
 from bot.cli.progress import shown
+from connectors.command import quote_text
 
 if TYPE_CHECKING:
     from bot.run import Vote
@@ -133,7 +134,9 @@ def _states(typed: str) -> frozenset[str]:
     from bot.run import STANDINGS
 
     if typed and typed not in STANDINGS:
-        raise NotUnderstood(f"there is no state {typed!r}: choose one of {', '.join(STANDINGS)}")
+        raise NotUnderstood(
+            f"there is no state {quote_text(typed)}: choose one of {', '.join(STANDINGS)}"
+        )
     return frozenset({typed} if typed else ())
 
 

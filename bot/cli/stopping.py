@@ -9,6 +9,7 @@ import click
 from bot.cli import alone
 from bot.cli.place import NOT_UNDERSTOOD, Place, at_place, considered, plainly, stop
 from bot.cli.service import as_json, tell
+from connectors.command import quote_text
 
 if TYPE_CHECKING:
     from bot.workflow import Workflow
@@ -38,7 +39,7 @@ def stop_runs(place: Place, *, what: str, why: str, as_json: bool) -> None:
             return
         if not (what.isascii() and what.isdecimal() and len(what) <= 9):
             stop(
-                f"stop which run? keyturn stop N, or keyturn stop all; not {what!r}",
+                f"stop which run? keyturn stop N, or keyturn stop all; not {quote_text(what)}",
                 NOT_UNDERSTOOD,
             )
         run = workflow.stop(int(what), person="", why=why)

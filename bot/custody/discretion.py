@@ -9,6 +9,7 @@ from typing import Literal
 
 from bot import trail
 from bot.redaction import Redactor
+from bot.visible import one_line
 from connectors.inventory import Inventory
 
 FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
@@ -21,11 +22,14 @@ _SHORTEST_LINE = 40
 
 
 class Discreet(logging.Formatter):
-    """Formats a record, with its trace if there is one, and takes out what is secret."""
+    """Formats a record on one line, its trace below it, and takes out what is secret."""
 
     def __init__(self, redactor: Redactor) -> None:
         super().__init__(FORMAT)
         self._redactor = redactor
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - as logging calls it
+        return one_line(self._redactor.text(super().formatMessage(record)))
 
     def format(self, record: logging.LogRecord) -> str:
         return self._redactor.text(super().format(record))

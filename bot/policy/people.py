@@ -5,10 +5,11 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
+from bot.text import check_text
 from connectors.command import clean
 from connectors.inventory import Name
 
-Text = Annotated[str, Field(min_length=1, max_length=120), AfterValidator(clean)]
+Text = Annotated[str, Field(min_length=1, max_length=120), AfterValidator(check_text)]
 
 Issuer = Annotated[str, Field(pattern=r"^https?://[^\s?#]{1,200}$")]
 

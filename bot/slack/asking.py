@@ -28,9 +28,10 @@ from bot.slack.sentences import sentence
 from bot.slack.voice import error_of, is_away
 from bot.store import runs, seen
 from bot.store.database import Database
+from bot.text import fold_text
 from bot.workflow import NotYours, TooLate, Unfit, Workflow
 from bot.workflow.parts import Policies
-from connectors.command import UncleanText, clean
+from connectors.command import UncleanText, quote_text
 from runbooks import AnyRunbook, catalogue
 from runbooks._catalogue import kind
 
@@ -183,7 +184,7 @@ class Asking:
         reason = shown.values.get(BECAUSE, "")
         names = [blank.name for blank in forms.blanks(runbook)]
         try:
-            clean(" ".join(reason.split()))
+            fold_text(reason)
             given = {name: shown.values[name] for name in names if name in shown.values}
             request = forms.from_values(runbook, given)
         except UncleanText as unclean:
@@ -196,9 +197,7 @@ class Asking:
         origin = Origin(_DOOR, shown.about.get("channel", ""), shown.account.user)
         return self._once(
             shown,
-            lambda: self._workflow.ask(
-                request, person=person, origin=origin, reason=" ".join(reason.split())
-            ),
+            lambda: self._workflow.ask(request, person=person, origin=origin, reason=reason),
         )
 
     def _once(self, shown: Shown, ask: Callable[[], Run]) -> Errors:
@@ -328,5 +327,7 @@ def _all_of(run: Run) -> str:
 def _runbook(wanted: str) -> type[AnyRunbook]:
     found = catalogue().get(wanted)
     if found is None:
-        raise NotUnderstood(f"There is no runbook {wanted!r} any more: type /keyturn help.")
+        raise NotUnderstood(
+            f"There is no runbook {quote_text(wanted)} any more: type /keyturn help."
+        )
     return found

@@ -26,6 +26,7 @@ from bot.store.database import Database
 from bot.workflow import NotYours, Unfit, Workflow
 from bot.workflow.breaking import reason_for
 from bot.workflow.parts import Policies
+from connectors.command import quote_text
 from connectors.inventory import Inventory
 from connectors.trouble import UnknownHost
 from runbooks import AnyRunbook, catalogue
@@ -139,7 +140,7 @@ class Commands:
             if not close:
                 raise
             raise Unfit(
-                f"there is no {first!r}: did you mean {answers.COMMAND} {close[0]}?"
+                f"there is no {quote_text(first)}: did you mean {answers.COMMAND} {close[0]}?"
             ) from None
 
     def _requested(self, asked: Asked) -> Run | Message:
@@ -223,7 +224,7 @@ class Commands:
             votes = runs.votes_on(tx, [run.id for run in found])
             now = tx.now
         if not found and sought:
-            raise Unfit(f"no run tells of {sought!r}{_nor_a_host(known, typed)}")
+            raise Unfit(f"no run tells of {quote_text(sought)}{_nor_a_host(known, typed)}")
         return answers.listing(found, votes, now=now, above=self._brakes.standing())
 
     def _run(self, asked: Asked) -> Message:
@@ -237,7 +238,7 @@ class Commands:
             return self._card(number)
         if len(digest) < 10:
             raise Unfit(
-                f"{digest!r} is no plan: give the ten digits that the card shows. Type "
+                f"{quote_text(digest)} is no plan: give the ten digits that the card shows. Type "
                 f"{answers.usage_of('approve')}"
             )
         self._workflow.approve(
@@ -292,7 +293,7 @@ class Commands:
             return household.areas(policy, asked.person, team=team)
         found = household.who(policy, asked.said.rest, team=team)
         if found is None:
-            raise Unfit(f"there is no host, area or person {asked.said.rest!r}")
+            raise Unfit(f"there is no host, area or person {quote_text(asked.said.rest)}")
         return found
 
     def _web(self, asked: Asked) -> Message:
@@ -317,7 +318,7 @@ class Commands:
 
 def _number(asked: Asked) -> tuple[int, str]:
     """Return the run's number and what stands behind it."""
-    first, _, rest = asked.said.rest.partition(" ")
+    first, rest = [*asked.said.rest.split(maxsplit=1), "", ""][:2]
     return _numbered(first, asked.said.first), rest.strip()
 
 

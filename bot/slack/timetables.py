@@ -25,6 +25,7 @@ from bot.store.schedules import Fire, Schedule, Standing
 from bot.timetable import SETTINGS, BadTimetable, timing
 from bot.workflow import Unfit, Workflow
 from bot.workflow.parts import Policies
+from connectors.command import quote_text
 
 _NEWEST = 5
 _MOST_LISTED = 30
@@ -88,7 +89,7 @@ class Timetables:
         stray = [word for word in before[1:] if "=" not in word]
         if stray:
             raise forms.NotUnderstood(
-                f"{stray[0]!r} belongs into quotation marks with its neighbours: "
+                f"{quote_text(stray[0])} belongs into quotation marks with its neighbours: "
                 'such as "monthly scrub" or cron="0 3 1 * *"'
             )
         try:

@@ -8,12 +8,13 @@ from fastapi.responses import RedirectResponse
 
 from bot.store import views
 from bot.store.views import NoSuchView, View
+from bot.text import fold_text
 from bot.web.blanks import Filled
 from bot.web.parts import Here
 from bot.web.trouble import refusal
 from bot.web.visitor import Visiting
 from bot.web.wanted import canonical
-from connectors.command import UncleanText, clean
+from connectors.command import UncleanText
 
 router = APIRouter(prefix="/views")
 
@@ -36,7 +37,7 @@ def keep(request: Request, parts: Here, visitor: Visiting, form: Filled) -> Resp
     """Keep the filters that the page showed under a name."""
     query = canonical(dict(parse_qsl(form.get("query", ""), max_num_fields=20)))
     try:
-        name = clean(" ".join(form.get("name", "").split()))
+        name = fold_text(form.get("name", ""))
     except UncleanText as unclean:
         return refusal(request, 422, f"The name {unclean}.")
     if not name or len(name) > views.LONGEST_NAME:

@@ -11,6 +11,7 @@ from bot.policy import Policy
 from bot.run import LONGEST_AREAS, Origin, Run, State, StepState, together
 from bot.store import changelog, kin, news, runs
 from bot.store.database import Transaction
+from bot.text import fold_text
 from bot.timetable import Timing
 from bot.workflow import pacing, stopped
 from bot.workflow.counting import ruling_on
@@ -364,11 +365,23 @@ def _check_spelling(hosts: str) -> None:
         )
 
 
-def _reason(text: str) -> str:
+def fold_reason(text: str) -> str:
+    """Return a reason on one line, cut at its longest.
+
+    Raises:
+        Unfit: it holds a character that people cannot see.
+    """
     try:
-        clean(text)
+        return fold_text(text)[:_LONGEST_REASON]
     except UncleanText as unclean:
         raise Unfit(f"the reason {unclean}") from None
-    if len(text) > _LONGEST_REASON:
-        raise Unfit(f"the reason has {len(text)} characters: say it in {_LONGEST_REASON}")
-    return text.strip()
+
+
+def _reason(text: str) -> str:
+    try:
+        folded = fold_text(text)
+    except UncleanText as unclean:
+        raise Unfit(f"the reason {unclean}") from None
+    if len(folded) > _LONGEST_REASON:
+        raise Unfit(f"the reason has {len(folded)} characters: say it in {_LONGEST_REASON}")
+    return folded

@@ -10,12 +10,13 @@ from bot.store import changelog, glass, news, refusals, runs, testimony
 from bot.store.database import Transaction
 from bot.store.glass import Glass
 from bot.store.pen import in_a_hurry
+from bot.text import fold_text
 from bot.workflow.asking import Unfit
 from bot.workflow.deciding import NotYours, StepUpFirst, TooLate, must_be_of
 from bot.workflow.parts import Parts, request_of
 from bot.workflow.passing import why_not
 from bot.workflow.second_factor import is_owner, shown
-from connectors.command import UncleanText, clean
+from connectors.command import UncleanText
 
 LEAST_REASON = 20
 _LONGEST = 1000
@@ -155,8 +156,7 @@ def reason_for(text: str) -> str:
 
 def _clean(text: str) -> str:
     try:
-        # The blank on the page has several lines; the log keeps one.
-        said = clean(" ".join(text.split()))
+        said = fold_text(text)
     except UncleanText as unclean:
         raise Unfit(f"what you say {unclean}") from None
     if len(said) > _LONGEST:

@@ -16,10 +16,9 @@ from bot.run import Run, State
 from bot.store import changelog, news, runs
 from bot.store.database import Transaction
 from bot.workflow import granted
-from bot.workflow.asking import LEAVE_IT_OUT, Unfit, texts, typed
+from bot.workflow.asking import LEAVE_IT_OUT, Unfit, fold_reason, texts, typed
 from bot.workflow.counting import ruling_on
 from bot.workflow.deciding import NotYours, TooLate, refusal
-from bot.workflow.delegating import reason_given
 from bot.workflow.ending import end
 from bot.workflow.parts import Parts
 from bot.workflow.stead import stand_in
@@ -56,7 +55,7 @@ def counter(
             digest=run.digest,
             proposal=new.id,
             values=_moved(run.fields, new.fields),
-            why=reason_given(reason),
+            why=fold_reason(reason),
         )
         changelog.append(
             tx,
@@ -70,7 +69,7 @@ def counter(
             instead_of_digest=run.digest,
             fields=new.fields,
             request=new.request,
-            reason=reason_given(reason),
+            reason=fold_reason(reason),
         )
         children = [_child(parts, part, fields, editors) for part in runs.children(tx, number)]
         planned = [runs.add(tx, replace(child, parent=new.id)) for child in children] or [new]

@@ -6,7 +6,7 @@ from bot.policy import Policy, Request, Ruling
 from bot.run import BEFORE_INTENT, Run, State, StepState, Vote
 from bot.store import changelog, news, refusals, runs
 from bot.store.database import Transaction
-from bot.workflow.asking import Unfit
+from bot.workflow.asking import Unfit, fold_reason
 from bot.workflow.awaited import area_of
 from bot.workflow.counting import count, ruling_on
 from bot.workflow.ending import end
@@ -14,7 +14,6 @@ from bot.workflow.outdated import is_outdated
 from bot.workflow.parts import Parts
 from bot.workflow.second_factor import proves, shown
 from bot.workflow.stead import stand_in
-from connectors.command import UncleanText, clean
 
 # What the rules look at, and what they say of it.
 _Weighed = tuple[Request, Ruling]
@@ -86,7 +85,7 @@ def deny(parts: Parts, number: int, *, person: str, reason: str = "") -> Run:
             name = _name(policy, person)
             if vote.instead_of:
                 name += f" for {_name(policy, vote.instead_of)}"
-            why = f": {_plain(reason)}" if reason.strip() else ""
+            why = f": {fold_reason(reason)}" if reason.strip() else ""
             run = end(parts, tx, run, State.DENIED, f"Denied by {name}{why}", person=person)
         else:
             _log_refusal(tx, "denial refused", run, person, no)
@@ -141,7 +140,7 @@ def settle(parts: Parts, number: int, *, person: str, succeeded: bool, why: str)
         state = State.SUCCEEDED if succeeded else State.FAILED
         if run.hosts:
             raise Unfit("settle the runs of its hosts: this one follows from them")
-        summary = f"Settled as {state} by {_name(policy, person)}: {_plain(why)}"
+        summary = f"Settled as {state} by {_name(policy, person)}: {fold_reason(why)}"
         for record in runs.steps(tx, number):
             # Its end is awaited no more.
             if record.state is StepState.INTENT:
@@ -165,7 +164,8 @@ def _vote(
     if not policy.may_approve(person, request, ruling).allowed:
         turned = {vote.instead_of or vote.person for vote in runs.votes(tx, run.id)}
         instead_of = stand_in(tx, policy, request, ruling, person, turned=turned)
-    return Vote(run.id, person, yes, run.digest, tx.now, _plain(reason), instead_of=instead_of)
+    said = fold_reason(reason)
+    return Vote(run.id, person, yes, run.digest, tx.now, said, instead_of=instead_of)
 
 
 def _cast(tx: Transaction, policy: Policy, run: Run, vote: Vote) -> bool:
@@ -270,7 +270,7 @@ def _how_it_is(parts: Parts, tx: Transaction, run: Run) -> str:
 
 
 def _log_refusal(tx: Transaction, what: str, run: Run, person: str, why: str) -> None:
-    refusals.note_of(tx, what, person=person, run=run, digest=run.digest, why=_plain(why))
+    refusals.note_of(tx, what, person=person, run=run, digest=run.digest, why=fold_reason(why))
 
 
 def _log(
@@ -290,7 +290,7 @@ def _log(
         person=person,
         host=run.host,
         digest=run.digest,
-        why=_plain(why),
+        why=fold_reason(why),
         factor=factor or None,
         instead_of=instead_of or None,
     )
@@ -299,10 +299,3 @@ def _log(
 def _name(policy: Policy, person: str) -> str:
     known = policy.person(person)
     return known.name if known else person
-
-
-def _plain(text: str) -> str:
-    try:
-        return clean(text.strip())[:1000]
-    except UncleanText as unclean:
-        raise Unfit(f"the reason {unclean}") from None

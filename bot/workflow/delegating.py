@@ -7,10 +7,9 @@ from bot.policy import Policy
 from bot.store import changelog, delegations
 from bot.store.database import Transaction
 from bot.store.delegations import Delegation
-from bot.workflow.asking import NoSuchPerson, Unfit
+from bot.workflow.asking import NoSuchPerson, Unfit, fold_reason
 from bot.workflow.deciding import NotYours
 from bot.workflow.parts import Parts
-from connectors.command import UncleanText, clean
 
 LONGEST_DAYS = 90
 _DAY = 86400 * 1_000_000
@@ -26,7 +25,7 @@ def delegate(
         if not tx.now < ends <= tx.now + LONGEST_DAYS * _DAY:
             raise Unfit(f"a delegation ends within {LONGEST_DAYS} days: choose another time")
         made = delegations.add(
-            tx, delegator=person, delegate=to, area=area, ends=ends, reason=reason_given(reason)
+            tx, delegator=person, delegate=to, area=area, ends=ends, reason=fold_reason(reason)
         )
         _log(tx, "delegated", made, person, door)
     return made
@@ -45,13 +44,6 @@ def revoke(parts: Parts, number: int, *, person: str, door: str) -> Delegation:
         delegations.revoke(tx, number)
         _log(tx, "delegation revoked", found, person, door)
         return replace(found, revoked=tx.now)
-
-
-def reason_given(text: str) -> str:
-    try:
-        return clean(text.strip())[:1000]
-    except UncleanText as unclean:
-        raise Unfit(f"the reason {unclean}") from None
 
 
 def _check(policy: Policy, person: str, to: str, area: str) -> None:

@@ -10,10 +10,9 @@ from bot.store import changelog, news, output, refusals, runs
 from bot.store.changelog import Entry
 from bot.store.database import Transaction
 from bot.store.output import Kept
-from bot.workflow.asking import Unfit
+from bot.workflow.asking import Unfit, fold_reason
 from bot.workflow.deciding import NotYours, TooLate
 from bot.workflow.parts import Parts
-from connectors.command import UncleanText, clean
 
 ASKED, REFUSED, DECLINED = "erasure asked", "erasure refused", "erasure declined"
 _SHORTEST_REASON = 10
@@ -172,10 +171,7 @@ def decline_erasure(parts: Parts, number: int, *, person: str, why: str) -> None
 def _reason(why: str) -> str:
     if len(why.strip()) < _SHORTEST_REASON:
         raise Unfit("say why, in ten characters or more")
-    try:
-        return clean(why.strip())[:1000]
-    except UncleanText as unclean:
-        raise Unfit(f"the reason {unclean}") from None
+    return fold_reason(why)
 
 
 def _erase(tx: Transaction, run: Run, found: Erasure, person: str) -> None:

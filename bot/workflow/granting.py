@@ -9,12 +9,11 @@ from bot.policy import Policy, Request
 from bot.store import changelog, grants
 from bot.store.database import Transaction
 from bot.store.grants import Grant, NewGrant
-from bot.workflow.asking import NoSuchPerson, Unfit
+from bot.workflow.asking import NoSuchPerson, Unfit, fold_reason
 from bot.workflow.deciding import NotYours
-from bot.workflow.delegating import reason_given
 from bot.workflow.granted import against
 from bot.workflow.parts import Parts
-from connectors.command import UncleanText, clean
+from connectors.command import UncleanText, clean, quote_text
 from runbooks import AnyRunbook
 from runbooks._catalogue import kind
 
@@ -32,7 +31,7 @@ def grant(parts: Parts, wanted: NewGrant, *, giver: str, door: str, reason: str 
         if not tx.now < wanted.ends <= tx.now + LONGEST_DAYS * _DAY:
             raise Unfit(f"a grant ends within {LONGEST_DAYS} days: choose another time")
         _check_hosts(policy, wanted, giver, tx.now)
-        made = grants.add(tx, wanted, giver=giver, reason=reason_given(reason))
+        made = grants.add(tx, wanted, giver=giver, reason=fold_reason(reason))
         _log(tx, "granted", made, giver, door)
     return made
 
@@ -71,7 +70,7 @@ def _check_patterns(runbook: type[AnyRunbook], wanted: NewGrant) -> None:
         try:
             clean(text)
         except UncleanText as unclean:
-            raise Unfit(f"{text!r} {unclean}") from None
+            raise Unfit(f"{quote_text(text)} {unclean}") from None
         if not 1 <= len(text) <= _LONGEST:
             raise Unfit(f"write each pattern in 1 to {_LONGEST} characters")
     fields = [name for name in runbook.model_fields if name != "host"]
@@ -91,7 +90,9 @@ def _check_hosts(policy: Policy, wanted: NewGrant, giver: str, now: int) -> None
     """Refuse what the giver could not approve on every host that is meant now."""
     meant = [host.name for host in policy.inventory if fnmatchcase(host.name, wanted.hosts)]
     if not meant:
-        raise Unfit(f"no host is meant by {wanted.hosts!r}: name one, or several as in lb*")
+        raise Unfit(
+            f"no host is meant by {quote_text(wanted.hosts)}: name one, or several as in lb*"
+        )
     needless = True
     for host in sorted(meant):
         request = Request(

@@ -11,7 +11,7 @@ from bot.store.database import Transaction
 from bot.store.schedules import Schedule, Standing
 from bot.timetable import Timetable, Timing
 from bot.workflow import asking, firing, founding
-from bot.workflow.asking import Unfit, record
+from bot.workflow.asking import Unfit, fold_reason, record
 from bot.workflow.deciding import NotYours, TooLate
 from bot.workflow.parts import Parts
 from runbooks import AnyRunbook
@@ -97,7 +97,7 @@ class Schedules:
                     area=policy.area_of(each.host).name,
                     asked_by=person,
                     origin=origin,
-                    reason=reason or f"takes schedule {number} over",
+                    reason=fold_reason(reason) or f"takes schedule {number} over",
                     hosts=each.hosts,
                     timing=timing,
                 )
@@ -114,7 +114,7 @@ class _About(TypedDict):
 
 
 def _stand(parts: Parts, number: int, standing: Standing, *, person: str, why: str) -> Schedule:
-    policy = parts.policies.current()
+    policy, why = parts.policies.current(), fold_reason(why)
     with parts.database.transaction() as tx:
         schedule = schedules.hold(tx, number)
         _must_keep(policy, runs.get(tx, schedule.run), schedule, person)

@@ -16,7 +16,7 @@ from bot.run import Run, StepState
 from bot.store import runs
 from bot.workflow.looking import asking
 from bot.workflow.parts import Parts
-from connectors.command import Ask, Shell, SwitchLines
+from connectors.command import Ask, Shell, SwitchLines, quote_text
 from runbooks import AnyRunbook, Change, Check, NoUndo, Refused, Report, Step
 from runbooks._catalogue import version
 
@@ -34,7 +34,7 @@ def runbook_of(parts: Parts, run: Run) -> AnyRunbook:
     """Return the request itself. Raises Refused if this version of Keyturn does not know it."""
     known = parts.runbooks.get(run.words)
     if known is None:
-        raise Refused(f"there is no runbook {run.words!r} any more")
+        raise Refused(f"there is no runbook {quote_text(run.words)} any more")
     try:
         return known.model_validate(run.fields)
     except ValidationError:

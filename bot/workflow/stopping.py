@@ -11,19 +11,18 @@ from bot.store import changelog, refusals, runs, stops
 from bot.store.database import Transaction
 from bot.store.stops import EVERYTHING
 from bot.workflow import stopped
-from bot.workflow.asking import Unfit
+from bot.workflow.asking import Unfit, fold_reason
 from bot.workflow.deciding import NotYours, StepUpFirst, TooLate
 from bot.workflow.ending import announce, end
 from bot.workflow.parts import Parts
 from bot.workflow.second_factor import shown
-from connectors.command import UncleanText, clean
 
-_SHORTEST_WHY, _LONGEST_WHY = 3, 1000
+_SHORTEST_WHY = 3
 
 
 def stop(parts: Parts, number: int, *, person: str, why: str = "") -> Run:
     """Stop one run. person: "" on the command line. Raises NotYours, TooLate and NoSuchRun."""
-    policy, why = _policy(parts, person), _plain(why)
+    policy, why = _policy(parts, person), fold_reason(why)
     with parts.database.transaction() as tx:
         run = runs.hold(tx, number)
         if run.parent is not None:
@@ -187,11 +186,4 @@ def reason(text: str) -> str:
             f"say why, in {_SHORTEST_WHY} characters or more, so that everybody knows what has "
             "happened"
         )
-    return _plain(text)
-
-
-def _plain(text: str) -> str:
-    try:
-        return clean(text.strip())[:_LONGEST_WHY]
-    except UncleanText as unclean:
-        raise Unfit(f"the reason {unclean}") from None
+    return fold_reason(text)

@@ -5,10 +5,11 @@ from collections.abc import Sequence
 from bot.store import changelog, tokens
 from bot.store.database import Transaction
 from bot.store.tokens import NoSuchToken, Token
+from bot.text import fold_text
 from bot.workflow.asking import NoSuchPerson, Unfit
 from bot.workflow.deciding import NotYours, TooLate
 from bot.workflow.parts import Parts
-from connectors.command import UncleanText, clean
+from connectors.command import UncleanText, quote_text
 
 # Each further one of the first three lets its holder read as well.
 SCOPES = {
@@ -66,14 +67,18 @@ class Tokens:
 def _scopes(given: Sequence[str]) -> list[str]:
     strange = [scope for scope in given if scope not in SCOPES]
     if strange or not given:
-        asked = f"there is no scope {strange[0]!r}" if strange else "a token is for something"
+        asked = (
+            f"there is no scope {quote_text(strange[0])}"
+            if strange
+            else "a token is for something"
+        )
         raise Unfit(f"{asked}: choose of {', '.join(SCOPES)}")
     return [scope for scope in SCOPES if scope in given]
 
 
 def _named(name: str) -> str:
     try:
-        plain = clean(name.strip())
+        plain = fold_text(name)
     except UncleanText as unclean:
         raise Unfit(f"the name {unclean}") from None
     if len(plain) > _LONGEST_NAME:

@@ -375,7 +375,9 @@ def test_its_owner_and_the_areas_suspend_and_resume_it(office: Office):
     schedule = _begun(office)
     with pytest.raises(NotYours):
         office.workflow.schedules.suspend(schedule.id, person="theo")
-    office.workflow.schedules.suspend(schedule.id, person="olga", why="new disks")
+    with pytest.raises(Unfit, match=r"U\+202E"):
+        office.workflow.schedules.suspend(schedule.id, person="olga", why="\u202ehidden")
+    office.workflow.schedules.suspend(schedule.id, person="olga", why="new\ndisks")
     due_now(office, schedule)
     fire_all(office)
     assert _fires(office, schedule) == []

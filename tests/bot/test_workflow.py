@@ -251,6 +251,9 @@ class TestAsking:
         with pytest.raises(Unfit, match=r"U\+202E"):
             office.ask(LAMP_ON, reason="nothing \u202e to see")
 
+    def test_a_reason_of_several_lines_is_kept_on_one(self, office: Office):
+        assert office.ask(LAMP_ON, reason=" it is\r\n\tdark ").reason == "it is dark"
+
 
 class TestDeciding:
     def test_nobody_approves_what_they_asked_for(self, office: Office):

@@ -60,3 +60,14 @@ def test_t_x1_no_secret_is_on_a_line_of_either_kind() -> None:
 
 def test_t_x1_without_the_redactor_it_would_be_there() -> None:
     assert "of-2026" in Lines(Redactor([])).format(_record("the token is %s", SECRET))
+
+
+def test_a_line_break_does_not_forge_a_line_of_text() -> None:
+    hostile = "late\n2026-01-01 00:00:00 INFO bot.web: all is well\x1b[2J"
+    line = Discreet(Redactor([])).format(_record("%s", hostile))
+    assert line.isprintable()
+
+
+def test_a_secret_that_is_broken_over_lines_is_not_in_the_text() -> None:
+    broken = f"{SECRET[:6]}\n{SECRET[6:]}"
+    assert "of-2026" not in Discreet(Redactor([SECRET])).format(_record("%s", broken))

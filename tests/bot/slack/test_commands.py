@@ -7,9 +7,10 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from bot.policy import Policy, PolicyDirectory
+from bot.run import State
 from bot.slack import hindsight
 from bot.slack.aliases import ALIASES, Alias, typed
-from bot.store import search, signins
+from bot.store import runs, search, signins
 from runbooks import catalogue
 from tests.bot.slack import payloads
 from tests.bot.slack.asgi import Answer
@@ -121,6 +122,36 @@ async def test_an_invisible_character_is_refused_by_its_name(chat: Chat):
     answer = await chat.type("toy set lb1 lamp on because \u202etrust me")
     assert "U+202E" in answer.text
     assert chat.office.entries() == []
+
+
+@pytest.mark.parametrize(
+    ("typed", "kept"),
+    [
+        ("dark\nand cold\tthere", "dark and cold there"),
+        ("for \U0001f468\u200d\U0001f469\u200d\U0001f467", None),
+        ("می\u200cخواهم", None),
+        ("no\u00a0break", "no break"),
+    ],
+)
+async def test_a_reason_is_ordinary_text_on_one_line(chat: Chat, typed: str, kept: str | None):
+    await chat.type(f"toy set lb1 lamp on because {typed}")
+    assert chat.run().reason == (kept or typed)
+    assert (kept or typed) in chat.slack.card.words
+    await chat.type(f"deny 1 {typed}", "U0OLGA")
+    with chat.office.database.reading() as tx:
+        [vote] = runs.votes(tx, 1)
+    assert vote.reason == (kept or typed)
+    assert "\\u" not in chat.slack.card.words
+
+
+@pytest.mark.parametrize("space", ["\u00a0", "\u202f", "\u3000"])
+async def test_a_space_that_phones_type_parts_words(chat: Chat, space: str):
+    await chat.type(f"toy{space}set lb1{space}lamp on")
+    assert chat.run().fields == {"host": "lb1", "name": "lamp", "value": "on"}
+    assert "set lamp on" in words(await chat.type(f"run{space}1"))
+    await chat.type(f"deny 1{space}no", "U0OLGA")
+    assert chat.run().state is State.DENIED
+    assert "There is no 'qqq xx'" in (await chat.type(f"qqq{space}xx")).text
 
 
 @pytest.mark.parametrize(
