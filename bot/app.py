@@ -23,7 +23,7 @@ from bot.api import hooks as incoming
 from bot.api.hooks import Incoming
 from bot.api.metrics import Gauges, endpoint
 from bot.api.parts import ApiParts
-from bot.api.telling import Telling
+from bot.api.telling import CLAIM_SECONDS, Telling
 from bot.custody import condition as state_of
 from bot.custody.contacts import Contacts
 from bot.custody.discretion import set_up_logging
@@ -38,6 +38,7 @@ from bot.policy import PolicyDirectory
 from bot.redaction import Redactor
 from bot.schedule.clock import Clock
 from bot.settings import Settings
+from bot.store import deliveries, homes, news
 from bot.store.database import Database, sole_user
 from bot.store.tenure import Tenure
 from bot.trail import Trail
@@ -261,6 +262,7 @@ class _Server(uvicorn.Server):
 async def _at_work(keyturn: Keyturn) -> AsyncGenerator[None]:
     """Take up what was left, keep the outbox and the clock going, and end in good order."""
     if keyturn.dispatch is not None:
+        await asyncio.to_thread(_release_senders, keyturn.database)
         keyturn.worker.start(keyturn.database)
         keyturn.dispatch.start(keyturn.workflow.advance)
         await asyncio.to_thread(keyturn.workflow.recover)
@@ -284,6 +286,14 @@ async def _at_work(keyturn: Keyturn) -> AsyncGenerator[None]:
             await keyturn.chat.close()
         keyturn.fleet.close()
         keyturn.database.close()
+
+
+def _release_senders(database: Database) -> None:
+    """Tell at once what one that died had begun to tell: nobody else works on this database."""
+    with database.transaction() as tx:
+        news.release_all(tx)
+        homes.release_all(tx)
+        deliveries.release_all(tx, seconds=CLAIM_SECONDS)
 
 
 async def _finish(keyturn: Keyturn) -> None:

@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 _LOOK_SECONDS = 1.0
 # Longer than one attempt can take: whoever dies over it leaves it to another after that.
-_CLAIM_SECONDS = 60.0
+CLAIM_SECONDS = 60.0
 
 
 class Told(shapes.Shape):
@@ -81,7 +81,7 @@ class Telling:
 
     def _tell(self, item: Due) -> bool:
         with self._database.transaction() as tx:
-            if not deliveries.claim(tx, item, seconds=_CLAIM_SECONDS):
+            if not deliveries.claim(tx, item, seconds=CLAIM_SECONDS):
                 return False
         try:
             self._send(item)

@@ -20,7 +20,8 @@ from bot.store.schedules import Standing
 
 log = logging.getLogger(__name__)
 
-_LEASE_SECONDS = 30.0
+# Longer than one drawing can take; others may try after that.
+_LEASE_SECONDS = 15.0
 _PATIENCE_SECONDS = 10.0
 _AGAIN_SECONDS = 20.0
 _MOST = 200

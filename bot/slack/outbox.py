@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, TypeVar
+from uuid import uuid4
 
 from aiohttp import ClientError
 from slack_sdk.errors import SlackApiError, SlackClientError
@@ -49,8 +50,9 @@ log = logging.getLogger(__name__)
 Said = TypeVar("Said")
 
 _POLL_SECONDS = 1.0
-# Long enough for one delivery, whatever Slack does; others may try after that.
-_LEASE_SECONDS = 60.0
+# Others may try after that; while a delivery goes on, it is prolonged in time.
+_LEASE_SECONDS = 15.0
+_TURN_SECONDS = 5.0
 _DELIVERY_SECONDS = 45.0
 _GRACE_SECONDS = 3.0
 _AT_ONCE = 8
@@ -101,7 +103,7 @@ class Outbox:
         homes: Homes | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._homes = homes
+        self._name, self._homes = str(uuid4()), homes
         self._database, self._stories, self._voice = database, stories, voice
         self._default, self._clock = default_channel, clock
         self._alarms = Alarms(voice, self._remember, channel=alarm_channel or default_channel)
@@ -147,6 +149,7 @@ class Outbox:
             # What is half said is finished, or it would be said again after the next start.
             if self._under_way:
                 await asyncio.wait(self._under_way, timeout=_GRACE_SECONDS)
+            await self._write(lambda tx: news.release(tx, self._name))
 
     async def flush(self) -> None:
         """Deliver all that is due now, and return when it is told or postponed."""
@@ -187,7 +190,7 @@ class Outbox:
                 for item in news.held(tx)
                 if not self._early((delivery := self._drawn(tx, item)).story)
                 and self._its_turn(tx, delivery)
-                and news.claim(tx, item, seconds=_LEASE_SECONDS)
+                and news.claim(tx, item, sender=self._name, seconds=_LEASE_SECONDS)
             )
             return list(islice(ready, most))
 
@@ -206,7 +209,8 @@ class Outbox:
         if turn <= now:
             return True
         self._turns[run] = turn
-        news.claim(tx, delivery.item, seconds=turn - now)
+        # Whoever takes over from us waits no longer than that.
+        news.claim(tx, delivery.item, sender="", seconds=min(turn - now, _TURN_SECONDS))
         return False
 
     def _keep_time(self) -> None:
@@ -231,6 +235,7 @@ class Outbox:
 
     async def _deliver(self, delivery: _Delivery) -> None:
         item = delivery.item
+        keeping = asyncio.create_task(self._keep(item))
         try:
             async with asyncio.timeout(_DELIVERY_SECONDS):
                 await self._tell(delivery.story, delivery.notices)
@@ -245,8 +250,19 @@ class Outbox:
         else:
             await self._told(item, delivery.story)
         finally:
+            keeping.cancel()
             self._free += 1
         self._woken.set()
+
+    async def _keep(self, item: Pending) -> None:
+        """Keep others from what is being told, for as long as it takes."""
+        while True:
+            await asyncio.sleep(_LEASE_SECONDS / 3)
+
+            def write(tx: Transaction) -> None:
+                news.renew(tx, item, sender=self._name, seconds=_LEASE_SECONDS)
+
+            await self._write(write)
 
     async def _told(self, item: Pending, story: Story) -> None:
         run = story.run
@@ -255,7 +271,7 @@ class Outbox:
             self._sent.pop(run.id, None)
 
         def write(tx: Transaction) -> None:
-            news.told(tx, item)
+            news.told(tx, item, sender=self._name)
             homes.concern(tx, concerned(story))
 
         await self._write(write)
@@ -265,7 +281,11 @@ class Outbox:
         # Senders that were refused together shall not come back together.
         seconds *= 1 + random.random() / 4  # noqa: S311 - no secret
         log.warning("the news of run %d waits %.1f s: %s", item.run, seconds, why)
-        await self._write(lambda tx: news.postpone(tx, item, seconds=seconds, why=why))
+
+        def write(tx: Transaction) -> None:
+            news.postpone(tx, item, seconds=seconds, why=why, sender=self._name)
+
+        await self._write(write)
 
     # --- what is said ---
 

@@ -130,6 +130,16 @@ def claim(tx: Transaction, item: Due, *, seconds: float) -> bool:
     return claimed.rowcount == 1
 
 
+def release_all(tx: Transaction, *, seconds: float) -> None:
+    """Have told at once what was claimed for at most so long: whoever did is dead."""
+    soon = tx.now + round(seconds * _SECOND)
+    tx.sql.execute(
+        update(delivery)
+        .where(delivery.c.dead.is_(None), delivery.c.not_before <= soon)
+        .values(not_before=0)
+    )
+
+
 def delivered(tx: Transaction, item: Due) -> None:
     tx.sql.execute(delete(delivery).where(_is(item)))
 

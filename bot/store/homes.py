@@ -66,6 +66,11 @@ def drawn(tx: Transaction, home: Home, digest: str) -> None:
     tx.sql.execute(known.where(_HOME.due == home.due).values(due=None))
 
 
+def release_all(tx: Transaction) -> None:
+    """Have drawn at once what others have claimed and will not draw: they are dead."""
+    tx.sql.execute(update(tables.home).where(_HOME.due > tx.now).values(due=tx.now))
+
+
 def forget(tx: Transaction, home: Home) -> None:
     """Leave it as it is until its owner looks again."""
     known = update(tables.home).where(_HOME.user == home.user, _HOME.due == home.due)

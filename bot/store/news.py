@@ -7,7 +7,7 @@ it draws the run as it is by then, so a late message can never overwrite a newer
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Select, select, update
+from sqlalchemy import Row, Select, Update, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from bot.store import tables
@@ -23,7 +23,10 @@ _ANNOUNCE = Rote(
 
 @dataclass(frozen=True)
 class Pending:
-    """A run with something to tell. revision: what will have been told when it is delivered."""
+    """A run with something to tell. revision: what will have been told when it is delivered.
+
+    tries: how often it was tried, by somebody who died over it too: what they said may be there.
+    """
 
     run: int
     revision: int
@@ -44,13 +47,15 @@ class Notice:
 def announce(tx: Transaction, run: int) -> None:
     """Say that *run* has news. Several before a delivery become one."""
     tx.after_commit(tx.tell_news)
-    _ANNOUNCE.tell(tx, run=run, revision=1, told=0, tries=0, not_before=0, trouble="")
+    _ANNOUNCE.tell(tx, run=run, revision=1, told=0, tries=0, not_before=0, sender="", trouble="")
 
 
 def pending(tx: Transaction, *, most: int = 100) -> list[Pending]:
-    return [
-        Pending(row.run, row.revision, row.tries) for row in tx.sql.execute(_pending(tx, most))
-    ]
+    return [_item(row) for row in tx.sql.execute(_pending(tx, most))]
+
+
+def _item(row: Row[Any]) -> Pending:
+    return Pending(row.run, row.revision, row.tries + bool(row.sender))
 
 
 def _pending(tx: Transaction, most: int) -> Select[Any]:
@@ -66,11 +71,14 @@ def held(tx: Transaction) -> list[Pending]:
     """Return what is pending, kept from others until this transaction ends: nobody tells it now,
     and what is read of it from here on is as nobody has told it yet."""
     query = _pending(tx, 100).with_for_update(skip_locked=True)
-    return [Pending(row.run, row.revision, row.tries) for row in tx.sql.execute(query)]
+    return [_item(row) for row in tx.sql.execute(query)]
 
 
-def claim(tx: Transaction, item: Pending, *, seconds: float) -> bool:
-    """Keep others from delivering it for so long; False if somebody else is at it already."""
+def claim(tx: Transaction, item: Pending, *, sender: str, seconds: float) -> bool:
+    """Keep others from delivering it for so long; False if somebody else is at it already.
+
+    sender: who delivers it meanwhile, "" if it only waits.
+    """
     claimed = tx.sql.execute(
         update(tables.news)
         .where(
@@ -78,30 +86,62 @@ def claim(tx: Transaction, item: Pending, *, seconds: float) -> bool:
             tables.news.c.revision > tables.news.c.told,
             tables.news.c.not_before <= tx.now,
         )
-        .values(not_before=tx.now + round(seconds * 1_000_000))
+        .values(sender=sender, not_before=tx.now + round(seconds * 1_000_000))
     )
     return claimed.rowcount == 1
 
 
-def told(tx: Transaction, item: Pending) -> None:
-    tx.sql.execute(
-        update(tables.news)
-        .where(tables.news.c.run == item.run)
-        .values(told=item.revision, tries=0, not_before=0, trouble="")
-    )
+def renew(tx: Transaction, item: Pending, *, sender: str, seconds: float) -> None:
+    """Keep others from it for so long from now on, if they have not taken it over."""
+    until = tx.now + round(seconds * 1_000_000)
+    tx.sql.execute(_held_by(item, sender).values(not_before=until))
 
 
-def postpone(tx: Transaction, item: Pending, *, seconds: float, why: str) -> None:
+def told(tx: Transaction, item: Pending, *, sender: str = "") -> None:
+    """Note that it was told by who claimed it, unless others have taken it over since."""
+    done = _held_by(item, sender)
+    tx.sql.execute(done.values(told=item.revision, tries=0, not_before=0, sender="", trouble=""))
+
+
+def postpone(
+    tx: Transaction, item: Pending, *, seconds: float, why: str, sender: str = ""
+) -> None:
     """Try again later; the news keeps."""
     tx.sql.execute(
-        update(tables.news)
-        .where(tables.news.c.run == item.run)
-        .values(
+        _held_by(item, sender).values(
             tries=item.tries + 1,
             not_before=tx.now + round(seconds * 1_000_000),
+            sender="",
             trouble=why[:500],
         )
     )
+
+
+def release(tx: Transaction, sender: str) -> None:
+    """Let others deliver at once what this sender has claimed and will not tell."""
+    tx.sql.execute(_released().where(tables.news.c.sender == sender))
+
+
+def release_all(tx: Transaction) -> None:
+    """The same for all senders: they are dead, since nobody else works on this database."""
+    tx.sql.execute(_released().where(tables.news.c.sender != ""))
+
+
+def _held_by(item: Pending, sender: str) -> Update:
+    row = tables.news.c
+    return update(tables.news).where(row.run == item.run, row.sender == sender)
+
+
+def _released() -> Update:
+    return update(tables.news).values(sender="", not_before=0, tries=tables.news.c.tries + 1)
+
+
+def has_more(tx: Transaction, run: int) -> bool:
+    """Return whether there is news of a run that was not told yet, or is being told."""
+    query = select(tables.news.c.run).where(
+        tables.news.c.run == run, tables.news.c.revision > tables.news.c.told
+    )
+    return tx.sql.execute(query).first() is not None
 
 
 def notices(tx: Transaction, run: int) -> dict[str, Notice]:

@@ -263,7 +263,8 @@ vigil = Table(
     Index(None, "next"),
 )
 
-# What doors have still to tell of a run: only that there is news, never the news itself.
+# What doors have still to tell of a run: only that there is news, never the news itself. sender:
+# who tells it now, until not_before; "" if nobody does.
 news = Table(
     "news",
     metadata,
@@ -272,6 +273,7 @@ news = Table(
     Column("told", Integer, nullable=False),
     Column("tries", Integer, nullable=False),
     Column("not_before", BigInteger, nullable=False),
+    Column("sender", String(36), nullable=False),
     Column("trouble", Text, nullable=False),
 )
 

@@ -281,6 +281,7 @@ def upgrade() -> None:
     sa.Column('told', sa.Integer(), nullable=False),
     sa.Column('tries', sa.Integer(), nullable=False),
     sa.Column('not_before', sa.BigInteger(), nullable=False),
+    sa.Column('sender', sa.String(length=36), nullable=False),
     sa.Column('trouble', sa.Text(), nullable=False),
     sa.ForeignKeyConstraint(['run'], ['run.id'], name=op.f('fk_news_run')),
     sa.PrimaryKeyConstraint('run', name=op.f('pk_news'))

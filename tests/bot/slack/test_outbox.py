@@ -8,6 +8,7 @@ import pytest
 from aiohttp import web
 
 from bot.run import State
+from bot.slack import outbox
 from bot.slack.story import Stories
 from bot.store import news
 from tests.bot.office import Office
@@ -189,13 +190,96 @@ async def test_a_sender_that_died_holds_nothing_up_for_long(chat: Chat):
     await asyncio.to_thread(chat.office.work)
     with chat.office.database.transaction() as tx:
         [item] = news.pending(tx)
-        assert news.claim(tx, item, seconds=60)
-        assert not news.claim(tx, item, seconds=60)
+        assert news.claim(tx, item, sender="one", seconds=60)
+        assert not news.claim(tx, item, sender="another", seconds=60)
     await chat.settle()
     assert chat.slack.posted == []
     due_now(chat)
     await chat.settle()
     assert chat.slack.card.text.startswith("Approval needed")
+
+
+async def test_what_a_dead_sender_had_is_told_by_another_within_fifteen_seconds(chat: Chat):
+    """It died while Slack took its time."""
+    async with a_chat(chat.office) as dead:
+        await chat.send(payloads.slash(LAMP_ON))
+        await asyncio.to_thread(chat.office.work)
+        dead.slack.slowly = 1
+        dying = asyncio.create_task(dead.door.outbox.flush())
+        await until(lambda: dead.slack.calls)
+        dying.cancel()
+        await asyncio.gather(dying, return_exceptions=True)
+    await chat.settle()
+    assert chat.slack.posted == []
+    with chat.office.database.transaction() as tx:
+        tx.sql.exec_driver_sql("UPDATE news SET not_before = not_before - 15000000")
+    await chat.settle()
+    assert chat.slack.card.text.startswith("Approval needed")
+
+
+async def test_what_a_dead_sender_has_said_is_not_said_again(chat: Chat):
+    await chat.send(payloads.slash(LAMP_ON))
+    await asyncio.to_thread(chat.office.work)
+    chat.slack.slowly = 0.3
+    dying = asyncio.create_task(chat.door.outbox.flush())
+    await until(lambda: any(call == "chat.postMessage" for call, _ in chat.slack.calls))
+    dying.cancel()
+    await asyncio.gather(dying, return_exceptions=True)
+    # Slack has it all the same.
+    await until(lambda: chat.slack.posted)
+    with chat.office.database.transaction() as tx:
+        tx.sql.exec_driver_sql("UPDATE news SET not_before = not_before - 15000000")
+    await chat.settle()
+    assert set(chat.slack.card.buttons) == {"approve", "deny"}
+    with chat.office.database.reading() as tx:
+        assert news.notices(tx, 1)["card"].ts == chat.slack.card.ts
+
+
+async def test_who_takes_long_keeps_what_they_tell(chat: Chat, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(outbox, "_LEASE_SECONDS", 1.0)
+    async with a_chat(chat.office) as other:
+        await chat.send(payloads.slash(LAMP_ON))
+        await asyncio.to_thread(chat.office.work)
+        chat.slack.slowly = 2.5
+        telling = asyncio.create_task(chat.door.outbox.flush())
+        await until(lambda: any(call == "chat.postMessage" for call, _ in chat.slack.calls))
+        while not telling.done():
+            await other.door.outbox.flush()
+            await asyncio.wait([telling], timeout=0.05)
+        await telling
+        assert other.slack.posted == []
+    assert chat.slack.card.text.startswith("Approval needed")
+
+
+async def test_who_was_late_does_not_speak_for_who_took_over(chat: Chat):
+    await chat.send(payloads.slash(LAMP_ON))
+    await asyncio.to_thread(chat.office.work)
+    with chat.office.database.transaction() as tx:
+        [item] = news.pending(tx)
+        assert news.claim(tx, item, sender="late", seconds=-1)
+        assert news.claim(tx, item, sender="new", seconds=60)
+        news.told(tx, item, sender="late")
+        news.postpone(tx, item, seconds=-1, why="late", sender="late")
+        news.renew(tx, item, sender="late", seconds=-1)
+        assert news.pending(tx) == []
+        assert news.has_more(tx, item.run)
+        news.told(tx, item, sender="new")
+        assert not news.has_more(tx, item.run)
+
+
+async def test_who_ends_in_good_order_leaves_what_they_could_not_tell_to_others(
+    chat: Chat, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(outbox, "_GRACE_SECONDS", 0.1)
+    chat.slack.slowly = 1
+    async with at_work(chat):
+        await chat.send(payloads.slash(LAMP_ON))
+        await asyncio.to_thread(chat.office.work)
+        chat.door.outbox.wake()
+        await until(lambda: any(call == "chat.postMessage" for call, _ in chat.slack.calls))
+    async with a_chat(chat.office) as other:
+        await other.door.outbox.flush()
+        assert other.slack.card.text.startswith("Approval needed")
 
 
 async def test_a_look_that_takes_long_is_shown_and_becomes_the_card(chat: Chat):

@@ -1,0 +1,46 @@
+"""The only process that there is tells at once what one before it had begun to tell, and died."""
+
+import time
+from pathlib import Path
+
+from bot.run import Origin
+from bot.store import homes, news
+from bot.store.outside import delivery
+from runbooks.uptime_check import UptimeCheck
+from tests.playground import company
+from tests.playground.service import Service
+from tests.policies import INVENTORY
+
+
+def test_what_was_being_told_at_a_crash_is_told_at_the_next_start(tmp_path: Path) -> None:
+    company.found(tmp_path / "policy")
+    (tmp_path / "policy" / "inventory.yaml").write_text(INVENTORY)
+    with Service(tmp_path, slack="") as before:
+        run = before.keyturn.workflow.ask(
+            UptimeCheck(host="lb1"), person="dora", origin=Origin("web"), reason=""
+        )
+        with before.keyturn.database.transaction() as tx:
+            homes.opened(tx, "U0OLGA", "olga")
+            [home] = homes.due(tx)
+            assert homes.claim(tx, home, seconds=60)
+            [item] = news.pending(tx)
+            assert news.claim(tx, item, sender="dead", seconds=60)
+            late = {"subscription": "wiki", "seq": 1, "run": run.id, "kind": "asked", "at": 0}
+            claimed = {"tries": 0, "not_before": tx.now + 60_000_000, "trouble": ""}
+            tx.sql.execute(delivery.insert().values(late | claimed))
+    with Service(tmp_path) as service:
+        deadline = time.monotonic() + 10
+        while _left(service, run.id) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert _left(service, run.id) == []
+
+
+def _left(service: Service, run: int) -> list[str]:
+    """Return what still waits for who is dead."""
+    with service.keyturn.database.reading() as tx:
+        drawn = tx.sql.exec_driver_sql("SELECT digest FROM home").scalar_one()
+        held = tx.sql.exec_driver_sql(
+            "SELECT count(*) FROM delivery WHERE not_before"
+        ).scalar_one()
+        waits = {"card": news.has_more(tx, run), "Home": not drawn, "subscription": held}
+    return [name for name, waiting in waits.items() if waiting]
