@@ -3,6 +3,7 @@
 import re
 
 from bot.run import Run
+from bot.slack.aliases import COMMAND
 from bot.slack.card import ACCEPT, APPROVE, WITHDRAW
 from bot.slack.payloads import Click
 from bot.store import news, runs
@@ -13,12 +14,19 @@ CARD, COPY = "card", "copy "
 _VALUE = re.compile(r"(\d{1,9}):([0-9a-f]{10})", re.ASCII)
 
 
+class Outdated(TooLate):
+    """The button is on a message that nothing keeps up to date: another one is the run's card."""
+
+
 class Decisions:
     def __init__(self, workflow: Workflow, database: Database) -> None:
         self._workflow, self._database = workflow, database
 
     def decide(self, click: Click, *, person: str) -> Run:
-        """Approve or deny what the clicked card shows. Raises NotYours, TooLate, NoSuchRun."""
+        """Approve or deny what the clicked card shows. Raises NotYours, TooLate, NoSuchRun.
+
+        Outdated, which is a TooLate, where the buttons are to be taken off the message.
+        """
         value = _VALUE.fullmatch(click.value)
         if value is None:
             raise TooLate("This button is not one of Keyturn's: look at the run itself.")
@@ -33,10 +41,14 @@ class Decisions:
         return self._workflow.deny(number, person=person)
 
     def _check_card(self, click: Click, number: int, digest: str) -> None:
-        """Refuse buttons of another message or another plan than the one that is shown."""
+        """Refuse buttons of another message or another plan than the one that is shown.
+
+        A post whose answer was lost may leave a message that we do not know to be there.
+        """
         with self._database.reading() as tx:
             run = runs.get(tx, number)
             notices = news.notices(tx, number)
+            in_flux = news.has_more(tx, number)
         stands = {
             (notice.channel, notice.ts)
             for slot, notice in notices.items()
@@ -44,6 +56,12 @@ class Decisions:
         }
         # What stands on somebody's Home is drawn for them alone, and nobody else can click it.
         if not click.home and (click.channel, click.ts) not in stands:
-            raise TooLate(f"This is not the card of run {number} any more: look for its newest.")
+            if in_flux:
+                # It may be the card that is being posted just now.
+                raise TooLate(f"Run {number} is just being told of: look at it again in a moment.")
+            raise Outdated(
+                f"This is not the card of run {number} any more: look for its newest, or type "
+                f"{COMMAND} run {number}."
+            )
         if run.short_digest != digest:
             raise TooLate(f"Run {number} has another plan than this button: look at it again.")

@@ -24,11 +24,11 @@ from bot.slack.blocks import Message
 from bot.slack.body import Body
 from bot.slack.card import ACCEPT, AGAIN, APPROVE, DENY, WITHDRAW
 from bot.slack.commands import Blank, Commands
-from bot.slack.decisions import Decisions
+from bot.slack.decisions import Decisions, Outdated
 from bot.slack.homes import Homes
 from bot.slack.identity import Identity, Unwelcome
 from bot.slack.sentences import sentence
-from bot.slack.voice import Voice, error_of, retry_after
+from bot.slack.voice import Place, Voice, error_of, retry_after
 from bot.store.database import StoreUnavailable
 from bot.store.runs import NoSuchRun, Overtaken
 from bot.store.schedules import NoSuchSchedule
@@ -115,6 +115,9 @@ class Listeners:
             )
         except (NoPolicy, StoreUnavailable, *_NOES) as no:
             self._whisper(body, answers.said(_plainly(no)))
+            if isinstance(no, Outdated):
+                work = self._take_buttons_off(click, f"Outdated: {sentence(str(no))}")
+                self._in_background(work, click.channel, click.account.user)
         await ack()
 
     async def on_ask(self, ack: AsyncAck, body: Body) -> None:
@@ -190,6 +193,14 @@ class Listeners:
     async def close(self) -> None:
         """Let what is being said come to its end."""
         await asyncio.gather(*self._speaking)
+
+    async def _take_buttons_off(self, click: payloads.Click, why: str) -> None:
+        """Have the message that was clicked say that it is outdated."""
+        try:
+            await self._voice.update(Place(click.channel, click.ts), answers.said(why))
+        except (SlackClientError, ClientError, TimeoutError) as trouble:
+            # Its buttons decide nothing, and the next click tries it again.
+            log.warning("an outdated message keeps its buttons: %s", trouble)
 
     async def _open(self, blank: Blank, command: payloads.Command) -> None:
         """Open a form, or say how the request is typed where Slack opens none."""

@@ -11,6 +11,7 @@ from bot.run import State
 from bot.slack import echo, voice
 from bot.slack.blocks import Message, line, rich, words
 from bot.slack.echo import bears, marked, named
+from tests.bot.slack import payloads
 from tests.bot.slack.chat import Chat
 from tests.bot.slack.stories import a_story
 from tests.bot.slack.test_outbox import LAMP_ON, due_now
@@ -81,6 +82,57 @@ async def test_r_s4_without_the_guard_there_is_one_more_each_time(
 
 def _never(_said: Mapping[str, Any], _name: str) -> bool:
     return False
+
+
+@pytest.mark.parametrize("action", ["approve", "deny"])
+async def test_a_second_card_that_nobody_knows_of_loses_its_buttons_when_it_is_clicked(
+    chat: Chat, action: str
+):
+    """The answer to its post was lost, and we may not look for it."""
+    chat.slack.unheard, chat.slack.may_look = 1, False
+    await chat.type(LAMP_ON)
+    await tried_again(chat)
+    orphan, card = chat.slack.posted
+    await chat.press(action, "U0OLGA", message=orphan)
+    assert chat.run().state is State.WAITING
+    assert orphan.buttons == {}
+    assert orphan.text.startswith("Outdated: This is not the card of run 1 any more")
+    assert "/keyturn run 1" in orphan.words
+    assert "not the card of run 1" in chat.slack.whispers("U0OLGA")[0].text
+    assert set(card.buttons) == {"approve", "deny"}
+    await chat.press("approve", "U0OLGA", message=card)
+    assert chat.run().state is State.SUCCEEDED
+
+
+async def test_a_card_that_is_just_being_posted_keeps_its_buttons_when_it_is_clicked(chat: Chat):
+    """Slack has shown it to people before it has told us so."""
+    chat.slack.unheard, chat.slack.may_look = 1, False
+    await chat.type(LAMP_ON)
+    [card] = chat.slack.posted
+    answer = await chat.send(
+        payloads.interaction(
+            payloads.click(
+                "approve",
+                card.buttons["approve"]["value"],
+                "U0OLGA",
+                channel=card.channel,
+                ts=card.ts,
+            )
+        )
+    )
+    await chat.door.close()
+    assert answer.status == 200
+    assert chat.run().state is State.WAITING
+    assert set(card.buttons) == {"approve", "deny"}
+    assert "look at it again in a moment" in chat.slack.whispers("U0OLGA")[0].text
+
+
+async def test_a_stranger_takes_no_buttons_off(chat: Chat):
+    chat.slack.unheard, chat.slack.may_look = 1, False
+    await chat.type(LAMP_ON)
+    await tried_again(chat)
+    await chat.press("approve", "U0NOBODY", message=chat.slack.posted[0])
+    assert set(chat.slack.posted[0].buttons) == {"approve", "deny"}
 
 
 async def test_what_slack_takes_at_once_is_not_looked_for(chat: Chat):
