@@ -2,7 +2,7 @@
 """Verify an export of Keyturn's change log, without Keyturn.
 
     keyturn changelog export > export.jsonl
-    python3 verify_changelog.py export.jsonl [--key HEX] [--witness FILE]... [--thorough]
+    python3 verify_changelog.py export.jsonl [--key HEX] [--witness FILE]... [--quick]
 
 It shares no code with the service: only Python's standard library and the Ed25519 of the package
 `cryptography`. Read it before you trust it; that is why it is short.
@@ -17,14 +17,15 @@ The format. Each line of the export is a JSON object with
                keys sorted, no spaces, characters as they are, UTF-8
     signature  Ed25519 over the 32 bytes of the hash, 128 hex digits
 Entry 1 has the kind "key" and names the public key in its body. A further entry of this kind is
-signed by the key before it, holds a proof that its owner signed too (of prev), and what follows is
+signed by the key before it, holds a proof that the owner of the new key signed too (the SHA-256 of
+the canonical JSON of after: its prev, key: the key before it, seq: its own), and what follows is
 signed by the one that it names.
 An entry whose body has output_sha256 binds what a host answered, which is beside it as output:
 salt and text, and the hash is that of the canonical JSON of both. It is null once it was erased,
 which an entry of the kind "output erased" about the same run must tell.
-The last signature binds all that is before it, since each entry holds the hash of the one before;
-only it and those of entries that name a key are checked, unless it does not fit or --thorough is
-given: then every one is.
+Every signature is checked, on all cores. --quick checks only the last one and those of entries
+that name a key: enough to find what was altered after it was written, since each entry holds the
+hash of the one before, and Keyturn checks an entry before it adds the next.
 A witness's file has one checkpoint a line: seq, hash, at, key, signature, as JSON; or it is a log
 of a host or of a log server, with lines that say "keyturn checkpoint seq=… hash=… …".
 An entry of the kind "restored" says that a backup was put back: what witnesses saw from its number
@@ -36,6 +37,8 @@ import hashlib
 import json
 import re
 import sys
+from collections import deque
+from concurrent.futures import ProcessPoolExecutor
 from json.encoder import encode_basestring as quoted
 from pathlib import Path
 
@@ -54,7 +57,10 @@ class Broken(Exception):
     """The log does not fit. seq: the first entry that does not."""
 
     def __init__(self, seq, why):
-        super().__init__(f"BROKEN at entry {seq}: {why}")
+        super().__init__(seq, why)
+
+    def __str__(self):
+        return f"BROKEN at entry {self.args[0]}: {self.args[1]}"
 
 
 def sha256(thing):
@@ -129,20 +135,50 @@ def check_key(entry, seq, key):
     """Return the key that an entry names, if its owner signed too; the first names its own."""
     named = public_key_in(entry, seq)
     proof = json.loads(entry["body"]).get("proof", "")
-    if key and not signed(named, entry["prev"], str(proof)):
+    succession = sha256({"after": entry["prev"], "key": key, "seq": seq})
+    if key and not signed(named, succession, str(proof)):
         raise Broken(seq, "it names a key whose owner did not sign")
     return named
 
 
-class Unsealed(Exception):
-    """Every hash fits, and the last signature does not: somebody made them fit."""
+def check_signed(batch):
+    """Raise Broken at the first entry whose key did not sign it."""
+    for seq, key, digest, signature in batch:
+        if not signed(key, digest, signature):
+            raise Broken(seq, "it is not signed by the key of the log")
 
 
-def walk(lines, thorough):
+class Signatures:
+    """Has signatures checked by other processes, a batch at a time, in the order of the log."""
+
+    BATCH, AT_ONCE = 2000, 32
+
+    def __init__(self):
+        self.pool, self.batch, self.running = None, [], deque()
+
+    def add(self, *one):
+        self.batch.append(one)
+        if len(self.batch) == self.BATCH:
+            self.pool = self.pool or ProcessPoolExecutor()
+            self.running.append(self.pool.submit(check_signed, self.batch))
+            self.batch = []
+        if len(self.running) > self.AT_ONCE:
+            self.running.popleft().result()
+
+    def finish(self):
+        """Wait for all of them. Raises Broken."""
+        while self.running:
+            self.running.popleft().result()
+        check_signed(self.batch)
+
+    def close(self):
+        if self.pool is not None:
+            self.pool.shutdown(cancel_futures=True)
+
+
+def walk(lines, signatures, quick):
     """Check every entry; return each one's hash, every key that sealed the log, and its losses:
     from which entry on, and until when.
-
-    Raises Unsealed if it takes every signature to say where it is broken.
     """
     keys, prev, hashes, unasked, losses, entry = [], "0" * 64, [], {}, [], None
     for seq, line in enumerate(lines, start=1):
@@ -150,30 +186,41 @@ def walk(lines, thorough):
         if seq == 1 and entry["kind"] != "key":
             raise Broken(seq, "the log does not begin with its key")
         key = keys[-1] if keys else public_key_in(entry, seq)
-        check = thorough or entry["kind"] == "key"
-        if check and not signed(key, digest, str(entry.get("signature"))):
-            raise Broken(seq, "it is not signed by the key of the log")
+        one = seq, key, digest, str(entry.get("signature"))
         if entry["kind"] == "key":
-            keys.append(check_key(entry, seq, keys))
+            check_signed([one])
+            keys.append(check_key(entry, seq, keys and keys[-1]))
+        elif not quick:
+            signatures.add(*one)
         if entry["kind"] == "restored":
             losses.append((seq, entry["at"]))
         check_output(entry, seq, unasked)
         prev = digest
         hashes.append(digest)
-    if entry and entry["kind"] != "key" and not signed(keys[-1], prev, str(entry["signature"])):
-        raise Unsealed
+    if entry:
+        last = keys[-2] if entry["kind"] == "key" and len(keys) > 1 else keys[-1]
+        signatures.add(len(hashes), last, prev, str(entry.get("signature")))
     for seq in sorted(unasked.values()):
         raise Broken(seq, "the output that it binds was erased unasked")
     return hashes, keys, losses
 
 
-def walked(export, thorough):
+def walked(export, quick):
+    """Walk the export and wait for the signatures: the first entry that does not fit counts."""
+    signatures = Signatures()
     try:
         with Path(export).open(encoding="utf-8") as lines:
-            return walk(lines, thorough)
-    except Unsealed:
-        with Path(export).open(encoding="utf-8") as lines:
-            return walk(lines, thorough=True)
+            try:
+                return walk(lines, signatures, quick)
+            finally:
+                signatures.finish()
+    except Broken as broken:
+        if not quick:
+            raise
+        walked(export, quick=False)
+        raise broken from None
+    finally:
+        signatures.close()
 
 
 def checkpoint_in(line):
@@ -222,13 +269,13 @@ def main():
     parser.add_argument("export", help="what `keyturn changelog export` printed")
     parser.add_argument("--key", help="a public key that must have sealed it")
     parser.add_argument("--witness", action="append", default=[], help="a witness's file")
-    parser.add_argument("--thorough", action="store_true", help="check every signature")
+    parser.add_argument("--quick", action="store_true", help="check few of the signatures")
     asked = parser.parse_args()
     try:
-        hashes, keys, losses = walked(asked.export, asked.thorough)
-        if asked.key and asked.key not in keys:
-            raise Broken(len(hashes), f"sealed by {keys[-1:]}, and not by the key given")
+        hashes, keys, losses = walked(asked.export, asked.quick)
         seen = [compare(hashes, losses, witness) for witness in asked.witness]
+        if asked.key and asked.key not in keys:
+            raise Broken(len(hashes) or 1, f"sealed by {keys[-1:]}, and not by the key given")
     except Broken as broken:
         sys.exit(str(broken))
     except OSError as trouble:

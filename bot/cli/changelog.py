@@ -6,6 +6,7 @@ import click
 
 from bot.cli import alone
 from bot.cli.place import Place, at_place, considered, plainly
+from bot.cli.progress import shown
 from bot.cli.service import as_json, tell
 
 
@@ -15,15 +16,29 @@ from bot.cli.service import as_json, tell
 def rotate_key(place: Place, *, as_json: bool) -> None:
     """Seal the log by a new key from now on; the log itself says so, signed by both.
 
-    The service must be stopped meanwhile. The old key is gone then: nobody can steal it any more.
+    The whole log is verified first: a log that is broken keeps its key. The service must be
+    stopped meanwhile. The old key is gone then: nobody can steal it any more.
     People sign in anew; tokens go on.
     """
     from bot.custody import rotation
+    from bot.store import witness
     from bot.store.database import sole_user
     from bot.store.tenure import sole_server
 
-    with place.database() as database, sole_user(place.data()), sole_server(database):
-        done = rotation.rotate(database, place.keys() / "changelog.key")
+    with (
+        plainly(),
+        place.database() as database,
+        sole_user(place.data()),
+        sole_server(database),
+    ):
+        ours = place.witness()
+        points = witness.read(ours) if ours is not None and ours.exists() else []
+        done = rotation.rotate(
+            database,
+            place.keys() / "changelog.key",
+            witnesses=points,
+            stages=shown(quiet=as_json),
+        )
     for token in done.ended:
         click.echo(
             f"token {token.id} ({token.prefix}…) of {token.person} opens nothing any more: the "

@@ -5,9 +5,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bot.custody.durable import sync
-from bot.store import aftermath, changelog, seal, tokens, verification
+from bot.store import aftermath, changelog, copying, seal, tokens, verification
 from bot.store.database import Database
+from bot.store.stages import Stages, untold
 from bot.store.tokens import Token
+from bot.store.witness import Checkpoint
 
 
 @dataclass(frozen=True)
@@ -19,10 +21,17 @@ class Rotated:
     ended: Sequence[Token] = ()
 
 
-def rotate(database: Database, file: Path) -> Rotated:
+def rotate(
+    database: Database,
+    file: Path,
+    *,
+    witnesses: Sequence[Checkpoint] = (),
+    stages: Stages = untold,
+) -> Rotated:
     """Seal the log by a new key from now on. Nobody else may be writing.
 
-    Tokens go on, stamped by the new key, as far as the log tells of them. Everybody signs in anew.
+    The whole log is verified first, and held against what witnesses saw. Tokens go on, stamped by
+    the new key, as far as the log tells of them. Everybody signs in anew.
 
     file: where the key is kept; the new one is written beside it and takes its place once the log
     says so. A change that was interrupted is completed, or begun anew.
@@ -38,12 +47,12 @@ def rotate(database: Database, file: Path) -> Rotated:
             return Rotated(left.public)
         beside.unlink()
     new = seal.fresh(beside)
-    with database.transaction() as tx:
+    with database.transaction(seconds=copying.SECONDS) as tx:
         verification.open_log(tx)
         # By what the old key vouches for: before another is named.
         ended = tokens.carry_over(tx, new)
         aftermath.end_sessions(tx)
-        verification.rotate(tx, new)
+        verification.rotate(tx, new, witnesses=witnesses, stages=stages)
     beside.replace(file)
     sync(file.parent)
     return Rotated(new.public, ended)

@@ -1,9 +1,8 @@
 """Ancestry: which entries our key vouches for, also those that an older key of the log signed.
 
-An entry holds the hash of the one before it. So any hash that our key has signed vouches for all
-that leads up to it, for who follows the links: where keys were changed, the new one has signed
-where the log ended. Whoever writes to the database without the key can make neither a signature
-nor a chain that ends in a hash which was signed.
+Each entry counts by its own signature, of the key of its time. A new key has signed, as it took
+over, which key it follows and where the log ended. An entry of an older key also has to lead up to
+there by the hashes: who has stolen that key can sign, and cannot change what led up to it.
 """
 
 from collections.abc import Iterable, Sequence
@@ -44,8 +43,23 @@ def vouched(tx: Transaction, entries: Iterable[Entry]) -> list[Entry]:
     whole = [entry for entry in entries if _has_its_hash(*vars(entry).values())]
     foreign = {e.hash for e in whole if not _fits(ours.public, e.hash, e.signature)}
     older = [e for e in whole if e.hash in foreign and e.hash not in ours.inherited]
-    ours.inherited |= _linked(tx, ours.public, older)
+    if older:
+        ours.inherited |= _inherited(tx, ours.public, older)
     return [e for e in whole if e.hash not in foreign or e.hash in ours.inherited]
+
+
+def _inherited(tx: Transaction, ours: str, entries: Sequence[Entry]) -> set[str]:
+    """Return the hashes of those that the key of their time signed, and that are in the log that
+    our key took over: who has stolen an older key cannot write into that."""
+    keys = changelog.keys_named(tx)
+    if not keys or keys[-1][1] != ours:
+        return set()
+    signed = [
+        entry
+        for entry in entries
+        if _fits(changelog.key_of(keys, entry.seq), entry.hash, entry.signature)
+    ]
+    return _linked(tx, ours, signed)
 
 
 def _linked(tx: Transaction, key: str, entries: Sequence[Entry]) -> set[str]:
@@ -56,7 +70,7 @@ def _linked(tx: Transaction, key: str, entries: Sequence[Entry]) -> set[str]:
     first = min(entry.seq for entry in entries)
     if named is None or not 0 < named.seq - first <= _FARTHEST:
         return set()
-    if not seal.fits(key, named.prev, str(named.facts.get("proof", ""))):
+    if named.facts.get("public") != key:
         return set()
     wanted, found = {entry.hash for entry in entries}, set[str]()
     seq, prev = first, ""

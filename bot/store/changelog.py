@@ -11,25 +11,32 @@ from typing import Any, cast
 
 from sqlalchemy import Row, bindparam, select
 
-from bot.digest import Canonical, canonical
-from bot.store import answers, tables
-from bot.store.database import Transaction
+from bot.digest import Canonical, canonical, sha256
+from bot.store import answers, seal, tables
+from bot.store.database import StoreUnavailable, Transaction
 from bot.store.rote import Rote
 from bot.store.statement import Statement
 
 GENESIS = "0" * 64
 # The kind of the entries that name the key by which the log is sealed from then on.
 KEY = "key"
-# The place of the hash among the members of an entry.
-_HASH = 8
+# The places of hash and signature among the members of an entry.
+_HASH, _SIGNATURE = 8, 9
 
 # As the driver takes it, with nothing to be put together for each entry of a wave.
 _LAST = "SELECT seq, hash FROM entry ORDER BY seq DESC LIMIT 1"
 # What to ask for the newest entry, beside other things.
 HEAD = Statement(_LAST, ())
-# SQLite has one writer; of PostgreSQL, a function of the schema takes a lock, then looks.
-_LOCKED_HEAD = {"sqlite": _LAST, "postgresql": "SELECT seq, hash FROM log_head()"}
 _COLUMNS = ", ".join(column.name for column in tables.entry.columns)
+# SQLite has one writer; of PostgreSQL, a function of the schema takes a lock, then looks.
+_LOCKED_HEAD = {
+    "sqlite": f"SELECT {_COLUMNS} FROM entry ORDER BY seq DESC LIMIT 1",  # noqa: S608 - ours
+    "postgresql": f"SELECT {_COLUMNS} FROM log_head()",  # noqa: S608 - ours
+}
+_HASH_AT = {
+    dialect: f"SELECT hash FROM entry WHERE seq = {mark}"  # noqa: S608 - ours
+    for dialect, mark in (("sqlite", "?"), ("postgresql", "%s"))
+}
 _ALL = f"SELECT {_COLUMNS} FROM entry ORDER BY seq"  # noqa: S608 - ours
 _INSERT = {
     dialect: f"INSERT INTO entry ({_COLUMNS}) VALUES ({', '.join([mark] * 10)})"  # noqa: S608 - ours
@@ -51,6 +58,16 @@ _OF_KIND = Rote(
 )
 _FIRST = Rote(select(tables.entry).order_by(tables.entry.c.seq).limit(1))
 _LAST_OF_RUN = Rote(select(tables.entry).where(_OF).order_by(tables.entry.c.seq.desc()).limit(1))
+
+
+class LogAltered(StoreUnavailable):
+    """The change log is not as Keyturn has written it: nothing is added to it, so nothing runs."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(
+            f"the change log was altered: {why}. Nothing is added to it, and nothing runs. Keep a "
+            "copy of the database, and run `keyturn changelog verify`"
+        )
 
 
 @dataclass(frozen=True)
@@ -180,9 +197,40 @@ def keep_others_out(tx: Transaction) -> None:
 
 
 def _last_and_locked(tx: Transaction) -> tuple[int, str]:
-    """Return where the log ends, and keep others from appending until this transaction ends."""
+    """Return where the log ends, and keep others from appending until this transaction ends.
+
+    Raises LogAltered if the log does not end as Keyturn left it: signing another entry would
+    vouch for a history that Keyturn did not write.
+    """
     row = tx.wire.row(_LOCKED_HEAD)
-    return (row[0], row[1]) if row else (0, GENESIS)
+    check_head(tx, row)
+    return (row[0], row[_HASH]) if row else (0, GENESIS)
+
+
+def locked_head(tx: Transaction) -> Entry | None:
+    """Return the newest entry, checked as for an append; None from an empty log."""
+    row = tx.wire.row(_LOCKED_HEAD)
+    if tx.log_head is None:
+        check_head(tx, row)
+    return Entry(*row) if row else None
+
+
+def check_head(tx: Transaction, row: Sequence[Any] | None) -> None:
+    """Raise LogAltered unless this newest row continues what this process last saw of the log."""
+    seq, digest = (row[0], row[_HASH]) if row else (0, GENESIS)
+    known, known_hash = tx.seen_head.head
+    if row is not None and not has_its_hash(row):
+        raise LogAltered(f"entry {seq} was altered: its content does not have its hash")
+    if (seq, digest) == (known, known_hash):
+        return
+    if seq < known:
+        raise LogAltered(f"it ends at entry {seq}, and Keyturn has written entry {known}")
+    if row is not None and not seal.fits(tx.seal.public, digest, row[_SIGNATURE]):
+        raise LogAltered(f"entry {seq} is not signed by the key of the log")
+    if known:
+        before = tx.wire.row(_HASH_AT, (known,))
+        if before is None or before[0] != known_hash:
+            raise LogAltered(f"entry {known} is not the one that Keyturn has written")
 
 
 def _body(tx: Transaction, facts: Mapping[str, Canonical]) -> str:
@@ -234,6 +282,54 @@ def has_its_hash(row: Sequence[Any]) -> bool:
     except TypeError:
         # SQLite keeps whatever it is given; the rest of it is text, or it is none of ours.
         return False
+
+
+def succession(seq: int, prev: str, key: str) -> str:
+    """Return the hash that the owner of a new key signs: which entry names it, after which entry,
+    and the key before it.
+
+    It is no hash of an entry, so no signature of an entry is such a proof.
+    """
+    return sha256({"after": prev, "key": key, "seq": seq})
+
+
+def is_succession(entry: Entry, key: str) -> bool:
+    """Say whether the owner of the key that this entry names has signed that it follows *key*."""
+    facts = entry.facts
+    signed = succession(entry.seq, entry.prev, key)
+    return seal.fits(str(facts.get("public", "")), signed, str(facts.get("proof", "")))
+
+
+def keys_named(tx: Transaction) -> list[tuple[int, str]]:
+    """Return which keys the log names: each with the number of its entry, the oldest first.
+
+    The last of them vouches for the one before by its proof, and so on; the one before has signed
+    the entry. Where that is not so, those before it are left out.
+    """
+    query = select(tables.entry).where(tables.entry.c.kind == KEY).order_by(tables.entry.c.seq)
+    named = [_entry(row) for row in tx.sql.execute(query)]
+    keys = [(entry.seq, str(entry.facts.get("public", ""))) for entry in named]
+    for n in range(len(named) - 1, 0, -1):
+        entry, before = named[n], keys[n - 1][1]
+        whole = has_its_hash([*vars(entry).values()])
+        if not (whole and is_succession(entry, before)) or not seal.fits(
+            before, entry.hash, entry.signature
+        ):
+            return keys[n:]
+    return keys
+
+
+def key_of(keys: Sequence[tuple[int, str]], seq: int) -> str:
+    """Return the key that signs the entry with this number, "" if none is known. The entry that
+    names a key is signed by the one before; the first names its own."""
+    if keys and seq == keys[0][0] == 1:
+        return keys[0][1]
+    return next((key for since, key in reversed(keys) if since < seq), "")
+
+
+def is_signed(entry: Entry, keys: Sequence[tuple[int, str]]) -> bool:
+    """Say whether the key of its time signed this entry."""
+    return seal.fits(key_of(keys, entry.seq), entry.hash, entry.signature)
 
 
 def of_run(tx: Transaction, run: int, kinds: Collection[str] = ()) -> list[Entry]:

@@ -3,6 +3,7 @@
 import fcntl
 import logging
 import sqlite3
+import threading
 import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import AbstractContextManager, contextmanager
@@ -51,6 +52,22 @@ def boottime() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
+class SeenHead:
+    """The newest entry of the change log that this process knows to be durable.
+
+    head: its number and hash; (0, GENESIS) before any is known.
+    """
+
+    def __init__(self) -> None:
+        self.head: tuple[int, str] = (0, "0" * 64)
+        self._lock = threading.Lock()
+
+    def note(self, head: tuple[int, str]) -> None:
+        """Remember a newer one. Commits of several threads may be noted in any order."""
+        with self._lock:
+            self.head = max(self.head, head)
+
+
 class Transaction:
     """One unit of work: committed as a whole, with the database's own time.
 
@@ -81,6 +98,7 @@ class Transaction:
         # Our own clock, just before the database's was read.
         self.began = 0.0
         self.moves = moves or Moves()
+        self.seen_head = SeenHead()
 
     def insert_once(self, table: Table, **values: object) -> bool:
         """Insert a row; False if one with its key was there before. Settles races by the key."""
@@ -109,6 +127,10 @@ class Transaction:
             raise StoreUnavailable("the change log has no key here: it can only be read")
         return self._seal
 
+    def seal_by(self, key: Seal) -> None:
+        """Sign further entries with another key, which the log names."""
+        self._seal = key
+
     def first(self, what: object) -> bool:
         """Say whether this is asked for the first time: what one transaction need do but once."""
         is_new = what not in self._done_once
@@ -120,6 +142,8 @@ class Transaction:
         self._afterwards.append(callback)
 
     def committed(self) -> None:
+        if self.logged and self.log_head is not None:
+            self.seen_head.note(self.log_head)
         for callback in self._afterwards:
             try:
                 callback()
@@ -157,6 +181,7 @@ class Database:
         # Called before every transaction. Raises StoreUnavailable where we may not work on it now.
         self.may_write: Callable[[], None] = lambda: None
         self.moves = Moves()
+        self.seen_head = SeenHead()
         self._closed = False
         self._watch = Watch(self.engine, patience, needed=not self.embedded)
         # SQLite has one writer: waiting for it in turn is fairer and faster than its own polling.
@@ -212,6 +237,7 @@ class Database:
 
     def _writing(self, wire: Wire, began: float, now: int | None) -> Transaction:
         made = Transaction(wire, now, self._tell_news, self._seal, self.redactor, moves=self.moves)
+        made.seen_head = self.seen_head
         made.began = began
         return made
 
@@ -245,9 +271,11 @@ class Database:
             wire = Wire(connection, self._watch)
             now = self._begun(wire, _READING)
             with self._watch.over(connection, _READING_SECONDS):
-                yield Transaction(
+                made = Transaction(
                     wire, now, redactor=self.redactor, stamping=self._seal, moves=self.moves
                 )
+                made.seen_head = self.seen_head
+                yield made
                 wire.roll_back()
 
     @contextmanager

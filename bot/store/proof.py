@@ -13,7 +13,6 @@ from bot.store import changelog, seal, tables
 from bot.store.changelog import GENESIS, Entry
 from bot.store.database import Transaction
 from bot.store.output import ERASED, salted
-from bot.store.verification import KEY
 
 # A run with more entries is for the verification of the whole log.
 _MOST = 5000
@@ -40,17 +39,20 @@ class Proof:
 def of_run(tx: Transaction, run: int) -> Proof:
     entries = changelog.of_run(tx, run)[:_MOST]
     beside = _beside(tx, entries)
-    keys = _keys(tx)
+    keys = changelog.keys_named(tx)
+    if tx.stamping is not None and keys and keys[-1][1] != tx.stamping.public:
+        # Another key than ours cannot vouch for anything here.
+        keys = []
     faults: list[str] = []
     for entry in entries:
-        faults += _faults(entry, beside, _key_of(keys, entry.seq))
+        faults += _faults(entry, beside, changelog.key_of(keys, entry.seq))
     outputs, erased, wrong = _outputs(tx, run, entries)
     numbers = [entry.seq for entry in entries]
     return Proof(
         len(entries),
         min(numbers, default=0),
         max(numbers, default=0),
-        tuple(dict.fromkeys(_key_of(keys, number) for number in numbers)),
+        tuple(dict.fromkeys(changelog.key_of(keys, number) for number in numbers)),
         outputs,
         erased,
         [*faults, *wrong],
@@ -80,17 +82,6 @@ def _beside(tx: Transaction, entries: Sequence[Entry]) -> dict[int, Entry]:
         rows = tx.sql.execute(select(tables.entry).where(some))
         found |= {row.seq: Entry(*row) for row in rows}
     return found
-
-
-def _keys(tx: Transaction) -> list[tuple[int, str]]:
-    """Return from which entry on which key sealed the log."""
-    query = select(tables.entry).where(tables.entry.c.kind == KEY).order_by(tables.entry.c.seq)
-    named = [Entry(*row) for row in tx.sql.execute(query)]
-    return [(entry.seq, str(entry.facts.get("public", ""))) for entry in named]
-
-
-def _key_of(keys: Sequence[tuple[int, str]], seq: int) -> str:
-    return next((key for since, key in reversed(keys) if since <= seq), "")
 
 
 def _outputs(tx: Transaction, run: int, entries: Sequence[Entry]) -> tuple[int, int, list[str]]:

@@ -10,8 +10,7 @@ import hmac
 from functools import cached_property
 from pathlib import Path
 
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from cryptography.hazmat.primitives.serialization import (
@@ -20,12 +19,13 @@ from cryptography.hazmat.primitives.serialization import (
     PrivateFormat,
     load_pem_private_key,
 )
-from nacl.bindings import crypto_sign
+from nacl.bindings import crypto_sign, crypto_sign_open
+from nacl.exceptions import CryptoError
 
 from bot.store import keyfile
 from bot.store.keyfile import BadKey
 
-_SIGNATURE_BYTES = 64
+_SIGNATURE_BYTES, _KEY_BYTES = 64, 32
 # What a key is derived for: one that is for something else has another.
 _STAMPS = b"keyturn: stamps of rows that let somebody in"
 
@@ -67,9 +67,13 @@ class Seal:
 def fits(public: str, digest: str, signature: str) -> bool:
     """Return whether the owner of *public* signed this hash; all as hex digits, if they are."""
     try:
-        key = Ed25519PublicKey.from_public_bytes(bytes.fromhex(public))
-        key.verify(bytes.fromhex(signature), bytes.fromhex(digest))
-    except (InvalidSignature, ValueError, TypeError):
+        signed, key = bytes.fromhex(signature), bytes.fromhex(public)
+        # libsodium reads as many bytes as it expects, without looking how many there are.
+        if (len(signed), len(key)) != (_SIGNATURE_BYTES, _KEY_BYTES):
+            return False
+        # It takes half of OpenSSL's time, and other threads go on meanwhile.
+        crypto_sign_open(signed + bytes.fromhex(digest), key)
+    except (CryptoError, ValueError, TypeError):
         return False
     return True
 

@@ -1,12 +1,15 @@
 """Verification of the change log: every hash, every link, the seal, and what witnesses saw."""
 
+import os
+from collections import deque
 from collections.abc import Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from threading import Lock
 from typing import Any
 
 from bot.store import changelog, output, seal
-from bot.store.changelog import GENESIS, Entry
+from bot.store.changelog import GENESIS, Entry, succession
 from bot.store.database import Database, Transaction
 from bot.store.seal import Seal
 from bot.store.stages import Stages, counted, untold
@@ -17,9 +20,12 @@ KEY = changelog.KEY
 RESTORED = "restored"
 # The members of a row that each one is looked at for, by their place, which is quickest; and of
 # which types all of them are: those of Entry.
-_KIND, _BODY, _HASH = 2, 6, 8
+_KIND, _BODY, _HASH, _SIGNATURE = 2, 6, 8, 9
 _NUMBER_OR_NONE = (int, type(None))
-_LOOKED_AT = 1000
+# Signatures are checked by several threads, so many at once; so many batches wait at the most.
+_BATCH, _BATCHES, _MOST_THREADS = 500, 32, 8
+# The first entry that a new key signs.
+_KEY_IN_USE = "key in use"
 _UNSIGNED = "is not signed by the key of the log"
 _AT_IT = Lock()
 
@@ -51,6 +57,7 @@ def open_log(tx: Transaction) -> None:
 
     Raises BadKey if it was another's: what we would add could not be verified.
     """
+    check_key(tx, tx.seal)
     # Of several that begin at once, one names the key.
     changelog.keep_others_out(tx)
     if not check_key(tx, tx.seal):
@@ -68,25 +75,43 @@ def check_key(tx: Transaction, ours: Seal) -> bool:
     return last is not None
 
 
-def rotate(tx: Transaction, new: Seal) -> None:
-    """Name the key that seals the log from the next entry on, and show that we have it.
+def rotate(
+    tx: Transaction,
+    new: Seal,
+    *,
+    witnesses: Sequence[Checkpoint] = (),
+    stages: Stages = untold,
+) -> None:
+    """Name the key that signs the log from the next entry on, and prove that we have it.
 
-    The new key vouches for all that is there: so it has to end in what the old one has signed.
-    Raises BadKey where it does not.
+    The new key vouches for every entry before it, so the whole log is verified first, each
+    signature by the key of its time. Raises BadKey if anything does not fit.
     """
-    verdict = verify_tail(tx, most=_LOOKED_AT)
+    changelog.keep_others_out(tx)
+    verdict = verify(tx, witnesses=witnesses, stages=stages)
     if verdict.broken is not None or verdict.key != tx.seal.public:
         raise seal.BadKey(
             f"the change log is broken ({verdict.why or 'another key seals it'}): no other key "
-            "vouches for it. `keyturn changelog verify` tells where that began"
+            "vouches for it. Run `keyturn changelog verify`"
         )
-    _, head = changelog.head(tx)
-    changelog.append(tx, KEY, public=new.public, proof=new.sign(head))
+    seq, head = changelog.head(tx)
+    proof = new.sign(succession(seq + 1, head, tx.seal.public))
+    changelog.append(tx, KEY, public=new.public, proof=proof)
+    # The newest entry is always signed by the key in use: who appends checks that.
+    tx.seal_by(new)
+    changelog.append(tx, _KEY_IN_USE, public=new.public)
 
 
 def checkpoint(tx: Transaction) -> Checkpoint:
-    seq, head = changelog.head(tx)
-    return Checkpoint(seq, head, tx.now, tx.seal.public, tx.seal.sign(head))
+    """Return how far the log is, in a transaction that writes. Raises LogAltered.
+
+    It has the signature of the entry itself: a hash that stands in the database is not signed
+    again, since an attacker may have put it there.
+    """
+    newest = changelog.locked_head(tx)
+    if newest is None:
+        return Checkpoint(0, GENESIS, tx.now, tx.seal.public, tx.seal.sign(GENESIS))
+    return Checkpoint(newest.seq, newest.hash, tx.now, tx.seal.public, newest.signature)
 
 
 def checkpoint_at(tx: Transaction, entry: Entry) -> Checkpoint:
@@ -99,26 +124,32 @@ def verify(
     *,
     key: str = "",
     witnesses: Sequence[Checkpoint] = (),
-    thorough: bool = False,
+    quick: bool = False,
     stages: Stages = untold,
 ) -> Verdict:
-    """Recompute the whole chain. key: a public key that must have sealed it, or be one of those
-    that did, where keys were changed.
+    """Recompute the whole chain and check every signature.
 
-    The signature of the last entry binds all before it, since each holds the hash of the one
-    before; thorough: check every signature all the same.
+    Args:
+        key: A public key that must have sealed it, or be one of those that did, where keys were
+            changed.
+        witnesses: What witnesses saw.
+        quick: Check only the signatures of the last entry and of those that name keys. Each entry
+            was checked by whoever added the next one; what was altered since breaks the chain.
     """
     wanted = {point.seq for point in witnesses}
     stage = stages("verifying", lambda: changelog.head(tx)[0])
     with stage as told, changelog.rows(tx) as rows:
-        verdict, seen, bound = _walk(counted(rows, told), thorough=thorough, wanted=wanted)
-    if verdict.broken is not None and verdict.why.endswith(_UNSIGNED) and not thorough:
+        verdict, seen, bound = _walk(counted(rows, told), quick=quick, wanted=wanted)
+    if verdict.broken is not None and verdict.why.endswith(_UNSIGNED) and quick:
         # The hashes were made to fit again by somebody without the key: find where that began.
-        return verify(tx, key=key, witnesses=witnesses, thorough=True, stages=stages)
-    if verdict.broken is None and key and key not in verdict.keys and verdict.entries:
-        why = f"sealed by the key {verdict.key[:16]}…, and not by {key[:16]}…"
-        return replace(verdict, broken=verdict.entries, why=why)
-    return _with_outputs(tx, _compared(tx, verdict, seen, witnesses), bound, stages)
+        return verify(tx, key=key, witnesses=witnesses, stages=stages)
+    found = _with_outputs(tx, _compared(tx, verdict, seen, witnesses), bound, stages)
+    # Last: who names a key never learns less than who names none.
+    if found.broken is None and key and key not in found.keys:
+        by = f"sealed by the key {found.key[:16]}…" if found.key else "empty"
+        why = f"{by}, and not sealed by {key[:16]}…"
+        return replace(found, broken=max(found.entries, 1), why=why)
+    return found
 
 
 def verify_alone(database: Database) -> Verdict:
@@ -138,7 +169,7 @@ def verify_alone(database: Database) -> Verdict:
 
 
 def verify_tail(tx: Transaction, *, most: int, witnesses: Sequence[Checkpoint] = ()) -> Verdict:
-    """Recompute the newest entries, and the signature of the last, which binds all before it.
+    """Recompute the newest entries, and check each of their signatures.
 
     What a witness kept of older entries is only held against how long the log is.
     """
@@ -146,15 +177,16 @@ def verify_tail(tx: Transaction, *, most: int, witnesses: Sequence[Checkpoint] =
     if not entries:
         return _compared(tx, Verdict(0, GENESIS), {}, witnesses)
     seq, prev = entries[0].seq - 1, entries[0].prev
+    keys = changelog.keys_named(tx)
     for entry in entries:
         if why := _fault(list(vars(entry).values()), seq + 1, prev):
             return Verdict(seq, prev, broken=seq + 1, why=why)
+        if not changelog.is_signed(entry, keys):
+            why = f"entry {entry.seq} {_UNSIGNED}"
+            return Verdict(seq, prev, broken=entry.seq, why=why)
         seq, prev = entry.seq, entry.hash
-    named = changelog.last_of_kind(tx, KEY)
-    key = _public(named) if named else ""
+    key = changelog.key_of(keys, seq + 1)
     found = Verdict(seq, prev, key, keys=(key,))
-    if not _signed([key], entries[-1]):
-        return replace(found, broken=seq, why=f"entry {seq} {_UNSIGNED}")
     seen = {entry.seq: entry.hash for entry in entries}
     near = [point for point in witnesses if point.seq >= entries[0].seq]
     return _compared(tx, found, seen, near)
@@ -169,40 +201,82 @@ def _with_outputs(tx: Transaction, verdict: Verdict, bound: int, stages: Stages)
     return verdict if fault is None else replace(verdict, broken=fault[0], why=fault[1])
 
 
+class _Signatures:
+    """Checks signatures on all cores: libsodium lets other threads go on meanwhile.
+
+    Each is a key, the number, the hash and the signature of an entry, in the order of the log.
+    """
+
+    def __init__(self, pool: ThreadPoolExecutor) -> None:
+        self._pool = pool
+        self._batch: list[tuple[str, int, str, str]] = []
+        self._checked: deque[Future[int]] = deque()
+
+    def add(self, key: str, row: Sequence[Any]) -> int:
+        """Return the first entry known by now not to be signed; 0 if none is known."""
+        self._batch.append((key, row[0], row[_HASH], row[_SIGNATURE]))
+        if len(self._batch) < _BATCH:
+            return 0
+        self._submit()
+        return self._checked.popleft().result() if len(self._checked) > _BATCHES else 0
+
+    def first_bad(self) -> int:
+        """Wait for all of them. Return the first entry that is not signed; 0 if all are."""
+        self._submit()
+        return next(filter(None, (one.result() for one in self._checked)), 0)
+
+    def _submit(self) -> None:
+        self._checked.append(self._pool.submit(_first_unsigned, self._batch))
+        self._batch = []
+
+
+def _first_unsigned(batch: Sequence[tuple[str, int, str, str]]) -> int:
+    unsigned = (seq for key, seq, digest, made in batch if not seal.fits(key, digest, made))
+    return next(unsigned, 0)
+
+
 def _walk(
-    rows: Iterable[tuple[Any, ...]], *, thorough: bool, wanted: set[int]
+    rows: Iterable[tuple[Any, ...]], *, quick: bool, wanted: set[int]
 ) -> tuple[Verdict, dict[int, str], int]:
     """Return the verdict, the hashes of the wanted entries, and how many entries bind output."""
-    seq, prev, bound = 0, GENESIS, 0
+    seq, prev, bound, bad = 0, GENESIS, 0, 0
     row: tuple[Any, ...] | None = None
     keys: list[str] = []
     seen: dict[int, str] = {}
-    for row in rows:
-        why = _fault(row, seq + 1, prev)
-        if not why and row[_KIND] == KEY:
-            entry = Entry(*row)
-            why = _fault_of_key(entry, keys)
-            keys.append(_public(entry))
-        elif not why and (thorough or not keys) and not _signed(keys, Entry(*row)):
-            why = f"entry {seq + 1} {_UNSIGNED}"
-        if why:
-            return Verdict(seq, prev, broken=seq + 1, why=why), seen, bound
-        seq, prev = seq + 1, row[_HASH]
-        bound += output.BINDS in row[_BODY]
-        if seq in wanted:
-            seen[seq] = prev
+    with ThreadPoolExecutor(min(_MOST_THREADS, os.cpu_count() or 1)) as pool:
+        signatures = _Signatures(pool)
+        why = ""
+        for row in rows:
+            why = _fault(row, seq + 1, prev) or _fault_of_key(row, keys)
+            if not (why or quick or row[_KIND] == KEY):
+                bad = signatures.add(keys[-1], row)
+            if why or bad:
+                break
+            seq, prev = seq + 1, row[_HASH]
+            bound += output.BINDS in row[_BODY]
+            if seq in wanted:
+                seen[seq] = prev
+        bad = bad or signatures.first_bad()
+    if not (bad or why) and quick and row is not None and row[_KIND] != KEY:
+        bad = 0 if seal.fits(keys[-1], prev, row[_SIGNATURE]) else seq
     found = Verdict(seq, prev, keys[-1] if keys else "", keys=tuple(keys))
-    if row is not None and row[_KIND] != KEY and not _signed(keys, Entry(*row)):
-        return replace(found, broken=seq, why=f"entry {seq} {_UNSIGNED}"), seen, bound
-    return found, seen, bound
+    if bad:
+        return replace(found, broken=bad, why=f"entry {bad} {_UNSIGNED}"), seen, bound
+    return (replace(found, broken=seq + 1, why=why) if why else found), seen, bound
 
 
-def _fault_of_key(entry: Entry, keys: Sequence[str]) -> str:
-    """Say what is wrong with an entry that names a key; the first one names its own."""
-    if not _signed(keys or [_public(entry)] * (entry.seq == 1), entry):
+def _fault_of_key(row: Sequence[Any], keys: list[str]) -> str:
+    """Note the key that an entry names, if it does; the first one names its own. Say what is wrong
+    with it, or that there is no key yet."""
+    if row[_KIND] != KEY:
+        return "" if keys else f"entry {row[0]} {_UNSIGNED}"
+    entry = Entry(*row)
+    by = keys[-1] if keys else _public(entry) if entry.seq == 1 else ""
+    if not seal.fits(by, entry.hash, entry.signature):
         return f"entry {entry.seq} {_UNSIGNED}"
-    if keys and not seal.fits(_public(entry), entry.prev, str(entry.facts.get("proof"))):
+    if keys and not changelog.is_succession(entry, keys[-1]):
         return f"entry {entry.seq} names a key whose owner did not sign"
+    keys.append(_public(entry))
     return ""
 
 
@@ -236,10 +310,6 @@ def _compared(
         broken = min(point.seq, verdict.entries + 1)
         return replace(verdict, broken=broken, why=why)
     return replace(verdict, lost=lost)
-
-
-def _signed(keys: Sequence[str], entry: Entry) -> bool:
-    return bool(keys) and seal.fits(keys[-1], entry.hash, entry.signature)
 
 
 def _fault(row: Sequence[Any], seq: int, prev: str) -> str:

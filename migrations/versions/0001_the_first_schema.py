@@ -487,10 +487,9 @@ def _refuse_all_but_insert() -> None:
     # Where the log ends, for who appends: nobody else does before their transaction ends. What a
     # volatile function asks after it has the lock sees what was committed meanwhile.
     op.execute(
-        "CREATE FUNCTION log_head() RETURNS TABLE (seq bigint, hash varchar) "
-        "LANGUAGE plpgsql VOLATILE AS "
-        "$$ BEGIN PERFORM pg_advisory_xact_lock(1801812340); RETURN QUERY SELECT entry.seq, "
-        "entry.hash FROM entry ORDER BY entry.seq DESC LIMIT 1; END $$"
+        "CREATE FUNCTION log_head() RETURNS SETOF entry LANGUAGE plpgsql VOLATILE AS "
+        "$$ BEGIN PERFORM pg_advisory_xact_lock(1801812340); RETURN QUERY SELECT entry.* "
+        "FROM entry ORDER BY entry.seq DESC LIMIT 1; END $$"
     )
 
 

@@ -408,7 +408,7 @@ class World(RuleBasedStateMachine):
 
     def _check_log(self) -> None:
         with self.database.reading() as tx:
-            verdict = verification.verify(tx, thorough=True)
+            verdict = verification.verify(tx)
         assert verdict.broken is None, verdict.why
 
     # Its own machinery

@@ -239,7 +239,7 @@ class TestAnOlderKey:
     ):
         monkeypatch.setattr(ancestry, "_linked", _all_of_them)
         office, run = self._turned(tmp_path, _sign_out_and_in)
-        _write_in(office, run, Seal.new())
+        _write_in(office, run, seal.kept_in(tmp_path / "stolen.key"))
         office.workflow.advance(run.id)
         assert office.fleet.told == [("lb1", "set lamp on")]
         office.database.close()

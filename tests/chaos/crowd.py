@@ -180,7 +180,7 @@ class Crowd:
             known = victim.everything(database)
         steps = victim.records(database, known)
         with database.reading() as tx:
-            verdict = verification.verify(tx, thorough=True)
+            verdict = verification.verify(tx)
         database.close()
         assert verdict.broken is None, verdict.why
         ledgers = [host.home / "ledger" for host in self.fleet.hosts.values()]

@@ -79,7 +79,7 @@ def counted(home: Home, fleet: LoopbackFleet, *, faults: int) -> Toll:
     known = victim.everything(database)
     steps = victim.records(database, known)
     with database.reading() as tx:
-        verdict = verification.verify(tx, thorough=True)
+        verdict = verification.verify(tx)
     database.close()
     assert verdict.broken is None, verdict.why
     acks = home.acks.read_text().split() if home.acks.exists() else []

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from bot.__main__ import main
-from bot.store import grants, schedules
+from bot.store import grants, schedules, verification
 from bot.store.grants import NewGrant
 from bot.store.seal import kept_in
 from bot.timetable import Timing, timetable
@@ -31,6 +31,8 @@ def office(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[Office]
     monkeypatch.setenv("KEYTURN_BASE_URL", ADDRESS)
     database = empty(tmp_path / "keyturn.db", kept_in(tmp_path / "changelog.key"))
     with an_office(tmp_path, database=database) as office:
+        with database.transaction() as tx:
+            verification.open_log(tx)
         office.ask(SetAll(host="lb1", value="on"))
         yield office
 

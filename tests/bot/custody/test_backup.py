@@ -91,7 +91,7 @@ def test_r_u2_what_was_saved_is_put_back_and_its_log_is_whole(
     restored = put_back(tmp_path / "today.backup", empty)
     assert restored.label == label
     with empty.reading() as tx:
-        whole = verification.verify(tx, thorough=True)
+        whole = verification.verify(tx)
         done = runs.get(tx, 1)
     assert whole.broken is None
     assert whole.entries > label.point.seq
@@ -290,7 +290,7 @@ def test_an_installation_moves_with_its_chain_intact(busy: Office, empty: Databa
     assert begun.run(3).state is State.WAITING
     assert begun.ask(LAMP).id == 4
     with empty.reading() as tx:
-        assert verification.verify(tx, thorough=True).broken is None
+        assert verification.verify(tx).broken is None
 
 
 def test_a_broken_log_is_not_moved(busy: Office, empty: Database, monkeypatch: pytest.MonkeyPatch):

@@ -97,7 +97,7 @@ def _mutate(connection: Connection, mutation: tuple[Any, ...]) -> None:
 
 def _verdict(connection: Connection, point: Checkpoint) -> Verdict:
     tx = Transaction(Wire(connection, Watch(connection.engine, 1, needed=False)), 0)
-    return verification.verify(tx, witnesses=[point], thorough=True)
+    return verification.verify(tx, witnesses=[point])
 
 
 @settings(

@@ -1,0 +1,305 @@
+"""Attacks on the change log by somebody who writes to the database and has no key.
+
+Each goes through the service's own workflow and housekeeping, and is held against the command
+line's verification and the verifier that shares no code.
+"""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import insert, update
+
+from bot.custody.housekeeping import Housekeeping
+from bot.custody.rotation import rotate
+from bot.digest import sha256
+from bot.run import Run, State, Vote
+from bot.store import ancestry, changelog, runs, seal, tables, verification
+from bot.store.changelog import Entry, LogAltered
+from bot.store.database import Database, StoreUnavailable, Transaction
+from bot.store.export import exported
+from bot.store.seal import BadKey
+from bot.store.spool import Spool
+from bot.store.verification import Verdict
+from bot.store.witness import Checkpoint
+from bot.workflow import Workflow
+from tests.bot.empty import empty
+from tests.bot.office import Office, an_office
+from tests.bot.place import a_place
+from tests.bot.store.test_verification import VERIFIER, entries_of, rewrite
+from tests.toy import SetSwitch
+from tests.typed import keyturn
+
+LAMP_ON = SetSwitch(host="lb1", name="lamp", value="on")
+GARBAGE = "ab" * 64
+
+
+@pytest.fixture
+def key(tmp_path: Path) -> Path:
+    return tmp_path / "changelog.key"
+
+
+@pytest.fixture
+def sealed(tmp_path: Path, key: Path) -> Generator[Office]:
+    """An office whose log has begun, with its key in a file."""
+    database = empty(tmp_path / "keyturn.db", seal.kept_in(key))
+    with an_office(tmp_path, database=database) as office:
+        with database.transaction() as tx:
+            verification.open_log(tx)
+        yield office
+
+
+@pytest.fixture
+def told() -> list[Checkpoint]:
+    return []
+
+
+@pytest.fixture
+def house(sealed: Office, tmp_path: Path, told: list[Checkpoint]) -> Housekeeping:
+    spool = Spool(tmp_path / "changelog.spool")
+    return Housekeeping(sealed.database, spool=spool, witnesses=[told.append])
+
+
+def _with_their_hashes(entries: list[Entry]) -> list[Entry]:
+    """Make every hash and every link fit again; what has another hash keeps its old signature."""
+    prev, fitting = changelog.GENESIS, list[Entry]()
+    for entry in entries:
+        linked = replace(entry, prev=prev)
+        prev = sha256({n: v for n, v in vars(linked).items() if n not in {"hash", "signature"}})
+        fitting.append(replace(linked, hash=prev))
+    return fitting
+
+
+def _forged_approval(office: Office, run: Run) -> None:
+    """Add an entry that says that an owner approved this plan, with a signature that is none."""
+    last = entries_of(office.database)[-1]
+    facts: Any = {"digest": run.digest, "why": "", "factor": None, "instead_of": None}
+    forged = Entry(
+        last.seq + 1,
+        last.at + 1,
+        "approved",
+        run.id,
+        "olga",
+        run.host,
+        changelog.canonical(facts),
+        last.hash,
+        "",
+        GARBAGE,
+    )
+    forged = replace(forged, hash=changelog.digest_of([*vars(forged).values()]))
+    with office.database.engine.connect() as connection:
+        connection.execute(insert(tables.entry).values(**vars(forged)))
+        connection.commit()
+
+
+def _vote_and_let_go(office: Office, run: Run) -> None:
+    with office.database.transaction() as tx:
+        runs.cast(tx, Vote(run.id, "olga", True, run.digest, tx.now))
+        tx.sql.execute(update(tables.run).where(tables.run.c.id == run.id).values(state="ready"))
+
+
+def _check_nothing(*_: object) -> None: ...
+
+
+def _verdict(database: Database, **how: Any) -> Verdict:
+    with database.reading() as tx:
+        return verification.verify(tx, **how)
+
+
+def verify_alone(
+    database: Database, directory: Path, *options: str
+) -> subprocess.CompletedProcess[str]:
+    """Run the verifier that shares no code with the service."""
+    file = directory / "export.jsonl"
+    with database.reading() as tx:
+        file.write_text("".join(f"{json.dumps(line)}\n" for line in exported(tx)))
+    return subprocess.run(
+        [sys.executable, str(VERIFIER), str(file), *options],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+class TestHistoryRewritten:
+    """Alter an old entry and make all hashes fit again, so that the service signs on top of it."""
+
+    def _rewritten(self, office: Office) -> int:
+        """Say that somebody else asked; return the number of that entry."""
+        office.ask(LAMP_ON)
+        entries = entries_of(office.database)
+        n = next(n for n, entry in enumerate(entries) if entry.kind == "asked")
+        entries[n] = replace(entries[n], person="adam")
+        rewrite(office.database, _with_their_hashes(entries))
+        return entries[n].seq
+
+    def test_t_l11_the_service_signs_nothing_on_top_of_it(
+        self, sealed: Office, house: Housekeeping, told: list[Checkpoint]
+    ):
+        self._rewritten(sealed)
+        before = len(entries_of(sealed.database))
+        with pytest.raises(LogAltered, match=r"run `keyturn changelog verify`"):
+            house.keep()
+        with pytest.raises(StoreUnavailable):
+            sealed.ask(LAMP_ON)
+        assert len(entries_of(sealed.database)) == before
+        assert sealed.database.trouble
+        # A hash that stands in the database is not signed for a witness, either.
+        assert told == []
+
+    def test_t_l11_nor_does_a_process_that_has_seen_nothing_yet(self, sealed: Office, key: Path):
+        self._rewritten(sealed)
+        fresh = Database(sealed.database.url, seal.kept_in(key))
+        with fresh.transaction() as tx, pytest.raises(LogAltered, match="is not signed"):
+            verification.open_log(tx)
+        fresh.close()
+
+    def test_t_l11_without_the_look_at_the_head_it_would_sign(
+        self, sealed: Office, house: Housekeeping, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ):
+        """And the last signature alone would bear it out; each entry's own does not."""
+        monkeypatch.setattr(changelog, "check_head", _check_nothing)
+        n = self._rewritten(sealed)
+        sealed.ask(LAMP_ON)
+        house.keep()
+        assert _verdict(sealed.database, quick=True).broken is None
+        assert verify_alone(sealed.database, tmp_path, "--quick").returncode == 0
+        public = _key_of(sealed.database)
+        for options in ((), ("--key", public)):
+            assert _verdict(sealed.database, key=public if options else "").broken == n
+            alone = verify_alone(sealed.database, tmp_path, *options)
+            assert alone.stderr.startswith(f"BROKEN at entry {n}: it is not signed")
+
+    def test_t_l11_verify_finds_it_and_adds_nothing(self, tmp_path: Path):
+        with a_place(tmp_path) as tx:
+            changelog.append(tx, "noted", n=1)
+            changelog.append(tx, "noted", n=2)
+        database = Database(f"sqlite:///{tmp_path / 'var' / 'keyturn.db'}")
+        entries = entries_of(database)
+        entries[1] = replace(entries[1], body='{"n":7}')
+        rewrite(database, _with_their_hashes(entries))
+        for options in ([], ["--key", _key_of(database)], ["--quick"]):
+            ended = keyturn(tmp_path, "changelog", "verify", *options)
+            assert (ended.returncode, ended.stderr[:18]) == (1, "BROKEN at entry 2:")
+            assert len(entries_of(database)) == len(entries)
+        database.close()
+
+
+class _TakenBackError(Exception):
+    pass
+
+
+def _append_and_take_back(opened: Callable[[], AbstractContextManager[Transaction]]) -> None:
+    with opened() as tx:
+        changelog.append(tx, "noted")
+        raise _TakenBackError
+
+
+class TestTheEnd:
+    """Take the newest entries away while the service is at work."""
+
+    def test_t_l11_a_log_that_is_shorter_than_we_know_takes_nothing(
+        self, sealed: Office, house: Housekeeping
+    ):
+        sealed.ask(LAMP_ON)
+        rewrite(sealed.database, entries_of(sealed.database)[:-1])
+        with pytest.raises(LogAltered, match="Keyturn has written entry"):
+            house.keep()
+
+    def test_t_l11_nor_does_one_that_another_process_has_gone_on_with(
+        self, sealed: Office, house: Housekeeping, key: Path
+    ):
+        sealed.ask(LAMP_ON)
+        rewrite(sealed.database, entries_of(sealed.database)[:-1])
+        other = Database(sealed.database.url, seal.kept_in(key))
+        with other.transaction() as tx:
+            changelog.append(tx, "noted")
+            changelog.append(tx, "noted")
+        other.close()
+        with pytest.raises(LogAltered, match="is not the one that Keyturn has written"):
+            house.keep()
+
+    def test_t_l11_what_was_not_committed_is_not_missed(self, sealed: Office):
+        for opened in (sealed.database.transaction, sealed.database.together):
+            with pytest.raises(_TakenBackError):
+                _append_and_take_back(opened)
+        assert sealed.ask(LAMP_ON).state is State.WAITING
+
+
+class TestRotation:
+    """Have a forged approval vouched for by the next key."""
+
+    @staticmethod
+    def _with_an_entry_on_top(office: Office, monkeypatch: pytest.MonkeyPatch) -> Run:
+        """Forge the approval, and add an entry of the service after it."""
+        run = office.ask(LAMP_ON)
+        _forged_approval(office, run)
+        with monkeypatch.context() as patch, office.database.transaction() as tx:
+            patch.setattr(changelog, "check_head", _check_nothing)
+            changelog.append(tx, "noted")
+        return run
+
+    def _rotated(self, office: Office, key: Path, run: Run) -> None:
+        rotate(office.database, key)
+        database = Database(office.database.url, seal.kept_in(key))
+        fleet = office.fleet
+        parts = replace(office.parts, database=database)
+        turned = Office(Workflow(parts), parts, fleet, office.queue, office.policies)
+        _vote_and_let_go(turned, run)
+        turned.workflow.advance(run.id)
+        database.close()
+
+    def test_t_l12_the_service_adds_nothing_after_it(self, sealed: Office, house: Housekeeping):
+        run = sealed.ask(LAMP_ON)
+        _forged_approval(sealed, run)
+        with pytest.raises(LogAltered, match="is not signed"):
+            house.keep()
+
+    def test_t_l12_the_key_is_not_changed(
+        self, sealed: Office, key: Path, monkeypatch: pytest.MonkeyPatch
+    ):
+        self._with_an_entry_on_top(sealed, monkeypatch)
+        public = seal.kept_in(key).public
+        with pytest.raises(BadKey, match="is not signed by the key of the log"):
+            rotate(sealed.database, key)
+        assert seal.kept_in(key).public == public
+
+    def test_t_l12_had_it_been_changed_the_approval_would_open_nothing(
+        self, sealed: Office, key: Path, monkeypatch: pytest.MonkeyPatch
+    ):
+        run = self._with_an_entry_on_top(sealed, monkeypatch)
+        monkeypatch.setattr(verification, "verify", _all_is_well(verification.verify))
+        self._rotated(sealed, key, run)
+        assert sealed.fleet.told == []
+
+    def test_t_l12_without_both_guards_it_would(
+        self, sealed: Office, key: Path, monkeypatch: pytest.MonkeyPatch
+    ):
+        run = self._with_an_entry_on_top(sealed, monkeypatch)
+        monkeypatch.setattr(verification, "verify", _all_is_well(verification.verify))
+        monkeypatch.setattr(changelog, "key_of", lambda _keys, _seq: "")  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
+        monkeypatch.setattr(ancestry, "_fits", _fits_or_is_older)
+        self._rotated(sealed, key, run)
+        assert sealed.fleet.told == [("lb1", "set lamp on")]
+
+
+def _fits_or_is_older(public: str, digest: str, signature: str) -> bool:
+    """Take an entry's own signature for good where an older key is asked for."""
+    return not public or seal.fits(public, digest, signature)
+
+
+def _all_is_well(verify: Callable[..., Verdict]) -> Callable[..., Verdict]:
+    def verified(tx: Transaction, **how: Any) -> Verdict:
+        return replace(verify(tx, **how), broken=None, key=tx.seal.public)
+
+    return verified
+
+
+def _key_of(database: Database) -> str:
+    return str(entries_of(database)[0].facts["public"])
