@@ -16,6 +16,7 @@ class ProposedStep:
     """One command exactly as its host will be told it, and how it would be taken back.
 
     fingerprint: the key that the host must show. undo: None where no_undo says why not.
+    undo_title: of the step that would take it back, "" for `Undo:` and the title.
     """
 
     title: str
@@ -26,6 +27,7 @@ class ProposedStep:
     no_undo: str = ""
     before: str = ""
     after: str = ""
+    undo_title: str = ""
 
     @property
     def work(self) -> Canonical:

@@ -23,6 +23,7 @@ ACTIVE_BACKUP = "fault-tolerance (active-backup)"
 
 # Bytes that pass anywhere.
 SMALL = 84
+PINGS = 2
 
 _DIRECTORY = "/proc/net/bonding"
 _FIRST = "Ethernet Channel Bonding Driver: "
@@ -161,8 +162,14 @@ def fits(peer: IPv4Address | IPv6Address, mtu: int) -> Query[bool]:
     """Tell whether packets of *mtu* bytes come back from *peer* whole."""
     headers = 28 if peer.version == 4 else 48
     size = str(max(mtu - headers, 0))
-    words = ("ping", "-n", "-M", "do", "-s", size, "-c", "2", "-W", "2", "--", str(peer))
+    words = ("ping", "-n", "-M", "do", "-s", size, "-c", str(PINGS), "-W", "2", "--", str(peer))
     return Query(Shell(words), parse_ping, statuses=frozenset({0, 1}))
+
+
+def reassembled(version: int) -> Query[int]:
+    """Return how many packets this host has put together from pieces. version: of IP, 4 or 6."""
+    file = "/proc/net/snmp" if version == 4 else "/proc/net/snmp6"
+    return Query(Shell(("cat", file)), parse_reassembled)
 
 
 def watched(name: str, *, seconds: int) -> Query[tuple[Look, Look]]:
@@ -231,6 +238,18 @@ def parse_ping(answer: str) -> bool:
     if counts is None:
         raise NotUnderstood(f"ping says something else: {answer[-200:]!r}")
     return int(counts[1]) > 0 and counts[1] == counts[2]
+
+
+def parse_reassembled(answer: str) -> int:
+    """Read /proc/net/snmp, which has a line of names above each of numbers, or snmp6."""
+    found = re.search(r"^Ip6ReasmOKs\s+(\d+)$", answer, re.M)
+    if found:
+        return int(found[1])
+    lines = [line.split()[1:] for line in answer.splitlines() if line.startswith("Ip: ")]
+    told = dict(zip(*lines, strict=False)) if len(lines) == 2 else {}
+    if not told.get("ReasmOKs", "").isdecimal():
+        raise NotUnderstood(f"the kernel counts its packets in another way: {answer[:100]!r}")
+    return int(told["ReasmOKs"])
 
 
 def parse_looks(name: str, answer: str) -> tuple[Look, Look]:

@@ -143,6 +143,8 @@ def reaching(ask: Ask, host: str, name: str, counter: str, least: int) -> tuple[
     if spelling:
         return ask(host, at_least(name, spelling, least)).entries
     entries = ask(host, table(name)).entries
+    if not entries and not _keeps_array(ask, host, name, counter):
+        raise NotKept(f"{name} keeps no {counter} to mark abusers with")
     if entries and entries[0].amount(counter) is None:
         kept = ", ".join([*entries[0].counters, *entries[0].rates]) or "no counters"
         raise NotKept(f"{name} keeps no {counter} to mark abusers with: it keeps {kept}")
@@ -190,6 +192,12 @@ def _spelling(ask: Ask, host: str, table: str, name: str) -> str | None:
     if name in ("gpc0", "gpc1", "gpt0"):
         tries.insert(0, name)
     return next((word for word in tries if ask(host, keeps(table, word))), None)
+
+
+def _keeps_array(ask: Ask, host: str, table: str, name: str) -> bool:
+    """Tell whether a counter may be in an array that this HAProxy names only as a whole."""
+    found = re.fullmatch(r"(gp[ct])[1-9]\d*", name)
+    return found is not None and ask(host, keeps(table, found[1]))
 
 
 def settable(entry: Entry) -> Mapping[str, int]:

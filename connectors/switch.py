@@ -86,6 +86,8 @@ class Lag:
             for member in self.members or ()
             if member.state not in {"bundled", "hot-standby"}
         ]
+        if self.members is not None and not self.bundled:
+            found.append(f"{self.name} has no port that is bundled: nothing goes through it")
         if self.members is not None and len(self.bundled) == 1:
             found.append(f"{self.name} has one port only, {self.bundled[0].port}: nothing spare")
         return found

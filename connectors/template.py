@@ -3,6 +3,7 @@
 https://github.com/networktocode/ntc-templates; the names of columns are theirs.
 """
 
+import re
 from functools import cache
 from importlib.resources import files
 from io import StringIO
@@ -13,12 +14,18 @@ import textfsm
 from connectors.command import Hint
 from connectors.trouble import NotUnderstood
 
+LACKS_FEATURE = "its software lacks the feature"
+
 # What a device that does not know, or does not tell, says instead.
 HINTS = (
     Hint(
         r"% ?(Invalid input|Incomplete|Ambiguous|Unknown command|Unrecognized)",
-        "this device has no such words: its software lacks the feature, or the login may not "
-        "look at it (does it need an enable_file?)",
+        f"this device has no such words: {LACKS_FEATURE}, or the login may not look at it (does "
+        "it need an enable_file?)",
+    ),
+    Hint(
+        r"% ?Invalid command at",
+        "this answer looks like Cisco NX-OS, which is not among the platforms that Keyturn knows",
     ),
     Hint(
         r"Authorization failed|Access denied|not authorized|Permission denied",
@@ -26,6 +33,15 @@ HINTS = (
     ),
     Hint(r"\w+d is not running", "that daemon of FRR is not running on the router"),
 )
+# How systems that Keyturn does not know begin to answer what they share with those that it knows.
+_FOREIGN = {
+    "Cisco NX-OS": re.compile(
+        r"^-{60,}\nPort +Name +Status|P - Up in port-channel|Cisco Nexus",
+        re.M,
+    ),
+    "Arista EOS": re.compile(r"^Number of channels in use: *\d|\bArista\b", re.M),
+    "a shell": re.compile(r"\bshow: (?:command )?not found", re.M),
+}
 
 
 class Row:
@@ -65,9 +81,13 @@ def rows(template: str, answer: str) -> tuple[Row, ...]:
 
 
 def said(answer: str) -> str:
-    """Return the beginning of an answer, to be quoted in an error."""
+    """Return the beginning of an answer, to be quoted in an error, and what it looks like."""
     words = " / ".join(line.strip() for line in answer.splitlines() if line.strip())
-    return repr(words[:200]) if words else "nothing"
+    foreign = next((name for name, sign in _FOREIGN.items() if sign.search(answer)), "")
+    looks = (
+        f". It looks like {foreign}, and not like the platform in the inventory" if foreign else ""
+    )
+    return (repr(words[:200]) if words else "nothing") + looks
 
 
 @cache

@@ -23,6 +23,7 @@ class Step:
 
     before, after: the value that the step changes, as people read it. `before` is part of what is
     approved, so it holds nothing that moves by itself, such as a counter or a time left.
+    undo_title: of the undo, where that is more than this step taken back.
     """
 
     title: str
@@ -31,6 +32,7 @@ class Step:
     undo: Command | NoUndo
     before: str = ""
     after: str = ""
+    undo_title: str = ""
 
 
 @dataclass(frozen=True)

@@ -43,11 +43,23 @@ class Socket:
 
 
 @dataclass(frozen=True)
+class Sizes:
+    """What became of packets to the peer that are as large as the bond's MTU.
+
+    whole: whether they came back; reached: whether any do. pieces: whether they came back in
+    pieces, as from a peer with a smaller MTU; None where other packets in pieces hide that.
+    """
+
+    whole: bool
+    reached: bool
+    pieces: bool | None = False
+
+
+@dataclass(frozen=True)
 class State:
     """A bond as seen from the host and from its switch.
 
-    hidden: why LACP's details could not be read. whole: whether packets as large as the bond's
-    MTU come back from the peer, reached: whether any do; None where no peer was given.
+    hidden: why LACP's details could not be read. sizes: of packets to the peer; None without one.
     sockets: where the cables of round-robin end, as far as the inventory says so.
     earlier: what this check saw last time.
     """
@@ -56,8 +68,7 @@ class State:
     links: Mapping[str, Link]
     drivers: Mapping[str, str]
     hidden: str = ""
-    whole: bool | None = None
-    reached: bool | None = None
+    sizes: Sizes | None = None
     far_end: FarEnd | None = None
     sockets: Sequence[Socket] = ()
     earlier: Earlier | None = None
@@ -85,15 +96,13 @@ class BondCheck(Check[State], words="bond check", example="nas1 bond0"):
         links = ask(self.host, dialect.links())
         if self.bond not in links:
             raise NotUnderstood(f"{self.host} has {self.bond}, and ip does not list it")
-        whole, reached = self._sizes(ask, links[self.bond].mtu)
         cards = [member.name for member in bond.members]
         return State(
             bond,
             links,
             ask(self.host, dialect.drivers(cards)) if cards else {},
             hidden,
-            whole,
-            reached,
+            self._sizes(ask, links[self.bond].mtu),
             self._far_end(ask),
             self._sockets(ask) if bond.mode == dialect.ROUND_ROBIN else (),
             ask(self.host, last_time(self, "bond")),
@@ -131,11 +140,22 @@ class BondCheck(Check[State], words="bond check", example="nas1 bond0"):
         except CommandFailed as trouble:
             return bond, str(trouble)
 
-    def _sizes(self, ask: Ask, mtu: int) -> tuple[bool | None, bool | None]:
+    def _sizes(self, ask: Ask, mtu: int) -> Sizes | None:
         if self.peer is None:
-            return None, None
-        whole = ask(self.host, dialect.fits(self.peer, mtu))
-        return whole, whole or ask(self.host, dialect.fits(self.peer, dialect.SMALL))
+            return None
+        whole, pieces = self._ping(ask, self.peer, mtu)
+        if whole and pieces < dialect.PINGS:
+            return Sizes(whole=True, reached=True)
+        reached, others = self._ping(ask, self.peer, dialect.SMALL)
+        # A small answer comes in one piece: what is put together meanwhile is from others.
+        in_pieces = True if others < dialect.PINGS else None
+        return Sizes(whole, whole or reached, in_pieces if whole else False)
+
+    def _ping(self, ask: Ask, peer: Address, mtu: int) -> tuple[bool, int]:
+        """Return whether packets of this size come back, and how many came in pieces meanwhile."""
+        before = ask(self.host, dialect.reassembled(peer.version))
+        answered = ask(self.host, dialect.fits(peer, mtu))
+        return answered, ask(self.host, dialect.reassembled(peer.version)) - before
 
     def _sockets(self, ask: Ask) -> list[Socket]:
         cables = ask(self.host, dialect.cables(self.bond))
@@ -238,12 +258,20 @@ def _of_sizes(state: State, peer: object) -> Iterator[str]:
     if other:
         found = ", ".join(f"{name} {mtu}" for name, mtu in other.items())
         yield f"{state.bond.name} has an MTU of {state.mtu} and not all its members: {found}"
-    if state.whole is False:
+    sizes = state.sizes
+    if sizes is None:
+        return
+    if not sizes.reached:
+        yield f"{peer} does not answer at all, so nothing is known of the MTU up to it"
+    elif not sizes.whole:
         yield (
             f"packets of {state.mtu} bytes do not come back from {peer}, small ones do: something "
             "on the way has a smaller MTU (a switch's port, or the peer)"
-            if state.reached
-            else f"{peer} does not answer at all, so nothing is known of the MTU up to it"
+        )
+    elif sizes.pieces:
+        yield (
+            f"packets of {state.mtu} bytes reach {peer}, and its answers come back in pieces: the "
+            f"MTU of {peer}, or of a router on the way back, is smaller"
         )
 
 
@@ -332,6 +360,16 @@ def _lost_since(state: State) -> Mapping[str, int]:
 def _notes(state: State) -> Iterator[str]:
     """Say what explains something, and what nothing has to be done about now."""
     bond = state.bond
+    if state.sizes and state.sizes.pieces is None:
+        yield (
+            "whether the peer's answers come back in pieces is not known: this host receives "
+            "other packets in pieces at the same time"
+        )
+    far = state.far_end
+    if far and far.lag and far.lag.members is None:
+        yield (
+            f"{far.switch} does not tell which ports are in {far.lag.name}: they were not checked"
+        )
     if bond.hides_lacp:
         yield (
             "the kernel tells LACP's partners and aggregators to root alone, so whether the "
@@ -365,7 +403,8 @@ def _per_member(bond: Bond) -> str:
 
 def _row(state: State, member: Member) -> Sequence[str]:
     link = state.links.get(member.name)
-    lacp = "" if member.aggregator is None else f"{member.partner} ({member.aggregator})"
+    partner = member.partner or "not told"
+    lacp = "" if member.aggregator is None else f"{partner} ({member.aggregator})"
     return (
         member.name,
         member.link,

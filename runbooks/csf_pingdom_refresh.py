@@ -13,6 +13,9 @@ from connectors.public import Address
 from connectors.trouble import NotUnderstood
 from runbooks import Change, Host, Plan, Refused, Step, tagged
 
+_BEGIN = "Begin a probation: the host saves list and rules, and puts them back by itself"
+_END = "End the probation over a new connection"
+
 # So many addresses are named; the rest are counted.
 _NAMED = 40
 
@@ -69,10 +72,11 @@ class RefreshPingdom(
         before, after = (f"{len(csf_list.addresses(text))} addresses" for text in (own, listing))
         return [
             Step(
-                "Begin a probation: the host saves list and rules, and puts them back by itself",
+                _BEGIN,
                 self.host,
                 do=csf_list.begin_probation(listing, restart=restart),
                 undo=csf_list.keep(own),
+                undo_title=_END,
             ),
             Step(
                 "Replace Keyturn's list and load it",
@@ -83,10 +87,11 @@ class RefreshPingdom(
                 after=after,
             ),
             Step(
-                "End the probation over a new connection",
+                _END,
                 self.host,
                 do=csf_list.keep(listing),
                 undo=csf_list.begin_probation(own, restart=restart),
+                undo_title=_BEGIN,
             ),
         ]
 

@@ -5,6 +5,7 @@ from pydantic import Field
 from connectors import gateway
 from connectors.command import Ask
 from connectors.gateway import Gateway
+from connectors.template import LACKS_FEATURE
 from connectors.trouble import CommandFailed
 from runbooks import Check, Host, Refused, Report, Table, tagged
 
@@ -61,8 +62,10 @@ def _groups(ask: Ask, router: str) -> tuple[Gateway, ...]:
         return groups
     try:
         return ask(router, gateway.vrrp_groups())
-    except CommandFailed:
-        return ()
+    except CommandFailed as trouble:
+        if LACKS_FEATURE in str(trouble):
+            return ()
+        raise
 
 
 def _alone(router: str, groups: Sequence[Gateway]) -> Iterator[str]:

@@ -9,6 +9,9 @@ from connectors.command import Ask
 from connectors.shaping import Card, Rates
 from runbooks import Address, Change, Host, InterfaceName, Plan, Refused, Step
 
+_BEGIN = "Begin a probation: the host puts the limits of before back by itself"
+_END = "End the probation over a new connection"
+
 # Below it, whoever is logged in types into the dark.
 _LEAST, _MOST = 256, 10_000_000
 
@@ -90,10 +93,11 @@ class SetShaping(
         name = card.name
         return [
             Step(
-                "Begin a probation: the host puts the limits of before back by itself",
+                _BEGIN,
                 self.host,
                 do=shaping.begin_probation(name, card.rates),
                 undo=shaping.keep(name),
+                undo_title=_END,
             ),
             Step(
                 f"Limit {name}",
@@ -104,10 +108,11 @@ class SetShaping(
                 after=str(rates),
             ),
             Step(
-                "End the probation over a new connection",
+                _END,
                 self.host,
                 do=shaping.keep(name),
                 undo=shaping.begin_probation(name, rates),
+                undo_title=_BEGIN,
             ),
         ]
 

@@ -36,15 +36,33 @@ class SwitchLag(Check[tuple[Lag, ...]], words="switch lag", example="sw1 port-ch
         if not lags:
             return Report(f"{self.host} has no link aggregation in use")
         findings = [finding for lag in lags for finding in lag.findings]
-        whole = sum(not lag.findings for lag in lags)
+        unknown = [lag.name for lag in lags if lag.members is None and lag.up]
+        notes = (
+            [
+                f"this switch does not tell the members of {', '.join(unknown)}: whether each "
+                "port carries its share is not known"
+            ]
+            if unknown
+            else []
+        )
         return Report(
-            f"{self.host} has {whole} of {len(lags)} link aggregations whole",
+            self._summary(lags),
             healthy=not findings,
-            findings=findings,
+            findings=findings + notes,
             table=Table(
                 ("Aggregation", "State", "Protocol", "Members"), [_row(lag) for lag in lags]
             ),
         )
+
+    def _summary(self, lags: tuple[Lag, ...]) -> str:
+        """Say how many are whole only of those whose members are known."""
+        known = [lag for lag in lags if lag.members is not None]
+        whole = sum(not lag.findings for lag in known)
+        if known:
+            more = f", and {len(lags) - len(known)} of unknown members" * (len(known) < len(lags))
+            return f"{self.host} has {whole} of {len(known)} link aggregations whole{more}"
+        up = sum(lag.up for lag in lags)
+        return f"{self.host} has {up} of {len(lags)} link aggregations up, with unknown members"
 
 
 def _row(lag: Lag) -> tuple[str, ...]:

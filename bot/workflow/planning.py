@@ -73,7 +73,14 @@ def _refuse_secrets(parts: Parts, left: Remaining) -> None:
     """Raise Refused if a plan would show a secret: a plan is shown, and kept for good."""
     shown = [left.because, *left.notes]
     for step in left.steps:
-        shown += [step.title, step.before, step.after, str(step.do), str(step.undo or "")]
+        shown += [
+            step.title,
+            step.undo_title,
+            step.before,
+            step.after,
+            str(step.do),
+            str(step.undo or ""),
+        ]
     # What holds none as a whole holds none in its parts.
     redactor = parts.database.redactor
     if redactor.holds("\n".join(shown)) and any(map(redactor.holds, shown)):
@@ -120,6 +127,7 @@ def _proposed(parts: Parts, policy: Policy, step: Step) -> ProposedStep:
         no_undo=undo.reason if isinstance(undo, NoUndo) else "",
         before=step.before,
         after=step.after,
+        undo_title=step.undo_title,
     )
 
 
@@ -164,7 +172,7 @@ def _turned(policy: Policy, step: ProposedStep) -> ProposedStep:
     if step.undo is None:
         raise Refused(f"“{step.title}” cannot be undone: {step.no_undo}")
     return ProposedStep(
-        title=f"Undo: {step.title}",
+        title=step.undo_title or f"Undo: {step.title}",
         host=step.host,
         # The host's key as it is now: it may have been given another since.
         fingerprint=policy.inventory[step.host].fingerprint,
@@ -172,4 +180,5 @@ def _turned(policy: Policy, step: ProposedStep) -> ProposedStep:
         undo=step.do,
         before=step.after,
         after=step.before,
+        undo_title=step.title,
     )

@@ -21,7 +21,7 @@ from connectors.haproxy_limits import Limit, parse_limits
 from connectors.inventory import Host
 from connectors.stick_table import TableHead, UnfitKey, parse_entry, parse_heads
 from connectors.trouble import CommandFailed
-from runbooks import NoUndo, Step
+from runbooks import NoUndo, Refused, Step
 from runbooks.abusers_clear import ClearAbuser
 from runbooks.abusers_mark import MarkAbuser
 from runbooks.abusers_show import ShowAbusers
@@ -114,6 +114,18 @@ def test_who_is_blocked_and_why(haproxy: Haproxy):
         r"43 connections in 100 s at www \(limit 42\)",
         finding,
     )
+
+
+def test_an_empty_table_without_the_mark_is_not_said_to_have_marked_nobody(haproxy: Haproxy):
+    www = ShowAbusers.model_validate({"host": "lb1", "table": "www"})
+    with pytest.raises(Refused, match="www keeps no gpc0"):
+        www.read(fleet_of(haproxy).ask)
+
+
+def test_an_empty_table_with_an_array_of_counters_has_marked_nobody(arrays: "Arrays"):
+    for mark in ("gpc0", "gpc2"):
+        show = ShowAbusers.model_validate({"host": "lb1", "mark": mark})
+        assert show.report(show.read(arrays.fleet.ask)).summary == "lb1 has marked nobody in http"
 
 
 def test_without_its_configuration_it_shows_rates_and_says_why_no_limits(haproxy: Haproxy):

@@ -33,7 +33,7 @@ PROPOSAL = Proposal(
 )
 TIMING = Timing("nightly", timetable("0 3 * * *", "UTC"))
 # What people read and what may move by itself: shown, but not what they approve.
-MAY_MOVE = {"because", "notes", "title"}
+MAY_MOVE = {"because", "notes", "title", "undo_title"}
 TOLD = {"telling", "channel"}
 SHELL_MAY_MOVE = {"hints", "root", "note", "mark"}
 

@@ -181,6 +181,24 @@ class TestUndo:
         assert ended.state is State.SUCCEEDED
         assert office.fleet.told == [("lb1", "set lamp off"), ("lb1", "set fan off")]
 
+    def test_a_step_is_titled_by_what_its_undo_does(
+        self, office: Office, monkeypatch: pytest.MonkeyPatch
+    ):
+        planned = SetSwitch.plan
+
+        def titled(runbook: SetSwitch, switches: dict[str, str]) -> Plan:
+            plan = planned(runbook, switches)
+            steps = [replace(step, undo_title="Darken the cellar") for step in plan.steps]
+            return replace(plan, steps=steps)
+
+        monkeypatch.setattr(SetSwitch, "plan", titled)
+        done = office.approve(office.ask(LAMP_ON))
+        undo = office.workflow.undo(done.id, person="dora", origin=WEB)
+        office.work()
+        proposal = office.run(undo.id).proposal
+        assert proposal is not None
+        assert [step.title for step in proposal.steps] == ["Darken the cellar"]
+
     def test_is_approved_like_any_other(self, office: Office):
         done = office.approve(office.ask(LAMP_ON))
         undo = office.workflow.undo(done.id, person="dora", origin=WEB)

@@ -216,3 +216,26 @@ def test_an_aggregation_that_both_ends_hold_is_refused_by_nobody():
 
 def test_a_bond_of_one_is_a_bond():
     assert isinstance(bond.parse_bond("bond0", answer("bond-unwatched")), Bond)
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("Ip: Forwarding ReasmReqds ReasmOKs\nIp: 1 14 2\nIcmp: InMsgs\nIcmp: 4\n", 2),
+        ("Ip6InReceives                   \t41\nIp6ReasmOKs                     \t3\n", 3),
+    ],
+)
+def test_packets_that_were_put_together_are_counted(text: str, count: int):
+    assert bond.parse_reassembled(text) == count
+
+
+@pytest.mark.parametrize("text", ["", "Ip: ReasmOKs\n", "Ip: ReasmOKs\nIp: x\n", "Ip: A\nIp: 1\n"])
+def test_a_count_that_is_none_is_not_understood(text: str):
+    with pytest.raises(NotUnderstood):
+        bond.parse_reassembled(text)
+
+
+def test_this_kernel_tells_its_count():
+    file = Path("/proc/net/snmp6")
+    assert bond.parse_reassembled(Path("/proc/net/snmp").read_text()) >= 0
+    assert not file.exists() or bond.parse_reassembled(file.read_text()) >= 0

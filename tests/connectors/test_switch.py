@@ -1,5 +1,6 @@
 """What switches said of their ports, aggregations and VLANs, and what it means."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -131,6 +132,56 @@ def test_a_feature_that_is_lacking_is_said_in_words():
         )
 
 
+NXOS_PORTS = f"""{"-" * 80}
+Port          Name               Status    Vlan      Duplex  Speed   Type
+{"-" * 80}
+Eth1/1        --                 connected trunk     full    10G     10Gbase-SR
+Eth1/2        --                 xcvrAbsen trunk     auto    auto    --
+"""
+NXOS_LAGS = """Flags:  D - Down        P - Up in port-channel (members)
+        I - Individual  H - Hot-standby (LACP only)
+Group Port-       Type     Protocol  Member Ports
+      Channel
+1     Po1(SU)     Eth      LACP      Eth1/1(P)    Eth1/2(P)
+"""
+EOS_LAGS = """Number of channels in use: 1
+Number of aggregators:1
+
+Port-Channel Protocol  Ports
+------------ --------- --------------------------------------------------------
+Po1(U)       LACP(a)    Et3/36/1(PG+)
+"""
+
+
+@pytest.mark.parametrize(
+    ("parse", "text", "system"),
+    [
+        (switch.parse_ports, NXOS_PORTS, "Cisco NX-OS"),
+        (switch.parse_lags, NXOS_LAGS, "Cisco NX-OS"),
+        (switch.parse_lags, EOS_LAGS, "Arista EOS"),
+        (switch.parse_lags, "bash: show: command not found\n", "a shell"),
+        (switch.parse_vlans, "sh: 1: show: not found\n", "a shell"),
+    ],
+)
+def test_an_answer_of_another_system_is_refused_with_its_name(
+    parse: Callable[[str], object], text: str, system: str
+):
+    with pytest.raises(NotUnderstood, match=f"It looks like {system}, and not like the platform"):
+        parse(text)
+
+
+def test_a_command_that_nx_os_does_not_know_is_told_so():
+    said = Answer(1, "                 ^\n% Invalid command at '^' marker.\n")
+    for query in (switch.ports(), switch.lags(), switch.vlans()):
+        assert "looks like Cisco NX-OS" in str(failure(query.command, said, frozenset({0})))
+
+
+def test_what_is_understood_looks_like_nothing_else():
+    with pytest.raises(NotUnderstood) as trouble:
+        switch.parse_lags(answer("cisco-vlan"))
+    assert "looks like" not in str(trouble.value)
+
+
 def test_what_is_wrong_with_an_aggregation():
     members = (Member("Gi0/1", "bundled"), Member("Gi0/2", "suspended"), Member("Gi0/3", "down"))
     lag = Lag("Po1", up=True, protocol="LACP", members=members)
@@ -138,6 +189,9 @@ def test_what_is_wrong_with_an_aggregation():
         "Gi0/2 is not bundled into Po1: suspended",
         "Gi0/3 is not bundled into Po1: down",
         "Po1 has one port only, Gi0/1: nothing spare",
+    ]
+    assert Lag("Po1", up=True, protocol="", members=()).findings == [
+        "Po1 has no port that is bundled: nothing goes through it"
     ]
     assert Lag("Po1", up=False, protocol="", members=members).findings == ["Po1 is down"]
     assert Lag("ch1", up=True, protocol="", members=None).findings == []

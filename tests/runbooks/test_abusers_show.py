@@ -161,6 +161,9 @@ def test_a_table_that_keeps_no_such_mark_is_refused_and_not_called_empty():
     }
     fleet = balancer({"show table www": rows("www", FAST), **unknown})
     www = ShowAbusers.model_validate({"host": "lb1", "table": "www"})
+    empty = balancer({"show table www": rows("www"), **unknown})
+    with pytest.raises(Refused, match=r"www keeps no gpc0 to mark abusers with"):
+        www.read(empty.ask)
     with pytest.raises(Refused, match=r"www keeps no gpc0 .*: it keeps conn_rate, bytes_out_rate"):
         www.read(fleet.ask)
 
@@ -190,3 +193,21 @@ def test_keys_that_are_no_addresses_are_looked_up_nowhere_else():
     report = users.report(users.read(fleet.ask))
     assert report.findings[0].startswith("bob smith is marked for 1 s more")
     assert len(sent(fleet)) == 4
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_an_empty_table_is_empty_only_if_it_could_hold_a_mark(kept: bool):
+    array = ShowAbusers.model_validate({"host": "lb1", "mark": "gpc2"})
+    answers: dict[str, Replies] = {
+        "show table http data.gpc[2] gt 9223372036854775807": "Unknown data type\n\n",
+        "show table http data.gpc gt 9223372036854775807": (
+            rows("http") if kept else "Unknown data type\n\n"
+        ),
+        "show table http": rows("http"),
+    }
+    if kept:
+        report = array.report(array.read(balancer(answers).ask))
+        assert report.summary == "lb1 has marked nobody in http"
+        return
+    with pytest.raises(Refused, match="http keeps no gpc2 to mark abusers with"):
+        array.read(balancer(answers).ask)

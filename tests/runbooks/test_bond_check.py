@@ -110,6 +110,8 @@ def test_what_root_alone_may_read_and_we_may_not_is_said_to_be_unknown():
     (note,) = report.findings
     assert "whether the switch takes part is not known: the login may not run this" in note
     assert report.healthy
+    assert report.table is not None
+    assert {row[5] for row in report.table.rows} == {"not told (1)"}
 
 
 def test_members_in_different_aggregators_are_seen_without_root_too():
@@ -313,6 +315,15 @@ BIG = "ping -n -M do -s 8972 -c 2 -W 2 -- 10.9.0.2"
 SMALL = "ping -n -M do -s 56 -c 2 -W 2 -- 10.9.0.2"
 
 
+COUNT = "cat /proc/net/snmp"
+
+
+def counted(*numbers: int) -> Replies:
+    """What the kernel says each time of how many packets it has put together from pieces."""
+    lines = "Ip: Forwarding ReasmReqds ReasmOKs ReasmFails\nIp: 2 {} {} 0\nIcmp: InMsgs\nIcmp: 9\n"
+    return [lines.format(number * 7, number) for number in numbers]
+
+
 @pytest.mark.parametrize(
     ("big", "small", "words"),
     [
@@ -323,11 +334,41 @@ SMALL = "ping -n -M do -s 56 -c 2 -W 2 -- 10.9.0.2"
 )
 def test_packets_as_large_as_the_mtu_must_come_back(big: str, small: str, words: str):
     more: dict[str, Replies] = {BIG: Answer(int(big != "ping-whole"), said(big))}
+    more[COUNT] = counted(5, 5, 5, 5)
     if small:
         more[SMALL] = Answer(int(small != "ping-whole"), said(small))
     report = PEER.report(PEER.read(host(more=more).ask))
     assert report.healthy is not bool(words)
     assert not words or report.findings[0].startswith(words)
+
+
+@pytest.mark.parametrize(
+    ("counts", "healthy", "words"),
+    [
+        (
+            (5, 7, 7, 7),
+            False,
+            "packets of 9000 bytes reach 10.9.0.2, and its answers come back in pieces: the MTU "
+            "of 10.9.0.2, or of a router on the way back, is smaller",
+        ),
+        # One packet of somebody else's meanwhile.
+        ((5, 6), True, None),
+        # Others come in pieces all the time.
+        (
+            (5, 9, 9, 14),
+            True,
+            "whether the peer's answers come back in pieces is not known: this host receives "
+            "other packets in pieces at the same time",
+        ),
+    ],
+)
+def test_a_peer_with_a_smaller_mtu_answers_in_pieces(
+    counts: Sequence[int], healthy: bool, words: str | None
+):
+    more: dict[str, Replies] = {BIG: said("ping-whole"), SMALL: said("ping-whole")}
+    more[COUNT] = counted(*counts)
+    report = PEER.report(PEER.read(host(more=more).ask))
+    assert (report.healthy, list(report.findings)) == (healthy, [words] if words else [])
 
 
 def test_members_with_another_mtu_are_a_finding():
@@ -377,7 +418,9 @@ def test_ends_that_do_not_fit_are_a_finding(lag: Lag | None, words: str):
 
 def test_a_switch_that_does_not_name_members_is_not_blamed():
     far = FarEnd("sw2", "ch1", Lag("ch1", True, "", None))
-    assert findings(replace(healthy(), far_end=far)) == []
+    state = replace(healthy(), far_end=far)
+    assert findings(state) == ["sw2 does not tell which ports are in ch1: they were not checked"]
+    assert CHECK.report(state).healthy
 
 
 # --- what may be asked ---

@@ -50,6 +50,8 @@ def test_undone_from_the_last_to_the_first_it_is_the_same_with_the_list_of_befor
     found = firewall(ALL)
     made = plan(found, probes((*ALL[1:], NEW)))
     undone = [step.undo for step in reversed(made.steps)]
+    begin, _, keep = made.steps
+    assert (keep.undo_title, begin.undo_title) == (begin.title, keep.title)
     assert found.own is not None
     assert undone == [
         csf_list.begin_probation(found.own, restart="-r"),

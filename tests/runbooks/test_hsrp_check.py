@@ -141,6 +141,13 @@ def test_a_router_in_no_group_at_all_says_so():
     assert report.summary == "no group of HSRP or VRRP on r1"
 
 
+def test_vrrp_that_could_not_be_read_is_not_taken_for_none():
+    refused = Answer(1, "% Authorization failed.\n")
+    routers = fleet({("r1", STANDBY): "", ("r1", VRRP): refused}, platforms=CISCO)
+    with pytest.raises(CommandFailed, match="the login may not look at this"):
+        ONE.read(routers.ask)
+
+
 def test_a_router_that_does_not_know_the_question_is_not_one_without_groups():
     routers = fleet({("r1", STANDBY): Answer(1, "% Invalid input\n")}, platforms=CISCO)
     with pytest.raises(CommandFailed, match="lacks the feature"):

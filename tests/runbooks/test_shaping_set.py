@@ -40,6 +40,7 @@ def test_undone_from_the_last_to_the_first_the_host_can_take_that_back_too():
     assert keep.undo == shaping.begin_probation("eth0", Rates(1024, 512))
     assert limit.undo == shaping.try_out("eth0", Rates())
     assert begin.undo == shaping.keep("eth0")
+    assert (keep.undo_title, begin.undo_title) == (begin.title, keep.title)
 
 
 def test_a_way_that_is_not_named_is_left_as_it_is():

@@ -50,6 +50,20 @@ def test_what_a_switch_does_not_tell_is_not_made_up():
     report = ALL.report((Lag("ch1", True, "", None),))
     assert report.table is not None
     assert list(report.table.rows) == [("ch1", "up", "not told", "not told by this switch")]
+    assert report.summary == "sw1 has 1 of 1 link aggregations up, with unknown members"
+    assert list(report.findings) == [
+        "this switch does not tell the members of ch1: whether each port carries its share is not "
+        "known"
+    ]
+    down = ALL.report((Lag("ch1", True, "", None), Lag("ch2", False, "", None)))
+    assert down.summary == "sw1 has 1 of 2 link aggregations up, with unknown members"
+    assert (down.healthy, down.findings[0]) == (False, "ch2 is down")
+
+
+def test_an_aggregation_without_a_bundled_port_is_not_whole():
+    report = ALL.report((Lag("Po1", True, "LACP", ()), Lag("ch1", True, "", None)))
+    assert report.summary == ("sw1 has 0 of 1 link aggregations whole, and 1 of unknown members")
+    assert report.findings[0] == "Po1 has no port that is bundled: nothing goes through it"
     assert ALL.report(()).summary == "sw1 has no link aggregation in use"
 
 
