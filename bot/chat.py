@@ -14,6 +14,9 @@ from bot.web.parts import Condition
 if TYPE_CHECKING:
     from bot.slack.door import Door
 
+# Without any connection for so long, Keyturn is not ready: nothing from Slack arrives.
+_DEAF_SECONDS = 30.0
+
 
 class Chat:
     """events: takes what Slack posts. door: None until it is made."""
@@ -45,7 +48,8 @@ class Chat:
             return Condition("is listened to over HTTP")
         seen = self.door.sockets.standing
         words = f"{seen.up} of {seen.wanted} connections stand"
-        return Condition(f"{words}: {seen.trouble}" if seen.trouble else words, seen.refused)
+        broken = seen.refused or seen.deaf > _DEAF_SECONDS
+        return Condition(f"{words}: {seen.trouble}" if seen.trouble else words, broken)
 
     def _make(self) -> ASGIApp:
         # Its libraries take longer to load than all of ours.

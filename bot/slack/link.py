@@ -21,14 +21,17 @@ class Patience:
 
     ping: between two signs of life that are asked for. silence: without any, nobody is there.
     drain: how long Slack may take to close what it wants renewed. finish: how long what is being
-    answered may take at the end. longest: between two attempts to connect.
+    answered may take at the end. first, longest: between two attempts to connect, at first and at
+    most. settled: a connection that stood for so long is a success.
     """
 
     ping: float = 10
     silence: float = 30
     drain: float = 15
     finish: float = 3
-    longest: float = 60
+    first: float = 1
+    longest: float = 15
+    settled: float = 5
 
 
 class Link:

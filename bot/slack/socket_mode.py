@@ -74,13 +74,36 @@ class _NoConnection(Exception):
 class Standing:
     """How many connections there are, and what is wrong; "" if nothing is.
 
-    refused: Slack took the app token for none, and is not asked again.
+    refused: Slack took the app token for none, and is not asked again. deaf: for how many seconds
+    there has been no connection.
     """
 
     up: int
     wanted: int
     trouble: str = ""
     refused: bool = False
+    deaf: float = 0.0
+
+
+@dataclass
+class Pause:
+    """How long to wait before the next attempt to connect: longer each time.
+
+    It begins anew once a connection has settled, and once Slack answers after it was not reached:
+    what it says then, such as that it has a trouble of its own, is over soon.
+    """
+
+    patience: Patience
+    tries: int = 0
+    reached: bool = True
+
+    def after(self, *, stood: float, reached: bool) -> float:
+        """Return the seconds to wait. stood: how long the last connection did, 0 for none."""
+        anew = stood > self.patience.settled or (reached and not self.reached)
+        self.tries = 1 if anew else self.tries + 1
+        self.reached = reached
+        longer: float = 2.0 ** min(self.tries - 1, 10) - 1
+        return min(longer * self.patience.first, self.patience.longest)
 
 
 class SocketMode:
@@ -100,15 +123,19 @@ class SocketMode:
         self._links: set[Link] = set()
         self._holding: set[asyncio.Task[None]] = set()
         self._trouble, self._refused = "", False
+        # When there was a connection last, or when we began to want one.
+        self._heard = clock()
 
     @property
     def standing(self) -> Standing:
         up = sum(link.up for link in self._links)
         trouble = "" if up == _LINES else self._trouble
-        return Standing(up, _LINES, trouble, self._refused)
+        deaf = 0.0 if up else self._clock() - self._heard
+        return Standing(up, _LINES, trouble, self._refused, deaf)
 
     async def run(self) -> None:
         """Listen until cancelled, or until Slack refuses the app token."""
+        self._heard = self._clock()
         async with ClientSession() as session:
             try:
                 await asyncio.gather(*(self._line(session) for _ in range(_LINES)))
@@ -120,17 +147,18 @@ class SocketMode:
 
     async def _line(self, session: ClientSession) -> None:
         """Keep one connection, renewed as often as need be."""
-        tries = 0
+        pause = Pause(self.patience)
         while not self._refused:
-            began, wait = self._clock(), None
+            stood, reached, wait = 0.0, True, None
             try:
-                await self._connected(session)
+                stood = await self._connected(session)
             except TokenRefused as trouble:
                 self._trouble, self._refused = str(trouble), True
                 log.critical("nothing arrives from Slack: %s", trouble)
                 return
             except (_NoConnection, ClientError, SlackClientError, OSError) as trouble:
                 wait = retry_after(trouble) if isinstance(trouble, SlackApiError) else None
+                reached = _was_reached(trouble)
                 self._trouble = _plainly(trouble, self._client.proxy or "")
                 log.warning("a connection to Slack failed: %s", self._trouble)
             except Exception:
@@ -138,17 +166,16 @@ class SocketMode:
                     "it failed in a way that nobody foresaw: the service's log says how"
                 )
                 log.exception("a connection to Slack failed")
-            tries = 1 if self._clock() - began > self.patience.longest else tries + 1
-            await asyncio.sleep(self._pause(tries) if wait is None else wait)
+            seconds = pause.after(stood=stood, reached=reached)
+            # Lines that fell together shall not come back together.
+            seconds *= 1 + random.random() / 4  # noqa: S311 - no secret
+            await asyncio.sleep(seconds if wait is None else wait)
 
-    def _pause(self, tries: int) -> float:
-        """Return the seconds to wait: none at first, then more and more."""
-        seconds = min(2.0 ** min(tries - 1, 10) - 1, self.patience.longest)
-        # Lines that fell together shall not come back together.
-        return seconds * (1 + random.random() / 4)  # noqa: S311 - no secret
+    async def _connected(self, session: ClientSession) -> float:
+        """Return when another connection is needed, and for how many seconds this one stood.
 
-    async def _connected(self, session: ClientSession) -> None:
-        """Return when another connection is needed. The old one goes on until Slack closes it."""
+        It goes on until Slack closes it.
+        """
         async with asyncio.timeout(_CONNECTING_SECONDS):
             socket = await session.ws_connect(
                 await self._address(),
@@ -159,16 +186,20 @@ class SocketMode:
             )
         link = Link(socket, self._envelopes, self.patience, self._clock)
         self._links.add(link)
+        began = self._clock()
         holding = asyncio.create_task(link.hold())
         self._holding.add(holding)
         holding.add_done_callback(lambda _: self._links.discard(link))
         holding.add_done_callback(self._holding.discard)
         await link.leaving.wait()
+        if link.greeted.is_set():
+            self._heard = self._clock()
         if link.why in _REASONS:
             raise _NoConnection(_REASONS[link.why])
         if not link.why:
             self._trouble = "the connection broke"
         log.info("a connection to Slack is renewed: %s", link.why or "it broke")
+        return self._clock() - began if link.greeted.is_set() else 0.0
 
     async def _address(self) -> str:
         """Ask Slack where to connect. Whoever has the address can listen: it is never shown."""
@@ -185,6 +216,13 @@ class SocketMode:
         if urlsplit(address).scheme not in ({"wss"} if secure else {"ws", "wss"}):
             raise _NoConnection("Slack gave an address that is no WebSocket over TLS")
         return address
+
+
+def _was_reached(trouble: Exception) -> bool:
+    """Return whether it was Slack that answered, whatever it said."""
+    if isinstance(trouble, ClientHttpProxyError):
+        return False
+    return isinstance(trouble, (_NoConnection, SlackApiError, ClientResponseError))
 
 
 def _plainly(trouble: Exception, proxy: str) -> str:

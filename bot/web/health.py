@@ -24,8 +24,8 @@ def alive() -> PlainTextResponse:
 def ready(parts: Here) -> JSONResponse:
     """Answer 200 if the database answers, the log can be written and the policy is valid.
 
-    Else 503; in words too. While Slack is away the pages are the way in, so it is only told; but
-    a token that Slack refused is for somebody to mend.
+    Else 503; in words too. A moment without Slack is only told; but a token that Slack refused is
+    for somebody to mend, and without any connection for long nothing arrives.
     """
     others = {name: look() for name, look in parts.conditions.items()}
     troubles = {

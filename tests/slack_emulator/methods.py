@@ -48,6 +48,8 @@ class WebApi:
         await asyncio.sleep(faults.latency)
         if faults.limited():
             return _refusal("ratelimited", status=429, retry_after=faults.retry_after)
+        if faults.failed():
+            return PlainTextResponse("upstream connect error", 503)
         try:
             args = await _arguments(request)
             method = request.path_params["method"]

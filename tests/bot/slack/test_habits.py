@@ -7,6 +7,7 @@ import asyncio
 import inspect
 import socket
 import ssl
+import time
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,6 +22,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
+from bot import chat as chat_of_the_service
 from bot.policy import PolicyDirectory
 from bot.slack import asking, door
 from bot.slack.deliveries import Deliveries
@@ -293,6 +295,25 @@ def test_keyturn_starts_where_slack_does_not_answer(tmp_path: Path):
     ):
         answer = httpx2.get(f"{service.address}/readyz")
         assert answer.status_code == 200
+        assert "0 of 2 connections stand" in answer.text
+
+
+def test_without_any_connection_for_long_it_is_not_ready(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    assert chat_of_the_service._DEAF_SECONDS == 30  # pyright: ignore[reportPrivateUsage]
+    monkeypatch.setattr(chat_of_the_service, "_DEAF_SECONDS", 0.5)
+    company.found(tmp_path / "policy")
+    tokens: Any = {"slack_bot_token": "xoxb-1", "slack_app_token": "xapp-1"}
+    with (
+        _silence() as api,
+        Service(tmp_path, slack="", slack_team=TEAM, slack_api=api, **tokens) as service,
+    ):
+        deadline = time.monotonic() + 20
+        while httpx2.get(f"{service.address}/readyz").status_code == 200:
+            assert time.monotonic() < deadline
+        answer = httpx2.get(f"{service.address}/readyz")
+        assert answer.status_code == 503
         assert "0 of 2 connections stand" in answer.text
 
 

@@ -11,6 +11,7 @@ import aiohttp
 import pytest
 
 from bot.slack.link import Patience
+from bot.slack.socket_mode import Pause
 from tests.bot.office import Office
 from tests.bot.slack import payloads
 from tests.bot.slack.asgi import post
@@ -113,6 +114,39 @@ async def test_when_slack_limits_us_we_wait_as_long_as_it_says(office: Office):
         line.console.workspace.faults.calls_to_limit = 2
         await line.connected()
         assert line.console.workspace.faults.calls_to_limit == 0
+
+
+async def test_after_an_outage_a_few_failures_of_slack_keep_nobody_deaf(office: Office):
+    """By then it waits long between two attempts; the answer tells that the network is back."""
+    patience = Patience(ping=0.05, silence=20, drain=5, finish=3, first=0.02, longest=1.5)
+    async with a_line(office, patience=patience) as line:
+        await line.connected()
+        straight = line.console.url
+        line.console.url = "http://127.0.0.1:9/nobody"
+        await line.console.sockets.cut()
+        await until(lambda: line.calls.count(OPEN) >= 2 + 2 * 9, within=30)
+        assert line.sockets.standing.up == 0
+        assert line.sockets.standing.deaf > 1
+        line.console.url = straight
+        faults = line.console.workspace.faults
+        faults.calls_to_fail = 8
+        await until(lambda: faults.calls_to_fail < 8)
+        began = asyncio.get_running_loop().time()
+        await until(lambda: line.sockets.standing.up)
+        # Four failures of each line, each 1.5 s after the other, would have taken six seconds.
+        assert asyncio.get_running_loop().time() - began < 3
+        assert line.sockets.standing.deaf == 0
+
+
+def test_attempts_to_connect_come_later_and_later_until_something_is_well():
+    pause = Pause(Patience())
+    unreached = [pause.after(stood=0, reached=False) for _ in range(7)]
+    assert unreached == [0, 1, 3, 7, 15, 15, 15]
+    # Slack answers, with a trouble of its own.
+    assert [pause.after(stood=0, reached=True) for _ in range(4)] == [0, 1, 3, 7]
+    # A connection that ends at once is no success, or it would be opened without an end.
+    assert pause.after(stood=1, reached=True) == 15
+    assert pause.after(stood=10, reached=True) == 0
 
 
 @asynccontextmanager
