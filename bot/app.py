@@ -24,6 +24,7 @@ from bot.api.hooks import Incoming
 from bot.api.metrics import Gauges, endpoint
 from bot.api.parts import ApiParts
 from bot.api.telling import CLAIM_SECONDS, Telling
+from bot.connections import Connection, Connections, Limits, Timed, raise_descriptor_limit
 from bot.custody import condition as state_of
 from bot.custody.contacts import Contacts
 from bot.custody.discretion import set_up_logging
@@ -74,6 +75,7 @@ class Keyturn:
     asgi: Starlette
     contacts: Contacts
     api: Later
+    connections: Connections
     tellings: Sequence[Telling] = ()
 
 
@@ -135,7 +137,13 @@ def build(
         findings=_state(settings, ground, beside).findings,
         offering=offering,
     )
-    gauges = Gauges(lambda: ground.reach.open, ground.house.unwitnessed)
+    connections = Connections(Limits.of_process(settings.proxy_networks))
+    gauges = Gauges(
+        lambda: ground.reach.open,
+        ground.house.unwitnessed,
+        lambda: connections.open,
+        connections.cut.copy,
+    )
     asgi.router.routes.append(Route("/metrics", endpoint(programs, gauges)))
     api = Later(partial(_api, programs))
     asgi.mount("/api/v1", api)
@@ -153,6 +161,7 @@ def build(
         asgi,
         ground.contacts,
         api,
+        connections,
         [Telling(one, database, settings.address) for one in hooks.subscriptions.values()],
     )
     return keyturn
@@ -192,6 +201,7 @@ def serve(settings: Settings) -> None:
     """
     redactor = Redactor(settings.secrets)
     set_up_logging(redactor, settings.log)
+    raise_descriptor_limit()
     place = sole_user if settings.engine == "embedded" else one_of_several
     with (
         place(settings.data) as beside,
@@ -210,16 +220,8 @@ def serve(settings: Settings) -> None:
 
 def run(keyturn: Keyturn, listener: socket.socket) -> None:
     """Serve what was built on a socket that listens, until interrupted. Raises Incomplete."""
-    config = uvicorn.Config(
-        keyturn.asgi,
-        log_config=None,
-        log_level="warning",
-        server_header=False,
-        ws="none",
-        timeout_graceful_shutdown=5,
-    )
     heap.hold()
-    server = _Server(config, keyturn.workflow)
+    server = _Server(server_config(keyturn), keyturn.workflow)
     for part in (keyturn.api, *((keyturn.chat.events,) if keyturn.chat else ())):
         part.then, part.instead = heap.settle, server.give_up
     with suppress(KeyboardInterrupt):
@@ -230,6 +232,24 @@ def run(keyturn: Keyturn, listener: socket.socket) -> None:
             f"a part of the service cannot be made, so all of it has ended: {trouble}. What it is "
             "made of may be damaged: install this version anew"
         ) from server.trouble
+
+
+def server_config(keyturn: Keyturn) -> uvicorn.Config:
+    """Return how uvicorn serves what was built."""
+
+    class Served(Connection):
+        everyone = keyturn.connections
+
+    return uvicorn.Config(
+        Timed(keyturn.asgi),
+        http=Served,
+        backlog=keyturn.connections.limits.backlog,
+        log_config=None,
+        log_level="warning",
+        server_header=False,
+        ws="none",
+        timeout_graceful_shutdown=5,
+    )
 
 
 class Incomplete(OSError):

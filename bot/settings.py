@@ -2,6 +2,7 @@
 
 import os
 from difflib import get_close_matches
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated, Literal
 from urllib.parse import unquote, urlsplit
@@ -35,7 +36,8 @@ class Settings(BaseSettings):
     engine: `embedded`, one process that does everything, or `distributed`, any number of `keyturn
     serve` and `keyturn worker` on one PostgreSQL.
     database: empty for SQLite in *data*, or postgresql+psycopg://…
-    listen, port: where the web server listens. base_url: how people reach it.
+    listen, port: where the web server listens. base_url: how people reach it. proxies: addresses
+    and networks of reverse proxies on other machines, with commas between.
     slack_…: bot token xoxb-…, app token xapp-… for Socket Mode or signing secret for HTTP, team id
     T…, channel C… for requests without one, and one for alarms, if that is another.
     log: how the service's own log is written: text, or json, one object on a line.
@@ -65,6 +67,7 @@ class Settings(BaseSettings):
     listen: str = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65535)] = 8080
     base_url: str = ""
+    proxies: str = ""
     slack_bot_token: SecretStr = SecretStr("")
     slack_app_token: SecretStr = SecretStr("")
     slack_signing_secret: SecretStr = SecretStr("")
@@ -115,6 +118,18 @@ class Settings(BaseSettings):
         if address and not _leads_to_pages(address):
             raise ValueError("must be an address such as https://keyturn.example.com")
         return address
+
+    @field_validator("proxies")
+    @classmethod
+    def _networks(cls, proxies: str) -> str:
+        for one in proxies.split(","):
+            try:
+                ip_network(one.strip() or "::1", strict=False)
+            except ValueError:
+                raise ValueError(
+                    f"{one.strip()!r} is not an address or network such as 192.0.2.7 or 10.0.0.0/8"
+                ) from None
+        return proxies
 
     @field_validator("syslog")
     @classmethod
@@ -184,6 +199,10 @@ class Settings(BaseSettings):
         addresses = [self.database, self.migrations.get_secret_value()]
         passwords = [urlsplit(address).password or "" for address in addresses]
         return [*kept, *passwords, *map(unquote, passwords)]
+
+    @property
+    def proxy_networks(self) -> list[str]:
+        return [one.strip() for one in self.proxies.split(",") if one.strip()]
 
     @property
     def key_directory(self) -> Path:

@@ -1,6 +1,5 @@
 """Metrics: what Prometheus is told, counted when it comes and never beside the work."""
 
-import ipaddress
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -9,7 +8,7 @@ from dataclasses import dataclass, field
 from fastapi import Request, Response
 from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
-from prometheus_client.metrics_core import GaugeMetricFamily, Metric
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from bot.api import problems
@@ -29,7 +28,6 @@ _TELLINGS = (
     ("keyturn_deliveries_waiting", "What subscriptions are still to be told.", 0),
     ("keyturn_deliveries_dead", "What subscriptions could not be told, and was given up.", 1),
 )
-_LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]", "::1"})
 
 
 @dataclass(frozen=True)
@@ -37,11 +35,14 @@ class Gauges:
     """What is known elsewhere, looked at whenever Prometheus comes.
 
     sessions: SSH connections that are open. unwitnessed: entries of the log that a witness has
-    not been told of yet, by the witness.
+    not been told of yet, by the witness. connections: HTTP connections that are open. cut: how
+    many of these Keyturn closed itself, by reason.
     """
 
     sessions: Callable[[], int] = lambda: 0
     unwitnessed: Callable[[], Mapping[str, int]] = field(default=dict[str, int])
+    connections: Callable[[], int] = lambda: 0
+    cut: Callable[[], Mapping[str, int]] = field(default=dict[str, int])
 
 
 class Metrics:
@@ -79,6 +80,8 @@ class Metrics:
             buckets=_TAKES,
         )
         self._registry.register(_Now(parts, gauges))
+        self._health = CollectorRegistry()
+        self._health.register(_Health(parts))
         with parts.database.reading() as tx:
             self._counted = changelog.head(tx)[0]
 
@@ -88,7 +91,11 @@ class Metrics:
             # Of a database that does not answer, a gauge tells.
             with suppress(StoreUnavailable):
                 self._count()
-            return generate_latest(self._registry)
+            return self.health() + generate_latest(self._registry)
+
+    def health(self) -> bytes:
+        """Return only whether policy, change log and database work."""
+        return generate_latest(self._health)
 
     def _count(self) -> None:
         while True:
@@ -113,11 +120,11 @@ class Metrics:
             self._takes.labels(one.words).observe(one.took)
 
 
-class _Now(Collector):
-    """What holds at the moment."""
+class _Health(Collector):
+    """Whether policy, change log and database work."""
 
-    def __init__(self, parts: ApiParts, gauges: Gauges) -> None:
-        self._parts, self._gauges = parts, gauges
+    def __init__(self, parts: ApiParts) -> None:
+        self._parts = parts
 
     def describe(self) -> Iterator[Metric]:
         return iter(())
@@ -133,7 +140,50 @@ class _Now(Collector):
             "1 while the change log cannot be written, and so nothing runs.",
             float(bool(self._parts.database.trouble)),
         )
+        yield _gauge(
+            "keyturn_database_up",
+            "1 while the database answers.",
+            float(self._database_answers()),
+        )
+
+    def _policy_broken(self) -> bool:
+        try:
+            self._parts.policies.current()
+        except (NoPolicy, StoreUnavailable):
+            return True
+        return False
+
+    def _database_answers(self) -> bool:
+        try:
+            with self._parts.database.reading() as tx:
+                changelog.head(tx)
+        except StoreUnavailable:
+            return False
+        return True
+
+
+class _Now(Collector):
+    """What holds at the moment."""
+
+    def __init__(self, parts: ApiParts, gauges: Gauges) -> None:
+        self._parts, self._gauges = parts, gauges
+
+    def describe(self) -> Iterator[Metric]:
+        return iter(())
+
+    def collect(self) -> Iterator[Metric]:
         yield _gauge("keyturn_ssh_sessions", "SSH connections open.", self._gauges.sessions())
+        yield _gauge(
+            "keyturn_http_connections", "HTTP connections open.", self._gauges.connections()
+        )
+        cut = CounterMetricFamily(
+            "keyturn_http_connections_closed",
+            "HTTP connections that Keyturn closed, by reason.",
+            labels=["reason"],
+        )
+        for reason, count in self._gauges.cut().items():
+            cut.add_metric([reason], count)
+        yield cut
         yield from self._stored()
         lag = GaugeMetricFamily(
             "keyturn_log_unwitnessed_entries",
@@ -150,9 +200,7 @@ class _Now(Collector):
                 seen = figures.standing(tx)
                 tellings = deliveries.standing(tx)
         except StoreUnavailable:
-            yield _gauge("keyturn_database_up", "1 while the database answers.", 0)
             return
-        yield _gauge("keyturn_database_up", "1 while the database answers.", 1)
         runs = GaugeMetricFamily(
             "keyturn_runs",
             "Runs that are not over; of several hosts, the request as a whole.",
@@ -168,13 +216,6 @@ class _Now(Collector):
             yield told
         for name, meaning, value in _figures(seen):
             yield _gauge(name, meaning, value)
-
-    def _policy_broken(self) -> bool:
-        try:
-            self._parts.policies.current()
-        except (NoPolicy, StoreUnavailable):
-            return True
-        return False
 
 
 def _figures(seen: figures.Standing) -> Iterator[tuple[str, str, float]]:
@@ -202,37 +243,22 @@ def _gauge(name: str, meaning: str, value: float) -> Metric:
 
 
 def endpoint(parts: ApiParts, gauges: Gauges) -> Callable[[Request], Response]:
-    """Return what answers /metrics: on this machine, or to a token with the scope metrics."""
+    """Return what answers /metrics to a token with the scope metrics."""
     metrics = Metrics(parts, gauges)
 
     def answer(request: Request) -> Response:
         try:
-            if not from_this_machine(request):
-                recognised(request, parts).must_be_for("metrics")
-        except (NoToken, NotForThat, TooFast, NoPolicy, StoreUnavailable) as no:
+            recognised(request, parts).must_be_for("metrics")
+            told = metrics.told()
+        except (NoPolicy, StoreUnavailable):
+            # The token cannot be looked up now, which /readyz tells everybody too.
+            told = metrics.health()
+        except (NoToken, NotForThat, TooFast) as no:
             return problems.answer(request, no) or problems.problem(request, 500, "fault")
         return Response(
-            metrics.told(),
+            told,
             media_type=CONTENT_TYPE_PLAIN_0_0_4,
             headers={"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"},
         )
 
     return answer
-
-
-def from_this_machine(request: Request) -> bool:
-    """Say whether a program of this machine asks us by itself.
-
-    A proxy is on this machine, too, and tells for whom it asks; a page that a browser here was
-    lured to would come with a name of its own.
-    """
-    headers, client = request.headers, request.client
-    handed_on = any(name in headers for name in ("forwarded", "x-forwarded-for", "via", "origin"))
-    name = headers.get("host", "").rpartition(":")
-    host = name[0] if name[0] and name[2].isdecimal() else headers.get("host", "")
-    if client is None or handed_on or host.lower() not in _LOCAL_NAMES:
-        return False
-    try:
-        return ipaddress.ip_address(client.host).is_loopback
-    except ValueError:
-        return False

@@ -2,6 +2,7 @@
 
 import json
 import logging
+from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,6 +14,10 @@ from bot.visible import one_line
 from connectors.inventory import Inventory
 
 FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+
+# What anybody who connects can have them write. Each message is passed so often within a minute.
+_CAUSED_BY_STRANGERS = frozenset({"asyncio", "uvicorn.error"})
+_MOST_A_MINUTE = 10
 
 _ABOUT = frozenset({"run", "person", "host", "trace_id"})
 
@@ -64,10 +69,30 @@ class Lines(logging.Formatter):
         return json.dumps({**told, **about})
 
 
+class NoFlood(logging.Filter):
+    """Passes what strangers can cause ten times a minute, so that they cannot fill the disk."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._since, self._passed = 0.0, Counter[str]()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.name not in _CAUSED_BY_STRANGERS:
+            return True
+        if not 0 <= record.created - self._since < 60:
+            self._since, self._passed = record.created, Counter()
+        about = str(record.msg).partition("\n")[0]
+        self._passed[about] += 1
+        if self._passed[about] == _MOST_A_MINUTE:
+            record.msg = f"{record.msg} (further ones are left out for a minute)"
+        return self._passed[about] <= _MOST_A_MINUTE
+
+
 def set_up_logging(redactor: Redactor, form: Literal["text", "json"] = "text") -> None:
     """Log to standard error, secrets left out."""
     handler = logging.StreamHandler()
     handler.setFormatter(Lines(redactor) if form == "json" else Discreet(redactor))
+    handler.addFilter(NoFlood())
     logging.basicConfig(handlers=[handler], force=True)
 
 

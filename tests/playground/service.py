@@ -41,9 +41,8 @@ class Service:
             more = {**self.slack.settings, **more}
         settings = Settings(data=directory / "var", policy=directory / "policy", port=port, **more)
         self.keyturn = app.build(settings)
-        config = uvicorn.Config(
-            self.keyturn.asgi, log_level="warning", timeout_graceful_shutdown=2
-        )
+        config = app.server_config(self.keyturn)
+        config.timeout_graceful_shutdown = 2
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(
             target=self._server.run, kwargs={"sockets": [self._listener]}, daemon=True

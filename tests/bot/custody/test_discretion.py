@@ -5,7 +5,7 @@ import logging
 import sys
 
 from bot import trail
-from bot.custody.discretion import Discreet, Lines
+from bot.custody.discretion import Discreet, Lines, NoFlood
 from bot.redaction import Redactor
 
 SECRET = 'a"secret\\of-2026'
@@ -71,3 +71,45 @@ def test_a_line_break_does_not_forge_a_line_of_text() -> None:
 def test_a_secret_that_is_broken_over_lines_is_not_in_the_text() -> None:
     broken = f"{SECRET[:6]}\n{SECRET[6:]}"
     assert "of-2026" not in Discreet(Redactor([SECRET])).format(_record("%s", broken))
+
+
+def _passed(logger: str, *messages: str) -> list[str]:
+    guard = NoFlood()
+    records = [
+        logging.LogRecord(logger, logging.WARNING, "x.py", 1, said, (), None) for said in messages
+    ]
+    return [record.getMessage() for record in records if guard.filter(record)]
+
+
+def test_what_strangers_cause_is_logged_ten_times_a_minute() -> None:
+    told = _passed("uvicorn.error", *["Invalid HTTP request received."] * 50, "another")
+    assert told[:9] == ["Invalid HTTP request received."] * 9
+    assert told[9:] == [
+        "Invalid HTTP request received. (further ones are left out for a minute)",
+        "another",
+    ]
+    accepts = [f"socket.accept() out of system resource\nsocket: {n}" for n in range(50)]
+    assert len(_passed("asyncio", *accepts)) == 10
+
+
+def test_what_the_service_logs_itself_is_never_left_out() -> None:
+    assert len(_passed("bot.workflow", *["a run failed"] * 50)) == 50
+
+
+def test_what_strangers_cause_is_logged_again_a_minute_later() -> None:
+    guard = NoFlood()
+    said = (
+        "uvicorn.error",
+        logging.WARNING,
+        "x.py",
+        1,
+        "Invalid HTTP request received.",
+        (),
+        None,
+    )
+    first = logging.LogRecord(*said)
+    for _ in range(20):
+        guard.filter(first)
+    later = logging.LogRecord(*said)
+    later.created = first.created + 61
+    assert guard.filter(later)

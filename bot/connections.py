@@ -1,0 +1,276 @@
+"""The HTTP connections of this process: how many there may be, and how long each may hold one up.
+
+uvicorn limits neither the time that a request takes to arrive nor the connections that never send
+one, so a thousand unfinished requests would take every file descriptor.
+"""
+
+import asyncio
+import ipaddress
+import logging
+import resource
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self, cast
+
+from uvicorn import Config
+from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.server import ServerState
+
+log = logging.getLogger(__name__)
+
+_MOST_DESCRIPTORS = 8192
+_MOST_CONNECTIONS, _LARGEST_BACKLOG = 1000, 512
+_WARN_SECONDS = 60.0
+# Under this name uvicorn hands a request's connection to `Timed`, in the state of its scope.
+_CONNECTION = "keyturn.connection"
+
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+Scope = MutableMapping[str, Any]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+
+def raise_descriptor_limit() -> None:
+    """Raise how many files this process may have open, to 8192 if it may."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _MOST_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(_MOST_DESCRIPTORS, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What connections may take.
+
+    total: how many may be open; per_address: how many of one client address. backlog: how many
+    are accepted in one go. request_seconds: how long the head of a request may take to arrive,
+    and then its body. unread_seconds: how long an answer may lie there with none of it read.
+    proxies: addresses whose connections are those of many people, and count in all only.
+    """
+
+    total: int
+    per_address: int
+    backlog: int
+    request_seconds: float = 15
+    unread_seconds: float = 30
+    proxies: Sequence[ipaddress.IPv4Network | ipaddress.IPv6Network] = ()
+
+    @classmethod
+    def of_process(cls, proxies: Iterable[str] = ()) -> Self:
+        """Return limits that leave descriptors to SSH and the database.
+
+        asyncio accepts up to four times the backlog before the first of them is closed again.
+        """
+        soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        descriptors = _MOST_DESCRIPTORS if soft == resource.RLIM_INFINITY else soft
+        total = min(_MOST_CONNECTIONS, descriptors * 3 // 8)
+        return cls(
+            total=total,
+            per_address=max(1, total // 4),
+            backlog=min(_LARGEST_BACKLOG, max(1, descriptors // 12)),
+            proxies=[ipaddress.ip_network(one, strict=False) for one in proxies],
+        )
+
+
+class Connections:
+    """The open connections of one server. Used in its event loop only.
+
+    cut: how many were closed by us, by reason.
+    """
+
+    def __init__(self, limits: Limits) -> None:
+        self.limits = limits
+        self.cut: Counter[str] = Counter()
+        # Of each address those that wait for a request, the longest first, and how many there are.
+        self._open: Counter[str] = Counter()
+        self._waiting: dict[Connection, None] = {}
+        self._warned, self._untold = float("-inf"), 0
+
+    @property
+    def open(self) -> int:
+        return self._open.total()
+
+    def admit(self, connection: "Connection") -> bool:
+        """Count a new connection. False: there is no room for it, and it is to be closed.
+
+        Room is made by closing the connection that waits longest for a request: so a client that
+        sends one at once is served however many others send none.
+        """
+        peer = connection.peer
+        if self._open[peer] >= self.limits.per_address and not self._is_shared(peer):
+            if not self._make_room(one for one in self._waiting if one.peer == peer):
+                return self._refuse(peer)
+        elif self.open >= self.limits.total and not self._make_room(self._waiting):
+            return self._refuse(peer)
+        self._open[peer] += 1
+        self.wait(connection)
+        return True
+
+    def wait(self, connection: "Connection") -> None:
+        """Note that a connection waits for a request, or for more of one, from now on."""
+        self._waiting.pop(connection, None)
+        self._waiting[connection] = None
+
+    def work(self, connection: "Connection") -> None:
+        """Note that a request is whole: its connection is not closed to make room for others."""
+        self._waiting.pop(connection, None)
+
+    def forget(self, connection: "Connection") -> None:
+        self._waiting.pop(connection, None)
+        self._open[connection.peer] -= 1
+        if not self._open[connection.peer]:
+            del self._open[connection.peer]
+
+    def count(self, reason: str, peer: str) -> None:
+        """Count a connection that we close; write a warning at most once a minute."""
+        self.cut[reason] += 1
+        self._untold += 1
+        now = time.monotonic()
+        if now - self._warned < _WARN_SECONDS:
+            return
+        log.warning(
+            "HTTP connections closed since the last warning: %d, the latest from %s: %s. Open: %d "
+            "(limit %d, %d per address). If that is your reverse proxy, add it to KEYTURN_PROXIES",
+            *(self._untold, peer, reason, self.open),
+            *(self.limits.total, self.limits.per_address),
+        )
+        self._warned, self._untold = now, 0
+
+    def _make_room(self, candidates: Iterable["Connection"]) -> bool:
+        longest = next(iter(candidates), None)
+        if longest is None:
+            return False
+        longest.cut("it waited longest when there was no room")
+        return True
+
+    def _refuse(self, peer: str) -> bool:
+        self.count("there was no room", peer)
+        return False
+
+    def _is_shared(self, peer: str) -> bool:
+        """Say whether a proxy may stand there: one that is named, or any on this machine."""
+        try:
+            address = ipaddress.ip_address(peer)
+        except ValueError:
+            return False
+        return address.is_loopback or any(address in network for network in self.limits.proxies)
+
+
+class Connection(H11Protocol):
+    """One connection, which is closed when no whole request comes or no answer is read.
+
+    everyone: all connections of the server, which its own subclass names.
+    peer: the address that it comes from.
+    """
+
+    everyone: ClassVar[Connections]
+
+    def __init__(
+        self,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        super().__init__(config, server_state, {**app_state, _CONNECTION: self}, _loop)
+        self._admitted = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._requests = 0
+        self._waiting_since: float | None = time.monotonic()
+        self._unread, self._unread_since = 0, time.monotonic()
+        self.peer = ""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(cast("asyncio.Transport", transport))
+        self.peer = self.client[0] if self.client else ""
+        self._admitted = self.everyone.admit(self)
+        if self._admitted:
+            self._check_later()
+        else:
+            self.transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._end()
+        super().connection_lost(exc)
+
+    def cut(self, reason: str) -> None:
+        """Close it at once, without an answer."""
+        self.everyone.count(reason, self.peer)
+        self._end()
+        self.transport.abort()
+
+    async def answer(self, app: App, scope: Scope, receive: Receive, send: Send) -> None:
+        """Have a request answered whose head is there, and keep time for its body."""
+        self._requests += 1
+        self._work()
+        begun = False
+
+        async def receive_in_time() -> Message:
+            nonlocal begun
+            if not begun:
+                begun = True
+                self._wait()
+            message = await receive()
+            if not message.get("more_body", False):
+                self._work()
+            return message
+
+        try:
+            await app(scope, receive_in_time, send)
+        finally:
+            self._requests -= 1
+            if not self._requests:
+                self._wait()
+
+    def _wait(self) -> None:
+        if self._admitted:
+            self._waiting_since = time.monotonic()
+            self.everyone.wait(self)
+
+    def _work(self) -> None:
+        self._waiting_since = None
+        self.everyone.work(self)
+
+    def _check_later(self) -> None:
+        self._timer = self.loop.call_later(self.everyone.limits.request_seconds / 3, self._check)
+
+    def _check(self) -> None:
+        limits, now = self.everyone.limits, time.monotonic()
+        unread = self.transport.get_write_buffer_size()
+        if not unread or unread < self._unread:
+            self._unread_since = now
+        self._unread = unread
+        if now - self._unread_since >= limits.unread_seconds:
+            self.cut("the answer was not read")
+        elif (
+            not unread
+            and self._waiting_since is not None
+            and now - self._waiting_since >= limits.request_seconds
+        ):
+            self.cut("no whole request came in time")
+        else:
+            self._check_later()
+
+    def _end(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._admitted:
+            self._admitted = False
+            self.everyone.forget(self)
+
+
+class Timed:
+    """ASGI middleware: tells each connection when it works and when it waits for its client."""
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        connection = scope.get("state", {}).pop(_CONNECTION, None)
+        if isinstance(connection, Connection) and scope["type"] == "http":
+            await connection.answer(self._app, scope, receive, send)
+        else:
+            await self._app(scope, receive, send)
