@@ -91,8 +91,11 @@ class Traffic:
 
 
 def storage(ask: Ask, host: str) -> Storage:
-    """Ask for every pool in the most exact form that this ZFS knows."""
-    document = ask(host, exact_status())
+    """Ask for every pool in the most exact form that this ZFS and we know."""
+    try:
+        document = ask(host, exact_status())
+    except NotUnderstood:
+        document = None
     if document is not None:
         return Storage(document.pools, document.now)
     now = ask(host, clock())

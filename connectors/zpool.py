@@ -39,7 +39,8 @@ _NAMED = 10
 class Scan:
     """A scrub or a resilver, the last of its kind; what is None is not told.
 
-    when: its end; while it runs its start, and while it is paused since when it is.
+    when: its end; while it runs its start, and while it is paused since when it is. In UTC, or
+        without a zone where only the host's own time is known.
     percent: how far it has come. rate: bytes per second. left, took: seconds.
     repaired: bytes that were put right. errors: what could not be.
     """
@@ -62,7 +63,9 @@ class Scan:
 
     @property
     def _state(self) -> str:
-        when = f"{self.when:%d %b %Y %H:%M}" if self.when else ""
+        # Text tells moments in the host's own time, and JSON since 1970.
+        zone = "UTC" if self.when and self.when.tzinfo else "host time"
+        when = f"{self.when:%d %b %Y %H:%M} {zone}" if self.when else ""
         far = "" if self.percent is None else f"{self.percent:.1f} % done"
         if self.state == "running":
             return f"running, {far}" if far else "running"

@@ -27,6 +27,12 @@ def test_a_new_zfs_is_asked_once_and_its_clock_comes_along():
     assert len(fleet.asked) == 1
 
 
+def test_a_document_that_is_not_understood_leaves_the_text():
+    fleet = nas("2.1-several")
+    fleet.script("nas1", zfs.exact_status().command, '{"output_version": {}}')
+    assert len(zfs.storage(fleet.ask, "nas1").pools) == 3
+
+
 def test_an_older_zfs_is_asked_for_text_with_whole_paths():
     fleet = nas("2.1-several")
     storage = zfs.storage(fleet.ask, "nas1")

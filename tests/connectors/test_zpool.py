@@ -1,6 +1,6 @@
 """Sizes and times as ZFS writes them, and what is to be said of a pool."""
 
-from datetime import datetime
+from datetime import UTC, datetime
 
 import pytest
 
@@ -89,10 +89,18 @@ def test_a_scan_is_told_in_words():
     running = Scan("scrub", "running", when, percent=30.33, rate=18245222, left=16, repaired=0)
     assert running.story == "scrub running, 30.3 % done, 17.4 MiB/s, 16 s left, repaired 0 B"
     paused = Scan("scrub", "paused", when, percent=91.72, repaired=0)
-    assert paused.story == "scrub paused since 21 Nov 2026 08:08 at 91.7 % done, repaired 0 B"
+    assert (
+        paused.story
+        == "scrub paused since 21 Nov 2026 08:08 host time at 91.7 % done, repaired 0 B"
+    )
     done = Scan("resilver", "finished", when, took=18, repaired=1024, errors=0)
-    assert done.story == "resilver done on 21 Nov 2026 08:08, in 18 s, put back 1 KiB, 0 errors"
-    assert Scan("scrub", "stopped", when).story == "scrub stopped on 21 Nov 2026 08:08"
+    assert (
+        done.story
+        == "resilver done on 21 Nov 2026 08:08 host time, in 18 s, put back 1 KiB, 0 errors"
+    )
+    assert Scan("scrub", "stopped", when).story == "scrub stopped on 21 Nov 2026 08:08 host time"
+    exact = Scan("scrub", "stopped", when.replace(tzinfo=UTC))
+    assert exact.story == "scrub stopped on 21 Nov 2026 08:08 UTC"
 
 
 def test_a_sound_pool_needs_nobody():

@@ -22,7 +22,7 @@ def test_every_pool_is_listed_with_what_is_wrong():
     assert report.findings[0].startswith("tank is DEGRADED: sdd is REMOVED")
     assert "tank.a-b_c:1 was never scrubbed: `zfs scrub start` does it" in report.findings
     assert report.table is not None
-    scan = "scrub done on 21 Nov 2026 08:10, in 2 s, repaired 40 KiB, 6 errors"
+    scan = "scrub done on 21 Nov 2026 08:10 host time, in 2 s, repaired 40 KiB, 6 errors"
     assert report.table.rows[0] == ("tank", "DEGRADED", "1.88G", "408M", "21 %", scan, "2")
 
 

@@ -19,7 +19,10 @@ def test_a_scrub_is_paused_and_goes_on_by_the_undo():
 @pytest.mark.parametrize(
     ("name", "because"),
     [
-        ("2.1-paused", "tank: scrub paused since 21 Nov 2026 08:08 at 91.7 % done, repaired 0 B"),
+        (
+            "2.1-paused",
+            "tank: scrub paused since 21 Nov 2026 08:08 host time at 91.7 % done, repaired 0 B",
+        ),
         ("2.1-finished", "No scrub of tank is running"),
         ("2.1-never", "No scrub of tank is running"),
         ("fuse-never", "No scrub of tank is running"),

@@ -20,12 +20,15 @@ def report_of(name: str) -> Report:
             "2.1-running",
             "tank: scrub running, 30.3 % done, 17.4 MiB/s, 16 s left, repaired 0 B",
         ),
-        ("2.1-paused", "tank: scrub paused since 21 Nov 2026 08:08 at 91.7 % done, repaired 0 B"),
+        (
+            "2.1-paused",
+            "tank: scrub paused since 21 Nov 2026 08:08 host time at 91.7 % done, repaired 0 B",
+        ),
         (
             "2.1-finished",
-            "tank: scrub done on 21 Nov 2026 08:08, in 2 s, repaired 0 B, 0 errors",
+            "tank: scrub done on 21 Nov 2026 08:08 host time, in 2 s, repaired 0 B, 0 errors",
         ),
-        ("2.1-canceled-spare", "tank: scrub stopped on 21 Nov 2026 08:14"),
+        ("2.1-canceled-spare", "tank: scrub stopped on 21 Nov 2026 08:14 host time"),
         ("2.1-never", "tank: never scrubbed"),
         ("fuse-never", "tank: never scrubbed since it was imported"),
         (
