@@ -20,12 +20,40 @@ Kind = Literal["login", "start", "sudo", "package", "keyturn"]
 
 @dataclass(frozen=True)
 class Event:
-    """Something that happened. who: an account, "" where the source does not know."""
+    """Something that happened. who: an account, "" where the source does not know.
+
+    run: the number of the run of Keyturn that it is, 0 for anything else.
+    """
 
     at: datetime
     kind: Kind
     who: str
     what: str
+    run: int = 0
+
+
+@dataclass(frozen=True)
+class Span:
+    """A time in which a run may have used the host, by Keyturn's clock. what: the run in words."""
+
+    begins: datetime
+    ends: datetime
+    run: int
+    who: str
+    what: str
+
+
+@dataclass(frozen=True)
+class Own:
+    """What Keyturn knows of itself on a host. now: its clock; None where nobody was asked.
+
+    accounts: the logins that nobody else has. spans: of every run, also of those that only read.
+    """
+
+    events: tuple[Event, ...] = ()
+    accounts: frozenset[str] = frozenset()
+    spans: tuple[Span, ...] = ()
+    now: datetime | None = None
 
 
 Events = tuple[Event, ...]
@@ -56,7 +84,7 @@ _NEVER = datetime.max.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True)
-class Ours(Query[Events]):
+class Ours(Query[Own]):
     """What Keyturn itself did: whoever keeps its log answers in the host's stead."""
 
     since: datetime = _NEVER
@@ -64,7 +92,7 @@ class Ours(Query[Events]):
 
 def ours(since: datetime) -> Ours:
     """Ask what was done through Keyturn. A host knows nothing of it, and says so by nothing."""
-    return Ours(Shell(("true",)), lambda _: (), since=since)
+    return Ours(Shell(("true",)), lambda _: Own(), since=since)
 
 
 def logins(since: datetime) -> Query[Events]:

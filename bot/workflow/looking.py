@@ -1,6 +1,6 @@
 """Looking: what is asked for, from the hosts, and from the change log where that knows it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import Any, NoReturn, TypeVar, cast
 
@@ -9,7 +9,7 @@ from bot.store import runs, search
 from bot.store.search import Filter
 from bot.workflow.parts import Parts
 from connectors.command import Ask, Query
-from connectors.history import Event, Ours
+from connectors.history import Event, Ours, Own, Span
 from runbooks import Earlier
 from runbooks._earlier import LastTime
 
@@ -22,6 +22,10 @@ _MOST = 500
 # A check that was asked so often since with other values was not asked lately with these.
 _LATELY = 50
 _SECOND = 1_000_000
+# Runs that began so long before the window may reach into it.
+_BEFORE = 24 * 60 * 60 * _SECOND
+# How far a host's log and the database may be apart about one moment.
+_SLACK = 5 * _SECOND
 
 
 # A question, and the host that it is put to.
@@ -80,14 +84,38 @@ def asking(parts: Parts, hosts: Ask | None = None) -> Ask:
     return ask
 
 
-def _ours(parts: Parts, host: str, query: Ours) -> tuple[Event, ...]:
+def _ours(parts: Parts, host: str, query: Ours) -> Own:
+    """Return what Keyturn did on a host, and when its runs may have used sudo there."""
     since = round(query.since.timestamp()) * _SECOND
+    known = parts.policies.current().inventory.hosts.get(host)
+    logins = {known.user, *([known.reader.user] if known.reader else [])} if known else set()
     with parts.database.reading() as tx:
-        wanted = Filter(host=host, since=since, states=_DID_SOMETHING)
-        found = search.newest(tx, wanted, most=_MOST)
-        return tuple(
-            _event(run, runs.votes(tx, run.parent or run.id)) for run in found if _sent(run)
-        )
+        found = search.newest(tx, Filter(host=host, since=since - _BEFORE), most=_MOST)
+        # Of a schedule nothing is sent, and of a request for several hosts its parts are.
+        alone = [run for run in found if not run.hosts and run.timing is None]
+        events = [
+            _event(run, runs.votes(tx, run.parent or run.id))
+            for run in alone
+            if _sent(run) and (run.started or 0) >= since
+        ]
+        spans = [span for run in alone for span in _spans(run, tx.now)]
+        now = _moment(tx.now)
+    # What root does with sudo is done by people.
+    return Own(tuple(events), frozenset(logins - {"root"}), tuple(spans), now)
+
+
+def _spans(run: Run, now: int) -> Iterator[Span]:
+    """Yield when a run was planned, and when it was carried out."""
+    ended = run.ended if run.ended is not None else now
+    if run.kind == "change":
+        yield _span(run, run.asked, run.shown or run.started or ended)
+    if run.kind != "change" or run.started is not None:
+        yield _span(run, run.started or run.asked, ended)
+
+
+def _span(run: Run, begins: int, ends: int) -> Span:
+    what = f"run {run.id}, {run.state}: {run.title}"
+    return Span(_moment(begins - _SLACK), _moment(ends + _SLACK), run.id, run.asked_by, what)
 
 
 def _last_time(parts: Parts, host: str, query: LastTime) -> Earlier | None:
@@ -102,11 +130,17 @@ def _last_time(parts: Parts, host: str, query: LastTime) -> Earlier | None:
 
 
 def _sent(run: Run) -> bool:
-    return run.kind == "change" and run.started is not None
+    return run.kind == "change" and run.started is not None and run.state in _DID_SOMETHING
 
 
 def _event(run: Run, votes: list[runs.Vote]) -> Event:
-    at = datetime.fromtimestamp((run.started or run.asked) / _SECOND, UTC)
+    at = _moment(run.started or run.asked)
     keys = ", ".join(vote.person for vote in votes if vote.yes)
     approved = f", approved by {keys}" if keys else ""
-    return Event(at, "keyturn", run.asked_by, f"run {run.id}, {run.state}: {run.title}{approved}")
+    return Event(
+        at, "keyturn", run.asked_by, f"run {run.id}, {run.state}: {run.title}{approved}", run.id
+    )
+
+
+def _moment(at: int) -> datetime:
+    return datetime.fromtimestamp(at / _SECOND, UTC)

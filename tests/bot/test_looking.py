@@ -17,12 +17,27 @@ def test_what_was_done_on_a_host_is_told_with_who_asked_and_approved(any_office:
     office.ask(SetSwitch(host="lb1", name="fan", value="on"))
     asked = office.fleet.asked
     since = datetime.now(UTC) - timedelta(hours=1)
-    [event] = asking(office.parts)("lb1", history.ours(since))
+    [event] = asking(office.parts)("lb1", history.ours(since)).events
     assert (event.kind, event.who) == ("keyturn", "dora")
     assert event.what == "run 1, succeeded: toy set lb1 lamp on, approved by olga"
-    assert asking(office.parts)("lb2", history.ours(since)) == ()
-    assert asking(office.parts)("lb1", history.ours(datetime.now(UTC) + timedelta(1))) == ()
+    assert asking(office.parts)("lb2", history.ours(since)).events == ()
+    assert asking(office.parts)("lb1", history.ours(datetime.now(UTC) + timedelta(1))).events == ()
     assert office.fleet.asked == asked
+
+
+def test_what_keyturn_may_have_done_with_sudo_is_told_with_its_times(any_office: Office):
+    office = any_office
+    office.approve(office.ask(SetSwitch(host="lb1", name="lamp", value="on")))
+    office.ask(ShowSwitches(host="lb1"), person="stan")
+    since = datetime.now(UTC) - timedelta(hours=1)
+    own = asking(office.parts)("lb1", history.ours(since))
+    host = office.policies.current().inventory["lb1"]
+    assert own.accounts == {host.user} - {"root"}
+    assert [(span.run, span.who) for span in own.spans] == [(2, "stan"), (1, "dora"), (1, "dora")]
+    assert all(span.begins < span.ends for span in own.spans)
+    assert own.now is not None
+    assert abs(own.now - datetime.now(UTC)) < timedelta(minutes=1)
+    assert [event.run for event in own.events] == [1]
 
 
 def test_it_stands_among_what_the_host_knows():

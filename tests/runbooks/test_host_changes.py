@@ -1,3 +1,4 @@
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -5,7 +6,7 @@ from pydantic import ValidationError
 
 from connectors import history
 from connectors.command import Answer
-from connectors.history import Event
+from connectors.history import Event, Own, Span
 from connectors.trouble import CommandFailed
 from runbooks import Refused
 from runbooks.host_changes import Happened, HostChanges
@@ -93,6 +94,98 @@ def test_a_window_in_the_future_or_of_half_a_year_is_refused(since: str):
         look.read(fleet(SINCE, sudo="").ask)
 
 
+def at(minute: int, second: int = 0) -> datetime:
+    return SINCE + timedelta(minutes=minute, seconds=second)
+
+
+def _look(**fields: object) -> HostChanges:
+    return HostChanges.model_validate({"host": "web1", "since": "2026-11-20", **fields})
+
+
+BY_KEYTURN = "/usr/sbin/zpool status -v as root"
+OWN = Own(
+    events=(Event(at(10), "keyturn", "dora", "run 7, succeeded: zfs scrub start nas1 tank", 7),),
+    accounts=frozenset({"keyturn", "looker"}),
+    spans=(
+        Span(at(9), at(11), 7, "dora", "run 7, succeeded: zfs scrub start nas1 tank"),
+        Span(at(20), at(21), 8, "stan", "run 8, succeeded: zfs pools nas1"),
+    ),
+)
+HAPPENED = Happened(
+    SINCE,
+    (
+        *(Event(at(10, n), "sudo", "keyturn", BY_KEYTURN) for n in range(30)),
+        OWN.events[0],
+        *(Event(at(20, n), "sudo", "looker", BY_KEYTURN) for n in range(20)),
+        Event(at(20, 30), "sudo", "ada", "/usr/bin/vim /etc/fstab as root"),
+        *(Event(at(40, n), "sudo", "keyturn", BY_KEYTURN) for n in range(3)),
+        Event(at(41), "sudo", "keyturn", "/bin/bash as root"),
+    ),
+    (),
+    OWN,
+)
+
+
+def rows(look: HostChanges, happened: Happened = HAPPENED) -> list[tuple[str, ...]]:
+    table = look.report(happened).table
+    assert table is not None
+    return [tuple(row[1:]) for row in table.rows]
+
+
+def test_what_keyturn_did_with_sudo_is_counted_by_run():
+    assert rows(LOOK) == [
+        ("sudo", "keyturn", "/bin/bash as root (by Keyturn's login, in none of its runs)"),
+        (
+            *("sudo", "keyturn"),
+            f"{BY_KEYTURN} (by Keyturn's login, in none of its runs, 3 times since "
+            "2026-11-20 00:40)",
+        ),
+        ("sudo", "ada", "/usr/bin/vim /etc/fstab as root"),
+        ("keyturn", "stan", "run 8, succeeded: zfs pools nas1; 20 uses of sudo"),
+        (
+            *("keyturn", "dora"),
+            "run 7, succeeded: zfs scrub start nas1 tank; 30 uses of sudo",
+        ),
+    ]
+
+
+def test_each_use_of_sudo_is_listed_where_that_is_asked_for():
+    assert len(rows(_look(each=True))) == len(HAPPENED.events)
+
+
+@pytest.mark.parametrize(
+    ("fields", "count"),
+    [
+        ({"kind": "sudo"}, 3),
+        ({"kind": "keyturn"}, 2),
+        ({"kind": "login"}, 0),
+        ({"who": "ada"}, 1),
+        ({"who": "keyturn", "kind": "sudo"}, 2),
+        ({"who": "looker", "kind": "sudo", "each": True}, 20),
+    ],
+)
+def test_only_what_is_asked_for_is_listed(fields: dict[str, object], count: int):
+    look = _look(**fields)
+    assert len(rows(look)) == count
+    assert look.report(HAPPENED).summary.startswith(f"{count} thing")
+
+
+def test_a_clock_that_is_slow_does_not_part_a_run_from_what_it_did():
+    slow = timedelta(minutes=30)
+    events = tuple(
+        replace(event, at=event.at - slow) if event.kind == "sudo" else event
+        for event in HAPPENED.events
+    )
+    behind = replace(HAPPENED, events=events, ahead=slow)
+    told = {row for row in rows(LOOK, behind) if row[0] == "keyturn"}
+    assert told == set(rows(_look(kind="keyturn")))
+
+
+def test_a_login_that_is_roots_own_is_not_taken_for_keyturns():
+    as_root = replace(HAPPENED, own=replace(OWN, accounts=frozenset()))
+    assert len(rows(LOOK, as_root)) == len(HAPPENED.events)
+
+
 def test_of_very_many_events_the_last_are_shown():
     events = tuple(
         Event(SINCE + timedelta(seconds=n), "package", "", f"install {n}") for n in range(250)
@@ -101,7 +194,9 @@ def test_of_very_many_events_the_last_are_shown():
     assert report.table is not None
     assert len(report.table.rows) == 200
     assert report.table.rows[0][3] == "install 249"
-    assert report.findings == ["only the last 200 of 250 are shown: ask for less time"]
+    assert report.findings == [
+        "only the last 200 of 250 are shown: ask for less time, or with kind= or who="
+    ]
 
 
 @pytest.mark.parametrize("since", HOSTILE_MOMENTS)
