@@ -1,7 +1,7 @@
 """A proposal: the plan as people are asked to approve it, resolved for its hosts. Pure."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 
 from pydantic import TypeAdapter
@@ -48,7 +48,8 @@ class Proposal:
 
     fields: the request's values. expires: microseconds since 1970, UTC: the last moment to start.
     undo_of: the run that this one takes back. timing: when a schedule would have it done; its
-    steps are then what they would be now.
+    steps are then what they would be now. keys: of a schedule, the key that each of its hosts must
+    show, by host. lapse: microseconds for which the approval of a schedule holds.
     """
 
     runbook: str
@@ -62,6 +63,8 @@ class Proposal:
     notes: Sequence[str] = ()
     undo_of: int | None = None
     timing: Timing | None = None
+    keys: Mapping[str, str] = field(default_factory=dict[str, str])
+    lapse: int = 0
 
     @property
     def document(self) -> Canonical:
@@ -76,6 +79,8 @@ class Proposal:
             "policy_version": self.policy_version,
             "undo_of": self.undo_of,
             "timing": self.timing.document if self.timing else None,
+            "keys": self.keys,
+            "lapse": self.lapse,
             "steps": [step.work for step in self.steps],
         }
 

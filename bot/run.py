@@ -26,7 +26,7 @@ class State(StrEnum):
     EXPIRED = "expired"
     WITHDRAWN = "withdrawn"
     OFFERED = "offered"  # an approver's values: waits for its asker to accept them
-    REPLACED = "replaced"  # by a run with other values
+    REPLACED = "replaced"  # by a run with other values, which its asker accepted
     STALE = "stale"  # its world moved after it was shown
     STOPPED = "stopped"  # by a person, before its next step
 
@@ -263,6 +263,14 @@ class Vote:
     reason: str = ""
     instead_of: str = ""
     factor: str = ""
+
+
+def describe_proposals(numbers: Sequence[int]) -> str:
+    """Tell the approvers of a request about its open counter-proposals; "" if there are none."""
+    if not numbers:
+        return ""
+    where = f"run{'s' if len(numbers) > 1 else ''} {', '.join(map(str, numbers))}"
+    return f"Other values are proposed in {where}. This request stays pending until one is accepted."
 
 
 def allowed_by(votes: Sequence[Vote]) -> str:

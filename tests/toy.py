@@ -82,8 +82,15 @@ class SetAll(Change[Switches], words="toy set all", example="lb1 on", undo="sets
         return Plan(" ".join(f"{name}={value}" for name, value in sorted(switches.items())), steps)
 
 
+WARNING = "It hums until it is warm."
+
+
 class WarmUp(SetSwitch, words="toy warm", example="lb1 lamp on", undo="sets it back"):
     """Set one switch, and let its host warm up after that."""
+
+    def plan(self, switches: Switches) -> Plan:
+        plan = super().plan(switches)
+        return Plan(plan.because, plan.steps, [WARNING])
 
     def follow(self, switches: Switches) -> Report:
         warming = switches.get("warming", "off") == "on"

@@ -6,9 +6,11 @@ from bot.api import shapes
 from bot.api.caller import Caller
 from bot.api.parts import ApiParts
 from bot.policy import Policy
-from bot.run import BEFORE_INTENT, Run
+from bot.run import BEFORE_INTENT, Run, State
+from bot.schedule_facts import get_schedule_facts
 from bot.store import changelog, locks, runs
 from bot.store.database import Transaction
+from bot.workflow.awaited import frozen_then
 from bot.workflow.counting import count
 
 
@@ -33,7 +35,6 @@ def _in_full(tx: Transaction, policy: Policy, run: Run, base_url: str) -> shapes
     open_still = run.state in BEFORE_INTENT
     known = run.host in policy.inventory.hosts
     approvers = policy.approvers(counted.request, ruling) if open_still else []
-    timing = run.timing
     return shapes.RunInFull(
         **shapes.brief(run, votes, base_url),
         version=run.version,
@@ -47,6 +48,8 @@ def _in_full(tx: Transaction, policy: Policy, run: Run, base_url: str) -> shapes
         report=shapes.ReportShape.of(run.report) if run.report else None,
         votes=[shapes.VoteShape.of(vote) for vote in votes],
         parts=[shapes.RunShape.of(part, (), base_url) for part in parts],
-        schedule=timing.words if timing else None,
+        schedule=shapes.ScheduleFactsShape.of(get_schedule_facts(tx, run)),
+        proposals=runs.open_proposals(tx, run.id) if run.state is State.WAITING else (),
+        frozen=frozen_then(policy, run, now=tx.now),
         entries=[shapes.EntryShape.of(entry) for entry in changelog.of_run(tx, run.id)],
     )

@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from bot.proposal import ProposedStep
 from bot.run import Run, State, StepRecord, StepState, Vote
+from bot.schedule_facts import ScheduleFacts
 from bot.store.changelog import Entry
 from bot.store.locks import Lock
 from runbooks import Report
@@ -242,6 +243,21 @@ def brief(run: Run, votes: Sequence[Vote], base_url: str) -> dict[str, Any]:
     }
 
 
+class ScheduleFactsShape(Shape):
+    """What is approved with a request for a schedule, in the words of its card and its page."""
+
+    request: str = Field(description="What each run does, as it would be typed.")
+    hosts: Sequence[str]
+    when: str
+    upcoming: Sequence[str] = Field(description="The next times, in the schedule's time zone.")
+    approval: str = Field(description="Whether later runs need an approval, and until when.")
+    current: str = Field(description="What it would do now, beside the steps of the plan.")
+
+    @classmethod
+    def of(cls, facts: ScheduleFacts | None) -> "ScheduleFactsShape | None":
+        return cls(**vars(facts)) if facts else None
+
+
 class RunInFull(RunShape):
     """All that is known of one run.
 
@@ -260,7 +276,11 @@ class RunInFull(RunShape):
     report: ReportShape | None
     votes: Sequence[VoteShape]
     parts: Sequence[RunShape]
-    schedule: str | None = Field(description="When it is for a schedule: what it says, in words.")
+    schedule: ScheduleFactsShape | None = Field(description="What a schedule does, and when.")
+    proposals: Sequence[int] = Field(
+        description="Open counter-proposals for it: it stays pending until one is accepted."
+    )
+    frozen: str = Field(description="Why it waits once it is approved; empty if nothing holds it.")
     entries: Sequence[EntryShape]
 
 

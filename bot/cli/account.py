@@ -18,19 +18,20 @@ def in_full(run: Mapping[str, Any], *, most: int | None = None) -> str:
     lines.append(f"  asked by {where}{_when_and_why(run['asked_at'], run['reason'])}")
     lines += [_vote(vote) for vote in run["votes"]]
     if run["state"] == "waiting":
-        able = ", ".join(run["approvers"]) or "nobody"
-        lines.append(f"  takes {run['missing']} of {run['whose']}: {able}")
-        lines.append(f"  keyturn approve {run['id']} {run['digest'][:10]}")
+        lines += _decision(run)
+    lines += _schedule(run)
     plan = run["plan"]
     if plan is not None:
         lines.append(f"  {plan['because']}")
+        lines += [f"  ! {note}" for note in plan["notes"]]
     for step in plan["steps"] if plan else ():
         became = f" [{step['state']}]" if step["state"] else ""
         lines.append(f"  {step['n']}. {step['title']} on {step['host']}{became}")
         if step["before"] or step["after"]:
             lines.append(f"     {step['before'] or '-'} → {step['after'] or '-'}")
         lines.append(f"     $ {step['command']}")
-        lines.append(f"     undo: {step['undo'] or step['no_undo']}")
+        undo = f"undo: {step['undo']}" if step["undo"] else f"cannot be undone: {step['no_undo']}"
+        lines.append(f"     {undo}")
         lines += [f"     {line}" for line in _result(step)]
     report = run["report"]
     if report:
@@ -42,6 +43,33 @@ def in_full(run: Mapping[str, Any], *, most: int | None = None) -> str:
             lines.append(f"  [… {left} more rows: keyturn run {run['id']} | less …]")
     lines.append(f"  {run['page']}")
     return "\n".join(lines)
+
+
+def _decision(run: Mapping[str, Any]) -> list[str]:
+    """Return what an approver has to know beside the plan, and what to type."""
+    from bot.run import describe_proposals
+
+    able = ", ".join(run["approvers"]) or "nobody"
+    lines = [f"  takes {run['missing']} of {run['whose']}: {able}"]
+    lines += [f"  {said}" for said in run["says"]]
+    if run["proposals"]:
+        lines.append(f"  {describe_proposals(run['proposals'])}")
+    if run["expires_at"]:
+        lines.append(f"  approve until {moment(run['expires_at'])}")
+    if run["frozen"]:
+        lines.append(f"  once approved it waits: {run['frozen']}")
+    if run["wants_second_factor"]:
+        return [*lines, "  this approval takes a second factor: approve it on its page"]
+    return [*lines, f"  keyturn approve {run['id']} {run['digest'][:10]}"]
+
+
+def _schedule(run: Mapping[str, Any]) -> list[str]:
+    """Return what is approved with a request for a schedule."""
+    if not run["schedule"]:
+        return []
+    from bot.schedule_facts import ScheduleFacts
+
+    return [f"  {label}: {text}" for label, text in ScheduleFacts(**run["schedule"]).rows]
 
 
 def _vote(vote: Mapping[str, Any]) -> str:

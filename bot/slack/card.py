@@ -4,7 +4,7 @@ The same story always draws the same card, and only a card that shows all of a p
 """
 
 from bot import again
-from bot.run import Run, State, StepRecord, Vote
+from bot.run import Run, State, StepRecord, Vote, describe_proposals
 from bot.slack import plans, reports
 from bot.slack.blocks import (
     MOST_HEADER,
@@ -67,6 +67,9 @@ def card(story: Story, *, buttons: bool = True) -> Message:
         blocks.append(_on_its_page(story, "takes a second factor, which chat does not have"))
     elif run.state is State.WAITING and run.terms.reason:
         blocks.append(_with_a_reason(story))
+    if story.proposals:
+        told = describe_proposals(story.proposals)
+        blocks.append(rich(line(emoji("speech_balloon"), words(f" {told}"))))
     blocks += _foot(story)
     if run.state is State.WAITING and buttons:
         blocks.append(_decision(run))
@@ -157,6 +160,8 @@ def _plan(story: Story) -> list[Block]:
         blocks.append(rich(line(bold(run.title))))
     if run.reason:
         blocks.append(rich(quote(run.reason)))
+    if story.schedule:
+        blocks.append(plans.draw_schedule(story.schedule))
     if run.proposal and run.state is not State.UNCHANGED:
         blocks += plans.drawn(run.proposal, story.steps)
     return blocks
@@ -243,18 +248,18 @@ def _voter(story: Story, vote: Vote) -> str:
 
 
 def _answer(run: Run) -> Block:
-    """Let the asker take over the values that an approver proposes, or give the request up."""
+    """Let the asker take over the values that an approver proposes, or keep the request as it is."""
     value = f"{run.id}:{run.short_digest}"
     block_id = f"run-{run.id}-{run.version}"
-    take_back = button(
-        "Take back", action=WITHDRAW, value=value, label=f"Withdraw run {run.id}: {run.title}"
+    decline = button(
+        "Decline", action=WITHDRAW, value=value, label=f"Decline run {run.id}: {run.title}"
     )
     if run.proposal is None or not plans.fits(run.proposal):
-        return actions(block_id, take_back)
+        return actions(block_id, decline)
     accept = button(
         "Accept", action=ACCEPT, value=value, label=f"Accept run {run.id}: {run.title}"
     ) | {"style": "primary"}
-    return actions(block_id, accept, take_back)
+    return actions(block_id, accept, decline)
 
 
 def _once_more(run: Run) -> Block:
@@ -280,7 +285,7 @@ def _decision(run: Run) -> Block:
     if not run.proposal.reversible:
         approve["confirm"] = confirmation(
             "This cannot be undone",
-            f"{run.title}: parts of it cannot be taken back. Plan {run.short_digest}.",
+            f"{run.title}: parts of it cannot be undone. Plan {run.short_digest}.",
             yes=f"Approve {verb}",
         )
     return actions(block_id, approve, deny)
@@ -324,6 +329,8 @@ def _glass(story: Story) -> list[Block]:
 
 
 def _verb(run: Run) -> str:
+    if run.timing is not None:
+        return "schedule"
     return "Undo" if run.undo_of else shortened(run.words.split()[-1].capitalize(), 20)
 
 

@@ -6,6 +6,7 @@ from itertools import groupby
 
 from bot.proposal import Proposal, ProposedStep
 from bot.run import StepRecord, StepState
+from bot.schedule_facts import ScheduleFacts
 from bot.slack.blocks import (
     Block,
     Element,
@@ -55,6 +56,11 @@ def drawn(proposal: Proposal, records: Sequence[StepRecord]) -> list[Block]:
     if proposal.notes:
         parts.append(bullets(*([words(note)] for note in proposal.notes)))
     return [rich(*parts)]
+
+
+def draw_schedule(facts: ScheduleFacts) -> Block:
+    """Draw what a schedule does and when, above the steps that it would do now."""
+    return rich(*(line(bold(f"{label}: "), words(text)) for label, text in facts.rows))
 
 
 def _alike(
@@ -119,7 +125,7 @@ def _listed(proposal: Proposal, became: Mapping[int, StepRecord]) -> list[Elemen
 
 
 def _texts(proposal: Proposal) -> list[str]:
-    texts = [proposal.because, *proposal.notes]
+    texts = [proposal.because, *proposal.notes, *proposal.keys]
     for step in proposal.steps:
         undo = str(step.undo) if step.undo is not None else step.no_undo
         texts += [step.title, step.host, str(step.do), undo, step.before, step.after]

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from bot.policy import NoPolicy, Person, Policy
 from bot.policy.people import Area
 from bot.run import Run, State, StepRecord, Vote
+from bot.schedule_facts import ScheduleFacts, get_schedule_facts
 from bot.store import changelog, glass, grants, runs, schedules
 from bot.store.database import Transaction
 from bot.store.glass import Glass
@@ -67,6 +68,8 @@ class Story:
     declined: the last request to erase its output, if that was.
     frozen: why it will wait once it is approved, if a freeze holds it now.
     tries: how often telling of it has failed since it last succeeded.
+    schedule: what is approved, of a request for a schedule.
+    proposals: the open counter-proposals for it, by their numbers.
     now: microseconds, by the database's clock.
     """
 
@@ -91,6 +94,8 @@ class Story:
     declined: Declined | None = None
     frozen: str = ""
     tries: int = 0
+    schedule: ScheduleFacts | None = None
+    proposals: Sequence[int] = ()
     now: int = 0
 
     def name(self, person: str) -> str:
@@ -129,6 +134,8 @@ class Stories:
             sealed=_sealed(tx, number),
             glass=glass.of(tx, number),
             quiet=bool(run.origin.schedule) and not schedules.differs(tx, run),
+            schedule=get_schedule_facts(tx, run),
+            proposals=runs.open_proposals(tx, number) if run.state is State.WAITING else (),
             now=tx.now,
         )
         try:

@@ -302,6 +302,26 @@ def due_to_expire(tx: Transaction) -> list[Run]:
     return [run_of(row) for row in tx.sql.execute(query)]
 
 
+def open_proposals(tx: Transaction, number: int) -> list[int]:
+    """Return the counter-proposals for a run that its requester can accept now."""
+    column = tables.run.c
+    query = select(column.id).where(
+        column.state == State.OFFERED.value, column.counters == number, column.expires > tx.now
+    )
+    return list(tx.sql.execute(query.order_by(column.id)).scalars())
+
+
+def overtaken_proposals(tx: Transaction) -> list[int]:
+    """Return the open counter-proposals whose original request is no longer pending."""
+    column, original = tables.run.c, tables.run.alias("original")
+    query = (
+        select(column.id)
+        .join(original, column.counters == original.c.id)
+        .where(column.state == State.OFFERED.value, original.c.state != State.WAITING.value)
+    )
+    return list(tx.sql.execute(query.order_by(column.id)).scalars())
+
+
 def cast(tx: Transaction, vote: Vote) -> bool:
     """Record a person's only vote on a run; False if that person has voted before."""
     return tx.insert_once(

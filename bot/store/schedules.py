@@ -104,6 +104,12 @@ def hold(tx: Transaction, number: int) -> Schedule:
     return _one(tx, query, number)
 
 
+def get_by_run(tx: Transaction, run: int) -> Schedule | None:
+    """Return the schedule that a request was approved for; None while it has not begun."""
+    row = tx.sql.execute(select(tables.schedule).where(tables.schedule.c.run == run)).one_or_none()
+    return _schedule(row) if row else None
+
+
 def every(tx: Transaction) -> list[Schedule]:
     """Return all of them, those that fire first."""
     found = [_schedule(row) for row in tx.sql.execute(select(tables.schedule))]

@@ -190,6 +190,7 @@ def _accepted(run: Run, entries: Sequence[Entry]) -> bool:
         entry.facts.get("asked_by") == run.asked_by
         and entry.host == run.host
         and entry.facts.get("editors") == list(run.editors)
+        and entry.facts.get("instead_of_run") == run.counters
         for entry in proposed
     ) and any(
         entry.kind == "accepted"

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from bot.policy import Person, Request
 from bot.proposal import ProposedStep
 from bot.run import BEFORE_INTENT, Run, State, StepRecord, StepState, Vote
+from bot.schedule_facts import ScheduleFacts, get_schedule_facts
 from bot.store import changelog, glass, grants, heard, locks, runs, stops
 from bot.store.changelog import Entry
 from bot.store.database import Transaction
@@ -63,7 +64,8 @@ class Dossier:
 
     holder: the lock on the run's host. now: the database's time. wants_step_up: an approval takes
     a second factor. stepped_up: the visitor has just shown theirs. heard: what hosts say just now,
-    or said last before nobody listened any more.
+    or said last before nobody listened any more. schedule: what is approved, of a request for one.
+    proposals: the open counter-proposals for it, by their numbers.
     """
 
     run: Run
@@ -82,6 +84,8 @@ class Dossier:
     wants_step_up: bool
     stepped_up: bool
     heard: Sequence[Heard]
+    schedule: ScheduleFacts | None
+    proposals: Sequence[int]
     now: int
 
     @property
@@ -111,7 +115,7 @@ class Dossier:
     def rest(self) -> str:
         """Short digits that differ whenever all but its hosts would show something else."""
         head = self.entries[-1].hash if self.entries else ""
-        seen = (self.run.version, head, len(self.votes), self.holder, self.powers)
+        seen = (self.run.version, head, len(self.votes), self.holder, self.powers, self.proposals)
         return _digits((*seen, self.stepped_up))
 
     @property
@@ -153,6 +157,8 @@ def gather(tx: Transaction, number: int, visitor: Visitor) -> Dossier:
         wants_step_up=ruling.step_up,
         stepped_up=bool(shown(tx, policy, person=visitor.id, session=visitor.session)),
         heard=() if run.over else heard.of_run(tx, number),
+        schedule=get_schedule_facts(tx, run),
+        proposals=runs.open_proposals(tx, number) if run.state is State.WAITING else (),
         now=tx.now,
     )
 

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Path, Request, Response
 from fastapi.responses import RedirectResponse
 
 from bot import again, forms
-from bot.run import Origin, Run
+from bot.run import Origin, Run, describe_proposals
 from bot.store.proof import Proof
 from bot.web.apart import apart
 from bot.web.blanks import Filled
@@ -30,7 +30,7 @@ Number = Annotated[int, Path(ge=1, le=2_147_483_647)]
 _DONE: Mapping[str, str] = {
     "approved": "Your approval is recorded.",
     "denied": "Your no is recorded. Nothing was sent.",
-    "countered": "Your values are proposed. Their asker accepts them or takes the request back.",
+    "countered": "Your values are proposed. The request stays pending until its requester accepts them.",
     "accepted": "It is yours now, and waits for approval like any other.",
     "withdrawn": "The request is withdrawn. Nothing was sent.",
     "asked": "The undo is asked for. It is planned and approved like any other change.",
@@ -268,6 +268,7 @@ def _things(dossier: Dossier, visitor: Visitor) -> dict[str, Any]:
         "blanks": _blanks(dossier.run),
         "again": _again(dossier.run),
         "streamed": False,
+        "proposals": describe_proposals(dossier.proposals),
         "frozen": frozen_then(visitor.policy, dossier.run, now=dossier.now),
     }
 

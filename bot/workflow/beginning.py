@@ -20,7 +20,7 @@ def begin_alone(parts: Parts, number: int) -> None:
 
 def begin(parts: Parts, tx: Transaction, run: Run) -> Run:
     """Let it fire from now on. Whoever may do that is looked up again, as before any packet."""
-    if run.timing is None:
+    if run.timing is None or run.proposal is None:
         raise ValueError(f"run {run.id} is not a request for a schedule")
     try:
         gate.authorise(parts, tx, run, parts.policies.current())
@@ -36,7 +36,11 @@ def begin(parts: Parts, tx: Transaction, run: Run) -> Run:
         why = f"Schedule {run.timing.replaces} is kept by its owner and its area's"
         return end(parts, tx, run, State.REFUSED, f"{why}: {', '.join(keepers)}")
     schedule = schedules.add(
-        tx, run=run.id, owner=run.asked_by, timing=run.timing, lapses=tx.now + parts.lapse
+        tx,
+        run=run.id,
+        owner=run.asked_by,
+        timing=run.timing,
+        lapses=tx.now + run.proposal.lapse,
     )
     changelog.append(
         tx,

@@ -1,8 +1,9 @@
 """Countering: an approver proposes other values, and the asker accepts them or takes it back.
 
 The proposal is a run of its own, with its own plan and digest. It asks in the name of the first
-asker, and whoever edited it approves it no more than the asker does. The run that it is for goes
-on waiting until there is a plan to offer, and is replaced by it in one transaction.
+asker, and whoever edited it approves it no more than the asker does. The original stays pending,
+with its approvals, until the proposal is accepted: then it is replaced in the same transaction. Once
+the original is decided otherwise, the proposal ends.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,7 +19,7 @@ from bot.store.database import Transaction
 from bot.workflow import granted
 from bot.workflow.asking import LEAVE_IT_OUT, Unfit, fold_reason, texts, typed
 from bot.workflow.counting import ruling_on
-from bot.workflow.deciding import NotYours, TooLate, refusal
+from bot.workflow.deciding import NotYours, TooLate, must_be_of, refusal
 from bot.workflow.ending import end
 from bot.workflow.parts import Parts
 from bot.workflow.stead import stand_in
@@ -79,9 +80,15 @@ def counter(
 
 
 def accept(parts: Parts, number: int, *, person: str, digest: str) -> Run:
-    """Let the asker take over the plan that an approver proposes: then it is decided as ever."""
+    """Let the asker take over the plan that an approver proposes: then it is decided as ever.
+
+    The original request, which was pending until now, is replaced in the same transaction.
+    """
     policy = parts.policies.current()
     with parts.database.transaction() as tx:
+        counters = runs.get(tx, number).counters
+        # The original is always locked first: no other transaction locks both.
+        original = runs.hold(tx, counters) if counters else None
         run = runs.hold(tx, number)
         if run.asked_by != person:
             raise NotYours(f"only {run.asked_by}, whose request it is, can accept run {number}")
@@ -89,8 +96,16 @@ def accept(parts: Parts, number: int, *, person: str, digest: str) -> Run:
             raise TooLate(f"run {number} is {run.state}: there is nothing to accept")
         if len(digest) < 10 or not run.digest.startswith(digest):
             raise TooLate(f"run {number} has another plan now: look at it again")
+        if original is None or not _is_pending(tx, original):
+            standing = f"run {original.id} is {original.state}" if original else "it has none"
+            raise TooLate(f"run {number} is for a request that is not pending: {standing}")
+        must_be_of(policy, run)
         request, ruling = ruling_on(tx, policy, run)
         given, _ = granted.choose(tx, policy, run, request, ruling)
+        if ruling.allowed:
+            why = f"Replaced by run {number}, which has other values"
+            # Before the log is locked: ending a request locks its parts.
+            end(parts, tx, original, State.REPLACED, why, person=person)
         changelog.append(
             tx, "accepted", run=number, person=person, host=run.host, digest=run.digest
         )
@@ -116,6 +131,26 @@ def accept(parts: Parts, number: int, *, person: str, digest: str) -> Run:
     return accepted
 
 
+def end_overtaken(parts: Parts) -> list[Run]:
+    """End the open proposals whose original request was decided otherwise, or has ended."""
+    with parts.database.reading() as tx:
+        overtaken = runs.overtaken_proposals(tx)
+    ended: list[Run] = []
+    # One transaction each, as for what expires.
+    for number in overtaken:
+        with parts.database.transaction() as tx:
+            run = runs.hold(tx, number)
+            if run.state is State.OFFERED and run.counters is not None:
+                original = runs.get(tx, run.counters)
+                why = f"Run {original.id}, for which it was proposed, is {original.state}"
+                ended.append(end(parts, tx, run, State.WITHDRAWN, why))
+    return ended
+
+
+def _is_pending(tx: Transaction, run: Run) -> bool:
+    return run.state is State.WAITING and run.expires is not None and tx.now < run.expires
+
+
 def _must_wait(tx: Transaction, run: Run) -> None:
     if run.parent is not None:
         raise Unfit(f"run {run.id} is a part of run {run.parent}: propose values for that")
@@ -125,7 +160,7 @@ def _must_wait(tx: Transaction, run: Run) -> None:
         raise Unfit(
             "the values of a schedule are its owner's: deny it and say what you would take"
         )
-    if run.state is not State.WAITING or run.expires is None or tx.now >= run.expires:
+    if not _is_pending(tx, run):
         raise TooLate(f"run {run.id} is {run.state}: only one that waits can be edited")
 
 

@@ -105,7 +105,9 @@ def withdraw(parts: Parts, number: int, *, person: str) -> Run:
             raise NotYours(f"only {name} can withdraw run {number}; an owner can deny it")
         if run.state not in BEFORE_INTENT:
             raise TooLate(_how_it_is(parts, tx, run))
-        return end(parts, tx, run, State.WITHDRAWN, "Withdrawn by its asker", person=person)
+        # What is declined is what an approver proposed: the original request stays pending.
+        verb = "Declined" if run.state is State.OFFERED else "Withdrawn"
+        return end(parts, tx, run, State.WITHDRAWN, f"{verb} by its asker", person=person)
 
 
 def expire_due(parts: Parts) -> list[Run]:

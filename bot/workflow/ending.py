@@ -102,8 +102,10 @@ def announce(tx: Transaction, run: Run) -> None:
     """Say that there is news: of several hosts, the whole request is what people look at."""
     whole = run.id if run.parent is None else run.parent
     trail.note(run=whole)
-    if tx.first(("news", whole)):
-        news.announce(tx, whole)
+    # The card of a request names the proposals for it.
+    for number in (whole, run.counters):
+        if number is not None and tx.first(("news", number)):
+            news.announce(tx, number)
 
 
 def free(parts: Parts, tx: Transaction, run: Run) -> None:

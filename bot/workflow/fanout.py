@@ -89,6 +89,8 @@ def _shown(parts: Parts, tx: Transaction, whole: Run, waiting: Sequence[Run]) ->
         notes=_notes(waiting),
         undo_of=whole.undo_of,
         timing=whole.timing,
+        keys={host: key for proposal in proposals for host, key in proposal.keys.items()},
+        lapse=first.lapse,
     )
     return show(parts, tx, whole, proposal)
 

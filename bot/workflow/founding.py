@@ -52,10 +52,10 @@ def check(parts: Parts, tx: Transaction, schedule: Schedule, founding: Run) -> N
             f"The runbook was changed since schedule {schedule.id} was approved: {again}"
         )
     inventory = parts.policies.current().inventory
-    for step in proposal.steps:
-        host = inventory.hosts.get(step.host)
-        if host is None or host.fingerprint != step.fingerprint:
-            raise NotApproved(f"{step.host} has another key since it was approved: {again}")
+    for name, fingerprint in proposal.keys.items():
+        host = inventory.hosts.get(name)
+        if host is None or host.fingerprint != fingerprint:
+            raise NotApproved(f"{name} has another key since it was approved: {again}")
 
 
 def part(tx: Transaction, founding: Run, host: str) -> Run:

@@ -59,7 +59,7 @@ def remaining(parts: Parts, run: Run, policy: Policy, ask: Ask | None = None) ->
     """
     runbook = runbook_of(parts, run)
     if run.timing is not None and isinstance(runbook, Check):
-        return Remaining("it only looks, each time it fires", ())
+        return Remaining("Each run only reads its host.", ())
     if not isinstance(runbook, Change):
         raise Refused(f"{run.words} is not a change")
     plan = runbook.plan(runbook.read(ask or parts.fleet.ask))
@@ -101,19 +101,12 @@ def propose(parts: Parts, run: Run, policy: Policy, left: Remaining, *, expires:
         policy_version=policy.version,
         because=left.because,
         steps=left.steps,
-        notes=(*_about_time(run), *left.notes),
+        notes=left.notes,
         undo_of=run.undo_of,
         timing=run.timing,
+        keys={run.host: policy.inventory[run.host].fingerprint} if run.timing else {},
+        lapse=parts.lapse if run.timing else 0,
     )
-
-
-def _about_time(run: Run) -> tuple[str, ...]:
-    """Say when a schedule would fire, and next."""
-    if run.timing is None:
-        return ()
-    coming = ", ".join(run.timing.timetable.spoken(run.asked))
-    steps = "The steps are what it would do now; each fire looks anew and does what is left then."
-    return run.timing.words, f"Next: {coming}.", steps
 
 
 def _proposed(parts: Parts, policy: Policy, step: Step) -> ProposedStep:

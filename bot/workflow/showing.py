@@ -28,7 +28,6 @@ def show(parts: Parts, tx: Transaction, run: Run, proposal: Proposal) -> Run:
     )
     policy = parts.policies.current()
     request, ruling = ruling_on(tx, policy, replace(run, proposal=proposal))
-    replaced = runs.hold(tx, run.counters) if run.counters else None
     given, spent = granted.choose(tx, policy, run, request, ruling)
     changelog.append(
         tx,
@@ -47,8 +46,8 @@ def show(parts: Parts, tx: Transaction, run: Run, proposal: Proposal) -> Run:
     if ruling.reason and not run.reason:
         return end(parts, tx, known, State.REFUSED, f"{NEEDS_REASON}: ask again with one")
     news.announce(tx, run.id)
-    if replaced is not None:
-        return _offer(parts, tx, known, replaced, ruling)
+    if run.counters is not None:
+        return _offer(parts, tx, known, runs.get(tx, run.counters), ruling)
     # What a schedule asks for was approved with the schedule: the gate counts those keys.
     waits = ruling.approvals and not run.origin.schedule and given is None
     return runs.move(
@@ -65,19 +64,21 @@ def show(parts: Parts, tx: Transaction, run: Run, proposal: Proposal) -> Run:
     )
 
 
-def _offer(parts: Parts, tx: Transaction, run: Run, replaced: Run, ruling: Ruling) -> Run:
-    """Offer the asker the plan with an approver's values, in place of the one that waited."""
-    if replaced.state is not State.WAITING:
-        why = f"Run {replaced.id} is {replaced.state} already"
+def _offer(parts: Parts, tx: Transaction, run: Run, original: Run, ruling: Ruling) -> Run:
+    """Offer the requester the plan with an approver's values; the original stays pending.
+
+    The original is not locked: accepting locks both, and then looks at it again.
+    """
+    if original.state is not State.WAITING:
+        why = f"Run {original.id} is {original.state} already"
         return end(parts, tx, run, State.WITHDRAWN, why)
-    editor = run.editors[-1] if run.editors else ""
-    why = f"Replaced by run {run.id}, which has other values"
-    end(parts, tx, replaced, State.REPLACED, why, person=editor)
+    news.announce(tx, original.id)
+    last = min(each.expires or tx.now for each in (run, original))
     return runs.move(
         tx,
         run,
         State.OFFERED,
-        expires=min(run.expires or tx.now, tx.now + parts.patience),
+        expires=min(last, tx.now + parts.patience),
         terms=ruling.terms,
         needed=ruling.approvals,
         groups=ruling.groups,

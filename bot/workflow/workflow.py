@@ -135,7 +135,8 @@ class Workflow:
         banning.unban(self._parts, person, by=by, why=why, session=session)
 
     def expire_due(self) -> list[Run]:
-        return deciding.expire_due(self._parts)
+        expired = deciding.expire_due(self._parts)
+        return expired + countering.end_overtaken(self._parts)
 
     def remind_due(self) -> list[Run]:
         """Call those whose approval is waited for."""

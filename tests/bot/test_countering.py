@@ -1,5 +1,7 @@
 """Other values: an approver proposes them, the asker accepts, and somebody else approves."""
 
+import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -9,12 +11,14 @@ from bot.redaction import Redactor
 from bot.run import Run, State
 from bot.store import changelog, runs
 from bot.store.database import Database
-from bot.store.runs import NoSuchRun
+from bot.store.runs import NoSuchRun, Overtaken
 from bot.store.seal import Seal
 from bot.workflow import NotYours, TooLate, Unfit
 from tests.bot.office import WEB, Office, an_office
+from tests.policies import starter_rules
 from tests.toy import SetSwitch
 
+TWO_APPROVALS = starter_rules().replace('@approvals("1")', '@approvals("2")')
 LAMP_ON = SetSwitch(host="lb1", name="lamp", value="on")
 
 
@@ -34,11 +38,7 @@ def test_the_asker_accepts_and_another_approves_that_very_plan(any_office: Offic
     office = any_office
     first = office.ask(LAMP_ON, reason="the cellar is dark")
     offered = counter(office, first, value="dim")
-    replaced = office.run(first.id)
-    assert (replaced.state, replaced.summary) == (
-        State.REPLACED,
-        "Replaced by run 2, which has other values",
-    )
+    assert office.run(first.id).state is State.WAITING
     assert (offered.state, offered.asked_by, offered.editors) == (
         State.OFFERED,
         "dora",
@@ -49,6 +49,13 @@ def test_the_asker_accepts_and_another_approves_that_very_plan(any_office: Offic
     assert offered.digest != first.digest
     accepted = accept(office, offered)
     assert (accepted.state, accepted.digest) == (State.WAITING, offered.digest)
+    replaced = office.run(first.id)
+    assert (replaced.state, replaced.summary) == (
+        State.REPLACED,
+        "Replaced by run 2, which has other values",
+    )
+    with pytest.raises(TooLate):
+        office.approve(first, "adam")
     done = office.approve(accepted, "adam")
     assert done.state is State.SUCCEEDED
     assert office.fleet.told == [("lb1", "set lamp dim")]
@@ -110,11 +117,155 @@ def test_nothing_is_approved_before_the_asker_accepted(office: Office):
     assert office.fleet.told == []
 
 
-def test_the_asker_may_take_it_back(office: Office):
-    offered = counter(office, office.ask(LAMP_ON), value="dim")
-    assert office.workflow.withdraw(offered.id, person="dora").state is State.WITHDRAWN
+def test_the_original_stays_pending_when_its_requester_declines(any_office: Office):
+    office = any_office
+    first = office.ask(LAMP_ON)
+    offered = counter(office, first, value="dim")
+    declined = office.workflow.withdraw(offered.id, person="dora")
+    assert (declined.state, declined.summary) == (State.WITHDRAWN, "Declined by its asker")
     with pytest.raises(TooLate):
         accept(office, offered)
+    assert office.approve(office.run(first.id), "olga").state is State.SUCCEEDED
+    assert office.fleet.told == [("lb1", "set lamp on")]
+
+
+def test_the_original_stays_pending_when_the_proposal_is_denied(office: Office):
+    first = office.ask(LAMP_ON)
+    offered = counter(office, first, value="dim")
+    office.workflow.deny(offered.id, person="adam", reason="too dim")
+    assert office.run(first.id).state is State.WAITING
+    assert office.approve(first, "adam").state is State.SUCCEEDED
+
+
+def test_approvals_of_the_original_count_while_a_proposal_is_open(tmp_path: Path):
+    with an_office(tmp_path, rules=TWO_APPROVALS) as office:
+        areas = office.policies.path / "areas.yaml"
+        areas.write_text(areas.read_text().replace("[olga, adam]", "[olga, adam, stan]"))
+        first = office.ask(LAMP_ON)
+        assert office.approve(first, "adam").state is State.WAITING
+        offered = counter(office, first, value="dim")
+        assert offered.state is State.OFFERED
+        office.workflow.withdraw(offered.id, person="dora")
+        assert office.approve(first, "olga").state is State.SUCCEEDED
+
+
+def _approve(office: Office, run: Run) -> None:
+    office.approve(run, "adam")
+
+
+def _deny(office: Office, run: Run) -> None:
+    office.workflow.deny(run.id, person="adam")
+
+
+def _withdraw(office: Office, run: Run) -> None:
+    office.workflow.withdraw(run.id, person="dora")
+
+
+def _expire(office: Office, run: Run) -> None:
+    with office.database.transaction() as tx:
+        runs.amend(tx, runs.hold(tx, run.id), expires=tx.now)
+
+
+@pytest.mark.parametrize("decide", [_approve, _deny, _withdraw, _expire])
+@pytest.mark.parametrize("many", [False, True], ids=["one host", "several hosts"])
+def test_the_proposal_ends_when_the_original_is_decided(
+    any_office: Office, decide: Callable[[Office, Run], None], many: bool
+):
+    office = any_office
+    if many:
+        requests = [SetSwitch(host=host, name="lamp", value="on") for host in ("lb1", "lb2")]
+        first = office.workflow.ask_all(requests, spelled="lb*", person="dora", origin=WEB)
+        office.work()
+        first = office.run(first.id)
+    else:
+        first = office.ask(LAMP_ON)
+    offered = counter(office, first, value="dim")
+    decide(office, first)
+    told = list(office.fleet.told)
+    # At once, before anybody has looked what is due.
+    with pytest.raises(TooLate, match="not pending"):
+        accept(office, offered)
+    office.workflow.expire_due()
+    ended = office.run(offered.id)
+    assert ended.state is State.WITHDRAWN
+    assert ended.summary.startswith(f"Run {first.id}, for which it was proposed, is ")
+    with office.database.reading() as tx:
+        assert not [part for part in runs.children(tx, offered.id) if not part.over]
+    assert office.fleet.told == told
+    # Once is enough.
+    assert office.workflow.expire_due() == []
+
+
+def test_of_two_proposals_the_accepted_one_replaces_the_original_and_ends_the_other(
+    any_office: Office,
+):
+    office = any_office
+    first = office.ask(LAMP_ON)
+    dim = counter(office, first, "olga", value="dim")
+    dark = counter(office, first, "adam", value="dark")
+    assert (dim.state, dark.state) == (State.OFFERED, State.OFFERED)
+    assert accept(office, dark).state is State.WAITING
+    assert office.run(first.id).state is State.REPLACED
+    with pytest.raises(TooLate, match="is replaced"):
+        accept(office, dim)
+    office.workflow.expire_due()
+    assert office.run(dim.id).state is State.WITHDRAWN
+    assert office.approve(dark, "olga").state is State.SUCCEEDED
+    assert office.fleet.told == [("lb1", "set lamp dark")]
+
+
+def test_a_proposal_lasts_no_longer_than_the_original(office: Office):
+    first = office.ask(LAMP_ON)
+    with office.database.transaction() as tx:
+        runs.amend(tx, runs.hold(tx, first.id), expires=tx.now + 60_000_000)
+    offered = counter(office, first, value="dim")
+    assert offered.expires == office.run(first.id).expires
+
+
+def test_a_proposal_of_another_policy_is_not_accepted(office: Office):
+    first = office.ask(LAMP_ON)
+    offered = counter(office, first, value="dim")
+    rules = office.policies.path / "policy.cedar"
+    rules.write_text(rules.read_text() + "\n// Another version.\n")
+    with pytest.raises(TooLate, match="another policy"):
+        accept(office, offered)
+    assert office.run(first.id).state is State.WAITING
+
+
+def test_accepting_and_approving_at_the_same_moment_lets_one_of_them_win(any_office: Office):
+    office = any_office
+    for _ in range(5):
+        office.fleet.hosts["lb1"]["lamp"] = "off"
+        office.fleet.told.clear()
+        first = office.ask(LAMP_ON)
+        offered = counter(office, first, value="dim")
+        barrier, noes = threading.Barrier(2), list[Exception]()
+
+        def at_once(act: Callable[[], object]) -> None:
+            barrier.wait()
+            try:
+                act()
+            except (TooLate, Overtaken) as no:
+                noes.append(no)
+
+        flow = office.workflow
+        acts = (
+            lambda: flow.approve(first.id, person="adam", digest=first.digest),
+            lambda: flow.accept(offered.id, person="dora", digest=offered.digest),
+        )
+        threads = [threading.Thread(target=at_once, args=(act,)) for act in acts]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(30)
+        assert len(noes) == 1
+        flow.expire_due()
+        after = office.run(offered.id)
+        if after.state is State.WAITING:
+            assert office.run(first.id).state is State.REPLACED
+            office.approve(after, "adam")
+        office.work()
+        assert len(office.fleet.told) == 1
 
 
 def test_an_offer_that_nobody_answers_expires(office: Office):

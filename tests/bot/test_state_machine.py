@@ -9,7 +9,7 @@ import os
 import shutil
 import sqlite3
 import tempfile
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache
@@ -96,10 +96,11 @@ def _interrupt() -> None:
 @dataclass
 class Model:
     """What the outside world knows. keys: (run, person, digest). ended: runs that a person ended,
-    or whose time is up."""
+    or whose time is up. accepted: counter-proposals that their requester accepted."""
 
     keys: set[tuple[int, str, str]] = field(default_factory=set[tuple[int, str, str]])
     ended: set[int] = field(default_factory=set[int])
+    accepted: set[int] = field(default_factory=set[int])
     gone: set[str] = field(default_factory=set[str])
     banned: set[str] = field(default_factory=set[str])
     halted: bool = False
@@ -115,6 +116,7 @@ class Model:
         away = self.gone | self.banned
         assert not self.halted, "everything is stopped"
         assert not {run.id, whole.id} & self.ended, "somebody ended it"
+        assert whole.counters is None or whole.id in self.accepted, "nobody accepted it"
         assert whole.asked_by not in away, "its asker is gone"
         assert not (self.frozen and n == 1), "changes are frozen"
         assert whole.proposal is not None
@@ -126,7 +128,7 @@ class Model:
             person
             for number, person, digest in self.keys
             if number == whole.id and digest == whole.digest and person in OWNERS - away
-        } - {whole.asked_by}
+        } - {whole.asked_by, *whole.editors}
         assert alone or given, "nobody whose key counts has turned one for this plan"
 
 
@@ -191,8 +193,11 @@ class World(RuleBasedStateMachine):
         moment=moments,
         what=st.sampled_from(HINDRANCES),
         who=people,
+        countered=st.sampled_from(["no", "proposed", "accepted"]),
     )
-    def begin(self, *, person: str, many: bool, moment: str, what: str, who: str) -> None:
+    def begin(
+        self, *, person: str, many: bool, moment: str, what: str, who: str, countered: str
+    ) -> None:
         self.database = _emptied()
         self.model, self.fleet, self.queue = Model(), ToyFleet(), ByHand()
         self.fleet.hosts = {host: {"fan": "off", "lamp": "off"} for host in HOSTS}
@@ -206,6 +211,11 @@ class World(RuleBasedStateMachine):
         # A sequence in which nobody asks, or nothing comes in between, shows little.
         self.ask(person, "lb1", 5 if many else 2)
         self.work()
+        if countered != "no":
+            self.counter("olga" if person == "dora" else "adam", 0, "dim")
+            self.work()
+        if countered == "accepted":
+            self.accept(0, right=True)
         self.meanwhile(moment, what, who, 0)
         self.approve_all("adam")
         self.work()
@@ -263,6 +273,28 @@ class World(RuleBasedStateMachine):
             self.workflow.approve(run.id, person=person, digest=run.digest)
             self.model.keys.add((run.id, person, run.digest))
 
+    @precondition(lambda self: "waiting" in self.states)
+    @rule(person=people, n=nth, value=st.sampled_from(["dim", "off"]))
+    def counter(self, person: str, n: int, value: str) -> None:
+        run = self._pick(n, {State.WAITING})
+        if run is not None:
+            with suppress(*NOES):
+                self.workflow.counter(run.id, person=person, changes={"value": value})
+
+    @precondition(lambda self: "offered" in self.states)
+    @rule(n=nth, right=st.booleans())
+    def accept(self, n: int, right: bool) -> None:
+        run = self._pick(n, {State.OFFERED})
+        if run is None or run.counters is None:
+            return
+        person = run.asked_by if right else "adam"
+        with suppress(*NOES):
+            after = self.workflow.accept(run.id, person=person, digest=run.digest)
+            assert person == run.asked_by
+            if after.state is not State.REFUSED:
+                self.model.accepted.add(run.id)
+                self.model.ended.add(run.counters)
+
     @precondition(lambda self: self.states & {"succeeded", "failed", "stopped"})
     @rule(person=people, n=nth)
     def undo(self, person: str, n: int) -> None:
@@ -316,12 +348,12 @@ class World(RuleBasedStateMachine):
             self.model.banned.add(who)
 
     def _expire(self, n: int) -> None:
-        run = self._pick(n, {State.WAITING, State.READY})
+        run = self._pick(n, {State.OFFERED, State.WAITING, State.READY})
         if run is None:
             return
         with self.database.transaction() as tx:
             for each in [runs.get(tx, run.id), *runs.children(tx, run.id)]:
-                if each.state in {State.WAITING, State.READY}:
+                if each.state in {State.OFFERED, State.WAITING, State.READY}:
                     runs.amend(tx, each, expires=tx.now)
         self.model.ended.add(run.id)
         self.workflow.expire_due()
@@ -400,6 +432,7 @@ class World(RuleBasedStateMachine):
         self.states = frozenset(row.state for row in found.values())
         for row in found.values():
             _check_told(row, told.get(row.id, []))
+            _check_proposal(row, found, told)
         # A lock is held by who is at work, or by who may still be.
         assert {found[number].state for number in held} <= {"starting", "running", "unknown"}
         # Every packet has its intent, and every intent had one packet at the most.
@@ -448,7 +481,8 @@ class World(RuleBasedStateMachine):
             self._restart()
 
     def _end(self, n: int, how: Callable[[Run], object]) -> None:
-        moving = {State.ASKED, State.WAITING, State.READY, State.STARTING, State.RUNNING}
+        moving = {State.ASKED, State.OFFERED, State.WAITING, State.READY, State.STARTING}
+        moving |= {State.RUNNING}
         run = self._pick(n, moving)
         if run is not None:
             with suppress(*NOES):
@@ -477,12 +511,31 @@ def _kinds(tx: Transaction) -> dict[int, list[str]]:
 
 
 _run = tables.run.c
-_STANDINGS = select(_run.id, _run.state, _run.parent, _run.hosts)
+_STANDINGS = select(_run.id, _run.state, _run.parent, _run.hosts, _run.counters)
 _ENDS = frozenset(state.value for state in ENDED)
 _SAYS = {"waiting": "planned", "ready": "planned", "starting": "claimed", "running": "started"}
 
 
-def _check_told(row: Row[int, str, int | None, str], kinds: Sequence[str]) -> None:
+_Standing = Row[int, str, int | None, str, int | None]
+
+
+def _check_proposal(
+    row: _Standing, found: Mapping[int, _Standing], told: Mapping[int, Sequence[str]]
+) -> None:
+    """Check that a request is replaced exactly when one proposal for it was accepted."""
+    proposals = [each for each in found.values() if each.counters == row.id]
+    accepted = [
+        each
+        for each in proposals
+        if "accepted" in told.get(each.id, []) and each.state != "refused"
+    ]
+    replaced = [each for each in proposals if "accepted" in told.get(each.id, [])]
+    assert len(accepted) <= 1, "two proposals for one request were accepted"
+    assert not accepted or row.state == "replaced", f"accepted, and the original is {row.state}"
+    assert row.state != "replaced" or replaced, "replaced, and no proposal was accepted"
+
+
+def _check_told(row: _Standing, kinds: Sequence[str]) -> None:
     """Check that the log tells how the run came to be as it is, and that it ended once at most."""
     state = row.state
     if state in _ENDS or state == "unknown":

@@ -414,7 +414,7 @@ def test_a_schedule_is_asked_for_approved_suspended_and_ended(desk: Desk):
     body = {"words": "toy show lb1", "name": "a look", "cron": "0 3 1 * *", "reason": "habit"}
     asked = dora.post("/schedules", json=body)
     assert asked.status_code == 202
-    assert "first day of every month" in asked.json()["schedule"]
+    assert "first day of every month" in asked.json()["schedule"]["when"]
     desk.office.work()
     [found] = dora.get("/schedules").json()["schedules"]
     assert dora.get("/schedules?ended=all").json() == {"schedules": [found], "ended_before": 0}

@@ -449,7 +449,8 @@ def test_a_run_says_who_allowed_it_and_what_its_host_said():
             "asked_at": "2026-03-01T02:00:00Z",
             "reason": "ticket 4711",
             "votes": [vote | {"at": "2026-03-01T02:01:30Z"}],
-            "plan": {"because": "203.0.113.9 is marked", "steps": [step]},
+            "plan": {"because": "203.0.113.9 is marked", "notes": [], "steps": [step]},
+            "schedule": None,
             "report": None,
             "page": "https://keyturn.example.com/runs/7",
         }

@@ -63,7 +63,8 @@ async def test_a_change_waits_with_its_moments_on_the_card(chat: Chat):
     card = words(await chat.type("run 1"))
     assert "schedule “fans”: toy set lb1 fan on" in card
     assert "At 05:00 on Monday (UTC)" in card
-    assert "Next: Mon " in card
+    assert "Next:  Mon " in card
+    assert "Approved once. Later runs need no approval for 90 days" in card
     assert "Nobody" not in card
 
 

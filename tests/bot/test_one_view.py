@@ -1,0 +1,169 @@
+"""One view: what is approved is the same in chat, on the web, in the terminal and over the API."""
+
+import json
+from collections.abc import Callable, Mapping
+from html import unescape
+
+import pytest
+
+from bot.cli.account import in_full
+from bot.run import Run, State
+from bot.slack.card import card
+from bot.slack.story import Stories
+from bot.store import schedules
+from bot.timetable import Timing, timetable
+from bot.workflow import founding
+from runbooks import AnyRunbook
+from tests.bot.api.conftest import a_desk
+from tests.bot.office import WEB, Office
+from tests.bot.slack.walk import texts
+from tests.bot.web.conftest import a_site
+from tests.bot.web.dom import Page
+from tests.toy import WARNING, BreakSwitch, SetSwitch, ShowSwitches, WarmUp
+
+HOURLY = Timing("hourly", timetable("0 * * * *", "Europe/Amsterdam"))
+
+
+def _card(office: Office, run: Run) -> str:
+    stories = Stories(office.policies, team="T0", base_url="https://keyturn.example.com")
+    with office.database.reading() as tx:
+        return " ".join(texts(card(stories.of(tx, run.id)).blocks))
+
+
+def _page(office: Office, run: Run) -> str:
+    with a_site(office).browser("olga") as browser:
+        return Page(browser.get(f"/runs/{run.id}").text).text
+
+
+def _record(office: Office, run: Run) -> str:
+    with a_desk(office).program("olga") as program:
+        return program.get(f"/runs/{run.id}").text
+
+
+def _terminal(office: Office, run: Run) -> str:
+    return in_full(json.loads(_record(office, run)))
+
+
+DOORS: Mapping[str, Callable[[Office, Run], str]] = {
+    "chat": _card,
+    "web": _page,
+    "api": lambda office, run: json.dumps(json.loads(_record(office, run)), ensure_ascii=False),
+    "terminal": _terminal,
+}
+each_door = pytest.mark.parametrize("door", DOORS)
+
+
+def _schedule(office: Office, *what: AnyRunbook) -> Run:
+    spelled = "lb*" if len(what) > 1 else ""
+    run = office.workflow.schedules.ask(
+        what, spelled=spelled, person="dora", origin=WEB, timing=HOURLY
+    )
+    office.work()
+    return office.run(run.id)
+
+
+def _seen(office: Office, run: Run, door: str) -> str:
+    return " ".join(unescape(DOORS[door](office, run)).split())
+
+
+@each_door
+def test_notes_of_a_plan_are_shown(office: Office, door: str):
+    run = office.ask(WarmUp(host="lb1", name="lamp", value="on"))
+    assert WARNING in _seen(office, run, door)
+
+
+@each_door
+def test_what_cannot_be_undone_is_shown(office: Office, door: str):
+    run = office.ask(BreakSwitch(host="lb1", name="lamp"))
+    said = "no_undo" if door == "api" else "annot be undone: gone"
+    assert said in _seen(office, run, door)
+
+
+@each_door
+def test_a_schedule_shows_what_it_does_when_and_until_when_while_there_is_nothing_to_do(
+    office: Office, door: str
+):
+    run = _schedule(office, SetSwitch(host="lb1", name="lamp", value="off"))
+    assert run.state is State.WAITING
+    assert run.proposal
+    assert not run.proposal.steps
+    seen = _seen(office, run, door)
+    with office.database.reading() as tx:
+        coming = HOURLY.timetable.spoken(tx.now)
+        until = HOURLY.timetable.local(tx.now + office.parts.lapse)[:-10]
+    for part in (
+        "toy set lb1 lamp off",
+        HOURLY.words,
+        *coming,
+        f"Approved once. Later runs need no approval for 90 days: until {until}",
+        "There is nothing to do now. Each run reads its hosts again",
+    ):
+        assert part in seen
+
+
+@each_door
+def test_a_schedule_names_every_host(office: Office, door: str):
+    both = [SetSwitch(host=host, name="lamp", value="off") for host in ("lb1", "lb2")]
+    run = _schedule(office, *both)
+    hosts = '"hosts": ["lb1", "lb2"]' if door == "api" else "lb1, lb2"
+    assert hosts in _seen(office, run, door)
+
+
+@each_door
+def test_a_schedule_that_began_shows_until_when_it_was_approved(office: Office, door: str):
+    run = office.approve(_schedule(office, SetSwitch(host="lb1", name="lamp", value="off")))
+    assert run.state is State.SUCCEEDED
+    seen = _seen(office, run, door)
+    assert "Later runs need no approval until " in seen
+    assert "nothing to do now" not in seen
+
+
+@each_door
+def test_a_schedule_that_needs_no_approval_says_so(office: Office, door: str):
+    run = _schedule(office, ShowSwitches(host="lb1"))
+    seen = _seen(office, run, door)
+    assert "No approval is needed, neither now nor for later runs." in seen
+    assert "Each run only reads its host." in seen
+
+
+def test_buttons_say_that_a_schedule_is_approved(office: Office):
+    run = _schedule(office, SetSwitch(host="lb1", name="lamp", value="off"))
+    assert "Approve schedule" in _card(office, run)
+    assert "Approve schedule" in _page(office, run)
+    assert "0 commands" not in _page(office, run)
+
+
+def test_a_schedule_approved_with_nothing_to_do_lapses_when_a_host_key_changes(office: Office):
+    run = office.approve(_schedule(office, SetSwitch(host="lb1", name="lamp", value="off")))
+    path = office.policies.path / "inventory.yaml"
+    path.write_text(path.read_text().replace("AAAAIH7t6", "AAAAIH7t7"))
+    with office.database.reading() as tx:
+        [schedule] = schedules.every(tx)
+        with pytest.raises(founding.NotApproved, match="lb1 has another key"):
+            founding.check(office.parts, tx, schedule, run)
+
+
+@each_door
+def test_a_request_names_the_proposals_that_are_open_for_it(office: Office, door: str):
+    run = office.ask(SetSwitch(host="lb1", name="lamp", value="on"))
+    said = "Other values are proposed in run 2. This request stays pending"
+    shown = '"proposals": [2]' if door == "api" else said
+    assert shown not in _seen(office, run, door)
+    office.workflow.counter(run.id, person="olga", changes={"value": "dim"})
+    office.work()
+    assert shown in _seen(office, run, door)
+    office.workflow.withdraw(2, person="dora")
+    assert shown not in _seen(office, run, door)
+
+
+def test_a_proposal_can_be_accepted_or_declined_on_its_page(office: Office):
+    office.ask(SetSwitch(host="lb1", name="lamp", value="on"))
+    office.workflow.counter(1, person="olga", changes={"value": "dim"})
+    office.work()
+    with a_site(office).browser("dora") as browser:
+        page = browser.get("/runs/2").text
+        assert "Decline" in Page(page).text
+        assert "Withdraw" not in Page(page).text
+        assert browser.post("/runs/2/withdraw").status_code == 303
+    assert office.run(1).state is State.WAITING
+    assert office.run(2).state is State.WITHDRAWN
