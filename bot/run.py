@@ -270,7 +270,9 @@ def describe_proposals(numbers: Sequence[int]) -> str:
     if not numbers:
         return ""
     where = f"run{'s' if len(numbers) > 1 else ''} {', '.join(map(str, numbers))}"
-    return f"Other values are proposed in {where}. This request stays pending until one is accepted."
+    return (
+        f"Other values are proposed in {where}. This request stays pending until one is accepted."
+    )
 
 
 def allowed_by(votes: Sequence[Vote]) -> str:
