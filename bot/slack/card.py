@@ -248,7 +248,7 @@ def _voter(story: Story, vote: Vote) -> str:
 
 
 def _answer(run: Run) -> Block:
-    """Let the asker take over the values that an approver proposes, or keep the request as it is."""
+    """Let the asker take over the values that an approver proposes, or decline them."""
     value = f"{run.id}:{run.short_digest}"
     block_id = f"run-{run.id}-{run.version}"
     decline = button(

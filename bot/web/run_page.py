@@ -30,7 +30,7 @@ Number = Annotated[int, Path(ge=1, le=2_147_483_647)]
 _DONE: Mapping[str, str] = {
     "approved": "Your approval is recorded.",
     "denied": "Your no is recorded. Nothing was sent.",
-    "countered": "Your values are proposed. The request stays pending until its requester accepts them.",
+    "countered": "Your values are proposed. The request stays pending until they are accepted.",
     "accepted": "It is yours now, and waits for approval like any other.",
     "withdrawn": "The request is withdrawn. Nothing was sent.",
     "asked": "The undo is asked for. It is planned and approved like any other change.",

@@ -2,8 +2,8 @@
 
 The proposal is a run of its own, with its own plan and digest. It asks in the name of the first
 asker, and whoever edited it approves it no more than the asker does. The original stays pending,
-with its approvals, until the proposal is accepted: then it is replaced in the same transaction. Once
-the original is decided otherwise, the proposal ends.
+with its approvals, until the proposal is accepted: then it is replaced in the same transaction.
+Once the original is decided otherwise, the proposal ends.
 """
 
 from collections.abc import Mapping, Sequence
