@@ -159,6 +159,6 @@ def _sources(since: datetime) -> Sequence[tuple[str, Query[Events]]]:
     )
 
 
-def _rows(events: Events) -> Iterator[tuple[str, ...]]:
+def _rows(events: Sequence[Event]) -> Iterator[tuple[str, ...]]:
     for event in reversed(events):
         yield f"{event.at:%Y-%m-%d %H:%M:%S}", event.kind, event.who or "-", event.what

@@ -6,13 +6,88 @@ command with that word in its text, its channel's or its user's name is then nob
 """
 
 import json
-from typing import Any
+from typing import Annotated, Any
 from urllib.parse import parse_qsl
+
+from pydantic import BaseModel, Field, ValidationError, model_validator
 
 # As it came from outside: read by bot.slack.payloads, and past that there is none of it.
 Body = dict[str, Any]
 
 _MOST_FIELDS = 100
+
+
+class _Thing(BaseModel):
+    """A person, a team or a channel. What else Slack tells of it is not looked at here."""
+
+    id: str | None = None
+    team_id: str | None = None
+    enterprise_id: str | None = None
+
+
+class _Element(BaseModel):
+    """What was clicked."""
+
+    type: str | None = None
+    action_id: str
+    block_id: str | None = None
+
+
+class _View(BaseModel):
+    type: str | None = None
+    callback_id: str | None = None
+    team_id: str | None = None
+    app_installed_team_id: str | None = None
+
+
+class _Event(BaseModel):
+    type: str | None = None
+
+
+class _Authorization(BaseModel):
+    enterprise_id: str | None = None
+    team_id: str | None = None
+    is_enterprise_install: bool | None = None
+
+
+class _Shape(BaseModel):
+    """The parts of a payload that Bolt 1.30 relies upon without looking at their types.
+
+    Source: slack_bolt/request/internals.py and slack_bolt/request/payload_utils.py
+    """
+
+    type: str | None = None
+    command: str | None = None
+    callback_id: str | None = None
+    action_id: str | None = None
+    block_id: str | None = None
+    team_id: str | None = None
+    user_id: str | None = None
+    channel_id: str | None = None
+    enterprise_id: str | None = None
+    response_url: str | None = None
+    user: _Thing | None = None
+    team: _Thing | None = None
+    enterprise: _Thing | None = None
+    channel: _Thing | None = None
+    view: _View | None = None
+    event: _Event | None = None
+    message: dict[str, Any] | None = None
+    actions: Annotated[list[_Element], Field(min_length=1)] | None = None
+    authorizations: list[_Authorization] | None = None
+    response_urls: list[dict[str, Any]] | None = None
+
+    @model_validator(mode="after")
+    def _has_what_its_type_means(self) -> "_Shape":
+        needed = {
+            "block_actions": self.actions,
+            "event_callback": self.event,
+            "view_submission": self.view,
+            "view_closed": self.view,
+        }
+        if self.type in needed and needed[self.type] is None:
+            raise ValueError(f"a {self.type} lacks what it is about")
+        return self
 
 
 class Malformed(ValueError):
@@ -28,6 +103,17 @@ def parse(body: str, content_type: str | None) -> Body:
         return _object(body)
     fields = _fields(body)
     return _object(fields["payload"]) if "payload" in fields else fields
+
+
+def check_shape(body: Body) -> Body:
+    """Return *body* unchanged. Raises Malformed where it is not as Slack writes payloads."""
+    try:
+        _Shape.model_validate(body)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"])) or "the payload"
+        raise Malformed(f"{where}: {first['msg']}") from None
+    return body
 
 
 def _fields(body: str) -> Body:

@@ -13,7 +13,7 @@ from slack_bolt.async_app import AsyncApp
 from slack_bolt.response import BoltResponse
 from slack_sdk.socket_mode.request import SocketModeRequest
 
-from bot.slack.body import Body
+from bot.slack.body import Body, Malformed, check_shape
 from bot.slack.deliveries import NOT_TAKEN, Deliveries
 from bot.store.database import StoreUnavailable
 
@@ -39,6 +39,11 @@ class Envelopes:
             log.info("an envelope came without anything to read in it")
             return {"envelope_id": name}
         body = cast("Body", payload)
+        try:
+            check_shape(body)
+        except Malformed as wrong:
+            log.info("an envelope is not as Slack writes them: %s", wrong)
+            return {"envelope_id": name}
         try:
             first = await self._deliveries.first_time(body, key=f"envelope {name}")
         except StoreUnavailable as trouble:

@@ -16,7 +16,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
-from bot.slack.body import Body, Malformed, parse
+from bot.slack.body import Body, Malformed, check_shape, parse
 from bot.slack.deliveries import NOT_TAKEN, Deliveries
 from bot.store.database import StoreUnavailable
 
@@ -121,8 +121,9 @@ async def _raw(request: Request) -> bytes:
 
 def _parsed(request: Request, raw: bytes) -> Body:
     try:
-        return parse(raw.decode(), request.headers.get("content-type"))
-    except (UnicodeDecodeError, Malformed):
+        return check_shape(parse(raw.decode(), request.headers.get("content-type")))
+    except (UnicodeDecodeError, Malformed) as wrong:
+        log.info("a signed request is not as Slack writes them: %s", wrong)
         raise Refused(400, "the body is malformed") from None
 
 

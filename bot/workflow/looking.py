@@ -88,7 +88,7 @@ def _ours(parts: Parts, host: str, query: Ours) -> Own:
     """Return what Keyturn did on a host, and when its runs may have used sudo there."""
     since = round(query.since.timestamp()) * _SECOND
     known = parts.policies.current().inventory.hosts.get(host)
-    logins = {known.user, *([known.reader.user] if known.reader else [])} if known else set()
+    logins = {login.user for login in (known, known.reader if known else None) if login}
     with parts.database.reading() as tx:
         found = search.newest(tx, Filter(host=host, since=since - _BEFORE), most=_MOST)
         # Of a schedule nothing is sent, and of a request for several hosts its parts are.

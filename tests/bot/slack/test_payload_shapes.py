@@ -1,0 +1,100 @@
+"""Payloads that are signed and not as Slack writes them: each is answered, and none is a fault."""
+
+import copy
+import json
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from bot.slack import form
+from bot.slack.card import APPROVE
+from tests.bot.slack import payloads
+from tests.bot.slack.asgi import post
+from tests.bot.slack.chat import Chat
+from tests.bot.slack.payloads import signed
+
+pytestmark = pytest.mark.anyio
+
+Json = dict[str, Any]
+STRANGE: tuple[Any, ...] = ([], None, "", 0, [None], {"id": 7})
+
+
+def _view() -> Json:
+    return {
+        "id": "V1",
+        "type": "modal",
+        "callback_id": form.FORM,
+        "private_metadata": json.dumps({"words": "toy set", "channel": "C0OPS"}),
+        "blocks": [],
+        "state": {"values": {"host": {"h": {"type": "static_select", "selected_option": None}}}},
+    }
+
+
+SOUND: dict[str, Json] = {
+    "click": payloads.click(APPROVE, "1 0123456789", "U0OLGA", channel="C0OPS", ts="1.1"),
+    "submission": payloads.in_view("view_submission", _view(), "U0DORA"),
+    "suggestion": payloads.in_view(
+        "block_suggestion",
+        _view(),
+        "U0DORA",
+        action_id=form.VALUE,
+        block_id="host",
+        value="l",
+    ),
+    "choice": payloads.in_view(
+        "block_actions",
+        _view(),
+        "U0DORA",
+        actions=[{"type": "static_select", "action_id": form.HOST, "block_id": "host"}],
+    ),
+    "shortcut": payloads.message_action(form.ABOUT_HOST, "lb1 is slow", "U0DORA"),
+    "event": json.loads(payloads.event("Ev1", tab="home")),
+}
+
+
+def _paths(value: Any, before: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+    """Yield the way to every part of a payload."""
+    parts = value.items() if isinstance(value, dict) else ()
+    parts = enumerate(value) if isinstance(value, list) else parts
+    for name, part in parts:
+        yield (*before, name)
+        yield from _paths(part, (*before, name))
+
+
+def _mutated(sound: Json) -> Iterator[Json]:
+    for path in _paths(sound):
+        for strange in ("gone", *STRANGE):
+            made = copy.deepcopy(sound)
+            place: Any = made
+            for name in path[:-1]:
+                place = place[name]
+            if strange == "gone":
+                del place[path[-1]]
+            else:
+                place[path[-1]] = strange
+            yield made
+
+
+@pytest.mark.parametrize("kind", SOUND)
+async def test_no_payload_is_a_fault(chat: Chat, kind: str, caplog: pytest.LogCaptureFixture):
+    caplog.set_level(logging.WARNING)
+    for payload in _mutated(SOUND[kind]):
+        raw = payloads.interaction(payload)
+        if kind == "event":
+            raw = json.dumps(payload).encode()
+        answer = await post(chat.door.app, raw, signed(raw))
+        assert answer.status in {200, 400}, payload
+        traces = [record.exc_info for record in caplog.records if record.exc_info]
+        assert traces == [], payload
+    await chat.door.close()
+    assert [record.exc_info for record in caplog.records if record.exc_info] == []
+
+
+@pytest.mark.parametrize("actions", [[], None, {}, [None], [{}], "x"])
+async def test_a_click_without_what_was_clicked_is_refused(chat: Chat, actions: object):
+    payload = SOUND["click"] | {"actions": actions}
+    raw = payloads.interaction(payload)
+    answer = await post(chat.door.app, raw, signed(raw))
+    assert (answer.status, answer.json) == (400, {"error": "the body is malformed"})
