@@ -18,6 +18,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from bot.offering import Offering
+from bot.policy import Household, Person
 from bot.slack.asking import Asking
 from bot.slack.body import Body
 from bot.slack.commands import Commands
@@ -37,6 +38,7 @@ from bot.slack.voice import Voice
 from bot.store import refusals
 from bot.store.database import Database
 from bot.workflow import Workflow
+from bot.workflow.banning import ban_notice
 from bot.workflow.parts import Policies
 
 _PATIENCE_SECONDS = 10
@@ -135,7 +137,11 @@ class Door:
         )
         self._listeners = Listeners(
             Identity(
-                policies, client, team=slack.team, on_stranger=partial(_turned_away, database)
+                policies,
+                client,
+                team=slack.team,
+                on_stranger=partial(_turned_away, database),
+                ban_notice=partial(_ban_notice, policies, database),
             ),
             Commands(workflow, database, policies, stories),
             Decisions(workflow, database),
@@ -172,6 +178,15 @@ def _turned_away(database: Database, account: Account, why: str) -> None:
         why=why,
         door="slack",
     )
+
+
+def _ban_notice(policies: Policies, database: Database, account: Account) -> str:
+    def find(household: Household) -> Person | None:
+        return household.by_slack(
+            team=account.team, enterprise=account.enterprise or None, user=account.user
+        )
+
+    return ban_notice(policies, database, find)
 
 
 def _bolt(client: AsyncWebClient, signing_secret: str) -> AsyncApp:

@@ -62,7 +62,8 @@ class _Standing:
 class Identity:
     """Looks people up at every request and every decision. team: T…, our workspace.
 
-    on_stranger: told of whom was turned away, and why.
+    on_stranger: told of whom was turned away, and why. ban_notice: returns what the person of an
+    account is told if they are banned, else "".
     """
 
     def __init__(
@@ -73,11 +74,12 @@ class Identity:
         team: str,
         clock: Callable[[], float] = time.monotonic,
         on_stranger: Callable[[Account, str], None] = lambda _account, _why: None,
+        ban_notice: Callable[[Account], str] = lambda _account: "",
     ) -> None:
         self._policies, self._client, self._team, self._clock = policies, client, team, clock
         self._standings: dict[Account, _Standing] = {}
         self._asked: dict[Account, asyncio.Task[_Standing]] = {}
-        self._on_stranger = on_stranger
+        self._on_stranger, self._ban_notice = on_stranger, ban_notice
 
     async def person(self, account: Account) -> Person:
         """Return whose account it is. Raises Unwelcome and NoPolicy."""
@@ -121,6 +123,9 @@ class Identity:
             team=account.team, enterprise=account.enterprise or None, user=account.user
         )
         if person is None or not self._ours(person, account):
+            notice = self._ban_notice(account)
+            if notice:
+                raise Unwelcome(notice)
             raise Unwelcome(
                 f"Keyturn does not know your Slack account {account.user}. Somebody who keeps its "
                 "policy can add it to people.yaml."

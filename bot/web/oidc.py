@@ -19,6 +19,7 @@ from bot.web.onward import Next, packed, unpacked
 from bot.web.pages import page
 from bot.web.parts import Here, WebParts
 from bot.web.provider import NoAnswer, Provider, derived
+from bot.workflow.banning import ban_notice
 
 router = APIRouter(prefix="/oidc")
 log = logging.getLogger(__name__)
@@ -138,9 +139,16 @@ def _welcome(
     known = found and policy.person(found.id)
     if known:
         return begin(request, parts, known.id, by="oidc", to=to)
+    notice = ban_notice(
+        parts.policies,
+        parts.database,
+        lambda household: whose(claims, household, issuer=given.issuer, slack=given.slack),
+    )
     account = named(claims, slack=given.slack)
-    why = f"{given.name}: {account} is nobody of the policy"
+    why = f"{given.name}: {account} is {'banned' if notice else 'nobody of the policy'}"
     refusals.note_apart(parts.database, refusals.SIGN_IN, whose="", why=why, door="web")
+    if notice:
+        raise _NotSignedIn(403, notice)
     where = "slack" if given.slack else "oidc"
     raise _NotSignedIn(
         403,

@@ -7,8 +7,9 @@ in the database, so every process sees them; the gate reads them anew before eve
 import threading
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 
-from bot.policy import Policy
+from bot.policy import Household, Person, Policy
 from bot.store import bans, changelog, signins, tokens
 from bot.store.bans import Ban
 from bot.store.database import Database, StoreUnavailable
@@ -46,6 +47,10 @@ class Admitted:
             if self._made is None or self._made[0] is not whole or self._made[1] != banned:
                 self._made = (whole, banned, whole.without(banned))
             return self._made[2]
+
+    def whole(self) -> Policy:
+        """Return the policy with those who are banned. Raises NoPolicy."""
+        return self._policies.current()
 
     def forget(self) -> None:
         """Look again the next time: somebody was banned, or let in again, just now."""
@@ -93,6 +98,30 @@ def ban(
         tokens.revoke_all(tx, person)
         changelog.append(tx, tokens.BANNED, person=by, who=person, why=why)
     _look_again(parts)
+
+
+def ban_notice(
+    policies: Policies, database: Database, find: Callable[[Household], Person | None]
+) -> str:
+    """Return what somebody who is banned is told, and "" for anybody else.
+
+    find: whose account it is. Why they are banned is not told: who banned them may say so.
+    """
+    whole = policies.whole() if isinstance(policies, Admitted) else policies.current()
+    person = find(whole.household)
+    if person is None:
+        return ""
+    with database.reading() as tx:
+        held = next((one for one in bans.everybody(tx) if one.person == person.id), None)
+    if held is None:
+        return ""
+    by = whole.person(held.by)
+    since = datetime.fromtimestamp(held.at / 1_000_000, UTC)
+    who, ask = (f" by {by.name}", f"{by.name} or ") if by else ("", "")
+    return (
+        f"You are banned from Keyturn since {since:%Y-%m-%d %H:%M} UTC{who}: nothing was done. "
+        f"Ask {ask}an administrator of Keyturn."
+    )
 
 
 def unban(parts: Parts, person: str, *, by: str, why: str, session: str = "") -> None:

@@ -1,10 +1,15 @@
 """Stopping and shutting out, typed in chat."""
 
+import re
+from typing import Any, cast
+
 import pytest
 
 from bot.run import State
-from bot.store import bans, stops
-from tests.bot.slack.chat import Chat
+from bot.store import bans, search, stops
+from bot.workflow.banning import Admitted
+from tests.bot.office import Office
+from tests.bot.slack.chat import Chat, a_chat
 from tests.bot.slack.walk import texts
 from tests.toy import SetSwitch
 
@@ -51,3 +56,33 @@ async def test_t_a20_somebody_is_shut_out_and_let_in_again(chat: Chat, whom: str
 @pytest.mark.parametrize("text", ["stop", "stop lb1", "ban", "ban dora and olga"])
 async def test_what_is_not_understood_is_said(chat: Chat, text: str):
     assert "?" in (await chat.type(f"{text} because smoke", "U0ADAM")).text
+
+
+async def test_somebody_who_is_banned_is_told_since_when_and_whom_to_ask(office: Office):
+    directory = office.policies
+    office.policies = cast("Any", Admitted(directory, office.database))
+    office.workflow.ban("dora", by="adam", why="the laptop is stolen")
+    async with a_chat(office) as chat:
+        told = (await chat.type("toy set lb1 lamp on", "U0DORA")).text
+        assert re.fullmatch(
+            r"You are banned from Keyturn since \d{4}-\d\d-\d\d \d\d:\d\d UTC by Adam Admin: "
+            r"nothing was done\. Ask Adam Admin or an administrator of Keyturn\.",
+            told,
+        )
+        assert "Keyturn does not know" in (await chat.type("help", "U0NOBODY")).text
+        with office.database.reading() as tx:
+            assert search.newest(tx, search.Filter()) == []
+        office.workflow.unban("dora", by="olga", why="it was found")
+        cast("Any", office.policies).forget()
+        await chat.type("toy set lb1 lamp on", "U0DORA")
+        assert office.run(1).asked_by == "dora"
+
+
+async def test_who_was_banned_from_the_command_line_asks_an_administrator(office: Office):
+    directory = office.policies
+    office.policies = cast("Any", Admitted(directory, office.database))
+    with office.database.transaction() as tx:
+        bans.put(tx, "dora", by="", why="")
+    async with a_chat(office) as chat:
+        told = (await chat.type("help", "U0DORA")).text
+        assert told.endswith(" UTC: nothing was done. Ask an administrator of Keyturn.")

@@ -243,7 +243,7 @@ async def test_a_replay_has_no_effect(guard: Guard, inner: Inner):
 
 
 async def test_a_replay_of_what_has_no_id_of_its_own_has_no_effect(guard: Guard, inner: Inner):
-    raw = payloads.interaction({"type": "view_closed", "user": {"id": "U0DORA"}})
+    raw = payloads.interaction({"type": "view_closed", "user": {"id": "U0DORA"}, "view": {}})
     good = signed(raw)
     for _ in range(3):
         await post(guard, raw, good)

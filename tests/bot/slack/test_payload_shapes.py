@@ -3,8 +3,8 @@
 import copy
 import json
 import logging
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator
+from typing import Any, cast
 
 import pytest
 
@@ -56,8 +56,11 @@ SOUND: dict[str, Json] = {
 
 def _paths(value: Any, before: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
     """Yield the way to every part of a payload."""
-    parts = value.items() if isinstance(value, dict) else ()
-    parts = enumerate(value) if isinstance(value, list) else parts
+    parts: Iterable[tuple[str | int, Any]] = ()
+    if isinstance(value, dict):
+        parts = cast("Json", value).items()
+    elif isinstance(value, list):
+        parts = enumerate(cast("list[Any]", value))
     for name, part in parts:
         yield (*before, name)
         yield from _paths(part, (*before, name))

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Generator
 from dataclasses import dataclass, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, cast
 from urllib.parse import parse_qs, quote, urlsplit
 
 import pytest
@@ -16,6 +17,7 @@ from httpx2 import Response
 from bot.store import changelog, signins
 from bot.web import build, oidc
 from bot.web.provider import NoAnswer, Provider, Registration
+from bot.workflow.banning import Admitted
 from tests.bot.office import Office
 from tests.bot.web.conftest import ORIGIN, Site
 from tests.playground.oidc_provider import CLIENT_ID, CLIENT_SECRET, OidcProvider
@@ -207,6 +209,24 @@ def test_somebody_who_is_shut_out_or_gone_does_not_come_in(way: Way) -> None:
     areas.write_text(areas.read_text().replace("[olga]", "[adam]"))
     assert "olga" not in people.read_text()
     _nobody(way.browser.get(back), way.site)
+
+
+def test_somebody_who_is_banned_is_told_so_and_not_why(
+    office: Office, provider: OidcProvider
+) -> None:
+    admitted = cast("Any", Admitted(office.policies, office.database))
+    whole, office.policies = office.policies, admitted
+    site = a_site(office, a_registration(provider.issuer))
+    office.policies = whole
+    a_policy_that_knows(site, provider.issuer)
+    office.workflow.ban("olga", by="adam", why="the laptop is stolen")
+    answer = Way(site, provider, site.browser()).arrive("s-olga")
+    _nobody(answer, site)
+    assert "You are banned from Keyturn since" in answer.text
+    assert "Ask Adam Admin or an administrator of Keyturn." in answer.text
+    assert "stolen" not in answer.text
+    for browser in site.browsers:
+        browser.close()
 
 
 def test_somebody_who_said_no_at_the_provider_is_told_so(way: Way) -> None:
