@@ -17,7 +17,7 @@ from bot.dispatch import Dispatch
 from bot.policy import Policy, PolicyDirectory
 from bot.redaction import Redactor
 from bot.settings import Settings
-from bot.store import premises, rights, safe, schema, seal, verification, witness
+from bot.store import known, premises, rights, safe, schema, seal, verification, witness
 from bot.store.database import (
     AlreadyRunning,
     Database,
@@ -119,6 +119,9 @@ def lay(
         # before all else: whatever stops us from here on, commands write into this log, too.
         verification.open_log(tx)
         safe.try_out(tx, secrets_safe)
+    with database.transaction() as tx:
+        # From its first entry on: what is decided later needs all that is open.
+        known.follow(tx)
     reach = reach or Sessions(
         settings.policy, per_host=_PER_HOST, limits=Limits(plain=settings.ssh_threads)
     )

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 
 from bot.digest import Canonical, sha256
-from bot.store import changelog, deliveries, outside, seen, stamp, verification
+from bot.store import changelog, deliveries, known, outside, seen, stamp, verification
 from bot.store.database import Database, Transaction
 from bot.store.spool import TROUBLE, Spool
 from bot.store.witness import Checkpoint
@@ -57,6 +57,7 @@ class Housekeeping:
             stamp.tell(tx)
             if not self._spool.empty:
                 self._spool.merge(tx)
+            known.follow(tx)
             point = verification.checkpoint(tx)
         self._testify(point)
 

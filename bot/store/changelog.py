@@ -33,6 +33,10 @@ _LOCKED_HEAD = {
     "sqlite": f"SELECT {_COLUMNS} FROM entry ORDER BY seq DESC LIMIT 1",  # noqa: S608 - ours
     "postgresql": f"SELECT {_COLUMNS} FROM log_head()",  # noqa: S608 - ours
 }
+_FROM = {
+    dialect: f"SELECT {_COLUMNS} FROM entry WHERE seq >= {mark} ORDER BY seq LIMIT {mark}"  # noqa: S608 - ours
+    for dialect, mark in (("sqlite", "?"), ("postgresql", "%s"))
+}
 _HASH_AT = {
     dialect: f"SELECT hash FROM entry WHERE seq = {mark}"  # noqa: S608 - ours
     for dialect, mark in (("sqlite", "?"), ("postgresql", "%s"))
@@ -225,12 +229,18 @@ def check_head(tx: Transaction, row: Sequence[Any] | None) -> None:
         return
     if seq < known:
         raise LogAltered(f"it ends at entry {seq}, and Keyturn has written entry {known}")
-    if row is not None and not seal.fits(tx.seal.public, digest, row[_SIGNATURE]):
-        raise LogAltered(f"entry {seq} is not signed by the key of the log")
+    if row is not None:
+        check_signed(tx, row)
     if known:
         before = tx.wire.row(_HASH_AT, (known,))
         if before is None or before[0] != known_hash:
             raise LogAltered(f"entry {known} is not the one that Keyturn has written")
+
+
+def check_signed(tx: Transaction, row: Sequence[Any]) -> None:
+    """Raise LogAltered unless our key has signed this entry, whose hash is right."""
+    if not seal.fits(tx.seal.public, row[_HASH], row[_SIGNATURE]):
+        raise LogAltered(f"entry {row[0]} is not signed by the key of the log")
 
 
 def _body(tx: Transaction, facts: Mapping[str, Canonical]) -> str:
@@ -407,6 +417,11 @@ def after(tx: Transaction, seq: int, *, most: int = 1000) -> list[Entry]:
         .limit(most)
     )
     return [_entry(row) for row in tx.sql.execute(query)]
+
+
+def rows_from(tx: Transaction, seq: int, *, most: int) -> Sequence[tuple[Any, ...]]:
+    """Return the rows from this number on, each with the members of an Entry in their order."""
+    return tx.wire.rows(_FROM["sqlite" if tx.embedded else "postgresql"], (seq, most))
 
 
 def everything(tx: Transaction) -> Generator[Entry]:

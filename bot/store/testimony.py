@@ -17,6 +17,7 @@ from bot.store.ancestry import vouched
 from bot.store.changelog import Entry
 from bot.store.database import Transaction
 from bot.store.glass import Glass
+from bot.store.known import check_taking, follow, missing_of_parts, missing_of_run
 from bot.store.rote import Rote
 from bot.store.schedules import Schedule
 from bot.store.signins import Session
@@ -59,10 +60,13 @@ _PANES = 50
 
 def against(tx: Transaction, run: Run) -> str:
     """Say what the log does not bear out of a run that is to be let through; "" if all is well."""
-    told = changelog.of_run(tx, run.id, _TELLING)
+    known = follow(tx)
+    read = changelog.of_run(tx, run.id)
+    told = [entry for entry in read if entry.kind in _TELLING]
     entries = vouched(tx, told)
     return (
-        _of_request(run, entries)
+        missing_of_run(known, run.id, read)
+        or _of_request(run, entries)
         or _of_plan(run, entries)
         or _of_votes(runs.votes(tx, run.id), entries, told)
         or _of_state(run, entries, told)
@@ -72,15 +76,21 @@ def against(tx: Transaction, run: Run) -> str:
 def against_part(tx: Transaction, part: Run, whole: Run) -> str:
     """Say what the log does not bear out of the part of a request that is about to be sent, or is
     under way; "" if all is well. Each host has one part, which begins once."""
+    known = follow(tx)
     opened = vouched(tx, changelog.of_run(tx, whole.id, ["started"]))
     if not opened:
         return f"that run {whole.id} was started"
+    lacks = missing_of_run(known, part.id, changelog.of_run(tx, part.id))
+    if lacks:
+        return lacks
     told = [Entry(*row) for row in _SINCE.rows(tx, met=part.host, began=opened[0].seq)]
     others = [one for one in told if one.run != part.id and one.facts.get("whole") == whole.id]
     if others:
         return f"that the part for {part.host} is not begun twice"
     own = [one for one in told if one.run == part.id]
-    return _of_state(part, vouched(tx, own), own)
+    return missing_of_parts(known, whole.id, part.host, told) or _of_state(
+        part, vouched(tx, own), own
+    )
 
 
 def against_steps(tx: Transaction, run: Run) -> str:
@@ -88,7 +98,11 @@ def against_steps(tx: Transaction, run: Run) -> str:
 
     Each step that was sent was done, from the first on, and its row says so.
     """
-    told = changelog.of_run(tx, run.id, [_SENDING, _DONE])
+    known = follow(tx)
+    read = changelog.of_run(tx, run.id)
+    if lacks := missing_of_run(known, run.id, read):
+        return lacks
+    told = [entry for entry in read if entry.kind in {_SENDING, _DONE}]
     done = [one.facts.get("n") for one in vouched(tx, told) if one.kind == _DONE]
     sent = [one.facts.get("n") for one in told if one.kind == _SENDING]
     numbers = [record.n for record in runs.steps(tx, run.id)]
@@ -102,7 +116,9 @@ def shut_out(tx: Transaction) -> frozenset[str]:
 
     What lets them go on has to be vouched for, unless it is older than the key.
     """
+    known = follow(tx)
     told = [Entry(*row) for row in _STANDING.rows(tx)]
+    check_taking(known, _SHUTS, told)
     last = {str(one.facts.get("who", EVERYBODY)): one for one in told}
     lifted = [one for one in last.values() if one.kind in _LETS_GO_ON]
     named = changelog.last_of_kind(tx, changelog.KEY) if lifted else None
@@ -113,10 +129,14 @@ def shut_out(tx: Transaction) -> frozenset[str]:
 
 def against_fire(tx: Transaction, schedule: Schedule, run: Run) -> str:
     """Say what the log does not bear out of a schedule, and of a run that it is to have fired."""
+    known = follow(tx)
+    read = changelog.of_run(tx, schedule.run)
+    if lacks := missing_of_run(known, schedule.run, read):
+        return lacks
     told = [
         entry
-        for entry in changelog.of_run(tx, schedule.run, _STANDINGS)
-        if entry.facts.get("schedule") == schedule.id
+        for entry in read
+        if entry.kind in _STANDINGS and entry.facts.get("schedule") == schedule.id
     ]
     entries = vouched(tx, told)
     begun = [entry for entry in entries if entry.kind == "scheduled"]
@@ -162,7 +182,10 @@ def unreviewed(tx: Transaction, person: str) -> int | None:
     """Return the oldest run whose glass this person broke, and that by the log nobody else has
     reviewed within the day; None if there is none."""
     late = tx.now - glass.REVIEW_SECONDS * 1_000_000
+    known = follow(tx)
     broken = changelog.latest(tx, _BROKEN, person=person, most=_PANES)
+    if len(broken) < _PANES:
+        check_taking(known, {_BROKEN}, broken, about=person)
     for entry in reversed(broken):
         if entry.run is None or entry.at >= late:
             continue

@@ -14,6 +14,7 @@ from bot.store.changelog import Entry
 from bot.store.database import Transaction
 from bot.store.delegations import Delegation
 from bot.store.grants import Grant
+from bot.store.known import check_taking, check_used, follow
 
 
 def borne_out(tx: Transaction, found: Sequence[Delegation]) -> list[Delegation]:
@@ -23,7 +24,7 @@ def borne_out(tx: Transaction, found: Sequence[Delegation]) -> list[Delegation]:
 
 def granted_so(tx: Transaction, given: Grant) -> bool:
     """Say whether the grant was given as its row says, and not revoked."""
-    if _told(tx, "grant revoked", "grant", given.id):
+    if _taken_back(tx, "grant revoked", "grant", given.id):
         return False
     entries = vouched(tx, _told(tx, "granted", "grant", given.id))
     if not entries:
@@ -38,16 +39,15 @@ def used_so(tx: Transaction, given: Grant, *, but: int) -> bool:
 
     but: a run that is not counted. Whose entry was forged does not matter: it gives nothing back.
     """
-    told = [
-        entry
-        for entry in changelog.since(tx, "grant used", tx.now - grants.HOUR)
-        if entry.facts.get("grant") == given.id and entry.run != but
-    ]
+    known, since = follow(tx), tx.now - grants.HOUR
+    used = [*changelog.since(tx, "grant used", since)]
+    check_used(known, since, used)
+    told = [entry for entry in used if entry.facts.get("grant") == given.id and entry.run != but]
     return len(told) <= grants.used(tx, given.id, but=but)
 
 
 def _as_logged(tx: Transaction, one: Delegation) -> bool:
-    if _told(tx, "delegation revoked", "delegation", one.id):
+    if _taken_back(tx, "delegation revoked", "delegation", one.id):
         return False
     entries = vouched(tx, _told(tx, "delegated", "delegation", one.id))
     if not entries:
@@ -55,6 +55,14 @@ def _as_logged(tx: Transaction, one: Delegation) -> bool:
     entry, facts = entries[0], entries[0].facts
     said = (entry.person, *(facts.get(name) for name in ("delegate", "area", "until")))
     return said == (one.delegator, one.delegate, one.where, written(one.ends))
+
+
+def _taken_back(tx: Transaction, kind: str, name: str, number: int) -> bool:
+    """Say whether the log tells that it was revoked. Raises LogAltered."""
+    known = follow(tx)
+    told = _told(tx, kind, name, number)
+    check_taking(known, {kind}, told, about=str(number))
+    return bool(told)
 
 
 def _told(tx: Transaction, kind: str, name: str, number: int) -> list[Entry]:

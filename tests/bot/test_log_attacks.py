@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import insert, update
+from sqlalchemy import delete, insert, update
 
 from bot.custody.housekeeping import Housekeeping
 from bot.custody.rotation import rotate
 from bot.digest import sha256
 from bot.run import Run, State, Vote
-from bot.store import ancestry, changelog, runs, seal, tables, verification
+from bot.store import ancestry, changelog, known, runs, seal, tables, testimony, verification
 from bot.store.changelog import Entry, LogAltered
 from bot.store.database import Database, StoreUnavailable, Transaction
 from bot.store.export import exported
@@ -33,6 +33,7 @@ from tests.bot.empty import empty
 from tests.bot.office import Office, an_office
 from tests.bot.place import a_place
 from tests.bot.store.test_verification import VERIFIER, entries_of, rewrite
+from tests.bot.test_grants import grant
 from tests.toy import SetSwitch
 from tests.typed import keyturn
 
@@ -303,3 +304,143 @@ def _all_is_well(verify: Callable[..., Verdict]) -> Callable[..., Verdict]:
 
 def _key_of(database: Database) -> str:
     return str(entries_of(database)[0].facts["public"])
+
+
+def _take_out(database: Database, *kinds: str) -> None:
+    """Take out the entries of these kinds, and leave all others as they are."""
+    with database.engine.connect() as connection:
+        connection.exec_driver_sql("PRAGMA foreign_keys=OFF")
+        connection.exec_driver_sql("DROP TRIGGER IF EXISTS entry_no_delete")
+        connection.execute(delete(tables.entry).where(tables.entry.c.kind.in_(kinds)))
+        connection.commit()
+        connection.exec_driver_sql("PRAGMA foreign_keys=ON")
+
+
+def _note(office: Office) -> None:
+    """Let something else be the newest entry."""
+    with office.database.transaction() as tx:
+        changelog.append(tx, "noted")
+
+
+def _do_nothing(_office: Office, _key: Path) -> None: ...
+
+
+def _keep_house(office: Office, key: Path) -> None:
+    """Let the service follow the log before anything is taken out of it."""
+    Housekeeping(office.database, spool=Spool(key.with_name("changelog.spool"))).keep()
+
+
+FOLLOWED = pytest.mark.parametrize("follow", [_do_nothing, _keep_house])
+
+
+@FOLLOWED
+class TestTakenOut:
+    """Take entries out of the middle: each entry that is left is signed."""
+
+    def _denied(self, office: Office, key: Path, follow: Callable[[Office, Path], None]) -> Run:
+        """Approve a request, deny it, and take that out again: the entry and the vote."""
+        run = office.ask(LAMP_ON)
+        office.workflow.approve(run.id, person="olga", digest=run.digest)
+        office.workflow.deny(run.id, person="olga", reason="not today")
+        _note(office)
+        follow(office, key)
+        _take_out(office.database, "denied")
+        with office.database.transaction() as tx:
+            tx.sql.execute(delete(tables.vote))
+        _vote_and_let_go(office, run)
+        return run
+
+    def test_t_l13_a_denied_change_does_not_run(
+        self, sealed: Office, key: Path, follow: Callable[[Office, Path], None]
+    ):
+        run = self._denied(sealed, key, follow)
+        sealed.workflow.advance(run.id)
+        assert sealed.fleet.told == []
+
+    def test_t_l13_nor_after_a_restart(
+        self, sealed: Office, key: Path, follow: Callable[[Office, Path], None]
+    ):
+        run = self._denied(sealed, key, follow)
+        database = Database(sealed.database.url, seal.kept_in(key))
+        with database.transaction() as tx, pytest.raises(LogAltered, match="is missing"):
+            known.follow(tx)
+        Workflow(replace(sealed.parts, database=database)).advance(run.id)
+        database.close()
+        assert sealed.fleet.told == []
+
+    def test_t_l13_without_what_is_known_of_the_log_it_would(
+        self,
+        sealed: Office,
+        key: Path,
+        follow: Callable[[Office, Path], None],
+        monkeypatch: pytest.MonkeyPatch,
+    ):
+        monkeypatch.setattr(testimony, "follow", _know_nothing)
+        run = self._denied(sealed, key, follow)
+        sealed.workflow.advance(run.id)
+        assert sealed.fleet.told == [("lb1", "set lamp on")]
+
+    def _banned(self, office: Office, key: Path, follow: Callable[[Office, Path], None]) -> Run:
+        """Approve a request, ban who asked for it, and take that out again."""
+        run = office.ask(LAMP_ON)
+        office.workflow.approve(run.id, person="olga", digest=run.digest)
+        office.workflow.ban("dora", by="adam", why="she left")
+        _note(office)
+        follow(office, key)
+        _take_out(office.database, "banned")
+        with office.database.transaction() as tx:
+            tx.sql.execute(delete(tables.ban))
+        _vote_and_let_go(office, run)
+        return run
+
+    def test_t_l13_the_change_of_a_banned_person_does_not_run(
+        self, sealed: Office, key: Path, follow: Callable[[Office, Path], None]
+    ):
+        run = self._banned(sealed, key, follow)
+        sealed.workflow.advance(run.id)
+        assert sealed.fleet.told == []
+
+    def test_t_l13_without_what_is_known_of_bans_it_would(
+        self,
+        sealed: Office,
+        key: Path,
+        follow: Callable[[Office, Path], None],
+        monkeypatch: pytest.MonkeyPatch,
+    ):
+        monkeypatch.setattr(testimony, "follow", _know_nothing)
+        run = self._banned(sealed, key, follow)
+        sealed.workflow.advance(run.id)
+        assert sealed.fleet.told == [("lb1", "set lamp on")]
+
+    def test_t_l13_a_change_that_was_done_is_not_done_again(
+        self, sealed: Office, key: Path, follow: Callable[[Office, Path], None]
+    ):
+        run = sealed.approve(sealed.ask(LAMP_ON))
+        _note(sealed)
+        follow(sealed, key)
+        _take_out(sealed.database, "started", "sending", "step succeeded", "succeeded")
+        sealed.fleet.markers.clear()
+        sealed.fleet.hosts["lb1"]["lamp"] = "off"
+        with sealed.database.transaction() as tx:
+            tx.sql.execute(delete(tables.step))
+            tx.sql.execute(
+                update(tables.run).where(tables.run.c.id == run.id).values(state="ready")
+            )
+        sealed.workflow.advance(run.id)
+        assert sealed.fleet.told == [("lb1", "set lamp on")]
+
+
+def test_t_l13_a_revoked_grant_stays_revoked(sealed: Office, key: Path):
+    given = grant(sealed)
+    sealed.workflow.mandates.end_grant(given.id, person="olga", door="slack")
+    _note(sealed)
+    _keep_house(sealed, key)
+    _take_out(sealed.database, "grant revoked")
+    with sealed.database.transaction() as tx:
+        tx.sql.execute(update(tables.standing_grant).values(revoked=None))
+    sealed.ask(LAMP_ON)
+    assert "(grant revoked) was taken out" in sealed.database.trouble
+    assert sealed.fleet.told == []
+
+
+def _know_nothing(_tx: Transaction) -> None: ...
