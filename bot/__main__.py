@@ -63,7 +63,7 @@ def main() -> None:
 def serve() -> None:
     """Serve chat and web pages, and carry runs out, until interrupted."""
     heap.hold()
-    settings = _settings()
+    settings = _settings_to_serve()
     heap.defer()
     _check_own_runbooks(settings)
     from bot import app
@@ -88,7 +88,7 @@ def worker(*, sites: tuple[str, ...], concurrency: int) -> None:
     heap.hold()
     from bot import site_worker
 
-    settings = _settings()
+    settings = _settings_to_serve()
     _check_own_runbooks(settings)
     with plainly():
         site_worker.work(settings, sites=sites, concurrency=concurrency)
@@ -212,6 +212,18 @@ def _settings() -> "Settings":
         found = error.errors()[0]
         name = "".join(f"KEYTURN_{part}: ".upper() for part in found["loc"])
         stop(name + misfit.why(found), FAILED)
+
+
+def _settings_to_serve() -> "Settings":
+    """Return the settings, if nobody else reads or writes their file."""
+    from bot.settings import SETTINGS_FILE
+    from connectors.permissions import find_reader
+
+    settings = _settings()
+    with plainly():
+        if SETTINGS_FILE.exists() and (trouble := find_reader(SETTINGS_FILE)):
+            stop(trouble, FAILED)
+    return settings
 
 
 def _check_own_runbooks(settings: "Settings") -> None:

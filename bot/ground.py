@@ -35,6 +35,7 @@ from bot.workflow.worker import Worker
 from connectors.command import Answer, Question
 from connectors.fleet import Fleet, Runner
 from connectors.inventory import Host, Inventory
+from connectors.permissions import list_trusted_owners
 from connectors.sessions import Sessions
 from connectors.transport import Limits
 from connectors.trouble import Unreachable
@@ -133,7 +134,7 @@ def lay(
         fleet.inventory = policy.inventory
         redactor.register(*secrets_of(policy.inventory, settings.policy))
 
-    policies = PolicyDirectory(settings.policy, on_load=renew)
+    policies = PolicyDirectory(settings.policy, on_load=renew, owners=list_trusted_owners())
     policies.current()
     spool = Spool(settings.data / f"changelog{beside}.spool")
     house = Housekeeping(database, spool=spool, witnesses=_witnesses(settings))

@@ -10,10 +10,11 @@ whoever Keyturn runs as may write there, and none of them takes the place of one
 import ast
 import importlib
 import os
-import stat
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
+
+from connectors.permissions import find_writer, find_writer_above, list_trusted_owners
 
 # The environment's word for the directory; without it there is none.
 SETTING = "KEYTURN_RUNBOOKS"
@@ -36,8 +37,12 @@ def take_in() -> None:
     if not named:
         return
     directory = Path(named).absolute()
-    for path in (*reversed(directory.parents), directory):
-        _check_writers(path)
+    try:
+        trouble = find_writer_above(directory, list_trusted_owners())
+    except OSError as error:
+        raise BadOwn(f"{directory}: {error.strerror}") from None
+    if trouble:
+        raise BadOwn(f"{trouble}, as it runs with our keys")
     files = [file for name in _PACKAGES for file in _files(directory / name)]
     if not files:
         raise BadOwn(f"{directory} holds no module in runbooks/ nor in connectors/")
@@ -76,14 +81,11 @@ def _check(file: Path) -> None:
 
 def _check_writers(path: Path) -> None:
     try:
-        known = path.stat()
-    except OSError as trouble:
-        raise BadOwn(f"{path}: {trouble.strerror}") from None
-    if known.st_uid not in {0, os.geteuid()}:
-        raise BadOwn(f"{path} is neither root's nor Keyturn's: chown it, as it runs with our keys")
-    # In a directory such as /tmp others may write, and yet not rename what is not theirs.
-    if known.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not known.st_mode & stat.S_ISVTX:
-        raise BadOwn(f"{path} can be written by others: chmod go-w it, as it runs with our keys")
+        trouble = find_writer(path, list_trusted_owners())
+    except OSError as error:
+        raise BadOwn(f"{path}: {error.strerror}") from None
+    if trouble:
+        raise BadOwn(f"{trouble}, as it runs with our keys")
 
 
 def _check_reach(file: Path) -> None:

@@ -34,16 +34,19 @@ def policy() -> None:
 def check(place: Place, *, directory: Path | None, as_json: bool) -> None:
     """Say whether the policy directory is valid, and if not, where and what to do.
 
-    What is probably mistyped, but possible, is told as well; it is valid all the same.
+    What is probably mistyped, but possible, is told as well; it is valid all the same. Of the
+    directory in use it also says who else may write there.
     """
     from bot.policy import NoPolicy
-    from bot.policy.directory import load
+    from bot.policy.directory import check_access, load
     from bot.policy.slips import slips
     from bot.visible import one_line
     from runbooks import catalogue
 
     with plainly():
         try:
+            if directory is None:
+                check_access(place.policy())
             found = load(directory or place.policy())
         except NoPolicy as trouble:
             if as_json:

@@ -9,7 +9,7 @@ from bot.doctor.patient import Patient
 from bot.finding import Finding, mend, note, ok
 from bot.inventory.standing import standings
 from bot.policy import NoPolicy, Policy
-from bot.policy.directory import load
+from bot.policy.directory import check_access, load
 from bot.slack import checkup
 from bot.slack.census import People
 from bot.slack.door import client
@@ -48,6 +48,7 @@ def _settings(patient: Patient) -> Iterator[Finding]:
 
 def _policy(patient: Patient) -> Policy | Finding:
     try:
+        check_access(patient.policy)
         return load(patient.policy)
     except NoPolicy as trouble:
         return mend(

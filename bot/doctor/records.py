@@ -11,6 +11,7 @@ from bot.finding import Finding, mend, note, ok
 from bot.store import rights, schema, seal, verification, witness
 from bot.store.database import Database, StoreUnavailable
 from bot.store.keyfile import BadKey
+from connectors.permissions import find_reader
 
 _TAIL = 500
 _KEYS = {
@@ -29,9 +30,8 @@ def findings(patient: Patient) -> Iterator[Finding]:
 
 def _settings_file(file: Path) -> Finding | None:
     """Look at who can read the file in which secrets may stand."""
-    if not file.exists() or not file.stat().st_mode & 0o077:
-        return None
-    return mend("the settings", f"{file} can be read by others and may hold secrets: chmod 600 it")
+    trouble = find_reader(file) if file.exists() else ""
+    return mend("the settings", trouble) if trouble else None
 
 
 def _key(file: Path, about: str) -> Finding:

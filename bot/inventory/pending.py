@@ -7,7 +7,6 @@ has confirmed it, a host is in no inventory.
 import os
 import pwd
 import socket
-import tempfile
 from collections.abc import Mapping
 from io import StringIO
 from pathlib import Path
@@ -18,7 +17,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap
 from ruamel.yaml.error import YAMLError
 
-from bot.policy.directory import FILES, load
+from bot.policy.directory import load
 from connectors.inventory import Name
 
 FILE = "enrolling.yaml"
@@ -108,17 +107,8 @@ def add(directory: Path, name: str, one: Pending, confirmed_by: Somebody) -> Non
     said = f"{one.fingerprint}: asked for by {one.asked_by}, confirmed by {confirmed_by}"
     hosts.yaml_set_comment_before_after_key(name, before=said, indent=2)
     text = _written(data)
-    _try_out(directory, text)
+    load(directory, inventory=text)
     _replace(file, text)
-
-
-def _try_out(directory: Path, inventory: str) -> None:
-    with tempfile.TemporaryDirectory() as trial:
-        for name in FILES:
-            if (directory / name).exists():
-                (Path(trial) / name).write_bytes((directory / name).read_bytes())
-        (Path(trial) / "inventory.yaml").write_text(inventory, encoding="utf-8")
-        load(Path(trial))
 
 
 def _yaml() -> YAML:
@@ -135,9 +125,8 @@ def _written(data: Any) -> str:
 
 
 def _replace(file: Path, text: str) -> None:
-    """Replace a file at once, with the rights that it has."""
+    """Replace a file at once, with the rights that it has; a new one is for us alone to write."""
     new = file.with_name(f".{file.name}.new")
     new.write_text(text, encoding="utf-8")
-    if file.exists():
-        new.chmod(file.stat().st_mode & 0o777)
+    new.chmod(file.stat().st_mode & 0o777 if file.exists() else 0o644)
     new.replace(file)

@@ -4,7 +4,7 @@ import hashlib
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -18,6 +18,7 @@ from bot.policy.problem import NoPolicy, Problem
 from bot.policy.rules import BadRules, Naming, Rules
 from bot.policy.written import Written
 from connectors.inventory import Inventory
+from connectors.permissions import find_writer, find_writer_above
 
 NEEDED = ("people.yaml", "areas.yaml", "inventory.yaml", "policy.cedar")
 FILES = (*NEEDED, "freezes.yaml")
@@ -71,7 +72,8 @@ _TICK_NANOSECONDS = 1_000_000_000
 class PolicyDirectory:
     """Hands out the policy that the files hold now. After a broken edit there is none.
 
-    pause: waits for so many seconds.
+    pause: waits for so many seconds. owners: who may own the files; left out, anybody. What
+    others may write is never used.
     """
 
     def __init__(
@@ -79,9 +81,10 @@ class PolicyDirectory:
         path: Path,
         on_load: Callable[[Policy], None] | None = None,
         pause: Callable[[float], None] = time.sleep,
+        owners: Collection[int] | None = None,
     ) -> None:
         self.path = path
-        self._on_load, self._pause = on_load, pause
+        self._on_load, self._pause, self._owners = on_load, pause, owners
         self._lock = threading.Lock()
         self._stamp: Stamp | None = None
         self._settled = False
@@ -114,6 +117,12 @@ class PolicyDirectory:
         self._policy, self._texts, self._stamp = None, None, _stamp(self.path)
         self._settled = False
         try:
+            check_access(self.path, self._owners)
+        except NoPolicy as trouble:
+            # A chmod leaves the files as they were: look again at once.
+            self._problems, self._stamp = trouble.problems, None
+            return
+        try:
             self._stamp, self._texts = _of_one_moment(self.path, self._pause, quiet=not first)
             self._policy = _load(self._texts)
         except NoPolicy as trouble:
@@ -123,10 +132,31 @@ class PolicyDirectory:
                 self._on_load(self._policy)
 
 
-def load(path: Path) -> Policy:
-    """Read and validate everything. Raises NoPolicy saying which file and what to do."""
+def load(path: Path, **instead: str) -> Policy:
+    """Read and validate everything. Raises NoPolicy saying which file and what to do.
+
+    instead: the text of a file, such as `inventory`, that is not written yet.
+    """
     _, texts = _of_one_moment(path, time.sleep, quiet=False)
-    return _load(texts)
+    return _load({**texts, **{f"{name}.yaml": text for name, text in instead.items()}})
+
+
+def check_access(path: Path, owners: Collection[int] | None = None) -> None:
+    """Raise NoPolicy if others may change the policy. owners: who may own it; anybody if left out.
+
+    What is missing is for who reads it to say.
+    """
+    try:
+        trouble = find_writer_above(path, owners)
+        for name in FILES:
+            if not trouble and (path / name).exists():
+                trouble = find_writer(path / name, owners)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise NoPolicy(Problem(f"cannot be read: {error}", str(path))) from None
+    if trouble:
+        raise NoPolicy(Problem(f"{trouble}, as it says who may do what"))
 
 
 def _stamp(path: Path) -> Stamp:

@@ -227,6 +227,33 @@ def test_whatever_a_command_writes_first_comes_after_the_key_of_the_log(tmp_path
     assert [json.loads(line)["kind"] for line in shown] == ["key", "link made"]
 
 
+def test_settings_that_others_can_read_stop_a_start_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    with a_place(tmp_path):
+        pass
+    monkeypatch.chdir(tmp_path)
+    settings = tmp_path / ".env"
+    settings.write_text("")
+    settings.chmod(0o644)
+    for words in (["serve"], ["worker", "--site", "ams"]):
+        found = keyturn(tmp_path, *words)
+        assert found.returncode == 1
+        assert found.stderr == (
+            "keyturn: .env can be read or written by others and may hold secrets: chmod 600 it\n"
+        )
+    assert keyturn(tmp_path, "stop", "all", "--why", "smoke").returncode == 0
+
+
+def test_a_policy_that_others_may_write_stops_a_start(tmp_path: Path):
+    a_policy(tmp_path / "policy")
+    (tmp_path / "policy").chmod(0o777)
+    for words in (["serve"], ["policy", "check"]):
+        found = keyturn(tmp_path, *words)
+        assert found.returncode == 1
+        assert f"{tmp_path}/policy can be written by others: chmod go-w it" in found.stderr
+
+
 def test_what_a_start_makes_is_for_nobody_else(tmp_path: Path):
     before = os.umask(0o022)
     try:

@@ -8,11 +8,13 @@ from bot.policy.directory import FILES
 
 def write(directory: Path) -> list[Path]:
     """Write the starter's files and return them. Raises FileExistsError rather than overwrite."""
-    directory.mkdir(parents=True, exist_ok=True)
+    directory.mkdir(mode=0o755, parents=True, exist_ok=True)
     taken = [name for name in FILES if (directory / name).exists()]
     if taken:
         raise FileExistsError(f"{directory} holds {', '.join(taken)} already: nothing was written")
     (directory / "keys").mkdir(mode=0o700, exist_ok=True)
     for name in FILES:
-        (directory / name).write_text((files("bot.policy.starter") / name).read_text())
+        file = directory / name
+        file.write_text((files("bot.policy.starter") / name).read_text())
+        file.chmod(0o644)
     return [directory / name for name in FILES]

@@ -1,12 +1,14 @@
 """A policy directory: read as of one moment, and what is wrong is told by file and line."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from bot.policy import NoPolicy, PolicyDirectory
+from bot.policy import NoPolicy, PolicyDirectory, starter
 from bot.policy.statements import statements
+from connectors.permissions import list_trusted_owners
 from tests.policies import a_policy, starter_rules
 
 ASK = 'permit (principal, action == Action::"ask", resource)'
@@ -227,3 +229,34 @@ def test_t_s5_one_account_is_one_persons_also_on_enterprise_grid(
         return
     with pytest.raises(NoPolicy, match="may belong to both mona and mike"):
         directory.current()
+
+
+@pytest.mark.parametrize("name", ["policy.cedar", "people.yaml", "inventory.yaml", "."])
+def test_a_policy_that_others_may_write_is_not_used(tmp_path: Path, name: str):
+    directory = a_policy(tmp_path)
+    place = tmp_path / name
+    mode = place.stat().st_mode & 0o777
+    place.chmod(mode | 0o020)
+    with pytest.raises(NoPolicy, match="can be written by others: chmod go-w it"):
+        directory.current()
+    place.chmod(mode)
+    assert directory.current()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+def test_a_policy_of_another_user_is_used_only_where_owners_are_not_named(tmp_path: Path):
+    a_policy(tmp_path)
+    os.chown(tmp_path / "people.yaml", 65534, 65534)
+    with pytest.raises(NoPolicy, match="chown it"):
+        PolicyDirectory(tmp_path, owners=list_trusted_owners()).current()
+    assert PolicyDirectory(tmp_path).current()
+
+
+@pytest.mark.parametrize("mask", [0o002, 0o022, 0o077])
+def test_the_starter_is_written_for_nobody_else_to_write(tmp_path: Path, mask: int):
+    before = os.umask(mask)
+    try:
+        starter.write(tmp_path / "policy")
+    finally:
+        os.umask(before)
+    assert PolicyDirectory(tmp_path / "policy").current()
