@@ -2,7 +2,7 @@
 
 import difflib
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -196,6 +196,7 @@ def spread(
     each that is named so. hosts: the tags of every host, by its name. One host spelled out comes
     back as one request.
     """
+    _refuse_second_host(runbook, typed, hosts)
     place = _place_of_host(runbook, typed)
     if place is None or not spelling.several(typed[place]):
         return "", [from_words(runbook, typed)]
@@ -208,6 +209,35 @@ def spread(
         for name in meant
     ]
     return spelling.together(parts), requests
+
+
+def _refuse_second_host(
+    runbook: type[AnyRunbook], typed: Sequence[str], hosts: Collection[str]
+) -> None:
+    """Raise NotUnderstood where a second host would be taken for something else.
+
+    A word in the place of a value that must be given is that value, whatever it is called.
+    """
+    fields = runbook.model_fields
+    named = {_field(word) for word in typed}
+    plain = [word for word in typed if _field(word) not in fields]
+    places = [blank for blank in blanks(runbook) if blank.name not in named]
+    if not plain or plain[0].endswith(",") or not places or places[0].kind != "host":
+        return
+    excess = len(plain) > len(places)
+    for n, word in enumerate(plain[1:], start=1):
+        blank = places[n] if n < len(places) else None
+        taken = blank is not None and (blank.kind == "host" or (blank.required and not excess))
+        if word.lower() in hosts and not taken:
+            name = f", or as {blank.name}={word} if it is one" if blank and not excess else ""
+            raise NotUnderstood(
+                f"{quote_text(word)} is a host: name several with commas, as in "
+                f"{runbook.words} {plain[0]},{word}{name}"
+            )
+
+
+def _field(word: str) -> str:
+    return _named(word)[0].removeprefix("--").rstrip("=").lower()
 
 
 def _meant(part: str, hosts: Mapping[str, frozenset[str]], tag: str) -> Sequence[str]:

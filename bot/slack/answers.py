@@ -57,6 +57,25 @@ _ALSO = (
 )
 
 
+# Other words for what stands in the list above.
+_SAME = {"grants": "grant", "delegations": "delegate", "freezes": "freeze", "unban": "ban"}
+
+
+def builtin(word: str) -> Message | None:
+    """Explain a word about runs or people, such as `approve`; None if it is none of these."""
+    known = _SAME.get(word.lower(), word.lower())
+    found = [
+        (typed, does)
+        for typed, does in _ALSO
+        if typed.split()[0] == known or typed == word.lower()
+    ]
+    if not found:
+        return None
+    entries = [[code(f"{COMMAND} {typed}"), words(f" – {does}")] for typed, does in found]
+    title = f"How to type {word.lower()}"
+    return Message(notification(title), [rich(line(bold(title)), bullets(*entries))])
+
+
 def usage_of(word: str) -> str:
     """Return how a command about one run is typed: `/keyturn approve N PLAN`."""
     known = (typed for typed, _ in _ALSO if typed.startswith(f"{word} N"))

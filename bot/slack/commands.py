@@ -103,6 +103,11 @@ class Commands:
             "schedules": lambda _asked: self._timetables.listing(),
         }
 
+    @property
+    def words(self) -> Sequence[str]:
+        """The first words of what is no runbook."""
+        return [word for word in self._about_runs if word]
+
     def answer(
         self, text: str, *, person: str, policy: Policy, origin: Origin, zone: str = "UTC"
     ) -> Message | Blank | None:
@@ -136,7 +141,7 @@ class Commands:
         try:
             return forms.find(typed)
         except NotUnderstood:
-            close = difflib.get_close_matches(first, filter(None, self._about_runs), 1, 0.75)
+            close = difflib.get_close_matches(first, self.words, 1, 0.75)
             if not close:
                 raise
             raise Unfit(
@@ -195,13 +200,7 @@ class Commands:
 
     def _help(self, asked: Asked) -> Message:
         if asked.said.rest:
-            typed = forms.split(asked.said.rest)
-            family = _family(typed)
-            return (
-                answers.family(" ".join(typed), family)
-                if family
-                else answers.about(forms.find(typed)[0])
-            )
+            return self._explained(forms.split(asked.said.rest))
         with self._database.reading() as tx:
             now = tx.now
         return answers.overview(
@@ -211,6 +210,14 @@ class Commands:
                 if _may_ask(asked.policy, asked.person, runbook, now=now)
             ]
         )
+
+    def _explained(self, typed: Sequence[str]) -> Message:
+        """Explain a runbook, those that begin with these words, or a word that is built in."""
+        family = _family(typed)
+        if family:
+            return answers.family(" ".join(typed), family)
+        found = answers.builtin(typed[0]) if typed else None
+        return found or answers.about(self._found(typed[0] if typed else "", typed)[0])
 
     def _runs(self, asked: Asked) -> Message:
         """List the newest on a host, or with some words in them: who cleared 203.0.113.9?"""

@@ -12,6 +12,7 @@ from bot.store.glass import Glass
 from bot.store.pen import in_a_hurry
 from bot.text import fold_text
 from bot.workflow.asking import Unfit
+from bot.workflow.counting import count
 from bot.workflow.deciding import NotYours, StepUpFirst, TooLate, must_be_of
 from bot.workflow.parts import Parts, request_of
 from bot.workflow.passing import why_not
@@ -36,6 +37,7 @@ class Breaking:
         policy = self._parts.policies.current()
         with self._parts.database.transaction() as tx:
             run = runs.hold(tx, number)
+            _refuse_needless(tx, policy, run, person)
             refusal = self._refusal(tx, policy, run, person)
             if not refusal:
                 glass.want(tx, run=number, person=person, reason=why)
@@ -57,6 +59,7 @@ class Breaking:
                 raise TooLate(f"run {number} is {run.state}: there is no glass to break")
             if len(digest) < 10 or not run.digest.startswith(digest):
                 raise TooLate(f"run {number} has another plan now: look at it again")
+            _refuse_needless(tx, policy, run, person)
             refusal = self._refusal(tx, policy, run, person)
             if not refusal:
                 must_be_of(policy, run)
@@ -131,6 +134,25 @@ class Breaking:
         return (
             f"nobody has reviewed run {number}, for which you broke the glass more than a day "
             f"ago: have somebody else review it first, with “review {number}” and what they found"
+        )
+
+
+def _refuse_needless(tx: Transaction, policy: Policy, run: Run, person: str) -> None:
+    """Raise TooLate or Unfit where the requester's glass would let nothing through."""
+    broken = glass.of(tx, run.id)
+    if run.asked_by != person or (broken and broken.broken is not None):
+        return
+    if run.state not in _BREAKABLE | {State.ASKED}:
+        raise TooLate(f"run {run.id} is {run.state}: there is no glass to break")
+    if run.kind != "change":
+        raise Unfit(f"run {run.id} changes nothing and needs no approval: it starts by itself")
+    hosts = [host for host in run.hosts or (run.host,) if host in policy.inventory.hosts]
+    frozen = any(policy.frozen(host=host, runbook=run.words, now=tx.now) for host in hosts)
+    counted = count(tx, policy, run)
+    if counted.met and not frozen:
+        raise Unfit(
+            f"run {run.id} lacks no approval and no freeze holds it: it starts by itself, and "
+            "there is no glass to break"
         )
 
 

@@ -84,3 +84,34 @@ def test_every_runbook_has_a_form(words: str):
 
 def test_a_form_offers_hosts_by_tag():
     assert forms.blanks(ClearAbuser)[0].tag == "haproxy"
+
+
+HOSTS = {"lb1": frozenset({"haproxy"}), "lb2": frozenset({"haproxy"}), "nas1": frozenset({"zfs"})}
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (
+            "abusers show lb1 lb2",
+            "'lb2' is a host: name several with commas, as in abusers show lb1,lb2, or as "
+            "table=lb2 if it is one",
+        ),
+        ("abusers show lb1 LB2", "'LB2' is a host"),
+        ("uptime check lb1 lb2", "name several with commas, as in uptime check lb1,lb2"),
+        ("abusers clear lb1 lb2 203.0.113.9 http gpc0", "as in abusers clear lb1,lb2"),
+    ],
+)
+def test_a_second_host_is_not_taken_for_a_value(text: str, says: str):
+    runbook, rest = forms.find(forms.split(text))
+    with pytest.raises(forms.NotUnderstood) as trouble:
+        forms.spread(runbook, rest, HOSTS)
+    assert says in str(trouble.value)
+
+
+@pytest.mark.parametrize(
+    "text", ["abusers show lb1 table=lb2", "zfs scrub start nas1 nas1", "hsrp check lb1 lb2"]
+)
+def test_a_value_that_is_called_like_a_host_is_taken(text: str):
+    runbook, rest = forms.find(forms.split(text))
+    assert len(forms.spread(runbook, rest, HOSTS)[1]) == 1

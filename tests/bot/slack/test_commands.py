@@ -10,6 +10,8 @@ from bot.policy import Policy, PolicyDirectory
 from bot.run import State
 from bot.slack import hindsight
 from bot.slack.aliases import ALIASES, Alias, typed
+from bot.slack.commands import Commands
+from bot.slack.story import Stories
 from bot.store import runs, search, signins
 from runbooks import catalogue
 from tests.bot.slack import payloads
@@ -68,6 +70,40 @@ async def test_a_runbook_without_values_is_explained(chat: Chat, text: str):
     assert "/keyturn toy set HOST NAME VALUE" in shown
     assert "/keyturn toy set lb1 lamp on" in shown
     assert "Its undo sets it back." in shown
+
+
+BUILT_IN = (
+    *("help", "runs", "run", "approve", "deny", "undo", "again", "withdraw", "web", "can-i"),
+    *("break-glass", "review", "delegate", "delegations", "grant", "grants", "counter", "accept"),
+    *("stop", "resume", "ban", "unban", "changed", "schedule", "schedules", "freeze", "freezes"),
+    "who",
+)
+
+
+@pytest.mark.parametrize("word", BUILT_IN)
+async def test_a_word_that_is_built_in_is_explained(chat: Chat, word: str):
+    answer = await chat.type(f"help {word}")
+    assert answer.text == f"How to type {word}"
+    assert re.search(rf"/keyturn {word[:5]}", words(answer)) or f" {word} " in words(answer)
+
+
+async def test_every_word_that_is_built_in_is_known_to_the_test(chat: Chat):
+    commands = Commands(
+        chat.office.workflow,
+        chat.office.database,
+        chat.office.policies,
+        Stories(chat.office.policies, team="T1", base_url=""),
+    )
+    assert set(commands.words) == set(BUILT_IN)
+
+
+async def test_a_slip_in_a_word_that_is_built_in_is_met_with_the_nearest(chat: Chat):
+    assert "did you mean /keyturn approve?" in (await chat.type("help aprove 7")).text
+
+
+async def test_a_second_host_is_told_how_to_be_named(chat: Chat):
+    answer = await chat.type("toy show lb1 lb2")
+    assert "'lb2' is a host: name several with commas, as in toy show lb1,lb2" in answer.text
 
 
 @pytest.mark.parametrize("text", ["toy st lb1 lamp on", "help toy st"])

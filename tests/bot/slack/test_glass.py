@@ -134,3 +134,19 @@ async def test_who_asked_to_erase_is_told_once_why_an_owner_declined(chat: Chat)
     assert "Olga Owner declined to erase what was answered in run 1" in told[0].words
     assert why in told[0].words
     assert mentions(told[0].blocks) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "user", "said"),
+    [
+        ("toy set lb1 lamp on", "U0OLGA", "Run 1 lacks no approval and no freeze holds it: it"),
+        ("toy show lb1", "U0DORA", "Run 1 changes nothing and needs no approval: it starts by"),
+    ],
+)
+async def test_what_needs_no_approval_has_no_glass(chat: Chat, text: str, user: str, said: str):
+    because = "because all customers see an error page"
+    assert said in (await chat.type(f"break-glass {text} {because}", user)).text
+    assert chat.run().state is State.SUCCEEDED
+    again = (await chat.type(f"break-glass 1 {because}", user)).text
+    assert "Run 1 is succeeded: there is no glass to break." in again
+    assert "glass wanted" not in chat.office.entries()
