@@ -8,7 +8,9 @@ import base64
 import html
 import json
 import re
+import sys
 import threading
+from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import cast
 from urllib.parse import quote, quote_plus
@@ -16,6 +18,28 @@ from urllib.parse import quote, quote_plus
 from bot.digest import Canonical
 
 MARK = "[secret]"
+# As it is written, decoded once, decoded twice.
+_READINGS = 3
+
+# What is not shown, so that it may stand between the letters of a secret: space, control and
+# format characters.
+_NOT_SHOWN = (
+    r"[\s\x00-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f"
+    r"\u2028-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb"
+    r"\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]++"
+)
+# The same, and whole sequences for terminals (ECMA-48).
+_SEQUENCE = (
+    r"(?:\x1b\[|\x9b)[0-?]*+[ -/]*+[@-~]|\x1b\][^\x07\x1b]*+(?:\x07|\x1b\\)|\x1b[ -/]++[0-~]"
+)
+_NOISE = re.compile(_NOT_SHOWN)
+_TERMINAL_NOISE = re.compile(f"(?:{_SEQUENCE}|{_NOT_SHOWN})++")
+# A letter as HTML, addresses and programming languages write it.
+_ENCODED = re.compile(
+    r"&(?:#[0-9]{1,20}|#[xX][0-9a-fA-F]{1,20}|[A-Za-z][A-Za-z0-9]{1,31});?"
+    r"|(?:%[0-9a-fA-F]{2})+"
+    r"|\\x[0-9a-fA-F]{2}|\\u[0-9a-fA-F]{4}|\\U000[0-9a-fA-F]{5}|\\[0-3][0-7]{2}"
+)
 
 # A shorter word would be found in text that has nothing to do with it.
 SHORTEST = 8
@@ -91,19 +115,79 @@ class Redactor:
         return thing
 
     def _known(self, text: str) -> Iterator[tuple[int, int]]:
-        """Yield where the registered secrets are. Spaces and line ends do not hide them."""
-        squeezed = "".join(text.split())
+        """Yield where the registered secrets are, whatever stands between their letters."""
+        readings = [text]
+        # Twice, for what was encoded twice, such as `&amp;#115;`.
+        while len(readings) < _READINGS and (more := _decoded(readings[-1])) != readings[-1]:
+            readings.append(more)
+        for n, reading in enumerate(readings):
+            found = [*self._places_in(reading)]
+            for encoded in reversed(readings[:n]):
+                found = _places_before_decoding(encoded, found)
+            yield from found
+
+    def _places_in(self, text: str) -> Iterator[tuple[int, int]]:
+        yield from self._places_between(_NOISE, text)
+        if "\x1b" in text or "\x9b" in text:
+            yield from self._places_between(_TERMINAL_NOISE, text)
+
+    def _places_between(self, noise: re.Pattern[str], text: str) -> Iterator[tuple[int, int]]:
+        squeezed = _squeezed(noise, text)
         folded = _folded(squeezed)
         # Nearly every text holds none, which is soon seen.
         if not _any_of(self._exact, squeezed) and not _any_of(self._digits, folded):
             return
-        found = [
-            *_places(squeezed, self._exact),
-            *_places(folded, self._digits),
-        ]
-        at = [place for place, character in enumerate(text) if not character.isspace()]
-        for first, last in found:
+        at = array("q")
+        end = 0
+        for found in noise.finditer(text):
+            at.extend(range(end, found.start()))
+            end = found.end()
+        at.extend(range(end, len(text)))
+        for first, last in (*_places(squeezed, self._exact), *_places(folded, self._digits)):
             yield at[first], at[last - 1] + 1
+
+
+def _squeezed(noise: re.Pattern[str], text: str) -> str:
+    """Return only what stands between the noise."""
+    squeezed = "".join(text.split())
+    if squeezed.isascii() and squeezed.isprintable():
+        return squeezed
+    return noise.sub("", text)
+
+
+def _decoded(text: str) -> str:
+    return _ENCODED.sub(_letters, text)
+
+
+def _letters(found: re.Match[str]) -> str:
+    """Return the letters that an encoded word stands for."""
+    word = found[0]
+    if word[0] == "&":
+        return html.unescape(word)
+    if word[0] == "%":
+        return bytes.fromhex(word.replace("%", "")).decode(errors="replace")
+    code = int(word[1:], 8) if word[1].isdigit() else int(word[2:], 16)
+    return chr(code) if code <= sys.maxunicode else word
+
+
+def _places_before_decoding(
+    encoded: str, places: Sequence[tuple[int, int]]
+) -> list[tuple[int, int]]:
+    """Return where what stands at these places once it is decoded stands in the encoded text."""
+    if not places:
+        return []
+    first, last = array("q"), array("q")
+    end = 0
+    for found in _ENCODED.finditer(encoded):
+        first.extend(range(end, found.start()))
+        last.extend(range(end + 1, found.start() + 1))
+        letters = len(_letters(found))
+        first.extend([found.start()] * letters)
+        last.extend([found.end()] * letters)
+        end = found.end()
+    first.extend(range(end, len(encoded)))
+    last.extend(range(end + 1, len(encoded) + 1))
+    return [(first[begun], last[ended - 1]) for begun, ended in places]
 
 
 def _may_look_secret(text: str) -> bool:
@@ -137,9 +221,10 @@ def _spellings(secret: str) -> Iterator[str]:
         quote_plus(secret),
         re.sub("%..", lambda found: found[0].lower(), quote(secret, safe="")),
         *_in_base64(data),
+        *(twice for once in _in_base64(data) for twice in _in_base64(once.encode())),
     )
     for form in written:
-        squeezed = "".join(form.split())
+        squeezed = _squeezed(_NOISE, form)
         if len(squeezed) >= SHORTEST:
             yield squeezed
 

@@ -15,6 +15,9 @@ from tests.playground.fleet import LoopbackFleet
 from tests.playground.haproxy import Haproxy
 from tests.playground.sshd import Sshd
 
+# What others may write is refused, so no file of a test is written so.
+os.umask(0o022)
+
 # Files that take longest, the longest first: whoever began one of them last would be waited for.
 LONGEST = (
     "test_accessible_pages",

@@ -2,6 +2,7 @@
 
 import base64
 import json
+import time
 from urllib.parse import quote
 
 import pytest
@@ -12,7 +13,36 @@ from bot.redaction import MARK, Redactor
 
 SECRET = 'hunter2/"Käse"+&%=end'
 
+
+def _apart(*between: str) -> str:
+    return "".join(letter + between[n % len(between)] for n, letter in enumerate(SECRET))
+
+
 _SPELLINGS = {
+    "with zero-width characters": _apart("\u200b", "\u2060", "\ufeff", "\xad", "\u200d"),
+    "with control characters": _apart("\0", "\x08", "\x7f", "\x85", "\x1b"),
+    "with colours": _apart("\x1b[1;31m", "\x1b[0m", "\x9b4m"),
+    "with links of a terminal": _apart("\x1b]8;;http://x\x1b\\", "\x1b]0;t\x07", "\x1b(B"),
+    "with bidi controls and tags": _apart("\u202e", "\u2066", "\U000e0061", "\ufe0f"),
+    "behind the start of a sequence": f"\x1b[{SECRET}",
+    "numbers of HTML": "".join(f"&#{ord(letter)};" for letter in SECRET),
+    "hexadecimal numbers of HTML": "".join(f"&#x{ord(letter):04X};" for letter in SECRET),
+    "numbers of HTML, some letters only": "".join(
+        f"&#{ord(letter)};" if n % 3 == 0 else letter for n, letter in enumerate(SECRET)
+    ),
+    "names of HTML": SECRET.replace("&", "&amp;").replace("ä", "&auml;").replace("=", "&equals;"),
+    "HTML within HTML": "".join(f"&amp;#{ord(letter)};" for letter in SECRET),
+    "some letters in an address": SECRET.replace("u", "%75").replace("e", "%65"),
+    "escapes of a program": "".join(f"\\u{ord(letter):04x}" for letter in SECRET),
+    "some escapes of a program": SECRET.replace("u", "\\x75").replace("e", "\\145"),
+    "base64 twice": base64.b64encode(base64.b64encode(SECRET.encode())).decode(),
+    **{
+        f"base64 twice, {n} and {m} on": base64.b64encode(
+            b"a" * m + base64.b64encode(b"a" * n + SECRET.encode() + b"xyz")
+        ).decode()
+        for n in range(3)
+        for m in range(3)
+    },
     "plain": SECRET,
     "base64": base64.b64encode(SECRET.encode()).decode(),
     "base64 one on": base64.b64encode(b":" + SECRET.encode() + b"x").decode(),
@@ -106,3 +136,33 @@ def test_t_x1_none_is_left_wherever_it_stands(before: str, after: str, random: b
 @given(st.text(max_size=300))
 def test_a_text_without_secrets_stays_as_it_is(said: str):
     assert Redactor(["a-secret-nobody-says"]).text(said) == said
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        "a word ",
+        "&#65;",
+        "%41",
+        "\\x41",
+        "\x1b[31mx",
+        "\x1b[",
+        "\x1b]",
+        "\u200b",
+        "&",
+        "&amp;#",
+        SECRET + " ",
+    ],
+    ids=repr,
+)
+def test_time_grows_with_the_length_of_a_text_and_no_more(part: str):
+    redactor = Redactor([SECRET, "another-secret-of-ours"])
+
+    def seconds(length: int) -> float:
+        text = part * (length // len(part))
+        begun = time.process_time()
+        redactor.text(text)
+        return time.process_time() - begun
+
+    short = min(seconds(2**17) for _ in range(3))
+    assert seconds(2**20) < 8 * short * 4 + 0.05

@@ -37,6 +37,7 @@ _COLOURS = sys.stdout.isatty()
 
 def main() -> int:
     began = time.monotonic()
+    os.umask(0o022)  # a policy that others may write is refused
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     directory = Path(tempfile.mkdtemp(prefix="keyturn-demo-"))
     try:
