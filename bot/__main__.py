@@ -13,7 +13,7 @@ import click
 
 from bot import heap
 from bot.cli.backup import backup, copy, restore
-from bot.cli.changelog import erase, rotate_key
+from bot.cli.changelog import acknowledge, erase, rotate_key
 from bot.cli.db import db
 from bot.cli.delegate import COMMANDS as MANDATES
 from bot.cli.factors import factors
@@ -320,7 +320,7 @@ _PLACE = Place(
     migrations=lambda: _settings().migrations.get_secret_value(),
     hooks=lambda: _settings().hooks,
 )
-for other in (show, export, verify, rotate_key, erase):
+for other in (show, export, verify, rotate_key, erase, acknowledge):
     other.context_settings["obj"] = _PLACE
     changelog.add_command(other)
 db.add_command(copy)

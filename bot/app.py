@@ -305,6 +305,7 @@ async def _at_work(keyturn: Keyturn) -> AsyncGenerator[None]:
         if keyturn.chat is not None:
             await keyturn.chat.close()
         keyturn.fleet.close()
+        await asyncio.to_thread(keyturn.house.end)
         keyturn.database.close()
 
 

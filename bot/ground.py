@@ -123,6 +123,9 @@ def lay(
     with database.transaction() as tx:
         # From its first entry on: what is decided later needs all that is open.
         known.follow(tx)
+        point = witness.newest(settings.witness) if settings.witness is not None else None
+        if point is not None:
+            verification.check_witness(tx, point)
     reach = reach or Sessions(
         settings.policy, per_host=_PER_HOST, limits=Limits(plain=settings.ssh_threads)
     )

@@ -47,6 +47,7 @@ def work(settings: Settings, *, sites: Sequence[str], concurrency: int) -> None:
         heap.settle()
         click.echo(f"Working for {', '.join(sorted(served))} as {ground.worker.name}")
         ended = asyncio.run(_until_told(ground, crew))
+        ground.house.end()
         ground.database.close()
     if not ended:
         # Threads that nothing ends would keep the process: what they had is unknown by now.

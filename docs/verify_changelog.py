@@ -29,7 +29,8 @@ hash of the one before, and Keyturn checks an entry before it adds the next.
 A witness's file has one checkpoint a line: seq, hash, at, key, signature, as JSON; or it is a log
 of a host or of a log server, with lines that say "keyturn checkpoint seq=… hash=… …".
 An entry of the kind "restored" says that a backup was put back: what witnesses saw from its number
-on, and before its time, was lost then. How many such checkpoints there are is said.
+on, and before its time, was lost then. That counts as broken until an entry of the kind "loss
+acknowledged" names, as first and lost, from which entry on how many were lost before its time.
 """
 
 import argparse
@@ -54,10 +55,7 @@ SAID = re.compile(
 
 
 class Broken(Exception):
-    """The log does not fit. seq: the first entry that does not."""
-
-    def __init__(self, seq, why):
-        super().__init__(seq, why)
+    """The log does not fit. args: the first entry that does not, and why."""
 
     def __str__(self):
         return f"BROKEN at entry {self.args[0]}: {self.args[1]}"
@@ -148,6 +146,14 @@ def check_signed(batch):
             raise Broken(seq, "it is not signed by the key of the log")
 
 
+def loss_in(entry):
+    """Return the first and the last number that were lost; the last is only known to a person."""
+    if entry["kind"] == "restored":
+        return entry["seq"], None
+    body = json.loads(entry["body"])
+    return body["first"], body["first"] + body["lost"] - 1
+
+
 class Signatures:
     """Has signatures checked by other processes, a batch at a time, in the order of the log."""
 
@@ -177,9 +183,7 @@ class Signatures:
 
 
 def walk(lines, signatures, quick):
-    """Check every entry; return each one's hash, every key that sealed the log, and its losses:
-    from which entry on, and until when.
-    """
+    """Check every entry; return each one's hash, every key that sealed the log, and its losses."""
     keys, prev, hashes, unasked, losses, entry = [], "0" * 64, [], {}, [], None
     for seq, line in enumerate(lines, start=1):
         entry, digest = chained(line, seq, prev)
@@ -192,8 +196,8 @@ def walk(lines, signatures, quick):
             keys.append(check_key(entry, seq, keys and keys[-1]))
         elif not quick:
             signatures.add(*one)
-        if entry["kind"] == "restored":
-            losses.append((seq, entry["at"]))
+        if entry["kind"] in ("restored", "loss acknowledged"):
+            losses.append((loss_in(entry), entry["at"]))
         check_output(entry, seq, unasked)
         prev = digest
         hashes.append(digest)
@@ -214,20 +218,17 @@ def walked(export, quick):
                 return walk(lines, signatures, quick)
             finally:
                 signatures.finish()
-    except Broken as broken:
-        if not quick:
-            raise
-        walked(export, quick=False)
-        raise broken from None
+    except Broken:
+        if quick:
+            walked(export, quick=False)
+        raise
     finally:
         signatures.close()
 
 
 def checkpoint_in(line):
-    """Return what a line witnesses: seq, hash, time, key and signature; None if nothing.
-
-    A line that a crash cut short witnesses nothing.
-    """
+    """Return what a line witnesses: seq, hash, time, key and signature; None if it is no whole
+    checkpoint."""
     if said := SAID.search(line):
         return int(said[1]), said[2], int(said[3]), said[4], said[5]
     try:
@@ -238,11 +239,23 @@ def checkpoint_in(line):
         return None
 
 
+def is_lost(seq, digest, at, hashes, losses, witness):
+    """Say whether a checkpoint is of a loss that is acknowledged. Raises Broken."""
+    if seq == 0 or (seq <= len(hashes) and hashes[seq - 1] == digest):
+        return False
+    here = [last for (first, last), until in losses if first <= seq and at <= until]
+    if any(last is not None and seq <= last for last in here):
+        return True
+    if None in here:
+        raise Broken(seq, f"{witness} saw it, and it was lost when a backup was put back")
+    if seq > len(hashes):
+        raise Broken(len(hashes) + 1, f"cut off: {witness} saw entry {seq}")
+    raise Broken(seq, f"another history: {witness} saw another entry {seq}")
+
+
 def compare(hashes, losses, witness):
-    """Hold the log against what a witness saw; return how many checkpoints agree, how many are of
-    what was lost.
-    """
-    count = lost = 0
+    """Compare with what a witness saw; return how many checkpoints agree, and are lost."""
+    found = []
     with Path(witness).open(encoding="utf-8", errors="replace") as lines:
         for number, line in enumerate(lines, start=1):
             point = checkpoint_in(line)
@@ -251,17 +264,10 @@ def compare(hashes, losses, witness):
             seq, digest, at, key, signature = point
             if not signed(key, digest, signature):
                 raise Broken(seq, f"{witness}, line {number} is not signed by its key")
-            if any(first <= seq and at <= until for first, until in losses):
-                lost += 1
-                continue
-            if seq > len(hashes):
-                raise Broken(len(hashes) + 1, f"cut off: {witness} saw entry {seq}")
-            if seq and hashes[seq - 1] != digest:
-                raise Broken(seq, f"another history: {witness} saw another entry {seq}")
-            count += 1
-    if not count + lost:
+            found.append(is_lost(seq, digest, at, hashes, losses, witness))
+    if not found:
         sys.exit(f"{witness} holds no checkpoint of a change log")
-    return count, lost
+    return found.count(False), found.count(True)
 
 
 def main():
@@ -285,7 +291,7 @@ def main():
     agreed, lost = (sum(column) for column in zip((0, 0), *seen, strict=True))
     print(f"sealed by {keys[-1] if keys else 'nobody'}; {agreed} checkpoints of witnesses agree")
     if lost:
-        print(f"{lost} are of what was lost when a backup was put back, as the log says")
+        print(f"{lost} are of entries that were lost, as a person has acknowledged in the log")
 
 
 if __name__ == "__main__":

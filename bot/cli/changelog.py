@@ -1,6 +1,7 @@
 """`keyturn changelog …` for what is rare: a change of its key, and erasing what hosts answered."""
 
 import getpass
+from pathlib import Path
 
 import click
 
@@ -74,3 +75,63 @@ def erase(place: Place, *, run: int, why: str, person: str, as_json: bool) -> No
     where = f"{place.address()}/runs/{run}/erase"
     said = f"asked for: another person, an owner of the area, confirms it on the web, {where}"
     tell({"run": run, "page": where}, [said], as_json=as_json)
+
+
+@click.command("acknowledge")
+@click.argument("first", type=int)
+@click.option("--lost", type=click.IntRange(1), required=True, help="How many entries were lost.")
+@click.option("--reason", required=True, help="What was lost and why, which stays in the log.")
+@click.option("--as", "person", required=True, help="Who you are, as in people.yaml.")
+@click.option(
+    "--witness",
+    "witnesses",
+    multiple=True,
+    type=click.Path(path_type=Path, exists=True),
+    help="A witness's file that saw them; may be given several times. Left out, that of "
+    "KEYTURN_WITNESS.",
+)
+@as_json
+@at_place
+def acknowledge(
+    place: Place,
+    *,
+    first: int,
+    lost: int,
+    reason: str,
+    person: str,
+    witnesses: tuple[Path, ...],
+    as_json: bool,
+) -> None:
+    """Acknowledge that entries from FIRST on were lost, as after a restore.
+
+    Until then `keyturn changelog verify` ends with exit status 1. Stop the service first. The
+    numbers have to be those that the witnesses saw and that the log lacks. The log records who
+    acknowledged the loss and why.
+    """
+    from bot.store import verification, witness
+    from bot.store.database import sole_user
+    from bot.store.tenure import sole_server
+
+    with (
+        plainly(),
+        place.database() as database,
+        sole_user(place.data()),
+        sole_server(database),
+    ):
+        ours = place.witness()
+        files = witnesses or ((ours,) if ours is not None and ours.exists() else ())
+        if not files:
+            raise ValueError("name a file of a witness that saw the entries: --witness FILE")
+        points = [point for file in files for point in witness.read(file)]
+        with database.transaction(seconds=3600) as tx:
+            verification.acknowledge(
+                tx,
+                points,
+                first=first,
+                lost=lost,
+                person=person,
+                reason=reason,
+                login=getpass.getuser(),
+            )
+    said = f"acknowledged: {lost} entries from {first} on were lost"
+    tell({"first": first, "lost": lost}, [said], as_json=as_json)

@@ -60,7 +60,7 @@ def verify(
         agree = len(points) - verdict.lost
         click.echo(f"sealed by {verdict.key}; {agree} checkpoints of witnesses agree")
         if verdict.lost:
-            said = "are of what was lost when a backup was put back, as the log says"
+            said = "are of entries that were lost, as a person has acknowledged in the log"
             click.echo(f"{verdict.lost} checkpoints of witnesses {said}")
     else:
         click.echo(f"BROKEN at entry {verdict.broken}: {verdict.why}", err=True)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from bot.digest import Canonical, sha256
 from bot.store import changelog, deliveries, known, outside, seen, stamp, verification
-from bot.store.database import Database, Transaction
+from bot.store.database import Database, StoreUnavailable, Transaction
 from bot.store.spool import TROUBLE, Spool
 from bot.store.witness import Checkpoint
 
@@ -60,6 +60,16 @@ class Housekeeping:
             known.follow(tx)
             point = verification.checkpoint(tx)
         self._testify(point)
+
+    def end(self) -> None:
+        """Publish the last entries to the witnesses, when nothing more is to be written."""
+        try:
+            with self._database.transaction() as tx:
+                point = verification.checkpoint(tx)
+        except StoreUnavailable as trouble:
+            log.critical("witnesses were not told of the last entries: %s", trouble)
+        else:
+            self._testify(point)
 
     def unwitnessed(self) -> dict[str, int]:
         """Return how many entries each witness was not told of yet, since this process began."""

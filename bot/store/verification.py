@@ -18,6 +18,8 @@ from bot.store.witness import Checkpoint
 KEY = changelog.KEY
 # A backup was put back: what came after it is lost, and witnesses may have seen it.
 RESTORED = "restored"
+# A person knows of entries that were lost.
+ACKNOWLEDGED = "loss acknowledged"
 # The members of a row that each one is looked at for, by their place, which is quickest; and of
 # which types all of them are: those of Entry.
 _KIND, _BODY, _HASH, _SIGNATURE = 2, 6, 8, 9
@@ -290,26 +292,146 @@ def _compared(
     """Hold the log against what witnesses kept: it may have been cut, restored or forked."""
     if verdict.broken is not None or not witnesses:
         return verdict
-    losses = [(entry.seq, entry.at) for entry in changelog.since(tx, RESTORED, 0)]
-    lost = 0
+    losses, lost, unacknowledged = losses_in(tx), 0, list[tuple[Loss, int]]()
     for point in sorted(witnesses, key=lambda point: point.seq):
-        if not seal.fits(point.key, point.hash, point.signature):
-            why = f"the witness's checkpoint of entry {point.seq} is not signed by its key"
-        elif any(seq <= point.seq and point.at <= at for seq, at in losses):
-            lost += 1
-            continue
-        elif point.seq > verdict.entries:
-            why = (
-                f"cut off: a witness saw entry {point.seq}, and the log ends at {verdict.entries} "
-                "(was a backup restored?)"
-            )
-        elif seen.get(point.seq) != point.hash:
-            why = f"another history: a witness saw another entry {point.seq}"
-        else:
-            continue
-        broken = min(point.seq, verdict.entries + 1)
-        return replace(verdict, broken=broken, why=why)
-    return replace(verdict, lost=lost)
+        why, loss = _missed(verdict, seen, losses, point)
+        if why:
+            return replace(verdict, broken=min(point.seq, verdict.entries + 1), why=why)
+        lost += loss is not None
+        if loss is not None and not loss.acknowledged:
+            unacknowledged.append((loss, point.seq))
+    if not unacknowledged:
+        return replace(verdict, lost=lost)
+    first, last = unacknowledged[0][0].first, unacknowledged[-1][1]
+    why = (
+        f"entries {first} to {last}, which witnesses saw, were lost when a backup was put back, "
+        "and nobody has acknowledged that. Find out what they were, then run `keyturn changelog "
+        f"acknowledge {first} --lost {last - first + 1}`"
+    )
+    return replace(verdict, broken=first, why=why, lost=lost)
+
+
+def _missed(
+    verdict: Verdict, seen: dict[int, str], losses: "Sequence[Loss]", point: Checkpoint
+) -> "tuple[str, Loss | None]":
+    """Say what is wrong with the log by a checkpoint, or by which loss it is excused."""
+    if not seal.fits(point.key, point.hash, point.signature):
+        return f"the witness's checkpoint of entry {point.seq} is not signed by its key", None
+    if not point.seq or seen.get(point.seq) == point.hash:
+        return "", None
+    if loss := loss_of(losses, point):
+        return "", loss
+    if point.seq <= verdict.entries:
+        return f"another history: a witness saw another entry {point.seq}", None
+    why = (
+        f"cut off: a witness saw entry {point.seq}, and the log ends at {verdict.entries} (was a "
+        "backup restored?)"
+    )
+    return why, None
+
+
+@dataclass(frozen=True)
+class Loss:
+    """Entries of an earlier history that are not in the log any more, as the log itself says.
+
+    first, last: their numbers; last is None where a backup was put back: nobody knows. until: what
+    witnesses saw later was not lost then; microseconds.
+    """
+
+    first: int
+    last: int | None
+    until: int
+
+    @property
+    def acknowledged(self) -> bool:
+        """Whether a person knows of it."""
+        return self.last is not None
+
+
+def losses_in(tx: Transaction) -> list[Loss]:
+    """Return what the log says of its losses, those first that a person has acknowledged."""
+    keys = changelog.keys_named(tx)
+    found = [Loss(one.seq, None, one.at) for one in _signed(tx, RESTORED, keys)]
+    for one in _signed(tx, ACKNOWLEDGED, keys):
+        first, lost = int(one.facts["first"]), int(one.facts["lost"])
+        found.insert(0, Loss(first, first + lost - 1, one.at))
+    return found
+
+
+def loss_of(losses: Sequence[Loss], point: Checkpoint) -> Loss | None:
+    """Return the loss by which what a witness saw is gone; None if by none."""
+    for loss in losses:
+        last = point.seq if loss.last is None else loss.last
+        if loss.first <= point.seq <= last and point.at <= loss.until:
+            return loss
+    return None
+
+
+def acknowledge(
+    tx: Transaction,
+    witnesses: Sequence[Checkpoint],
+    *,
+    first: int,
+    lost: int,
+    person: str,
+    reason: str = "",
+    login: str = "",
+) -> None:
+    """Record that a person knows of entries that were lost. The log has to be whole otherwise.
+
+    Raises ValueError unless just these are what witnesses saw and the log lacks.
+    """
+    changelog.keep_others_out(tx)
+    verdict = verify(tx)
+    if verdict.broken is not None:
+        raise ValueError(f"the log is broken at entry {verdict.broken}: {verdict.why}")
+    missing = [point for point in witnesses if _is_missing(tx, point)]
+    if not missing:
+        raise ValueError("the log holds all that the witnesses saw: nothing was lost")
+    missing.sort(key=lambda point: point.seq)
+    loss = loss_of(losses_in(tx), missing[0])
+    begin = loss.first if loss else min(missing[0].seq, verdict.entries + 1)
+    count = missing[-1].seq - begin + 1
+    if (first, lost) != (begin, count):
+        raise ValueError(
+            f"the log lacks {count} entries from {begin} on that witnesses saw. Find out what "
+            f"they were, then run `keyturn changelog acknowledge {begin} --lost {count}`"
+        )
+    changelog.append(
+        tx,
+        ACKNOWLEDGED,
+        person=person,
+        first=first,
+        lost=lost,
+        reason=reason,
+        login=login,
+    )
+
+
+def check_witness(tx: Transaction, point: Checkpoint) -> None:
+    """Raise LogAltered if the log lacks what a witness saw, and does not say that it was lost."""
+    if _is_missing(tx, point) and loss_of(losses_in(tx), point) is None:
+        raise changelog.LogAltered(f"a witness saw another entry {point.seq}, or it is missing")
+
+
+def _is_missing(tx: Transaction, point: Checkpoint) -> bool:
+    """Say whether a witness saw an entry that is neither here nor acknowledged to be lost."""
+    if not point.seq or not seal.fits(point.key, point.hash, point.signature):
+        return False
+    rows = changelog.rows_from(tx, point.seq, most=1)
+    if rows and (rows[0][0], rows[0][_HASH]) == (point.seq, point.hash):
+        return False
+    loss = loss_of(losses_in(tx), point)
+    return loss is None or not loss.acknowledged
+
+
+def _signed(tx: Transaction, kind: str, keys: Sequence[tuple[int, str]]) -> list[Entry]:
+    found = list(changelog.since(tx, kind, 0))[::-1]
+    return [
+        one
+        for one in found
+        if changelog.has_its_hash([*vars(one).values()]) and changelog.is_signed(one, keys)
+    ]
 
 
 def _fault(row: Sequence[Any], seq: int, prev: str) -> str:

@@ -64,6 +64,11 @@ def testify(file: Path, point: Checkpoint) -> None:
         os.fsync(out.fileno())
 
 
+def newest(file: Path) -> Checkpoint | None:
+    """Return the checkpoint that was added last; None if there is none, or it was cut short."""
+    return _in(_last_line(file))
+
+
 def read(file: Path) -> list[Checkpoint]:
     """Read every checkpoint; see `sightings`."""
     return [one.point for one in sightings(file)]

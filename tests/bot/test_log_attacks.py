@@ -444,3 +444,72 @@ def test_t_l13_a_revoked_grant_stays_revoked(sealed: Office, key: Path):
 
 
 def _know_nothing(_tx: Transaction) -> None: ...
+
+
+class TestLosses:
+    """Cut the log with the key at hand, and excuse that by an entry that a backup was put back."""
+
+    @staticmethod
+    def _cut(office: Office) -> tuple[list[Checkpoint], int]:
+        """Return what a witness saw, and the first entry that is gone."""
+        with office.database.transaction() as tx:
+            first = changelog.append(tx, "noted").seq + 1
+        office.ask(LAMP_ON)
+        with office.database.transaction() as tx:
+            point = verification.checkpoint(tx)
+        rewrite(office.database, entries_of(office.database)[: first - 1])
+        office.database.seen_head.head = (0, changelog.GENESIS)
+        with office.database.transaction() as tx:
+            changelog.append(tx, verification.RESTORED, entries=first - 1, seen=first - 1)
+        return [point], first
+
+    def test_t_l14_is_broken_until_a_person_acknowledges_it(self, sealed: Office):
+        points, first = self._cut(sealed)
+        lost = points[0].seq - first + 1
+        verdict = _verdict(sealed.database, witnesses=points)
+        assert (verdict.broken, f"--lost {lost}" in verdict.why) == (first, True)
+        with sealed.database.transaction() as tx:
+            verification.acknowledge(tx, points, first=first, lost=lost, person="adam")
+        assert _verdict(sealed.database, witnesses=points).broken is None
+
+    def test_t_l14_without_the_number_it_would_be_excused(self, sealed: Office):
+        """The twin: the entry alone does not tell how many were lost, so it excuses any."""
+        points, first = self._cut(sealed)
+        with sealed.database.reading() as tx:
+            [loss] = verification.losses_in(tx)
+        assert verification.loss_of([loss], replace(points[0], seq=first + 1_000_000)) is loss
+
+    def test_a_loss_that_a_witness_saw_more_of_is_not_acknowledged(self, sealed: Office):
+        points, first = self._cut(sealed)
+        with sealed.database.transaction() as tx:
+            more = replace(points[0], seq=points[0].seq + 1)
+            verification.acknowledge(
+                tx, points, first=first, lost=points[0].seq - first + 1, person="adam"
+            )
+        assert _verdict(sealed.database, witnesses=[more]).broken == first
+
+    def test_nothing_is_acknowledged_that_was_not_lost(self, sealed: Office):
+        with sealed.database.transaction() as tx:
+            point = verification.checkpoint(tx)
+        with sealed.database.transaction() as tx, pytest.raises(ValueError, match="nothing was"):
+            verification.acknowledge(tx, [point], first=1, lost=1, person="adam")
+
+
+class TestWitnessAtTheStart:
+    def test_t_l13_a_process_does_not_begin_with_less_than_its_witness_saw(self, sealed: Office):
+        sealed.ask(LAMP_ON)
+        with sealed.database.transaction() as tx:
+            point = verification.checkpoint(tx)
+            verification.check_witness(tx, point)
+        rewrite(sealed.database, entries_of(sealed.database)[:-1])
+        with sealed.database.transaction() as tx, pytest.raises(LogAltered, match="a witness saw"):
+            verification.check_witness(tx, point)
+
+
+def test_witnesses_see_the_last_entries_before_a_clean_stop(
+    sealed: Office, house: Housekeeping, told: list[Checkpoint]
+):
+    house.keep()
+    sealed.ask(LAMP_ON)
+    house.end()
+    assert told[-1].seq == len(entries_of(sealed.database))

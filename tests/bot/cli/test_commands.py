@@ -23,6 +23,7 @@ COMMANDS = {
     "ban": "banned",
     "calendar": SERVICE,
     "changed": SERVICE,
+    "changelog acknowledge": "loss acknowledged",
     "changelog erase": "erasure asked",
     "changelog export": "exported",
     "changelog rotate-key": "key",

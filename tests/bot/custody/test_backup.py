@@ -28,6 +28,7 @@ from bot.store.database import Database, Transaction
 from bot.store.export import exported
 from bot.store.label import NoBackup
 from bot.store.seal import BadKey, Seal
+from bot.store.verification import acknowledge
 from bot.store.witness import Sighting
 from bot.workflow import Parts, Workflow
 from tests.bot.office import ByHand, Office, an_office
@@ -177,19 +178,32 @@ def test_r_u2_witnesses_tell_what_came_after_the_backup(
     restored = put_back(tmp_path / "today.backup", empty, witness.sightings(seen))
     assert [(one.point.seq, one.run) for one in restored.later] == [(point.seq, 2)]
     assert point.seq > label.point.seq
-    # Held against the log later, what was lost is told apart from what somebody cut off.
-    with empty.reading() as tx:
+    # Until a person acknowledges what was lost, the log counts as broken.
+    verdict, alone = _verified(empty, seen)
+    lost = point.seq - label.point.seq
+    assert (verdict.broken, verdict.lost, alone.returncode) == (label.point.seq + 1, 1, 1)
+    assert f"acknowledge {label.point.seq + 1} --lost {lost}" in verdict.why
+    assert "it was lost when a backup was put back" in alone.stderr
+    points = witness.read(seen)
+    with empty.transaction() as tx, pytest.raises(ValueError, match=f"lacks {lost} entries"):
+        acknowledge(tx, points, first=label.point.seq + 1, lost=lost + 1, person="adam")
+    with empty.transaction() as tx:
+        acknowledge(tx, points, first=label.point.seq + 1, lost=lost, person="adam")
+    verdict, alone = _verified(empty, seen)
+    assert (verdict.broken, verdict.lost, alone.returncode) == (None, 1, 0)
+    assert "1 are of entries that were lost, as a person has acknowledged" in alone.stdout
+
+
+def _verified(
+    database: Database, seen: Path
+) -> tuple[verification.Verdict, subprocess.CompletedProcess[str]]:
+    with database.reading() as tx:
         verdict = verification.verify(tx, witnesses=witness.read(seen))
         export = "".join(f"{json.dumps(line)}\n" for line in exported(tx))
-    assert (verdict.broken, verdict.lost) == (None, 1)
-    (tmp_path / "export.jsonl").write_text(export)
-    alone = subprocess.run(
-        [sys.executable, str(VERIFIER), str(tmp_path / "export.jsonl"), "--witness", str(seen)],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert "1 are of what was lost when a backup was put back" in alone.stdout
+    file = seen.with_name("export.jsonl")
+    file.write_text(export)
+    words = [sys.executable, str(VERIFIER), str(file), "--witness", str(seen)]
+    return verdict, subprocess.run(words, capture_output=True, text=True, check=False)
 
 
 def test_r_u2_a_log_that_was_merely_cut_is_still_called_cut(busy: Office, tmp_path: Path):
