@@ -14,6 +14,7 @@ from tests.slack_emulator.elements import (
     IMAGE,
     SELECTS,
     TYPED_IN,
+    address,
     any_text,
     element,
     plain,
@@ -43,10 +44,10 @@ MOST_VIEW_BYTES = 250_000
 _STYLE = shaped(dict.fromkeys(("bold", "italic", "strike", "code", "underline"), boolean))
 
 _INLINE: dict[str, Shape] = {
-    "text": {"text": Needed(string(40_000)), "style": _STYLE},
+    "text": {"text": Needed(string(40_000, 1)), "style": _STYLE},
     "link": {
-        "url": Needed(string(3000)),
-        "text": string(40_000),
+        "url": Needed(address),
+        "text": string(40_000, 1),
         "unsafe": boolean,
         "style": _STYLE,
     },
@@ -58,14 +59,14 @@ _INLINE: dict[str, Shape] = {
     "date": {
         "timestamp": Needed(number(0, 9_999_999_999)),
         "format": Needed(ID),
-        "url": string(3000),
+        "url": address,
         "fallback": string(3000),
         "style": _STYLE,
     },
     "color": {"value": Needed(ID)},
 }
 
-_INLINES = Needed(listed(typed(_INLINE), 5000))
+_INLINES = Needed(listed(typed(_INLINE), 5000, 1))
 _SECTION: Shape = {"elements": _INLINES}
 _RICH: dict[str, Shape] = {
     "rich_text_section": _SECTION,
@@ -73,13 +74,13 @@ _RICH: dict[str, Shape] = {
     "rich_text_quote": {**_SECTION, "border": anything},
     "rich_text_list": {
         "style": Needed(one_of("bullet", "ordered")),
-        "elements": Needed(listed(typed({"rich_text_section": _SECTION}), 5000)),
+        "elements": Needed(listed(typed({"rich_text_section": _SECTION}), 5000, 1)),
         "indent": number(0, 8),
         "offset": number(0, 10_000),
         "border": anything,
     },
 }
-_RICH_TEXT: Shape = {"block_id": ID, "elements": Needed(listed(typed(_RICH), 5000))}
+_RICH_TEXT: Shape = {"block_id": ID, "elements": Needed(listed(typed(_RICH), 5000, 1))}
 
 _CELL = typed({"raw_text": {"text": Needed(string(10_000, 1))}, "rich_text": _RICH_TEXT})
 

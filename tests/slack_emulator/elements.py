@@ -5,6 +5,7 @@ https://docs.slack.dev/reference/block-kit/block-elements
 """
 
 from collections.abc import Iterator
+from urllib.parse import urlsplit
 
 from tests.slack_emulator.shapes import (
     Needed,
@@ -24,12 +25,27 @@ from tests.slack_emulator.shapes import (
 from tests.slack_emulator.wire import record, records, text
 
 ID = string(255)
+_SCHEMES = frozenset({"http", "https", "mailto", "slack"})
 _PLAIN: Shape = {"text": Needed(string(3000, 1)), "emoji": boolean}
 
 
 def plain(most: int) -> Rule:
     """Return the rule of a plain text object."""
     return typed({"plain_text": {**_PLAIN, "text": Needed(string(most, 1))}})
+
+
+def address(value: object, pointer: str) -> Iterator[str]:
+    """Judge the address of a button, a link or an image: a whole one, as a browser opens it."""
+    yield from string(3000, 1)(value, pointer)
+    if not isinstance(value, str) or not value:
+        return
+    try:
+        parts = urlsplit(value)
+        whole = parts.scheme in _SCHEMES and bool(parts.hostname or parts.scheme == "mailto")
+    except ValueError:
+        whole = False
+    if not whole or not value.isprintable() or " " in value:
+        yield fault("must be a valid URL", pointer)
 
 
 def any_text(most: int) -> Rule:
@@ -57,7 +73,7 @@ OPTION = shaped(
         "text": Needed(any_text(75)),
         "value": Needed(string(75)),
         "description": any_text(75),
-        "url": string(3000),
+        "url": address,
     }
 )
 
@@ -105,7 +121,7 @@ _TYPED_IN: Shape = {
 BUTTON: Shape = {
     "text": Needed(plain(75)),
     "action_id": ID,
-    "url": string(3000),
+    "url": address,
     "value": string(2000),
     "style": one_of("primary", "danger"),
     "confirm": CONFIRM,
@@ -113,7 +129,7 @@ BUTTON: Shape = {
 }
 
 IMAGE: Shape = {
-    "image_url": string(3000),
+    "image_url": address,
     "slack_file": anything,
     "alt_text": Needed(string(2000)),
 }

@@ -48,6 +48,9 @@ def table(rows: int, columns: int, length: int = 1) -> Payload:
     return {"type": "table", "rows": [[cell] * columns] * rows}
 
 
+AT = "https://a.example/"
+X = {"type": "text", "text": "x"}
+
 # What just fits, and what is one too many.
 LIMITS: list[tuple[str, Payload, Payload]] = [
     ("section text", section(3000), section(3001)),
@@ -67,7 +70,11 @@ LIMITS: list[tuple[str, Payload, Payload]] = [
     ("action_id", actions(button(action_id="a" * 255)), actions(button(action_id="a" * 256))),
     ("button text", actions(button(text=plain(75))), actions(button(text=plain(76)))),
     ("button value", actions(button(value="v" * 2000)), actions(button(value="v" * 2001))),
-    ("button url", actions(button(url="u" * 3000)), actions(button(url="u" * 3001))),
+    (
+        "button url",
+        actions(button(url=AT + "u" * (3000 - len(AT)))),
+        actions(button(url=AT + "u" * (3001 - len(AT)))),
+    ),
     (
         "accessibility label",
         actions(button(accessibility_label="l" * 75)),
@@ -154,18 +161,18 @@ LIMITS: list[tuple[str, Payload, Payload]] = [
     ),
     (
         "image url",
-        {"type": "image", "image_url": "u" * 3000, "alt_text": ""},
-        {"type": "image", "image_url": "u" * 3001, "alt_text": ""},
+        {"type": "image", "image_url": AT + "u" * (3000 - len(AT)), "alt_text": ""},
+        {"type": "image", "image_url": AT + "u" * (3001 - len(AT)), "alt_text": ""},
     ),
     (
         "image alt text",
-        {"type": "image", "image_url": "u", "alt_text": "a" * 2000},
-        {"type": "image", "image_url": "u", "alt_text": "a" * 2001},
+        {"type": "image", "image_url": AT, "alt_text": "a" * 2000},
+        {"type": "image", "image_url": AT, "alt_text": "a" * 2001},
     ),
     (
         "image title",
-        {"type": "image", "image_url": "u", "alt_text": "a", "title": plain(2000)},
-        {"type": "image", "image_url": "u", "alt_text": "a", "title": plain(2001)},
+        {"type": "image", "image_url": AT, "alt_text": "a", "title": plain(2000)},
+        {"type": "image", "image_url": AT, "alt_text": "a", "title": plain(2001)},
     ),
     (
         "markdown",
@@ -187,8 +194,8 @@ LIMITS: list[tuple[str, Payload, Payload]] = [
     ),
     (
         "rich text kind",
-        {"type": "rich_text", "elements": [{"type": "rich_text_section", "elements": []}]},
-        {"type": "rich_text", "elements": [{"type": "rich_text_poem", "elements": []}]},
+        {"type": "rich_text", "elements": [{"type": "rich_text_section", "elements": [X]}]},
+        {"type": "rich_text", "elements": [{"type": "rich_text_poem", "elements": [X]}]},
     ),
 ]
 
@@ -266,3 +273,43 @@ def test_ids_are_made_up_where_there_are_none_and_kept_where_there_are() -> None
     assert block["block_id"]
     assert block["elements"][0]["action_id"]
     assert named["block_id"] == "mine"
+
+
+@pytest.mark.parametrize(
+    "element",
+    [
+        None,
+        {"type": "rich_text_section", "elements": []},
+        {"type": "rich_text_section", "elements": [{"type": "text", "text": ""}]},
+        {"type": "rich_text_preformatted", "elements": []},
+        {"type": "rich_text_list", "style": "bullet", "elements": []},
+        {"type": "rich_text_section", "elements": [{"type": "link", "url": "example.com"}]},
+    ],
+)
+def test_rich_text_that_is_empty_is_refused(element: Payload | None) -> None:
+    block = {"type": "rich_text", "elements": [element] if element else []}
+    assert faults_of_blocks([block], surface="message") != []
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "",
+        "example.com",
+        "/runs/1",
+        "https://",
+        "javascript:alert(1)",
+        "https://a b/",
+        "https://[/",
+    ],
+)
+def test_a_button_with_an_address_that_leads_nowhere_is_refused(url: str) -> None:
+    found = faults_of_blocks([actions(button(url=url))], surface="message")
+    assert any("/elements/0/url" in one for one in found)
+
+
+@pytest.mark.parametrize(
+    "url", ["https://keyturn.example.com/runs/1?a=b", "http://10.0.0.1:8080/"]
+)
+def test_a_button_with_a_whole_address_is_taken(url: str) -> None:
+    assert faults_of_blocks([actions(button(url=url))], surface="message") == []
