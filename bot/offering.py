@@ -56,10 +56,18 @@ class Offering:
             if self._begin((host, word)):
                 self._read(host, word)
 
-    def values(self, blank: Blank, *, host: str) -> Sequence[str]:
-        """Return what the host listed, and what was asked for there before. Asks no host."""
-        _, listed = self._known.get((host, blank.lists), (0.0, ()))
-        with self._database.reading() as tx:
+    def values(
+        self, runbook: type[AnyRunbook], blank: Blank, *, host: str, person: str, door: str
+    ) -> Sequence[str]:
+        """Return what the host listed, and what was asked for there before. Asks no host.
+
+        Of both, what this person may know: lists are for those who may have the host asked, and
+        earlier values are those of runs that they may view.
+        """
+        listed: Sequence[str] = ()
+        if self.may(runbook, host=host, person=person, door=door):
+            _, listed = self._known.get((host, blank.lists), (0.0, ()))
+        with self._database.reading(self._policies.current().sight(person)) as tx:
             found = search.newest(tx, search.Filter(host=host), most=_MOST_EARLIER)
         earlier = [run.fields[blank.name] for run in found if run.fields.get(blank.name)]
         return tuple(dict.fromkeys([*listed, *map(str, earlier)]))

@@ -84,6 +84,6 @@ class Ahead(Given):
 
 @router.get("/calendar", operation_id="getCalendar", summary="Say what fires in the coming days")
 def calendar(parts: Here, caller: Reading, wanted: Annotated[Ahead, Query()]) -> Calendar:
-    with parts.database.reading() as tx:
+    with parts.database.reading(caller.sight) as tx:
         found = diary(tx, caller.policy, days=wanted.days)
     return Calendar(days=[DayShape.of(day) for day in found.days], cut=found.cut)

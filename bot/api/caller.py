@@ -13,6 +13,7 @@ from bot import trail
 from bot.api.parts import ApiParts
 from bot.policy import Person, Policy
 from bot.run import Origin
+from bot.sight import Sight
 from bot.store import bans, refusals, tokens
 from bot.store.database import StoreUnavailable
 from bot.store.tokens import Token
@@ -72,6 +73,11 @@ class Caller:
     @property
     def id(self) -> str:
         return self.person.id
+
+    @property
+    def sight(self) -> Sight:
+        """What they may view."""
+        return self.policy.sight(self.id)
 
     @property
     def origin(self) -> Origin:

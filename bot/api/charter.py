@@ -117,7 +117,7 @@ def policy(parts: Here, caller: Reading, wanted: Annotated[Whose, Query()]) -> C
     person = wanted.person or ""
     if person and caller.policy.person(person) is None:
         raise Unfit(f"{person} is not among the people of the policy")
-    with parts.database.reading() as tx:
+    with parts.database.reading(caller.sight) as tx:
         now = tx.now
     found = current(caller.policy, now, person=person)
     return CharterShape(

@@ -67,9 +67,9 @@ class Both(Given):
 
 
 @router.get("/runs/compare", operation_id="compareRuns", summary="Compare two runs")
-def compare(parts: Here, _: Reading, wanted: Annotated[Both, Query()]) -> Compared:
+def compare(parts: Here, caller: Reading, wanted: Annotated[Both, Query()]) -> Compared:
     """What hosts answered is compared, too. What is alike, far from any difference, is folded."""
-    with parts.database.reading() as tx:
+    with parts.database.reading(caller.sight) as tx:
         left, right = pair(tx, wanted.b, wanted.a, name=str)
     sections = [SectionShape.of(one) for one in compared(left, right)] if left else []
 

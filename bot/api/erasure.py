@@ -6,7 +6,7 @@ from datetime import datetime
 from fastapi import APIRouter
 
 from bot.api import shapes
-from bot.api.caller import Asking, Reading
+from bot.api.caller import Asking, Caller, Reading
 from bot.api.given import Because, Number
 from bot.api.once import DESCRIBED, Once
 from bot.api.parts import ApiParts, Here
@@ -60,8 +60,8 @@ class ErasureShape(shapes.Shape):
 
 
 @router.get("", operation_id="getErasure", summary="Tell what could be erased of a run")
-def show(parts: Here, _: Reading, number: Number) -> ErasureShape:
-    return _told(parts, number)
+def show(parts: Here, caller: Reading, number: Number) -> ErasureShape:
+    return _told(parts, caller, number)
 
 
 @router.post(
@@ -75,11 +75,11 @@ def ask(parts: Here, caller: Asking, number: Number, given: Because) -> ErasureS
     """Nothing is erased before an owner of the area, another person, confirms it on the page."""
     login = caller.token.prefix
     parts.workflow.erasing.ask(number, person=caller.id, why=given.reason, door="api", login=login)
-    return _told(parts, number)
+    return _told(parts, caller, number)
 
 
-def _told(parts: ApiParts, number: int) -> ErasureShape:
-    with parts.database.reading() as tx:
+def _told(parts: ApiParts, caller: Caller, number: int) -> ErasureShape:
+    with parts.database.reading(caller.sight) as tx:
         found = erasing.foreseen(tx, runs.get(tx, number))
     return ErasureShape(
         answers=[AnswerShape.of(one) for one in found.answers],

@@ -70,7 +70,11 @@ def choices(parts: Here, caller: Reading, name: str, wanted: Annotated[Which, Qu
         ChoiceShape(
             field=blank.name,
             values=blank.choices
-            or (parts.offering.values(blank, host=name) if parts.offering else ()),
+            or (
+                parts.offering.values(known, blank, host=name, person=caller.id, door="api")
+                if parts.offering
+                else ()
+            ),
         )
         for blank in forms.blanks(known)
         if blank.kind != "host"
@@ -84,8 +88,8 @@ def choices(parts: Here, caller: Reading, name: str, wanted: Annotated[Which, Qu
     summary="Say what a schedule's words mean",
     tags=["schedules"],
 )
-def moments(parts: Here, _: Reading, wanted: Annotated[Cron, Query()]) -> Moments:
+def moments(parts: Here, caller: Reading, wanted: Annotated[Cron, Query()]) -> Moments:
     found = timetable(wanted.cron, wanted.zone)
-    with parts.database.reading() as tx:
+    with parts.database.reading(caller.sight) as tx:
         coming = found.next(tx.now, count=wanted.count)
     return Moments(in_words=found.words, next=[shapes.at(due) for due in coming])

@@ -104,6 +104,6 @@ def _seen(
 ) -> OutlookShape:
     seen = evident(caller.policy, meant, person=person, door="api", now=caller.came)
     if seen is None:
-        with parts.database.reading() as tx:
+        with parts.database.reading(caller.sight) as tx:
             seen = foresee(tx, caller.policy, meant, person=person, door="api")
     return OutlookShape.of(seen, who=who)

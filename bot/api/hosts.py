@@ -122,7 +122,7 @@ def hosts(parts: Here, caller: Reading, wanted: Annotated[HostFilter, Query()]) 
         tagged = wanted.tag is None or wanted.tag in host.tags
         return tagged and wanted.area in {None, host.area}
 
-    with parts.database.reading() as tx:
+    with parts.database.reading(caller.sight) as tx:
         found = [one for one in roll(tx, caller.policy, fits) if wanted.reach in {None, one.reach}]
     return HostList(hosts=[HostShape.of(one) for one in sorted(found, key=_name)])
 
@@ -133,13 +133,13 @@ def host(parts: Here, caller: Reading, name: str) -> HostShape:
         known = caller.policy.inventory[name]
     except UnknownHost as unknown:
         raise HTTPException(404, str(unknown)[:300]) from None
-    with parts.database.reading() as tx:
+    with parts.database.reading(caller.sight) as tx:
         return HostShape.of(next(roll(tx, caller.policy, lambda one: one.name == known.name)))
 
 
 @router.get("/locks", operation_id="listLocks", summary="List hosts that a change holds")
 def locks(parts: Here, caller: Reading) -> LockList:
-    with parts.database.reading() as tx:
+    with parts.database.reading(caller.sight) as tx:
         found = list(roll(tx, caller.policy))
     return LockList(
         locks=[

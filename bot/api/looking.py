@@ -114,12 +114,14 @@ class ViewOrder(Given):
 
 
 @router.get("/around", operation_id="lookAround", summary="Say what changed around a moment")
-def look_around(parts: Here, _: Reading, wanted: Annotated[AroundFilter, Query()]) -> AroundList:
+def look_around(
+    parts: Here, caller: Reading, wanted: Annotated[AroundFilter, Query()]
+) -> AroundList:
     try:
         reach = hindsight.span(wanted.within)
     except NotATime as trouble:
         raise Unfit(str(trouble)) from None
-    with parts.database.reading() as tx:
+    with parts.database.reading(caller.sight) as tx:
         at = tx.now if wanted.at is None else micros(wanted.at) or 0
         host = wanted.host.lower()
         found = around.seen(tx, at, within=reach, host=host, most=wanted.limit)
@@ -138,15 +140,15 @@ def look_around(parts: Here, _: Reading, wanted: Annotated[AroundFilter, Query()
 
 @router.get("/views", operation_id="listViews", summary="List your views, by name")
 def listing(parts: Here, caller: Reading) -> ViewList:
-    with parts.database.reading() as tx:
+    with parts.database.reading(caller.sight) as tx:
         found = views.of(tx, caller.id)
     return ViewList(views=[ViewShape.of(view, parts.base_url) for view in found])
 
 
 @router.get("/views/{number}", operation_id="getView", summary="Tell about anybody's view")
-def show(parts: Here, _: Reading, number: Number) -> ViewShape:
+def show(parts: Here, caller: Reading, number: Number) -> ViewShape:
     try:
-        with parts.database.reading() as tx:
+        with parts.database.reading(caller.sight) as tx:
             return ViewShape.of(views.get(tx, number), parts.base_url)
     except NoSuchView as none:
         raise HTTPException(404, str(none)) from None

@@ -104,7 +104,7 @@ class Mandates(shapes.Shape):
 
 @router.get("/waiting", operation_id="waitingForMe", summary="List what waits for you")
 def waiting(parts: Here, caller: Reading) -> Awaited:
-    with parts.database.reading() as tx:
+    with parts.database.reading(caller.sight) as tx:
         found = awaited.of(tx, caller.policy, caller.id)
         votes = runs.votes_on(tx, [run.id for run in found])
         panes = glass.to_review(tx)
@@ -116,7 +116,7 @@ def waiting(parts: Here, caller: Reading) -> Awaited:
 
 @router.get("/mandates", operation_id="listMandates", summary="List what you handed on or were")
 def mandates(parts: Here, caller: Reading) -> Mandates:
-    with parts.database.reading() as tx:
+    with parts.database.reading(caller.sight) as tx:
         in_stead = [
             one
             for one in delegations.concerning(tx, caller.id)

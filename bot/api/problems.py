@@ -19,6 +19,7 @@ from bot.run import IllegalMove
 from bot.store.database import StoreUnavailable
 from bot.store.runs import NoSuchRun, Overtaken
 from bot.store.schedules import NoSuchSchedule
+from bot.store.sights import NotEverything
 from bot.store.verification import AtItAlready
 from bot.timetable import BadTimetable
 from bot.workflow import NotYours, StepUpFirst, TooLate, TooMuch, Unfit
@@ -90,6 +91,7 @@ _KINDS: Sequence[tuple[type[Exception], int, str]] = (
     (UsedForSomethingElse, 422, "same-key-other-request"),
     (StepUpFirst, 403, "second-factor"),
     (NotYours, 403, "not-yours"),
+    (NotEverything, 403, "not-yours"),
     (AtItAlready, 409, "at-it-already"),
     (TooLate, 409, "too-late"),
     (Overtaken, 409, "overtaken"),

@@ -85,8 +85,8 @@ class ProofShape(Shape):
 
 
 @router.get("/progress", operation_id="getProgress", summary="Tell how far a run is just now")
-def progress(parts: Here, _: Reading, number: Number, after: Position = 0) -> ProgressShape:
-    with parts.database.reading() as tx:
+def progress(parts: Here, caller: Reading, number: Number, after: Position = 0) -> ProgressShape:
+    with parts.database.reading(caller.sight) as tx:
         glance = glances.of_run(tx, number)
         counted_in, done, failed, moving, total = _counted(tx, glance)
     return ProgressShape(
@@ -108,9 +108,9 @@ def progress(parts: Here, _: Reading, number: Number, after: Position = 0) -> Pr
 
 
 @router.post("/verify", operation_id="verifyRun", summary="Verify the entries of a run")
-def verify(parts: Here, _: Reading, number: Number) -> ProofShape:
+def verify(parts: Here, caller: Reading, number: Number) -> ProofShape:
     """Each has its hash, its seal and its neighbours. The rest of the log is not looked at."""
-    with parts.database.reading() as tx:
+    with parts.database.reading(caller.sight) as tx:
         runs.get(tx, number)
         found = proof.of_run(tx, number)
     return ProofShape(

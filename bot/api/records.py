@@ -16,7 +16,7 @@ from bot.workflow.counting import count
 
 def in_full(parts: ApiParts, caller: Caller, number: int) -> shapes.RunInFull:
     """Raises NoSuchRun."""
-    with parts.database.reading() as tx:
+    with parts.database.reading(caller.sight) as tx:
         return _in_full(tx, caller.policy, runs.get(tx, number), parts.base_url)
 
 

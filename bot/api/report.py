@@ -97,7 +97,7 @@ class Back(Given):
 
 @router.get("/waiting", operation_id="reportWaiting", summary="Say how long people wait")
 def waiting(parts: Here, caller: Reading, wanted: Annotated[Back, Query()]) -> Waiting:
-    with parts.database.reading() as tx:
+    with parts.database.reading(caller.sight) as tx:
         found = tally(tx, caller.policy, days=wanted.days)
     return Waiting(
         days=found.days,

@@ -99,7 +99,7 @@ class Asked(shapes.Shape):
 def listing(
     request: Request, parts: Here, caller: Reading, wanted: Annotated[RunFilter, Query()]
 ) -> RunPage:
-    with parts.database.reading() as tx:
+    with parts.database.reading(caller.sight) as tx:
         page = search.page(tx, wanted.filter, most=wanted.limit)
         votes = runs.votes_on(tx, [run.id for run in page.runs])
         found = page.runs or page.older
@@ -245,7 +245,7 @@ def ask_again(
     request: Request, parts: Here, caller: Asking, number: Number, given: Repeat, wait: Wait = 0
 ) -> Response:
     """A run of its own. Of several hosts, those that its pattern or tag means by now."""
-    with parts.database.reading() as tx:
+    with parts.database.reading(caller.sight) as tx:
         over = runs.get(tx, number)
     meant = again.requests(over, caller.policy.inventory.tags)
     return _asked(request, parts, caller, meant, given, wait)
@@ -294,7 +294,7 @@ def _asked(
         return written(Asked(run=None, outlook=outlook), 200, {})
     run = _record(parts, caller, spelled, requests, given.reason)
     if not rests(run.state):
-        leave(request, Wish(run.id, wait, partial(_became, parts, run.id, outlook)))
+        leave(request, Wish(run.id, wait, partial(_became, parts, caller, run.id, outlook)))
     asked = Asked(run=shapes.RunShape.of(run, (), parts.base_url), outlook=outlook)
     return written(asked, 202, {"Location": f"/api/v1/runs/{run.id}"})
 
@@ -315,7 +315,7 @@ def _done(
     parts: ApiParts, caller: Caller, number: int, what: str, act: Callable[[], int | None]
 ) -> shapes.RunInFull:
     """Do it, with a note in the log by which token, and tell the run as it is by then."""
-    with parts.database.reading() as tx:
+    with parts.database.reading(caller.sight) as tx:
         run = runs.get(tx, number)
     used = {"token": caller.token.prefix, "to": what}
     with changelog.heralded(Draft("token used", run.id, caller.id, run.host, used)):
@@ -323,8 +323,8 @@ def _done(
     return records.in_full(parts, caller, onward)
 
 
-def _became(parts: ApiParts, number: int, outlook: OutlookShape) -> Asked:
-    with parts.database.reading() as tx:
+def _became(parts: ApiParts, caller: Caller, number: int, outlook: OutlookShape) -> Asked:
+    with parts.database.reading(caller.sight) as tx:
         run, votes = runs.get(tx, number), runs.votes(tx, number)
     return Asked(
         run=shapes.RunShape.of(run, votes, parts.base_url),

@@ -87,8 +87,10 @@ class ScheduleFilter(Given):
 
 
 @router.get("", operation_id="listSchedules", summary="List schedules, those that fire first")
-def listing(parts: Here, _: Reading, wanted: Annotated[ScheduleFilter, Query()]) -> ScheduleList:
-    with parts.database.reading() as tx:
+def listing(
+    parts: Here, caller: Reading, wanted: Annotated[ScheduleFilter, Query()]
+) -> ScheduleList:
+    with parts.database.reading(caller.sight) as tx:
         listed, older = schedules.listed(tx)
         if wanted.ended == "all":
             listed, older = schedules.every(tx), 0
@@ -100,8 +102,8 @@ def listing(parts: Here, _: Reading, wanted: Annotated[ScheduleFilter, Query()])
 
 
 @router.get("/{number}", operation_id="getSchedule", summary="Tell all about one schedule")
-def show(parts: Here, _: Reading, number: Number) -> ScheduleInFull:
-    return _told(parts, number)
+def show(parts: Here, caller: Reading, number: Number) -> ScheduleInFull:
+    return _told(parts, caller, number)
 
 
 @router.post(
@@ -184,16 +186,16 @@ def _done(
     parts: ApiParts, caller: Caller, number: int, what: str, act: Callable[[], None]
 ) -> ScheduleInFull:
     """Do it, with a note in the log by which token, and tell the schedule as it is by then."""
-    with parts.database.reading() as tx:
+    with parts.database.reading(caller.sight) as tx:
         found = schedules.get(tx, number)
     used = {"schedule": number, "token": caller.token.prefix, "to": what}
     with changelog.heralded(Draft("token used", found.run, caller.id, facts=used)):
         act()
-    return _told(parts, number)
+    return _told(parts, caller, number)
 
 
-def _told(parts: ApiParts, number: int) -> ScheduleInFull:
-    with parts.database.reading() as tx:
+def _told(parts: ApiParts, caller: Caller, number: int) -> ScheduleInFull:
+    with parts.database.reading(caller.sight) as tx:
         found = schedules.get(tx, number)
         fires = [FireShape.of(fire) for fire in schedules.fires(tx, number, most=_NEWEST)]
         missed = schedules.missed(tx).get(number, 0)

@@ -17,7 +17,7 @@ from bot.api.thread import InOneThread
 from bot.forms import Blank
 from bot.leaflet import Leaflet
 from bot.run import STANDINGS
-from bot.store import changelog, entries, search, verification, words
+from bot.store import changelog, entries, search, sights, verification, words
 from bot.store.changelog import Entry
 from bot.stranger import strangers_to_the_log
 from runbooks import catalogue
@@ -180,7 +180,7 @@ def runbooks(_: Reading, wanted: Annotated[RunbookFilter, Query()]) -> RunbookLi
 def log(
     request: Request, parts: Here, caller: Reading, wanted: Annotated[LogFilter, Query()]
 ) -> EntryPage:
-    with parts.database.reading() as tx:
+    with parts.database.reading(caller.sight) as tx:
         found = entries.newest(tx, wanted.wanted, most=wanted.limit + 1)
         unheard_of = {} if found else strangers_to_the_log(tx, wanted.wanted, caller.policy)
         head = changelog.head(tx)
@@ -197,8 +197,10 @@ def log(
 @router.post(
     "/log/verify", operation_id="verifyLog", summary="Recompute the whole chain", tags=["log"]
 )
-def verify(parts: Here, _: Reading) -> VerdictShape:
-    """One is verified at a time, be it here or on the page."""
+def verify(parts: Here, caller: Reading) -> VerdictShape:
+    """One is verified at a time, be it here or on the page. Takes the right to view every run."""
+    with parts.database.reading(caller.sight) as tx:
+        sights.require_everything(tx, "Verifying the whole change log")
     seen = verification.verify_alone(parts.database)
     return VerdictShape(entries=seen.entries, head=seen.head, broken=seen.broken, why=seen.why)
 

@@ -13,7 +13,8 @@ import cedarpy
 from bot.policy.freezes import DAYS, Freezes
 from bot.policy.people import Area, Household, Person
 from bot.policy.problem import NoPolicy, Problem
-from bot.policy.rules import BadRules, Rules, Ruling, strictest
+from bot.policy.rules import KINDS, BadRules, Rules, Ruling, strictest
+from bot.sight import Sight, former
 from bot.terms import Demand, Terms
 from connectors.inventory import Host, Inventory
 
@@ -74,7 +75,10 @@ class Policy:
         self.files = files or {}
         self.freezes = freezes
         self._rules = rules
-        self._entities = cedarpy.Entities.from_json_str(json.dumps(self._described()))
+        self._entities = cedarpy.Entities.from_json_str(
+            json.dumps([*self._described(), *self._former_hosts()])
+        )
+        self._sights: dict[str, Sight] = {}
         # It never changes, and an answer follows from what is asked.
         self._judged = lru_cache(64)(self._judge_all)
         self._answers: dict[tuple[str, ...], Ruling] = {}
@@ -108,19 +112,19 @@ class Policy:
         """What the rules look at: attributes by name, and whom they name, such as `Host::lb1`."""
         return self._rules.mentioned
 
-    def likenesses(self, kind: str) -> dict[str, str]:
+    def likenesses(self, kind: str, mentioned: frozenset[str] | None = None) -> dict[str, str]:
         """Return all that the rules see of each Person or Host: those alike are answered alike.
 
-        Whoever a rule names is like nobody else.
+        Whoever a rule names is like nobody else. mentioned: what some of the rules look at; None
+        for what all of them do.
         """
+        mentioned = self.mentioned if mentioned is None else mentioned
         found: dict[str, str] = {}
         for entity in cast("list[dict[str, Any]]", self._described()):
             if entity["uid"]["type"] == kind:
                 name: str = entity["uid"]["id"]
-                seen = {
-                    key: entity["attrs"][key] for key in entity["attrs"] if key in self.mentioned
-                }
-                alone = name if f"{kind}::{name}" in self.mentioned else ""
+                seen = {key: entity["attrs"][key] for key in entity["attrs"] if key in mentioned}
+                alone = name if f"{kind}::{name}" in mentioned else ""
                 found[name] = json.dumps([seen, entity["parents"], alone])
         return found
 
@@ -178,6 +182,50 @@ class Policy:
         name, end = found
         return f"{area.title} is frozen until {end:%Y-%m-%d %H:%M} UTC ({name})"
 
+    def sight(self, person: str) -> Sight:
+        """Return what this person may view."""
+        known = self._sights.get(person)
+        if known is None:
+            known = self._sights[person] = self._sight(person)
+        return known
+
+    def _sight(self, person: str) -> Sight:
+        looked_at = self._rules.viewing
+        groups: dict[str, list[str]] = {}
+        for host, likeness in self.likenesses("Host", looked_at.mentioned).items():
+            groups.setdefault(likeness, []).append(host)
+        return Sight(
+            person,
+            hosts=[*groups.values()],
+            areas=[*self.household.areas],
+            runbooks=looked_at.runbooks if "runbook" in looked_at.mentioned else None,
+            kinds=KINDS if "kind" in looked_at.mentioned else ("",),
+            judge=lambda host, runbook, kind: self._views(person, host, runbook, kind).allowed,
+        )
+
+    def may_view(self, person: str, request: Request) -> Ruling:
+        """Say whether the rules let *person* view such a run, on each of its hosts.
+
+        What somebody asked for or decided is shown to them whatever the rules say.
+        """
+        hosts = request.hosts or [request.host]
+        return strictest(
+            [self._views(person, host, request.runbook, request.kind) for host in hosts]
+        )
+
+    def _views(self, person: str, host: str, runbook: str, kind: str) -> Ruling:
+        if person not in self.household.people:
+            return Ruling(allowed=False, says=(f"{person} is not among the people of the policy",))
+        known = self.inventory.hosts.get(host)
+        return self._rules.judge(
+            self._entities,
+            person=person,
+            action="view",
+            host=host,
+            area=known.area if known else "",
+            context={"runbook": runbook, "kind": kind},
+        )
+
     def may_ask(self, request: Request) -> Ruling:
         """Say whether the asker may have this done, and with how many approvals of whom."""
         return self._judge(request.asked_by, "ask", request)
@@ -195,6 +243,11 @@ class Policy:
         answer = self._judge(person, "approve", request)
         if not answer.allowed:
             return answer
+        sight, hosts = self.sight(person), request.hosts or [request.host]
+        if not all(
+            sight.may_view(host=host, runbook=request.runbook, kind=request.kind) for host in hosts
+        ):
+            return Ruling(allowed=False, says=("nobody approves what they may not view",))
         if ruling.groups and not ruling.terms.wants(self.groups_of(person)):
             return Ruling(allowed=False, says=(f"approval is up to {self.whose(ruling.terms)}",))
         return answer
@@ -336,7 +389,17 @@ class Policy:
     def _described(self) -> list[dict[str, object]]:
         """Return the entities in Cedar's JSON form."""
         people = [self._described_person(person) for person in self.household.people.values()]
-        return people + [_described_host(host) for host in self.inventory]
+        return people + [
+            _described_host(name=host.name, area=host.area, tags=host.tags)
+            for host in self.inventory
+        ]
+
+    def _former_hosts(self) -> list[dict[str, object]]:
+        """Return what rules see of hosts that left the inventory: of each only the area."""
+        areas = ["", *self.household.areas]
+        return [
+            _described_host(name=former(area), area=area, tags=frozenset[str]()) for area in areas
+        ]
 
     def _described_person(self, person: Person) -> dict[str, object]:
         roles = [{"type": "Role", "id": role} for role in person.roles]
@@ -352,12 +415,12 @@ class Policy:
         }
 
 
-def _described_host(host: Host) -> dict[str, object]:
+def _described_host(*, name: str, area: str, tags: Collection[str]) -> dict[str, object]:
     return {
-        "uid": {"type": "Host", "id": host.name},
+        "uid": {"type": "Host", "id": name},
         "attrs": {
-            "owners": {"__entity": {"type": "Owners", "id": host.area}},
-            "tags": sorted(host.tags),
+            "owners": {"__entity": {"type": "Owners", "id": area}},
+            "tags": sorted(tags),
         },
-        "parents": [{"type": "Area", "id": host.area}],
+        "parents": [{"type": "Area", "id": area}] if area else [],
     }

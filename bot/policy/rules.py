@@ -43,6 +43,11 @@ type Request = {
 action ask, approve, "break-glass" appliesTo {
   principal: Person, resource: Host, context: Request
 };
+type Viewing = {
+  runbook: String,    // its words: "abusers clear"
+  kind: String        // "check" or "change"
+};
+action view appliesTo { principal: Person, resource: Host, context: Viewing };
 entity Service;       // Keyturn itself
 type Order = {
   own: Bool           // the principal stopped it, or banned that person
@@ -57,9 +62,11 @@ _NAMED_IN = {
     "Owners": "areas.yaml",
     "Host": "inventory.yaml",
 }
+# The kinds of runbooks.
+KINDS = ("check", "change")
 # What the schema calls words and is one of a few.
 _ONE_OF: Mapping[str, Sequence[str]] = {
-    "kind": ("check", "change"),
+    "kind": KINDS,
     "door": ("slack", "web", "api", "cli", "schedule"),
     "weekday": DAYS,
 }
@@ -135,6 +142,18 @@ class Wording:
     words: str
 
 
+@dataclass(frozen=True)
+class Viewing:
+    """What the rules on the action `view` look at."""
+
+    mentioned: frozenset[str]
+    """Attributes by name and entities such as `Host::lb1`."""
+    runbooks: frozenset[str]
+    """The runbooks that they name."""
+    permits: bool
+    """Whether any of them permits."""
+
+
 class Rules:
     """A validated set of rules. text: as it was written. mentioned: what they look at.
 
@@ -154,6 +173,12 @@ class Rules:
         _check_told_apart(where, self._rules)
         self._policies = cedarpy.PolicySet.from_str(text)
         self.mentioned = frozenset(mentions(rules))
+        viewing = {key: rule for key, rule in rules.items() if _is_about(rule, "view")}
+        self.viewing = Viewing(
+            frozenset(mentions(viewing)),
+            frozenset(words for about, words in compared(viewing) if about == "runbook"),
+            permits=any(rule["effect"] == "permit" for rule in viewing.values()),
+        )
         self.namings = [
             naming
             for key, rule in rules.items()
@@ -296,6 +321,15 @@ def _check_parses(statement: Statement) -> None:
         raise BadRules(line, f"{error}; the rule begins on line {statement.line}") from None
     if not rules:
         raise BadRules(statement.line, "this is a template and would never apply: name somebody")
+
+
+def _is_about(rule: Mapping[str, Any], action: str) -> bool:
+    """Say whether a rule in its JSON form applies to an action."""
+    scope: Mapping[str, Any] = rule["action"]
+    if scope["op"] == "All":
+        return True
+    named: list[Mapping[str, str]] = scope.get("entities") or [scope["entity"]]
+    return any(one["id"] == action for one in named)
 
 
 def _name(key: str, rule: Mapping[str, Any]) -> str:

@@ -151,7 +151,9 @@ class Asking:
         values: Sequence[str] = ()
         if host:
             await self._look(runbook, host, person)
-            values = await asyncio.to_thread(self._offering.values, blank, host=host)
+            values = await asyncio.to_thread(
+                self._offering.values, runbook, blank, host=host, person=person, door=_DOOR
+            )
         return form.options(values, shown.typed, free=True)
 
     async def _look(self, runbook: type[AnyRunbook], host: str, person: str) -> None:
@@ -237,7 +239,7 @@ class Asking:
             said = f"The policy lets you ask for {runbook.words} on no host."
             return form.notice(runbook.words, said, "/keyturn help lists what you may ask for.")
         policy = self._policies.current()
-        over = self._asked_again(about)
+        over = self._asked_again(policy, person, about)
         given: Mapping[str, str] = again.values(over) if over else {}
         wanted = host or given.get("host", "")
         host = wanted if wanted in hosts else hosts[0] if len(hosts) == 1 else ""
@@ -249,18 +251,18 @@ class Asking:
         told += [_all_of(over)] if over and over.hosts else []
         return form.form(Sheet(runbook, hosts, about, host, told, others, given))
 
-    def _asked_again(self, about: Mapping[str, str]) -> Run | None:
+    def _asked_again(self, policy: Policy, person: str, about: Mapping[str, str]) -> Run | None:
         """Return the run whose values stand in a form from the start."""
         number = about.get("again")
         if not number:
             return None
-        with self._database.reading() as tx:
+        with self._database.reading(policy.sight(person)) as tx:
             return runs.get(tx, int(number))
 
     def _outlook(
         self, policy: Policy, runbook: type[AnyRunbook], host: str, person: str
     ) -> Sequence[str]:
-        with self._database.reading() as tx:
+        with self._database.reading(policy.sight(person)) as tx:
             meant = Question(runbook, (host,))
             return foresee(tx, policy, meant, person=person, door=_DOOR).sentences()
 

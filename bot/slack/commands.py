@@ -11,6 +11,7 @@ from bot.offering import askable
 from bot.outlook import question
 from bot.policy import Policy
 from bot.run import Origin, Run
+from bot.sight import Sight
 from bot.slack import answers, household, words
 from bot.slack.blocks import Message
 from bot.slack.brakes import Brakes
@@ -47,6 +48,11 @@ class Asked:
     said: Said
     zone: str = "UTC"
 
+    @property
+    def sight(self) -> Sight:
+        """What they may view."""
+        return self.policy.sight(self.person)
+
 
 @dataclass(frozen=True)
 class Blank:
@@ -66,7 +72,7 @@ class Commands:
         self, workflow: Workflow, database: Database, policies: Policies, stories: Stories
     ) -> None:
         self._workflow, self._database = workflow, database
-        self._stories = stories
+        self._stories, self._policies = stories, policies
         self._timetables = Timetables(workflow, database, policies)
         mandates = Mandates(workflow, database, policies)
         self._brakes = brakes = Brakes(workflow, database, policies)
@@ -79,7 +85,9 @@ class Commands:
             "approve": self._approve,
             "deny": self._deny,
             "undo": self._undo,
-            "again": lambda asked: self.again(asked.said.rest.partition(" ")[0]),
+            "again": lambda asked: self.again(
+                asked.said.rest.partition(" ")[0], person=asked.person
+            ),
             "withdraw": self._withdraw,
             "web": self._web,
             "can-i": self._can_i,
@@ -95,12 +103,14 @@ class Commands:
             "resume": lambda asked: brakes.resume(asked.person, asked.said),
             "ban": lambda asked: brakes.ban(asked.person, asked.said),
             "unban": lambda asked: brakes.unban(asked.person, asked.said),
-            "changed": lambda asked: changed(self._database, asked.said.rest, asked.zone),
+            "changed": lambda asked: changed(
+                self._database, asked.sight, asked.said.rest, asked.zone
+            ),
             "schedule": self._schedule,
             "freeze": self._freezes,
             "freezes": self._freezes,
             "who": self._who,
-            "schedules": lambda _asked: self._timetables.listing(),
+            "schedules": lambda asked: self._timetables.listing(asked.person),
         }
 
     @property
@@ -116,9 +126,9 @@ class Commands:
         asked = Asked(person, policy, origin, words.said(plain), zone)
         return self._about_runs.get(asked.said.first, self._ask)(asked)
 
-    def again(self, typed: str) -> Blank:
+    def again(self, typed: str, *, person: str) -> Blank:
         """Return the form that asks again. typed: the run's number. Raises NoSuchRun and Unfit."""
-        with self._database.reading() as tx:
+        with self._database.reading(self._policies.current().sight(person)) as tx:
             run = runs.get(tx, _numbered(typed, "again"))
         again.check(run)
         return Blank(catalogue()[run.words], again=run.id)
@@ -201,7 +211,7 @@ class Commands:
     def _help(self, asked: Asked) -> Message:
         if asked.said.rest:
             return self._explained(forms.split(asked.said.rest))
-        with self._database.reading() as tx:
+        with self._database.reading(asked.sight) as tx:
             now = tx.now
         return answers.overview(
             [
@@ -226,7 +236,7 @@ class Commands:
         host = next((word.lower() for word in typed if word.lower() in known.hosts), None)
         sought = " ".join(word for word in typed if word.lower() != host)
         wanted = search.Filter(host=host, text=search_words.sought(sought))
-        with self._database.reading() as tx:
+        with self._database.reading(asked.sight) as tx:
             found = search.newest(tx, wanted, most=_NEWEST)
             votes = runs.votes_on(tx, [run.id for run in found])
             now = tx.now
@@ -236,13 +246,13 @@ class Commands:
 
     def _run(self, asked: Asked) -> Message:
         number, _ = _number(asked)
-        return self._card(number)
+        return self._card(asked, number)
 
     def _approve(self, asked: Asked) -> Message | None:
         number, rest = _number(asked)
         digest = rest.lower()
         if not digest:
-            return self._card(number)
+            return self._card(asked, number)
         if len(digest) < 10:
             raise Unfit(
                 f"{quote_text(digest)} is no plan: give the ten digits that the card shows. Type "
@@ -283,7 +293,7 @@ class Commands:
             )
         policy = asked.policy
         meant = question(policy, forms.split(asked.said.rest))
-        with self._database.reading() as tx:
+        with self._database.reading(asked.sight) as tx:
             seen = foresee(tx, policy, meant, person=asked.person, door="slack")
         return answers.said(" ".join(seen.sentences()))
 
@@ -291,7 +301,7 @@ class Commands:
         return self._timetables.answer(Typed(asked.person, asked.origin, asked.said))
 
     def _freezes(self, asked: Asked) -> Message:
-        with self._database.reading() as tx:
+        with self._database.reading(asked.sight) as tx:
             return household.freezes(asked.policy, now=tx.now)
 
     def _who(self, asked: Asked) -> Message:
@@ -318,8 +328,8 @@ class Commands:
         to = f"?next={onward}" if onward else ""
         return f"{self._stories.base_url}/sign-in/{token}{to}"
 
-    def _card(self, number: int) -> Message:
-        with self._database.reading() as tx:
+    def _card(self, asked: Asked, number: int) -> Message:
+        with self._database.reading(asked.sight) as tx:
             return card(self._stories.of(tx, number), buttons=False)
 
 

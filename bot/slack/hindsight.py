@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from bot import hindsight
 from bot.civil import NotATime
 from bot.run import Vote
+from bot.sight import Sight
 from bot.slack.blocks import (
     Message,
     bold,
@@ -25,12 +26,12 @@ _MOST = 20
 _HALF_AN_HOUR = 1_800_000_000
 
 
-def changed(database: Database, typed: str, zone: str = "UTC") -> Message:
+def changed(database: Database, sight: Sight, typed: str, zone: str = "UTC") -> Message:
     """Answer `02:00 ±30m web*`: when, how far around it and on which hosts; the rest is usual.
 
-    zone: of whoever asks. Raises Unfit where that says no moment.
+    sight: of whoever asks; zone: theirs. Raises Unfit where that says no moment.
     """
-    with database.reading() as tx:
+    with database.reading(sight) as tx:
         try:
             at, within, host = _understood(typed.split(), tx.now, zone)
         except NotATime as trouble:

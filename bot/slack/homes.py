@@ -114,6 +114,15 @@ class Homes:
             log.warning("what a Home shows could not be written down: %s", trouble)
 
     def _seen(self, tx: Transaction, home: Home) -> Seen:
+        """Look up what stands in a Home, as far as its person may view it."""
+        tx.sight = self._stories.sight(home.person)
+        try:
+            return self._looked_up(tx, home)
+        finally:
+            # The rest of the transaction is the service's own.
+            tx.sight = None
+
+    def _looked_up(self, tx: Transaction, home: Home) -> Seen:
         waiting = [self._stories.of(tx, run.id) for run in runs.waiting(tx)[:_MOST]]
         moving = [run for run in runs.to_move(tx) if run.parent is None]
         latest = search.newest(tx, search.Filter(), most=_LATEST)

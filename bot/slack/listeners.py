@@ -214,7 +214,7 @@ class Listeners:
 
     async def _ask(self, click: payloads.Click) -> None:
         person = await self._identity.person(click.account)
-        blank = await asyncio.to_thread(self._wanted, click)
+        blank = await asyncio.to_thread(self._wanted, click, person.id)
         # What is asked on one's Home is answered where only that person reads it.
         at = click.channel or await self._voice.conversation(click.account.user)
         opening = {"trigger": click.trigger, "person": person.id, "at": at}
@@ -224,10 +224,10 @@ class Listeners:
         elif not await self._asking.open(blank, **opening):
             await self._reply(click, answers.about(blank.runbook))
 
-    def _wanted(self, click: payloads.Click) -> Blank | None:
+    def _wanted(self, click: payloads.Click, person: str) -> Blank | None:
         """Return the form that a button means; None if it is the choice of everything."""
         if click.action == AGAIN:
-            return self._commands.again(click.value)
+            return self._commands.again(click.value, person=person)
         if click.value == home.ANYTHING:
             return None
         return Blank(forms.find(click.value.split())[0])

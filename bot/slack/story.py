@@ -7,6 +7,7 @@ from bot.policy import NoPolicy, Person, Policy
 from bot.policy.people import Area
 from bot.run import Run, State, StepRecord, Vote
 from bot.schedule_facts import ScheduleFacts, get_schedule_facts
+from bot.sight import Sight, own_alone
 from bot.store import changelog, glass, grants, runs, schedules
 from bot.store.database import Transaction
 from bot.store.glass import Glass
@@ -172,6 +173,13 @@ class Stories:
             ],
             granted=_granted(tx, run, named.names),
         )
+
+    def sight(self, person: str) -> Sight:
+        """Return what a person may view; without a valid policy, their own alone."""
+        try:
+            return self._policies.current().sight(person)
+        except NoPolicy:
+            return own_alone(person)
 
     def people(self) -> Mapping[str, str]:
         """Return the names of all people, by their ids; none without a valid policy."""

@@ -53,9 +53,9 @@ class Timetables:
             "take": self._take,
         }
 
-    def listing(self) -> Message:
-        """List all that fire, and those that should and do not."""
-        with self._database.reading() as tx:
+    def listing(self, person: str) -> Message:
+        """List all that fire, and those that should and do not, as far as they may be viewed."""
+        with self._database.reading(self._policies.current().sight(person)) as tx:
             found = [each for each in schedules.every(tx) if each.standing is not Standing.ENDED]
             asked = {each.id: runs.get(tx, each.run) for each in found[:_MOST_LISTED]}
             missed = schedules.missed(tx)
@@ -79,7 +79,7 @@ class Timetables:
             act, digits = self._acts[first.lower()], rest.strip().removeprefix("#")
         if not (digits.isascii() and digits.isdigit() and len(digits) <= 9):
             return self._ask(typed)
-        return act(int(digits), typed) if act else self._one(int(digits))
+        return act(int(digits), typed) if act else self._one(int(digits), typed.person)
 
     def _ask(self, typed: Typed) -> Message | None:
         before, dashes, after = _halves(typed.said.rest)
@@ -112,8 +112,8 @@ class Timetables:
         )
         return answers.said(f"{run.title}: {run.summary}") if run.over else None
 
-    def _one(self, number: int) -> Message:
-        with self._database.reading() as tx:
+    def _one(self, number: int, person: str) -> Message:
+        with self._database.reading(self._policies.current().sight(person)) as tx:
             schedule = schedules.get(tx, number)
             run = runs.get(tx, schedule.run)
             fires = schedules.fires(tx, number, most=_NEWEST)

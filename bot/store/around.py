@@ -7,7 +7,7 @@ from typing import cast
 from sqlalchemy import select
 
 from bot.run import ATTENTION, ENDED, Run, State, Vote, allowed_by
-from bot.store import patterns, runs, tables
+from bot.store import patterns, runs, sights, tables
 from bot.store.changelog import Entry
 from bot.store.database import Transaction
 from bot.store.outside import EVENT
@@ -96,7 +96,8 @@ def allowed(tx: Transaction, found: Sequence[Happening]) -> dict[int, list[Vote]
 
 def _entries(tx: Transaction, at: int, within: int) -> tuple[list[Entry], int]:
     """Return the entries that are nearest, the newest first, and how far around that is."""
-    column, query = tables.entry.c, select(tables.entry)
+    column = tables.entry.c
+    query = select(tables.entry).where(sights.of_entries(tx).clause())
     before = query.where(column.at >= at - within, column.at <= at)
     after = query.where(column.at > at, column.at <= at + within)
     sides = (

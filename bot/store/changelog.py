@@ -12,7 +12,7 @@ from typing import Any, cast
 from sqlalchemy import Row, bindparam, select
 
 from bot.digest import Canonical, canonical, sha256
-from bot.store import answers, seal, tables
+from bot.store import answers, seal, sights, tables
 from bot.store.database import StoreUnavailable, Transaction
 from bot.store.rote import Rote
 from bot.store.statement import Statement
@@ -344,12 +344,14 @@ def is_signed(entry: Entry, keys: Sequence[tuple[int, str]]) -> bool:
 
 def of_run(tx: Transaction, run: int, kinds: Collection[str] = ()) -> list[Entry]:
     """Return the entries about a run. kinds: only of these; () for all."""
+    if not sights.visible(tx, [run]):
+        return []
     found = [_entry(row) for row in _OF_RUN.rows(tx, of=run)]
     return [entry for entry in found if not kinds or entry.kind in kinds]
 
 
 def last_of_run(tx: Transaction, run: int) -> Entry | None:
-    row = _LAST_OF_RUN.row(tx, of=run)
+    row = _LAST_OF_RUN.row(tx, of=run) if sights.visible(tx, [run]) else None
     return _entry(row) if row else None
 
 

@@ -15,8 +15,10 @@ from sqlalchemy import Connection, Table
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, SQLAlchemyError
 
 from bot.redaction import Redactor
+from bot.sight import Sight
 from bot.store import engines, premises
 from bot.store.commits import Busy, Commits
+from bot.store.condition import Condition
 from bot.store.moves import Moves
 from bot.store.seal import Seal
 from bot.store.watch import Watch
@@ -84,6 +86,10 @@ class Transaction:
         stamping: Seal | None = None,
         moves: Moves | None = None,
     ) -> None:
+        # What may be viewed by the person for whom it reads; None for the service itself.
+        self.sight: Sight | None = None
+        # What runs and entries must fit by that, once it was asked for.
+        self.conditions: dict[Sight, tuple[Condition, Condition]] = {}
         self.wire, self.embedded = wire, wire.embedded
         self._now = now
         self.tell_news = tell_news
@@ -262,8 +268,11 @@ class Database:
         connection.close()
 
     @contextmanager
-    def reading(self) -> Generator[Transaction]:
-        """Read one consistent state. Nothing written here is kept."""
+    def reading(self, sight: Sight | None = None) -> Generator[Transaction]:
+        """Read one consistent state. Nothing written here is kept.
+
+        sight: of the person for whom it reads; None for the service itself, which sees all.
+        """
         with (
             self.guarded(),
             self._connection() as connection,
@@ -275,6 +284,7 @@ class Database:
                     wire, now, redactor=self.redactor, stamping=self._seal, moves=self.moves
                 )
                 made.seen_head = self.seen_head
+                made.sight = sight
                 yield made
                 wire.roll_back()
 

@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from bot.store import changelog, patterns, search, tables
+from bot.store import adhoc, changelog, patterns, search, sights, tables
 from bot.store.changelog import Entry
 from bot.store.database import Transaction
 from bot.store.search import Filter
@@ -16,7 +16,7 @@ _WINDOW = 2_000
 # Of how many runs, those that fit and are the newest, entries are found by what the run is.
 NEWEST_RUNS = 200
 # One step of the index for each.
-_KINDS = Statement(search.each("entry", "kind"), ())
+_KINDS = Statement(adhoc.each("entry", "kind"), ())
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class _Sought:
 class Leaf:
     """A page of the log. entries: the newest first. head: number and hash of the newest of all.
 
-    kinds: those that the log has, by name.
+    kinds: those that the log has, by name; where not all of it may be viewed, those of the page.
     """
 
     entries: Sequence[Entry]
@@ -64,13 +64,15 @@ def leaf(tx: Transaction, wanted: Wanted | None, *, most: int) -> Leaf:
 
     wanted: None for a page without entries.
     """
+    whole = sights.sees_everything(tx)
     several = wanted is not None and _of_several(wanted)
     found = newest(tx, wanted, most=most) if wanted and several else []
     sought = None if wanted is None or several else _narrowed(tx, wanted, most)
     asked = [changelog.HEAD, _KINDS, *([_asked(tx, sought, most)] if sought else [])]
     head, known, *rows = (answer.rows for answer in tx.wire.of_each(asked, last=True))
     found += [Entry(*row) for answer in rows for row in answer]
-    return Leaf(found, changelog.head_of(head), [kind for (kind,) in known])
+    kinds = [kind for (kind,) in known] if whole else sorted({entry.kind for entry in found})
+    return Leaf(found, changelog.head_of(head), kinds)
 
 
 def newest(tx: Transaction, wanted: Wanted, *, most: int) -> list[Entry]:
@@ -110,7 +112,8 @@ def _narrowed(tx: Transaction, wanted: Wanted, most: int) -> _Sought | None:
 
 
 def _sought(tx: Transaction, wanted: Wanted) -> _Sought:
-    sought = _Sought([], {})
+    seen = sights.of_entries(tx)
+    sought = _Sought([seen.sql] if seen.sql else [], {**seen.given})
     if wanted.person:
         sought = sought.also("person = :person", person=wanted.person)
     if wanted.kind:
@@ -119,12 +122,12 @@ def _sought(tx: Transaction, wanted: Wanted) -> _Sought:
         sought = sought.also("seq < :before", before=wanted.before)
     if wanted.since is not None:
         query = "SELECT seq FROM entry WHERE at >= :at ORDER BY at, seq LIMIT 1"
-        first = search.scalar(tx, query, {"at": wanted.since - search.SLACK})
+        first = adhoc.scalar(tx, query, {"at": wanted.since - search.SLACK})
         first = 2**62 if first is None else first
         sought = sought.also("seq >= :first AND at >= :since", first=first, since=wanted.since)
     if wanted.until is not None:
         query = "SELECT seq FROM entry WHERE at <= :at ORDER BY at DESC, seq DESC LIMIT 1"
-        last = search.scalar(tx, query, {"at": wanted.until + search.SLACK})
+        last = adhoc.scalar(tx, query, {"at": wanted.until + search.SLACK})
         sought = sought.also("seq <= :last AND at <= :until", last=last or 0, until=wanted.until)
     return sought
 
@@ -152,7 +155,7 @@ def _asked_until(tx: Transaction, wanted: Wanted) -> int | None:
     moments = [wanted.until, wanted.runs.until if wanted.runs else None]
     if wanted.before is not None:
         query = "SELECT at FROM entry WHERE seq < :before ORDER BY seq DESC LIMIT 1"
-        moments.append(search.scalar(tx, query, {"before": wanted.before}))
+        moments.append(adhoc.scalar(tx, query, {"before": wanted.before}))
     return min((moment for moment in moments if moment is not None), default=None)
 
 
@@ -164,7 +167,7 @@ def _read(tx: Transaction, sought: _Sought, most: int) -> list[Entry]:
 def _asked(tx: Transaction, sought: _Sought, most: int) -> Statement:
     where = f"WHERE {_all(sought)}" if sought.conditions else ""
     query = f"SELECT {_COLUMNS} FROM entry {where} ORDER BY seq DESC LIMIT :most"  # noqa: S608 - ours
-    return search.asked(tx, query, {**sought.given, "most": most})
+    return adhoc.asked(tx, query, {**sought.given, "most": most})
 
 
 def _all(sought: _Sought) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import Row, func, select
 
 from bot.run import ENDED, State, standing
-from bot.store import heard, tables
+from bot.store import heard, sights, tables
 from bot.store.database import Transaction
 from bot.store.heard import Heard
 from bot.store.runs import NoSuchRun
@@ -61,7 +61,7 @@ def of_run(tx: Transaction, number: int) -> Glance:
     """Raises NoSuchRun."""
     query = select(*_COLUMNS)
     row = tx.sql.execute(query.where(_RUN.id == number)).one_or_none()
-    if row is None:
+    if row is None or not sights.visible(tx, [number]):
         raise NoSuchRun(f"there is no run {number}")
     parts = tx.sql.execute(query.where(_RUN.parent == number).order_by(_RUN.id))
     entry = tables.entry.c

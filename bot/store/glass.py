@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import bindparam, select, update
 
-from bot.store import tables
+from bot.store import sights, tables
 from bot.store.database import Transaction
 from bot.store.rote import Rote
 
@@ -73,7 +73,9 @@ def to_review(tx: Transaction) -> list[Glass]:
     """Return what was broken and nobody else has looked at yet, the oldest first."""
     column = tables.glass.c
     query = select(tables.glass).where(column.broken.is_not(None), column.reviewed.is_(None))
-    return [Glass(**row) for row in tx.sql.execute(query.order_by(column.broken)).mappings()]
+    found = [Glass(**row) for row in tx.sql.execute(query.order_by(column.broken)).mappings()]
+    seen = sights.visible(tx, [glass.run for glass in found])
+    return [glass for glass in found if glass.run in seen]
 
 
 def overdue(tx: Transaction, person: str) -> Glass | None:

@@ -46,13 +46,13 @@ def _of_whole(states: frozenset[State]) -> ColumnElement[bool]:
 
 def listed(tx: Transaction, whole: int) -> list[Run]:
     """Return all parts of a request, without their plans and reports: there may be hundreds."""
-    return [run_of(row) for row in _LISTED.rows(tx, whole=whole)]
+    return runs.seen(tx, _LISTED.rows(tx, whole=whole))
 
 
 def parts_in(tx: Transaction, whole: int, states: Iterable[State]) -> list[Run]:
     """Return the parts of a request that are in one of these states, without their reports."""
     found = _parts_in(frozenset(states), held=False)
-    return [run_of(row) for row in found.rows(tx, whole=whole)]
+    return runs.seen(tx, found.rows(tx, whole=whole))
 
 
 def hold_parts_in(tx: Transaction, whole: int, states: Iterable[State]) -> list[Run]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from sqlalchemy import bindparam, delete, select
 
 from bot.run import Run, State
-from bot.store import runs, tables, turns
+from bot.store import runs, sights, tables, turns
 from bot.store.database import Transaction
 from bot.store.rote import Rote
 
@@ -35,13 +35,17 @@ def held(tx: Transaction, target: str) -> Lock | None:
     row = tx.sql.execute(
         select(tables.target_lock).where(tables.target_lock.c.target == target)
     ).one_or_none()
-    return Lock(row.target, row.run, row.since) if row else None
+    if row is None or not sights.visible(tx, [row.run]):
+        return None
+    return Lock(row.target, row.run, row.since)
 
 
 def every(tx: Transaction) -> list[Lock]:
     """Return what is held now, the longest held first."""
     query = select(tables.target_lock).order_by(tables.target_lock.c.since)
-    return [Lock(row.target, row.run, row.since) for row in tx.sql.execute(query)]
+    found = [Lock(row.target, row.run, row.since) for row in tx.sql.execute(query)]
+    seen = sights.visible(tx, [lock.run for lock in found])
+    return [lock for lock in found if lock.run in seen]
 
 
 def lines(tx: Transaction) -> dict[str, list[Run]]:
@@ -52,6 +56,8 @@ def lines(tx: Transaction) -> dict[str, list[Run]]:
     known = {waiting.id: waiting for waiting in runs.listed(tx, numbers)}
     found: dict[str, list[Run]] = {}
     for number in turns.in_order(tx, numbers):
+        if number not in known:
+            continue
         found.setdefault(known[number].host, []).append(known[number])
     return found
 

@@ -9,7 +9,7 @@ from typing import Any, cast
 from sqlalchemy import Row, func, select
 
 from bot.run import State
-from bot.store import tables
+from bot.store import sights, tables
 from bot.store.database import Transaction
 
 # How the workflow begins the summary of what a rule refused, other than what a runbook did.
@@ -74,7 +74,7 @@ def since(tx: Transaction, moment: int, *, words: str = "", area: str = "") -> G
             _RUN.summary,
             _RUN.undo_of,
         )
-        .where(_RUN.parent.is_(None), _RUN.asked >= moment)
+        .where(_RUN.parent.is_(None), _RUN.asked >= moment, sights.of_runs(tx).clause())
         .order_by(_RUN.id)
         .execution_options(yield_per=1000)
     )

@@ -1,7 +1,7 @@
 """The runs: saved, changed by compare-and-set, found again."""
 
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from typing import Any
@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import Select, bindparam, insert, null, select, update
 
 from bot.run import AT_WORK, Run, State, StepRecord, StepState, Vote, check_move
-from bot.store import output, tables, words
+from bot.store import output, sights, tables, words
 from bot.store.among import among, as_one
 from bot.store.database import Transaction
 from bot.store.requests import COLUMNS, NewRun, row_of
@@ -151,8 +151,9 @@ def _added(tx: Transaction, adding: Rote, new: Sequence[NewRun]) -> Sequence[Any
 
 
 def get(tx: Transaction, number: int) -> Run:
+    """Return a run. One that may not be viewed is as one that does not exist: NoSuchRun."""
     row = _GET.row(tx, number=number)
-    if row is None:
+    if row is None or not sights.visible(tx, [number]):
         raise NoSuchRun(f"there is no run {number}")
     return run_of(row)
 
@@ -160,7 +161,7 @@ def get(tx: Transaction, number: int) -> Run:
 def hold(tx: Transaction, number: int) -> Run:
     """Return the run and keep others from changing it until this transaction ends."""
     row = _HOLD.row(tx, number=number)
-    if row is None:
+    if row is None or not sights.visible(tx, [number]):
         raise NoSuchRun(f"there is no run {number}")
     return run_of(row)
 
@@ -240,13 +241,22 @@ def _row(was: Run, run: Run, names: Collection[str]) -> dict[str, Any]:
 
 def listed(tx: Transaction, numbers: Sequence[int]) -> list[Run]:
     """Return these runs, the newest first, without plans and reports: a list shows none."""
-    return [run_of(row) for row in _LIST.rows(tx, wanted=as_one(tx, numbers))]
+    return seen(tx, _LIST.rows(tx, wanted=as_one(tx, numbers)))
+
+
+def seen(tx: Transaction, rows: Iterable[Any]) -> list[Run]:
+    """Return the runs that may be viewed, in their order."""
+    found = [run_of(row) for row in rows]
+    if tx.sight is None:
+        return found
+    seen = sights.visible(tx, [run.id for run in found])
+    return [run for run in found if run.id in seen]
 
 
 def several(tx: Transaction, numbers: Sequence[int]) -> list[Run]:
     """Return these runs, the newest first, without their reports, which lie apart."""
     query = select(tables.run, null().label("report")).where(tables.run.c.id.in_(numbers))
-    return [run_of(row) for row in tx.sql.execute(query.order_by(tables.run.c.id.desc()))]
+    return seen(tx, tx.sql.execute(query.order_by(tables.run.c.id.desc())))
 
 
 def novel(tx: Transaction, *, person: str, words: str) -> bool:
@@ -256,7 +266,7 @@ def novel(tx: Transaction, *, person: str, words: str) -> bool:
 
 def children(tx: Transaction, parent: int) -> list[Run]:
     """Return the runs of a request for several hosts, in the order of its hosts."""
-    return [run_of(row) for row in _CHILDREN.rows(tx, whole=parent)]
+    return seen(tx, _CHILDREN.rows(tx, whole=parent))
 
 
 def hold_children(tx: Transaction, parent: int) -> list[Run]:
@@ -274,13 +284,14 @@ def unfinished(tx: Transaction) -> list[Run]:
 def to_move(tx: Transaction) -> list[Run]:
     """Return what `unfinished` does, without plans and reports: there may be thousands."""
     query = select(*LISTED, null().label("report")).where(_UNFINISHED)
-    return [run_of(row) for row in tx.sql.execute(query.order_by(tables.run.c.id))]
+    found: Iterable[Any] = tx.sql.execute(query.order_by(tables.run.c.id))
+    return seen(tx, found)
 
 
 def unknown(tx: Transaction) -> list[Run]:
     """Return every run on one host whose end nobody saw."""
     query = _select().where(tables.run.c.state == State.UNKNOWN.value, tables.run.c.hosts == "[]")
-    return [run_of(row) for row in tx.sql.execute(query.order_by(tables.run.c.id))]
+    return seen(tx, tx.sql.execute(query.order_by(tables.run.c.id)))
 
 
 def waiting(tx: Transaction) -> list[Run]:
@@ -288,7 +299,7 @@ def waiting(tx: Transaction) -> list[Run]:
     query = _select().where(
         tables.run.c.state == State.WAITING.value, tables.run.c.parent.is_(None)
     )
-    return [run_of(row) for row in tx.sql.execute(query.order_by(tables.run.c.id))]
+    return seen(tx, tx.sql.execute(query.order_by(tables.run.c.id)))
 
 
 def due_to_expire(tx: Transaction) -> list[Run]:
@@ -399,6 +410,9 @@ def _storable(text: str) -> str:
 
 
 def steps(tx: Transaction, run: int) -> Sequence[StepRecord]:
+    """Return what became of the steps of a run that were sent."""
+    if not sights.visible(tx, [run]):
+        return []
     return [
         StepRecord(
             *(row.run, row.n, StepState(row.state), row.sent, row.ended, row.status),

@@ -11,7 +11,7 @@ from enum import StrEnum
 from sqlalchemy import Row, Select, func, insert, select, update
 
 from bot.run import Run, State
-from bot.store import changelog, runs, tables
+from bot.store import changelog, runs, sights, tables
 from bot.store.database import Transaction
 from bot.timetable import Telling, Timing
 
@@ -112,9 +112,15 @@ def get_by_run(tx: Transaction, run: int) -> Schedule | None:
 
 def every(tx: Transaction) -> list[Schedule]:
     """Return all of them, those that fire first."""
-    found = [_schedule(row) for row in tx.sql.execute(select(tables.schedule))]
+    found = _seen(tx, [_schedule(row) for row in tx.sql.execute(select(tables.schedule))])
     order = list(Standing)
     return sorted(found, key=lambda each: (order.index(each.standing), each.due or 0, each.id))
+
+
+def _seen(tx: Transaction, found: Sequence[Schedule]) -> list[Schedule]:
+    """Return those whose request may be viewed."""
+    seen = sights.visible(tx, [one.run for one in found])
+    return [one for one in found if one.run in seen]
 
 
 def listed(tx: Transaction) -> tuple[list[Schedule], int]:
@@ -258,7 +264,7 @@ def _change(tx: Transaction, schedule: Schedule, **changes: object) -> None:
 
 def _one(tx: Transaction, query: Select[tuple[object, ...]], number: int) -> Schedule:
     row = tx.sql.execute(query).one_or_none()
-    if row is None:
+    if row is None or not sights.visible(tx, [row.run]):
         raise NoSuchSchedule(f"there is no schedule {number}")
     return _schedule(row)
 
@@ -293,10 +299,13 @@ def _fire(row: Row[tuple[object, ...]]) -> Fire:
 
 def missed(tx: Transaction, *, days: int = MISSED_DAYS) -> dict[int, int]:
     """Count the moments at which nobody was there, by schedule; those without any are left out."""
-    fire = tables.fire.c
+    fire, schedule = tables.fire.c, tables.schedule.c
     query = (
-        select(fire.schedule, func.count())
+        select(fire.schedule, schedule.run, func.count())
+        .join(tables.schedule, schedule.id == fire.schedule)
         .where(fire.outcome == Outcome.MISSED.value, fire.start >= tx.now - days * _DAY)
-        .group_by(fire.schedule)
+        .group_by(fire.schedule, schedule.run)
     )
-    return {row[0]: row[1] for row in tx.sql.execute(query)}
+    found = [tuple(row) for row in tx.sql.execute(query)]
+    seen = sights.visible(tx, [run for _, run, _ in found])
+    return {number: count for number, run, count in found if run in seen}

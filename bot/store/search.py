@@ -5,17 +5,14 @@ ended, looks at a bounded number of its entries, and says where to go on.
 """
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
-from typing import Any
 
 from bot.run import ATTENTION, Run, State, apart
-from bot.store import runs
+from bot.store import runs, sights
+from bot.store.adhoc import each, rows, scalar
 from bot.store.database import Transaction
 from bot.store.patterns import fits, is_pattern, like, range_of
-from bot.store.statement import Statement
 from bot.store.tables import PART, WHOLE
 
 # How many runs are looked at for a page: first few, since most filters let enough through.
@@ -36,7 +33,6 @@ _COMMON = 1_000
 # How much later than one with a higher number a run may have been asked for, or an entry of the
 # log written: clocks are set back.
 SLACK = 3_600_000_000
-_NAMED = re.compile(r":(\w+)")
 
 
 @dataclass(frozen=True)
@@ -151,7 +147,7 @@ def _near(tx: Transaction, wanted: Filter, bounds: tuple[int, int], limit: int) 
     alone = not (wanted.person or wanted.words or wanted.area or wanted.text)
     if not alone or wanted.host is None or not is_pattern(wanted.host):
         return []
-    walk = _Walk("ix_run_newest", "", [], *_rest(wanted, wanted.host))
+    walk = _Walk("ix_run_newest", "", [], *_rest(tx, wanted, wanted.host))
     lowest = f"(SELECT max(id) - {_NEAR} FROM run WHERE id < :beyond)"  # noqa: S608 - a number of ours
     query = _query(walk, walk.rest, bounds, "id DESC", limit, lowest=lowest)
     return [number for (number,) in rows(tx, *query)]
@@ -177,30 +173,6 @@ def _of_several(
     order = "id + 0 DESC" if floor is None or beyond - floor > _DENSE else "id DESC"
     query = _query(walk, walk.rest, (floor or lowest, beyond), order, limit)
     return [number for (number,) in rows(tx, *query)]
-
-
-def rows(tx: Transaction, sql: str, given: Mapping[str, object]) -> Sequence[Any]:
-    """Return what the driver itself finds: putting a statement together anew for each page would
-    take longer than finding it. sql: its values as `:name`."""
-    (answer,) = tx.wire.of_each([asked(tx, sql, given)])
-    return answer.rows
-
-
-def asked(tx: Transaction, sql: str, given: Mapping[str, object]) -> Statement:
-    """Return it as what to ask beside other things."""
-    # Planned for what is asked: a plan for any value would walk the wrong index for many.
-    return Statement(sql if tx.embedded else _as_postgresql(sql), given, by_heart=False)
-
-
-@lru_cache(1024)
-def _as_postgresql(sql: str) -> str:
-    return _NAMED.sub(r"%(\1)s", sql)
-
-
-def scalar(tx: Transaction, sql: str, given: Mapping[str, object]) -> Any:
-    """Return the first value of the first row, None without one."""
-    found = rows(tx, sql, given)
-    return found[0][0] if found else None
 
 
 def _bounds(tx: Transaction, wanted: Filter) -> tuple[int, int] | None:
@@ -238,7 +210,7 @@ def _walk(tx: Transaction, wanted: Filter) -> _Walk | None:
         ("ix_run_area", "area", wanted.area),
     ]
     known = [(index, column, value) for index, column, value in filters if value is not None]
-    rest, given = _rest(wanted, pattern)
+    rest, given = _rest(tx, wanted, pattern)
     given |= {column: value for _, column, value in known}
     given |= {f"area{n}": area for n, area in enumerate(areas)}
     in_areas = f"run.area IN ({_named('area', len(areas))})"
@@ -288,10 +260,14 @@ _HAS_WORD = (
 )
 
 
-def _rest(wanted: Filter, pattern: str | None) -> tuple[list[str], dict[str, object]]:
+def _rest(
+    tx: Transaction, wanted: Filter, pattern: str | None
+) -> tuple[list[str], dict[str, object]]:
     by_part = wanted.host is not None or bool(wanted.text)
     rest = [f"run.place != {WHOLE}" if by_part else f"run.place != {PART}"]
-    given: dict[str, object] = {}
+    seen = sights.of_runs(tx)
+    rest += [seen.sql] if seen.sql else []
+    given: dict[str, object] = {**seen.given}
     if wanted.states:
         states = _states(wanted)
         given |= {f"s{n}": state for n, state in enumerate(states)}
@@ -375,19 +351,6 @@ def known_hosts(tx: Transaction, table: str, pattern: str) -> list[str]:
     query = each(table, "host", "WHERE host >= :first", end)
     known = rows(tx, query, {"first": first, "beyond": beyond})
     return [host for (host,) in known if fits(host, pattern)]
-
-
-def each(table: str, column: str, begin: str = "", end: str = "") -> str:
-    """Return SQL for each value of a column once, by one step of its index for each.
-
-    begin, end: SQL that bounds them.
-    """
-    return (
-        f"WITH RECURSIVE known(one) AS (SELECT min({column}) FROM {table} {begin} UNION ALL "  # noqa: S608 - ours
-        f"SELECT (SELECT min({table}.{column}) FROM {table} "
-        f"WHERE {table}.{column} > known.one {end}) "
-        "FROM known WHERE known.one IS NOT NULL) SELECT one FROM known WHERE one IS NOT NULL"
-    )
 
 
 def _count(tx: Transaction, word: str) -> int:

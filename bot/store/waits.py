@@ -7,14 +7,14 @@ from statistics import median
 from sqlalchemy import bindparam, func, select
 
 from bot.run import State
-from bot.store import search, tables
+from bot.store import search, sights, tables
 from bot.store.database import Transaction
 from bot.store.rote import Rote
 
 _RUN, _VOTE = tables.run.c, tables.vote.c
 # Of so many requests, the newest, the usual wait is told.
 _ENOUGH_TO_TELL = 50
-_WAITS = Rote(
+_USUAL = (
     select((_RUN.started - _RUN.asked).label("wait"))
     .where(
         _RUN.words == bindparam("what"),
@@ -24,6 +24,7 @@ _WAITS = Rote(
     .order_by(_RUN.id.desc())
     .limit(_ENOUGH_TO_TELL)
 )
+_WAITS = Rote(_USUAL)
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,8 @@ class Wait:
 
 def horizon(tx: Transaction, moment: int, *, most: int) -> int:
     """Return the moment, or a later one since which no more than so many runs were asked for."""
-    query = select(_RUN.asked).where(_RUN.asked >= moment).order_by(_RUN.asked.desc())
+    query = select(_RUN.asked).where(_RUN.asked >= moment, sights.of_runs(tx).clause())
+    query = query.order_by(_RUN.asked.desc())
     beyond = tx.sql.execute(query.offset(most).limit(1)).scalar()
     return moment if beyond is None else beyond + 1
 
@@ -82,6 +84,7 @@ def since(tx: Transaction, moment: int) -> Iterator[Wait]:
             _RUN.needed > 0,
             _RUN.shown.is_not(None),
             _RUN.grant_id.is_(None),
+            sights.of_runs(tx).clause(),
         )
         .order_by(_RUN.id)
     )
@@ -103,5 +106,10 @@ def since(tx: Transaction, moment: int) -> Iterator[Wait]:
 def usual_wait(tx: Transaction, words: str) -> int | None:
     """Return the median wait from asking to starting, in microseconds, of the newest runs of a
     runbook that took an approval; None if there are none yet."""
-    lengths = [row.wait for row in _WAITS.rows(tx, what=words)]
+    if sights.sees_everything(tx):
+        lengths = [row.wait for row in _WAITS.rows(tx, what=words)]
+    else:
+        # Of the runs that whoever is told may view.
+        seen = _USUAL.where(sights.of_runs(tx).clause())
+        lengths = [*tx.sql.execute(seen, {"what": words}).scalars()]
     return round(median(lengths)) if lengths else None

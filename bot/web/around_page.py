@@ -59,7 +59,7 @@ def show(
     """Show what happened then. Without a moment it is now, and the hour before."""
     typed = {"at": at.strip(), "within": within.strip(), "host": host.strip(), "zone": zone}
     problems: dict[str, str] = {}
-    with parts.database.reading() as tx:
+    with parts.database.reading(visitor.sight) as tx:
         now = tx.now
         at_once, reach = _understood(typed, now, problems)
         found: list[Shown] = []

@@ -187,12 +187,12 @@ def _offered(
     parts: WebParts, visitor: Visitor, runbook: type[AnyRunbook], blank: Blank, host: str
 ) -> Sequence[str]:
     if blank.kind == "host":
-        with parts.database.reading() as tx:
+        with parts.database.reading(visitor.sight) as tx:
             now = tx.now
         return list(askable(visitor.policy, runbook, person=visitor.id, door="web", now=now))
     if blank.choices or parts.offering is None or host not in visitor.policy.inventory.hosts:
         return ()
-    return parts.offering.values(blank, host=host)
+    return parts.offering.values(runbook, blank, host=host, person=visitor.id, door="web")
 
 
 def _outlook(
@@ -201,7 +201,7 @@ def _outlook(
     """Say what would come of it on this host; nothing as long as none is chosen."""
     if host not in visitor.policy.inventory.hosts:
         return ()
-    with parts.database.reading() as tx:
+    with parts.database.reading(visitor.sight) as tx:
         meant = Question(runbook, (host,))
         seen = foresee(tx, visitor.policy, meant, person=visitor.id, door="web")
     return seen.sentences()

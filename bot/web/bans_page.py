@@ -70,7 +70,7 @@ def _page(
     alert: str = "",
     done: str = "",
 ) -> Response:
-    with parts.database.reading() as tx:
+    with parts.database.reading(visitor.sight) as tx:
         held = bans.everybody(tx)
         stepped_up = bool(shown(tx, visitor.policy, person=visitor.id, session=visitor.session))
     ruling = visitor.policy.may_order(visitor.id, "ban")

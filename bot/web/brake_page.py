@@ -59,7 +59,7 @@ def _page(
     alert: str = "",
     done: str = "",
 ) -> Response:
-    with parts.database.reading() as tx:
+    with parts.database.reading(visitor.sight) as tx:
         held = stops.of_everything(tx)
         stepped_up = bool(shown(tx, visitor.policy, person=visitor.id, session=visitor.session))
     own = held is not None and held.person == visitor.id

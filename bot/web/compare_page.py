@@ -22,7 +22,7 @@ def compare(
     """Show run b on the right, and on the left run a, or the one before that is most like b."""
     if b is None:
         raise NoSuchRun("two runs are compared: say which")
-    with parts.database.reading() as tx:
+    with parts.database.reading(visitor.sight) as tx:
         left, right = pair(tx, b, a, name=visitor.name)
         now = tx.now
     return page(

@@ -94,7 +94,7 @@ def _page(
     alert: str = "",
     notice: str = "",
 ) -> Response:
-    with parts.database.reading() as tx:
+    with parts.database.reading(visitor.sight) as tx:
         run = runs.get(tx, number)
         found = erasing.foreseen(tx, run)
     asked = found.asked

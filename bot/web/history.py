@@ -134,7 +134,7 @@ def _unheard_of(request: Request, visitor: Visitor, seen: "_Seen") -> dict[str, 
     if seen.found.runs or seen.older or seen.wanted.problems or not seen.wanted.typed:
         return {}
     parts: WebParts = request.app.state.parts
-    with parts.database.reading() as tx:
+    with parts.database.reading(visitor.sight) as tx:
         return strangers(tx, seen.wanted.filter, visitor.policy)
 
 

@@ -27,7 +27,7 @@ _MOST = 100
 @router.get("/")
 @apart
 def home(request: Request, parts: Here, visitor: Visiting) -> Response:
-    with parts.database.reading() as tx:
+    with parts.database.reading(visitor.sight) as tx:
         waiting = _in_states(tx, frozenset({State.WAITING}))
         moving = _in_states(tx, _MOVING)
         latest = search.newest(tx, search.Filter(), most=_LATEST)

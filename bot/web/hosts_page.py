@@ -53,7 +53,7 @@ def listing(
         named = host.strip().lower() in one.name
         return named and tag in {"", *one.tags} and area in {"", one.area}
 
-    with parts.database.reading() as tx:
+    with parts.database.reading(visitor.sight) as tx:
         found = list(roll(tx, visitor.policy, fits))
         now = tx.now
     shown = [one for one in found if reach in {"", one.reach.name.lower()}]
@@ -80,7 +80,7 @@ def show(request: Request, parts: Here, visitor: Visiting, name: Name, days: Day
         host = visitor.policy.inventory[name]
     except UnknownHost as unknown:
         raise HTTPException(404, f"{unknown}."[:300]) from None
-    with parts.database.reading() as tx:
+    with parts.database.reading(visitor.sight) as tx:
         standing = next(roll(tx, visitor.policy, lambda one: one.name == host.name))
         changes, line = _changes(tx, host.name, days)
         shown = changes[:_SHOWN]

@@ -11,7 +11,7 @@ from markupsafe import Markup
 from pydantic import TypeAdapter, ValidationError
 
 from bot import archive, moment
-from bot.store import entries, search, verification
+from bot.store import entries, search, sights, verification
 from bot.store.changelog import Entry
 from bot.store.database import Transaction
 from bot.store.verification import Verdict
@@ -91,10 +91,14 @@ def as_json(request: Request, before: Before = None) -> Response:
 
 
 @router.post("/log/verify")
-def verify(request: Request, parts: Here, visitor: Visiting) -> Response:  # noqa: ARG001 - whoever is signed in may verify
+def verify(request: Request, parts: Here, visitor: Visiting) -> Response:
     """Recompute the whole chain. A POST, so that nothing but a button does that work."""
     try:
+        with parts.database.reading(visitor.sight) as tx:
+            sights.require_everything(tx, "Verifying the whole change log")
         verdict = verification.verify_alone(parts.database)
+    except sights.NotEverything as no:
+        return refusal(request, 403, str(no))
     except verification.AtItAlready as no:
         return refusal(request, 409, f"{str(no).capitalize()}.")
     return _page(request, verdict=verdict)
@@ -158,7 +162,7 @@ def _unheard_of(request: Request, visitor: Visitor, seen: _Seen) -> dict[str, st
     if seen.entries or seen.asked is None or not seen.typed:
         return {}
     parts: WebParts = request.app.state.parts
-    with parts.database.reading() as tx:
+    with parts.database.reading(visitor.sight) as tx:
         return strangers_to_the_log(tx, seen.asked, visitor.policy)
 
 

@@ -88,7 +88,7 @@ def _done(
     typed: Mapping[str, str],
 ) -> Response:
     """Do it and show the page anew, or show what was typed with the reason why not."""
-    with parts.database.reading() as tx:
+    with parts.database.reading(visitor.sight) as tx:
         now = tx.now
     try:
         act(now)
@@ -109,7 +109,7 @@ def _page(
 ) -> Response:
     policy = visitor.policy
     owned = [area for area in policy.household.areas.values() if visitor.id in area.owners]
-    with parts.database.reading() as tx:
+    with parts.database.reading(visitor.sight) as tx:
         found = [one for one in grants.concerning(tx, visitor.id) if one.holds(tx.now)]
         return page(
             request,

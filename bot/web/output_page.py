@@ -23,7 +23,7 @@ def output(
     find: Annotated[str, Query(max_length=200)] = "",
 ) -> Response:
     """Hand out all of it, or show the lines that hold the words, each with its number."""
-    with parts.database.reading() as tx:
+    with parts.database.reading(visitor.sight) as tx:
         record = gather(tx, number, visitor).records.get(step)
     if record is None or not record.output.strip():
         raise HTTPException(404, f"No output of step {step} of run {number} is kept.")

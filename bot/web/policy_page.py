@@ -31,7 +31,7 @@ def person(request: Request, parts: Here, visitor: Visiting, person: Person) -> 
 
 
 def _page(request: Request, parts: WebParts, visitor: Visitor, *, person: str) -> Response:
-    with parts.database.reading() as tx:
+    with parts.database.reading(visitor.sight) as tx:
         now = tx.now
     told = current(visitor.policy, now, person=person)
     return page(

@@ -30,7 +30,7 @@ class Bar:
 @router.get("")
 def show(request: Request, parts: Here, visitor: Visiting, days: Days = QUARTER) -> Response:
     """Show the waits of the last days, by runbook, area and hour."""
-    with parts.database.reading() as tx:
+    with parts.database.reading(visitor.sight) as tx:
         found = tally(tx, visitor.policy, days=days)
     groups: Mapping[str, Sequence[Bar]] = {
         "By runbook": _bars(found.runbooks),

@@ -64,7 +64,7 @@ def live(
 
     streamed: how hosts are drawn on a page that its stream tells of each; they stay as they are.
     """
-    with parts.database.reading() as tx:
+    with parts.database.reading(visitor.sight) as tx:
         dossier = gather(tx, number, visitor)
     stay = streamed == dossier.hosts_drawn and not dossier.run.over
     if seen in {dossier.stamp, dossier.rest if stay else dossier.stamp}:
@@ -252,7 +252,7 @@ def whole_page(  # noqa: PLR0913 - what stands on top of it, by name
     proof: Proof | None = None,
 ) -> Response:
     """Draw it all as it is now. proof: what was just verified."""
-    with parts.database.reading() as tx:
+    with parts.database.reading(visitor.sight) as tx:
         dossier = gather(tx, number, visitor)
     things = _things(dossier, visitor) | {"alert": alert, "notice": notice, "proof": proof}
     return page(request, "run.html", status=status, **things)

@@ -48,7 +48,7 @@ class Shown:
 @router.get("")
 def listing(request: Request, parts: Here, visitor: Visiting, ended: str = "") -> Response:
     """Show the schedules, those that fire first; what ended long ago only if it is asked for."""
-    with parts.database.reading() as tx:
+    with parts.database.reading(visitor.sight) as tx:
         listed, older = schedules.listed(tx)
         whole = ended == "all"
         found = [_shown(tx, each, visitor) for each in (schedules.every(tx) if whole else listed)]
@@ -69,12 +69,12 @@ def listing(request: Request, parts: Here, visitor: Visiting, ended: str = "") -
 
 
 @router.get("/new")
-def new(request: Request, parts: Here, visitor: Visiting) -> Response:  # noqa: ARG001 - only for those who are signed in
+def new(request: Request, parts: Here, visitor: Visiting) -> Response:
     """Show the form; once it is filled in, what it means and when that would be."""
     typed = {name: request.query_params.get(name, "") for name in ("name", "request", *SETTINGS)}
     if not any(typed.values()):
         return _form(request, typed)
-    with parts.database.reading() as tx:
+    with parts.database.reading(visitor.sight) as tx:
         now = tx.now
     try:
         wanted, _, _ = _understood(parts, typed)
@@ -193,7 +193,7 @@ def _page(
     alert: str = "",
     notice: str = "",
 ) -> Response:
-    with parts.database.reading() as tx:
+    with parts.database.reading(visitor.sight) as tx:
         shown = _shown(tx, schedules.get(tx, number), visitor)
         fires = schedules.fires(tx, number, most=_NEWEST)
     return page(

@@ -146,7 +146,7 @@ def _page(
     alert: str = "",
     notice: str = "",
 ) -> Response:
-    with parts.database.reading() as tx:
+    with parts.database.reading(visitor.sight) as tx:
         mine = [factor for factor in factors.of(tx, visitor.id) if factor.proven]
         others = factors.everybodys(tx) if is_owner(visitor.policy, visitor.id) else []
         fresh = shown(tx, visitor.policy, person=visitor.id, session=visitor.session)

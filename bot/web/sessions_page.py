@@ -19,7 +19,7 @@ Session = Annotated[str, Path(pattern=r"^[0-9a-f]{16}$")]
 
 @router.get("")
 def show(request: Request, parts: Here, visitor: Visiting, done: str = "") -> Response:
-    with parts.database.reading() as tx:
+    with parts.database.reading(visitor.sight) as tx:
         mine, here = signins.of(tx, visitor.id), signins.find(tx, visitor.session)
     return page(
         request,

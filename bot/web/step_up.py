@@ -72,7 +72,7 @@ def _page(
     status: int = 200,
     alert: str = "",
 ) -> Response:
-    with parts.database.reading() as tx:
+    with parts.database.reading(visitor.sight) as tx:
         mine = [f for f in factors.of(tx, visitor.id) if counts(visitor.policy, f)]
     kinds = {factor.kind for factor in mine}
     return page(

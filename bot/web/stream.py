@@ -16,9 +16,10 @@ from fastapi.responses import StreamingResponse
 from starlette.types import Message, Send
 
 from bot.policy import NoPolicy
-from bot.store import glances
+from bot.store import glances, runs
 from bot.store.database import Database, StoreUnavailable
 from bot.store.glances import Glance
+from bot.store.runs import NoSuchRun
 from bot.web.fan import drawn, rows
 from bot.web.parts import Here, WebParts
 from bot.web.run_page import Number
@@ -48,6 +49,7 @@ async def stream(
     known = last_event_id[:20]
     since = int(known) if known.isascii() and known.isdecimal() else after
     looks: Looks = request.app.state.looks
+    await to_thread.run_sync(_require_view, parts, visitor, number)
     await looks.at(parts.database, number, parts.seats.terms.look)
     if request.scope.get("head"):
         return Response(media_type=Events.media_type)
@@ -128,7 +130,7 @@ async def _news(
         try:
             if clock() - checked >= terms.check:
                 checked = clock()
-                if not await _there(request, parts):
+                if not await _there(request, parts, number):
                     yield _event(_GONE, "")
                     return
             glance = await looks.at(parts.database, number, terms.look)
@@ -146,13 +148,23 @@ async def _news(
         await asyncio.sleep(terms.look)
 
 
-async def _there(request: Request, parts: WebParts) -> bool:
-    """Say whether the reader is still signed in, and still among the people of the policy."""
+async def _there(request: Request, parts: WebParts, number: int) -> bool:
+    """Say whether the reader is still signed in, among the people, and may still view the run."""
+
+    def look() -> None:
+        _require_view(parts, still_there(request, parts), number)
+
     try:
-        await to_thread.run_sync(still_there, request, parts)
-    except SignedOut:
+        await to_thread.run_sync(look)
+    except (SignedOut, NoSuchRun):
         return False
     return True
+
+
+def _require_view(parts: WebParts, visitor: Visitor, number: int) -> None:
+    """Raise NoSuchRun unless the visitor may view it: looks are shared by all who watch."""
+    with parts.database.reading(visitor.sight) as tx:
+        runs.get(tx, number)
 
 
 def _events(watching: Watching, glance: Glance) -> Iterator[bytes]:

@@ -61,7 +61,7 @@ def _lacks_factor(parts: WebParts, visitor: Visitor) -> bool:
 
     Whoever has taken a session over for an hour would otherwise leave with a token for a year.
     """
-    with parts.database.reading() as tx:
+    with parts.database.reading(visitor.sight) as tx:
         has = any(counts(visitor.policy, factor) for factor in factors.of(tx, visitor.id))
         return has and not shown(tx, visitor.policy, person=visitor.id, session=visitor.session)
 
@@ -76,7 +76,7 @@ def _page(
     typed: Mapping[str, object] | None = None,
     new: tuple[tokens.Token, str] | None = None,
 ) -> Response:
-    with parts.database.reading() as tx:
+    with parts.database.reading(visitor.sight) as tx:
         mine, now = tokens.listed(tx, visitor.id), tx.now
     return page(
         request,

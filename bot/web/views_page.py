@@ -22,10 +22,10 @@ Number = Annotated[int, Path(ge=1, le=2_147_483_647)]
 
 
 @router.get("/{number}")
-def opened(parts: Here, visitor: Visiting, number: Number) -> Response:  # noqa: ARG001 - whoever is signed in may read
+def opened(parts: Here, visitor: Visiting, number: Number) -> Response:
     """Go to the history as somebody has kept it: the link for others."""
     try:
-        with parts.database.reading() as tx:
+        with parts.database.reading(visitor.sight) as tx:
             view = views.get(tx, number)
     except NoSuchView:
         raise HTTPException(404, "There is no such view: whose it was has forgotten it.") from None

@@ -9,6 +9,7 @@ from fastapi import Depends, Request
 
 from bot import trail
 from bot.policy import Person, Policy
+from bot.sight import Sight
 from bot.store import signins, stops
 from bot.store.database import StoreUnavailable, Transaction
 from bot.store.rote import rows_of_each
@@ -34,6 +35,11 @@ class Visitor:
     @property
     def id(self) -> str:
         return self.person.id
+
+    @property
+    def sight(self) -> Sight:
+        """What they may view."""
+        return self.policy.sight(self.id)
 
     def name(self, identifier: str) -> str:
         """Return what a person is called; ids of people who have left stay as they are."""
@@ -86,6 +92,8 @@ def _met(
             request.state.halt = stops.found(stopped)
             trail.note(person=person.id)
             request.state.visitor = visitor = Visitor(person, policy, token)
+            # Whatever is read after this is read for them.
+            tx.sight = visitor.sight
             yield visitor, tx
     if person is None:
         with parts.database.transaction() as tx:

@@ -17,6 +17,7 @@ from bot.workflow.deciding import NotYours, StepUpFirst, TooLate, must_be_of
 from bot.workflow.parts import Parts, request_of
 from bot.workflow.passing import why_not
 from bot.workflow.second_factor import is_owner, shown
+from bot.workflow.visibility import require_view
 from connectors.command import UncleanText
 
 LEAST_REASON = 20
@@ -33,6 +34,7 @@ class Breaking:
 
     def want(self, number: int, *, person: str, reason: str) -> Run:
         """Note that the asker means to break the glass for this run; that is done on its page."""
+        require_view(self._parts, number, person=person)
         why = reason_for(reason)
         policy = self._parts.policies.current()
         with self._parts.database.transaction() as tx:
@@ -51,6 +53,7 @@ class Breaking:
 
     def shatter(self, number: int, *, person: str, session: str, digest: str, reason: str) -> Run:
         """Break the glass: the plan with this digest starts now, whoever has not approved it."""
+        require_view(self._parts, number, person=person)
         why = reason_for(reason)
         policy = self._parts.policies.current()
         with in_a_hurry(), self._parts.database.transaction() as tx:
@@ -98,6 +101,7 @@ class Breaking:
 
     def review(self, number: int, *, person: str, words: str) -> Glass:
         """Say as somebody else what one thinks of it, so that its asker may do it again."""
+        require_view(self._parts, number, person=person)
         said = _clean(words)
         if len(said) < _LEAST_REVIEW:
             raise Unfit(f"say what you found, in {_LEAST_REVIEW} characters or more")

@@ -13,6 +13,7 @@ from bot.store.output import Kept
 from bot.workflow.asking import Unfit, fold_reason
 from bot.workflow.deciding import NotYours, TooLate
 from bot.workflow.parts import Parts
+from bot.workflow.visibility import require_view
 
 ASKED, REFUSED, DECLINED = "erasure asked", "erasure refused", "erasure declined"
 _SHORTEST_REASON = 10
@@ -45,14 +46,17 @@ class Erasing:
 
     def ask(self, number: int, *, person: str, why: str, door: str, login: str = "") -> None:
         """Raises Unfit, NotYours, TooLate and NoSuchRun."""
+        require_view(self._parts, number, person=person)
         ask_to_erase(self._parts, number, person=person, why=why, door=door, login=login)
 
     def confirm(self, number: int, *, person: str, digest: str) -> int:
         """Raises NotYours, TooLate and NoSuchRun."""
+        require_view(self._parts, number, person=person)
         return confirm_erasure(self._parts, number, person=person, digest=digest)
 
     def decline(self, number: int, *, person: str, why: str) -> None:
         """Raises Unfit, NotYours, TooLate and NoSuchRun."""
+        require_view(self._parts, number, person=person)
         decline_erasure(self._parts, number, person=person, why=why)
 
 

@@ -14,6 +14,7 @@ from bot.workflow import asking, firing, founding
 from bot.workflow.asking import Unfit, fold_reason, record
 from bot.workflow.deciding import NotYours, TooLate
 from bot.workflow.parts import Parts
+from bot.workflow.visibility import require_view_of_schedule
 from runbooks import AnyRunbook
 
 
@@ -50,14 +51,17 @@ class Schedules:
 
     def suspend(self, number: int, *, person: str, why: str = "") -> Schedule:
         """Let it fire no more until somebody resumes it."""
+        require_view_of_schedule(self._parts, number, person=person)
         return _stand(self._parts, number, Standing.SUSPENDED, person=person, why=why)
 
     def end(self, number: int, *, person: str, why: str = "") -> Schedule:
         """Let it fire no more, for good."""
+        require_view_of_schedule(self._parts, number, person=person)
         return _stand(self._parts, number, Standing.ENDED, person=person, why=why)
 
     def resume(self, number: int, *, person: str) -> Schedule:
         """Let it fire again, from the next moment on; what was missed meanwhile stays missed."""
+        require_view_of_schedule(self._parts, number, person=person)
         policy = self._parts.policies.current()
         with self._parts.database.transaction() as tx:
             schedule = schedules.hold(tx, number)
@@ -75,6 +79,7 @@ class Schedules:
 
     def take(self, number: int, *, person: str, origin: Origin, reason: str = "") -> Run:
         """Ask for the same schedule as one's own; once that is approved the old one ends."""
+        require_view_of_schedule(self._parts, number, person=person)
         policy = self._parts.policies.current()
         with self._parts.database.transaction() as tx:
             schedule = schedules.get(tx, number)

@@ -38,6 +38,7 @@ from bot.workflow.recovering import Recovering
 from bot.workflow.stepping_up import SteppingUp
 from bot.workflow.survey import Survey
 from bot.workflow.tokens import Tokens
+from bot.workflow.visibility import require_view
 from runbooks import AnyRunbook
 
 log = logging.getLogger(__name__)
@@ -82,39 +83,47 @@ class Workflow:
         )
 
     def undo(self, number: int, *, person: str, origin: Origin, reason: str = "") -> Run:
+        require_view(self._parts, number, person=person)
         return asking.undo(self._parts, number, person=person, origin=origin, reason=reason)
 
     def approve(
         self, number: int, *, person: str, digest: str, reason: str = "", session: str = ""
     ) -> Run:
         """Raises NotYours, TooLate, NoSuchRun. session: of the web, "" elsewhere."""
+        require_view(self._parts, number, person=person)
         return deciding.approve(
             self._parts, number, person=person, digest=digest, reason=reason, session=session
         )
 
     def deny(self, number: int, *, person: str, reason: str = "") -> Run:
+        require_view(self._parts, number, person=person)
         return deciding.deny(self._parts, number, person=person, reason=reason)
 
     def counter(
         self, number: int, *, person: str, changes: Mapping[str, str], reason: str = ""
     ) -> Run:
         """Propose other values; the run that has them goes to the asker. Raises as approve()."""
+        require_view(self._parts, number, person=person)
         return countering.counter(
             self._parts, number, person=person, changes=changes, reason=reason
         )
 
     def accept(self, number: int, *, person: str, digest: str) -> Run:
         """Take over the values that an approver proposes. Raises NotYours and TooLate."""
+        require_view(self._parts, number, person=person)
         return countering.accept(self._parts, number, person=person, digest=digest)
 
     def withdraw(self, number: int, *, person: str) -> Run:
+        require_view(self._parts, number, person=person)
         return deciding.withdraw(self._parts, number, person=person)
 
     def settle(self, number: int, *, person: str, succeeded: bool, why: str) -> Run:
+        require_view(self._parts, number, person=person)
         return deciding.settle(self._parts, number, person=person, succeeded=succeeded, why=why)
 
     def stop(self, number: int, *, person: str, why: str = "") -> Run:
         """Send nothing more for a run. Raises NotYours, TooLate, NoSuchRun."""
+        require_view(self._parts, number, person=person)
         return stopping.stop(self._parts, number, person=person, why=why)
 
     def stop_all(self, *, person: str, why: str, session: str = "") -> int:

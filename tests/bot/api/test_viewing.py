@@ -1,0 +1,204 @@
+"""The right to view, at every route of the API. Enter new routes here, with a decision."""
+
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+from fastapi.testclient import TestClient
+
+from tests.bot.api.conftest import Desk, a_desk
+from tests.bot.api.test_routes import QUERY
+from tests.bot.api.test_routes import ROUTES as ALL
+from tests.bot.narrow import HIDDEN, SHOWN, Narrow, a_narrow_office, without
+
+# What a route does with what the caller may not view.
+#   run, schedule: one that may not be viewed answers as one that does not exist
+#   leaves out: tells of others alone
+#   refuses: it takes the right to view everything
+#   tells of none: no run, entry or schedule is in it
+ROUTES = {
+    ("GET", "/me"): "tells of none",
+    ("GET", "/runbooks"): "tells of none",
+    ("GET", "/hosts"): "leaves out",
+    ("GET", "/hosts/{name}"): "leaves out",
+    ("GET", "/hosts/{name}/choices"): "tells of none",
+    ("GET", "/waiting"): "leaves out",
+    ("GET", "/mandates"): "tells of none",
+    ("GET", "/policy"): "tells of none",
+    ("GET", "/locks"): "leaves out",
+    ("GET", "/around"): "leaves out",
+    ("GET", "/views"): "tells of none",
+    ("GET", "/views/{number}"): "tells of none",
+    ("POST", "/views"): "tells of none",
+    ("POST", "/views/{number}/forget"): "tells of none",
+    ("GET", "/log"): "leaves out",
+    ("POST", "/log/verify"): "refuses",
+    ("GET", "/policy/outlook"): "tells of none",
+    ("GET", "/runs"): "leaves out",
+    ("GET", "/runs/compare"): "run",
+    ("GET", "/runs/{number}"): "run",
+    ("GET", "/runs/{number}/progress"): "run",
+    ("POST", "/runs/{number}/verify"): "run",
+    ("GET", "/runs/{number}/erasure"): "run",
+    ("POST", "/runs/{number}/erasure"): "run",
+    ("POST", "/runs"): "tells of none",
+    ("POST", "/runs/{number}/approve"): "run",
+    ("POST", "/runs/{number}/deny"): "run",
+    ("POST", "/runs/{number}/counter"): "run",
+    ("POST", "/runs/{number}/accept"): "run",
+    ("POST", "/runs/{number}/withdraw"): "run",
+    ("POST", "/runs/{number}/stop"): "run",
+    ("POST", "/runs/{number}/undo"): "run",
+    ("POST", "/runs/{number}/again"): "run",
+    ("POST", "/runs/{number}/settle"): "run",
+    ("POST", "/runs/{number}/review"): "run",
+    ("GET", "/calendar"): "leaves out",
+    ("GET", "/calendar/moments"): "tells of none",
+    ("GET", "/condition"): "tells of none",
+    ("GET", "/report/waiting"): "leaves out",
+    ("GET", "/schedules"): "leaves out",
+    ("GET", "/schedules/{number}"): "schedule",
+    ("POST", "/schedules"): "tells of none",
+    ("POST", "/schedules/{number}/suspend"): "schedule",
+    ("POST", "/schedules/{number}/resume"): "schedule",
+    ("POST", "/schedules/{number}/end"): "schedule",
+    ("POST", "/schedules/{number}/take"): "schedule",
+}
+# Nothing that it leaves out has words of its own: see the test of its counts, and of what is held.
+WORDLESS = {"/report/waiting", "/locks", "/hosts", "/hosts/{name}"}
+ABSENT = 987_654
+
+
+@pytest.fixture
+def narrow(tmp_path: Path) -> Generator[Narrow]:
+    with a_narrow_office(tmp_path) as narrow:
+        yield narrow
+
+
+@pytest.fixture
+def narrow_desk(narrow: Narrow) -> Generator[Desk]:
+    desk = a_desk(narrow.office)
+    yield desk
+    for program in desk.programs:
+        program.close()
+
+
+def _of(decision: str) -> list[tuple[str, str]]:
+    return [route for route, decided in ROUTES.items() if decided == decision]
+
+
+def _ask(program: TestClient, method: str, path: str, number: int) -> tuple[int, str]:
+    """Return the status and the text, in which the number is left out."""
+    query = {"b": number} if path == "/runs/compare" else QUERY.get(path)
+    if path == "/log":
+        query = {"limit": 500}
+    answer = program.request(
+        method,
+        path.format(number=number, name="web1" if "choices" in path else "lb2"),
+        json=ALL[method, path][2],
+        params=query,
+    )
+    return answer.status_code, without(number, answer.text)
+
+
+def test_every_route_has_a_decision():
+    assert set(ROUTES) == set(ALL)
+
+
+@pytest.mark.parametrize(("method", "path"), _of("run"))
+def test_a_run_that_may_not_be_viewed_answers_as_one_that_does_not_exist(
+    narrow: Narrow, narrow_desk: Desk, method: str, path: str
+):
+    program = narrow_desk.program("dora", "read", "ask", "approve")
+    absent = _ask(program, method, path, ABSENT)
+    assert absent[0] == 404
+    for run in narrow.hidden.values():
+        assert _ask(program, method, path, run.id) == absent
+    assert _ask(program, method, path, narrow.shown.id)[0] != 404
+
+
+@pytest.mark.parametrize(("method", "path"), _of("schedule"))
+def test_a_schedule_that_may_not_be_viewed_answers_as_one_that_does_not_exist(
+    narrow: Narrow, narrow_desk: Desk, method: str, path: str
+):
+    program = narrow_desk.program("dora", "read", "ask", "approve")
+    absent = _ask(program, method, path, ABSENT)
+    assert absent[0] == 404
+    assert _ask(program, method, path, narrow.schedule) == absent
+    assert _ask(program, method, path, narrow.shown_schedule)[0] != 404
+
+
+@pytest.mark.parametrize(("method", "path"), _of("leaves out"))
+def test_what_may_not_be_viewed_is_left_out(
+    narrow: Narrow, narrow_desk: Desk, method: str, path: str
+):
+    _, told = _ask(narrow_desk.program("dora", "read"), method, path, narrow.shown.id)
+    assert HIDDEN not in told
+    _, whole = _ask(narrow_desk.program("adam", "read"), method, path, narrow.shown.id)
+    if path not in WORDLESS:
+        assert HIDDEN in whole
+
+
+@pytest.mark.parametrize("path", ["/runs", "/log", "/calendar", "/schedules"])
+def test_what_may_be_viewed_is_told(narrow: Narrow, narrow_desk: Desk, path: str):
+    _, told = _ask(narrow_desk.program("dora", "read"), "GET", path, narrow.shown.id)
+    assert SHOWN in told
+
+
+@pytest.mark.parametrize(("method", "path"), _of("tells of none"))
+def test_what_tells_of_no_run_tells_of_none(
+    narrow: Narrow, narrow_desk: Desk, method: str, path: str
+):
+    program = narrow_desk.program("dora", "read", "ask", "approve")
+    assert HIDDEN not in _ask(program, method, path, narrow.schedule)[1]
+
+
+@pytest.mark.parametrize(("method", "path"), _of("refuses"))
+def test_the_whole_log_is_for_those_who_may_view_everything(
+    narrow: Narrow, narrow_desk: Desk, method: str, path: str
+):
+    status, told = _ask(narrow_desk.program("dora", "read"), method, path, narrow.shown.id)
+    assert status == 403
+    assert "takes the right to view every run" in told
+    assert _ask(narrow_desk.program("adam", "read"), method, path, narrow.shown.id)[0] == 200
+
+
+def test_counts_leave_out_what_may_not_be_viewed(narrow_desk: Desk):
+    def counted(person: str) -> int:
+        told = narrow_desk.program(person, "read").get("/report/waiting").json()
+        return told["total"]["asked"]
+
+    assert counted("adam") > counted("dora") == 0
+
+
+def test_who_holds_a_host_is_told_to_those_who_may_view_the_run(
+    narrow: Narrow, narrow_desk: Desk
+):
+    def holders(person: str) -> list[int]:
+        told = narrow_desk.program(person, "read").get("/locks").json()
+        return [one["run"] for one in told["locks"]]
+
+    assert holders("adam") == [narrow.hidden["waiting"].id]
+    assert holders("dora") == []
+
+
+def test_a_filter_tells_nothing_of_runs_that_may_not_be_viewed(narrow_desk: Desk):
+    """A name that only hidden runs have is as one that never was."""
+    program = narrow_desk.program("dora", "read")
+    for filters in ({"text": HIDDEN}, {"host": "lb1"}, {"area": "edge"}, {"person": "adam"}):
+        told = program.get("/runs", params=filters).json()
+        assert (told["runs"], told["next"]) == ([], None)
+
+
+def test_an_entry_of_ones_own_is_told(narrow: Narrow, narrow_desk: Desk):
+    told = narrow_desk.program("dora", "read").get("/log", params={"limit": 500}).json()
+    runs = {narrow.shown.id, None}
+    assert all(one["person"] == "dora" or one["run"] in runs | _schedules(narrow) for one in told["entries"])
+    assert "token made" in {one["kind"] for one in told["entries"]}
+
+
+def _schedules(narrow: Narrow) -> set[int]:
+    from bot.store import schedules
+
+    with narrow.office.database.reading() as tx:
+        return {schedules.get(tx, narrow.shown_schedule).run}

@@ -1,0 +1,107 @@
+"""An office in which developers view the runs of the web servers alone, full of other runs."""
+
+import re
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from bot.run import Run
+from bot.store import changelog, glass, locks, schedules
+from bot.store.database import Database
+from bot.store.outside import EVENT
+from bot.timetable import Timing, timetable
+from tests.bot.office import WEB, Office, an_office
+from tests.policies import starter_rules
+from tests.toy import SetSwitch, ShowSwitches
+
+BEGIN = '@id("everybody views all runs")'
+NARROW = """
+@id("administrators view all runs")
+permit (principal in Role::"administrator", action == Action::"view", resource);
+
+@id("developers view the web servers")
+@says("Developers see the runs of the web servers, and no breaking of switches.")
+permit (principal in Role::"developer", action == Action::"view", resource in Area::"web")
+when { context.runbook != "toy break" };
+"""
+# Words that stand in hidden runs and in nothing else, and those that stand in shown ones.
+HIDDEN, SHOWN = "sesquipedalian", "perspicacious"
+
+
+def narrow_rules(view: str = NARROW) -> str:
+    """Return the starter's rules with other rules on viewing."""
+    text = starter_rules()
+    begin = text.index(BEGIN)
+    end = text.index(";", begin) + 1
+    return f"{text[:begin]}{view}{text[end:]}"
+
+
+@dataclass
+class Narrow:
+    """hidden: runs that dora may not view, by what they are. shown: one that she may."""
+
+    office: Office
+    hidden: Mapping[str, Run]
+    shown: Run
+    schedule: int
+    shown_schedule: int
+
+
+@contextmanager
+def a_narrow_office(directory: Path, database: Database | None = None) -> Generator[Narrow]:
+    with an_office(directory, rules=narrow_rules(), database=database) as office:
+        yield fill(office)
+
+
+def fill(office: Office) -> Narrow:
+    office.fleet.hosts |= {"web1": {"lamp": "off", HIDDEN: "off"}, "nas1": {"lamp": "off"}}
+    why = f"a {HIDDEN} reason"
+    done = office.ask(_lamp("lb1"), "adam", why)
+    check = office.ask(ShowSwitches(host="nas1"), "adam", why)
+    both = office.workflow.ask_all(
+        [_lamp("lb1", "dim"), _lamp("lb2", "dim")],
+        spelled="lb*",
+        person="adam",
+        origin=WEB,
+        reason=why,
+    )
+    office.work()
+    waiting = office.ask(_lamp("lb2"), "stan", why)
+    shown = office.ask(_lamp("web1"), "olga", f"a {SHOWN} reason")
+    hidden_schedule = _schedule(office, "lb1", HIDDEN, "adam")
+    shown_schedule = _schedule(office, "web1", SHOWN, "olga")
+    with office.database.transaction() as tx:
+        locks.take(tx, "lb2", waiting.id)
+        for run, person, words in ((done, "adam", why), (shown, "olga", f"a {SHOWN} reason")):
+            glass.want(tx, run=run.id, person=person, reason=words)
+            glass.shatter(tx, run.id, until=tx.now, factor="")
+        changelog.append(tx, "banned", person="stan", why=why)
+        changelog.append(
+            tx, EVENT, host="lb1", person="", title=why, source="alerts", happened=tx.now
+        )
+    hidden = {"done": done, "check": check, "both": both, "waiting": waiting}
+    return Narrow(office, hidden, shown, hidden_schedule, shown_schedule)
+
+
+def without(number: int, told: str) -> str:
+    """Leave out the number of a run or a schedule wherever it is named."""
+    return re.sub(rf"\b(runs?|schedules?|instance)([ /=]){number}\b", r"\1\2N", told)
+
+
+def _lamp(host: str, value: str = "on") -> SetSwitch:
+    return SetSwitch(host=host, name="lamp", value=value)
+
+
+def _schedule(office: Office, host: str, name: str, person: str) -> int:
+    run = office.workflow.schedules.ask(
+        [ShowSwitches(host=host)],
+        spelled="",
+        person=person,
+        origin=WEB,
+        timing=Timing(name, timetable("0 3 * * *", "UTC")),
+        reason=f"a {name} reason",
+    )
+    office.work()
+    with office.database.reading() as tx:
+        return next(one.id for one in schedules.every(tx) if one.run == run.id)

@@ -1,0 +1,359 @@
+"""The right to view: what rules decide, what queries leave out, and who acts on what they see."""
+
+import ast
+import re
+from collections.abc import Generator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import bot
+from bot.policy import Policy
+from bot.policy.policy import Request
+from bot.run import Run, Vote
+from bot.sight import Sight, former
+from bot.store import around, changelog, entries, listing, runs, schedules, search, sights, waits
+from bot.store.database import Database, Transaction
+from bot.store.runs import NoSuchRun
+from bot.store.search import Filter
+from bot.workflow import NotYours
+from tests.bot.narrow import HIDDEN, NARROW, Narrow, a_narrow_office, fill, narrow_rules
+from tests.bot.office import WEB, Office, an_office
+from tests.policies import a_policy
+from tests.toy import BreakSwitch, SetSwitch, ShowSwitches
+
+CHECKS = """
+permit (principal in Role::"administrator", action == Action::"view", resource);
+permit (principal in Role::"developer", action == Action::"view", resource)
+when { context.kind == "check" };
+"""
+TAGS = """
+permit (principal, action == Action::"view", resource)
+when { resource.tags.contains("haproxy") };
+forbid (principal, action == Action::"view", resource == Host::"lb2");
+"""
+OWNERS = 'permit (principal, action == Action::"view", resource) when { principal in resource.owners };'
+NOT_ONE = """
+permit (principal, action == Action::"view", resource);
+forbid (principal, action == Action::"view", resource)
+when { context.runbook == "toy show" } unless { principal in Role::"administrator" };
+"""
+FILTERS = (
+    Filter(),
+    Filter(host="lb1"),
+    Filter(host="web1"),
+    Filter(host="lb*"),
+    Filter(area="edge"),
+    Filter(area="web"),
+    Filter(person="adam"),
+    Filter(words="toy set"),
+    Filter(states=frozenset({"succeeded"})),
+    Filter(states=frozenset({"succeeded", "waiting"})),
+    Filter(text=("lamp",)),
+    Filter(text=("lamp", "reason")),
+    Filter(since=0),
+)
+
+
+@pytest.fixture
+def narrow(tmp_path: Path, database: Database) -> Generator[Narrow]:
+    with a_narrow_office(tmp_path, database) as narrow:
+        yield narrow
+
+
+def _rule(office: Office, view: str) -> None:
+    (office.policies.path / "policy.cedar").write_text(narrow_rules(view))
+
+
+def _more(office: Office) -> None:
+    """Ask for what is on several hosts at once, in several areas, and by those who see little."""
+    why = "another reason"
+    for hosts in (("lb1", "web1"), ("web1",), ("lb1", "lb2"), ("web1", "nas1")):
+        office.workflow.ask_all(
+            [ShowSwitches(host=host) for host in hosts],
+            spelled=",".join(hosts),
+            person="adam",
+            origin=WEB,
+            reason=why,
+        )
+        office.work()
+    office.ask(SetSwitch(host="lb1", name="lamp", value="dora"), "dora", why)
+    office.ask(BreakSwitch(host="web1", name="lamp"), "olga", why)
+    office.ask(ShowSwitches(host="lb2"), "stan", why)
+
+
+def _seen(tx: Transaction, policy: Policy, person: str, run: Run) -> bool:
+    """Decide about one run as the rules and the documentation say, without any SQL."""
+    request = Request(run.words, run.kind, run.host, "web", run.asked_by, hosts=run.hosts, now=0)
+    votes = [vote.person for vote in runs.votes(tx, run.parent or run.id)]
+    own = person == run.asked_by or person in run.editors or person in votes
+    return own or policy.may_view(person, request).allowed
+
+
+@pytest.mark.parametrize("view", [NARROW, CHECKS, TAGS, OWNERS, NOT_ONE, ""])
+def test_queries_find_what_the_rules_let_a_person_view(narrow: Narrow, view: str):
+    office = narrow.office
+    _more(office)
+    _rule(office, view)
+    policy = office.policies.current()
+    for person in ("dora", "olga", "adam", "stan"):
+        sight = policy.sight(person)
+        for wanted in FILTERS:
+            with office.database.reading() as tx:
+                everything = runs.several(tx, search.numbers(tx, wanted, most=100))
+                expected = [run.id for run in everything if _seen(tx, policy, person, run)]
+            with office.database.reading(sight) as tx:
+                assert search.numbers(tx, wanted, most=100) == expected, (person, wanted)
+                page = listing.page(tx, wanted, most=100, whose=person)
+                assert [run.id for run in page.runs] == expected
+
+
+@pytest.mark.parametrize("view", [NARROW, CHECKS, TAGS, OWNERS, ""])
+def test_entries_are_those_of_runs_that_may_be_viewed_and_ones_own(narrow: Narrow, view: str):
+    office = narrow.office
+    _more(office)
+    _rule(office, view)
+    policy = office.policies.current()
+    for person in ("dora", "adam", "stan"):
+        with office.database.reading() as tx:
+            log = changelog.after(tx, 0)
+            known = {run.id: run for run in runs.several(tx, [entry.run or 0 for entry in log])}
+            fits = {number for number, run in known.items() if _seen(tx, policy, person, run)}
+        with office.database.reading(policy.sight(person)) as tx:
+            found = {entry.seq for entry in entries.newest(tx, entries.Wanted(), most=1000)}
+            whole = sights.sees_everything(tx)
+        for entry in log:
+            if entry.run is not None or not entry.host:
+                seen = entry.run in fits or entry.person == person or whole
+                assert (entry.seq in found) == seen, entry
+
+
+def test_an_entry_about_a_host_is_for_those_who_may_view_every_run_there(narrow: Narrow):
+    policy = narrow.office.policies.current()
+    with narrow.office.database.transaction() as tx:
+        on = {host: changelog.append(tx, "event", host=host).seq for host in ("web1", "nas1")}
+
+    def told(view: str, person: str) -> set[int]:
+        _rule(narrow.office, view)
+        sight = narrow.office.policies.current().sight(person)
+        with narrow.office.database.reading(sight) as tx:
+            return {entry.seq for entry in entries.newest(tx, entries.Wanted(), most=1000)}
+
+    assert on["web1"] not in told(NARROW, "dora"), "not every runbook there"
+    assert on["nas1"] in told(OWNERS, "stan")
+    assert on["web1"] not in told(OWNERS, "stan")
+    assert policy
+
+
+def test_who_may_view_everything_searches_without_any_condition(office: Office):
+    policy = office.policies.current()
+    with office.database.reading(policy.sight("dora")) as tx:
+        assert sights.of_runs(tx).sql == sights.of_entries(tx).sql == ""
+    _rule(office, NOT_ONE)
+    policy = office.policies.current()
+    for person, whole in (("adam", True), ("dora", False)):
+        with office.database.reading(policy.sight(person)) as tx:
+            assert sights.sees_everything(tx) is whole, "also while no such run was ever asked for"
+
+
+def test_without_a_rule_that_permits_it_one_sees_ones_own_alone(office: Office):
+    _rule(office, "")
+    mine = office.ask(SetSwitch(host="lb1", name="lamp", value="on"))
+    other = office.ask(ShowSwitches(host="lb1"), "adam")
+    with office.database.reading(office.policies.current().sight("dora")) as tx:
+        assert search.numbers(tx, Filter(), most=10) == [mine.id]
+        with pytest.raises(NoSuchRun, match=f"there is no run {other.id}"):
+            runs.get(tx, other.id)
+
+
+def test_what_somebody_decided_or_edited_they_always_see(narrow: Narrow):
+    office = narrow.office
+    run = narrow.hidden["waiting"]
+    sight = office.policies.current().sight("dora")
+    with office.database.reading(sight) as tx:
+        assert not sights.visible(tx, [run.id])
+    with office.database.transaction() as tx:
+        runs.cast(tx, Vote(run.id, "dora", True, run.digest, tx.now))
+    with office.database.reading(sight) as tx:
+        assert sights.visible(tx, [run.id])
+
+
+def test_what_was_decided_for_several_hosts_is_seen_on_each(narrow: Narrow):
+    office, whole = narrow.office, narrow.hidden["both"]
+    with office.database.transaction() as tx:
+        runs.cast(tx, Vote(whole.id, "dora", True, whole.digest, tx.now))
+    with office.database.reading(office.policies.current().sight("dora")) as tx:
+        assert [run.host for run in runs.children(tx, whole.id)] == ["lb1", "lb2"]
+
+
+def test_of_a_host_that_left_the_inventory_the_area_of_the_run_decides(narrow: Narrow):
+    inventory = narrow.office.policies.path / "inventory.yaml"
+    text = inventory.read_text()
+    for host, seen in (("web1", True), ("lb1", False)):
+        inventory.write_text(re.sub(rf"  {host}: .*\n", "", text))
+        policy = narrow.office.policies.current()
+        assert host not in policy.inventory.hosts
+        with narrow.office.database.reading(policy.sight("dora")) as tx:
+            assert bool(search.numbers(tx, Filter(host=host), most=10)) is seen
+
+
+def test_no_host_can_be_called_as_those_that_left(tmp_path: Path):
+    policy = a_policy(tmp_path)
+    inventory = policy.path / "inventory.yaml"
+    inventory.write_text(inventory.read_text().replace("  lb1:", f"  {former('edge')}:"))
+    with pytest.raises(Exception, match="inventory"):
+        policy.current()
+
+
+def test_figures_are_of_what_may_be_viewed(narrow: Narrow):
+    def counted(person: str) -> int:
+        sight = narrow.office.policies.current().sight(person)
+        with narrow.office.database.reading(sight) as tx:
+            return len(list(waits.since(tx, 0)))
+
+    assert counted("dora") == 0
+    assert counted("adam") == 1
+
+
+def test_what_happened_around_a_moment_tells_of_what_may_be_viewed(narrow: Narrow):
+    def happened(person: str) -> set[int | None]:
+        sight = narrow.office.policies.current().sight(person)
+        with narrow.office.database.reading(sight) as tx:
+            seen = around.seen(tx, tx.now, within=3_600_000_000)
+            assert seen.left_out == 0
+            return {one.run for one in seen.happenings}
+
+    assert happened("dora") == {narrow.shown.id}
+    assert happened("adam") > {narrow.shown.id, narrow.hidden["done"].id}
+
+
+def test_a_schedule_is_seen_with_its_request(narrow: Narrow):
+    def listed(person: str) -> set[int]:
+        sight = narrow.office.policies.current().sight(person)
+        with narrow.office.database.reading(sight) as tx:
+            return {one.id for one in schedules.every(tx)}
+
+    assert listed("dora") == {narrow.shown_schedule}
+    assert listed("adam") == {narrow.shown_schedule, narrow.schedule}
+
+
+def test_nobody_approves_what_they_may_not_view(office: Office):
+    run = office.ask(SetSwitch(host="lb1", name="lamp", value="on"))
+    policy = office.policies.current()
+    request = Request("toy set", "change", "lb1", "web", "dora", now=0)
+    ruling = policy.may_ask(request)
+    assert policy.may_approve("olga", request, ruling).allowed
+    _rule(office, 'permit (principal == Person::"adam", action == Action::"view", resource);')
+    policy = office.policies.current()
+    answer = policy.may_approve("olga", request, ruling)
+    assert (answer.allowed, answer.says) == (False, ("nobody approves what they may not view",))
+    assert [person.id for person in policy.approvers(request, ruling)] == ["adam"]
+    with pytest.raises(NoSuchRun, match=f"there is no run {run.id}"):
+        office.workflow.approve(run.id, person="olga", digest=run.digest)
+    assert "approval refused" not in office.entries(run)
+
+
+def test_an_approval_lapses_with_the_right_to_view(office: Office):
+    run = office.ask(SetSwitch(host="lb1", name="lamp", value="on"))
+    office.workflow.approve(run.id, person="olga", digest=run.digest)
+    _rule(office, 'permit (principal == Person::"adam", action == Action::"view", resource);')
+    office.work()
+    assert "0 of those given still count" in office.run(run.id).summary
+    assert office.fleet.told == []
+
+
+def test_who_sees_a_run_and_may_not_decide_it_is_told_so(office: Office):
+    run = office.ask(SetSwitch(host="lb1", name="lamp", value="on"))
+    with pytest.raises(NotYours, match="Those who can"):
+        office.workflow.approve(run.id, person="stan", digest=run.digest)
+
+
+def test_who_is_shut_out_or_unknown_sees_nothing(narrow: Narrow):
+    sight = narrow.office.policies.current().sight("nobody")
+    with narrow.office.database.reading(sight) as tx:
+        assert search.numbers(tx, Filter(), most=10) == []
+        assert entries.newest(tx, entries.Wanted(), most=10) == []
+
+
+def test_the_service_itself_sees_everything(narrow: Narrow):
+    with narrow.office.database.reading() as tx:
+        assert sights.sees_everything(tx)
+        assert len(runs.several(tx, [run.id for run in narrow.hidden.values()])) == 4
+
+
+def test_a_name_is_no_pattern(narrow: Narrow):
+    """Editors are looked for in a list: a person's name finds that person alone."""
+    sight = narrow.office.policies.current().sight("dora")
+    for name in ("%", "d_ra", "ora"):
+        other = Sight(name, sight.hosts, sight.areas, sight.runbooks, sight.kinds, sight.judge)
+        run = replace(narrow.hidden["waiting"], editors=("dora",))
+        assert run.editors
+        with narrow.office.database.transaction() as tx:
+            tx.sql.exec_driver_sql(
+                f"UPDATE run SET editors = '[\"dora\"]' WHERE id = {run.id}"  # noqa: S608 - ours
+            )
+        blind = replace(other, judge=_nothing)
+        with narrow.office.database.reading(blind) as tx:
+            assert not sights.visible(tx, [run.id])
+    with narrow.office.database.reading(replace(sight, judge=_nothing)) as tx:
+        assert sights.visible(tx, [narrow.hidden["waiting"].id])
+
+
+def _nothing(_host: str, _runbook: str, _kind: str) -> bool:
+    return False
+
+
+# Where a door reads for the service, and why that shows nobody anything.
+FOR_THE_SERVICE = {
+    "web/health.py": "it says how the service is, not what it did",
+    "web/stream.py": "looks are shared by all who watch; each is let in, and looked at again",
+    "web/visitor.py": "it looks up who is there, and reads on for them",
+    "api/awaiting.py": "it looks whether a run is over that its caller was shown",
+    "api/caller.py": "it looks up whose token it is",
+    "api/metrics.py": "figures of the service; a scraper is nobody",
+    "api/once.py": "the caller's own request, by its key",
+    "api/telling.py": "what subscriptions are told is configured, and belongs to no person",
+    "slack/brakes.py": "everybody is told that everything is stopped",
+    "slack/decisions.py": "it compares the clicked card; the workflow looks whether it may be seen",
+    "slack/homes.py": "it looks which Home is to be drawn; what stands in it is read for its person",
+    "slack/mandates.py": "a person's own delegations and grants",
+    "slack/outbox.py": "cards go to channels: who is in one sees them",
+}
+
+
+def _reads_for_the_service(source: str) -> bool:
+    """Say whether a module opens a transaction that reads for nobody in particular."""
+    calls = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call)]
+    return any(
+        isinstance(call.func, ast.Attribute)
+        and call.func.attr == "reading"
+        and not call.args
+        and not call.keywords
+        for call in calls
+    )
+
+
+def test_doors_read_for_the_person_who_asks():
+    """A new page or command that forgets whose eyes it reads with is found here."""
+    root = Path(bot.__file__).parent
+    found = {
+        str(path.relative_to(root))
+        for door in ("web", "api", "slack")
+        for path in sorted((root / door).glob("*.py"))
+        if _reads_for_the_service(path.read_text())
+    }
+    assert found == set(FOR_THE_SERVICE)
+
+
+def test_a_door_that_reads_for_the_service_is_found():
+    assert _reads_for_the_service("with database.reading() as tx: ...")
+    assert not _reads_for_the_service("with database.reading(visitor.sight) as tx: ...")
+
+
+def test_the_office_of_these_tests_holds_what_is_hidden(tmp_path: Path):
+    with an_office(tmp_path, rules=narrow_rules()) as office:
+        narrow = fill(office)
+        with office.database.reading() as tx:
+            assert all(HIDDEN in run.reason for run in narrow.hidden.values())
+            assert len(search.numbers(tx, Filter(text=(HIDDEN,)), most=100)) > 4

@@ -1,0 +1,223 @@
+"""The right to view, on every page. Enter new routes here, with a decision."""
+
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+from fastapi.testclient import TestClient
+
+from tests.bot.narrow import HIDDEN, SHOWN, Narrow, a_narrow_office, without
+from tests.bot.web.conftest import Site, a_site
+from tests.bot.web.test_routes import NAMES
+from tests.bot.web.test_routes import ROUTES as ALL
+
+# What a page does with what the visitor may not view; see the table of the API's routes.
+ROUTES = {
+    ("GET", "/"): "leaves out",
+    ("GET", "/runs"): "leaves out",
+    ("GET", "/runs.csv"): "leaves out",
+    ("GET", "/runs.json"): "leaves out",
+    ("GET", "/runs/{number}"): "run",
+    ("GET", "/runs/{number}/live"): "run",
+    ("GET", "/runs/{number}/output/{step}.txt"): "run",
+    ("GET", "/runs/compare"): "run",
+    ("GET", "/runs/{number}/stream"): "run",
+    ("POST", "/runs/{number}/verify"): "run",
+    ("POST", "/runs/{number}/approve"): "run",
+    ("POST", "/runs/{number}/deny"): "run",
+    ("POST", "/runs/{number}/withdraw"): "run",
+    ("POST", "/runs/{number}/stop"): "run",
+    ("POST", "/runs/{number}/undo"): "run",
+    ("POST", "/runs/{number}/settle"): "run",
+    ("POST", "/runs/{number}/break-glass"): "run",
+    ("POST", "/runs/{number}/review"): "run",
+    ("GET", "/runs/{number}/erase"): "run",
+    ("POST", "/runs/{number}/erase"): "run",
+    ("POST", "/runs/{number}/erase/confirm"): "run",
+    ("POST", "/runs/{number}/erase/decline"): "run",
+    ("POST", "/runs/{number}/counter"): "run",
+    ("POST", "/runs/{number}/accept"): "run",
+    ("GET", "/second-factor"): "tells of none",
+    ("POST", "/second-factor/app"): "tells of none",
+    ("GET", "/second-factor/app/{number}"): "tells of none",
+    ("POST", "/second-factor/app/{number}"): "tells of none",
+    ("POST", "/second-factor/key/options"): "tells of none",
+    ("POST", "/second-factor/key"): "tells of none",
+    ("POST", "/second-factor/{number}/confirm"): "tells of none",
+    ("POST", "/second-factor/{number}/remove"): "tells of none",
+    ("GET", "/step-up"): "tells of none",
+    ("POST", "/step-up/code"): "tells of none",
+    ("POST", "/step-up/options"): "tells of none",
+    ("POST", "/step-up/key"): "tells of none",
+    ("GET", "/mandates"): "tells of none",
+    ("POST", "/mandates/delegations"): "tells of none",
+    ("POST", "/mandates/delegations/{number}/end"): "tells of none",
+    ("POST", "/mandates/grants"): "tells of none",
+    ("POST", "/mandates/grants/{number}/end"): "tells of none",
+    ("GET", "/tokens"): "tells of none",
+    ("POST", "/tokens"): "tells of none",
+    ("POST", "/tokens/{number}/revoke"): "tells of none",
+    ("GET", "/hosts"): "leaves out",
+    ("GET", "/hosts/{name}"): "leaves out",
+    ("GET", "/schedules"): "leaves out",
+    ("GET", "/schedules/new"): "tells of none",
+    ("POST", "/schedules"): "tells of none",
+    ("GET", "/schedules/{number}"): "schedule",
+    ("POST", "/schedules/{number}/suspend"): "schedule",
+    ("POST", "/schedules/{number}/resume"): "schedule",
+    ("POST", "/schedules/{number}/end"): "schedule",
+    ("POST", "/schedules/{number}/take"): "schedule",
+    ("GET", "/around"): "leaves out",
+    ("GET", "/condition"): "tells of none",
+    ("GET", "/ask"): "tells of none",
+    ("GET", "/ask/form"): "tells of none",
+    ("GET", "/ask/lists"): "tells of none",
+    ("POST", "/ask"): "tells of none",
+    ("GET", "/report"): "leaves out",
+    ("GET", "/views/{number}"): "tells of none",
+    ("POST", "/views"): "tells of none",
+    ("POST", "/views/{number}/forget"): "tells of none",
+    ("GET", "/log"): "leaves out",
+    ("GET", "/log.csv"): "leaves out",
+    ("GET", "/log.json"): "leaves out",
+    ("POST", "/log/verify"): "refuses",
+    ("GET", "/policy"): "tells of none",
+    ("GET", "/policy/{person}"): "tells of none",
+    ("GET", "/sign-in/{token}"): "tells of none",
+    ("POST", "/sign-in/{token}"): "tells of none",
+    ("POST", "/sign-out"): "tells of none",
+    ("GET", "/oidc/begin"): "tells of none",
+    ("GET", "/oidc/back"): "tells of none",
+    ("GET", "/sessions"): "tells of none",
+    ("POST", "/sessions/{session}/end"): "tells of none",
+    ("POST", "/sessions/end-all"): "tells of none",
+    ("GET", "/bans"): "tells of none",
+    ("POST", "/bans"): "tells of none",
+    ("POST", "/bans/lift"): "tells of none",
+    ("GET", "/stop"): "tells of none",
+    ("POST", "/stop"): "tells of none",
+    ("POST", "/stop/resume"): "tells of none",
+    ("GET", "/healthz"): "tells of none",
+    ("GET", "/readyz"): "tells of none",
+}
+# What they leave out has no words of its own: numbers, and the runs that hold a host.
+WORDLESS = {"/report", "/hosts"}
+ABSENT = 987_654
+
+
+@pytest.fixture
+def narrow(tmp_path: Path) -> Generator[Narrow]:
+    with a_narrow_office(tmp_path) as narrow:
+        yield narrow
+
+
+@pytest.fixture
+def narrow_site(narrow: Narrow) -> Generator[Site]:
+    site = a_site(narrow.office)
+    yield site
+    for browser in site.browsers:
+        browser.close()
+
+
+def _of(decision: str) -> list[tuple[str, str]]:
+    return [route for route, decided in ROUTES.items() if decided == decision]
+
+
+def _open(browser: TestClient, method: str, path: str, number: int) -> tuple[int, str]:
+    """Return the status and the text, in which the number is left out."""
+    names = {**NAMES, "name": "lb1"}
+    query = {"b": number} if path == "/runs/compare" else None
+    form = {"reason": "it has to be done now, really", "ending": "failed", "why": "I looked"}
+    answer = browser.request(
+        method,
+        path.format(number=number, **names),
+        params=query,
+        data=form if method == "POST" else None,
+    )
+    return answer.status_code, without(number, answer.text)
+
+
+def test_every_page_has_a_decision():
+    assert set(ROUTES) == set(ALL)
+
+
+@pytest.mark.parametrize(("method", "path"), _of("run"))
+def test_a_run_that_may_not_be_viewed_answers_as_one_that_does_not_exist(
+    narrow: Narrow, narrow_site: Site, method: str, path: str
+):
+    browser = narrow_site.browser("dora")
+    absent = _open(browser, method, path, ABSENT)
+    assert absent[0] == 404
+    for run in narrow.hidden.values():
+        assert _open(browser, method, path, run.id) == absent
+    if "output" not in path:
+        assert _open(browser, method, path, narrow.shown.id)[0] != 404
+
+
+@pytest.mark.parametrize(("method", "path"), _of("schedule"))
+def test_a_schedule_that_may_not_be_viewed_answers_as_one_that_does_not_exist(
+    narrow: Narrow, narrow_site: Site, method: str, path: str
+):
+    browser = narrow_site.browser("dora")
+    absent = _open(browser, method, path, ABSENT)
+    assert absent[0] == 404
+    assert _open(browser, method, path, narrow.schedule) == absent
+    assert _open(browser, method, path, narrow.shown_schedule)[0] != 404
+
+
+@pytest.mark.parametrize(("method", "path"), _of("leaves out"))
+def test_what_may_not_be_viewed_is_left_out(
+    narrow: Narrow, narrow_site: Site, method: str, path: str
+):
+    _, shown = _open(narrow_site.browser("dora"), method, path, narrow.shown.id)
+    assert HIDDEN not in shown
+    for run in narrow.hidden.values():
+        assert f"/runs/{run.id}" not in shown
+    _, whole = _open(narrow_site.browser("adam"), method, path, narrow.shown.id)
+    if path not in WORDLESS:
+        assert HIDDEN in whole or f"/runs/{narrow.hidden['done'].id}" in whole
+
+
+@pytest.mark.parametrize(
+    "path", ["/", "/runs", "/runs.csv", "/runs.json", "/log", "/schedules"]
+)
+def test_what_may_be_viewed_is_shown(narrow: Narrow, narrow_site: Site, path: str):
+    _, shown = _open(narrow_site.browser("dora"), "GET", path, narrow.shown.id)
+    assert SHOWN in shown or f"/runs/{narrow.shown.id}" in shown
+
+
+@pytest.mark.parametrize(("method", "path"), _of("tells of none"))
+def test_what_tells_of_no_run_tells_of_none(
+    narrow: Narrow, narrow_site: Site, method: str, path: str
+):
+    assert HIDDEN not in _open(narrow_site.browser("dora"), method, path, narrow.schedule)[1]
+
+
+@pytest.mark.parametrize(("method", "path"), _of("refuses"))
+def test_the_whole_log_is_for_those_who_may_view_everything(
+    narrow: Narrow, narrow_site: Site, method: str, path: str
+):
+    status, shown = _open(narrow_site.browser("dora"), method, path, narrow.shown.id)
+    assert status == 403
+    assert "takes the right to view every run" in shown
+    assert _open(narrow_site.browser("adam"), method, path, narrow.shown.id)[0] == 200
+
+
+def test_values_of_runs_that_may_not_be_viewed_are_not_offered_in_a_form(
+    narrow: Narrow, narrow_site: Site
+):
+    path = "/ask/form?runbook=toy+set&field-host=lb1&host=lb1"
+    assert HIDDEN not in narrow_site.browser("dora").get(path).text
+
+
+def test_a_stream_ends_when_the_right_to_view_is_taken_away(narrow: Narrow, narrow_site: Site):
+    from bot.web import stream
+
+    policy = narrow.office.policies
+    rules = policy.path / "policy.cedar"
+    before = policy.current().sight("dora")
+    rules.write_text(rules.read_text().replace('resource in Area::"web"', 'resource in Area::"edge"'))
+    assert before is not policy.current().sight("dora")
+    answer = narrow_site.browser("dora").get(f"/runs/{narrow.shown.id}/stream")
+    assert answer.status_code == 404
+    assert stream.router
