@@ -22,9 +22,16 @@ class Prospect:
     approvers: Sequence[str] = ()
     says: Sequence[str] = ()
     reversible: bool = True
+    views: bool = True
+    """Whether the person may view such runs of others."""
 
     def sentences(self, *, wait: int | None = None, who: str = "You") -> list[str]:
         """Say it in plain sentences. wait: microseconds that it usually takes, if known."""
+        whom = "you" if who == "You" else who
+        unseen = [] if self.views else [f"Runs of others like this are not shown to {whom}."]
+        return [*self._about_asking(wait, who), *unseen]
+
+    def _about_asking(self, wait: int | None, who: str) -> list[str]:
         if not self.allowed:
             why = "; ".join(self.says) or "no rule of the policy allows it"
             return [f"No: {why}"]
@@ -41,9 +48,11 @@ class Prospect:
 
 def prospect(policy: Policy, request: Request) -> Prospect:
     """Look at one request with the policy's eyes."""
-    ruling = policy.may_ask(request)
+    ruling, views = policy.may_ask(request), policy.sees(request.asked_by, request)
     if not ruling.allowed or not ruling.approvals:
-        return Prospect(ruling.allowed, says=ruling.says, reversible=request.reversible)
+        return Prospect(
+            ruling.allowed, says=ruling.says, reversible=request.reversible, views=views
+        )
     return Prospect(
         allowed=True,
         approvals=ruling.approvals,
@@ -51,6 +60,7 @@ def prospect(policy: Policy, request: Request) -> Prospect:
         approvers=[person.name for person in policy.approvers(request, ruling)],
         says=ruling.says,
         reversible=request.reversible,
+        views=views,
     )
 
 

@@ -24,6 +24,8 @@ class Sight:
     """Every area of the policy."""
     runbooks: frozenset[str] | None
     """The runbooks that rules name; None where no rule on viewing looks at the runbook."""
+    closed: bool
+    """Whether all runbooks that no rule names are alike."""
     kinds: Sequence[str]
     """The kinds of runbooks that rules tell apart; one empty name where they do not."""
     judge: Callable[[str, str, str], bool]
@@ -34,11 +36,8 @@ class Sight:
 
     def may_view(self, *, host: str, runbook: str, kind: str) -> bool:
         """Say whether the rules let the person view runs of this runbook on this host."""
-        question = (
-            host,
-            "" if self.runbooks is None else runbook,
-            kind if kind in self.kinds else "",
-        )
+        named = self.runbooks is not None and not (self.closed and runbook not in self.runbooks)
+        question = host, runbook if named else "", kind if kind in self.kinds else ""
         if question not in self._known:
             self._known[question] = self.judge(*question)
         return self._known[question]
@@ -76,7 +75,9 @@ def everything(viewable: Mapping[tuple[str, str], Viewable], sight: Sight) -> bo
 
 def own_alone(person: str) -> Sight:
     """Return the sight of a person whom no rule lets view anything."""
-    return Sight(person, hosts=(), areas=(), runbooks=None, kinds=("",), judge=_nothing)
+    return Sight(
+        person, hosts=(), areas=(), runbooks=None, closed=True, kinds=("",), judge=_nothing
+    )
 
 
 def _nothing(_host: str, _runbook: str, _kind: str) -> bool:

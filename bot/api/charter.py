@@ -39,7 +39,10 @@ class ClauseShape(shapes.Shape):
 
 
 class ChapterShape(shapes.Shape):
-    """What people may do who may all do the same. people: names by their ids."""
+    """What people may do who may all do the same. people: names by their ids.
+
+    views: runs of others that are shown to them.
+    """
 
     people: Mapping[str, str]
     at_once: Sequence[ClauseShape]
@@ -48,6 +51,7 @@ class ChapterShape(shapes.Shape):
     approves: Sequence[ClauseShape]
     emergency: Sequence[ClauseShape]
     orders: Sequence[ClauseShape]
+    views: Sequence[ClauseShape]
 
     @classmethod
     def of(cls, one: Chapter) -> "ChapterShape":
@@ -62,6 +66,7 @@ class ChapterShape(shapes.Shape):
             approves=drawn(one.approves),
             emergency=drawn(one.emergency),
             orders=drawn(one.orders),
+            views=drawn(one.views),
         )
 
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Annotated
 
 from fastapi import APIRouter, Query
+from pydantic import Field
 
 from bot import forms
 from bot.api import shapes
@@ -31,6 +32,7 @@ class AnswerShape(shapes.Shape):
     approvers: Sequence[str]
     says: Sequence[str]
     frozen: str
+    views: bool = Field(description="Whether runs of others like this are shown to the person.")
 
     @classmethod
     def of(cls, answer: Answer) -> "AnswerShape":
@@ -44,6 +46,7 @@ class AnswerShape(shapes.Shape):
             approvers=seen.approvers,
             says=seen.says,
             frozen=answer.frozen,
+            views=seen.views,
         )
 
 

@@ -68,6 +68,8 @@ class Chapter:
     approves: Sequence[Clause]
     emergency: Sequence[Clause]
     orders: Sequence[Clause]
+    views: Sequence[Clause]
+    """Runs of others that are shown to them."""
 
 
 @dataclass(frozen=True)

@@ -67,6 +67,7 @@ def _chapter(inquiry: Inquiry, others: Others, people: Sequence[str], askers: As
         approves=_approved(inquiry, people, askers),
         emergency=_emergency(inquiry, people),
         orders=_orders(inquiry, people[0]),
+        views=_views(inquiry, people),
     )
 
 
@@ -141,6 +142,13 @@ def _otherwise(inquiry: Inquiry, others: Others, people: Sequence[str]) -> list[
 def _emergency(inquiry: Inquiry, people: Sequence[str]) -> list[Clause]:
     """Say what these people may do in an emergency, without approvals and through freezes."""
     answers = inquiry.emergencies(people[0])
+    allowed = {place: ruling for place, ruling in answers.items() if ruling.allowed}
+    return _clauses(inquiry, people, allowed)
+
+
+def _views(inquiry: Inquiry, people: Sequence[str]) -> list[Clause]:
+    """Say which runs of others these people may view."""
+    answers = inquiry.views(people[0])
     allowed = {place: ruling for place, ruling in answers.items() if ruling.allowed}
     return _clauses(inquiry, people, allowed)
 

@@ -18,9 +18,13 @@ SECTIONS: Mapping[str, str] = {
     "asks": "After approval",
     "refused": "Not",
     "approves": "Approves and denies what others ask for",
+    "views": "Views",
     "emergency": "In an emergency, through freezes and without approvals",
     "orders": "About Keyturn itself",
 }
+
+# What is said of people whom no rule lets view the runs of others.
+BLIND = "Views only runs that they requested or decided themselves."
 
 
 def as_data(charter: Charter) -> dict[str, Any]:
@@ -110,6 +114,8 @@ def _chapter(chapter: Chapter) -> Iterator[str]:
                 yield from _clause(clause)
     if not chapter.approves:
         yield "  Approves nothing that others ask for."
+    if not chapter.views:
+        yield f"  {BLIND}"
 
 
 def _clause(clause: Clause) -> Iterator[str]:

@@ -77,6 +77,14 @@ class Inquiry:
             place: self.policy.may_break_glass(self.request(person, place)) for place in changes
         }
 
+    def views(self, person: str) -> dict[Place, Ruling]:
+        """Return what is said if that person wanted to view what others have done."""
+        return {
+            (host, deed): self.policy.may_view(person, self.request(person, (host, deed)))
+            for host in self.hosts
+            for deed in self.deeds
+        }
+
     def approval(self, person: str, place: Place, ruling: Ruling) -> Ruling:
         """Return what is said to this person's approval of what somebody else asks for."""
         question = (self._like[person], place, ruling)

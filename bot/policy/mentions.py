@@ -46,6 +46,29 @@ def compared(tree: object) -> Iterator[tuple[str, str]]:
             yield from compared(member)
 
 
+def compared_alone(tree: object, name: str) -> bool:
+    """Say whether rules look at an attribute of the request only to compare it with words.
+
+    Then all words that they do not name are alike to them; not so with a pattern (`like`).
+    """
+    return _comparisons(tree, name) == sum(one == name for one in mentions(tree))
+
+
+def _comparisons(tree: object, name: str) -> int:
+    if isinstance(tree, list):
+        return sum(_comparisons(member, name) for member in cast("list[object]", tree))
+    if not isinstance(tree, dict):
+        return 0
+    known = cast("dict[str, Any]", tree)
+    found = sum(_comparisons(member, name) for member in known.values())
+    for operator in ("==", "!=", "contains"):
+        sides: Any = known.get(operator) or {}
+        left, right = sides.get("left"), sides.get("right")
+        for one, other in ((left, right), (right, left)):
+            found += _attribute(one) == [name] and bool(_values(other))
+    return found
+
+
 def _attribute(side: Any) -> list[str]:
     """Return which attribute of the request one side of a comparison is."""
     known: dict[str, Any] = side or {}

@@ -199,6 +199,7 @@ class Policy:
             hosts=[*groups.values()],
             areas=[*self.household.areas],
             runbooks=looked_at.runbooks if "runbook" in looked_at.mentioned else None,
+            closed=looked_at.closed,
             kinds=KINDS if "kind" in looked_at.mentioned else ("",),
             judge=lambda host, runbook, kind: self._views(person, host, runbook, kind).allowed,
         )
@@ -211,6 +212,14 @@ class Policy:
         hosts = request.hosts or [request.host]
         return strictest(
             [self._views(person, host, request.runbook, request.kind) for host in hosts]
+        )
+
+    def sees(self, person: str, request: Request) -> bool:
+        """Say whether they may view it, as may_view() does; answers are remembered."""
+        sight = self.sight(person)
+        return all(
+            sight.may_view(host=host, runbook=request.runbook, kind=request.kind)
+            for host in request.hosts or [request.host]
         )
 
     def _views(self, person: str, host: str, runbook: str, kind: str) -> Ruling:
@@ -243,10 +252,7 @@ class Policy:
         answer = self._judge(person, "approve", request)
         if not answer.allowed:
             return answer
-        sight, hosts = self.sight(person), request.hosts or [request.host]
-        if not all(
-            sight.may_view(host=host, runbook=request.runbook, kind=request.kind) for host in hosts
-        ):
+        if not self.sees(person, request):
             return Ruling(allowed=False, says=("nobody approves what they may not view",))
         if ruling.groups and not ruling.terms.wants(self.groups_of(person)):
             return Ruling(allowed=False, says=(f"approval is up to {self.whose(ruling.terms)}",))

@@ -14,7 +14,7 @@ import cedarpy
 
 from bot.policy.annotations import CEILING, Annotations, BadAnnotation, annotations
 from bot.policy.freezes import DAYS
-from bot.policy.mentions import compared, mentions
+from bot.policy.mentions import compared, compared_alone, mentions
 from bot.policy.statements import Statement, statements
 from bot.terms import Demand, Terms
 
@@ -150,6 +150,8 @@ class Viewing:
     """Attributes by name and entities such as `Host::lb1`."""
     runbooks: frozenset[str]
     """The runbooks that they name."""
+    closed: bool
+    """Whether all runbooks that they do not name are alike to them."""
     permits: bool
     """Whether any of them permits."""
 
@@ -177,6 +179,7 @@ class Rules:
         self.viewing = Viewing(
             frozenset(mentions(viewing)),
             frozenset(words for about, words in compared(viewing) if about == "runbook"),
+            closed=compared_alone(viewing, "runbook"),
             permits=any(rule["effect"] == "permit" for rule in viewing.values()),
         )
         self.namings = [

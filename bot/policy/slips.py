@@ -14,7 +14,12 @@ from bot.policy.problem import Problem
 
 def slips(policy: Policy, runbooks: Collection[str]) -> list[Problem]:
     """Return them all. runbooks: the words of all that there are."""
-    return [*_of_rules(policy, runbooks), *_of_freezes(policy, runbooks), *_of_roles(policy)]
+    return [
+        *_of_rules(policy, runbooks),
+        *_of_viewing(policy),
+        *_of_freezes(policy, runbooks),
+        *_of_roles(policy),
+    ]
 
 
 def _of_rules(policy: Policy, runbooks: Collection[str]) -> list[Problem]:
@@ -27,6 +32,40 @@ def _of_rules(policy: Policy, runbooks: Collection[str]) -> list[Problem]:
         for one in policy.rules.wordings
         if one.about == "runbook" and one.words not in runbooks
     ]
+
+
+def _of_viewing(policy: Policy) -> list[Problem]:
+    """Find people who see less than they are to decide about."""
+    if not policy.rules.viewing.permits:
+        why = (
+            'no rule permits the action "view": people see only the runs that they requested or '
+            "decided, and nobody can approve. Add a permit to view, such as the one that "
+            "`keyturn init` writes"
+        )
+        return [Problem(why, "policy.cedar")]
+    return [
+        Problem(
+            f"{owner} owns {area.name} and may not view every run there, so cannot approve those "
+            "runs: permit it, or name another owner",
+            "policy.cedar",
+        )
+        for area in policy.household.areas.values()
+        for owner in area.owners
+        if not _views_all(policy, owner, area.name)
+    ]
+
+
+def _views_all(policy: Policy, person: str, area: str) -> bool:
+    """Say whether a person may view runs of every runbook on every host of an area."""
+    sight = policy.sight(person)
+    runbooks = {"", *(sight.runbooks or ())}
+    return all(
+        sight.may_view(host=host.name, runbook=runbook, kind=kind)
+        for host in policy.inventory
+        if host.area == area
+        for runbook in runbooks
+        for kind in sight.kinds
+    )
 
 
 def _of_freezes(policy: Policy, runbooks: Collection[str]) -> list[Problem]:

@@ -82,6 +82,7 @@ def _drawn(tx: Transaction, sight: Sight) -> tuple[Condition, Condition]:
     given: dict[str, object] = {
         "sight_me": sight.person,
         "sight_edits": f'%"{_literal(sight.person)}"%',
+        "sight_named": json.dumps(sorted(sight.runbooks or ())),
         "sight_known": json.dumps(sorted(sight.everywhere.hosts)),
     }
     fits = [_OWN]
@@ -108,13 +109,15 @@ def _literal(word: str) -> str:
 
 
 def _runbooks(tx: Transaction, sight: Sight) -> Sequence[str]:
-    """Return the runbooks to be decided about: those of all runs, and those that rules name.
+    """Return the runbooks to be decided about: those that rules name, and the empty name for any
+    other, so that a right to everything does not depend on what has been asked for so far.
 
-    The empty name stands for any that there will be, so that a right to everything does not
-    depend on what has been asked for so far.
+    Where rules look at parts of names, those of all runs too.
     """
     if sight.runbooks is None:
         return [""]
+    if sight.closed:
+        return sorted({"", *sight.runbooks})
     stored = {words for (words,) in adhoc.rows(tx, adhoc.each("run", "words"), {})}
     return sorted({"", *stored, *sight.runbooks})
 
@@ -134,9 +137,12 @@ def _of_group(
     if sight.runbooks is not None:
         for kind in sight.kinds:
             name = f"sight_words{n}{kind}"
-            given[name] = json.dumps([words for words, of in whiches if of == kind])
-            also = f" AND run.kind = '{kind}'" if kind else ""
-            parts.append(f"(run.words IN ({adhoc.listed(tx, name)}){also})")
+            named = [words for words, of in whiches if of == kind]
+            given[name] = json.dumps(named)
+            which = f"run.words IN ({adhoc.listed(tx, name)})"
+            if sight.closed and "" in named:
+                which += f" OR run.words NOT IN ({adhoc.listed(tx, 'sight_named')})"
+            parts.append(f"(({which}) AND run.kind = '{kind}')" if kind else f"({which})")
     else:
         parts += [f"run.kind = '{kind}'" if kind else "1 = 1" for _, kind in whiches]
     which = " OR ".join(parts)

@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from typing import Any, NoReturn, TypeVar, cast
 
 from bot.run import Run, State
+from bot.sight import Sight
 from bot.store import runs, search
 from bot.store.search import Filter
 from bot.workflow.parts import Parts
@@ -67,29 +68,34 @@ def knowing(first: First, told: Callable[[], Any], ask: Ask) -> Ask:
     return answer
 
 
-def asking(parts: Parts, hosts: Ask | None = None) -> Ask:
+def asking(parts: Parts, hosts: Ask | None = None, *, person: str = "") -> Ask:
     """Return what puts a check's questions to whoever knows the answer.
 
-    hosts: puts those that hosts know, if not the fleet.
+    hosts: puts those that hosts know, if not the fleet. person: who requested the check, and is
+    answered from runs that they may view; "" for the service itself.
     """
     hosts = hosts or parts.fleet.ask
 
     def ask(host: str, query: Query[T], /) -> T:
         if isinstance(query, Ours):
-            return cast("T", _ours(parts, host, query))
+            return cast("T", _ours(parts, host, query, person))
         if isinstance(query, LastTime):
-            return cast("T", _last_time(parts, host, query))
+            return cast("T", _last_time(parts, host, query, person))
         return hosts(host, query)
 
     return ask
 
 
-def _ours(parts: Parts, host: str, query: Ours) -> Own:
+def _sight(parts: Parts, person: str) -> Sight | None:
+    return parts.policies.current().sight(person) if person else None
+
+
+def _ours(parts: Parts, host: str, query: Ours, person: str) -> Own:
     """Return what Keyturn did on a host, and when its runs may have used sudo there."""
     since = round(query.since.timestamp()) * _SECOND
     known = parts.policies.current().inventory.hosts.get(host)
     logins = {login.user for login in (known, known.reader if known else None) if login}
-    with parts.database.reading() as tx:
+    with parts.database.reading(_sight(parts, person)) as tx:
         found = search.newest(tx, Filter(host=host, since=since - _BEFORE), most=_MOST)
         # Of a schedule nothing is sent, and of a request for several hosts its parts are.
         alone = [run for run in found if not run.hosts and run.timing is None]
@@ -118,9 +124,9 @@ def _span(run: Run, begins: int, ends: int) -> Span:
     return Span(_moment(begins - _SLACK), _moment(ends + _SLACK), run.id, run.asked_by, what)
 
 
-def _last_time(parts: Parts, host: str, query: LastTime) -> Earlier | None:
+def _last_time(parts: Parts, host: str, query: LastTime, person: str) -> Earlier | None:
     wanted = Filter(host=host, words=query.words, states=frozenset({State.SUCCEEDED}))
-    with parts.database.reading() as tx:
+    with parts.database.reading(_sight(parts, person)) as tx:
         for run in search.newest(tx, wanted, most=_LATELY):
             same = all(run.fields.get(name) == value for name, value in query.fields.items())
             report = runs.get(tx, run.id).report if same else None

@@ -49,7 +49,7 @@ def report(parts: Parts, run: Run, ask: Ask | None = None) -> Report:
     runbook = runbook_of(parts, run)
     if not isinstance(runbook, Check):
         raise Refused(f"{run.words} is not a check")
-    return runbook.report(runbook.read(asking(parts, ask)))
+    return runbook.report(runbook.read(asking(parts, ask, person=run.asked_by)))
 
 
 def remaining(parts: Parts, run: Run, policy: Policy, ask: Ask | None = None) -> Remaining:

@@ -25,7 +25,7 @@ EVERYBODY = ("dora", "olga", "adam", "stan", "sven")
 OWNERS = ("olga", "adam")
 
 ANYBODY_APPROVES = """
-@id("approve") permit (principal, action == Action::"approve", resource);
+@id("approve") permit (principal, action in [Action::"approve", Action::"view"], resource);
 @id("ask") {notes}
 permit (principal, action == Action::"ask", resource) {when};
 """

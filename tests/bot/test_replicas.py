@@ -50,7 +50,7 @@ _HOUR = 60 * MINUTE
 SEED = int(os.environ.get("KEYTURN_SEED", "0")) or secrets.randbelow(10**6)
 
 RULES = """
-@id("approve") permit (principal, action == Action::"approve", resource);
+@id("approve") permit (principal, action in [Action::"approve", Action::"view"], resource);
 @id("ask") @approvals("{}") @from("owners") permit (principal, action == Action::"ask", resource);
 """
 

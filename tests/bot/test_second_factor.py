@@ -126,7 +126,7 @@ class TestAgain:
     """By night the rules want a second factor with what was approved by day without one."""
 
     RULES = """
-    @id("approve") permit (principal, action == Action::"approve", resource);
+    @id("approve") permit (principal, action in [Action::"approve", Action::"view"], resource);
     @id("ask") @approvals("1") @from("owners")
     permit (principal, action == Action::"ask", resource);
     @id("night") @approvals("1") @from("owners") @stepup

@@ -2,26 +2,33 @@
 
 import ast
 import re
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 import bot
+from bot import forms
+from bot.offering import Offering
 from bot.policy import Policy
 from bot.policy.policy import Request
 from bot.run import Run, Vote
-from bot.sight import Sight, former
+from bot.sight import former
 from bot.store import around, changelog, entries, listing, runs, schedules, search, sights, waits
 from bot.store.database import Database, Transaction
 from bot.store.runs import NoSuchRun
 from bot.store.search import Filter
-from bot.workflow import NotYours
+from bot.workflow import NotYours, Parts, looking, planning
+from bot.workflow.looking import asking
+from connectors import history
+from connectors.command import Ask
+from runbooks import last_time
 from tests.bot.narrow import HIDDEN, NARROW, Narrow, a_narrow_office, fill, narrow_rules
 from tests.bot.office import WEB, Office, an_office
 from tests.policies import a_policy
-from tests.toy import BreakSwitch, SetSwitch, ShowSwitches
+from tests.toy import LISTS, BreakSwitch, SetSwitch, ShowSwitches, TuneSwitch
 
 CHECKS = """
 permit (principal in Role::"administrator", action == Action::"view", resource);
@@ -33,11 +40,24 @@ permit (principal, action == Action::"view", resource)
 when { resource.tags.contains("haproxy") };
 forbid (principal, action == Action::"view", resource == Host::"lb2");
 """
-OWNERS = 'permit (principal, action == Action::"view", resource) when { principal in resource.owners };'
+OWNERS = """
+permit (principal, action == Action::"view", resource)
+when { principal in resource.owners };
+"""
 NOT_ONE = """
 permit (principal, action == Action::"view", resource);
 forbid (principal, action == Action::"view", resource)
 when { context.runbook == "toy show" } unless { principal in Role::"administrator" };
+"""
+PATTERN = """
+permit (principal, action == Action::"view", resource);
+forbid (principal in Role::"developer", action == Action::"view", resource)
+when { context.runbook like "toy s*" && context.kind == "check" };
+"""
+BOTH = """
+permit (principal, action == Action::"view", resource)
+when { ["toy break", "toy set"].contains(context.runbook) && context.kind != "check" };
+permit (principal, action == Action::"view", resource in Area::"storage");
 """
 FILTERS = (
     Filter(),
@@ -91,7 +111,7 @@ def _seen(tx: Transaction, policy: Policy, person: str, run: Run) -> bool:
     return own or policy.may_view(person, request).allowed
 
 
-@pytest.mark.parametrize("view", [NARROW, CHECKS, TAGS, OWNERS, NOT_ONE, ""])
+@pytest.mark.parametrize("view", [NARROW, CHECKS, TAGS, OWNERS, NOT_ONE, PATTERN, BOTH, ""])
 def test_queries_find_what_the_rules_let_a_person_view(narrow: Narrow, view: str):
     office = narrow.office
     _more(office)
@@ -109,7 +129,7 @@ def test_queries_find_what_the_rules_let_a_person_view(narrow: Narrow, view: str
                 assert [run.id for run in page.runs] == expected
 
 
-@pytest.mark.parametrize("view", [NARROW, CHECKS, TAGS, OWNERS, ""])
+@pytest.mark.parametrize("view", [NARROW, CHECKS, TAGS, OWNERS, PATTERN, ""])
 def test_entries_are_those_of_runs_that_may_be_viewed_and_ones_own(narrow: Narrow, view: str):
     office = narrow.office
     _more(office)
@@ -276,17 +296,92 @@ def test_who_is_shut_out_or_unknown_sees_nothing(narrow: Narrow):
         assert entries.newest(tx, entries.Wanted(), most=10) == []
 
 
+@pytest.mark.parametrize(
+    ("when", "closed"),
+    [
+        ('context.runbook == "toy set"', True),
+        ('["a", "b"].contains(context.runbook) || context.runbook != "toy show"', True),
+        ('context.kind == "check"', True),
+        ('context.runbook like "toy *"', False),
+        ('context.runbook == "toy set" || context.runbook like "toy *"', False),
+        ("context.runbook == context.kind", False),
+        ("context.runbook == principal.name", False),
+    ],
+)
+def test_runbooks_that_no_rule_names_are_alike_unless_rules_look_at_parts(
+    tmp_path: Path, when: str, *, closed: bool
+):
+    rule = f'permit (principal, action == Action::"view", resource) when {{ {when} }};'
+    policy = a_policy(tmp_path, rules=narrow_rules(rule)).current()
+    assert policy.rules.viewing.closed is closed
+
+
 def test_the_service_itself_sees_everything(narrow: Narrow):
     with narrow.office.database.reading() as tx:
         assert sights.sees_everything(tx)
         assert len(runs.several(tx, [run.id for run in narrow.hidden.values()])) == 4
 
 
+def test_a_check_tells_of_runs_that_its_requester_may_view(narrow: Narrow):
+    since = datetime.now(UTC) - timedelta(hours=1)
+    parts, check = narrow.office.parts, ShowSwitches(host="nas1")
+
+    def told(person: str, host: str) -> list[str]:
+        return [event.what for event in asking(parts, person=person)(host, history.ours(since))]
+
+    assert told("dora", "lb1") == []
+    assert f"run {narrow.hidden['done'].id}, succeeded: toy set lb1 lamp on" in told("adam", "lb1")
+    assert [what.split(",")[0] for what in told("dora", "web1")] == [f"run {narrow.shown.id}"]
+    assert asking(parts, person="dora")("nas1", last_time(check)) is None
+    assert asking(parts, person="adam")("nas1", last_time(check)) is not None
+
+
+def test_a_check_is_asked_in_the_name_of_its_requester(
+    narrow: Narrow, monkeypatch: pytest.MonkeyPatch
+):
+    seen: list[str] = []
+    true = looking.asking
+
+    def noted(parts: Parts, hosts: Ask | None = None, *, person: str = "") -> Ask:
+        seen.append(person)
+        return true(parts, hosts, person=person)
+
+    monkeypatch.setattr(planning, "asking", noted)
+    narrow.office.ask(ShowSwitches(host="nas1"), "dora")
+    assert set(seen) == {"dora"}
+
+
+def test_a_form_offers_values_of_runs_that_may_be_viewed(narrow: Narrow):
+    office = narrow.office
+    offering = Offering(office.fleet, office.database, office.policies, lists=LISTS)
+    name = next(blank for blank in forms.blanks(SetSwitch) if blank.name == "value")
+
+    def values(person: str, host: str) -> Sequence[str]:
+        return offering.values(SetSwitch, name, host=host, person=person, door="web")
+
+    assert "dim" in values("adam", "lb1")
+    assert values("dora", "lb1") == ()
+    assert values("dora", "web1") == ("on",)
+
+
+def test_a_form_offers_what_a_host_lists_to_those_who_may_have_it_asked(narrow: Narrow):
+    office = narrow.office
+    offering = Offering(office.fleet, office.database, office.policies, lists=LISTS)
+    name = next(blank for blank in forms.blanks(TuneSwitch) if blank.name == "name")
+    offering.look(TuneSwitch, host="lb1", person="dora", door="web")
+
+    def values(person: str) -> Sequence[str]:
+        return offering.values(TuneSwitch, name, host="lb1", person=person, door="web")
+
+    assert "fan" in values("dora")
+    assert values("nobody") == ()
+
+
 def test_a_name_is_no_pattern(narrow: Narrow):
     """Editors are looked for in a list: a person's name finds that person alone."""
     sight = narrow.office.policies.current().sight("dora")
     for name in ("%", "d_ra", "ora"):
-        other = Sight(name, sight.hosts, sight.areas, sight.runbooks, sight.kinds, sight.judge)
+        other = replace(sight, person=name)
         run = replace(narrow.hidden["waiting"], editors=("dora",))
         assert run.editors
         with narrow.office.database.transaction() as tx:
@@ -315,8 +410,8 @@ FOR_THE_SERVICE = {
     "api/once.py": "the caller's own request, by its key",
     "api/telling.py": "what subscriptions are told is configured, and belongs to no person",
     "slack/brakes.py": "everybody is told that everything is stopped",
-    "slack/decisions.py": "it compares the clicked card; the workflow looks whether it may be seen",
-    "slack/homes.py": "it looks which Home is to be drawn; what stands in it is read for its person",
+    "slack/decisions.py": "it compares the clicked card; the workflow looks who may see it",
+    "slack/homes.py": "it looks which Home is due; what stands in it is read for its person",
     "slack/mandates.py": "a person's own delegations and grants",
     "slack/outbox.py": "cards go to channels: who is in one sees them",
 }

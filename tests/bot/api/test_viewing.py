@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from fastapi.testclient import TestClient
 
+from bot.store import schedules
 from tests.bot.api.conftest import Desk, a_desk
 from tests.bot.api.test_routes import QUERY
 from tests.bot.api.test_routes import ROUTES as ALL
@@ -171,9 +172,7 @@ def test_counts_leave_out_what_may_not_be_viewed(narrow_desk: Desk):
     assert counted("adam") > counted("dora") == 0
 
 
-def test_who_holds_a_host_is_told_to_those_who_may_view_the_run(
-    narrow: Narrow, narrow_desk: Desk
-):
+def test_who_holds_a_host_is_told_to_those_who_may_view_the_run(narrow: Narrow, narrow_desk: Desk):
     def holders(person: str) -> list[int]:
         told = narrow_desk.program(person, "read").get("/locks").json()
         return [one["run"] for one in told["locks"]]
@@ -192,13 +191,11 @@ def test_a_filter_tells_nothing_of_runs_that_may_not_be_viewed(narrow_desk: Desk
 
 def test_an_entry_of_ones_own_is_told(narrow: Narrow, narrow_desk: Desk):
     told = narrow_desk.program("dora", "read").get("/log", params={"limit": 500}).json()
-    runs = {narrow.shown.id, None}
-    assert all(one["person"] == "dora" or one["run"] in runs | _schedules(narrow) for one in told["entries"])
+    mine = {narrow.shown.id, _asked_for(narrow, narrow.shown_schedule)}
+    assert all(one["person"] == "dora" or one["run"] in mine for one in told["entries"])
     assert "token made" in {one["kind"] for one in told["entries"]}
 
 
-def _schedules(narrow: Narrow) -> set[int]:
-    from bot.store import schedules
-
+def _asked_for(narrow: Narrow, schedule: int) -> int:
     with narrow.office.database.reading() as tx:
-        return {schedules.get(tx, narrow.shown_schedule).run}
+        return schedules.get(tx, schedule).run

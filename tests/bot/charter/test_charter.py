@@ -80,6 +80,7 @@ def test_where_those_who_could_approve_are_too_few_it_is_said(tmp_path: Path):
         '@id("x") @approvals("2") @from("owners") permit (principal, action == Action::"ask",'
         ' resource) when { context.kind == "change" };'
         '@id("y") permit (principal, action == Action::"approve", resource);'
+        '@id("z") permit (principal, action == Action::"view", resource);'
     )
     found = told(tmp_path, instead=rules)
     (clause,) = of(found, "dora").asks

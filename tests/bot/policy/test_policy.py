@@ -131,7 +131,7 @@ def test_the_strictest_of_several_permits_holds(tmp_path: Path):
 ANYBODY_APPROVES = """
 @id("ask") @approvals("1") @from("owners")
 permit (principal, action == Action::"ask", resource);
-@id("approve") permit (principal, action == Action::"approve", resource);
+@id("approve") permit (principal, action in [Action::"approve", Action::"view"], resource);
 """
 
 

@@ -15,7 +15,7 @@ LAMP_ON = "toy set lb1 lamp on"
 MINUTE = 60_000_000
 
 RULES = """
-@id("approve") permit (principal, action == Action::"approve", resource);
+@id("approve") permit (principal, action in [Action::"approve", Action::"view"], resource);
 @id("ask") @approvals("1") @from("owners") {notes}
 permit (principal, action == Action::"ask", resource);
 """

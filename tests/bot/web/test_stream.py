@@ -14,6 +14,7 @@ from bot.store import heard, signins
 from bot.store.heard import Newest
 from bot.web import badge, build
 from bot.web.seats import Full, Seats, Terms
+from tests.bot.narrow import narrow_rules
 from tests.bot.web.conftest import Site
 from tests.bot.web.exhibits import approved, asked, gallery, running, waiting
 
@@ -104,6 +105,21 @@ def test_t_a20_who_signs_out_is_told_no_more(site: Site, moving: int) -> None:
     assert heard_by(browser, moving)[-1][0] == "gone"
     with site.parts.seats.taken("olga"):
         pass  # the seat is another's by now
+
+
+def test_who_may_no_longer_view_the_run_is_told_no_more(site: Site, moving: int) -> None:
+    site = with_terms(site, Terms(look=0.01, check=0, longest=60))
+    browser = site.browser("stan")
+    looks, rules = site.app.state.looks, site.policy / "policy.cedar"
+    first_look = looks.at
+
+    async def then_hide(*given: Any) -> Any:
+        rules.write_text(narrow_rules(""))
+        return await first_look(*given)
+
+    looks.at = then_hide
+    assert heard_by(browser, moving)[-1][0] == "gone"
+    assert browser.get(f"/runs/{moving}/stream").status_code == 404
 
 
 def test_t_a20_who_leaves_the_policy_is_told_no_more(site: Site, moving: int) -> None:

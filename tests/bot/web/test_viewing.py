@@ -178,9 +178,7 @@ def test_what_may_not_be_viewed_is_left_out(
         assert HIDDEN in whole or f"/runs/{narrow.hidden['done'].id}" in whole
 
 
-@pytest.mark.parametrize(
-    "path", ["/", "/runs", "/runs.csv", "/runs.json", "/log", "/schedules"]
-)
+@pytest.mark.parametrize("path", ["/", "/runs", "/runs.csv", "/runs.json", "/log", "/schedules"])
 def test_what_may_be_viewed_is_shown(narrow: Narrow, narrow_site: Site, path: str):
     _, shown = _open(narrow_site.browser("dora"), "GET", path, narrow.shown.id)
     assert SHOWN in shown or f"/runs/{narrow.shown.id}" in shown
@@ -208,16 +206,3 @@ def test_values_of_runs_that_may_not_be_viewed_are_not_offered_in_a_form(
 ):
     path = "/ask/form?runbook=toy+set&field-host=lb1&host=lb1"
     assert HIDDEN not in narrow_site.browser("dora").get(path).text
-
-
-def test_a_stream_ends_when_the_right_to_view_is_taken_away(narrow: Narrow, narrow_site: Site):
-    from bot.web import stream
-
-    policy = narrow.office.policies
-    rules = policy.path / "policy.cedar"
-    before = policy.current().sight("dora")
-    rules.write_text(rules.read_text().replace('resource in Area::"web"', 'resource in Area::"edge"'))
-    assert before is not policy.current().sight("dora")
-    answer = narrow_site.browser("dora").get(f"/runs/{narrow.shown.id}/stream")
-    assert answer.status_code == 404
-    assert stream.router

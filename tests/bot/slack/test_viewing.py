@@ -1,0 +1,106 @@
+"""The right to view, in chat: what is typed, the Home tab, and buttons."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from bot.run import State
+from bot.slack.commands import Commands
+from bot.slack.story import Stories
+from tests.bot.narrow import HIDDEN, SHOWN, Narrow, a_narrow_office
+from tests.bot.slack.chat import PAGES, Chat, a_chat
+from tests.bot.slack.test_commands import words
+from tests.bot.slack.test_home import look
+from tests.bot.slack.test_home import words as of_home
+from tests.policies import TEAM
+
+pytestmark = pytest.mark.anyio
+
+# What somebody types about a run or a schedule: one that may not be viewed is none.
+ABOUT_ONE = (
+    "run {run}",
+    "approve {run}",
+    "approve {run} 0123456789",
+    "deny {run} no",
+    "undo {run}",
+    "again {run}",
+    "withdraw {run}",
+    "break-glass {run} because the building is on fire now",
+    "review {run} it was right, the disk was full",
+    "counter {run} value=off",
+    "accept {run} 0123456789",
+    "stop {run}",
+    "schedule {schedule}",
+    "schedule suspend {schedule}",
+    "schedule resume {schedule}",
+    "schedule end {schedule}",
+    "schedule take {schedule}",
+)
+LISTS = ("runs", "runs lb1", f"runs {HIDDEN}", "changed now", "changed now lb1", "schedules")
+TELLS_OF_NONE = (
+    *("", "help", "web", "can-i toy set lb1", "delegate", "delegations", "grant", "grants"),
+    *("resume", "ban", "unban", "schedule", "freeze", "freezes", "who", "who lb1"),
+)
+ABSENT = 987_654
+
+
+@pytest.fixture
+async def narrow(tmp_path: Path, anyio_backend: str) -> AsyncIterator[tuple[Narrow, Chat]]:
+    assert anyio_backend
+    with a_narrow_office(tmp_path) as narrow:
+        async with a_chat(narrow.office) as chat:
+            yield narrow, chat
+
+
+async def said(chat: Chat, text: str, user: str = "U0DORA") -> str:
+    return words(await chat.type(text, user))
+
+
+async def test_every_word_has_a_decision(chat: Chat):
+    office = chat.office
+    stories = Stories(office.policies, team=TEAM, base_url=PAGES)
+    known = Commands(office.workflow, office.database, office.policies, stories).words
+    assert {text.split(" ")[0] for text in (*ABOUT_ONE, *LISTS, *TELLS_OF_NONE)} == {"", *known}
+
+
+@pytest.mark.parametrize("text", ABOUT_ONE)
+async def test_what_may_not_be_viewed_answers_as_what_does_not_exist(
+    narrow: tuple[Narrow, Chat], text: str
+):
+    office, chat = narrow
+    absent = await said(chat, text.format(run=ABSENT, schedule=ABSENT))
+    for run in office.hidden.values():
+        typed = text.format(run=run.id, schedule=office.schedule)
+        number = office.schedule if "schedule" in text else run.id
+        assert (await said(chat, typed)).replace(f" {number}", f" {ABSENT}") == absent
+    assert office.office.run(office.hidden["waiting"].id).state is State.WAITING
+
+
+@pytest.mark.parametrize("text", LISTS)
+async def test_what_may_not_be_viewed_is_left_out(narrow: tuple[Narrow, Chat], text: str):
+    office, chat = narrow
+    told = await said(chat, text)
+    assert HIDDEN not in told.replace(text, "").replace(f"'{HIDDEN}'", "")
+    assert "toy set lb1" not in told
+    assert "lb1" in (await said(chat, text, "U0ADAM"))
+    if text in {"runs", "changed now", "schedules"}:
+        assert "web1" in told
+    assert office
+
+
+@pytest.mark.parametrize("text", TELLS_OF_NONE)
+async def test_what_tells_of_no_run_tells_of_none(narrow: tuple[Narrow, Chat], text: str):
+    _, chat = narrow
+    assert HIDDEN not in await said(chat, text)
+
+
+async def test_a_home_tells_of_what_its_person_may_view(narrow: tuple[Narrow, Chat]):
+    _, chat = narrow
+    mine = of_home(await look(chat, "U0DORA"))
+    assert "lb1" not in mine
+    assert HIDDEN not in mine
+    assert "web1" in mine
+    whole = of_home(await look(chat, "U0ADAM"))
+    assert "lb1" in whole
+    assert SHOWN
