@@ -246,7 +246,10 @@ def listed(tx: Transaction, numbers: Sequence[int]) -> list[Run]:
 
 def seen(tx: Transaction, rows: Iterable[Any]) -> list[Run]:
     """Return the runs that may be viewed, in their order."""
-    found = [run_of(row) for row in rows]
+    return _seen_runs(tx, [run_of(row) for row in rows])
+
+
+def _seen_runs(tx: Transaction, found: list[Run]) -> list[Run]:
     if tx.sight is None:
         return found
     seen = sights.visible(tx, [run.id for run in found])
@@ -284,8 +287,8 @@ def unfinished(tx: Transaction) -> list[Run]:
 def to_move(tx: Transaction) -> list[Run]:
     """Return what `unfinished` does, without plans and reports: there may be thousands."""
     query = select(*LISTED, null().label("report")).where(_UNFINISHED)
-    found: Iterable[Any] = tx.sql.execute(query.order_by(tables.run.c.id))
-    return seen(tx, found)
+    found = tx.sql.execute(query.order_by(tables.run.c.id))
+    return _seen_runs(tx, [run_of(row) for row in found])
 
 
 def unknown(tx: Transaction) -> list[Run]:

@@ -9,6 +9,7 @@ from bot.outlook import Question
 from bot.policy import Request
 from bot.prospect import Prospect, in_words, prospect
 from bot.store import waits
+from tests.bot.narrow import narrow_rules
 from tests.bot.office import Office
 from tests.policies import a_policy
 from tests.toy import SetSwitch, ShowSwitches
@@ -101,3 +102,17 @@ def test_what_depends_on_the_past_is_looked_up(office: Office, rule: str):
 )
 def test_a_span_is_told_as_people_say_it(microseconds: int, words: str):
     assert in_words(microseconds) == words
+
+
+def test_who_is_shown_no_runs_of_others_is_told_so(tmp_path: Path):
+    policy = a_policy(tmp_path, rules=narrow_rules()).current()
+    unseen = "Runs of others like this are not shown to"
+
+    def said(host: str, person: str, who: str = "You") -> str:
+        request = Request("toy set", "change", host, "cli", person, now=0)
+        return " ".join(prospect(policy, request).sentences(who=who))
+
+    assert said("lb1", "dora").endswith(f"{unseen} you.")
+    assert said("lb1", "dora", "Dora Developer").endswith(f"{unseen} Dora Developer.")
+    assert unseen not in said("web1", "dora")
+    assert unseen not in said("lb1", "olga")

@@ -327,7 +327,9 @@ def test_a_check_tells_of_runs_that_its_requester_may_view(narrow: Narrow):
     parts, check = narrow.office.parts, ShowSwitches(host="nas1")
 
     def told(person: str, host: str) -> list[str]:
-        return [event.what for event in asking(parts, person=person)(host, history.ours(since))]
+        return [
+            event.what for event in asking(parts, person=person)(host, history.ours(since)).events
+        ]
 
     assert told("dora", "lb1") == []
     assert f"run {narrow.hidden['done'].id}, succeeded: toy set lb1 lamp on" in told("adam", "lb1")

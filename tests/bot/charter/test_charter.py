@@ -10,6 +10,7 @@ from bot.charter import Chapter, Charter, charter, drawing
 from bot.charter.inquiry import Deed, Inquiry
 from bot.leaflet import Leaflet, leaflets
 from bot.policy import Policy, PolicyDirectory
+from tests.bot.narrow import narrow_rules
 from tests.policies import a_policy, starter_rules
 
 NOW = datetime(2026, 3, 4, 10, 0, tzinfo=UTC)
@@ -299,3 +300,29 @@ def test_it_is_drawn_for_a_terminal_a_browser_and_programs(tmp_path: Path):
     assert "<script" not in page
     data = json.loads(json.dumps(drawing.as_data(found)))
     assert data["chapters"][0]["at_once"][0]["sentence"] == "Every check, everywhere."
+
+
+def test_who_views_which_runs_is_told(tmp_path: Path):
+    found = told(tmp_path)
+    assert sentences(found, "dora", "views") == ["Every check and every change, everywhere."]
+    assert "Views\n    - Every check and every change, everywhere." in drawing.as_text(found)
+
+
+def test_who_views_less_is_told_where(tmp_path: Path):
+    found = told(tmp_path, instead=narrow_rules())
+    assert sentences(found, "dora", "views") == [
+        "Every check and every change, in the web servers."
+    ]
+    clause = of(found, "dora").views[0]
+    assert clause.rules[0][0] == "developers view the web servers"
+    assert sentences(found, "olga", "views") == ["Every check and every change, everywhere."]
+
+
+def test_who_views_nothing_of_others_is_told_so(tmp_path: Path):
+    found = told(tmp_path, instead=narrow_rules(""))
+    assert sentences(found, "dora", "views") == []
+    said = "iews only runs that they requested or decided themselves."
+    assert said in drawing.as_text(found)
+    assert "nly runs that they requested or decided themselves." in drawing.as_html(found)
+    data = drawing.as_data(found)
+    assert [chapter["views"] for chapter in data["chapters"]] == [[]] * len(data["chapters"])

@@ -6,6 +6,7 @@ import pytest
 
 from bot.policy.directory import load
 from bot.policy.slips import slips
+from tests.bot.narrow import narrow_rules
 from tests.policies import a_policy, starter_rules
 
 RUNBOOKS = ("abusers clear", "abusers show", "zfs scrub")
@@ -63,3 +64,30 @@ def test_a_rule_is_named_by_its_line(tmp_path: Path):
 )
 def test_what_is_known_is_no_slip(tmp_path: Path, file: str, was: str, instead: str):
     assert _told(tmp_path, file, was, instead) == []
+
+
+def _look_again(directory: Path, view: str) -> list[str]:
+    path = a_policy(directory / "policy", rules=narrow_rules(view)).path
+    return [str(slip) for slip in slips(load(path), RUNBOOKS)]
+
+
+def test_a_policy_that_lets_nobody_view_is_told(tmp_path: Path):
+    [told] = _look_again(tmp_path, "")
+    assert told.startswith('policy.cedar: no rule permits the action "view"')
+    assert "Add a permit to view" in told
+
+
+def test_an_owner_who_may_not_view_their_area_is_told(tmp_path: Path):
+    told = _look_again(
+        tmp_path,
+        'permit (principal, action == Action::"view", resource) unless '
+        '{ principal == Person::"stan" && context.runbook == "zfs scrub" };',
+    )
+    assert told == [
+        "policy.cedar: stan owns storage and may not view every run there, so cannot approve "
+        "those runs: permit it, or name another owner"
+    ]
+
+
+def test_the_starter_lets_everybody_view(tmp_path: Path):
+    assert slips(a_policy(tmp_path).current(), RUNBOOKS) == []
