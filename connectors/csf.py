@@ -37,7 +37,8 @@ _STATE = Script(
         (
             'set -e; cd -- "$1"; [ -x "$2" ] || { echo "csf: not found" >&2; exit 1; };',
             'rules() { said=$("$@"); echo "$said" |',
-            "awk '/^(-A ALLOWIN|add chain_(6_)?ALLOW) / { print \"rule\", $0 }'; };",
+            'awk -v by="$1" \'/^(-A ALLOWIN|add chain_(6_)?ALLOW) / { print "rule", $0 }',
+            '/^-A INPUT .*-j LOCALINPUT/ { print "loaded", by }\'; };',
             'on() { grep -Eq "^$1 *= *.1." csf.conf; };',
             'echo "file $1/keyturn.allow";',
             "if [ -e csf.disable ]; then echo disabled; fi;",
@@ -59,7 +60,7 @@ _STATE = Script(
 )
 _KINDS = (
     *("file", "disabled", "probation", "kept", "cpanel", "allow", "deny", "own", "common"),
-    *("conf", "rule", "mine"),
+    *("conf", "rule", "loaded", "mine"),
 )
 # Some forks colour what they say though nobody looks; what is no text arrives escaped.
 _CONF = re.compile(r'(\w+) *= *"([^"]*)"')
@@ -77,6 +78,7 @@ class Firewall:
     own: that file as it is, None where there is none. on_probation: its list is being tried.
     allow, deny: the entries of csf.allow and csf.deny, each with its comment.
     in_force: whom the kernel lets in, whatever the port. mine: the host's own addresses.
+    loaded: the tables with csf's rules in them, such as iptables; none after they were flushed.
     common_domains: names that no customer of cPanel may take; None on a host without cPanel.
     """
 
@@ -89,6 +91,7 @@ class Firewall:
     allow: Mapping[str, str] = field(default_factory=dict[str, str])
     deny: Mapping[str, str] = field(default_factory=dict[str, str])
     in_force: frozenset[Network] = frozenset()
+    loaded: frozenset[str] = frozenset()
     mine: frozenset[Address] = frozenset()
     common_domains: frozenset[str] | None = None
 
@@ -96,6 +99,12 @@ class Firewall:
     def testing(self) -> bool:
         """Every five minutes, csf in its TESTING mode takes all rules away."""
         return self.on("TESTING")
+
+    @property
+    def off(self) -> str:
+        """Return the tables that csf's rules are not loaded into; "" while the firewall is on."""
+        wanted = ("iptables", "ip6tables") if self.on("IPV6") else ("iptables",)
+        return " and ".join(table for table in wanted if table not in self.loaded)
 
     @property
     def restart(self) -> str:
@@ -143,6 +152,7 @@ def parse(text: str) -> Firewall:
         allow=_entries(facts["allow"]),
         deny=_entries(facts["deny"]),
         in_force=frozenset(_let_in(facts["rule"])),
+        loaded=frozenset(facts["loaded"]),
         mine=frozenset(_mine(facts["mine"])),
         common_domains=frozenset(facts["common"]) if facts["cpanel"] else None,
     )

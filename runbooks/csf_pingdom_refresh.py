@@ -1,7 +1,7 @@
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from ipaddress import ip_network
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -42,6 +42,11 @@ class RefreshPingdom(
         Field(description="Take a list that lost or gained much: somebody has compared it"),
     ] = False
 
+    start: Annotated[
+        Literal["no", "firewall"],
+        Field(description="Turn the firewall on where csf's rules are not loaded: firewall"),
+    ] = "no"
+
     def read(self, ask: Ask) -> Probes:
         feed = ask(self.host, pingdom.feed())
         return Probes(ask(self.host, csf.firewall()), feed)
@@ -52,8 +57,9 @@ class RefreshPingdom(
         own = firewall.own or ""
         old, new = _kept(own), frozenset(filter(firewall.knows, feed.addresses))
         absent = [address for address in new if not firewall.lets_in(address)]
-        if old == new and not absent:
+        if not firewall.off and old == new and not absent:
             return Plan(f"{self.host} lets in all {len(new)} addresses of Pingdom's probes")
+        self._refuse_to_start(firewall)
         _refuse_what_contradicts(firewall, new)
         odd = list(_oddities(old, feed.addresses))
         if odd and not self.accept_size_change:
@@ -62,13 +68,27 @@ class RefreshPingdom(
                 "ask again with accept_size_change=true"
             )
         return Plan(
-            _because(old, new, absent),
-            self._steps(own, csf_list.listing(new, "pingdom"), firewall.restart),
-            [*_difference(old, new), *_notes(probes, new), *(f"Accepted: {why}." for why in odd)],
+            _because(firewall, old, new, absent),
+            self._steps(firewall, own, csf_list.listing(new, "pingdom")),
+            [
+                *_starting(firewall),
+                *_difference(old, new),
+                *_notes(probes, new),
+                *(f"Accepted: {why}." for why in odd),
+            ],
         )
 
-    def _steps(self, own: str, listing: str, restart: str) -> Sequence[Step]:
+    def _refuse_to_start(self, firewall: Firewall) -> None:
+        if firewall.off and self.start != "firewall":
+            raise Refused(
+                f"the firewall is off: csf's rules are not loaded into {firewall.off}, and "
+                "loading the list would turn it on. Find out who flushed them and why; if it is "
+                "to be turned on, ask again with start=firewall"
+            )
+
+    def _steps(self, firewall: Firewall, own: str, listing: str) -> Sequence[Step]:
         """Begin, load, keep. Undone from the last to the first they are the same three again."""
+        restart = firewall.restart
         before, after = (f"{len(csf_list.addresses(text))} addresses" for text in (own, listing))
         return [
             Step(
@@ -79,12 +99,14 @@ class RefreshPingdom(
                 undo_title=_END,
             ),
             Step(
-                "Replace Keyturn's list and load it",
+                "Turn the firewall on, with Keyturn's list replaced"
+                if firewall.off
+                else "Replace Keyturn's list and load it",
                 self.host,
                 do=csf_list.load(listing, restart=restart),
                 undo=csf_list.load(own, restart=restart),
-                before=before,
-                after=after,
+                before=f"the firewall is off, {before}" if firewall.off else before,
+                after=f"the firewall is on, {after}" if firewall.off else after,
             ),
             Step(
                 _END,
@@ -163,9 +185,22 @@ def _oddities(old: Collection[Address], new: Collection[Address]) -> Iterator[st
             )
 
 
+def _starting(firewall: Firewall) -> Iterator[str]:
+    if firewall.off:
+        yield (
+            "This turns the firewall on: what csf's rules do not let in is kept out from then on. "
+            "An undo brings the list of before back and leaves the firewall on."
+        )
+
+
 def _because(
-    old: Collection[Address], new: Collection[Address], absent: Collection[Address]
+    firewall: Firewall,
+    old: Collection[Address],
+    new: Collection[Address],
+    absent: Collection[Address],
 ) -> str:
+    if firewall.off:
+        return f"The firewall is off: csf's rules are not loaded into {firewall.off}"
     if old == new:
         return f"The list is right, but {len(absent)} of its {len(new)} addresses are not in force"
     come, gone = len(set(new) - set(old)), len(set(old) - set(new))

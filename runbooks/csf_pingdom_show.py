@@ -41,9 +41,15 @@ class ShowPingdom(Check[Probes], words="csf pingdom show", example="web1"):
         findings = [
             *([strange] if strange else ()),
             *_obstacles(firewall),
-            *self._to_refresh(rows),
+            *(() if firewall.off else self._to_refresh(rows)),
             *_dangers(firewall),
         ]
+        if firewall.off:
+            return Report(
+                f"the firewall of {self.host} is off: csf's rules are not loaded",
+                healthy=False,
+                findings=[self._is_off(firewall), *findings],
+            )
         return Report(
             f"{self.host} lets in {len(let_in)} of {len(wanted)} addresses of Pingdom's probes",
             healthy=not findings,
@@ -51,6 +57,13 @@ class ShowPingdom(Check[Probes], words="csf pingdom show", example="web1"):
             table=Table(("Address", "Pingdom", "Keyturn's list", "Firewall"), rows)
             if rows
             else None,
+        )
+
+    def _is_off(self, firewall: Firewall) -> str:
+        return (
+            f"csf's rules are not loaded into {firewall.off}, so nothing is kept out: find out "
+            "who flushed them and why. csf -r on the host turns the firewall on again, and so "
+            f"does csf pingdom refresh {self.host} start=firewall"
         )
 
     def _to_refresh(self, rows: Sequence[Sequence[str]]) -> Iterator[str]:

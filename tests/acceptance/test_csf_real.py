@@ -149,6 +149,26 @@ def test_where_nothing_changed_nothing_is_written_and_nobody_is_asked(web1: CsfH
     assert (web1.own.stat(), web1.restarts) == before
 
 
+def test_a_flushed_firewall_is_said_to_be_off_and_turned_on_only_by_a_word_of_its_own(
+    web1: CsfHost, fleet: Fleet
+):
+    carry_out(fleet, REFRESH)
+    for table in ("iptables", "ip6tables"):
+        for words in (("-P", "INPUT", "ACCEPT"), ("-F",), ("-X",)):
+            web1.inside(table, *words)
+    before = web1.restarts
+    report = SHOW.report(SHOW.read(fleet.ask))
+    assert report.summary == "the firewall of web1 is off: csf's rules are not loaded"
+    with pytest.raises(Refused, match="start=firewall"):
+        REFRESH.plan(REFRESH.read(fleet.ask))
+    assert web1.restarts == before
+    plan = carry_out(fleet, RefreshPingdom.model_validate({"host": "web1", "start": "firewall"}))
+    assert plan.steps[1].title == "Turn the firewall on, with Keyturn's list replaced"
+    assert in_kernel(web1) == ALL
+    assert "-j LOCALINPUT" in web1.inside("iptables", "-S", "INPUT")
+    assert SHOW.report(SHOW.read(fleet.ask)).healthy
+
+
 def test_rules_that_were_flushed_are_put_back(web1: CsfHost, fleet: Fleet):
     carry_out(fleet, REFRESH)
     web1.inside("iptables", "-F", "ALLOWIN")

@@ -39,6 +39,24 @@ def test_a_host_with_sets_is_understood():
     assert csf.parse(SETS).in_force == {ip_network(each) for each in LET_IN}
 
 
+@pytest.mark.parametrize(
+    ("lines", "ipv6", "off"),
+    [
+        ((), "1", ""),
+        (("loaded iptables\n",), "1", "iptables"),
+        (("loaded ip6tables\n",), "1", "ip6tables"),
+        (("loaded ip6tables\n",), "0", ""),
+        (("loaded iptables\n", "loaded ip6tables\n"), "1", "iptables and ip6tables"),
+    ],
+)
+def test_rules_that_are_not_loaded_are_known(lines: tuple[str, ...], ipv6: str, off: str):
+    answer = RULES.replace('IPV6 = "1"', f'IPV6 = "{ipv6}"')
+    for line in lines:
+        assert line in answer
+        answer = answer.replace(line, "")
+    assert csf.parse(answer).off == off
+
+
 def test_a_set_that_no_rule_asks_lets_in_nobody():
     rule = "rule -A ALLOWIN -m set --match-set chain_ALLOW src -j ACCEPT\n"
     in_force = csf.parse(SETS.replace(rule, "")).in_force

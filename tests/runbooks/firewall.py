@@ -25,6 +25,7 @@ def firewall(
     allow: Mapping[str, str] | None = None,
     deny: Mapping[str, str] | None = None,
     mine: Iterable[str] = (),
+    loaded: Iterable[str] = ("iptables", "ip6tables"),
 ) -> Firewall:
     """Return a firewall with a list of Keyturn's; in force by default is what stands on it."""
     kept = list(own)
@@ -37,6 +38,7 @@ def firewall(
         deny=deny or {},
         in_force=frozenset(map(ip_network, kept if in_force is None else in_force)),
         mine=frozenset(map(ip_address, mine)),
+        loaded=frozenset(loaded),
     )
 
 

@@ -41,6 +41,29 @@ def test_the_first_list_is_loaded_on_probation_and_kept():
     assert (load.before, load.after) == ("0 addresses", "140 addresses")
 
 
+def test_a_firewall_that_is_off_is_not_turned_on_without_being_asked():
+    off = firewall(ALL, in_force=[], loaded=())
+    for feed in (probes(), probes((*ALL[1:], NEW))):
+        with pytest.raises(Refused, match=r"turn it on\. .* start=firewall"):
+            plan(off, feed)
+        with pytest.raises(Refused, match="not loaded into ip6tables"):
+            plan(firewall(ALL, loaded=["iptables"]), feed)
+
+
+def test_turning_the_firewall_on_is_asked_for_and_said():
+    starting = RefreshPingdom.model_validate({"host": "web1", "start": "firewall"})
+    made = plan(firewall(ALL, in_force=[], loaded=()), probes(), runbook=starting)
+    assert made.because.startswith("The firewall is off")
+    assert made.steps[1].title == "Turn the firewall on, with Keyturn's list replaced"
+    assert (made.steps[1].before, made.steps[1].after) == (
+        "the firewall is off, 140 addresses",
+        "the firewall is on, 140 addresses",
+    )
+    assert made.notes[0].startswith("This turns the firewall on")
+    # Where it is on, the word changes nothing.
+    assert not plan(firewall(ALL), probes(), runbook=starting).steps
+
+
 def _stdin(command: object) -> str:
     assert isinstance(command, Shell)
     return command.stdin
@@ -202,7 +225,10 @@ def test_with_a_bad_feed_the_host_is_not_even_asked(bad: str):
 
 
 def test_it_is_typed_as_its_help_says():
-    assert forms.usage(RefreshPingdom) == "csf pingdom refresh HOST [accept_size_change=false]"
+    assert (
+        forms.usage(RefreshPingdom)
+        == "csf pingdom refresh HOST [accept_size_change=false] [start=no]"
+    )
     assert forms.from_words(RefreshPingdom, ["web1"]) == REFRESH
     typed = forms.from_words(RefreshPingdom, ["web1", "accept_size_change=true"])
     assert typed == ACCEPTING

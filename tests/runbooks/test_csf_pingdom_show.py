@@ -24,6 +24,15 @@ def test_a_host_that_lets_in_all_is_well():
     assert seen.table is None
 
 
+def test_a_firewall_that_is_off_is_reported_as_such():
+    seen = report(firewall(ALL, in_force=[], loaded=()))
+    assert seen.summary == "the firewall of web1 is off: csf's rules are not loaded"
+    assert not seen.healthy
+    assert "not loaded into iptables and ip6tables, so nothing is kept out" in seen.findings[0]
+    assert "start=firewall" in seen.findings[0]
+    assert not any("sees to it" in finding for finding in seen.findings)
+
+
 def test_what_differs_is_shown_address_by_address():
     seen = report(firewall([*ALL[1:], "5.173.1.1"], in_force=ALL[2:]))
     assert seen.summary == "web1 lets in 138 of 140 addresses of Pingdom's probes"
