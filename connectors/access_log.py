@@ -12,7 +12,7 @@ from ipaddress import ip_address
 
 from connectors.command import Hint, Query, Setting, Shell
 from connectors.script import Script
-from connectors.sudo import Fits, SudoRule
+from connectors.sudo import Fits, SudoRule, between
 from connectors.trouble import NotUnderstood
 
 # One pattern of file names, or several of them behind one another. The shell expands it.
@@ -23,6 +23,7 @@ _FILES = Setting(
     pattern=r"(/[\w.*?-]+)+( (/[\w.*?-]+)+)*",
 )
 
+MOST_HOURS, MOST_ROWS = 48, 25
 # Counts each address with its agent. A line counts if it is of one of the hours that are wanted.
 _COUNT = (
     'BEGIN { split(wanted, list, " "); for (each in list) hours[list[each]] = 1 } '
@@ -136,5 +137,8 @@ def parse_addresses(answer: str) -> tuple[str, ...]:
         raise NotUnderstood(f"getent answered {answer[:200]!r} instead of addresses") from None
 
 
-_NUMBER = Fits(r"[1-9][0-9]{0,3}")
-SUDO = (SudoRule(_SCRIPT, _NUMBER, _NUMBER, _FILES, reads=True),)
+SUDO = (
+    SudoRule(
+        *(_SCRIPT, Fits(between(1, MOST_HOURS)), Fits(between(1, MOST_ROWS)), _FILES), reads=True
+    ),
+)

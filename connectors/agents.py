@@ -10,7 +10,7 @@ Formats: `nginx -T`; `if` and `return` of ngx_http_rewrite_module.
 import re
 from typing import Literal
 
-from connectors.agent_list import Agents
+from connectors.agent_list import NAMED, REFUSE_PEOPLE, Agents
 from connectors.command import Hint, Query, Setting, Shell, quote_text
 from connectors.script import Script
 from connectors.sudo import Fits, SudoRule
@@ -29,7 +29,7 @@ _BEFORE, _AFTER = 'if ($http_user_agent ~* "', '") { return 403; }'
 # take, or cannot be told to load, is put back. The new file replaces the old one at once.
 _SCRIPT = Script(
     "nginx-agents",
-    'umask 022; file=$1 config=$2; old=$(cat "$file") || exit 1; '
+    REFUSE_PEOPLE + 'umask 022; file=$1 config=$2; old=$(cat "$file") || exit 1; '
     'put() { printf "%s\\n" "$1" > "$file.new" && mv "$file.new" "$file"; }; '
     'new=$(printf "%s\\n" "$old" | grep -vxF -e "$4"); '
     '[ "$3" = remove ] || new=$(printf "%s\\n%s" "$new" "$4"); put "$new" || exit 1; '
@@ -104,7 +104,7 @@ def _agent(line: str) -> str:
 
 
 # Where its words are parted otherwise, there is no such file as the first one names.
-_REFUSED = Fits(_NAMED, before=_BEFORE, after=_AFTER, blanks=True)
+_REFUSED = Fits(NAMED, before=_BEFORE, after=_AFTER, blanks=True)
 SUDO = (
     SudoRule("/usr/sbin/nginx", *_SHOWN, _CONFIGURATION, reads=True),
     *(SudoRule(_SCRIPT, _FILE, _CONFIGURATION, verb, _REFUSED) for verb in ("add", "remove")),

@@ -10,7 +10,7 @@ mod_setenvif; expressions of Apache 2.4.
 import re
 from typing import Literal
 
-from connectors.agent_list import Agents
+from connectors.agent_list import NAMED, REFUSE_PEOPLE, Agents
 from connectors.command import Hint, Query, Setting, Shell, quote_text
 from connectors.script import Script
 from connectors.sudo import Fits, SudoRule
@@ -45,7 +45,7 @@ _LOOK = Script(
 # new file replaces the old one at once.
 _SCRIPT = Script(
     "apache-agents",
-    'umask 022; file=$1; old=$(cat "$file") || exit 1; '
+    REFUSE_PEOPLE + 'umask 022; file=$1; old=$(cat "$file") || exit 1; '
     'put() { printf "%s\\n" "$1" > "$file.new" && mv "$file.new" "$file"; }; '
     'new=$(printf "%s\\n" "$old" | grep "^SetEnvIfNoCase " | grep -vxF -e "$4"); '
     '[ "$3" = remove ] || new=$(printf "%s\\n%s" "$new" "$4"); '
@@ -119,7 +119,7 @@ def _agent(line: str) -> str:
 
 
 # Where its words are parted otherwise, there is no such file as the first one names.
-_REFUSED = Fits(_NAMED, before=_BEFORE, after=_AFTER, blanks=True)
+_REFUSED = Fits(NAMED, before=_BEFORE, after=_AFTER, blanks=True)
 SUDO = (
     SudoRule(_LOOK, _FILE, _CONTROL, reads=True),
     *(SudoRule(_SCRIPT, _FILE, _CONTROL, verb, _REFUSED) for verb in ("add", "remove")),

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from connectors.block_settings import VALUES
 from connectors.command import Hint, Query, Shell, quote_text
 from connectors.script import Script
 from connectors.sudo import Fits, Several, SudoRule
@@ -17,17 +18,17 @@ DEVICE = r"[A-Za-z][A-Za-z0-9!_-]{0,63}"
 
 _HINTS = (
     Hint(
-        r"Invalid argument",
+        r"(Invalid argument|I/O error)",
         "the kernel does not take this value for this device: it is out of its bounds, or the "
         "scheduler's module cannot be loaded",
     ),
     Hint(r"Numerical result out of range", "the number is too large for the kernel"),
     Hint(
-        r"Permission denied",
+        r"[Pp]ermission denied",
         "only root may write this, or the scheduler has no such tunable",
     ),
     Hint(
-        r"queue/.*: No such file",
+        r"cannot create|can't cd to|queue/.*: No such file",
         "the device is gone, or its scheduler has no such tunable",
     ),
 )
@@ -47,8 +48,8 @@ _NAME = re.compile(r"[a-z0-9_-]+", re.ASCII)
 _TUNABLES = "queue/iosched/"
 
 # "name=value" for each file, in the order given, as far as the kernel takes them.
-_RESTORE = Script(
-    "block-restore",
+_SET = Script(
+    "block-set",
     'cd "/sys/block/$1/queue" || exit; shift; '
     'for pair; do printf "%s\\n" "${pair#*=}" > "${pair%%=*}" || exit; done',
 )
@@ -119,9 +120,13 @@ def module_of(scheduler: str) -> Query[bool]:
 
 def write(device: str, setting: str, value: str | int) -> Shell:
     """Write one file below `queue`, such as `scheduler` or `iosched/slice_idle`."""
-    # `sudo echo … > file` would open the file without root; tee opens it as root.
-    file = f"{_below(device)}/queue/{setting}"
-    return Shell(("tee", "--", file), stdin=f"{value}\n", root=True, hints=_HINTS)
+    _below(device)
+    return Shell((_SET, device, f"{setting}={value}"), root=True, hints=_HINTS)
+
+
+def is_settable(setting: str, value: str) -> bool:
+    """Say whether Keyturn may write this value: sudo lets no other through."""
+    return re.fullmatch(VALUES[setting], value, re.ASCII) is not None
 
 
 def restore(queue: Queue) -> Shell:
@@ -133,7 +138,7 @@ def restore(queue: Queue) -> Shell:
     pairs = {"scheduler": queue.scheduler, **size, **told}
     words = tuple(f"{file}={value}" for file, value in pairs.items())
     _below(queue.device)
-    return Shell((_RESTORE, queue.device, *words), root=True, hints=_HINTS)
+    return Shell((_SET, queue.device, *words), root=True, hints=_HINTS)
 
 
 def _below(device: str) -> str:
@@ -186,12 +191,14 @@ def _number(told: Mapping[str, str], file: str) -> int:
     return int(text)
 
 
-_SETTING = r"(scheduler|read_ahead_kb|nr_requests|iosched/[a-z0-9_]+)"
+_SCHEDULER = f"scheduler=({VALUES['scheduler']})"
+_ONE = "|".join(f"{name}=({values})" for name, values in VALUES.items())
+# All that a scheduler keeps may be brought back, and it is not told here what that may be.
+_FORGOTTEN = r"(nr_requests|iosched/[a-z0-9_]{1,40})=-?[0-9]{1,12}"
 SUDO = (
-    SudoRule("/usr/bin/tee", "--", Fits(rf"{DEVICE}/queue/{_SETTING}", before="/sys/block/")),
+    SudoRule(_SET, Fits(DEVICE), Fits(_ONE)),
     SudoRule(
-        _RESTORE,
-        Fits(DEVICE),
-        Several(rf"{_SETTING}=[a-z0-9_-]+"),
+        *(_SET, Fits(DEVICE), Fits(_SCHEDULER), Several(_FORGOTTEN)),
+        beyond="set the tunables of a disk's scheduler to other numbers",
     ),
 )

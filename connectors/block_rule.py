@@ -6,6 +6,7 @@ Format: udev(7). One file for each device, which is ours alone: the first line s
 import re
 from collections.abc import Mapping
 
+from connectors.block_settings import VALUES
 from connectors.command import Hint, Query, Shell, UncleanText, clean
 from connectors.script import Script
 from connectors.sudo import Fits, SudoRule
@@ -18,17 +19,23 @@ _SETTING = re.compile(r"[a-z_/]+", re.ASCII)
 
 _READ = 'if [ -e "$1" ]; then exec cat -- "$1"; fi'
 # A rule of udev may run any program, so the host itself takes no line but such as text_of writes.
+_SETTINGS = "|".join(f'{name}[}}]="({values})"' for name, values in VALUES.items())
 _LINE = (
     'ACTION=="add[|]change", SUBSYSTEM=="block", ENV[{]DEVTYPE[}]=="disk", '
-    '(KERNEL|ATTR[{][a-z/]+[}])=="[A-Za-z0-9!._-]+"(, ATTR[{]queue/[a-z_/]+[}]="[a-z0-9._-]+")+'
+    f'(KERNEL|ATTR[{{][a-z/]+[}}])=="[A-Za-z0-9!._-]+"(, ATTR[{{]queue/({_SETTINGS}))+'
 )
 # udev looks only at files whose names end with .rules, so it never sees a half of one.
+# Nor does it replace or take away a file that does not begin as ours do.
 _REPLACE = Script(
     "block-rule",
     'set -e; umask 022; mkdir -p "${1%/*}"; new=$(mktemp "${1%/*}/.keyturn.XXXXXX"); '
     'trap \'rm -f -- "$new"\' EXIT; cat > "$new"; other=0; '
-    f"LC_ALL=C grep -qvxE -e '{_HEADER.replace('`', '.')}|{_LINE}' \"$new\" || other=$?; "
+    f"ours='{_HEADER.replace('`', '.')}'; "
+    f'LC_ALL=C grep -qvxE -e "$ours" -e \'{_LINE}\' "$new" || other=$?; '
     '[ "$other" = 1 ] || { echo this is no rule of Keyturn >&2; exit 1; }; '
+    '[ ! -s "$1" ] || head -n 1 -- "$1" | grep -qx -e "$ours" || '
+    '{ echo "$1 was written by somebody else" >&2; exit 1; }; '
+    '[ -s "$new" ] || { rm -f -- "$1"; exit; }; '
     'chmod 644 "$new"; mv -f -- "$new" "$1"',
     words=1,
 )
@@ -79,13 +86,8 @@ def ours(text: str) -> bool:
 
 def replace(file: str, text: str) -> Shell:
     """Put this text in the place of the file at once, or take the file away if it is empty."""
-    if not text:
-        return Shell(("rm", "-f", "--", file), root=True, hints=_HINTS)
     return Shell((_REPLACE, file), stdin=text, root=True, hints=_HINTS)
 
 
 _FILE = Fits(_IDENTITY.pattern, before=f"{_FOLDER}/60-keyturn-", after=".rules")
-SUDO = (
-    SudoRule("/usr/bin/rm", "-f", "--", _FILE),
-    SudoRule(_REPLACE, _FILE),
-)
+SUDO = (SudoRule(_REPLACE, _FILE),)

@@ -304,6 +304,32 @@ class Ask(Protocol):
     def __call__(self, host: str, query: Query[T], /) -> T: ...
 
 
+_NOT_LET = "sudo: a password is required"
+# Where sudo looks for programs, by the lines that `keyturn sudoers` prints.
+SUDO_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+def program_in_doubt(told: Question, answer: Answer) -> Shell | None:
+    """Return what says "missing" where a program is not there that sudo did not let a login run.
+
+    sudo matches no rule for a program that is not there, and then says that a password is
+    required, as for one that the login may not run. None where sudo let the command through.
+    """
+    if not isinstance(told, Shell) or told.words[:3] != ("sudo", "-n", "--"):
+        return None
+    if _NOT_LET not in answer.err:
+        return None
+    program = told.words[3]
+    script = f'PATH={SUDO_PATH}; command -v -- "$1" >/dev/null && echo there || echo missing'
+    return Shell(("sh", "-c", script, "keyturn", program))
+
+
+def missing_program(told: Question) -> Answer:
+    """Return what sudo would have said of a program that is not there."""
+    program = told.words[3] if isinstance(told, Shell) else ""
+    return Answer(1, "", f"sudo: {program}: command not found")
+
+
 # What any command may run into, whatever its program.
 _COMMON_HINTS = (
     Hint(
@@ -312,14 +338,41 @@ _COMMON_HINTS = (
     ),
     Hint(
         rf"sudo: {FOLDER}/\S+: command not found",
-        "this script is not on the host: install what `keyturn sudoers HOST --scripts` prints",
-    ),
-    Hint(
-        r"sudo: .*command not found|: not found|command not found"
-        r"|timeout: failed to run command .*: No such file",
-        "the program is not there",
+        "this script is not on the host, or is of another version: install what `keyturn sudoers "
+        "HOST --scripts` prints",
     ),
 )
+_NOT_FOUND = re.compile(
+    r"sudo: (?P<sudo>\S+): command not found"
+    r"|timeout: failed to run command \W?(?P<timeout>[\w./+-]+)\W?: No such file"
+    r"|(?P<shell>[\w./+-]+): (?:command )?not found"
+)
+# What brings a program that is not there, on Debian and its like; elsewhere mostly the same.
+_PACKAGES = {
+    **dict.fromkeys(("zpool", "zfs"), "zfsutils-linux"),
+    **dict.fromkeys(("tc", "ip", "ss", "bridge"), "iproute2"),
+    **dict.fromkeys(("sysctl", "pgrep"), "procps"),
+    **dict.fromkeys(("findmnt", "mount", "lsblk", "flock", "setsid", "last"), "util-linux"),
+    **dict.fromkeys(("systemctl", "journalctl"), "systemd"),
+    **dict.fromkeys(("postqueue", "postconf"), "postfix"),
+    **dict.fromkeys(("apachectl", "apache2ctl"), "apache2"),
+    **{"exportfs": "nfs-kernel-server", "mdadm": "mdadm", "nginx": "nginx", "sudo": "sudo"},
+    **{"modinfo": "kmod", "exim": "exim4", "csf": "ConfigServer Firewall", "socat": "socat"},
+    **{"haproxy": "haproxy", "ethtool": "ethtool", "iptables": "iptables", "ipset": "ipset"},
+}
+
+
+def install(program: str) -> str:
+    """Say that a program is not on a host, and what brings it there."""
+    name = program.rpartition("/")[2]
+    if name not in _PACKAGES:
+        return f"the program {program} is not there: install it, or see that its name is right"
+    return f"the program {program} is not there: install {_PACKAGES[name]}"
+
+
+def _missing_program(said: str) -> str:
+    found = _NOT_FOUND.search(said)
+    return install(found["sudo"] or found["timeout"] or found["shell"]) if found else ""
 
 
 def failure(command: Question, answer: Answer, statuses: frozenset[int]) -> CommandFailed | None:
@@ -335,8 +388,9 @@ def failure(command: Question, answer: Answer, statuses: frozenset[int]) -> Comm
     known = next(
         (hint for hint in hints + _COMMON_HINTS if re.search(hint.pattern, answer.said)), None
     )
+    meaning = known.meaning if known else _missing_program(answer.said)
     said = _last_lines(answer.said) or f"exit status {answer.status}, no words"
-    return CommandFailed(f"{known.meaning} (it said: {said})" if known else f"it said: {said}")
+    return CommandFailed(f"{meaning} (it said: {said})" if meaning else f"it said: {said}")
 
 
 def _last_lines(text: str, *, most: int = 3) -> str:

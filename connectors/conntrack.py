@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass
 
 from connectors.command import Hint, Query, Shell
-from connectors.sudo import Fits, SudoRule
+from connectors.sudo import Fits, SudoRule, between
 from connectors.trouble import NotUnderstood
 
 _KEY = "net.netfilter.nf_conntrack_max"
@@ -29,6 +29,8 @@ _HINTS = (
     Hint(r"permission denied", "only root may do this: the login's sudo rule for it is missing"),
 )
 
+# With fewer a host soon locks everybody out; more than that no table needs.
+LEAST, MOST = 4096, 16_777_216
 # What the kernel takes for one connection with its place in the hash table; rather too much.
 ENTRY_BYTES = 400
 
@@ -87,4 +89,4 @@ def parse_conntrack(answer: str) -> Conntrack:
         ) from None
 
 
-SUDO = (SudoRule("/usr/sbin/sysctl", "-w", Fits(r"[0-9]{4,8}", before=f"{_KEY}=")),)
+SUDO = (SudoRule("/usr/sbin/sysctl", "-w", Fits(between(LEAST, MOST), before=f"{_KEY}=")),)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from connectors.command import Hint, Query, Setting, Shell
 from connectors.public import Address
-from connectors.sudo import Fits, SudoRule
+from connectors.sudo import ADDRESS, Fits, SudoRule
 from connectors.trouble import NotUnderstood
 
 _PROGRAM = Setting("csf.program", "/usr/sbin/csf", pattern=r"/[\w./-]+")
@@ -63,4 +63,4 @@ def _find(line: str) -> Find:
     return Find("csf", line)
 
 
-SUDO = (SudoRule(_PROGRAM, "-g", Fits(r"[0-9a-f:][0-9a-f.:]{1,44}"), reads=True),)
+SUDO = (SudoRule(_PROGRAM, "-g", Fits(ADDRESS), reads=True),)

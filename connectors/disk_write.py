@@ -10,10 +10,28 @@ from datetime import UTC, datetime
 
 from connectors.command import Hint, Query, Shell
 from connectors.script import Script
-from connectors.sudo import Fits, SudoRule
+from connectors.sudo import Fits, SudoRule, between
 from connectors.trouble import NotUnderstood
 
 _MIB = 2**20
+_GIB = 2**30
+# MiB for one trial.
+LEAST, MOST = 4, 1024
+# What must be free behind it, of a file system that others write to as well: bytes, and a share.
+SPARE, SPARE_SHARE = _GIB, 20
+NO_DISKS = {
+    "tmpfs": "is in memory and on no disk",
+    "ramfs": "is in memory and on no disk",
+    "devtmpfs": "is in memory and on no disk",
+    "proc": "is the kernel's own",
+    "sysfs": "is the kernel's own",
+    "nfs": "is another host's: ask for a directory of that host",
+    "nfs4": "is another host's: ask for a directory of that host",
+    "cifs": "is another host's: ask for a directory of that host",
+    "squashfs": "can only be read",
+    "iso9660": "can only be read",
+}
+DIRECTORY = r"(/[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}){1,10}"
 _RESULT = "/run/keyturn-disk-write-test"
 
 # $1: the directory. The result of the last trial stands behind the rest.
@@ -38,6 +56,11 @@ _TRY = Script(
     'cd -P -- "$1" || exit; '
     'case "$2$(stat -c .%u.%A .)" in *[0-9].0.d????-??-?*) ;; '
     "*) echo 'the directory is not only root'\"'\"'s' >&2; exit 1;; esac; "
+    'set -- "$1" "$2" $(df -B1 --output=size,avail,fstype . | tail -n 1); '
+    f'case $5 in {"|".join(NO_DISKS)}) echo "the directory is on no disk: $5" >&2; exit 1;; esac; '
+    f'spare=$(($3 / {SPARE_SHARE})); [ "$spare" -gt {SPARE} ] || spare={SPARE}; '
+    f"[ $(($4 - $2 * {_MIB})) -ge $spare ] || "
+    "{ echo 'No space left: too little would be free behind it' >&2; exit 1; }; "
     "umask 077; file=$(mktemp ./.keyturn-XXXXXXXXXX) && seed=$(mktemp ./.keyturn-XXXXXXXXXX) || "
     '{ rm -f -- "$file"; exit 1; }; '
     'exec 3> "$file" 4> "$seed" 5< "$seed"; rm -f -- "$file" "$seed"; '
@@ -154,14 +177,14 @@ def _result(line: str) -> Result:
     return Result(found[3], int(found[1]), ended, float(found[5]))
 
 
-_DIRECTORY = Fits(r"(/[A-Za-z0-9_][A-Za-z0-9_.-]*)+")
+_DIRECTORY = Fits(DIRECTORY)
 SUDO = (
     SudoRule(_LOOK, _DIRECTORY, reads=True),
     SudoRule(
         _TRY,
         _DIRECTORY,
-        Fits(r"[1-9][0-9]{0,3}"),
-        beyond="it may write up to 9999 MiB at a time, as often as it likes",
+        Fits(between(LEAST, MOST)),
+        beyond=f"write up to {MOST} MiB at a time to a disk with room, as often as they like",
     ),
     SudoRule("/usr/bin/rm", "-f", "--", _RESULT),
 )

@@ -13,7 +13,10 @@ from connectors.command import (
     Query,
     Question,
     Setting,
+    Shell,
     failure,
+    missing_program,
+    program_in_doubt,
 )
 from connectors.gathering import Begun, Bell, gathered
 from connectors.inventory import Host, Inventory
@@ -152,6 +155,10 @@ class Fleet:
             self.on_contact(host, end)
             return partial(_raise, end)
         self.on_contact(host, None)
+        if end.status and isinstance(query.command, Shell):
+            told = self.inventory[host].for_reading.resolve(query.command)
+            if program_in_doubt(told, end) is not None:
+                return None  # and `ask` says what it is
         return partial(_understood, host, query, end)
 
     def _run(self, inventory: Inventory, host: Host, command: Question) -> Answer:
@@ -166,7 +173,18 @@ class Fleet:
             self.on_contact(host.name, trouble)
             raise
         self.on_contact(host.name, None)
+        doubt = program_in_doubt(told, answer)
+        if doubt is not None and not self._is_there(host, doubt, jumps):
+            return missing_program(told)
         return answer
+
+    def _is_there(self, host: Host, doubt: Shell, jumps: tuple[Host, ...]) -> bool:
+        """Say whether a program is on a host; where that cannot be asked, that it is."""
+        try:
+            answer = self._sessions.run(host, doubt, through=jumps)
+        except HostTrouble:
+            return True
+        return answer.out.strip() != "missing"
 
 
 def _nobody_listens(_host: str, _trouble: HostTrouble | None) -> None:

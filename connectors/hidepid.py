@@ -17,6 +17,10 @@ from connectors.trouble import NotUnderstood
 _WORDS = {"off": 0, "noaccess": 1, "invisible": 2, "ptraceable": 4}
 _OPTIONS = re.compile(r"[A-Za-z0-9=,._-]+", re.ASCII)
 _HINTS = (
+    Hint(
+        r"more than hidepid would change",
+        "fstab's line for /proc was edited meanwhile: ask again",
+    ),
     Hint(r"must be superuser", "only root may do this: the login's sudo rule for it is missing"),
     Hint(r"bad option|Invalid argument", "this kernel does not know this value of hidepid"),
     Hint(r"permission denied", "this is a container's /proc, which only its host can change"),
@@ -26,8 +30,21 @@ _HINTS = (
 # owner, mode and label.
 _BEFORE_OPTIONS = r"^([[:space:]]*[^#[:space:]]+[[:space:]]+/proc[[:space:]]+proc[[:space:]]+)"
 _SED = ("sed", "-i", "--follow-symlinks", "-E", "-e")
+# Give fstab's line for /proc the options of the first argument, which may differ in hidepid only.
+_SET = Script(
+    "hidepid-fstab",
+    'bare() { printf "%s\\n" "$1" | tr , "\\n" | grep -vxE "hidepid=[a-z0-9]+|defaults"; }; '
+    "case $1 in *[!A-Za-z0-9=,._-]*) exit 1;; esac; "
+    f"was=$(sed -nE 's|{_BEFORE_OPTIONS}([^[:space:]]+).*|\\2|p' /etc/fstab) && "
+    '[ -n "$was" ] && [ "$(bare "$was")" = "$(bare "$1")" ] || '
+    '{ echo "more than hidepid would change in fstab: $was" >&2; exit 1; }; '
+    f'exec sed -i --follow-symlinks -E -e "s|{_BEFORE_OPTIONS}[^[:space:]]+|\\1$1|" /etc/fstab',
+    words=1,
+)
 _ADD = Script(
     "hidepid-add",
+    "! grep -Eqs '^[[:space:]]*[^#[:space:]]+[[:space:]]+/proc[[:space:]]' /etc/fstab || "
+    '{ echo "fstab has a line for /proc by now" >&2; exit 1; }; '
     '[ -z "$(tail -c 1 /etc/fstab)" ] || echo >> /etc/fstab; printf "%s\\n" "$1" >> /etc/fstab',
     words=1,
 )
@@ -109,8 +126,7 @@ def remount(value: int) -> Shell:
 
 def set_options(options: str) -> Shell:
     """Give fstab's line for /proc these options."""
-    expression = f"s|{_BEFORE_OPTIONS}[^[:space:]]+|\\1{_plain(options)}|"
-    return Shell((*_SED, expression, "/etc/fstab"), root=True)
+    return Shell((_SET, _plain(options)), root=True, hints=_HINTS)
 
 
 def add_line(options: str) -> Shell:
@@ -145,22 +161,16 @@ def _proc(answer: str) -> _Told:
     return told
 
 
-_OPTION = r"[A-Za-z0-9=,._-]+"
 _LINE_BEFORE, _LINE_AFTER = _LINE.split("{}")
+_ADDED = r"defaults,hidepid=[12]"
 SUDO = (
+    # 4 is only ever brought back.
     SudoRule("/usr/bin/mount", "-o", Fits(r"[0124]", before="remount,hidepid="), "/proc"),
+    SudoRule(_SET, Fits(r"[A-Za-z0-9][A-Za-z0-9=,._-]*")),
+    SudoRule(_ADD, Fits(_ADDED, before=_LINE_BEFORE, after=_LINE_AFTER)),
     SudoRule(
         *("/usr/bin/sed", *_SED[1:]),
-        Fits(_OPTION, before=f"s|{_BEFORE_OPTIONS}[^[:space:]]+|\\1", after="|"),
-        "/etc/fstab",
-    ),
-    SudoRule(
-        _ADD,
-        Fits(_OPTION, before=_LINE_BEFORE, after=_LINE_AFTER),
-    ),
-    SudoRule(
-        *("/usr/bin/sed", *_SED[1:]),
-        Fits(r"([A-Za-z0-9=,_-]|\\\.)+", before=rf"\|^{_LINE_BEFORE}", after=f"{_LINE_AFTER}$|d"),
+        Fits(_ADDED, before=rf"\|^{_LINE_BEFORE}", after=f"{_LINE_AFTER}$|d"),
         "/etc/fstab",
     ),
 )

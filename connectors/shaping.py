@@ -17,9 +17,11 @@ from typing import Any, cast
 
 from connectors.command import Hint, Query, Setting, Shell
 from connectors.script import Script
-from connectors.sudo import Fits, SudoRule
+from connectors.sudo import Fits, SudoRule, between
 from connectors.trouble import NotUnderstood
 
+# kbit/s. Below the least, whoever is logged in types into the dark.
+LEAST, MOST = 256, 10_000_000
 # Ours are known by it ("Kt"); what the kernel puts there by itself has the handle 0.
 _HANDLE = "4b74:"
 _OURS = "kt-in"
@@ -27,6 +29,7 @@ _OURS = "kt-in"
 _PROBATION = Setting("shaping.probation", "120", pattern=r"[1-9][0-9]{0,3}")
 
 _HINTS = (
+    Hint(r"somebody else's queue", "a queue came there meanwhile that Keyturn could not put back"),
     Hint(r"nothing is on probation", "the host has taken the new limits back, as time ran out"),
     Hint(r"on probation already", "limits are on probation there already: ask again in minutes"),
     Hint(r"Specified qdisc kind is unknown", "the host's kernel lacks tc's tbf (sch_tbf)"),
@@ -56,6 +59,15 @@ _SETTLE = (
     'bucket() { burst=$(( $2 * 5 / 4 )); [ "$burst" -gt 10240 ] || burst=10240; '
     f'tc qdisc replace dev "$1" root handle {_HANDLE} tbf rate "$2kbit" burst "$burst" '
     "latency 50ms; }; "
+    'refuse() { echo "$1" >&2; exit 1; }; '
+    'fit() { in=$(ip -o link show dev "$1"); case $in in *LOOPBACK*) '
+    'refuse "$1 is the host\'s way to itself";; esac; in="kt-in${in%%:*}"; '
+    'if [ "$3" != 0 ] && tc qdisc show dev "$1" | grep " root " | '
+    f'grep -qvE "^qdisc ([a-z0-9_]+ 0:|tbf {_HANDLE}) root"; '
+    'then refuse "somebody else\'s queue is on $1"; fi; '
+    'if [ "$2" != 0 ] && ! ip link show dev "$in" >/dev/null 2>&1 && '
+    'tc qdisc show dev "$1" | grep -qE "^qdisc (ingress|clsact) "; '
+    'then refuse "somebody else\'s queue is on $1"; fi; }; '
     'settle() { in=$(ip -o link show dev "$1"); in="kt-in${in%%:*}"; '
     'if [ "$3" != 0 ]; then bucket "$1" "$3"; '
     f'elif tc qdisc show dev "$1" | grep -q "^qdisc tbf {_HANDLE} root"; '
@@ -98,7 +110,8 @@ _BEGIN = Script(
 )
 _TRY = Script(
     "shaping-try",
-    f'set -eu; {_WATCHED}{_SETTLE}{_ALONE}{_ON_PROBATION}settle "$1" "$2" "$3"',
+    f'set -eu; {_WATCHED}{_SETTLE}{_ALONE}{_ON_PROBATION}fit "$1" "$2" "$3"; '
+    'settle "$1" "$2" "$3"',
     words=3,
 )
 _KEEP = Script("shaping-keep", f'set -eu; {_WATCHED}{_ALONE}{_ON_PROBATION}rm "$watch"', words=1)
@@ -106,7 +119,7 @@ _LIFT = Script(
     "shaping-settle",
     f"set -eu; {_WATCHED}{_SETTLE}{_ALONE}"
     "if watched; then echo limits are on probation already >&2; exit 1; fi; "
-    'settle "$1" "$2" "$3"',
+    'fit "$1" "$2" "$3"; settle "$1" "$2" "$3"',
     words=3,
 )
 
@@ -272,7 +285,8 @@ def parse_classes(answer: str) -> Sequence[str]:
 
 
 _INTERFACE = Fits(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,14}")
-_RATE = Fits(r"[0-9]{1,8}")
+# 0 is no limit.
+_RATE = Fits(f"0|{between(LEAST, MOST)}")
 SUDO = (
     SudoRule(_BEGIN, _INTERFACE, _RATE, _RATE, _PROBATION, _WATCH),
     SudoRule(_TRY, _INTERFACE, _RATE, _RATE),

@@ -21,6 +21,7 @@ import re
 import string
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from connectors.command import Setting, clean
 from connectors.script import Script
@@ -47,6 +48,41 @@ def _check(pattern: str, *, begins_word: bool) -> None:
     options = ("-", "--", *(f"-{character}" * 2 for character in string.ascii_letters))
     if (begins_word and any(map(compiled.match, options))) or compiled.fullmatch(""):
         raise ValueError(f"{pattern!r} would let an option in, or nothing at all")
+
+
+def between(least: int, most: int) -> str:
+    """Return a pattern for the whole numbers from *least* to *most*, without leading zeros."""
+    if not 0 <= least <= most:
+        raise ValueError(f"{least} to {most} is no range of whole numbers from 0")
+    parts: list[str] = []
+    low = least
+    while low <= most:
+        # The widest run of numbers that differ in one digit and in all that follow it.
+        size = 1
+        while low and low % (size * 10) == 0 and low + size * 10 - 1 <= most:
+            size *= 10
+        first = low // size % 10
+        last = min(9, first + (most - low + 1) // size - 1)
+        prefix = str(low // size // 10 or "")
+        rest = len(str(size)) - 1
+        digit = f"[{first}-{last}]" if first < last else str(first)
+        parts.append(prefix + digit + (f"[0-9]{{{rest}}}" if rest else ""))
+        low += (last - first + 1) * size
+    return "|".join(parts)
+
+
+_QUAD = rf"({between(0, 255)})(\.({between(0, 255)})){{3}}"
+_GROUP = "[0-9a-f]{1,4}"
+# An address as Python writes it, in small letters and without a zone.
+ADDRESS = "|".join(
+    (
+        rf"(::ffff:)?{_QUAD}",
+        rf"({_GROUP}:){{7}}{_GROUP}",
+        *(rf"({_GROUP}:){{1,{7 - after}}}(:{_GROUP}){{1,{after}}}" for after in range(1, 7)),
+        rf"({_GROUP}:){{1,7}}:",
+        rf":((:{_GROUP}){{1,7}}|:)",
+    )
+)
 
 
 @dataclass(frozen=True)
@@ -87,6 +123,48 @@ class Several:
 
     def __post_init__(self) -> None:
         _check(self.pattern, begins_word=True)
+
+
+def example(pattern: str) -> str:
+    """Return a short text that fits a pattern such as rules are made of."""
+    text, place = _sample(pattern, 0)
+    if place != len(pattern) or not re.fullmatch(pattern, text, re.ASCII):
+        raise ValueError(f"no example was found for {pattern!r}")
+    return text
+
+
+def _sample(pattern: str, place: int) -> tuple[str, int]:
+    """Return what the first alternative takes, and where the group ends."""
+    taken, text = "", None
+    while place < len(pattern) and pattern[place] != ")":
+        if pattern[place] == "|":
+            text, taken = taken if text is None else text, ""
+            place += 1
+            continue
+        if pattern[place] == "(":
+            atom, place = _sample(pattern, place + 1)
+            place += 1
+        elif pattern[place] == "[":
+            end = pattern.index("]", place + 2)
+            atom = pattern[place + 1 : end].lstrip(" ")[0]
+            place = end + 1
+        elif pattern[place] == "\\":
+            atom, place = pattern[place + 1], place + 2
+        else:
+            atom, place = pattern[place], place + 1
+        times, place = _times(pattern, place)
+        taken += atom * times
+    return (taken if text is None else text), place
+
+
+def _times(pattern: str, place: int) -> tuple[int, int]:
+    """Return how often the atom before must come at least, and where that is said."""
+    if pattern[place : place + 1] in ("*", "?"):
+        return 0, place + 1
+    if pattern[place : place + 1] == "+":
+        return 1, place + 1
+    counted = re.compile(r"\{(\d+)(?:,\d*)?\}").match(pattern, place)
+    return (int(counted[1]), counted.end()) if counted else (1, place)
 
 
 RuleWord = str | Setting | Fits | Several
@@ -146,6 +224,24 @@ class SudoRule:
         without = self.program.removeprefix("/usr")
         return (self.program, without) if re.match(r"/s?bin/", without) else (self.program,)
 
+    def example(self, settings: Mapping[str, str]) -> tuple[str, ...]:
+        """Return a command that this rule lets through, as a host is told it."""
+        words = [str(self.program) if self.script else self.paths(settings)[0]]
+        if isinstance(self.program, str) and not self.script and self.scripts == ():
+            # Looked up where sudo looks, as /usr/sbin and /sbin may be one place or two.
+            words = [self.program.rpartition("/")[2]]
+        for word in self.words:
+            match word:
+                case Fits():
+                    words.append(word.before + example(word.pattern) + word.after)
+                case Setting():
+                    words.append(word.resolved(settings))
+                case str():
+                    words.append(word)
+                case Several():
+                    pass
+        return tuple(words)
+
     def pattern(self, settings: Mapping[str, str]) -> str:
         """Return the regular expression for all words, as one host's settings have them.
 
@@ -204,6 +300,7 @@ def _plainly(words: Iterable[RuleWord | Script], *, installed: bool) -> tuple[Ru
     )
 
 
+@cache
 def _literal(word: str) -> str:
     return _SPECIAL.sub(r"\\\g<0>", word)
 

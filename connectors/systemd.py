@@ -8,11 +8,59 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from connectors.command import Hint, Query, Shell
+from connectors.command import Hint, Query, Setting, Shell
+from connectors.script import Script
 from connectors.sudo import Fits, SudoRule
 from connectors.trouble import NotUnderstood
 
+# Without these a host may be out of reach, or nobody can log in any more: Keyturn neither. The
+# host holds names against it too, so it is a POSIX regular expression.
+LIFELINES = (
+    "(ssh|sshd|dropbear|network|networking|NetworkManager|systemd-(networkd|resolved|logind|udevd|"
+    "journald)|dbus|dbus-broker|wpa_supplicant|dhcpcd|dhclient|iptables|ip6tables|nftables|"
+    "netfilter-persistent|firewalld|ufw|shorewall|csf|lfd|tailscaled|wg-quick|openvpn|strongswan|"
+    "sssd|nslcd|winbind)([@-].*)?[.]service"
+)
+
+_HAPROXY = Setting("haproxy.config", "/etc/haproxy/haproxy.cfg", pattern=r"/[\w./-]+")
+_NGINX = Setting("nginx.config", "/etc/nginx/nginx.conf", pattern=r"/[\w./-]+")
+_APACHE = Setting("apache.control", "apachectl", pattern=r"[\w./-]+")
+_CONFIGURATIONS = (_HAPROXY, _NGINX, _APACHE)
+# Services with a test of their configuration, as systemd calls them.
+TESTED = ("haproxy.service", "nginx.service", "apache2.service", "httpd.service")
+
+# $1: the service, $2 and $3: the configurations of HAProxy and nginx, $4: Apache's control
+# program.
+_TEST = (
+    'tests() { case $1 in haproxy.service) set -- haproxy -c -f "$2";; '
+    'nginx.service) set -- nginx -t -q -c "$3";; '
+    'apache2.service|httpd.service) set -- "$4" -t;; *) return 0;; esac; '
+    'command -v "$1" >/dev/null || { echo "no $1"; return 0; }; '
+    'said=$("$@" 2>&1 </dev/null) || { printf "%s\\n" "fails" "$said"; return 1; }; '
+    "echo passes; }; "
+)
+_LOOK = Script("service-test", f'{_TEST}tests "$@" || :', words=4)
+# What systemd says of the service decides, since it may have other names, and others are restarted
+# with it. What cannot be asked is not restarted.
+_RESTART = Script(
+    "service-restart",
+    f"{_TEST}"
+    "told=$(systemctl show --no-pager -p Id -p ActiveState -p RequiredBy -p BoundBy "
+    '-p ConsistsOf -- "$1") || exit; words=$(printf "%s\\n" "$told" | sed "s/^[^=]*=//" | '
+    'tr " " "\\n"); for name in "$1" $words; do '
+    f"! printf '%s\\n' \"$name\" | grep -qxE '{LIFELINES}' || "
+    '{ echo "$name is a way into this host: nothing was restarted" >&2; exit 1; }; done; '
+    'case "$told" in *ActiveState=inactive*|*ActiveState=deactivating*) '
+    'echo "$1 is stopped: nothing was restarted" >&2; exit 1;; esac; '
+    "id=${told#*Id=}; id=${id%%[!A-Za-z0-9_.:@-]*}; "
+    'said=$(tests "$id" "$2" "$3" "$4") || '
+    '{ printf "%s\\n" "configuration test: $said" >&2; exit 1; }; '
+    'exec systemctl restart --no-ask-password -- "$1"',
+    words=4,
+)
+
 _HINTS = (
+    Hint(r"configuration test: fails", "its configuration has errors: nothing was restarted"),
     Hint(
         r"not been booted with systemd|Failed to connect to bus",
         "this host does not run systemd: its services are looked after by something else",
@@ -78,6 +126,17 @@ class Service:
         return self.active == "active"
 
 
+@dataclass(frozen=True)
+class Configuration:
+    """What the test of a configuration said: nothing where it passes.
+
+    trouble: why a service would not come up with it. untested: why it was not tested.
+    """
+
+    trouble: str = ""
+    untested: str = ""
+
+
 def service(name: str) -> Query[Service]:
     """Ask about one service; one that does not exist is an answer too (load is not-found)."""
     # The time zone is for our eyes: without it the host's own would be printed by its short name.
@@ -87,13 +146,19 @@ def service(name: str) -> Query[Service]:
 
 def restart(name: str) -> Shell:
     """Stop a service and start it again. Status 0 does not mean that it stays up."""
-    words = ("systemctl", "restart", "--no-ask-password", "--", unit(name))
+    words = (_RESTART, unit(name), *_CONFIGURATIONS)
     return Shell(words, root=True, hints=_HINTS, deadline=_PATIENCE)
 
 
+def configuration(name: str) -> Query[Configuration]:
+    """Ask for the test of the configuration of one of the services in TESTED."""
+    words = (_LOOK, unit(name), *_CONFIGURATIONS)
+    return Query(Shell(words, root=True, hints=_HINTS), parse_configuration)
+
+
 def clock() -> Query[datetime]:
-    """Ask what time the host thinks it is, to the second."""
-    return Query(Shell(("date", "+%s")), parse_clock)
+    """Ask what time the host thinks it is."""
+    return Query(Shell(("date", "+%s.%N")), parse_clock)
 
 
 def unit(name: str) -> str:
@@ -102,9 +167,23 @@ def unit(name: str) -> str:
 
 
 def parse_clock(answer: str) -> datetime:
-    if not re.fullmatch(r"\d{1,11}\n?", answer, re.ASCII):
+    # A date that knows no fractions says "%N" or "N" in their stead.
+    told = re.fullmatch(r"(\d{1,11})(?:\.(\d{6})\d{3}|\.?%?N)?\n?", answer, re.ASCII)
+    if told is None:
         raise NotUnderstood(f"date answered {answer[:80]!r} instead of seconds")
-    return datetime.fromtimestamp(int(answer), UTC)
+    moment = datetime.fromtimestamp(int(told[1]), UTC)
+    return moment.replace(microsecond=int(told[2] or 0))
+
+
+def parse_configuration(answer: str) -> Configuration:
+    head, _, said = answer.strip().partition("\n")
+    if head == "passes" and not said:
+        return Configuration()
+    if head == "fails":
+        return Configuration(trouble=said.strip() or "it fails without a word")
+    if (none := re.fullmatch(r"no (\S+)", head)) and not said:
+        return Configuration(untested=f"there is no program {none[1]}")
+    raise NotUnderstood(f"the test of the configuration answered {answer[:200]!r}")
 
 
 def parse_service(answer: str) -> Service:
@@ -155,4 +234,7 @@ def _moment(text: str) -> datetime | None:
 
 
 _UNIT = Fits(r"[A-Za-z0-9_][A-Za-z0-9_.:@-]{0,127}\.service")
-SUDO = (SudoRule("/usr/bin/systemctl", "restart", "--no-ask-password", "--", _UNIT),)
+SUDO = (
+    *(SudoRule(_LOOK, name, *_CONFIGURATIONS, reads=True) for name in TESTED),
+    SudoRule(_RESTART, _UNIT, *_CONFIGURATIONS),
+)

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from connectors.command import Ask, Hint, Query, Shell
 from connectors.script import Script
-from connectors.sudo import Fits, SudoRule
+from connectors.sudo import Fits, SudoRule, between
 from connectors.trouble import CommandFailed, NotUnderstood
 from connectors.zpool import OUT_OF_REACH, Pool, size
 from connectors.zpool_json import Document, parse_document
@@ -31,6 +31,8 @@ _HINTS = (
 # Status 2 means that this zpool has no such option, and then nothing is on standard output.
 _OR_NO_SUCH_OPTION = frozenset({0, 2})
 _EXACTLY = ("status", "-j", "--json-int", "-T", "u", "-v", "-L", "-P")
+# Of a look at traffic.
+MOST_SECONDS = 60
 _COLUMNS = "name,size,allocated,free,capacity,health"
 # On a pool that lost its disks these would wait for ever; zfs-fuse takes some seconds anyway.
 _SCRUB_DEADLINE = 60
@@ -233,7 +235,7 @@ def _shell(*words: str | Script, deadline: int = 30) -> Shell:
 
 _ZPOOL = "/usr/sbin/zpool"
 _POOL = Fits(r"[A-Za-z][A-Za-z0-9_.:-]{0,99}")
-_SECONDS = Fits(r"[1-9][0-9]?")
+_SECONDS = Fits(between(1, MOST_SECONDS))
 SUDO = (
     SudoRule(_ZPOOL, *_EXACTLY, reads=True),
     SudoRule(_ZPOOL, "status", "-v", "-L", "-P", reads=True),

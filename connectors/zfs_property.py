@@ -156,8 +156,9 @@ def _is_client(client: str) -> bool:
 _ZFS = "/usr/sbin/zfs"
 _PROPERTY = Fits("|".join(get_args(PropertyName)))
 _COMPONENT = r"[A-Za-z0-9_.:-]{0,99}"
-_DATASET = Fits(rf"[A-Za-z]{_COMPONENT}(/[A-Za-z0-9_.:]{_COMPONENT})*")
-_SHARED_WITH = r"(@?[A-Za-z0-9./-]+|\[[0-9A-Fa-f:.]+\](/[0-9]{1,3})?)"
+_DATASET = Fits(rf"[A-Za-z]{_COMPONENT}(/[A-Za-z0-9_.:]{_COMPONENT}){{0,20}}")
+# Nearly what `fit` takes: a rule of sudo has no room for all of it.
+_SHARED_WITH = r"(@?[A-Za-z0-9][A-Za-z0-9.-]*(/[0-9.]{1,15})?|\[[0-9A-Fa-f:.]+\](/[0-9]{1,3})?)"
 _OPTION = "|".join(
     (
         *sorted(_FLAGS),

@@ -1,6 +1,7 @@
 """Runbooks: one module each. A module whose name starts with "_" is what they are written in."""
 
 from runbooks._catalogue import catalogue
+from runbooks._clock import Clock
 from runbooks._earlier import Earlier, last_time
 from runbooks._fields import (
     Address,
@@ -25,6 +26,7 @@ __all__ = [
     "BadOwn",
     "Change",
     "Check",
+    "Clock",
     "CounterName",
     "Earlier",
     "Host",

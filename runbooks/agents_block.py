@@ -3,20 +3,10 @@ from typing import Literal
 from pydantic import Field
 
 from connectors import agents, apache
-from connectors.agent_list import Agents
+from connectors.agent_list import PEOPLE, Agents
 from connectors.command import Ask
 from runbooks import AgentName, Change, Host, Plan, Refused, Step
 
-# What browsers and our own monitoring call themselves. Who refuses a part of it refuses everybody.
-_PEOPLE = (
-    "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) "
-    "Chrome/131.0.0.0 Safari/537.36 Edg/131.0.0.0",
-    "Mozilla/5.0 (X11; Ubuntu; Linux x86_64; rv:133.0) Gecko/20100101 Firefox/133.0",
-    "Mozilla/5.0 (iPhone; CPU iPhone OS 18_1 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like "
-    "Gecko) Version/18.1 Mobile/15E148 Safari/604.1",
-    "Mozilla/5.0 (Macintosh; Intel Mac OS X 10_15_7) Mozilla/5.0 (Linux; Android 14; Pixel 8)",
-    "Pingdom.com_bot_version_1.4_(http://www.pingdom.com/)",
-)
 _ENGINES = ("googlebot", "bingbot", "yandex", "duckduckbot", "applebot", "baiduspider")
 
 
@@ -60,7 +50,7 @@ class BlockAgent(
 
     def _refuse_everybody(self) -> None:
         name = self.agent.lower()
-        if any(name in person.lower() for person in _PEOPLE):
+        if any(name in person.lower() for person in PEOPLE):
             raise Refused(
                 f"{self.agent} is a part of what browsers or Pingdom call themselves: people "
                 "would be refused"

@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from connectors import access_log
-from connectors.access_log import Client, Traffic
+from connectors.access_log import MOST_HOURS, MOST_ROWS, Client, Traffic
 from connectors.command import Ask
 from runbooks import Check, Host, Report, Table
 
@@ -19,7 +19,6 @@ _ENGINES = {
     "Applebot": (".applebot.apple.com",),
     "Baiduspider": (".baidu.com", ".baidu.jp"),
 }
-_MOST = 25
 # Requests in the busiest hour, about three each second; nobody clicks that fast.
 _FAST = 10_000
 
@@ -37,11 +36,12 @@ class BotsTop(Check[Seen], words="bots top", example="web1 3"):
 
     host: Host
     hours: Annotated[
-        int, Field(ge=1, le=48, description="Hours to look back on, the one going on included")
+        int,
+        Field(ge=1, le=MOST_HOURS, description="Hours to look back on, the one going on included"),
     ] = 2
 
     def read(self, ask: Ask) -> Seen:
-        traffic = ask(self.host, access_log.traffic(hours=self.hours, most=_MOST))
+        traffic = ask(self.host, access_log.traffic(hours=self.hours, most=MOST_ROWS))
         claims = {
             client.address: _ENGINES[engine]
             for client in traffic.clients

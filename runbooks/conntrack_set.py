@@ -3,9 +3,9 @@ from typing import Annotated
 from pydantic import Field
 
 from connectors import conntrack
-from connectors.command import Ask
-from connectors.conntrack import ENTRY_BYTES, Conntrack
-from runbooks import Change, Host, Plan, Refused, Step
+from connectors.command import Ask, Shell
+from connectors.conntrack import ENTRY_BYTES, LEAST, MOST, Conntrack
+from runbooks import Change, Host, NoUndo, Plan, Refused, Step
 
 # Of what is in use now, so that the next rush does not reach the limit at once.
 _ROOM = 1.25
@@ -23,7 +23,7 @@ class SetConntrack(
 
     host: Host
     maximum: Annotated[
-        int, Field(ge=4096, le=16_777_216, description="Connections, from 4096 to 16777216")
+        int, Field(ge=LEAST, le=MOST, description=f"Connections, from {LEAST} to {MOST}")
     ]
 
     def read(self, ask: Ask) -> Conntrack:
@@ -37,7 +37,7 @@ class SetConntrack(
             f"Let {self.host} keep track of {self.maximum:,} connections",
             self.host,
             do=conntrack.set_maximum(self.maximum),
-            undo=conntrack.set_maximum(found.maximum),
+            undo=_undo(found),
             before=f"{found.maximum:,} connections",
             after=f"{self.maximum:,} connections",
         )
@@ -70,3 +70,12 @@ class SetConntrack(
                 "packet slower."
             )
         return notes
+
+
+def _undo(found: Conntrack) -> Shell | NoUndo:
+    if LEAST <= found.maximum <= MOST:
+        return conntrack.set_maximum(found.maximum)
+    return NoUndo(
+        f"the limit of before, {found.maximum:,}, is not one that Keyturn sets "
+        f"({LEAST:,} to {MOST:,})"
+    )

@@ -1,4 +1,5 @@
 from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated
 
@@ -6,33 +7,35 @@ from pydantic import Field
 
 from connectors import disk_write
 from connectors.command import Ask
-from connectors.disk_write import Place
-from runbooks import Change, Host, Instant, Plan, Refused, Step
+from connectors.disk_write import (
+    DIRECTORY,
+    LEAST,
+    MOST,
+    NO_DISKS,
+    SPARE,
+    SPARE_SHARE,
+    Place,
+)
+from runbooks import Change, Clock, Host, Instant, Plan, Refused, Step
 
 _MIB = 2**20
 _GIB = 2**30
-# What must be free behind it, of a file system that others write to as well.
-_SPARE = 0.05
 # From here on the trial would be in the way of the host's own work, and would measure that.
 _WAITED = 20.0
 # It may take so long: a disk that writes 5 MiB/s and the most that can be asked for.
 _PATIENCE = 300
-_NO_DISKS = {
-    "tmpfs": "is in memory and on no disk",
-    "ramfs": "is in memory and on no disk",
-    "devtmpfs": "is in memory and on no disk",
-    "proc": "is the kernel's own",
-    "sysfs": "is the kernel's own",
-    "nfs": "is another host's: ask for a directory of that host",
-    "nfs4": "is another host's: ask for a directory of that host",
-    "cifs": "is another host's: ask for a directory of that host",
-    "squashfs": "can only be read",
-    "iso9660": "can only be read",
-}
+
+
+@dataclass(frozen=True)
+class Found:
+    """The directory and the state of its host, and what time it is there."""
+
+    place: Place
+    clock: Clock
 
 
 class TryDiskWrite(
-    Change[Place],
+    Change[Found],
     words="disk write test",
     example="nas1 /srv",
     undo="forgets the result; nothing else is left",
@@ -43,24 +46,30 @@ class TryDiskWrite(
     directory: Annotated[
         str,
         Field(
-            pattern=r"^(/[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}){1,10}$",
+            pattern=f"^{DIRECTORY}$",
             description="A directory of root's on the disk that is meant, such as /srv",
         ),
     ]
-    mib: Annotated[int, Field(ge=4, le=1024, description="How much to write, in MiB")] = 64
+    mib: Annotated[int, Field(ge=LEAST, le=MOST, description="How much to write, in MiB")] = 64
     # A trial leaves nothing behind but its result: so the request says how old one may be.
     since: Instant = Field(
         default_factory=lambda: datetime.now(UTC).replace(microsecond=0),
         description="Take a result from after this moment for the answer; now, if left empty",
     )
 
-    def read(self, ask: Ask) -> Place:
-        return ask(self.host, disk_write.place(self.directory))
+    def read(self, ask: Ask) -> Found:
+        place = ask(self.host, disk_write.place(self.directory))
+        return Found(place, Clock.read(place.now))
 
-    def plan(self, place: Place) -> Plan:
-        last = place.last
+    def plan(self, found: Found) -> Plan:
+        place, last = found.place, found.place.last
+        found.clock.refuse_future(self.since)
         asked = (self.directory, self.mib)
-        if last and (last.directory, last.mib) == asked and last.ended >= self.since:
+        if (
+            last
+            and (last.directory, last.mib) == asked
+            and found.clock.is_since(last.ended, self.since)
+        ):
             return Plan(str(last))
         self._refuse_unfit(place)
         self._refuse_full(place)
@@ -80,7 +89,7 @@ class TryDiskWrite(
         return Plan(because, [step], [*self._notes(place)])
 
     def _refuse_unfit(self, place: Place) -> None:
-        why = _NO_DISKS.get(place.filesystem)
+        why = NO_DISKS.get(place.filesystem)
         if why:
             raise Refused(f"{self.directory} is on {place.mount}, which {why}")
         if not place.of_root:
@@ -88,15 +97,9 @@ class TryDiskWrite(
                 f"others than root may write to {self.directory}, and could lead the trial "
                 "astray: name a directory on the same disk that is root's"
             )
-        if place.now < self.since:
-            behind = round((self.since - place.now).total_seconds())
-            raise Refused(
-                f"the clock of {self.host} is {behind} s behind the request, so that no result "
-                "could be told from an earlier one: set it right, or ask with an earlier since"
-            )
 
     def _refuse_full(self, place: Place) -> None:
-        spare = max(_GIB, int(place.size * _SPARE))
+        spare = max(SPARE, place.size // SPARE_SHARE)
         if place.free - self.mib * _MIB < spare:
             raise Refused(
                 f"{place.mount} has {place.free / _GIB:,.1f} GiB free, and behind {self.mib} MiB "

@@ -1,21 +1,23 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field
 
 from connectors import block, block_rule, block_tree, iostat
 from connectors.block import Queue
+from connectors.block_settings import BOUNDS, Scheduler
 from connectors.block_tree import Node, Tree
-from connectors.command import Ask
+from connectors.command import Ask, Shell
 from connectors.trouble import CommandFailed, NotUnderstood
-from runbooks import Change, Host, Plan, Refused, Step, tagged
+from runbooks import Change, Host, NoUndo, Plan, Refused, Step, tagged
 
 _WITH_SLICE_IDLE = ("bfq", "cfq")
+_REQUESTS, _AHEAD, _IDLE = (
+    BOUNDS[name] for name in ("nr_requests", "read_ahead_kb", "iosched/slice_idle")
+)
 # Seconds; they pass each time that the host is read.
 _SAMPLE = 1
-
-Scheduler = Literal["none", "mq-deadline", "bfq", "kyber", "noop", "deadline", "cfq"]
 
 
 @dataclass(frozen=True)
@@ -54,20 +56,28 @@ class SetScheduler(
     scheduler: Annotated[Scheduler, Field(description="The kernel's I/O scheduler")]
     slice_idle: Annotated[
         int | None,
-        Field(ge=0, le=100, description="Milliseconds that bfq waits for one process; 0 to 100"),
+        Field(
+            ge=_IDLE[0],
+            le=_IDLE[1],
+            description="Milliseconds that bfq waits for one process; 0 to 100",
+        ),
     ] = None
     read_ahead_kb: Annotated[
         int | None,
         Field(
-            ge=0,
-            le=65536,
+            ge=_AHEAD[0],
+            le=_AHEAD[1],
             multiple_of=4,
             description="KiB read ahead of who reads in order; whole pages of 4, up to 65536",
         ),
     ] = None
     nr_requests: Annotated[
         int | None,
-        Field(ge=4, le=10240, description="Requests that may be queued; 4 to 10240"),
+        Field(
+            ge=_REQUESTS[0],
+            le=_REQUESTS[1],
+            description="Requests that may be queued; 4 to 10240",
+        ),
     ] = None
     persist: Annotated[
         bool, Field(description="Also write a udev rule, so that it outlives a restart")
@@ -166,7 +176,7 @@ class SetScheduler(
             self.host,
             do=block.write(queue.device, name, value),
             # What this was set to is lost with the old scheduler, so both come back together.
-            undo=block.restore(queue) if forgotten else block.write(queue.device, name, before),
+            undo=block.restore(queue) if forgotten else _undo(queue.device, name, before),
             before=before or "not there",
             after=str(value),
         )
@@ -249,3 +259,9 @@ def _load(ask: Ask, host: str, device: str) -> str:
     if device not in seen:
         return f"{device} has not been used since the host started."
     return f"In {_SAMPLE} s, {seen[device]}."
+
+
+def _undo(device: str, name: str, before: str) -> Shell | NoUndo:
+    if block.is_settable(name, before):
+        return block.write(device, name, before)
+    return NoUndo(f"{name} was {before}, which is not a value that Keyturn sets")

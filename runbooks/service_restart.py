@@ -7,25 +7,22 @@ from pydantic import Field
 
 from connectors import systemd
 from connectors.command import Ask
-from connectors.systemd import Service
-from runbooks import Change, Host, Instant, NoUndo, Plan, Refused, ServiceName, Step
+from connectors.systemd import Configuration, Service
+from runbooks import Change, Clock, Host, Instant, NoUndo, Plan, Refused, ServiceName, Step
 
-# Without these a host may be out of reach, or nobody can log in any more: Keyturn neither.
-_LIFELINES = re.compile(
-    r"(ssh|sshd|dropbear|network|networking|NetworkManager|systemd-(networkd|resolved|logind|"
-    r"udevd|journald)|dbus|dbus-broker|wpa_supplicant|dhcpcd|dhclient|iptables|ip6tables|nftables|"
-    r"netfilter-persistent|firewalld|ufw|shorewall|csf|lfd|tailscaled|wg-quick|openvpn|strongswan|"
-    r"sssd|nslcd|winbind)([@-].*)?\.service",
-    re.ASCII,
-)
+_LIFELINES = re.compile(systemd.LIFELINES, re.ASCII)
 
 
 @dataclass(frozen=True)
 class Found:
-    """The service, and what time it is on its host."""
+    """The service, what time it is on its host, and what the test of its configuration says.
+
+    configuration: None where a service has no such test.
+    """
 
     service: Service
-    now: datetime
+    clock: Clock
+    configuration: Configuration | None = None
 
 
 class RestartService(Change[Found], words="service restart", example="web1 nginx"):
@@ -42,15 +39,22 @@ class RestartService(Change[Found], words="service restart", example="web1 nginx
 
     def read(self, ask: Ask) -> Found:
         service = ask(self.host, systemd.service(self.service))
-        return Found(service, ask(self.host, systemd.clock()))
+        tested = service.name in systemd.TESTED and service.load == "loaded"
+        configuration = ask(self.host, systemd.configuration(service.name)) if tested else None
+        return Found(service, Clock.read(ask(self.host, systemd.clock())), configuration)
 
     def plan(self, found: Found) -> Plan:
         service = found.service
         _refuse_unfit(service)
-        self._refuse_time_travel(found.now)
+        found.clock.refuse_future(self.since)
         started = f"{service.started_at:%Y-%m-%d %H:%M:%S UTC}" if service.started_at else "never"
-        if service.running and service.started_at and service.started_at >= self.since:
+        if (
+            service.running
+            and service.started_at
+            and found.clock.is_since(service.started_at, self.since)
+        ):
             return Plan(f"{service.name} came up at {started}, after the request")
+        _refuse_bad_configuration(found)
         step = Step(
             f"Restart {service.name}",
             self.host,
@@ -60,15 +64,15 @@ class RestartService(Change[Found], words="service restart", example="web1 nginx
             after="active, came up just now",
         )
         because = f"{service.name} is {service.active} ({service.sub}) and came up: {started}"
-        return Plan(because, [step], [*_notes(service)])
+        return Plan(because, [step], [*_notes(found)])
 
-    def _refuse_time_travel(self, now: datetime) -> None:
-        if now < self.since:
-            behind = round((self.since - now).total_seconds())
-            raise Refused(
-                f"the clock of {self.host} is {behind} s behind the request, so that no restart "
-                "could be told from an earlier one: set it right, or ask with an earlier since"
-            )
+
+def _refuse_bad_configuration(found: Found) -> None:
+    if found.configuration and found.configuration.trouble:
+        raise Refused(
+            f"the configuration of {found.service.name} has errors, and it would not come up "
+            f"again: correct it first. The test returned: {found.configuration.trouble[:600]}"
+        )
 
 
 def _refuse_unfit(service: Service) -> None:
@@ -90,7 +94,12 @@ def _refuse_unfit(service: Service) -> None:
         raise Refused(f"{service.name} is {service.active} ({service.sub}): ask again once it is")
 
 
-def _notes(service: Service) -> Iterator[str]:
+def _notes(found: Found) -> Iterator[str]:
+    service, configuration = found.service, found.configuration
+    if configuration and configuration.untested:
+        yield f"Its configuration was not tested: {configuration.untested}."
+    elif configuration:
+        yield "The test of its configuration passes, and is made again right before the restart."
     if service.running:
         yield "Its open connections are cut and its clients have to come again."
     if service.dragged:

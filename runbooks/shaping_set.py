@@ -6,18 +6,15 @@ from pydantic import Field
 
 from connectors import shaping, tcp_window
 from connectors.command import Ask
-from connectors.shaping import Card, Rates
+from connectors.shaping import LEAST, MOST, Card, Rates
 from runbooks import Address, Change, Host, InterfaceName, Plan, Refused, Step
 
 _BEGIN = "Begin a probation: the host puts the limits of before back by itself"
 _END = "End the probation over a new connection"
 
-# Below it, whoever is logged in types into the dark.
-_LEAST, _MOST = 256, 10_000_000
-
 Rate = Annotated[
     int | None,
-    Field(ge=_LEAST, le=_MOST, description=f"kbit/s, {_LEAST} to {_MOST}; empty: left as it is"),
+    Field(ge=LEAST, le=MOST, description=f"kbit/s, {LEAST} to {MOST}; empty: left as it is"),
 ]
 
 

@@ -21,7 +21,7 @@ class PoolTraffic(Check[Sequence[Traffic]], words="zfs io", example="nas1 tank 1
             description="The ZFS pool; all of them if left out",
         ),
     ] = ""
-    seconds: Annotated[int, Field(ge=1, le=60, description="How long to watch")] = 5
+    seconds: Annotated[int, Field(ge=1, le=zfs.MOST_SECONDS, description="How long to watch")] = 5
 
     def read(self, ask: Ask) -> Sequence[Traffic]:
         return ask(self.host, zfs.traffic(self.pool, self.seconds))

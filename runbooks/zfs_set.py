@@ -3,9 +3,9 @@ from typing import Annotated
 from pydantic import Field, ValidationInfo, field_validator
 
 from connectors import zfs_property
-from connectors.command import Ask
+from connectors.command import Ask, Shell
 from connectors.zfs_property import Property, PropertyName
-from runbooks import Change, Host, Plan, Refused, Step, tagged
+from runbooks import Change, Host, NoUndo, Plan, Refused, Step, tagged
 
 
 class SetProperty(
@@ -57,12 +57,20 @@ class SetProperty(
             f"Set {self.property} of {self.dataset} to {self.value}",
             self.host,
             do=zfs_property.set_property(self.dataset, self.property, self.value),
-            undo=zfs_property.restore_property(was),
+            undo=self._undo(was),
             before=f"{was.value}{whence}",
             after=self.value,
         )
         because = f"{self.property} of {self.dataset} is {was.value}{whence}"
         return Plan(because, [step], self._notes(was))
+
+    def _undo(self, was: Property) -> Shell | NoUndo:
+        try:
+            if was.source == "local":
+                zfs_property.fit(self.property, was.value)
+        except zfs_property.Unfit:
+            return NoUndo(f"{self.property} was {was.value}, which Keyturn does not set")
+        return zfs_property.restore_property(was)
 
     def _notes(self, was: Property) -> list[str]:
         notes = ["Datasets below that inherit it change with it."]

@@ -5,12 +5,12 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from functools import partial
 
-from bot.inventory.installation import scripts
-from bot.inventory.sudoers import granted_on
+from bot.inventory.rights import Rights, question
+from bot.inventory.sudoers import granted_on, logins
+from bot.workflow.asking import wanted_tag
 from connectors.command import DeviceCommand, Query, Shell
 from connectors.fleet import Fleet
 from connectors.inventory import Host, Inventory
-from connectors.script import FOLDER
 from connectors.trouble import (
     CommandFailed,
     HostKeyMismatch,
@@ -21,6 +21,7 @@ from connectors.trouble import (
     Unreachable,
     WeakAlgorithms,
 )
+from runbooks import catalogue
 
 # Hosts that are asked at once. Most of the time is waiting.
 _AT_ONCE = 32
@@ -54,15 +55,6 @@ _HOW_FAR: tuple[tuple[type[HostTrouble], tuple[bool | None, ...]], ...] = (
 _NO_SUDO = (
     "{whose} no sudo without a password there, so what needs root will fail: "
     "`keyturn sudoers {name}` prints the lines"
-)
-_NO_SCRIPTS = (
-    "scripts are missing there, or are of another version, so what needs them will fail: "
-    "`keyturn sudoers {name} --scripts` brings them ({missing})"
-)
-_THERE = Query(
-    Shell(("ls", "-1", "--", FOLDER), deadline=10),
-    lambda answer: frozenset(f"{FOLDER}/{line}" for line in answer.splitlines()),
-    frozenset({0, 1, 2}),
 )
 
 
@@ -105,16 +97,36 @@ def standing(fleet: Fleet, name: str) -> Standing:
     found = partial(Standing, name, _place(host))
     try:
         root = _root(fleet, host)
-        missing = _missing(fleet, host) if root == "sudo" else ""
+        rights = _rights(fleet, host) if root == "sudo" else Rights()
     except HostTrouble as trouble:
         blocked = _blocked_way(fleet, host) if host.jump else ""
         return _after(trouble, blocked, found)
-    advice = _NO_SCRIPTS.format(name=name, missing=missing) if missing else ""
+    needed = _needed(host)
+    trouble, advice = "; ".join(rights.troubles(name, needed)), rights.advice(needed)
     if root == "none":
-        logins = dict.fromkeys((host.for_reading.user, host.user))
-        whose = " or ".join(logins) + " has" if len(logins) > 1 else f"the login {host.user} has"
-        advice = _NO_SUDO.format(whose=whose, name=name)
-    return found(reachable=True, key=True, login=True, answers=True, root=root, advice=advice)
+        users = dict.fromkeys((host.for_reading.user, host.user))
+        whose = " or ".join(users) + " has" if len(users) > 1 else f"the login {host.user} has"
+        trouble = _NO_SUDO.format(whose=whose, name=name)
+    met = partial(found, reachable=True, key=True, login=True, answers=True, root=root)
+    return met(trouble=trouble, advice=advice)
+
+
+def _rights(fleet: Fleet, host: Host) -> Rights:
+    """Try each rule with the login that it is for."""
+    missing = Rights()
+    for user, granted in logins(host, granted_on(host)).items():
+        asked = question(granted, host.settings)
+        if user == host.for_reading.user:
+            missing = missing.together(fleet.ask(host.name, asked))
+        elif isinstance(asked.command, Shell):
+            told = fleet.tell(host.name, asked.command)
+            missing = missing.together(asked.parse(told.out))
+    return missing
+
+
+def _needed(host: Host) -> list[str]:
+    """Return the runbooks that the host's tags say are meant for it."""
+    return [words for words, each in catalogue().items() if wanted_tag(each) in host.tags]
 
 
 def _root(fleet: Fleet, host: Host) -> str:
@@ -136,15 +148,6 @@ def _root(fleet: Fleet, host: Host) -> str:
 
 def _sudo(has_rules: bool) -> str:  # noqa: FBT001 - it is what was asked
     return "sudo" if has_rules else "none"
-
-
-def _missing(fleet: Fleet, host: Host) -> str:
-    """Return the names of scripts that the inventory says are there, and that are not."""
-    if not host.scripts:
-        return ""
-    needed = scripts(granted_on(host))
-    there = fleet.ask(host.name, _THERE)
-    return ", ".join(script.name for script in needed if script.path not in there)
 
 
 def _blocked_way(fleet: Fleet, host: Host) -> str:

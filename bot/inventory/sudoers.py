@@ -7,12 +7,10 @@ from types import ModuleType
 from typing import Any
 
 from bot.workflow.asking import wanted_tag
+from connectors.command import SUDO_PATH
 from connectors.inventory import Host
 from connectors.sudo import SudoRule, TooLong
 from runbooks import AnyRunbook, catalogue
-
-# Programs that a script calls are looked for here, and not where the login says.
-_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 @dataclass(frozen=True)
@@ -89,7 +87,7 @@ def text(host: Host, granted: Iterable[Grant]) -> str:
         "# Install it with `visudo -f /etc/sudoers.d/keyturn`. It takes sudo 1.9.10 or later.",
     ]
     for user, its in logins(host, granted).items():
-        lines += ["", f'Defaults:{user} env_reset, !setenv, secure_path="{_PATH}"']
+        lines += ["", f'Defaults:{user} env_reset, !setenv, secure_path="{SUDO_PATH}"']
         before = ""
         for grant in its:
             if grant.dialect != before:

@@ -11,13 +11,12 @@ from pathlib import Path
 import pytest
 
 from connectors import disk_write
-from connectors.disk_write import Place
 from connectors.fleet import Fleet
 from connectors.inventory import Inventory
 from connectors.sessions import Sessions
 from connectors.trouble import CommandFailed
 from runbooks import NoUndo
-from runbooks.disk_write_test import TryDiskWrite
+from runbooks.disk_write_test import Found, TryDiskWrite
 from tests.plans import work_of
 from tests.playground.sshd import Sshd
 
@@ -44,9 +43,9 @@ def fleet(sshd: Sshd) -> Iterator[Fleet]:
     fleet.close()
 
 
-def on_a_calm_host(place: Place) -> Place:
+def on_a_calm_host(found: Found) -> Found:
     """Say that the host is calm: where tests run, it need not be."""
-    return replace(place, load=0.0, waited=0.0)
+    return replace(found, place=replace(found.place, load=0.0, waited=0.0))
 
 
 def test_a_disk_is_tried_and_nothing_is_left_but_the_result(fleet: Fleet, directory: Path):

@@ -3,10 +3,13 @@
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 
 from connectors.fleet import Fleet
+from connectors.inventory import Inventory
+from connectors.systemd import restart as restart_command
 from connectors.trouble import CommandFailed
 from runbooks import Refused
 from runbooks.service_restart import RestartService
@@ -55,10 +58,10 @@ def started(fleet: Fleet, service: str) -> datetime | None:
 
 
 def next_second(fleet: Fleet, service: str) -> datetime:
-    """Return a moment after the start of a service; systemd tells them by the second."""
+    """Return a moment after the start of a service, and so much that no rounding hides it."""
     start = started(fleet, service)
     assert start is not None
-    while (now := datetime.now(UTC)) < start + timedelta(seconds=1):
+    while (now := datetime.now(UTC)) < start + timedelta(seconds=3):
         time.sleep(0.02)
     return now.replace(microsecond=0)
 
@@ -101,6 +104,57 @@ def test_an_alias_does_not_hide_the_way_in(systemd: Systemd, fleet: Fleet):
     change = restart("harmless")
     with pytest.raises(Refused, match=r"ssh\.service would be restarted"):
         change.plan(change.read(fleet.ask))
+
+
+@pytest.mark.parametrize("service", ["ssh", "harmless"])
+def test_the_host_itself_restarts_no_way_in(systemd: Systemd, fleet: Fleet, service: str):
+    (systemd.units / "harmless.service").symlink_to("ssh.service")
+    systemd.systemctl("daemon-reload")
+    before = systemd.systemctl("show", "-p", "MainPID", "ssh")
+    with pytest.raises(CommandFailed, match="is a way into this host: nothing was restarted"):
+        fleet.tell("web1", restart_command(service))
+    assert systemd.systemctl("show", "-p", "MainPID", "ssh") == before
+
+
+def test_the_host_itself_starts_nothing_that_is_stopped(systemd: Systemd, fleet: Fleet):
+    with pytest.raises(CommandFailed, match="is stopped: nothing was restarted"):
+        fleet.tell("web1", restart_command("stopped"))
+    assert "inactive" in systemd.systemctl("is-active", "stopped")
+
+
+_WEB_SERVERS = {
+    "haproxy": ("listen a\n  bind 127.0.0.1:1\n  mode tcp\n  timeout client 1s\n", "nonsense\n"),
+    "nginx": ("events {}\n", "nonsense;\n"),
+}
+
+
+@pytest.mark.parametrize("name", _WEB_SERVERS)
+def test_a_service_with_a_bad_configuration_is_not_restarted(
+    systemd: Systemd, tmp_path: Path, name: str
+):
+    good, bad = _WEB_SERVERS[name]
+    configuration = tmp_path / f"{name}.cfg"
+    configuration.write_text(good)
+    systemd.write(f"{name}.service", f"[Unit]\nDescription=Proxy\n{_SLEEPS}")
+    systemd.systemctl("daemon-reload")
+    systemd.systemctl("start", name)
+    entry = inventory_of("web1")["web1"].model_dump(mode="json", exclude={"name"})
+    entry["settings"] = {f"{name}.config": str(configuration)}
+    fleet = Fleet(Inventory.model_validate({"hosts": {"web1": entry}}), systemd)
+    change = restart(name, next_second(fleet, name))
+    plan = change.plan(change.read(fleet.ask))
+    assert any("configuration passes" in note for note in plan.notes)
+    before = systemd.systemctl("show", "-p", "MainPID", name)
+    configuration.write_text(bad)
+    with pytest.raises(Refused, match=r"has errors[\s\S]*nonsense"):
+        change.plan(change.read(fleet.ask))
+    # It was broken between the plan and the step.
+    with pytest.raises(CommandFailed, match="errors: nothing was restarted"):
+        fleet.tell("web1", plan.steps[0].do)
+    assert systemd.systemctl("show", "-p", "MainPID", name) == before
+    configuration.write_text(good)
+    fleet.tell("web1", plan.steps[0].do)
+    assert systemd.systemctl("show", "-p", "MainPID", name) != before
 
 
 def test_an_instance_that_is_missing_is_asked_for(fleet: Fleet):

@@ -80,7 +80,6 @@ def test_sudo_lets_neither_login_do_what_the_other_is_for(sshd: TwoLogins):
     [
         ("id",),
         ("sh", "-c", "id"),
-        ("/usr/local/lib/keyturn/nginx-agents-000000000000", "x"),
         ("nginx", "-T", "-q", "-c", "/etc/passwd"),
         ("tee", "/usr/local/lib/keyturn/x"),
     ],
@@ -95,6 +94,15 @@ def test_neither_login_is_root_for_anything_else(sshd: TwoLogins, words: tuple[s
             fleet.tell("web1", Shell(words, root=True))
 
 
+def test_a_script_or_program_that_is_missing_is_named_and_not_the_rules(sshd: TwoLogins):
+    with _fleet(sshd.host()) as fleet:
+        script = ("/usr/local/lib/keyturn/nginx-agents-000000000000", "x")
+        with pytest.raises(CommandFailed, match="this script is not on the host"):
+            fleet.tell("web1", Shell(script, root=True))
+        with pytest.raises(CommandFailed, match="program zpool-nowhere is not there: install it"):
+            fleet.tell("web1", Shell(("zpool-nowhere", "status"), root=True))
+
+
 def test_where_nothing_may_be_changed_nothing_is_told(sshd: TwoLogins):
     with _fleet(sshd.host(changes=False)) as fleet:
         fleet.ask("web1", agents.agents())
@@ -107,13 +115,49 @@ def test_where_nothing_may_be_changed_nothing_is_told(sshd: TwoLogins):
 
 def test_a_check_of_the_inventory_tries_both_logins_and_looks_for_the_scripts(sshd: TwoLogins):
     with _fleet(sshd.host()) as fleet:
-        assert standing(fleet, "web1").root == "sudo"
-        assert standing(fleet, "web1").advice == ""
+        found = standing(fleet, "web1")
+        assert (found.root, found.trouble) == ("sudo", "")
         assert (sshd.logins_of(READER), sshd.logins_of(CHANGER)) == (1, 1)
     with _fleet(sshd.host(tags=("nginx", "csf"))) as fleet:
-        advice = standing(fleet, "web1").advice
-        assert "`keyturn sudoers web1 --scripts` brings them" in advice
-        assert "csf-load" in advice
+        found = standing(fleet, "web1")
+        assert not found.well
+        assert "install what `keyturn sudoers web1 --scripts` prints" in found.trouble
+        assert "csf-load" in found.trouble
+        assert "the program /usr/sbin/csf is not there" in found.trouble
     other = {"user": CHANGER, "key": str(sshd.directory / READER)}
     with _fleet(sshd.host(**other, reader=None)) as fleet:
         assert standing(fleet, "web1").login is False
+
+
+def _inside(sshd: TwoLogins, script: str) -> None:
+    """Run a shell as root where this server sees its own /etc and /usr/local/lib."""
+    words = ["nsenter", "--target", str(sshd.pid), "--mount", "sh", "-ec", script]
+    subprocess.run(words, check=True, capture_output=True)
+
+
+@pytest.mark.parametrize(
+    ("harm", "words"),
+    [
+        ("sed -i '/sysctl/d' /etc/sudoers.d/keyturn", "sudo rules are missing (sysctl for "),
+        (
+            "sed -i '/block-set\\|systemctl\\|service-test/d' /etc/sudoers.d/keyturn",
+            "sudo rules are missing (service-test for service restart",
+        ),
+        ("rm /usr/local/lib/keyturn/service-restart-*", "scripts are missing (service-restart-"),
+        (
+            "echo true >>$(ls /usr/local/lib/keyturn/nginx-agents-*)",
+            "scripts were altered or cannot be run (nginx-agents-",
+        ),
+        ("chmod 644 /usr/local/lib/keyturn/nginx-agents-*", "cannot be run (nginx-agents-"),
+    ],
+)
+def test_a_check_of_the_inventory_tries_each_rule_and_each_script(
+    sshd: TwoLogins, harm: str, words: str
+):
+    with _fleet(sshd.host()) as fleet:
+        assert standing(fleet, "web1").trouble == ""
+        _inside(sshd, harm)
+        found = standing(fleet, "web1")
+    assert not found.well
+    assert words in found.trouble
+    assert "install what `keyturn sudoers web1 --scripts` prints" in found.trouble

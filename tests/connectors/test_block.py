@@ -136,10 +136,10 @@ def test_what_is_not_understood_is_no_empty_state(text: str):
         parse_queues(text, ["sda"])
 
 
-def test_a_value_is_written_as_root_by_a_program_that_opens_the_file_itself():
+def test_a_value_is_written_as_root_by_the_script_that_restores_values():
     shell = block.write("sdb", "iosched/slice_idle", 0)
-    assert shell.words == ("tee", "--", "/sys/block/sdb/queue/iosched/slice_idle")
-    assert (shell.stdin, shell.root) == ("0\n", True)
+    assert shell.words[3:] == ("keyturn", "sdb", "iosched/slice_idle=0")
+    assert (shell.stdin, shell.root) == ("", True)
 
 
 def test_the_scheduler_comes_back_before_what_it_would_reset():
@@ -188,10 +188,10 @@ def test_a_module_is_asked_for_by_the_name_that_the_kernel_asks_for():
 @pytest.mark.parametrize(
     ("said", "meaning"),
     [
-        ("tee: /sys/block/sda/queue/scheduler: Invalid argument", "does not take this value"),
-        ("tee: /sys/block/sda/queue/iosched/slice_idle: Permission denied", "only root"),
-        ("tee: slice_idle: Numerical result out of range", "too large"),
-        ("tee: /sys/block/sdb1/queue/iosched/slice_idle: No such file or directory", "is gone"),
+        ("sh: 1: printf: printf: I/O error", "does not take this value"),
+        ("sh: 1: cannot create iosched/slice_idle: Permission denied", "only root"),
+        ("printf: slice_idle: Numerical result out of range", "too large"),
+        ("sh: 1: cd: can't cd to /sys/block/sdb1/queue", "is gone"),
     ],
 )
 def test_known_errors_are_explained(said: str, meaning: str):

@@ -6,7 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from connectors.command import Answer, Hint, Query, Question, Setting, Shell, SwitchLines
+from connectors.command import (
+    Answer,
+    Hint,
+    Query,
+    Question,
+    Setting,
+    Shell,
+    SwitchLines,
+    program_in_doubt,
+)
 from connectors.fleet import Fleet
 from connectors.inventory import Host, Inventory
 from connectors.sessions import Sessions
@@ -79,8 +88,49 @@ def test_words_that_mean_trouble_are_a_failure_in_spite_of_status_0():
 
 def test_a_program_that_is_not_there_is_named_as_such():
     said = Answer(127, "", "timeout: failed to run command 'zpool': No such file or directory\n")
-    with pytest.raises(CommandFailed, match="the program is not there"):
+    with pytest.raises(CommandFailed, match="program zpool is not there: install zfsutils-linux"):
         ScriptedFleet({("nfs1", "zpool"): said}).tell("nfs1", Shell(("zpool",)))
+
+
+@pytest.mark.parametrize(
+    ("said", "program"),
+    [
+        ("sudo: mdadm: command not found", "mdadm"),
+        ("sh: 1: tc: not found", "tc"),
+        ("bash: line 1: socat: command not found", "socat"),
+        ("timeout: failed to run command ‘nginx’: No such file or directory", "nginx"),
+    ],
+)
+def test_every_way_to_say_that_a_program_is_missing_names_it(said: str, program: str):
+    fleet = ScriptedFleet({("web1", "x"): Answer(127, "", said)})
+    with pytest.raises(CommandFailed, match=f"the program {program} is not there: install"):
+        fleet.tell("web1", Shell(("x",)))
+
+
+@pytest.mark.parametrize(
+    ("found", "meaning"),
+    [
+        ("missing", "the program zpool is not there: install zfsutils"),
+        ("there", "may not run this"),
+    ],
+)
+def test_a_program_that_is_missing_under_sudo_is_not_taken_for_a_missing_rule(
+    found: str, meaning: str
+):
+    """sudo says the same of both: that a password is required."""
+    refused = Answer(1, "", "sudo: a password is required\n")
+    query = Query(Shell(("zpool", "status", "-v"), root=True), str.strip)
+    asked = program_in_doubt(Shell(("sudo", "-n", "--", "zpool", "status", "-v")), refused)
+    assert asked is not None
+    told = "sudo -n -- zpool status -v"
+    fleet = ScriptedFleet(
+        {("nas1", told): refused, ("nas1", str(asked)): found},
+        inventory=inventory_of("nas1", user="keyturn"),
+    )
+    with pytest.raises(CommandFailed, match=meaning):
+        fleet.ask("nas1", query)
+    with pytest.raises(CommandFailed, match=meaning):
+        fleet.tell("nas1", Shell(("zpool", "status", "-v"), root=True))
 
 
 def test_a_command_that_needs_root_is_told_with_sudo_where_the_login_is_not_root():

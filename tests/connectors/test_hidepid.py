@@ -11,7 +11,7 @@ from tests.connectors.storage import recorded
 # What each rule for sudo is for.
 FOR_ROOT = (
     *(hidepid.remount(2), hidepid.set_options("rw,hidepid=2,gid=7")),
-    *(hidepid.add_line("hidepid=2"), hidepid.remove_line("rw,a.b-c_d,hidepid=2")),
+    *(hidepid.add_line("defaults,hidepid=2"), hidepid.remove_line("defaults,hidepid=1")),
 )
 
 

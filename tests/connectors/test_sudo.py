@@ -28,6 +28,7 @@ from connectors import (
     csf_grep,
     csf_list,
     disk_write,
+    hidepid,
     history,
     mail_queue,
     mounts,
@@ -41,8 +42,9 @@ from connectors import (
 )
 from connectors.command import Query, Setting, Shell
 from connectors.inventory import Host
+from connectors.script import Script
 from connectors.shaping import Rates
-from connectors.sudo import Fits, Several, SudoRule, TooLong
+from connectors.sudo import ADDRESS, Fits, Several, SudoRule, TooLong, between, example
 from connectors.zfs_property import Property
 from runbooks import catalogue
 from tests.fakes import ScriptedFleet, inventory_of
@@ -65,7 +67,7 @@ def _said_by_their_own_tests() -> Iterator[Shell | Query[Any]]:
 # One or more of what each rule is for.
 SAID: tuple[Shell | Query[Any], ...] = (
     *_said_by_their_own_tests(),
-    *(access_log.traffic(hours=24, most=50), access_log.traffic(hours=1, most=1000)),
+    *(access_log.traffic(hours=48, most=25), access_log.traffic(hours=1, most=1)),
     *(agents.agents(), agents.refuse("C++ v1.0/Evil_Bot-2"), agents.admit("EvilBot")),
     *(apache.agents(), apache.refuse("C++ v1.0/Evil_Bot-2"), apache.admit("EvilBot")),
     *(allocator.processes("mysqld"), allocator.processes("a.b+c-d:e@f")),
@@ -90,6 +92,7 @@ SAID: tuple[Shell | Query[Any], ...] = (
     *(shaping.try_out("eth0", Rates(up=10_000_000)), shaping.settle("bond0", Rates())),
     shaping.keep("eth0"),
     *(systemd.restart("nginx"), systemd.restart("getty@tty1.service")),
+    *(systemd.configuration(name) for name in systemd.TESTED),
     *(zfs.exact_status(), zfs.status(), zfs.plain_status(), zfs.spaces()),
     *(zfs.traffic("", 5), zfs.traffic("tank", 60)),
     *(zfs.start_scrub("tank"), zfs.stop_scrub("tank"), zfs.pause_scrub("tank")),
@@ -209,6 +212,25 @@ def test_no_rule_is_for_a_command_that_nobody_says():
         if not any(rule.allows(_words(command), {}) for command in COMMANDS)
     ]
     assert idle == []
+
+
+@pytest.mark.parametrize("rule", [*ALL, *INSTALLED], ids=repr)
+def test_every_rule_lets_its_own_example_through(rule: SudoRule):
+    assert rule.allows(rule.example({}), {})
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text"),
+    [
+        ("[0-9]+", "0"),
+        ("(ab|c)?d{2,4}", "dd"),
+        (r"a\.b*|c", "a."),
+        ("[ A-Z]{3}", "AAA"),
+        ("(x(y|z)){2}", "xyxy"),
+    ],
+)
+def test_an_example_is_found_for_a_pattern(pattern: str, text: str):
+    assert example(pattern) == text
 
 
 def test_every_dialect_with_commands_for_root_has_rules():
@@ -338,14 +360,14 @@ def test_a_script_is_the_same_file_wherever_it_lies(rule: SudoRule):
     ],
 )
 def test_a_host_takes_no_rule_of_udev_that_runs_a_program(given: str, taken: bool, tmp_path: Path):
-    script = block_rule.SUDO[1].script
+    script = block_rule.SUDO[0].script
     assert script is not None
     assert _taken(script.text, given, tmp_path) == taken
 
 
 def test_without_looking_a_host_would_take_any_rule_of_udev(tmp_path: Path):
     look = '[ "$other" = 1 ] || { echo this is no rule of Keyturn >&2; exit 1; };'
-    script = str(block_rule.SUDO[1].script).replace(look, "")
+    script = str(block_rule.SUDO[0].script).replace(look, "")
     assert _taken(script, 'RUN+="/bin/id"\n', tmp_path)
 
 
@@ -482,6 +504,7 @@ def _too_long(rule: SudoRule) -> bool:
 
 
 @pytest.mark.real
+@pytest.mark.timeout(600)
 def test_sudo_itself_judges_as_we_do(private_sudoers: Path):
     rules = [rule for rule in (*ALL, *INSTALLED) if not _too_long(rule)]
     good = [words for words in GOOD if any(rule.allows(words, {}) for rule in rules)]
@@ -507,6 +530,258 @@ def test_sudo_itself_judges_as_we_do(private_sudoers: Path):
     assert len(bad) > 100
     assert ours.count(False) > 80
     assert differing == []
+
+
+# What no runbook says, since its own fields or its own checks refuse it: by words, or by the name
+# of a script and its arguments.
+_MAX = "net.netfilter.nf_conntrack_max"
+_UNIT_SETTINGS = ("/etc/haproxy/haproxy.cfg", "/etc/nginx/nginx.conf", "apachectl")
+_REFUSED_ANYWHERE: tuple[tuple[str, ...], ...] = (
+    *(
+        ("sysctl", "-w", f"{_MAX}={value}")
+        for value in ("0", "1", "0001", "4095", "04096", "16777217", "99999999", "4096 a=1", "-1")
+    ),
+    ("sysctl", "-w", "kernel.panic=4096"),
+    ("sysctl", "-w", f"{_MAX}=4096", "kernel.panic=1"),
+    *(
+        ("systemctl", "restart", "--no-ask-password", "--", f"{unit}.service")
+        for unit in ("nginx", "ssh", "systemd-networkd")
+    ),
+    *(("systemctl", verb, "--", "nginx.service") for verb in ("stop", "start", "mask", "kill")),
+    ("tee", "--", "/sys/block/sda/queue/scheduler"),
+    *(
+        ("block-set", "sda", pair)
+        for pair in (
+            *("nr_requests=3", "nr_requests=10241", "read_ahead_kb=65537", "scheduler=mine"),
+            *("iosched/slice_idle=101", "iosched/../../ro=1", "read_only=1", "nr_requests="),
+        )
+    ),
+    ("block-set", "../../etc", "nr_requests=64"),
+    ("rm", "-f", "--", "/etc/udev/rules.d/60-keyturn-sda.rules"),
+    *(("block-rule", f"/etc/udev/rules.d/{name}") for name in ("60-x.rules", "99-local.rules")),
+    *(("csf", "-g", given) for given in ("1:2:3", "...", "1.2.3", "256.1.1.1", "1::2::3", "fe80")),
+    *(("csf", option) for option in ("-f", "-x", "-r", "-e", "-tf", "-ra")),
+    *(("disk-write-try", "/srv", mib) for mib in ("0", "3", "1025", "9999", "04")),
+    *(
+        ("disk-write-try", place, "64")
+        for place in ("/", "/srv/../etc", "/" + "x" * 65, "/x" * 11)
+    ),
+    ("mount", "-o", "remount,hidepid=3", "/proc"),
+    ("mount", "-o", "remount,hidepid=2,ro", "/proc"),
+    ("mount", "-o", "remount,hidepid=2", "/"),
+    *(("hidepid-fstab", options) for options in ("a b", "-x", "", "a|b")),
+    *(("hidepid-add", f"proc /proc proc {options} 0 0") for options in ("ro", "hidepid=9", "rw")),
+    ("hidepid-add", "/dev/sda1 / ext4 defaults 0 0"),
+    *(("shaping-settle", "eth0", rate, "0") for rate in ("1", "255", "10000001", "0256", "00")),
+    *(("shaping-try", "eth0", "0", rate) for rate in ("1", "64", "99999999")),
+    *(("access-log", hours, "25") for hours in ("0", "49", "9999")),
+    ("access-log", "1", "1000"),
+    *(("zpool", "iostat", "-v", "tank", seconds, "2") for seconds in ("0", "61", "99")),
+    *(("zpool", verb, "tank") for verb in ("destroy", "export", "clear", "offline")),
+    ("zpool", "scrub", "-e", "tank"),
+    ("zpool", "scrub", "tank", "other"),
+    *(
+        ("zfs", "set", pair, "tank/a")
+        for pair in (
+            *("sync=off", "compression=gzip-0", "atime=maybe", "mountpoint=/etc", "canmount=off"),
+            *(
+                "sharenfs=rw=/etc",
+                "sharenfs=rw=-x",
+                "sharenfs=exec",
+                "sharenfs=rw=a b",
+                "setuid=on",
+            ),
+        )
+    ),
+    ("zfs", "set", "atime=on", "tank" + "/a" * 21),
+    ("zfs", "inherit", "mountpoint", "tank"),
+    ("zfs", "inherit", "-r", "atime", "tank"),
+    ("mdadm", "--detail", "/dev/sda"),
+    ("mdadm", "--stop", "/dev/md0"),
+    ("cat", "/proc/net/bonding/../../../etc/shadow"),
+    ("cat", "/etc/shadow"),
+    ("journalctl", "--vacuum-time=1s"),
+    *(("nginx", "-T", "-q", "-c", path) for path in ("/tmp/evil.conf", "/etc/shadow")),
+    *(
+        ("nginx-agents", verb, f'if ($http_user_agent ~* "{name}") {{ return 403; }}')
+        for verb, name in (("add", "a"), ("add", ".*"), ("add", "x" * 90), ("keep", "EvilBot"))
+    ),
+    ("service-test", "ssh.service"),
+    ("service-restart", "nginx"),
+    ("service-restart", "nginx.timer"),
+    ("service-restart", "nginx.service ssh.service"),
+)
+
+
+def _refused_commands() -> Iterator[tuple[str, ...]]:
+    """Yield each with its script's path, and with the settings that its rule has in the middle."""
+    rules = {rule.script.name: rule for rule in ALL if rule.script}
+    for name, *words in _REFUSED_ANYWHERE:
+        rule = rules.get(name)
+        if rule is None or rule.script is None:
+            yield (name, *words)
+            continue
+        given = iter(words)
+        fixed = [
+            str(word) if isinstance(word, Setting) else next(given, None)
+            for word in rule.installed.words
+        ]
+        yield (rule.script.path, *(word for word in fixed if word is not None), *given)
+
+
+@pytest.mark.real
+@pytest.mark.timeout(600)
+def test_sudo_refuses_what_the_runbooks_refuse(private_sudoers: Path):
+    commands = list(_refused_commands())
+    through = [
+        " ".join(words)
+        for words, status in zip(commands, _statuses(private_sudoers, commands), strict=True)
+        if status == 0
+    ]
+    assert len(commands) > 100
+    assert through == []
+    good = [words for words in GOOD if words[0].startswith("/usr/local/lib/keyturn/service-")]
+    assert good
+    assert _statuses(private_sudoers, good) == [0] * len(good)
+
+
+@pytest.mark.parametrize(
+    ("least", "most"), [(0, 0), (0, 10), (1, 48), (4, 1024), (7, 7), (99, 101), (256, 12000)]
+)
+def test_numbers_between_two_bounds_are_exactly_those(least: int, most: int):
+    fits = re.compile(between(least, most))
+    assert [n for n in range(13000) if fits.fullmatch(str(n))] == [*range(least, most + 1)]
+    assert not fits.fullmatch(f"0{least}")
+
+
+def test_addresses_are_taken_as_python_writes_them():
+    fits = re.compile(ADDRESS)
+    for written in ("192.0.2.1", "::", "::1", "2001:db8::9", "1:2:3:4:5:6:7:8", "1::", "::2:3"):
+        assert fits.fullmatch(str(ip_address(written)))
+    for other in ("1.2.3", "256.1.1.1", "1:2:3", "::1%eth0", "1::2::3", ":", "1:2:3:4:5:6:7:8:9"):
+        assert not fits.fullmatch(other)
+
+
+# --- what scripts check themselves, since sudo cannot ---
+
+
+def _run(
+    script: Script, *words: str, path: Path | None = None
+) -> subprocess.CompletedProcess[str]:
+    environment = {"PATH": f"{path}:/usr/sbin:/usr/bin:/sbin:/bin" if path else "/usr/bin:/bin"}
+    return subprocess.run(
+        ["sh", "-c", script.text, "keyturn", *words],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def _script(rule: SudoRule) -> Script:
+    assert rule.script is not None
+    return rule.script
+
+
+@pytest.mark.parametrize(
+    ("unit", "told"),
+    [
+        ("ssh.service", "Id=ssh.service\nActiveState=active"),
+        ("harmless.service", "Id=ssh.service\nActiveState=active"),
+        (
+            "nginx.service",
+            "Id=nginx.service\nActiveState=active\nRequiredBy=a.service sshd.service",
+        ),
+        ("nginx.service", "Id=nginx.service\nActiveState=active\nConsistsOf=wg-quick@wg0.service"),
+        ("systemd-networkd.service", "Id=systemd-networkd.service\nActiveState=active"),
+        ("nginx.service", "Id=nginx.service\nActiveState=inactive"),
+    ],
+)
+def test_a_host_restarts_no_way_in_and_nothing_that_is_stopped(
+    unit: str, told: str, tmp_path: Path
+):
+    """A stub stands in for systemctl; a real one is asked in the acceptance tests."""
+    stub = tmp_path / "systemctl"
+    stub.write_text(f"#!/bin/sh\n[ $1 = show ] && printf '{told}\\n' || echo restarted\n")
+    stub.chmod(0o755)
+    restart = _script(systemd.SUDO[-1])
+    done = _run(restart, unit, *_UNIT_SETTINGS, path=tmp_path)
+    assert done.returncode == 1
+    assert "nothing was restarted" in done.stderr
+    assert "restarted" not in done.stdout
+    fine = "Id=web.service\nActiveState=active\nRequiredBy=worker.service"
+    stub.write_text(f"#!/bin/sh\n[ $1 = show ] && printf '{fine}\\n' || echo restarted\n")
+    assert _run(restart, "web.service", *_UNIT_SETTINGS, path=tmp_path).stdout == "restarted\n"
+
+
+@pytest.mark.parametrize("agent", ["Mozilla", "like Gecko", "firefox", "Pingdom.com", "Safari/6"])
+def test_a_web_server_is_not_told_to_refuse_people(agent: str, tmp_path: Path):
+    for dialect, name in ((agents, "nginx"), (apache, "apachectl")):
+        file = tmp_path / f"{name}-keyturn-agents.conf"
+        file.touch()
+        words = dialect.refuse(agent).words[-1]
+        done = _run(_script(dialect.SUDO[1]), str(file), "/etc/x", "add", words)
+        assert done.returncode == 1
+        assert "call themselves so" in done.stderr
+        # Another one comes as far as the web server, which is not there.
+        other = dialect.refuse("EvilBot/2").words[-1]
+        assert (
+            "call themselves"
+            not in _run(_script(dialect.SUDO[1]), str(file), "/etc/x", "add", other).stderr
+        )
+
+
+def test_a_disk_is_not_tried_where_there_is_none():
+    done = _run(_script(disk_write.SUDO[1]), "/dev/shm", "64")
+    assert done.returncode == 1
+    assert "not only root's" in done.stderr or "on no disk" in done.stderr
+
+
+def test_fstab_is_changed_in_hidepid_only(tmp_path: Path):
+    file = tmp_path / "fstab"
+    before = "proc\t/proc  proc\tnosuid,hidepid=1,gid=5\t0\t0\n"
+    script = _script(hidepid.SUDO[1])
+    there = replace(script, body=script.body.replace("/etc/fstab", str(file)))
+    for options in ("ro,nosuid,hidepid=1,gid=5", "hidepid=2", "defaults", "nosuid,gid=6"):
+        file.write_text(before)
+        assert _run(there, options).returncode == 1
+        assert file.read_text() == before
+    assert _run(there, "nosuid,gid=5,hidepid=2").returncode == 0
+    assert file.read_text() == before.replace("hidepid=1,gid=5", "gid=5,hidepid=2")
+    added = _script(hidepid.SUDO[2])
+    there = replace(added, body=added.body.replace("/etc/fstab", str(file)))
+    done = _run(there, "proc /proc proc defaults,hidepid=2 0 0")
+    assert "has a line for /proc" in done.stderr
+
+
+def test_a_rule_of_udev_that_somebody_else_wrote_is_left_alone(tmp_path: Path):
+    file = tmp_path / "60-keyturn-sda.rules"
+    file.write_text("# mine\n")
+    ours = block_rule.text_of("sda", None, {"scheduler": "bfq"})
+    for text in ("", ours):
+        done = subprocess.run(
+            ["sh", "-c", _script(block_rule.SUDO[0]).text, "keyturn", str(file)],
+            input=text,
+            text=True,
+            capture_output=True,
+            check=False,
+        )
+        assert "written by somebody else" in done.stderr
+    assert file.read_text() == "# mine\n"
+
+
+@pytest.mark.parametrize(
+    "setting", ['queue/read_ahead_kb}="65537', 'queue/scheduler}="mine', 'queue/rotational}="0']
+)
+def test_a_host_takes_no_rule_of_udev_with_a_value_that_no_runbook_sets(
+    setting: str, tmp_path: Path
+):
+    ours = block_rule.text_of("sda", None, {"scheduler": "bfq"})
+    assert _taken(_script(block_rule.SUDO[0]).text, ours, tmp_path)
+    (tmp_path / "60-keyturn-sda.rules").unlink()
+    other = ours.replace('queue/scheduler}="bfq', setting)
+    assert other != ours
+    assert not _taken(_script(block_rule.SUDO[0]).text, other, tmp_path)
 
 
 def test_the_rules_of_a_runbook_are_those_of_the_dialects_that_it_speaks():

@@ -7,7 +7,13 @@ import pytest
 
 from connectors import systemd
 from connectors.command import Answer, failure
-from connectors.systemd import Service, parse_clock, parse_service
+from connectors.systemd import (
+    Configuration,
+    Service,
+    parse_clock,
+    parse_configuration,
+    parse_service,
+)
 from connectors.trouble import NotUnderstood
 
 ANSWERS = Path(__file__).parent / "answers" / "systemd"
@@ -86,15 +92,38 @@ def test_what_is_no_service_is_never_taken_for_one(answer: str):
 
 def test_the_hosts_clock_is_read_in_seconds():
     assert parse_clock("1795261629\n") == datetime(2026, 11, 21, 11, 47, 9, tzinfo=UTC)
+    exact = parse_clock("1795261629.250000000\n")
+    assert exact == datetime(2026, 11, 21, 11, 47, 9, 250000, tzinfo=UTC)
+    # As dates say it that know no fractions.
+    assert parse_clock("1795261629.%N\n").microsecond == 0
     for answer in ("", "Sat Nov 21", "-5\n", "1\n2\n"):
         with pytest.raises(NotUnderstood):
             parse_clock(answer)
 
 
 def test_a_number_is_a_service_and_not_a_job():
-    assert systemd.restart("1234").words[-2:] == ("--", "1234.service")
-    assert systemd.restart("web.service").words[-1] == "web.service"
+    assert systemd.restart("1234").words[4] == "1234.service"
+    assert systemd.restart("web.service").words[4] == "web.service"
     assert systemd.restart("web").root
+
+
+@pytest.mark.parametrize(
+    ("said", "found"),
+    [
+        ("passes\n", Configuration()),
+        ("no haproxy\n", Configuration(untested="there is no program haproxy")),
+        ("fails\n[ALERT] a\n[ALERT] b\n", Configuration(trouble="[ALERT] a\n[ALERT] b")),
+        ("fails\n", Configuration(trouble="it fails without a word")),
+    ],
+)
+def test_the_test_of_a_configuration_is_understood(said: str, found: Configuration):
+    assert parse_configuration(said) == found
+
+
+@pytest.mark.parametrize("said", ["", "passes\nand more\n", "no a b\n", "sh: 1: x\n"])
+def test_what_is_no_test_of_a_configuration_is_never_taken_for_one(said: str):
+    with pytest.raises(NotUnderstood):
+        parse_configuration(said)
 
 
 @pytest.mark.parametrize(

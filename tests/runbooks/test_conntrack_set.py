@@ -5,7 +5,7 @@ from pydantic import ValidationError
 
 from connectors import conntrack
 from connectors.conntrack import Conntrack
-from runbooks import Plan, Refused
+from runbooks import NoUndo, Plan, Refused
 from runbooks.conntrack_set import SetConntrack
 from tests.connectors.test_conntrack import IN_USE
 from tests.fakes import ScriptedFleet
@@ -78,3 +78,10 @@ def test_it_is_read_from_the_host():
 def test_what_is_no_limit_is_refused_before_anything_is_asked(maximum: object):
     with pytest.raises(ValidationError):
         SetConntrack.model_validate({"host": "lb1", "maximum": maximum})
+
+
+@pytest.mark.parametrize("before", [1024, 20_000_000])
+def test_a_limit_that_keyturn_does_not_set_is_not_promised_back(before: int):
+    (step,) = SET.plan(replace(NOW, maximum=before, count=0)).steps
+    assert isinstance(step.undo, NoUndo)
+    assert f"{before:,}" in step.undo.reason

@@ -3,7 +3,7 @@ from pydantic import ValidationError
 
 from connectors import block, block_rule, block_tree, iostat
 from connectors.command import Answer, Shell
-from runbooks import Plan, Refused
+from runbooks import NoUndo, Plan, Refused
 from runbooks.nfs_scheduler_set import SetScheduler
 from tests.connectors.storage import recorded
 from tests.fakes import ScriptedFleet
@@ -34,21 +34,21 @@ def plan(request: SetScheduler, queue: str = NONE, *, rule: str = "") -> Plan:
     return request.plan(request.read(server(queue, rule=rule).ask))
 
 
-def lines(steps: Plan) -> list[tuple[str, str]]:
-    told: list[tuple[str, str]] = []
+def lines(steps: Plan) -> list[tuple[str, ...]]:
+    told: list[tuple[str, ...]] = []
     for step in steps.steps:
         assert isinstance(step.do, Shell)
-        told.append((step.do.words[-1], step.do.stdin))
+        told.append(step.do.words[-2:])
     return told
 
 
 def test_one_value_is_one_step_and_the_scheduler_comes_first():
     wanted = plan(wish(slice_idle="0", read_ahead_kb=4096, nr_requests=512))
     assert lines(wanted) == [
-        ("/sys/block/sda/queue/scheduler", "bfq\n"),
-        ("/sys/block/sda/queue/nr_requests", "512\n"),
-        ("/sys/block/sda/queue/iosched/slice_idle", "0\n"),
-        ("/sys/block/sda/queue/read_ahead_kb", "4096\n"),
+        ("sda", "scheduler=bfq"),
+        ("sda", "nr_requests=512"),
+        ("sda", "iosched/slice_idle=0"),
+        ("sda", "read_ahead_kb=4096"),
     ]
     assert wanted.because == "sda uses none with read_ahead_kb 128, nr_requests 256"
     assert [(step.before, step.after) for step in wanted.steps] == [
@@ -61,7 +61,7 @@ def test_one_value_is_one_step_and_the_scheduler_comes_first():
 
 def test_a_switch_sets_what_is_asked_for_even_if_it_reads_so_now():
     back = wish(scheduler="mq-deadline", nr_requests=512)
-    assert lines(plan(back, BFQ))[1] == ("/sys/block/sda/queue/nr_requests", "512\n")
+    assert lines(plan(back, BFQ))[1] == ("sda", "nr_requests=512")
 
 
 def test_the_undo_of_a_switch_brings_back_all_that_it_forgot():
@@ -71,6 +71,14 @@ def test_the_undo_of_a_switch_brings_back_all_that_it_forgot():
     assert switch.undo == requests.undo == block.restore(before)
     assert "iosched/low_latency=0" in str(switch.undo)
     assert ahead.undo == block.write("sda", "read_ahead_kb", "4096")
+
+
+def test_a_value_that_sudo_would_not_let_back_has_no_undo():
+    wide = BFQ.replace("read_ahead_kb:4096", "read_ahead_kb:131072")
+    assert wide != BFQ
+    (step,) = plan(wish(read_ahead_kb=128), wide).steps
+    assert isinstance(step.undo, NoUndo)
+    assert "was 131072" in step.undo.reason
 
 
 def test_without_a_switch_each_value_has_an_undo_of_its_own():
@@ -117,7 +125,7 @@ def test_cfq_of_an_old_kernel_is_taken():
     old = NONE.replace("[none] mq-deadline", "noop deadline [cfq]")
     old += "/sys/block/sda/queue/iosched/slice_idle:8\n"
     assert lines(plan(wish(scheduler="cfq", slice_idle=0), old)) == [
-        ("/sys/block/sda/queue/iosched/slice_idle", "0\n")
+        ("sda", "iosched/slice_idle=0")
     ]
 
 

@@ -10,7 +10,9 @@ import pytest
 from ruamel.yaml import YAML
 
 from bot.inventory import drawing
+from bot.inventory.rights import question
 from bot.inventory.standing import Standing, standing
+from bot.inventory.sudoers import granted_on
 from connectors.command import Answer
 from connectors.fleet import Fleet
 from connectors.inventory import Inventory
@@ -28,6 +30,12 @@ from tests.playground.device import ScriptedDevice
 from tests.playground.fleet import LoopbackFleet
 from tests.playground.keys import make_key
 from tests.typed import keyturn_at
+
+_HOST = inventory_of("h1", user="keyturn")["h1"]
+_GRANTED = granted_on(_HOST)
+_RIGHTS = question(_GRANTED, {}).command
+_ALL_THERE = "sudo 1.9.13\nend\n"
+_SYSCTL = next(n for n, each in enumerate(_GRANTED) if each.dialect == "conntrack")
 
 Entries = dict[str, dict[str, Any]]
 
@@ -210,12 +218,36 @@ def test_a_login_shell_that_adds_words_does_not_answer():
 )
 def test_a_login_without_root_is_asked_what_sudo_lets_it(listed: str | Answer, root: str):
     fleet = ScriptedFleet(
-        {("h1", "id -u"): "998\n", ("h1", "sudo -n -l"): listed},
+        {("h1", "id -u"): "998\n", ("h1", "sudo -n -l"): listed, ("h1", _RIGHTS): _ALL_THERE},
         inventory=inventory_of("h1", user="keyturn"),
     )
     found = standing(fleet, "h1")
-    assert (found.well, found.root) == (True, root)
-    assert ("keyturn sudoers h1" in found.advice) == (root == "none")
+    assert (found.well, found.root) == (root == "sudo", root)
+    assert ("keyturn sudoers h1" in found.trouble) == (root == "none")
+
+
+@pytest.mark.parametrize(
+    ("answer", "words", "advice"),
+    [
+        ("sudo 1.9.5\nrule 0\nend\n", "sudo 1.9.5 is too old", ""),
+        (f"sudo 1.9.13\nrule {_SYSCTL}\nend\n", "sudo rules are missing (sysctl for", ""),
+        ("sudo 1.9.13\nabsent /x/block-set-0\nend\n", "scripts are missing (block-set-0)", ""),
+        ("sudo 1.9.13\naltered /x/a-0\nend\n", "scripts were altered or cannot be run (a-0)", ""),
+        (f"sudo 1.9.13\nprogram {_SYSCTL}\nend\n", "", "not installed, so .* sysctl"),
+        ("sudo 1.9.13\n", "answered", ""),
+        ("sudo 1.9.13\nsomething else\nend\n", "answered", ""),
+    ],
+)
+def test_what_sudo_lacks_is_told_with_its_fix(answer: str, words: str, advice: str):
+    listed = "    (root) NOPASSWD: /usr/sbin/zpool\n"
+    fleet = ScriptedFleet(
+        {("h1", "id -u"): "998\n", ("h1", "sudo -n -l"): listed, ("h1", _RIGHTS): answer},
+        inventory=inventory_of("h1", user="keyturn"),
+    )
+    found = standing(fleet, "h1")
+    assert found.well == (not words)
+    assert words in found.trouble
+    assert re.search(advice, found.advice)
 
 
 def test_what_a_host_says_cannot_draw_on_the_terminal():

@@ -1,0 +1,19 @@
+"""What the queue of a block device may be set to, now and by a rule of udev. No I/O."""
+
+from collections.abc import Mapping
+from typing import Literal, get_args
+
+from connectors.sudo import between
+
+Scheduler = Literal["none", "mq-deadline", "bfq", "kyber", "noop", "deadline", "cfq"]
+
+# The least and the most of what is a number.
+BOUNDS: Mapping[str, tuple[int, int]] = {
+    "nr_requests": (4, 10240),
+    "read_ahead_kb": (0, 65536),
+    "iosched/slice_idle": (0, 100),
+}
+# Patterns for the values of all of them, by their files below `queue`.
+VALUES: Mapping[str, str] = {"scheduler": "|".join(get_args(Scheduler))} | {
+    name: between(*bounds) for name, bounds in BOUNDS.items()
+}
