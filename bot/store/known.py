@@ -64,6 +64,8 @@ class Known:
     """The highest number of a run so far."""
     skipped: frozenset[int] = frozenset()
     """Lower numbers that no entry has named yet."""
+    copied: set[int] = field(default_factory=set[int])
+    """Open runs whose entries are no other's as well, so that one can be added."""
 
 
 class _Memory:
@@ -195,6 +197,7 @@ def _copy(known: Known) -> Known:
         parts=dict(known.parts),
         taking=dict(known.taking),
         used=dict(known.used),
+        copied=set(),
     )
 
 
@@ -231,7 +234,10 @@ def _take_run(known: Known, run: int, seq: int, kind: str, digest: str) -> None:
     mine = known.runs.get(run)
     if mine is None or kind not in DECIDING:
         return
-    known.runs[run] = {**mine, seq: digest}
+    if run not in known.copied:
+        known.copied.add(run)
+        mine = known.runs[run] = dict(mine)
+    mine[seq] = digest
     if kind == "scheduled":
         known.scheduled |= {run}
     if kind in _ENDS_OF_SCHEDULES:

@@ -6,10 +6,14 @@ from pathlib import Path
 import pytest
 
 from bot.custody.housekeeping import note
-from bot.store.database import sole_user
+from bot.store import changelog, verification
+from bot.store.database import Database, sole_user
+from bot.store.seal import kept_in
 from tests.bot.place import a_place
 from tests.playground.postgres import Postgres
 from tests.typed import keyturn
+
+KEY = Path("var/changelog.key")
 
 
 @pytest.fixture
@@ -99,3 +103,27 @@ def test_an_installation_moves_up_to_postgresql(place: Path, postgres: Postgres)
     again = keyturn(place, "db", "copy", "--to", address, PGPASSWORD=password)
     assert again.returncode == 1
     assert "there is something already, in entry" in again.stderr
+
+
+def test_what_was_lost_is_acknowledged_by_its_number(place: Path):
+    file, seen = str(place / "today.backup"), place / "witness"
+    keyturn(place, "backup", file)
+    database = Database(f"sqlite:///{place / 'var' / 'keyturn.db'}", kept_in(place / KEY))
+    with database.transaction() as tx:
+        changelog.append(tx, "noted")
+        seen.write_text(verification.checkpoint(tx).line)
+    database.close()
+    (place / "var" / "keyturn.db").unlink()
+    keyturn(place, "restore", file, "--witness", str(seen))
+    verify = ("changelog", "verify", "--witness", str(seen))
+    broken = keyturn(place, *verify)
+    assert broken.returncode == 1
+    assert "run `keyturn changelog acknowledge 3 --lost 2`" in broken.stderr
+    known = ("--as", "adam", "--reason", "the disk broke", "--witness", str(seen))
+    wrong = keyturn(place, "changelog", "acknowledge", "3", "--lost", "1", *known)
+    assert (wrong.returncode, "lacks 2 entries from 3 on" in wrong.stderr) == (1, True)
+    right = keyturn(place, "changelog", "acknowledge", "3", "--lost", "2", *known)
+    assert right.returncode == 0, right.stderr
+    verified = keyturn(place, *verify)
+    assert verified.returncode == 0, verified.stderr
+    assert "1 checkpoints of witnesses are of entries that were lost" in verified.stdout
