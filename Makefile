@@ -144,7 +144,7 @@ CHAOS ?= 10000
 chaos: setup system assets schemas ## Try 10,000 orders of what may happen to a run, as many races, and kill -9; CHAOS=…
 	KEYTURN_CHAOS=$(CHAOS) $(BIN)/python -m pytest -n auto \
 		tests/bot/test_state_machine.py tests/bot/test_replicas.py tests/chaos \
-		tests/connectors/test_silence.py $(ARGS)
+		tests/connectors/test_silence.py tests/connectors/test_hostile.py $(ARGS)
 
 # What is filled in takes long: in KEEP it stays for the next run, 22 GB of it.
 KEEP ?=

@@ -108,6 +108,7 @@ def build(
     conditions: dict[str, Callable[[], Condition]] = {}
     if chat is not None:
         conditions["slack"] = chat.condition
+    conditions["ssh"] = lambda: neighbours.reached(len(ground.reach.cut_lately()))
     hooks = neighbours.hooks(settings, database, redactor)
     if hooks.subscriptions:
         conditions["subscriptions"] = partial(neighbours.told, database)
@@ -143,6 +144,7 @@ def build(
         ground.house.unwitnessed,
         lambda: connections.open,
         connections.cut.copy,
+        lambda: ground.reach.cuts,
     )
     asgi.router.routes.append(Route("/metrics", endpoint(programs, gauges)))
     api = Later(partial(_api, programs))

@@ -3,7 +3,7 @@
 import logging
 import os
 import signal
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -36,8 +36,7 @@ from connectors.command import Answer, Question
 from connectors.fleet import Fleet, Runner
 from connectors.inventory import Host, Inventory
 from connectors.permissions import list_trusted_owners
-from connectors.sessions import Sessions
-from connectors.transport import Limits
+from connectors.sessions import Cut, Sessions
 from connectors.trouble import Unreachable
 
 log = logging.getLogger(__name__)
@@ -51,22 +50,30 @@ _MOST_BESIDE = 64
 
 
 class Reach(Runner, Protocol):
-    """Reaches hosts, or not; see connectors.fleet. open: how many connections stand."""
+    """Reaches hosts, or not; see connectors.fleet.
+
+    open: how many connections stand. cuts: how many we hung up on, since their hosts flooded us.
+    """
+
+    cuts: int
 
     @property
     def open(self) -> int: ...
+
+    def cut_lately(self) -> Sequence[Cut]: ...
 
 
 class Elsewhere:
     """Stands where the connections would: the workers of each site reach its hosts."""
 
     open = 0
+    cuts = 0
+
+    def cut_lately(self) -> Sequence[Cut]:
+        return ()
 
     def run(self, host: Host, command: Question, /, *, through: tuple[Host, ...] = ()) -> Answer:  # noqa: ARG002
         raise Unreachable(f"{host.name} is reached by the workers of its site, and not from here")
-
-    def begin(self, *_: object, through: tuple[Host, ...] = ()) -> None:
-        """Begin nothing: `run` says why."""
 
     def close(self) -> None:
         """There is nothing to close."""
@@ -126,9 +133,7 @@ def lay(
         point = witness.newest(settings.witness) if settings.witness is not None else None
         if point is not None:
             verification.check_witness(tx, point)
-    reach = reach or Sessions(
-        settings.policy, per_host=_PER_HOST, limits=Limits(plain=settings.ssh_threads)
-    )
+    reach = reach or Sessions(settings.policy, per_host=_PER_HOST)
     fleet = Fleet(Inventory(hosts={}), reach)
     contacts = Contacts(database)
     fleet.on_contact = contacts.note

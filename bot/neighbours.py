@@ -48,6 +48,17 @@ def hooks(settings: Settings, database: Database, redactor: Redactor) -> Hooks:
     return found
 
 
+def reached(cut: int) -> Condition:
+    """Say how hosts behave. cut: connections that we hung up on in the last minutes.
+
+    Which hosts they lead to is not for strangers, and one bad host is no reason to serve nobody.
+    """
+    if not cut:
+        return Condition("no host floods us")
+    many = "1 connection was" if cut == 1 else f"{cut} connections were"
+    return Condition(f"{many} cut lately, since hosts flooded us: the service's log says which")
+
+
 def told(database: Database) -> Condition:
     """Say how many could not be told of what happened: a warning, for everything else works."""
     return Condition(standing(database))

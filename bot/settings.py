@@ -51,8 +51,6 @@ class Settings(BaseSettings):
     reminder_minutes: after how long its approvers are reminded, where no rule says so.
     witness: a file elsewhere, best on another disk or machine, that checkpoints are added to.
     syslog: a log server for the same: udp://host[:port], tcp://host[:port] or unix:///dev/log.
-    ssh_threads: each SSH connection keeps a thread of its own, as paramiko has it, where otherwise
-    one thread listens to all.
     migrations: the address of the database for a role that may change the schema, where the one
     above may not.
     """
@@ -93,7 +91,6 @@ class Settings(BaseSettings):
     requests_a_minute: Annotated[int, Field(ge=1, le=10_000)] = 60
     witness: Path | None = None
     syslog: str = ""
-    ssh_threads: bool = False
     migrations: SecretStr = SecretStr("")
 
     @model_validator(mode="before")

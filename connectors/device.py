@@ -15,6 +15,7 @@ from connectors import clearance, keyfile, password
 from connectors.command import Answer, DeviceCommand, SwitchLines
 from connectors.inventory import Host
 from connectors.password import Password
+from connectors.stream import Stream
 from connectors.transport import Gone, Limits, dial, opened, place
 from connectors.trouble import (
     HostTrouble,
@@ -64,7 +65,10 @@ _LINE_SECONDS = 30
 class Way(Protocol):
     """What leads to a host that is not reached directly: the connection to its jump host."""
 
-    def tunnel(self, to: Host) -> paramiko.Channel: ...
+    def tunnel(self, to: Host) -> Stream: ...
+
+    @property
+    def old(self) -> bool: ...
 
 
 def connect(
@@ -83,13 +87,14 @@ def connect(
     login = password.load(keys / host.password_file) if host.password_file else None
     secret = password.load(keys / host.enable_file) if host.enable_file else None
     key = login or keyfile.load(keys / host.key)
-    transport = opened(host, key, limits, via.tunnel(host) if via else dial(host, limits))
+    below = via.tunnel(host) if via else dial(host, limits)
+    transport, stream = opened(host, key, limits, below)
     # paramiko waits without end for the replies to what makes a terminal of a channel.
     watchdog = threading.Timer(limits.connect + 2 * limits.login + 30, transport.close)
     watchdog.daemon = True
     watchdog.start()
     try:
-        return Session(host, transport, limits, via=via, login=login, secret=secret)
+        return Session(host, transport, stream, limits, via=via, login=login, secret=secret)
     except HostTrouble:
         transport.close()
         raise
@@ -122,6 +127,7 @@ class Session:
         self,
         host: Host,
         transport: paramiko.Transport,
+        stream: Stream,
         limits: Limits,
         *,
         via: Way | None,
@@ -131,6 +137,7 @@ class Session:
         self.via = via
         self._host = host
         self._transport = transport
+        self._stream = stream
         self._limits = limits
         self._channel = _terminal(transport, limits)
         self._wake = threading.Event()
@@ -145,7 +152,8 @@ class Session:
 
     @property
     def alive(self) -> bool:
-        return self._transport.is_active() and not self._channel.closed
+        is_old = self._stream.old or (self.via is not None and self.via.old)
+        return self._transport.is_active() and not self._channel.closed and not is_old
 
     def close(self) -> None:
         self._transport.close()
@@ -156,11 +164,18 @@ class Session:
 
         The answer has status 1 where the device's own words tell of a failure.
         """
-        if not self.alive:
+        if not self._transport.is_active() or self._channel.closed:
             self.close()
             raise Gone(f"the connection to {place(self._host)} was lost before anything was sent")
-        if not isinstance(command, DeviceCommand):
+        self._stream.begin_work()
+        try:
+            if isinstance(command, DeviceCommand):
+                return self._shown(command)
             return self._configure(command)
+        finally:
+            self._stream.end_work()
+
+    def _shown(self, command: DeviceCommand) -> Answer:
         clearance.ask()
         (line,) = command.lines
         try:

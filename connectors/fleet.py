@@ -1,8 +1,7 @@
 """The hosts under our care, and the only way to ask and to tell them anything."""
 
-from collections.abc import Callable, Generator, Sequence
-from functools import partial
-from typing import Any, Protocol, TypeVar, overload
+from collections.abc import Callable
+from typing import Protocol, TypeVar, overload
 
 from connectors import recall
 from connectors.command import (
@@ -18,7 +17,6 @@ from connectors.command import (
     missing_program,
     program_in_doubt,
 )
-from connectors.gathering import Begun, Bell, gathered
 from connectors.inventory import Host, Inventory
 from connectors.marker import Mark
 from connectors.trouble import HostKeyMismatch, HostTrouble, TooMuchOutput
@@ -27,23 +25,9 @@ T = TypeVar("T")
 
 
 class Runner(Protocol):
-    """Runs a resolved command on a host that is reached through others; `Sessions` is one.
-
-    begin: the same for whoever does not wait: *bell* is called when it is worth a look. None where
-    it cannot be begun without waiting.
-    """
+    """Runs a resolved command on a host that is reached through others; `Sessions` is one."""
 
     def run(self, host: Host, command: Errand, /, *, through: tuple[Host, ...] = ()) -> Answer: ...
-
-    def begin(
-        self,
-        host: Host,
-        command: Command,
-        bell: Bell,
-        /,
-        *,
-        through: tuple[Host, ...] = (),
-    ) -> Begun | None: ...
 
     def close(self) -> None: ...
 
@@ -77,22 +61,6 @@ class Fleet:
         inventory = self.inventory
         answer = self._run(inventory, inventory[host].for_reading, query.command)
         return _understood(host, query, answer)
-
-    def ask_each(
-        self, questions: Sequence[tuple[str, Query[Any]]], *, at_once: int
-    ) -> Generator[tuple[int, Callable[[], Any] | None]]:
-        """Put many queries, each to its host and so many at once; yield what comes, as it comes.
-
-        One thread for all of them takes half of the work that a thread for each does. Yields the
-        place of a question, and what returns what `ask` would, or raises it. None in its stead
-        where something must be waited for, such as a new connection: that `ask` does.
-        """
-
-        def begin(number: int, bell: Bell) -> Begun | None:
-            return self._begun(*questions[number], bell)
-
-        for number, end in gathered(begin, len(questions), at_once=at_once):
-            yield number, self._came(*questions[number], end)
 
     def tell(self, host: str, command: Command, *, fingerprint: str = "") -> Answer:
         """Run a command on a host, by the login that changes; raise CommandFailed if it failed.
@@ -135,32 +103,6 @@ class Fleet:
     def close(self) -> None:
         self._sessions.close()
 
-    def _begun(self, name: str, query: Query[Any], bell: Bell) -> Begun | None:
-        inventory = self.inventory
-        if isinstance(query.command, Fetch | Setting):
-            return None
-        try:
-            host = inventory[name].for_reading
-            told, jumps = host.resolve(query.command), _jumps(inventory, host)
-            return self._sessions.begin(host, told, bell, through=jumps)
-        except HostTrouble:
-            return None  # and `ask` says what it is
-
-    def _came(
-        self, host: str, query: Query[T], end: Answer | HostTrouble | None
-    ) -> Callable[[], T] | None:
-        if end is None:
-            return None
-        if isinstance(end, HostTrouble):
-            self.on_contact(host, end)
-            return partial(_raise, end)
-        self.on_contact(host, None)
-        if end.status and isinstance(query.command, Shell):
-            told = self.inventory[host].for_reading.resolve(query.command)
-            if program_in_doubt(told, end) is not None:
-                return None  # and `ask` says what it is
-        return partial(_understood, host, query, end)
-
     def _run(self, inventory: Inventory, host: Host, command: Question) -> Answer:
         if isinstance(command, Setting):
             return Answer(0, command.resolved(host.settings))
@@ -200,10 +142,6 @@ def _understood(host: str, query: Query[T], answer: Answer) -> T:
             "answer is none: ask for less"
         )
     return query.parse(answer.out)
-
-
-def _raise(trouble: HostTrouble) -> Any:
-    raise trouble
 
 
 def _resolved(host: Host, command: Errand) -> Errand:

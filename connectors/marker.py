@@ -4,7 +4,7 @@ Before a host begins a step it makes a directory for it. Who finds that there ru
 step runs once at the most, however often and by whomever it is sent. What became of it is kept in
 there until it is a week old:
 
-    <place>/<run>-<step>/begun   the word that frames its output, the boot id, /proc/PID/stat
+    <place>/<run>-<step>/begun   the print of its word, the boot id, /proc/PID/stat
     <place>/<run>-<step>/in      what it reads, while it runs; empty afterwards
     <place>/<run>-<step>/out     what it has said, the first MiB of it; err: on its error output
     <place>/<run>-<step>/end     its exit status: a line that is not whole says nothing
@@ -16,9 +16,13 @@ The step does not end with the connection. `timeout` puts it into a process grou
 is no terminal whose end it would be told, what it reads has arrived whole before it begins, and
 what it says goes to `tee`, which keeps on taking it when nobody listens here any more. A change
 that is cut off half way is worse than one that nobody watches, and the host ends it in time
-anyway. No I/O.
+anyway.
+
+The word that frames what it says is known to nobody there before the end, as whoever knows it can
+make up an end: so only a print of it is written down. No I/O.
 """
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -67,6 +71,18 @@ class Mark:
         return self.place, self.run, str(self.step), str(self.fence)
 
 
+# The first that both scripts do: without a word nothing is started. It is exported to nobody.
+READ_WORD = (
+    "unset kt_word kt_seconds kt_note kt_place kt_run kt_step kt_fence kt_in kt_print kt_end "
+    "kt_dir kt_seen kt_stat kt_boot; read -r kt_word || exit 125"
+)
+
+
+def print_of(word: str) -> str:
+    """Return what tells a word from all others and does not tell the word."""
+    return hashlib.sha256(word.encode()).hexdigest()
+
+
 # Without single quotes, backslashes and exclamation marks, as it goes through any login shell.
 # kt_end says in a word why nothing is run, and is the exit status otherwise.
 _FIND_PLACE = (
@@ -81,7 +97,7 @@ _OWN_PLACE = (
 # not all give the reason; those of a program do.
 _WHY_NONE = (
     'kt_full() { case $(if [ -d "$kt_place" ]; then if [ -L "$kt_place" ]; then :; '
-    'elif [ -O "$kt_place" ]; then echo "$kt_word" | tee "$kt_place/$kt_run@$kt_fence"; fi; '
+    'elif [ -O "$kt_place" ]; then echo room | tee "$kt_place/$kt_run@$kt_fence"; fi; '
     'else mkdir -m 700 "$kt_place"; fi 2>&1 >/dev/null) in '
     '*"No space left"*|*"uota exceeded"*) echo full;; *) echo unmarked;; esac; }; '
 )
@@ -119,7 +135,7 @@ _BODY = (
     # This shell stays until the command has ended: who asks later looks whether it is there.
     "read -r kt_stat </proc/self/stat; read -r kt_boot </proc/sys/kernel/random/boot_id; "
     'if [ "$kt_end" ]; then echo "$kt_end" >"$kt_dir/closed"; '
-    'elif { echo "$kt_word $kt_boot $kt_stat" >"$kt_dir/begun"; } 2>/dev/null; then '
+    'elif { echo "$kt_print $kt_boot $kt_stat" >"$kt_dir/begun"; } 2>/dev/null; then '
     f'wait; timeout -k {KILL_AFTER} "$kt_seconds" "$@"; kt_end=$?; '
     '{ echo "$kt_end" >"$kt_dir/end"; } 2>/dev/null; '
     "else kt_end=$(kt_full); fi; "
@@ -132,12 +148,11 @@ _RUN = (
     f"{{ {{ {_BODY}; }} 2>&1 >&3 3>&- 4>&- | {_KEEP % ('err', '>&4 ', '3>&- 4>&-')}; }} "
     f"3>&1 4>&2 | {_KEEP % ('out', '', '')}"
 )
-# $1 to $8: the word that frames the output, the command's deadline, the note for the host's log,
-# the four words of the mark, and how many bytes the command reads. The rest is the command.
+# $1 to $8: the command's deadline, the note for the host's log, the four words of the mark, how
+# many bytes the command reads, and the print of the word. The rest is the command.
 SCRIPT = (
-    "unset kt_word kt_seconds kt_note kt_place kt_run kt_step kt_fence kt_in kt_end kt_dir "
-    "kt_seen kt_stat kt_boot; kt_word=$1 kt_seconds=$2 kt_note=$3 kt_place=$4 kt_run=$5 "
-    "kt_step=$6 kt_fence=$7 kt_in=$8 kt_end=; shift 8; "
+    "kt_seconds=$1 kt_note=$2 kt_place=$3 kt_run=$4 "
+    "kt_step=$5 kt_fence=$6 kt_in=$7 kt_print=$8 kt_end=; shift 8; "
     "LC_ALL=C PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin; export LC_ALL PATH; "
     'kt_say() { echo "$kt_word $1"; echo "$kt_word $1" >&2; }; kt_say begins; '
     f"{_FIND_PLACE}{_WHY_NONE}"
@@ -157,12 +172,12 @@ _ALIVE = (
 _TELL = (
     'kt_size() { if [ -e "$1" ]; then echo $(($(wc -c <"$1"))); else echo 0; fi; }; '
     'kt_at() { date -r "$1" +%s 2>/dev/null || echo -; }; '
-    'echo "$kt_is ${kt_status:--} $kt_up ${kt_word:--} ${kt_boot:--} ${kt_booted:--} '
+    'echo "$kt_is ${kt_status:--} $kt_up ${kt_print:--} ${kt_boot:--} ${kt_booted:--} '
     '$(kt_at "$kt_dir/begun") $(kt_at "$kt_dir/end") $(kt_size "$kt_dir/out") '
     '$(kt_size "$kt_dir/err")"; '
-    'if [ "$kt_word" ] && [ "$kt_is" != running ]; then '
+    'if [ "$kt_print" ] && [ "$kt_is" != running ]; then '
     'for kt_seen in out err; do [ -e "$kt_dir/$kt_seen" ] && cat "$kt_dir/$kt_seen"; '
-    'echo "$kt_word next"; done; fi'
+    'echo "$kt_print next"; done; fi'
 )
 # Asks what became of a step. What was not begun by now never will be: whoever comes for it later,
 # on a connection that was slow, finds that its place is taken.
@@ -171,8 +186,8 @@ QUESTION = Script(
     "kt_place=$1 kt_run=$2 kt_step=$3 kt_fence=$4; "
     f"{_FIND_PLACE}"
     "read -r kt_booted </proc/sys/kernel/random/boot_id; read -r kt_up kt_rest </proc/uptime; "
-    "kt_word= kt_boot= kt_stat= kt_status=; "
-    'kt_known() { [ -s "$kt_dir/begun" ] && read -r kt_word kt_boot kt_stat <"$kt_dir/begun"; }; '
+    "kt_print= kt_boot= kt_stat= kt_status=; "
+    'kt_known() { [ -s "$kt_dir/begun" ] && read -r kt_print kt_boot kt_stat <"$kt_dir/begun"; }; '
     'kt_ended() { if [ -e "$kt_dir/end" ] && read -r kt_status <"$kt_dir/end"; then :; '
     "else kt_status=; false; fi; }; "
     f"if {_OWN_PLACE}; then "

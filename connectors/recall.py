@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from connectors.command import Answer, Query, Shell, failure
-from connectors.marker import QUESTION, Mark
+from connectors.marker import QUESTION, Mark, print_of
 from connectors.trouble import Interrupted, NotUnderstood
 from connectors.wrapper import refuse_what_was_ended
 
@@ -68,9 +68,11 @@ NOT_ASKED = Recollection(Fate.UNMARKED, 0.0)
 
 _NUMBER = r"(\d+|-)"
 _FACTS = re.compile(
-    rf"(?P<fate>[a-z]+) (?P<status>{_NUMBER}) (?P<up>[\d.]+) (?P<word>[0-9a-f]{{4,64}}|-) \S+ \S+ "
+    rf"(?P<fate>[a-z]+) (?P<status>{_NUMBER}) (?P<up>[\d.]+) (?P<print>[0-9a-f]{{64}}|-) \S+ \S+ "
     rf"(?P<began>{_NUMBER}) (?P<ended>{_NUMBER}) (?P<out>\d+) (?P<err>\d+)"
 )
+
+_LAST_WORDS = re.compile(r"(?P<word>[0-9a-f]{32}) (?P<end>\d+)\n\Z")
 
 
 def question(mark: Mark) -> Query[Recollection]:
@@ -93,7 +95,7 @@ def _understood(text: str) -> Recollection:
     status = _number(found, "status")
     if fate is Fate.ENDED and status is None:
         raise NotUnderstood("the host says that a step has ended, and not how")
-    out, err, whole = _said(rest, found["word"], status)
+    out, err, whole = _said(rest, found["print"], status)
     return Recollection(
         fate,
         float(found["up"]),
@@ -112,11 +114,22 @@ def _number(found: re.Match[str] | Mapping[str, str], name: str) -> int | None:
     return None if found[name] == "-" else int(found[name])
 
 
-def _said(text: str, word: str, status: int | None) -> tuple[str, str, bool]:
-    """Return both streams without the words that frame them, and whether all is there."""
-    parts = text.split(f"{word} next\n") if word != "-" else []
+def _said(text: str, of_word: str, status: int | None) -> tuple[str, str, bool]:
+    """Return both streams without the words that frame them, and whether all is there.
+
+    of_word: the print of the word that ends each of them.
+    """
+    parts = text.split(f"{of_word} next\n") if of_word != "-" else []
     if len(parts) != 3:
         return "", "", not parts
-    last = f"{word} {status}\n"
-    whole = parts[0].endswith(last) and parts[1].endswith(last)
-    return parts[0].removesuffix(last), parts[1].removesuffix(last), whole
+    out, err = (_unframed(part, of_word, status) for part in parts[:2])
+    whole = out is not None and err is not None
+    return parts[0] if out is None else out, parts[1] if err is None else err, whole
+
+
+def _unframed(said: str, of_word: str, status: int | None) -> str | None:
+    """Return a stream without its last words; None if they are not the script's own."""
+    found = _LAST_WORDS.search(said)
+    if found is None or print_of(found["word"]) != of_word or found["end"] != str(status):
+        return None
+    return said[: found.start()]

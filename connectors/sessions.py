@@ -1,26 +1,30 @@
 """Connections to every host in use: opened once, shared, kept warm, closed together."""
 
+import logging
 import random
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future
-from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass, field
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
 
 from connectors import device, ssh
 from connectors.command import Answer, Command, Errand, Fetch, Shell
-from connectors.exchange import Exchange
 from connectors.feed import Feeds
-from connectors.gathering import Bell
 from connectors.inventory import Host
 from connectors.transport import Gone, Limits, TurnedAway
 from connectors.trouble import HostTrouble, NotSetUp, Unreachable
 
 T = TypeVar("T")
 
+log = logging.getLogger(__name__)
+
+# Of those that we hung up on, so many are remembered, and so long they are spoken of.
+_CUTS_KEPT, _LATELY_SECONDS = 100, 300.0
 # Seconds to wait before one more try, give or take a half, where a host turned us away unheard.
 _PAUSES = (0.3, 0.9)
 
@@ -46,24 +50,16 @@ class _Seat:
     left: list[ssh.Session] = field(default_factory=list[ssh.Session])
 
 
-class _Begun:
-    """A command that was begun, on a turn of its own, until it is closed. Any one thread's."""
+@dataclass(frozen=True)
+class Cut:
+    """A connection that we hung up on, since its host flooded us or broke the protocol.
 
-    def __init__(self, exchange: Exchange, seated: ExitStack) -> None:
-        self._exchange, self._seated = exchange, seated
+    at: when, by the monotonic clock.
+    """
 
-    def look(self) -> Answer | float | None:
-        """Return the answer, or for how many seconds at most nobody need look again.
-
-        None if nothing was sent, and `run` would try again. Raises HostTrouble as `run` does.
-        """
-        try:
-            return self._exchange.look()
-        except (Gone, TurnedAway):
-            return None
-
-    def close(self) -> None:
-        self._seated.close()
+    host: str
+    why: str
+    at: float
 
 
 class Sessions:
@@ -91,11 +87,15 @@ class Sessions:
         self._per_host = per_host
         self._patience = patience
         self._idle = idle
-        self._limits = limits or Limits()
+        self._limits = replace(limits or Limits(), on_cut=self._note_cut)
         self._lock = threading.Lock()
         self._seats: dict[_Line, _Seat] = {}
         self._closed = threading.Event()
         self._sweeper: threading.Thread | None = None
+        self._cutting = threading.Lock()
+        self._cuts = deque[Cut](maxlen=_CUTS_KEPT)
+        # How many connections we have hung up on.
+        self.cuts = 0
 
     def run(self, host: Host, command: Errand, *, through: tuple[Host, ...] = ()) -> Answer:
         """Run a resolved command on *host*, reached through its jump hosts, the first one first.
@@ -120,40 +120,16 @@ class Sessions:
             finally:
                 seat.turns.release()
 
-    def begin(
-        self,
-        host: Host,
-        command: Command,
-        bell: Bell,
-        *,
-        through: tuple[Host, ...] = (),
-    ) -> "_Begun | None":
-        """Begin a resolved command where that takes no waiting: for whoever does not wait for it.
-
-        None where no connection is warm, or no turn is free: nothing was sent, and `run` waits.
-        """
-        with ExitStack() as seated:
-            seat = seated.enter_context(self._seat((*through, host)))
-            warm = seat.warm
-            if not isinstance(warm, ssh.Session) or not warm.alive:
-                return None
-            if not isinstance(command, Shell) or command.anew:
-                return None
-            if not seat.turns.acquire(blocking=False):
-                return None
-            seated.callback(seat.turns.release)
-            exchange = seated.enter_context(closing(warm.exchange(command, bell)))
-            try:
-                exchange.begin()
-            except Gone:
-                return None
-            return _Begun(exchange, seated.pop_all())
-
     @property
     def open(self) -> int:
         """How many connections stand, as far as is known."""
         with self._lock:
             return sum(session.alive for session in self._warm())
+
+    def cut_lately(self) -> Sequence[Cut]:
+        """Return the connections that we hung up on in the last minutes."""
+        since = time.monotonic() - _LATELY_SECONDS
+        return [cut for cut in tuple(self._cuts) if cut.at >= since]
 
     def evict(self, now: float) -> None:
         """Close every connection that nobody has used for long enough. *now* is monotonic."""
@@ -241,12 +217,16 @@ class Sessions:
             raise
         with self._lock:
             too_late = self._closed.is_set()
-            before = (*seat.left, seat.warm)
-            seat.left = [each for each in before if isinstance(each, ssh.Session) and each.stands]
-            seat.warm = session
+            followed, seat.warm = seat.warm, session
+            if isinstance(followed, ssh.Session):
+                seat.left = [each for each in (*seat.left, followed) if each.stands]
             if self._sweeper is None and not too_late:
                 self._sweeper = threading.Thread(target=self._sweep, daemon=True)
                 self._sweeper.start()
+        if isinstance(followed, ssh.Session):
+            followed.retire()
+        elif followed is not None:
+            followed.close()
         if too_late:
             session.close()
         slot.set_result(session)
@@ -280,6 +260,12 @@ class Sessions:
                 # Many are turned away at once: they must not come back at once.
                 self._closed.wait(pause * random.uniform(0.5, 1.5))  # noqa: S311 - no secret
         return act()
+
+    def _note_cut(self, host: str, why: str) -> None:
+        log.warning("hung up on %s, since %s", host, why)
+        with self._cutting:
+            self.cuts += 1
+            self._cuts.append(Cut(host, why, time.monotonic()))
 
     def _warm(self) -> list[Session]:
         return [session for seat in self._seats.values() if (session := seat.warm)]

@@ -8,9 +8,9 @@ import re
 import socket
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, cast
 
 import paramiko
 from paramiko.ssh_exception import (
@@ -22,14 +22,13 @@ from paramiko.ssh_exception import (
 from connectors import host_certificate
 from connectors.inventory import Host
 from connectors.password import Password
+from connectors.stream import Packets, Stream
 from connectors.trouble import (
     HostKeyMismatch,
     LoginRefused,
     Unreachable,
     WeakAlgorithms,
 )
-from connectors.warm import WarmTransport
-from connectors.wire import Wire
 
 # paramiko logs its own account, with stack traces, of everything that is told in words here.
 _LOG = "connectors.ssh.paramiko"
@@ -43,6 +42,8 @@ REFUSED = {
         "diffie-hellman-group1-sha1",
         "diffie-hellman-group14-sha1",
         "diffie-hellman-group-exchange-sha1",
+        # The host would choose the numbers that we calculate with, and how long that takes.
+        "diffie-hellman-group-exchange-sha256",
     ),
     "keys": ("ssh-rsa", "ssh-dss"),
     "pubkeys": ("ssh-rsa", "ssh-dss"),
@@ -50,7 +51,7 @@ REFUSED = {
 # An RSA key signs by one of these; its third way, ssh-rsa, uses SHA-1.
 _SIGNED_BY = {"ssh-rsa": ("rsa-sha2-512", "rsa-sha2-256")}
 
-# The quickest of those that remain, whose packets tell their length, as the reactor wants it.
+# The quickest of those that remain.
 _CIPHERS = ("aes128-gcm@openssh.com", "aes256-gcm@openssh.com")
 _MACS = ("hmac-sha2-256-etm@openssh.com", "hmac-sha2-512-etm@openssh.com")
 
@@ -73,7 +74,8 @@ class Limits:
     channel: for a new channel on a warm connection. grace: beyond a command's own deadline, at
     which the host should have ended it. unacknowledged: for the host's machine to confirm what
     was sent, and while a command runs for its sshd to give any sign when it is asked for one;
-    then the connection counts as dead. output: bytes of one command, both streams.
+    then the connection counts as dead. output: bytes of one command, both streams. on_cut: told
+    the host's name, and why, when we hang up on one that floods us or breaks the protocol.
 
     There is no limit on a command's silence: a scrub or a reload may say nothing for as long as
     its deadline allows, and a dead peer is noticed by `unacknowledged`.
@@ -86,7 +88,11 @@ class Limits:
     grace: float = 5.0
     unacknowledged: float = 20.0
     output: int = 64 * 1024 * 1024
-    plain: bool = False
+    on_cut: Callable[[str, str], None] = lambda _host, _why: None
+
+
+# While nobody uses it: each wakes its thread.
+_LOOK_SECONDS, _KEEPALIVE_SECONDS = 10.0, 30
 
 
 class Located(Protocol):
@@ -142,25 +148,51 @@ def opened(
     host: Host,
     key: paramiko.PKey | Password,
     limits: Limits,
-    stream: socket.socket | paramiko.Channel,
-) -> WarmTransport:
-    """Make sure that *host* is the one we know, and only then log in, over *stream*."""
-    wire = Wire(stream)
-    transport = _transport(wire, _kinds(host), limits)
+    below: socket.socket | paramiko.Channel | Stream,
+) -> tuple[paramiko.Transport, Stream]:
+    """Make sure that *host* is the one we know, and only then log in, over what is *below*."""
+    stream = below if isinstance(below, Stream) else over(below, host, limits)
+    transport = _transport(stream, _kinds(host), limits)
     try:
-        _shake_hands(transport, wire, host, limits)
+        _shake_hands(transport, stream, host, limits)
         _recognise(transport, host)
+        cast("Packets", transport.packetizer).keep_host_key(transport)
         if isinstance(key, Password):
             _log_in_by_password(transport, host, key, limits)
         else:
             _log_in(transport, host, key, limits)
-    except BaseException:
-        _hang_up(transport, wire)
+    except Exception as trouble:
+        _hang_up(transport, stream)
+        if stream.cut and stream.first.startswith(b"SSH-"):
+            raise Unreachable(hung_up_on(host, stream)) from None
+        if isinstance(trouble, paramiko.SSHException | EOFError):
+            raise Unreachable(f"{place(host)} hung up during the login") from None
         raise
-    wire.trusted = True
-    if limits.plain or not wire.can_be_handed_over:
-        transport.set_keepalive(5)
-    return transport
+    except BaseException:
+        _hang_up(transport, stream)
+        raise
+    stream.trusted = True
+    # paramiko looks so often whether it is to end. Whoever ends it shuts its stream down first.
+    stream.settimeout(_LOOK_SECONDS)
+    transport.set_keepalive(_KEEPALIVE_SECONDS)
+    return transport, stream
+
+
+def over(
+    below: socket.socket | paramiko.Channel,
+    host: Located,
+    limits: Limits,
+    on_close: Callable[[], None] = lambda: None,
+) -> Stream:
+    """Return the stream of a connection to *host*, which tells *limits* when it is cut."""
+    return Stream(below, on_cut=lambda why: limits.on_cut(host.name, why), on_close=on_close)
+
+
+def hung_up_on(host: Located, stream: Stream) -> str:
+    return (
+        f"we hung up on {place(host)}, since {stream.cut}: is something else behind that address, "
+        "or is the host no longer its own?"
+    )
 
 
 def shown_key(there: Located, limits: Limits | None = None) -> str:
@@ -170,24 +202,28 @@ def shown_key(there: Located, limits: Limits | None = None) -> str:
     itself. Where there are several, the one that an inventory should hold comes first.
     """
     limits = limits or Limits()
-    wire = Wire(dial(there, limits))
-    transport = _transport(wire, (_BEST_KIND,), limits)
+    stream = over(dial(there, limits), there, limits)
+    transport = _transport(stream, (_BEST_KIND,), limits)
     try:
-        _shake_hands(transport, wire, there, limits)
+        _shake_hands(transport, stream, there, limits)
         key = transport.get_remote_server_key()
         return f"{key.get_name()} {key.get_base64()}"
     finally:
-        _hang_up(transport, wire)
+        _hang_up(transport, stream)
 
 
-def _hang_up(transport: paramiko.Transport, wire: Wire) -> None:
+def _hang_up(transport: paramiko.Transport, stream: Stream) -> None:
     transport.packetizer.complete_handshake()  # or its timer would outlive it
     transport.close()
-    wire.close()
+    stream.close()
 
 
-def _transport(wire: Wire, wanted: tuple[str, ...], limits: Limits) -> WarmTransport:
-    transport = WarmTransport(wire, plain=limits.plain, disabled_algorithms=REFUSED)
+def _transport(stream: Stream, wanted: tuple[str, ...], limits: Limits) -> paramiko.Transport:
+    transport = paramiko.Transport(
+        stream,  # pyright: ignore[reportArgumentType] - as documented, no socket is needed
+        disabled_algorithms=REFUSED,
+        packetizer_class=Packets,
+    )
     transport.set_log_channel(_LOG)
     # Longer than we wait ourselves, who can say better what was amiss.
     transport.banner_timeout = transport.handshake_timeout = limits.handshake + 30
@@ -215,11 +251,13 @@ def _kinds(host: Host) -> tuple[str, ...]:
     return _SIGNED_BY.get(known, (known,))
 
 
-def _shake_hands(transport: paramiko.Transport, wire: Wire, host: Located, limits: Limits) -> None:
+def _shake_hands(
+    transport: paramiko.Transport, stream: Stream, host: Located, limits: Limits
+) -> None:
     done = threading.Event()
     transport.start_client(event=done)
     if not done.wait(limits.handshake):
-        if wire.first:
+        if stream.first:
             raise Unreachable(
                 f"{place(host)} began to speak SSH and did not come to an end "
                 f"within {limits.handshake:g} s: is it overloaded?"
@@ -228,8 +266,10 @@ def _shake_hands(transport: paramiko.Transport, wire: Wire, host: Located, limit
             f"{place(host)} accepted the connection but never spoke SSH: "
             "is it hung, or is something else behind that port?"
         )
+    if stream.cut and stream.first.startswith(b"SSH-"):
+        raise Unreachable(hung_up_on(host, stream))
     if not transport.is_active():
-        raise _broken_handshake(transport.get_exception(), wire.first, host)
+        raise _broken_handshake(transport.get_exception(), stream.first, host)
 
 
 def _broken_handshake(

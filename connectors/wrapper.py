@@ -2,8 +2,9 @@
 
 The line runs a fixed script. The script lets `timeout` watch over the command, so that the host
 itself ends what takes too long, and says a word of its own before and after the command on both
-streams. The word is new for each command and the command is not told it: output that was cut off,
-or that only looks like an end, is never taken for one. No I/O.
+streams. The word is new for each command, and the script reads it as the first line of its input:
+nobody finds it among the words or the environment of a process there, and the command is not told
+it. Output that was cut off, or that only looks like an end, is never taken for one. No I/O.
 """
 
 import re
@@ -22,10 +23,10 @@ _KEEP_FIRST = 3 * 1024 * 1024
 _KEEP_LAST = 1024 * 1024
 
 # One line without single quotes, backslashes and exclamation marks. Dialects know the words of
-# programs in English (LC_ALL), and a login's PATH often lacks sbin. A word that is given first
-# stays out of the command's environment, which a variable that the login exports would not.
+# programs in English (LC_ALL), and a login's PATH often lacks sbin. What is unset first stays out
+# of the command's environment, which a variable that the login exports would not.
 _SCRIPT = (
-    "unset kt_word kt_seconds kt_note kt_end; kt_word=$1 kt_seconds=$2 kt_note=$3; shift 3; "
+    "kt_seconds=$1 kt_note=$2; shift 2; "
     "LC_ALL=C PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin; export LC_ALL PATH; "
     'echo "$kt_word begins"; echo "$kt_word begins" >&2; '
     "if command -v timeout >/dev/null; then "
@@ -38,8 +39,8 @@ _SCRIPT = (
 # say after that reaches the wrong command, or makes sshd hang up on all of them. So the script
 # does not end before it has heard all we have to say; where that is nothing, it does not listen.
 # Mostly the command has heard it all, and what is left to hear is that there is no more.
-_AND_LISTEN = "%s; if read -r kt_rest; then exec cat >/dev/null; fi"
-_DEAF = "exec </dev/null; %s"
+_AND_LISTEN = f"{marker.READ_WORD}; %s; if read -r kt_rest; then exec cat >/dev/null; fi"
+_DEAF = f"{marker.READ_WORD}; exec </dev/null; %s"
 
 # What is said instead of an exit status where nothing was run.
 _NOTHING_RUN: Mapping[str, Callable[[str], HostTrouble]] = {
@@ -132,13 +133,18 @@ class Wrapped:
         self.err = Kept(self._word)
 
     @property
+    def word_line(self) -> bytes:
+        """What the script waits for, as the first that is said to it."""
+        return f"{self._word}\n".encode()
+
+    @property
     def line(self) -> str:
         mark, stdin = self._shell.mark, self._shell.stdin
         script = marker.SCRIPT if mark else _SCRIPT
         script = _AND_LISTEN % script if stdin else _DEAF % script
-        frame = ("keyturn", self._word, str(self._shell.deadline), self._shell.note)
+        frame = ("keyturn", str(self._shell.deadline), self._shell.note)
         if mark is not None:
-            frame += (*mark.words, str(len(stdin.encode())))
+            frame += (*mark.words, str(len(stdin.encode())), marker.print_of(self._word))
         own = " ".join(map(quoted, frame))
         return f"sh -c {_quoted((script,))} {own} {_quoted(self._shell.words)}"
 

@@ -109,9 +109,6 @@ class _Script:
             reply = replies.pop(0) if len(replies) > 1 else replies[0]
         return _given(reply)
 
-    def begin(self, *_: object, through: tuple[Host, ...] = ()) -> None:
-        """Begin nothing that is not waited for."""
-
     def close(self) -> None:
         pass
 

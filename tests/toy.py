@@ -2,25 +2,20 @@
 promises about them. It is as real to the workflow as a data centre."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Literal, TypeVar
 
 from pydantic import Field
 
 from connectors.command import Answer, Ask, Command, Query, Shell
 from connectors.marker import Mark
 from connectors.recall import Fate, Recollection
-from connectors.trouble import BegunBefore, HostTrouble
+from connectors.trouble import BegunBefore
 from runbooks import Change, Check, Host, NoUndo, Plan, Refused, Report, Step, tagged
 
 T = TypeVar("T")
 Switches = dict[str, str]
-
-
-def _raise(trouble: HostTrouble) -> Any:
-    raise trouble
 
 
 def _parse(text: str) -> Switches:
@@ -178,7 +173,6 @@ class ToyFleet:
     markers: what became of each step, as its host would say: None is one that never began, and
     never will. recalled: how often hosts were asked that. recalls: what a host says instead, if
     anything; may raise trouble.
-    warm: the hosts that need not be waited for.
     before_tell, before_ask: called first with the host and the words; may raise trouble, or move
     the world as somebody else would.
     """
@@ -187,7 +181,6 @@ class ToyFleet:
         default_factory=lambda: {"lb1": {"fan": "off", "lamp": "off"}, "lb2": {"lamp": "off"}}
     )
     told: list[tuple[str, str]] = field(default_factory=list)
-    warm: frozenset[str] = frozenset()
     asked: int = 0
     recalled: int = 0
     recalls: Callable[[], Recollection | None] = lambda: None
@@ -203,23 +196,6 @@ class ToyFleet:
         self.asked += 1
         self.before_ask(host)
         return query.parse(" ".join(f"{k}={v}" for k, v in self.hosts[host].items()))
-
-    def ask_each(
-        self,
-        questions: Sequence[tuple[str, Query[Any]]],
-        /,
-        *,
-        at_once: int,  # noqa: ARG002 - an answer takes no time
-    ) -> Iterator[tuple[int, Callable[[], Any] | None]]:
-        for number, (host, query) in enumerate(questions):
-            yield number, self._asked(host, query) if host in self.warm else None
-
-    def _asked(self, host: str, query: Query[T]) -> Callable[[], T]:
-        try:
-            answer = self.ask(host, query)
-        except HostTrouble as trouble:
-            return partial(_raise, trouble)
-        return lambda: answer
 
     def tell(self, host: str, command: Command, /, *, fingerprint: str = "") -> Answer:
         self.fingerprints.append(fingerprint)

@@ -36,13 +36,15 @@ class Gauges:
 
     sessions: SSH connections that are open. unwitnessed: entries of the log that a witness has
     not been told of yet, by the witness. connections: HTTP connections that are open. cut: how
-    many of these Keyturn closed itself, by reason.
+    many of these Keyturn closed itself, by reason. ssh_cuts: SSH connections that it closed, since
+    their hosts flooded it or broke the protocol.
     """
 
     sessions: Callable[[], int] = lambda: 0
     unwitnessed: Callable[[], Mapping[str, int]] = field(default=dict[str, int])
     connections: Callable[[], int] = lambda: 0
     cut: Callable[[], Mapping[str, int]] = field(default=dict[str, int])
+    ssh_cuts: Callable[[], int] = lambda: 0
 
 
 class Metrics:
@@ -184,6 +186,11 @@ class _Now(Collector):
         for reason, count in self._gauges.cut().items():
             cut.add_metric([reason], count)
         yield cut
+        yield CounterMetricFamily(
+            "keyturn_ssh_cuts",
+            "SSH connections cut, since their hosts flooded us or broke the protocol.",
+            self._gauges.ssh_cuts(),
+        )
         yield from self._stored()
         lag = GaugeMetricFamily(
             "keyturn_log_unwitnessed_entries",

@@ -24,7 +24,6 @@ class _Absent:
     def ask(self, host: str, query: object, /) -> Any:
         raise NotImplementedError(host)
 
-    ask_each: Callable[..., Any] = ask
     tell: Callable[..., Any] = ask
     resolve: Callable[..., Any] = ask
     recall: Callable[..., Any] = ask

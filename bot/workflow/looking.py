@@ -1,8 +1,8 @@
 """Looking: what is asked for, from the hosts, and from the change log where that knows it."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import Any, NoReturn, TypeVar, cast
+from typing import TypeVar, cast
 
 from bot.run import Run, State
 from bot.sight import Sight
@@ -29,59 +29,19 @@ _BEFORE = 24 * 60 * 60 * _SECOND
 _SLACK = 5 * _SECOND
 
 
-# A question, and the host that it is put to.
-First = tuple[str, Query[Any]]
-
-
-class AsksMore(BaseException):
-    """Ends a reading at a question that it must wait for. No fault: runbooks must not catch it."""
-
-    def __init__(self, host: str, query: Query[Any]) -> None:
-        super().__init__(host)
-        self.question = host, query
-
-
-def nobody(host: str, query: Query[Any], /) -> NoReturn:
-    """Stand where somebody would be asked: raise AsksMore."""
-    raise AsksMore(host, query)
-
-
-def first_question(read: Callable[[Ask], object]) -> First | None:
-    """Begin to read; return what that asks first. None if it asks nothing of a host, or fails."""
-    try:
-        read(nobody)
-    except AsksMore as first:
-        return first.question if type(first.question[1]) is Query else None
-    except Exception:  # noqa: BLE001 - whoever reads in earnest hears of it
-        return None
-    return None
-
-
-def knowing(first: First, told: Callable[[], Any], ask: Ask) -> Ask:
-    """Return what knows the answer to the first question, and puts all others by *ask*."""
-    known = [told]
-
-    def answer(host: str, query: Query[Any], /) -> Any:
-        asked, expected = (host, query.command), (first[0], first[1].command)
-        return known.pop()() if known and asked == expected else ask(host, query)
-
-    return answer
-
-
-def asking(parts: Parts, hosts: Ask | None = None, *, person: str = "") -> Ask:
+def asking(parts: Parts, *, person: str = "") -> Ask:
     """Return what puts a check's questions to whoever knows the answer.
 
-    hosts: puts those that hosts know, if not the fleet. person: who requested the check, and is
-    answered from runs that they may view; "" for the service itself.
+    person: who requested the check, and is answered from runs that they may view; "" for the
+    service itself.
     """
-    hosts = hosts or parts.fleet.ask
 
     def ask(host: str, query: Query[T], /) -> T:
         if isinstance(query, Ours):
             return cast("T", _ours(parts, host, query, person))
         if isinstance(query, LastTime):
             return cast("T", _last_time(parts, host, query, person))
-        return hosts(host, query)
+        return parts.fleet.ask(host, query)
 
     return ask
 

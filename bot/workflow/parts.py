@@ -1,8 +1,8 @@
 """What the workflow works with, handed to it once."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from bot.dispatch import Dispatch
 from bot.policy import NoPolicy, Policy, Request
@@ -30,10 +30,6 @@ class Fleet(Protocol):
     """Reaches the hosts; see connectors.fleet."""
 
     def ask(self, host: str, query: Query[T], /) -> T: ...
-
-    def ask_each(
-        self, questions: Sequence[tuple[str, Query[Any]]], /, *, at_once: int
-    ) -> Iterable[tuple[int, Callable[[], Any] | None]]: ...
 
     def tell(self, host: str, command: Command, /, *, fingerprint: str = "") -> Answer: ...
 

@@ -16,7 +16,7 @@ from bot.run import Run, StepState
 from bot.store import runs
 from bot.workflow.looking import asking
 from bot.workflow.parts import Parts
-from connectors.command import Ask, Shell, SwitchLines, quote_text
+from connectors.command import Shell, SwitchLines, quote_text
 from runbooks import AnyRunbook, Change, Check, NoUndo, Refused, Report, Step
 from runbooks._catalogue import version
 
@@ -41,28 +41,22 @@ def runbook_of(parts: Parts, run: Run) -> AnyRunbook:
         raise Refused(f"{run.words} takes other values now: ask for it anew") from None
 
 
-def report(parts: Parts, run: Run, ask: Ask | None = None) -> Report:
-    """Carry out a check. ask: puts the questions to hosts, if not the fleet.
-
-    Raises Refused and HostTrouble.
-    """
+def report(parts: Parts, run: Run) -> Report:
+    """Carry out a check. Raises Refused and HostTrouble."""
     runbook = runbook_of(parts, run)
     if not isinstance(runbook, Check):
         raise Refused(f"{run.words} is not a check")
-    return runbook.report(runbook.read(asking(parts, ask, person=run.asked_by)))
+    return runbook.report(runbook.read(asking(parts, person=run.asked_by)))
 
 
-def remaining(parts: Parts, run: Run, policy: Policy, ask: Ask | None = None) -> Remaining:
-    """Read the host and say what is left to do. Raises Refused and HostTrouble.
-
-    ask: puts the questions to hosts, if not the fleet.
-    """
+def remaining(parts: Parts, run: Run, policy: Policy) -> Remaining:
+    """Read the host and say what is left to do. Raises Refused and HostTrouble."""
     runbook = runbook_of(parts, run)
     if run.timing is not None and isinstance(runbook, Check):
         return Remaining("Each run only reads its host.", ())
     if not isinstance(runbook, Change):
         raise Refused(f"{run.words} is not a change")
-    plan = runbook.plan(runbook.read(ask or parts.fleet.ask))
+    plan = runbook.plan(runbook.read(parts.fleet.ask))
     steps = tuple(_proposed(parts, policy, step) for step in plan.steps)
     fresh = Remaining(plan.because, steps, tuple(plan.notes))
     _refuse_secrets(parts, fresh)

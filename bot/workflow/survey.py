@@ -1,7 +1,6 @@
 """The survey: what hosts say to a request that was just asked, and what comes of that.
 
-The parts of a request that are at one site are read at once: few threads put the first question of
-each, and whatever asks more, or must wait for a connection, has a thread of its own. What has come
+The parts of a request that are at one site are read at once, by a thread each. What has come
 meanwhile is recorded in one transaction, so that many hosts take few commits.
 """
 
@@ -10,7 +9,6 @@ import threading
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any
 
 from bot.policy import NoPolicy
 from bot.run import Run, State
@@ -19,11 +17,9 @@ from bot.store.database import StoreRefused, StoreUnavailable, Transaction
 from bot.workflow import stopped
 from bot.workflow.ending import Ending, end, end_all
 from bot.workflow.harvest import Harvest
-from bot.workflow.looking import AsksMore, First, first_question, knowing, nobody
 from bot.workflow.parts import Parts
-from bot.workflow.planning import Remaining, propose, remaining, report, runbook_of
+from bot.workflow.planning import Remaining, propose, remaining, report
 from bot.workflow.showing import show
-from connectors.command import Ask
 from connectors.trouble import HostTrouble, of_host
 from runbooks import Refused, Report
 
@@ -31,10 +27,6 @@ log = logging.getLogger(__name__)
 
 # What comes so shortly after each other is recorded together: nobody sees a list grow faster.
 _TOGETHER_SECONDS = 0.1
-
-# A thread that asks many hosts serves so many well. With more of them than that, most of the work
-# would go into waking one for another; with fewer, a busy machine lets hosts wait.
-_EACH, _ASKERS = 25, 4
 
 # What comes of a run that is still as it was asked: what its host said, for whoever only looks, or
 # what is to be done in the transaction that holds it.
@@ -74,14 +66,12 @@ class Survey:
     def _read(self, asked: Sequence[Run], held_up: Collection[int]) -> Sequence[Run]:
         found = Harvest[_Found](len(asked))
         alone = len(asked) == 1 or self._parts.crowd == 1
-        askers = min(_ASKERS, 1 + (len(asked) - 1) // _EACH)
-        if alone:
-            for one in asked:
-                self._bring(one, found, is_stopped=one.id in held_up)
-        else:
-            for first in range(askers):
-                mine, at_once = asked[first::askers], max(1, self._parts.crowd // askers)
-                self._crowd.submit(self._bring_all, mine, found, held_up, at_once)
+        for one in asked:
+            bring = partial(self._bring, one, found, is_stopped=one.id in held_up)
+            if alone:
+                bring()
+            else:
+                self._crowd.submit(bring)
         troubles: list[Exception] = []
         ready: list[Run] = []
         while found.left:
@@ -93,80 +83,22 @@ class Survey:
             raise troubles[0]
         return ready
 
-    def _bring_all(
-        self,
-        asked: Sequence[Run],
-        found: Harvest[_Found],
-        held_up: Collection[int],
-        at_once: int,
-    ) -> None:
-        """Put what is to be recorded of each run among what was found."""
-        left = {one.id: one for one in asked}
-        try:
-            firsts: list[tuple[Run, First]] = []
-            for one in asked:
-                first = None if one.id in held_up else self._first_question(one)
-                if first is None:
-                    self._crowd.submit(self._bring, one, found, is_stopped=one.id in held_up)
-                    del left[one.id]
-                else:
-                    firsts.append((one, first))
-            questions = [first for _, first in firsts]
-            for number, told in self._parts.fleet.ask_each(questions, at_once=at_once):
-                one, first = firsts[number]
-                self._bring_told(one, found, first, told)
-                del left[one.id]
-        except BaseException as trouble:  # noqa: BLE001 - whoever waits for them raises it
-            for one in left.values():
-                found.bring((one, trouble))
-
-    def _first_question(self, run: Run) -> First | None:
-        try:
-            return first_question(runbook_of(self._parts, run).read)
-        except Refused:
-            return None
-
-    def _bring_told(
-        self, run: Run, found: Harvest[_Found], first: First, told: Callable[[], Any] | None
-    ) -> None:
-        """Do so where the first question was answered; elsewhere, and for others, by a thread."""
-        hosts = self._parts.fleet.ask
-        if told is None:
-            self._crowd.submit(self._bring, run, found)
-            return
-        try:
-            self._bring(run, found, ask=knowing(first, told, nobody))
-        except AsksMore:
-            self._crowd.submit(self._bring, run, found, ask=knowing(first, told, hosts))
-
-    def _bring(
-        self,
-        run: Run,
-        found: Harvest[_Found],
-        *,
-        is_stopped: bool = False,
-        ask: Ask | None = None,
-    ) -> None:
-        """Put what is to be recorded of a run among what was found, or what went wrong.
-
-        ask: puts the questions to hosts, if not the fleet.
-        """
+    def _bring(self, run: Run, found: Harvest[_Found], *, is_stopped: bool) -> None:
+        """Put what is to be recorded of a run among what was found, or what went wrong."""
         record: Report | _Record | BaseException | None = None
         try:
             if not self._closing.is_set():
-                record = self._stopped if is_stopped else self._heard(run, ask)
-        except AsksMore:
-            raise
+                record = self._stopped if is_stopped else self._heard(run)
         except BaseException as trouble:  # noqa: BLE001 - whoever waits for it raises it
             record = trouble
         found.bring((run, record))
 
-    def _heard(self, run: Run, ask: Ask | None) -> Report | _Record | None:
+    def _heard(self, run: Run) -> Report | _Record | None:
         """Read the host; return what comes of that, None if the process ends meanwhile."""
         try:
             if run.kind == "check" and run.timing is None:
-                return report(self._parts, run, ask)
-            left = remaining(self._parts, run, self._parts.policies.current(), ask)
+                return report(self._parts, run)
+            left = remaining(self._parts, run, self._parts.policies.current())
             return partial(self._planned, left=left)
         except Refused as refused:
             return partial(self._ended, state=State.REFUSED, summary=str(refused))

@@ -164,10 +164,14 @@ def _told_alone(farm: Farm, fleet: Fleet, run: str) -> float:
 
 
 def _line() -> str:
-    """Return the line that Keyturn sends, wrapping and all: hosts do the same for everybody."""
+    """Return the line that Keyturn sends, wrapping and all: hosts do the same for everybody.
+
+    Clients that say nothing to a command have it say the word that Keyturn says.
+    """
     command = uptime.uptime().command
     assert isinstance(command, Shell)
-    return Wrapped(command.resolved({}, sudo=False)).line
+    wrapped = Wrapped(command.resolved({}, sudo=False))
+    return f"echo {wrapped.word_line.decode().strip()} | {wrapped.line}"
 
 
 def _whole_round(farm: Farm, place: Path) -> Round:

@@ -199,8 +199,7 @@ class TestWhatNobodySaid:
         switches = {
             name for name, field in Settings.model_fields.items() if field.annotation is bool
         }
-        # How connections to hosts are listened to.
-        assert switches == {"ssh_threads"}
+        assert switches == set()
 
 
 class TestTheClock:

@@ -1,4 +1,4 @@
-"""Reading many hosts at once: what one thread asks, and what others go on with."""
+"""Reading many hosts at once."""
 
 import threading
 from collections.abc import Generator, Sequence
@@ -11,7 +11,6 @@ import pytest
 from bot.run import Run, State
 from bot.store import runs
 from bot.workflow import Workflow
-from bot.workflow.looking import AsksMore, first_question, knowing, nobody
 from connectors.command import Ask, Query, Shell
 from connectors.trouble import Unreachable
 from runbooks import Check, Host, Refused, Report
@@ -86,14 +85,6 @@ def _parts_of(office: Office, requests: Sequence[Any]) -> list[Run]:
         return runs.children(tx, run.id)
 
 
-def test_hosts_that_need_not_be_waited_for_are_asked_by_one_thread(office: Office, fleet: Noted):
-    fleet.warm = frozenset(NAMES)
-    found = _parts_of(office, [ShowSwitches(host=name) for name in NAMES])
-    assert {run.summary for run in found} == {"1 switches"}
-    assert sorted(host for _, host, _ in fleet.by) == NAMES
-    assert len({thread for thread, _, _ in fleet.by}) == 1
-
-
 def test_hosts_that_must_be_waited_for_are_waited_for_at_the_same_time(
     office: Office, fleet: Noted
 ):
@@ -105,7 +96,6 @@ def test_hosts_that_must_be_waited_for_are_waited_for_at_the_same_time(
 
 
 def test_what_asks_more_gets_each_answer_anew_and_asks_nothing_twice(office: Office, fleet: Noted):
-    fleet.warm = frozenset(NAMES[:3])
     found = _parts_of(office, [ShowTwice(host=name) for name in NAMES])
     lamp = {"lamp": "off"}
     assert {run.summary for run in found} == {f"{lamp} {lamp} other lamp=off"}
@@ -119,7 +109,7 @@ def test_the_trouble_of_one_host_is_its_own(office: Office, fleet: Noted):
         if host in {"lb2", "lb5"}:
             raise Unreachable("lb2 is down" if host == "lb2" else "no route")
 
-    fleet.warm, fleet.before_ask = frozenset(NAMES[:3]), stumble
+    fleet.before_ask = stumble
     found = _parts_of(office, [ShowSwitches(host=name) for name in NAMES])
     failed = {run.host: run.summary for run in found if run.state is State.FAILED}
     assert failed == {"lb2": "lb2 is down", "lb5": "lb5: no route"}
@@ -127,50 +117,13 @@ def test_the_trouble_of_one_host_is_its_own(office: Office, fleet: Noted):
 
 
 def test_what_refuses_before_it_asks_is_refused(office: Office, fleet: Noted):
-    fleet.warm = frozenset(NAMES)
     found = _parts_of(office, [RefuseAtOnce(host=name) for name in NAMES[:3]])
     assert [run.state for run in found] == [State.SUCCEEDED, State.REFUSED, State.SUCCEEDED]
     assert found[1].summary == "not this one"
 
 
-def test_a_change_is_planned_from_what_one_thread_heard(office: Office, fleet: Noted):
-    fleet.warm = frozenset(NAMES)
+def test_a_change_of_many_hosts_is_planned(office: Office, fleet: Noted):
     rules = office.policies.path / "policy.cedar"
     rules.write_text(rules.read_text().replace('@approvals("1")', '@approvals("1") @hosts("6")'))
     found = _parts_of(office, [SetSwitch(host=name, name="lamp", value="on") for name in NAMES])
     assert {run.state for run in found} == {State.WAITING}
-    assert len({thread for thread, _, _ in fleet.by}) == 1
-
-
-def test_a_fleet_that_fails_in_a_way_nobody_foresaw_leaves_no_host_waited_for(
-    office: Office, fleet: Noted, monkeypatch: pytest.MonkeyPatch
-):
-    def fail(_: object, **__: object) -> None:
-        raise ValueError("unforeseen")
-
-    monkeypatch.setattr(fleet, "ask_each", fail)
-    found = _parts_of(office, [ShowSwitches(host=name) for name in NAMES])
-    assert fleet.by == []
-    # Whose turn it was is told what happened; the others have theirs yet.
-    assert [run.state for run in found] == [State.FAILED] + 5 * [State.ASKED]
-    monkeypatch.delattr(fleet, "ask_each")
-    office.workflow.advance(found[1].id)
-    office.work()
-    assert [office.run(run.id).state for run in found[1:]] == 5 * [State.SUCCEEDED]
-
-
-def test_the_first_question_is_found_by_beginning_to_read():
-    assert first_question(ShowSwitches(host="lb1").read) == ("lb1", SHOW)
-    assert first_question(RefuseAtOnce(host="lb2").read) is None
-    assert first_question(lambda _: None) is None
-
-
-def test_an_answer_that_is_known_is_given_once_and_to_its_own_question():
-    asks = knowing(("lb1", SHOW), lambda: {"lamp": "on"}, nobody)
-    with pytest.raises(AsksMore):
-        asks("lb2", SHOW)
-    with pytest.raises(AsksMore):
-        asks("lb1", OTHER)
-    assert asks("lb1", SHOW) == {"lamp": "on"}
-    with pytest.raises(AsksMore):
-        asks("lb1", SHOW)

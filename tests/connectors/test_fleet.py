@@ -1,9 +1,5 @@
 """What the fleet makes of answers; the hosts are scripted, the judgement is real."""
 
-from collections.abc import Callable
-from functools import partial
-from pathlib import Path
-
 import pytest
 
 from connectors.command import (
@@ -18,20 +14,17 @@ from connectors.command import (
 )
 from connectors.fleet import Fleet
 from connectors.inventory import Host, Inventory
-from connectors.sessions import Sessions
 from connectors.trouble import (
     CommandFailed,
     HostKeyMismatch,
     HostTrouble,
     Interrupted,
     NotSetUp,
-    NotUnderstood,
     TooMuchOutput,
     UnknownHost,
     Unreachable,
 )
 from tests.fakes import ScriptedFleet, inventory_of
-from tests.playground.sshd import Sshd
 
 UPTIME = Query(Shell(("uptime",)), str.strip)
 REBOOT = Shell(("reboot",), root=True)
@@ -47,9 +40,6 @@ class Recorder:
     def run(self, host: Host, command: Question, *, through: tuple[Host, ...] = ()) -> Answer:
         self.heard.append((host.name, str(command), [jump.name for jump in through]))
         return Answer(0, "")
-
-    def begin(self, *_: object, through: tuple[Host, ...] = ()) -> None:
-        """Begin nothing that is not waited for."""
 
     def close(self) -> None:
         self.closed = True
@@ -239,48 +229,3 @@ def test_a_host_with_another_key_than_was_approved_is_told_nothing():
     fleet.tell("web1", REBOOT)
     fleet.tell("web1", REBOOT, fingerprint=fleet.inventory["web1"].fingerprint)
     assert len(recorder.heard) == 2
-
-
-@pytest.mark.real
-def test_many_are_asked_by_one_thread_and_say_what_each_would_say(sshd: Sshd):
-    entry = sshd.inventory_entry(area="infra")
-    names = [f"web{number}" for number in range(1, 7)]
-    inventory = Inventory.model_validate({"hosts": dict.fromkeys(names, entry)})
-    fleet = Fleet(inventory, Sessions(Path("/")))
-    met: list[tuple[str, HostTrouble | None]] = []
-    fleet.on_contact = lambda name, trouble: met.append((name, trouble))
-    queries = [
-        Query(Shell(("echo", "1")), int),
-        Query(Shell(("echo", "one")), _understand),
-        Query(Shell(("sh", "-c", "echo no clock >&2; exit 3")), int),
-        Query(Shell(("printenv", "HOME")), str.strip),
-        # What is read in the inventory, and a host that is not there, are nothing to begin.
-        Query(Setting("what.is", "here"), str),
-    ]
-    questions = [*zip(names, queries, strict=False), ("web9", queries[0])]
-    try:
-        assert dict(fleet.ask_each(questions, at_once=3)) == dict.fromkeys(range(6))
-        assert met == []
-        alone = [_what_came(partial(fleet.ask, *question)) for question in questions]
-        met.clear()
-        told = dict(fleet.ask_each(questions, at_once=3))
-        assert [_what_came(one) for one in told.values() if one] == [
-            alone[number] for number, one in told.items() if one
-        ]
-        assert {number for number, one in told.items() if one} == {0, 1, 2, 3}
-        assert sorted(name for name, _ in met) == names[:4]
-        assert alone[0] == "1"
-        assert "no clock" in alone[2]
-    finally:
-        fleet.close()
-
-
-def _understand(text: str) -> int:
-    raise NotUnderstood(f"{text.strip()} is no number")
-
-
-def _what_came(ask: Callable[[], object]) -> str:
-    try:
-        return str(ask())
-    except HostTrouble as trouble:
-        return f"{type(trouble).__name__}: {trouble}"

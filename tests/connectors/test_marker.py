@@ -56,6 +56,9 @@ class Machine:
             stderr=subprocess.PIPE,
             env=self.environment,
         )
+        assert begun.stdin is not None
+        begun.stdin.write(wrapped.word_line)
+        begun.stdin.flush()
         return begun, wrapped
 
     def tell(self, shell: Shell, *, seconds: float = 0, stdin: str | None = None) -> Answer:
@@ -468,7 +471,11 @@ def test_a_host_whose_disk_is_full_says_so_and_begins_nothing(machine: Machine, 
     path = {**machine.environment, "PATH": f"{machine.path}:/usr/bin:/bin:/usr/sbin:/sbin"}
     program = shutil.which("sh", path=machine.path) or "sh"
     said = subprocess.run(
-        [*alone, program, "-c", wrapped.line], capture_output=True, check=False, env=path
+        [*alone, program, "-c", wrapped.line],
+        input=wrapped.word_line,
+        capture_output=True,
+        check=False,
+        env=path,
     )
     if said.returncode in {1, 90} and not said.stdout:
         pytest.skip(f"this machine gives nobody a file system: {said.stderr!r}")
@@ -496,6 +503,7 @@ def test_a_host_without_timeout_runs_nothing_and_keeps_nothing(tmp_path: Path):
     wrapped = Wrapped(Shell(("touch", str(tmp_path / "canary")), mark=STEP))
     ended = subprocess.run(
         [programs / "sh", "-c", wrapped.line.replace(":/usr/local/sbin:/usr/sbin:/sbin", "")],
+        input=wrapped.word_line,
         capture_output=True,
         check=False,
         env={"PATH": str(programs), "HOME": str(tmp_path)},
@@ -522,7 +530,7 @@ def test_a_step_that_the_host_stopped_in_time_has_no_end_of_its_own(host: Machin
         "",
         "gone\n",
         "lost - 1.0 - a b - - 0 0\n",
-        "ended - 1.0 f00d a b - - 0 0\n",
+        f"ended - 1.0 {64 * 'f'} a b - - 0 0\n",
         "closed - up - a b - - 0 0\n",
     ],
 )

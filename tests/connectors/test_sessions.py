@@ -9,26 +9,24 @@ import time
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import pytest
 
-from connectors.command import Answer, Shell
-from connectors.gathering import Begun
+from connectors.command import Shell
 from connectors.inventory import Host
 from connectors.sessions import Sessions
+from connectors.ssh import Session
 from connectors.transport import Limits
 from connectors.trouble import (
     HostKeyMismatch,
     HostTrouble,
     Interrupted,
     LoginRefused,
-    TimedOut,
     Unreachable,
 )
-from connectors.warm import WarmTransport
 from tests.playground.keys import make_key
 from tests.playground.sshd import Sshd
 
@@ -91,131 +89,6 @@ def test_only_connections_that_stand_are_counted(sshd: Sshd, sessions: Sessions)
     assert sessions.open == 1
     sshd.stop()
     assert eventually(lambda: sessions.open == 0)
-
-
-# --- commands that are begun, and not waited for ---
-
-
-@dataclass
-class Asking:
-    """Commands that one thread begins, and the bell that calls it."""
-
-    sessions: Sessions
-    bell: threading.Event = field(default_factory=threading.Event)
-
-    def begin(self, host: Host, command: Shell = TRUE) -> Begun | None:
-        return self.sessions.begin(host, command, self.bell.set)
-
-    def answer(self, begun: Begun) -> Answer | None:
-        """Look each time that the bell is rung, as whoever begins commands does."""
-        end = time.monotonic() + 30
-        while isinstance(found := begun.look(), float | int):
-            assert time.monotonic() < end
-            self.bell.wait(1)
-            self.bell.clear()
-        begun.close()
-        return found
-
-
-@pytest.fixture
-def asking(sessions: Sessions) -> Asking:
-    return Asking(sessions)
-
-
-def test_nothing_is_begun_that_would_have_to_wait(sshd: Sshd, tmp_path: Path):
-    sessions = Sessions(NOWHERE, per_host=1)
-    asking, host = Asking(sessions), host_of(sshd)
-    assert asking.begin(host) is None  # there is no connection
-    assert sessions.run(host, TRUE).status == 0
-    assert asking.begin(host, replace(TRUE, anew=True)) is None
-    held = asking.begin(host, Shell(("sh", "-c", f"until test -e {tmp_path}/go; do :; done")))
-    assert held is not None
-    assert asking.begin(host) is None  # there is no turn
-    (tmp_path / "go").touch()
-    assert asking.answer(held) == Answer(0, "")
-    again = asking.begin(host)
-    assert again is not None
-    assert asking.answer(again) == Answer(0, "")
-    sshd.stop()
-    assert eventually(lambda: sessions.open == 0)
-    assert asking.begin(host) is None  # it has ended
-    sessions.close()
-    with pytest.raises(Unreachable, match="shutting down"):
-        asking.begin(host)
-
-
-def test_what_was_begun_gives_its_turn_back_whatever_becomes_of_it(sshd: Sshd):
-    sessions = Sessions(NOWHERE, per_host=1)
-    asking, host = Asking(sessions), host_of(sshd)
-    assert sessions.run(host, TRUE).status == 0
-    for _ in range(3):
-        begun = asking.begin(host, Shell(("sleep", "50")))
-        assert begun is not None
-        begun.close()
-    assert sessions.run(host, TRUE).status == 0
-    sessions.close()
-
-
-def test_one_thread_sees_to_many_and_each_answer_is_its_own(sshd: Sshd, asking: Asking):
-    host = host_of(sshd)
-    assert asking.sessions.run(host, TRUE).status == 0
-    for _ in range(5):
-        begun = [asking.begin(host, Shell(("echo", str(number)))) for number in range(4)]
-        answers = [asking.answer(one) for one in begun if one is not None]
-        assert answers == [Answer(0, f"{number}\n") for number in range(4)]
-    assert sshd.accepted == 1
-
-
-def test_what_a_host_refuses_unheard_is_to_be_run_as_others_are():
-    with Sshd(max_sessions=1) as sshd:
-        sessions, host = Sessions(NOWHERE), host_of(sshd)
-        asking = Asking(sessions)
-        assert sessions.run(host, TRUE).status == 0
-        held = asking.begin(host, Shell(("sleep", "50")))
-        assert held is not None
-        assert eventually(lambda: "Starting session" in sshd.log())
-        refused = asking.begin(host)
-        assert refused is not None
-        assert asking.answer(refused) is None
-        held.close()
-        sessions.close()
-
-
-def test_a_host_that_hangs_up_on_what_was_begun_leaves_it_unknown(sshd: Sshd, asking: Asking):
-    host = host_of(sshd)
-    assert asking.sessions.run(host, TRUE).status == 0
-    begun = asking.begin(host, Shell(("sh", "-c", "echo on >&2; sleep 50")))
-    assert begun is not None
-    assert eventually(lambda: sshd.log().count("Starting session") == 2)
-    sshd.stop()
-    with pytest.raises(Interrupted, match="may or may not have run") as trouble:
-        asking.answer(begun)
-    assert trouble.value.started is not False
-    begun.close()
-
-
-def test_what_takes_longer_than_it_may_is_told_of_by_who_looks(sshd: Sshd):
-    sessions, host = Sessions(NOWHERE, limits=Limits(grace=0.2)), host_of(sshd)
-    asking = Asking(sessions)
-    assert sessions.run(host, TRUE).status == 0
-    # It does not heed the host's own watch over it.
-    deaf = Shell(("sh", "-c", "trap '' TERM; while :; do sleep 1; done"), deadline=1)
-    begun = asking.begin(host, deaf)
-    assert begun is not None
-    with pytest.raises(TimedOut):
-        asking.answer(begun)
-    begun.close()
-    sessions.close()
-
-
-def test_much_output_comes_whole_to_who_only_looks(sshd: Sshd, asking: Asking):
-    host = host_of(sshd)
-    assert asking.sessions.run(host, TRUE).status == 0
-    begun = asking.begin(host, Shell(("head", "-c", "3000000", "/dev/zero")))
-    assert begun is not None
-    answer = asking.answer(begun)
-    assert answer is not None
-    assert (len(answer.out), answer.left_out) == (3_000_000, 0)
 
 
 def _echo(sessions: Sessions, sshd: Sshd, word: str) -> str:
@@ -344,12 +217,11 @@ def test_after_closing_nothing_is_started(sshd: Sshd, sessions: Sessions):
     assert trouble.value.started is False
 
 
-@pytest.mark.parametrize("plain", [False, True], ids=["reactor", "plain"])
 def test_a_command_that_gets_no_channel_cuts_nobody_off_who_waits_on_the_same_connection(
-    sshd: Sshd, *, plain: bool
+    sshd: Sshd,
 ):
     """As while a virtual machine stands still for seconds, because it is moved."""
-    sessions = Sessions(NOWHERE, limits=Limits(channel=0.5, plain=plain))
+    sessions = Sessions(NOWHERE, limits=Limits(channel=0.5))
     assert sessions.run(host_of(sshd), TRUE).status == 0
     with ThreadPoolExecutor(1) as pool:
         command = Shell(("sh", "-c", "sleep 1; echo done"))
@@ -367,7 +239,7 @@ def test_a_command_that_gets_no_channel_cuts_nobody_off_who_waits_on_the_same_co
 
 
 def test_without_retiring_it_would_be_cut_off(sshd: Sshd, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(WarmTransport, "retire", WarmTransport.close)
+    monkeypatch.setattr(Session, "retire", Session.close)
     sessions = Sessions(NOWHERE, limits=Limits(channel=0.5))
     assert sessions.run(host_of(sshd), TRUE).status == 0
     with ThreadPoolExecutor(1) as pool:

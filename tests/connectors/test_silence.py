@@ -10,10 +10,11 @@ from collections import Counter
 from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+import paramiko
 import pytest
 
 from connectors import transport
@@ -24,9 +25,9 @@ from connectors.inventory import Host, Inventory
 from connectors.marker import Mark
 from connectors.recall import Fate, Recollection
 from connectors.sessions import Sessions
+from connectors.stream import Stream
 from connectors.transport import Limits
 from connectors.trouble import HostTrouble, Interrupted, Unreachable
-from connectors.warm import WarmTransport
 from tests.chaos.report import NAME, Record
 from tests.playground.relay import Relay
 from tests.playground.sshd import Sshd
@@ -73,9 +74,9 @@ class Away:
         return Relay(self.sshd.address, self.sshd.port, after=after, hangs_up=hangs_up)
 
 
-@pytest.fixture(params=[False, True], ids=["reactor", "threads"])
-def away(request: pytest.FixtureRequest, sshd: Sshd) -> Away:
-    return Away(sshd, replace(SHORT, plain=request.param))
+@pytest.fixture
+def away(sshd: Sshd) -> Away:
+    return Away(sshd, SHORT)
 
 
 def _noticed(act: Callable[[], object]) -> HostTrouble:
@@ -116,7 +117,7 @@ def test_r_h1_a_host_that_falls_silent_at_any_byte_before_its_answer_is_noticed(
         noticed = list(pool.map(partial(_cut_off, away), cuts))
     said = [next(name for name, words in PHASES.items() if words in each) for each in noticed]
     assert list(dict.fromkeys(said)) == list(PHASES), noticed
-    record_property(NAME, f"silence after each of {len(cuts)} bytes{_way(away)}: {Counter(said)}")
+    record_property(NAME, f"silence after each of {len(cuts)} bytes: {Counter(said)}")
 
 
 def _cut_off(away: Away, after: int) -> str:
@@ -137,7 +138,7 @@ def test_r_h2_a_host_that_hangs_up_at_any_byte_before_its_answer_is_understood(
     # Where the command was sent differs from one connection to the next by a few bytes.
     assert (said[0], said[-1], {*said}) == (False, None, {False, None})
     told = f"{said.count(False)} before the command was sent, {said.count(None)} after it"
-    record_property(NAME, f"a hang-up after each of {len(cuts)} bytes{_way(away)}: {told}")
+    record_property(NAME, f"a hang-up after each of {len(cuts)} bytes: {told}")
 
 
 def _hung_up(away: Away, after: int) -> bool | None:
@@ -153,19 +154,17 @@ def test_r_h2_a_host_that_hangs_up_between_its_keys_and_the_login_is_out_of_reac
     """Found by cutting at every byte: paramiko says so by an error of its own."""
     known = transport._recognise  # pyright: ignore[reportPrivateUsage] - the moment in question
 
-    def then_cut(connection: WarmTransport, host: Host) -> None:
+    def then_cut(connection: paramiko.Transport, host: Host) -> None:
         known(connection, host)
-        connection.sock._stream.shutdown(socket.SHUT_WR)  # pyright: ignore[reportUnknownMemberType, reportAttributeAccessIssue]
+        stream = connection.sock
+        assert isinstance(stream, Stream)
+        stream._below.shutdown(socket.SHUT_WR)  # pyright: ignore[reportPrivateUsage] - as the host would
 
     monkeypatch.setattr(transport, "_recognise", then_cut)
     with away.behind(away.relay()) as fleet:
         trouble = _noticed(lambda: _asked(fleet))
     assert isinstance(trouble, Unreachable)
     assert "hung up before the login" in str(trouble)
-
-
-def _way(away: Away) -> str:
-    return ", a thread for each connection" if away.limits.plain else ""
 
 
 def test_r_h1_a_host_that_falls_silent_between_two_commands_is_noticed_before_one_is_sent(
@@ -242,9 +241,8 @@ def test_r_h1_a_host_behind_a_jump_host_that_falls_silent_is_noticed(away: Away)
     assert "gave no sign for 2 s" in str(trouble)
 
 
-@pytest.mark.parametrize("plain", [False, True])
-def test_r_h1_the_limits_as_shipped_notice_each_of_these_within_25_s(plain: bool):
-    shipped = Limits(plain=plain)
+def test_r_h1_the_limits_as_shipped_notice_each_of_these_within_25_s():
+    shipped = Limits()
     # A connection that is found dead before a command is followed by a new one, once.
     assert shipped.channel + shipped.connect + shipped.handshake <= NOTICED_SECONDS
     assert shipped.connect + shipped.handshake + shipped.login <= NOTICED_SECONDS

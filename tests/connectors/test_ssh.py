@@ -8,17 +8,22 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+import paramiko
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from paramiko.packet import Packetizer
 
-from connectors import ssh, transport
+from connectors import ssh, stream, transport
 from connectors.command import Shell
 from connectors.inventory import Host
+from connectors.marker import Mark
+from connectors.sessions import Sessions
 from connectors.ssh import Session
 from connectors.transport import Limits, TurnedAway
 from connectors.trouble import (
@@ -246,6 +251,36 @@ def test_a_made_up_end_is_not_believed(session: Session):
     assert answer.out.endswith(" 0\n")
 
 
+# Looks at all that a program of the same user finds of those that started it, and at what is kept
+# of the step; takes each word that it finds for the one that ends its output, and ends them all.
+_FORGER = r"""
+seen=$(cat ~/.keyturn/*/* 2>/dev/null; cat); above=; up=$$
+while up=$(sed -n 's/^PPid:.//p' /proc/$up/status); do
+  case $(cat /proc/$up/comm) in *sshd*) break;; esac
+  above="$above $up"
+  seen="$seen $(tr '\0' ' ' </proc/$up/cmdline; tr '\0' ' ' </proc/$up/environ)"
+done
+for word in $(echo "$seen" | grep -oE '[0-9a-f]{32,}' | sort -u); do
+  echo "$word 0"; echo "$word 0" >&2
+done
+sleep 0.3; kill -9 $above
+"""
+
+
+@pytest.mark.parametrize("mark", [None, Mark("f00d-5-1", 1)], ids=["", "marked"])
+@pytest.mark.parametrize("stdin", ["", "some"])
+def test_a_program_finds_no_word_by_which_it_could_end_its_own_step(
+    sshd: Sshd, tmp_path: Path, mark: Mark | None, stdin: str
+):
+    if mark is not None:
+        mark = replace(mark, run=f"f00d-{len(stdin)}-{os.getpid():x}", place=str(tmp_path / "m"))
+    forger = tmp_path / "forger"
+    forger.write_text(_FORGER.replace("~/.keyturn", str(tmp_path / "m")))
+    with connected(sshd) as session, pytest.raises(Interrupted) as trouble:
+        session.run(Shell(("sh", str(forger)), stdin=stdin, mark=mark))
+    assert trouble.value.started is None
+
+
 def test_an_account_that_may_not_run_commands_is_quoted():
     with ExitStack() as stack:
         strict = stack.enter_context(Sshd(options=["ForceCommand echo go away; exit 0"]))
@@ -292,6 +327,81 @@ def most_memory() -> Generator[list[float]]:
 def _resident() -> float:
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * resource.getpagesize() / 2**20
+
+
+# --- new keys ---
+
+
+def test_a_host_that_wants_new_keys_often_gets_them_and_loses_nothing():
+    with Sshd(options=["RekeyLimit 256K"]) as sshd, connected(sshd) as session:
+        first = session.transport.H
+        for _ in range(3):
+            assert session.run(Shell(("head", "-c", "1048576", "/dev/zero"))).out == "\0" * 2**20
+        assert first != session.transport.H
+
+
+def test_what_is_said_while_new_keys_are_agreed_reaches_the_right_command():
+    with (
+        Sshd(options=["RekeyLimit 64K"]) as sshd,
+        connected(sshd) as session,
+        ThreadPoolExecutor(6) as pool,
+    ):
+        said = "x" * 99 + "\n"
+        lines = [said * n for n in range(200, 1400, 200)]
+        told = pool.map(session.run, [Shell(("cat",), stdin=text) for text in lines])
+        assert [answer.out for answer in told] == lines
+
+
+@pytest.mark.parametrize("limit", ["OLDEST_SECONDS", "MOST_BYTES"])
+def test_a_connection_whose_keys_have_served_for_long_is_followed_by_another(
+    sshd: Sshd, monkeypatch: pytest.MonkeyPatch, limit: str
+):
+    """Before paramiko would ask for new keys itself, which may lose what is under way."""
+    assert stream.OLDEST_SECONDS <= 3600
+    assert stream.MOST_BYTES + 4 * Limits().output < Packetizer.REKEY_BYTES
+    sessions = Sessions(NOWHERE)
+    for _ in range(3):
+        assert sessions.run(host_of(sshd), Shell(("true",))).status == 0
+    assert sshd.accepted == 1
+    with monkeypatch.context() as patch, ThreadPoolExecutor(1) as pool:
+        slow = pool.submit(sessions.run, host_of(sshd), Shell(("sh", "-c", "sleep 1; echo done")))
+        assert eventually(lambda: sshd.log().count("Starting session") == 4)
+        patch.setattr(stream, limit, 0)
+        assert sessions.run(host_of(sshd), Shell(("true",))).status == 0
+        # What is under way goes on, over the old one, which ends with it.
+        assert slow.result().out == "done\n"
+    assert sshd.accepted == 2
+    assert sessions.open == 1
+    sessions.close()
+
+
+def test_a_host_that_asks_whether_we_are_there_is_answered():
+    options = ["ClientAliveInterval 1", "ClientAliveCountMax 1"]
+    with Sshd(options=options) as sshd, connected(sshd) as session:
+        # Three times as long as it would wait for an answer.
+        assert session.run(Shell(("sleep", "3.2"))).status == 0
+        assert session.alive
+
+
+def test_a_host_that_hangs_up_is_noticed_without_a_command(session: Session, sshd: Sshd):
+    for process in set(sshd.processes()) - {sshd.pid}:
+        os.kill(process, signal.SIGKILL)
+    assert eventually(lambda: not session.alive)
+
+
+def test_connections_leave_neither_threads_nor_descriptors_behind(sshd: Sshd):
+    def left() -> tuple[int, int]:
+        threads = sum(isinstance(each, paramiko.Transport) for each in threading.enumerate())
+        return threads, len(list(Path("/proc/self/fd").iterdir()))
+
+    before = left()
+    for _ in range(10):
+        with connected(sshd) as session:
+            assert session.run(Shell(("cat",), stdin="said\n")).out == "said\n"
+        began = time.monotonic()
+        session.close()
+        assert time.monotonic() - began < 1
+    assert eventually(lambda: left() <= before), (before, left())
 
 
 # --- doors that do not open ---

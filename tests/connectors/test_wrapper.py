@@ -90,7 +90,7 @@ def _answered_by(shell: str, command: Shell, **environment: str) -> tuple[Answer
     wrapped = Wrapped(command)
     ended = subprocess.run(
         [shell, "-c", wrapped.line],
-        input=command.stdin.encode(),
+        input=wrapped.word_line + command.stdin.encode(),
         capture_output=True,
         check=False,
         timeout=30,
@@ -119,11 +119,13 @@ def test_no_clean_word_means_anything_to_any_shell(shell: str, words: list[str])
 
 
 def test_quoting_is_what_keeps_a_word_from_being_a_command():
-    line = Wrapped(Shell(("echo", "a;echo b"))).line
-    unquoted = line.replace("'a;echo b'", "a;echo b")
-    assert unquoted != line
-    said = subprocess.run(["sh", "-c", unquoted], capture_output=True, text=True, check=False)
-    assert said.stdout.endswith("b\n")
+    wrapped = Wrapped(Shell(("echo", "a;echo b")))
+    unquoted = wrapped.line.replace("'a;echo b'", "a;echo b")
+    assert unquoted != wrapped.line
+    said = subprocess.run(
+        ["sh", "-c", unquoted], input=wrapped.word_line, capture_output=True, check=False
+    )
+    assert said.stdout.endswith(b"b\n")
 
 
 @pytest.mark.parametrize("shell", SHELLS)
@@ -138,8 +140,9 @@ def test_output_without_a_last_newline_stays_so():
 
 def test_a_command_is_not_told_the_word_that_ends_its_output():
     answer, wrapped = _answered_by("sh", Shell(("env",)), kt_word="exported by the login")
-    word = wrapped.line.rpartition(" keyturn ")[2].split()[0]
+    word = wrapped.word_line.decode().strip()
     assert len(word) == 32
+    assert word not in wrapped.line
     assert word not in answer.out
     assert "kt_" not in answer.out
 
@@ -176,7 +179,7 @@ def test_a_host_without_logger_runs_the_command_all_the_same(tmp_path: Path):
     line = wrapped.line.replace("/usr/local/sbin:/usr/sbin:/sbin", "/nowhere")
     ended = subprocess.run(
         ["/bin/sh", "-c", line],
-        input=b"mine\n",
+        input=wrapped.word_line + b"mine\n",
         capture_output=True,
         check=False,
         env={"PATH": str(tmp_path)},
@@ -201,7 +204,11 @@ def test_a_host_without_timeout_is_told_apart_and_runs_nothing(tmp_path: Path):
     wrapped = Wrapped(Shell(("touch", str(tmp_path / "canary"))))
     line = wrapped.line.replace(":/usr/local/sbin:/usr/sbin:/sbin", "")
     ended = subprocess.run(
-        ["/bin/sh", "-c", line], capture_output=True, check=False, env={"PATH": str(tmp_path)}
+        ["/bin/sh", "-c", line],
+        input=wrapped.word_line,
+        capture_output=True,
+        check=False,
+        env={"PATH": str(tmp_path)},
     )
     wrapped.out.add(ended.stdout)
     wrapped.err.add(ended.stderr)
@@ -347,5 +354,6 @@ def test_a_command_without_stdin_reads_nothing_and_one_with_stdin_is_heard_out()
     )
     assert ended.stdin is not None
     with ended:
-        ended.stdin.write(b"x" * 1_000_000)  # a pipe that nobody reads would break
+        # A pipe that nobody reads would break.
+        ended.stdin.write(unheard.word_line + b"x" * 1_000_000)
     assert ended.returncode == 0

@@ -25,7 +25,9 @@ LAMP = SetSwitch(host="lb1", name="lamp", value="on")
 def _prometheus(desk: Desk, *scopes: str) -> TestClient:
     """Return one with a token for these scopes, or without any."""
     parts: ApiParts = desk.api.state.parts
-    gauges = Gauges(lambda: 3, lambda: {"1": 7}, lambda: 5, lambda: {"there was no room": 2})
+    gauges = Gauges(
+        *(lambda: 3, lambda: {"1": 7}, lambda: 5, lambda: {"there was no room": 2}, lambda: 2)
+    )
     app = Starlette(routes=[Route("/metrics", endpoint(parts, gauges))])
     # As a proxy on this machine passes requests on with its default headers.
     found = TestClient(app, base_url="http://127.0.0.1:8080", client=("127.0.0.1", 5000))
@@ -62,6 +64,7 @@ def test_runs_votes_and_waits_are_counted_from_the_log(desk: Desk):
     assert found["keyturn_runs runbook=toy break state=waiting"] == 1
     assert found["keyturn_oldest_waiting_seconds"] >= 0
     assert (found["keyturn_ssh_sessions"], found["keyturn_queue_depth"]) == (3, 0)
+    assert found["keyturn_ssh_cuts_total"] == 2
     assert found["keyturn_log_unwitnessed_entries witness=1"] == 7
     office.workflow.deny(waiting.id, person="olga")
     again = _figures(prometheus)

@@ -8,6 +8,7 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import text
 
+from bot import neighbours
 from bot.run import State
 from bot.store import schema, tables
 from bot.store.database import Database
@@ -119,6 +120,14 @@ def test_a_token_that_slack_refused_is_not_ready(site: Site) -> None:
     )
     assert answer.status_code == 503
     assert answer.json()["ready"] is False
+
+
+def test_hosts_that_flood_us_are_told_of_and_the_pages_serve(site: Site) -> None:
+    assert neighbours.reached(0).words == "no host floods us"
+    parts = replace(site.parts, conditions={"ssh": lambda: neighbours.reached(2)})
+    answer = Site(site.office, parts, build(parts)).browser().get("/readyz")
+    assert answer.status_code == 200
+    assert answer.json()["ssh"].startswith("2 connections were cut lately")
 
 
 @pytest.mark.real

@@ -1,0 +1,195 @@
+"""T-H7: a host that does harm over SSH is cut and counted, and slows nobody for long.
+
+`make chaos` tries every attack at every moment, and garbage of many seeds.
+"""
+
+import os
+import threading
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import median
+
+import pytest
+
+from connectors import ssh
+from connectors.command import Shell
+from connectors.inventory import Host
+from connectors.sessions import Sessions
+from connectors.stream import COMMAND_SECONDS, SPARE_SECONDS
+from connectors.transport import Limits, shown_key
+from connectors.trouble import HostKeyMismatch, HostTrouble, Interrupted, Unreachable
+from tests.connectors.test_ssh import eventually
+from tests.playground.hostile import KEYS, RAW, SEALED, Hostile, When
+from tests.playground.keys import make_key
+from tests.playground.sshd import Sshd
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
+
+CHAOS = bool(os.environ.get("KEYTURN_CHAOS"))
+SEEDS = range(200 if CHAOS else 4)
+# Besides what the connection's own thread may take: whoever waits, and what paramiko starts with.
+BESIDES_SECONDS = 3.0
+FLOODS = ("requests", "statements", "ignored", "debug", "windows", "opens", "rekey")
+SHORT = Limits(connect=5, handshake=10, login=10, channel=3, grace=2, unacknowledged=5)
+
+
+@pytest.fixture
+def key(tmp_path: Path) -> str:
+    return str(make_key().write(tmp_path / "key"))
+
+
+@contextmanager
+def pool() -> Generator[Sessions]:
+    sessions = Sessions(Path("/"), limits=SHORT)
+    try:
+        yield sessions
+    finally:
+        sessions.close()
+
+
+def used_by_nobody(*, seconds: float = 0.5) -> bool:
+    """Tell whether for so long next to no processor time is taken by any of our threads."""
+    before, end = time.process_time(), time.monotonic() + seconds
+    threading.Event().wait(seconds)
+    return time.process_time() - before < 0.3 * (time.monotonic() - end + seconds)
+
+
+def attacked(sessions: Sessions, host: Host, *, seconds: int = 20) -> HostTrouble | None:
+    try:
+        sessions.run(host, Shell(("true",), deadline=seconds))
+    except HostTrouble as trouble:
+        return trouble
+    return None
+
+
+def _moments() -> list[tuple[str, When]]:
+    names = (*SEALED, *KEYS)
+    if CHAOS:
+        moments: tuple[When, ...] = ("keys", "login", "exec")
+        return [(name, when) for name in names for when in moments]
+    return [
+        *[("extensions", "keys"), ("extensions", "exec"), ("questions", "keys")],
+        *[("requests", "exec"), ("rekey", "exec"), ("nothing", "exec"), ("output", "exec")],
+        ("another-key", "exec"),
+    ]
+
+
+@pytest.mark.parametrize(("attack", "when"), _moments())
+def test_t_h7_whatever_a_host_does_costs_so_much_and_no_more(attack: str, when: When, key: str):
+    with Hostile(attack, when) as hostile, pool() as sessions:
+        before = time.process_time()
+        trouble = attacked(sessions, hostile.host(key))
+        assert trouble is not None
+        assert trouble.started is (None if isinstance(trouble, Interrupted) else False)
+        used = time.process_time() - before
+        assert used < SPARE_SECONDS + 2 * COMMAND_SECONDS + BESIDES_SECONDS
+        assert eventually(used_by_nobody)
+
+
+@pytest.mark.parametrize("attack", [name for name in RAW if CHAOS or name != "banner"])
+def test_t_h7_what_is_no_ssh_is_left_at_once(attack: str, key: str):
+    with Hostile(attack) as hostile, pool() as sessions:
+        before = time.process_time()
+        trouble = attacked(sessions, hostile.host(key, public=make_key().public))
+        assert isinstance(trouble, Unreachable)
+        assert trouble.started is False
+        assert time.process_time() - before < BESIDES_SECONDS
+        assert eventually(used_by_nobody)
+
+
+@pytest.mark.parametrize("attack", ["extensions", "requests", "rekey"])
+def test_t_h7_a_stranger_who_attacks_before_its_key_is_compared_is_left(attack: str, key: str):
+    with Hostile(attack, "keys") as hostile, pool() as sessions:
+        host = hostile.host(key, public=make_key().public)
+        trouble = attacked(sessions, host)
+        assert isinstance(trouble, HostKeyMismatch | Unreachable)
+        assert trouble.started is False
+        # So is one who is asked for its key alone.
+        with_key = (shown_key(host), hostile.public)
+        assert with_key[0] == with_key[1]
+        assert eventually(used_by_nobody)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_t_h7_garbage_ends_the_connection_and_nothing_else(seed: int, key: str):
+    moments: tuple[When, ...] = ("exec", "login", "keys")
+    with Hostile("garbage", moments[seed % 3], seed) as hostile, pool() as sessions:
+        assert isinstance(attacked(sessions, hostile.host(key), seconds=5), HostTrouble)
+        assert eventually(used_by_nobody)
+
+
+@pytest.fixture
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bear less, where only what comes then is looked at."""
+    if not CHAOS:
+        monkeypatch.setattr("connectors.stream.SPARE_SECONDS", 0.5)
+
+
+@pytest.mark.usefixtures("_impatient")
+def test_t_h7_a_host_that_floods_an_idle_connection_is_cut_and_counted(key: str):
+    with Hostile("requests") as hostile:
+        cuts: list[tuple[str, str]] = []
+        limits = Limits(on_cut=lambda host, why: cuts.append((host, why)))
+        session = ssh.connect(hostile.host(key), Path("/"), limits)
+        assert eventually(lambda: not session.alive, seconds=120)
+        session.close()
+        assert cuts == [("evil1", "it flooded us")]
+
+
+def test_t_h7_without_that_bound_it_would_go_on(key: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("connectors.stream.SPARE_SECONDS", 1e9)
+    with Hostile("requests") as hostile:
+        session = ssh.connect(hostile.host(key), Path("/"))
+        before = time.process_time()
+        assert eventually(lambda: time.process_time() - before > SPARE_SECONDS + 2, seconds=120)
+        assert session.alive
+        session.close()
+
+
+def test_t_h7_the_pool_tells_of_whom_it_hung_up_on(key: str):
+    with Hostile("extensions", "exec") as hostile, pool() as sessions:
+        trouble = attacked(sessions, hostile.host(key))
+        assert isinstance(trouble, Interrupted)
+        assert "we hung up on evil1" in str(trouble)
+        assert sessions.cuts == 1
+        assert [(cut.host, cut.why) for cut in sessions.cut_lately()] == [
+            ("evil1", "it announced more than it said")
+        ]
+
+
+def test_t_h7_another_host_key_at_a_change_of_keys_is_not_taken(key: str):
+    with Hostile("another-key", "exec") as hostile, pool() as sessions:
+        trouble = attacked(sessions, hostile.host(key))
+        assert isinstance(trouble, Interrupted)
+        assert "another host key" in str(trouble)
+        assert sessions.cuts == 1
+
+
+@pytest.mark.usefixtures("_impatient")
+@pytest.mark.parametrize("attack", FLOODS if CHAOS else ("requests", "rekey"))
+def test_t_h7_a_flood_slows_a_command_on_another_host_for_seconds_and_not_by_much(
+    attack: str, key: str, sshd: Sshd
+):
+    """Measured while the flood lasts, beside what the same takes in quiet."""
+    well = Host.model_validate({**sshd.inventory_entry(area="infra"), "name": "web1"})
+    with Hostile(attack) as hostile, pool() as sessions:
+        quiet = [_took(sessions, well) for _ in range(20)]
+        session = ssh.connect(hostile.host(key), Path("/"))
+        flooded: list[float] = []
+        while not flooded or (session.alive and len(flooded) < 500):
+            flooded.append(_took(sessions, well))
+        assert eventually(lambda: not session.alive, seconds=120)
+        session.close()
+        after = [_took(sessions, well) for _ in range(20)]
+    told = f"{attack}: {median(quiet):.3f} s, {median(flooded):.3f} s, {median(after):.3f} s"
+    assert median(flooded) < 40 * median(quiet) + 0.2, told
+    assert max(flooded) < 10, told
+    assert median(after) < 5 * median(quiet) + 0.05, told
+
+
+def _took(sessions: Sessions, host: Host) -> float:
+    began = time.perf_counter()
+    assert sessions.run(host, Shell(("true",))).status == 0
+    return time.perf_counter() - began
