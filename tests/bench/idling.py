@@ -34,7 +34,7 @@ def measured(hosts: int) -> Part:
     found: dict[str, float] = json.loads(done.stdout)
     targets = [
         at_most(1, f"{hosts} warm idle hosts, of a core", found["core"] * 100, "%"),
-        at_most(40, "each of them, memory", found["memory"] * 1024, "KiB"),
+        at_most(128, "each of them, memory", found["memory"] * 1024, "KiB"),
         at_most(25, "one that vanished is noticed within", found["noticed"], "s"),
     ]
     more = [
