@@ -19,7 +19,7 @@ from bot.offering import Offering
 from bot.outlook import Question
 from bot.policy import Policy
 from bot.run import Origin, Run
-from bot.slack import form
+from bot.slack import form, threads
 from bot.slack.answers import COMMAND
 from bot.slack.commands import Blank
 from bot.slack.form import BECAUSE, FORM, HOST_BLOCK, WHAT_BLOCK, Sheet, View
@@ -96,7 +96,7 @@ class Asking:
         opened: Mapping[str, str] = answer.get("view") or {}
         name = opened.get("id", "")
         try:
-            view = await asyncio.to_thread(filled)
+            view = await threads.answered(filled)
         except Exception:
             said = "This form could not be filled in. Close it: Keyturn tells you why."
             await self._draw(name, "", form.notice("Keyturn", said))
@@ -125,7 +125,7 @@ class Asking:
         """Draw the form for the host that was chosen, and read ahead what that lists."""
         host = shown.values.get(HOST_BLOCK, "")
         if shown.callback != FORM:
-            view = await asyncio.to_thread(self._chooser, shown, host, person)
+            view = await threads.answered(self._chooser, shown, host, person)
             await self._draw(shown.id, shown.hash, view)
             return
         runbook = _runbook(shown.about.get("words", ""))
@@ -134,14 +134,14 @@ class Asking:
             hosts = list(self._offering.hosts(runbook, person=person, door=_DOOR))
             return self._form(runbook, hosts, person, shown.about, host)
 
-        await self._draw(shown.id, shown.hash, await asyncio.to_thread(filled))
+        await self._draw(shown.id, shown.hash, await threads.answered(filled))
         await asyncio.to_thread(self._offering.look, runbook, host=host, person=person, door=_DOOR)
 
     async def options(self, shown: Shown, *, person: str) -> Sequence[Any]:
         """Return what may be chosen for what was typed; from memory, or after a short look."""
         runbook = catalogue().get(shown.about.get("words", ""))
         if shown.block == HOST_BLOCK:
-            hosts = await asyncio.to_thread(self._hosts, runbook, person)
+            hosts = await threads.answered(self._hosts, runbook, person)
             return form.options(hosts, shown.typed, free=False)
         blanks = forms.blanks(runbook) if runbook else []
         blank = next((blank for blank in blanks if blank.name == shown.block), None)
@@ -151,7 +151,7 @@ class Asking:
         values: Sequence[str] = ()
         if host:
             await self._look(runbook, host, person)
-            values = await asyncio.to_thread(
+            values = await threads.answered(
                 self._offering.values, runbook, blank, host=host, person=person, door=_DOOR
             )
         return form.options(values, shown.typed, free=True)

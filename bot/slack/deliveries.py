@@ -5,7 +5,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bot.slack import payloads
+from bot.slack import payloads, threads
 from bot.slack.body import Body
 from bot.store import seen
 from bot.store.database import Database
@@ -50,7 +50,7 @@ class Deliveries:
         while self._arrived:
             together, self._arrived = self._arrived, []
             try:
-                firsts = await asyncio.to_thread(self._remember, together)
+                firsts = await threads.noted(self._remember, together)
             except Exception as trouble:  # noqa: BLE001 - whoever waits is told
                 _tell(together, trouble)
             else:

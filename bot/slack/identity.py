@@ -13,6 +13,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.civil import is_zone
 from bot.policy import Person, Policy
+from bot.slack import threads
 from bot.slack.payloads import Account
 from bot.slack.voice import error_of
 from bot.workflow.parts import Policies
@@ -83,11 +84,11 @@ class Identity:
 
     async def person(self, account: Account) -> Person:
         """Return whose account it is. Raises Unwelcome and NoPolicy."""
-        person, _ = await asyncio.to_thread(self._known_or_told, account)
+        person, _ = await threads.answered(self._known_or_told, account)
         barred = await self._barred(account)
         if barred:
             why = f"Nothing was done: this Slack account {barred}."
-            await asyncio.to_thread(self._on_stranger, account, why)
+            await threads.answered(self._on_stranger, account, why)
             raise Unwelcome(why)
         return person
 
@@ -106,7 +107,7 @@ class Identity:
         standing = self._standing(account)
         if standing is None or standing.barred:
             await self.person(account)
-        return await asyncio.to_thread(lambda: act(*self._known_or_told(account)))
+        return await threads.answered(lambda: act(*self._known_or_told(account)))
 
     def _known_or_told(self, account: Account) -> tuple[Person, Policy]:
         try:

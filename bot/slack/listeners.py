@@ -4,7 +4,7 @@ import asyncio
 import logging
 import re
 import secrets
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
 from aiohttp import ClientError
@@ -16,8 +16,8 @@ from slack_sdk.errors import SlackApiError, SlackClientError
 from bot import forms
 from bot.forms import NotUnderstood
 from bot.policy import NoPolicy, Person, Policy
-from bot.run import Origin
-from bot.slack import answers, form, home, payloads
+from bot.run import Origin, Run
+from bot.slack import answers, form, home, payloads, threads
 from bot.slack.aliases import ALIASES, COMMAND, typed
 from bot.slack.asking import Asking
 from bot.slack.blocks import Message
@@ -38,8 +38,16 @@ from bot.workflow import NotYours, TooLate, Unfit
 log = logging.getLogger(__name__)
 
 _NO_FORM = "Slack did not show the form. Try again, or type /keyturn help and ask by words."
+_TOO_BUSY = "Nothing was done: Keyturn has too much to do just now. Try again in a minute."
+# Slack waits three seconds for an acknowledgement, and has it after this even if the answer takes
+# longer; a form a little later, as what is wrong with it is only said below its fields by then.
+# What is behind acknowledgements is bounded.
+_ACKNOWLEDGED_SECONDS, _FORM_SECONDS = 0.3, 1.5
+_MOST_WAITING = 1000
 # How long an answer that Slack did not take waits before it is tried once more.
 _AGAIN_SECONDS, _MOST_SECONDS = 1.0, 5.0
+
+HandIn = Callable[..., dict[str, Any]]
 
 _COMMANDS = (COMMAND, *ALIASES)
 _ASK = re.compile(rf"{answers.ASK}-\d{{1,2}}")
@@ -95,30 +103,60 @@ class Listeners:
 
     async def on_command(self, ack: AsyncAck, body: Body) -> None:
         command = payloads.command(body)
+        channel, user = command.channel, command.account.user
+        if len(self._speaking) >= _MOST_WAITING:
+            await ack(response_type="ephemeral", text=_TOO_BUSY)
+            return
+        answering = asyncio.create_task(self._answer(command))
+        if not await _in_time(answering, _ACKNOWLEDGED_SECONDS):
+            self._in_background(self._answered_late(answering, command), channel, user)
+            await ack()
+            return
         try:
-            answer = await self._answer(command)
+            answer = answering.result()
         except (NoPolicy, StoreUnavailable, *_NOES) as no:
             answer = answers.said(_plainly(no))
         if isinstance(answer, Blank):
-            self._in_background(self._open(answer, command), command.channel, command.account.user)
+            self._in_background(self._open(answer, command), channel, user)
             await ack()
         elif answer is None:
             await ack()
         else:
             await ack(response_type="ephemeral", text=answer.text, blocks=list(answer.blocks))
 
+    async def _answered_late(
+        self, answering: "asyncio.Task[Message | Blank | None]", command: payloads.Command
+    ) -> None:
+        """Say the answer once it is there, to who has an acknowledgement already."""
+        answer = await answering
+        if isinstance(answer, Blank):
+            await self._open(answer, command)
+        elif answer is not None:
+            await self._say(command.channel, command.account.user, answer)
+
     async def on_click(self, ack: AsyncAck, body: Body) -> None:
         click = payloads.click(body)
-        try:
-            await self._identity.done(
-                click.account, lambda person, _: self._decisions.decide(click, person=person.id)
+        if len(self._speaking) >= _MOST_WAITING:
+            self._whisper(body, answers.said(_TOO_BUSY))
+        else:
+            deciding = asyncio.create_task(
+                self._identity.done(
+                    click.account,
+                    lambda person, _: self._decisions.decide(click, person=person.id),
+                )
             )
-        except (NoPolicy, StoreUnavailable, *_NOES) as no:
-            self._whisper(body, answers.said(_plainly(no)))
-            if isinstance(no, Outdated):
-                work = self._take_buttons_off(click, f"Outdated: {sentence(str(no))}")
-                self._in_background(work, click.channel, click.account.user)
+            await _in_time(deciding, _ACKNOWLEDGED_SECONDS)
+            work = self._decided(deciding, click)
+            self._in_background(work, click.channel, click.account.user)
         await ack()
+
+    async def _decided(self, deciding: "asyncio.Task[Run]", click: payloads.Click) -> None:
+        """Say why it was not decided, where that is so."""
+        try:
+            await deciding
+        except Outdated as no:
+            await self._reply(click, answers.said(_plainly(no)))
+            await self._take_buttons_off(click, f"Outdated: {sentence(str(no))}")
 
     async def on_ask(self, ack: AsyncAck, body: Body) -> None:
         """Open the form that a button names."""
@@ -152,11 +190,13 @@ class Listeners:
         """Ask for what a form says, or say below its fields what is wrong."""
         shown = payloads.shown(body)
         hand_in = self._asking.submit if shown.callback == form.FORM else self._asking.next
-        try:
-            person = await self._identity.person(shown.account)
-            found = await asyncio.to_thread(hand_in, shown, person=person.id)
-        except (NoPolicy, StoreUnavailable, *_NOES) as no:
-            found = {form.HOST_BLOCK: _plainly(no)}
+        handing_in = asyncio.create_task(self._handed_in(hand_in, shown))
+        if not await _in_time(handing_in, _FORM_SECONDS):
+            user = shown.account.user
+            self._in_background(self._handed_in_late(handing_in, user), "", user)
+            await ack()
+            return
+        found = handing_in.result()
         if "type" in found:
             await ack(response_action="update", view=found)
         elif found:
@@ -164,13 +204,29 @@ class Listeners:
         else:
             await ack()
 
+    async def _handed_in(self, hand_in: HandIn, shown: payloads.Shown) -> dict[str, Any]:
+        try:
+            person = await self._identity.person(shown.account)
+            return await threads.answered(hand_in, shown, person=person.id)
+        except (NoPolicy, StoreUnavailable, *_NOES) as no:
+            return {form.HOST_BLOCK: _plainly(no)}
+
+    async def _handed_in_late(self, handing_in: "asyncio.Task[dict[str, Any]]", user: str) -> None:
+        """Say directly what came of a form that is closed by now."""
+        found = await handing_in
+        if "type" in found:
+            await self._say("", user, answers.said(_NO_FORM))
+        elif found:
+            wrong = " ".join(_visible(found).values())
+            await self._say("", user, answers.said(f"Nothing was asked: {wrong}"))
+
     async def on_home(self, ack: AsyncAck, body: Body) -> None:
         """Draw the Home tab for whoever looks at it."""
         account = payloads.opened_home(body)
         if account is not None:
             try:
                 person = await self._identity.person(account)
-                await asyncio.to_thread(self._homes.opened, account.user, person.id)
+                await threads.answered(self._homes.opened, account.user, person.id)
             except (NoPolicy, StoreUnavailable, *_NOES) as no:
                 told = self._homes.refuse(account.user, _plainly(no))
                 self._in_background(told, "", account.user)
@@ -214,7 +270,7 @@ class Listeners:
 
     async def _ask(self, click: payloads.Click) -> None:
         person = await self._identity.person(click.account)
-        blank = await asyncio.to_thread(self._wanted, click, person.id)
+        blank = await threads.answered(self._wanted, click, person.id)
         # What is asked on one's Home is answered where only that person reads it.
         at = click.channel or await self._voice.conversation(click.account.user)
         opening = {"trigger": click.trigger, "person": person.id, "at": at}
@@ -299,6 +355,12 @@ class Listeners:
             await self._say(channel, user, answers.said(_plainly(no)))
         except Exception as fault:  # noqa: BLE001 - whoever waits is told
             await self._say(channel, user, answers.said(_our_fault(fault)))
+
+
+async def _in_time(work: "asyncio.Task[Any]", seconds: float) -> bool:
+    """Wait for work as long as an acknowledgement may; False if it goes on behind it."""
+    done, _ = await asyncio.wait([work], timeout=seconds)
+    return bool(done)
 
 
 def _our_fault(fault: Exception) -> str:

@@ -11,7 +11,7 @@ _HURRIED: ContextVar[bool] = ContextVar("hurried", default=False)
 
 @contextmanager
 def in_a_hurry() -> Generator[None]:
-    """Let what this thread writes in the block wait for nobody else's: glass was broken for it."""
+    """Let what this thread writes in the block wait for nobody else's: somebody waits for it."""
     before = _HURRIED.set(True)
     try:
         yield

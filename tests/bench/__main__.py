@@ -13,6 +13,7 @@ from pathlib import Path
 
 from tests.bench import (
     acknowledging,
+    bursting,
     fanning,
     flooding,
     history,
@@ -95,7 +96,10 @@ def _on_each(asked: argparse.Namespace, measured: Callable[[str], Part]) -> Part
 
 
 def _slack(asked: argparse.Namespace) -> Part:
-    return acknowledging.measured(1 if asked.quick else 30)
+    alone = acknowledging.measured(1 if asked.quick else 30)
+    whole = bursting.measured(1 if asked.quick else 5)
+    said = "The whole service, with ten hosts behind sshd, while 300 requests come at once:"
+    return Part(f"{alone.text}\n\n{said}\n\n{whole.text}", [*alone.targets, *whole.targets])
 
 
 def _hosts(asked: argparse.Namespace) -> Part:

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from statistics import median
@@ -64,24 +64,29 @@ def _milliseconds(what: str, seconds: float, raw: float) -> Figure:
 
 
 def _p99(port: int, words: str, rate: int, seconds: float) -> float:
-    took = sorted(asyncio.run(_at_a_pace(port, words, rate, seconds)))
+    took = sorted(asyncio.run(at_a_pace(port, lambda _: words, rate, seconds)))
     return took[int(0.99 * (len(took) - 1))]
 
 
 # --- who asks ---
 
 
-async def _at_a_pace(port: int, words: str, rate: int, seconds: float) -> list[float]:
-    """Return how long each answer took from when it was due: who is late keeps nobody waiting."""
-    free: asyncio.Queue[_Line] = asyncio.Queue()
+async def at_a_pace(
+    port: int, words: Callable[[int], str], rate: float, seconds: float
+) -> list[float]:
+    """Return how long each answer took from when it was due: who is late keeps nobody waiting.
+
+    words: what is typed, by the number of the request.
+    """
+    free: asyncio.Queue[Line] = asyncio.Queue()
     took: list[float] = []
-    async with _lines(port, _AT_ONCE) as lines:
-        for line in lines:
+    async with lines(port, _AT_ONCE) as kept:
+        for line in kept:
             free.put_nowait(line)
 
-        async def ask(due: float) -> None:
+        async def ask(number: int, due: float) -> None:
             line = await free.get()
-            await line.ask(words)
+            await line.ask(words(number))
             took.append(time.perf_counter() - due)
             free.put_nowait(line)
 
@@ -90,27 +95,27 @@ async def _at_a_pace(port: int, words: str, rate: int, seconds: float) -> list[f
         for number in range(round(seconds * rate)):
             due = began + number / rate
             await asyncio.sleep(max(0.0, due - time.perf_counter()))
-            asked.append(asyncio.create_task(ask(due)))
+            asked.append(asyncio.create_task(ask(number, due)))
         await asyncio.gather(*asked)
     return took
 
 
 async def _as_fast_as_it_goes(port: int, seconds: float) -> float:
     """Return how many answers came in a second."""
-    async with _lines(port, _AT_ONCE) as lines:
+    async with lines(port, _AT_ONCE) as kept:
         end = time.perf_counter() + seconds
 
-        async def ask(line: "_Line") -> int:
+        async def ask(line: "Line") -> int:
             count = 0
             while time.perf_counter() < end:
                 await line.ask(_LOOK)
                 count += 1
             return count
 
-        return sum(await asyncio.gather(*map(ask, lines))) / seconds
+        return sum(await asyncio.gather(*map(ask, kept))) / seconds
 
 
-class _Line:
+class Line:
     """One connection that is kept."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -135,10 +140,10 @@ class _Line:
 
 
 @asynccontextmanager
-async def _lines(port: int, count: int) -> AsyncGenerator[list[_Line]]:
-    lines = [_Line(*await asyncio.open_connection("127.0.0.1", port)) for _ in range(count)]
-    yield lines
-    for line in lines:
+async def lines(port: int, count: int) -> AsyncGenerator[list[Line]]:
+    kept = [Line(*await asyncio.open_connection("127.0.0.1", port)) for _ in range(count)]
+    yield kept
+    for line in kept:
         line.close()
 
 

@@ -3,6 +3,7 @@ from typing import Any, cast
 
 import pytest
 
+from bot.slack import listeners
 from runbooks import catalogue
 from tests.bot.office import Office
 from tests.bot.slack.chat import Chat, a_chat
@@ -26,3 +27,10 @@ def toys(monkeypatch: pytest.MonkeyPatch) -> None:
 async def chat(office: Office, anyio_backend: str) -> AsyncIterator[Chat]:
     async with a_chat(office) as chat:
         yield chat
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine, too, answers come with their acknowledgement."""
+    for name in ("_ACKNOWLEDGED_SECONDS", "_FORM_SECONDS"):
+        monkeypatch.setattr(listeners, name, 20.0)

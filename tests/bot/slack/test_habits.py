@@ -24,7 +24,7 @@ from starlette.types import Receive, Scope, Send
 
 from bot import chat as chat_of_the_service
 from bot.policy import PolicyDirectory
-from bot.slack import asking, door
+from bot.slack import asking, door, threads
 from bot.slack.deliveries import Deliveries
 from bot.slack.envelopes import Envelopes
 from bot.slack.socket_mode import SocketMode
@@ -251,6 +251,8 @@ async def test_without_threads_it_would_wait_there(
         return function(*args, **named)
 
     monkeypatch.setattr(asyncio, "to_thread", here)
+    for name in ("noted", "answered"):
+        monkeypatch.setattr(threads, name, here)
     await chat.type("toy show lb1")
     for place in ("identity.py", "commands.py", "outbox.py", "deliveries.py"):
         assert any(found.startswith(place) for found in waited), place

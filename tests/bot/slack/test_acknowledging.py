@@ -1,0 +1,150 @@
+"""Slack waits three seconds: it has its acknowledgement whatever there is to do behind it."""
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
+from typing import Any
+
+import pytest
+
+from bot.run import State
+from bot.slack import listeners
+from bot.slack.commands import Commands
+from bot.slack.decisions import Decisions
+from tests.bot.slack import payloads
+from tests.bot.slack.asgi import Answer
+from tests.bot.slack.chat import Chat
+from tests.bot.slack.test_form import opened
+
+pytestmark = pytest.mark.anyio
+LAMP_ON = "toy set lb1 lamp on"
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch, patient: None) -> None:
+    for name in ("_ACKNOWLEDGED_SECONDS", "_FORM_SECONDS"):
+        monkeypatch.setattr(listeners, name, 0.2)
+
+
+def held_up(monkeypatch: pytest.MonkeyPatch, whose: type, name: str) -> Event:
+    """Have a method wait until the event is set."""
+    go, real = Event(), getattr(whose, name)
+
+    def waiting(*given: Any, **named: Any) -> Any:
+        assert go.wait(20)
+        return real(*given, **named)
+
+    monkeypatch.setattr(whose, name, waiting)
+    return go
+
+
+async def acknowledged(chat: Chat, raw: bytes) -> Answer:
+    """Return the acknowledgement, which came though the work goes on."""
+    async with asyncio.timeout(3):
+        return await chat.send(raw)
+
+
+async def test_a_command_that_takes_long_is_answered_behind_its_acknowledgement(
+    chat: Chat, monkeypatch: pytest.MonkeyPatch
+):
+    go = held_up(monkeypatch, Commands, "answer")
+    answer = await acknowledged(chat, payloads.slash("who lb1"))
+    assert (answer.status, answer.body) == (200, b"")
+    assert chat.slack.posted == []
+    go.set()
+    await chat.settle()
+    [told] = chat.slack.whispers("U0DORA")
+    assert told.text == "lb1 is in the edge"
+
+
+async def test_a_request_that_takes_long_is_recorded_all_the_same(
+    chat: Chat, monkeypatch: pytest.MonkeyPatch
+):
+    go = held_up(monkeypatch, Commands, "answer")
+    await acknowledged(chat, payloads.slash(LAMP_ON))
+    await acknowledged(chat, payloads.slash("toy set lb1"))
+    go.set()
+    await chat.door.close()
+    await chat.settle()
+    assert chat.run().state is State.WAITING
+    assert set(chat.slack.posted[-1].buttons) == {"approve", "deny"}
+    assert "/keyturn toy set" in chat.slack.whispers("U0DORA")[0].words
+
+
+async def test_a_form_opens_behind_the_acknowledgement(
+    chat: Chat, monkeypatch: pytest.MonkeyPatch
+):
+    go = held_up(monkeypatch, Commands, "answer")
+    await acknowledged(chat, payloads.slash("toy tune"))
+    go.set()
+    await chat.settle()
+    [view] = chat.slack.views.values()
+    assert view["title"]["text"] == "toy tune"
+
+
+@pytest.mark.parametrize("user", ["U0OLGA", "U0STAN"])
+async def test_a_decision_that_takes_long_is_taken_or_refused_all_the_same(
+    chat: Chat, monkeypatch: pytest.MonkeyPatch, user: str
+):
+    await chat.type(LAMP_ON)
+    go = held_up(monkeypatch, Decisions, "decide")
+    card = chat.slack.card
+    payload = payloads.click(
+        "approve", card.buttons["approve"]["value"], user, channel=card.channel, ts=card.ts
+    )
+    assert (await acknowledged(chat, payloads.interaction(payload))).status == 200
+    go.set()
+    await chat.door.close()
+    await chat.settle()
+    may = user == "U0OLGA"
+    assert chat.run().state is (State.SUCCEEDED if may else State.WAITING)
+    assert bool(chat.slack.whispers(user)) is not may
+
+
+@pytest.mark.parametrize("reason", ["because a customer called", "\u202e"])
+async def test_of_a_form_that_takes_long_one_is_told_directly_what_is_wrong(
+    chat: Chat, monkeypatch: pytest.MonkeyPatch, reason: str
+):
+    shown = await opened(chat, "toy tune")
+    go = held_up(monkeypatch, listeners.Asking, "submit")
+    values = {"host": "lb1", "name": "lamp", "because": reason}
+    told = payloads.in_view("view_submission", shown.payload(values), "U0DORA")
+    assert (await acknowledged(chat, payloads.interaction(told))).body == b""
+    go.set()
+    await chat.door.close()
+    await chat.settle()
+    wrong = [one.text for one in chat.slack.seen_in("D0DORA")]
+    if reason.isprintable():
+        assert chat.run().state is State.WAITING
+        assert wrong == []
+    else:
+        assert wrong[0].startswith("Nothing was asked: ")
+
+
+async def test_what_is_behind_acknowledgements_is_bounded(
+    chat: Chat, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(listeners, "_MOST_WAITING", 2)
+    go = held_up(monkeypatch, Commands, "answer")
+    for _ in range(2):
+        await acknowledged(chat, payloads.slash("who lb1"))
+    answer = await acknowledged(chat, payloads.slash(LAMP_ON))
+    assert "Keyturn has too much to do" in answer.json["text"]
+    go.set()
+    await chat.settle()
+    with chat.office.database.reading() as tx:
+        assert tx.sql.exec_driver_sql("SELECT count(*) FROM run").scalar_one() == 0
+
+
+async def test_nothing_else_that_is_done_in_threads_is_waited_for(chat: Chat):
+    """What sends news and draws Homes shares one pool, which may be full of who waits."""
+    await chat.type("who lb1")
+    loop, go = asyncio.get_running_loop(), Event()
+    loop.set_default_executor(ThreadPoolExecutor(1))
+    waiting = loop.run_in_executor(None, go.wait, 20)
+    try:
+        answer = await acknowledged(chat, payloads.slash("who lb1"))
+    finally:
+        go.set()
+        await waiting
+    assert answer.json["text"] == "lb1 is in the edge"
