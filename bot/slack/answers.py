@@ -23,6 +23,8 @@ from bot.slack.blocks import (
 )
 from runbooks import AnyRunbook
 
+# Before a check: it is answered where only the requester reads it.
+PRIVATELY = "privately"
 # Opens the form of the runbook that its value names.
 ASK = "ask"
 _MOST_BUTTONS = 25
@@ -30,6 +32,7 @@ _MOST_RUNBOOKS = 60
 
 _ALSO = (
     ("help WORDS", "what may be asked for, or all about one of them"),
+    ("privately WORDS HOST…", "a check that only you are shown; the log and the pages keep it"),
     ("runs [HOST] [WORDS]", "the newest runs, on a host, with words such as 203.0.113.9 in them"),
     ("changed 02:00 ±30m [HOST]", "what changed around then, on a host or on such as web*"),
     ("run N", "one run"),
@@ -74,6 +77,11 @@ def builtin(word: str) -> Message | None:
     entries = [[code(f"{COMMAND} {typed}"), words(f" – {does}")] for typed, does in found]
     title = f"How to type {word.lower()}"
     return Message(notification(title), [rich(line(bold(title)), bullets(*entries))])
+
+
+def is_private(text: str) -> bool:
+    """Return whether a check is to be answered to its requester alone."""
+    return text.lower().split(maxsplit=1)[:1] == [PRIVATELY]
 
 
 def usage_of(word: str) -> str:

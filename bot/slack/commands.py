@@ -31,6 +31,7 @@ from connectors.command import quote_text
 from connectors.inventory import Inventory
 from connectors.trouble import UnknownHost
 from runbooks import AnyRunbook, catalogue
+from runbooks._catalogue import kind
 
 _NEWEST = 15
 
@@ -111,6 +112,7 @@ class Commands:
             "freezes": self._freezes,
             "who": self._who,
             "schedules": lambda asked: self._timetables.listing(asked.person),
+            answers.PRIVATELY: self._privately,
         }
 
     @property
@@ -145,6 +147,21 @@ class Commands:
         if not isinstance(run, Run):
             return run
         return answers.said(f"{run.title}: {run.summary}") if run.over else None
+
+    def _privately(self, asked: Asked) -> Message | Blank | None:
+        """Ask for a check; its answer goes where only this person reads it."""
+        if not asked.said.rest:
+            raise Unfit(f"which check? Type {answers.COMMAND} {answers.PRIVATELY} WORDS HOST")
+        runbook, values = forms.find(forms.split(asked.said.rest))
+        if not values:
+            usage = forms.usage(runbook)
+            raise Unfit(f"say all of it: {answers.COMMAND} {answers.PRIVATELY} {usage}")
+        if kind(runbook) != "check":
+            raise Unfit(
+                "only a check is answered to you alone: others approve a change, so its card is "
+                f"for everybody. Type it without {answers.PRIVATELY}"
+            )
+        return self._ask(replace(asked, said=Said(asked.said.rest, asked.said.reason)))
 
     def _found(self, first: str, typed: Sequence[str]) -> tuple[type[AnyRunbook], Sequence[str]]:
         """Return the runbook that is meant and its values; of other commands, the nearest."""

@@ -304,8 +304,10 @@ class Listeners:
             log.info("a form was not drawn anew: %s", no)
 
     async def _answer(self, command: payloads.Command) -> Message | Blank | None:
-        text = typed(command.name, command.text)
-        origin = Origin("slack", command.channel, command.account.user)
+        text, channel = typed(command.name, command.text), command.channel
+        if answers.is_private(text):
+            channel = await self._private_place(command.account)
+        origin = Origin("slack", channel, command.account.user)
 
         def answer(person: Person, policy: Policy) -> Message | Blank | None:
             zone = self._identity.zone(command.account)
@@ -314,6 +316,17 @@ class Listeners:
             )
 
         return await self._identity.done(command.account, answer)
+
+    async def _private_place(self, account: payloads.Account) -> str:
+        """Return the conversation with a person that nobody else reads."""
+        await self._identity.person(account)
+        try:
+            return await self._voice.conversation(account.user)
+        except (SlackClientError, ClientError, TimeoutError) as trouble:
+            log.warning("no conversation with %s: %s", account.user, type(trouble).__name__)
+            raise Unfit(
+                "Slack opened no conversation with you, so nothing was asked: try again"
+            ) from None
 
     def _whisper(self, body: Body, message: Message) -> None:
         """Tell whoever clicked, behind the acknowledgement: Slack waits for that one only."""

@@ -76,7 +76,7 @@ BUILT_IN = (
     *("help", "runs", "run", "approve", "deny", "undo", "again", "withdraw", "web", "can-i"),
     *("break-glass", "review", "delegate", "delegations", "grant", "grants", "counter", "accept"),
     *("stop", "resume", "ban", "unban", "changed", "schedule", "schedules", "freeze", "freezes"),
-    "who",
+    *("who", "privately"),
 )
 
 
@@ -482,3 +482,26 @@ async def test_a_card_tells_of_the_freeze_that_its_run_will_wait_for(chat: Chat)
     await chat.type("toy set lb1 lamp on")
     frozen = chat.slack.posted[-1].words
     assert "once approved it waits: the edge is frozen until 2200-01-01" in frozen
+
+
+async def test_a_check_is_answered_to_the_one_who_asked_alone(chat: Chat):
+    await chat.type("privately toy show lb1 because I wonder", "U0DORA")
+    assert chat.run().words == "toy show"
+    assert chat.run().state is State.SUCCEEDED
+    assert {posted.channel for posted in chat.slack.posted} == {"D0DORA"}
+    assert "asked" in chat.office.entries()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("privately toy set lb1 lamp on", "Only a check is answered to you alone"),
+        ("privately", "Which check? Type /keyturn privately WORDS HOST"),
+        ("privately toy sho lb1", "Did you mean: toy"),
+        ("privately toy show", "Say all of it: /keyturn privately toy show HOST"),
+    ],
+)
+async def test_only_a_check_is_answered_privately(chat: Chat, text: str, said: str):
+    assert said in (await chat.type(text, "U0DORA")).text
+    assert chat.office.entries() == []
+    assert chat.slack.posted == []
