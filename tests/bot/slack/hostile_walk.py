@@ -64,6 +64,7 @@ class Walk:
             ),
             *("run SAID", "approve SAID", "approve 1 SAID", "deny SAID", "undo SAID"),
             *("runs SAID", "who SAID", "can-i SAID", "can-i toy set 'SAID'", "can-i"),
+            *("privately SAID", "privately toy show SAID", "help approve"),
             *("can-i toy set lb1", "changed 5 minutes ago 'SAID'", "changed SAID", "changed"),
             *("changed 5 minutes ago <!here>*x*", "changed 5 minutes ago &lt;!here&gt;*x*"),
             "changed 5 minutes ago &lt;!channel&gt;_x_",
