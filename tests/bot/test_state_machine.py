@@ -43,7 +43,7 @@ from bot.store import (
     testimony,
     verification,
 )
-from bot.store.database import Database, Transaction
+from bot.store.database import Database, SeenHead, Transaction
 from bot.store.runs import Overtaken
 from bot.store.seal import Seal
 from bot.store.wire import Wire
@@ -163,6 +163,8 @@ def _ground() -> tuple[Steady, sqlite3.Connection, Path]:
 def _emptied() -> Steady:
     database, empty, _ = _ground()
     database.elapsed = 0
+    # Another Keyturn, which remembers nothing of what the one before has written.
+    database.seen_head = SeenHead()
     with database.engine.connect() as connection:
         empty.backup(_driver(connection))
     return database
