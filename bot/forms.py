@@ -42,6 +42,7 @@ class Blank:
 
     kind: what to offer: "host", "choice" or "text". tag: hosts must carry it.
     lists: which of the things that its host lists it names, such as "pools"; "" if of none.
+    within: the fields whose values say where the host looks for them, such as a table.
     """
 
     name: str
@@ -53,6 +54,7 @@ class Blank:
     default: str = ""
     tag: str = ""
     lists: str = ""
+    within: Sequence[str] = ()
 
 
 def blanks(runbook: type[AnyRunbook]) -> list[Blank]:
@@ -60,9 +62,24 @@ def blanks(runbook: type[AnyRunbook]) -> list[Blank]:
     schema = runbook.model_json_schema()
     required: list[str] = schema.get("required", [])
     return [
-        _blank(name, _flattened(field, schema), required=name in required)
+        _blank(
+            name,
+            _flattened(field, schema),
+            label=runbook.model_fields[name].title or name.replace("_", " ").capitalize(),
+            required=name in required,
+        )
         for name, field in schema["properties"].items()
     ]
+
+
+def fits(runbook: type[AnyRunbook], name: str, value: str) -> bool:
+    """Return whether a value fits one field, whatever the others are."""
+    try:
+        runbook.model_validate({name: value})
+    except ValidationError as error:
+        # What is wrong with no field is wrong with the one value that is given.
+        return all(problem["loc"] and problem["loc"][0] != name for problem in error.errors())
+    return True
 
 
 def usage(runbook: type[AnyRunbook]) -> str:
@@ -164,7 +181,7 @@ def _flattened(field: Mapping[str, Any], schema: Mapping[str, Any]) -> Mapping[s
     return {**_flattened(filled[0], schema), **field} if filled else field
 
 
-def _blank(name: str, field: Mapping[str, Any], *, required: bool) -> Blank:
+def _blank(name: str, field: Mapping[str, Any], *, label: str, required: bool) -> Blank:
     choices = [str(choice) for choice in field.get("enum", ())]
     if field.get("type") == "boolean":
         choices = ["false", "true"]
@@ -172,7 +189,7 @@ def _blank(name: str, field: Mapping[str, Any], *, required: bool) -> Blank:
     default = field.get("default")
     return Blank(
         name=name,
-        label=str(field.get("title") or name.capitalize()),
+        label=label,
         hint=str(field.get("description", "")),
         kind=kind,
         required=required,
@@ -184,6 +201,7 @@ def _blank(name: str, field: Mapping[str, Any], *, required: bool) -> Blank:
         else str(default),
         tag=str(field.get("tag", "")),
         lists=str(field.get("lists", "")),
+        within=tuple(field.get("within", ())),
     )
 
 

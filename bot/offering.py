@@ -12,9 +12,9 @@ from bot.store import search
 from bot.store.database import Database
 from bot.workflow.parts import Fleet, Policies
 from connectors.trouble import HostTrouble
-from runbooks import AnyRunbook
+from runbooks import AnyRunbook, Refused
 from runbooks._catalogue import kind
-from runbooks._lists import LISTS, Lister
+from runbooks._lists import LISTS, QUICK, Lister
 
 log = logging.getLogger(__name__)
 
@@ -24,7 +24,8 @@ _REST_SECONDS = 20.0
 _MOST_REMEMBERED = 2000
 _MOST_EARLIER = 100
 
-Key = tuple[str, str]
+# A host, what it lists, and where it looks for it.
+Key = tuple[str, ...]
 
 
 class Offering:
@@ -47,26 +48,51 @@ class Offering:
         self._lock = threading.Lock()
         self._known: dict[Key, tuple[float, Sequence[str]]] = {}
 
-    def look(self, runbook: type[AnyRunbook], *, host: str, person: str, door: str) -> None:
-        """Ask a host for the lists that a form about it needs, where they are not known."""
-        wanted = {blank.lists for blank in forms.blanks(runbook) if blank.lists in self._lists}
+    def look(
+        self,
+        runbook: type[AnyRunbook],
+        *,
+        host: str,
+        person: str,
+        door: str,
+        given: Mapping[str, str],
+    ) -> None:
+        """Ask a host for the lists that a form about it needs, where they are not known.
+
+        given: what is filled in already, by field.
+        """
+        wanted = [blank for blank in forms.blanks(runbook) if blank.lists in self._lists]
         if not self.may(runbook, host=host, person=person, door=door):
             return
-        for word in sorted(wanted):
-            if self._begin((host, word)):
-                self._read(host, word)
+        for blank in wanted:
+            where = _where(runbook, blank, given)
+            if where is not None and self._begin((host, blank.lists, *where.values())):
+                self._read(host, blank.lists, where)
 
     def values(
-        self, runbook: type[AnyRunbook], blank: Blank, *, host: str, person: str, door: str
+        self,
+        runbook: type[AnyRunbook],
+        blank: Blank,
+        *,
+        host: str,
+        person: str,
+        door: str,
+        given: Mapping[str, str],
     ) -> Sequence[str]:
         """Return what the host listed, and what was asked for there before. Asks no host.
 
         Of both, what this person may know: lists are for those who may have the host asked, and
-        earlier values are those of runs that they may view.
+        earlier values are those of runs that they may view. given: what is filled in already.
         """
+        where = _where(runbook, blank, given)
+        if where is None:
+            return ()
         listed: Sequence[str] = ()
         if self.may(runbook, host=host, person=person, door=door):
-            _, listed = self._known.get((host, blank.lists), (0.0, ()))
+            _, listed = self._known.get((host, blank.lists, *where.values()), (0.0, ()))
+        if blank.lists in QUICK:
+            # What was asked for before is not so any more.
+            return listed
         with self._database.reading(self._policies.current().sight(person)) as tx:
             found = search.newest(tx, search.Filter(host=host), most=_MOST_EARLIER)
         earlier = [run.fields[blank.name] for run in found if run.fields.get(blank.name)]
@@ -98,14 +124,25 @@ class Offering:
             self._known[key] = self._clock() + _REST_SECONDS, listed
             return True
 
-    def _read(self, host: str, word: str) -> None:
+    def _read(self, host: str, word: str, where: Mapping[str, str]) -> None:
         try:
-            found = tuple(sorted(self._lists[word](self._fleet.ask, host)))
-        except HostTrouble as trouble:
+            found = tuple(sorted(self._lists[word](self._fleet.ask, host, where)))
+        except (HostTrouble, Refused) as trouble:
             log.info("%s lists no %s: %s", host, word, trouble)
             return
+        fresh = _REST_SECONDS if word in QUICK else _FRESH_SECONDS
         with self._lock:
-            self._known[host, word] = self._clock() + _FRESH_SECONDS, found
+            self._known[host, word, *where.values()] = self._clock() + fresh, found
+
+
+def _where(
+    runbook: type[AnyRunbook], blank: Blank, given: Mapping[str, str]
+) -> Mapping[str, str] | None:
+    """Return where the host looks for what a field lists; None if that is not filled in well."""
+    defaults = {other.name: other.default for other in forms.blanks(runbook)}
+    where = {name: given.get(name) or defaults[name] for name in blank.within}
+    well = all(forms.fits(runbook, name, value) for name, value in where.items())
+    return where if well else None
 
 
 def askable(

@@ -2,22 +2,36 @@
 
 from collections.abc import Callable, Iterable, Mapping
 
-from connectors import block_tree, bond, haproxy, shaping, zfs
+from connectors import block_tree, bond, haproxy, haproxy_limits, shaping, zfs
 from connectors.command import Ask
+from runbooks._plan import Refused
 
-Lister = Callable[[Ask, str], Iterable[str]]
+# Of a host, where it looks, by field: such as the table that is chosen.
+Lister = Callable[[Ask, str, Mapping[str, str]], Iterable[str]]
+# What may be otherwise by the next minute.
+QUICK = frozenset({"abusers"})
 
 
-def _disks(ask: Ask, host: str) -> Iterable[str]:
+def _abusers(ask: Ask, host: str, where: Mapping[str, str]) -> Iterable[str]:
+    table, mark = where["table"], where["mark"]
+    least = haproxy_limits.known(ask, host).mark(table, mark)
+    try:
+        return [entry.key for entry in haproxy.reaching(ask, host, table, mark, least)]
+    except haproxy.NotKept as missing:
+        raise Refused(str(missing)) from None
+
+
+def _disks(ask: Ask, host: str, _where: Mapping[str, str]) -> Iterable[str]:
     nodes = ask(host, block_tree.tree()).nodes.values()
     return (node.name for node in nodes if node.type in {"disk", "mpath"})
 
 
 # By the word that a field says what it names with.
 LISTS: Mapping[str, Lister] = {
-    "bonds": lambda ask, host: ask(host, bond.bonds()),
+    "abusers": _abusers,
+    "bonds": lambda ask, host, _: ask(host, bond.bonds()),
     "disks": _disks,
-    "interfaces": lambda ask, host: ask(host, shaping.cards()),
-    "pools": lambda ask, host: (space.pool for space in ask(host, zfs.spaces())),
-    "tables": lambda ask, host: (head.name for head in ask(host, haproxy.tables())),
+    "interfaces": lambda ask, host, _: ask(host, shaping.cards()),
+    "pools": lambda ask, host, _: (space.pool for space in ask(host, zfs.spaces())),
+    "tables": lambda ask, host, _: (head.name for head in ask(host, haproxy.tables())),
 }

@@ -92,6 +92,19 @@ class Change(Runbook[State], Generic[State]):
         they decided, and, once applied, to prove that nothing is left.
         """
 
+    def plan_anyway(self, state: State, /) -> Plan:
+        """Plan without refusing what is possible and had better not be done now.
+
+        An undo is held against this plan: what was done is in effect if nothing of it is left.
+        """
+        return self.plan(state)
+
+    def refuse_undo(self, state: State, /) -> None:
+        """Raise Refused if what was done is in effect and can no longer be undone.
+
+        Asked with what is read anew, before an undo is shown to anybody and before it starts.
+        """
+
     def follow(self, state: State, /) -> Report | None:  # noqa: ARG002 - of those that go on
         """Say how the work goes that was started and goes on after the run; None if none does.
 

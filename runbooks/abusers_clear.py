@@ -1,6 +1,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from pydantic import Field
+
 from connectors import haproxy, haproxy_limits, haproxy_peers
 from connectors.command import Ask, Shell
 from connectors.haproxy_limits import Limits
@@ -45,7 +47,7 @@ class ClearAbuser(
     """Let an address back in that HAProxy has marked as an abuser."""
 
     host: Host = tagged("haproxy")
-    address: Address
+    address: Address = Field(json_schema_extra={"lists": "abusers", "within": ["table", "mark"]})
     table: TableName = "http"
     mark: CounterName = "gpc0"
 

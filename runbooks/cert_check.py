@@ -39,6 +39,7 @@ class CertCheck(
         Field(
             pattern=_DNS_NAME,
             max_length=253,
+            title="Server name (SNI)",
             description="The name that a client would ask for, such as www.example.com",
         ),
     ] = ""

@@ -39,7 +39,10 @@ class RefreshPingdom(
     host: Host = tagged("csf")
     accept_size_change: Annotated[
         bool,
-        Field(description="Take a list that lost or gained much: somebody has compared it"),
+        Field(
+            title="Accept a much different list",
+            description="Take a list that lost or gained much: somebody has compared it",
+        ),
     ] = False
 
     start: Annotated[

@@ -50,7 +50,10 @@ class TryDiskWrite(
             description="A directory of root's on the disk that is meant, such as /srv",
         ),
     ]
-    mib: Annotated[int, Field(ge=LEAST, le=MOST, description="How much to write, in MiB")] = 64
+    mib: Annotated[
+        int,
+        Field(ge=LEAST, le=MOST, title="Size (MiB)", description="How much to write, in MiB"),
+    ] = 64
     # A trial leaves nothing behind but its result: so the request says how old one may be.
     since: Instant = Field(
         default_factory=lambda: datetime.now(UTC).replace(microsecond=0),

@@ -25,6 +25,7 @@ class HsrpCheck(Check[Pair], words="hsrp check", example="r1 r2"):
     host: Host = tagged("router")
     other: Host | None = Field(
         default=None,
+        title="Other router",
         description="The second router of the pair: with it, each group is seen from both sides",
         json_schema_extra={"choices": "hosts", "tag": "router"},
     )

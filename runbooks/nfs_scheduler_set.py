@@ -59,6 +59,7 @@ class SetScheduler(
         Field(
             ge=_IDLE[0],
             le=_IDLE[1],
+            title="Idle time between requests (ms)",
             description="Milliseconds that bfq waits for one process; 0 to 100",
         ),
     ] = None
@@ -68,6 +69,7 @@ class SetScheduler(
             ge=_AHEAD[0],
             le=_AHEAD[1],
             multiple_of=4,
+            title="Read-ahead (KiB)",
             description="KiB read ahead of who reads in order; whole pages of 4, up to 65536",
         ),
     ] = None
@@ -76,11 +78,16 @@ class SetScheduler(
         Field(
             ge=_REQUESTS[0],
             le=_REQUESTS[1],
+            title="Queued requests",
             description="Requests that may be queued; 4 to 10240",
         ),
     ] = None
     persist: Annotated[
-        bool, Field(description="Also write a udev rule, so that it outlives a restart")
+        bool,
+        Field(
+            title="Keep after a restart",
+            description="Also write a udev rule, so that it outlives a restart",
+        ),
     ] = False
 
     def read(self, ask: Ask) -> Disk:

@@ -36,8 +36,8 @@ class SetShaping(
 
     host: Host
     interface: InterfaceName
-    down: Rate = None
-    up: Rate = None
+    down: Rate = Field(default=None, title="Download rate")
+    up: Rate = Field(default=None, title="Upload rate")
     peer: Annotated[
         Address | None, Field(description="Whom to ping from the host before and after")
     ] = None

@@ -34,6 +34,7 @@ class TcpWindowCheck(Check[Way], words="tcp window check", example="web1 198.51.
         Field(
             ge=1,
             le=5000,
+            title="Round-trip time (ms)",
             description="Milliseconds to the peer and back; measured with ping if left empty",
         ),
     ] = None

@@ -15,6 +15,13 @@ class PauseScrub(
     def read(self, ask: Ask) -> Storage:
         return zfs.storage(ask, self.host)
 
+    def refuse_undo(self, storage: Storage) -> None:
+        pool = zfs.pick(self.pool, storage)
+        if not any(scan.state == "paused" for scan in pool.scans):
+            raise Refused(
+                f"the scrub of {pool.name} is not paused any more: ask for `zfs scrub start`"
+            )
+
     def plan(self, storage: Storage) -> Plan:
         pool = zfs.pick(self.pool, storage)
         running = pool.running

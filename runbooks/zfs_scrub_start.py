@@ -44,7 +44,12 @@ class _Scrub(Change[Scrubbable]):
     pool: PoolName
     fresh: Annotated[
         int,
-        Field(ge=1, le=100_000, description="Minutes within which a finished scrub is enough"),
+        Field(
+            ge=1,
+            le=100_000,
+            title="Skip if scrubbed within (min)",
+            description="Minutes within which a finished scrub is enough",
+        ),
     ] = 60
 
     def read(self, ask: Ask) -> Scrubbable:
@@ -57,17 +62,28 @@ class _Scrub(Change[Scrubbable]):
         return Scrubbable(pool, storage, load, beside)
 
     def plan(self, found: Scrubbable) -> Plan:
+        plan = self.plan_anyway(found)
+        if plan.steps:
+            self.consider(found)
+        return plan
+
+    def plan_anyway(self, found: Scrubbable) -> Plan:
         pool = found.pool
         _refuse_what_cannot_be(pool)
         if pool.running:
             return Plan(f"{pool.name} is being scrubbed already: {pool.running.story}")
         if found.scrubbed_within(self.fresh) and pool.scrub:
             return Plan(f"{pool.name} has just been scrubbed: {pool.scrub.story}")
-        self.consider(found)
         paused = next((scan for scan in pool.scans if scan.state == "paused"), None)
         step = self._resume(pool, paused) if paused else self._start(found)
         because = pool.scans[0].story if pool.scans else "never scrubbed"
         return Plan(f"{pool.name} is {pool.state}; {because}", [step], _notes(found, self.host))
+
+    def refuse_undo(self, found: Scrubbable) -> None:
+        pool = found.pool
+        if pool.running is None or pool.running.kind != "scrub":
+            story = pool.scrub.story if pool.scrub else "it is forgotten"
+            raise Refused(f"the scrub of {pool.name} is not running any more ({story})")
 
     def follow(self, found: Scrubbable) -> Report:
         pool = found.pool
@@ -117,6 +133,7 @@ class StartScrub(_Scrub, words="zfs scrub start", example="nas1 tank", undo="sto
             gt=0,
             le=10_000,
             allow_inf_nan=False,
+            title="Highest load average",
             description="Refuse while the load average of 5 minutes is above this",
         ),
     ] = 8.0

@@ -84,8 +84,17 @@ class WarmUp(SetSwitch, words="toy warm", example="lb1 lamp on", undo="sets it b
     """Set one switch, and let its host warm up after that."""
 
     def plan(self, switches: Switches) -> Plan:
-        plan = super().plan(switches)
+        if switches.get("weather") == "hot":
+            raise Refused("it is hot: ask again when it is cooler")
+        plan = self.plan_anyway(switches)
         return Plan(plan.because, plan.steps, [WARNING])
+
+    def plan_anyway(self, switches: Switches) -> Plan:
+        return super().plan(switches)
+
+    def refuse_undo(self, switches: Switches) -> None:
+        if switches.get("warming") == "burnt":
+            raise Refused("it is burnt out, and stays so")
 
     def follow(self, switches: Switches) -> Report:
         warming = switches.get("warming", "off") == "on"
@@ -150,8 +159,15 @@ class TuneSwitch(Change[Switches], words="toy tune", example="lb1 lamp", undo="p
         return Plan("not lit", [Step("Light it", self.host, do=do, undo=undo)])
 
 
-LISTS: Mapping[str, Callable[[Ask, str], Iterable[str]]] = {
-    "switches": lambda ask, host: ask(host, SHOW)
+# By the table that has marked them.
+ABUSERS: Mapping[str, list[str]] = {
+    "http": ["203.0.113.9"],
+    "www": ["198.51.100.7", "2001:db8::7"],
+}
+LISTS: Mapping[str, Callable[[Ask, str, Mapping[str, str]], Iterable[str]]] = {
+    "abusers": lambda _ask, _host, where: ABUSERS[where["table"]],
+    "tables": lambda _ask, _host, _: ABUSERS,
+    "switches": lambda ask, host, _: ask(host, SHOW),
 }
 RUNBOOKS: Mapping[str, type] = {
     runbook.words: runbook

@@ -44,6 +44,12 @@ class Moments(shapes.Shape):
 
 class Which(Given):
     runbook: Word = Field(examples=["zfs scrub start"])
+    given: Sequence[Word] = Field(
+        (),
+        max_length=20,
+        description="What is chosen already: `table=http`.",
+        examples=[["table=http"]],
+    )
 
 
 class Cron(Given):
@@ -64,14 +70,18 @@ def choices(parts: Here, caller: Reading, name: str, wanted: Annotated[Which, Qu
     known = catalogue().get(words)
     if known is None or name not in caller.policy.inventory.hosts:
         raise HTTPException(404, "there is no such host, or no such runbook")
+    chosen = (each.partition("=") for each in wanted.given)
+    given = {field: value for field, equals, value in chosen if equals}
     if parts.offering is not None:
-        parts.offering.look(known, host=name, person=caller.id, door="api")
+        parts.offering.look(known, host=name, person=caller.id, door="api", given=given)
     fields = [
         ChoiceShape(
             field=blank.name,
             values=blank.choices
             or (
-                parts.offering.values(known, blank, host=name, person=caller.id, door="api")
+                parts.offering.values(
+                    known, blank, host=name, person=caller.id, door="api", given=given
+                )
                 if parts.offering
                 else ()
             ),

@@ -40,6 +40,8 @@ log = logging.getLogger(__name__)
 # A trigger lives three seconds.
 _TRIGGER_SECONDS = 2.5
 # How long somebody who looks for an option waits for a host that was not read ahead.
+# What is chosen in a form and kept in it, by field.
+_TOLD = "told-"
 _LOOK_SECONDS = 1.5
 # How long what Slack did not take waits before it is tried once more.
 _AGAIN_SECONDS = 1.0
@@ -129,13 +131,17 @@ class Asking:
             await self._draw(shown.id, shown.hash, view)
             return
         runbook = _runbook(shown.about.get("words", ""))
+        host = host or shown.about.get("host", "")
+        values = _told(runbook, shown)
+        kept = {f"{_TOLD}{name}": value for name, value in values.items()}
+        about = {**shown.about, **kept}
 
         def filled() -> View:
             hosts = list(self._offering.hosts(runbook, person=person, door=_DOOR))
-            return self._form(runbook, hosts, person, shown.about, host)
+            return self._form(runbook, hosts, person, about, host)
 
         await self._draw(shown.id, shown.hash, await threads.answered(filled))
-        await asyncio.to_thread(self._offering.look, runbook, host=host, person=person, door=_DOOR)
+        await self._look(runbook, host, person, values)
 
     async def options(self, shown: Shown, *, person: str) -> Sequence[Any]:
         """Return what may be chosen for what was typed; from memory, or after a short look."""
@@ -150,15 +156,24 @@ class Asking:
         host = shown.values.get(HOST_BLOCK) or shown.about.get("host", "")
         values: Sequence[str] = ()
         if host:
-            await self._look(runbook, host, person)
+            told = _told(runbook, shown)
+            await self._look(runbook, host, person, told)
             values = await threads.answered(
-                self._offering.values, runbook, blank, host=host, person=person, door=_DOOR
+                self._offering.values,
+                runbook,
+                blank,
+                host=host,
+                person=person,
+                door=_DOOR,
+                given=told,
             )
         return form.options(values, shown.typed, free=True)
 
-    async def _look(self, runbook: type[AnyRunbook], host: str, person: str) -> None:
+    async def _look(
+        self, runbook: type[AnyRunbook], host: str, person: str, given: Mapping[str, str]
+    ) -> None:
         look = asyncio.to_thread(
-            self._offering.look, runbook, host=host, person=person, door=_DOOR
+            self._offering.look, runbook, host=host, person=person, door=_DOOR, given=given
         )
         with suppress(TimeoutError):
             # The thread goes on without us, and is heard the next time.
@@ -298,6 +313,18 @@ class Asking:
         if runbook is None:
             return [host.name for host in self._policies.current().inventory]
         return list(self._offering.hosts(runbook, person=person, door=_DOOR))
+
+
+def _told(runbook: type[AnyRunbook], shown: Shown) -> dict[str, str]:
+    """Return what is filled in of the fields that say where the host looks for others.
+
+    Slack says it when one of them is chosen, and not while somebody looks for options: until the
+    next choice it is kept in the form.
+    """
+    names = {name for blank in forms.blanks(runbook) for name in blank.within}
+    kept = {name: shown.about.get(f"{_TOLD}{name}", "") for name in names}
+    found = {name: shown.values.get(name, kept[name]) for name in names}
+    return {name: value for name, value in found.items() if value}
 
 
 def named_in(said: str, policy: Policy) -> list[str]:

@@ -52,6 +52,11 @@ class Sheet:
     others: Mapping[str, Sequence[str]] = ()  # pyright: ignore[reportAssignmentType] - read only
     given: Mapping[str, str] = field(default_factory=dict[str, str])
 
+    @property
+    def tells(self) -> frozenset[str]:
+        """The fields that say where the host looks for what others list."""
+        return frozenset(name for blank in blanks(self.runbook) for name in blank.within)
+
 
 def loading() -> View:
     """Hold the place of a form: Slack leaves three seconds to open one."""
@@ -156,11 +161,13 @@ def _outlook(sheet: Sheet) -> Block:
 def _input(blank: Blank, sheet: Sheet) -> Block:
     if blank.name == HOST_BLOCK:
         return _host_input(sheet.hosts, sheet.host)
-    label = blank.name.replace("_", " ").capitalize()
-    block = _labelled(blank.name, label, _element(blank, sheet))
+    block = _labelled(blank.name, blank.label, _element(blank, sheet))
     if blank.hint:
         # Plain text has no way to mark words that are typed.
         block["hint"] = _plain(shortened(blank.hint.replace("`", ""), 500))
+    if blank.name in sheet.tells and blank.lists:
+        # Slack tells nothing of the other fields while it looks for options.
+        block["dispatch_action"] = True
     return block if blank.required else block | {"optional": True}
 
 

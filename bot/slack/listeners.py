@@ -78,8 +78,8 @@ class Listeners:
             app.action(action)(self.on_click)
         app.action(_ASK)(self.on_ask)
         app.action(AGAIN)(self.on_ask)
-        app.action(form.HOST)(self.on_choice)
         for action in (form.HOST, form.VALUE):
+            app.action(action)(self.on_choice)
             app.options(action)(self.on_suggestion)
         for callback in (form.FORM, form.CHOOSER):
             app.view(callback)(self.on_form)

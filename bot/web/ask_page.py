@@ -93,9 +93,12 @@ def lists(
 ) -> Response:
     """Answer with what the chosen host lists for the fields: it is asked, as its checks are."""
     known = _runbook(runbook)
+    query = request.query_params
+    typed = {name: query.get(f"{_FIELD}{name}", "").strip()[:300] for name in known.model_fields}
+    typed |= {"host": host}
     if parts.offering is not None and host in visitor.policy.inventory.hosts:
-        parts.offering.look(known, host=host, person=visitor.id, door="web")
-    fields = _fields(parts, visitor, known, {"host": host}, {})
+        parts.offering.look(known, host=host, person=visitor.id, door="web", given=typed)
+    fields = _fields(parts, visitor, known, typed, {})
     return page(request, "ask_lists.html", fields=fields)
 
 
@@ -161,7 +164,10 @@ def _form(
         # What is wrong with no field of the form still is to be said.
         alerts=[sheet.alert, *(sheet.problems[name] for name in set(sheet.problems) - known)],
         outlook=_outlook(parts, visitor, runbook, sheet.values.get("host", "")),
-        reads=parts.offering is not None and any(field.blank.lists for field in fields),
+        # The fields that say where the lists come from: they are read again when one changes.
+        reads=["host", *(name for field in fields for name in field.blank.within)]
+        if parts.offering is not None and any(field.blank.lists for field in fields)
+        else [],
     )
 
 
@@ -176,7 +182,7 @@ def _fields(
         Field(
             blank,
             typed.get(blank.name) or blank.default,
-            _offered(parts, visitor, runbook, blank, typed.get("host", "")),
+            _offered(parts, visitor, runbook, blank, typed),
             problems.get(blank.name, ""),
         )
         for blank in forms.blanks(runbook)
@@ -184,15 +190,22 @@ def _fields(
 
 
 def _offered(
-    parts: WebParts, visitor: Visitor, runbook: type[AnyRunbook], blank: Blank, host: str
+    parts: WebParts,
+    visitor: Visitor,
+    runbook: type[AnyRunbook],
+    blank: Blank,
+    typed: Mapping[str, str],
 ) -> Sequence[str]:
+    host = typed.get("host", "")
     if blank.kind == "host":
         with parts.database.reading(visitor.sight) as tx:
             now = tx.now
         return list(askable(visitor.policy, runbook, person=visitor.id, door="web", now=now))
     if blank.choices or parts.offering is None or host not in visitor.policy.inventory.hosts:
         return ()
-    return parts.offering.values(runbook, blank, host=host, person=visitor.id, door="web")
+    return parts.offering.values(
+        runbook, blank, host=host, person=visitor.id, door="web", given=typed
+    )
 
 
 def _outlook(

@@ -56,11 +56,17 @@ def remaining(parts: Parts, run: Run, policy: Policy) -> Remaining:
         return Remaining("Each run only reads its host.", ())
     if not isinstance(runbook, Change):
         raise Refused(f"{run.words} is not a change")
-    plan = runbook.plan(runbook.read(parts.fleet.ask))
+    found = runbook.read(parts.fleet.ask)
+    plan = runbook.plan(found) if run.undo_of is None else runbook.plan_anyway(found)
     steps = tuple(_proposed(parts, policy, step) for step in plan.steps)
     fresh = Remaining(plan.because, steps, tuple(plan.notes))
     _refuse_secrets(parts, fresh)
-    return fresh if run.undo_of is None else _backwards(parts, policy, run.undo_of, fresh)
+    if run.undo_of is None:
+        return fresh
+    left = _backwards(parts, policy, run.undo_of, fresh)
+    if left.steps:
+        runbook.refuse_undo(found)
+    return left
 
 
 def _refuse_secrets(parts: Parts, left: Remaining) -> None:

@@ -22,6 +22,7 @@ from connectors.inventory import Host
 from connectors.stick_table import TableHead, UnfitKey, parse_entry, parse_heads
 from connectors.trouble import CommandFailed
 from runbooks import NoUndo, Refused, Step
+from runbooks._lists import LISTS
 from runbooks.abusers_clear import ClearAbuser
 from runbooks.abusers_mark import MarkAbuser
 from runbooks.abusers_show import ShowAbusers
@@ -361,6 +362,16 @@ class Arrays(Daemon):
     @property
     def fleet(self) -> Fleet:
         return fleet_at(str(self.directory / "operator.sock"))
+
+
+def test_the_marked_clients_are_listed_to_be_chosen(arrays: Arrays):
+    fleet, where = arrays.fleet, {"table": "http", "mark": "gpc0"}
+    assert list(LISTS["abusers"](fleet.ask, "lb1", where)) == []
+    (step,) = MARK.plan(MARK.read(fleet.ask)).steps
+    fleet.tell("lb1", step.do)
+    assert list(LISTS["abusers"](fleet.ask, "lb1", where)) == [ABUSER]
+    with pytest.raises(Refused, match="gpc7"):
+        LISTS["abusers"](fleet.ask, "lb1", where | {"mark": "gpc7"})
 
 
 @pytest.fixture

@@ -115,3 +115,27 @@ def test_a_second_host_is_not_taken_for_a_value(text: str, says: str):
 def test_a_value_that_is_called_like_a_host_is_taken(text: str):
     runbook, rest = forms.find(forms.split(text))
     assert len(forms.spread(runbook, rest, HOSTS)[1]) == 1
+
+
+def test_every_label_is_written_in_words():
+    """A field whose name is not a word that people use has a title of its own."""
+    for runbook in catalogue().values():
+        for name, field in runbook.model_fields.items():
+            plain = "_" not in name and name not in {
+                "mib",
+                "rtt",
+                "up",
+                "down",
+                "fresh",
+                "persist",
+            }
+            assert plain or field.title, f"{runbook.words}: {name}"
+
+
+def test_a_value_fits_its_own_field_whatever_the_others_are():
+    clear = catalogue()["abusers clear"]
+    assert forms.fits(clear, "table", "http")
+    assert not forms.fits(clear, "table", "http; id")
+    assert not forms.fits(clear, "table", "-http")
+    assert forms.fits(clear, "address", "203.0.113.9")
+    assert not forms.fits(clear, "address", "1")

@@ -18,7 +18,7 @@ from connectors.trouble import CommandFailed, Interrupted, Unreachable
 from runbooks import Change, Host, Plan, Step
 from tests.bot.office import WEB, Office
 from tests.policies import HOST_KEY
-from tests.toy import SHOW, BreakSwitch, SetAll, SetSwitch, ShowSwitches
+from tests.toy import SHOW, BreakSwitch, SetAll, SetSwitch, ShowSwitches, WarmUp
 
 STEP_DONE = "step succeeded"
 LAMP_ON = SetSwitch(host="lb1", name="lamp", value="on")
@@ -809,3 +809,38 @@ def test_an_undo_whose_feed_has_moved_meanwhile_is_proven_all_the_same(
     ended = office.approve(office.run(undo.id))
     assert ended.state is State.SUCCEEDED
     assert office.fleet.told[-1] == ("lb1", "set lamp off")
+
+
+def test_an_undo_that_cannot_apply_any_more_is_refused_before_anybody_approves_it(office: Office):
+    done = office.approve(office.ask(WarmUp(host="lb1", name="lamp", value="on")))
+    assert done.state is State.SUCCEEDED
+    office.fleet.hosts["lb1"]["warming"] = "burnt"
+    undo = office.workflow.undo(done.id, person="dora", origin=WEB)
+    office.work()
+    after = office.run(undo.id)
+    assert (after.state, after.summary) == (State.REFUSED, "it is burnt out, and stays so")
+    office.fleet.hosts["lb1"].pop("warming")
+    undo = office.workflow.undo(done.id, person="dora", origin=WEB)
+    office.work()
+    assert office.run(undo.id).state is State.WAITING
+
+
+def test_an_undo_that_cannot_apply_any_more_by_the_time_it_starts_sends_nothing(office: Office):
+    done = office.approve(office.ask(WarmUp(host="lb1", name="lamp", value="on")))
+    undo = office.workflow.undo(done.id, person="dora", origin=WEB)
+    office.work()
+    office.fleet.hosts["lb1"]["warming"] = "burnt"
+    told = list(office.fleet.told)
+    after = office.approve(office.run(undo.id))
+    assert after.over
+    assert "burnt out" in after.summary
+    assert office.fleet.told == told
+
+
+def test_an_undo_is_proven_where_the_change_had_better_not_be_made_now(office: Office):
+    done = office.approve(office.ask(WarmUp(host="lb1", name="lamp", value="on")))
+    undo = office.workflow.undo(done.id, person="dora", origin=WEB)
+    office.work()
+    office.fleet.hosts["lb1"]["weather"] = "hot"
+    after = office.approve(office.run(undo.id))
+    assert (after.state, office.fleet.hosts["lb1"]["lamp"]) == (State.SUCCEEDED, "off")

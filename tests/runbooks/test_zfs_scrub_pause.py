@@ -56,3 +56,10 @@ def test_a_pool_that_stands_still_takes_no_orders():
 def test_what_is_no_pool_is_refused_before_anything_is_asked(pool: object):
     with pytest.raises(ValidationError):
         PauseScrub.model_validate({"host": "nas1", "pool": pool})
+
+
+def test_a_paused_scrub_goes_on_by_the_undo_and_one_that_ended_does_not():
+    PAUSE.refuse_undo(storage_of("2.1-paused"))
+    for name in ("2.1-finished", "2.1-never"):
+        with pytest.raises(Refused, match="is not paused any more"):
+            PAUSE.refuse_undo(storage_of(name))

@@ -227,3 +227,21 @@ def test_a_limit_that_is_no_number_is_refused(limit: object):
 def test_a_time_that_is_no_number_of_minutes_is_refused(minutes: object):
     with pytest.raises(ValidationError):
         StartScrub.model_validate(TANK | {"fresh": minutes})
+
+
+@pytest.mark.parametrize("name", ["2.1-running", "2.1-repairing", "fuse-running"])
+def test_a_scrub_that_runs_can_be_stopped_by_the_undo(name: str):
+    START.refuse_undo(found(name))
+
+
+@pytest.mark.parametrize("name", ["2.1-finished", "2.1-never", "2.1-resilvering"])
+def test_the_undo_is_refused_once_the_scrub_has_ended(name: str):
+    with pytest.raises(Refused, match="the scrub of tank is not running any more"):
+        START.refuse_undo(found(name))
+
+
+def test_a_busy_host_does_not_keep_the_undo_of_a_scrub_from_being_proven():
+    busy = replace(found("2.1-never"), load=Load(20.0, 20.0, 20.0))
+    with pytest.raises(Refused, match="the limit given is 8"):
+        START.plan(busy)
+    assert commands(START.plan_anyway(busy)) == [("zpool scrub tank", "zpool scrub -s tank")]

@@ -125,7 +125,8 @@ class Interactions:
         block, element = find(place.blocks, where)
         payload = payloads.block_suggestion(
             context,
-            place.json(self._workspace, self.state(user, place), ""),
+            # Slack does not say what else is filled in while somebody looks for options.
+            place.json(self._workspace, {}, ""),
             element={"block_id": block["block_id"], "action_id": element["action_id"]},
             typed=typed,
         )

@@ -93,6 +93,8 @@ def test_a_form_is_filled_in_and_handed_in_without_scripts() -> None:
             assert "db-1" not in page
             (asked,) = dora.made.of_type("block_suggestion")
             assert (asked["action_id"], asked["value"]) == ("host", "web")
+            # As Slack does: what else is filled in is not said while options are looked for.
+            assert asked["view"]["state"]["values"] == {}
             await dora.form("submit", {f"v/{HOST}": "web-2", f"v/{URGENCY}": "high"})
             await until(lambda: dora.made.emulator.views.top("U0DORA") is None)
             (handed_in,) = dora.made.of_type("view_submission")

@@ -7,7 +7,7 @@ from bot.run import State, StepState
 from bot.store import glass
 from tests.bot.api.conftest import HERE, Desk
 from tests.bot.web.exhibits import approved, asked, concluded, ended, gallery, running, waiting
-from tests.toy import SetSwitch
+from tests.toy import ABUSERS, LISTS, SetSwitch
 
 
 def _waiting_for(desk: Desk, person: str) -> list[int]:
@@ -106,6 +106,18 @@ def test_a_program_learns_what_a_host_has_for_a_field(desk: Desk):
     }
     for wrong in ("/hosts/lb9/choices?runbook=toy+set", "/hosts/lb1/choices?runbook=nope"):
         assert program.get(wrong).status_code == 404
+
+
+def test_a_program_learns_which_addresses_the_chosen_table_has_marked(desk: Desk):
+    office = desk.office
+    offering = Offering(office.fleet, office.database, office.policies, lists=LISTS)
+    desk.api.state.parts = replace(desk.api.state.parts, offering=offering)
+    program = desk.program("dora")
+    for given, table in (([], "http"), (["table=www"], "www")):
+        query = {"runbook": "abusers clear", "given": given}
+        told = program.get("/hosts/lb1/choices", params=query).json()
+        found = {one["field"]: one["values"] for one in told["fields"]}
+        assert found["address"] == sorted(ABUSERS[table])
 
 
 def test_where_nothing_is_offered_the_fields_are_told_all_the_same(desk: Desk):

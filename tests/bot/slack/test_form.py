@@ -1,6 +1,7 @@
 """A runbook without values opens its form, and the form asks as typed words would."""
 
 import asyncio
+import itertools
 import json
 import threading
 from collections.abc import Mapping
@@ -19,6 +20,8 @@ from tests.bot.slack.walk import texts
 from tests.policies import INVENTORY
 
 pytestmark = pytest.mark.anyio
+
+_CLICKS = itertools.count()
 
 
 @dataclass
@@ -63,6 +66,20 @@ class Open:
         action |= {"selected_option": option}
         told = payloads.in_view(
             "block_actions", view, self.user, actions=[action | {"action_ts": "1.1"}]
+        )
+        assert (await self.chat.send(payloads.interaction(told))).status == 200
+        await self.chat.settle()
+
+    async def choose(self, block: str, value: str, **values: str) -> None:
+        """Choose in a field that tells so at once."""
+        element = self.inputs[block]["element"]
+        option = {"text": {"type": "plain_text", "text": value}, "value": value}
+        action = {"action_id": element["action_id"], "block_id": block, "type": element["type"]}
+        told = payloads.in_view(
+            "block_actions",
+            self.payload({**values, block: value}),
+            self.user,
+            actions=[action | {"selected_option": option, "action_ts": f"2.{next(_CLICKS)}"}],
         )
         assert (await self.chat.send(payloads.interaction(told))).status == 200
         await self.chat.settle()
@@ -170,6 +187,31 @@ async def test_a_chosen_host_tells_who_approves_and_is_read_ahead(chat: Chat):
     # Slack does not always tell what else is filled in.
     assert await shown.suggest("name", "LA") == ["lamp", "LA"]
     assert chat.office.fleet.asked == asked
+
+
+async def test_the_blocked_addresses_of_the_chosen_host_and_table_are_offered(chat: Chat):
+    shown = await opened(chat, "abusers clear")
+    assert shown.inputs["address"]["element"]["type"] == "external_select"
+    assert shown.inputs["table"]["dispatch_action"] is True
+    await shown.choose_host("lb1")
+    # Slack does not say what else is filled in while somebody looks for options.
+    assert await shown.suggest("address", "") == ["203.0.113.9"]
+    await shown.choose("table", "www", host="lb1")
+    assert await shown.suggest("address", "") == ["198.51.100.7", "2001:db8::7"]
+    assert await shown.suggest("address", "2001") == ["2001:db8::7", "2001"]
+    # What is no name of a table is put to no host.
+    await shown.choose("table", "http; id", host="lb1")
+    assert await shown.suggest("address", "") == []
+    await shown.choose("table", "www", host="lb1")
+    await shown.submit(host="lb1", table="www", address="2001:db8::7")
+    assert chat.run().request == "abusers clear lb1 2001:db8::7 table=www"
+
+
+async def test_labels_are_words(chat: Chat):
+    shown = await opened(chat, "nfs scheduler set")
+    labels = [block["label"]["text"] for block in shown.inputs.values()]
+    assert "Queued requests" in labels
+    assert "Read-ahead (KiB)" in labels
 
 
 async def test_what_a_host_does_not_list_can_be_typed(chat: Chat):

@@ -10,7 +10,7 @@ from bot.web import build
 from runbooks import catalogue
 from tests.bot.web.conftest import Site
 from tests.bot.web.dom import Page
-from tests.toy import RUNBOOKS
+from tests.toy import ABUSERS, LISTS, RUNBOOKS
 
 LAMP = {
     "runbook": "toy set",
@@ -123,6 +123,28 @@ def test_the_lists_of_a_host_are_offered(site: Site):
     browser.post("/ask", data=LAMP)
     shown = browser.get("/ask/lists?runbook=toy+set&field-host=lb1").text
     assert '<datalist id="list-name"><option value="lamp">' in shown
+
+
+def test_the_blocked_addresses_of_the_chosen_table_are_offered(site: Site):
+    office = site.office
+    offering = Offering(office.fleet, office.database, office.policies, lists=LISTS)
+    site.app = build(replace(site.parts, offering=offering))
+    browser = site.browser("dora")
+    form = browser.get("/ask/form?runbook=abusers+clear").text
+    assert form.count('hx-params="field-host,field-table,field-mark"') == 3
+    for table, found in ABUSERS.items():
+        query = f"runbook=abusers+clear&field-host=lb1&field-table={table}"
+        shown = browser.get(f"/ask/lists?{query}").text
+        listed = "".join(f'<option value="{one}"></option>' for one in found)
+        assert f'<datalist id="list-address">{listed}</datalist>' in shown
+    query = "runbook=abusers+clear&field-host=lb1&field-table=a;b"
+    assert "list-address" not in browser.get(f"/ask/lists?{query}").text
+
+
+def test_labels_are_words(site: Site):
+    text = Page(site.browser("dora").get("/ask/form?runbook=nfs+scheduler+set").text).text
+    assert "Queued requests" in text
+    assert "Nr" not in text.split()
 
 
 @pytest.mark.parametrize("path", ["/ask/form?runbook=rm", "/ask/form", "/ask/lists?runbook=rm"])
