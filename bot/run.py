@@ -275,10 +275,14 @@ def describe_proposals(numbers: Sequence[int]) -> str:
     )
 
 
-def allowed_by(votes: Sequence[Vote]) -> str:
-    """Return who approved, behind a comma: `, approved by adam, olga`; "" if nobody did."""
-    names = ", ".join(vote.person for vote in votes if vote.yes)
-    return f", approved by {names}" if names else ""
+def allowed_by(votes: Sequence[Vote], names: Mapping[str, str] | None = None) -> str:
+    """Return who approved, behind a comma: `, approved by adam, olga`; "" if nobody did.
+
+    names: of people, by their ids; whoever has none there is told by their id.
+    """
+    known = names or {}
+    people = ", ".join(known.get(vote.person, vote.person) for vote in votes if vote.yes)
+    return f", approved by {people}" if people else ""
 
 
 @dataclass(frozen=True)

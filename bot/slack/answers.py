@@ -169,9 +169,14 @@ def misfit(runbook: type[AnyRunbook], problem: Misfit) -> Message:
 
 
 def listing(
-    found: Sequence[Run], votes: Mapping[int, Sequence[Vote]], *, now: int, above: str = ""
+    found: Sequence[Run],
+    votes: Mapping[int, Sequence[Vote]],
+    *,
+    now: int,
+    names: Mapping[str, str],
+    above: str = "",
 ) -> Message:
-    """List runs, the newest first. above: what is to be read before them."""
+    """List runs, the newest first. names: of people. above: what is to be read before them."""
     if not found:
         return said(above or "No run fits.")
     rows = [
@@ -179,8 +184,8 @@ def listing(
             f"{run.id}",
             run.standing,
             _ago(now - run.asked),
-            run.asked_by,
-            run.title + allowed_by(votes.get(run.id, ())),
+            names.get(run.asked_by, run.asked_by),
+            run.title + allowed_by(votes.get(run.id, ()), names),
         )
         for run in found
     ]

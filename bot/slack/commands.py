@@ -259,7 +259,9 @@ class Commands:
             now = tx.now
         if not found and sought:
             raise Unfit(f"no run tells of {quote_text(sought)}{_nor_a_host(known, typed)}")
-        return answers.listing(found, votes, now=now, above=self._brakes.standing())
+        names = self._stories.people()
+        above = self._brakes.standing()
+        return answers.listing(found, votes, now=now, names=names, above=above)
 
     def _run(self, asked: Asked) -> Message:
         number, _ = _number(asked)

@@ -200,7 +200,7 @@ def test_t_a16_no_token_and_no_schedule_breaks_glass(
 def test_t_a16_only_whoever_asked_breaks_the_glass(office: Office) -> None:
     run = wanted(office)
     for person in ("olga", "dora", "stan"):
-        with pytest.raises(NotYours, match="only adam"):
+        with pytest.raises(NotYours, match="only Adam Admin"):
             shatter(office, run, stepped_up(office, person))
 
 

@@ -211,6 +211,7 @@ async def test_runs_are_listed(chat: Chat):
     await chat.type("toy show lb2", "U0STAN")
     shown = words(await chat.type("runs"))
     assert "1  waiting" in shown
+    assert "Dora Developer" in shown
     assert "toy show lb2" in shown
     only = words(await chat.type("runs lb2"))
     assert "toy set lb1" not in only
@@ -232,7 +233,8 @@ async def test_who_approved_is_told_with_the_runs_and_with_what_changed(chat: Ch
     await chat.settle()
     for asked in ("runs", "changed 5 minutes ago ±10m"):
         assert "toy set lb1 lamp on" in words(await chat.type(asked))
-        assert ", approved by olga" in words(await chat.type(asked))
+        who = "Olga Owner" if asked == "runs" else "olga"
+        assert f", approved by {who}" in words(await chat.type(asked))
 
 
 async def test_what_changed_on_one_of_several_hosts_was_allowed_with_all_of_them(chat: Chat):
