@@ -48,6 +48,7 @@ from bot.web.parts import Condition, WebParts
 from bot.workflow import Workflow
 from bot.workflow.worker import Worker
 from connectors.fleet import Fleet
+from runbooks import own_digests
 
 if TYPE_CHECKING:
     from bot.chat import Chat
@@ -101,6 +102,7 @@ def build(
         tenure=tenure,
     )
     ground.house.open(settings.shown)
+    ground.house.note_own_runbooks(own_digests())
     database, workflow, admitted = ground.database, ground.workflow, ground.admitted
     secure = urlsplit(settings.address).scheme == "https"
     offering = Offering(ground.fleet, database, admitted)

@@ -17,6 +17,7 @@ from bot.policy import NoPolicy, Policy, Problem
 from bot.redaction import Redactor
 from bot.schedule.clock import Clock
 from bot.settings import Settings
+from runbooks import own_digests
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +42,7 @@ def work(settings: Settings, *, sites: Sequence[str], concurrency: int) -> None:
         )
         _check_sites(ground.policies.current(), served)
         ground.house.take_up()
+        ground.house.note_own_runbooks(own_digests())
         looks = max(2, concurrency * 3 // 4)
         url = settings.database_url
         crew = Crew(url, sites=sorted(served), threads=concurrency, look_threads=looks)

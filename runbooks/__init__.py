@@ -1,6 +1,6 @@
 """Runbooks: one module each. A module whose name starts with "_" is what they are written in."""
 
-from runbooks._catalogue import catalogue
+from runbooks._catalogue import catalogue, own_digests
 from runbooks._clock import Clock
 from runbooks._earlier import Earlier, last_time
 from runbooks._fields import (
@@ -44,5 +44,6 @@ __all__ = [
     "TableName",
     "catalogue",
     "last_time",
+    "own_digests",
     "tagged",
 ]

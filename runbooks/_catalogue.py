@@ -53,6 +53,12 @@ def is_own(runbook: type[AnyRunbook]) -> bool:
     return _own.is_own(runbook.__module__)
 
 
+def own_digests() -> Mapping[str, str]:
+    """Return the SHA-256 of each file of the installation's own that is in use. Raises BadOwn."""
+    catalogue()
+    return _own.digests()
+
+
 def kind(runbook: type[AnyRunbook]) -> str:
     """Return "change" or "check"."""
     return "change" if issubclass(runbook, Change) else "check"

@@ -10,7 +10,8 @@ whoever Keyturn runs as may write there, and none of them takes the place of one
 import ast
 import importlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from hashlib import sha256
 from pathlib import Path
 from types import ModuleType
 
@@ -20,11 +21,22 @@ from connectors.permissions import find_writer, find_writer_above, list_trusted_
 SETTING = "KEYTURN_RUNBOOKS"
 # Dialects first: what is wrong with one is told of its own file.
 _PACKAGES = ("connectors", "runbooks")
-# A runbook says what is to be asked and done; what it would do by itself nobody could approve.
+# A lint, and no barrier: nothing in Python keeps code from what the process itself can do. A
+# runbook says what is to be asked and done; what it would do by itself nobody could approve.
 _OUT_OF_REACH = frozenset(
-    {"asyncio", "bot", "httpx2", "netmiko", "paramiko", "socket", "sqlalchemy", "subprocess"}
+    """
+    aiohttp asyncio bot builtins concurrent ctypes ftplib http httpx httpx2 importlib
+    multiprocessing netmiko os paramiko pickle psycopg pty requests runpy shutil signal smtplib
+    socket socketserver sqlalchemy sqlite3 ssl subprocess sys tempfile threading urllib urllib3
+    connectors.device connectors.exchange connectors.feed connectors.fleet connectors.keyfile
+    connectors.packets connectors.password connectors.permissions connectors.reactor
+    connectors.sessions connectors.ssh connectors.transport connectors.warm connectors.wire
+    """.split()  # noqa: SIM905 - forty names are read more easily so
 )
-_taken: set[str] = set()
+# What only computes, of packages that otherwise reach out.
+_WITHIN_REACH = frozenset({"http.HTTPStatus", "urllib.parse"})
+_CALLS_OUT_OF_REACH = frozenset({"__import__", "breakpoint", "compile", "eval", "exec", "open"})
+_digests: dict[str, str] = {}
 
 
 class BadOwn(ValueError):
@@ -52,12 +64,19 @@ def take_in() -> None:
         package = importlib.import_module(name)
         package.__path__ = [*package.__path__[:1], str(directory / name)]
     importlib.invalidate_caches()
-    _taken.update(_loaded(file).__name__ for file in files)
+    _digests.update(
+        {_loaded(file).__name__: sha256(file.read_bytes()).hexdigest() for file in files}
+    )
 
 
 def is_own(module: str) -> bool:
     """Say whether a module is this installation's, and did not come with Keyturn."""
-    return module in _taken
+    return module in _digests
+
+
+def digests() -> Mapping[str, str]:
+    """Return the SHA-256 of each file, by its module."""
+    return dict(_digests)
 
 
 def _files(place: Path) -> Sequence[Path]:
@@ -75,8 +94,7 @@ def _check(file: Path) -> None:
     package = importlib.import_module(file.parent.name)
     if (Path(package.__path__[0]) / file.name).exists():
         raise BadOwn(f"{file}: Keyturn has a module of this name: choose another")
-    if file.parent.name == "runbooks":
-        _check_reach(file)
+    _check_reach(file)
 
 
 def _check_writers(path: Path) -> None:
@@ -94,19 +112,32 @@ def _check_reach(file: Path) -> None:
     except (SyntaxError, ValueError) as trouble:
         raise _spoilt(file, trouble) from None
     for node in ast.walk(tree):
-        for name in _imported(node):
-            if name.partition(".")[0] in _OUT_OF_REACH:
+        for name in (*_imported(node), *_called(node)):
+            if _is_out_of_reach(name):
                 raise BadOwn(
                     f"{file}: line {getattr(node, 'lineno', 1)}: a runbook does not use {name}: "
                     "what is asked and done goes through its read and its plan"
                 )
 
 
+def _is_out_of_reach(name: str) -> bool:
+    parts = name.split(".")
+    beginnings = {".".join(parts[:n]) for n in range(1, len(parts) + 1)}
+    return bool(beginnings & _OUT_OF_REACH) and not beginnings & _WITHIN_REACH
+
+
 def _imported(node: ast.AST) -> Iterator[str]:
     if isinstance(node, ast.Import):
         yield from (alias.name for alias in node.names)
     if isinstance(node, ast.ImportFrom):
-        yield node.module or ""
+        yield from (f"{node.module or ''}.{alias.name}" for alias in node.names)
+
+
+def _called(node: ast.AST) -> Iterator[str]:
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+        name = node.func.id
+        if name in _CALLS_OUT_OF_REACH:
+            yield f"builtins.{name}"
 
 
 def _loaded(file: Path) -> ModuleType:

@@ -63,6 +63,8 @@ def test_every_container_is_locked_down():
         assert service["read_only"], name
         assert service["cap_drop"] == ["ALL"], name
         assert service["security_opt"] == ["no-new-privileges:true"], name
+        assert service["mem_limit"], name
+        assert service["pids_limit"], name
     for name, pod in PODS.items():
         assert pod["securityContext"]["runAsNonRoot"], name
         assert str(pod["securityContext"]["runAsUser"]) in DOCKERFILE, name
@@ -108,6 +110,8 @@ def test_every_kind_of_process_may_lose_one_and_go_on():
 
 def test_the_image_is_the_one_that_is_built_here():
     images = {service["image"] for service in OURS.values()}
+    assert images == {"${KEYTURN_IMAGE:-keyturn:0.1.0}"}
+    images = {"keyturn:0.1.0"}
     images |= {
         each["image"]
         for pod in PODS.values()

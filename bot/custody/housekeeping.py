@@ -11,7 +11,7 @@ from bot.store.witness import Checkpoint
 
 log = logging.getLogger(__name__)
 
-SETTINGS = "settings"
+SETTINGS, OWN_RUNBOOKS = "settings", "own runbooks"
 
 Witness = Callable[[Checkpoint], None]
 
@@ -44,6 +44,12 @@ class Housekeeping:
         with self._database.transaction() as tx:
             verification.open_log(tx)
             self._began = changelog.head(tx)[0]
+
+    def note_own_runbooks(self, digests: Mapping[str, str]) -> None:
+        """Note which runbooks and dialects of one's own are used, by file, if they have changed."""
+        with self._database.transaction() as tx:
+            if digests or changelog.last_of_kind(tx, OWN_RUNBOOKS):
+                note(tx, OWN_RUNBOOKS, files=digests, digest=sha256(digests))
 
     def keep(self) -> None:
         """Say what could not be written or was forged, forget old signatures, tell witnesses."""

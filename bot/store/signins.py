@@ -67,6 +67,15 @@ def use_link(tx: Transaction, token: str) -> str | None:
     return row.person
 
 
+def read_link(tx: Transaction, token: str) -> str | None:
+    """Return whom the link would sign in, and leave it as it is; None as `use_link` does."""
+    query = select(_LINK).where(_LINK.c.token == _hashed(token))
+    row = tx.sql.execute(query).one_or_none()
+    if row is None or not stamp.holds(tx, _LINK, row):
+        return None
+    return row.person if row.used is None and row.expires > tx.now else None
+
+
 def why_refused(tx: Transaction, token: str) -> tuple[str, str]:
     """Return whom a link would have signed in, "" if nobody, and what is wrong with it."""
     row = _held(tx, _LINK, token)

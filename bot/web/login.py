@@ -17,9 +17,20 @@ _LONGEST_TOKEN = 100
 
 
 @router.get("/sign-in/{token}")
-def ask(request: Request, parts: Here, token: str, to: Next = "") -> Response:  # noqa: ARG001 - the form posts to the same address
-    """Show the button. Only pressing it uses the link: previews and prefetching merely look."""
-    return page(request, "sign_in.html", to=_onward(request, parts, to))
+def ask(request: Request, parts: Here, token: str, to: Next = "") -> Response:
+    """Show the button, and whom it signs in.
+
+    Only pressing it uses the link: previews and prefetching merely look.
+    """
+    with parts.database.reading() as tx:
+        person = signins.read_link(tx, token) if len(token) < _LONGEST_TOKEN else None
+    known = parts.policies.current().person(person) if person else None
+    return page(
+        request,
+        "sign_in.html",
+        to=_onward(request, parts, to),
+        name=known.name if known else "",
+    )
 
 
 @router.post("/sign-in/{token}")

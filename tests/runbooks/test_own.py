@@ -96,6 +96,11 @@ def test_the_setting_may_stand_in_the_file_of_settings(
     assert "keyturn ask greeting show web1" in told.stderr
 
 
+def test_what_only_computes_is_within_reach(own: Path, keyturn: Keyturn):
+    _write(own / "connectors" / "greeting.py", f"from urllib.parse import quote\n{_DIALECT}")
+    assert keyturn("runbooks").returncode == 0
+
+
 def test_a_plan_is_bound_to_the_dialects_too(own: Path, keyturn: Keyturn):
     def version() -> str:
         asked = (
@@ -125,6 +130,21 @@ def test_a_plan_is_bound_to_the_dialects_too(own: Path, keyturn: Keyturn):
         ("connectors/greeting.py", "\nimport nothing_like_it\n", "greeting.py: line 2: Module"),
         ("runbooks/greeting_show.py", "\n\nimport subprocess\n", "line 3: a runbook does not use"),
         ("runbooks/greeting_show.py", "from bot.store import seal\n", "does not use bot.store"),
+        ("runbooks/greeting_show.py", "import os\nos.system('id')\n", "does not use os:"),
+        ("runbooks/greeting_show.py", "import urllib.request\n", "does not use urllib.request:"),
+        ("runbooks/greeting_show.py", "from urllib import request\n", "use urllib.request:"),
+        ("runbooks/greeting_show.py", "import requests\n", "does not use requests:"),
+        ("runbooks/greeting_show.py", "from ctypes import CDLL\n", "does not use ctypes.CDLL:"),
+        ("runbooks/greeting_show.py", "import importlib\n", "does not use importlib:"),
+        ("runbooks/greeting_show.py", "__import__('os')\n", "does not use builtins.__import__:"),
+        ("runbooks/greeting_show.py", "open('/etc/passwd')\n", "does not use builtins.open:"),
+        ("runbooks/greeting_show.py", "import psycopg\n", "does not use psycopg:"),
+        (
+            "runbooks/greeting_show.py",
+            "from connectors import sessions\n",
+            "does not use connectors.sessions:",
+        ),
+        ("connectors/greeting.py", "import subprocess\n", "does not use subprocess:"),
         ("runbooks/bond_check.py", _RUNBOOK, "Keyturn has a module of this name"),
         ("connectors/haproxy.py", _DIALECT, "Keyturn has a module of this name"),
         ("runbooks/greeting-again.py", _RUNBOOK, "name it as Python names modules"),

@@ -40,6 +40,15 @@ def test_settings_are_logged_when_they_change_and_only_then(office: Office, hous
     assert logged == ["127.0.0.1", "0.0.0.0"]  # noqa: S104
 
 
+def test_own_runbooks_are_logged_when_they_change_and_only_then(
+    office: Office, house: Housekeeping
+):
+    for digests in ({}, {"runbooks.a": "12"}, {"runbooks.a": "12"}, {"runbooks.a": "34"}, {}):
+        house.note_own_runbooks(digests)
+    logged = [entry.facts["files"] for entry in _entries(office, "own runbooks")]
+    assert logged == [{"runbooks.a": "12"}, {"runbooks.a": "34"}, {}]
+
+
 def test_witnesses_hear_of_news_alone(office: Office, house: Housekeeping, told: list[Checkpoint]):
     house.open({})
     for _ in range(3):

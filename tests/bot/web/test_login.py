@@ -33,6 +33,21 @@ def test_a_link_signs_in_by_its_button(site: Site) -> None:
     assert "signed in" in site.office.entries()
 
 
+def test_a_link_names_whom_it_signs_in(site: Site) -> None:
+    page = site.browser().get(site.link("dora")).text
+    assert "This link signs you in as <strong>Dora Developer</strong>" in page
+    assert "Sign in as Dora Developer" in page
+
+
+@pytest.mark.parametrize("seconds", [0, 600])
+def test_a_link_that_opens_nothing_names_nobody(site: Site, seconds: int) -> None:
+    link = site.link("dora", seconds=seconds)
+    site.browser().post(link)
+    page = site.browser().get(link).text
+    assert "Dora" not in page
+    assert "used, too old or not known here" in page
+
+
 def test_a_link_works_once(site: Site) -> None:
     link = site.link("dora")
     assert site.browser().post(link).status_code == 303
