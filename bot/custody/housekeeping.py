@@ -46,7 +46,7 @@ class Housekeeping:
             self._began = changelog.head(tx)[0]
 
     def note_own_runbooks(self, digests: Mapping[str, str]) -> None:
-        """Note which runbooks and dialects of one's own are used, by file, if they have changed."""
+        """Note the digests of the own runbooks and dialects in use, if they have changed."""
         with self._database.transaction() as tx:
             if digests or changelog.last_of_kind(tx, OWN_RUNBOOKS):
                 note(tx, OWN_RUNBOOKS, files=digests, digest=sha256(digests))
