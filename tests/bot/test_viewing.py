@@ -344,9 +344,9 @@ def test_a_check_is_asked_in_the_name_of_its_requester(
     seen: list[str] = []
     true = looking.asking
 
-    def noted(parts: Parts, hosts: Ask | None = None, *, person: str = "") -> Ask:
+    def noted(parts: Parts, *, person: str = "") -> Ask:
         seen.append(person)
-        return true(parts, hosts, person=person)
+        return true(parts, person=person)
 
     monkeypatch.setattr(planning, "asking", noted)
     narrow.office.ask(ShowSwitches(host="nas1"), "dora")
@@ -359,7 +359,7 @@ def test_a_form_offers_values_of_runs_that_may_be_viewed(narrow: Narrow):
     name = next(blank for blank in forms.blanks(SetSwitch) if blank.name == "value")
 
     def values(person: str, host: str) -> Sequence[str]:
-        return offering.values(SetSwitch, name, host=host, person=person, door="web")
+        return offering.values(SetSwitch, name, host=host, person=person, door="web", given={})
 
     assert "dim" in values("adam", "lb1")
     assert values("dora", "lb1") == ()
@@ -370,10 +370,10 @@ def test_a_form_offers_what_a_host_lists_to_those_who_may_have_it_asked(narrow: 
     office = narrow.office
     offering = Offering(office.fleet, office.database, office.policies, lists=LISTS)
     name = next(blank for blank in forms.blanks(TuneSwitch) if blank.name == "name")
-    offering.look(TuneSwitch, host="lb1", person="dora", door="web")
+    offering.look(TuneSwitch, host="lb1", person="dora", door="web", given={})
 
     def values(person: str) -> Sequence[str]:
-        return offering.values(TuneSwitch, name, host="lb1", person=person, door="web")
+        return offering.values(TuneSwitch, name, host="lb1", person=person, door="web", given={})
 
     assert "fan" in values("dora")
     assert values("nobody") == ()
@@ -404,6 +404,7 @@ def _nothing(_host: str, _runbook: str, _kind: str) -> bool:
 # Where a door reads for the service, and why that shows nobody anything.
 FOR_THE_SERVICE = {
     "web/health.py": "it says how the service is, not what it did",
+    "web/login.py": "it tells whom a sign-in link signs in, to whoever holds the link",
     "web/stream.py": "looks are shared by all who watch; each is let in, and looked at again",
     "web/visitor.py": "it looks up who is there, and reads on for them",
     "api/awaiting.py": "it looks whether a run is over that its caller was shown",
