@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from connectors.inventory import Host
 
 FAILED, NOT_UNDERSTOOD, NOT_FOUND = 1, 2, 3
+# The host still waits: a file could not be written, and what belongs into it was printed.
+NOT_WRITTEN = 5
 
 # The context's object: asks the settings for the policy directory when a command needs it.
 PolicyPath = Callable[[], Path]
@@ -157,7 +159,8 @@ def enroll(
 
     Reads the key from the network without logging in. The entry goes into enrolling.yaml, which
     counts for nothing until somebody else confirms it; without --area it is only shown. The entry
-    is on standard output, all other words are on standard error.
+    is on standard output, all other words are on standard error. Exit status 5 if enrolling.yaml
+    cannot be written: then what belongs into it is shown too.
     """
     from bot.inventory import enrolment, entry, pending
     from connectors.transport import shown_key
@@ -183,7 +186,13 @@ def enroll(
         one = pending.Pending(
             asked_by=pending.whoever_is_here(), fingerprint=host.fingerprint, entry=found.fields
         )
-        pending.keep(policy(), {**pending.waiting(policy()), name: one})
+        directory = policy()
+        waiting = {**pending.waiting(directory), name: one}
+        try:
+            pending.keep(directory, waiting)
+        except OSError as trouble:
+            click.echo(pending.render({name: one}), err=True)
+            _stop(enrolment.not_waiting(name, directory / pending.FILE, trouble), NOT_WRITTEN)
     click.echo(enrolment.to_be_confirmed(host), err=True)
 
 
@@ -197,8 +206,12 @@ def confirm(policy: PolicyPath, *, name: str, fingerprint: str, as_json: bool) -
 
     Who is who is told by the logins to this machine, or to the two machines. Whoever can edit
     inventory.yaml can also add a host there alone: have such changes reviewed.
+
+    You need write access to the policy directory. Without it, the command checks the entry in the
+    same way, prints it for somebody who has write access, and ends with exit status 5.
     """
     from bot.inventory import enrolment, pending
+    from bot.inventory.entry import Entry
 
     with _plainly():
         directory = policy()
@@ -210,12 +223,31 @@ def confirm(policy: PolicyPath, *, name: str, fingerprint: str, as_json: bool) -
             _stop(f"{name} does not wait to be added; what waits: {names}", NOT_FOUND)
         one = waiting.pop(name)
         host = enrolment.confirmable(name, one, read=read, by=here)
-        pending.add(directory, name, one, here)
-        pending.keep(directory, waiting)
+        text = pending.add_to_text(directory, name, one, here)
+        made = Entry(name, one.entry, (pending.describe_people(one, here),))
+        try:
+            pending.write_inventory(directory, text)
+        except OSError as trouble:
+            _print_confirmed(host, made, written=False, as_json=as_json)
+            _stop(enrolment.not_added(name, directory / pending.INVENTORY, trouble), NOT_WRITTEN)
+        try:
+            pending.keep(directory, waiting)
+        except OSError as trouble:
+            _stop(enrolment.still_waiting(name, directory / pending.FILE, trouble), FAILED)
+    _print_confirmed(host, made, written=True, as_json=as_json)
+
+
+def _print_confirmed(host: "Host", made: "Entry", *, written: bool, as_json: bool) -> None:
+    from bot.inventory import enrolment, entry
+
     if as_json:
-        click.echo(json.dumps({"name": host.name, "fingerprint": host.fingerprint}))
-    else:
+        told: dict[str, Any] = {"name": host.name, "fingerprint": host.fingerprint}
+        told |= {"written": written, "entry": dict(made.fields)}
+        click.echo(json.dumps(told, ensure_ascii=False))
+    elif written:
         click.echo(enrolment.confirmed(host))
+    else:
+        click.echo(entry.as_yaml([made]), nl=False)
 
 
 def _objections(policy: PolicyPath, host: "Host") -> list[str]:
@@ -292,7 +324,11 @@ def _plainly() -> Generator[None]:
         _stop(one_line(str(trouble)), NOT_FOUND)
     except (NotAddable, NoFingerprint) as trouble:
         _stop(one_line(str(trouble)), NOT_UNDERSTOOD)
-    except (NoPolicy, HostTrouble, OSError, ValueError) as trouble:
+    except OSError as trouble:
+        where = f"{trouble.filename}: " if trouble.filename else ""
+        why = trouble.strerror or str(trouble)
+        _stop(one_line(f"{where}{why}: use a login that has access to it"), FAILED)
+    except (NoPolicy, HostTrouble, ValueError) as trouble:
         _stop(one_line(str(trouble)), FAILED)
 
 

@@ -3,11 +3,13 @@
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
 from bot.inventory.entry import Entry
+from bot.inventory.pending import FILE as _WAITING
 from bot.inventory.pending import NotConfirmed, Pending, Somebody
 from bot.policy import Policy
 from bot.policy.directory import in_words
@@ -121,6 +123,36 @@ def confirmed(host: Host) -> str:
         f"{host.name} is in the inventory, known by {host.fingerprint}. Both of you stand above "
         "its entry in inventory.yaml"
     )
+
+
+def not_added(name: str, inventory: Path, trouble: OSError) -> str:
+    """Say what to do with the checked entry where the inventory cannot be written."""
+    return (
+        f"{name} was not added: {_cannot_write(inventory, trouble)}. The fingerprint matches, and "
+        "the entry above was checked with the whole policy. Have somebody with write access to "
+        f"{inventory.parent} put it below `hosts:` in {inventory.name}, and delete {name} from "
+        f"{_WAITING}; or run this command under a login that has write access"
+    )
+
+
+def not_waiting(name: str, enrolling: Path, trouble: OSError) -> str:
+    """Say what to do where a host cannot be put among those that wait."""
+    return (
+        f"{name} does not wait to be added: {_cannot_write(enrolling, trouble)}. Have somebody "
+        f"with write access to {enrolling.parent} add the lines above to {enrolling.name}, or run "
+        "this command under a login that has write access"
+    )
+
+
+def still_waiting(name: str, enrolling: Path, trouble: OSError) -> str:
+    return (
+        f"{name} is in the inventory, but {_cannot_write(enrolling, trouble)}: delete {name} from "
+        "that file"
+    )
+
+
+def _cannot_write(file: Path, trouble: OSError) -> str:
+    return f"{file} cannot be written ({trouble.strerror or trouble})"
 
 
 def disagrees(name: str, *, waiting: str, read: str) -> str:

@@ -8,6 +8,7 @@ import os
 import pwd
 import socket
 from collections.abc import Mapping
+from contextlib import suppress
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from bot.policy.directory import load
 from connectors.inventory import Name
 
 FILE = "enrolling.yaml"
+INVENTORY = "inventory.yaml"
 _HEAD = "# Hosts that wait for a second person: `keyturn inventory confirm HOST FINGERPRINT`.\n"
 _LOGIN_UID = Path("/proc/self/loginuid")
 _NOBODY_LOGGED_IN = 2**32 - 1
@@ -87,28 +89,50 @@ def waiting(directory: Path) -> dict[str, Pending]:
 
 
 def keep(directory: Path, all_waiting: Mapping[str, Pending]) -> None:
-    """Write what waits, in the place of what waited."""
+    """Write what waits, in the place of what waited.
+
+    Raises OSError without write access to the directory.
+    """
     if not all_waiting:
         (directory / FILE).unlink(missing_ok=True)
         return
-    data = {name: each.model_dump(mode="json") for name, each in all_waiting.items()}
-    _replace(directory / FILE, _HEAD + _written(data))
+    _replace(directory / FILE, _HEAD + render(all_waiting))
 
 
-def add(directory: Path, name: str, one: Pending, confirmed_by: Somebody) -> None:
-    """Write a host into inventory.yaml. Raises NoPolicy if no valid policy would come of it."""
-    file = directory / "inventory.yaml"
+def add_to_text(directory: Path, name: str, one: Pending, confirmed_by: Somebody) -> str:
+    """Return inventory.yaml with a host added, and write nothing.
+
+    Raises NotConfirmed if the host is there already, and NoPolicy if no valid policy would come
+    of it.
+    """
     yaml = _yaml()
-    data: Any = yaml.load(file)
+    data: Any = yaml.load(directory / INVENTORY)
     hosts = data.get("hosts") or CommentedMap()
+    if name in hosts:
+        raise NotConfirmed(f"{name} is in {INVENTORY} already: delete its entry from {FILE}")
     data["hosts"] = hosts
     hosts.fa.set_block_style()
     hosts[name] = dict(one.entry)
-    said = f"{one.fingerprint}: asked for by {one.asked_by}, confirmed by {confirmed_by}"
+    said = describe_people(one, confirmed_by)
     hosts.yaml_set_comment_before_after_key(name, before=said, indent=2)
     text = _written(data)
     load(directory, inventory=text)
-    _replace(file, text)
+    return text
+
+
+def write_inventory(directory: Path, text: str) -> None:
+    """Write inventory.yaml. Raises OSError without write access to the directory."""
+    _replace(directory / INVENTORY, text)
+
+
+def describe_people(one: Pending, confirmed_by: Somebody) -> str:
+    """Return the line that stands above the entry of an added host."""
+    return f"{one.fingerprint}: asked for by {one.asked_by}, confirmed by {confirmed_by}"
+
+
+def render(all_waiting: Mapping[str, Pending]) -> str:
+    """Return the entries of enrolling.yaml as YAML."""
+    return _written({name: each.model_dump(mode="json") for name, each in all_waiting.items()})
 
 
 def _yaml() -> YAML:
@@ -127,6 +151,11 @@ def _written(data: Any) -> str:
 def _replace(file: Path, text: str) -> None:
     """Replace a file at once, with the rights that it has; a new one is for us alone to write."""
     new = file.with_name(f".{file.name}.new")
-    new.write_text(text, encoding="utf-8")
-    new.chmod(file.stat().st_mode & 0o777 if file.exists() else 0o644)
-    new.replace(file)
+    try:
+        new.write_text(text, encoding="utf-8")
+        new.chmod(file.stat().st_mode & 0o777 if file.exists() else 0o644)
+        new.replace(file)
+    except OSError:
+        with suppress(OSError):
+            new.unlink(missing_ok=True)
+        raise

@@ -1,8 +1,10 @@
 """Adding a host: its key is read from the network, and confirmed by a second person."""
 
 import json
+import os
 import socket
 import subprocess
+import sys
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -94,7 +96,9 @@ def test_t_n2_until_a_second_person_confirms_it_a_host_is_in_no_inventory(
     found = keyturn_at(policy, "inventory", "confirm", "nas2", read, "--json")
     assert found.returncode == 0, found.stderr
     fingerprint = fingerprint_in(read)
-    assert json.loads(found.stdout) == {"name": "nas2", "fingerprint": fingerprint}
+    told = json.loads(found.stdout)
+    assert told.pop("entry")["host_key"] == sshd.host_key
+    assert told == {"name": "nas2", "fingerprint": fingerprint, "written": True}
     now = load(policy)
     assert now.version != version
     assert now.inventory["nas2"].host_key == sshd.host_key
@@ -146,6 +150,108 @@ def test_what_would_break_the_policy_is_not_added(policy: Path, sshd: Sshd, tmp_
     assert _files(policy) == before
 
 
+def _without_write_access(policy: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """Type it where the policy directory can be read alone, for root too."""
+    policy.chmod(0o555)
+    root = os.geteuid() == 0
+    caps = "-dac_override,-dac_read_search"
+    drop = ("setpriv", f"--bounding-set={caps}", f"--inh-caps={caps}", "--")
+    try:
+        return subprocess.run(
+            [*(drop if root else ()), sys.executable, "-m", "bot", *words],
+            capture_output=True,
+            text=True,
+            check=False,
+            env=os.environ | {"KEYTURN_POLICY": str(policy)},
+        )
+    finally:
+        policy.chmod(0o755)
+
+
+@pytest.mark.real
+def test_confirm_prints_the_checked_entry_without_write_access(
+    policy: Path, sshd: Sshd, tmp_path: Path
+):
+    _waits(policy, sshd)
+    _as_if_by_dana(policy)
+    before = _files(policy)
+    read = _on_the_console(tmp_path, sshd.host_key)
+    found = _without_write_access(policy, "inventory", "confirm", "nas2", read)
+    assert found.returncode == 5, found.stderr
+    assert "Errno" not in found.stderr
+    inventory = policy / "inventory.yaml"
+    assert f"nas2 was not added: {inventory} cannot be written (Permission denied)" in found.stderr
+    assert f"write access to {policy} put it below `hosts:` in inventory.yaml" in found.stderr
+    assert _files(policy) == before
+    assert "asked for by dana on admin7, confirmed by " in found.stdout
+    made = YAML(typ="safe").load(found.stdout)
+    assert made["hosts"]["nas2"]["host_key"] == sshd.host_key
+    # As somebody with write access adds it, it is valid.
+    data = YAML(typ="safe").load(inventory)
+    data["hosts"] = {**(data["hosts"] or {}), **made["hosts"]}
+    with inventory.open("w") as file:
+        YAML().dump(data, file)
+    assert load(policy).inventory["nas2"].host_key == sshd.host_key
+    # And is not written a second time.
+    again = keyturn_at(policy, "inventory", "confirm", "nas2", read)
+    assert again.returncode == 1
+    assert "nas2 is in inventory.yaml already: delete its entry from enrolling" in again.stderr
+
+
+@pytest.mark.real
+def test_confirm_without_write_access_tells_programs_that_nothing_was_written(
+    policy: Path, sshd: Sshd, tmp_path: Path
+):
+    _waits(policy, sshd)
+    _as_if_by_dana(policy)
+    read = _on_the_console(tmp_path, sshd.host_key)
+    found = _without_write_access(policy, "inventory", "confirm", "nas2", read, "--json")
+    told = json.loads(found.stdout)
+    assert (found.returncode, told["written"]) == (5, False)
+    assert told["entry"] == dict(pending.waiting(policy)["nas2"].entry)
+
+
+@pytest.mark.real
+def test_confirm_without_write_access_still_checks_the_whole_policy(
+    policy: Path, sshd: Sshd, tmp_path: Path
+):
+    _waits(policy, sshd)
+    _as_if_by_dana(policy)
+    one = pending.waiting(policy)["nas2"]
+    entry = {**one.entry, "jump": "gone1"}
+    pending.keep(policy, {"nas2": one.model_copy(update={"entry": entry})})
+    read = _on_the_console(tmp_path, sshd.host_key)
+    found = _without_write_access(policy, "inventory", "confirm", "nas2", read)
+    assert (found.returncode, found.stdout) == (1, "")
+    assert "jump gone1 is not in the inventory" in found.stderr
+
+
+@pytest.mark.real
+def test_enroll_prints_what_is_to_wait_without_write_access(policy: Path, sshd: Sshd):
+    before = _files(policy)
+    place = ("nas2", sshd.address, "--port", str(sshd.port))
+    found = _without_write_access(policy, "inventory", "enroll", *place, "--area", "storage")
+    assert found.returncode == 5, found.stderr
+    assert "Errno" not in found.stderr
+    assert "nas2 does not wait to be added" in found.stderr
+    assert f"add the lines above to {pending.FILE}" in found.stderr
+    assert "Somebody else reads the fingerprint" not in found.stderr
+    assert _files(policy) == before
+    lines = found.stderr[found.stderr.index("\nnas2:\n") :].partition("keyturn: ")[0]
+    (policy / pending.FILE).write_text(lines)
+    assert pending.waiting(policy)["nas2"].entry["host_key"] == sshd.host_key
+
+
+@pytest.mark.real
+def test_a_list_of_waiting_hosts_that_cannot_be_read_is_told(policy: Path):
+    (policy / pending.FILE).write_text("")
+    (policy / pending.FILE).chmod(0)
+    found = _without_write_access(policy, "inventory", "confirm", "nas2", WHOLE)
+    assert (found.returncode, found.stdout) == (1, "")
+    assert f"{policy / pending.FILE}: Permission denied: use a login that has" in found.stderr
+    assert "Errno" not in found.stderr
+
+
 ALEX = Somebody(login="alex", uid=1000, machine="admin1")
 
 
@@ -175,7 +281,8 @@ def test_hosts_and_comments_of_the_inventory_stay(policy: Path):
     file.write_text(text)
     entry = {"address": "192.0.2.2", "host_key": make_key().public, "area": "web"}
     one = Pending(asked_by=ALEX, fingerprint="SHA256:x", entry=entry)
-    pending.add(policy, "web2", one, Somebody(login="dana", uid=1, machine="admin2"))
+    dana = Somebody(login="dana", uid=1, machine="admin2")
+    pending.write_inventory(policy, pending.add_to_text(policy, "web2", one, dana))
     assert file.read_text().startswith(text)
     assert list(load(policy).inventory.hosts) == ["web1", "web2"]
 
