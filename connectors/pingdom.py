@@ -5,11 +5,12 @@ The feed is RSS with an item for each probe, and in it, of the namespace below, 
 https://my.pingdom.com/probes/feed. There are plain lists too, one address to a line:
 https://my.pingdom.com/probes/ipv4 and …/ipv6.
 
-A firewall lets in whatever stands here. So the feed is believed as a whole or not at all.
+A firewall lets in whatever stands here. So what is not built as the feed is refused as a whole.
+An item that cannot be understood is skipped and named, unless too many are.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 from xml.parsers import expat
@@ -31,6 +32,10 @@ _MOST = 1000
 # The feed's own depth is 4.
 _DEEPEST = 16
 _LONGEST = 200
+# Fewer odd items than this never spoil the feed; from then on, their share counts: 1 of 20.
+_FEWEST_ODD = 3
+_ODD_SHARE = 20
+_KINDS = frozenset({4, 6})
 
 _FETCH = Fetch(
     Setting("pingdom.feed", "https://my.pingdom.com/probes/feed", pattern=r"https://[!-~]+"),
@@ -45,11 +50,29 @@ class Feed:
     """The addresses of active probes, and how many probes are listed that are not active.
 
     built: when the feed says that it was made, as it says it; "" if it does not.
+    odd: why an item was skipped, one sentence each. doubtful: the addresses that skipped items
+    name. unread: the IP versions in which a skipped item names an address that cannot be read.
     """
 
     addresses: frozenset[Address]
     inactive: int = 0
     built: str = ""
+    odd: Sequence[str] = ()
+    doubtful: frozenset[Address] = frozenset()
+    unread: frozenset[int] = frozenset()
+
+    def list_kept(self, old: Collection[Address]) -> frozenset[Address]:
+        """Return the addresses of a host's list that may belong to skipped items.
+
+        They stay on the list. Where a skipped item's address cannot be read, it may be any
+        address of its version.
+        """
+        return frozenset(
+            address
+            for address in old
+            if address not in self.addresses
+            and (address in self.doubtful or address.version in self.unread)
+        )
 
 
 def feed() -> Query[Feed]:
@@ -58,7 +81,7 @@ def feed() -> Query[Feed]:
 
 
 def parse(text: str) -> Feed:
-    """Understand the feed or a plain list; raise NotUnderstood for all of it if a part is bad."""
+    """Understand the feed or a plain list. Raises NotUnderstood if it is not to be believed."""
     found = _from_rss(text) if text.lstrip().startswith("<") else _from_list(text)
     if not _FEWEST <= len(found.addresses) <= _MOST:
         raise _refusal(
@@ -74,20 +97,63 @@ def _refusal(why: str) -> NotUnderstood:
     )
 
 
+class _OddItemError(Exception):
+    """An item is not as it must be."""
+
+
+@dataclass
+class _Item:
+    """What one item names, as far as it can be understood. odd: why it is to be skipped."""
+
+    active: bool = True
+    addresses: set[Address] = field(default_factory=set[Address])
+    odd: list[str] = field(default_factory=list[str])
+    unread: set[int] = field(default_factory=set[int])
+
+
+def _collect(items: Mapping[str, _Item], built: str = "") -> Feed:
+    """Make a feed of items by where they stand. Raises NotUnderstood if too many are odd."""
+    odd = [f"{where} {', and '.join(item.odd)}" for where, item in items.items() if item.odd]
+    if len(odd) >= _FEWEST_ODD and len(odd) * _ODD_SHARE > len(items):
+        raise _refusal(
+            f"{len(odd)} of its {len(items)} items cannot be understood, more than "
+            f"{100 // _ODD_SHARE} %; the first: {odd[0]}"
+        )
+    active = [item for item in items.values() if item.active]
+    skipped = [item for item in active if item.odd]
+    return Feed(
+        frozenset(address for item in active if not item.odd for address in item.addresses),
+        len(items) - len(active),
+        built,
+        odd,
+        frozenset(address for item in skipped for address in item.addresses),
+        frozenset(version for item in skipped for version in item.unread),
+    )
+
+
 def _from_list(text: str) -> Feed:
-    lines = [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")]
-    return Feed(frozenset(_address(line, f"line {n}") for n, line in enumerate(lines, 1)))
+    lines = text.removesuffix("\n").split("\n")
+    if len(lines) > _MOST:
+        raise _refusal(f"it has more than {_MOST} lines")
+    return _collect({f"line {n}": _line(line) for n, line in enumerate(lines, 1)})
 
 
-def _address(text: str, where: str) -> Address:
+def _line(line: str) -> _Item:
+    try:
+        return _Item(addresses={_address(line.removesuffix("\r"))})
+    except _OddItemError as odd:
+        return _Item(odd=[str(odd)], unread=set(_KINDS))
+
+
+def _address(text: str) -> Address:
     """Return an address written as addresses are: alone, without mask, zone and leading zeros."""
     shown = repr(text[:60])
     try:
         address = ip_address(text if "%" not in text else "")
     except ValueError:
-        raise _refusal(f"{where} holds {shown}, which is no address") from None
+        raise _OddItemError(f"holds {shown}, which is no address") from None
     if not is_public(address):
-        raise _refusal(f"{where} holds {shown}, which is not one machine's on the internet")
+        raise _OddItemError(f"holds {shown}, which is not one machine's on the internet")
     return address
 
 
@@ -97,10 +163,10 @@ class _Probe:
 
     texts: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
 
-    def text(self, name: str, where: str) -> str:
+    def text(self, name: str) -> str:
         said = self.texts.get(name, [])
         if len(said) > 1:
-            raise _refusal(f"{where} has {len(said)} elements named {name}")
+            raise _OddItemError(f"has {len(said)} elements named {name}")
         return said[0].strip(" \t\r\n") if said else ""
 
 
@@ -148,32 +214,35 @@ class _Reader:
 
 def _from_rss(text: str) -> Feed:
     reader = _read(text)
-    active: set[Address] = set()
-    inactive = 0
-    for n, probe in enumerate(reader.probes, 1):
-        where = f"probe {n}"
-        addresses = list(_addresses(probe, where))
-        state = probe.text("state", where)
-        if state.lower() == "active":
-            active.update(addresses)
-        elif state.lower() == "inactive":
-            inactive += 1
-        else:
-            raise _refusal(f"{where} is {state[:60]!r}, and neither active nor inactive")
-    return Feed(frozenset(active), inactive, reader.built)
+    items = {f"probe {n}": _item(probe) for n, probe in enumerate(reader.probes, 1)}
+    return _collect(items, reader.built)
 
 
-def _addresses(probe: _Probe, where: str) -> Iterator[Address]:
-    said: Sequence[tuple[str, int]] = (("ip", 4), ("ipv6", 6))
-    texts = [(probe.text(name, where), version) for name, version in said]
-    given = [(text, version) for text, version in texts if text not in ("", "NULL")]
-    if not given:
-        raise _refusal(f"{where} has no address")
-    for text, version in given:
-        address = _address(text, where)
-        if address.version != version:
-            raise _refusal(f"{where} holds {text!r} in the place of an IPv{version} address")
-        yield address
+def _item(probe: _Probe) -> _Item:
+    item = _Item()
+    for name, version in (("ip", 4), ("ipv6", 6)):
+        try:
+            text = probe.text(name)
+            if text in ("", "NULL"):
+                continue
+            address = _address(text)
+            item.addresses.add(address)
+            if address.version != version:
+                raise _OddItemError(f"holds {text!r} in the place of an IPv{version} address")
+        except _OddItemError as odd:
+            item.odd.append(str(odd))
+            item.unread.add(version)
+    if not item.addresses and not item.odd:
+        item.odd.append("has no address")
+        item.unread.update(_KINDS)
+    try:
+        state = probe.text("state")
+        if state.lower() not in ("active", "inactive"):
+            raise _OddItemError(f"is {state[:60]!r}, and neither active nor inactive")
+        item.active = state.lower() == "active"
+    except _OddItemError as odd:
+        item.odd.append(str(odd))
+    return item
 
 
 def _read(text: str) -> _Reader:

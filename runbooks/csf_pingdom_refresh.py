@@ -58,12 +58,16 @@ class RefreshPingdom(
         firewall, feed = probes.firewall, probes.feed
         _refuse_what_cannot_be(firewall)
         own = firewall.own or ""
-        old, new = _kept(own), frozenset(filter(firewall.knows, feed.addresses))
+        old, listed = _kept(own), frozenset(filter(firewall.knows, feed.addresses))
+        new = listed | frozenset(filter(firewall.knows, feed.list_kept(old)))
         absent = [address for address in new if not firewall.lets_in(address)]
         if not firewall.off and old == new and not absent:
-            return Plan(f"{self.host} lets in all {len(new)} addresses of Pingdom's probes")
+            return Plan(
+                f"{self.host} lets in all {len(listed)} addresses of Pingdom's probes",
+                notes=tuple(_skipped(feed, new - listed)),
+            )
         self._refuse_to_start(firewall)
-        _refuse_what_contradicts(firewall, new)
+        _refuse_what_contradicts(firewall, listed)
         odd = list(_oddities(old, feed.addresses))
         if odd and not self.accept_size_change:
             raise Refused(
@@ -76,6 +80,7 @@ class RefreshPingdom(
             [
                 *_starting(firewall),
                 *_difference(old, new),
+                *_skipped(feed, new - listed),
                 *_notes(probes, new),
                 *(f"Accepted: {why}." for why in odd),
             ],
@@ -213,10 +218,23 @@ def _because(
 def _difference(old: Collection[Address], new: Collection[Address]) -> Iterator[str]:
     for verb, addresses in (("Adds", set(new) - set(old)), ("Removes", set(old) - set(new))):
         if addresses:
-            ordered = sorted(addresses, key=lambda address: (address.version, int(address)))
-            named = ", ".join(map(str, ordered[:_NAMED]))
-            more = f" and {len(ordered) - _NAMED} more" if len(ordered) > _NAMED else ""
-            yield f"{verb} {len(ordered)}: {named}{more}."
+            yield f"{verb} {len(addresses)}: {_named(addresses)}."
+
+
+def _skipped(feed: Feed, kept: Collection[Address]) -> Iterator[str]:
+    """Name the items of the feed that were skipped, and what stays on the list for them."""
+    yield from (f"Skipped in Pingdom's feed: {why}." for why in feed.odd)
+    if kept:
+        yield (
+            f"Keeps {len(kept)} that may belong to what was skipped, until the feed is right "
+            f"again: {_named(kept)}."
+        )
+
+
+def _named(addresses: Collection[Address]) -> str:
+    ordered = sorted(addresses, key=lambda address: (address.version, int(address)))
+    more = f" and {len(ordered) - _NAMED} more" if len(ordered) > _NAMED else ""
+    return ", ".join(map(str, ordered[:_NAMED])) + more
 
 
 def _notes(probes: Probes, new: Collection[Address]) -> Iterator[str]:
@@ -227,7 +245,7 @@ def _notes(probes: Probes, new: Collection[Address]) -> Iterator[str]:
         "not load yet come into force too."
     )
     yield "Unless the list is kept over a new connection, the host puts the one of before back."
-    if unknown := len(feed.addresses) - len(new):
+    if unknown := sum(not firewall.knows(address) for address in feed.addresses):
         yield f"csf filters no IPv6 here: {unknown} addresses are left out."
     if feed.inactive:
         yield f"The feed lists {feed.inactive} more probes that are not active: not taken."

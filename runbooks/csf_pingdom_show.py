@@ -37,8 +37,9 @@ class ShowPingdom(Check[Probes], words="csf pingdom show", example="web1"):
             kept, strange = csf_list.addresses(firewall.own or ""), ""
         except NotUnderstood as trouble:
             kept, strange = frozenset[Address](), str(trouble)
-        rows = list(_rows(firewall, kept, wanted))
+        rows = list(_rows(firewall, kept - feed.list_kept(kept), wanted))
         findings = [
+            *(f"skipped in Pingdom's feed: {why}" for why in feed.odd),
             *([strange] if strange else ()),
             *_obstacles(firewall),
             *(() if firewall.off else self._to_refresh(rows)),

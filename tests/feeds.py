@@ -54,6 +54,11 @@ def with_one(bad: str) -> str:
     return feed(FOURS, SIXES, item(bad))
 
 
+def with_many(bad: str) -> str:
+    """Return a feed of which 6 of 106 items are bad: more than is skipped."""
+    return feed(FOURS, SIXES, *[bad] * 6)
+
+
 _GOOD = feed()
 _BOMB = (
     '<!DOCTYPE rss [<!ENTITY a "5.172.9.9">'
@@ -63,10 +68,10 @@ _BOMB = (
     + "]>"
 )
 
-# By what is wrong with them. All but the last few are well-formed.
-BAD_FEEDS: dict[str, str] = {
+# Items that are skipped, by what is wrong with them.
+ODD_ITEMS: dict[str, str] = {
     **{
-        f"it lists {bad}": with_one(bad)
+        f"it lists {bad}": item(bad)
         for bad in (
             *("0.0.0.0/0", "::/0", "8.0.0.0/7", "5.172.0.0/16", "5.172.9.9/32", "5.172.9.9/8"),
             *("10.0.0.1", "172.16.3.4", "192.168.1.1", "127.0.0.1", "169.254.169.254"),
@@ -74,24 +79,29 @@ BAD_FEEDS: dict[str, str] = {
             *("192.0.2.1", "198.51.100.1", "203.0.113.1", "198.18.0.1", "192.88.99.1"),
             *("010.0.0.1", "5.172.9", "5.172.9.256", "0x05ac0909", "1", "s470.pingdom.com"),
             *("5.172.9.9 # x", "tcp|in|d=22|s=5.172.9.9", "5.172.9.9\nInclude /etc/passwd"),
-            *("2a01:7e00::1", "５.172.9.9", "5.172.9.9%eth0", "NULL", ""),
+            *("2a01:7e00::1:1", "５.172.9.9", "5.172.9.9%eth0", "NULL", ""),
         )
     },
     **{
-        f"it lists {bad} as IPv6": feed(FOURS, SIXES, item("5.172.9.9", ipv6=bad))
+        f"it lists {bad} as IPv6": item("5.172.9.9", ipv6=bad)
         for bad in (
             *("::1", "fe80::1", "fc00::1", "ff02::1", "2001:db8::1", "64:ff9b::a00:1"),
             *("2002:a00:1::", "::ffff:10.0.0.1", "2001:0:1::1", "2a01:7e00::/32", "fe80::1%eth0"),
             *("5.172.9.9", "null"),
         )
     },
-    "a probe without address": feed(FOURS, SIXES, item(ipv6="NULL")),
-    "an inactive probe with a bad address": feed(FOURS, SIXES, item("10.0.0.1", state="Inactive")),
-    "a state that nobody knows": feed(FOURS, SIXES, item("5.172.9.9", state="Resting")),
-    "no state": _GOOD.replace("<pingdom:state>Active</pingdom:state>", "", 1),
-    "two addresses in one": _GOOD.replace(
-        "</pingdom:ip>", "</pingdom:ip><pingdom:ip>5.172.9.9</pingdom:ip>", 1
+    "a probe without address": item(ipv6="NULL"),
+    "an inactive probe with a bad address": item("10.0.0.1", state="Inactive"),
+    "a state that nobody knows": item("5.172.9.9", state="Resting"),
+    "no state": item("5.172.9.9").replace("<pingdom:state>Active</pingdom:state>", ""),
+    "two addresses in one": item("5.172.9.9").replace(
+        "</pingdom:ip>", "</pingdom:ip><pingdom:ip>5.172.9.10</pingdom:ip>"
     ),
+}
+
+# By what is wrong with them. All but the last few are well-formed.
+BAD_FEEDS: dict[str, str] = {
+    **{f"six times {name}": with_many(bad) for name, bad in ODD_ITEMS.items()},
     "elements within an address": with_one("<b>5.172.9.9</b>"),
     "no probes": rss([]),
     "too few probes": feed(FOURS[:9], ()),
@@ -121,10 +131,10 @@ BAD_FEEDS: dict[str, str] = {
     "an empty line": "\n",
     "words": "The service is not available.\n",
     "JSON": '{"probes": []}\n',
-    "a plain list with a network": "\n".join([*FOURS, "0.0.0.0/0"]) + "\n",
-    "a plain list with a private address": "\n".join([*FOURS, "10.0.0.1"]) + "\n",
-    "a plain list with an empty line": "\n".join([*FOURS, "", "5.172.9.9"]) + "\n",
-    "a plain list with a comment": "\n".join(["# probes", *FOURS]) + "\n",
-    "a plain list that was cut": "\n".join([*FOURS[:20], "5.172"]),
+    "a plain list with networks": "\n".join([*FOURS, *["0.0.0.0/0"] * 6]) + "\n",
+    "a plain list with private addresses": "\n".join([*FOURS, *["10.0.0.1"] * 6]) + "\n",
+    "a plain list with empty lines": "\n".join([*FOURS, *[""] * 6, "5.172.9.9"]) + "\n",
+    "a plain list with comments": "\n".join([*["# probes"] * 6, *FOURS]) + "\n",
+    "a plain list that is much too long": "5.172.9.9\n" * 1001,
     "a short plain list": "\n".join(FOURS[:9]) + "\n",
 }

@@ -30,7 +30,7 @@ from runbooks import NoUndo, Plan, Refused
 from runbooks.csf_pingdom_refresh import RefreshPingdom
 from runbooks.csf_pingdom_show import ShowPingdom
 from tests.acceptance.by_hand import carry_out, take_back
-from tests.feeds import BAD_FEEDS, FOURS, SIXES, feed
+from tests.feeds import BAD_FEEDS, FOURS, ODD_ITEMS, SIXES, feed
 from tests.plans import work_of
 from tests.playground.csf import ALLOW, CsfHost, why_not
 from tests.playground.daemon import PATH
@@ -200,6 +200,18 @@ def test_forty_bad_documents_change_nothing_on_the_host(
         with pytest.raises((HostTrouble, Refused)):
             REFRESH.plan(REFRESH.read(fleet.ask))
     assert (web1.own.stat(), web1.own.read_text(), web1.restarts, in_kernel(web1)) == before
+
+
+def test_a_feed_with_one_odd_item_changes_nothing_and_says_so(
+    web1: CsfHost, fleet: Fleet, mirror: Mirror
+):
+    carry_out(fleet, REFRESH)
+    for odd in ODD_ITEMS.values():
+        mirror.replies["/feed"] = answer(feed(FOURS, SIXES, odd).encode())
+        plan = REFRESH.plan(REFRESH.read(fleet.ask))
+        assert not plan.steps
+        assert [note for note in plan.notes if "Skipped in Pingdom's feed: probe 101" in note]
+    assert in_kernel(web1) == ALL
 
 
 def tell(fleet: Fleet, plan: Plan, *numbers: int) -> None:

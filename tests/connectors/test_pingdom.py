@@ -1,4 +1,4 @@
-"""Pingdom's feed is understood, or refused as a whole."""
+"""Pingdom's feed is understood but for single items, or refused as a whole."""
 
 import random
 import subprocess
@@ -12,7 +12,7 @@ from connectors import pingdom
 from connectors.command import Fetch
 from connectors.public import is_public
 from connectors.trouble import BadSetting, NotUnderstood
-from tests.feeds import BAD_FEEDS, FOURS, SIXES, feed, item, rss, with_one
+from tests.feeds import BAD_FEEDS, FOURS, ODD_ITEMS, SIXES, feed, item, rss, with_one
 
 ALL = frozenset(map(ip_address, (*FOURS, *SIXES)))
 RECORDED = Path(__file__).parent / "answers" / "pingdom-feed.txt"
@@ -77,9 +77,71 @@ def test_there_are_at_least_forty_ways_to_be_wrong():
 
 
 @pytest.mark.parametrize("bad", BAD_FEEDS.values(), ids=BAD_FEEDS.keys())
-def test_a_feed_with_anything_wrong_is_refused_as_a_whole(bad: str):
+def test_a_feed_that_is_not_to_be_believed_is_refused_as_a_whole(bad: str):
     with pytest.raises(NotUnderstood, match="refused as a whole, and hosts keep the list"):
         pingdom.parse(bad)
+
+
+@pytest.mark.parametrize("odd", ODD_ITEMS.values(), ids=ODD_ITEMS.keys())
+def test_one_odd_item_is_skipped_and_named(odd: str):
+    found = pingdom.parse(feed(FOURS, SIXES, odd))
+    assert found.addresses == ALL
+    assert len(found.odd) == 1
+    assert found.odd[0].startswith("probe 101 ")
+    assert found.odd[0].isprintable()
+
+
+@pytest.mark.parametrize(
+    ("good", "odd", "refused"),
+    [
+        (10, 2, False),
+        (10, 3, True),
+        (56, 3, True),
+        (57, 3, False),
+        (95, 5, False),
+        (94, 5, True),
+    ],
+)
+def test_more_odd_items_than_a_few_spoil_the_feed(good: int, odd: int, refused: bool):
+    text = feed(FOURS[:good], (), *[item("10.0.0.1")] * odd)
+    lines = "\n".join((*FOURS[:good], *["10.0.0.1"] * odd))
+    if refused:
+        for spoilt in (text, lines):
+            with pytest.raises(NotUnderstood, match=f"{odd} of its {good + odd} items cannot be"):
+                pingdom.parse(spoilt)
+    else:
+        assert len(pingdom.parse(text).odd) == len(pingdom.parse(lines).odd) == odd
+        assert len(pingdom.parse(text).addresses) == good
+
+
+GONE4, GONE6 = IPv4Address("5.172.9.9"), IPv6Address("2a01:7e00::99")
+
+
+@pytest.mark.parametrize(
+    ("odd", "kept"),
+    [
+        # Its addresses can be read: they stay, and others go.
+        (item("5.172.9.9", ipv6="2a01:7e00::99", state="Resting"), {GONE4, GONE6}),
+        (item("5.172.9.10", state="Resting"), set[object]()),
+        # They cannot be read: it may have been any of their version.
+        (item("5.172.9"), {GONE4}),
+        (item("5.172.9.10", ipv6="5.172.9.9"), {GONE4, GONE6}),
+        (item("5.172.9.10", ipv6="null"), {GONE6}),
+        (item(""), {GONE4, GONE6}),
+        # A probe that is not active does not keep an address.
+        (item("5.172.9", state="Inactive"), set[object]()),
+    ],
+)
+def test_addresses_of_odd_items_stay_on_a_list(odd: str, kept: set[object]):
+    found = pingdom.parse(feed(FOURS, SIXES, odd))
+    assert found.list_kept([*ALL, GONE4, GONE6]) == kept
+    assert found.list_kept([]) == frozenset()
+
+
+def test_an_odd_line_of_a_plain_list_keeps_all_addresses():
+    found = pingdom.parse("\n".join((*FOURS, "5.172.9")))
+    assert found.list_kept([GONE4, GONE6]) == {GONE4, GONE6}
+    assert found.odd == ["line 101 holds '5.172.9', which is no address"]
 
 
 def test_without_what_is_wrong_the_same_feed_is_taken():
@@ -91,14 +153,11 @@ def test_random_networks_are_never_taken_and_addresses_only_if_public():
     for _ in range(3000):
         number, bits = chance.getrandbits(32), chance.randint(0, 32)
         network = IPv4Network((number, bits), strict=False)
-        with pytest.raises(NotUnderstood):
-            pingdom.parse("\n".join([*FOURS[:10], str(network)]))
+        plain = frozenset(map(ip_address, FOURS[:10]))
+        assert pingdom.parse("\n".join([*FOURS[:10], str(network)])).addresses == plain
         address = IPv4Address(number)
-        if is_public(address):
-            assert address in pingdom.parse("\n".join([*FOURS[:10], str(address)])).addresses
-        else:
-            with pytest.raises(NotUnderstood):
-                pingdom.parse("\n".join([*FOURS[:10], str(address)]))
+        taken = {address} if is_public(address) else frozenset[IPv4Address]()
+        assert pingdom.parse("\n".join([*FOURS[:10], str(address)])).addresses == plain | taken
 
 
 def test_what_the_feed_says_of_its_age_is_repeated_only_if_it_is_a_date():

@@ -1,5 +1,6 @@
 from collections.abc import Sequence
 from dataclasses import replace
+from ipaddress import ip_address
 
 import pytest
 from pydantic import ValidationError
@@ -98,6 +99,47 @@ def test_a_list_that_is_right_and_not_in_force_is_loaded():
 def test_all_that_is_added_and_removed_is_named():
     made = plan(firewall(ALL), probes((*ALL[2:], NEW)))
     assert list(made.notes[:2]) == [f"Adds 1: {NEW}.", f"Removes 2: {ALL[0]}, {ALL[1]}."]
+
+
+RESTING = "probe 141 is 'Resting', and neither active nor inactive"
+
+
+def test_an_address_stays_on_the_list_while_its_item_is_odd():
+    odd = replace(probes(ALL[1:]), odd=[RESTING], doubtful=frozenset({ip_address(ALL[0])}))
+    kept = f"Keeps 1 that may belong to what was skipped, until the feed is right again: {ALL[0]}."
+    # By itself it changes nothing.
+    assert plan(firewall(ALL), odd) == Plan(
+        "web1 lets in all 139 addresses of Pingdom's probes",
+        notes=(f"Skipped in Pingdom's feed: {RESTING}.", kept),
+    )
+    # And it stays where others come and go.
+    moved = replace(odd, addresses=frozenset(map(ip_address, (*ALL[2:], NEW))))
+    made = plan(firewall(ALL), moved)
+    assert list_of(made.steps[1].do) == sorted((ALL[0], *ALL[2:], NEW))
+    assert list(made.notes[:4]) == [
+        f"Adds 1: {NEW}.",
+        f"Removes 1: {ALL[1]}.",
+        f"Skipped in Pingdom's feed: {RESTING}.",
+        kept,
+    ]
+    # Where it is not on the list, it is not put there.
+    first = plan(firewall(), odd)
+    assert list_of(first.steps[1].do) == sorted(ALL[1:])
+
+
+def test_nothing_is_removed_while_an_address_of_an_odd_item_cannot_be_read():
+    odd = replace(probes(ALL[3:]), odd=["probe 138 holds '5.172'"], unread=frozenset({4}))
+    made = plan(firewall(ALL), odd)
+    assert not made.steps
+    assert made.notes[-1].startswith("Keeps 3 that may belong to what was skipped")
+    six = replace(probes(ALL[:-3]), odd=["probe 138 holds '5.172'"], unread=frozenset({4}))
+    assert list_of(plan(firewall(ALL), six).steps[1].do) == sorted(ALL[:-3])
+
+
+def test_odd_items_do_not_hide_that_the_list_shrank():
+    odd = replace(probes(FOURS[21:]), odd=["probe 80 holds '5.172'"], unread=frozenset({4}))
+    with pytest.raises(Refused, match="lost 21 of the 100 IPv4 addresses"):
+        plan(firewall(FOURS), replace(odd, addresses=odd.addresses | {ip_address(NEW)}))
 
 
 def test_of_very_many_the_rest_are_counted():

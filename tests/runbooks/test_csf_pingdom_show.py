@@ -48,6 +48,13 @@ def test_what_differs_is_shown_address_by_address():
     ]
 
 
+def test_an_odd_item_of_the_feed_is_named_and_what_it_may_keep_is_no_difference():
+    odd = replace(probes(ALL[1:]), odd=["probe 140 holds '5.172'"], unread=frozenset({4}))
+    seen = report(firewall(ALL), odd)
+    assert seen.findings == ["skipped in Pingdom's feed: probe 140 holds '5.172'"]
+    assert seen.table is None
+
+
 def test_a_probe_that_is_let_in_by_hand_is_not_on_the_list_all_the_same():
     seen = report(firewall(ALL[1:], in_force=ALL))
     assert seen.summary == "web1 lets in 140 of 140 addresses of Pingdom's probes"
