@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 FAILED, NOT_UNDERSTOOD, NOT_FOUND = 1, 2, 3
 # The host still waits: a file could not be written, and what belongs into it was printed.
 NOT_WRITTEN = 5
+# Those of the inventory, which is not loaded for words alone.
+PLATFORMS = ("linux", "cisco_ios", "dell_powerconnect", "frr")
 
 # The context's object: asks the settings for the policy directory when a command needs it.
 PolicyPath = Callable[[], Path]
@@ -147,6 +149,12 @@ def _print_as_asked(made: "Sequence[Entry]", *, as_json: bool) -> None:
 @click.argument("name")
 @click.argument("address")
 @click.option("--port", type=click.IntRange(1, 65535), default=22, show_default=True)
+@click.option(
+    "--platform",
+    type=click.Choice(PLATFORMS),
+    default=None,
+    help="What a network device speaks, if the defaults do not say it.",
+)
 @click.option("--user", default="", help="The login, if it is not that of the defaults.")
 @click.option("--area", default="", help="The area that it belongs to.")
 @click.option("--tags", default="", help="What runs there, with commas between: nfs,zfs.")

@@ -19,6 +19,14 @@ _FINGERPRINT = re.compile(r"(?<!\S)SHA256:([A-Za-z0-9+/]{43})=?(?!\S)")
 # Stands for an area that nobody has named yet.
 _SOME_AREA = "not-named-yet"
 _FILES = {"ssh-ed25519": "ed25519", "ssh-rsa": "rsa"}
+# What prints the fingerprint on a host's console. Switches print the key alone.
+_SSH_KEYGEN = "ssh-keygen -lf /etc/ssh/ssh_host_{kind}_key.pub"
+_PRINTED_BY = {
+    "cisco_ios": "show ip ssh    (its key, in one line, as input of ssh-keygen -lf -)",
+    "dell_powerconnect": (
+        "show crypto key mypubkey rsa    (its key, in one line, as input of ssh-keygen -lf -)"
+    ),
+}
 
 
 class NoFingerprint(ValueError):
@@ -39,12 +47,15 @@ class Candidate:
     user: str = ""
     area: str = ""
     tags: tuple[str, ...] = ()
+    platform: str | None = None
 
     def entry(self, key: str) -> Entry:
         """Return what inventory.yaml is to say, once the host has shown its key."""
         fields: dict[str, Any] = {"address": self.address}
         if self.port != 22:
             fields["port"] = self.port
+        if self.platform:
+            fields["platform"] = self.platform
         if self.user:
             fields["user"] = self.user
         fields["host_key"] = key
@@ -78,7 +89,6 @@ def fingerprint_in(said: str) -> str:
 def shown(host: Host) -> str:
     """Say which key a host showed, and how it is compared."""
     kind = str(host.host_key).split()[0]
-    file = f"/etc/ssh/ssh_host_{_FILES.get(kind, 'ecdsa')}_key.pub"
     return f"""\
 Whoever answers at {host.address}, port {host.port}, shows this key ({kind}):
 
@@ -87,7 +97,7 @@ Whoever answers at {host.address}, port {host.port}, shows this key ({kind}):
 That it is {host.name} who answers is not proven by it. On the host's own console, and not over
 the network, this must print the same:
 
-    ssh-keygen -lf {file}
+    {_PRINTED_BY.get(host.platform, _SSH_KEYGEN).format(kind=_FILES.get(kind, "ecdsa"))}
 """
 
 

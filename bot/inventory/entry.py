@@ -152,7 +152,8 @@ def _host_key(found: Found, name: str, lines: Sequence[known_hosts.Line]) -> _Si
     if known.key:
         return {"host_key": known.key}, ()
     port = ("--port", str(found.port)) if found.port != 22 else ()
-    command = shlex.join(("keyturn", "inventory", "enroll", name, found.address, *port))
+    platform = ("--platform", found.platform) if found.platform else ()
+    command = shlex.join(("keyturn", "inventory", "enroll", name, found.address, *port, *platform))
     return {}, (f"host_key: {known.why or 'not in known_hosts'}: `{command}` shows it",)
 
 

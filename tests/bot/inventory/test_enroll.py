@@ -8,18 +8,21 @@ import sys
 import threading
 from collections.abc import Sequence
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from ruamel.yaml import YAML
 
 from bot.inventory import pending
+from bot.inventory.commands import PLATFORMS
 from bot.inventory.enrolment import Candidate, NoFingerprint, NotAddable, fingerprint_in
 from bot.inventory.pending import Pending, Somebody
 from bot.policy.directory import load
-from connectors.inventory import Inventory
+from connectors.inventory import Inventory, Platform
 from connectors.transport import shown_key
 from connectors.trouble import Unreachable
 from tests.playground import company
+from tests.playground.device import ScriptedDevice
 from tests.playground.fleet import LoopbackFleet
 from tests.playground.keys import KeyType, make_key
 from tests.playground.sshd import Sshd
@@ -327,6 +330,37 @@ def test_a_broken_policy_directory_does_not_hide_the_key(tmp_path: Path, sshd: S
     assert "# area: say which part of production" in found.stdout
 
 
+@pytest.mark.real
+@pytest.mark.parametrize(
+    ("platform", "console"),
+    [
+        ("cisco_ios", "show ip ssh "),
+        ("dell_powerconnect", "show crypto key mypubkey "),
+        ("frr", "ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub"),
+    ],
+)
+def test_a_network_device_is_enrolled_with_its_platform(
+    policy: Path, tmp_path: Path, platform: str, console: str
+):
+    with ScriptedDevice() as device:
+        place = ("sw7", device.address, "--port", str(device.port), "--platform", platform)
+        found = keyturn_at(policy, "inventory", "enroll", *place, "--area", "storage")
+        assert device.logins == 0
+    assert found.returncode == 0, found.stderr
+    made = Inventory.model_validate(YAML(typ="safe").load(found.stdout))["sw7"]
+    assert (made.platform, made.host_key) == (platform, device.host_key.public)
+    assert console in found.stderr
+    _as_if_by_dana(policy)
+    read = _on_the_console(tmp_path, device.host_key.public)
+    confirmed = keyturn_at(policy, "inventory", "confirm", "sw7", read)
+    assert confirmed.returncode == 0, confirmed.stderr
+    assert load(policy).inventory["sw7"].platform == platform
+
+
+def test_enroll_takes_the_platforms_of_the_inventory():
+    assert get_args(Platform) == PLATFORMS
+
+
 def test_what_is_no_ssh_server_is_told_and_bounded():
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
@@ -352,6 +386,7 @@ def test_what_is_no_ssh_server_is_told_and_bounded():
         (("nas2", "192.0.2.1", "--user", "A B"), "user: must be a login on the host, such as"),
         (("nas2", "192.0.2.1", "--port", "0"), "not in the range"),
         (("nas2", "192.0.2.1", "--tags", "a b"), "tags"),
+        (("nas2", "192.0.2.1", "--platform", "nxos"), "'nxos' is not one of 'linux', 'cisco_ios'"),
     ],
 )
 def test_what_cannot_be_added_is_told_before_anything_is_asked(

@@ -51,6 +51,11 @@ def test_the_command_to_enroll_can_be_pasted_whatever_the_file_says():
     assert "`keyturn inventory enroll web1 'x; reboot' --port 2222`" in made.notes[0]
 
 
+def test_the_command_to_enroll_a_network_device_names_its_platform():
+    (made,) = entry.entries([Found("sw1", "192.0.2.1", platform="cisco_ios")], ())
+    assert "`keyturn inventory enroll sw1 192.0.2.1 --platform cisco_ios`" in made.notes[0]
+
+
 def test_hosts_that_would_be_called_the_same_are_numbered():
     found = [Found(name, "192.0.2.1") for name in ("Web_1", "web-1", "web.1", "web-1-2", "!")]
     names = [each.name for each in entry.entries(found, KNOWN, area="web")]
