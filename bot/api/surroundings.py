@@ -26,7 +26,10 @@ router = APIRouter(route_class=InOneThread)
 
 
 class FieldShape(shapes.Shape):
-    """What a runbook is told. tag: hosts must carry it. lists: what of its host it names."""
+    """What a runbook is told. tag: hosts must carry it. lists: what of its host it names.
+
+    within: the fields whose values say where the host looks for them.
+    """
 
     name: str
     label: str
@@ -37,6 +40,7 @@ class FieldShape(shapes.Shape):
     default: str
     tag: str
     lists: str
+    within: Sequence[str]
 
     @classmethod
     def of(cls, blank: Blank) -> "FieldShape":
