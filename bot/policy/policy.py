@@ -59,6 +59,7 @@ class Policy:
     """One version of the policy, never changed once loaded. version: 12 hex digits.
 
     files: the digest of each file that it was read from, 12 hex digits.
+    names: what people are called, by their ids; of those who are shut out, too.
     """
 
     def __init__(
@@ -70,9 +71,11 @@ class Policy:
         *,
         version: str,
         files: Mapping[str, str] | None = None,
+        names: Mapping[str, str] | None = None,
     ) -> None:
         self.household, self.inventory, self.version = household, inventory, version
         self.files = files or {}
+        self.names = names or {one.id: one.name for one in household.people.values()}
         self.freezes = freezes
         self._rules = rules
         self._entities = cedarpy.Entities.from_json_str(
@@ -85,6 +88,10 @@ class Policy:
 
     def person(self, identifier: str) -> Person | None:
         return self.household.people.get(identifier)
+
+    def name_person(self, identifier: str) -> str:
+        """Return what a person is called; whoever has left the policy is told by their id."""
+        return self.names.get(identifier, identifier)
 
     def area_of(self, host: str) -> Area:
         return self.household.areas[self.inventory[host].area]
@@ -162,7 +169,14 @@ class Policy:
             for name, area in house.areas.items()
         }
         left = house.model_copy(update={"people": people, "areas": areas})
-        return Policy(left, self.inventory, self._rules, self.freezes, version=self.version)
+        return Policy(
+            left,
+            self.inventory,
+            self._rules,
+            self.freezes,
+            version=self.version,
+            names=self.names,
+        )
 
     def may_order(self, person: str, order: Order, *, own: bool = False) -> Ruling:
         """Say whether somebody may stop everything, ban a person, or take either back.

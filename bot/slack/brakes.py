@@ -40,16 +40,18 @@ class Brakes:
     def ban(self, person: str, said: Said) -> Message:
         who = self._whom(said)
         self._workflow.ban(who, by=person, why=said.reason)
+        name = self._policies.current().name_person(who)
         return answers.said(
-            f"{who} is shut out: their sessions have ended, and their tokens are revoked for "
+            f"{name} is shut out: their sessions have ended, and their tokens are revoked for "
             f"good. Somebody else takes it back with {answers.COMMAND} unban {who} because …"
         )
 
     def unban(self, person: str, said: Said) -> Message:
         who = self._whom(said)
         self._workflow.unban(who, by=person, why=said.reason)
+        name = self._policies.current().name_person(who)
         return answers.said(
-            f"{who} is let in again, and signs in anew. The tokens they had stay revoked: they "
+            f"{name} is let in again, and signs in anew. The tokens they had stay revoked: they "
             "make new ones on the page Tokens."
         )
 

@@ -105,7 +105,11 @@ class Commands:
             "ban": lambda asked: brakes.ban(asked.person, asked.said),
             "unban": lambda asked: brakes.unban(asked.person, asked.said),
             "changed": lambda asked: changed(
-                self._database, asked.sight, asked.said.rest, asked.zone
+                self._database,
+                asked.sight,
+                asked.said.rest,
+                asked.zone,
+                names=self._stories.people(),
             ),
             "schedule": self._schedule,
             "freeze": self._freezes,

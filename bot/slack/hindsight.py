@@ -26,10 +26,18 @@ _MOST = 20
 _HALF_AN_HOUR = 1_800_000_000
 
 
-def changed(database: Database, sight: Sight, typed: str, zone: str = "UTC") -> Message:
+def changed(
+    database: Database,
+    sight: Sight,
+    typed: str,
+    zone: str = "UTC",
+    *,
+    names: Mapping[str, str],
+) -> Message:
     """Answer `02:00 ±30m web*`: when, how far around it and on which hosts; the rest is usual.
 
-    sight: of whoever asks; zone: theirs. Raises Unfit where that says no moment.
+    sight: of whoever asks; zone: theirs. names: of people, by their ids. Raises Unfit where
+    that says no moment.
     """
     with database.reading(sight) as tx:
         try:
@@ -45,7 +53,8 @@ def changed(database: Database, sight: Sight, typed: str, zone: str = "UTC") -> 
         return Message(
             notification(title), [rich(line(bold(title)), line(words("Nothing that I know of.")))]
         )
-    shown = "\n".join(shortened(_line(one, allowed, zone), 200) for one in seen.happenings)
+    lines = (_line(one, allowed, names, zone) for one in seen.happenings)
+    shown = "\n".join(shortened(each, 200) for each in lines)
     more = [words("All of one: "), code("/keyturn run N")]
     rest = [line(words(said)) for said in _not_shown(seen, at, within, zone)]
     return Message(
@@ -84,7 +93,9 @@ def _understood(typed: list[str], now: int, zone: str) -> tuple[int, int, str]:
         return at, within, rest[-1].lower()
 
 
-def _line(one: Happening, allowed: Mapping[int, Sequence[Vote]], zone: str) -> str:
+def _line(
+    one: Happening, allowed: Mapping[int, Sequence[Vote]], names: Mapping[str, str], zone: str
+) -> str:
     run = f"run {one.run}" if one.run else "-"
-    told = around.told(one, allowed.get(one.run or 0, ()))
+    told = around.told(one, allowed.get(one.run or 0, ()), names)
     return f"{hindsight.written(one.at, zone)[11:]}  {run:<8}  {one.state:<14}  {told}"

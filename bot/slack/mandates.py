@@ -50,7 +50,7 @@ class Mandates:
             reason=said.reason,
             door="slack",
         )
-        told = f"{self._name(made.delegate)} decides in your stead {_where(made.area)}."
+        told = f"{self._name(made.delegate)} decides in your stead {self._where(made.area)}."
         return _until(told, made.ends, f"{answers.COMMAND} delegate end {made.id}")
 
     def grant(self, person: str, said: Said, zone: str) -> Message:
@@ -105,7 +105,9 @@ class Mandates:
 
     def _told(self, one: Delegation) -> str:
         who, whose = self._name(one.delegate), self._name(one.delegator)
-        return mrkdwn(f"{one.id}. {who} for {whose} {_where(one.area)}") + f", {_to(one.ends)}"
+        return (
+            mrkdwn(f"{one.id}. {who} for {whose} {self._where(one.area)}") + f", {_to(one.ends)}"
+        )
 
     def _grants(self, person: str) -> Message:
         with self._database.reading() as tx:
@@ -127,8 +129,12 @@ class Mandates:
         return _listed("Granted without an approval", lines, f"{answers.COMMAND} grant end N")
 
     def _name(self, person: str) -> str:
-        known = self._policies.current().person(person)
-        return known.name if known else person
+        return self._policies.current().name_person(person)
+
+    def _where(self, area: str) -> str:
+        return (
+            f"in {self._policies.current().titles([area])}" if area else "in every area of theirs"
+        )
 
     def _now(self) -> int:
         with self._database.reading() as tx:
@@ -137,10 +143,6 @@ class Mandates:
 
 def _holds(one: Delegation, tx: Transaction) -> bool:
     return one.holds(area=one.area, now=tx.now)
-
-
-def _where(area: str) -> str:
-    return f"in {area}" if area else "in every area of theirs"
 
 
 def _to(ends: int) -> str:

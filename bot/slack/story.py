@@ -150,7 +150,7 @@ class Stories:
         asker = policy.person(run.asked_by)
         named = replace(
             told,
-            names={person.id: person.name for person in policy.household.people.values()},
+            names=policy.names,
             area=policy.titles(run.areas),
             channel=(area.channel or "") if area else "",
             asker=told.asker or (self._user(asker) if asker else ""),
@@ -184,10 +184,9 @@ class Stories:
     def people(self) -> Mapping[str, str]:
         """Return the names of all people, by their ids; none without a valid policy."""
         try:
-            people = self._policies.current().household.people.values()
+            return self._policies.current().names
         except NoPolicy:
             return {}
-        return {person.id: person.name for person in people}
 
     def accounts(self) -> Mapping[str, str]:
         """Return whose each account of our Slack is: people's ids by U…."""
@@ -204,9 +203,9 @@ class Stories:
         no = erasing.declined(tx, run.id) if run.over else None
         if no is None:
             return None
-        asker, owner = policy.person(no.facts["asked_by"]), policy.person(no.person)
+        asker = policy.person(no.facts["asked_by"])
         user = self._user(asker) if asker else ""
-        return Declined(no.seq, user, owner.name if owner else no.person, no.facts["why"])
+        return Declined(no.seq, user, policy.name_person(no.person), no.facts["why"])
 
     def _owners(self, policy: Policy, area: Area | None) -> list[Approver]:
         known = [policy.person(owner) for owner in (area.owners if area else ())]

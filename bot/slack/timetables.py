@@ -119,13 +119,12 @@ class Timetables:
             fires = schedules.fires(tx, number, most=_NEWEST)
             missed, now = schedules.missed(tx).get(number, 0), tx.now
         policy = self._policies.current()
-        owner = policy.person(schedule.owner)
         parts: list[Element] = [
             line(bold(f"Schedule {number}: {schedule.timing.name}")),
             line(code(_request(run))),
             bullets(
                 [words(schedule.timing.words)],
-                [words(f"owner: {owner.name if owner else schedule.owner}")],
+                [words(f"owner: {policy.name_person(schedule.owner)}")],
             ),
         ]
         if schedule.standing is not Standing.ACTIVE:

@@ -169,13 +169,18 @@ def _overlap(run: Run, host: str) -> int:
     return sum(_fits(one, host) for one in (run.hosts or (run.host,)))
 
 
-def told(one: Happening, votes: Sequence[Vote] = ()) -> str:
-    """Return it on a line: what, on which hosts where that does not say, by whom, and its end."""
+def told(
+    one: Happening, votes: Sequence[Vote] = (), names: Mapping[str, str] | None = None
+) -> str:
+    """Return it on a line: what, on which hosts where that does not say, by whom, and its end.
+
+    names: of people, by their ids; whoever has none there is told by their id.
+    """
     hosts = ", ".join(one.hosts[:3]) + (f" and {len(one.hosts) - 3} more" * (len(one.hosts) > 3))
     where = "" if len(one.hosts) == 1 and one.hosts[0] in one.what else f" on {hosts}"
-    who = f", by {one.person}" if one.person else ""
+    who = f", by {(names or {}).get(one.person, one.person)}" if one.person else ""
     end = f": {one.outcome}" if one.outcome else ""
-    return one_line(f"{one.what}{where if one.hosts else ''}{who}{allowed_by(votes)}{end}")
+    return one_line(f"{one.what}{where if one.hosts else ''}{who}{allowed_by(votes, names)}{end}")
 
 
 def _of_fires(tx: Transaction, entries: Sequence[Entry], host: str) -> Iterable[Happening]:

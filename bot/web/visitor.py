@@ -43,8 +43,7 @@ class Visitor:
 
     def name(self, identifier: str) -> str:
         """Return what a person is called; ids of people who have left stay as they are."""
-        known = self.policy.person(identifier)
-        return known.name if known else identifier
+        return self.policy.name_person(identifier)
 
 
 @apart

@@ -86,11 +86,11 @@ def ban(
     check_order(parts, by, "ban", session=session, factor=factor)
     if by == person:
         raise Unfit("you cannot shut yourself out: somebody else can")
-    known = parts.policies.current().person(person) is not None
+    policy = parts.policies.current()
     with parts.database.transaction() as tx:
         if person in bans.people(tx):
-            raise TooLate(f"{person} is banned already")
-        if not known:
+            raise TooLate(f"{policy.name_person(person)} is banned already")
+        if policy.person(person) is None:
             raise NoSuchPerson(person)
         bans.put(tx, person, by=by, why=why)
         signins.end_all(tx, person)
@@ -131,7 +131,8 @@ def unban(parts: Parts, person: str, *, by: str, why: str, session: str = "") ->
     check_order(parts, by, "resume", own=held.by == by, session=session)
     with parts.database.transaction() as tx:
         if not bans.lift(tx, person):
-            raise TooLate(f"somebody else has let {person} in again just now")
+            name = parts.policies.current().name_person(person)
+            raise TooLate(f"somebody else has let {name} in again just now")
         changelog.append(tx, "ban lifted", person=by, who=person, why=why, banned_by=held.by)
     _look_again(parts)
 
@@ -140,7 +141,7 @@ def _held(parts: Parts, person: str) -> Ban:
     with parts.database.reading() as tx:
         found = next((one for one in bans.everybody(tx) if one.person == person), None)
     if found is None:
-        raise TooLate(f"{person} is not banned")
+        raise TooLate(f"{parts.policies.current().name_person(person)} is not banned")
     return found
 
 

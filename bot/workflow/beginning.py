@@ -34,7 +34,8 @@ def begin(parts: Parts, tx: Transaction, run: Run) -> Run:
     # Nobody has approved what takes no approval, nor that it takes another's place.
     if not run.needed and keepers and run.asked_by not in keepers:
         why = f"Schedule {run.timing.replaces} is kept by its owner and its area's"
-        return end(parts, tx, run, State.REFUSED, f"{why}: {', '.join(keepers)}")
+        names = map(parts.policies.current().name_person, keepers)
+        return end(parts, tx, run, State.REFUSED, f"{why}: {', '.join(names)}")
     schedule = schedules.add(
         tx,
         run=run.id,

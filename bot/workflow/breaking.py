@@ -112,7 +112,8 @@ class Breaking:
             if broken is None or broken.broken is None:
                 raise Unfit(f"no glass was broken for run {number}")
             if broken.reviewed is not None:
-                raise TooLate(f"run {number} was reviewed by {broken.reviewer} already")
+                who = policy.name_person(broken.reviewer)
+                raise TooLate(f"run {number} was reviewed by {who} already")
             if not may_review(policy, run, person, now=tx.now):
                 raise NotYours(
                     "somebody else who is an owner, or could have approved it, reviews this"

@@ -91,7 +91,8 @@ def accept(parts: Parts, number: int, *, person: str, digest: str) -> Run:
         original = runs.hold(tx, counters) if counters else None
         run = runs.hold(tx, number)
         if run.asked_by != person:
-            raise NotYours(f"only {run.asked_by}, whose request it is, can accept run {number}")
+            asker = policy.name_person(run.asked_by)
+            raise NotYours(f"only {asker}, whose request it is, can accept run {number}")
         if run.state is not State.OFFERED or run.expires is None or tx.now >= run.expires:
             raise TooLate(f"run {number} is {run.state}: there is nothing to accept")
         if len(digest) < 10 or not run.digest.startswith(digest):

@@ -82,9 +82,9 @@ def deny(parts: Parts, number: int, *, person: str, reason: str = "") -> Run:
             weighed = ruling_on(tx, policy, run)
             vote = _vote(tx, policy, run, person, reason, weighed, yes=False)
             runs.cast(tx, vote)
-            name = _name(policy, person)
+            name = policy.name_person(person)
             if vote.instead_of:
-                name += f" for {_name(policy, vote.instead_of)}"
+                name += f" for {policy.name_person(vote.instead_of)}"
             why = f": {fold_reason(reason)}" if reason.strip() else ""
             run = end(parts, tx, run, State.DENIED, f"Denied by {name}{why}", person=person)
         else:
@@ -101,7 +101,7 @@ def withdraw(parts: Parts, number: int, *, person: str) -> Run:
         if run.parent is not None:
             raise Unfit(f"run {number} is a part of run {run.parent}: withdraw that")
         if run.asked_by != person:
-            name = _name(parts.policies.current(), run.asked_by)
+            name = parts.policies.current().name_person(run.asked_by)
             raise NotYours(f"only {name} can withdraw run {number}; an owner can deny it")
         if run.state not in BEFORE_INTENT:
             raise TooLate(_how_it_is(parts, tx, run))
@@ -142,7 +142,7 @@ def settle(parts: Parts, number: int, *, person: str, succeeded: bool, why: str)
         state = State.SUCCEEDED if succeeded else State.FAILED
         if run.hosts:
             raise Unfit("settle the runs of its hosts: this one follows from them")
-        summary = f"Settled as {state} by {_name(policy, person)}: {fold_reason(why)}"
+        summary = f"Settled as {state} by {policy.name_person(person)}: {fold_reason(why)}"
         for record in runs.steps(tx, number):
             # Its end is awaited no more.
             if record.state is StepState.INTENT:
@@ -267,7 +267,7 @@ def _how_it_is(parts: Parts, tx: Transaction, run: Run) -> str:
         return f"Run {run.id} is {run.state} already. {run.summary}".strip()
     seconds = (tx.now - last.at) // 1_000_000
     verb = "approved" if last.yes else "denied"
-    name = _name(parts.policies.current(), last.person)
+    name = parts.policies.current().name_person(last.person)
     return f"Run {run.id} was {verb} by {name} {seconds} s ago; it is {run.state} now."
 
 
@@ -296,8 +296,3 @@ def _log(
         factor=factor or None,
         instead_of=instead_of or None,
     )
-
-
-def _name(policy: Policy, person: str) -> str:
-    known = policy.person(person)
-    return known.name if known else person

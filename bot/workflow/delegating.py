@@ -36,9 +36,9 @@ def revoke(parts: Parts, number: int, *, person: str, door: str) -> Delegation:
     with parts.database.transaction() as tx:
         found = delegations.hold(tx, number)
         if person and person not in {found.delegator, found.delegate}:
-            raise NotYours(
-                f"only {found.delegator} and {found.delegate} can end delegation {number}"
-            )
+            policy = parts.policies.current()
+            owner, other = map(policy.name_person, (found.delegator, found.delegate))
+            raise NotYours(f"only {owner} and {other} can end delegation {number}")
         if found.revoked is not None or found.ends <= tx.now:
             raise Unfit(f"delegation {number} has ended already")
         delegations.revoke(tx, number)
@@ -57,7 +57,7 @@ def _check(policy: Policy, person: str, to: str, area: str) -> None:
     if not owned:
         raise NotYours("you own no area, so there is nothing that anybody could decide for you")
     if area and area not in owned:
-        raise NotYours(f"you own {', '.join(sorted(owned))} and not {area}")
+        raise NotYours(f"you own {policy.titles(sorted(owned))}, and not {policy.titles([area])}")
 
 
 def _log(tx: Transaction, what: str, made: Delegation, person: str, door: str) -> None:

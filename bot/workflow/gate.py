@@ -217,10 +217,11 @@ def _counted(parts: Parts, tx: Transaction, run: Run, policy: Policy) -> Count:
     if not counted.ruling.allowed:
         why = "; ".join(counted.ruling.says) or "no rule allows it any more"
         raise Shut(
-            State.REFUSED, f"{_name(parts, run.asked_by)} may no longer have this done: {why}"
+            State.REFUSED,
+            f"{_policy(parts).name_person(run.asked_by)} may no longer have this done: {why}",
         )
     if counted.no:
-        raise Shut(State.DENIED, f"Denied by {_name(parts, counted.no)}")
+        raise Shut(State.DENIED, f"Denied by {_policy(parts).name_person(counted.no)}")
     return counted
 
 
@@ -257,11 +258,6 @@ def _doubted(run: Run, doubt: str) -> Shut:
 def _of_schedule(tx: Transaction, run: Run, keyed: Run) -> str:
     schedule = schedules.get(tx, run.origin.schedule)
     return testimony.against(tx, keyed) or testimony.against_fire(tx, schedule, run)
-
-
-def _name(parts: Parts, person: str) -> str:
-    known = _policy(parts).person(person)
-    return known.name if known else person
 
 
 def _by_grant(tx: Transaction, policy: Policy, run: Run, counted: Count) -> None:

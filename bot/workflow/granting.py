@@ -42,7 +42,8 @@ def revoke(parts: Parts, number: int, *, person: str, door: str) -> Grant:
     with parts.database.transaction() as tx:
         found = grants.hold(tx, number)
         if person and person not in {found.giver, found.person} | _owners(policy, found):
-            raise NotYours(f"only {found.giver}, other owners and {found.person} can end it")
+            giver, holder = map(policy.name_person, (found.giver, found.person))
+            raise NotYours(f"only {giver}, other owners and {holder} can end it")
         if not found.holds(tx.now):
             raise Unfit(f"grant {number} has ended already")
         grants.revoke(tx, number)
@@ -93,7 +94,7 @@ def _check_hosts(policy: Policy, wanted: NewGrant, giver: str, now: int) -> None
         raise Unfit(
             f"no host is meant by {quote_text(wanted.hosts)}: name one, or several as in lb*"
         )
-    needless = True
+    needless, who = True, policy.name_person(wanted.person)
     for host in sorted(meant):
         request = Request(
             runbook=wanted.words,
@@ -106,13 +107,13 @@ def _check_hosts(policy: Policy, wanted: NewGrant, giver: str, now: int) -> None
         ruling = policy.may_ask(request)
         if not ruling.allowed:
             why = "; ".join(ruling.says) or "no rule of the policy allows it"
-            raise Unfit(f"{wanted.person} may not ask for {wanted.words} on {host}: {why}")
+            raise Unfit(f"{who} may not ask for {wanted.words} on {host}: {why}")
         needless = needless and not ruling.approvals
         why = against(policy, request, ruling, giver) if ruling.approvals else ""
         if why:
             raise NotYours(f"on {host} a grant of yours {why}")
     if needless:
-        raise Unfit(f"{wanted.person} needs no approval for that: there is nothing to grant")
+        raise Unfit(f"{who} needs no approval for that: there is nothing to grant")
 
 
 def _owners(policy: Policy, found: Grant) -> set[str]:

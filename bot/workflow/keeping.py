@@ -125,8 +125,7 @@ def _stand(parts: Parts, number: int, standing: Standing, *, person: str, why: s
         _must_keep(policy, runs.get(tx, schedule.run), schedule, person)
         if schedule.standing in {standing, Standing.ENDED}:
             raise TooLate(f"schedule {number} is {schedule.standing} already")
-        known = policy.person(person)
-        said = f"by {known.name if known else person}" + (f": {why}" if why else "")
+        said = f"by {policy.name_person(person)}" + (f": {why}" if why else "")
         schedules.stand(tx, schedule, standing, said)
         _log(tx, f"schedule {standing}", schedule, person, why)
         return schedules.get(tx, number)
@@ -136,7 +135,7 @@ def _must_keep(policy: Policy, founded: Run, schedule: Schedule, person: str) ->
     area = policy.household.areas.get(founded.area)
     owners = area.owners if area else ()
     if person != schedule.owner and person not in owners:
-        names = ", ".join(sorted({schedule.owner, *owners}))
+        names = ", ".join(sorted(map(policy.name_person, {schedule.owner, *owners})))
         raise NotYours(f"schedule {schedule.id} is kept by its owner and its area's: {names}")
 
 

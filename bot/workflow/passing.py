@@ -33,8 +33,7 @@ def opens(tx: Transaction, policy: Policy, run: Run) -> bool:
 def why_not(policy: Policy, run: Run, person: str, *, now: int) -> str:
     """Say why this person may not break the glass for the run by the rules; "" if they may."""
     if run.asked_by != person:
-        asker = policy.person(run.asked_by)
-        name = asker.name if asker else run.asked_by
+        name = policy.name_person(run.asked_by)
         return f"only {name}, who asked for run {run.id}, can break its glass"
     if run.kind != "change" or run.parent is not None:
         return "glass is broken for a whole request that changes something"

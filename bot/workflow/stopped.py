@@ -46,5 +46,4 @@ def _by(found: Stop, policy: Policy | None) -> str:
 def _name(person: str, policy: Policy | None) -> str:
     if not person:
         return "whoever runs Keyturn"
-    known = policy.person(person) if policy else None
-    return known.name if known else person
+    return policy.name_person(person) if policy else person

@@ -112,7 +112,7 @@ def test_nothing_is_approved_before_the_asker_accepted(office: Office):
     offered = counter(office, office.ask(LAMP_ON), value="dim")
     with pytest.raises(TooLate):
         office.approve(offered, "adam")
-    with pytest.raises(NotYours, match="only dora"):
+    with pytest.raises(NotYours, match="only Dora Developer"):
         accept(office, offered, "adam")
     assert office.fleet.told == []
 

@@ -161,7 +161,7 @@ def test_it_holds_in_its_area_only(office: Office):
         ("olga", "olga", "", "yourself already"),
         ("olga", "nobody", "", "not among the people"),
         ("dora", "stan", "", "you own no area"),
-        ("olga", "stan", "storage", "you own edge, web and not storage"),
+        ("olga", "stan", "storage", "you own the edge and the web servers, and not storage"),
     ],
 )
 def test_what_makes_no_sense_is_refused(office: Office, person: str, to: str, area: str, why: str):
@@ -279,7 +279,7 @@ def test_a_delegates_no_is_final(office: Office):
 
 def test_only_those_whom_it_concerns_end_it_and_only_once(office: Office):
     made = delegate(office)
-    with pytest.raises(NotYours, match="only olga and stan"):
+    with pytest.raises(NotYours, match="only Olga Owner and Stan Storage can end"):
         office.workflow.mandates.end_delegation(made.id, person="adam", door="web")
     office.workflow.mandates.end_delegation(made.id, person="olga", door="web")
     with pytest.raises(Unfit, match="ended already"):

@@ -335,7 +335,7 @@ def test_t_a16_it_is_reviewed_once_by_another_person_in_words(office: Office) ->
     with pytest.raises(Unfit, match="10 characters"):
         review(run.id, person="stan", words="ok")
     review(run.id, person="olga", words="seen, and it was right")
-    with pytest.raises(TooLate, match="reviewed by olga"):
+    with pytest.raises(TooLate, match="reviewed by Olga Owner"):
         review(run.id, person="stan", words="seen, and it was right")
 
 

@@ -83,7 +83,7 @@ def test_t_a20_a_ban_holds_until_another_lifts_it(served: Office):
         (("ban", "nobody", "--as", "adam", "--why", "smoke"), 3, "not among the people"),
         (("ban", "dora", "--why", "smoke"), 2, "Missing option '--as'"),
         (("ban", "olga", "--as", "dora", "--why", "smoke"), 4, "You cannot do that"),
-        (("unban", "dora", "--as", "adam", "--why", "smoke"), 1, "dora is not banned"),
+        (("unban", "dora", "--as", "adam", "--why", "smoke"), 1, "Dora Developer is not banned"),
     ],
 )
 def test_a_no_is_one_line(served: Office, words: tuple[str, ...], status: int, says: str):

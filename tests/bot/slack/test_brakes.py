@@ -44,12 +44,15 @@ async def test_t_a18_stop_all_and_resume(chat: Chat):
 @pytest.mark.parametrize("whom", ["dora", "@dora", "<@U0DORA|whoever>"])
 async def test_t_a20_somebody_is_shut_out_and_let_in_again(chat: Chat, whom: str):
     told = await chat.type(f"ban {whom} because the laptop is stolen", "U0ADAM")
-    assert "dora is shut out" in told.text
+    assert "Dora Developer is shut out" in told.text
+    assert "unban dora because" in told.text
+    twice = await chat.type(f"ban {whom} because the laptop is stolen", "U0OLGA")
+    assert "Dora Developer is banned already" in twice.text
     assert "their tokens are revoked for good" in told.text
     with chat.office.database.reading() as tx:
         assert bans.people(tx) == {"dora"}
     back = (await chat.type(f"unban {whom} because it is hers", "U0OLGA")).text
-    assert "is let in" in back
+    assert "Dora Developer is let in" in back
     assert "stay revoked" in back
 
 

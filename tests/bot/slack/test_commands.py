@@ -233,8 +233,8 @@ async def test_who_approved_is_told_with_the_runs_and_with_what_changed(chat: Ch
     await chat.settle()
     for asked in ("runs", "changed 5 minutes ago ±10m"):
         assert "toy set lb1 lamp on" in words(await chat.type(asked))
-        who = "Olga Owner" if asked == "runs" else "olga"
-        assert f", approved by {who}" in words(await chat.type(asked))
+        assert ", approved by Olga Owner" in words(await chat.type(asked))
+    assert ", by Dora Developer" in words(await chat.type("changed 5 minutes ago ±10m"))
 
 
 async def test_what_changed_on_one_of_several_hosts_was_allowed_with_all_of_them(chat: Chat):
@@ -244,7 +244,7 @@ async def test_what_changed_on_one_of_several_hosts_was_allowed_with_all_of_them
     told = words(await chat.type("changed 5 minutes ago ±10m lb1"))
     of_part = [line for line in told.splitlines() if "toy set lb1 lamp on" in line]
     assert of_part
-    assert all(", approved by olga" in line for line in of_part), told
+    assert all(", approved by Olga Owner" in line for line in of_part), told
 
 
 async def test_one_run_is_shown_without_buttons(chat: Chat):

@@ -27,10 +27,10 @@ def card(chat: Chat) -> str:
 @pytest.mark.parametrize("who", ["stan", "@stan", "<@U0STAN|someone>", "<@U0STAN>"])
 async def test_an_owner_delegates_by_id_or_mention(chat: Chat, who: str):
     told = words(await chat.type(f"delegate to {who} for 2 hours for edge", "U0OLGA"))
-    assert "Stan Storage decides in your stead in edge." in told
+    assert "Stan Storage decides in your stead in the edge." in told
     assert "/keyturn delegate end 1" in told
     listed = words(await chat.type("delegate", "U0STAN"))
-    assert "1. Stan Storage for Olga Owner in edge" in listed
+    assert "1. Stan Storage for Olga Owner in the edge" in listed
 
 
 async def test_what_somebody_calls_themselves_makes_nobody_of_them(chat: Chat):

@@ -2,7 +2,7 @@
 
 from html.parser import HTMLParser
 
-_VOID = {"meta", "link", "img", "input", "br", "col"}
+VOID = {"meta", "link", "img", "input", "br", "col"}
 # What our templates are written with; anything else on a page has come from outside.
 _OURS = """
 html head title script body a div header nav form span button main section h1 h2 h3 p ul ol li
@@ -16,7 +16,7 @@ datetime action method value for placeholder maxlength minlength autocomplete li
 tabindex scope label viewbox focusable d formaction required rows x y x1 x2 y1 y2 rx
 min open colspan preserveaspectratio text-anchor transform cx cy r
 """
-TAGS = _VOID.union(_OURS.split())
+TAGS = VOID.union(_OURS.split())
 ATTRIBUTES = frozenset(_NAMES.split())
 
 
@@ -57,7 +57,7 @@ class Page(HTMLParser):
             f"{tag} {name}={value!r}" for name, value in found.items() if not _ours(name, value)
         ]
         self._note(tag, found)
-        if tag not in _VOID:
+        if tag not in VOID:
             self._open.append(tag)
 
     def _note(self, tag: str, found: dict[str, str]) -> None:
@@ -83,7 +83,7 @@ class Page(HTMLParser):
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.handle_starttag(tag, attrs)
-        if tag not in _VOID:
+        if tag not in VOID:
             self.handle_endtag(tag)
 
     def handle_data(self, data: str) -> None:

@@ -32,7 +32,7 @@ def test_a_delegation_is_made_shown_and_ended(site: Site):
     assert delegate(site, reason="at sea") == 303
     for person in ("olga", "stan"):
         shown = Page(site.browser(person).get("/mandates").text)
-        assert "Stan Storage for Olga Owner in edge, until" in shown.text
+        assert "Stan Storage for Olga Owner in the edge, until" in shown.text
         assert "/mandates/delegations/1/end" in shown.forms
         assert shown.strange == []
     assert "Nobody decides in your stead" in site.browser("adam").get("/mandates").text

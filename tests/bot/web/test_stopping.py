@@ -108,6 +108,8 @@ def test_t_a20_somebody_is_shut_out_on_a_page_and_somebody_else_lets_them_in(sit
     assert answer.status_code == 303
     told = adam.get(answer.headers["location"]).text
     assert "They are shut out" in told
+    assert "Dora Developer</span> is shut out by" in told
+    assert "Let Dora Developer in again" in olga.get("/bans").text
     assert "her &lt;b&gt;laptop&lt;/b&gt; is gone" in told
     assert "You shut them out: somebody else lets them in." in told
     assert dora.get("/").status_code == 401
@@ -118,7 +120,7 @@ def test_t_a20_somebody_is_shut_out_on_a_page_and_somebody_else_lets_them_in(sit
     assert site.office.entries()[-1] == "ban lifted"
     again = olga.post("/bans/lift", data=lift)
     assert again.status_code == 409
-    assert "dora is not banned" in again.text
+    assert "Dora Developer is not banned" in again.text
 
 
 def test_who_may_shut_nobody_out_reads_who_can(site: Site):

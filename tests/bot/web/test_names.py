@@ -1,0 +1,102 @@
+"""Whoever reads a page meets people by their names and areas by their titles, never by ids."""
+
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+from bot.store import runs
+from bot.store.grants import NewGrant
+from tests.bot.office import WEB
+from tests.bot.web.conftest import Site
+from tests.bot.web.dom import VOID
+from tests.bot.web.exhibits import gallery
+from tests.bot.web.test_routes import NAMES, ROUTES
+from tests.bot.web.test_schedules_page import NIGHTLY
+from tests.toy import SetSwitch, ShowSwitches
+
+_IDS = re.compile(r"\b(dora|olga|adam|stan|edge)\b")
+# What is copied or typed elsewhere: commands, plans, and files.
+_NOT_PROSE = {"code", "pre", "script", "textarea"}
+# The facts of an entry of the change log are shown as they were sealed.
+_SEALED = "kt-facts"
+
+
+class _Prose(HTMLParser):
+    """lines: what a page says to whoever reads or hears it, but for what is no prose."""
+
+    def __init__(self, source: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.lines: list[str] = []
+        self._open: list[bool] = []
+        self.feed(source)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        found = {name: value or "" for name, value in attrs}
+        if not any(self._open):
+            self.lines += [found[name] for name in ("aria-label", "placeholder") if name in found]
+        if tag not in VOID:
+            self._open.append(tag in _NOT_PROSE or _SEALED in found.get("class", ""))
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attrs)
+        if tag not in VOID:
+            self.handle_endtag(tag)
+
+    def handle_endtag(self, tag: str) -> None:  # noqa: ARG002
+        self._open.pop()
+
+    def handle_data(self, data: str) -> None:
+        if not any(self._open):
+            self.lines.append(data)
+
+
+def bare_ids(source: str) -> list[str]:
+    """Return the lines of a page that tell of somebody or an area by their id.
+
+    `Dora Developer (dora)` tells two people of one name apart.
+    """
+    lines = (re.sub(r"\((dora|olga|adam|stan)\)", "", line) for line in _Prose(source).lines)
+    return [line.strip() for line in lines if _IDS.search(line)]
+
+
+@pytest.fixture
+def busy(site: Site) -> Site:
+    """An office with runs in every state, a ban, a schedule, a delegation and a grant."""
+    areas = site.policy / "areas.yaml"
+    areas.write_text(areas.read_text().replace("title: the edge", "title: the front doors"))
+    workflow = site.office.workflow
+    gallery(site.database)
+    workflow.schedules.ask(
+        [ShowSwitches(host="lb1")], spelled="", person="dora", origin=WEB, timing=NIGHTLY
+    )
+    site.office.work()
+    with site.database.reading() as tx:
+        wanted = NewGrant("dora", "toy set", "lb*", 5, tx.now + 3_600_000_000, {})
+    mandates = workflow.mandates
+    mandates.grant(wanted, giver="olga", reason="a busy day", door="web")
+    mandates.delegate(
+        person="olga", to="adam", ends=wanted.ends, area="edge", reason="at sea", door="web"
+    )
+    lamp = SetSwitch(host="lb1", name="lamp", value="on")
+    site.office.ask(lamp)
+    workflow.ban("stan", by="adam", why="a stolen laptop")
+    return site
+
+
+def test_pages_name_people_and_areas(busy: Site):
+    with busy.database.reading() as tx:
+        numbers = [run.id for run in runs.listed(tx, range(1, 50))]
+    assert len(numbers) > 12
+    wrong: dict[str, list[str]] = {}
+    browser = busy.browser("olga")
+    for method, path in ROUTES:
+        if method != "GET" or path.endswith((".csv", ".json", ".txt")):
+            continue
+        for number in numbers if path.startswith("/runs/{") else (1,):
+            address = path.format(number=number, **NAMES)
+            found = bare_ids(browser.get(address).text)
+            if found:
+                wrong[address] = found
+    assert wrong == {}
