@@ -422,7 +422,9 @@ class TestTakenOverUnasked:
     def test_somebody_elses_goes_on(self, office: Office):
         run, old = self._taken(office, "dora")
         assert (run.state, old.standing) == (State.REFUSED, Standing.ACTIVE)
-        assert run.summary == "Schedule 1 is kept by its owner and its area's: Adam Admin, Olga Owner"
+        assert (
+            run.summary == "Schedule 1 is kept by its owner and its area's: Adam Admin, Olga Owner"
+        )
 
     def test_without_the_guard_it_would_have_ended(
         self, office: Office, monkeypatch: pytest.MonkeyPatch
