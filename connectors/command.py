@@ -237,13 +237,15 @@ class Fetch:
 
     url: an https:// address. networks: where its server may be though they are not public, with
     commas between them. authority: a file beside the inventory with the certificates that the
-    server's must be signed by; "" for those that this machine trusts.
+    server's must be signed by; "" for those that this machine trusts. proxy: the http:// address
+    of a proxy that leads to the server by its name; networks has no effect then.
     types: the media types that count. most: bytes. deadline: seconds for all of it.
     """
 
     url: Word
     networks: Word = ""
     authority: Word = ""
+    proxy: Word = ""
     types: tuple[str, ...] = ("text/plain",)
     most: int = 5 * 1024 * 1024
     deadline: int = 20
@@ -255,6 +257,7 @@ class Fetch:
             url=_filled_in(self.url, settings),
             networks=_filled_in(self.networks, settings),
             authority=_filled_in(self.authority, settings),
+            proxy=_filled_in(self.proxy, settings),
         )
 
     def __str__(self) -> str:

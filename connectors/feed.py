@@ -57,8 +57,14 @@ class Feeds:
                 f"{fetch.url} did not give all of its document within {fetch.deadline} s: "
                 "ask again later"
             ) from None
+        except httpx2.ProxyError as trouble:
+            raise Unreachable(
+                f"the proxy {fetch.proxy} does not lead to {fetch.url} ({trouble}): allow it "
+                "there, or change the feed's proxy in the inventory"
+            ) from None
         except httpx2.HTTPError as trouble:
-            raise Unreachable(f"{fetch.url} gave no whole document ({trouble})") from None
+            way = f" through the proxy {fetch.proxy}" if fetch.proxy else ""
+            raise Unreachable(f"{fetch.url} gave no whole document{way} ({trouble})") from None
         try:
             return Answer(0, body.decode("utf-8-sig"))
         except UnicodeDecodeError:
@@ -79,19 +85,27 @@ async def _get(fetch: Fetch, trust: ssl.SSLContext) -> bytes:
     """Get the document from the first of its server's addresses that can be connected to.
 
     The name is looked up once, and the connection goes to an address that was found fit, so that
-    a name that changes its mind leads nowhere else. Neither redirections nor proxies are followed.
+    a name that changes its mind leads nowhere else. Redirections are not followed, and no proxy
+    but the one that the inventory names. A proxy looks the name up itself: where it may lead to is
+    for the proxy to decide. The server's certificate counts there too.
     """
+    _server(str(fetch.url))
+    proxy = _proxy(str(fetch.proxy))
     async with asyncio.timeout(fetch.deadline):
-        addresses = await _addresses(fetch)
+        ways = [None] if proxy else await _addresses(fetch)
         async with httpx2.AsyncClient(
-            verify=trust, trust_env=False, follow_redirects=False, timeout=fetch.deadline
+            verify=trust,
+            trust_env=False,
+            proxy=proxy,
+            follow_redirects=False,
+            timeout=fetch.deadline,
         ) as client:
-            for address in addresses[:-1]:
+            for address in ways[:-1]:
                 try:
                     return await _read(client, fetch, address)
                 except (httpx2.ConnectError, httpx2.ConnectTimeout):
                     continue
-            return await _read(client, fetch, addresses[-1])
+            return await _read(client, fetch, ways[-1])
 
 
 async def _addresses(fetch: Fetch) -> Sequence[Address]:
@@ -123,6 +137,20 @@ def _server(url: str) -> tuple[str, int]:
     raise BadSetting(f"the inventory sets {url!r} as a feed's address: it must be https://…")
 
 
+def _proxy(url: str) -> str | None:
+    if not url:
+        return None
+    try:
+        parts = urlsplit(url)
+        if parts.scheme == "http" and parts.hostname and parts.port != 0:
+            return url
+    except ValueError:
+        pass
+    raise BadSetting(
+        f"the inventory sets {url!r} as a feed's proxy: it must be like http://proxy.example:3128"
+    )
+
+
 def _networks(text: str) -> Sequence[_Network]:
     try:
         return [ip_network(word) for word in filter(None, text.split(","))]
@@ -130,11 +158,12 @@ def _networks(text: str) -> Sequence[_Network]:
         raise BadSetting(f"the inventory's networks of a feed are not right: {trouble}") from None
 
 
-async def _read(client: httpx2.AsyncClient, fetch: Fetch, address: Address) -> bytes:
+async def _read(client: httpx2.AsyncClient, fetch: Fetch, address: Address | None) -> bytes:
+    """address: of the server; left out if a proxy finds it."""
     url = httpx2.URL(str(fetch.url))
     request = client.build_request(
         "GET",
-        url.copy_with(host=str(address)),
+        url if address is None else url.copy_with(host=str(address)),
         # What is packed could be small here and huge once it is unpacked.
         headers={
             "Host": url.netloc.decode("ascii"),

@@ -41,6 +41,7 @@ _FETCH = Fetch(
     Setting("pingdom.feed", "https://my.pingdom.com/probes/feed", pattern=r"https://[!-~]+"),
     networks=Setting("pingdom.feed_networks", "", pattern=r"[0-9A-Fa-f:./,]*"),
     authority=Setting("pingdom.feed_authority", "", pattern=r"([\w-][\w./-]*)?"),
+    proxy=Setting("pingdom.feed_proxy", "", pattern=r"(http://[\w.:\[\]-]+/?)?"),
     types=("application/rss+xml", "application/xml", "text/xml", "text/plain"),
 )
 

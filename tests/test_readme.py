@@ -13,6 +13,7 @@ from bot import forms
 from bot.policy.annotations import KNOWN
 from bot.policy.rules import SCHEMA
 from bot.settings import Settings
+from connectors.inventory import Host
 from connectors.sudo import SudoRule
 from runbooks import AnyRunbook, Change, NoUndo
 
@@ -89,3 +90,17 @@ def test_every_setting_is_told():
     told = "".join((ROOT / "docs" / name).read_text() for name in ("settings.md", "sign-in.md"))
     for name in Settings.model_fields:
         assert f"`KEYTURN_{name.upper()}`" in told, name
+
+
+def test_every_setting_and_field_of_a_host_is_documented():
+    page = (ROOT / "docs" / "hosts.md").read_text()
+    named = {
+        name
+        for file in (ROOT / "connectors").glob("*.py")
+        for name in re.findall(r'Setting\(\s*"([a-z_.]+)"', file.read_text())
+    }
+    assert {"haproxy.socket", "pingdom.feed_proxy"} <= named
+    fields = Host.model_fields.keys() - {"name", "address", "port"}
+    told = {name for name in named | fields if f"`{name}`" in page or f"{name}: " in page}
+    assert sorted((named | fields) - told - {"reader"}) == []
+    assert "  reader:  " in page

@@ -17,6 +17,7 @@ from connectors.sessions import Sessions
 from connectors.trouble import BadSetting, HostTrouble, NotUnderstood, Unreachable
 from tests.fakes import inventory_of
 from tests.playground.mirror import Mirror, Reply, answer
+from tests.playground.proxy import Proxy
 
 LOOPBACK = "127.0.0.0/8,::1/128"
 BODY = b"5.172.196.188\n"
@@ -244,3 +245,52 @@ def test_proxies_of_the_environment_are_not_used(
 ):
     monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:1")
     assert feeds.fetch(fetch(mirror)).out == BODY.decode()
+
+
+def through(proxy: str, url: str, mirror: Mirror) -> Fetch:
+    return Fetch(url, authority=mirror.authority.name, proxy=proxy)
+
+
+def test_a_document_is_fetched_through_the_proxy_of_the_inventory(tmp_path: Path):
+    """Here no name service knows the server, and the proxy does."""
+    with Mirror(tmp_path, names=("feed.invalid",)) as mirror:
+        mirror.replies["/list"] = answer(BODY, kind="text/plain")
+        with Proxy({"feed.invalid:443": mirror.port}) as proxy:
+            told = through(proxy.url, "https://feed.invalid/list", mirror)
+            assert Feeds(tmp_path).fetch(told).out == BODY.decode()
+            assert proxy.requests == ["CONNECT feed.invalid:443"]
+        (head,) = mirror.heads
+    assert "\r\nHost: feed.invalid\r\n" in head
+
+
+def test_a_proxy_that_leads_to_another_server_is_noticed(mirror: Mirror, feeds: Feeds):
+    with (
+        Proxy({"feed.invalid:443": mirror.port}) as proxy,
+        pytest.raises(Unreachable, match=r"through the proxy http://127.* not valid for 'feed"),
+    ):
+        feeds.fetch(through(proxy.url, "https://feed.invalid/list", mirror))
+    assert mirror.asked == []
+
+
+def test_a_proxy_that_refuses_is_named(mirror: Mirror, feeds: Feeds):
+    with (
+        Proxy({}) as proxy,
+        pytest.raises(Unreachable, match=f"the proxy {proxy.url} does not lead to .*403 Forbid"),
+    ):
+        feeds.fetch(through(proxy.url, mirror.url("/list"), mirror))
+    assert mirror.asked == []
+
+
+def test_a_proxy_that_is_not_there_is_named(mirror: Mirror, feeds: Feeds):
+    """The server is not connected to without it."""
+    with pytest.raises(Unreachable, match=r"through the proxy http://127\.0\.0\.1:1 "):
+        feeds.fetch(through("http://127.0.0.1:1", mirror.url("/list"), mirror))
+    assert mirror.asked == []
+
+
+@pytest.mark.parametrize(
+    "proxy", ["proxy:3128", "https://proxy:3128", "http://", "http://proxy:99999", "http://[::1"]
+)
+def test_a_proxy_that_is_none_is_told(mirror: Mirror, feeds: Feeds, proxy: str):
+    with pytest.raises(BadSetting, match="as a feed's proxy: it must be like http://"):
+        feeds.fetch(through(proxy, mirror.url("/list"), mirror))

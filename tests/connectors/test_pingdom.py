@@ -207,9 +207,10 @@ def test_where_the_feed_is_comes_from_the_inventory():
         "pingdom.feed": "https://mirror.example/pingdom",
         "pingdom.feed_networks": "10.0.0.0/8,fd00::/8",
         "pingdom.feed_authority": "keys/ca.pem",
+        "pingdom.feed_proxy": "http://proxy.example:3128",
     }
     told = query.command.resolved(mirror)
-    assert (told.url, told.networks, told.authority) == tuple(mirror.values())
+    assert (told.url, told.networks, told.authority, told.proxy) == tuple(mirror.values())
 
 
 @pytest.mark.parametrize(
@@ -221,6 +222,9 @@ def test_where_the_feed_is_comes_from_the_inventory():
         ("pingdom.feed_networks", "all"),
         ("pingdom.feed_authority", "/etc/ssl/cert.pem"),
         ("pingdom.feed_authority", "../ca.pem"),
+        ("pingdom.feed_proxy", "https://proxy.example:3128"),
+        ("pingdom.feed_proxy", "http://name:secret@proxy.example:3128"),
+        ("pingdom.feed_proxy", "proxy.example:3128"),
     ],
 )
 def test_an_inventory_that_names_something_else_is_told_so(name: str, value: str):

@@ -7,7 +7,6 @@ somebody had typed or pressed it, and `limit` has Slack answer 429 so many times
 """
 
 import asyncio
-import contextlib
 import json
 import sys
 from collections.abc import Mapping
@@ -23,6 +22,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from bot.slack.manifest import scopes as asked
 from tests.playground.daemon import Daemon
+from tests.playground.proxy import get_port, serve_proxy
 from tests.playground.tls import certified
 from tests.slack_emulator import EmulatedChannel, EmulatedPerson, Emulator, Installation
 from tests.slack_emulator.sockets import NoConnection
@@ -129,43 +129,21 @@ async def _served(app: ASGIApp, *, chain: Path | None = None) -> int:
 _tasks: set[asyncio.Task[None]] = set()
 
 
-async def _pass(source: asyncio.StreamReader, to: asyncio.StreamWriter) -> None:
-    with contextlib.suppress(ConnectionError):
-        while data := await source.read(65536):
-            to.write(data)
-            await to.drain()
-    to.close()
-
-
-async def _proxy(port: int, visited: Path) -> int:
-    """Lead CONNECT to Slack's names at *port*, and to nowhere else."""
-
-    async def lead(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        head = (await reader.readuntil(b"\r\n\r\n")).decode()
-        method, where = head.split()[:2]
-        with visited.open("a") as file:
-            file.write(f"{method} {where}\n")
-        if method != "CONNECT" or where not in {f"{name}:443" for name in _NAMES}:
-            writer.write(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n")
-            writer.close()
-            return
-        there, on = await asyncio.open_connection("127.0.0.1", port)
-        writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
-        await asyncio.gather(_pass(reader, on), _pass(there, writer))
-
-    visited.touch()
-    server = await asyncio.start_server(lead, "127.0.0.1", 0)
-    return int(server.sockets[0].getsockname()[1])
-
-
 async def _main(directory: Path, without: tuple[str, ...]) -> None:
     console = _console(without)
     issued = certified(directory, names=_NAMES)
     slack = await _served(_by_its_own_name(console.app), chain=issued.chain)
-    proxy = await _proxy(slack, directory / "visited")
+    visited = directory / "visited"
+    visited.touch()
+
+    def note(request: str) -> None:
+        with visited.open("a") as file:
+            file.write(f"{request}\n")
+
+    proxy = await serve_proxy({f"{name}:443": slack for name in _NAMES}, note)
     stage = await _served(_stage(console))
     environment: Mapping[str, str] = {
-        "HTTPS_PROXY": f"http://127.0.0.1:{proxy}",
+        "HTTPS_PROXY": f"http://127.0.0.1:{get_port(proxy)}",
         "SSL_CERT_FILE": str(issued.authority),
         "KEYTURN_SLACK_BOT_TOKEN": console.bot_token,
         "KEYTURN_SLACK_APP_TOKEN": console.app_token,
