@@ -3,6 +3,7 @@
 import json
 import re
 import unicodedata
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +18,8 @@ from bot.slack.card import card, followed, result, settled
 from bot.slack.home import Seen, tab
 from bot.slack.nudge import nudges
 from bot.slack.reports import aligned
-from bot.slack.story import Approver, Story
+from bot.slack.story import Approver, Granted, Story
+from bot.store.glass import Glass
 from connectors.command import Shell
 from runbooks import Report, Table
 from tests.bot.slack.stories import (
@@ -404,3 +406,27 @@ def test_the_same_on_many_hosts_is_shown_once_and_with_every_host():
 def test_the_same_twice_on_one_host_is_shown_twice():
     run = a_run(State.WAITING, proposal=a_proposal(a_step(), a_step()))
     assert words(card(a_story(run))).count("clear table http") == 2
+
+
+def _told_of(story: Story) -> Iterator[str]:
+    """Yield all that is said of a run in chat, but for code."""
+    for message in (card(story), settled(story), result(story)):
+        yield message.text
+        for part in parts(message.blocks):
+            text, style = part.get("text"), part.get("style", {})
+            if isinstance(text, str) and not style.get("code"):
+                yield text
+
+
+@pytest.mark.parametrize("state", STORIES)
+def test_nobody_and_no_area_is_told_of_by_an_id(state: str):
+    area = "the front doors"
+    story = replace(STORIES[state], area=area, whose=f"the owners of {area}")
+    granted = Granted(3, "Olga Owner", left=4, an_hour=5)
+    pane = Glass(12, "dora", "smoke", ASKED, ASKED, reviewed=ASKED, reviewer="olga", review="fine")
+    votes = [yes("adam", instead_of="olga")]
+    stead = replace(story, votes=votes, granted=granted, glass=pane)
+    for told in (story, replace(stead, run=replace(story.run, grant=3))):
+        said = list(_told_of(told))
+        assert any("Dora Developer" in text for text in said)
+        assert [text for text in said if re.search(r"\b(dora|olga|adam|edge)\b", text)] == []
