@@ -5,6 +5,7 @@ import os
 import socket
 import subprocess
 import sys
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
@@ -216,15 +217,42 @@ def test_a_start_that_failed_leaves_a_log_that_commands_may_write_into(tmp_path:
     assert (verified.returncode, verified.stderr) == (0, "")
 
 
-def test_whatever_a_command_writes_first_comes_after_the_key_of_the_log(tmp_path: Path):
+WHY = ("--why", "smoke")
+WRITING = (
+    ("sign-in", "dora"),
+    ("token", "new", "dora", "--scope", "read"),
+    ("stop", "all", *WHY),
+    ("ban", "dora", "--as", "olga", *WHY),
+    ("delegate", "to", "stan", "--as", "olga", "--until", "3 days"),
+    ("factors", "forget", "--yes", *WHY),
+    ("changelog", "rotate-key"),
+    *[("changelog", "acknowledge", "1", "--lost", "1", "--reason", "smoke", "--as", "olga")],
+)
+
+
+@pytest.mark.parametrize("words", WRITING, ids=" ".join)
+def test_whatever_command_writes_first_the_log_begins_with_its_key(
+    tmp_path: Path, words: tuple[str, ...]
+):
     a_policy(tmp_path / "policy")
     var = tmp_path / "var"
     var.mkdir()
+    with a_place(tmp_path / "other") as tx:
+        seen = changelog.append(tx, "asked", run=1)
+        point = verification.checkpoint_at(tx, replace(seen, seq=1))
+    witness.testify(tmp_path / "seen", point)
     database = empty(var / "keyturn.db", seal.kept_in(var / "changelog.key"))
     database.close()
-    assert keyturn(tmp_path, "sign-in", "dora").returncode == 0
+    more = {"KEYTURN_WITNESS": str(tmp_path / "seen")} if "acknowledge" in words else {}
+    done = keyturn(tmp_path, *words, **more)
+    assert done.returncode == 0, done.stderr
     shown = keyturn(tmp_path, "changelog", "show", "--json").stdout.splitlines()
-    assert [json.loads(line)["kind"] for line in shown] == ["key", "link made"]
+    kinds = [json.loads(line)["kind"] for line in shown]
+    assert kinds[0] == "key"
+    assert len(kinds) > 1
+    for again in ("verify", "rotate-key", "verify"):
+        found = keyturn(tmp_path, "changelog", again, **more)
+        assert (found.returncode, found.stderr) == (0, ""), again
 
 
 def test_settings_that_others_can_read_stop_a_start_and_nothing_else(
