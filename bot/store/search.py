@@ -110,6 +110,11 @@ def looked_for(tx: Transaction, wanted: Filter, most: int) -> tuple[list[int], i
     bounds = _bounds(tx, wanted)
     if bounds is None:
         return [], None
+    exact = wanted.host is None or not is_pattern(wanted.host)
+    if exact and sights.hide(tx, host=wanted.host, words=wanted.words):
+        # No index is walked: how far that goes would show how much there is.
+        found = _own(tx, wanted, bounds, most + 1)
+        return found[:most], found[most - 1] if len(found) > most else None
     near = _near(tx, wanted, bounds, most + 1)
     if len(near) > most:
         return near[:most], near[most - 1]
@@ -140,6 +145,22 @@ def _walked(
         if floor is None:
             return found, None
     return found, floor
+
+
+def _own(tx: Transaction, wanted: Filter, bounds: tuple[int, int], limit: int) -> list[int]:
+    """Return numbers of what the person asked for, edited or decided, and that fits."""
+    rest, given = _rest(tx, wanted, None)
+    known = {"host": wanted.host, "asked_by": wanted.person, "words": wanted.words}
+    exact = {column: value for column, value in known.items() if value is not None}
+    areas = {f"area{n}": area for n, area in enumerate(_areas(tx, wanted))}
+    words = {f"word{n}": word for n, word in enumerate(wanted.text)}
+    own = sights.OWN.format(fits=_all([f"run.{column} = :{column}" for column in exact]))
+    rest += [f"run.id IN ({own})", *(f"run.{column} = :{column}" for column in exact)]
+    rest += [f"run.area IN ({_named('area', len(areas))})"] if areas else []
+    rest += [_HAS_WORD.format(n=n) for n in range(len(words))]
+    walk = _Walk("", "", [], rest, given | exact | areas | words)
+    query = _query(walk, rest, bounds, "id DESC", limit)
+    return [number for (number,) in rows(tx, *query)]
 
 
 def _near(tx: Transaction, wanted: Filter, bounds: tuple[int, int], limit: int) -> list[int]:

@@ -55,6 +55,34 @@ def visible(tx: Transaction, numbers: Iterable[int]) -> frozenset[int]:
     return frozenset(number for (number,) in adhoc.rows(tx, query, given))
 
 
+def hide(tx: Transaction, *, host: str | None, words: str | None) -> bool:
+    """Say whether the rules show no run of this runbook on this host, whatever there is: only the
+    person's own are left. None means any."""
+    sight = tx.sight
+    if sight is None or (host is None and words is None):
+        return False
+    known = sight.everywhere.hosts
+    for one in _runbooks(tx, sight) if words is None else [words]:
+        for kind in sight.kinds:
+            where = sight.viewable(one, kind)
+            if host is None and (where.hosts or where.areas):
+                return False
+            if host in where.hosts or (host is not None and host not in known and where.areas):
+                return False
+    return True
+
+
+# All runs that a person asked for, edited or decided, of which there are few, and some more: by
+# their numbers, so that no more than these are looked at.
+OWN = (
+    "SELECT run.id FROM run WHERE run.asked_by = :sight_me AND {fits} "
+    "UNION ALL SELECT run.id FROM run WHERE run.editors != '[]' "
+    "AND run.editors LIKE :sight_edits ESCAPE '\\' "
+    "UNION ALL SELECT vote.run FROM vote WHERE vote.person = :sight_me "
+    "UNION ALL SELECT run.id FROM vote JOIN run ON run.parent = vote.run "
+    "WHERE vote.person = :sight_me"
+)
+
 _AS_NUMBERS = "SELECT CAST(json_array_elements_text(CAST(:some AS json)) AS integer)"
 
 

@@ -15,6 +15,7 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    text,
 )
 
 from bot.run import LONGEST_AREAS
@@ -32,6 +33,8 @@ metadata = MetaData(
 ALONE, WHOLE, PART = 0, 1, 2
 # What each index of runs begins with behind its own column.
 _LOOKED_AT = ("id", "place", "asked", "state", "unwell")
+# Of the few runs whose values somebody else chose.
+_EDITED = text("editors != '[]'")
 
 run = Table(
     "run",
@@ -81,6 +84,7 @@ run = Table(
     Index("ix_run_area", "area", *_LOOKED_AT, "host"),
     Index("ix_run_state", "state", "id", "place", "asked", "unwell", "host"),
     Index("ix_run_newest", *_LOOKED_AT, "host"),
+    Index("ix_run_edited", "id", sqlite_where=_EDITED, postgresql_where=_EDITED),
     # Whether somebody has had this runbook succeed before.
     Index(None, "asked_by", "words"),
     # From times to numbers, and what was under way at a time.

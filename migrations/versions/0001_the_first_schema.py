@@ -126,6 +126,7 @@ def upgrade() -> None:
         batch_op.create_index('ix_run_person', ['asked_by', 'id', 'place', 'asked', 'state', 'unwell', 'words', 'area', 'host'], unique=False)
         batch_op.create_index('ix_run_state', ['state', 'id', 'place', 'asked', 'unwell', 'host'], unique=False)
         batch_op.create_index('ix_run_words', ['words', 'id', 'place', 'asked', 'state', 'unwell', 'area', 'host'], unique=False)
+        batch_op.create_index('ix_run_edited', ['id'], unique=False, sqlite_where=sa.text("editors != '[]'"), postgresql_where=sa.text("editors != '[]'"))
         batch_op.create_index('ix_run_newest', ['id', 'place', 'asked', 'state', 'unwell', 'host'], unique=False)
         batch_op.create_index(batch_op.f('ix_run_asked_by_words'), ['asked_by', 'words'], unique=False)
         batch_op.create_index(batch_op.f('ix_run_asked_id'), ['asked', 'id'], unique=False)

@@ -68,6 +68,8 @@ FILTERS = (
     Filter(area="web"),
     Filter(person="adam"),
     Filter(words="toy set"),
+    Filter(words="toy break"),
+    Filter(host="lb1", words="toy set", area="edge", text=("lamp",)),
     Filter(states=frozenset({"succeeded"})),
     Filter(states=frozenset({"succeeded", "waiting"})),
     Filter(text=("lamp",)),
@@ -127,6 +129,26 @@ def test_queries_find_what_the_rules_let_a_person_view(narrow: Narrow, view: str
                 assert search.numbers(tx, wanted, most=100) == expected, (person, wanted)
                 page = listing.page(tx, wanted, most=100, whose=person)
                 assert [run.id for run in page.runs] == expected
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [Filter(host="lb1"), Filter(words="toy break"), Filter(host="web1", words="toy break")],
+)
+def test_how_many_hidden_runs_there_are_is_not_shown_by_a_link_to_older_ones(
+    narrow: Narrow, wanted: Filter, monkeypatch: pytest.MonkeyPatch
+):
+    office = narrow.office
+    for _ in range(3):
+        office.ask(SetSwitch(host="lb1", name="lamp", value="x"), "adam")
+        office.ask(BreakSwitch(host="web1", name="lamp"), "olga")
+    own = office.ask(SetSwitch(host="lb1", name="lamp", value="own"), "dora")
+    for _ in range(3):
+        office.ask(SetSwitch(host="lb1", name="lamp", value="y"), "adam")
+    monkeypatch.setattr(search, "_WINDOWS", (1, 2))
+    expected = [own.id] if wanted == Filter(host="lb1") else []
+    with office.database.reading(office.policies.current().sight("dora")) as tx:
+        assert search.looked_for(tx, wanted, 9) == (expected, None)
 
 
 @pytest.mark.parametrize("view", [NARROW, CHECKS, TAGS, OWNERS, PATTERN, ""])
