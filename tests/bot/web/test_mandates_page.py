@@ -104,11 +104,11 @@ def test_other_values_are_proposed_and_accepted_on_the_page(site: Site):
     )
     assert answer.headers["location"] == "/runs/2?done=countered"
     site.office.work()
-    assert "Replaced by run 2" in site.browser("dora").get(f"/runs/{run.id}").text
     offered = site.office.run(2)
     assert "/runs/2/accept" in Page(site.browser("dora").get("/runs/2").text).forms
     assert "/runs/2/accept" not in Page(site.browser("adam").get("/runs/2").text).forms
     site.browser("dora").post("/runs/2/accept", data={"digest": offered.digest})
+    assert "Replaced by run 2" in site.browser("dora").get(f"/runs/{run.id}").text
     assert "/runs/2/approve" not in Page(site.browser("olga").get("/runs/2").text).forms
     assert "/runs/2/deny" in Page(site.browser("olga").get("/runs/2").text).forms
     assert "/runs/2/approve" in Page(site.browser("adam").get("/runs/2").text).forms
