@@ -71,8 +71,8 @@ def test_an_event_that_is_told_is_found_in_chat(service: Service) -> None:
     address = f"{service.address}/hooks/deploys"
     assert httpx2.post(address, content=body, headers=signed).status_code == 202
     assert httpx2.post(address, content=body).status_code == 401
-    sight = service.keyturn.policies.current().sight("adam")
-    answer = changed(service.keyturn.database, sight, "1m web*")
+    policy = service.keyturn.policies.current()
+    answer = changed(service.keyturn.database, policy.sight("adam"), "1m web*", names=policy.names)
     assert "deploys: api 2.4.1 deployed on web1" in json.dumps(answer.blocks)
 
 
