@@ -41,6 +41,7 @@ LISTS = ("runs", "runs lb1", f"runs {HIDDEN}", "changed now", "changed now lb1",
 TELLS_OF_NONE = (
     *("", "help", "web", "can-i toy set lb1", "delegate", "delegations", "grant", "grants"),
     *("resume", "ban", "unban", "schedule", "freeze", "freezes", "who", "who lb1"),
+    "privately toy show lb1",
 )
 ABSENT = 987_654
 
