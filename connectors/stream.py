@@ -13,7 +13,12 @@ from collections.abc import Callable
 from contextlib import suppress
 
 import paramiko
-from paramiko.common import MSG_EXT_INFO, MSG_NEWKEYS, MSG_USERAUTH_INFO_REQUEST
+from paramiko.common import (
+    MSG_CHANNEL_DATA,
+    MSG_EXT_INFO,
+    MSG_NEWKEYS,
+    MSG_USERAUTH_INFO_REQUEST,
+)
 from paramiko.message import Message
 from paramiko.packet import Packetizer
 
@@ -22,6 +27,8 @@ _STRANGERS_BYTES = 256 * 1024
 # RFC 4253, 6.1 wants 35,000 bytes to be taken; we let hosts put 32 KiB of data into one.
 LONGEST_PACKET = 64 * 1024
 _AT_ONCE = 64 * 1024
+# Data of no length is of no use. A message of it is a channel and a length (RFC 4254, 5.2).
+_MOST_EMPTY, _EMPTY_DATA_BYTES = 1000, 8
 # Seconds of processor time that a connection may take at once: for its login, or while nothing is
 # asked of it; and besides, for each command. 64 MiB of output take a second or two.
 SPARE_SECONDS, COMMAND_SECONDS = 2.0, 5.0
@@ -165,6 +172,7 @@ class Packets(Packetizer):
         self._stream = stream
         self._transport: paramiko.Transport | None = None
         self._host_key = b""
+        self._empty = 0
 
     def keep_host_key(self, transport: paramiko.Transport) -> None:
         """From now on take new keys only from the host that was recognised."""
@@ -173,6 +181,11 @@ class Packets(Packetizer):
 
     def read_message(self) -> tuple[int, Message]:
         kind, message = super().read_message()
+        if kind == MSG_CHANNEL_DATA and len(message.asbytes()) == _EMPTY_DATA_BYTES:
+            # Each wakes the thread that waits for the command, whose time nobody counts.
+            self._empty += 1
+            if self._empty > _MOST_EMPTY:
+                self._stream.hang_up("it flooded us")
         if kind in {MSG_EXT_INFO, MSG_USERAUTH_INFO_REQUEST} and not _is_whole(kind, message):
             self._stream.hang_up("it announced more than it said")
         # paramiko compares the host's key to nothing. Under the new keys nothing was sent yet.
