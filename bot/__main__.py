@@ -12,32 +12,32 @@ from typing import TYPE_CHECKING
 import click
 
 from bot import heap
+from bot.cli.audit_log import export, show
 from bot.cli.backup import backup, copy, restore
-from bot.cli.changelog import acknowledge, erase, rotate_key
+from bot.cli.client import as_json, print_result
+from bot.cli.context import FAILED, NOT_FOUND, Place, plainly, stop
 from bot.cli.db import db
-from bot.cli.delegate import COMMANDS as MANDATES
-from bot.cli.factors import factors
-from bot.cli.front import STATUS, Family, Keyturn
-from bot.cli.hooks import hooks
+from bot.cli.delegations import COMMANDS as MANDATES
+from bot.cli.history import COMMANDS as LOOKING
 from bot.cli.hosts import COMMANDS as HOSTS
-from bot.cli.log import export, show
-from bot.cli.looking import COMMANDS as LOOKING
-from bot.cli.place import FAILED, NOT_FOUND, Place, plainly, stop
+from bot.cli.inventory import inventory, sudoers
+from bot.cli.log_admin import acknowledge, erase, rotate_key
 from bot.cli.policy import policy
-from bot.cli.report import report
 from bot.cli.runs import COMMANDS as RUNS
-from bot.cli.schedule import schedule
-from bot.cli.service import as_json, tell
-from bot.cli.stopping import COMMANDS
-from bot.cli.token import token
+from bot.cli.schedules import schedule
+from bot.cli.second_factors import factors
+from bot.cli.sections import STATUS, Family, Keyturn
+from bot.cli.stop import COMMANDS
+from bot.cli.tokens import token
 from bot.cli.verify import verify
-from bot.inventory.commands import inventory, sudoers
+from bot.cli.wait_report import report
+from bot.cli.webhooks import hooks
 from connectors.command import quote_text
 
 if TYPE_CHECKING:
-    from bot.doctor.patient import Patient
+    from bot.db.database import Database
+    from bot.maintenance.installation import Installation
     from bot.settings import Settings
-    from bot.store.database import Database
 
 # Heavy modules are loaded by the command that needs them: `keyturn --help` answers at once.
 
@@ -86,12 +86,12 @@ def worker(*, sites: tuple[str, ...], concurrency: int) -> None:
     For example: keyturn worker --site ams --site rot
     """
     heap.hold()
-    from bot import site_worker
+    from bot import worker as bot_worker
 
     settings = _settings_to_serve()
     _check_own_runbooks(settings)
     with plainly():
-        site_worker.work(settings, sites=sites, concurrency=concurrency)
+        bot_worker.run_worker(settings, sites=sites, concurrency=concurrency)
 
 
 @main.command()
@@ -103,19 +103,19 @@ def doctor(*, as_json: bool) -> None:
     there is something to mend.
     """
     patient = _patient()
-    from bot.doctor.commands import run
+    from bot.cli.doctor import run_doctor
 
-    sys.exit(run(patient, as_json=as_json))
+    sys.exit(run_doctor(patient, as_json=as_json))
 
 
 @main.command()
 @click.option("--http", default="", metavar="ADDRESS", help="For HTTP: Keyturn's own, https://…")
 def manifest(*, http: str) -> None:
     """Print the manifest from which Slack makes the app: for Socket Mode, or for HTTP."""
-    from bot.slack.manifest import written
+    from bot.slack.manifest import format_manifest
 
     with plainly():
-        click.echo(written(http), nl=False)
+        click.echo(format_manifest(http), nl=False)
 
 
 @main.command("runbooks")
@@ -129,15 +129,15 @@ def list_runbooks(*, words: tuple[str, ...], as_json: bool) -> None:
 
     For example: keyturn runbooks zfs scrub
     """
-    from bot import leaflet
+    from bot.model import runbook_info
     from bot.policy import NoPolicy
-    from bot.policy.directory import load
+    from bot.policy.loader import load_policy
 
     try:
-        hosts = tuple(load(_settings().policy).inventory.hosts.values())
+        hosts = tuple(load_policy(_settings().policy).inventory.hosts.values())
     except NoPolicy:  # what there is can be told without: only not where
         hosts = ()
-    found = leaflet.leaflets(" ".join(words), hosts=hosts)
+    found = runbook_info.list_runbook_info(" ".join(words), hosts=hosts)
     if not found:
         stop(
             f"no runbook begins with {quote_text(' '.join(words))}: keyturn runbooks lists all",
@@ -170,22 +170,22 @@ def init(directory: Path) -> None:
 @as_json
 def sign_in(*, person: str, as_json: bool) -> None:
     """Print a link that signs PERSON in to the web pages, once, within ten minutes."""
-    from bot.policy.directory import load
-    from bot.store import changelog as log
-    from bot.store import signins
+    from bot.audit import change_log as log
+    from bot.auth import sessions
+    from bot.policy.loader import load_policy
 
     settings = _settings()
     with _database() as database:
-        known = load(settings.policy).person(person)
+        known = load_policy(settings.policy).person(person)
         if known is None:
             stop(
                 f"{person} is not among the people of {settings.policy / 'people.yaml'}", NOT_FOUND
             )
         with database.transaction() as tx:
-            token = signins.new_link(tx, known.id)
-            log.append(tx, "link made", person=known.id, door="cli")
+            token = sessions.create_link(tx, known.id)
+            log.append_entry(tx, "link made", person=known.id, door="cli")
     link = f"{settings.address}/sign-in/{token}"
-    tell({"person": known.id, "link": link}, [link], as_json=as_json)
+    print_result({"person": known.id, "link": link}, [link], as_json=as_json)
 
 
 main.add_command(Family.of(inventory))
@@ -201,7 +201,7 @@ def changelog() -> None:
 def _settings() -> "Settings":
     from pydantic import ValidationError
 
-    from bot import misfit
+    from bot.model import request_form
     from bot.settings import Settings, lend
 
     try:
@@ -211,7 +211,7 @@ def _settings() -> "Settings":
     except ValidationError as error:
         found = error.errors()[0]
         name = "".join(f"KEYTURN_{part}: ".upper() for part in found["loc"])
-        stop(name + misfit.why(found), FAILED)
+        stop(name + request_form.describe_invalid_value(found), FAILED)
 
 
 def _settings_to_serve() -> "Settings":
@@ -234,14 +234,14 @@ def _check_own_runbooks(settings: "Settings") -> None:
         catalogue()
 
 
-def _patient() -> "Patient":
+def _patient() -> "Installation":
     given = _settings()
     _check_own_runbooks(given)
-    from bot.doctor.patient import Patient
-    from bot.redaction import Redactor
+    from bot.maintenance.installation import Installation
+    from bot.model.redaction import Redactor
     from bot.settings import misspelt
 
-    return Patient(
+    return Installation(
         data=given.data,
         policy=given.policy,
         keys=given.key_directory,
@@ -265,14 +265,14 @@ def _patient() -> "Patient":
 @contextmanager
 def _database(instead: str = "", *, missing: bool = False) -> "Generator[Database]":
     """Open the database. instead: another, or for another role. missing: none may be there."""
-    from bot.redaction import Redactor
-    from bot.store import seal
-    from bot.store.database import Database
+    from bot.audit import signing
+    from bot.db.database import Database
+    from bot.model.redaction import Redactor
 
     settings = _settings()
     with plainly():
         key = settings.key_directory / "changelog.key"
-        sealed = seal.kept_in(key) if key.exists() else None
+        sealed = signing.load_signing_key(key) if key.exists() else None
         database = Database(instead or settings.database_url, sealed, Redactor(settings.secrets))
         file = Path(database.engine.url.database or "")
         if database.embedded and not (missing or file.exists()):
@@ -291,13 +291,14 @@ def _database(instead: str = "", *, missing: bool = False) -> "Generator[Databas
 
 def _begin_log(database: "Database") -> None:
     """Name the key of the log where nothing did yet: what a command writes comes after it."""
-    from bot.store import changelog as log
-    from bot.store import schema, verification
+    from bot.audit import change_log as log
+    from bot.audit import verification
+    from bot.db import migrations
 
-    if not schema.is_current(database):
+    if not migrations.is_schema_current(database):
         return
     with database.reading() as tx:
-        begun = log.head(tx) != (0, log.GENESIS)
+        begun = log.get_head(tx) != (0, log.GENESIS)
     if not begun:
         with database.transaction() as tx:
             verification.open_log(tx)

@@ -1,6 +1,27 @@
 """Builds every part once and hands each what it needs. Nothing else constructs anything."""
 
 import asyncio
+from typing import TYPE_CHECKING
+
+from starlette.types import ASGIApp
+
+from bot import observability
+from bot.api.webhooks_out import describe_deliveries
+from bot.bootstrap import Foundation
+from bot.db.database import Database
+from bot.later import Later
+from bot.maintenance.housekeeping import log_setting_change
+from bot.model.redaction import Redactor
+from bot.settings import Settings
+from bot.web.deps import Condition
+from bot.web.id_token import SLACK_ISSUER
+from bot.web.provider import Provider, Registration
+from bot.webhooks import config
+from bot.webhooks.config import WebhookConfig
+from bot.workflow.form_options import FormOptions
+
+if TYPE_CHECKING:
+    from bot.slack.app import Door
 import errno
 import socket
 from collections.abc import AsyncGenerator, Callable, Sequence
@@ -8,7 +29,6 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from types import FrameType
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import click
@@ -16,42 +36,153 @@ import uvicorn
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.routing import Route
-from starlette.types import ASGIApp
 
-from bot import heap, lag, neighbours
-from bot.api import hooks as incoming
-from bot.api.hooks import Incoming
+from bot import health as state_of
+from bot import heap
+from bot.api import webhooks_in as incoming
+from bot.api.deps import ApiParts
 from bot.api.metrics import Gauges, endpoint
-from bot.api.parts import ApiParts
-from bot.api.telling import CLAIM_SECONDS, Telling
-from bot.connections import Connection, Connections, Limits, Timed, raise_descriptor_limit
-from bot.custody import condition as state_of
-from bot.custody.contacts import Contacts
-from bot.custody.discretion import set_up_logging
-from bot.custody.housekeeping import Housekeeping
-from bot.dispatch import InProcess
-from bot.dispatch.procrastinated import Procrastinated
-from bot.ground import Elsewhere, Ground, at_work_on, lay, one_of_several
-from bot.inventory.enrolling import enrolling
-from bot.later import Later
-from bot.offering import Offering
+from bot.api.webhooks_in import Incoming
+from bot.api.webhooks_out import CLAIM_SECONDS, WebhookSender
+from bot.bootstrap import Elsewhere, build_foundation, lock_database, lock_shared_directory
+from bot.db import home_queue, outbox, webhook_queue
+from bot.db.database import lock_data_directory
+from bot.db.process_lock import ProcessLock
+from bot.execution.lease_keeper import LeaseKeeper
+from bot.execution.local_dispatch import LocalDispatcher
+from bot.execution.procrastinate_dispatch import ProcrastinateDispatcher
+from bot.execution.scheduler import Scheduler
+from bot.hosts.pending_hosts import list_for_pages
+from bot.hosts.reachability import ContactRecorder
+from bot.maintenance.housekeeping import Housekeeping
+from bot.observability import TraceMiddleware, set_up_logging
 from bot.policy import PolicyDirectory
-from bot.redaction import Redactor
-from bot.schedule.clock import Clock
-from bot.settings import Settings
-from bot.store import deliveries, homes, news
-from bot.store.database import Database, sole_user
-from bot.store.tenure import Tenure
-from bot.trail import Trail
-from bot.web import door as web
-from bot.web.parts import Condition, WebParts
-from bot.workflow import Workflow
-from bot.workflow.worker import Worker
+from bot.service import Workflow
+from bot.web import app as web
+from bot.web.connections import Connection, Connections, Limits, Timed, raise_descriptor_limit
+from bot.web.deps import WebParts
 from connectors.fleet import Fleet
 from runbooks import own_digests
 
 if TYPE_CHECKING:
-    from bot.chat import Chat
+    pass
+
+
+def build_oidc_provider(settings: Settings) -> Provider | None:
+    """Return whom people can prove to who they are, if there is somebody."""
+    if not settings.oidc_client_id:
+        return None
+    issuer = settings.oidc_issuer
+    claims = settings.oidc_claims or ("slack" if issuer == SLACK_ISSUER else "subject")
+    endpoints = {
+        "authorization_endpoint": settings.oidc_authorization,
+        "token_endpoint": settings.oidc_token,
+        "jwks_uri": settings.oidc_keys,
+    }
+    usual = f"{issuer.rstrip('/')}/.well-known/openid-configuration"
+    return Provider(
+        Registration(
+            issuer,
+            settings.oidc_client_id,
+            settings.oidc_client_secret.get_secret_value(),
+            settings.oidc_name,
+            slack=claims == "slack",
+            discovery=settings.oidc_discovery or usual,
+            endpoints={name: address for name, address in endpoints.items() if address},
+        )
+    )
+
+
+def load_webhooks(settings: Settings, database: Database, redactor: Redactor) -> WebhookConfig:
+    """Return the hooks that are set, and note which they are. Raises BadHooks."""
+    found = config.load_webhook_config(settings.hooks)
+    redactor.register(*found.secrets)
+    if settings.hooks is not None:
+        with database.transaction() as tx:
+            log_setting_change(tx, config.KIND, hooks=config.webhook_config_to_log(found))
+    return found
+
+
+def reached(cut: int) -> Condition:
+    """Say how hosts behave. cut: connections that we hung up on in the last minutes.
+
+    Which hosts they lead to is not for strangers, and one bad host is no reason to serve nobody.
+    """
+    if not cut:
+        return Condition("no host floods us")
+    many = "1 connection was" if cut == 1 else f"{cut} connections were"
+    return Condition(f"{many} cut lately, since hosts flooded us: the service's log says which")
+
+
+def check_webhooks(database: Database) -> Condition:
+    """Say how many could not be told of what happened: a warning, for everything else works."""
+    return Condition(describe_deliveries(database))
+
+
+def export_spans(settings: Settings) -> None:
+    """Have spans sent to the collector that the environment names. Raises NotInstalled."""
+    from bot import observability
+
+    if observability.is_tracing_configured():
+        observability.set_tracer(observability.OtlpTracer(settings.address))
+
+
+# Without any connection for so long, Keyturn is not ready: nothing from Slack arrives.
+_DEAF_SECONDS = 30.0
+
+
+class Chat:
+    """events: takes what Slack posts. door: None until it is made."""
+
+    def __init__(self, settings: Settings, ground: Foundation, offering: FormOptions) -> None:
+        self._settings, self._ground, self._offering = settings, ground, offering
+        self.door: Door | None = None
+        self.events = Later(self._make)
+
+    async def run(self) -> None:
+        """Send what there is to tell, and take what comes by Socket Mode, until cancelled."""
+        await self.events.prepare()
+        door = self.door
+        if door is None:
+            return
+        self._ground.database.on_news = door.outbox.wake
+        sockets = () if door.sockets is None else (door.sockets.run(),)
+        await asyncio.gather(door.outbox.run(), *sockets)
+
+    async def close(self) -> None:
+        if self.door is not None:
+            await self.door.close()
+
+    def condition(self) -> Condition:
+        """Say how Slack reaches us, without anything that is not for strangers."""
+        if self.door is None:
+            return Condition("is about to be listened to")
+        if self.door.sockets is None:
+            return Condition("is listened to over HTTP")
+        seen = self.door.sockets.standing
+        words = f"{seen.up} of {seen.wanted} connections stand"
+        broken = seen.refused or seen.deaf > _DEAF_SECONDS
+        return Condition(f"{words}: {seen.trouble}" if seen.trouble else words, broken)
+
+    def _make(self) -> ASGIApp:
+        # Its libraries take longer to load than all of ours.
+        from bot.slack import app
+
+        settings, ground = self._settings, self._ground
+        speaker = app.client(settings.slack_bot_token.get_secret_value(), settings.slack_api)
+        there = app.Installation(
+            settings.slack_signing_secret.get_secret_value(),
+            settings.slack_team,
+            settings.address,
+            settings.slack_channel,
+            settings.slack_alarm_channel,
+            settings.slack_app_token.get_secret_value(),
+        )
+        self.door = app.Door(
+            ground.workflow, ground.database, ground.admitted, speaker, there, self._offering
+        )
+        return self.door.app
+
 
 # A step that is under way when the service ends may take so long, and what is cut off then.
 _FINISH_SECONDS, _GIVE_UP_SECONDS = 15.0, 4.0
@@ -68,16 +199,16 @@ class Keyturn:
     database: Database
     policies: PolicyDirectory
     fleet: Fleet
-    dispatch: InProcess | None
+    dispatch: LocalDispatcher | None
     workflow: Workflow
-    worker: Worker
+    worker: LeaseKeeper
     house: Housekeeping
     chat: "Chat | None"
     asgi: Starlette
-    contacts: Contacts
+    contacts: ContactRecorder
     api: Later
     connections: Connections
-    tellings: Sequence[Telling] = ()
+    tellings: Sequence[WebhookSender] = ()
 
 
 def build(
@@ -85,17 +216,17 @@ def build(
     redactor: Redactor | None = None,
     *,
     beside: str = "",
-    tenure: Tenure | None = None,
+    tenure: ProcessLock | None = None,
 ) -> Keyturn:
     """Put the parts together. Raises NoPolicy, StoreUnavailable and BadKey.
 
     beside, tenure: as in ground.lay().
     """
     redactor = redactor or Redactor(settings.secrets)
-    dispatch = InProcess() if settings.engine == "embedded" else None
-    ground = lay(
+    dispatch = LocalDispatcher() if settings.engine == "embedded" else None
+    ground = build_foundation(
         settings,
-        dispatch or Procrastinated(),
+        dispatch or ProcrastinateDispatcher(),
         redactor,
         reach=None if dispatch else Elsewhere(),
         beside=beside,
@@ -105,15 +236,15 @@ def build(
     ground.house.note_own_runbooks(own_digests())
     database, workflow, admitted = ground.database, ground.workflow, ground.admitted
     secure = urlsplit(settings.address).scheme == "https"
-    offering = Offering(ground.fleet, database, admitted)
+    offering = FormOptions(ground.fleet, database, admitted)
     chat = _chat(settings, ground, offering)
     conditions: dict[str, Callable[[], Condition]] = {}
     if chat is not None:
         conditions["slack"] = chat.condition
-    conditions["ssh"] = lambda: neighbours.reached(len(ground.reach.cut_lately()))
-    hooks = neighbours.hooks(settings, database, redactor)
+    conditions["ssh"] = lambda: reached(len(ground.reach.cut_lately()))
+    hooks = load_webhooks(settings, database, redactor)
     if hooks.subscriptions:
-        conditions["subscriptions"] = partial(neighbours.told, database)
+        conditions["subscriptions"] = partial(check_webhooks, database)
     pages = web.build(
         WebParts(
             workflow,
@@ -122,13 +253,15 @@ def build(
             settings.address,
             secure,
             conditions,
-            enrolling=partial(enrolling, settings.policy),
+            enrolling=partial(list_for_pages, settings.policy),
             offering=offering,
             findings=_state(settings, ground, beside).findings,
-            provider=neighbours.provider(settings),
+            provider=build_oidc_provider(settings),
         )
     )
-    asgi = Starlette(middleware=[Middleware(Trail)], lifespan=lambda _: _at_work(keyturn))
+    asgi = Starlette(
+        middleware=[Middleware(TraceMiddleware)], lifespan=lambda _: _at_work(keyturn)
+    )
     if chat is not None:
         asgi.router.routes.append(Route("/slack/events", chat.events))
     asgi.mount("/hooks", incoming.build(Incoming(hooks, database, admitted), secure=secure))
@@ -166,31 +299,31 @@ def build(
         ground.contacts,
         api,
         connections,
-        [Telling(one, database, settings.address) for one in hooks.subscriptions.values()],
+        [WebhookSender(one, database, settings.address) for one in hooks.subscriptions.values()],
     )
     return keyturn
 
 
-def _chat(settings: Settings, ground: Ground, offering: Offering) -> "Chat | None":
+def _chat(settings: Settings, ground: Foundation, offering: FormOptions) -> "Chat | None":
     if not settings.slack_bot_token.get_secret_value():
         return None
     # Chat is loaded where there is chat: its libraries take a quarter of a second, and 16 MiB.
-    from bot.chat import Chat
+    pass
 
     return Chat(settings, ground, offering)
 
 
 def _api(programs: ApiParts) -> ASGIApp:
     # Its hundred shapes and routes take a sixth of the time in which all is loaded.
-    from bot.api.door import build
+    from bot.api.app import build
 
     return build(programs)
 
 
-def _state(settings: Settings, ground: Ground, beside: str) -> state_of.Condition:
+def _state(settings: Settings, ground: Foundation, beside: str) -> state_of.ServiceHealth:
     """Return what tells how the service is."""
     keys = {"Key of the log": "changelog.key", "Key of secrets": "secrets.key"}
-    return state_of.Condition(
+    return state_of.ServiceHealth(
         ground.database,
         ground.house.unwitnessed,
         settings.data / f"changelog{beside}.spool",
@@ -206,15 +339,15 @@ def serve(settings: Settings) -> None:
     redactor = Redactor(settings.secrets)
     set_up_logging(redactor, settings.log)
     raise_descriptor_limit()
-    place = sole_user if settings.engine == "embedded" else one_of_several
+    place = lock_data_directory if settings.engine == "embedded" else lock_shared_directory
     with (
         place(settings.data) as beside,
         listening(settings.listen, settings.port) as listener,
-        at_work_on(settings) as tenure,
+        lock_database(settings) as tenure,
     ):
         port = listener.getsockname()[1]
         settings = settings.model_copy(update={"port": port})
-        neighbours.export_spans(settings)
+        export_spans(settings)
         keyturn = build(settings, redactor, beside=beside or "", tenure=tenure)
         click.echo(f"Keyturn is ready: {keyturn.settings.address}")
         if keyturn.chat is None and not settings.oidc_client_id:
@@ -292,7 +425,7 @@ async def _at_work(keyturn: Keyturn) -> AsyncGenerator[None]:
         await asyncio.to_thread(keyturn.workflow.recover)
     clock = _clock(keyturn)
     clock.start()
-    tasks = [asyncio.create_task(lag.alarm())]
+    tasks = [asyncio.create_task(observability.warn_when_loop_blocks())]
     if keyturn.chat is not None:
         tasks.append(asyncio.create_task(keyturn.chat.run()))
     tasks.append(asyncio.create_task(keyturn.api.prepare()))
@@ -316,9 +449,9 @@ async def _at_work(keyturn: Keyturn) -> AsyncGenerator[None]:
 def _release_senders(database: Database) -> None:
     """Tell at once what one that died had begun to tell: nobody else works on this database."""
     with database.transaction() as tx:
-        news.release_all(tx)
-        homes.release_all(tx)
-        deliveries.release_all(tx, seconds=CLAIM_SECONDS)
+        outbox.release_all(tx)
+        home_queue.release_all(tx)
+        webhook_queue.release_all(tx, seconds=CLAIM_SECONDS)
 
 
 async def _finish(keyturn: Keyturn) -> None:
@@ -332,10 +465,10 @@ async def _finish(keyturn: Keyturn) -> None:
     await asyncio.to_thread(keyturn.worker.stop, keyturn.database)
 
 
-def _clock(keyturn: Keyturn) -> Clock:
+def _clock(keyturn: Keyturn) -> Scheduler:
     """Return what does what is due by time alone."""
     flow = keyturn.workflow
-    return Clock(
+    return Scheduler(
         [
             flow.note_policy,
             flow.end_outdated,

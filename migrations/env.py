@@ -2,14 +2,14 @@
 
 from alembic import context
 
-from bot.store import families
-from bot.store.schema import is_ours
+from bot.db import all_tables
+from bot.db.migrations import is_own_table
 
 context.configure(
     connection=context.config.attributes["connection"],
-    target_metadata=families.metadata,
+    target_metadata=all_tables.metadata,
     render_as_batch=True,
-    include_name=is_ours,
+    include_name=is_own_table,
 )
 with context.begin_transaction():
     context.run_migrations()

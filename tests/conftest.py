@@ -8,7 +8,7 @@ from functools import lru_cache
 
 import pytest
 
-from bot.policy import Policy, directory
+from bot.policy import Policy, loader
 from tests.bot.slack import judging
 from tests.chaos import report
 from tests.playground.fleet import LoopbackFleet
@@ -96,7 +96,7 @@ def watched_by_the_judge() -> Iterator[None]:
 @pytest.fixture(scope="session", autouse=True)
 def policies_read_once() -> Iterator[None]:
     """Read and check the same texts once: thousands of tests begin with the same few policies."""
-    read = vars(directory)["_load"]
+    read = vars(loader)["_load"]
 
     @lru_cache(maxsize=20)
     def policy(*texts: tuple[str, str]) -> Policy:
@@ -109,7 +109,7 @@ def policies_read_once() -> Iterator[None]:
         return own
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(directory, "_load", load)
+        patch.setattr(loader, "_load", load)
         yield
 
 

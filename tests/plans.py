@@ -1,7 +1,7 @@
 """What people approve of a plan, which is what the gate compares before it starts."""
 
-from bot.digest import Canonical
-from bot.proposal import ProposedStep
+from bot.model.canonical import Canonical
+from bot.model.plan import PlannedStep
 from runbooks import NoUndo, Plan, Step
 
 
@@ -9,9 +9,9 @@ def work_of(plan: Plan) -> list[Canonical]:
     return [_proposed(step).work for step in plan.steps]
 
 
-def _proposed(step: Step) -> ProposedStep:
+def _proposed(step: Step) -> PlannedStep:
     undo = step.undo
-    return ProposedStep(
+    return PlannedStep(
         title=step.title,
         host=step.host,
         fingerprint="",

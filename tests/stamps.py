@@ -5,8 +5,8 @@ from typing import Any
 
 from sqlalchemy import Table, select, update
 
-from bot.store import stamp
-from bot.store.database import Transaction
+from bot.db import row_mac
+from bot.db.database import Transaction
 
 
 def amend(tx: Transaction, table: Table, how: Callable[[Any], Mapping[str, object]]) -> None:
@@ -14,5 +14,5 @@ def amend(tx: Transaction, table: Table, how: Callable[[Any], Mapping[str, objec
     key = list(table.primary_key.columns)
     for row in tx.sql.execute(select(table)).all():
         here = [column == getattr(row, column.name) for column in key]
-        new = stamp.amended(tx, table, row, how(row))
+        new = row_mac.amend_with_mac(tx, table, row, how(row))
         tx.sql.execute(update(table).where(*here).values(new))

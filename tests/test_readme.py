@@ -9,9 +9,9 @@ from types import ModuleType
 import pytest
 
 import connectors
-from bot import forms
+from bot.model import request_form
 from bot.policy.annotations import KNOWN
-from bot.policy.rules import SCHEMA
+from bot.policy.cedar import SCHEMA
 from bot.settings import Settings
 from connectors.inventory import Host
 from connectors.sudo import SudoRule
@@ -50,7 +50,7 @@ def test_who_follows_the_four_moves_has_a_runbook_that_passes_its_tests(made: li
     for test in tests:
         test()
     made_class: type[AnyRunbook] = vars(runbook)["SetHugePages"]
-    request = forms.from_words(made_class, forms.split(made_class.example))
+    request = request_form.parse_words(made_class, request_form.split_words(made_class.example))
     assert isinstance(request, Change)
     (step,) = request.plan("always").steps
     assert not isinstance(step.undo, NoUndo)

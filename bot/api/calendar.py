@@ -7,17 +7,17 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from pydantic import Field
 
-from bot.api import shapes
-from bot.api.caller import Reading
-from bot.api.given import Given
-from bot.api.parts import Here
+from bot.api import schemas
+from bot.api.auth import Reading
+from bot.api.deps import Here
+from bot.api.schemas_in import Given
 from bot.api.thread import InOneThread
-from bot.diary import DAYS, Coming, Day, Frost, diary
+from bot.workflow.calendar import DAYS, CalendarFreeze, Day, UpcomingFires, build_calendar
 
 router = APIRouter(tags=["schedules"], route_class=InOneThread)
 
 
-class ComingShape(shapes.Shape):
+class ComingShape(schemas.Shape):
     """The moments of one schedule in a day. left_out: how many of them a freeze holds up."""
 
     schedule: int
@@ -29,19 +29,19 @@ class ComingShape(shapes.Shape):
     freeze: str
 
     @classmethod
-    def of(cls, one: Coming) -> "ComingShape":
+    def of(cls, one: UpcomingFires) -> "ComingShape":
         return cls(
             schedule=one.schedule,
             name=one.name,
             request=one.request,
             owner=one.owner,
-            moments=[shapes.at(due) for due in one.moments],
+            moments=[schemas.at(due) for due in one.moments],
             left_out=one.left_out,
             freeze=one.freeze,
         )
 
 
-class FrostShape(shapes.Shape):
+class FrostShape(schemas.Shape):
     """A freeze, as far as it holds within the day. areas: none for all of them."""
 
     name: str
@@ -50,12 +50,12 @@ class FrostShape(shapes.Shape):
     ends_at: datetime.datetime
 
     @classmethod
-    def of(cls, one: Frost) -> "FrostShape":
-        begin, end = shapes.at(one.begin), shapes.at(one.end)
+    def of(cls, one: CalendarFreeze) -> "FrostShape":
+        begin, end = schemas.at(one.begin), schemas.at(one.end)
         return cls(name=one.name, areas=one.areas, begins_at=begin, ends_at=end)
 
 
-class DayShape(shapes.Shape):
+class DayShape(schemas.Shape):
     """One day in UTC."""
 
     date: datetime.date
@@ -71,7 +71,7 @@ class DayShape(shapes.Shape):
         )
 
 
-class Calendar(shapes.Shape):
+class Calendar(schemas.Shape):
     """cut: schedules that fire too often to be followed to the end of it."""
 
     days: Sequence[DayShape]
@@ -85,5 +85,5 @@ class Ahead(Given):
 @router.get("/calendar", operation_id="getCalendar", summary="Say what fires in the coming days")
 def calendar(parts: Here, caller: Reading, wanted: Annotated[Ahead, Query()]) -> Calendar:
     with parts.database.reading(caller.sight) as tx:
-        found = diary(tx, caller.policy, days=wanted.days)
+        found = build_calendar(tx, caller.policy, days=wanted.days)
     return Calendar(days=[DayShape.of(day) for day in found.days], cut=found.cut)

@@ -5,20 +5,20 @@ from datetime import datetime
 
 from fastapi import APIRouter
 
-from bot.api import shapes
-from bot.api.caller import Asking, Caller, Reading
-from bot.api.given import Because, Number
-from bot.api.once import DESCRIBED, Once
-from bot.api.parts import ApiParts, Here
-from bot.store import runs
-from bot.store.changelog import Entry
-from bot.store.output import Kept
-from bot.workflow import erasing
+from bot.api import schemas
+from bot.api.auth import Asking, Caller, Reading
+from bot.api.deps import ApiParts, Here
+from bot.api.idempotency import DESCRIBED, Once
+from bot.api.schemas_in import Because, Number
+from bot.audit.change_log import Entry
+from bot.audit.output import StoredOutput
+from bot.db import runs
+from bot.workflow import erasure
 
 router = APIRouter(prefix="/runs/{number}/erasure", tags=["runs"], route_class=Once)
 
 
-class AnswerShape(shapes.Shape):
+class AnswerShape(schemas.Shape):
     """What a host answered, kept apart from the log. step: 0 for a report. entry: of the log."""
 
     run: int
@@ -27,11 +27,11 @@ class AnswerShape(shapes.Shape):
     characters: int
 
     @classmethod
-    def of(cls, one: Kept) -> "AnswerShape":
+    def of(cls, one: StoredOutput) -> "AnswerShape":
         return cls(run=one.run, step=one.n, entry=one.entry, characters=len(one.text))
 
 
-class WishShape(shapes.Shape):
+class WishShape(schemas.Shape):
     """Somebody's word about it. why: their reason."""
 
     person: str
@@ -43,11 +43,11 @@ class WishShape(shapes.Shape):
         if entry is None:
             return None
         return cls(
-            person=entry.person, at=shapes.at(entry.at), why=str(entry.facts.get("why", ""))
+            person=entry.person, at=schemas.at(entry.at), why=str(entry.facts.get("why", ""))
         )
 
 
-class ErasureShape(shapes.Shape):
+class ErasureShape(schemas.Shape):
     """What would be erased. asked, declined: the last word of that kind, if it stands.
 
     page: where an owner of the area, another person, confirms or declines it.
@@ -80,7 +80,7 @@ def ask(parts: Here, caller: Asking, number: Number, given: Because) -> ErasureS
 
 def _told(parts: ApiParts, caller: Caller, number: int) -> ErasureShape:
     with parts.database.reading(caller.sight) as tx:
-        found = erasing.foreseen(tx, runs.get(tx, number))
+        found = erasure.preview_erasure(tx, runs.get_run(tx, number))
     return ErasureShape(
         answers=[AnswerShape.of(one) for one in found.answers],
         asked=WishShape.of(found.asked),

@@ -8,20 +8,20 @@ from fastapi import APIRouter, Query
 from pydantic import Field
 from starlette.exceptions import HTTPException
 
-from bot.api import shapes
-from bot.api.caller import Reading
-from bot.api.given import Given, Word
-from bot.api.parts import Here
+from bot.api import schemas
+from bot.api.auth import Reading
+from bot.api.deps import Here
+from bot.api.schemas_in import Given, Word
 from bot.api.thread import InOneThread
-from bot.roll import Pin, Reach, Standing, roll
-from bot.run import Run
+from bot.hosts.status import HostKeyKind, HostStatus, Reachability, list_host_status
+from bot.model.run import Run
 from connectors.inventory import Host
 from connectors.trouble import UnknownHost
 
 router = APIRouter(tags=["hosts"], route_class=InOneThread)
 
 
-class LoginShape(shapes.Shape):
+class LoginShape(schemas.Shape):
     """One way to log in. by: what opens it, in words and never itself."""
 
     user: str
@@ -29,7 +29,7 @@ class LoginShape(shapes.Shape):
     by: str
 
 
-class WaitingShape(shapes.Shape):
+class WaitingShape(schemas.Shape):
     """A run that waits for its turn on a host."""
 
     run: int
@@ -41,7 +41,7 @@ class WaitingShape(shapes.Shape):
         return cls(run=run.id, title=run.title, asked_by=run.asked_by)
 
 
-class HostShape(shapes.Shape):
+class HostShape(schemas.Shape):
     """One host. fingerprint: of the key that it must show, or of the CA. locked_by: the change on
     it now; waiting: the runs in line, the next first.
     """
@@ -56,18 +56,18 @@ class HostShape(shapes.Shape):
     zone: str
     changes: bool
     fingerprint: str
-    key: Pin
+    key: HostKeyKind
     logins: Sequence[LoginShape]
-    reach: Reach = Field(description="How it was met last, by a run or a check.")
+    reach: Reachability = Field(description="How it was met last, by a run or a check.")
     met_at: datetime | None
     answered_at: datetime | None
     trouble: str = Field(description="What stood in the way then, in words.")
     frozen: str = Field(description="Why changes wait there now; empty if they do not.")
-    locked_by: shapes.LockShape | None
+    locked_by: schemas.LockShape | None
     waiting: Sequence[WaitingShape]
 
     @classmethod
-    def of(cls, one: Standing) -> "HostShape":
+    def of(cls, one: HostStatus) -> "HostShape":
         host, contact = one.host, one.contact
         return cls(
             name=host.name,
@@ -83,20 +83,20 @@ class HostShape(shapes.Shape):
             key=one.pin,
             logins=[LoginShape(**vars(login)) for login in one.logins],
             reach=one.reach,
-            met_at=shapes.moment(contact and contact.met),
-            answered_at=shapes.moment(contact and contact.answered),
+            met_at=schemas.moment(contact and contact.met),
+            answered_at=schemas.moment(contact and contact.answered),
             trouble=contact.trouble if contact else "",
             frozen=one.frozen,
-            locked_by=shapes.LockShape.of(one.lock),
+            locked_by=schemas.LockShape.of(one.lock),
             waiting=[WaitingShape.of(run) for run in one.line],
         )
 
 
-class HostList(shapes.Shape):
+class HostList(schemas.Shape):
     hosts: Sequence[HostShape]
 
 
-class HeldShape(shapes.Shape):
+class HeldShape(schemas.Shape):
     """A host that a change holds. asked_by: whose run that is. waiting: the next first."""
 
     host: str
@@ -106,14 +106,14 @@ class HeldShape(shapes.Shape):
     waiting: Sequence[WaitingShape]
 
 
-class LockList(shapes.Shape):
+class LockList(schemas.Shape):
     locks: Sequence[HeldShape]
 
 
 class HostFilter(Given):
     tag: Word | None = None
     area: Word | None = None
-    reach: Reach | None = None
+    reach: Reachability | None = None
 
 
 @router.get("/hosts", operation_id="listHosts", summary="List hosts, by name")
@@ -123,7 +123,11 @@ def hosts(parts: Here, caller: Reading, wanted: Annotated[HostFilter, Query()]) 
         return tagged and wanted.area in {None, host.area}
 
     with parts.database.reading(caller.sight) as tx:
-        found = [one for one in roll(tx, caller.policy, fits) if wanted.reach in {None, one.reach}]
+        found = [
+            one
+            for one in list_host_status(tx, caller.policy, fits)
+            if wanted.reach in {None, one.reach}
+        ]
     return HostList(hosts=[HostShape.of(one) for one in sorted(found, key=_name)])
 
 
@@ -134,20 +138,22 @@ def host(parts: Here, caller: Reading, name: str) -> HostShape:
     except UnknownHost as unknown:
         raise HTTPException(404, str(unknown)[:300]) from None
     with parts.database.reading(caller.sight) as tx:
-        return HostShape.of(next(roll(tx, caller.policy, lambda one: one.name == known.name)))
+        return HostShape.of(
+            next(list_host_status(tx, caller.policy, lambda one: one.name == known.name))
+        )
 
 
 @router.get("/locks", operation_id="listLocks", summary="List hosts that a change holds")
 def locks(parts: Here, caller: Reading) -> LockList:
     with parts.database.reading(caller.sight) as tx:
-        found = list(roll(tx, caller.policy))
+        found = list(list_host_status(tx, caller.policy))
     return LockList(
         locks=[
             HeldShape(
                 host=one.host.name,
                 run=one.lock.run,
                 asked_by=one.holder.asked_by if one.holder else "",
-                since=shapes.at(one.lock.since),
+                since=schemas.at(one.lock.since),
                 waiting=[WaitingShape.of(run) for run in one.line],
             )
             for one in sorted(found, key=_name)
@@ -156,5 +162,5 @@ def locks(parts: Here, caller: Reading) -> LockList:
     )
 
 
-def _name(one: Standing) -> str:
+def _name(one: HostStatus) -> str:
     return one.host.name

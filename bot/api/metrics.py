@@ -11,13 +11,14 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_late
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from bot.api import problems
-from bot.api.caller import NotForThat, NoToken, TooFast, recognised
-from bot.api.parts import ApiParts
+from bot.api import errors
+from bot.api.auth import NotForThat, NoToken, TooFast, recognised
+from bot.api.deps import ApiParts
+from bot.audit import change_log
+from bot.db import stats, webhook_queue
+from bot.db.database import StoreUnavailable
+from bot.model.run import ENDED, State
 from bot.policy import NoPolicy
-from bot.run import ENDED, State
-from bot.store import changelog, deliveries, figures
-from bot.store.database import StoreUnavailable
 
 _VOTES = {"approved": "yes", "denied": "no", "approval refused": "refused"}
 _ENDINGS = {state.value for state in ENDED}
@@ -85,7 +86,7 @@ class Metrics:
         self._health = CollectorRegistry()
         self._health.register(_Health(parts))
         with parts.database.reading() as tx:
-            self._counted = changelog.head(tx)[0]
+            self._counted = change_log.get_head(tx)[0]
 
     def told(self) -> bytes:
         """Return everything in Prometheus' text format."""
@@ -102,15 +103,15 @@ class Metrics:
     def _count(self) -> None:
         while True:
             with self._parts.database.reading() as tx:
-                found, until = figures.happenings(tx, _KINDS, after=self._counted)
-                head = changelog.head(tx)[0]
+                found, until = stats.list_counted_entries(tx, _KINDS, after=self._counted)
+                head = change_log.get_head(tx)[0]
             for one in found:
                 self._note(one)
             self._counted = until
             if until >= head:
                 return
 
-    def _note(self, one: figures.Happening) -> None:
+    def _note(self, one: stats.CountedEntry) -> None:
         if one.kind in _VOTES:
             self._votes.labels(_VOTES[one.kind], one.words).inc()
         if one.kind not in _ENDINGS or one.part:
@@ -158,7 +159,7 @@ class _Health(Collector):
     def _database_answers(self) -> bool:
         try:
             with self._parts.database.reading() as tx:
-                changelog.head(tx)
+                change_log.get_head(tx)
         except StoreUnavailable:
             return False
         return True
@@ -204,8 +205,8 @@ class _Now(Collector):
     def _stored(self) -> Iterator[Metric]:
         try:
             with self._parts.database.reading() as tx:
-                seen = figures.standing(tx)
-                tellings = deliveries.standing(tx)
+                seen = stats.count_open_work(tx)
+                tellings = webhook_queue.count_deliveries(tx)
         except StoreUnavailable:
             return
         runs = GaugeMetricFamily(
@@ -225,12 +226,12 @@ class _Now(Collector):
             yield _gauge(name, meaning, value)
 
 
-def _figures(seen: figures.Standing) -> Iterator[tuple[str, str, float]]:
+def _figures(seen: stats.OpenWork) -> Iterator[tuple[str, str, float]]:
     unknown = sum(count for state, _, count in seen.open_runs if state == State.UNKNOWN)
     yield "keyturn_unknown_runs", "Runs whose end nobody saw: an owner settles them.", unknown
     yield (
         "keyturn_stalled_runs",
-        f"Runs at work of which the log has not told for {figures.STALLED_SECONDS // 60} min.",
+        f"Runs at work of which the log has not told for {stats.STALLED_SECONDS // 60} min.",
         seen.stalled,
     )
     yield "keyturn_queue_depth", "Runs that wait for their turn.", seen.queued
@@ -261,7 +262,7 @@ def endpoint(parts: ApiParts, gauges: Gauges) -> Callable[[Request], Response]:
             # The token cannot be looked up now, which /readyz tells everybody too.
             told = metrics.health()
         except (NoToken, NotForThat, TooFast) as no:
-            return problems.answer(request, no) or problems.problem(request, 500, "fault")
+            return errors.answer(request, no) or errors.problem(request, 500, "fault")
         return Response(
             told,
             media_type=CONTENT_TYPE_PLAIN_0_0_4,

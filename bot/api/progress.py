@@ -6,16 +6,17 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from bot.api.caller import Reading
-from bot.api.given import Number
-from bot.api.parts import Here
-from bot.api.shapes import Shape, at
+from bot.api.auth import Reading
+from bot.api.deps import Here
+from bot.api.schemas import Shape, at
+from bot.api.schemas_in import Number
 from bot.api.thread import InOneThread
-from bot.run import ATTENTION, State, StepState
-from bot.store import glances, proof, runs
-from bot.store.database import Transaction
-from bot.store.glances import Glance
-from bot.store.heard import Heard
+from bot.audit import run_proof
+from bot.db import run_progress, runs
+from bot.db.database import Transaction
+from bot.db.live_output import LiveOutput
+from bot.db.run_progress import RunProgress
+from bot.model.run import ATTENTION, State, StepState
 
 router = APIRouter(prefix="/runs/{number}", tags=["runs"], route_class=InOneThread)
 
@@ -37,7 +38,7 @@ class HeardShape(Shape):
     newest: list[str]
 
     @classmethod
-    def of(cls, heard: Heard) -> "HeardShape":
+    def of(cls, heard: LiveOutput) -> "HeardShape":
         return cls(
             run=heard.run,
             host=heard.host,
@@ -87,7 +88,7 @@ class ProofShape(Shape):
 @router.get("/progress", operation_id="getProgress", summary="Tell how far a run is just now")
 def progress(parts: Here, caller: Reading, number: Number, after: Position = 0) -> ProgressShape:
     with parts.database.reading(caller.sight) as tx:
-        glance = glances.of_run(tx, number)
+        glance = run_progress.get_run_progress(tx, number)
         counted_in, done, failed, moving, total = _counted(tx, glance)
     return ProgressShape(
         run=number,
@@ -111,8 +112,8 @@ def progress(parts: Here, caller: Reading, number: Number, after: Position = 0) 
 def verify(parts: Here, caller: Reading, number: Number) -> ProofShape:
     """Each has its hash, its seal and its neighbours. The rest of the log is not looked at."""
     with parts.database.reading(caller.sight) as tx:
-        runs.get(tx, number)
-        found = proof.of_run(tx, number)
+        runs.get_run(tx, number)
+        found = run_proof.verify_run(tx, number)
     return ProofShape(
         entries=found.entries,
         first=found.first,
@@ -124,7 +125,7 @@ def verify(parts: Here, caller: Reading, number: Number) -> ProofShape:
     )
 
 
-def _counted(tx: Transaction, glance: Glance) -> tuple[str, int, int, int, int]:
+def _counted(tx: Transaction, glance: RunProgress) -> tuple[str, int, int, int, int]:
     """Return what is counted, how many are done, failed and under way, and how many there are."""
     if not glance.parts:
         return _steps(tx, glance.whole.id)
@@ -136,8 +137,8 @@ def _counted(tx: Transaction, glance: Glance) -> tuple[str, int, int, int, int]:
 
 
 def _steps(tx: Transaction, number: int) -> tuple[str, int, int, int, int]:
-    proposal = runs.get(tx, number).proposal
-    states = [record.state for record in runs.steps(tx, number)]
+    proposal = runs.get_run(tx, number).proposal
+    states = [record.state for record in runs.list_steps(tx, number)]
     done = sum(state is StepState.SUCCEEDED for state in states)
     moving = sum(state is StepState.INTENT for state in states)
     total = len(proposal.steps) if proposal else 0

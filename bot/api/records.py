@@ -2,54 +2,59 @@
 
 from fastapi import Response
 
-from bot.api import shapes
-from bot.api.caller import Caller
-from bot.api.parts import ApiParts
+from bot.api import schemas
+from bot.api.auth import Caller
+from bot.api.deps import ApiParts
+from bot.audit import change_log
+from bot.db import locks, runs
+from bot.db.database import Transaction
+from bot.model.run import BEFORE_INTENT, Run, State
 from bot.policy import Policy
-from bot.run import BEFORE_INTENT, Run, State
-from bot.schedule_facts import get_schedule_facts
-from bot.store import changelog, locks, runs
-from bot.store.database import Transaction
-from bot.workflow.awaited import frozen_then
-from bot.workflow.counting import count
+from bot.workflow.approval_count import count_approvals
+from bot.workflow.pending import why_frozen_after_approval
+from bot.workflow.schedule_facts import get_schedule_facts
 
 
-def in_full(parts: ApiParts, caller: Caller, number: int) -> shapes.RunInFull:
+def in_full(parts: ApiParts, caller: Caller, number: int) -> schemas.RunInFull:
     """Raises NoSuchRun."""
     with parts.database.reading(caller.sight) as tx:
-        return _in_full(tx, caller.policy, runs.get(tx, number), parts.base_url)
+        return _in_full(tx, caller.policy, runs.get_run(tx, number), parts.base_url)
 
 
-def asked(parts: ApiParts, caller: Caller, run: Run, answer: Response) -> shapes.RunInFull:
+def respond_with_request(
+    parts: ApiParts, caller: Caller, run: Run, answer: Response
+) -> schemas.RunInFull:
     """Return a run that was just asked for, and have the answer say where it is."""
     answer.headers["Location"] = f"/api/v1/runs/{run.id}"
     return in_full(parts, caller, run.id)
 
 
-def _in_full(tx: Transaction, policy: Policy, run: Run, base_url: str) -> shapes.RunInFull:
-    votes = runs.votes(tx, run.id)
-    told = runs.steps_of_all(tx, run.id) if run.hosts else runs.steps(tx, run.id)
-    parts = runs.children(tx, run.id) if run.hosts else []
-    counted = count(tx, policy, run)
+def _in_full(tx: Transaction, policy: Policy, run: Run, base_url: str) -> schemas.RunInFull:
+    votes = runs.list_votes(tx, run.id)
+    told = runs.list_steps_of_children(tx, run.id) if run.hosts else runs.list_steps(tx, run.id)
+    parts = runs.list_children(tx, run.id) if run.hosts else []
+    counted = count_approvals(tx, policy, run)
     ruling = counted.ruling
     open_still = run.state in BEFORE_INTENT
     known = run.host in policy.inventory.hosts
     approvers = policy.approvers(counted.request, ruling) if open_still else []
-    return shapes.RunInFull(
-        **shapes.brief(run, votes, base_url),
+    return schemas.RunInFull(
+        **schemas.brief(run, votes, base_url),
         version=run.version,
         says=run.says,
         missing=counted.missing if open_still else 0,
         whose=policy.whose(ruling.terms) if known and ruling.groups else "",
         approvers=[person.id for person in approvers],
         wants_second_factor=ruling.step_up,
-        locked_by=shapes.LockShape.of(locks.held(tx, run.host)),
-        plan=shapes.plan_of(run, {record.n: record for record in told}),
-        report=shapes.ReportShape.of(run.report) if run.report else None,
-        votes=[shapes.VoteShape.of(vote) for vote in votes],
-        parts=[shapes.RunShape.of(part, (), base_url) for part in parts],
-        schedule=shapes.ScheduleFactsShape.of(get_schedule_facts(tx, run)),
+        locked_by=schemas.LockShape.of(locks.get_lock(tx, run.host)),
+        plan=schemas.plan_of(run, {record.n: record for record in told}),
+        report=schemas.ReportShape.of(run.report) if run.report else None,
+        votes=[schemas.VoteShape.of(vote) for vote in votes],
+        parts=[schemas.RunShape.of(part, (), base_url) for part in parts],
+        schedule=schemas.ScheduleFactsShape.of(get_schedule_facts(tx, run)),
         proposals=runs.open_proposals(tx, run.id) if run.state is State.WAITING else (),
-        frozen=frozen_then(policy, run, now=tx.now),
-        entries=[shapes.EntryShape.of(entry) for entry in changelog.of_run(tx, run.id)],
+        frozen=why_frozen_after_approval(policy, run, now=tx.now),
+        entries=[
+            schemas.EntryShape.of(entry) for entry in change_log.list_entries_of_run(tx, run.id)
+        ],
     )

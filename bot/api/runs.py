@@ -8,12 +8,13 @@ from urllib.parse import urlencode
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import Field
 
-from bot import again
-from bot.api import records, shapes
-from bot.api.awaiting import Awaiting, Wait, Wish, leave, rests, written
-from bot.api.caller import Approving, Asking, Caller, Reading, Stopping
-from bot.api.foresight import OutlookShape, foreseen
-from bot.api.given import (
+from bot.api import records, schemas
+from bot.api.auth import Approving, Asking, Caller, Reading, Stopping
+from bot.api.deps import ApiParts, Here
+from bot.api.idempotency import DESCRIBED
+from bot.api.long_poll import Awaiting, Wait, Wish, leave, rests, write_response
+from bot.api.preview import OutlookShape, foreseen
+from bot.api.schemas_in import (
     Acceptance,
     Approval,
     Because,
@@ -29,12 +30,12 @@ from bot.api.given import (
     Word,
     micros,
 )
-from bot.api.once import DESCRIBED
-from bot.api.parts import ApiParts, Here
-from bot.run import STANDINGS, Run
-from bot.store import changelog, runs, search, words
-from bot.store.changelog import Draft
-from bot.stranger import strangers
+from bot.audit import change_log
+from bot.audit.change_log import Draft
+from bot.db import runs, search, search_words
+from bot.model.run import STANDINGS, Run
+from bot.workflow import resubmit
+from bot.workflow.unknown_filters import describe_unknown_names
 from runbooks import AnyRunbook
 
 router = APIRouter(prefix="/runs", tags=["runs"], route_class=Awaiting)
@@ -58,8 +59,8 @@ class RunFilter(Given):
     limit: int = Field(50, ge=1, le=200)
 
     @property
-    def filter(self) -> search.Filter:
-        return search.Filter(
+    def filter(self) -> search.RunFilter:
+        return search.RunFilter(
             host=self.host and self.host.lower(),
             person=self.person and self.person.lower(),
             words=self.runbook and " ".join(self.runbook.lower().split()),
@@ -67,32 +68,32 @@ class RunFilter(Given):
             since=micros(self.since),
             until=micros(self.until),
             area=self.area,
-            text=words.sought(self.text or ""),
+            text=search_words.parse_search(self.text or ""),
             before=self.before,
         )
 
 
-class RunPage(shapes.Shape):
+class RunPage(schemas.Shape):
     """runs: the newest first. next: the address of the page after, null on the last.
 
     unheard_of: by filter, what is said of a name that neither the policy nor any run has. Where
     there are runs it is empty.
     """
 
-    runs: list[shapes.RunShape]
+    runs: list[schemas.RunShape]
     next: str | None
     unheard_of: dict[str, str]
 
 
-class Asked(shapes.Shape):
+class Asked(schemas.Shape):
     """What has come of a request: the run, and what the policy says of it. run: null if dry.
 
     report: of a check that was over in the time that was waited for.
     """
 
-    run: shapes.RunShape | None
+    run: schemas.RunShape | None
     outlook: OutlookShape
-    report: shapes.ReportShape | None = None
+    report: schemas.ReportShape | None = None
 
 
 @router.get("", operation_id="listRuns", summary="List runs, the newest first")
@@ -100,12 +101,14 @@ def listing(
     request: Request, parts: Here, caller: Reading, wanted: Annotated[RunFilter, Query()]
 ) -> RunPage:
     with parts.database.reading(caller.sight) as tx:
-        page = search.page(tx, wanted.filter, most=wanted.limit)
-        votes = runs.votes_on(tx, [run.id for run in page.runs])
+        page = search.search_runs(tx, wanted.filter, most=wanted.limit)
+        votes = runs.list_votes_on(tx, [run.id for run in page.runs])
         found = page.runs or page.older
-        unheard_of = {} if found else strangers(tx, wanted.filter, caller.policy)
+        unheard_of = {} if found else describe_unknown_names(tx, wanted.filter, caller.policy)
     return RunPage(
-        runs=[shapes.RunShape.of(run, votes.get(run.id, ()), parts.base_url) for run in page.runs],
+        runs=[
+            schemas.RunShape.of(run, votes.get(run.id, ()), parts.base_url) for run in page.runs
+        ],
         next=_next(request, page.older) if page.older else None,
         unheard_of=unheard_of,
     )
@@ -114,7 +117,7 @@ def listing(
 @router.get("/{number}", operation_id="getRun", summary="Tell all about one run")
 def show(
     request: Request, parts: Here, caller: Reading, number: Number, wait: Wait = 0
-) -> shapes.RunInFull:
+) -> schemas.RunInFull:
     told = partial(records.in_full, parts, caller, number)
     found = told()
     if not rests(found.state):
@@ -142,7 +145,7 @@ def ask(request: Request, parts: Here, caller: Asking, order: Order, wait: Wait 
     summary="Approve the plan you saw",
     dependencies=[DESCRIBED],
 )
-def approve(parts: Here, caller: Approving, number: Number, given: Approval) -> shapes.RunInFull:
+def approve(parts: Here, caller: Approving, number: Number, given: Approval) -> schemas.RunInFull:
     """Never where a rule wants a second factor: that is shown on the run's page."""
 
     def act() -> None:
@@ -157,7 +160,7 @@ def approve(parts: Here, caller: Approving, number: Number, given: Approval) -> 
     summary="Say no: it ends the run",
     dependencies=[DESCRIBED],
 )
-def deny(parts: Here, caller: Approving, number: Number, given: Because) -> shapes.RunInFull:
+def deny(parts: Here, caller: Approving, number: Number, given: Because) -> schemas.RunInFull:
     def act() -> None:
         parts.workflow.deny(number, person=caller.id, reason=given.reason)
 
@@ -170,7 +173,7 @@ def deny(parts: Here, caller: Approving, number: Number, given: Because) -> shap
     summary="Propose other values: a run of its own",
     dependencies=[DESCRIBED],
 )
-def counter(parts: Here, caller: Approving, number: Number, given: Counter) -> shapes.RunInFull:
+def counter(parts: Here, caller: Approving, number: Number, given: Counter) -> schemas.RunInFull:
     def act() -> int:
         return parts.workflow.counter(
             number, person=caller.id, changes=given.values, reason=given.reason
@@ -185,7 +188,7 @@ def counter(parts: Here, caller: Approving, number: Number, given: Counter) -> s
     summary="Take over the values that an approver proposes",
     dependencies=[DESCRIBED],
 )
-def accept(parts: Here, caller: Asking, number: Number, given: Acceptance) -> shapes.RunInFull:
+def accept(parts: Here, caller: Asking, number: Number, given: Acceptance) -> schemas.RunInFull:
     def act() -> None:
         parts.workflow.accept(number, person=caller.id, digest=given.digest)
 
@@ -198,7 +201,7 @@ def accept(parts: Here, caller: Asking, number: Number, given: Acceptance) -> sh
     summary="Take your request back",
     dependencies=[DESCRIBED],
 )
-def withdraw(parts: Here, caller: Asking, number: Number) -> shapes.RunInFull:
+def withdraw(parts: Here, caller: Asking, number: Number) -> schemas.RunInFull:
     def act() -> None:
         parts.workflow.withdraw(number, person=caller.id)
 
@@ -211,7 +214,7 @@ def withdraw(parts: Here, caller: Asking, number: Number) -> shapes.RunInFull:
     summary="Send nothing more for a run",
     dependencies=[DESCRIBED],
 )
-def stop(parts: Here, caller: Stopping, number: Number, given: Because) -> shapes.RunInFull:
+def stop(parts: Here, caller: Stopping, number: Number, given: Because) -> schemas.RunInFull:
     def act() -> None:
         parts.workflow.stop(number, person=caller.id, why=given.reason)
 
@@ -227,9 +230,9 @@ def stop(parts: Here, caller: Stopping, number: Number, given: Because) -> shape
 )
 def undo(
     parts: Here, caller: Asking, number: Number, given: Because, answer: Response
-) -> shapes.RunInFull:
+) -> schemas.RunInFull:
     run = parts.workflow.undo(number, person=caller.id, origin=caller.origin, reason=given.reason)
-    return records.asked(parts, caller, run, answer)
+    return records.respond_with_request(parts, caller, run, answer)
 
 
 @router.post(
@@ -246,8 +249,8 @@ def ask_again(
 ) -> Response:
     """A run of its own. Of several hosts, those that its pattern or tag means by now."""
     with parts.database.reading(caller.sight) as tx:
-        over = runs.get(tx, number)
-    meant = again.requests(over, caller.policy.inventory.tags)
+        over = runs.get_run(tx, number)
+    meant = resubmit.resubmit_requests(over, caller.policy.inventory.tags)
     return _asked(request, parts, caller, meant, given, wait)
 
 
@@ -257,7 +260,7 @@ def ask_again(
     summary="Say how an unknown run ended",
     dependencies=[DESCRIBED],
 )
-def settle(parts: Here, caller: Approving, number: Number, given: Ending) -> shapes.RunInFull:
+def settle(parts: Here, caller: Approving, number: Number, given: Ending) -> schemas.RunInFull:
     def act() -> None:
         parts.workflow.settle(number, person=caller.id, succeeded=given.succeeded, why=given.why)
 
@@ -270,7 +273,7 @@ def settle(parts: Here, caller: Approving, number: Number, given: Ending) -> sha
     summary="Say what you think of an emergency",
     dependencies=[DESCRIBED],
 )
-def review(parts: Here, caller: Approving, number: Number, given: Review) -> shapes.RunInFull:
+def review(parts: Here, caller: Approving, number: Number, given: Review) -> schemas.RunInFull:
     """Of a run that went through without its approvals; whoever could have given them may."""
 
     def act() -> None:
@@ -291,12 +294,12 @@ def _asked(
     spelled, requests = meant
     outlook = foreseen(parts, caller, type(requests[0]), [one.target for one in requests])
     if given.dry:
-        return written(Asked(run=None, outlook=outlook), 200, {})
+        return write_response(Asked(run=None, outlook=outlook), 200, {})
     run = _record(parts, caller, spelled, requests, given.reason)
     if not rests(run.state):
         leave(request, Wish(run.id, wait, partial(_became, parts, caller, run.id, outlook)))
-    asked = Asked(run=shapes.RunShape.of(run, (), parts.base_url), outlook=outlook)
-    return written(asked, 202, {"Location": f"/api/v1/runs/{run.id}"})
+    asked = Asked(run=schemas.RunShape.of(run, (), parts.base_url), outlook=outlook)
+    return write_response(asked, 202, {"Location": f"/api/v1/runs/{run.id}"})
 
 
 def _record(
@@ -313,23 +316,23 @@ def _record(
 
 def _done(
     parts: ApiParts, caller: Caller, number: int, what: str, act: Callable[[], int | None]
-) -> shapes.RunInFull:
+) -> schemas.RunInFull:
     """Do it, with a note in the log by which token, and tell the run as it is by then."""
     with parts.database.reading(caller.sight) as tx:
-        run = runs.get(tx, number)
+        run = runs.get_run(tx, number)
     used = {"token": caller.token.prefix, "to": what}
-    with changelog.heralded(Draft("token used", run.id, caller.id, run.host, used)):
+    with change_log.announced_by(Draft("token used", run.id, caller.id, run.host, used)):
         onward = act() or number
     return records.in_full(parts, caller, onward)
 
 
 def _became(parts: ApiParts, caller: Caller, number: int, outlook: OutlookShape) -> Asked:
     with parts.database.reading(caller.sight) as tx:
-        run, votes = runs.get(tx, number), runs.votes(tx, number)
+        run, votes = runs.get_run(tx, number), runs.list_votes(tx, number)
     return Asked(
-        run=shapes.RunShape.of(run, votes, parts.base_url),
+        run=schemas.RunShape.of(run, votes, parts.base_url),
         outlook=outlook,
-        report=shapes.ReportShape.of(run.report) if run.report else None,
+        report=schemas.ReportShape.of(run.report) if run.report else None,
     )
 
 

@@ -7,36 +7,37 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Query, Response
 from pydantic import Field
 
-from bot.api import records, shapes
-from bot.api.caller import Asking, Caller, Reading
-from bot.api.given import Because, Given, Number, ScheduleOrder
-from bot.api.once import DESCRIBED, Once
-from bot.api.parts import ApiParts, Here
-from bot.run import Run
-from bot.store import changelog, runs, schedules
-from bot.store.changelog import Draft
-from bot.store.database import Transaction
-from bot.store.schedules import Fire, Outcome, Schedule, Standing
-from bot.timetable import timing
+from bot.api import records, schemas
+from bot.api.auth import Asking, Caller, Reading
+from bot.api.deps import ApiParts, Here
+from bot.api.idempotency import DESCRIBED, Once
+from bot.api.schemas_in import Because, Given, Number, ScheduleOrder
+from bot.audit import change_log
+from bot.audit.change_log import Draft
+from bot.db import runs, schedules
+from bot.db.database import Transaction
+from bot.db.schedules import Fire, FireOutcome, Schedule, ScheduleState
+from bot.model.run import Run
+from bot.model.schedule import parse_timing
 
 router = APIRouter(prefix="/schedules", tags=["schedules"], route_class=Once)
 
 _NEXT, _NEWEST = 5, 50
 
 
-class FireShape(shapes.Shape):
+class FireShape(schemas.Shape):
     """What became of one moment. host: empty for all at once."""
 
     due: datetime
     host: str
-    outcome: Outcome
+    outcome: FireOutcome
     run: int | None
     why: str
 
     @classmethod
     def of(cls, fire: Fire) -> "FireShape":
         return cls(
-            due=shapes.at(fire.due),
+            due=schemas.at(fire.due),
             host=fire.host,
             outcome=fire.outcome,
             run=fire.run,
@@ -44,7 +45,7 @@ class FireShape(shapes.Shape):
         )
 
 
-class ScheduleShape(shapes.Shape):
+class ScheduleShape(schemas.Shape):
     """One schedule. run: the request that was approved for it. why: of its standing.
 
     missed: moments of the last 30 days at which Keyturn was not running.
@@ -55,7 +56,7 @@ class ScheduleShape(shapes.Shape):
     request: str
     hosts: Sequence[str]
     owner: str
-    standing: Standing
+    standing: ScheduleState
     why: str
     cron: str
     zone: str
@@ -73,7 +74,7 @@ class ScheduleInFull(ScheduleShape):
     fires: Sequence[FireShape]
 
 
-class ScheduleList(shapes.Shape):
+class ScheduleList(schemas.Shape):
     """ended_before: how many are left out, since they ended more than a week ago."""
 
     schedules: Sequence[ScheduleShape]
@@ -91,12 +92,12 @@ def listing(
     parts: Here, caller: Reading, wanted: Annotated[ScheduleFilter, Query()]
 ) -> ScheduleList:
     with parts.database.reading(caller.sight) as tx:
-        listed, older = schedules.listed(tx)
+        listed, older = schedules.list_recent_schedules(tx)
         if wanted.ended == "all":
-            listed, older = schedules.every(tx), 0
-        missed = schedules.missed(tx)
+            listed, older = schedules.list_schedules(tx), 0
+        missed = schedules.count_missed(tx)
         found = [
-            _drawn(tx, each, runs.get(tx, each.run), missed.get(each.id, 0)) for each in listed
+            _drawn(tx, each, runs.get_run(tx, each.run), missed.get(each.id, 0)) for each in listed
         ]
     return ScheduleList(schedules=[ScheduleShape(**one) for one in found], ended_before=older)
 
@@ -113,8 +114,8 @@ def show(parts: Here, caller: Reading, number: Number) -> ScheduleInFull:
     status_code=202,
     dependencies=[DESCRIBED],
 )
-def ask(parts: Here, caller: Asking, order: ScheduleOrder, answer: Response) -> shapes.RunInFull:
-    wanted = timing(order.name, order.settings, zone="UTC")
+def ask(parts: Here, caller: Asking, order: ScheduleOrder, answer: Response) -> schemas.RunInFull:
+    wanted = parse_timing(order.name, order.settings, zone="UTC")
     spelled, requests = order.understood(caller.policy)
     run = parts.workflow.schedules.ask(
         requests,
@@ -124,7 +125,7 @@ def ask(parts: Here, caller: Asking, order: ScheduleOrder, answer: Response) -> 
         timing=wanted,
         reason=order.reason,
     )
-    return records.asked(parts, caller, run, answer)
+    return records.respond_with_request(parts, caller, run, answer)
 
 
 @router.post(
@@ -175,11 +176,11 @@ def end(parts: Here, caller: Asking, number: Number, given: Because) -> Schedule
 )
 def take(
     parts: Here, caller: Asking, number: Number, given: Because, answer: Response
-) -> shapes.RunInFull:
+) -> schemas.RunInFull:
     run = parts.workflow.schedules.take(
         number, person=caller.id, origin=caller.origin, reason=given.reason
     )
-    return records.asked(parts, caller, run, answer)
+    return records.respond_with_request(parts, caller, run, answer)
 
 
 def _done(
@@ -187,25 +188,25 @@ def _done(
 ) -> ScheduleInFull:
     """Do it, with a note in the log by which token, and tell the schedule as it is by then."""
     with parts.database.reading(caller.sight) as tx:
-        found = schedules.get(tx, number)
+        found = schedules.get_schedule(tx, number)
     used = {"schedule": number, "token": caller.token.prefix, "to": what}
-    with changelog.heralded(Draft("token used", found.run, caller.id, facts=used)):
+    with change_log.announced_by(Draft("token used", found.run, caller.id, facts=used)):
         act()
     return _told(parts, caller, number)
 
 
 def _told(parts: ApiParts, caller: Caller, number: int) -> ScheduleInFull:
     with parts.database.reading(caller.sight) as tx:
-        found = schedules.get(tx, number)
-        fires = [FireShape.of(fire) for fire in schedules.fires(tx, number, most=_NEWEST)]
-        missed = schedules.missed(tx).get(number, 0)
-        drawn = _drawn(tx, found, runs.get(tx, found.run), missed)
+        found = schedules.get_schedule(tx, number)
+        fires = [FireShape.of(fire) for fire in schedules.list_fires(tx, number, most=_NEWEST)]
+        missed = schedules.count_missed(tx).get(number, 0)
+        drawn = _drawn(tx, found, runs.get_run(tx, found.run), missed)
         return ScheduleInFull(**drawn, fires=fires)
 
 
 def _drawn(tx: Transaction, found: Schedule, run: Run, missed: int) -> dict[str, Any]:
     table = found.timing.timetable
-    active = found.standing is Standing.ACTIVE
+    active = found.standing is ScheduleState.ACTIVE
     coming = table.next(tx.now, count=_NEXT) if active else []
     return {
         "id": found.id,
@@ -218,9 +219,9 @@ def _drawn(tx: Transaction, found: Schedule, run: Run, missed: int) -> dict[str,
         "cron": table.cron,
         "zone": table.zone,
         "in_words": found.timing.words,
-        "next": [shapes.at(due) for due in coming],
+        "next": [schemas.at(due) for due in coming],
         "missed": missed,
-        "began_at": shapes.at(found.began),
-        "lapses_at": shapes.at(found.lapses),
+        "began_at": schemas.at(found.began),
+        "lapses_at": schemas.at(found.lapses),
         "run": found.run,
     }

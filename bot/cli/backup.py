@@ -9,12 +9,12 @@ from urllib.parse import urlsplit
 
 import click
 
-from bot.cli.place import FAILED, Place, at_place, plainly, stop
-from bot.cli.progress import shown
-from bot.cli.service import as_json
+from bot.cli.client import as_json
+from bot.cli.context import FAILED, Place, at_place, plainly, stop
+from bot.cli.progress import show_progress
 
 if TYPE_CHECKING:
-    from bot.custody.restoring import Restored
+    from bot.maintenance.restore import RestoreResult
 
 
 @click.command("backup")
@@ -28,12 +28,12 @@ def backup(place: Place, *, file: Path, as_json: bool) -> None:
     back changelog.key and secrets.key up apart from it, once. The policy directory is in version
     control. Exit status 1 if the change log that was saved is broken.
     """
-    from bot.custody import backup as saving
-    from bot.store.copying import NotCopied
+    from bot.maintenance import backup as saving
+    from bot.maintenance.copy_database import NotCopied
 
     with plainly(), place.database() as database:
         try:
-            label, verdict = saving.make(database, file, shown(quiet=as_json))
+            label, verdict = saving.make_backup(database, file, show_progress(quiet=as_json))
         except NotCopied as no:
             stop(str(no), FAILED)
     broken = verdict.broken is not None
@@ -66,22 +66,27 @@ def restore(place: Place, *, file: Path, witnesses: tuple[Path, ...], as_json: b
     the backup is not in it: what was not done by then ends instead of being done twice, everybody
     signs in anew, and nothing goes to a host until somebody has looked and said `keyturn resume`.
     """
-    from bot.custody.restoring import restore as put_back
-    from bot.store import witness
-    from bot.store.copying import NotCopied
-    from bot.store.database import sole_user
-    from bot.store.label import NoBackup
-    from bot.store.tenure import sole_server
+    from bot.audit import checkpoints
+    from bot.db.database import lock_data_directory
+    from bot.db.process_lock import lock_exclusive
+    from bot.maintenance.backup import NoBackup
+    from bot.maintenance.copy_database import NotCopied
+    from bot.maintenance.restore import restore_backup as put_back
 
     data = place.data()
-    with plainly(), sole_user(data), place.database(missing=True) as target, sole_server(target):
+    with (
+        plainly(),
+        lock_data_directory(data),
+        place.database(missing=True) as target,
+        lock_exclusive(target),
+    ):
         for name in ("changelog.key", "secrets.key"):
             key = place.keys() / name
             if not key.exists():
                 stop(f"{key} is missing: put it back first, from the keys' backup", FAILED)
-        seen = [one for each in witnesses for one in witness.sightings(each)]
+        seen = [one for each in witnesses for one in checkpoints.read_witness(each)]
         try:
-            stages = shown(quiet=as_json)
+            stages = show_progress(quiet=as_json)
             done = put_back(file, target, working=data, seen=seen, stages=stages)
         except NoBackup as no:
             stop(f"{file} {no}", FAILED)
@@ -107,21 +112,21 @@ def copy(place: Place, *, source: str, target: str, as_json: bool) -> None:
     KEYTURN_DATABASE to the new address. Passwords do not belong on a command line, where everybody
     can read them: PGPASSWORD, a file .pgpass or a service file holds them.
     """
-    from bot.custody import moving
-    from bot.store.copying import NotCopied
-    from bot.store.database import sole_user
-    from bot.store.tenure import sole_server
+    from bot.db.database import lock_data_directory
+    from bot.db.process_lock import lock_exclusive
+    from bot.maintenance import copy_database
+    from bot.maintenance.copy_database import NotCopied
 
     with (
         plainly(),
-        sole_user(place.data()),
+        lock_data_directory(place.data()),
         place.database(_address(source)) as old,
         place.database(_address(target), missing=True) as new,
-        sole_server(old),
-        sole_server(new),
+        lock_exclusive(old),
+        lock_exclusive(new),
     ):
         try:
-            moved = moving.move(old, new, shown(quiet=as_json))
+            moved = copy_database.copy_database(old, new, show_progress(quiet=as_json))
         except NotCopied as no:
             stop(str(no), FAILED)
     if as_json:
@@ -150,7 +155,7 @@ def _address(given: str) -> str:
     raise ValueError(f"{given} is no address: sqlite:///FILE or postgresql://USER@HOST/NAME")
 
 
-def _as_data(done: "Restored") -> dict[str, object]:
+def _as_data(done: "RestoreResult") -> dict[str, object]:
     return {
         "made": done.label.made,
         "entries": done.label.point.seq,
@@ -162,16 +167,18 @@ def _as_data(done: "Restored") -> dict[str, object]:
     }
 
 
-def _as_text(done: "Restored", witnessed: bool) -> str:  # noqa: FBT001 - whether there were any
-    from bot.hindsight import written
+def _as_text(done: "RestoreResult", witnessed: bool) -> str:  # noqa: FBT001 - whether there were any
+    from bot.model.times import format_moment
 
     point = done.label.point
-    lines = [f"put back as it was at {written(done.label.made)}: {point.seq} entries, unbroken"]
+    lines = [
+        f"put back as it was at {format_moment(done.label.made)}: {point.seq} entries, unbroken"
+    ]
     last = max((one.point for one in done.later), key=lambda one: one.seq, default=None)
     if last is not None:
         lines.append(
             f"lost: entries {point.seq + 1} to {last.seq} at least, as witnesses saw at "
-            f"{written(last.at)}"
+            f"{format_moment(last.at)}"
         )
         if named := sorted({one.run for one in done.later if one.run}):
             lines.append(f"hosts were changed by runs that are not here: {_numbers(named)}")

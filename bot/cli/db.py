@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bot.cli.front import Family
-from bot.cli.place import FAILED, Place, at_place, plainly
-from bot.cli.service import as_json, tell
+from bot.cli.client import as_json, print_result
+from bot.cli.context import FAILED, Place, at_place, plainly
+from bot.cli.sections import Family
 
 if TYPE_CHECKING:
-    from bot.store.database import Database
+    from bot.db.database import Database
 
 
 @click.group(cls=Family)
@@ -29,17 +29,19 @@ def upgrade(place: Place, *, grant: str, as_json: bool) -> None:
     Of a new one it also makes the keys, changelog.key and secrets.key: where several processes
     work on one database, each needs both. --grant gives a role what `keyturn db grants` prints.
     """
-    from bot.store import premises, rights, safe, schema, seal
+    from bot.audit import signing
+    from bot.auth import secret_box
+    from bot.db import data_directory, migrations, roles
 
     with plainly(), place.database(place.migrations()) as database:
-        schema.upgrade(database)
+        migrations.upgrade_schema(database)
         if grant:
-            rights.grant(database, grant)
+            roles.grant_roles(database, grant)
         if not _is_begun(database):
-            premises.make(place.keys())
-            seal.kept_in(place.keys() / "changelog.key")
-            safe.kept_in(place.keys() / "secrets.key")
-    tell({"current": True}, ["up to date"], as_json=as_json)
+            data_directory.make_data_directory(place.keys())
+            signing.load_signing_key(place.keys() / "changelog.key")
+            secret_box.load_secret_box(place.keys() / "secrets.key")
+    print_result({"current": True}, ["up to date"], as_json=as_json)
 
 
 @db.command("grants")
@@ -50,10 +52,10 @@ def grants(*, app: str, reader: str) -> None:
 
     For the owner of the tables, after each upgrade: keyturn db grants keyturn_app | psql …
     """
-    from bot.store import rights
+    from bot.db import roles
 
     with plainly():
-        for statement in rights.grants(app, reader):
+        for statement in roles.grant_statements(app, reader):
             click.echo(f"{statement};")
 
 
@@ -65,11 +67,11 @@ def check(place: Place, *, as_json: bool) -> None:
 
     Exit status 1 if it cannot be worked with so. A role that is too strong is told, no more.
     """
-    from bot.store import rights, schema
+    from bot.db import migrations, roles
 
     with plainly(), place.database() as database:
-        current = schema.is_current(database)
-        strong = rights.too_strong(database) if current else []
+        current = migrations.is_schema_current(database)
+        strong = roles.find_excess_rights(database) if current else []
         engine = current and not database.embedded
         keys = _keys(place, database) if current else ""
     found = {"current": current, "too_strong": strong, "distributed": engine, "keys": keys}
@@ -86,16 +88,17 @@ def check(place: Place, *, as_json: bool) -> None:
 
 def _is_begun(database: "Database") -> bool:
     """Say whether there is a change log, which has its key somewhere."""
-    from bot.store import changelog
+    from bot.audit import change_log
 
     with database.reading() as tx:
-        return changelog.head(tx) != (0, changelog.GENESIS)
+        return change_log.get_head(tx) != (0, change_log.GENESIS)
 
 
 def _keys(place: Place, database: "Database") -> str:
     """Say what is wrong with our keys for this database; "" if nothing is."""
-    from bot.store import safe, seal, verification
-    from bot.store.keyfile import BadKey
+    from bot.audit import signing, verification
+    from bot.auth import secret_box
+    from bot.model.keyfile import KeyFileError
 
     if not _is_begun(database):
         return ""
@@ -105,8 +108,8 @@ def _keys(place: Place, database: "Database") -> str:
             return f"{file} is missing: put back the one that belongs to this database"
     try:
         with database.reading() as tx:
-            verification.check_key(tx, seal.kept_in(files[0]))
-            safe.check(tx, safe.kept_in(files[1]))
-    except BadKey as trouble:
+            verification.check_signing_key(tx, signing.load_signing_key(files[0]))
+            secret_box.read_trial(tx, secret_box.load_secret_box(files[1]))
+    except KeyFileError as trouble:
         return str(trouble)
     return ""

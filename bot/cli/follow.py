@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from bot.cli.service import Service, path_of, standing
+from bot.cli.client import Service, format_state, path_of
 
 _LOOK_SECONDS = 0.7
 _WIDTH = 24
@@ -50,7 +50,7 @@ def bar(progress: Mapping[str, Any], *, width: int = _WIDTH) -> str:
     noted = f", {unwell} need{'s'[: unwell == 1]} attention" if unwell else ""
     failed = f", {progress['failed']} failed" if progress["failed"] else ""
     lead = f"[{drawn}] " if total > 1 else ""
-    return f"{lead}run {progress['run']}: {standing(progress)}, {counted}{noted}{failed}"
+    return f"{lead}run {progress['run']}: {format_state(progress)}, {counted}{noted}{failed}"
 
 
 def follow(reached: Service, number: int, *, as_json: bool) -> None:
@@ -77,18 +77,18 @@ class _Screen:
         self._last = ""
 
     def show(self, lines: Iterator[str], state: str) -> None:
-        from bot.visible import visible
+        from bot.model.text import escape_control
 
         told = [*lines]
         if self._live and (told or state != self._last):
             click.echo("\r\033[K", err=True, nl=False)
         for line in told:
-            click.echo(visible(line))
+            click.echo(escape_control(line))
         if self._live:
             room = shutil.get_terminal_size().columns - 1
-            click.echo(f"\r\033[K{visible(state)[:room]}", err=True, nl=False)
+            click.echo(f"\r\033[K{escape_control(state)[:room]}", err=True, nl=False)
         elif state != self._last:
-            click.echo(visible(state), err=True)
+            click.echo(escape_control(state), err=True)
         self._last = state
 
     def end(self) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from bot.cli.service import Service, as_json, at_service, moment, path_of, tell
+from bot.cli.client import Service, as_json, at_service, moment, path_of, print_result
 
 
 @click.command("hosts")
@@ -22,10 +22,12 @@ def hosts(reached: Service, *, name: str, as_json: bool, **wanted: Any) -> None:
     """
     if name:
         host = reached.get(path_of("hosts", name))
-        tell(host, [_in_full(host)], as_json=as_json)
+        print_result(host, [_in_full(host)], as_json=as_json)
         return
     found = reached.get("/hosts", **wanted)["hosts"]
-    tell(found, [_line(host) for host in found], as_json=as_json, empty="there is no such host")
+    print_result(
+        found, [_line(host) for host in found], as_json=as_json, empty="there is no such host"
+    )
 
 
 @click.command("locks")
@@ -34,7 +36,7 @@ def hosts(reached: Service, *, name: str, as_json: bool, **wanted: Any) -> None:
 def locks(reached: Service, *, as_json: bool) -> None:
     """List the hosts that a change holds: which, since when, and who waits."""
     found = reached.get("/locks")["locks"]
-    tell(found, [_held(one) for one in found], as_json=as_json, empty="no host is held")
+    print_result(found, [_held(one) for one in found], as_json=as_json, empty="no host is held")
 
 
 COMMANDS = (hosts, locks)

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bot.cli.front import Family
-from bot.cli.place import FAILED, NOT_FOUND, REFUSED, Place, at_place, plainly, stop
-from bot.cli.progress import shown
-from bot.cli.service import as_json
+from bot.cli.client import as_json
+from bot.cli.context import FAILED, NOT_FOUND, REFUSED, Place, at_place, plainly, stop
+from bot.cli.progress import show_progress
+from bot.cli.sections import Family
 
 if TYPE_CHECKING:
-    from bot.outlook import Outlook, Question
     from bot.policy import Policy, Problem
+    from bot.policy.explain import Preview, PreviewQuestion
 
 _DIRECTORY = click.Path(path_type=Path)
 
@@ -37,25 +37,25 @@ def check(place: Place, *, directory: Path | None, as_json: bool) -> None:
     What is probably mistyped, but possible, is told as well; it is valid all the same. Of the
     directory in use it also says who else may write there.
     """
+    from bot.model.text import escape_to_one_line
     from bot.policy import NoPolicy
-    from bot.policy.directory import check_access, load
-    from bot.policy.slips import slips
-    from bot.visible import one_line
+    from bot.policy.lint import list_warnings
+    from bot.policy.loader import check_access, load_policy
     from runbooks import catalogue
 
     with plainly():
         try:
             if directory is None:
                 check_access(place.policy())
-            found = load(directory or place.policy())
+            found = load_policy(directory or place.policy())
         except NoPolicy as trouble:
             if as_json:
                 click.echo(_checked(trouble.problems))
             else:
                 for problem in trouble.problems:
-                    click.echo(f"keyturn: {one_line(str(problem))}", err=True)
+                    click.echo(f"keyturn: {escape_to_one_line(str(problem))}", err=True)
             sys.exit(FAILED)
-    doubts = slips(found, catalogue())
+    doubts = list_warnings(found, catalogue())
     people, hosts = len(found.household.people), len(found.inventory.hosts)
     if as_json:
         click.echo(_checked([], doubts, version=found.version, people=people, hosts=hosts))
@@ -88,24 +88,25 @@ def page(
 
     Each sentence comes from asking the rules. DIRECTORY is another policy than the one in use.
     """
-    from bot.charter import charter, drawing
-    from bot.leaflet import leaflets
-    from bot.policy.directory import load
+    from bot.model.runbook_info import list_runbook_info
+    from bot.policy.loader import load_policy
+    from bot.policy.summary import render
+    from bot.policy.summary.build import summarise_policy
 
     with plainly():
-        found = load(directory or place.policy())
+        found = load_policy(directory or place.policy())
         if person and found.person(person) is None:
             stop(f"{person} is not among the people of the policy", NOT_FOUND)
-        told = charter(found, leaflets(), now=datetime.now(UTC), person=person)
+        told = summarise_policy(found, list_runbook_info(), now=datetime.now(UTC), person=person)
         if html is not None and str(html) != "-":
-            html.write_text(drawing.as_html(told), encoding="utf-8")
+            html.write_text(render.summary_to_html(told), encoding="utf-8")
             click.echo(f"wrote {html}")
         elif html is not None:
-            click.echo(drawing.as_html(told))
+            click.echo(render.summary_to_html(told))
         elif as_json:
-            click.echo(json.dumps(drawing.as_data(told), indent=2, ensure_ascii=False))
+            click.echo(json.dumps(render.summary_to_data(told), indent=2, ensure_ascii=False))
         else:
-            click.echo(drawing.as_text(told))
+            click.echo(render.summary_to_text(told))
 
 
 @policy.command("explain")
@@ -123,12 +124,12 @@ def explain(place: Place, *, person: str, words: tuple[str, ...], as_json: bool)
     Exit status 0 if they may ask for it on every host, 1 if not, 3 if there is no such runbook or
     host.
     """
-    from bot.outlook import question
-    from bot.policy.directory import load
+    from bot.policy.explain import parse_question
+    from bot.policy.loader import load_policy
 
     with plainly():
-        found = load(place.policy())
-        seen = _foreseen(place, found, question(found, words), person)
+        found = load_policy(place.policy())
+        seen = _foreseen(place, found, parse_question(found, words), person)
     if as_json:
         click.echo(json.dumps(seen.data, indent=2, ensure_ascii=False))
     else:
@@ -137,15 +138,17 @@ def explain(place: Place, *, person: str, words: tuple[str, ...], as_json: bool)
     sys.exit(0 if seen.allowed else REFUSED)
 
 
-def _foreseen(place: Place, policy: "Policy", asked: "Question", person: str) -> "Outlook":
+def _foreseen(place: Place, policy: "Policy", asked: "PreviewQuestion", person: str) -> "Preview":
     """Return what would come of it, also where nothing was ever asked for."""
-    from bot.foresight import foresee
-    from bot.outlook import outlook
+    from bot.policy.explain import preview_question
+    from bot.workflow.preview import preview_request
 
     if not place.has_database():
-        return outlook(policy, asked, person=person, door="cli", now=time.time_ns() // 1000)
+        return preview_question(
+            policy, asked, person=person, door="cli", now=time.time_ns() // 1000
+        )
     with place.database() as database, database.reading() as tx:
-        return foresee(tx, policy, asked, person=person, door="cli")
+        return preview_request(tx, policy, asked, person=person, door="cli")
 
 
 @policy.command("replay")
@@ -169,26 +172,30 @@ def replay(place: Place, *, directory: Path, since: str, most: int, as_json: boo
     Reads only, also while the service runs. For example, before a change of the policy is merged:
     keyturn policy replay ./policy --since 30d
     """
-    from bot import hindsight
-    from bot.civil import NotATime
-    from bot.cli import replayed
-    from bot.policy.directory import load
-    from bot.replay import replay as run_through
-    from bot.store import past
-    from bot.store.stages import counted
+    from bot.cli import replay_format
+    from bot.db import history
+    from bot.model import times
+    from bot.model.progress import count_progress
+    from bot.model.times import NotATime
+    from bot.policy.loader import load_policy
+    from bot.workflow.policy_replay import replay_requests as run_through
 
     with plainly():
-        proposed = load(directory)
+        proposed = load_policy(directory)
     with place.database() as database, database.reading() as tx:
         try:
-            moment = hindsight.moment(since, now=tx.now)
+            moment = times.parse_past_moment(since, now=tx.now)
         except NotATime as trouble:
             raise click.BadParameter(str(trouble), param_hint="--since") from None
-        stages = shown(quiet=as_json)
-        with stages("replaying", lambda: past.how_many(tx, moment)) as told:
-            found = run_through(proposed, counted(past.since(tx, moment), told))
+        stages = show_progress(quiet=as_json)
+        with stages("replaying", lambda: history.count_past_requests(tx, moment)) as told:
+            found = run_through(
+                proposed, count_progress(history.list_past_requests(tx, moment), told)
+            )
     if as_json:
-        click.echo(json.dumps(replayed.as_data(found), indent=2, ensure_ascii=False))
+        click.echo(json.dumps(replay_format.as_data(found), indent=2, ensure_ascii=False))
     else:
         with plainly():
-            click.echo(replayed.as_text(found, since=moment, most=most, address=place.address()))
+            click.echo(
+                replay_format.as_text(found, since=moment, most=most, address=place.address())
+            )

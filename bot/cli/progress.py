@@ -11,21 +11,21 @@ import click
 if TYPE_CHECKING:
     from click._termui_impl import ProgressBar
 
-    from bot.store.stages import Stages, Told
+    from bot.model.progress import ReportProgress, Stages
 
 # Drawn no oftener than somebody sees.
 _SECONDS = 0.2
 
 
-def shown(*, quiet: bool = False) -> "Stages":
+def show_progress(*, quiet: bool = False) -> "Stages":
     """Return what draws a bar for each stage of work where a person looks on. quiet: nowhere."""
-    from bot.store.stages import untold
+    from bot.model.progress import report_nothing
 
-    return untold if quiet or not sys.stderr.isatty() else progress
+    return report_nothing if quiet or not sys.stderr.isatty() else progress
 
 
 @contextmanager
-def progress(label: str, total: Callable[[], int]) -> "Generator[Told]":
+def progress(label: str, total: Callable[[], int]) -> "Generator[ReportProgress]":
     """Draw a bar on standard error that ends in a line of its own, as far as the work came."""
     length = total()
     if not length:

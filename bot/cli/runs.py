@@ -9,23 +9,23 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.shell_completion import CompletionItem, get_completion_class
 
-from bot.cli.account import in_full
-from bot.cli.follow import follow
-from bot.cli.front import Family
-from bot.cli.place import FAILED, NOT_FOUND, NOT_UNDERSTOOD, Number, Place, stop
-from bot.cli.service import (
+from bot.cli.client import (
     Service,
     allowed_by,
     as_json,
     at,
     at_service,
     at_service_of_token,
+    format_state,
     moment,
     outcome,
     path_of,
-    standing,
     visibly,
 )
+from bot.cli.context import FAILED, NOT_FOUND, NOT_UNDERSTOOD, Number, Place, stop
+from bot.cli.follow import follow
+from bot.cli.formatting import in_full
+from bot.cli.sections import Family
 
 if TYPE_CHECKING:
     from click.core import Context, Parameter
@@ -128,10 +128,10 @@ def list_runs(reached: Service, *, most: int, as_json: bool, **wanted: Any) -> N
 
     What it finds none of exits with 3 if it names somebody, or something, that never was.
     """
-    from bot import hindsight
+    from bot.model import times
 
-    wanted["since"] = at(wanted["since"], hindsight.earliest)
-    wanted["until"] = at(wanted["until"], hindsight.latest)
+    wanted["since"] = at(wanted["since"], times.parse_earliest)
+    wanted["until"] = at(wanted["until"], times.parse_latest)
     page = reached.get("/runs", **wanted, limit=min(most, 200))
     found: list[Mapping[str, Any]] = list(page["runs"])
     while page["next"] and len(found) < most:
@@ -142,7 +142,7 @@ def list_runs(reached: Service, *, most: int, as_json: bool, **wanted: Any) -> N
         click.echo(json.dumps(found[:most], ensure_ascii=False))
     for run in () if as_json else found[:most]:
         asked = moment(run["asked_at"])
-        how = f"{standing(run):<15} {run['asked_by']:<10} {run['title']}"
+        how = f"{format_state(run):<15} {run['asked_by']:<10} {run['title']}"
         click.echo(visibly(f"{run['id']:>6}  {asked}  {how}{allowed_by(run)}"))
     if unheard_of:
         stop(visibly("; ".join(unheard_of)), NOT_FOUND)

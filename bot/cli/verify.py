@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bot.cli.place import FAILED, Place, at_place, plainly
-from bot.cli.progress import shown
-from bot.cli.service import as_json
+from bot.cli.client import as_json
+from bot.cli.context import FAILED, Place, at_place, plainly
+from bot.cli.progress import show_progress
 
 if TYPE_CHECKING:
-    from bot.store.database import Database
+    from bot.db.database import Database
 
 
 @click.command("verify")
@@ -41,15 +41,15 @@ def verify(
     Exit status 1 if an entry was altered, forged or is missing. The log records that it was
     verified; nothing is added to a log that is broken.
     """
-    from bot.store import verification, witness
+    from bot.audit import checkpoints, verification
 
     with plainly(), place.database() as database:
         ours = place.witness()
         files = witnesses or ((ours,) if ours is not None and ours.exists() else ())
-        points = [point for file in files for point in witness.read(file)]
+        points = [point for file in files for point in checkpoints.read_checkpoints(file)]
         with database.reading() as tx:
-            verdict = verification.verify(
-                tx, key=key, witnesses=points, quick=quick, stages=shown(quiet=as_json)
+            verdict = verification.verify_log(
+                tx, key=key, witnesses=points, quick=quick, stages=show_progress(quiet=as_json)
             )
         if verdict.broken is None:
             _note(database, key)
@@ -69,11 +69,11 @@ def verify(
 
 def _note(database: "Database", key: str) -> None:
     """Log that somebody verified it; who may only read cannot, and is told."""
-    from bot.store import changelog
-    from bot.store.database import StoreUnavailable
+    from bot.audit import change_log
+    from bot.db.database import StoreUnavailable
 
     try:
         with database.transaction() as tx:
-            changelog.append(tx, "verified", login=getpass.getuser(), key=key)
+            change_log.append_entry(tx, "verified", login=getpass.getuser(), key=key)
     except StoreUnavailable as trouble:
         click.echo(f"keyturn: this is not in the change log: {trouble}", err=True)

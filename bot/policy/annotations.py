@@ -23,7 +23,7 @@ _UNITS = {"m": 60, "h": 3600, "d": 86400}
 CEILING = 10
 
 
-class BadAnnotation(Exception):
+class AnnotationError(Exception):
     """An annotation cannot be used. The message says what it must be."""
 
 
@@ -51,7 +51,7 @@ class Annotations:
         return [*(group for place in self.each for group in place), *self.escalate]
 
 
-def annotations(name: str, rule: Mapping[str, Any]) -> Annotations:
+def parse_annotations(name: str, rule: Mapping[str, Any]) -> Annotations:
     """Read those of a rule in Cedar's JSON form. name: for a rule without @id."""
     # An annotation without a value, such as @stepup, is null there.
     written: dict[str, str | None] = rule.get("annotations") or {}
@@ -78,50 +78,50 @@ def _fit(given: Mapping[str, str], rule: Mapping[str, Any]) -> None:
     unknown = sorted(set(given) - set(KNOWN))
     if unknown:
         known = ", ".join(f"@{note}" for note in sorted(KNOWN))
-        raise BadAnnotation(f"@{unknown[0]} is not known; there are {known}")
+        raise AnnotationError(f"@{unknown[0]} is not known; there are {known}")
     for name in sorted(_OF_ANY_RULE & set(given)):
         if not given[name].strip():
-            raise BadAnnotation(f'@{name} says nothing: write @{name}("…"), or take it away')
+            raise AnnotationError(f'@{name} says nothing: write @{name}("…"), or take it away')
     more = sorted(set(given) - _OF_ANY_RULE)
     if more and rule["effect"] != "permit":
-        raise BadAnnotation(f"@{more[0]} says nothing on a forbid: take it away")
+        raise AnnotationError(f"@{more[0]} says nothing on a forbid: take it away")
     if more and rule["action"].get("entity", {}).get("id") == "approve":
-        raise BadAnnotation(f"@{more[0]} belongs on a permit to ask, not to approve")
+        raise AnnotationError(f"@{more[0]} belongs on a permit to ask, not to approve")
 
 
 def _belong_together(
     given: Mapping[str, str], approvals: int, each: Sequence[Sequence[str]]
 ) -> None:
     if approvals and not each:
-        raise BadAnnotation('whose approval? add @from("owners") or @from("role:…")')
+        raise AnnotationError('whose approval? add @from("owners") or @from("role:…")')
     if each and not approvals:
-        raise BadAnnotation('how many approvals? add @approvals("1")')
+        raise AnnotationError('how many approvals? add @approvals("1")')
     if approvals < len(each):
-        raise BadAnnotation(
+        raise AnnotationError(
             f'@from("{given["from"]}") wants one of each of {len(each)} groups, so '
             f'@approvals("{approvals}") must be {len(each)} or more'
         )
     for name in ("patience", "escalate"):
         if name in given and not approvals:
-            raise BadAnnotation(f"@{name} needs @approvals: nobody is waited for")
+            raise AnnotationError(f"@{name} needs @approvals: nobody is waited for")
 
 
 def _number(name: str, text: str, *, least: int, most: int) -> int:
     if not (text.isascii() and text.isdecimal()) or not least <= int(text) <= most:
-        raise BadAnnotation(f'@{name}("{text}") must be a number from {least} to {most}')
+        raise AnnotationError(f'@{name}("{text}") must be a number from {least} to {most}')
     return int(text)
 
 
 def _required(given: Mapping[str, str]) -> bool:
     if given.get("reason", "required") != "required":
-        raise BadAnnotation(f'@reason("{given["reason"]}") must be @reason("required")')
+        raise AnnotationError(f'@reason("{given["reason"]}") must be @reason("required")')
     return "reason" in given
 
 
 def _marked(given: Mapping[str, str], name: str) -> bool:
     """Say whether an annotation stands there that means the same whatever is written in it."""
     if given.get(name):
-        raise BadAnnotation(
+        raise AnnotationError(
             f'@{name}("{given[name]}") means no less than @{name}: write that, or take it away'
         )
     return name in given
@@ -130,7 +130,7 @@ def _marked(given: Mapping[str, str], name: str) -> bool:
 def _span(text: str) -> int:
     found = re.fullmatch(r"([1-9][0-9]{0,3}) ?([mhd])", text, re.ASCII)
     if found is None:
-        raise BadAnnotation(f'@patience("{text}") must be a time such as 30m, 2h or 1d')
+        raise AnnotationError(f'@patience("{text}") must be a time such as 30m, 2h or 1d')
     return int(found[1]) * _UNITS[found[2]] * 1_000_000
 
 
@@ -142,5 +142,7 @@ def _groups(name: str, text: str) -> tuple[str, ...]:
     groups = tuple(part.strip() for part in text.split(","))
     for group in groups:
         if group != "owners" and not re.fullmatch(r"(role|area):[a-z0-9-]+", group):
-            raise BadAnnotation(f'@{name}("{group}") must be "owners", "role:NAME" or "area:NAME"')
+            raise AnnotationError(
+                f'@{name}("{group}") must be "owners", "role:NAME" or "area:NAME"'
+            )
     return groups

@@ -7,18 +7,18 @@ from collections.abc import Iterator
 from typing import Any, cast
 
 
-def mentions(tree: object) -> Iterator[str]:
+def list_mentions(tree: object) -> Iterator[str]:
     """Yield attributes by name, such as `runbook`, entities as `Host::lb1`, and whole numbers."""
     if isinstance(tree, list):
         for member in cast("list[object]", tree):
-            yield from mentions(member)
+            yield from list_mentions(member)
     elif isinstance(tree, dict):
         known = cast("dict[str, Any]", tree)
         yield from _mentioned(known)
         for name, member in known.items():
             # Annotations are words for people: nothing is decided by them.
             if name != "annotations":
-                yield from mentions(member)
+                yield from list_mentions(member)
 
 
 def _mentioned(known: dict[str, Any]) -> Iterator[str]:
@@ -30,11 +30,11 @@ def _mentioned(known: dict[str, Any]) -> Iterator[str]:
         yield str(known["Value"])
 
 
-def compared(tree: object) -> Iterator[tuple[str, str]]:
+def list_comparisons(tree: object) -> Iterator[tuple[str, str]]:
     """Yield each attribute that is compared with words, and the words: ("kind", "check")."""
     if isinstance(tree, list):
         for member in cast("list[object]", tree):
-            yield from compared(member)
+            yield from list_comparisons(member)
     elif isinstance(tree, dict):
         known = cast("dict[str, Any]", tree)
         for operator in ("==", "!=", "contains"):
@@ -43,7 +43,7 @@ def compared(tree: object) -> Iterator[tuple[str, str]]:
             for name in [*_attribute(sides.get("left")), *_attribute(sides.get("right"))]:
                 yield from ((name, value) for value in told)
         for member in known.values():
-            yield from compared(member)
+            yield from list_comparisons(member)
 
 
 def compared_alone(tree: object, name: str) -> bool:
@@ -51,7 +51,7 @@ def compared_alone(tree: object, name: str) -> bool:
 
     Then all words that they do not name are alike to them; not so with a pattern (`like`).
     """
-    return _comparisons(tree, name) == sum(one == name for one in mentions(tree))
+    return _comparisons(tree, name) == sum(one == name for one in list_mentions(tree))
 
 
 def _comparisons(tree: object, name: str) -> int:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-from bot.text import check_text
+from bot.model.plain_text import check_text
 from connectors.command import clean
 from connectors.inventory import Name
 

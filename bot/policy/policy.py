@@ -10,12 +10,12 @@ from zoneinfo import ZoneInfo
 
 import cedarpy
 
+from bot.model.approvals import ApprovalRequirements, Demand
+from bot.model.view_rights import Sight, former_area
+from bot.policy.cedar import KINDS, Rules, RulesError, Ruling, strictest_ruling
 from bot.policy.freezes import DAYS, Freezes
 from bot.policy.people import Area, Household, Person
 from bot.policy.problem import NoPolicy, Problem
-from bot.policy.rules import KINDS, BadRules, Rules, Ruling, strictest
-from bot.sight import Sight, former
-from bot.terms import Demand, Terms
 from connectors.inventory import Host, Inventory
 
 # So many different questions are remembered with their answers.
@@ -151,7 +151,7 @@ class Policy:
         """Return this policy with one rule more. Raises NoPolicy if it cannot be understood."""
         try:
             rules = Rules(f"{self._rules.text}\n{rule}")
-        except BadRules as bad:
+        except RulesError as bad:
             raise NoPolicy(Problem(str(bad), line=bad.line)) from None
         return Policy(self.household, self.inventory, rules, self.freezes, version=self.version)
 
@@ -224,7 +224,7 @@ class Policy:
         What somebody asked for or decided is shown to them whatever the rules say.
         """
         hosts = request.hosts or [request.host]
-        return strictest(
+        return strictest_ruling(
             [self._views(person, host, request.runbook, request.kind) for host in hosts]
         )
 
@@ -278,11 +278,11 @@ class Policy:
         rulings = [self._judge_one(person, action, one) for one in alone]
         return any(ruling.rules and not ruling.allowed for ruling in rulings)
 
-    def met(self, terms: Terms, people: Collection[str]) -> bool:
+    def met(self, terms: ApprovalRequirements, people: Collection[str]) -> bool:
         """Say whether the approvals of these people, who may give them, are enough."""
         return not self.missing(terms, people)
 
-    def missing(self, terms: Terms, people: Collection[str]) -> int:
+    def missing(self, terms: ApprovalRequirements, people: Collection[str]) -> int:
         """Return how many more approvals it takes at the least."""
         return terms.missing({person: self.groups_of(person) for person in people})
 
@@ -305,7 +305,7 @@ class Policy:
         ]
         return sorted(able, key=lambda person: person.name)
 
-    def whose(self, terms: Terms) -> str:
+    def whose(self, terms: ApprovalRequirements) -> str:
         """Return the groups in words: "the owners of the edge"."""
         return " and ".join(self._in_words(demand) for demand in terms.demands)
 
@@ -339,7 +339,7 @@ class Policy:
             host: self._judge_one(person, action, replace(request, host=host))
             for host in first.values()
         }
-        ruling = strictest([*rulings.values()])
+        ruling = strictest_ruling([*rulings.values()])
         if not ruling.allowed:
             return replace(ruling, says=self._where_not(rulings) or ruling.says)
         if action == "ask" and len(request.hosts) > ruling.ceiling:
@@ -418,7 +418,8 @@ class Policy:
         """Return what rules see of hosts that left the inventory: of each only the area."""
         areas = ["", *self.household.areas]
         return [
-            _described_host(name=former(area), area=area, tags=frozenset[str]()) for area in areas
+            _described_host(name=former_area(area), area=area, tags=frozenset[str]())
+            for area in areas
         ]
 
     def _described_person(self, person: Person) -> dict[str, object]:

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from bot.digest import sha256
-from bot.visible import one_line, visible
+from bot.model.canonical import hash_canonical
+from bot.model.text import escape_control, escape_to_one_line
 
 # Outgoing JSON, never read by us.
 Block = dict[str, Any]
@@ -39,7 +39,7 @@ class Message:
 
     @property
     def digest(self) -> str:
-        return sha256({"text": self.text, "blocks": self.blocks})
+        return hash_canonical({"text": self.text, "blocks": self.blocks})
 
 
 # What would begin bold, italic or struck words, or an emoji; not the colons of a time of day.
@@ -50,7 +50,7 @@ def mrkdwn(text: str) -> str:
     """Return *text* on one line, so that Slack shows it and acts on none of it."""
     # Slack knows no way to escape these: thin spaces keep them from beginning anything, and
     # another character that looks the same stands for backticks, which may hold spaces.
-    plain = _BEGINS_FORMAT.sub("\\g<0>\u2009", one_line(text).replace("`", "ˋ"))
+    plain = _BEGINS_FORMAT.sub("\\g<0>\u2009", escape_to_one_line(text).replace("`", "ˋ"))
     safe = plain.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     # At the beginning of a line it would quote.
     return f"\u2009{safe}" if safe.startswith("&gt;") else safe
@@ -94,7 +94,7 @@ def button(text: str, *, action: str, value: str, label: str) -> Element:
         "text": _plain(text, _MOST_LABEL),
         "action_id": action,
         "value": value,
-        "accessibility_label": shortened(one_line(label), _MOST_LABEL),
+        "accessibility_label": shortened(escape_to_one_line(label), _MOST_LABEL),
     }
 
 
@@ -116,11 +116,11 @@ def line(*inlines: Element) -> Element:
 
 
 def quote(text: str) -> Element:
-    return {"type": "rich_text_quote", "elements": [_inline(one_line(text))]}
+    return {"type": "rich_text_quote", "elements": [_inline(escape_to_one_line(text))]}
 
 
 def preformatted(text: str) -> Element:
-    return {"type": "rich_text_preformatted", "elements": [_inline(visible(text))]}
+    return {"type": "rich_text_preformatted", "elements": [_inline(escape_control(text))]}
 
 
 def bullets(*items: Sequence[Element]) -> Element:
@@ -132,15 +132,15 @@ def bullets(*items: Sequence[Element]) -> Element:
 
 
 def words(text: str) -> Element:
-    return _inline(one_line(text))
+    return _inline(escape_to_one_line(text))
 
 
 def bold(text: str) -> Element:
-    return _inline(one_line(text)) | {"style": {"bold": True}}
+    return _inline(escape_to_one_line(text)) | {"style": {"bold": True}}
 
 
 def code(text: str) -> Element:
-    return _inline(one_line(text)) | {"style": {"code": True}}
+    return _inline(escape_to_one_line(text)) | {"style": {"code": True}}
 
 
 def emoji(name: str) -> Element:
@@ -153,7 +153,7 @@ def person(user: str) -> Element:
 
 
 def link(url: str, text: str) -> Element:
-    return {"type": "link", "url": url, "text": one_line(text) or url}
+    return {"type": "link", "url": url, "text": escape_to_one_line(text) or url}
 
 
 def when(microseconds: int) -> str:
@@ -172,4 +172,8 @@ def _inline(text: str) -> Element:
 
 
 def _plain(text: str, most: int) -> Element:
-    return {"type": "plain_text", "text": shortened(one_line(text), most), "emoji": False}
+    return {
+        "type": "plain_text",
+        "text": shortened(escape_to_one_line(text), most),
+        "emoji": False,
+    }

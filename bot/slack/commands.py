@@ -4,29 +4,33 @@ import difflib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from bot import again, forms
-from bot.foresight import foresee
-from bot.forms import Misfit, NotUnderstood
-from bot.offering import askable
-from bot.outlook import question
+from bot.audit import change_log
+from bot.auth import sessions
+from bot.db import runs, search, search_words
+from bot.db.database import Database
+from bot.model import request_form
+from bot.model.request_form import InvalidValues, NotUnderstood
+from bot.model.run import Origin, Run
+from bot.model.view_rights import Sight
 from bot.policy import Policy
-from bot.run import Origin, Run
-from bot.sight import Sight
-from bot.slack import answers, household, words
+from bot.policy.explain import parse_question
+from bot.service import Workflow
+from bot.slack import parsing, replies, who_command
 from bot.slack.blocks import Message
-from bot.slack.brakes import Brakes
-from bot.slack.card import card
-from bot.slack.hindsight import changed
-from bot.slack.mandates import Mandates
-from bot.slack.story import Stories
-from bot.slack.timetables import Timetables, Typed
-from bot.slack.words import Said
-from bot.store import changelog, runs, search, signins
-from bot.store import words as search_words
-from bot.store.database import Database
-from bot.workflow import NotYours, Unfit, Workflow
-from bot.workflow.breaking import reason_for
-from bot.workflow.parts import Policies
+from bot.slack.changed_command import changed
+from bot.slack.delegation_command import Mandates
+from bot.slack.parsing import TypedText
+from bot.slack.run_facts import Stories
+from bot.slack.run_message import render_card
+from bot.slack.schedule_command import Timetables, Typed
+from bot.slack.stop_command import Brakes
+from bot.workflow import resubmit
+from bot.workflow.approvals import NotAllowed
+from bot.workflow.break_glass import check_reason
+from bot.workflow.context import Policies
+from bot.workflow.form_options import list_requestable_hosts
+from bot.workflow.preview import preview_request
+from bot.workflow.requests import InvalidRequest
 from connectors.command import quote_text
 from connectors.inventory import Inventory
 from connectors.trouble import UnknownHost
@@ -46,7 +50,7 @@ class Asked:
     person: str
     policy: Policy
     origin: Origin
-    said: Said
+    said: TypedText
     zone: str = "UTC"
 
     @property
@@ -116,7 +120,7 @@ class Commands:
             "freezes": self._freezes,
             "who": self._who,
             "schedules": lambda asked: self._timetables.listing(asked.person),
-            answers.PRIVATELY: self._privately,
+            replies.PRIVATELY: self._privately,
         }
 
     @property
@@ -128,66 +132,70 @@ class Commands:
         self, text: str, *, person: str, policy: Policy, origin: Origin, zone: str = "UTC"
     ) -> Message | Blank | None:
         """Do what was typed. Raises what the workflow raises, and forms.NotUnderstood."""
-        plain = words.named(text, self._stories.accounts()) if "<@" in text else text
-        asked = Asked(person, policy, origin, words.said(plain), zone)
+        plain = parsing.replace_mentions(text, self._stories.accounts()) if "<@" in text else text
+        asked = Asked(person, policy, origin, parsing.parse_typed_text(plain), zone)
         return self._about_runs.get(asked.said.first, self._ask)(asked)
 
     def again(self, typed: str, *, person: str) -> Blank:
         """Return the form that asks again. typed: the run's number. Raises NoSuchRun and Unfit."""
         with self._database.reading(self._policies.current().sight(person)) as tx:
-            run = runs.get(tx, _numbered(typed, "again"))
-        again.check(run)
+            run = runs.get_run(tx, _numbered(typed, "again"))
+        resubmit.check_resubmit(run)
         return Blank(catalogue()[run.words], again=run.id)
 
     def _ask(self, asked: Asked) -> Message | Blank | None:
-        typed = forms.split(asked.said.words)
+        typed = request_form.split_words(asked.said.words)
         family = _family(typed)
         if family:
-            return answers.family(" ".join(typed), family)
+            return replies.family(" ".join(typed), family)
         runbook, values = self._found(asked.said.first, typed)
         if not values:
             return Blank(runbook)
         run = self._requested(asked)
         if not isinstance(run, Run):
             return run
-        return answers.said(f"{run.title}: {run.summary}") if run.over else None
+        return replies.reply_text(f"{run.title}: {run.summary}") if run.over else None
 
     def _privately(self, asked: Asked) -> Message | Blank | None:
         """Ask for a check; its answer goes where only this person reads it."""
         if not asked.said.rest:
-            raise Unfit(f"which check? Type {answers.COMMAND} {answers.PRIVATELY} WORDS HOST")
-        runbook, values = forms.find(forms.split(asked.said.rest))
-        if not values:
-            usage = forms.usage(runbook)
-            raise Unfit(f"say all of it: {answers.COMMAND} {answers.PRIVATELY} {usage}")
-        if kind(runbook) != "check":
-            raise Unfit(
-                "only a check is answered to you alone: others approve a change, so its card is "
-                f"for everybody. Type it without {answers.PRIVATELY}"
+            raise InvalidRequest(
+                f"which check? Type {replies.COMMAND} {replies.PRIVATELY} WORDS HOST"
             )
-        return self._ask(replace(asked, said=Said(asked.said.rest, asked.said.reason)))
+        runbook, values = request_form.find_runbook(request_form.split_words(asked.said.rest))
+        if not values:
+            usage = request_form.format_usage(runbook)
+            raise InvalidRequest(f"say all of it: {replies.COMMAND} {replies.PRIVATELY} {usage}")
+        if kind(runbook) != "check":
+            raise InvalidRequest(
+                "only a check is answered to you alone: others approve a change, so its card is "
+                f"for everybody. Type it without {replies.PRIVATELY}"
+            )
+        return self._ask(replace(asked, said=TypedText(asked.said.rest, asked.said.reason)))
 
     def _found(self, first: str, typed: Sequence[str]) -> tuple[type[AnyRunbook], Sequence[str]]:
         """Return the runbook that is meant and its values; of other commands, the nearest."""
         try:
-            return forms.find(typed)
+            return request_form.find_runbook(typed)
         except NotUnderstood:
             close = difflib.get_close_matches(first, self.words, 1, 0.75)
             if not close:
                 raise
-            raise Unfit(
-                f"there is no {quote_text(first)}: did you mean {answers.COMMAND} {close[0]}?"
+            raise InvalidRequest(
+                f"there is no {quote_text(first)}: did you mean {replies.COMMAND} {close[0]}?"
             ) from None
 
     def _requested(self, asked: Asked) -> Run | Message:
         """Record what was asked for; or say what is missing."""
-        runbook, values = forms.find(forms.split(asked.said.words))
+        runbook, values = request_form.find_runbook(request_form.split_words(asked.said.words))
         if not values:
-            return answers.about(runbook)
+            return replies.about(runbook)
         try:
-            spelled, requests = forms.spread(runbook, values, asked.policy.inventory.tags)
-        except Misfit as problem:
-            return answers.misfit(runbook, problem)
+            spelled, requests = request_form.parse_for_hosts(
+                runbook, values, asked.policy.inventory.tags
+            )
+        except InvalidValues as problem:
+            return replies.misfit(runbook, problem)
         return self._record(asked, spelled, requests)
 
     def _record(self, asked: Asked, spelled: str, requests: Sequence[AnyRunbook]) -> Run:
@@ -200,41 +208,43 @@ class Commands:
 
     def _break_glass(self, asked: Asked) -> Message:
         """Ask, and say where the glass is broken: that takes more than chat."""
-        why = reason_for(asked.said.reason)
+        why = check_reason(asked.said.reason)
         if not asked.said.rest:
-            raise Unfit(f"what for? Type {answers.COMMAND} break-glass WORDS HOST because REASON")
+            raise InvalidRequest(
+                f"what for? Type {replies.COMMAND} break-glass WORDS HOST because REASON"
+            )
         if asked.said.rest.removeprefix("#").isdecimal():
             number, _ = _number(asked)
         else:
-            run = self._requested(replace(asked, said=Said(asked.said.rest, why)))
+            run = self._requested(replace(asked, said=TypedText(asked.said.rest, why)))
             if not isinstance(run, Run):
                 return run
             if run.over:
-                return answers.said(f"{run.title}: {run.summary}")
+                return replies.reply_text(f"{run.title}: {run.summary}")
             number = self._wanted(run, asked.person, why)
-            return answers.to_the_glass(number, self._way_in(asked, onward=f"/runs/{number}"))
+            return replies.to_the_glass(number, self._way_in(asked, onward=f"/runs/{number}"))
         self._workflow.breaking.want(number, person=asked.person, reason=why)
-        return answers.to_the_glass(number, self._way_in(asked, onward=f"/runs/{number}"))
+        return replies.to_the_glass(number, self._way_in(asked, onward=f"/runs/{number}"))
 
     def _wanted(self, run: Run, person: str, why: str) -> int:
         """Note that glass is to be broken for what was just asked for, and return its number."""
         try:
             return self._workflow.breaking.want(run.id, person=person, reason=why).id
-        except NotYours as refused:
-            raise NotYours(f"{refused}. Run {run.id} waits for its approvals as usual") from None
+        except NotAllowed as refused:
+            raise NotAllowed(f"{refused}. Run {run.id} waits for its approvals as usual") from None
 
     def _review(self, asked: Asked) -> Message:
         number, rest = _number(asked)
         said = " because ".join(part for part in (rest, asked.said.reason) if part)
         self._workflow.breaking.review(number, person=asked.person, words=said)
-        return answers.said(f"You reviewed run {number}.")
+        return replies.reply_text(f"You reviewed run {number}.")
 
     def _help(self, asked: Asked) -> Message:
         if asked.said.rest:
-            return self._explained(forms.split(asked.said.rest))
+            return self._explained(request_form.split_words(asked.said.rest))
         with self._database.reading(asked.sight) as tx:
             now = tx.now
-        return answers.overview(
+        return replies.overview(
             [
                 runbook
                 for runbook in catalogue().values()
@@ -246,9 +256,9 @@ class Commands:
         """Explain a runbook, those that begin with these words, or a word that is built in."""
         family = _family(typed)
         if family:
-            return answers.family(" ".join(typed), family)
-        found = answers.builtin(typed[0]) if typed else None
-        return found or answers.about(self._found(typed[0] if typed else "", typed)[0])
+            return replies.family(" ".join(typed), family)
+        found = replies.builtin(typed[0]) if typed else None
+        return found or replies.about(self._found(typed[0] if typed else "", typed)[0])
 
     def _runs(self, asked: Asked) -> Message:
         """List the newest on a host, or with some words in them: who cleared 203.0.113.9?"""
@@ -256,16 +266,18 @@ class Commands:
         known = asked.policy.inventory
         host = next((word.lower() for word in typed if word.lower() in known.hosts), None)
         sought = " ".join(word for word in typed if word.lower() != host)
-        wanted = search.Filter(host=host, text=search_words.sought(sought))
+        wanted = search.RunFilter(host=host, text=search_words.parse_search(sought))
         with self._database.reading(asked.sight) as tx:
-            found = search.newest(tx, wanted, most=_NEWEST)
-            votes = runs.votes_on(tx, [run.id for run in found])
+            found = search.find_newest_runs(tx, wanted, most=_NEWEST)
+            votes = runs.list_votes_on(tx, [run.id for run in found])
             now = tx.now
         if not found and sought:
-            raise Unfit(f"no run tells of {quote_text(sought)}{_nor_a_host(known, typed)}")
+            raise InvalidRequest(
+                f"no run tells of {quote_text(sought)}{_nor_a_host(known, typed)}"
+            )
         names = self._stories.people()
         above = self._brakes.standing()
-        return answers.listing(found, votes, now=now, names=names, above=above)
+        return replies.listing(found, votes, now=now, names=names, above=above)
 
     def _run(self, asked: Asked) -> Message:
         number, _ = _number(asked)
@@ -277,83 +289,83 @@ class Commands:
         if not digest:
             return self._card(asked, number)
         if len(digest) < 10:
-            raise Unfit(
+            raise InvalidRequest(
                 f"{quote_text(digest)} is no plan: give the ten digits that the card shows. Type "
-                f"{answers.usage_of('approve')}"
+                f"{replies.usage_of('approve')}"
             )
         self._workflow.approve(
             number, person=asked.person, digest=digest, reason=asked.said.reason
         )
-        return answers.said(f"You approved run {number}.")
+        return replies.reply_text(f"You approved run {number}.")
 
     def _deny(self, asked: Asked) -> Message | None:
         number, rest = _number(asked)
         reason = " because ".join(part for part in (rest, asked.said.reason) if part)
         if not reason:
-            raise Unfit(
-                f"say why, so that the asker knows: type {answers.COMMAND} deny {number} REASON"
+            raise InvalidRequest(
+                f"say why, so that the asker knows: type {replies.COMMAND} deny {number} REASON"
             )
         self._workflow.deny(number, person=asked.person, reason=reason)
-        return answers.said(f"You denied run {number}.")
+        return replies.reply_text(f"You denied run {number}.")
 
     def _withdraw(self, asked: Asked) -> Message | None:
         number, _ = _number(asked)
         self._workflow.withdraw(number, person=asked.person)
-        return answers.said(f"You withdrew run {number}.")
+        return replies.reply_text(f"You withdrew run {number}.")
 
     def _undo(self, asked: Asked) -> Message | None:
         number, _ = _number(asked)
         run = self._workflow.undo(
             number, person=asked.person, origin=asked.origin, reason=asked.said.reason
         )
-        return answers.said(f"{run.title}: {run.summary}") if run.over else None
+        return replies.reply_text(f"{run.title}: {run.summary}") if run.over else None
 
     def _can_i(self, asked: Asked) -> Message:
         if not asked.said.rest:
-            raise Unfit(
-                f"what would you ask for? Type {answers.COMMAND} can-i WORDS HOST, with words "
+            raise InvalidRequest(
+                f"what would you ask for? Type {replies.COMMAND} can-i WORDS HOST, with words "
                 "and a host such as “service restart web1”"
             )
         policy = asked.policy
-        meant = question(policy, forms.split(asked.said.rest))
+        meant = parse_question(policy, request_form.split_words(asked.said.rest))
         with self._database.reading(asked.sight) as tx:
-            seen = foresee(tx, policy, meant, person=asked.person, door="slack")
-        return answers.said(" ".join(seen.sentences()))
+            seen = preview_request(tx, policy, meant, person=asked.person, door="slack")
+        return replies.reply_text(" ".join(seen.sentences()))
 
     def _schedule(self, asked: Asked) -> Message | None:
         return self._timetables.answer(Typed(asked.person, asked.origin, asked.said))
 
     def _freezes(self, asked: Asked) -> Message:
         with self._database.reading(asked.sight) as tx:
-            return household.freezes(asked.policy, now=tx.now)
+            return who_command.freezes(asked.policy, now=tx.now)
 
     def _who(self, asked: Asked) -> Message:
         policy, team = asked.policy, self._stories.team
         if not asked.said.rest:
-            return household.areas(policy, asked.person, team=team)
-        found = household.who(policy, asked.said.rest, team=team)
+            return who_command.areas(policy, asked.person, team=team)
+        found = who_command.who(policy, asked.said.rest, team=team)
         if found is None:
-            raise Unfit(f"there is no host, area or person {quote_text(asked.said.rest)}")
+            raise InvalidRequest(f"there is no host, area or person {quote_text(asked.said.rest)}")
         return found
 
     def _web(self, asked: Asked) -> Message:
         if not self._stories.base_url:
-            raise Unfit(
+            raise InvalidRequest(
                 "the web pages have no address yet: an administrator sets KEYTURN_BASE_URL"
             )
-        return answers.way_in(self._way_in(asked))
+        return replies.way_in(self._way_in(asked))
 
     def _way_in(self, asked: Asked, *, onward: str = "") -> str:
         """Return a link that signs in once, and leads on to a page."""
         with self._database.transaction() as tx:
-            token = signins.new_link(tx, asked.person)
-            changelog.append(tx, "link made", person=asked.person, door="slack")
+            token = sessions.create_link(tx, asked.person)
+            change_log.append_entry(tx, "link made", person=asked.person, door="slack")
         to = f"?next={onward}" if onward else ""
         return f"{self._stories.base_url}/sign-in/{token}{to}"
 
     def _card(self, asked: Asked, number: int) -> Message:
         with self._database.reading(asked.sight) as tx:
-            return card(self._stories.of(tx, number), buttons=False)
+            return render_card(self._stories.of(tx, number), buttons=False)
 
 
 def _number(asked: Asked) -> tuple[int, str]:
@@ -365,7 +377,7 @@ def _number(asked: Asked) -> tuple[int, str]:
 def _numbered(typed: str, word: str) -> int:
     digits = typed.removeprefix("#")
     if not (digits.isascii() and digits.isdigit() and len(digits) <= 9):
-        raise Unfit(f"which run? Type {answers.usage_of(word)}")
+        raise InvalidRequest(f"which run? Type {replies.usage_of(word)}")
     return int(digits)
 
 
@@ -390,5 +402,5 @@ def _family(typed: Sequence[str]) -> list[type[AnyRunbook]]:
 
 def _may_ask(policy: Policy, person: str, runbook: type[AnyRunbook], *, now: int) -> bool:
     """Return whether there is a host that this person may have it done on."""
-    found = askable(policy, runbook, person=person, door="slack", now=now)
+    found = list_requestable_hosts(policy, runbook, person=person, door="slack", now=now)
     return next(found, None) is not None

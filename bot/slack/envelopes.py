@@ -13,9 +13,9 @@ from slack_bolt.async_app import AsyncApp
 from slack_bolt.response import BoltResponse
 from slack_sdk.socket_mode.request import SocketModeRequest
 
-from bot.slack.body import Body, Malformed, check_shape
-from bot.slack.deliveries import NOT_TAKEN, Deliveries
-from bot.store.database import StoreUnavailable
+from bot.db.database import StoreUnavailable
+from bot.slack.dedup import NOT_TAKEN, Deliveries
+from bot.slack.request_body import Body, Malformed, check_shape
 
 log = logging.getLogger(__name__)
 

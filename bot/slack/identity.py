@@ -11,12 +11,12 @@ from aiohttp import ClientError
 from slack_sdk.errors import SlackApiError, SlackClientError
 from slack_sdk.web.async_client import AsyncWebClient
 
-from bot.civil import is_zone
+from bot.model.times import is_time_zone
 from bot.policy import Person, Policy
 from bot.slack import threads
+from bot.slack.client import error_of
 from bot.slack.payloads import Account
-from bot.slack.voice import error_of
-from bot.workflow.parts import Policies
+from bot.workflow.context import Policies
 
 log = logging.getLogger(__name__)
 
@@ -189,7 +189,7 @@ class Identity:
 
 def _zone(user: Mapping[str, Any]) -> str:
     zone = str(user.get("tz") or "")
-    return zone if is_zone(zone) and zone != "Etc/UTC" else "UTC"
+    return zone if is_time_zone(zone) and zone != "Etc/UTC" else "UTC"
 
 
 def why_barred(user: Mapping[str, Any], account: Account) -> str:

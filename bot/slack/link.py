@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from aiohttp import ClientError, ClientWebSocketResponse, WSMessage, WSMsgType
 
-from bot.slack.body import Body, Malformed, parse
 from bot.slack.envelopes import Envelopes
+from bot.slack.request_body import Body, Malformed, parse
 
 log = logging.getLogger(__name__)
 

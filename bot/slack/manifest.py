@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from ruamel.yaml import YAML
 
 
-def written(address: str = "") -> str:
+def format_manifest(address: str = "") -> str:
     """Return the manifest as YAML. address: of Keyturn over HTTPS; "" for Socket Mode.
 
     Raises ValueError for an address that Slack would not take.
@@ -30,7 +30,7 @@ def written(address: str = "") -> str:
 
 def scopes() -> Mapping[str, Sequence[str]]:
     """Return what the app asks for: "bot", and of that "bot_optional"."""
-    manifest = cast("dict[str, Any]", YAML(typ="safe").load(written()))
+    manifest = cast("dict[str, Any]", YAML(typ="safe").load(format_manifest()))
     return manifest["oauth_config"]["scopes"]
 
 

@@ -18,32 +18,37 @@ from uuid import uuid4
 from aiohttp import ClientError
 from slack_sdk.errors import SlackApiError, SlackClientError
 
-from bot.run import Run, State
-from bot.slack import audience
-from bot.slack.alarms import Alarms
-from bot.slack.audience import Audience
+from bot.db import home_queue, outbox, runs
+from bot.db.database import Database, StoreUnavailable, Transaction
+from bot.db.outbox import PendingNews, PostedMessage
+from bot.model.run import Run, State
+from bot.slack import routing
+from bot.slack.actions import CARD
+from bot.slack.alerts import Alarms
+from bot.slack.approver_dms import Copies, nudges
 from bot.slack.blocks import Message, context, mrkdwn
-from bot.slack.card import card, cut, followed, result, whole_output
-from bot.slack.copies import Copies
-from bot.slack.decisions import CARD
-from bot.slack.declines import Declines
-from bot.slack.echo import named
-from bot.slack.homes import Homes, concerned
-from bot.slack.nudge import nudges
-from bot.slack.pace import Pace
-from bot.slack.story import Stories, Story
-from bot.slack.voice import (
+from bot.slack.client import (
     CLOSED_PLACES,
     GONE_MESSAGES,
     Place,
     Voice,
     error_of,
     is_away,
+    named,
     retry_after,
 )
-from bot.store import homes, news, runs
-from bot.store.database import Database, StoreUnavailable, Transaction
-from bot.store.news import Notice, Pending
+from bot.slack.declined_erasure import Declines
+from bot.slack.home import Homes, concerned
+from bot.slack.rate_limit import Pace
+from bot.slack.routing import Audience
+from bot.slack.run_facts import Stories, Story
+from bot.slack.run_message import (
+    full_output,
+    is_output_cut,
+    render_card,
+    render_follow_up,
+    render_result,
+)
 
 log = logging.getLogger(__name__)
 
@@ -67,9 +72,9 @@ _WHISPER, _HINT, _FOLLOWED = "whisper", "hint", "followed"
 
 @dataclass(frozen=True)
 class _Delivery:
-    item: Pending
+    item: PendingNews
     story: Story
-    notices: dict[str, Notice]
+    notices: dict[str, PostedMessage]
 
 
 class _Attempt:
@@ -149,7 +154,7 @@ class Outbox:
             # What is half said is finished, or it would be said again after the next start.
             if self._under_way:
                 await asyncio.wait(self._under_way, timeout=_GRACE_SECONDS)
-            await self._write(lambda tx: news.release(tx, self._name))
+            await self._write(lambda tx: outbox.release(tx, self._name))
 
     async def flush(self) -> None:
         """Deliver all that is due now, and return when it is told or postponed."""
@@ -182,22 +187,22 @@ class Outbox:
     def _claim(self, most: int) -> list[_Delivery]:
         self._keep_time()
         with self._database.reading() as tx:
-            if not news.pending(tx, most=1):
+            if not outbox.list_pending_news(tx, most=1):
                 return []
         with self._database.transaction() as tx:
             ready = (
                 delivery
-                for item in news.held(tx)
+                for item in outbox.lock_pending_news(tx)
                 if not self._early((delivery := self._drawn(tx, item)).story)
                 and self._its_turn(tx, delivery)
-                and news.claim(tx, item, sender=self._name, seconds=_LEASE_SECONDS)
+                and outbox.claim_news(tx, item, sender=self._name, seconds=_LEASE_SECONDS)
             )
             return list(islice(ready, most))
 
-    def _drawn(self, tx: Transaction, item: Pending) -> _Delivery:
-        return _Delivery(item, self._story(tx, item), news.notices(tx, item.run))
+    def _drawn(self, tx: Transaction, item: PendingNews) -> _Delivery:
+        return _Delivery(item, self._story(tx, item), outbox.list_messages(tx, item.run))
 
-    def _story(self, tx: Transaction, item: Pending) -> Story:
+    def _story(self, tx: Transaction, item: PendingNews) -> Story:
         return replace(self._stories.of(tx, item.run), tries=item.tries)
 
     def _its_turn(self, tx: Transaction, delivery: _Delivery) -> bool:
@@ -210,7 +215,7 @@ class Outbox:
             return True
         self._turns[run] = turn
         # Whoever takes over from us waits no longer than that.
-        news.claim(tx, delivery.item, sender="", seconds=min(turn - now, _TURN_SECONDS))
+        outbox.claim_news(tx, delivery.item, sender="", seconds=min(turn - now, _TURN_SECONDS))
         return False
 
     def _keep_time(self) -> None:
@@ -219,11 +224,13 @@ class Outbox:
             return
         self._timed = self._clock()
         with self._database.reading() as tx:
-            long = [run.id for run in runs.to_move(tx) if _takes_minutes(run, tx.now)]
+            long = [
+                run.id for run in runs.list_unfinished_briefly(tx) if _takes_minutes(run, tx.now)
+            ]
         if long:
             with self._database.transaction() as tx:
                 for number in long:
-                    news.announce(tx, number)
+                    outbox.announce_run(tx, number)
 
     def _early(self, story: Story) -> bool:
         """Return whether it is better to wait: there will be more to say in a moment."""
@@ -254,46 +261,46 @@ class Outbox:
             self._free += 1
         self._woken.set()
 
-    async def _keep(self, item: Pending) -> None:
+    async def _keep(self, item: PendingNews) -> None:
         """Keep others from what is being told, for as long as it takes."""
         while True:
             await asyncio.sleep(_LEASE_SECONDS / 3)
 
             def write(tx: Transaction) -> None:
-                news.renew(tx, item, sender=self._name, seconds=_LEASE_SECONDS)
+                outbox.renew(tx, item, sender=self._name, seconds=_LEASE_SECONDS)
 
             await self._write(write)
 
-    async def _told(self, item: Pending, story: Story) -> None:
+    async def _told(self, item: PendingNews, story: Story) -> None:
         run = story.run
         self._sent[run.id] = self._clock()
         if run.over:
             self._sent.pop(run.id, None)
 
         def write(tx: Transaction) -> None:
-            news.told(tx, item, sender=self._name)
-            homes.concern(tx, concerned(story))
+            outbox.mark_told(tx, item, sender=self._name)
+            home_queue.mark_homes_due(tx, concerned(story))
 
         await self._write(write)
 
-    async def _postpone(self, item: Pending, why: str, wait: float | None) -> None:
+    async def _postpone(self, item: PendingNews, why: str, wait: float | None) -> None:
         seconds = min(2.0**item.tries, _LONGEST_WAIT) if wait is None else wait
         # Senders that were refused together shall not come back together.
         seconds *= 1 + random.random() / 4  # noqa: S311 - no secret
         log.warning("the news of run %d waits %.1f s: %s", item.run, seconds, why)
 
         def write(tx: Transaction) -> None:
-            news.postpone(tx, item, seconds=seconds, why=why, sender=self._name)
+            outbox.postpone_news(tx, item, seconds=seconds, why=why, sender=self._name)
 
         await self._write(write)
 
     # --- what is said ---
 
-    async def _tell(self, story: Story, notices: dict[str, Notice]) -> None:
+    async def _tell(self, story: Story, notices: dict[str, PostedMessage]) -> None:
         posted, attempt = notices.get(CARD), _Attempt()
         await attempt.at(self._alarms.sound(story, notices))
         await attempt.at(self._declines.tell(story, notices))
-        match audience.of_card(story, posted=posted is not None):
+        match routing.of_card(story, posted=posted is not None):
             case Audience.NOBODY:
                 pass
             case Audience.ASKER:
@@ -304,7 +311,11 @@ class Outbox:
             raise attempt.refused[0]
 
     async def _in_channel(
-        self, story: Story, notices: dict[str, Notice], posted: Notice | None, attempt: "_Attempt"
+        self,
+        story: Story,
+        notices: dict[str, PostedMessage],
+        posted: PostedMessage | None,
+        attempt: "_Attempt",
     ) -> None:
         refused = len(attempt.refused)
         place = await attempt.at(self._card(story, posted))
@@ -318,10 +329,10 @@ class Outbox:
         await attempt.at(self._nudges(story, place, notices))
         await attempt.at(self._copies.bring_up_to_date(story, place, notices))
 
-    async def _whisper(self, story: Story, notices: dict[str, Notice]) -> None:
+    async def _whisper(self, story: Story, notices: dict[str, PostedMessage]) -> None:
         if _WHISPER in notices or not story.asker:
             return
-        message, channel = card(story), story.run.origin.channel
+        message, channel = render_card(story), story.run.origin.channel
         if story.tries:
             # A whisper cannot be found again: whoever has it already gets one message more.
             told = await self._voice.tell(story.asker, named(message, story, _WHISPER))
@@ -329,9 +340,9 @@ class Outbox:
             told = Place(await self._voice.whisper(channel, story.asker, message), "")
         await self._remember(story, _WHISPER, told, message)
 
-    async def _card(self, story: Story, posted: Notice | None) -> Place | None:
+    async def _card(self, story: Story, posted: PostedMessage | None) -> Place | None:
         """Bring the card up to date, and return where it stands; None if there is nowhere."""
-        message = card(story)
+        message = render_card(story)
         if posted is not None:
             place = Place(posted.channel, posted.ts)
             if posted.digest == message.digest:
@@ -357,7 +368,7 @@ class Outbox:
         return True
 
     async def _posted(self, story: Story, message: Message) -> Place | None:
-        for channel in audience.channels(story, default=self._default):
+        for channel in routing.channels(story, default=self._default):
             try:
                 return await self._voice.post(channel, message)
             except SlackApiError as refused:
@@ -369,7 +380,9 @@ class Outbox:
             return None
         return await self._voice.tell(story.asker, _with_invitation(story, message))
 
-    async def _hint(self, story: Story, place: Place | None, notices: dict[str, Notice]) -> None:
+    async def _hint(
+        self, story: Story, place: Place | None, notices: dict[str, PostedMessage]
+    ) -> None:
         """Tell the asker where the card is, if it is not where they asked."""
         origin = story.run.origin
         asked_here = origin.door == "slack" and place is not None and story.asker
@@ -384,7 +397,9 @@ class Outbox:
         told = await self._voice.tell(story.asker, named(message, story, _HINT))
         await self._remember(story, _HINT, told, message)
 
-    async def _nudges(self, story: Story, place: Place | None, notices: dict[str, Notice]) -> None:
+    async def _nudges(
+        self, story: Story, place: Place | None, notices: dict[str, PostedMessage]
+    ) -> None:
         """Call those whose approval is waited for, each time once."""
         for slot, message in nudges(story).items():
             if place is not None and slot not in notices:
@@ -392,15 +407,17 @@ class Outbox:
                 told = await self._voice.post(place.channel, nudge, thread=place.ts)
                 await self._remember(story, slot, told, message)
 
-    async def _result(self, story: Story, place: Place | None, notices: dict[str, Notice]) -> None:
+    async def _result(
+        self, story: Story, place: Place | None, notices: dict[str, PostedMessage]
+    ) -> None:
         over = story.run.report is not None and story.run.kind == "change"
         slot = _FOLLOWED if over else f"result {story.run.state}"
-        if place is None or slot in notices or not audience.calls_asker(story):
+        if place is None or slot in notices or not routing.calls_asker(story):
             return
-        message = named(followed(story) if over else result(story), story, slot)
+        message = named(render_follow_up(story) if over else render_result(story), story, slot)
         told = await self._voice.post(place.channel, message, thread=place.ts)
         await self._remember(story, slot, told, message)
-        if not over and cut(story):
+        if not over and is_output_cut(story):
             await self._share(story, place)
 
     async def _share(self, story: Story, place: Place) -> None:
@@ -408,13 +425,13 @@ class Outbox:
         name = f"run-{story.run.id}.txt"
         title = f"What {story.run.host} said in run {story.run.id}"
         try:
-            await self._voice.share(place, name=name, title=title, content=whole_output(story))
+            await self._voice.share(place, name=name, title=title, content=full_output(story))
         except (SlackClientError, ClientError, TimeoutError) as trouble:
             log.warning("the output of run %d is no file: %s", story.run.id, trouble)
 
     async def _remember(self, story: Story, slot: str, place: Place, message: Message) -> None:
-        notice = Notice(story.run.id, slot, place.channel, place.ts, message.digest)
-        await self._write(lambda tx: news.remember(tx, notice))
+        notice = PostedMessage(story.run.id, slot, place.channel, place.ts, message.digest)
+        await self._write(lambda tx: outbox.store_message(tx, notice))
 
     async def _write(self, write: Callable[[Transaction], None]) -> None:
         """Write it down, or say that the message may come twice: it shows the same then."""
@@ -434,9 +451,9 @@ def _channel(delivery: _Delivery, *, default: str) -> str:
     posted = delivery.notices.get(CARD)
     if posted is not None:
         return posted.channel
-    if audience.of_card(delivery.story, posted=False) is Audience.NOBODY:
+    if routing.of_card(delivery.story, posted=False) is Audience.NOBODY:
         return ""
-    return next(iter(audience.channels(delivery.story, default=default)), "")
+    return next(iter(routing.channels(delivery.story, default=default)), "")
 
 
 def _takes_minutes(run: Run, now: int) -> bool:

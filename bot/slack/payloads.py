@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import cast
 
-from bot.slack.body import Body
+from bot.slack.request_body import Body
 
 _MOST_SAID = 20_000
 # Where messages, attachments and blocks keep what people read.
@@ -94,7 +94,7 @@ def command(body: Body) -> Command:
     )
 
 
-def shown(body: Body) -> Shown:
+def parse_shown(body: Body) -> Shown:
     return Shown(
         account=account(body),
         id=_text(body, "view", "id"),

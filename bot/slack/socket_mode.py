@@ -24,10 +24,10 @@ from aiohttp import (
 from slack_sdk.errors import SlackApiError, SlackClientError
 from slack_sdk.web.async_client import AsyncWebClient
 
-from bot.slack import unreached
+from bot.slack import self_check
+from bot.slack.client import error_of, retry_after
 from bot.slack.envelopes import Envelopes
 from bot.slack.link import Link, Patience
-from bot.slack.voice import error_of, retry_after
 
 log = logging.getLogger(__name__)
 
@@ -233,8 +233,8 @@ def _plainly(trouble: Exception, proxy: str) -> str:
         case SlackApiError():
             return f"Slack said {error_of(trouble)}"
         case ClientHttpProxyError():
-            return unreached.why(trouble, proxy=proxy)
+            return self_check.explain_failure(trouble, proxy=proxy)
         case ClientResponseError():
             return f"Slack answered with status {trouble.status}"
         case _:
-            return unreached.why(trouble, proxy=proxy)
+            return self_check.explain_failure(trouble, proxy=proxy)

@@ -9,7 +9,7 @@ from functools import partial
 from typing import ParamSpec, TypeVar
 
 from bot.aside import done_in
-from bot.store.pen import in_a_hurry
+from bot.db.write_lock import urgent_write
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -22,7 +22,7 @@ async def noted(work: Callable[P, T], *given: P.args, **named: P.kwargs) -> T:
     """Note what has arrived, before anything is done about it, and before others write."""
 
     def hurried() -> T:
-        with in_a_hurry():
+        with urgent_write():
             return work(*given, **named)
 
     return await done_in(_NOTING, hurried)

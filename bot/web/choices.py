@@ -7,9 +7,9 @@ from weakref import WeakKeyDictionary
 from markupsafe import Markup
 
 from bot.policy import Policy
-from bot.web.badge import RUN
-from bot.web.shown import shown
-from bot.web.wanted import GROUPS
+from bot.web.badges import RUN
+from bot.web.run_filter import GROUPS
+from bot.web.shown import to_shown_text
 from runbooks import catalogue
 
 _GROUPED: Mapping[str, Mapping[str, str]] = {
@@ -34,7 +34,7 @@ class Choices:
         self._drawn: dict[tuple[str, str], Markup] = {}
         # What a datalist offers.
         self.hosts = _joined(
-            Markup('<option value="%s"></option>') % shown(host) for host in hosts
+            Markup('<option value="%s"></option>') % to_shown_text(host) for host in hosts
         )
 
     def of(self, name: str, chosen: str) -> Markup:
@@ -52,11 +52,11 @@ class Choices:
 def _option(value: str, word: str, chosen: str) -> Markup:
     """Draw what a list offers; a macro would take most of the time of the lists of a filter."""
     on = " selected" if value == chosen else ""
-    return Markup(f'<option value="{shown(value)}"{on}>{shown(word)}</option>')  # noqa: S704 - both are shown
+    return Markup(f'<option value="{to_shown_text(value)}"{on}>{to_shown_text(word)}</option>')  # noqa: S704 - both are shown
 
 
 @lru_cache(64)
-def among(words: tuple[str, ...], chosen: str) -> Markup:
+def render_options(words: tuple[str, ...], chosen: str) -> Markup:
     """Draw a list of words that is not the policy's, with what is chosen in any case."""
     return _options({word: word for word in (*words, *([chosen] if chosen else ()))}, chosen)
 

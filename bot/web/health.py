@@ -5,11 +5,12 @@ import logging
 from fastapi import APIRouter
 from fastapi.responses import JSONResponse, PlainTextResponse
 
-from bot.custody import condition
+from bot import health
+from bot.audit import change_log
+from bot.db import roles
+from bot.db.database import StoreUnavailable
 from bot.policy import NoPolicy
-from bot.store import changelog, rights
-from bot.store.database import StoreUnavailable
-from bot.web.parts import Here, WebParts
+from bot.web.deps import Here, WebParts
 
 log = logging.getLogger(__name__)
 router = APIRouter()
@@ -48,7 +49,7 @@ def ready(parts: Here) -> JSONResponse:
 def _database(parts: WebParts) -> str:
     try:
         with parts.database.reading() as tx:
-            changelog.head(tx)
+            change_log.get_head(tx)
     except StoreUnavailable as trouble:
         log.critical("not ready: %s", trouble)
         return "does not answer: the service's log says why"
@@ -61,7 +62,7 @@ def _role(parts: WebParts) -> dict[str, str]:
     What exactly it could is not for strangers.
     """
     try:
-        strong = rights.too_strong(parts.database)
+        strong = roles.find_excess_rights(parts.database)
     except StoreUnavailable:
         return {}
     words = "may do more than it should: keyturn db check says what"
@@ -77,7 +78,7 @@ def _sites(parts: WebParts) -> dict[str, str]:
         return {}
     try:
         with parts.database.reading() as tx:
-            well = condition.sites(tx).mark == "ok"
+            well = health.check_sites(tx).mark == "ok"
     except StoreUnavailable:
         return {}
     words = "requests wait at a site without a worker: keyturn doctor says which"

@@ -4,17 +4,17 @@ from datetime import UTC, datetime
 
 from fastapi import APIRouter, Request, Response
 
-from bot.charter import Frost
-from bot.charter.drafting import frosts
+from bot.db import break_glass, runs, search
+from bot.db.database import Transaction
+from bot.model.run import Run, State
 from bot.policy import Policy
-from bot.run import Run, State
-from bot.store import glass, runs, search
-from bot.store.database import Transaction
-from bot.web.apart import apart
-from bot.web.pages import page
-from bot.web.parts import Here
-from bot.web.visitor import Visiting
-from bot.workflow import awaited
+from bot.policy.summary.build import list_freezes
+from bot.policy.summary.model import FreezeSummary
+from bot.web.auth import Visiting
+from bot.web.deps import Here
+from bot.web.templating import page
+from bot.web.threads import apart
+from bot.workflow import pending
 
 router = APIRouter()
 
@@ -30,11 +30,11 @@ def home(request: Request, parts: Here, visitor: Visiting) -> Response:
     with parts.database.reading(visitor.sight) as tx:
         waiting = _in_states(tx, frozenset({State.WAITING}))
         moving = _in_states(tx, _MOVING)
-        latest = search.newest(tx, search.Filter(), most=_LATEST)
-        votes = runs.votes_on(tx, [run.id for run in (*waiting, *moving, *latest)])
-        panes = glass.to_review(tx)
+        latest = search.find_newest_runs(tx, search.RunFilter(), most=_LATEST)
+        votes = runs.list_votes_on(tx, [run.id for run in (*waiting, *moving, *latest)])
+        panes = break_glass.list_unreviewed(tx)
         now = tx.now
-        mine = awaited.of(tx, visitor.policy, visitor.id)
+        mine = pending.list_pending_for(tx, visitor.policy, visitor.id)
         known = {run.id for run in mine}
     return page(
         request,
@@ -50,11 +50,11 @@ def home(request: Request, parts: Here, visitor: Visiting) -> Response:
     )
 
 
-def _holding(policy: Policy, now: int) -> list[tuple[Frost, int]]:
+def _holding(policy: Policy, now: int) -> list[tuple[FreezeSummary, int]]:
     """Return the freezes that hold now, each with its end in microseconds."""
-    found = frosts(policy, datetime.fromtimestamp(now / _SECOND, UTC))
+    found = list_freezes(policy, datetime.fromtimestamp(now / _SECOND, UTC))
     return [(one, round(one.ends.timestamp()) * _SECOND) for one in found if one.holds]
 
 
 def _in_states(tx: Transaction, states: frozenset[State]) -> list[Run]:
-    return search.newest(tx, search.Filter(states=states), most=_MOST)
+    return search.find_newest_runs(tx, search.RunFilter(states=states), most=_MOST)

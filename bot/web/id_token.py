@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
+from bot.model.text import escape_to_one_line
 from bot.policy import Household, Person
-from bot.visible import one_line
 
 # How far the provider's clock may be from ours.
 LEEWAY_SECONDS = 60
@@ -77,9 +77,9 @@ def believed(
         claims: Any = CodeIDToken(decoded.claims, decoded.header, options, params)
         claims.validate(now=expected.now, leeway=LEEWAY_SECONDS)
     except InvalidKeyIdError as unknown:
-        raise UnknownKey(one_line(str(unknown))) from None
+        raise UnknownKey(escape_to_one_line(str(unknown))) from None
     except (JoseError, ValueError, TypeError, KeyError) as trouble:
-        raise NotBelieved(one_line(str(trouble) or type(trouble).__name__)) from None
+        raise NotBelieved(escape_to_one_line(str(trouble) or type(trouble).__name__)) from None
     if not isinstance(claims["sub"], str):
         raise NotBelieved("its subject is no text")
     return claims
@@ -108,9 +108,11 @@ def whose(
 def named(claims: Mapping[str, Any], *, slack: bool) -> str:
     """Return what whoever keeps the policy has to put into it for this account."""
     if slack:
-        return one_line(f"{{team: {_text(claims, _TEAM)}, user: {_text(claims, _USER)}}}")
+        return escape_to_one_line(
+            f"{{team: {_text(claims, _TEAM)}, user: {_text(claims, _USER)}}}"
+        )
     issuer, subject = _text(claims, "iss"), _text(claims, "sub")
-    return one_line(f"{{issuer: {json.dumps(issuer)}, subject: {json.dumps(subject)}}}")
+    return escape_to_one_line(f"{{issuer: {json.dumps(issuer)}, subject: {json.dumps(subject)}}}")
 
 
 def _text(claims: Mapping[str, Any], name: str) -> str:

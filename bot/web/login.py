@@ -3,13 +3,14 @@
 from fastapi import APIRouter, HTTPException, Request, Response
 from fastapi.responses import RedirectResponse
 
-from bot.store import changelog, refusals, signins
-from bot.store.database import Transaction
-from bot.visible import one_line
-from bot.web import onward, trouble
-from bot.web.onward import Next
-from bot.web.pages import page
-from bot.web.parts import Here, WebParts
+from bot.audit import change_log, refusals
+from bot.auth import sessions
+from bot.db.database import Transaction
+from bot.model.text import escape_to_one_line
+from bot.web import errors, redirects
+from bot.web.deps import Here, WebParts
+from bot.web.redirects import Next
+from bot.web.templating import page
 
 router = APIRouter()
 
@@ -23,7 +24,7 @@ def ask(request: Request, parts: Here, token: str, to: Next = "") -> Response:
     Only pressing it uses the link: previews and prefetching merely look.
     """
     with parts.database.reading() as tx:
-        person = signins.read_link(tx, token) if len(token) < _LONGEST_TOKEN else None
+        person = sessions.read_link(tx, token) if len(token) < _LONGEST_TOKEN else None
     known = parts.policies.current().person(person) if person else None
     return page(
         request,
@@ -37,14 +38,14 @@ def ask(request: Request, parts: Here, token: str, to: Next = "") -> Response:
 def sign_in(request: Request, parts: Here, token: str, to: Next = "") -> Response:
     """Use the link up and begin a session with a token of its own."""
     with parts.database.transaction() as tx:
-        person = signins.use_link(tx, token) if len(token) < _LONGEST_TOKEN else None
+        person = sessions.use_link(tx, token) if len(token) < _LONGEST_TOKEN else None
         known = person and parts.policies.current().person(person)
         session = known and _session(tx, request, parts, known.id, by="link")
         if session is None:
             whose, why = person or "", "not in the policy"
             if person is None:
-                whose, why = signins.why_refused(tx, token)
-            refusals.note(tx, refusals.SIGN_IN, whose=whose, why=why, door="web")
+                whose, why = sessions.why_refused(tx, token)
+            refusals.log_refusal(tx, refusals.SIGN_IN, whose=whose, why=why, door="web")
     if session is None:
         raise HTTPException(
             410,
@@ -64,35 +65,35 @@ def begin(request: Request, parts: WebParts, person: str, *, by: str, to: str) -
 def sign_out(request: Request, parts: Here) -> Response:
     token = request.cookies.get(parts.cookie, "")
     with parts.database.transaction() as tx:
-        session = signins.find(tx, token)
+        session = sessions.find_session(tx, token)
         if session is not None:
-            signins.end(tx, token)
-            changelog.append(tx, "signed out", person=session.person, door="web")
+            sessions.end_session(tx, token)
+            change_log.append_entry(tx, "signed out", person=session.person, door="web")
     answer = page(
         request, "signed_out.html", why="You are signed out.", provider=parts.provider_name, to="/"
     )
-    trouble.forget(answer, parts)
+    errors.forget(answer, parts)
     return answer
 
 
 def _onward(request: Request, parts: WebParts, to: str) -> str:
     """Return where a link leads: where it says, else where this browser wanted to go."""
-    return onward.onward(to) if to else onward.remembered(request, parts)
+    return redirects.onward(to) if to else redirects.remembered(request, parts)
 
 
 def _session(tx: Transaction, request: Request, parts: WebParts, person: str, *, by: str) -> str:
     """Return a token of its own: whatever session the browser came with has ended."""
     old = request.cookies.get(parts.cookie)
     if old:
-        signins.end(tx, old)
-    agent = one_line(request.headers.get("user-agent", ""))[: signins.LONGEST_AGENT]
-    changelog.append(tx, "signed in", person=person, door="web", by=by)
-    return signins.begin(tx, person, by=by, agent=agent)
+        sessions.end_session(tx, old)
+    agent = escape_to_one_line(request.headers.get("user-agent", ""))[: sessions.LONGEST_AGENT]
+    change_log.append_entry(tx, "signed in", person=person, door="web", by=by)
+    return sessions.begin_session(tx, person, by=by, agent=agent)
 
 
 def _entered(request: Request, parts: WebParts, session: str, to: str) -> Response:
-    answer = RedirectResponse(onward.onward(to), 303)
-    onward.forget(request, answer, parts)
+    answer = RedirectResponse(redirects.onward(to), 303)
+    redirects.forget(request, answer, parts)
     _remember(answer, parts, session)
     return answer
 
@@ -101,7 +102,7 @@ def _remember(answer: Response, parts: WebParts, session: str) -> None:
     answer.set_cookie(
         parts.cookie,
         session,
-        max_age=signins.LONGEST_SECONDS,
+        max_age=sessions.LONGEST_SECONDS,
         path="/",
         secure=parts.secure_cookies,
         httponly=True,

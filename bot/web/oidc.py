@@ -11,15 +11,16 @@ from typing import Annotated, Any
 from fastapi import APIRouter, HTTPException, Query, Request, Response
 from fastapi.responses import RedirectResponse
 
-from bot.store import refusals, seen
-from bot.visible import one_line
+from bot.audit import refusals
+from bot.db import dedup
+from bot.model.text import escape_to_one_line
+from bot.web.deps import Here, WebParts
 from bot.web.id_token import NotBelieved, named, whose
 from bot.web.login import begin
-from bot.web.onward import Next, packed, unpacked
-from bot.web.pages import page
-from bot.web.parts import Here, WebParts
 from bot.web.provider import NoAnswer, Provider, derived
-from bot.workflow.banning import ban_notice
+from bot.web.redirects import Next, packed, unpacked
+from bot.web.templating import page
+from bot.workflow.bans import ban_notice
 
 router = APIRouter(prefix="/oidc")
 log = logging.getLogger(__name__)
@@ -115,16 +116,16 @@ def _claims(
         if not provider.from_here(iss):
             raise NotBelieved("the answer is another provider's")
         if error or not code:
-            raise NotBelieved(f"the answer is {one_line(error or 'no code')[:80]}")
+            raise NotBelieved(f"the answer is {escape_to_one_line(error or 'no code')[:80]}")
         with parts.database.transaction() as tx:
-            first = seen.first_time(tx, f"oidc {_digest(attempt.secret)}")
+            first = dedup.remember_first(tx, f"oidc {_digest(attempt.secret)}")
         if not first:
             raise NotBelieved("the answer was used before")
         return provider.vouched(attempt.secret, code, back=parts.base_url + BACK)
     except NoAnswer as trouble:
         raise _silent(provider, trouble) from None
     except NotBelieved as no:
-        refusals.note_apart(
+        refusals.log_refusal_apart(
             parts.database, refusals.SIGN_IN, whose="", why=f"{name}: {no}", door="web"
         )
         raise _NotSignedIn(403, f"{name} did not sign you in: {no}.") from None
@@ -146,7 +147,7 @@ def _welcome(
     )
     account = named(claims, slack=given.slack)
     why = f"{given.name}: {account} is {'banned' if notice else 'nobody of the policy'}"
-    refusals.note_apart(parts.database, refusals.SIGN_IN, whose="", why=why, door="web")
+    refusals.log_refusal_apart(parts.database, refusals.SIGN_IN, whose="", why=why, door="web")
     if notice:
         raise _NotSignedIn(403, notice)
     where = "slack" if given.slack else "oidc"

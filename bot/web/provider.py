@@ -14,7 +14,7 @@ from typing import Any, cast
 
 import httpx2
 
-from bot.visible import one_line
+from bot.model.text import escape_to_one_line
 from bot.web.id_token import Expected, NotBelieved, UnknownKey, believed, trusted_ways
 
 _SECONDS = 5.0
@@ -128,7 +128,7 @@ class Provider:
                     code_verifier=derived(secret, "verifier"),
                 )
         except AuthlibBaseError as no:
-            raise NotBelieved(one_line(str(no))) from None
+            raise NotBelieved(escape_to_one_line(str(no))) from None
         except (httpx2.HTTPError, ValueError) as trouble:
             raise NoAnswer(_said(about["token_endpoint"], trouble)) from None
 
@@ -157,7 +157,7 @@ class Provider:
             return given.endpoints
         found = self._document(given.discovery)
         if found.get("issuer") != given.issuer:
-            said = one_line(str(found.get("issuer")))[:200]
+            said = escape_to_one_line(str(found.get("issuer")))[:200]
             raise NoAnswer(f"{given.discovery} describes {said}, and not {given.issuer}")
         about = {**found, **given.endpoints}
         for name in _ENDPOINTS:
@@ -213,4 +213,4 @@ def _fetched(address: str, headers: Mapping[str, str] | None = None) -> Mapping[
 
 
 def _said(address: str, trouble: Exception) -> str:
-    return one_line(f"{address}: {trouble or type(trouble).__name__}")[:300]
+    return escape_to_one_line(f"{address}: {trouble or type(trouble).__name__}")[:300]

@@ -8,12 +8,12 @@ from functools import lru_cache
 
 from markupsafe import Markup
 
-from bot import moment
-from bot.run import Run, Vote
-from bot.store.changelog import Entry
-from bot.store.listing import Listed
-from bot.web.shown import shown
-from bot.web.story import facts, plainly
+from bot.audit.change_log import Entry
+from bot.db.search import ListedRun
+from bot.model import times
+from bot.model.run import Run, Vote
+from bot.web.run_timeline import facts, plainly
+from bot.web.shown import to_shown_text
 
 # Says what a person is called, or draws that.
 Draw = Callable[[str], str]
@@ -32,22 +32,22 @@ _NOT_STARTED = '<span class="text-secondary" aria-label="not started">–</span>
 
 def time(at: int) -> Markup:
     """Draw a moment; the browser's script writes it in the reader's own zone."""
-    said = moment.utc(at)
+    said = times.format_utc(at)
     iso = f"{said[:10]}T{said[11:19]}Z"
     return Markup(f'<time datetime="{iso}" title="{said}" data-moment>{said}</time>')  # noqa: S704 - digits of ours
 
 
-def took(run: Run | Listed, now: int) -> str:
+def took(run: Run | ListedRun, now: int) -> str:
     """Say how long a run took, or takes so far."""
     if run.started is None:
         return Markup(_NOT_STARTED)  # noqa: S704 - ours
     if run.ended is None:
-        return f"{moment.span(now - run.started)} so far"
-    return moment.span(run.ended - run.started)
+        return f"{times.format_span(now - run.started)} so far"
+    return times.format_span(run.ended - run.started)
 
 
 def of_runs(
-    runs: Iterable[Run | Listed],
+    runs: Iterable[Run | ListedRun],
     votes: Mapping[int, Sequence[Vote]],
     name: Draw,
     state: Draw,
@@ -57,7 +57,7 @@ def of_runs(
 ) -> Markup:
     """Draw a row of each run. name: what a person is called. state: draws its badge."""
 
-    def drawn(run: Run | Listed) -> str:
+    def drawn(run: Run | ListedRun) -> str:
         keys = _keys([vote for vote in votes.get(run.id, ()) if vote.yes], name)
         goes_on = run.started and run.ended is None
         if goes_on or run.hosts or isinstance(run, Run):
@@ -79,7 +79,7 @@ def of_entries(entries: Iterable[Entry], name: Draw, *, with_run: bool) -> Marku
 
 
 def _run_drawn(
-    run: Run | Listed,
+    run: Run | ListedRun,
     name: str,
     keys: str,
     state: Draw,
@@ -89,12 +89,13 @@ def _run_drawn(
     waits = "" if run.started else " kt-none"
     return (
         f'<tr role="row">\n<td role="cell" class="kt-what"><a href="/runs/{run.id}" '
-        f'class="kt-title">{shown(run.title)}</a><span class="kt-number">run {run.id}</span>'
+        f'class="kt-title">{to_shown_text(run.title)}</a>'
+        f'<span class="kt-number">run {run.id}</span>'
         f'</td>\n<td role="cell">{state(run.standing)}</td>\n{_host(run) if with_host else ""}'
         f'<td role="cell" data-label="Asked by">{_who(run.asked_by, name)}</td>\n{keys}\n'
         f'<td role="cell" data-label="When" class="text-nowrap">{time(run.asked)}</td>\n'
         f'<td role="cell" data-label="Took" class="text-nowrap{waits}">'
-        f"{shown(took(run, now))}</td>\n</tr>\n"
+        f"{to_shown_text(took(run, now))}</td>\n</tr>\n"
     )
 
 
@@ -102,11 +103,12 @@ def _entry_drawn(entry: Entry, name: str, with_run: bool) -> str:  # noqa: FBT00
     person = (
         _who(entry.person, name) if entry.person else '<span class="text-secondary">Keyturn</span>'
     )
-    digest = shown(entry.hash)
+    digest = to_shown_text(entry.hash)
     return (
         f'<tr role="row" id="entry-{entry.seq}">\n<td role="cell" class="text-secondary" '
         f'data-label="No.">{entry.seq}</td>\n<td role="cell" class="kt-what"><strong>'
-        f'{shown(entry.kind)}</strong></td>\n<td role="cell" data-label="Who">{person}</td>\n'
+        f"{to_shown_text(entry.kind)}</strong></td>\n"
+        f'<td role="cell" data-label="Who">{person}</td>\n'
         f"{_run(entry.run) if with_run else ''}"
         f'<td role="cell" data-label="When" class="text-nowrap">{time(entry.at)}</td>\n'
         f'<td role="cell" data-label="Hash"><code title="{digest}">{digest[:_SHORT]}</code>'
@@ -123,14 +125,16 @@ _of_entry = lru_cache(_ROWS)(_entry_drawn)
 # The same people again and again.
 @lru_cache(4096)
 def _who(person: str, name: str) -> str:
-    return f'<span title="{shown(person)}">{shown(name)}</span>'
+    return f'<span title="{to_shown_text(person)}">{to_shown_text(name)}</span>'
 
 
-def _host(run: Run | Listed) -> str:
-    host = shown(run.host)
+def _host(run: Run | ListedRun) -> str:
+    host = to_shown_text(run.host)
     drawn = f'<a class="kt-mono" href="/hosts/{host}">{host}</a>'
     if run.hosts:
-        drawn = f'<span title="{shown(", ".join(run.hosts))}">{len(run.hosts)} hosts</span>'
+        drawn = (
+            f'<span title="{to_shown_text(", ".join(run.hosts))}">{len(run.hosts)} hosts</span>'
+        )
     return f'<td role="cell" data-label="Host">{drawn}</td>\n'
 
 
@@ -156,18 +160,20 @@ def _run(number: int | None) -> str:
 
 def _told(facts: Mapping[str, object]) -> str:
     drawn = [
-        _fact(shown(name), plainly(fact)) for name, fact in facts.items() if fact not in _NO_FACT
+        _fact(to_shown_text(name), plainly(fact))
+        for name, fact in facts.items()
+        if fact not in _NO_FACT
     ]
     return f'<dl class="kt-facts">\n{"".join(drawn)}</dl>\n'
 
 
 def _fact(name: str, text: str) -> str:
-    said = shown(text)
+    said = to_shown_text(text)
     if len(text) > _LONG or "\n" in text:
         said = (
             f"<details><summary>{len(text)} characters</summary>"
             f'<pre tabindex="0" aria-label="{name}">{said}</pre></details>'
         )
     elif len(text) == _HASH and " " not in text:
-        said = f'<code title="{said}">{shown(text[:_SHORT])}</code>'
+        said = f'<code title="{said}">{to_shown_text(text[:_SHORT])}</code>'
     return f"<div><dt>{name}</dt><dd>{said}</dd></div>\n"

@@ -7,17 +7,17 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Request, Response
 from fastapi.responses import JSONResponse, RedirectResponse
 
-from bot.factor import passkey, totp
-from bot.factor.passkey import Home
-from bot.store import factors
-from bot.store.factors import Factor
+from bot.auth import second_factors, totp, webauthn
+from bot.auth.second_factors import Factor
+from bot.auth.webauthn import KeyScope
+from bot.web.auth import Visiting, Visitor
 from bot.web.blanks import Filled
-from bot.web.noes import NOES, status_of
-from bot.web.pages import page
-from bot.web.parts import Here, WebParts
-from bot.web.visitor import Visiting, Visitor
-from bot.workflow import StepUpFirst, Unfit
-from bot.workflow.second_factor import counts, is_owner, shown
+from bot.web.deps import Here, WebParts
+from bot.web.refusals import NOES, status_of
+from bot.web.templating import page
+from bot.workflow.approvals import StepUpRequired
+from bot.workflow.requests import InvalidRequest
+from bot.workflow.second_factor import get_shown_factor, is_factor_valid, is_owner
 
 router = APIRouter(prefix="/second-factor")
 
@@ -57,7 +57,7 @@ def show(request: Request, parts: Here, visitor: Visiting, done: str = "") -> Re
 def begin_app(parts: Here, visitor: Visiting) -> Response:
     try:
         factor = parts.workflow.enrolling.begin_app(visitor.id)
-    except Unfit:
+    except InvalidRequest:
         return RedirectResponse("/second-factor", 303)
     return RedirectResponse(f"/second-factor/app/{factor.id}", 303)
 
@@ -74,14 +74,14 @@ def finish_app(
 ) -> Response:
     try:
         parts.workflow.enrolling.finish_app(visitor.id, number, form.get("code", ""))
-    except Unfit as unfit:
+    except InvalidRequest as unfit:
         return _app_page(request, parts, visitor, number, status=422, alert=str(unfit))
     return RedirectResponse("/second-factor?done=enrolled", 303)
 
 
 @router.post("/key/options")
 def begin_key(parts: Here, visitor: Visiting) -> Response:
-    home = passkey.home(parts.base_url)
+    home = webauthn.scope_of_pages(parts.base_url)
     if home is None:
         return JSONResponse({"why": NO_KEYS}, 422)
     options = parts.workflow.enrolling.begin_key(visitor.id, visitor.session, home)
@@ -94,7 +94,7 @@ def finish_key(request: Request, parts: Here, visitor: Visiting, form: Filled) -
         home = home_of(parts)
         answer = form.get("credential", "")
         parts.workflow.enrolling.finish_key(visitor.id, visitor.session, home, answer)
-    except Unfit as unfit:
+    except InvalidRequest as unfit:
         return _page(request, parts, visitor, status=422, alert=str(unfit))
     return RedirectResponse("/second-factor?done=enrolled", 303)
 
@@ -107,7 +107,7 @@ def confirm(
         parts.workflow.enrolling.confirm(
             visitor.id, visitor.session, number, form.get("digest", "")
         )
-    except StepUpFirst:
+    except StepUpRequired:
         return RedirectResponse("/step-up?next=/second-factor", 303)
     except NOES as no:
         return _page(request, parts, visitor, status=status_of(no), alert=_sentence(no))
@@ -129,11 +129,11 @@ NO_KEYS = (
 )
 
 
-def home_of(parts: WebParts) -> Home:
+def home_of(parts: WebParts) -> KeyScope:
     """Return where keys of these pages belong. Raises Unfit where they belong to nothing."""
-    home = passkey.home(parts.base_url)
+    home = webauthn.scope_of_pages(parts.base_url)
     if home is None:
-        raise Unfit(NO_KEYS)
+        raise InvalidRequest(NO_KEYS)
     return home
 
 
@@ -147,9 +147,11 @@ def _page(
     notice: str = "",
 ) -> Response:
     with parts.database.reading(visitor.sight) as tx:
-        mine = [factor for factor in factors.of(tx, visitor.id) if factor.proven]
-        others = factors.everybodys(tx) if is_owner(visitor.policy, visitor.id) else []
-        fresh = shown(tx, visitor.policy, person=visitor.id, session=visitor.session)
+        mine = [factor for factor in second_factors.list_factors(tx, visitor.id) if factor.proven]
+        others = (
+            second_factors.list_all_factors(tx) if is_owner(visitor.policy, visitor.id) else []
+        )
+        fresh = get_shown_factor(tx, visitor.policy, person=visitor.id, session=visitor.session)
     return page(
         request,
         "second_factor.html",
@@ -160,7 +162,7 @@ def _page(
         others=_seen(visitor, [factor for factor in others if factor.person != visitor.id]),
         owners=_owners(visitor),
         stepped_up=bool(fresh),
-        keys=passkey.home(parts.base_url) is not None,
+        keys=webauthn.scope_of_pages(parts.base_url) is not None,
         no_keys=NO_KEYS,
     )
 
@@ -176,7 +178,7 @@ def _app_page(
 ) -> Response:
     try:
         secret = parts.workflow.enrolling.secret(visitor.id, number)
-    except Unfit as unfit:
+    except InvalidRequest as unfit:
         gone = 404 if status == 200 else status
         return page(
             request,
@@ -186,21 +188,23 @@ def _app_page(
             words=_sentence(unfit),
             code=gone,
         )
-    address = totp.address(secret, person=visitor.id, host=parts.origin.partition("//")[2])
+    address = totp.provisioning_uri(
+        secret, person=visitor.id, host=parts.origin.partition("//")[2]
+    )
     return page(
         request,
         "second_factor_app.html",
         status=status,
         alert=alert,
         number=number,
-        picture=totp.picture(address),
+        picture=totp.qr_code(address),
         address=address,
         secret=" ".join(secret[at : at + 4] for at in range(0, len(secret), 4)),
     )
 
 
 def _seen(visitor: Visitor, found: Sequence[Factor]) -> list[Shown]:
-    return [Shown(factor, counts(visitor.policy, factor)) for factor in found]
+    return [Shown(factor, is_factor_valid(visitor.policy, factor)) for factor in found]
 
 
 def _owners(visitor: Visitor) -> list[str]:

@@ -8,13 +8,13 @@ from jinja2.compiler import CodeGenerator, Frame
 from jinja2.nodes import Expr
 from markupsafe import Markup, escape
 
-from bot.visible import visible
+from bot.model.text import escape_control
 
 # What is no longer than this is shown again and again: names of hosts, people and runbooks.
 _SHORT = 80
 
 
-def shown(value: object) -> str:
+def to_shown_text(value: object) -> str:
     """Return it as HTML; control and bidi characters of all but our own markup are spelt out."""
     kind = type(value)
     if kind is Markup:
@@ -24,7 +24,7 @@ def shown(value: object) -> str:
 
 
 def _escaped(text: str) -> str:
-    return escape(visible(text.replace("\r\n", "\n")))
+    return escape(escape_control(text.replace("\r\n", "\n")))
 
 
 _short = lru_cache(16_384)(_escaped)
@@ -34,7 +34,7 @@ _QUOTED = re.compile(r"`([^`\s](?:[^`\n]*[^`\s])?)`")
 
 def coded(text: str) -> Markup:
     """Return a sentence as HTML, what stands in backticks as code."""
-    return Markup(_QUOTED.sub(r"<code>\1</code>", str(shown(text))))  # noqa: S704 - it is escaped
+    return Markup(_QUOTED.sub(r"<code>\1</code>", str(to_shown_text(text))))  # noqa: S704 - it is escaped
 
 
 class _Writer(CodeGenerator):
@@ -52,4 +52,4 @@ class Templates(Environment):
     """An environment whose templates show everything so, what is known beforehand too."""
 
     code_generator_class = _Writer
-    shown = staticmethod(shown)
+    shown = staticmethod(to_shown_text)

@@ -3,17 +3,16 @@
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse, RedirectResponse
 
-from bot.factor import passkey, totp
-from bot.store import factors
+from bot.auth import second_factors, totp, webauthn
+from bot.web.auth import Visiting, Visitor
 from bot.web.blanks import Filled
-from bot.web.noes import NOES, status_of
-from bot.web.onward import Next, onward
-from bot.web.pages import page
-from bot.web.parts import Here, WebParts
+from bot.web.deps import Here, WebParts
+from bot.web.redirects import Next, onward
+from bot.web.refusals import NOES, status_of
 from bot.web.second_factor import NO_KEYS, home_of
-from bot.web.visitor import Visiting, Visitor
-from bot.workflow import NotYours
-from bot.workflow.second_factor import counts
+from bot.web.templating import page
+from bot.workflow.approvals import NotAllowed
+from bot.workflow.second_factor import is_factor_valid
 
 router = APIRouter(prefix="/step-up")
 
@@ -36,12 +35,12 @@ def by_code(request: Request, parts: Here, visitor: Visiting, form: Filled) -> R
 @router.post("/options")
 def question(parts: Here, visitor: Visiting) -> Response:
     """Answer with what a key is to sign."""
-    home = passkey.home(parts.base_url)
+    home = webauthn.scope_of_pages(parts.base_url)
     if home is None:
         return JSONResponse({"why": NO_KEYS}, 422)
     try:
         options = parts.workflow.stepping_up.question(visitor.id, visitor.session, home)
-    except NotYours as no:
+    except NotAllowed as no:
         return JSONResponse({"why": str(no)}, 403)
     return Response(options, media_type="application/json")
 
@@ -73,7 +72,11 @@ def _page(
     alert: str = "",
 ) -> Response:
     with parts.database.reading(visitor.sight) as tx:
-        mine = [f for f in factors.of(tx, visitor.id) if counts(visitor.policy, f)]
+        mine = [
+            f
+            for f in second_factors.list_factors(tx, visitor.id)
+            if is_factor_valid(visitor.policy, f)
+        ]
     kinds = {factor.kind for factor in mine}
     return page(
         request,
@@ -82,5 +85,5 @@ def _page(
         alert=alert,
         to=onward(to),
         by_code=totp.KIND in kinds,
-        by_key=passkey.KIND in kinds and passkey.home(parts.base_url) is not None,
+        by_key=webauthn.KIND in kinds and webauthn.scope_of_pages(parts.base_url) is not None,
     )

@@ -1,17 +1,1 @@
-"""The workflow: sees a run through, by the one path and the one gate."""
-
-from bot.workflow.asking import NoSuchPerson, TooMuch, Unfit
-from bot.workflow.deciding import NotYours, StepUpFirst, TooLate
-from bot.workflow.parts import Parts
-from bot.workflow.workflow import Workflow
-
-__all__ = [
-    "NoSuchPerson",
-    "NotYours",
-    "Parts",
-    "StepUpFirst",
-    "TooLate",
-    "TooMuch",
-    "Unfit",
-    "Workflow",
-]
+"""What people do to a run: request, approve, deny, delegate, grant, schedule, stop."""

@@ -4,39 +4,40 @@ A stop is a row in the database that the gate looks for before every step. What 
 host when the row is written is finished as a step; its outcome is recorded as ever.
 """
 
+from bot.audit import change_log, refusals
+from bot.db import runs, stops
+from bot.db.database import Transaction
+from bot.db.stops import EVERYTHING
+from bot.model.run import BEFORE_INTENT, Run, State
 from bot.policy import NoPolicy, Policy
 from bot.policy.policy import Order
-from bot.run import BEFORE_INTENT, Run, State
-from bot.store import changelog, refusals, runs, stops
-from bot.store.database import Transaction
-from bot.store.stops import EVERYTHING
-from bot.workflow import stopped
-from bot.workflow.asking import Unfit, fold_reason
-from bot.workflow.deciding import NotYours, StepUpFirst, TooLate
-from bot.workflow.ending import announce, end
-from bot.workflow.parts import Parts
-from bot.workflow.second_factor import shown
+from bot.workflow import stop_reasons
+from bot.workflow.approvals import NotAllowed, StepUpRequired, TooLate
+from bot.workflow.context import WorkflowContext
+from bot.workflow.finish import announce_end, end_run
+from bot.workflow.requests import InvalidRequest, fold_reason
+from bot.workflow.second_factor import get_shown_factor
 
 _SHORTEST_WHY = 3
 
 
-def stop(parts: Parts, number: int, *, person: str, why: str = "") -> Run:
+def stop_run(parts: WorkflowContext, number: int, *, person: str, why: str = "") -> Run:
     """Stop one run. person: "" on the command line. Raises NotYours, TooLate and NoSuchRun."""
     policy, why = _policy(parts, person), fold_reason(why)
     with parts.database.transaction() as tx:
-        run = runs.hold(tx, number)
+        run = runs.lock_run(tx, number)
         if run.parent is not None:
-            raise Unfit(f"run {number} is a part of run {run.parent}: stop that")
+            raise InvalidRequest(f"run {number} is a part of run {run.parent}: stop that")
         if run.hosts:
             # Held before the log is: who works on a part holds that first, and then the log.
-            runs.hold_children(tx, number)
+            runs.lock_children(tx, number)
         if run.over or run.state is State.UNKNOWN:
             raise TooLate(f"Run {number} is {run.state} already. {run.summary}".strip())
-        allowed = may_stop(policy, run, person)
+        allowed = can_stop(policy, run, person)
         if not allowed:
-            refusals.note_of(tx, "stop refused", person=person, run=run, why=why)
+            refusals.log_person_refusal(tx, "stop refused", person=person, run=run, why=why)
         else:
-            if not stops.put(tx, str(number), person=person, why=why):
+            if not stops.add_stop(tx, str(number), person=person, why=why):
                 raise TooLate(
                     f"Run {number} is being stopped already: it ends before its next step"
                 )
@@ -44,60 +45,64 @@ def stop(parts: Parts, number: int, *, person: str, why: str = "") -> Run:
             run = _obey(parts, tx, policy, run)
     if not allowed:
         owners = _owners(policy, run)
-        raise NotYours(f"You cannot stop run {number}. Its asker can, and {owners}.")
+        raise NotAllowed(f"You cannot stop run {number}. Its asker can, and {owners}.")
     return run
 
 
-def stop_all(parts: Parts, *, person: str, why: str, session: str = "") -> int:
+def stop_everything(parts: WorkflowContext, *, person: str, why: str, session: str = "") -> int:
     """Stop everything until somebody resumes it; return how many runs that ended or will end.
 
     person: "" on the command line. session: of the web, where a second factor may have been shown
     just before. Raises NotYours, StepUpFirst, TooLate and Unfit.
     """
-    why = reason(why)
+    why = check_reason(why)
     if person:
         check_order(parts, person, "stop", session=session)
     with parts.database.transaction() as tx:
-        if not stops.put(tx, EVERYTHING, person=person, why=why):
-            held = stops.of_everything(tx)
-            raise TooLate(stopped.in_words(held, _policy(parts)) if held else "Try that again")
-        changelog.append(tx, "everything stopped", person=person, why=why)
-    return sweep(parts)
+        if not stops.add_stop(tx, EVERYTHING, person=person, why=why):
+            held = stops.get_stop_of_everything(tx)
+            raise TooLate(
+                stop_reasons.describe_stop_of_everything(held, _policy(parts))
+                if held
+                else "Try that again"
+            )
+        change_log.append_entry(tx, "everything stopped", person=person, why=why)
+    return end_stopped_runs(parts)
 
 
-def resume(parts: Parts, *, person: str, why: str, session: str = "") -> None:
+def resume_everything(parts: WorkflowContext, *, person: str, why: str, session: str = "") -> None:
     """Let everything go on. Raises NotYours, StepUpFirst, TooLate and Unfit."""
-    why = reason(why)
+    why = check_reason(why)
     with parts.database.reading() as tx:
-        held = stops.of_everything(tx)
+        held = stops.get_stop_of_everything(tx)
     if held is None:
         raise TooLate("Nothing is stopped: everything may go on")
     check_order(parts, person, "resume", own=held.person == person, session=session)
     with parts.database.transaction() as tx:
-        if not stops.lift(tx, EVERYTHING):
+        if not stops.remove_stop(tx, EVERYTHING):
             raise TooLate("Somebody else has resumed it just now")
-        changelog.append(
+        change_log.append_entry(
             tx, "everything resumed", person=person, why=why, stopped_by=held.person, at=held.at
         )
 
 
-def sweep(parts: Parts) -> int:
+def end_stopped_runs(parts: WorkflowContext) -> int:
     """End what is to start while everything is stopped; return how many runs are concerned."""
     with parts.database.reading() as tx:
-        if stops.of_everything(tx) is None:
+        if stops.get_stop_of_everything(tx) is None:
             return 0
-        numbers = [run.id for run in runs.to_move(tx) if run.parent is None]
+        numbers = [run.id for run in runs.list_unfinished_briefly(tx) if run.parent is None]
     policy = _policy(parts)
     # One transaction each: a run that somebody holds keeps no other from being stopped.
     for number in numbers:
         with parts.database.transaction() as tx:
-            run = runs.hold(tx, number)
-            if not run.over and run.state is not State.UNKNOWN and stops.over(tx, run):
+            run = runs.lock_run(tx, number)
+            if not run.over and run.state is not State.UNKNOWN and stops.get_stop_of_run(tx, run):
                 _obey(parts, tx, policy, run)
     return len(numbers)
 
 
-def may_stop(policy: Policy | None, run: Run, person: str) -> bool:
+def can_stop(policy: Policy | None, run: Run, person: str) -> bool:
     """Say whether this person may stop the run. The command line may: it could do anything."""
     if not person:
         return True
@@ -108,16 +113,16 @@ def may_stop(policy: Policy | None, run: Run, person: str) -> bool:
     return person == run.asked_by or owns or policy.may_order(person, "stop").allowed
 
 
-def _obey(parts: Parts, tx: Transaction, policy: Policy | None, run: Run) -> Run:
+def _obey(parts: WorkflowContext, tx: Transaction, policy: Policy | None, run: Run) -> Run:
     """End the run if nothing is on its way; otherwise it ends by itself before its next step."""
-    by = stopped.by_whom(tx, run, policy)
+    by = stop_reasons.describe_stop(tx, run, policy)
     if run.state in BEFORE_INTENT:
-        return end(parts, tx, run, State.STOPPED, f"{by}. Nothing was sent.")
-    children = runs.hold_children(tx, run.id) if run.hosts else []
+        return end_run(parts, tx, run, State.STOPPED, f"{by}. Nothing was sent.")
+    children = runs.lock_children(tx, run.id) if run.hosts else []
     for child in children:
         if child.state in BEFORE_INTENT:
-            end(parts, tx, child, State.STOPPED, f"{by}. Nothing was sent.")
-    announce(tx, run)
+            end_run(parts, tx, child, State.STOPPED, f"{by}. Nothing was sent.")
+    announce_end(tx, run)
     return run
 
 
@@ -128,7 +133,7 @@ def _owners(policy: Policy | None, run: Run) -> str:
 
 
 def check_order(
-    parts: Parts,
+    parts: WorkflowContext,
     person: str,
     order: Order,
     *,
@@ -149,24 +154,24 @@ def check_order(
         return
     able = sorted(policy.able_to(order, besides=person))
     with parts.database.transaction() as tx:
-        refusals.note_of(tx, f"{order} refused", person=person)
+        refusals.log_person_refusal(tx, f"{order} refused", person=person)
     why = "What somebody began, somebody else takes back. " if own else ""
     who = f"Those who can: {', '.join(able)}." if able else "The policy lets nobody."
-    raise NotYours(f"You cannot do that. {why}{who}")
+    raise NotAllowed(f"You cannot do that. {why}{who}")
 
 
-def _must_have_shown(parts: Parts, policy: Policy, person: str, session: str) -> None:
+def _must_have_shown(parts: WorkflowContext, policy: Policy, person: str, session: str) -> None:
     with parts.database.reading() as tx:
-        factor = shown(tx, policy, person=person, session=session)
+        factor = get_shown_factor(tx, policy, person=person, session=session)
     if not factor:
-        raise StepUpFirst(
+        raise StepUpRequired(
             "This takes your second factor, which chat does not have: do it on the web page "
             "“Stop everything”, which leads to “Shut out” for one person. /keyturn web signs you "
             "in."
         )
 
 
-def _policy(parts: Parts, person: str = "") -> Policy | None:
+def _policy(parts: WorkflowContext, person: str = "") -> Policy | None:
     """Return the policy. The command line stops without one too: then there are but no names."""
     try:
         return parts.policies.current()
@@ -177,12 +182,12 @@ def _policy(parts: Parts, person: str = "") -> Policy | None:
 
 
 def _log(tx: Transaction, what: str, run: Run, person: str, why: str) -> None:
-    changelog.append(tx, what, run=run.id, person=person, host=run.host, why=why)
+    change_log.append_entry(tx, what, run=run.id, person=person, host=run.host, why=why)
 
 
-def reason(text: str) -> str:
+def check_reason(text: str) -> str:
     if len(text.strip()) < _SHORTEST_WHY:
-        raise Unfit(
+        raise InvalidRequest(
             f"say why, in {_SHORTEST_WHY} characters or more, so that everybody knows what has "
             "happened"
         )

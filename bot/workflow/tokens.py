@@ -2,13 +2,14 @@
 
 from collections.abc import Sequence
 
-from bot.store import changelog, tokens
-from bot.store.database import Transaction
-from bot.store.tokens import NoSuchToken, Token
-from bot.text import fold_text
-from bot.workflow.asking import NoSuchPerson, Unfit
-from bot.workflow.deciding import NotYours, TooLate
-from bot.workflow.parts import Parts
+from bot.audit import change_log
+from bot.auth import tokens
+from bot.auth.tokens import NoSuchToken, Token
+from bot.db.database import Transaction
+from bot.model.plain_text import fold_text
+from bot.workflow.approvals import NotAllowed, TooLate
+from bot.workflow.context import WorkflowContext
+from bot.workflow.requests import InvalidRequest, NoSuchPerson
 from connectors.command import UncleanText, quote_text
 
 # Each further one of the first three lets its holder read as well.
@@ -27,7 +28,7 @@ _MOST = 50
 class Tokens:
     """door: web or cli. Raises Unfit, NotYours and TooLate."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: WorkflowContext) -> None:
         self._parts = parts
 
     def make(
@@ -39,12 +40,16 @@ class Tokens:
             raise NoSuchPerson(person)
         wanted = _scopes(scopes)
         if not 1 <= days <= LONGEST_DAYS:
-            raise Unfit(f"a token is good for 1 to {LONGEST_DAYS} days, not {days}")
+            raise InvalidRequest(f"a token is good for 1 to {LONGEST_DAYS} days, not {days}")
         with self._parts.database.transaction() as tx:
-            if sum(one.holds(tx.now) for one in tokens.listed(tx, person)) >= _MOST:
-                raise Unfit(f"{person} has {_MOST} tokens already: revoke those that nobody uses")
+            if sum(one.holds(tx.now) for one in tokens.list_tokens(tx, person)) >= _MOST:
+                raise InvalidRequest(
+                    f"{person} has {_MOST} tokens already: revoke those that nobody uses"
+                )
             expires = tx.now + days * _DAY
-            made, whole = tokens.add(tx, person=person, scopes=wanted, name=name, expires=expires)
+            made, whole = tokens.add_token(
+                tx, person=person, scopes=wanted, name=name, expires=expires
+            )
             _log(tx, tokens.MADE, made, person, door, days)
         return made, whole
 
@@ -52,14 +57,14 @@ class Tokens:
         """Let a token open nothing any more. person: whose it is; "" on the command line."""
         with self._parts.database.transaction() as tx:
             try:
-                found = tokens.hold(tx, number)
+                found = tokens.lock_token(tx, number)
             except NoSuchToken as unknown:
-                raise Unfit(str(unknown)) from None
+                raise InvalidRequest(str(unknown)) from None
             if person and found.person != person:
-                raise NotYours(f"token {number} is somebody else's")
+                raise NotAllowed(f"token {number} is somebody else's")
             if not found.holds(tx.now):
                 raise TooLate(f"token {number} opens nothing already")
-            tokens.revoke(tx, number)
+            tokens.revoke_token(tx, number)
             _log(tx, tokens.REVOKED, found, person, door)
         return found
 
@@ -72,7 +77,7 @@ def _scopes(given: Sequence[str]) -> list[str]:
             if strange
             else "a token is for something"
         )
-        raise Unfit(f"{asked}: choose of {', '.join(SCOPES)}")
+        raise InvalidRequest(f"{asked}: choose of {', '.join(SCOPES)}")
     return [scope for scope in SCOPES if scope in given]
 
 
@@ -80,16 +85,16 @@ def _named(name: str) -> str:
     try:
         plain = fold_text(name)
     except UncleanText as unclean:
-        raise Unfit(f"the name {unclean}") from None
+        raise InvalidRequest(f"the name {unclean}") from None
     if len(plain) > _LONGEST_NAME:
-        raise Unfit(f"the name has {len(plain)} characters: say it in {_LONGEST_NAME}")
+        raise InvalidRequest(f"the name has {len(plain)} characters: say it in {_LONGEST_NAME}")
     return plain
 
 
 def _log(
     tx: Transaction, what: str, token: Token, person: str, door: str, days: int | None = None
 ) -> None:
-    changelog.append(
+    change_log.append_entry(
         tx,
         what,
         person=person,

@@ -1,10 +1,10 @@
 """The right to view, before a person acts on a run: what they may not see does not exist."""
 
-from bot.store import runs, schedules
-from bot.workflow.parts import Parts
+from bot.db import runs, schedules
+from bot.workflow.context import WorkflowContext
 
 
-def require_view(parts: Parts, number: int, *, person: str) -> None:
+def require_view(parts: WorkflowContext, number: int, *, person: str) -> None:
     """Raise NoSuchRun where there is no such run, or the person may not view it.
 
     Who is not among the people of the policy is refused by what they try, and told so.
@@ -13,13 +13,13 @@ def require_view(parts: Parts, number: int, *, person: str) -> None:
     if policy.person(person) is None:
         return
     with parts.database.reading(policy.sight(person)) as tx:
-        runs.get(tx, number)
+        runs.get_run(tx, number)
 
 
-def require_view_of_schedule(parts: Parts, number: int, *, person: str) -> None:
+def require_view_of_schedule(parts: WorkflowContext, number: int, *, person: str) -> None:
     """Do the same for a schedule. Raises NoSuchSchedule."""
     policy = parts.policies.current()
     if policy.person(person) is None:
         return
     with parts.database.reading(policy.sight(person)) as tx:
-        schedules.get(tx, number)
+        schedules.get_schedule(tx, number)

@@ -7,10 +7,10 @@ from collections.abc import Generator, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
-from bot.run import Origin, Run, State
-from bot.store import runs
-from bot.store.database import Database, Transaction
-from bot.workflow.listening import Listening
+from bot.db import runs
+from bot.db.database import Database, Transaction
+from bot.execution.live_output import LiveOutputWriter
+from bot.model.run import Origin, Run, State
 from connectors.hearing import Ear
 from tests.bot.web.exhibits import approved, asked, running, waiting
 
@@ -42,10 +42,10 @@ def a_fan(tx: Transaction, hosts: int = HOSTS) -> tuple[Run, list[Run]]:
             origin=Origin("slack", "C1", "U1"),
             parent=whole.id,
         )
-        parts.append(waiting(tx, runs.add(tx, new)))
+        parts.append(waiting(tx, runs.add_run(tx, new)))
     _name_hosts(tx, whole.id, names)
-    moving = running(tx, approved(tx, runs.get(tx, whole.id)))
-    half = [running(tx, runs.move(tx, part, State.READY)) for part in parts[: hosts // 2]]
+    moving = running(tx, approved(tx, runs.get_run(tx, whole.id)))
+    half = [running(tx, runs.move_run(tx, part, State.READY)) for part in parts[: hosts // 2]]
     return moving, half + parts[hosts // 2 :]
 
 
@@ -56,7 +56,7 @@ def speaking(database: Database, parts: Sequence[Run]) -> Generator[Said]:
     What they say takes the way that it takes when a command runs: cut into lines as it comes,
     kept a few times a second.
     """
-    over, said, listening = threading.Event(), Said(), Listening(database)
+    over, said, listening = threading.Event(), Said(), LiveOutputWriter(database)
 
     def speak(ears: Sequence[Ear]) -> None:
         total, began = 0, time.monotonic()
@@ -77,7 +77,7 @@ def speaking(database: Database, parts: Sequence[Run]) -> Generator[Said]:
             talking.join()
 
 
-def _ears(steps: ExitStack, listening: Listening, parts: Sequence[Run]) -> Iterator[Ear]:
+def _ears(steps: ExitStack, listening: LiveOutputWriter, parts: Sequence[Run]) -> Iterator[Ear]:
     """Yield what hears the first step of each, up to when those steps are over."""
     for part in parts:
         steps.enter_context(listening.to(part.id, 1))

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from bot.run import StepState
-from bot.store.database import Database
-from bot.timetable import Timing, timetable
-from bot.workflow import Workflow
-from bot.workflow.pacing import Pace
+from bot.db.database import Database
+from bot.model.run import StepState
+from bot.model.schedule import ScheduleTiming, parse_cron
+from bot.service import Workflow
+from bot.workflow.rate_limit import RateLimits
 from tests.acceptance.visiting import Server, Visit, a_visit
 from tests.bot.keyring import an_app
 from tests.bot.office import WEB, Office, an_office
@@ -208,7 +208,7 @@ def test_pages_that_say_no_and_a_second_factor_are_for_everybody_too(
 ):
     """Too much, a fault of ours, a policy that nobody can read, and the six digits of an app."""
     with an_office(tmp_path) as office:
-        parts = replace(office.parts, pace=Pace(person=1, runbook=9, everybody=9))
+        parts = replace(office.parts, pace=RateLimits(person=1, runbook=9, everybody=9))
         server = Server(replace(office, parts=parts, workflow=Workflow(parts)))
         an_app(office, "olga")
         number = gallery(office.database)["succeeded"]
@@ -338,7 +338,7 @@ def _long_output(database: Database) -> int:
 
 
 def _a_schedule(office: Office) -> None:
-    timing = Timing("nightly look", timetable("0 3 * * *", "Europe/Amsterdam"))
+    timing = ScheduleTiming("nightly look", parse_cron("0 3 * * *", "Europe/Amsterdam"))
     look = [ShowSwitches(host="lb1")]
     office.workflow.schedules.ask(look, spelled="", person="dora", origin=WEB, timing=timing)
     office.work()

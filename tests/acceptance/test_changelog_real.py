@@ -13,19 +13,21 @@ from pathlib import Path
 
 import pytest
 
+from bot.audit import change_log, checkpoints, verification
+from bot.audit.change_log import Entry
+from bot.audit.signing import SigningKey
+from bot.db import migrations, runs
+from bot.db.database import Database, StoreUnavailable
+from bot.model.run import Origin, State
 from bot.policy import PolicyDirectory
-from bot.run import Origin, State
-from bot.store import changelog, runs, schema, verification, witness
-from bot.store.changelog import Entry
-from bot.store.database import Database, StoreUnavailable
-from bot.store.seal import Seal
-from bot.workflow import Parts, Workflow
+from bot.service import Workflow
+from bot.workflow.context import WorkflowContext
 from connectors.command import Shell
 from connectors.fleet import Fleet
 from connectors.inventory import Inventory
 from connectors.sessions import Sessions
+from tests.bot.audit.test_verification import entries_of, rewrite
 from tests.bot.office import ByHand, an_office
-from tests.bot.store.test_verification import entries_of, rewrite
 from tests.playground.sshd import Sshd
 from tests.policies import a_policy
 from tests.toy import RUNBOOKS, SetSwitch, ShowSwitches
@@ -82,21 +84,23 @@ def test_t_l5_the_hosts_own_log_shows_every_cut_that_took_what_was_done_there(
     host: Sshd, tmp_path: Path
 ):
 
-    database = Database(f"sqlite:///{tmp_path / 'keyturn.db'}", Seal.new())
-    schema.upgrade(database)
+    database = Database(f"sqlite:///{tmp_path / 'keyturn.db'}", SigningKey.new())
+    migrations.upgrade_schema(database)
     fleet = _fleet(host)
     with database.transaction() as tx:
         verification.open_log(tx)
     for number in range(1, 6):
         with database.transaction() as tx:
-            changelog.append(tx, "sending", run=number, host="lb1", n=1)
+            change_log.append_entry(tx, "sending", run=number, host="lb1", n=1)
             for n in range(3):
-                changelog.append(tx, "noted", run=number, n=n)
+                change_log.append_entry(tx, "noted", run=number, n=n)
         with database.reading() as tx:
-            sent = next(e for e in changelog.of_run(tx, number) if e.kind == "sending")
-            sealed = changelog.last_of_kind(tx, "key")
+            sent = next(
+                e for e in change_log.list_entries_of_run(tx, number) if e.kind == "sending"
+            )
+            sealed = change_log.get_last_entry_of_kind(tx, "key")
         assert sealed
-        point = witness.Checkpoint(
+        point = checkpoints.Checkpoint(
             sent.seq, sent.hash, sent.at, sealed.facts["public"], sent.signature
         )
         note = f"run {number} step 1: {point.line}"
@@ -112,20 +116,20 @@ def test_t_l5_the_hosts_own_log_shows_every_cut_that_took_what_was_done_there(
     database.close()
 
 
-def _read_when_there(journal: Path, count: int) -> list[witness.Checkpoint]:
+def _read_when_there(journal: Path, count: int) -> list[checkpoints.Checkpoint]:
     deadline = time.monotonic() + 10
     while journal.read_text().count("keyturn checkpoint") < count:
         assert time.monotonic() < deadline, journal.read_text()
         time.sleep(0.01)
-    return witness.read(journal)
+    return checkpoints.read_checkpoints(journal)
 
 
 def _found(
-    database: Database, whole: list[Entry], cut: int, points: list[witness.Checkpoint]
+    database: Database, whole: list[Entry], cut: int, points: list[checkpoints.Checkpoint]
 ) -> bool:
     rewrite(database, whole[: len(whole) - cut])
     with database.reading() as tx:
-        return verification.verify(tx, witnesses=points).broken is not None
+        return verification.verify_log(tx, witnesses=points).broken is not None
 
 
 @pytest.fixture
@@ -157,11 +161,11 @@ def test_t_l1_on_a_full_disk_nothing_is_sent_and_it_goes_on_by_itself_later(
     small_disk: Path, host: Sshd, tmp_path: Path
 ):
 
-    database = Database(f"sqlite:///{small_disk / 'keyturn.db'}", Seal.new())
-    schema.upgrade(database)
+    database = Database(f"sqlite:///{small_disk / 'keyturn.db'}", SigningKey.new())
+    migrations.upgrade_schema(database)
     policies: PolicyDirectory = a_policy(tmp_path / "policy")
     fleet, queue = _fleet(host), ByHand()
-    flow = Workflow(Parts(database, policies, fleet, queue, runbooks=RUNBOOKS))
+    flow = Workflow(WorkflowContext(database, policies, fleet, queue, runbooks=RUNBOOKS))
     with database.transaction() as tx:
         verification.open_log(tx)
     filler = _fill(small_disk)
@@ -174,7 +178,7 @@ def test_t_l1_on_a_full_disk_nothing_is_sent_and_it_goes_on_by_itself_later(
     run = flow.ask(ShowSwitches(host="lb1"), person="dora", origin=Origin("web"))
     assert (run.state, database.trouble) == (State.ASKED, "")
     with database.reading() as tx:
-        assert verification.verify(tx).entries > 0
+        assert verification.verify_log(tx).entries > 0
     fleet.close()
     database.close()
 
@@ -199,7 +203,7 @@ def _approved(flow: Workflow, queue: ByHand, database: Database) -> int:
     run = flow.ask(lamp, person="dora", origin=Origin("web"))
     flow.advance(run.id)
     with database.reading() as tx:
-        planned = runs.get(tx, run.id)
+        planned = runs.get_run(tx, run.id)
     assert planned.state is State.WAITING, planned.summary
     flow.approve(run.id, person="olga", digest=planned.digest)
     queue.waiting.clear()
@@ -209,7 +213,7 @@ def _approved(flow: Workflow, queue: ByHand, database: Database) -> int:
 
 
 def test_t_l1_on_a_disk_that_can_only_be_read_nothing_is_sent(small_disk: Path, tmp_path: Path):
-    database = Database(f"sqlite:///{small_disk / 'keyturn.db'}", Seal.new())
+    database = Database(f"sqlite:///{small_disk / 'keyturn.db'}", SigningKey.new())
     with an_office(tmp_path, database=database) as office:
         flow, queue, fleet = office.workflow, office.queue, office.fleet
         number = _approved(flow, queue, database)

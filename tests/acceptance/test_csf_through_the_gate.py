@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
-from bot.run import Run, State
-from bot.store import runs, schema
-from bot.store.database import Database
-from bot.store.seal import Seal
-from bot.workflow import Parts, Workflow
+from bot.audit.signing import SigningKey
+from bot.db import migrations, runs
+from bot.db.database import Database
+from bot.model.run import Run, State
+from bot.service import Workflow
+from bot.workflow.context import WorkflowContext
 from connectors.feed import Feeds
 from connectors.fleet import Fleet
 from connectors.sessions import Sessions
@@ -43,13 +44,13 @@ class Gate:
         inventory = directory / "policy" / "inventory.yaml"
         with inventory.open("w") as file:
             YAML().dump({"hosts": {"web1": entry}}, file)
-        database = Database(f"sqlite:///{directory / 'keyturn.db'}", Seal.new())
-        schema.upgrade(database)
+        database = Database(f"sqlite:///{directory / 'keyturn.db'}", SigningKey.new())
+        migrations.upgrade_schema(database)
         self.database, self.queue = database, ByHand()
         self.fleet = Fleet(
             policies.current().inventory, Sessions(directory, feeds=Feeds(directory, keep=0))
         )
-        self.workflow = Workflow(Parts(database, policies, self.fleet, self.queue))
+        self.workflow = Workflow(WorkflowContext(database, policies, self.fleet, self.queue))
 
     def approved(self, number: int) -> State:
         self.work()
@@ -59,7 +60,7 @@ class Gate:
 
     def run(self, number: int) -> Run:
         with self.database.reading() as tx:
-            return runs.get(tx, number)
+            return runs.get_run(tx, number)
 
     def work(self) -> None:
         while self.queue.waiting:

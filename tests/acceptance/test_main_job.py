@@ -11,8 +11,9 @@ from typing import TypeVar
 import pytest
 from ruamel.yaml import YAML
 
-from bot.run import Run, State
-from bot.store import changelog, locks, runs, search, verification
+from bot.audit import change_log, verification
+from bot.db import locks, runs, search
+from bot.model.run import Run, State
 from tests.playground import company
 from tests.playground.fleet import LoopbackFleet
 from tests.playground.keys import make_key
@@ -35,11 +36,11 @@ class Stage:
 
     def runs(self) -> list[Run]:
         with self.service.keyturn.database.reading() as tx:
-            return search.newest(tx, search.Filter())
+            return search.find_newest_runs(tx, search.RunFilter())
 
     def entries(self) -> list[str]:
         with self.service.keyturn.database.reading() as tx:
-            return [entry.kind for entry in changelog.after(tx, 0)]
+            return [entry.kind for entry in change_log.list_entries_after(tx, 0)]
 
     def approval(self) -> tuple[str, str]:
         """Wait for the card and return where its approve button is."""
@@ -100,7 +101,7 @@ def test_an_abuser_is_let_in_by_two_people(stage: Stage):
     stage.sees(DORA, "Proven by reading again")
     assert stage.entries()[-1] == "succeeded"
     with stage.service.keyturn.database.reading() as tx:
-        assert verification.verify(tx).broken is None
+        assert verification.verify_log(tx).broken is None
 
 
 def test_it_is_undone_by_two_people(stage: Stage):
@@ -199,7 +200,7 @@ def test_a_host_that_goes_down_after_approval_gets_nothing(stage: Stage):
     assert "Nothing was sent" in run.summary
     assert "sending" not in stage.entries()
     with stage.service.keyturn.database.reading() as tx:
-        assert locks.held(tx, "lb1") is None
+        assert locks.get_lock(tx, "lb1") is None
 
 
 def test_t_n1_a_wrong_host_key_ends_it_before_we_log_in(stage: Stage):
@@ -302,5 +303,5 @@ def test_the_run_goes_on_after_a_restart(tmp_path: Path):
         with Service(tmp_path) as service:
             service.keyturn.workflow.approve(run.id, person="olga", digest=run.digest)
             with service.keyturn.database.reading() as tx:
-                assert runs.get(tx, run.id).state is not State.WAITING
+                assert runs.get_run(tx, run.id).state is not State.WAITING
             until(lambda: not fleet.haproxy.marked(ABUSER))

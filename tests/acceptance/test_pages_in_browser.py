@@ -7,8 +7,8 @@ from typing import Any, cast
 import pytest
 from playwright.sync_api import Browser, expect
 
-from bot.store import locks
-from bot.timetable import Timing, timetable
+from bot.db import locks
+from bot.model.schedule import ScheduleTiming, parse_cron
 from runbooks import catalogue
 from tests.acceptance.visiting import CONTRAST, Server, Visit, a_visit
 from tests.bot.meeting import meet
@@ -18,7 +18,7 @@ from tests.toy import RUNBOOKS, ShowSwitches
 
 pytestmark = pytest.mark.real
 
-NIGHTLY = Timing("nightly look", timetable("0 3 * * *", "Europe/Amsterdam"))
+NIGHTLY = ScheduleTiming("nightly look", parse_cron("0 3 * * *", "Europe/Amsterdam"))
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[Server]
 def _fill(office: Any) -> None:
     numbers = gallery(office.database)
     with office.database.transaction() as tx:
-        locks.take(tx, "lb2", numbers["unknown"])
+        locks.take_lock(tx, "lb2", numbers["unknown"])
         meet(tx, "lb1", met=tx.now, answered=tx.now)
         meet(tx, "nas1", met=tx.now, answered=None, kind="key", trouble="another key")
     schedules = office.workflow.schedules

@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from bot.run import Run, State, StepState
-from bot.store import heard, runs, signins, verification
-from bot.store.heard import Newest
+from bot.audit import verification
+from bot.auth import sessions
+from bot.db import live_output, runs
+from bot.db.live_output import NewestLines
+from bot.model.run import Run, State, StepState
 from tests.acceptance.loud import HOSTS, a_fan, speaking
 from tests.acceptance.visiting import CONTRAST, Server, Visit, a_visit
 from tests.bot.office import an_office
@@ -50,7 +52,7 @@ def under_way(server: Server) -> Run:
 
 def say(server: Server, run: int, total: int, *newest: str) -> None:
     with server.office.database.transaction() as tx:
-        heard.keep(tx, [Newest(run, 1, total, "\n".join(newest))])
+        live_output.store_lines(tx, [NewestLines(run, 1, total, "\n".join(newest))])
 
 
 def scrolled(page: Page) -> float:
@@ -73,8 +75,8 @@ def test_lines_come_as_hosts_say_them_and_are_only_text(visit: Visit) -> None:
     visit.keep("live-light-1280")
 
     with visit.server.office.database.transaction() as tx:
-        heard.forget(tx, run.id)
-        ended(tx, runs.get(tx, run.id), State.SUCCEEDED, "Proven by reading again")
+        live_output.delete_lines(tx, run.id)
+        ended(tx, runs.get_run(tx, run.id), State.SUCCEEDED, "Proven by reading again")
     expect(page.locator(".kt-headline")).to_contain_text("Succeeded")
     expect(page.locator("#said")).to_be_hidden()
     expect(page.locator("#standing")).to_be_hidden()
@@ -134,7 +136,7 @@ def test_t_a20_a_page_whose_session_ended_asks_to_sign_in(visit: Visit) -> None:
     expect(visit.page.locator("#standing")).to_have_text("Live")
     token = visit.page.context.cookies()[0].get("value", "")
     with visit.server.office.database.transaction() as tx:
-        signins.end(tx, token)
+        sessions.end_session(tx, token)
     expect(visit.page.get_by_role("heading", name="Sign in")).to_be_visible(timeout=30_000)
 
 
@@ -181,7 +183,7 @@ def test_a_fan_is_drawn_and_told(
         ended(tx, parts[0], State.SUCCEEDED, "Proven by reading again")
         ended(tx, parts[1], State.FAILED, "Step 1 of 1 failed: the disk is full.")
         ended(tx, parts[2], State.UNKNOWN, "Nobody knows whether step 1 of 1 was done.")
-        heard.keep(tx, [Newest(parts[3].id, 1, 2, "one\ntwo")])
+        live_output.store_lines(tx, [NewestLines(parts[3].id, 1, 2, "one\ntwo")])
     visit = a_visit(browser, server, color_scheme=scheme, viewport={"width": width, "height": 900})
     visit.sign_in("dora")
     visit.open(f"/runs/{whole.id}")

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, CDPSession, Page, expect
 
-from bot.run import State
-from bot.store import factors
-from bot.workflow.second_factor import counts
+from bot.auth import second_factors
+from bot.model.run import State
+from bot.workflow.second_factor import is_factor_valid
 from tests.acceptance.visiting import CONTRAST, Server, Visit, a_visit
 from tests.bot.keyring import an_app, stepped_up
 from tests.bot.office import Office, an_office
@@ -56,9 +56,9 @@ def confirmed_key(visit: Visit, person: str) -> None:
     page.get_by_role("button", name="Add a key").click()
     expect(page.get_by_text("Does not count yet")).to_be_visible()
     with office.database.transaction() as tx:
-        [factor] = factors.of(tx, person)
-        assert not counts(office.policies.current(), factor)
-        factors.confirm(tx, office.parts.safe, factor, by="stan")
+        [factor] = second_factors.list_factors(tx, person)
+        assert not is_factor_valid(office.policies.current(), factor)
+        second_factors.confirm_factor(tx, office.parts.safe, factor, by="stan")
 
 
 def test_a_key_approves_what_takes_a_second_factor(browser: Browser, server: Server) -> None:

@@ -25,8 +25,9 @@ import httpx2
 import pytest
 from sqlalchemy import update
 
-from bot.run import Run, State
-from bot.store import changelog, runs, tables
+from bot.audit import change_log
+from bot.db import runs, tables
+from bot.model.run import Run, State
 from tests.bot.slack import payloads
 from tests.playground import company
 from tests.playground.fleet import LoopbackFleet
@@ -222,19 +223,23 @@ class Stage:
 
     def runs(self) -> list[Run]:
         with self.service.keyturn.database.reading() as tx:
-            found = [entry.run for entry in changelog.after(tx, 0) if entry.kind == "asked"]
-            return [runs.get(tx, number) for number in reversed(found) if number]
+            found = [
+                entry.run
+                for entry in change_log.list_entries_after(tx, 0)
+                if entry.kind == "asked"
+            ]
+            return [runs.get_run(tx, number) for number in reversed(found) if number]
 
     def run(self, number: int) -> Run:
         with self.service.keyturn.database.reading() as tx:
-            return runs.get(tx, number)
+            return runs.get_run(tx, number)
 
     def reaches(self, run: Run, state: State) -> None:
         until(lambda: self.run(run.id).state is state, f"{state}")
 
     def entries(self) -> list[str]:
         with self.service.keyturn.database.reading() as tx:
-            return [entry.kind for entry in changelog.after(tx, 0)]
+            return [entry.kind for entry in change_log.list_entries_after(tx, 0)]
 
     def cards(self, channel: str = "") -> list[Json]:
         """Return what was written since we began, the newest first."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.inventory.standing import standing
+from bot.hosts.live_check import check_host
 from connectors import agents
 from connectors.command import Shell
 from connectors.fleet import Fleet
@@ -115,18 +115,18 @@ def test_where_nothing_may_be_changed_nothing_is_told(sshd: TwoLogins):
 
 def test_a_check_of_the_inventory_tries_both_logins_and_looks_for_the_scripts(sshd: TwoLogins):
     with _fleet(sshd.host()) as fleet:
-        found = standing(fleet, "web1")
+        found = check_host(fleet, "web1")
         assert (found.root, found.trouble) == ("sudo", "")
         assert (sshd.logins_of(READER), sshd.logins_of(CHANGER)) == (1, 1)
     with _fleet(sshd.host(tags=("nginx", "csf"))) as fleet:
-        found = standing(fleet, "web1")
+        found = check_host(fleet, "web1")
         assert not found.well
         assert "install what `keyturn sudoers web1 --scripts` prints" in found.trouble
         assert "csf-load" in found.trouble
         assert "the program /usr/sbin/csf is not there" in found.trouble
     other = {"user": CHANGER, "key": str(sshd.directory / READER)}
     with _fleet(sshd.host(**other, reader=None)) as fleet:
-        assert standing(fleet, "web1").login is False
+        assert check_host(fleet, "web1").login is False
 
 
 def _inside(sshd: TwoLogins, script: str) -> None:
@@ -155,9 +155,9 @@ def test_a_check_of_the_inventory_tries_each_rule_and_each_script(
     sshd: TwoLogins, harm: str, words: str
 ):
     with _fleet(sshd.host()) as fleet:
-        assert standing(fleet, "web1").trouble == ""
+        assert check_host(fleet, "web1").trouble == ""
         _inside(sshd, harm)
-        found = standing(fleet, "web1")
+        found = check_host(fleet, "web1")
     assert not found.well
     assert words in found.trouble
     assert "install what `keyturn sudoers web1 --scripts` prints" in found.trouble

@@ -12,7 +12,7 @@ import uvicorn
 from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
 from starlette.types import ASGIApp
 
-from bot.store import signins
+from bot.auth import sessions
 from bot.web import WebParts, build
 from tests.bot.office import Office
 
@@ -57,7 +57,7 @@ class Server:
 
     def link(self, person: str) -> str:
         with self.office.database.transaction() as tx:
-            return f"{self.address}/sign-in/{signins.new_link(tx, person)}"
+            return f"{self.address}/sign-in/{sessions.create_link(tx, person)}"
 
 
 @dataclass

@@ -23,8 +23,8 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from bot import heap
-from bot.offering import Offering
-from bot.slack.door import Door, Installation, client
+from bot.slack.app import Door, Installation, client
+from bot.workflow.form_options import FormOptions
 from runbooks import catalogue
 from tests.bench.measuring import Figure, Part, at_most, table
 from tests.bot.office import an_office
@@ -176,7 +176,7 @@ async def _door(place: Path) -> None:
     with an_office(place) as office:
         async with a_web_api() as slack:
             speaker = client("xoxb-1", slack.url)
-            offering = Offering(office.fleet, office.database, office.policies, lists={})
+            offering = FormOptions(office.fleet, office.database, office.policies, lists={})
             door = Door(
                 office.workflow,
                 office.database,

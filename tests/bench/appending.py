@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from itertools import count
 from typing import Any
 
-from bot.store import changelog
-from bot.store.changelog import Draft
-from bot.store.database import Database
+from bot.audit import change_log
+from bot.audit.change_log import Draft
+from bot.db.database import Database
 
 _EACH, _BATCHES, _BATCH = 200, 10, 32
 _WAVES, _WAVE = 10, 200
@@ -16,7 +16,7 @@ _NUMBERS = count(1)
 def append_each(database: Database) -> int:
     for n in range(_EACH):
         with database.transaction() as tx:
-            changelog.append(
+            change_log.append_entry(
                 tx, "sending", run=1, person="dora", host="web1", n=n, title="Use bfq on sdb"
             )
     return _EACH
@@ -33,7 +33,7 @@ def append_waves(database: Database) -> int:
 def _append(database: Database, commits: int, each: int) -> int:
     for _ in range(commits):
         with database.transaction() as tx:
-            changelog.append_many(tx, [_intent(n) for n in range(each)])
+            change_log.append_entries(tx, [_intent(n) for n in range(each)])
     return commits * each
 
 

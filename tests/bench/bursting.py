@@ -19,8 +19,8 @@ from typing import Any, cast
 from aiohttp import web
 
 from bot import app
+from bot.db.database import Database
 from bot.settings import Settings
-from bot.store.database import Database
 from runbooks import catalogue
 from tests.bench.acknowledging import at_a_pace
 from tests.bench.farm import Farm

@@ -13,13 +13,14 @@ from typing import Any
 
 from sqlalchemy import Table
 
-from bot.digest import canonical
-from bot.proposal import Proposal, ProposedStep
-from bot.run import State
-from bot.store import changelog, tables, verification
-from bot.store.changelog import GENESIS
-from bot.store.database import Database
-from bot.store.seal import Seal
+from bot.audit import change_log, verification
+from bot.audit.change_log import GENESIS
+from bot.audit.signing import SigningKey
+from bot.db import tables
+from bot.db.database import Database
+from bot.model.canonical import encode_canonical
+from bot.model.plan import PlannedStep, ResolvedPlan
+from bot.model.run import State
 from connectors.command import Shell
 
 # Counted up whenever what is filled in changes.
@@ -59,7 +60,7 @@ def runs_of(entries: int) -> int:
     return (entries - 1) // len(_KINDS)
 
 
-def fill(database: Database, entries: int, seal: Seal) -> int:
+def fill(database: Database, entries: int, seal: SigningKey) -> int:
     """Add so many entries and the runs that left them, the newest of them of this moment.
 
     Returns when it begins, in microseconds: the first run is asked for half a minute later.
@@ -182,7 +183,7 @@ def _votes(count: int, began: int) -> Iterator[tuple[Any, ...]]:
 
 
 def _proposal() -> tuple[str, str]:
-    step = ProposedStep(
+    step = PlannedStep(
         "Use mq-deadline on sdb",
         "nfs1",
         "SHA256:…",
@@ -192,7 +193,7 @@ def _proposal() -> tuple[str, str]:
         after="mq-deadline",
     )
     fields = {"host": "nfs1", "device": "sdb"}
-    proposal = Proposal("nfs scheduler set", "1", fields, "person1", 0, "p", "it is", [step])
+    proposal = ResolvedPlan("nfs scheduler set", "1", fields, "person1", 0, "p", "it is", [step])
     return proposal.to_json(), proposal.digest
 
 
@@ -207,10 +208,10 @@ def _words(count: int) -> Iterator[tuple[str, int]]:
             yield word, number
 
 
-def _entries(count: int, began: int, seal: Seal) -> Iterator[tuple[Any, ...]]:
-    body = canonical({"public": seal.public})
+def _entries(count: int, began: int, seal: SigningKey) -> Iterator[tuple[Any, ...]]:
+    body = encode_canonical({"public": seal.public})
     first = (1, began + APART, verification.KEY, None, "", "", body, GENESIS)
-    prev = changelog.digest_of((*first, "", ""))
+    prev = change_log.hash_entry((*first, "", ""))
     signature = seal.sign(prev)
     yield (*first, prev, signature)
     for seq in range(2, count + 1):
@@ -221,7 +222,7 @@ def _entries(count: int, began: int, seal: Seal) -> Iterator[tuple[Any, ...]]:
             f'{{"door":"slack","n":{seq},"why":"it is slow"}}',
         )
         row = (seq, at, _KINDS[n], run, who, host_of(run), body, prev)
-        prev = changelog.digest_of((*row, "", ""))
+        prev = change_log.hash_entry((*row, "", ""))
         if seq % 1000 == 0 or seq == count:
             signature = seal.sign(prev)
         yield (*row, prev, signature)

@@ -14,9 +14,10 @@ from pathlib import Path
 from sqlalchemy import inspect
 from sqlalchemy.schema import CreateTable
 
-from bot.digest import sha256
-from bot.store import families, schema, seal
-from bot.store.database import Database
+from bot.audit import signing
+from bot.db import all_tables, migrations
+from bot.db.database import Database
+from bot.model.canonical import hash_canonical
 from tests.bench import filling
 from tests.bench.cluster import Cluster
 
@@ -85,7 +86,7 @@ def _read_once(place: Path) -> None:
 
 @contextmanager
 def _opened(name: str, place: Path) -> Generator[Database]:
-    key = seal.kept_in(place / "changelog.key")
+    key = signing.load_signing_key(place / "changelog.key")
     with ExitStack() as stack:
         if name == "SQLite":
             url = f"sqlite:///{place / 'keyturn.db'}"
@@ -101,9 +102,9 @@ def _fill(name: str, entries: int, place: Path) -> None:
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir(parents=True)
     with _opened(name, place) as database:
-        schema.upgrade(database)
+        migrations.upgrade_schema(database)
         clock = time.perf_counter()
-        began = filling.fill(database, entries, seal.kept_in(place / "changelog.key"))
+        began = filling.fill(database, entries, signing.load_signing_key(place / "changelog.key"))
         note = _Note(_digest(database), time.perf_counter() - clock, began)
         (place / _NOTE).write_text(json.dumps(asdict(note)), encoding="utf-8")
 
@@ -111,13 +112,13 @@ def _fill(name: str, entries: int, place: Path) -> None:
 def _digest(database: Database) -> str:
     dialect = database.engine.dialect
     made = [str(CreateTable(table).compile(dialect=dialect)) for table in filling.TABLES]
-    return sha256([filling.EDITION, *made])
+    return hash_canonical([filling.EDITION, *made])
 
 
 def _mend_tables(database: Database) -> None:
     """Make those anew that nothing is filled into, where they have other columns by now."""
     with database.engine.connect() as connection:
-        for table in families.metadata.sorted_tables:
+        for table in all_tables.metadata.sorted_tables:
             there = {str(column["name"]) for column in inspect(connection).get_columns(table.name)}
             if table not in filling.TABLES and there != set(table.columns.keys()):
                 table.drop(connection)

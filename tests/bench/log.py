@@ -6,9 +6,9 @@ import sys
 import time
 from pathlib import Path
 
-from bot.store import changelog, verification
-from bot.store.database import Database
-from bot.store.export import exported
+from bot.audit import change_log, verification
+from bot.audit.formats import export_log
+from bot.db.database import Database
 from tests.bench.appending import (
     append_batches,
     append_each,
@@ -60,12 +60,12 @@ def measured(name: str, count: int, keep: Path | None) -> Part:
 def _verified(found: Filled) -> Figure:
     def verify() -> int:
         with found.database.reading() as tx:
-            verdict = verification.verify(tx, quick=True)
+            verdict = verification.verify_log(tx, quick=True)
         assert verdict.broken is None, verdict
         return verdict.entries
 
     def read() -> int:
-        with found.database.reading() as tx, changelog.rows(tx) as rows:
+        with found.database.reading() as tx, change_log.read_rows(tx) as rows:
             return sum(1 for _ in rows)
 
     ours, raw = rates(verify, read, 1 if found.entries > 1_000_000 else 3)
@@ -76,7 +76,7 @@ def _fully_verified(found: Filled) -> Figure:
     """Check every signature: as many a second as the cores can."""
     began = time.perf_counter()
     with found.database.reading() as tx:
-        verdict = verification.verify(tx)
+        verdict = verification.verify_log(tx)
     assert verdict.broken is None, verdict
     took = time.perf_counter() - began
     return told("verify with every signature, entries", verdict.entries / took, "/s")
@@ -88,7 +88,7 @@ def _alone(found: Filled) -> tuple[float, float]:
     count = 0
     began = time.perf_counter()
     with found.database.reading() as tx, export.open("w", encoding="utf-8") as file:
-        for entry in exported(tx):
+        for entry in export_log(tx):
             file.write(json.dumps(entry, ensure_ascii=False) + "\n")
             count += 1
     exporting = count / (time.perf_counter() - began)

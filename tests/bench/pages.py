@@ -13,10 +13,11 @@ from jinja2 import Environment
 from starlette.types import Message
 
 from bot import heap
-from bot.run import State
-from bot.store import listing, signins
-from bot.store.database import Database
-from bot.store.search import Filter
+from bot.auth import sessions
+from bot.db import search
+from bot.db.database import Database
+from bot.db.search import RunFilter
+from bot.model.run import State
 from tests.bench.filling import APART, AREAS, DISKS, HOSTS, PEOPLE
 from tests.bot.office import an_office
 from tests.bot.web.conftest import a_site
@@ -33,51 +34,53 @@ _RARE = frozenset({State.UNKNOWN, State.WITHDRAWN})
 _NOT_DONE = frozenset({State.FAILED, State.DENIED, State.EXPIRED})
 
 
-def filters(count: int, began: int, dice: random.Random) -> dict[str, Callable[[], Filter]]:
+def filters(count: int, began: int, dice: random.Random) -> dict[str, Callable[[], RunFilter]]:
     """Return how to choose a filter of each kind, another one each time. count: of runs."""
 
     def some() -> int:
         return dice.randint(count // 10 + 50, count)
 
     return {
-        "newest": lambda: Filter(),
-        "anywhere in the past": lambda: Filter(before=some()),
-        "host": lambda: Filter(host=dice.choice(HOSTS), before=some()),
-        "hosts web1*": lambda: Filter(host="web1*", before=some()),
-        "hosts web*": lambda: Filter(host="web*", before=some()),
-        "area": lambda: Filter(area=dice.choice(AREAS), before=some()),
-        "person": lambda: Filter(person=dice.choice(PEOPLE), before=some()),
-        "runbook": lambda: Filter(words="abusers clear", before=some()),
-        "states": lambda: Filter(states=_NOT_DONE, before=some()),
-        "value": lambda: Filter(text=[f"device={dice.choice(DISKS)}"], before=some()),
-        "rare word of output": lambda: Filter(text=["overheated"]),
-        "host and value": lambda: Filter(
+        "newest": lambda: RunFilter(),
+        "anywhere in the past": lambda: RunFilter(before=some()),
+        "host": lambda: RunFilter(host=dice.choice(HOSTS), before=some()),
+        "hosts web1*": lambda: RunFilter(host="web1*", before=some()),
+        "hosts web*": lambda: RunFilter(host="web*", before=some()),
+        "area": lambda: RunFilter(area=dice.choice(AREAS), before=some()),
+        "person": lambda: RunFilter(person=dice.choice(PEOPLE), before=some()),
+        "runbook": lambda: RunFilter(words="abusers clear", before=some()),
+        "states": lambda: RunFilter(states=_NOT_DONE, before=some()),
+        "value": lambda: RunFilter(text=[f"device={dice.choice(DISKS)}"], before=some()),
+        "rare word of output": lambda: RunFilter(text=["overheated"]),
+        "host and value": lambda: RunFilter(
             host=dice.choice(HOSTS), text=[f"device={dice.choice(DISKS)}"], before=some()
         ),
-        "host, person and states": lambda: Filter(
+        "host, person and states": lambda: RunFilter(
             host=dice.choice(HOSTS), person=dice.choice(PEOPLE), states=_NOT_DONE, before=some()
         ),
-        "value and area": lambda: Filter(
+        "value and area": lambda: RunFilter(
             area=dice.choice(AREAS), text=[f"device={dice.choice(DISKS)}"], before=some()
         ),
-        "two values": lambda: Filter(text=[f"device={dice.choice(DISKS)}", "as"], before=some()),
-        "person and states": lambda: Filter(
+        "two values": lambda: RunFilter(
+            text=[f"device={dice.choice(DISKS)}", "as"], before=some()
+        ),
+        "person and states": lambda: RunFilter(
             person=dice.choice(PEOPLE), states=_NOT_DONE, before=some()
         ),
-        "states that are rare": lambda: Filter(states=_RARE, before=some()),
-        "hosts and states": lambda: Filter(host="web1*", states=_NOT_DONE, before=some()),
+        "states that are rare": lambda: RunFilter(states=_RARE, before=some()),
+        "hosts and states": lambda: RunFilter(host="web1*", states=_NOT_DONE, before=some()),
         "an hour long ago": lambda: _hour(began + dice.randint(count // 10, count) * APART),
     }
 
 
-def _hour(at: int) -> Filter:
-    return Filter(since=at, until=at + 120 * APART)
+def _hour(at: int) -> RunFilter:
+    return RunFilter(since=at, until=at + 120 * APART)
 
 
-def ask(database: Database, choose: Callable[[], Filter]) -> int:
+def ask(database: Database, choose: Callable[[], RunFilter]) -> int:
     """Ask for one page as the history does; return how many runs it has."""
     with database.reading() as tx:
-        found = listing.page(tx, choose(), most=_SIZE, whose="olga")
+        found = search.list_run_page(tx, choose(), most=_SIZE, whose="olga")
     return len(found.runs)
 
 
@@ -112,7 +115,7 @@ class Pages:
         office = self._stack.enter_context(an_office(directory, database=database))
         self._site = a_site(office)
         with database.transaction() as tx:
-            self._session = signins.begin(tx, "olga")
+            self._session = sessions.begin_session(tx, "olga")
         self._loop = asyncio.new_event_loop()
         # As the service does once it is built.
         heap.settle()

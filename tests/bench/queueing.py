@@ -10,11 +10,11 @@ from statistics import median
 from threading import Lock
 from typing import Any
 
-from bot.dispatch.crew import Crew
-from bot.dispatch.procrastinated import Procrastinated
-from bot.store import schema
-from bot.store.database import Database
-from bot.store.seal import Seal
+from bot.audit.signing import SigningKey
+from bot.db import migrations
+from bot.db.database import Database
+from bot.execution.procrastinate_dispatch import ProcrastinateDispatcher
+from bot.execution.procrastinate_worker import ProcrastinateWorker
 from tests.bench.measuring import Part, at_least, at_most, p95, table, told
 from tests.playground.postgres import Postgres
 
@@ -41,7 +41,7 @@ class _Told:
 
 def _work(url: str, pipe: Any) -> None:
     """Be one worker, until told to end."""
-    crew = Crew(url, sites=[_SITE])
+    crew = ProcrastinateWorker(url, sites=[_SITE])
     crew.start(_Told(pipe))
     pipe.recv()
     crew.stop(10)
@@ -74,7 +74,7 @@ class Queue:
 
     def __init__(self, database: Database, pipes: list[Any]) -> None:
         self._database, self._pipes = database, pipes
-        self._dispatch = Procrastinated()
+        self._dispatch = ProcrastinateDispatcher()
         self._last = 0
         self.begun: dict[int, float] = {}
 
@@ -117,8 +117,8 @@ class Queue:
 def measured(*, quick: bool) -> Part:
     count, tries, rounds = (1_000, 50, 1) if quick else (3_000, 300, 5)
     with Postgres() as server:
-        database = Database(server.new_database(), Seal.new())
-        schema.upgrade(database)
+        database = Database(server.new_database(), SigningKey.new())
+        migrations.upgrade_schema(database)
         with _workers(database.url) as pipes:
             queue = Queue(database, pipes)
             queue.await_(queue.enqueue(WORKERS * 8))

@@ -12,8 +12,8 @@ from typing import Any, cast
 import httpx2
 
 from bot import heap
-from bot.run import ENDED, Origin, Run, State
-from bot.store import runs
+from bot.db import runs
+from bot.model.run import ENDED, Origin, Run, State
 from connectors.command import Ask, Query, Shell
 from runbooks import Change, Host, Plan, Step, catalogue
 from runbooks.uptime_check import UptimeCheck
@@ -141,7 +141,7 @@ class Whole:
                 assert time.monotonic() < end, run
                 came.wait(0.5)
                 with database.reading() as tx:
-                    run = runs.get(tx, run.id)
+                    run = runs.get_run(tx, run.id)
         return run
 
 

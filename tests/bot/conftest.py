@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.store.database import Database
+from bot.db.database import Database
 from tests.bot.empty import STORES, empty, empty_on
 from tests.bot.office import Office, an_office
 from tests.playground.postgres import Postgres

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from sqlalchemy import event
 
-from bot.store import schema
-from bot.store.database import Database
-from bot.store.seal import Seal
+from bot.audit.signing import SigningKey
+from bot.db import migrations
+from bot.db.database import Database
 from tests.playground.postgres import Postgres
 
 _SQLITE, _POSTGRESQL = "sqlite", pytest.param("postgresql", marks=pytest.mark.real)
@@ -20,15 +20,15 @@ on_sqlite = pytest.mark.parametrize("database", [_SQLITE], indirect=True)
 on_postgresql = pytest.mark.parametrize("database", [_POSTGRESQL], indirect=True)
 
 
-def empty(file: Path, seal: Seal | None = None) -> Database:
+def empty(file: Path, seal: SigningKey | None = None) -> Database:
     """Return a database of SQLite in *file*, which is not there yet."""
     file.write_bytes(_laid_out())
-    return hasty(Database(f"sqlite:///{file}", seal or Seal.new()))
+    return hasty(Database(f"sqlite:///{file}", seal or SigningKey.new()))
 
 
-def empty_on(server: Postgres, seal: Seal | None = None) -> Database:
+def empty_on(server: Postgres, seal: SigningKey | None = None) -> Database:
     """Return a new database of a server of PostgreSQL."""
-    return Database(server.new_database(like=_template(server)), seal or Seal.new())
+    return Database(server.new_database(like=_template(server)), seal or SigningKey.new())
 
 
 def hasty(database: Database) -> Database:
@@ -46,7 +46,7 @@ def _laid_out() -> bytes:
     with tempfile.TemporaryDirectory() as place:
         file = Path(place) / "empty.db"
         database = Database(f"sqlite:///{file}")
-        schema.upgrade(database)
+        migrations.upgrade_schema(database)
         database.close()
         return file.read_bytes()
 
@@ -54,7 +54,7 @@ def _laid_out() -> bytes:
 @cache
 def _template(server: Postgres) -> str:
     database = Database(server.new_database())
-    schema.upgrade(database)
+    migrations.upgrade_schema(database)
     # Nobody may be connected to what is copied.
     database.close()
     return str(database.engine.url.database)

@@ -5,9 +5,9 @@ from typing import Any
 
 from pyotp.totp import TOTP
 
-from bot.factor import totp
-from bot.store import factors, signins, tables
-from bot.store.factors import Factor
+from bot.auth import second_factors, sessions, totp
+from bot.auth.second_factors import Factor
+from bot.db import tables
 from tests.bot.office import Office
 from tests.stamps import amend
 
@@ -33,7 +33,7 @@ class App:
     @property
     def factor(self) -> Factor:
         with self.office.database.reading() as tx:
-            return factors.of(tx, self.person)[0]
+            return second_factors.list_factors(tx, self.person)[0]
 
     def lose(self) -> None:
         """Have it forgotten."""
@@ -45,18 +45,18 @@ def an_app(office: Office, person: str, *, confirmed_by: str = "policy") -> App:
     secret = totp.new_secret()
     safe = office.parts.safe
     with office.database.transaction() as tx:
-        added = factors.add(
+        added = second_factors.add_factor(
             tx,
             safe,
             person=person,
             kind=totp.KIND,
-            digest=totp.digest(secret),
+            digest=totp.hash_secret(secret),
             secret=secret,
         )
-        factors.prove(tx, added, used=0)
+        second_factors.mark_proven(tx, added, used=0)
         if confirmed_by:
-            factors.confirm(tx, safe, added, by=confirmed_by)
-        return App(office, person, secret, signins.begin(tx, person))
+            second_factors.confirm_factor(tx, safe, added, by=confirmed_by)
+        return App(office, person, secret, sessions.begin_session(tx, person))
 
 
 def stepped_up(office: Office, person: str) -> App:

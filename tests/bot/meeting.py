@@ -1,8 +1,8 @@
 """How hosts were met, for tests that look at it."""
 
-from bot.store import contacts
-from bot.store.contacts import Contact
-from bot.store.database import Transaction
+from bot.db.database import Transaction
+from bot.hosts import reachability
+from bot.hosts.reachability import LastContact
 
 
 def meet(
@@ -15,4 +15,4 @@ def meet(
     trouble: str = "",
 ) -> None:
     """Note how a host was met. answered: None for not now."""
-    contacts.keep(tx, [Contact(host, met, answered, met, kind, trouble)])
+    reachability.store_contacts(tx, [LastContact(host, met, answered, met, kind, trouble)])

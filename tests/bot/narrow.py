@@ -6,11 +6,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from bot.run import Run
-from bot.store import changelog, glass, locks, schedules
-from bot.store.database import Database
-from bot.store.outside import EVENT
-from bot.timetable import Timing, timetable
+from bot.audit import change_log
+from bot.db import break_glass, locks, schedules
+from bot.db.database import Database
+from bot.db.inbound_events import EVENT
+from bot.model.run import Run
+from bot.model.schedule import ScheduleTiming, parse_cron
 from tests.bot.office import WEB, Office, an_office
 from tests.policies import starter_rules
 from tests.toy import SetSwitch, ShowSwitches
@@ -72,12 +73,12 @@ def fill(office: Office) -> Narrow:
     hidden_schedule = _schedule(office, "lb1", HIDDEN, "adam")
     shown_schedule = _schedule(office, "web1", SHOWN, "olga")
     with office.database.transaction() as tx:
-        locks.take(tx, "lb2", waiting.id)
+        locks.take_lock(tx, "lb2", waiting.id)
         for run, person, words in ((done, "adam", why), (shown, "olga", f"a {SHOWN} reason")):
-            glass.want(tx, run=run.id, person=person, reason=words)
-            glass.shatter(tx, run.id, until=tx.now, factor="")
-        changelog.append(tx, "banned", person="stan", why=why)
-        changelog.append(
+            break_glass.request_break_glass(tx, run=run.id, person=person, reason=words)
+            break_glass.activate_break_glass(tx, run.id, until=tx.now, factor="")
+        change_log.append_entry(tx, "banned", person="stan", why=why)
+        change_log.append_entry(
             tx, EVENT, host="lb1", person="", title=why, source="alerts", happened=tx.now
         )
     hidden = {"done": done, "check": check, "both": both, "waiting": waiting}
@@ -99,9 +100,9 @@ def _schedule(office: Office, host: str, name: str, person: str) -> int:
         spelled="",
         person=person,
         origin=WEB,
-        timing=Timing(name, timetable("0 3 * * *", "UTC")),
+        timing=ScheduleTiming(name, parse_cron("0 3 * * *", "UTC")),
         reason=f"a {name} reason",
     )
     office.work()
     with office.database.reading() as tx:
-        return next(one.id for one in schedules.every(tx) if one.run == run.id)
+        return next(one.id for one in schedules.list_schedules(tx) if one.run == run.id)

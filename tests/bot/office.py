@@ -5,11 +5,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from bot.audit import change_log
+from bot.db import migrations, runs
+from bot.db.database import Database, Transaction
+from bot.model.run import Origin, Run
 from bot.policy import PolicyDirectory
-from bot.run import Origin, Run
-from bot.store import changelog, runs, schema
-from bot.store.database import Database, Transaction
-from bot.workflow import Parts, Workflow
+from bot.service import Workflow
+from bot.workflow.context import WorkflowContext
 from runbooks import AnyRunbook
 from tests.bot.empty import empty
 from tests.policies import a_policy
@@ -36,7 +38,7 @@ class ByHand:
 @dataclass
 class Office:
     workflow: Workflow
-    parts: Parts
+    parts: WorkflowContext
     fleet: ToyFleet
     queue: ByHand
     policies: PolicyDirectory
@@ -63,11 +65,15 @@ class Office:
 
     def run(self, number: int) -> Run:
         with self.database.reading() as tx:
-            return runs.get(tx, number)
+            return runs.get_run(tx, number)
 
     def entries(self, run: Run | None = None) -> list[str]:
         with self.database.reading() as tx:
-            found = changelog.of_run(tx, run.id) if run else changelog.after(tx, 0)
+            found = (
+                change_log.list_entries_of_run(tx, run.id)
+                if run
+                else change_log.list_entries_after(tx, 0)
+            )
         return [entry.kind for entry in found]
 
 
@@ -78,8 +84,8 @@ def an_office(
     policies = a_policy(directory / "policy", rules=rules)
     store = database or empty(directory / "keyturn.db")
     if database is not None:
-        schema.upgrade(store)
+        migrations.upgrade_schema(store)
     fleet, queue = ToyFleet(), ByHand()
-    parts = Parts(store, policies, fleet, queue, runbooks=RUNBOOKS)
+    parts = WorkflowContext(store, policies, fleet, queue, runbooks=RUNBOOKS)
     yield Office(Workflow(parts), parts, fleet, queue, policies)
     store.close()

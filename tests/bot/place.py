@@ -4,8 +4,9 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-from bot.store import safe, seal, verification
-from bot.store.database import Transaction
+from bot.audit import signing, verification
+from bot.auth import secret_box
+from bot.db.database import Transaction
 from tests.bot.empty import empty
 from tests.policies import a_policy
 
@@ -16,8 +17,8 @@ def a_place(directory: Path) -> Generator[Transaction]:
     a_policy(directory / "policy")
     var = directory / "var"
     var.mkdir()
-    safe.kept_in(var / "secrets.key")
-    database = empty(var / "keyturn.db", seal.kept_in(var / "changelog.key"))
+    secret_box.load_secret_box(var / "secrets.key")
+    database = empty(var / "keyturn.db", signing.load_signing_key(var / "changelog.key"))
     with database.transaction() as tx:
         verification.open_log(tx)
         yield tx

@@ -7,11 +7,13 @@ from pathlib import Path
 import pytest
 from sqlalchemy import update
 
+from bot.audit import change_log
+from bot.audit.signing import SigningKey
+from bot.db import migrations, tables
+from bot.model.run import Run, State
 from bot.policy import Request
-from bot.run import Run, State
-from bot.store import changelog, schema, tables
-from bot.store.seal import Seal
-from bot.workflow import NotYours, TooLate, Unfit
+from bot.workflow.approvals import NotAllowed, TooLate
+from bot.workflow.requests import InvalidRequest
 from tests.bot.office import WEB, Office, an_office
 from tests.bot.time import Clock
 from tests.policies import starter_rules
@@ -34,8 +36,8 @@ permit (principal, action == Action::"ask", resource) {when};
 @contextmanager
 def _office(directory: Path, rules: str | None = None) -> Generator[tuple[Office, Clock]]:
     directory.mkdir(exist_ok=True)
-    clock = Clock(f"sqlite:///{directory / 'keyturn.db'}", Seal.new())
-    schema.upgrade(clock)
+    clock = Clock(f"sqlite:///{directory / 'keyturn.db'}", SigningKey.new())
+    migrations.upgrade_schema(clock)
     with an_office(directory, rules=rules, database=clock) as office:
         people = office.policies.path / "people.yaml"
         people.write_text(
@@ -67,7 +69,7 @@ def _never(_request: Request, _person: str) -> bool:
 def _may(office: Office, run: Run, person: str) -> bool:
     try:
         _yes(office, run, person)
-    except NotYours:
+    except NotAllowed:
         return False
     return True
 
@@ -211,7 +213,7 @@ class TestReasons:
 
     def test_are_asked_of_the_asker(self, tmp_path: Path):
         with _office(tmp_path, self.RULES) as (office, _):
-            with pytest.raises(Unfit, match="why this is done"):
+            with pytest.raises(InvalidRequest, match="why this is done"):
                 office.ask(LAMP_ON)
             assert office.entries() == []
             assert office.ask(LAMP_ON, reason="it is dark").state is State.WAITING
@@ -219,9 +221,9 @@ class TestReasons:
     def test_are_asked_of_the_approver(self, tmp_path: Path):
         with _office(tmp_path, self.RULES) as (office, _):
             run = office.ask(LAMP_ON, reason="it is dark")
-            with pytest.raises(Unfit, match="say why you approve"):
+            with pytest.raises(InvalidRequest, match="say why you approve"):
                 _yes(office, run, "olga")
-            with pytest.raises(NotYours):
+            with pytest.raises(NotAllowed):
                 _yes(office, run, "stan")
             assert _yes(office, run, "olga", "I saw it").state is State.READY
 
@@ -362,7 +364,7 @@ class TestReminding:
             clock.ahead = 11 * MINUTE
             office.workflow.remind_due()
             with office.database.reading() as tx:
-                entry = changelog.last_of_run(tx, run.id)
+                entry = change_log.get_last_entry_of_run(tx, run.id)
             assert entry
             assert (entry.kind, entry.facts["people"]) == ("reminded", ["adam", "olga"])
 
@@ -389,7 +391,7 @@ class TestPolicyInTheLog:
         areas.write_text(areas.read_text() + "# a remark\n")
         office.workflow.note_policy()
         with office.database.reading() as tx:
-            entry = changelog.last_of_kind(tx, "policy changed")
+            entry = change_log.get_last_entry_of_kind(tx, "policy changed")
         assert office.entries().count("policy changed") == 2
         assert entry
         assert entry.facts["changed"] == ["areas.yaml"]

@@ -8,16 +8,20 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Connection, update
 
+from bot.audit.signing import SigningKey
+from bot.db import migrations, runs, tables
+from bot.db.database import Database, Transaction
+from bot.execution import gate, planner
+from bot.execution.executor import Executor
+from bot.execution.lease_keeper import HeldRun
+from bot.model.run import Run, State
 from bot.policy import Policy, PolicyDirectory
-from bot.run import Run, State
-from bot.store import runs, schema, tables
-from bot.store.database import Database, Transaction
-from bot.store.seal import Seal
-from bot.workflow import NotYours, TooLate, TooMuch, Workflow, deciding, gate, planning, reminding
-from bot.workflow.applying import Applying
-from bot.workflow.counting import Count
-from bot.workflow.pacing import Pace
-from bot.workflow.worker import Hold
+from bot.service import Workflow
+from bot.workflow import approvals, reminders
+from bot.workflow.approval_count import ApprovalCount
+from bot.workflow.approvals import NotAllowed, TooLate
+from bot.workflow.rate_limit import RateLimits
+from bot.workflow.requests import TooManyRequests
 from runbooks import Plan, Step
 from tests.bot.office import WEB, Office, an_office
 from tests.bot.time import Clock
@@ -31,8 +35,8 @@ SENT = [("lb1", "set lamp on")]
 
 @pytest.fixture
 def clock(tmp_path: Path) -> Clock:
-    clock = Clock(f"sqlite:///{tmp_path / 'keyturn.db'}", Seal.new())
-    schema.upgrade(clock)
+    clock = Clock(f"sqlite:///{tmp_path / 'keyturn.db'}", SigningKey.new())
+    migrations.upgrade_schema(clock)
     return clock
 
 
@@ -85,7 +89,7 @@ class TestInTime:
     def test_t_a4_without_the_guard_it_would_have_counted(
         self, timed: Office, clock: Clock, monkeypatch: pytest.MonkeyPatch
     ):
-        monkeypatch.setattr(deciding, "_must_wait", nothing)
+        monkeypatch.setattr(approvals, "_must_wait", nothing)
         assert approve_late(timed, clock) is State.READY
 
     def test_t_a4_an_approval_that_grew_old_opens_nothing(self, timed: Office, clock: Clock):
@@ -137,18 +141,18 @@ def _by_the_process(_database: Database, _connection: Connection) -> int:
 
 def patience(office: Office, run: Run, microseconds: int) -> None:
     with office.database.transaction() as tx:
-        runs.amend(tx, runs.hold(tx, run.id), expires=tx.now + microseconds)
+        runs.amend_run(tx, runs.lock_run(tx, run.id), expires=tx.now + microseconds)
 
 
 def _all_there(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the gate believe what was counted when people clicked, and that nothing has moved."""
-    true = gate.count
+    true = gate.count_approvals
 
-    def believed(*args: object) -> Count:
+    def believed(*args: object) -> ApprovalCount:
         counted = true(*args)  # pyright: ignore[reportArgumentType] - handed on as they are
         return replace(counted, ruling=replace(counted.ruling, allowed=True), missing=0)
 
-    monkeypatch.setattr(gate, "count", believed)
+    monkeypatch.setattr(gate, "count_approvals", believed)
     monkeypatch.setattr(gate, "_same_as_approved", nothing)
     monkeypatch.setattr(gate, "_same_host_as_approved", nothing)
 
@@ -210,7 +214,7 @@ class TestMidway:
     def test_t_a6_no_further_host_is_reached(self, office: Office, go: Callable[[Office], None]):
         assert self._goes(office, go) == ["lb1", "lb2", "lb3"]
         with office.database.reading() as tx:
-            parts = runs.children(tx, 1)
+            parts = runs.list_children(tx, 1)
         assert [part.state for part in parts[:3]] == [State.SUCCEEDED] * 3
         # It is for the role, and not only since a file is another one.
         for part in parts[3:]:
@@ -249,7 +253,7 @@ class TestANo:
     def test_t_a3_without_either_it_would_have_been_sent(
         self, office: Office, monkeypatch: pytest.MonkeyPatch
     ):
-        monkeypatch.setattr(gate, "authorise", nothing)
+        monkeypatch.setattr(gate, "authorise_run", nothing)
         self._set_back(office)
         assert office.fleet.told == SENT
 
@@ -289,7 +293,7 @@ class TestWhatWasShown:
         assert (goes_on(office, run), office.fleet.told) == (State.SUCCEEDED, SENT)
 
     def _changed(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(planning, "version", another_version)
+        monkeypatch.setattr(planner, "version", another_version)
 
     def test_t_a9_a_host_that_moved_since_is_sent_nothing(self, office: Office):
         run = approved(office)
@@ -326,11 +330,11 @@ class TestALateResult:
     def test_t_a10_without_the_guard_it_would_have(
         self, office: Office, monkeypatch: pytest.MonkeyPatch
     ):
-        def whoevers(_self: Applying, tx: Transaction, run: Run, _hold: Hold) -> Run:
-            return runs.hold(tx, run.id)
+        def whoevers(_self: Executor, tx: Transaction, run: Run, _hold: HeldRun) -> Run:
+            return runs.lock_run(tx, run.id)
 
         monkeypatch.setattr(runs, "check_move", nothing)
-        monkeypatch.setattr(Applying, "_ours", whoevers)
+        monkeypatch.setattr(Executor, "_ours", whoevers)
         assert self._settled_meanwhile(office).state is State.SUCCEEDED
 
 
@@ -377,13 +381,13 @@ class TestReminding:
         run = escalating.ask(LAMP_ON)
         clock.ahead = 11 * MINUTE
         assert [len(escalating.workflow.remind_due()) for _ in range(3)] == [1, 0, 0]
-        with pytest.raises(NotYours):
+        with pytest.raises(NotAllowed):
             escalating.approve(run, "stan")
 
     def test_without_the_guard_the_next_group_would_be_asked_at_once(
         self, escalating: Office, monkeypatch: pytest.MonkeyPatch
     ):
-        monkeypatch.setattr(reminding, "_due", always)
+        monkeypatch.setattr(reminders, "_due", always)
         run = escalating.ask(LAMP_ON)
         assert [len(escalating.workflow.remind_due()) for _ in range(3)] == [1, 1, 1]
         assert escalating.approve(run, "stan").state is State.SUCCEEDED
@@ -402,7 +406,7 @@ class TestPace:
 
     @pytest.fixture
     def paced(self, office: Office) -> Office:
-        parts = replace(office.parts, pace=Pace(person=3, runbook=5, everybody=7))
+        parts = replace(office.parts, pace=RateLimits(person=3, runbook=5, everybody=7))
         return replace(office, parts=parts, workflow=Workflow(parts))
 
     def _asks(self, office: Office, person: str, *, times: int = 3) -> None:
@@ -411,24 +415,24 @@ class TestPace:
 
     def test_t_a19_one_person_asks_for_so_much_a_minute(self, paced: Office):
         self._asks(paced, "dora")
-        with pytest.raises(TooMuch, match="you have asked for 3 things within a minute"):
+        with pytest.raises(TooManyRequests, match="you have asked for 3 things within a minute"):
             self._asks(paced, "dora", times=1)
         self._asks(paced, "stan", times=1)
 
     def test_t_a19_so_much_is_asked_of_one_runbook_and_of_everybody(self, paced: Office):
         self._asks(paced, "dora")
         self._asks(paced, "stan", times=2)
-        with pytest.raises(TooMuch, match="toy set was asked for 5 times"):
+        with pytest.raises(TooManyRequests, match="toy set was asked for 5 times"):
             self._asks(paced, "adam", times=1)
         for _ in range(2):
             paced.ask(ShowSwitches(host="lb1"), person="adam")
-        with pytest.raises(TooMuch, match="7 things were asked for"):
+        with pytest.raises(TooManyRequests, match="7 things were asked for"):
             paced.ask(ShowSwitches(host="lb1"), person="olga")
 
     def test_t_a19_it_is_noted_once_a_minute(self, paced: Office):
         self._asks(paced, "dora")
         for _ in range(3):
-            with pytest.raises(TooMuch):
+            with pytest.raises(TooManyRequests):
                 self._asks(paced, "dora", times=1)
         assert paced.entries().count("asked too fast") == 1
         assert paced.entries().count("asked") == 3
@@ -436,13 +440,13 @@ class TestPace:
     def test_t_a19_approvals_and_denials_are_never_held_up(self, paced: Office):
         first, second = paced.ask(LAMP_ON), paced.ask(LAMP_ON)
         paced.ask(ShowSwitches(host="lb1"))
-        with pytest.raises(TooMuch):
+        with pytest.raises(TooManyRequests):
             paced.ask(ShowSwitches(host="lb1"))
         assert paced.approve(first).state is State.SUCCEEDED
         assert paced.workflow.deny(second.id, person="olga").state is State.DENIED
 
     def test_t_a19_a_minute_later_there_is_room_again(self, timed: Office, clock: Clock):
-        parts = replace(timed.parts, pace=Pace.of(1))
+        parts = replace(timed.parts, pace=RateLimits.of(1))
         paced = replace(timed, parts=parts, workflow=Workflow(parts))
         self._asks(paced, "dora", times=1)
         clock.ahead = 61_000_000

@@ -10,16 +10,17 @@ import pytest
 from click.testing import CliRunner
 
 from bot.__main__ import main
-from bot.dispatch.procrastinated import Procrastinated
-from bot.ground import lay, one_of_several
-from bot.redaction import Redactor
+from bot.audit import signing
+from bot.bootstrap import build_foundation, lock_shared_directory
+from bot.db import outbox, runs
+from bot.db.database import AlreadyRunning, Database
+from bot.db.process_lock import lock_exclusive, lock_shared
+from bot.execution.procrastinate_dispatch import ProcrastinateDispatcher
+from bot.model.keyfile import KeyFileError
+from bot.model.redaction import Redactor
+from bot.service import Workflow
 from bot.settings import Settings
-from bot.store import news, runs, seal
-from bot.store.database import AlreadyRunning, Database
-from bot.store.keyfile import BadKey
-from bot.store.tenure import one_of_many, sole_server
-from bot.workflow import Workflow
-from bot.workflow.noting import BROKEN, CHANGED, Noting
+from bot.workflow.policy_changes import BROKEN, CHANGED, Noting
 from tests.bot.empty import on_postgresql
 from tests.bot.office import Office
 from tests.playground import company
@@ -75,19 +76,19 @@ def test_news_that_one_process_tells_is_not_looked_at_by_another(any_office: Off
     office = any_office
     run = office.ask(SetSwitch(host="lb1", name="lamp", value="on"))
     with office.database.transaction() as first:
-        assert [item.run for item in news.held(first)] == [run.id]
+        assert [item.run for item in outbox.lock_pending_news(first)] == [run.id]
         with office.database.transaction() as second:
-            assert news.held(second) == []
+            assert outbox.lock_pending_news(second) == []
             # Its twin: reading alone would see it.
-            assert news.pending(second)
+            assert outbox.list_pending_news(second)
 
 
 def test_what_is_due_by_time_is_done_once_by_two(any_office: Office):
     office = any_office
     run = office.ask(SetSwitch(host="lb1", name="lamp", value="on"))
     with office.database.transaction() as tx:
-        held = runs.hold(tx, run.id)
-        runs.amend(tx, held, expires=tx.now - 1)
+        held = runs.lock_run(tx, run.id)
+        runs.amend_run(tx, held, expires=tx.now - 1)
     other = Workflow(replace(office.parts))
     _together(office.workflow.expire_due, other.expire_due, office.workflow.nudge, other.nudge)
     assert office.entries(run).count("expired") == 1
@@ -98,9 +99,13 @@ def test_embedded_and_distributed_do_not_mix_on_one_database(postgres: Postgres)
     url = postgres.new_database()
     first, second, third = (Database(url) for _ in range(3))
     refused = pytest.raises(AlreadyRunning, match="KEYTURN_ENGINE=distributed")
-    with one_of_many(first), one_of_many(second), refused, sole_server(third):
+    with lock_shared(first), lock_shared(second), refused, lock_exclusive(third):
         pass
-    with sole_server(third), pytest.raises(AlreadyRunning, match="embedded"), one_of_many(first):
+    with (
+        lock_exclusive(third),
+        pytest.raises(AlreadyRunning, match="embedded"),
+        lock_shared(first),
+    ):
         pass
     for database in (first, second, third):
         database.close()
@@ -114,10 +119,10 @@ def test_a_process_with_another_key_does_not_start(postgres: Postgres, tmp_path:
         replicas.ground().database.close()
         key = tmp_path / "var" / "changelog.key"
         right = key.rename(tmp_path / "right.key")
-        with pytest.raises(BadKey, match="all processes need the same one"):
+        with pytest.raises(KeyFileError, match="all processes need the same one"):
             replicas.ground()
-        seal.kept_in(key)
-        with pytest.raises(BadKey, match=r"put the right changelog\.key back"):
+        signing.load_signing_key(key)
+        with pytest.raises(KeyFileError, match=r"put the right changelog\.key back"):
             replicas.ground()
         key.unlink()
         right.rename(key)
@@ -145,7 +150,7 @@ def test_db_upgrade_makes_what_several_processes_need_and_db_check_says_so(
         "changelog.key",
         "secrets.key",
     }
-    ground = lay(Settings(), Procrastinated(), Redactor())
+    ground = build_foundation(Settings(), ProcrastinateDispatcher(), Redactor())
     ground.house.open({})
     ground.database.close()
     status, said = typed("db", "check", "--json")
@@ -167,8 +172,8 @@ def test_the_distributed_mode_needs_postgresql():
 
 
 def test_processes_of_one_machine_keep_their_files_apart(tmp_path: Path):
-    with one_of_several(tmp_path) as first, one_of_several(tmp_path) as second:
+    with lock_shared_directory(tmp_path) as first, lock_shared_directory(tmp_path) as second:
         assert first != second
     # What one has left is found by the next.
-    with one_of_several(tmp_path) as third:
+    with lock_shared_directory(tmp_path) as third:
         assert third == first

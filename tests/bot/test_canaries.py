@@ -10,14 +10,15 @@ from urllib.parse import quote
 
 import pytest
 
-from bot.custody.discretion import Discreet, secrets_of
-from bot.redaction import Redactor
-from bot.run import State
+from bot.audit import verification
+from bot.audit.formats import export_log
+from bot.audit.signing import SigningKey
+from bot.db import migrations
+from bot.db.database import Database
+from bot.model.redaction import Redactor
+from bot.model.run import State
+from bot.observability import RedactingFormatter, list_login_secrets
 from bot.settings import Settings
-from bot.store import schema, verification
-from bot.store.database import Database
-from bot.store.export import exported
-from bot.store.seal import Seal
 from connectors.inventory import Inventory
 from connectors.trouble import CommandFailed
 from tests.bot.office import Office, an_office
@@ -56,13 +57,13 @@ def _run_through(directory: Path, redactor: Redactor) -> Iterator[str]:
 
     What chat and pages show is drawn from the database, which is one of them.
     """
-    store = Database(f"sqlite:///{directory / 'keyturn.db'}", Seal.new(), redactor)
-    schema.upgrade(store)
+    store = Database(f"sqlite:///{directory / 'keyturn.db'}", SigningKey.new(), redactor)
+    migrations.upgrade_schema(store)
     with store.transaction() as tx:
         verification.open_log(tx)
     heard = io.StringIO()
     handler = logging.StreamHandler(heard)
-    handler.setFormatter(Discreet(redactor))
+    handler.setFormatter(RedactingFormatter(redactor))
     log = logging.getLogger("bot.canaries")
     log.addHandler(handler)
     with an_office(directory, database=store) as office:
@@ -72,7 +73,7 @@ def _run_through(directory: Path, redactor: Redactor) -> Iterator[str]:
         except ValueError:
             log.exception("a fault that quotes %s", CANARIES[0])
         with store.reading() as tx:
-            yield "\n".join(json.dumps(line, ensure_ascii=False) for line in exported(tx))
+            yield "\n".join(json.dumps(line, ensure_ascii=False) for line in export_log(tx))
         with store.engine.connect() as connection:
             yield "\n".join(connection.connection.driver_connection.iterdump())  # pyright: ignore
     log.removeHandler(handler)
@@ -119,7 +120,7 @@ def test_t_x1_the_services_own_secrets_are_known(tmp_path: Path):
         slack_signing_secret="our-signing-secret",  # pyright: ignore[reportArgumentType]
         slack_team="T1",
     )
-    redactor = Redactor([*settings.secrets, *secrets_of(inventory, tmp_path)])
+    redactor = Redactor([*settings.secrets, *list_login_secrets(inventory, tmp_path)])
     for secret in ("p@ss-of-ours", "xoxb-our-token", "our-signing-secret", "of-a-switch-2"):
         assert redactor.holds(f"it is {secret}")
         assert secret not in str(settings.shown)

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, event
 
+from bot.db.database import Transaction
+from bot.db.prepared import PreparedStatement
+from bot.model.run import Run, State
 from bot.policy import Policy, Request, Ruling
-from bot.run import Run, State
-from bot.store.database import Transaction
-from bot.store.rote import Rote
 from tests.bot.api.conftest import a_desk
 from tests.bot.office import WEB, Office, an_office
 from tests.bot.web.conftest import a_site
@@ -127,13 +127,13 @@ def test_what_hosts_say_at_once_is_written_by_one_statement_of_each_kind(
     crowd: Office, monkeypatch: pytest.MonkeyPatch
 ):
     done: Counter[str] = Counter()
-    plain = Rote.do_all
+    plain = PreparedStatement.do_all
 
-    def noted(self: Rote, tx: Transaction, told: Sequence[Mapping[str, Any]]) -> int:
+    def noted(self: PreparedStatement, tx: Transaction, told: Sequence[Mapping[str, Any]]) -> int:
         done["rote"] += 1
         return plain(self, tx, told)
 
-    monkeypatch.setattr(Rote, "do_all", noted)
+    monkeypatch.setattr(PreparedStatement, "do_all", noted)
     assert _checked(crowd, SOME).state is State.SUCCEEDED
     few, done["rote"] = done["rote"], 0
     assert _checked(crowd, MANY).state is State.SUCCEEDED

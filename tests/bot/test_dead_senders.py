@@ -3,9 +3,9 @@
 import time
 from pathlib import Path
 
-from bot.run import Origin
-from bot.store import homes, news
-from bot.store.outside import delivery
+from bot.db import home_queue, outbox
+from bot.db.inbound_events import delivery
+from bot.model.run import Origin
 from runbooks.uptime_check import UptimeCheck
 from tests.playground import company
 from tests.playground.service import Service
@@ -20,11 +20,11 @@ def test_what_was_being_told_at_a_crash_is_told_at_the_next_start(tmp_path: Path
             UptimeCheck(host="lb1"), person="dora", origin=Origin("web"), reason=""
         )
         with before.keyturn.database.transaction() as tx:
-            homes.opened(tx, "U0OLGA", "olga")
-            [home] = homes.due(tx)
-            assert homes.claim(tx, home, seconds=60)
-            [item] = news.pending(tx)
-            assert news.claim(tx, item, sender="dead", seconds=60)
+            home_queue.open_home(tx, "U0OLGA", "olga")
+            [home] = home_queue.list_due_homes(tx)
+            assert home_queue.claim_home(tx, home, seconds=60)
+            [item] = outbox.list_pending_news(tx)
+            assert outbox.claim_news(tx, item, sender="dead", seconds=60)
             late = {"subscription": "wiki", "seq": 1, "run": run.id, "kind": "asked", "at": 0}
             claimed = {"tries": 0, "not_before": tx.now + 60_000_000, "trouble": ""}
             tx.sql.execute(delivery.insert().values(late | claimed))
@@ -42,5 +42,5 @@ def _left(service: Service, run: int) -> list[str]:
         held = tx.sql.exec_driver_sql(
             "SELECT count(*) FROM delivery WHERE not_before"
         ).scalar_one()
-        waits = {"card": news.has_more(tx, run), "Home": not drawn, "subscription": held}
+        waits = {"card": outbox.has_more(tx, run), "Home": not drawn, "subscription": held}
     return [name for name, waiting in waits.items() if waiting]

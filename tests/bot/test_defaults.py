@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from pydantic import Field, ValidationError
 
-from bot import forms
-from bot.run import Run
-from bot.workflow import Workflow
-from bot.workflow.planning import runbook_of
+from bot.execution.planner import load_runbook
+from bot.model import request_form
+from bot.model.run import Run
+from bot.service import Workflow
 from connectors.command import Ask, Query
 from connectors.inventory import Inventory
 from connectors.trouble import CommandFailed
@@ -37,7 +37,7 @@ class ReadOnce(ScriptedFleet):
 
 def required_words(runbook: type[AnyRunbook]) -> list[str]:
     """Return the words of a request with every optional word left out, from the example."""
-    example = forms.from_words(runbook, forms.split(runbook.example))
+    example = request_form.parse_words(runbook, request_form.split_words(runbook.example))
     values = example.model_dump(mode="json")
     return [
         str(values[name]) for name, field in runbook.model_fields.items() if field.is_required()
@@ -52,7 +52,7 @@ def office(tmp_path: Path) -> Iterator[Office]:
 
 def request(office: Office, words: str, typed: list[str], answers: Any = None) -> Run:
     """Request a runbook and let the workflow carry it out on a fleet of one host."""
-    runbook = forms.from_words(catalogue()[words], typed)
+    runbook = request_form.parse_words(catalogue()[words], typed)
     extra: Any = catalogue()[words].model_fields["host"].json_schema_extra
     platform = "cisco_ios" if extra.get("tag") in ("switch", "router") else "linux"
     tags = [extra["tag"]] if "tag" in extra else []
@@ -64,7 +64,7 @@ def request(office: Office, words: str, typed: list[str], answers: Any = None) -
     office.parts = replace(office.parts, fleet=fleet, runbooks=catalogue())
     office.workflow = Workflow(office.parts)
     run = office.workflow.ask(runbook, person="olga", origin=WEB)
-    assert runbook_of(office.parts, run) == runbook
+    assert load_runbook(office.parts, run) == runbook
     office.work()
     return office.run(run.id)
 

@@ -13,15 +13,16 @@ from procrastinate.exceptions import ConnectorException
 from procrastinate.manager import JobManager
 from sqlalchemy import insert, text
 
-from bot.dispatch import Dispatch, InProcess
-from bot.dispatch import crew as crew_module
-from bot.dispatch.crew import Crew
-from bot.dispatch.procrastinated import Procrastinated, changes
-from bot.run import Origin
-from bot.store import glass, hints, rights, runs, schedules, schema, tables
-from bot.store.database import Database, Transaction
-from bot.store.seal import Seal
-from bot.timetable import Timing, timetable
+from bot.audit.signing import SigningKey
+from bot.db import break_glass, migrations, procrastinate_queue, roles, runs, schedules, tables
+from bot.db.database import Database, Transaction
+from bot.execution import procrastinate_worker as crew_module
+from bot.execution.local_dispatch import LocalDispatcher
+from bot.execution.procrastinate_dispatch import ProcrastinateDispatcher, change_queue
+from bot.execution.procrastinate_worker import ProcrastinateWorker
+from bot.model.run import Origin
+from bot.model.schedule import ScheduleTiming, parse_cron
+from bot.workflow.dispatch import Dispatcher
 from tests.playground.postgres import Postgres
 
 
@@ -38,7 +39,7 @@ class Staff:
     """A dispatcher with its hands, on a database."""
 
     database: Database
-    dispatch: Dispatch
+    dispatch: Dispatcher
     hands: Hands
 
     def enqueue(self, *numbers: int, lane: str = "enqueue") -> None:
@@ -62,12 +63,14 @@ def hire(
 
     def build(threads: int = 4, looks: int = 2) -> Staff:
         if request.param == "in process":
-            dispatch = InProcess(threads, looks=looks)
+            dispatch = LocalDispatcher(threads, looks=looks)
             staff = Staff(database_of("sqlite"), dispatch, dispatch)
         else:
             database = database_of("postgresql")
-            crew = Crew(database.url, sites=["main"], threads=threads, look_threads=looks)
-            staff = Staff(database, Procrastinated(), crew)
+            crew = ProcrastinateWorker(
+                database.url, sites=["main"], threads=threads, look_threads=looks
+            )
+            staff = Staff(database, ProcrastinateDispatcher(), crew)
         hired.append(staff)
         return staff
 
@@ -88,8 +91,8 @@ def database_of(
         else:
             server: Postgres = request.getfixturevalue("postgres")
             url = server.new_database()
-        database = Database(url, Seal.new())
-        schema.upgrade(database)
+        database = Database(url, SigningKey.new())
+        migrations.upgrade_schema(database)
         opened.append(database)
         return database
 
@@ -266,7 +269,7 @@ def test_r_w3_broken_glass_waits_for_no_thread(hire: Hire):
     staff = hire(threads=1)
     with staff.database.transaction() as tx:
         long, alone, broken = (_asked(tx) for _ in range(3))
-        glass.want(tx, run=broken, person="dora", reason="it burns")
+        break_glass.request_break_glass(tx, run=broken, person="dora", reason="it burns")
         tx.sql.execute(text("UPDATE glass SET broken = 1"))
     with slow(alone, broken) as work:
         staff.hands.start(work)
@@ -279,8 +282,10 @@ def test_r_w3_broken_glass_waits_for_no_thread(hire: Hire):
 
 def _fire(tx: Transaction, run: int) -> None:
     """Let a run be one that the clock has asked for."""
-    hourly = Timing("hourly", timetable("0 * * * *", "UTC"))
-    schedule = schedules.add(tx, run=_asked(tx), owner="dora", timing=hourly, lapses=tx.now)
+    hourly = ScheduleTiming("hourly", parse_cron("0 * * * *", "UTC"))
+    schedule = schedules.add_schedule(
+        tx, run=_asked(tx), owner="dora", timing=hourly, lapses=tx.now
+    )
     known = {"schedule": schedule.id, "due": 1, "start": 1, "at": 1, "run": run}
     tx.sql.execute(insert(tables.fire).values(**known, host="lb1", outcome="fired", why=""))
 
@@ -307,7 +312,7 @@ def _asked(tx: Transaction, **more: object) -> int:
         area="edge",
         **{"origin": Origin("web"), "asked_by": "dora", **more},  # type: ignore[arg-type]
     )
-    return runs.add(tx, new).id
+    return runs.add_run(tx, new).id
 
 
 # --- what only the distributed one has ---
@@ -320,13 +325,13 @@ def apart(database_of: Callable[[str], Database]) -> Database:
 
 @pytest.mark.real
 def test_a_hint_waits_for_the_workers_of_its_site(apart: Database):
-    dispatch, advanced, came = Procrastinated(), list[int](), threading.Event()
+    dispatch, advanced, came = ProcrastinateDispatcher(), list[int](), threading.Event()
 
     def advance(number: int) -> None:
         advanced.append(number)
         came.set()
 
-    crew = Crew(apart.url, sites=["ams"], threads=1, look_threads=1)
+    crew = ProcrastinateWorker(apart.url, sites=["ams"], threads=1, look_threads=1)
     crew.start(advance)
     with apart.transaction() as tx:
         dispatch.enqueue(tx, 1, "rot")
@@ -342,11 +347,11 @@ def test_a_hint_waits_for_the_workers_of_its_site(apart: Database):
 @pytest.mark.real
 def test_a_hint_in_a_transaction_that_is_under_way_is_not_lost_to_a_worker(apart: Database):
     """Whoever takes the hint that waits must see what we write: it is held until we commit."""
-    dispatch = Procrastinated()
+    dispatch = ProcrastinateDispatcher()
     with apart.transaction() as tx:
         dispatch.enqueue(tx, 1, "main")
     with slow(1, 2) as work:
-        crew = Crew(apart.url, sites=["main"], threads=1, look_threads=1)
+        crew = ProcrastinateWorker(apart.url, sites=["main"], threads=1, look_threads=1)
         with apart.transaction() as tx:
             dispatch.enqueue(tx, 1, "main")
             crew.start(work)
@@ -361,7 +366,7 @@ def test_a_hint_in_a_transaction_that_is_under_way_is_not_lost_to_a_worker(apart
 
 @pytest.mark.real
 def test_what_a_dead_worker_took_needs_another_hint(apart: Database):
-    dispatch = Procrastinated()
+    dispatch = ProcrastinateDispatcher()
     with apart.transaction() as tx:
         dispatch.enqueue(tx, 1, "main")
         tx.sql.execute(text("INSERT INTO procrastinate_workers DEFAULT VALUES"))
@@ -379,16 +384,16 @@ def test_what_a_dead_worker_took_needs_another_hint(apart: Database):
         assert dispatch.busy(tx) == frozenset()
         # A worker that begins takes those away that have not been heard of.
         tx.sql.execute(text("DELETE FROM procrastinate_workers"))
-        hints.clear(tx)
+        procrastinate_queue.delete_dead_hints(tx)
         jobs = tx.sql.execute(text("SELECT count(*) FROM procrastinate_jobs")).scalar_one()
         assert jobs == 0
 
 
 @pytest.mark.real
 def test_a_worker_takes_up_its_work_after_the_database_has_thrown_it_out(apart: Database):
-    dispatch = Procrastinated()
+    dispatch = ProcrastinateDispatcher()
     with slow(1, 2) as work:
-        crew = Crew(apart.url, sites=["main"], threads=1, look_threads=1)
+        crew = ProcrastinateWorker(apart.url, sites=["main"], threads=1, look_threads=1)
         crew.start(work)
         with apart.transaction() as tx:
             dispatch.enqueue(tx, 1, "main")
@@ -416,16 +421,16 @@ def test_a_worker_takes_up_its_work_after_the_database_has_thrown_it_out(apart: 
 def test_a_worker_whose_connections_could_not_be_opened_begins_anew(
     apart: Database, monkeypatch: pytest.MonkeyPatch
 ):
-    works, troubles = Crew._work, [OSError("no route to host")]  # pyright: ignore[reportPrivateUsage]
+    works, troubles = ProcrastinateWorker._work, [OSError("no route to host")]  # pyright: ignore[reportPrivateUsage]
 
-    async def once_in_trouble(crew: Crew) -> None:
+    async def once_in_trouble(crew: ProcrastinateWorker) -> None:
         if troubles:
             raise troubles.pop()
         await works(crew)
 
-    monkeypatch.setattr(Crew, "_work", once_in_trouble)
-    dispatch, came = Procrastinated(), threading.Event()
-    crew = Crew(apart.url, sites=["main"], threads=1, look_threads=1)
+    monkeypatch.setattr(ProcrastinateWorker, "_work", once_in_trouble)
+    dispatch, came = ProcrastinateDispatcher(), threading.Event()
+    crew = ProcrastinateWorker(apart.url, sites=["main"], threads=1, look_threads=1)
     crew.start(lambda _number: came.set())
     with apart.transaction() as tx:
         dispatch.enqueue(tx, 1, "main")
@@ -447,8 +452,8 @@ def test_r_d1_a_hint_whose_end_could_not_be_written_down_is_forgotten(
 
     monkeypatch.setattr(JobManager, "finish_job", finish_job)
     monkeypatch.setattr(crew_module, "_FOLLOWED_SECONDS", 0.2 if looks_after else 600)
-    dispatch = Procrastinated()
-    crew = Crew(apart.url, sites=["main"], threads=1, look_threads=1)
+    dispatch = ProcrastinateDispatcher()
+    crew = ProcrastinateWorker(apart.url, sites=["main"], threads=1, look_threads=1)
     crew.start(lambda _: None)
     with apart.transaction() as tx:
         dispatch.enqueue(tx, 1, "main")
@@ -468,12 +473,12 @@ def test_a_worker_needs_no_more_rights_than_the_service_has(apart: Database):
     role = f"hand_{os.getpid()}"
     with apart.transaction() as tx:
         tx.sql.execute(text(f"CREATE ROLE {role} LOGIN PASSWORD '{role}'"))
-    rights.grant(apart, role)
+    roles.grant_roles(apart, role)
     scheme, _, rest = apart.url.partition("://")
-    database = Database(f"{scheme}://{role}:{role}@{rest.partition('@')[2]}", Seal.new())
-    dispatch = Procrastinated()
+    database = Database(f"{scheme}://{role}:{role}@{rest.partition('@')[2]}", SigningKey.new())
+    dispatch = ProcrastinateDispatcher()
     with slow(1) as work:
-        crew = Crew(database.url, sites=["main"], threads=1, look_threads=1)
+        crew = ProcrastinateWorker(database.url, sites=["main"], threads=1, look_threads=1)
         crew.start(work)
         with database.transaction() as tx:
             dispatch.enqueue(tx, 1, "main")
@@ -485,4 +490,4 @@ def test_a_worker_needs_no_more_rights_than_the_service_has(apart: Database):
 
 
 def test_queues_are_named_for_their_sites():
-    assert changes("ams") == "site-ams"
+    assert change_queue("ams") == "site-ams"

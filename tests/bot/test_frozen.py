@@ -14,11 +14,11 @@ import pytest
 from sqlalchemy import create_engine
 from sqlalchemy.exc import DBAPIError
 
-from bot.run import State
-from bot.store import schema
-from bot.store import watch as watching
-from bot.store.database import Database, StoreUnavailable
-from bot.store.seal import Seal
+from bot.audit.signing import SigningKey
+from bot.db import migrations
+from bot.db import statement_timeout as watching
+from bot.db.database import Database, StoreUnavailable
+from bot.model.run import State
 from tests.bot.office import Office, an_office
 from tests.playground.postgres import Postgres
 from tests.toy import SetSwitch
@@ -40,8 +40,8 @@ def own_postgres() -> Generator[Postgres]:
 
 @pytest.fixture
 def frozen_office(own_postgres: Postgres, tmp_path: Path) -> Generator[Office]:
-    store = Database(own_postgres.new_database(), Seal.new())
-    schema.upgrade(store)
+    store = Database(own_postgres.new_database(), SigningKey.new())
+    migrations.upgrade_schema(store)
     with an_office(tmp_path, database=store) as office:
         yield office
 
@@ -192,7 +192,7 @@ def test_t_l2_a_connection_that_is_lost_just_then_leaves_the_others_their_watch(
 
     monkeypatch.setattr(watching, "_hang_up", first_is_lost)
     engine = create_engine(own_postgres.new_database())
-    watch = watching.Watch(engine, 0.2, needed=True)
+    watch = watching.StatementTimeout(engine, 0.2, needed=True)
     with engine.connect() as connection, watch.over(connection):
         connection.exec_driver_sql("SELECT pg_sleep(0.5)")
         with pytest.raises(DBAPIError):

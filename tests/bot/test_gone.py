@@ -2,9 +2,11 @@
 
 import pytest
 
-from bot.run import Run, State
-from bot.store import locks, runs
-from bot.workflow import NotYours, Unfit, awaited
+from bot.db import locks, runs
+from bot.model.run import Run, State
+from bot.workflow import pending
+from bot.workflow.approvals import NotAllowed
+from bot.workflow.requests import InvalidRequest
 from connectors.recall import NOT_ASKED
 from connectors.trouble import Interrupted
 from tests.bot.office import WEB, Office
@@ -45,16 +47,16 @@ class TestUnknown:
         office.workflow.settle(lost.id, person="olga", succeeded=False, why="it was scrapped")
         assert office.run(lost.id).state is State.FAILED
         with office.database.reading() as tx:
-            assert locks.held(tx, "lb1") is None
+            assert locks.get_lock(tx, "lb1") is None
 
     def test_and_reads_that_it_waits_for_them(self, office: Office, lost: Run):
         policy = office.policies.current()
         with office.database.reading() as tx:
-            assert [run.id for run in awaited.of(tx, policy, "olga")] == [lost.id]
-            assert awaited.of(tx, policy, "stan") == []
+            assert [run.id for run in pending.list_pending_for(tx, policy, "olga")] == [lost.id]
+            assert pending.list_pending_for(tx, policy, "stan") == []
 
     def test_nobody_else_does(self, office: Office, lost: Run):
-        with pytest.raises(NotYours, match="only an owner of the edge"):
+        with pytest.raises(NotAllowed, match="only an owner of the edge"):
             office.workflow.settle(lost.id, person="stan", succeeded=False, why="it was scrapped")
 
 
@@ -63,7 +65,7 @@ def test_a_part_whose_host_has_left_is_refused_and_nothing_is_at_fault(office: O
     office.fleet.after_tell = lambda _host, _words: _leaves(office, "lb2")
     ended = office.approve(run)
     with office.database.reading() as tx:
-        states = [part.state for part in runs.children(tx, run.id)]
+        states = [part.state for part in runs.list_children(tx, run.id)]
     assert (ended.state, states) == (State.FAILED, [State.SUCCEEDED, State.REFUSED])
     assert "lb2 is not in the inventory" in ended.summary
 
@@ -72,5 +74,5 @@ def test_what_was_done_there_is_not_taken_back(office: Office):
     done = office.approve(_on_both(office))
     assert done.state is State.SUCCEEDED
     _leaves(office, "lb2")
-    with pytest.raises(Unfit, match="no longer in the inventory: lb2"):
+    with pytest.raises(InvalidRequest, match="no longer in the inventory: lb2"):
         office.workflow.undo(done.id, person="dora", origin=WEB)

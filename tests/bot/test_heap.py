@@ -104,7 +104,7 @@ def test_what_serves_for_long_holds_the_collector(
         looks.append(gc.isenabled())
 
     monkeypatch.setattr("bot.app.serve", serve)
-    monkeypatch.setattr("bot.site_worker.work", serve)
+    monkeypatch.setattr("bot.worker.run_worker", serve)
     main(words, standalone_mode=False)
     heap.settle()
     gc.unfreeze()

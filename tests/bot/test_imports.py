@@ -21,7 +21,7 @@ RARE = (
     *("opentelemetry.sdk", "opentelemetry.exporter", "psycopg"),
 )
 # What is loaded once the port answers.
-LATER = ("bot.api.door", "bot.api.runs", "aiohttp", "slack_bolt", "slack_sdk", "bot.slack.door")
+LATER = ("bot.api.app", "bot.api.runs", "aiohttp", "slack_bolt", "slack_sdk", "bot.slack.app")
 # What libraries load for themselves, and use for nothing of ours.
 NEEDLESS = ("invoke", "pydantic.v1")
 COMMAND = "from bot.__main__ import main\nmain(['runbooks', 'uptime'], standalone_mode=False)\n"
@@ -45,7 +45,7 @@ def test_serving_loads_nothing_that_is_rarely_needed() -> None:
 
 
 def test_nobody_waits_for_the_api_and_the_libraries_of_chat_before_the_port_answers() -> None:
-    assert _loaded("import bot.app, bot.chat", LATER) == []
+    assert _loaded("import bot.app, bot.app", LATER) == []
 
 
 def test_what_libraries_load_for_nothing_is_not_loaded_by_any_command() -> None:

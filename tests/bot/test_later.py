@@ -94,7 +94,7 @@ def _serve(
     )
 
 
-@pytest.mark.parametrize("missing", ["bot.api.door", "bot.slack.door"])
+@pytest.mark.parametrize("missing", ["bot.api.app", "bot.slack.app"])
 def test_a_service_without_one_of_its_parts_fails_and_says_why_in_one_line(
     tmp_path: Path, missing: str
 ):
@@ -108,6 +108,6 @@ def test_a_service_without_one_of_its_parts_fails_and_says_why_in_one_line(
 
 
 def test_a_service_without_chat_says_how_one_signs_in(tmp_path: Path):
-    ended = _serve(tmp_path, "bot.api.door", chat={})
+    ended = _serve(tmp_path, "bot.api.app", chat={})
     said = ended.stdout.splitlines()[-1]
     assert said == "To sign in:       keyturn sign-in PERSON prints a link"

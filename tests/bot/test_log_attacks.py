@@ -16,24 +16,25 @@ from typing import Any
 import pytest
 from sqlalchemy import delete, insert, update
 
-from bot.custody.housekeeping import Housekeeping
-from bot.custody.rotation import rotate
-from bot.digest import sha256
-from bot.run import Run, State, Vote
-from bot.store import ancestry, changelog, known, runs, seal, tables, testimony, verification
-from bot.store.changelog import Entry, LogAltered
-from bot.store.database import Database, StoreUnavailable, Transaction
-from bot.store.export import exported
-from bot.store.seal import BadKey
-from bot.store.spool import Spool
-from bot.store.verification import Verdict
-from bot.store.witness import Checkpoint
-from bot.workflow import Workflow
+from bot.audit import change_log, evidence, followed_log, key_history, signing, verification
+from bot.audit.change_log import Entry, LogAltered
+from bot.audit.checkpoints import Checkpoint
+from bot.audit.formats import export_log
+from bot.audit.signing import KeyFileError
+from bot.audit.spool import Spool
+from bot.audit.verification import Verification
+from bot.db import runs, tables
+from bot.db.database import Database, StoreUnavailable, Transaction
+from bot.maintenance.housekeeping import Housekeeping
+from bot.maintenance.key_rotation import rotate_signing_key
+from bot.model.canonical import hash_canonical
+from bot.model.run import Run, State, Vote
+from bot.service import Workflow
+from tests.bot.audit.test_verification import VERIFIER, entries_of, rewrite
+from tests.bot.db.test_grants import grant
 from tests.bot.empty import empty
 from tests.bot.office import Office, an_office
 from tests.bot.place import a_place
-from tests.bot.store.test_verification import VERIFIER, entries_of, rewrite
-from tests.bot.test_grants import grant
 from tests.toy import SetSwitch
 from tests.typed import keyturn
 
@@ -49,7 +50,7 @@ def key(tmp_path: Path) -> Path:
 @pytest.fixture
 def sealed(tmp_path: Path, key: Path) -> Generator[Office]:
     """An office whose log has begun, with its key in a file."""
-    database = empty(tmp_path / "keyturn.db", seal.kept_in(key))
+    database = empty(tmp_path / "keyturn.db", signing.load_signing_key(key))
     with an_office(tmp_path, database=database) as office:
         with database.transaction() as tx:
             verification.open_log(tx)
@@ -69,10 +70,12 @@ def house(sealed: Office, tmp_path: Path, told: list[Checkpoint]) -> Housekeepin
 
 def _with_their_hashes(entries: list[Entry]) -> list[Entry]:
     """Make every hash and every link fit again; what has another hash keeps its old signature."""
-    prev, fitting = changelog.GENESIS, list[Entry]()
+    prev, fitting = change_log.GENESIS, list[Entry]()
     for entry in entries:
         linked = replace(entry, prev=prev)
-        prev = sha256({n: v for n, v in vars(linked).items() if n not in {"hash", "signature"}})
+        prev = hash_canonical(
+            {n: v for n, v in vars(linked).items() if n not in {"hash", "signature"}}
+        )
         fitting.append(replace(linked, hash=prev))
     return fitting
 
@@ -88,12 +91,12 @@ def _forged_approval(office: Office, run: Run) -> None:
         run.id,
         "olga",
         run.host,
-        changelog.canonical(facts),
+        change_log.encode_canonical(facts),
         last.hash,
         "",
         GARBAGE,
     )
-    forged = replace(forged, hash=changelog.digest_of([*vars(forged).values()]))
+    forged = replace(forged, hash=change_log.hash_entry([*vars(forged).values()]))
     with office.database.engine.connect() as connection:
         connection.execute(insert(tables.entry).values(**vars(forged)))
         connection.commit()
@@ -101,16 +104,16 @@ def _forged_approval(office: Office, run: Run) -> None:
 
 def _vote_and_let_go(office: Office, run: Run) -> None:
     with office.database.transaction() as tx:
-        runs.cast(tx, Vote(run.id, "olga", True, run.digest, tx.now))
+        runs.add_vote(tx, Vote(run.id, "olga", True, run.digest, tx.now))
         tx.sql.execute(update(tables.run).where(tables.run.c.id == run.id).values(state="ready"))
 
 
 def _check_nothing(*_: object) -> None: ...
 
 
-def _verdict(database: Database, **how: Any) -> Verdict:
+def _verdict(database: Database, **how: Any) -> Verification:
     with database.reading() as tx:
-        return verification.verify(tx, **how)
+        return verification.verify_log(tx, **how)
 
 
 def verify_alone(
@@ -119,7 +122,7 @@ def verify_alone(
     """Run the verifier that shares no code with the service."""
     file = directory / "export.jsonl"
     with database.reading() as tx:
-        file.write_text("".join(f"{json.dumps(line)}\n" for line in exported(tx)))
+        file.write_text("".join(f"{json.dumps(line)}\n" for line in export_log(tx)))
     return subprocess.run(
         [sys.executable, str(VERIFIER), str(file), *options],
         capture_output=True,
@@ -156,7 +159,7 @@ class TestHistoryRewritten:
 
     def test_t_l11_nor_does_a_process_that_has_seen_nothing_yet(self, sealed: Office, key: Path):
         self._rewritten(sealed)
-        fresh = Database(sealed.database.url, seal.kept_in(key))
+        fresh = Database(sealed.database.url, signing.load_signing_key(key))
         with fresh.transaction() as tx, pytest.raises(LogAltered, match="is not signed"):
             verification.open_log(tx)
         fresh.close()
@@ -165,7 +168,7 @@ class TestHistoryRewritten:
         self, sealed: Office, house: Housekeeping, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     ):
         """And the last signature alone would bear it out; each entry's own does not."""
-        monkeypatch.setattr(changelog, "check_head", _check_nothing)
+        monkeypatch.setattr(change_log, "check_head", _check_nothing)
         n = self._rewritten(sealed)
         sealed.ask(LAMP_ON)
         house.keep()
@@ -179,8 +182,8 @@ class TestHistoryRewritten:
 
     def test_t_l11_verify_finds_it_and_adds_nothing(self, tmp_path: Path):
         with a_place(tmp_path) as tx:
-            changelog.append(tx, "noted", n=1)
-            changelog.append(tx, "noted", n=2)
+            change_log.append_entry(tx, "noted", n=1)
+            change_log.append_entry(tx, "noted", n=2)
         database = Database(f"sqlite:///{tmp_path / 'var' / 'keyturn.db'}")
         entries = entries_of(database)
         entries[1] = replace(entries[1], body='{"n":7}')
@@ -198,7 +201,7 @@ class _TakenBackError(Exception):
 
 def _append_and_take_back(opened: Callable[[], AbstractContextManager[Transaction]]) -> None:
     with opened() as tx:
-        changelog.append(tx, "noted")
+        change_log.append_entry(tx, "noted")
         raise _TakenBackError
 
 
@@ -218,10 +221,10 @@ class TestTheEnd:
     ):
         sealed.ask(LAMP_ON)
         rewrite(sealed.database, entries_of(sealed.database)[:-1])
-        other = Database(sealed.database.url, seal.kept_in(key))
+        other = Database(sealed.database.url, signing.load_signing_key(key))
         with other.transaction() as tx:
-            changelog.append(tx, "noted")
-            changelog.append(tx, "noted")
+            change_log.append_entry(tx, "noted")
+            change_log.append_entry(tx, "noted")
         other.close()
         with pytest.raises(LogAltered, match="is not the one that Keyturn has written"):
             house.keep()
@@ -242,13 +245,13 @@ class TestRotation:
         run = office.ask(LAMP_ON)
         _forged_approval(office, run)
         with monkeypatch.context() as patch, office.database.transaction() as tx:
-            patch.setattr(changelog, "check_head", _check_nothing)
-            changelog.append(tx, "noted")
+            patch.setattr(change_log, "check_head", _check_nothing)
+            change_log.append_entry(tx, "noted")
         return run
 
     def _rotated(self, office: Office, key: Path, run: Run) -> None:
-        rotate(office.database, key)
-        database = Database(office.database.url, seal.kept_in(key))
+        rotate_signing_key(office.database, key)
+        database = Database(office.database.url, signing.load_signing_key(key))
         fleet = office.fleet
         parts = replace(office.parts, database=database)
         turned = Office(Workflow(parts), parts, fleet, office.queue, office.policies)
@@ -266,16 +269,16 @@ class TestRotation:
         self, sealed: Office, key: Path, monkeypatch: pytest.MonkeyPatch
     ):
         self._with_an_entry_on_top(sealed, monkeypatch)
-        public = seal.kept_in(key).public
-        with pytest.raises(BadKey, match="is not signed by the key of the log"):
-            rotate(sealed.database, key)
-        assert seal.kept_in(key).public == public
+        public = signing.load_signing_key(key).public
+        with pytest.raises(KeyFileError, match="is not signed by the key of the log"):
+            rotate_signing_key(sealed.database, key)
+        assert signing.load_signing_key(key).public == public
 
     def test_t_l12_had_it_been_changed_the_approval_would_open_nothing(
         self, sealed: Office, key: Path, monkeypatch: pytest.MonkeyPatch
     ):
         run = self._with_an_entry_on_top(sealed, monkeypatch)
-        monkeypatch.setattr(verification, "verify", _all_is_well(verification.verify))
+        monkeypatch.setattr(verification, "verify_log", _all_is_well(verification.verify_log))
         self._rotated(sealed, key, run)
         assert sealed.fleet.told == []
 
@@ -283,20 +286,20 @@ class TestRotation:
         self, sealed: Office, key: Path, monkeypatch: pytest.MonkeyPatch
     ):
         run = self._with_an_entry_on_top(sealed, monkeypatch)
-        monkeypatch.setattr(verification, "verify", _all_is_well(verification.verify))
-        monkeypatch.setattr(changelog, "key_of", lambda _keys, _seq: "")  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
-        monkeypatch.setattr(ancestry, "_fits", _fits_or_is_older)
+        monkeypatch.setattr(verification, "verify_log", _all_is_well(verification.verify_log))
+        monkeypatch.setattr(change_log, "key_of", lambda _keys, _seq: "")  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
+        monkeypatch.setattr(key_history, "_fits", _fits_or_is_older)
         self._rotated(sealed, key, run)
         assert sealed.fleet.told == [("lb1", "set lamp on")]
 
 
 def _fits_or_is_older(public: str, digest: str, signature: str) -> bool:
     """Take an entry's own signature for good where an older key is asked for."""
-    return not public or seal.fits(public, digest, signature)
+    return not public or signing.is_signature_valid(public, digest, signature)
 
 
-def _all_is_well(verify: Callable[..., Verdict]) -> Callable[..., Verdict]:
-    def verified(tx: Transaction, **how: Any) -> Verdict:
+def _all_is_well(verify: Callable[..., Verification]) -> Callable[..., Verification]:
+    def verified(tx: Transaction, **how: Any) -> Verification:
         return replace(verify(tx, **how), broken=None, key=tx.seal.public)
 
     return verified
@@ -319,7 +322,7 @@ def _take_out(database: Database, *kinds: str) -> None:
 def _note(office: Office) -> None:
     """Let something else be the newest entry."""
     with office.database.transaction() as tx:
-        changelog.append(tx, "noted")
+        change_log.append_entry(tx, "noted")
 
 
 def _do_nothing(_office: Office, _key: Path) -> None: ...
@@ -361,9 +364,9 @@ class TestTakenOut:
         self, sealed: Office, key: Path, follow: Callable[[Office, Path], None]
     ):
         run = self._denied(sealed, key, follow)
-        database = Database(sealed.database.url, seal.kept_in(key))
+        database = Database(sealed.database.url, signing.load_signing_key(key))
         with database.transaction() as tx, pytest.raises(LogAltered, match="is missing"):
-            known.follow(tx)
+            followed_log.follow_log(tx)
         Workflow(replace(sealed.parts, database=database)).advance(run.id)
         database.close()
         assert sealed.fleet.told == []
@@ -375,7 +378,7 @@ class TestTakenOut:
         follow: Callable[[Office, Path], None],
         monkeypatch: pytest.MonkeyPatch,
     ):
-        monkeypatch.setattr(testimony, "follow", _know_nothing)
+        monkeypatch.setattr(evidence, "follow_log", _know_nothing)
         run = self._denied(sealed, key, follow)
         sealed.workflow.advance(run.id)
         assert sealed.fleet.told == [("lb1", "set lamp on")]
@@ -407,7 +410,7 @@ class TestTakenOut:
         follow: Callable[[Office, Path], None],
         monkeypatch: pytest.MonkeyPatch,
     ):
-        monkeypatch.setattr(testimony, "follow", _know_nothing)
+        monkeypatch.setattr(evidence, "follow_log", _know_nothing)
         run = self._banned(sealed, key, follow)
         sealed.workflow.advance(run.id)
         assert sealed.fleet.told == [("lb1", "set lamp on")]
@@ -453,14 +456,14 @@ class TestLosses:
     def _cut(office: Office) -> tuple[list[Checkpoint], int]:
         """Return what a witness saw, and the first entry that is gone."""
         with office.database.transaction() as tx:
-            first = changelog.append(tx, "noted").seq + 1
+            first = change_log.append_entry(tx, "noted").seq + 1
         office.ask(LAMP_ON)
         with office.database.transaction() as tx:
-            point = verification.checkpoint(tx)
+            point = verification.make_checkpoint(tx)
         rewrite(office.database, entries_of(office.database)[: first - 1])
-        office.database.seen_head.head = (0, changelog.GENESIS)
+        office.database.seen_head.head = (0, change_log.GENESIS)
         with office.database.transaction() as tx:
-            changelog.append(tx, verification.RESTORED, entries=first - 1, seen=first - 1)
+            change_log.append_entry(tx, verification.RESTORED, entries=first - 1, seen=first - 1)
         return [point], first
 
     def test_t_l14_is_broken_until_a_person_acknowledges_it(self, sealed: Office):
@@ -490,7 +493,7 @@ class TestLosses:
 
     def test_nothing_is_acknowledged_that_was_not_lost(self, sealed: Office):
         with sealed.database.transaction() as tx:
-            point = verification.checkpoint(tx)
+            point = verification.make_checkpoint(tx)
         with sealed.database.transaction() as tx, pytest.raises(ValueError, match="nothing was"):
             verification.acknowledge(tx, [point], first=1, lost=1, person="adam")
 
@@ -499,7 +502,7 @@ class TestWitnessAtTheStart:
     def test_t_l13_a_process_does_not_begin_with_less_than_its_witness_saw(self, sealed: Office):
         sealed.ask(LAMP_ON)
         with sealed.database.transaction() as tx:
-            point = verification.checkpoint(tx)
+            point = verification.make_checkpoint(tx)
             verification.check_witness(tx, point)
         rewrite(sealed.database, entries_of(sealed.database)[:-1])
         with sealed.database.transaction() as tx, pytest.raises(LogAltered, match="a witness saw"):

@@ -6,12 +6,16 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from bot.run import Run, State
-from bot.store import changelog, keyfile, runs, safe, verification
-from bot.store.changelog import Entry
-from bot.store.database import Database, StoreRefused, StoreUnavailable, Transaction
-from bot.workflow import NotYours, erasing
-from bot.workflow.erasing import foreseen
+from bot.audit import change_log, verification
+from bot.audit.change_log import Entry
+from bot.auth import secret_box
+from bot.db import runs
+from bot.db.database import Database, StoreRefused, StoreUnavailable, Transaction
+from bot.model import keyfile
+from bot.model.run import Run, State
+from bot.workflow import erasure
+from bot.workflow.approvals import NotAllowed
+from bot.workflow.erasure import preview_erasure
 from tests.bot.office import Office
 from tests.toy import SetSwitch
 
@@ -45,7 +49,7 @@ class TestALogThatTakesNothing:
         self, office: Office, monkeypatch: pytest.MonkeyPatch
     ):
         run = self._approved_then_broken(office)
-        monkeypatch.setattr(changelog, "append", _forget)
+        monkeypatch.setattr(change_log, "append_entry", _forget)
         office.work()
         assert office.fleet.told == [("lb1", "set lamp on")]
         assert "sending" not in office.entries(run)
@@ -54,7 +58,7 @@ class TestALogThatTakesNothing:
 def _forget(tx: Transaction, kind: str, **_facts: object) -> Entry:
     """Write nothing, and say nothing of it."""
     tx.logged = True
-    return Entry(1, tx.now, kind, None, "", "", "{}", changelog.GENESIS, changelog.GENESIS, "")
+    return Entry(1, tx.now, kind, None, "", "", "{}", change_log.GENESIS, change_log.GENESIS, "")
 
 
 def test_t_l9_a_writer_with_an_old_head_makes_no_fork(
@@ -62,15 +66,15 @@ def test_t_l9_a_writer_with_an_old_head_makes_no_fork(
 ):
     """Were writers not in line, the key of the table would still let one entry through."""
     with database.transaction() as tx:
-        old = changelog.head(tx)
-        changelog.append(tx, "noted", n=1)
+        old = change_log.get_head(tx)
+        change_log.append_entry(tx, "noted", n=1)
 
     def head(_tx: Transaction) -> tuple[int, str]:
         return old
 
-    monkeypatch.setattr(changelog, "_last_and_locked", head)
+    monkeypatch.setattr(change_log, "_last_and_locked", head)
     with pytest.raises(StoreRefused), database.transaction() as tx:
-        changelog.append(tx, "noted", n=2)
+        change_log.append_entry(tx, "noted", n=2)
 
 
 def test_t_l9_without_the_line_and_the_key_there_would_be_a_fork(
@@ -79,8 +83,8 @@ def test_t_l9_without_the_line_and_the_key_there_would_be_a_fork(
     """The twin: two entries follow the same one, and whoever verifies sees it."""
     with office.database.transaction() as tx:
         verification.open_log(tx)
-        old = changelog.head(tx)
-        changelog.append(tx, "noted", n=1)
+        old = change_log.get_head(tx)
+        change_log.append_entry(tx, "noted", n=1)
         for words in (
             "CREATE TABLE bare AS SELECT * FROM entry",
             "DROP TABLE entry",
@@ -91,12 +95,15 @@ def test_t_l9_without_the_line_and_the_key_there_would_be_a_fork(
     def head(_tx: Transaction) -> tuple[int, str]:
         return old
 
-    monkeypatch.setattr(changelog, "_last_and_locked", head)
+    monkeypatch.setattr(change_log, "_last_and_locked", head)
     with office.database.transaction() as tx:
-        changelog.append(tx, "noted", n=2)
+        change_log.append_entry(tx, "noted", n=2)
     with office.database.reading() as tx:
-        assert [entry.prev for entry in changelog.after(tx, old[0])] == [old[1], old[1]]
-        assert verification.verify(tx).broken == old[0] + 2
+        assert [entry.prev for entry in change_log.list_entries_after(tx, old[0])] == [
+            old[1],
+            old[1],
+        ]
+        assert verification.verify_log(tx).broken == old[0] + 2
 
 
 class TestErasure:
@@ -108,20 +115,20 @@ class TestErasure:
         """Let one person ask and confirm, and return what is left of the answer."""
         office.workflow.erasing.ask(run.id, person="olga", why=WHY, door="web")
         with office.database.reading() as tx:
-            digest = foreseen(tx, runs.get(tx, run.id)).digest
+            digest = preview_erasure(tx, runs.get_run(tx, run.id)).digest
         office.workflow.erasing.confirm(run.id, person="olga", digest=digest)
         with office.database.reading() as tx:
-            return runs.steps(tx, run.id)[0].output
+            return runs.list_steps(tx, run.id)[0].output
 
     def test_t_l10_takes_two_persons(self, office: Office, done: Run):
         assert done.state is State.SUCCEEDED
-        with pytest.raises(NotYours, match="another person"):
+        with pytest.raises(NotAllowed, match="another person"):
             self._alone(office, done)
 
     def test_t_l10_without_the_guard_one_would_do(
         self, office: Office, done: Run, monkeypatch: pytest.MonkeyPatch
     ):
-        monkeypatch.setattr(erasing, "why_not", _no_word)
+        monkeypatch.setattr(erasure, "why_not_confirm", _no_word)
         assert self._alone(office, done) == ""
 
 
@@ -134,15 +141,15 @@ class TestKeys:
 
     def test_t_x4_a_key_is_made_and_never_replaced(self, tmp_path: Path):
         file = tmp_path / "a.key"
-        made = keyfile.kept_in(file, lambda: b"one")
-        assert (made, keyfile.kept_in(file, lambda: b"two")) == (b"one", b"one")
+        made = keyfile.load_or_create_key(file, lambda: b"one")
+        assert (made, keyfile.load_or_create_key(file, lambda: b"two")) == (b"one", b"one")
 
     def test_t_x4_whoever_can_read_the_key_keeps_us_from_starting(self, tmp_path: Path):
         file = tmp_path / "a.key"
-        keyfile.kept_in(file, lambda: os.urandom(32))
+        keyfile.load_or_create_key(file, lambda: os.urandom(32))
         file.chmod(0o644)
-        with pytest.raises(keyfile.BadKey, match="chmod 600"):
-            safe.kept_in(file)
+        with pytest.raises(keyfile.KeyFileError, match="chmod 600"):
+            secret_box.load_secret_box(file)
 
     def test_t_x4_without_the_guard_others_could_read_it(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -154,8 +161,8 @@ class TestKeys:
         file = tmp_path / "a.key"
         before = os.umask(0o022)
         try:
-            with pytest.raises(keyfile.BadKey):
-                safe.kept_in(file)
+            with pytest.raises(keyfile.KeyFileError):
+                secret_box.load_secret_box(file)
         finally:
             os.umask(before)
         assert file.stat().st_mode & 0o044

@@ -9,11 +9,13 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from bot.custody.housekeeping import Housekeeping
-from bot.run import Run, State, StepState
-from bot.store import changelog, locks, runs, verification
-from bot.store.spool import TROUBLE, Spool
-from bot.workflow import Parts, Workflow
+from bot.audit import change_log, verification
+from bot.audit.spool import TROUBLE, Spool
+from bot.db import locks, runs
+from bot.maintenance.housekeeping import Housekeeping
+from bot.model.run import Run, State, StepState
+from bot.service import Workflow
+from bot.workflow.context import WorkflowContext
 from tests.bot.office import Office
 from tests.toy import SetAll
 
@@ -42,7 +44,7 @@ def _until(true: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
-def _broken_under_way(office: Office, parts: Parts) -> Run:
+def _broken_under_way(office: Office, parts: WorkflowContext) -> Run:
     """Let the log break while the first of two commands is on its way, and our process end."""
     with office.database.transaction() as tx:
         verification.open_log(tx)
@@ -70,7 +72,7 @@ def _broken_under_way(office: Office, parts: Parts) -> Run:
     return run
 
 
-def _next_process(office: Office, parts: Parts, spool: Spool) -> None:
+def _next_process(office: Office, parts: WorkflowContext, spool: Spool) -> None:
     office.fleet.before_tell = lambda _host, _words: None
     _mend(office)
     house = Housekeeping(office.database, spool=spool)
@@ -78,9 +80,9 @@ def _next_process(office: Office, parts: Parts, spool: Spool) -> None:
     house.keep()
 
 
-def _told_of(office: Office, run: Run) -> list[changelog.Entry]:
+def _told_of(office: Office, run: Run) -> list[change_log.Entry]:
     with office.database.reading() as tx:
-        return [e for e in changelog.of_run(tx, run.id) if e.kind == TROUBLE]
+        return [e for e in change_log.list_entries_of_run(tx, run.id) if e.kind == TROUBLE]
 
 
 def test_t_l3_a_log_that_breaks_within_a_run_stops_it_and_what_is_known_is_merged(
@@ -92,9 +94,9 @@ def test_t_l3_a_log_that_breaks_within_a_run_stops_it_and_what_is_known_is_merge
     _next_process(office, parts, spool)
     assert office.run(run.id).state is State.UNKNOWN
     with office.database.reading() as tx:
-        records = runs.steps(tx, run.id)
-        lock = locks.held(tx, "lb1")
-        assert verification.verify(tx).broken is None
+        records = runs.list_steps(tx, run.id)
+        lock = locks.get_lock(tx, "lb1")
+        assert verification.verify_log(tx).broken is None
     assert [record.state for record in records] == [StepState.INTENT]
     assert lock
     assert lock.run == run.id

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from bot import moment
-from bot.api.looking import HappeningShape
-from bot.civil import micros
-from bot.store import changelog, seal, verification, witness
-from bot.store.database import Database
+from bot.api.timeline import HappeningShape
+from bot.audit import change_log, checkpoints, signing, verification
+from bot.db.database import Database
+from bot.model import times
+from bot.model.times import to_micros
 from runbooks import catalogue
 from tests.bot.empty import empty
 from tests.bot.place import a_place
@@ -26,8 +26,10 @@ from tests.typed import keyturn, started
 @pytest.fixture
 def logged(tmp_path: Path) -> Path:
     with a_place(tmp_path) as tx:
-        changelog.append(tx, "asked", run=1, person="dora", host="lb1", door="slack")
-        changelog.append(tx, "refused", run=1, host="lb1", summary="\x1b[31mno\x1b[0m\nnever")
+        change_log.append_entry(tx, "asked", run=1, person="dora", host="lb1", door="slack")
+        change_log.append_entry(
+            tx, "refused", run=1, host="lb1", summary="\x1b[31mno\x1b[0m\nnever"
+        )
     return tmp_path
 
 
@@ -95,18 +97,18 @@ def test_the_log_is_shown_to_programs(logged: Path):
     told, began = (json.loads(lines[n]) for n in (2, 0))
     assert told["facts"] == {"summary": "\x1b[31mno\x1b[0m\nnever"}
     export = json.loads(keyturn(logged, "changelog", "export").stdout.splitlines()[0])
-    assert micros(datetime.fromisoformat(began["at"])) == export["at"]
+    assert to_micros(datetime.fromisoformat(began["at"])) == export["at"]
 
 
 def test_what_happened_around_a_moment_is_told_to_programs_with_its_moment(logged: Path):
-    key = seal.kept_in(logged / "var" / "changelog.key")
+    key = signing.load_signing_key(logged / "var" / "changelog.key")
     database = Database(f"sqlite:///{logged / 'var' / 'keyturn.db'}", key)
     with database.transaction() as tx:
-        entry = changelog.append(tx, "everything stopped", why="smoke")
+        entry = change_log.append_entry(tx, "everything stopped", why="smoke")
     database.close()
     shown = keyturn(logged, "changelog", "show", "--around", "1 h", "--json", "--within", "2h")
     [told] = [json.loads(line) for line in shown.stdout.splitlines()]
-    assert (told["entry"], told["at"]) == (entry.seq, moment.iso(entry.at))
+    assert (told["entry"], told["at"]) == (entry.seq, times.format_iso(entry.at))
     assert told.keys() == HappeningShape.model_fields.keys()
 
 
@@ -117,15 +119,15 @@ def test_verify_says_whole_or_where_it_is_broken(logged: Path):
     seen_in = logged / "witness"
     nobody = keyturn(logged, "changelog", "verify", KEYTURN_WITNESS=str(seen_in))
     assert "; 0 checkpoints of witnesses agree" in nobody.stdout
-    ours = seal.kept_in(logged / "var" / "changelog.key")
+    ours = signing.load_signing_key(logged / "var" / "changelog.key")
     database = Database(f"sqlite:///{logged / 'var' / 'keyturn.db'}", ours)
     with database.transaction() as tx:
-        witness.testify(seen_in, verification.checkpoint(tx))
+        checkpoints.write_checkpoint(seen_in, verification.make_checkpoint(tx))
     database.close()
     seen = keyturn(logged, "changelog", "verify", KEYTURN_WITNESS=str(seen_in))
     assert "; 1 checkpoints of witnesses agree" in seen.stdout
 
-    database = Database(f"sqlite:///{logged / 'var' / 'keyturn.db'}", seal.Seal.new())
+    database = Database(f"sqlite:///{logged / 'var' / 'keyturn.db'}", signing.SigningKey.new())
     with database.engine.connect() as connection:
         connection.exec_driver_sql("DROP TRIGGER entry_no_update")
         connection.exec_driver_sql("UPDATE entry SET person = 'olga' WHERE seq = 2")
@@ -238,10 +240,10 @@ def test_whatever_command_writes_first_the_log_begins_with_its_key(
     var = tmp_path / "var"
     var.mkdir()
     with a_place(tmp_path / "other") as tx:
-        seen = changelog.append(tx, "asked", run=1)
-        point = verification.checkpoint_at(tx, replace(seen, seq=1))
-    witness.testify(tmp_path / "seen", point)
-    database = empty(var / "keyturn.db", seal.kept_in(var / "changelog.key"))
+        seen = change_log.append_entry(tx, "asked", run=1)
+        point = verification.make_checkpoint_at(tx, replace(seen, seq=1))
+    checkpoints.write_checkpoint(tmp_path / "seen", point)
+    database = empty(var / "keyturn.db", signing.load_signing_key(var / "changelog.key"))
     database.close()
     more = {"KEYTURN_WITNESS": str(tmp_path / "seen")} if "acknowledge" in words else {}
     done = keyturn(tmp_path, *words, **more)

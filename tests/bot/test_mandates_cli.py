@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from bot.store import changelog, grants
-from bot.store.database import Database
-from bot.store.grants import NewGrant
+from bot.audit import change_log
+from bot.db import grants
+from bot.db.database import Database
+from bot.db.grants import NewGrant
 from tests.bot.place import a_place
 from tests.typed import keyturn
 
@@ -16,7 +17,7 @@ from tests.typed import keyturn
 def place(tmp_path: Path) -> Path:
     with a_place(tmp_path) as tx:
         wanted = NewGrant("dora", "abusers clear", "lb*", 5, tx.now + 3600 * 1_000_000)
-        grants.add(tx, wanted, giver="olga", reason="")
+        grants.add_grant(tx, wanted, giver="olga", reason="")
     return tmp_path
 
 
@@ -30,7 +31,7 @@ def test_a_delegation_is_made_listed_and_ended(place: Path):
     assert "nobody decides" in keyturn(place, "delegate", "list").stdout
     database = Database(f"sqlite:///{place / 'var' / 'keyturn.db'}")
     with database.reading() as tx:
-        entries = changelog.newest(tx, most=2)
+        entries = change_log.list_newest_entries(tx, most=2)
     database.close()
     assert [(one.kind, one.facts["door"]) for one in entries] == [
         ("delegation revoked", "cli"),

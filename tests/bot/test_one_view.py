@@ -6,13 +6,13 @@ from html import unescape
 
 import pytest
 
-from bot.cli.account import in_full
-from bot.run import Run, State
-from bot.slack.card import card
-from bot.slack.story import Stories
-from bot.store import schedules
-from bot.timetable import Timing, timetable
-from bot.workflow import founding
+from bot.cli.formatting import in_full
+from bot.db import schedules
+from bot.model.run import Run, State
+from bot.model.schedule import ScheduleTiming, parse_cron
+from bot.slack.run_facts import Stories
+from bot.slack.run_message import render_card
+from bot.workflow import schedule_approval
 from runbooks import AnyRunbook
 from tests.bot.api.conftest import a_desk
 from tests.bot.office import WEB, Office
@@ -21,13 +21,13 @@ from tests.bot.web.conftest import a_site
 from tests.bot.web.dom import Page
 from tests.toy import WARNING, BreakSwitch, SetSwitch, ShowSwitches, WarmUp
 
-HOURLY = Timing("hourly", timetable("0 * * * *", "Europe/Amsterdam"))
+HOURLY = ScheduleTiming("hourly", parse_cron("0 * * * *", "Europe/Amsterdam"))
 
 
 def _card(office: Office, run: Run) -> str:
     stories = Stories(office.policies, team="T0", base_url="https://keyturn.example.com")
     with office.database.reading() as tx:
-        return " ".join(texts(card(stories.of(tx, run.id)).blocks))
+        return " ".join(texts(render_card(stories.of(tx, run.id)).blocks))
 
 
 def _page(office: Office, run: Run) -> str:
@@ -138,9 +138,9 @@ def test_a_schedule_approved_with_nothing_to_do_lapses_when_a_host_key_changes(o
     path = office.policies.path / "inventory.yaml"
     path.write_text(path.read_text().replace("AAAAIH7t6", "AAAAIH7t7"))
     with office.database.reading() as tx:
-        [schedule] = schedules.every(tx)
-        with pytest.raises(founding.NotApproved, match="lb1 has another key"):
-            founding.check(office.parts, tx, schedule, run)
+        [schedule] = schedules.list_schedules(tx)
+        with pytest.raises(schedule_approval.NotApproved, match="lb1 has another key"):
+            schedule_approval.check_schedule_approval(office.parts, tx, schedule, run)
 
 
 @each_door

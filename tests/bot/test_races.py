@@ -8,11 +8,12 @@ from contextlib import contextmanager
 import pytest
 from sqlalchemy import Table, text
 
-from bot.run import Run, State
-from bot.store import changelog, locks, runs
-from bot.store.database import Database, StoreUnavailable, Transaction
-from bot.workflow import TooLate
-from bot.workflow.ending import end
+from bot.audit import change_log
+from bot.db import locks, runs
+from bot.db.database import Database, StoreUnavailable, Transaction
+from bot.model.run import Run, State
+from bot.workflow.approvals import TooLate
+from bot.workflow.finish import end_run
 from connectors.trouble import CommandFailed
 from tests.bot.empty import on_postgresql
 from tests.bot.office import WEB, Office
@@ -117,7 +118,7 @@ def _while_a_part_is_held(
     whole = office.workflow.ask_all(requests, spelled="lb*", person="dora", origin=WEB)
     acting = threading.Thread(target=act, args=(whole.id,))
     with office.database.transaction() as tx:
-        held = runs.hold(tx, office.queue.waiting[0])
+        held = runs.lock_run(tx, office.queue.waiting[0])
         acting.start()
         _until(lambda: _waits_for_a_lock(office.database))
         yield whole.id, tx, held
@@ -133,7 +134,7 @@ def test_a_part_that_ends_while_the_whole_is_withdrawn_deadlocks_nothing(any_off
         office.workflow.withdraw(whole, person="dora")
 
     with _while_a_part_is_held(office, withdraw) as (whole, tx, part):
-        end(office.parts, tx, part, State.REFUSED, "it is not for that host")
+        end_run(office.parts, tx, part, State.REFUSED, "it is not for that host")
     assert office.run(whole).state is State.WITHDRAWN
     assert office.run(part.id).state is State.REFUSED
 
@@ -146,7 +147,7 @@ def test_a_part_that_goes_on_while_the_whole_is_stopped_deadlocks_nothing(any_of
         office.workflow.stop(whole, person="dora")
 
     with _while_a_part_is_held(office, stop) as (whole, tx, part):
-        changelog.append(tx, "step succeeded", run=part.id, host=part.host)
+        change_log.append_entry(tx, "step succeeded", run=part.id, host=part.host)
     assert office.run(whole).state is State.STOPPED
     assert "step succeeded" in office.entries(part)
 
@@ -156,7 +157,7 @@ def test_a_lock_that_is_given_up_while_it_is_asked_for_is_taken(any_office: Offi
     office = any_office
     first, second = (office.ask(SetSwitch(host="lb1", name="lamp", value=v)) for v in "ab")
     with office.database.transaction() as tx:
-        assert locks.take(tx, "lb1", first.id) is None
+        assert locks.take_lock(tx, "lb1", first.id) is None
     with office.database.transaction() as tx:
         ask = tx.insert_once
 
@@ -164,13 +165,13 @@ def test_a_lock_that_is_given_up_while_it_is_asked_for_is_taken(any_office: Offi
             tx.insert_once = ask
             taken = ask(table, **values)
             with office.database.transaction() as other:
-                locks.release(other, first.id)
+                locks.release_locks(other, first.id)
             return taken
 
         tx.insert_once = and_lose_it
-        assert locks.take(tx, "lb1", second.id) is None
+        assert locks.take_lock(tx, "lb1", second.id) is None
     with office.database.reading() as tx:
-        lock = locks.held(tx, "lb1")
+        lock = locks.get_lock(tx, "lb1")
     assert lock
     assert lock.run == second.id
 
@@ -187,7 +188,7 @@ def test_t_l2_a_database_that_does_not_answer_is_given_up(any_office: Office):
             refused.append(trouble)
 
     with office.database.transaction() as tx:
-        runs.hold(tx, run.id)
+        runs.lock_run(tx, run.id)
         thread = threading.Thread(target=approve, daemon=True)
         thread.start()
         thread.join(15)

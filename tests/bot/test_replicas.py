@@ -21,14 +21,18 @@ from pathlib import Path
 import pytest
 from sqlalchemy import update
 
+from bot.audit import signing
+from bot.db import migrations, runs, schedules, search, tables
+from bot.db.database import Database, StoreUnavailable, Transaction
+from bot.db.runs import Overtaken
+from bot.db.schedules import FireOutcome
+from bot.model.run import State
+from bot.model.schedule import Overlap, ScheduleTiming, parse_cron
 from bot.policy import PolicyDirectory
-from bot.run import State
-from bot.store import runs, schedules, schema, seal, search, tables
-from bot.store.database import Database, StoreUnavailable, Transaction
-from bot.store.runs import Overtaken
-from bot.store.schedules import Outcome
-from bot.timetable import Overlap, Timing, timetable
-from bot.workflow import Parts, TooLate, Workflow, deciding
+from bot.service import Workflow
+from bot.workflow import approvals
+from bot.workflow.approvals import TooLate
+from bot.workflow.context import WorkflowContext
 from connectors.command import Answer, Command
 from tests.bot.office import WEB, ByHand
 from tests.bot.time import MINUTE
@@ -111,12 +115,12 @@ class Place:
 
     def workflow(self) -> tuple[Workflow, Told, Noted, Database]:
         # A machine that is busy is no database that hangs: who is first may take its time.
-        key = seal.kept_in(self.directory / "key")
+        key = signing.load_signing_key(self.directory / "key")
         database = Database(self.url, key, patience=TOGETHER)
         policies = PolicyDirectory(self.directory / "policy")
         fleet, queue = Told(ledger=self.ledger), Noted(ledger=self.ledger)
         return (
-            Workflow(Parts(database, policies, fleet, queue, runbooks=RUNBOOKS)),
+            Workflow(WorkflowContext(database, policies, fleet, queue, runbooks=RUNBOOKS)),
             fleet,
             queue,
             database,
@@ -177,7 +181,7 @@ def click_unguarded(
     place: Place, people: Sequence[str], races: Sequence[tuple[int, str]], together: Barrier
 ) -> None:
     """Be one where nobody looks whether it was decided before."""
-    deciding._must_wait = _nothing  # pyright: ignore[reportPrivateUsage] - in a process of its own
+    approvals._must_wait = _nothing  # pyright: ignore[reportPrivateUsage] - in a process of its own
     runs.check_move = _nothing
     click(place, people, races, together)
 
@@ -202,13 +206,13 @@ def _asked(place: Place, needed: int, times: int) -> list[tuple[int, str]]:
     """Ask for so many, and return their numbers with their digests."""
     a_policy(place.directory / "policy", rules=RULES.format(needed))
     workflow, _, queue, database = place.workflow()
-    schema.upgrade(database)
+    migrations.upgrade_schema(database)
     races: list[tuple[int, str]] = []
     for n in range(times):
         wanted = SetSwitch(host="lb1", name="lamp", value=f"v{n}")
         workflow.advance(workflow.ask(wanted, person="dora", origin=WEB).id)
         with database.reading() as tx:
-            run = runs.get(tx, n + 1)
+            run = runs.get_run(tx, n + 1)
         assert run.state is State.WAITING
         races.append((run.id, run.digest))
     queue.waiting.clear()
@@ -236,7 +240,7 @@ def _race(place: Place, races: Sequence[tuple[int, str]], replica: Replica = cli
 def _all_done(place: Place, numbers: Sequence[int]) -> bool:
     database = Database(place.url)
     with database.reading() as tx:
-        states = {runs.get(tx, number).state for number in numbers}
+        states = {runs.get_run(tx, number).state for number in numbers}
     database.close()
     return states == {State.SUCCEEDED}
 
@@ -278,7 +282,7 @@ def test_r_c3_k15_each_tick_fires_once_while_clocks_are_killed(
     times, chance = CHAOS or 2 * TICKS, random.Random(SEED)  # noqa: S311 - no secret
     a_policy(place.directory / "policy", rules=RULES.format(1))
     workflow, fleet, _, database = place.workflow()
-    schema.upgrade(database)
+    migrations.upgrade_schema(database)
     done, kills = 0, 0
     with _clocks(place) as clocks:
         for _ in range(times // TICKS):
@@ -296,11 +300,11 @@ def test_r_c3_k15_each_tick_fires_once_while_clocks_are_killed(
                 waited = f"{done} of {wanted} fires, seed {SEED}, under way: {under_way}"
                 assert time.monotonic() - moved < TOGETHER, waited
             with database.reading() as tx:
-                fires = schedules.fires(tx, founded, most=2 * TICKS)
-            assert [fire.outcome for fire in fires] == [Outcome.FIRED] * TICKS, f"seed {SEED}"
+                fires = schedules.list_fires(tx, founded, most=2 * TICKS)
+            assert [fire.outcome for fire in fires] == [FireOutcome.FIRED] * TICKS, f"seed {SEED}"
             assert len({fire.run for fire in fires}) == TICKS
     with database.reading() as tx:
-        known = search.newest(tx, search.Filter(), most=10 * times)
+        known = search.find_newest_runs(tx, search.RunFilter(), most=10 * times)
     database.close()
     fired = [run.state for run in known if run.origin.door == "schedule"]
     assert (len(fired), {*fired}) == (times, {State.SUCCEEDED})
@@ -342,13 +346,13 @@ def _seen_through(workflow: Workflow, database: Database, under_way: set[int]) -
     """
     with suppress(StoreUnavailable):
         with database.reading() as tx:
-            under_way.update(run.id for run in runs.unfinished(tx))
+            under_way.update(run.id for run in runs.list_unfinished(tx))
         for number in under_way:
             workflow.advance(number)
         # As the clock does: what rests until the database is back is taken up again.
         workflow.nudge()
         with database.reading() as tx:
-            over = [number for number in under_way if runs.get(tx, number).over]
+            over = [number for number in under_way if runs.get_run(tx, number).over]
         under_way.difference_update(over)
         return over
     return []
@@ -360,17 +364,17 @@ def _scheduled(workflow: Workflow, database: Database) -> int:
         hour = tx.now // _HOUR * _HOUR
     then = [hour - n * _HOUR for n in range(1, TICKS + 1)]
     at = sorted(datetime.fromtimestamp(moment // 1_000_000, UTC).hour for moment in then)
-    hours = timetable(f"0 {','.join(map(str, at))} * * *", "UTC")
-    timing = Timing("tick", hours, overlap=Overlap.QUEUE, catch_up=TICKS)
+    hours = parse_cron(f"0 {','.join(map(str, at))} * * *", "UTC")
+    timing = ScheduleTiming("tick", hours, overlap=Overlap.QUEUE, catch_up=TICKS)
     lamp = SetSwitch(host="lb1", name="lamp", value="on")
     run = workflow.schedules.ask([lamp], spelled="", person="dora", origin=WEB, timing=timing)
     workflow.advance(run.id)
     with database.reading() as tx:
-        run = runs.get(tx, run.id)
+        run = runs.get_run(tx, run.id)
     workflow.approve(run.id, person="olga", digest=run.digest)
     workflow.advance(run.id)
     with database.transaction() as tx:
-        newest = max(schedule.id for schedule in schedules.every(tx))
+        newest = max(schedule.id for schedule in schedules.list_schedules(tx))
         since = then[-1] - 1
         tx.sql.execute(
             update(tables.schedule)

@@ -12,15 +12,17 @@ from pydantic import ValidationError
 
 import connectors
 import runbooks
-from bot import forms
+from bot.audit import change_log
+from bot.db import outbox, runs, search
+from bot.db.search import RunFilter
+from bot.execution import gate
+from bot.model import request_form
+from bot.model.run import Origin, Run, State
+from bot.model.schedule import parse_cron
 from bot.policy import Request
-from bot.prospect import prospect
-from bot.run import Origin, Run, State
+from bot.policy.explain import evaluate_request
 from bot.settings import Settings
-from bot.store import changelog, news, runs, search
-from bot.store.search import Filter
-from bot.timetable import timetable
-from bot.workflow import NotYours, TooLate, gate
+from bot.workflow.approvals import NotAllowed, TooLate
 from connectors.command import Shell
 from connectors.trouble import Interrupted
 from tests.bot.office import WEB, Office, an_office
@@ -37,7 +39,7 @@ def _let_in(office: Office) -> Run:
     """Bring a request to the point of starting through an entrance that checks nothing."""
     run = office.ask(LAMP_ON)
     with office.database.transaction() as tx:
-        runs.move(tx, runs.hold(tx, run.id), State.READY)
+        runs.move_run(tx, runs.lock_run(tx, run.id), State.READY)
     office.workflow.advance(run.id)
     return office.run(run.id)
 
@@ -52,7 +54,7 @@ class TestTheRulesAreKeptWhereItRuns:
     def test_were_only_the_entrances_guarded_it_would_be_done(
         self, office: Office, monkeypatch: pytest.MonkeyPatch
     ):
-        monkeypatch.setattr(gate, "authorise", _nothing)
+        monkeypatch.setattr(gate, "authorise_run", _nothing)
         _let_in(office)
         assert office.fleet.told == [("lb1", "set lamp on")]
 
@@ -71,8 +73,8 @@ class TestTheRulesAreKeptWhereItRuns:
 
     @pytest.mark.parametrize("name", ["dry_run", "check_mode", "force", "approved"])
     def test_no_value_of_a_request_spares_the_approval(self, name: str):
-        with pytest.raises(forms.NotUnderstood):
-            forms.from_words(SetSwitch, ["lb1", "lamp", "on", f"{name}=true"])
+        with pytest.raises(request_form.NotUnderstood):
+            request_form.parse_words(SetSwitch, ["lb1", "lamp", "on", f"{name}=true"])
         with pytest.raises(ValidationError):
             SetSwitch.model_validate({"host": "lb1", "name": "a", "value": "b", name: True})
 
@@ -119,7 +121,9 @@ class TestPeople:
     def test_the_log_names_the_person_and_never_the_bot(self, office: Office):
         run = office.approve(office.ask(LAMP_ON))
         with office.database.reading() as tx:
-            who = {entry.kind: entry.person for entry in changelog.of_run(tx, run.id)}
+            who = {
+                entry.kind: entry.person for entry in change_log.list_entries_of_run(tx, run.id)
+            }
         assert (who["asked"], who["approved"]) == ("dora", "olga")
 
     def test_two_accounts_of_one_person_are_one_key(self, office: Office):
@@ -146,11 +150,11 @@ class TestPeople:
                 asked_by="dora",
                 now=tx.now,
             )
-        said = " ".join(prospect(policy, request).sentences())
+        said = " ".join(evaluate_request(policy, request).sentences())
         assert "Adam Admin" in said
         assert "Olga Owner" in said
         run = office.ask(LAMP_ON)
-        with pytest.raises(NotYours, match="Those who can: Adam Admin, Olga Owner"):
+        with pytest.raises(NotAllowed, match="Those who can: Adam Admin, Olga Owner"):
             office.approve(run, "stan")
 
 
@@ -161,21 +165,21 @@ class TestRequestsThatNobodyDecided:
     def expired(self, office: Office) -> Run:
         run = office.ask(LAMP_ON)
         with office.database.transaction() as tx:
-            for item in news.pending(tx):
-                news.told(tx, item)
-            runs.amend(tx, runs.hold(tx, run.id), expires=tx.now)
+            for item in outbox.list_pending_news(tx):
+                outbox.mark_told(tx, item)
+            runs.amend_run(tx, runs.lock_run(tx, run.id), expires=tx.now)
         office.workflow.expire_due()
         return office.run(run.id)
 
     def test_are_listed_and_searched_for_good(self, office: Office, expired: Run):
         with office.database.reading() as tx:
-            found = search.newest(tx, Filter(states=frozenset({State.EXPIRED})))
+            found = search.find_newest_runs(tx, RunFilter(states=frozenset({State.EXPIRED})))
         assert [run.id for run in found] == [expired.id]
         assert office.entries(expired)[-1] == "expired"
 
     def test_are_told_to_who_asked(self, office: Office, expired: Run):
         with office.database.reading() as tx:
-            assert [item.run for item in news.pending(tx)] == [expired.id]
+            assert [item.run for item in outbox.list_pending_news(tx)] == [expired.id]
 
 
 class TestWhatNobodySaid:
@@ -206,7 +210,7 @@ class TestTheClock:
     @pytest.mark.parametrize(("day", "hours"), [("2026-10-25", 25), ("2027-03-28", 23)])
     def test_a_night_with_another_length_fires_once(self, day: str, hours: int):
         """Others fired twice when clocks were set back, and never when they were set forward."""
-        nightly = timetable("30 2 * * *", "Europe/Amsterdam")
+        nightly = parse_cron("30 2 * * *", "Europe/Amsterdam")
         start = datetime.fromisoformat(f"{day}T00:00:00").replace(tzinfo=UTC) - timedelta(hours=2)
         since = round(start.timestamp() * 1_000_000)
         moments = nightly.after(since)

@@ -28,27 +28,22 @@ from hypothesis.stateful import (
 )
 from sqlalchemy import Connection, Row, select
 
+from bot.audit import change_log, evidence, verification
+from bot.audit.signing import SigningKey
+from bot.db import migrations, runs, search, stops, tables
+from bot.db.database import Database, SeenHead, Transaction
+from bot.db.runs import Overtaken
+from bot.db.wire import Wire
+from bot.execution import gate
+from bot.model.run import ENDED, IllegalMove, Run, State
 from bot.policy import Policy
-from bot.policy.directory import load
 from bot.policy.freezes import Freezes
-from bot.run import ENDED, IllegalMove, Run, State
-from bot.store import (
-    bans,
-    changelog,
-    runs,
-    schema,
-    search,
-    stops,
-    tables,
-    testimony,
-    verification,
-)
-from bot.store.database import Database, SeenHead, Transaction
-from bot.store.runs import Overtaken
-from bot.store.seal import Seal
-from bot.store.wire import Wire
-from bot.workflow import NotYours, Parts, TooLate, Unfit, Workflow, gate
-from bot.workflow.banning import Admitted
+from bot.policy.loader import load_policy
+from bot.service import Workflow
+from bot.workflow.approvals import NotAllowed, TooLate
+from bot.workflow.bans import PolicyWithoutBanned
+from bot.workflow.context import WorkflowContext
+from bot.workflow.requests import InvalidRequest
 from connectors.trouble import CommandFailed, Interrupted
 from runbooks import AnyRunbook
 from tests.bot.empty import hasty
@@ -65,7 +60,7 @@ OWNERS = frozenset({"olga", "adam"})
 PEOPLE = ("dora", "olga", "adam", "stan")
 HOSTS = ("lb1", "lb2")
 # What a person hears who comes too late, or may not: never a fault.
-NOES = (NotYours, TooLate, Unfit, Overtaken, IllegalMove)
+NOES = (NotAllowed, TooLate, InvalidRequest, Overtaken, IllegalMove)
 
 people = st.sampled_from(PEOPLE)
 hosts = st.sampled_from(HOSTS)
@@ -148,10 +143,10 @@ def _ground() -> tuple[Steady, sqlite3.Connection, Path]:
     """Return a database, what it is when empty, and a policy directory: made once for all."""
     directory = Path(tempfile.mkdtemp(prefix="keyturn-worlds-"))
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
-    database = Steady(f"sqlite:///{directory / 'keyturn.db'}", Seal.new())
+    database = Steady(f"sqlite:///{directory / 'keyturn.db'}", SigningKey.new())
     # The power is cut in these tests by an exception: what was written is there.
     hasty(database)
-    schema.upgrade(database)
+    migrations.upgrade_schema(database)
     with database.transaction() as tx:
         verification.open_log(tx)
     empty = sqlite3.connect(":memory:", check_same_thread=False)
@@ -181,7 +176,7 @@ _FREEZE = {"name": "fair", "from": "1999-01-01 00:00", "until": "2999-01-01 00:0
 
 @cache
 def _policy(gone: frozenset[str], *, frozen: bool) -> Policy:
-    policy = load(_ground()[2]).without(gone)
+    policy = load_policy(_ground()[2]).without(gone)
     policy.freezes = Freezes.model_validate({"freezes": [_FREEZE] if frozen else []})
     return policy
 
@@ -223,8 +218,10 @@ class World(RuleBasedStateMachine):
         self.work()
 
     def _start(self) -> None:
-        admitted = Admitted(self, self.database, clock=iter(range(10**9)).__next__)
-        parts = Parts(self.database, admitted, self.fleet, self.queue, runbooks=RUNBOOKS, crowd=1)
+        admitted = PolicyWithoutBanned(self, self.database, clock=iter(range(10**9)).__next__)
+        parts = WorkflowContext(
+            self.database, admitted, self.fleet, self.queue, runbooks=RUNBOOKS, crowd=1
+        )
         self.workflow = Workflow(parts)
 
     def current(self) -> Policy:
@@ -354,9 +351,9 @@ class World(RuleBasedStateMachine):
         if run is None:
             return
         with self.database.transaction() as tx:
-            for each in [runs.get(tx, run.id), *runs.children(tx, run.id)]:
+            for each in [runs.get_run(tx, run.id), *runs.list_children(tx, run.id)]:
                 if each.state in {State.OFFERED, State.WAITING, State.READY}:
-                    runs.amend(tx, each, expires=tx.now)
+                    runs.amend_run(tx, each, expires=tx.now)
         self.model.ended.add(run.id)
         self.workflow.expire_due()
 
@@ -443,7 +440,7 @@ class World(RuleBasedStateMachine):
 
     def _check_log(self) -> None:
         with self.database.reading() as tx:
-            verdict = verification.verify(tx)
+            verdict = verification.verify_log(tx)
         assert verdict.broken is None, verdict.why
 
     # Its own machinery
@@ -451,11 +448,11 @@ class World(RuleBasedStateMachine):
     def _before_tell(self, host: str, words: str) -> None:
         """Hold the packet against the model; what goes wrong here is found below."""
         with self.database.reading() as tx:
-            entry = changelog.last_of_kind(tx, "sending")
+            entry = change_log.get_last_entry_of_kind(tx, "sending")
             assert entry is not None
             assert entry.run is not None
-            run = runs.get(tx, entry.run)
-            whole = run if run.parent is None else runs.get(tx, run.parent)
+            run = runs.get_run(tx, entry.run)
+            whole = run if run.parent is None else runs.get_run(tx, run.parent)
         try:
             assert (entry.host, entry.facts["command"]) == (host, words)
             self.model.may_be_sent(run, whole, entry.facts["n"])
@@ -497,7 +494,7 @@ class World(RuleBasedStateMachine):
 
     def _runs(self, states: set[State]) -> Sequence[Run]:
         with self.database.reading() as tx:
-            return search.newest(tx, search.Filter(states=frozenset(states)), most=20)
+            return search.find_newest_runs(tx, search.RunFilter(states=frozenset(states)), most=20)
 
 
 class _Found(BaseException):
@@ -506,7 +503,7 @@ class _Found(BaseException):
 
 def _kinds(tx: Transaction) -> dict[int, list[str]]:
     found: dict[int, list[str]] = {}
-    for entry in changelog.after(tx, 0, most=10_000):
+    for entry in change_log.list_entries_after(tx, 0, most=10_000):
         if entry.run is not None:
             found.setdefault(entry.run, []).append(entry.kind)
     return found
@@ -578,15 +575,15 @@ def _nobody(_tx: Transaction) -> frozenset[str]:
 
 
 # The row of a ban or a stop is one guard, and the log, which knows of it too, the other.
-_BY_LOG = (testimony, "shut_out", _nobody)
+_BY_LOG = (evidence, "list_banned", _nobody)
 
 
 @pytest.mark.parametrize(
     "guards",
     [
-        [(gate, "authorise", _open)],
-        [(stops, "over", _open), _BY_LOG],
-        [(bans, "people", _nobody), _BY_LOG],
+        [(gate, "authorise_run", _open)],
+        [(stops, "get_stop_of_run", _open), _BY_LOG],
+        [(stops, "list_banned_people", _nobody), _BY_LOG],
     ],
     ids=["authority", "stops", "bans"],
 )

@@ -7,9 +7,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from bot.__main__ import main
-from bot.run import State
-from bot.store import bans, changelog, stops
-from bot.store.seal import kept_in
+from bot.audit import change_log
+from bot.audit.signing import load_signing_key
+from bot.db import stops
+from bot.model.run import State
 from tests.bot.empty import empty
 from tests.bot.office import Office, an_office
 from tests.toy import SetAll
@@ -18,7 +19,7 @@ from tests.toy import SetAll
 @pytest.fixture
 def served(tmp_path: Path) -> Generator[Office]:
     """An office whose database and key are where the command line looks for them."""
-    database = empty(tmp_path / "keyturn.db", kept_in(tmp_path / "changelog.key"))
+    database = empty(tmp_path / "keyturn.db", load_signing_key(tmp_path / "changelog.key"))
     with an_office(tmp_path, database=database) as office:
         yield office
 
@@ -44,7 +45,7 @@ def test_t_a18_stop_all_ends_what_runs_in_the_service_before_its_next_step(serve
 
     assert _keyturn(served, "resume", "--as", "olga", "--why", "it is out").exit_code == 0
     with served.database.reading() as tx:
-        assert stops.of_everything(tx) is None
+        assert stops.get_stop_of_everything(tx) is None
 
 
 def test_one_run_is_stopped_and_says_how_it_ended(served: Office):
@@ -60,7 +61,7 @@ def test_t_a20_a_ban_holds_until_another_lifts_it(served: Office):
     told = _keyturn(served, "ban", "dora", "--as", "olga", "--why", "the laptop is stolen")
     assert (told.exit_code, "their tokens are revoked for good" in told.output) == (0, True)
     with served.database.reading() as tx:
-        assert bans.people(tx) == {"dora"}
+        assert stops.list_banned_people(tx) == {"dora"}
     refused = _keyturn(served, "unban", "dora", "--as", "dora", "--why", "it is found")
     assert refused.exit_code == 4
     assert "Those who can: Adam Admin" in refused.output
@@ -69,7 +70,9 @@ def test_t_a20_a_ban_holds_until_another_lifts_it(served: Office):
     back = _keyturn(served, "unban", "dora", "--as", "adam", "--why", "it is found")
     assert (back.exit_code, "a new one: keyturn token new dora" in back.output) == (0, True)
     with served.database.reading() as tx:
-        banned = [one for one in changelog.newest(tx, most=50) if one.kind == "banned"]
+        banned = [
+            one for one in change_log.list_newest_entries(tx, most=50) if one.kind == "banned"
+        ]
     assert [one.person for one in banned] == ["olga"]
 
 

@@ -6,33 +6,24 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Table, update
 
-from bot.custody.rotation import rotate
-from bot.run import Run, State
-from bot.store import (
-    ancestry,
-    changelog,
-    runs,
-    schedules,
-    schema,
-    seal,
-    tables,
-    testimony,
-    verification,
-)
-from bot.store.changelog import Entry
-from bot.store.database import Database, Transaction
-from bot.store.schedules import Schedule, Standing
-from bot.store.seal import BadKey, Seal
-from bot.timetable import Timing, timetable
-from bot.workflow import NotYours
+from bot.audit import change_log, evidence, key_history, signing, verification
+from bot.audit.change_log import Entry
+from bot.audit.signing import KeyFileError, SigningKey
+from bot.db import migrations, runs, schedules, tables
+from bot.db.database import Database, Transaction
+from bot.db.schedules import Schedule, ScheduleState
+from bot.maintenance.key_rotation import rotate_signing_key
+from bot.model.run import Run, State
+from bot.model.schedule import ScheduleTiming, parse_cron
+from bot.workflow.approvals import NotAllowed
+from tests.bot.audit.test_verification import entries_of, rewrite
 from tests.bot.keyring import an_app, stepped_up
 from tests.bot.office import WEB, Office, an_office
-from tests.bot.store.test_verification import entries_of, rewrite
 from tests.bot.time import Clock, due_now, fire_all
 from tests.toy import SetSwitch
 
 LAMP_ON = SetSwitch(host="lb1", name="lamp", value="on")
-HOURLY = Timing("hourly", timetable("0 * * * *", "Europe/Amsterdam"))
+HOURLY = ScheduleTiming("hourly", parse_cron("0 * * * *", "Europe/Amsterdam"))
 DAY = 24 * 3_600_000_000
 Forgery = Callable[[Transaction], None]
 WHY = "all customers see an error page"
@@ -47,17 +38,17 @@ def amend(tx: Transaction, table: Table, **values: object) -> None:
 
 
 def _active_again(tx: Transaction) -> None:
-    amend(tx, tables.schedule, state=Standing.ACTIVE.value, why="")
+    amend(tx, tables.schedule, state=ScheduleState.ACTIVE.value, why="")
 
 
 def _another_lapse(tx: Transaction) -> None:
-    changelog.append(tx, "schedule resumed", run=1, schedule=1)
+    change_log.append_entry(tx, "schedule resumed", run=1, schedule=1)
     amend(tx, tables.schedule, state="active", lapses=tables.schedule.c.lapses + DAY)
 
 
 def _another_moment(tx: Transaction) -> None:
-    changelog.append(tx, "schedule resumed", run=1, schedule=1)
-    often = Timing("hourly", timetable("* * * * *", "Europe/Amsterdam"))
+    change_log.append_entry(tx, "schedule resumed", run=1, schedule=1)
+    often = ScheduleTiming("hourly", parse_cron("* * * * *", "Europe/Amsterdam"))
     amend(tx, tables.schedule, state="active", timing=often.to_json())
 
 
@@ -77,7 +68,7 @@ class TestSchedules:
         office.work()
         office.approve(office.run(run.id))
         with office.database.reading() as tx:
-            [schedule] = schedules.every(tx)
+            [schedule] = schedules.list_schedules(tx)
         due_now(office, schedule)
         office.workflow.schedules.end(schedule.id, person="dora")
         return schedule
@@ -90,7 +81,7 @@ class TestSchedules:
             forge(tx)
         fire_all(office)
         with office.database.reading() as tx:
-            fired = schedules.last_run(tx, 1, host="")
+            fired = schedules.get_last_run(tx, 1, host="")
         assert fired
         assert "The change log does not bear out" in office.run(fired).summary
         assert office.fleet.told == []
@@ -98,8 +89,8 @@ class TestSchedules:
     def test_t_a13_without_the_comparison_it_would(
         self, office: Office, forge: Forgery, monkeypatch: pytest.MonkeyPatch
     ):
-        monkeypatch.setattr(testimony, "against_fire", nothing)
-        monkeypatch.setattr(testimony, "missing_of_run", nothing)
+        monkeypatch.setattr(evidence, "find_doubt_of_fire", nothing)
+        monkeypatch.setattr(evidence, "find_missing_of_run", nothing)
         self._ended(office)
         with office.database.transaction() as tx:
             forge(tx)
@@ -112,8 +103,8 @@ class TestGlass:
 
     @pytest.fixture
     def clock(self, tmp_path: Path) -> Clock:
-        clock = Clock(f"sqlite:///{tmp_path / 'keyturn.db'}", Seal.new())
-        schema.upgrade(clock)
+        clock = Clock(f"sqlite:///{tmp_path / 'keyturn.db'}", SigningKey.new())
+        migrations.upgrade_schema(clock)
         return clock
 
     @pytest.fixture
@@ -144,7 +135,7 @@ class TestGlass:
     def test_t_a16_without_the_comparison_it_would(
         self, timed: Office, monkeypatch: pytest.MonkeyPatch
     ):
-        monkeypatch.setattr(testimony, "against_glass", nothing)
+        monkeypatch.setattr(evidence, "find_doubt_of_break_glass", nothing)
         assert self._forged(timed).state is State.SUCCEEDED
 
     def _again_after_a_day(self, office: Office, clock: Clock) -> None:
@@ -165,13 +156,13 @@ class TestGlass:
                 amend(tx, tables.glass, reviewed=tx.now, reviewer="olga", review="all is well")
 
     def test_t_a16_a_forged_review_is_none(self, timed: Office, clock: Clock):
-        with pytest.raises(NotYours, match="nobody has reviewed run 1"):
+        with pytest.raises(NotAllowed, match="nobody has reviewed run 1"):
             self._again_after_a_day(timed, clock)
 
     def test_t_a16_without_the_log_the_table_would_be_believed(
         self, timed: Office, clock: Clock, monkeypatch: pytest.MonkeyPatch
     ):
-        monkeypatch.setattr(testimony, "unreviewed", nothing_overdue)
+        monkeypatch.setattr(evidence, "get_unreviewed_run", nothing_overdue)
         self._again_after_a_day(timed, clock)
 
 
@@ -186,13 +177,13 @@ class TestAnOlderKey:
     ) -> tuple[Office, Run]:
         """Ask, do something, change the key, and return what works with the new one."""
         url, key = f"sqlite:///{directory / 'keyturn.db'}", directory / "changelog.key"
-        with an_office(directory, database=Database(url, seal.kept_in(key))) as office:
+        with an_office(directory, database=Database(url, signing.load_signing_key(key))) as office:
             with office.database.transaction() as tx:
                 verification.open_log(tx)
             run = office.ask(LAMP_ON)
             before(office, run)
-            rotate(office.database, key)
-        database = Database(url, seal.kept_in(key))
+            rotate_signing_key(office.database, key)
+        database = Database(url, signing.load_signing_key(key))
         context = an_office(directory, database=database)
         return context.__enter__(), run
 
@@ -216,7 +207,7 @@ class TestAnOlderKey:
     def test_without_the_links_it_would_have_to_be_asked_again(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ):
-        monkeypatch.setattr(ancestry, "_linked", _none_of_them)
+        monkeypatch.setattr(key_history, "_linked", _none_of_them)
         office, run = self._turned(tmp_path, lambda _office, _run: None)
         assert office.approve(run).state is State.REFUSED
         office.database.close()
@@ -227,7 +218,7 @@ class TestAnOlderKey:
     ):
         """Even by who has stolen the old key: it does not lead up to what the new one signed."""
         office, run = self._turned(tmp_path, _sign_out_and_in)
-        old = seal.kept_in(tmp_path / "stolen.key") if stolen else Seal.new()
+        old = signing.load_signing_key(tmp_path / "stolen.key") if stolen else SigningKey.new()
         _write_in(office, run, old)
         office.workflow.advance(run.id)
         ended = office.run(run.id)
@@ -238,10 +229,10 @@ class TestAnOlderKey:
     def test_t_l7_without_the_links_it_would(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ):
-        monkeypatch.setattr(ancestry, "_linked", _all_of_them)
-        monkeypatch.setattr(testimony, "follow", lambda _tx: None)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
+        monkeypatch.setattr(key_history, "_linked", _all_of_them)
+        monkeypatch.setattr(evidence, "follow_log", lambda _tx: None)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
         office, run = self._turned(tmp_path, _sign_out_and_in)
-        _write_in(office, run, seal.kept_in(tmp_path / "stolen.key"))
+        _write_in(office, run, signing.load_signing_key(tmp_path / "stolen.key"))
         office.workflow.advance(run.id)
         assert office.fleet.told == [("lb1", "set lamp on")]
         office.database.close()
@@ -249,12 +240,12 @@ class TestAnOlderKey:
     def test_t_l7_what_our_key_signed_elsewhere_makes_no_other_key_ours(self, tmp_path: Path):
         """A change of keys that never was, with a signature of ours that is of another entry."""
         office, run = self._turned(tmp_path, _sign_out_and_in)
-        thief = Seal.new()
+        thief = SigningKey.new()
         _write_in(office, run, thief)
         with office.database.transaction() as tx:
-            last = changelog.newest(tx, most=1)[0]
-            forged = changelog.append(
-                tx, changelog.KEY, public=tx.seal.public, proof=last.signature
+            last = change_log.list_newest_entries(tx, most=1)[0]
+            forged = change_log.append_entry(
+                tx, change_log.KEY, public=tx.seal.public, proof=last.signature
             )
             assert forged.prev == last.hash
         office.workflow.advance(run.id)
@@ -264,11 +255,11 @@ class TestAnOlderKey:
     def test_a_log_that_is_broken_is_not_vouched_for_by_another_key(self, tmp_path: Path):
         def append_as_a_thief(office: Office, _run: Run) -> None:
             with office.database.transaction() as tx:
-                mine, tx._seal = tx._seal, Seal.new()  # pyright: ignore[reportPrivateUsage]
-                changelog.append(tx, "approved", run=1, person="olga")
+                mine, tx._seal = tx._seal, SigningKey.new()  # pyright: ignore[reportPrivateUsage]
+                change_log.append_entry(tx, "approved", run=1, person="olga")
                 tx._seal = mine  # pyright: ignore[reportPrivateUsage]
 
-        with pytest.raises(BadKey, match="no other key vouches for it"):
+        with pytest.raises(KeyFileError, match="no other key vouches for it"):
             self._turned(tmp_path, append_as_a_thief)
 
 
@@ -283,24 +274,24 @@ def _none_of_them(_tx: Transaction, _key: str, _entries: Sequence[Entry]) -> set
 def _sign_out_and_in(office: Office, _run: Run) -> None:
     """Leave an entry that a forger can write over, and a copy of the key for a thief."""
     with office.database.transaction() as tx:
-        changelog.append(tx, "signed in", person="olga", door="web")
+        change_log.append_entry(tx, "signed in", person="olga", door="web")
     key = next(Path(office.policies.path).parent.glob("changelog.key"))
     stolen = key.with_name("stolen.key")
     stolen.write_bytes(key.read_bytes())
     stolen.chmod(0o600)
 
 
-def _write_in(office: Office, run: Run, key: Seal) -> None:
+def _write_in(office: Office, run: Run, key: SigningKey) -> None:
     """Turn the entry of the sign-in into an approval, signed by the old key, and cast the vote."""
     whole = entries_of(office.database)
     n = next(n for n, entry in enumerate(whole) if entry.kind == "signed in")
     facts = {"digest": run.digest, "why": "", "factor": None, "instead_of": None}
-    body = changelog.canonical(facts)
+    body = change_log.encode_canonical(facts)
     was = whole[n]
     made = Entry(was.seq, was.at, "approved", run.id, "olga", run.host, body, was.prev, "", "")
-    digest = changelog.digest_of(tuple(vars(made).values()))
+    digest = change_log.hash_entry(tuple(vars(made).values()))
     whole[n] = Entry(*[*vars(made).values()][:-2], hash=digest, signature=key.sign(digest))
     rewrite(office.database, whole)
     with office.database.transaction() as tx:
-        runs.cast(tx, runs.Vote(run.id, "olga", True, run.digest, tx.now))
+        runs.add_vote(tx, runs.Vote(run.id, "olga", True, run.digest, tx.now))
         tx.sql.execute(update(tables.run).where(tables.run.c.id == run.id).values(state="ready"))

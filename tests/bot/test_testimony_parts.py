@@ -6,11 +6,12 @@ from pathlib import Path
 import pytest
 from sqlalchemy import delete, insert, select, update
 
-from bot.custody.rotation import rotate
-from bot.run import Run, State
-from bot.store import changelog, runs, seal, tables, testimony, verification
-from bot.store.database import Database, Transaction
-from bot.store.seal import Seal
+from bot.audit import change_log, evidence, signing, verification
+from bot.audit.signing import SigningKey
+from bot.db import runs, tables
+from bot.db.database import Database, Transaction
+from bot.maintenance.key_rotation import rotate_signing_key
+from bot.model.run import Run, State
 from tests.bot.office import WEB, Office, an_office
 from tests.policies import INVENTORY
 from tests.toy import SetSwitch
@@ -64,7 +65,7 @@ class TestParts:
             # The host itself would not begin a step twice, for as long as it remembers.
             office.fleet.markers.clear()
             with office.database.transaction() as tx:
-                number = forge(tx, runs.children(tx, whole.id)[0])
+                number = forge(tx, runs.list_children(tx, whole.id)[0])
             office.workflow.advance(number)
 
         office.fleet.after_tell = after
@@ -77,7 +78,7 @@ class TestParts:
     def test_t_a8_without_the_comparison_it_would_be_told_twice(
         self, crowd: Office, forge: Forgery, monkeypatch: pytest.MonkeyPatch
     ):
-        monkeypatch.setattr(testimony, "against_part", _nothing)
+        monkeypatch.setattr(evidence, "find_doubt_of_child", _nothing)
         assert self._forged(crowd, forge) == 2
 
 
@@ -103,14 +104,14 @@ def _bans_the_approver(office: Office) -> None:
 
 def _stops_everything(office: Office) -> None:
     with office.database.transaction() as tx:
-        changelog.append(tx, "everything stopped", person="adam", why="all is dark")
+        change_log.append_entry(tx, "everything stopped", person="adam", why="all is dark")
 
 
 def _lifts_it_with_another_key(office: Office) -> None:
     _stops_everything(office)
     with office.database.transaction() as tx:
-        mine, tx._seal = tx._seal, Seal.new()  # pyright: ignore[reportPrivateUsage] - a forger's key
-        changelog.append(tx, "everything resumed", person="olga", why="it is light")
+        mine, tx._seal = tx._seal, SigningKey.new()  # pyright: ignore[reportPrivateUsage] - a forger's key
+        change_log.append_entry(tx, "everything resumed", person="olga", why="it is light")
         tx._seal = mine  # pyright: ignore[reportPrivateUsage]
 
 
@@ -138,7 +139,7 @@ class TestOrders:
         forge: Callable[[Office], None],
         monkeypatch: pytest.MonkeyPatch,
     ):
-        monkeypatch.setattr(testimony, "shut_out", _nobody)
+        monkeypatch.setattr(evidence, "list_banned", _nobody)
         assert self._goes_on(office, forge) is State.SUCCEEDED
 
 
@@ -158,12 +159,12 @@ def test_what_was_lifted_under_an_older_key_holds_nobody_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     """However long ago, and far from the change of keys, that was."""
-    monkeypatch.setattr("bot.store.ancestry._FARTHEST", 0)
+    monkeypatch.setattr("bot.audit.key_history._FARTHEST", 0)
     url, key = f"sqlite:///{tmp_path / 'keyturn.db'}", tmp_path / "changelog.key"
-    with an_office(tmp_path, database=Database(url, seal.kept_in(key))) as office:
+    with an_office(tmp_path, database=Database(url, signing.load_signing_key(key))) as office:
         with office.database.transaction() as tx:
             verification.open_log(tx)
         _ordered_and_lifted(office)
-        rotate(office.database, key)
-    with an_office(tmp_path, database=Database(url, seal.kept_in(key))) as office:
+        rotate_signing_key(office.database, key)
+    with an_office(tmp_path, database=Database(url, signing.load_signing_key(key))) as office:
         assert office.approve(office.ask(LAMP_ON)).state is State.SUCCEEDED

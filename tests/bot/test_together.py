@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 from sqlalchemy import delete, update
 
-from bot.run import Run, State
-from bot.store import ancestry, changelog, locks, runs, shared, tables, testimony
-from bot.store.database import Transaction
-from bot.workflow import fanout, gate
+from bot.audit import change_log, evidence, key_history
+from bot.db import locks, runs, shared_answers, tables
+from bot.db.database import Transaction
+from bot.execution import fanout, gate
+from bot.model.run import Run, State
 from tests.bot.office import WEB, Office, an_office
 from tests.policies import INVENTORY
 from tests.toy import SetSwitch
@@ -53,7 +54,7 @@ def _claim_together(office: Office, parts: list[int]) -> list[gate.Claimed | Non
     """Let all of them pass the gate while somebody else has the turn to write."""
     commits, end = office.database.commits, time.monotonic() + 20
     with ThreadPoolExecutor(len(parts)) as pool, office.database.transaction():
-        claimed = [pool.submit(gate.claim, office.parts, number) for number in parts]
+        claimed = [pool.submit(gate.claim_run, office.parts, number) for number in parts]
         while commits.coming < len(parts):
             assert time.monotonic() < end
             time.sleep(0.001)
@@ -81,8 +82,8 @@ def test_the_whole_request_is_borne_out_once_for_all_that_start_together(
     crowd: Office, monkeypatch: pytest.MonkeyPatch
 ):
     parts = _ready(crowd, monkeypatch)
-    borne_out = _counting(monkeypatch, testimony, "against")
-    shut_out = _counting(monkeypatch, testimony, "shut_out")
+    borne_out = _counting(monkeypatch, evidence, "find_doubt")
+    shut_out = _counting(monkeypatch, evidence, "list_banned")
     own = _counting(monkeypatch, gate, "_is_part_of")
     assert all(_claim_together(crowd, parts))
     # Who comes a moment too late begins another commit.
@@ -91,7 +92,7 @@ def test_the_whole_request_is_borne_out_once_for_all_that_start_together(
 
 
 def _with_another_plan(tx: Transaction, part: int) -> None:
-    forged = runs.get(tx, part - 1).proposal
+    forged = runs.get_run(tx, part - 1).proposal
     assert forged
     values = {"proposal": forged.to_json(), "digest": forged.digest}
     tx.sql.execute(update(tables.run).where(tables.run.c.id == part).values(values))
@@ -120,7 +121,7 @@ def test_each_of_them_holds_its_own_host(crowd: Office, monkeypatch: pytest.Monk
     parts = _ready(crowd, monkeypatch)
     _claim_together(crowd, parts)
     with crowd.database.reading() as tx:
-        held = {lock.target: lock.run for lock in locks.every(tx)}
+        held = {lock.target: lock.run for lock in locks.list_locks(tx)}
     assert held == dict(zip(NAMES, parts, strict=True))
 
 
@@ -151,29 +152,29 @@ def test_t_a6_without_that_an_old_answer_would_let_all_of_them_through(
             kept[question] = find()
         return kept[question]
 
-    monkeypatch.setattr(shared, "answer", answer)
+    monkeypatch.setattr(shared_answers, "share_answer", answer)
     assert sorted(_told_after_a_forgery(crowd)) == sorted(NAMES)
 
 
 def test_what_is_raised_is_found_anew(crowd: Office):
     with crowd.database.transaction() as tx:
         with pytest.raises(ZeroDivisionError):
-            shared.answer(tx, "one", lambda: 1 // 0)
-        assert shared.answer(tx, "one", lambda: 1) == 1
-        assert shared.answer(tx, "one", lambda: 2) == 1
+            shared_answers.share_answer(tx, "one", lambda: 1 // 0)
+        assert shared_answers.share_answer(tx, "one", lambda: 1) == 1
+        assert shared_answers.share_answer(tx, "one", lambda: 2) == 1
 
 
 def test_nobody_keeps_an_answer_for_another_transaction(crowd: Office):
     for n in range(3):
         with crowd.database.together() as tx:
-            assert shared.answer(tx, "one", lambda n=n: n) == n
+            assert shared_answers.share_answer(tx, "one", lambda n=n: n) == n
 
 
 def test_an_entry_that_was_found_whole_is_not_believed_once_it_is_altered(crowd: Office):
     whole = _approved(crowd)
     with crowd.database.transaction() as tx:
-        told = changelog.of_run(tx, whole.id, ["approved"])
-        assert ancestry.vouched(tx, told) == told
-        assert ancestry.vouched(tx, told) == told
+        told = change_log.list_entries_of_run(tx, whole.id, ["approved"])
+        assert key_history.list_vouched_entries(tx, told) == told
+        assert key_history.list_vouched_entries(tx, told) == told
         altered = [replace(one, person="mallory") for one in told]
-        assert ancestry.vouched(tx, altered) == []
+        assert key_history.list_vouched_entries(tx, altered) == []

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 from sqlalchemy import insert, select
 
-from bot.store import signins, tables, tokens
-from bot.store.database import Database, Transaction
+from bot.auth import sessions, tokens
+from bot.db import tables
+from bot.db.database import Database, Transaction
 
 _SECOND = 1_000_000
 
@@ -30,12 +31,12 @@ def _spellings(token: str) -> Sequence[str]:
 
 def _issue(tx: Transaction) -> list[str]:
     """Begin one of everything that somebody could come back with."""
-    session = signins.begin(tx, "olga")
-    signins.step_up(tx, session, factor="d" * 32)
-    _, api = tokens.add(
+    session = sessions.begin_session(tx, "olga")
+    sessions.record_step_up(tx, session, factor="d" * 32)
+    _, api = tokens.add_token(
         tx, person="dora", scopes=["read"], name="a program", expires=tx.now + 3600 * _SECOND
     )
-    return [session, signins.new_link(tx, "dora"), api]
+    return [session, sessions.create_link(tx, "dora"), api]
 
 
 def _found(database: Database, issued: Sequence[str]) -> list[str]:
@@ -52,9 +53,9 @@ def test_t_x2_a_dump_of_every_table_holds_no_token(database: Database, tmp_path:
         assert [token for token in issued if token.encode() in raw] == []
     # They are good: what is looked for is what opens the door.
     with database.transaction() as tx:
-        assert signins.person_of(tx, issued[0]) == "olga"
-        assert signins.use_link(tx, issued[1]) == "dora"
-        assert tokens.find(tx, issued[2])
+        assert sessions.touch_session(tx, issued[0]) == "olga"
+        assert sessions.use_link(tx, issued[1]) == "dora"
+        assert tokens.find_token(tx, issued[2])
 
 
 @pytest.mark.parametrize("spelling", range(3))

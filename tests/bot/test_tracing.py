@@ -18,9 +18,8 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from bot import tracing, trail
-from bot.tracing import Tracing, wanted
-from bot.trail import Trail
+from bot import observability
+from bot.observability import OtlpTracer, TraceMiddleware, is_tracing_configured
 from tests.bot.office import Office
 from tests.toy import SetSwitch
 
@@ -102,16 +101,16 @@ def collector(monkeypatch: pytest.MonkeyPatch) -> Generator[Collector]:
 
 
 @pytest.fixture
-def sending(collector: Collector) -> Generator[Tracing]:
-    made = Tracing("http://keyturn.test")
-    trail.export_to(made)
+def sending(collector: Collector) -> Generator[OtlpTracer]:
+    made = OtlpTracer("http://keyturn.test")
+    observability.set_tracer(made)
     yield made
-    trail.export_to(None)
+    observability.set_tracer(None)
     made.close()
 
 
 def test_a_run_is_one_trace_from_plan_to_proof(
-    office: Office, collector: Collector, sending: Tracing
+    office: Office, collector: Collector, sending: OtlpTracer
 ) -> None:
     run = office.approve(office.ask(LAMP_ON))
     sending.close()
@@ -131,7 +130,9 @@ def test_a_run_is_one_trace_from_plan_to_proof(
     assert collector.services == {"keyturn"}
 
 
-def test_two_runs_are_two_traces(office: Office, collector: Collector, sending: Tracing) -> None:
+def test_two_runs_are_two_traces(
+    office: Office, collector: Collector, sending: OtlpTracer
+) -> None:
     office.ask(LAMP_ON)
     office.ask(SetSwitch(host="lb2", name="lamp", value="on"))
     sending.close()
@@ -139,10 +140,10 @@ def test_two_runs_are_two_traces(office: Office, collector: Collector, sending: 
 
 
 def test_nothing_that_anybody_said_is_told(
-    office: Office, collector: Collector, sending: Tracing
+    office: Office, collector: Collector, sending: OtlpTracer
 ) -> None:
     office.approve(office.ask(LAMP_ON, reason="because of the canary 4711"))
-    with pytest.raises(ValueError), trail.span("step", run=1):  # noqa: PT011 - any will do
+    with pytest.raises(ValueError), observability.trace_span("step", run=1):  # noqa: PT011 - any will do
         raise ValueError("what a host said: canary 4712")
     sending.close()
     assert b"canary" not in collector.raw
@@ -152,7 +153,7 @@ def test_nothing_that_anybody_said_is_told(
 
 @pytest.mark.parametrize("path", ["*", "host:443", ""])
 def test_a_path_without_a_slash_is_answered_like_any_other(
-    collector: Collector, sending: Tracing, path: str
+    collector: Collector, sending: OtlpTracer, path: str
 ) -> None:
     said: list[Any] = []
 
@@ -162,7 +163,7 @@ def test_a_path_without_a_slash_is_answered_like_any_other(
     async def send(message: Any) -> None:
         said.append(message)
 
-    app = Starlette(middleware=[Middleware(Trail)])
+    app = Starlette(middleware=[Middleware(TraceMiddleware)])
     scope: dict[str, Any] = {
         "type": "http",
         "path": path,
@@ -178,14 +179,16 @@ def test_a_path_without_a_slash_is_answered_like_any_other(
 
 
 def test_a_request_is_a_span_and_its_address_opens_nothing(
-    collector: Collector, sending: Tracing
+    collector: Collector, sending: OtlpTracer
 ) -> None:
     async def page(request: Request) -> Response:
-        trail.note(run=12, person="dora")
-        trail.note(run=13)
-        return PlainTextResponse(trail.facts()["trace_id"])
+        observability.add_context(run=12, person="dora")
+        observability.add_context(run=13)
+        return PlainTextResponse(observability.current_context()["trace_id"])
 
-    app = Starlette(routes=[Route("/sign-in/{token}", page)], middleware=[Middleware(Trail)])
+    app = Starlette(
+        routes=[Route("/sign-in/{token}", page)], middleware=[Middleware(TraceMiddleware)]
+    )
     with TestClient(app) as client:
         trace = client.get("/sign-in/canary-4713").text
         assert client.get("/%1b[31m/canary-4714").status_code == 404
@@ -208,12 +211,12 @@ def test_a_collector_that_is_away_keeps_no_run_from_its_end(
 ) -> None:
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1")
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "1")
-    made = Tracing("here")
-    trail.export_to(made)
+    made = OtlpTracer("here")
+    observability.set_tracer(made)
     try:
         run = office.approve(office.ask(LAMP_ON))
     finally:
-        trail.export_to(None)
+        observability.set_tracer(None)
         made.close()
     assert run.over
 
@@ -233,21 +236,21 @@ def test_a_collector_that_is_away_keeps_no_run_from_its_end(
 def test_spans_are_sent_where_the_standard_variables_name_a_collector(
     environment: dict[str, str], *, yes: bool
 ) -> None:
-    assert wanted(environment) is yes
+    assert is_tracing_configured(environment) is yes
 
 
 def test_without_what_sends_them_it_is_said_what_to_install(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(sys.modules, "opentelemetry.sdk.trace", None)
-    with pytest.raises(tracing.NotInstalled, match=r"keyturn\[otel\]"):
-        Tracing("here")
+    with pytest.raises(observability.NotInstalled, match=r"keyturn\[otel\]"):
+        OtlpTracer("here")
 
 
 def test_nothing_of_it_is_loaded_where_no_collector_is_named() -> None:
     script = (
-        "import sys, bot.app; from bot import neighbours; from bot.settings import Settings; "
-        "neighbours.export_spans(Settings(_env_file=None)); "
+        "import sys; from bot import app; from bot.settings import Settings; "
+        "app.export_spans(Settings(_env_file=None)); "
         "print([name for name in sys.modules "
         "if name.startswith(('opentelemetry.sdk', 'opentelemetry.exporter'))])"
     )

@@ -10,18 +10,21 @@ from pathlib import Path
 import pytest
 
 import bot
-from bot import forms
-from bot.offering import Offering
+from bot.audit import change_log, query, timeline
+from bot.db import runs, schedules, search, stats, view_conditions
+from bot.db.database import Database, Transaction
+from bot.db.runs import NoSuchRun
+from bot.db.search import RunFilter
+from bot.execution import planner, questions
+from bot.execution.questions import asking
+from bot.model import request_form
+from bot.model.run import Run, Vote
+from bot.model.view_rights import former_area
 from bot.policy import Policy
 from bot.policy.policy import Request
-from bot.run import Run, Vote
-from bot.sight import former
-from bot.store import around, changelog, entries, listing, runs, schedules, search, sights, waits
-from bot.store.database import Database, Transaction
-from bot.store.runs import NoSuchRun
-from bot.store.search import Filter
-from bot.workflow import NotYours, Parts, looking, planning
-from bot.workflow.looking import asking
+from bot.workflow.approvals import NotAllowed
+from bot.workflow.context import WorkflowContext
+from bot.workflow.form_options import FormOptions
 from connectors import history
 from connectors.command import Ask
 from runbooks import last_time
@@ -60,21 +63,21 @@ when { ["toy break", "toy set"].contains(context.runbook) && context.kind != "ch
 permit (principal, action == Action::"view", resource in Area::"storage");
 """
 FILTERS = (
-    Filter(),
-    Filter(host="lb1"),
-    Filter(host="web1"),
-    Filter(host="lb*"),
-    Filter(area="edge"),
-    Filter(area="web"),
-    Filter(person="adam"),
-    Filter(words="toy set"),
-    Filter(words="toy break"),
-    Filter(host="lb1", words="toy set", area="edge", text=("lamp",)),
-    Filter(states=frozenset({"succeeded"})),
-    Filter(states=frozenset({"succeeded", "waiting"})),
-    Filter(text=("lamp",)),
-    Filter(text=("lamp", "reason")),
-    Filter(since=0),
+    RunFilter(),
+    RunFilter(host="lb1"),
+    RunFilter(host="web1"),
+    RunFilter(host="lb*"),
+    RunFilter(area="edge"),
+    RunFilter(area="web"),
+    RunFilter(person="adam"),
+    RunFilter(words="toy set"),
+    RunFilter(words="toy break"),
+    RunFilter(host="lb1", words="toy set", area="edge", text=("lamp",)),
+    RunFilter(states=frozenset({"succeeded"})),
+    RunFilter(states=frozenset({"succeeded", "waiting"})),
+    RunFilter(text=("lamp",)),
+    RunFilter(text=("lamp", "reason")),
+    RunFilter(since=0),
 )
 
 
@@ -108,7 +111,7 @@ def _more(office: Office) -> None:
 def _seen(tx: Transaction, policy: Policy, person: str, run: Run) -> bool:
     """Decide about one run as the rules and the documentation say, without any SQL."""
     request = Request(run.words, run.kind, run.host, "web", run.asked_by, hosts=run.hosts, now=0)
-    votes = [vote.person for vote in runs.votes(tx, run.parent or run.id)]
+    votes = [vote.person for vote in runs.list_votes(tx, run.parent or run.id)]
     own = person == run.asked_by or person in run.editors or person in votes
     return own or policy.may_view(person, request).allowed
 
@@ -123,20 +126,24 @@ def test_queries_find_what_the_rules_let_a_person_view(narrow: Narrow, view: str
         sight = policy.sight(person)
         for wanted in FILTERS:
             with office.database.reading() as tx:
-                everything = runs.several(tx, search.numbers(tx, wanted, most=100))
+                everything = runs.get_runs(tx, search.find_run_numbers(tx, wanted, most=100))
                 expected = [run.id for run in everything if _seen(tx, policy, person, run)]
             with office.database.reading(sight) as tx:
-                assert search.numbers(tx, wanted, most=100) == expected, (person, wanted)
-                page = listing.page(tx, wanted, most=100, whose=person)
+                assert search.find_run_numbers(tx, wanted, most=100) == expected, (person, wanted)
+                page = search.list_run_page(tx, wanted, most=100, whose=person)
                 assert [run.id for run in page.runs] == expected
 
 
 @pytest.mark.parametrize(
     "wanted",
-    [Filter(host="lb1"), Filter(words="toy break"), Filter(host="web1", words="toy break")],
+    [
+        RunFilter(host="lb1"),
+        RunFilter(words="toy break"),
+        RunFilter(host="web1", words="toy break"),
+    ],
 )
 def test_how_many_hidden_runs_there_are_is_not_shown_by_a_link_to_older_ones(
-    narrow: Narrow, wanted: Filter, monkeypatch: pytest.MonkeyPatch
+    narrow: Narrow, wanted: RunFilter, monkeypatch: pytest.MonkeyPatch
 ):
     office = narrow.office
     for _ in range(3):
@@ -146,9 +153,9 @@ def test_how_many_hidden_runs_there_are_is_not_shown_by_a_link_to_older_ones(
     for _ in range(3):
         office.ask(SetSwitch(host="lb1", name="lamp", value="y"), "adam")
     monkeypatch.setattr(search, "_WINDOWS", (1, 2))
-    expected = [own.id] if wanted == Filter(host="lb1") else []
+    expected = [own.id] if wanted == RunFilter(host="lb1") else []
     with office.database.reading(office.policies.current().sight("dora")) as tx:
-        assert search.looked_for(tx, wanted, 9) == (expected, None)
+        assert search.find_page_numbers(tx, wanted, 9) == (expected, None)
 
 
 @pytest.mark.parametrize("view", [NARROW, CHECKS, TAGS, OWNERS, PATTERN, ""])
@@ -159,12 +166,15 @@ def test_entries_are_those_of_runs_that_may_be_viewed_and_ones_own(narrow: Narro
     policy = office.policies.current()
     for person in ("dora", "adam", "stan"):
         with office.database.reading() as tx:
-            log = changelog.after(tx, 0)
-            known = {run.id: run for run in runs.several(tx, [entry.run or 0 for entry in log])}
+            log = change_log.list_entries_after(tx, 0)
+            known = {run.id: run for run in runs.get_runs(tx, [entry.run or 0 for entry in log])}
             fits = {number for number, run in known.items() if _seen(tx, policy, person, run)}
         with office.database.reading(policy.sight(person)) as tx:
-            found = {entry.seq for entry in entries.newest(tx, entries.Wanted(), most=1000)}
-            whole = sights.sees_everything(tx)
+            found = {
+                entry.seq
+                for entry in query.find_newest_entries(tx, query.EntryFilter(), most=1000)
+            }
+            whole = view_conditions.can_view_everything(tx)
         for entry in log:
             if entry.run is not None or not entry.host:
                 seen = entry.run in fits or entry.person == person or whole
@@ -174,13 +184,18 @@ def test_entries_are_those_of_runs_that_may_be_viewed_and_ones_own(narrow: Narro
 def test_an_entry_about_a_host_is_for_those_who_may_view_every_run_there(narrow: Narrow):
     policy = narrow.office.policies.current()
     with narrow.office.database.transaction() as tx:
-        on = {host: changelog.append(tx, "event", host=host).seq for host in ("web1", "nas1")}
+        on = {
+            host: change_log.append_entry(tx, "event", host=host).seq for host in ("web1", "nas1")
+        }
 
     def told(view: str, person: str) -> set[int]:
         _rule(narrow.office, view)
         sight = narrow.office.policies.current().sight(person)
         with narrow.office.database.reading(sight) as tx:
-            return {entry.seq for entry in entries.newest(tx, entries.Wanted(), most=1000)}
+            return {
+                entry.seq
+                for entry in query.find_newest_entries(tx, query.EntryFilter(), most=1000)
+            }
 
     assert on["web1"] not in told(NARROW, "dora"), "not every runbook there"
     assert on["nas1"] in told(OWNERS, "stan")
@@ -191,12 +206,18 @@ def test_an_entry_about_a_host_is_for_those_who_may_view_every_run_there(narrow:
 def test_who_may_view_everything_searches_without_any_condition(office: Office):
     policy = office.policies.current()
     with office.database.reading(policy.sight("dora")) as tx:
-        assert sights.of_runs(tx).sql == sights.of_entries(tx).sql == ""
+        assert (
+            view_conditions.runs_condition(tx).sql
+            == view_conditions.entries_condition(tx).sql
+            == ""
+        )
     _rule(office, NOT_ONE)
     policy = office.policies.current()
     for person, whole in (("adam", True), ("dora", False)):
         with office.database.reading(policy.sight(person)) as tx:
-            assert sights.sees_everything(tx) is whole, "also while no such run was ever asked for"
+            assert view_conditions.can_view_everything(tx) is whole, (
+                "also while no such run was ever asked for"
+            )
 
 
 def test_without_a_rule_that_permits_it_one_sees_ones_own_alone(office: Office):
@@ -204,9 +225,9 @@ def test_without_a_rule_that_permits_it_one_sees_ones_own_alone(office: Office):
     mine = office.ask(SetSwitch(host="lb1", name="lamp", value="on"))
     other = office.ask(ShowSwitches(host="lb1"), "adam")
     with office.database.reading(office.policies.current().sight("dora")) as tx:
-        assert search.numbers(tx, Filter(), most=10) == [mine.id]
+        assert search.find_run_numbers(tx, RunFilter(), most=10) == [mine.id]
         with pytest.raises(NoSuchRun, match=f"there is no run {other.id}"):
-            runs.get(tx, other.id)
+            runs.get_run(tx, other.id)
 
 
 def test_what_somebody_decided_or_edited_they_always_see(narrow: Narrow):
@@ -214,19 +235,19 @@ def test_what_somebody_decided_or_edited_they_always_see(narrow: Narrow):
     run = narrow.hidden["waiting"]
     sight = office.policies.current().sight("dora")
     with office.database.reading(sight) as tx:
-        assert not sights.visible(tx, [run.id])
+        assert not view_conditions.list_viewable(tx, [run.id])
     with office.database.transaction() as tx:
-        runs.cast(tx, Vote(run.id, "dora", True, run.digest, tx.now))
+        runs.add_vote(tx, Vote(run.id, "dora", True, run.digest, tx.now))
     with office.database.reading(sight) as tx:
-        assert sights.visible(tx, [run.id])
+        assert view_conditions.list_viewable(tx, [run.id])
 
 
 def test_what_was_decided_for_several_hosts_is_seen_on_each(narrow: Narrow):
     office, whole = narrow.office, narrow.hidden["both"]
     with office.database.transaction() as tx:
-        runs.cast(tx, Vote(whole.id, "dora", True, whole.digest, tx.now))
+        runs.add_vote(tx, Vote(whole.id, "dora", True, whole.digest, tx.now))
     with office.database.reading(office.policies.current().sight("dora")) as tx:
-        assert [run.host for run in runs.children(tx, whole.id)] == ["lb1", "lb2"]
+        assert [run.host for run in runs.list_children(tx, whole.id)] == ["lb1", "lb2"]
 
 
 def test_of_a_host_that_left_the_inventory_the_area_of_the_run_decides(narrow: Narrow):
@@ -237,13 +258,13 @@ def test_of_a_host_that_left_the_inventory_the_area_of_the_run_decides(narrow: N
         policy = narrow.office.policies.current()
         assert host not in policy.inventory.hosts
         with narrow.office.database.reading(policy.sight("dora")) as tx:
-            assert bool(search.numbers(tx, Filter(host=host), most=10)) is seen
+            assert bool(search.find_run_numbers(tx, RunFilter(host=host), most=10)) is seen
 
 
 def test_no_host_can_be_called_as_those_that_left(tmp_path: Path):
     policy = a_policy(tmp_path)
     inventory = policy.path / "inventory.yaml"
-    inventory.write_text(inventory.read_text().replace("  lb1:", f"  {former('edge')}:"))
+    inventory.write_text(inventory.read_text().replace("  lb1:", f"  {former_area('edge')}:"))
     with pytest.raises(Exception, match="inventory"):
         policy.current()
 
@@ -252,7 +273,7 @@ def test_figures_are_of_what_may_be_viewed(narrow: Narrow):
     def counted(person: str) -> int:
         sight = narrow.office.policies.current().sight(person)
         with narrow.office.database.reading(sight) as tx:
-            return len(list(waits.since(tx, 0)))
+            return len(list(stats.list_waits_since(tx, 0)))
 
     assert counted("dora") == 0
     assert counted("adam") == 1
@@ -262,7 +283,7 @@ def test_what_happened_around_a_moment_tells_of_what_may_be_viewed(narrow: Narro
     def happened(person: str) -> set[int | None]:
         sight = narrow.office.policies.current().sight(person)
         with narrow.office.database.reading(sight) as tx:
-            seen = around.seen(tx, tx.now, within=3_600_000_000)
+            seen = timeline.build_timeline(tx, tx.now, within=3_600_000_000)
             assert seen.left_out == 0
             return {one.run for one in seen.happenings}
 
@@ -274,7 +295,7 @@ def test_a_schedule_is_seen_with_its_request(narrow: Narrow):
     def listed(person: str) -> set[int]:
         sight = narrow.office.policies.current().sight(person)
         with narrow.office.database.reading(sight) as tx:
-            return {one.id for one in schedules.every(tx)}
+            return {one.id for one in schedules.list_schedules(tx)}
 
     assert listed("dora") == {narrow.shown_schedule}
     assert listed("adam") == {narrow.shown_schedule, narrow.schedule}
@@ -307,15 +328,15 @@ def test_an_approval_lapses_with_the_right_to_view(office: Office):
 
 def test_who_sees_a_run_and_may_not_decide_it_is_told_so(office: Office):
     run = office.ask(SetSwitch(host="lb1", name="lamp", value="on"))
-    with pytest.raises(NotYours, match="Those who can"):
+    with pytest.raises(NotAllowed, match="Those who can"):
         office.workflow.approve(run.id, person="stan", digest=run.digest)
 
 
 def test_who_is_shut_out_or_unknown_sees_nothing(narrow: Narrow):
     sight = narrow.office.policies.current().sight("nobody")
     with narrow.office.database.reading(sight) as tx:
-        assert search.numbers(tx, Filter(), most=10) == []
-        assert entries.newest(tx, entries.Wanted(), most=10) == []
+        assert search.find_run_numbers(tx, RunFilter(), most=10) == []
+        assert query.find_newest_entries(tx, query.EntryFilter(), most=10) == []
 
 
 @pytest.mark.parametrize(
@@ -340,8 +361,8 @@ def test_runbooks_that_no_rule_names_are_alike_unless_rules_look_at_parts(
 
 def test_the_service_itself_sees_everything(narrow: Narrow):
     with narrow.office.database.reading() as tx:
-        assert sights.sees_everything(tx)
-        assert len(runs.several(tx, [run.id for run in narrow.hidden.values()])) == 4
+        assert view_conditions.can_view_everything(tx)
+        assert len(runs.get_runs(tx, [run.id for run in narrow.hidden.values()])) == 4
 
 
 def test_a_check_tells_of_runs_that_its_requester_may_view(narrow: Narrow):
@@ -364,21 +385,23 @@ def test_a_check_is_asked_in_the_name_of_its_requester(
     narrow: Narrow, monkeypatch: pytest.MonkeyPatch
 ):
     seen: list[str] = []
-    true = looking.asking
+    true = questions.asking
 
-    def noted(parts: Parts, *, person: str = "") -> Ask:
+    def noted(parts: WorkflowContext, *, person: str = "") -> Ask:
         seen.append(person)
         return true(parts, person=person)
 
-    monkeypatch.setattr(planning, "asking", noted)
+    monkeypatch.setattr(planner, "asking", noted)
     narrow.office.ask(ShowSwitches(host="nas1"), "dora")
     assert set(seen) == {"dora"}
 
 
 def test_a_form_offers_values_of_runs_that_may_be_viewed(narrow: Narrow):
     office = narrow.office
-    offering = Offering(office.fleet, office.database, office.policies, lists=LISTS)
-    name = next(blank for blank in forms.blanks(SetSwitch) if blank.name == "value")
+    offering = FormOptions(office.fleet, office.database, office.policies, lists=LISTS)
+    name = next(
+        blank for blank in request_form.list_form_fields(SetSwitch) if blank.name == "value"
+    )
 
     def values(person: str, host: str) -> Sequence[str]:
         return offering.values(SetSwitch, name, host=host, person=person, door="web", given={})
@@ -390,8 +413,10 @@ def test_a_form_offers_values_of_runs_that_may_be_viewed(narrow: Narrow):
 
 def test_a_form_offers_what_a_host_lists_to_those_who_may_have_it_asked(narrow: Narrow):
     office = narrow.office
-    offering = Offering(office.fleet, office.database, office.policies, lists=LISTS)
-    name = next(blank for blank in forms.blanks(TuneSwitch) if blank.name == "name")
+    offering = FormOptions(office.fleet, office.database, office.policies, lists=LISTS)
+    name = next(
+        blank for blank in request_form.list_form_fields(TuneSwitch) if blank.name == "name"
+    )
     offering.look(TuneSwitch, host="lb1", person="dora", door="web", given={})
 
     def values(person: str) -> Sequence[str]:
@@ -414,9 +439,9 @@ def test_a_name_is_no_pattern(narrow: Narrow):
             )
         blind = replace(other, judge=_nothing)
         with narrow.office.database.reading(blind) as tx:
-            assert not sights.visible(tx, [run.id])
+            assert not view_conditions.list_viewable(tx, [run.id])
     with narrow.office.database.reading(replace(sight, judge=_nothing)) as tx:
-        assert sights.visible(tx, [narrow.hidden["waiting"].id])
+        assert view_conditions.list_viewable(tx, [narrow.hidden["waiting"].id])
 
 
 def _nothing(_host: str, _runbook: str, _kind: str) -> bool:
@@ -428,16 +453,16 @@ FOR_THE_SERVICE = {
     "web/health.py": "it says how the service is, not what it did",
     "web/login.py": "it tells whom a sign-in link signs in, to whoever holds the link",
     "web/stream.py": "looks are shared by all who watch; each is let in, and looked at again",
-    "web/visitor.py": "it looks up who is there, and reads on for them",
-    "api/awaiting.py": "it looks whether a run is over that its caller was shown",
-    "api/caller.py": "it looks up whose token it is",
+    "web/auth.py": "it looks up who is there, and reads on for them",
+    "api/long_poll.py": "it looks whether a run is over that its caller was shown",
+    "api/auth.py": "it looks up whose token it is",
     "api/metrics.py": "figures of the service; a scraper is nobody",
-    "api/once.py": "the caller's own request, by its key",
-    "api/telling.py": "what subscriptions are told is configured, and belongs to no person",
-    "slack/brakes.py": "everybody is told that everything is stopped",
-    "slack/decisions.py": "it compares the clicked card; the workflow looks who may see it",
-    "slack/homes.py": "it looks which Home is due; what stands in it is read for its person",
-    "slack/mandates.py": "a person's own delegations and grants",
+    "api/idempotency.py": "the caller's own request, by its key",
+    "api/webhooks_out.py": "what subscriptions are told is configured, and belongs to no person",
+    "slack/stop_command.py": "everybody is told that everything is stopped",
+    "slack/actions.py": "it compares the clicked card; the workflow looks who may see it",
+    "slack/home.py": "it looks which Home is due; what stands in it is read for its person",
+    "slack/delegation_command.py": "a person's own delegations and grants",
     "slack/outbox.py": "cards go to channels: who is in one sees them",
 }
 
@@ -476,4 +501,4 @@ def test_the_office_of_these_tests_holds_what_is_hidden(tmp_path: Path):
         narrow = fill(office)
         with office.database.reading() as tx:
             assert all(HIDDEN in run.reason for run in narrow.hidden.values())
-            assert len(search.numbers(tx, Filter(text=(HIDDEN,)), most=100)) > 4
+            assert len(search.find_run_numbers(tx, RunFilter(text=(HIDDEN,)), most=100)) > 4

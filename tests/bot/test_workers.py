@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from bot.ground import Ground
-from bot.run import Origin, Run, State
-from bot.store import changelog, leases, runs
+from bot.audit import change_log
+from bot.bootstrap import Foundation
+from bot.db import leases, runs
+from bot.model.run import Origin, Run, State
 from runbooks import catalogue
 from tests.playground import company
 from tests.playground.fleet import PLACES, LoopbackFleet
@@ -30,7 +31,7 @@ ABUSERS = [f"203.0.113.{number}" for number in range(1, 7)]
 class Shop:
     replicas: Replicas
     fleet: LoopbackFleet
-    here: Ground
+    here: Foundation
 
     def planned(self, abuser: str) -> Run:
         """Ask that an abuser be let in, and wait for the plan."""
@@ -55,7 +56,7 @@ class Shop:
                 self.here.workflow.nudge()
                 ticked = time.monotonic()
             with self.here.database.reading() as tx:
-                run = runs.get(tx, number)
+                run = runs.get_run(tx, number)
             if true(run):
                 return run
             assert time.monotonic() < deadline, f"run {number} is {run.state}: {run.summary}"
@@ -63,11 +64,11 @@ class Shop:
 
     def entries(self, run: Run) -> list[str]:
         with self.here.database.reading() as tx:
-            return [entry.kind for entry in changelog.of_run(tx, run.id)]
+            return [entry.kind for entry in change_log.list_entries_of_run(tx, run.id)]
 
     def worker_of(self, run: Run, among: list[subprocess.Popen[str]]) -> subprocess.Popen[str]:
         with self.here.database.reading() as tx:
-            lease = leases.of(tx, run.id)
+            lease = leases.get_lease(tx, run.id)
         assert lease
         (found,) = [one for one in among if f" {one.pid} " in lease.worker]
         return found
@@ -132,7 +133,7 @@ class _silent:  # noqa: N801 - read as a word in `with`
 def test_replicas_serve_beside_each_other_and_end_in_good_order(shop: Shop):
     replicas = shop.replicas.serving(2)
     with shop.here.database.reading() as tx:
-        kinds = [entry.kind for entry in changelog.after(tx, 0)]
+        kinds = [entry.kind for entry in change_log.list_entries_after(tx, 0)]
     assert kinds.count("key") == 1
     assert kinds.count("policy changed") <= 1
     for replica in replicas:

@@ -5,11 +5,12 @@ from datetime import UTC, datetime
 
 from sqlalchemy import update
 
-from bot.store import changelog, schedules, tables
-from bot.store.database import Database
-from bot.store.schedules import Fire, Outcome, Schedule
-from bot.store.wire import Wire
-from bot.timetable import timetable
+from bot.audit import change_log
+from bot.db import schedules, tables
+from bot.db.database import Database
+from bot.db.schedules import Fire, FireOutcome, Schedule
+from bot.db.wire import Wire
+from bot.model.schedule import parse_cron
 from tests.bot.office import Office
 
 MINUTE = 60 * 1_000_000
@@ -30,7 +31,7 @@ def due_now(office: Office, schedule: Schedule) -> None:
         minute = tx.now // MINUTE * MINUTE
         at = datetime.fromtimestamp(minute // 1_000_000, UTC)
         daily = replace(
-            schedule.timing, timetable=timetable(f"{at.minute} {at.hour} * * *", "UTC")
+            schedule.timing, timetable=parse_cron(f"{at.minute} {at.hour} * * *", "UTC")
         )
         tx.sql.execute(
             update(tables.schedule)
@@ -38,7 +39,7 @@ def due_now(office: Office, schedule: Schedule) -> None:
             .values(decided=minute - 1, due=minute, timing=daily.to_json())
         )
         # As if it had been approved so: what the log does not bear out fires nothing.
-        changelog.append(
+        change_log.append_entry(
             tx,
             "scheduled",
             run=schedule.run,
@@ -60,7 +61,9 @@ def nobody_was_there(database: Database, schedule: int, *, times: int) -> None:
     with database.transaction() as tx:
         for n in range(times):
             at = tx.now - (60 + n) * MINUTE
-            schedules.record(tx, Fire(schedule, at, "", Outcome.MISSED, at, tx.now, None, ""))
+            schedules.record_fire(
+                tx, Fire(schedule, at, "", FireOutcome.MISSED, at, tx.now, None, "")
+            )
 
 
 def fire_all(office: Office) -> None:

@@ -16,12 +16,13 @@ from zoneinfo import ZoneInfo
 
 from sqlalchemy import select
 
-from bot.store import tables
-from bot.timetable import Timing, timetable
-from bot.workflow import Parts, Workflow
+from bot.db import tables
+from bot.model.schedule import ScheduleTiming, parse_cron
+from bot.service import Workflow
+from bot.workflow.context import WorkflowContext
 from tests.bot.empty import empty
+from tests.bot.model.test_schedule import first_at
 from tests.bot.office import WEB, ByHand, Office
-from tests.bot.test_timetable import first_at
 from tests.policies import a_policy
 from tests.toy import RUNBOOKS, SetSwitch, ToyFleet
 
@@ -46,13 +47,13 @@ class Clockwork:
         policies = a_policy(directory / "policy")
         database = empty(directory / "keyturn.db")
         queue = ByHand()
-        parts = Parts(database, policies, fleet, queue, runbooks=RUNBOOKS, lapse=_YEAR)
+        parts = WorkflowContext(database, policies, fleet, queue, runbooks=RUNBOOKS, lapse=_YEAR)
         self.office = Office(Workflow(parts), parts, fleet, queue, policies)
         self.numbers = [self._begin(n, zone) for n, zone in enumerate(zones)]
 
     def _begin(self, n: int, zone: str) -> int:
         what = SetSwitch(host="lb1", name=f"z{n}", value="on")
-        timing = Timing(zone, timetable(_CRON, zone))
+        timing = ScheduleTiming(zone, parse_cron(_CRON, zone))
         run = self.office.workflow.schedules.ask(
             [what], spelled="", person="dora", origin=WEB, timing=timing
         )

@@ -18,9 +18,9 @@ from typing import Any, Self
 import httpx2
 import psycopg
 
-from bot.run import Run, State
-from bot.store import verification
-from bot.store.database import Database
+from bot.audit import verification
+from bot.db.database import Database
+from bot.model.run import Run, State
 from tests.chaos import member, victim
 from tests.chaos.ledger import Toll, WriteDown, judged
 from tests.playground.fleet import LoopbackFleet, Place
@@ -180,7 +180,7 @@ class Crowd:
             known = victim.everything(database)
         steps = victim.records(database, known)
         with database.reading() as tx:
-            verdict = verification.verify(tx)
+            verdict = verification.verify_log(tx)
         database.close()
         assert verdict.broken is None, verdict.why
         ledgers = [host.home / "ledger" for host in self.fleet.hosts.values()]

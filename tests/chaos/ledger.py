@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from bot.run import ENDED, Run, State, StepRecord, StepState
+from bot.model.run import ENDED, Run, State, StepRecord, StepState
 from connectors.command import Ask, Query, Shell
 from runbooks import Change, Host, NoUndo, Plan, Step
 

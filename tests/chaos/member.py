@@ -8,7 +8,7 @@ from typing import Any, cast
 import procrastinate  # noqa: F401 # pyright: ignore[reportUnusedImport] - once for all members
 import psycopg  # noqa: F401 # pyright: ignore[reportUnusedImport] - likewise
 
-from bot import app, site_worker
+from bot import app, worker
 from bot.settings import Settings
 from runbooks import catalogue
 from tests.chaos.ledger import WriteDown
@@ -27,6 +27,6 @@ def live(settings: Settings, log: Path, *, sites: tuple[str, ...]) -> None:
     # Only in this process: it is no runbook of ours.
     cast("dict[str, Any]", catalogue())[WriteDown.words] = WriteDown
     if sites:
-        site_worker.work(settings, sites=sites, concurrency=4)
+        worker.run_worker(settings, sites=sites, concurrency=4)
     else:
         app.serve(settings)

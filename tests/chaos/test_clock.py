@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from bot.run import State
-from bot.store.schedules import Outcome
-from tests.bot.test_timetable import ZONES
+from bot.db.schedules import FireOutcome
+from bot.model.run import State
+from tests.bot.model.test_schedule import ZONES
 from tests.chaos.clockwork import CLOCK, moments
 from tests.chaos.report import NAME, Record
 from tests.playground.daemon import program
@@ -74,11 +74,11 @@ def test_r_c1_r_c2_a_clock_that_jumps_fires_what_the_calendar_says_and_nothing_t
         assert decided[: len(expected)] == expected, f"{zone}, seed {SEED}"
         assert len(decided) == len(set(decided))
         outcomes.update(outcome for _, outcome, _ in fires)
-        ends = {state for _, outcome, state in fires if outcome == Outcome.FIRED}
+        ends = {state for _, outcome, state in fires if outcome == FireOutcome.FIRED}
         assert ends <= {State.SUCCEEDED, State.UNCHANGED}, f"{zone}, seed {SEED}: {ends}"
     # The clock was ahead of some of them when it came to look.
-    assert outcomes[Outcome.FIRED]
-    assert outcomes[Outcome.MISSED]
+    assert outcomes[FireOutcome.FIRED]
+    assert outcomes[FireOutcome.MISSED]
     told = ", ".join(f"{count} {outcome}" for outcome, count in sorted(outcomes.items()))
     record_property(
         NAME, f"clock jumps of an hour from {begin}, {days} days in {len(ZONES)} zones: {told}"

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 from sqlalchemy.engine import make_url
 
-from bot.run import State
-from bot.store.database import StoreUnavailable
-from bot.workflow import TooLate
+from bot.db.database import StoreUnavailable
+from bot.model.run import State
+from bot.workflow.approvals import TooLate
 from tests.chaos.report import NAME, Record
 from tests.chaos.test_kills import counted
 from tests.chaos.victim import Home, Victim

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.run import State
+from bot.model.run import State
 from tests.chaos.crowd import Crowd, People
 from tests.chaos.ledger import Toll
 from tests.chaos.report import NAME, Record

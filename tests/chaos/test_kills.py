@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from bot.proposal import Proposal, ProposedStep
-from bot.run import Origin, Run, State, StepRecord, StepState
-from bot.store import verification
+from bot.audit import verification
+from bot.model.plan import PlannedStep, ResolvedPlan
+from bot.model.run import Origin, Run, State, StepRecord, StepState
 from connectors.command import Shell
 from tests.chaos import victim
 from tests.chaos.ledger import PARTS, Toll, judged
@@ -79,7 +79,7 @@ def counted(home: Home, fleet: LoopbackFleet, *, faults: int) -> Toll:
     known = victim.everything(database)
     steps = victim.records(database, known)
     with database.reading() as tx:
-        verdict = verification.verify(tx)
+        verdict = verification.verify_log(tx)
     database.close()
     assert verdict.broken is None, verdict.why
     acks = home.acks.read_text().split() if home.acks.exists() else []
@@ -131,9 +131,9 @@ def test_r_w2_a_kill_at_any_moment_is_as_harmless_on_postgresql(
 
 def _run(state: State) -> Run:
     steps = [
-        ProposedStep(part, "lb1", "", Shell(("write", "n", part)), None, "no") for part in PARTS
+        PlannedStep(part, "lb1", "", Shell(("write", "n", part)), None, "no") for part in PARTS
     ]
-    proposal = Proposal("ledger write", "1", {}, "dora", 0, "1", "", steps)
+    proposal = ResolvedPlan("ledger write", "1", {}, "dora", 0, "1", "", steps)
     fields = {"host": "lb1", "nonce": "n"}
     return Run(
         *(7, 1, state, "ledger write", "change", fields, "lb1", "edge", "dora", Origin("api"), ""),

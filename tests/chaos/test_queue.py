@@ -16,12 +16,13 @@ import pytest
 from ruamel.yaml import YAML
 from sqlalchemy import func, select
 
-from bot.dispatch import InProcess
+from bot.db import tables
+from bot.db.database import StoreUnavailable
+from bot.execution.local_dispatch import LocalDispatcher
+from bot.model.run import Origin, Run
 from bot.policy import PolicyDirectory
-from bot.run import Origin, Run
-from bot.store import tables
-from bot.store.database import StoreUnavailable
-from bot.workflow import Parts, Workflow
+from bot.service import Workflow
+from bot.workflow.context import WorkflowContext
 from connectors.command import Query
 from runbooks import AnyRunbook
 from tests.bot.empty import empty
@@ -64,7 +65,7 @@ class Queue:
 
     office: Office
     fleet: SlowFleet
-    dispatch: InProcess
+    dispatch: LocalDispatcher
     waits: dict[str, list[float]] = field(default_factory=dict[str, list[float]])
 
     def fill(self) -> None:
@@ -104,12 +105,12 @@ class Queue:
 
 @pytest.fixture
 def queue(tmp_path: Path) -> Generator[Queue]:
-    fleet, dispatch = SlowFleet(), InProcess(THREADS)
+    fleet, dispatch = SlowFleet(), LocalDispatcher(THREADS)
     for n in range(HOSTS):
         fleet.hosts[f"h{n}"] = {f"s{k}": "off" for k in range(RUNS // HOSTS + 1)}
     fleet.hosts[ROOT] = {f"s{k}": "off" for k in range(TRIES * 100)}
     policies = _many(tmp_path / "policy")
-    parts = Parts(
+    parts = WorkflowContext(
         empty(tmp_path / "keyturn.db"), policies, fleet, dispatch, runbooks=RUNBOOKS, pace=None
     )
     office = Office(Workflow(parts), parts, fleet, ByHand(), policies)

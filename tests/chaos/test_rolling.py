@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from bot.run import State
-from bot.store import changelog
-from bot.store.database import Transaction
+from bot.audit import change_log
+from bot.db.database import Transaction
+from bot.model.run import State
 from tests.chaos.crowd import Crowd, People
 from tests.chaos.report import NAME, Record
 from tests.playground.postgres import Postgres
@@ -101,8 +101,8 @@ def test_r_w1_rolling_restarts_under_load_lose_nothing(tmp_path: Path, record_pr
     assert toll.ends[State.SUCCEEDED]
 
 
-def _all(tx: Transaction) -> list[changelog.Entry]:
-    return changelog.after(tx, 0, most=10_000_000)
+def _all(tx: Transaction) -> list[change_log.Entry]:
+    return change_log.list_entries_after(tx, 0, most=10_000_000)
 
 
 def _unknown(crowd: Crowd) -> int:

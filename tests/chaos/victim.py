@@ -12,16 +12,18 @@ from functools import partial
 from multiprocessing.synchronize import Event
 from pathlib import Path
 
-from bot.custody.housekeeping import Housekeeping
-from bot.dispatch import InProcess
+from bot.audit import checkpoints, signing
+from bot.audit.spool import Spool
+from bot.db import migrations, runs, search
+from bot.db.database import Database, StoreUnavailable
+from bot.execution.local_dispatch import LocalDispatcher
+from bot.maintenance.housekeeping import Housekeeping
+from bot.model.redaction import Redactor
+from bot.model.run import ENDED, Origin, Run, State, StepRecord
 from bot.policy import PolicyDirectory
-from bot.redaction import Redactor
-from bot.run import ENDED, Origin, Run, State, StepRecord
-from bot.store import runs, schema, seal, search, witness
-from bot.store.database import Database, StoreUnavailable
-from bot.store.spool import Spool
-from bot.workflow import Parts, Workflow
-from bot.workflow.banning import Admitted
+from bot.service import Workflow
+from bot.workflow.bans import PolicyWithoutBanned
+from bot.workflow.context import WorkflowContext
 from connectors.fleet import Fleet
 from connectors.sessions import Sessions
 from runbooks import AnyRunbook
@@ -64,7 +66,9 @@ class Home:
         return self.directory / "policy"
 
     def database(self) -> Database:
-        return Database(self.url, seal.kept_in(self.directory / "changelog.key"), Redactor())
+        return Database(
+            self.url, signing.load_signing_key(self.directory / "changelog.key"), Redactor()
+        )
 
 
 class Victim:
@@ -73,18 +77,18 @@ class Victim:
     def __init__(self, home: Home, seed: int) -> None:
         self._home, self._chance = home, random.Random(seed)  # noqa: S311 - no secret
         self._database = home.database()
-        schema.upgrade(self._database)
+        migrations.upgrade_schema(self._database)
         policies = PolicyDirectory(home.policy)
         inventory = policies.current().inventory
         self._hosts = [host.name for host in inventory]
         spool = Spool(home.directory / "spool")
-        told = [partial(witness.testify, home.witness)]
+        told = [partial(checkpoints.write_checkpoint, home.witness)]
         self._house = Housekeeping(self._database, spool=spool, witnesses=told)
         self._house.open({})
-        self._dispatch = InProcess()
+        self._dispatch = LocalDispatcher()
         fleet = Fleet(inventory, Sessions(home.policy))
-        admitted = Admitted(policies, self._database)
-        parts = Parts(
+        admitted = PolicyWithoutBanned(policies, self._database)
+        parts = WorkflowContext(
             self._database, admitted, fleet, self._dispatch, runbooks=RUNBOOKS, spool=spool
         )
         self._workflow = Workflow(parts)
@@ -145,17 +149,17 @@ class Victim:
 
     def _unfinished(self) -> Sequence[Run]:
         with self._database.reading() as tx:
-            return search.newest(tx, search.Filter(states=_UNDER_WAY), most=100)
+            return search.find_newest_runs(tx, search.RunFilter(states=_UNDER_WAY), most=100)
 
 
 def everything(database: Database) -> Sequence[Run]:
     with database.reading() as tx:
-        return search.newest(tx, search.Filter(), most=100_000)
+        return search.find_newest_runs(tx, search.RunFilter(), most=100_000)
 
 
 def records(database: Database, known: Sequence[Run]) -> dict[int, Sequence[StepRecord]]:
     with database.reading() as tx:
-        return {run.id: runs.steps(tx, run.id) for run in known}
+        return {run.id: runs.list_steps(tx, run.id) for run in known}
 
 
 def live(home: Home, seed: int, begun: Event) -> None:

@@ -15,8 +15,8 @@ from typing import Any, cast
 
 import pytest
 
-from bot.inventory import sudoers
-from bot.inventory.sudoers import Grant
+from bot.hosts import sudo_rules
+from bot.hosts.sudo_rules import SudoGrant
 from connectors import (
     access_log,
     agents,
@@ -453,10 +453,12 @@ def private_sudoers(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pytest.skip("only root may hold rules against sudo without changing this machine's own")
     directory = tmp_path_factory.mktemp("sudo")
     stubs = [
-        Grant("stubs", SudoRule(f"{directory}/{Path(str(rule.program)).name}", *rule.words), ())
+        SudoGrant(
+            "stubs", SudoRule(f"{directory}/{Path(str(rule.program)).name}", *rule.words), ()
+        )
         for rule in (*ALL, *INSTALLED)
     ]
-    written = sudoers.text(HOST, stubs)
+    written = sudo_rules.format_sudoers(HOST, stubs)
     (directory / "sudoers").write_text(written)
     for words in GOOD:
         stub = directory / Path(words[0]).name
@@ -498,7 +500,7 @@ def _statuses_of_batch(asking: Path, commands: Sequence[Sequence[str]]) -> list[
 @pytest.mark.real
 @pytest.mark.parametrize("rules", [ALL, INSTALLED], ids=["by words", "by files"])
 def test_visudo_takes_every_rule(rules: Sequence[SudoRule], tmp_path: Path):
-    lines = sudoers.text(HOST, [Grant("all", rule, ()) for rule in rules])
+    lines = sudo_rules.format_sudoers(HOST, [SudoGrant("all", rule, ()) for rule in rules])
     (tmp_path / "sudoers").write_text(lines)
     checked = subprocess.run(
         ["visudo", "-cf", str(tmp_path / "sudoers")], capture_output=True, text=True, check=False
@@ -799,8 +801,8 @@ def test_a_host_takes_no_rule_of_udev_with_a_value_that_no_runbook_sets(
 
 def test_the_rules_of_a_runbook_are_those_of_the_dialects_that_it_speaks():
     meant = {words: catalogue()[words] for words in ("zfs scrub start", "abusers show")}
-    granted = sudoers.grants(meant)
+    granted = sudo_rules.list_grants(meant)
     assert {grant.dialect for grant in granted} == {"zfs"}
     assert {grant.runbooks for grant in granted} == {("zfs scrub start",)}
-    assert sudoers.grants({"abusers show": catalogue()["abusers show"]}) == ()
+    assert sudo_rules.list_grants({"abusers show": catalogue()["abusers show"]}) == ()
     assert len(DIALECTS) > len(RULES)

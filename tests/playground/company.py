@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from bot.policy import starter
-from bot.policy.directory import FILES
+from bot.policy.loader import FILES
 from tests.policies import AREAS, PEOPLE
 
 

@@ -17,10 +17,10 @@ from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
 
-from bot.lines import moment
-from bot.store import changelog, verification
-from bot.store.changelog import Entry
-from bot.visible import visible
+from bot.audit import change_log, verification
+from bot.audit.change_log import Entry
+from bot.audit.formats import to_utc
+from bot.model.text import escape_control
 from connectors.command import Shell
 from tests.playground import company
 from tests.playground.fleet import WITH_SECOND_BALANCER, LoopbackFleet
@@ -92,7 +92,7 @@ def play(fleet: LoopbackFleet, service: Service) -> bool:
 
 def _proven(fleet: LoopbackFleet, service: Service, blocked: int) -> bool:
     with service.keyturn.database.reading() as tx:
-        verdict = verification.verify(tx)
+        verdict = verification.verify_log(tx)
     cleared = not fleet.haproxy.marked(ABUSER)
     heading("And so")
     say(_indented(_rows(fleet.haproxy.table("http"))))
@@ -134,7 +134,7 @@ def _print_entries(service: Service, done: threading.Event) -> None:
     while True:
         last_look = done.is_set()
         with service.keyturn.database.reading() as tx:
-            for entry in changelog.after(tx, seen):
+            for entry in change_log.list_entries_after(tx, seen):
                 if entry.run is not None:
                     show(entry)
                 seen = entry.seq
@@ -145,12 +145,12 @@ def _print_entries(service: Service, done: threading.Event) -> None:
 
 def show(entry: Entry) -> None:
     """Print one event: when, what, and its place in the log."""
-    when = moment(entry.at).strftime("%H:%M:%S.%f")[:-3]
+    when = to_utc(entry.at).strftime("%H:%M:%S.%f")[:-3]
     who = f" by {entry.person}" if entry.person else ""
     place = dim(f"entry {entry.seq}, {entry.hash[:12]}")
     say(f"  {dim(when)}  {bold(entry.kind + who):<28} {place}")
     for line in _details(entry):
-        say(f"                {visible(line)}")
+        say(f"                {escape_control(line)}")
 
 
 def _details(entry: Entry) -> Generator[str]:
@@ -195,7 +195,7 @@ def _ended(service: Service) -> bool:
     with service.keyturn.database.reading() as tx:
         return any(
             entry.kind in {"succeeded", "failed", "unknown", "stale"}
-            for entry in changelog.newest(tx)
+            for entry in change_log.list_newest_entries(tx)
         )
 
 
@@ -213,7 +213,7 @@ def _rows(table: str) -> str:
 
 
 def _indented(text: str) -> str:
-    return "\n".join(f"    {visible(line)}" for line in text.splitlines())
+    return "\n".join(f"    {escape_control(line)}" for line in text.splitlines())
 
 
 def _tick(holds: bool, claim: str) -> None:

@@ -7,12 +7,14 @@ import sys
 from pathlib import Path
 from typing import Self
 
-from bot.dispatch.procrastinated import Procrastinated
-from bot.ground import Elsewhere, Ground, lay
-from bot.redaction import Redactor
+from bot.audit import signing
+from bot.auth import secret_box
+from bot.bootstrap import Elsewhere, Foundation, build_foundation
+from bot.db import migrations
+from bot.db.database import Database
+from bot.execution.procrastinate_dispatch import ProcrastinateDispatcher
+from bot.model.redaction import Redactor
 from bot.settings import Settings
-from bot.store import safe, schema, seal
-from bot.store.database import Database
 
 
 class Replicas:
@@ -35,9 +37,9 @@ class Replicas:
     def __enter__(self) -> Self:
         data = self.directory / "var"
         data.mkdir(parents=True, exist_ok=True)
-        database = Database(self._url, seal.kept_in(data / "changelog.key"))
-        safe.kept_in(data / "secrets.key")
-        schema.upgrade(database)
+        database = Database(self._url, signing.load_signing_key(data / "changelog.key"))
+        secret_box.load_secret_box(data / "secrets.key")
+        migrations.upgrade_schema(database)
         database.close()
         return self
 
@@ -47,10 +49,10 @@ class Replicas:
             process.kill()
             process.communicate()
 
-    def ground(self) -> Ground:
+    def ground(self) -> Foundation:
         """Return what a replica of `keyturn serve` stands on, in this very process."""
-        ground = lay(
-            self.settings, Procrastinated(), Redactor(), reach=Elsewhere(), beside="-here"
+        ground = build_foundation(
+            self.settings, ProcrastinateDispatcher(), Redactor(), reach=Elsewhere(), beside="-here"
         )
         ground.house.open({})
         return ground

@@ -9,9 +9,9 @@ import httpx2
 import uvicorn
 
 from bot import app
+from bot.auth import sessions
 from bot.policy import PolicyDirectory
 from bot.settings import Settings
-from bot.store import signins
 from tests.slack_emulator.emulator import Emulator
 from tests.slack_emulator.server import EmulatorServer
 
@@ -76,10 +76,10 @@ class Service:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def sign_in_link(self, person: str, *, seconds: int = signins.LINK_SECONDS) -> str:
+    def sign_in_link(self, person: str, *, seconds: int = sessions.LINK_SECONDS) -> str:
         """Return a one-time link to the pages for *person*."""
         with self.keyturn.database.transaction() as tx:
-            return f"{self.address}/sign-in/{signins.new_link(tx, person, seconds=seconds)}"
+            return f"{self.address}/sign-in/{sessions.create_link(tx, person, seconds=seconds)}"
 
     @property
     def emulator(self) -> Emulator:

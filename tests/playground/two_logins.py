@@ -3,7 +3,7 @@
 import shlex
 from collections.abc import Mapping
 
-from bot.inventory import installation
+from bot.hosts import sudo_rules
 from connectors.inventory import Host
 from tests.playground.keys import make_key
 from tests.playground.sshd import Sshd
@@ -59,7 +59,7 @@ class TwoLogins(Sshd):
 
     def _configure(self) -> list[str]:
         command = super()._configure()
-        (self.directory / "install").write_text(installation.program(self.host()))
+        (self.directory / "install").write_text(sudo_rules.format_install_program(self.host()))
         begin = _BEGIN.format(
             directory=shlex.quote(str(self.directory)), changer=CHANGER, reader=READER
         )

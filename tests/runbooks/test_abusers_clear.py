@@ -4,7 +4,7 @@ from ipaddress import ip_address
 import pytest
 from pydantic import ValidationError
 
-from bot import forms
+from bot.model import request_form
 from connectors import haproxy_limits
 from connectors.command import Answer
 from connectors.haproxy_limits import Limits
@@ -212,8 +212,11 @@ def test_what_is_no_counter_that_marks_is_refused(mark: str):
 
 
 def test_it_is_typed_as_its_help_says():
-    assert forms.usage(ClearAbuser) == "abusers clear HOST ADDRESS [table=http] [mark=gpc0]"
-    typed = forms.from_words(ClearAbuser, ["lb1", "203.0.113.9"])
+    assert (
+        request_form.format_usage(ClearAbuser)
+        == "abusers clear HOST ADDRESS [table=http] [mark=gpc0]"
+    )
+    typed = request_form.parse_words(ClearAbuser, ["lb1", "203.0.113.9"])
     assert typed == CLEAR
     assert typed.model_dump(mode="json")["address"] == "203.0.113.9"
     assert ClearAbuser.model_validate(typed.model_dump(mode="json")) == CLEAR
@@ -224,9 +227,9 @@ def test_it_is_typed_as_its_help_says():
 
 def test_what_is_wrong_with_an_address_is_said_in_words():
     with pytest.raises(
-        forms.NotUnderstood, match=r"'203\.0\.113\.9/32' does not fit: give one addr"
+        request_form.NotUnderstood, match=r"'203\.0\.113\.9/32' does not fit: give one addr"
     ):
-        forms.from_words(ClearAbuser, ["lb1", "203.0.113.9/32"])
+        request_form.parse_words(ClearAbuser, ["lb1", "203.0.113.9/32"])
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 import pytest
 from pydantic import ValidationError
 
-from bot import forms
+from bot.model import request_form
 from connectors import haproxy_limits
 from connectors.haproxy_limits import Limits
 from connectors.haproxy_peers import Peer
@@ -194,5 +194,5 @@ def test_what_is_no_counter_that_marks_is_refused(mark: object):
 
 
 def test_it_is_typed_as_its_help_says():
-    assert forms.usage(EmptyTable) == "abusers empty HOST [table=http] [mark=gpc0]"
-    assert forms.from_words(EmptyTable, ["lb1"]) == EMPTY
+    assert request_form.format_usage(EmptyTable) == "abusers empty HOST [table=http] [mark=gpc0]"
+    assert request_form.parse_words(EmptyTable, ["lb1"]) == EMPTY

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 from pydantic import ValidationError
 
-from bot import forms
+from bot.model import request_form
 from connectors.bond import ACTIVE_BACKUP, LACP, Bond, Link, parse_bond, parse_links
 from connectors.command import Answer, Question
 from connectors.switch import Lag, Member, Port
@@ -445,7 +445,7 @@ def test_a_peer_that_is_no_address_is_refused(peer: object):
 
 
 def test_it_is_typed_with_what_is_known():
-    assert forms.from_words(BondCheck, ["nas1"]) == CHECK
-    assert forms.from_words(BondCheck, ["nas1", "peer=10.9.0.2"]) == PEER
+    assert request_form.parse_words(BondCheck, ["nas1"]) == CHECK
+    assert request_form.parse_words(BondCheck, ["nas1", "peer=10.9.0.2"]) == PEER
     assert isinstance(CHECK.report(healthy()).summary, str)
     assert Bond("bond0", LACP, up=True, watched=True, members=()).hides_lacp is False

@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 from pydantic import ValidationError
 
-from bot import forms
+from bot.model import request_form
 from connectors import bond as dialect
 from connectors.bond import Bond, Link, Look, parse_bond
 from connectors.command import Shell
@@ -117,5 +117,5 @@ def test_a_bond_that_is_no_name_is_refused(name: str):
 
 
 def test_it_is_typed_with_what_is_known():
-    typed = forms.from_words(BondWatch, ["nas1", "bond0", "5"])
+    typed = request_form.parse_words(BondWatch, ["nas1", "bond0", "5"])
     assert typed == WATCH

@@ -5,7 +5,7 @@ from ipaddress import ip_address
 import pytest
 from pydantic import ValidationError
 
-from bot import forms
+from bot.model import request_form
 from connectors import csf_list
 from connectors.command import Shell
 from connectors.csf import Firewall
@@ -268,11 +268,11 @@ def test_with_a_bad_feed_the_host_is_not_even_asked(bad: str):
 
 def test_it_is_typed_as_its_help_says():
     assert (
-        forms.usage(RefreshPingdom)
+        request_form.format_usage(RefreshPingdom)
         == "csf pingdom refresh HOST [accept_size_change=false] [start=no]"
     )
-    assert forms.from_words(RefreshPingdom, ["web1"]) == REFRESH
-    typed = forms.from_words(RefreshPingdom, ["web1", "accept_size_change=true"])
+    assert request_form.parse_words(RefreshPingdom, ["web1"]) == REFRESH
+    typed = request_form.parse_words(RefreshPingdom, ["web1", "accept_size_change=true"])
     assert typed == ACCEPTING
 
 

@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 from pydantic import ValidationError
 
-from bot import forms
+from bot.model import request_form
 from connectors.csf import Firewall
 from connectors.pingdom import Feed
 from runbooks import Report
@@ -99,8 +99,8 @@ def test_the_feed_and_the_firewall_are_read():
 
 
 def test_it_is_typed_as_its_help_says():
-    assert forms.usage(ShowPingdom) == "csf pingdom show HOST"
-    assert forms.from_words(ShowPingdom, ["web1"]) == SHOW
+    assert request_form.format_usage(ShowPingdom) == "csf pingdom show HOST"
+    assert request_form.parse_words(ShowPingdom, ["web1"]) == SHOW
 
 
 def test_it_takes_nothing_else():

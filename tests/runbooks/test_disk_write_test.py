@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from pydantic import ValidationError
 
-from bot import forms
+from bot.model import request_form
 from connectors import disk_write
 from connectors.disk_write import Place, Result
 from runbooks import Clock, Plan, Refused
@@ -175,6 +175,9 @@ def test_what_is_no_moment_is_refused(moment: object):
 
 
 def test_it_is_typed_as_its_help_says():
-    assert forms.usage(TryDiskWrite) == "disk write test HOST DIRECTORY [mib=64] [since=]"
-    typed = forms.from_words(TryDiskWrite, ["nas1", "/srv", "128"])
+    assert (
+        request_form.format_usage(TryDiskWrite)
+        == "disk write test HOST DIRECTORY [mib=64] [since=]"
+    )
+    typed = request_form.parse_words(TryDiskWrite, ["nas1", "/srv", "128"])
     assert typed.model_dump()["mib"] == 128

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from bot import forms
+from bot.model import request_form
 from connectors.command import Ask
 from runbooks import AnyRunbook, Check, Host, Report, catalogue
 from tests.runbooks.hostile import (
@@ -36,12 +36,14 @@ BY_SCHEMA: Mapping[str, Sequence[object]] = {
 
 def example(runbook: type[AnyRunbook]) -> dict[str, object]:
     """Return the values of its example, which are all well."""
-    return forms.from_words(runbook, forms.split(runbook.example)).model_dump(mode="json")
+    return request_form.parse_words(runbook, request_form.split_words(runbook.example)).model_dump(
+        mode="json"
+    )
 
 
 def hostile(runbook: type[AnyRunbook], name: str) -> list[object]:
     """Return the hostile values for what the field is for."""
-    (blank,) = [each for each in forms.blanks(runbook) if each.name == name]
+    (blank,) = [each for each in request_form.list_form_fields(runbook) if each.name == name]
     kinds = list(_kinds(runbook.model_json_schema()["properties"][name]))
     if blank.choices and "boolean" not in kinds:
         spoilt = (each.replace("{}", word) for word in blank.choices for each in HOSTILE_CHOICES)
@@ -88,8 +90,8 @@ def test_it_is_refused_at_the_doors_where_people_type_it(runbook: type[AnyRunboo
     typed = {key: str(value) for key, value in example(runbook).items() if value is not None}
     for value in hostile(runbook, name):
         if isinstance(value, str):
-            with pytest.raises(forms.NotUnderstood):
-                forms.from_values(runbook, {**typed, name: value})
+            with pytest.raises(request_form.NotUnderstood):
+                request_form.parse_values(runbook, {**typed, name: value})
 
 
 def test_what_a_dataset_is_exported_with_is_as_tight_as_a_plain_value():

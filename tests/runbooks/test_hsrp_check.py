@@ -4,7 +4,7 @@ from dataclasses import replace
 import pytest
 from pydantic import ValidationError
 
-from bot import forms
+from bot.model import request_form
 from connectors.command import Answer, Question
 from connectors.gateway import Gateway, Track
 from connectors.trouble import CommandFailed
@@ -161,9 +161,9 @@ def test_a_router_is_not_compared_with_itself():
 
 
 def test_it_is_typed_with_one_router_or_two():
-    assert forms.from_words(HsrpCheck, ["r1"]) == ONE
-    assert forms.from_words(HsrpCheck, ["r1", "r2"]) == TWO
-    blank = forms.blanks(HsrpCheck)[1]
+    assert request_form.parse_words(HsrpCheck, ["r1"]) == ONE
+    assert request_form.parse_words(HsrpCheck, ["r1", "r2"]) == TWO
+    blank = request_form.list_form_fields(HsrpCheck)[1]
     assert (blank.kind, blank.required, blank.tag) == ("host", False, "router")
 
 

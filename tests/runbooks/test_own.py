@@ -129,7 +129,7 @@ def test_a_plan_is_bound_to_the_dialects_too(own: Path, keyturn: Keyturn):
         ("runbooks/greeting_show.py", "def broken(:\n", "greeting_show.py: line 1: "),
         ("connectors/greeting.py", "\nimport nothing_like_it\n", "greeting.py: line 2: Module"),
         ("runbooks/greeting_show.py", "\n\nimport subprocess\n", "line 3: a runbook does not use"),
-        ("runbooks/greeting_show.py", "from bot.store import seal\n", "does not use bot.store"),
+        ("runbooks/greeting_show.py", "from bot.db import seal\n", "does not use bot.db"),
         ("runbooks/greeting_show.py", "import os\nos.system('id')\n", "does not use os:"),
         ("runbooks/greeting_show.py", "import urllib.request\n", "does not use urllib.request:"),
         ("runbooks/greeting_show.py", "from urllib import request\n", "use urllib.request:"),

@@ -1,7 +1,7 @@
 import pytest
 from pydantic import ValidationError
 
-from bot import forms
+from bot.model import request_form
 from connectors.switch import Lag, Member
 from runbooks import Refused
 from runbooks.switch_lag import SwitchLag
@@ -80,6 +80,6 @@ def test_a_name_that_is_none_is_refused(name: str):
 
 
 def test_it_is_typed_with_and_without_a_name():
-    assert forms.from_words(SwitchLag, ["sw1"]) == ALL
-    typed = forms.from_words(SwitchLag, ["sw1", "port-channel1"])
+    assert request_form.parse_words(SwitchLag, ["sw1"]) == ALL
+    typed = request_form.parse_words(SwitchLag, ["sw1", "port-channel1"])
     assert typed == SwitchLag.model_validate({"host": "sw1", "name": "port-channel1"})

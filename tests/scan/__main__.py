@@ -14,9 +14,9 @@ import httpx2
 from starlette.applications import Starlette
 from starlette.types import ASGIApp
 
-from bot.api.door import build
-from bot.api.parts import ApiParts
-from bot.workflow.banning import Admitted
+from bot.api.app import build
+from bot.api.deps import ApiParts
+from bot.workflow.bans import PolicyWithoutBanned
 from tests.acceptance.visiting import Server
 from tests.bot.api.conftest import API, FAST, SHORT
 from tests.bot.office import an_office
@@ -49,7 +49,7 @@ class Everything(Server):
 
     def app(self) -> ASGIApp:
         office = self.office
-        admitted = Admitted(office.policies, office.database)
+        admitted = PolicyWithoutBanned(office.policies, office.database)
         programs = ApiParts(
             office.workflow,
             office.database,

@@ -12,8 +12,8 @@ import uvicorn
 
 from bot.policy import Policy
 from bot.slack.aliases import ALIASES, COMMAND
-from bot.slack.form import ABOUT_HOST, ABOUT_HOST_NAME
 from bot.slack.manifest import scopes
+from bot.slack.modals import ABOUT_HOST, ABOUT_HOST_NAME
 from tests.slack_emulator.deliveries import to_url
 from tests.slack_emulator.directory import (
     EmulatedChannel,

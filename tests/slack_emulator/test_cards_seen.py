@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 from playwright.async_api import Page, ViewportSize, async_playwright, expect
 
-from bot.run import State, StepRecord, StepState
-from bot.slack.alarms import broken_glass
+from bot.db.break_glass import BreakGlass
+from bot.model.run import State, StepRecord, StepState
+from bot.slack.alerts import broken_glass
 from bot.slack.blocks import Message, View, actions, button
-from bot.slack.card import card, result
-from bot.slack.form import Sheet, form
 from bot.slack.home import Coming, Seen, tab
-from bot.slack.story import Approver, Story
-from bot.store.glass import Glass
+from bot.slack.modals import Sheet, form
+from bot.slack.run_facts import Approver, Story
+from bot.slack.run_message import render_card, render_result
 from connectors.command import Shell
 from runbooks import catalogue
 from tests.acceptance.visiting import CONTRAST
@@ -69,7 +69,7 @@ def several_hosts() -> Story:
 
 
 def in_an_emergency() -> Story:
-    pane = Glass(
+    pane = BreakGlass(
         12, "dora", "checkout is down: customers cannot pay", ASKED, ASKED, ASKED + 60 * MINUTE
     )
     return a_story(
@@ -93,11 +93,12 @@ def scenes() -> dict[str, list[Message]]:
     """What is posted, one picture for each."""
     owners = (Approver("Alice Ops", "U0ALICE"), Approver("Bob Net", "U0BOB"))
     drawn = {
-        name: [card(replace(story, approvers=owners))] for name, story in every_story().items()
+        name: [render_card(replace(story, approvers=owners))]
+        for name, story in every_story().items()
     }
-    drawn["several hosts"] = [card(several_hosts())]
-    drawn["broken glass"] = [broken_glass(in_an_emergency()), card(in_an_emergency())]
-    drawn["the end"] = [result(said_much())]
+    drawn["several hosts"] = [render_card(several_hosts())]
+    drawn["broken glass"] = [broken_glass(in_an_emergency()), render_card(in_an_emergency())]
+    drawn["the end"] = [render_result(said_much())]
     return drawn
 
 

@@ -3,7 +3,7 @@
 from importlib.resources import files
 from pathlib import Path
 
-from bot.policy.directory import FILES
+from bot.policy.loader import FILES
 
 
 def write(directory: Path) -> list[Path]:

@@ -8,11 +8,11 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from starlette.applications import Starlette
 
-from bot.api.door import build
-from bot.api.pace import Pace
-from bot.api.parts import ApiParts
-from bot.store.database import Database
-from bot.workflow.banning import Admitted
+from bot.api.app import build
+from bot.api.deps import ApiParts
+from bot.api.rate_limit import Pace
+from bot.db.database import Database
+from bot.workflow.bans import PolicyWithoutBanned
 from runbooks import catalogue
 from tests.bot.office import Office
 from tests.toy import RUNBOOKS
@@ -63,7 +63,7 @@ class Desk:
 def a_desk(
     office: Office, *, base_url: str = HERE, pace: Pace = FAST, longest_wait: float = SHORT
 ) -> Desk:
-    admitted = Admitted(office.policies, office.database)
+    admitted = PolicyWithoutBanned(office.policies, office.database)
     parts = ApiParts(
         office.workflow, office.database, admitted, base_url, pace, longest_wait=longest_wait
     )

@@ -12,14 +12,14 @@ import pytest
 from anyio import to_thread
 from sqlalchemy import Connection
 
-from bot.api import awaiting, thread
-from bot.api.awaiting import Waiters, Wish
-from bot.api.parts import ApiParts
-from bot.api.shapes import Shape
+from bot.api import long_poll, thread
+from bot.api.deps import ApiParts
+from bot.api.long_poll import Waiters, Wish
+from bot.api.schemas import Shape
 from bot.aside import done_in
-from bot.store import moves as moves_store
-from bot.store.database import StoreUnavailable
-from bot.store.moves import Moves
+from bot.db import events as moves_store
+from bot.db.database import StoreUnavailable
+from bot.db.events import RunEvents
 from runbooks import catalogue
 from tests.bot.api.conftest import Desk, a_desk
 from tests.bot.office import Office
@@ -41,8 +41,8 @@ def _until(claim: Callable[[], bool]) -> None:
         threading.Event().wait(0.005)
 
 
-def _over(_run: int) -> awaiting.State:
-    return awaiting.State.SUCCEEDED
+def _over(_run: int) -> long_poll.State:
+    return long_poll.State.SUCCEEDED
 
 
 def _silent(*_: object) -> None:
@@ -61,7 +61,7 @@ def _asked_and_worked_on(desk: Desk, body: dict[str, Any], program: Any = None) 
 def test_a_check_is_answered_with_what_it_found(desk: Desk, monkeypatch: pytest.MonkeyPatch):
     assert "toy show" in catalogue()
     # Nobody looks again: only who moves the run can wake who waits for it.
-    monkeypatch.setattr(awaiting, "_LOOK_SECONDS", 60)
+    monkeypatch.setattr(long_poll, "_LOOK_SECONDS", 60)
     answer = _asked_and_worked_on(desk, LOOK)
     told = answer.json()
     assert (answer.status_code, told["run"]["state"]) == (202, "succeeded")
@@ -70,20 +70,20 @@ def test_a_check_is_answered_with_what_it_found(desk: Desk, monkeypatch: pytest.
 
 
 def test_what_another_process_did_is_seen(desk: Desk, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(Moves, "tell", _silent)
-    monkeypatch.setattr(awaiting, "_LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(RunEvents, "tell", _silent)
+    monkeypatch.setattr(long_poll, "_LOOK_SECONDS", 0.02)
     assert _asked_and_worked_on(desk, LOOK).json()["run"]["over"]
 
 
 def test_where_workers_are_elsewhere_one_looks_soon_and_then_less_often(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ):
-    pauses = awaiting.pauses_between(alone=False)
+    pauses = long_poll.pauses_between(alone=False)
     assert [round(next(pauses), 2) for _ in range(6)] == [0.03, 0.06, 0.12, 0.24, 0.48, 0.5]
-    alone = awaiting.pauses_between(alone=True)
+    alone = long_poll.pauses_between(alone=True)
     assert [next(alone) for _ in range(2)] == [0.5, 0.5]
-    monkeypatch.setattr(Moves, "tell", _silent)
-    monkeypatch.setattr(awaiting, "_LOOK_SECONDS", 60)
+    monkeypatch.setattr(RunEvents, "tell", _silent)
+    monkeypatch.setattr(long_poll, "_LOOK_SECONDS", 60)
     monkeypatch.setattr(desk.office.database, "embedded", False)
     waiters = Waiters(_parts(desk.office))
     monkeypatch.setattr(waiters, "_state", _over)
@@ -262,8 +262,8 @@ def test_an_answer_that_is_waited_for_takes_one_turn_of_a_thread(
     async def elsewhere(*_: Any, **__: Any) -> Any:
         raise AssertionError("FastAPI has handed something to a thread")
 
-    monkeypatch.setattr(awaiting, "_LOOK_SECONDS", 60)
-    for module in (thread, awaiting):
+    monkeypatch.setattr(long_poll, "_LOOK_SECONDS", 60)
+    for module in (thread, long_poll):
         monkeypatch.setattr(module, "done_in", turned)
     monkeypatch.setattr(to_thread, "run_sync", elsewhere)
     monkeypatch.setattr(Connection, "execute", asked)
@@ -278,23 +278,23 @@ def test_an_answer_that_is_waited_for_takes_one_turn_of_a_thread(
 
 def _listened(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
     """Return what is set once somebody waits for a run."""
-    listened, plain = threading.Event(), Moves.heard
+    listened, plain = threading.Event(), RunEvents.heard
 
     @contextmanager
-    def heard(self: Moves, run: int, hear: moves_store.Hear) -> Generator[None]:
+    def heard(self: RunEvents, run: int, hear: moves_store.Hear) -> Generator[None]:
         with plain(self, run, hear):
             listened.set()
             yield
 
-    monkeypatch.setattr(Moves, "heard", heard)
+    monkeypatch.setattr(RunEvents, "heard", heard)
     return listened
 
 
 def test_what_moved_before_somebody_listened_is_heard_of_a_short_while():
-    moves, heard = Moves(), list[str]()
+    moves, heard = RunEvents(), list[str]()
     for run in range(moves_store.REMEMBERED + 1):
-        moves.tell(run, awaiting.State.WAITING)
-        moves.tell(run, awaiting.State.SUCCEEDED)
+        moves.tell(run, long_poll.State.WAITING)
+        moves.tell(run, long_poll.State.SUCCEEDED)
     for run in (0, 1, moves_store.REMEMBERED):
         with moves.heard(run, lambda state, run=run: heard.append(f"{run} {state}")):
             pass
@@ -302,11 +302,11 @@ def test_what_moved_before_somebody_listened_is_heard_of_a_short_while():
 
 
 def test_those_who_went_are_called_no_more():
-    moves, heard = Moves(), list[str]()
+    moves, heard = RunEvents(), list[str]()
     with moves.heard(1, lambda state: heard.append(f"first {state}")):
         with moves.heard(1, lambda state: heard.append(f"second {state}")):
-            moves.tell(1, awaiting.State.WAITING)
-            moves.tell(2, awaiting.State.FAILED)
-        moves.tell(1, awaiting.State.SUCCEEDED)
-    moves.tell(1, awaiting.State.FAILED)
+            moves.tell(1, long_poll.State.WAITING)
+            moves.tell(2, long_poll.State.FAILED)
+        moves.tell(1, long_poll.State.SUCCEEDED)
+    moves.tell(1, long_poll.State.FAILED)
     assert heard == ["first waiting", "second waiting", "first succeeded"]

@@ -5,10 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from bot.api import guard
-from bot.api.pace import Pace
-from bot.store.database import StoreUnavailable
-from bot.workflow import Workflow, pacing
+from bot.api import middleware
+from bot.api.rate_limit import Pace
+from bot.db.database import StoreUnavailable
+from bot.service import Workflow
+from bot.workflow import rate_limit
 from tests.bot.api.conftest import Desk, a_desk
 from tests.bot.office import Office
 
@@ -44,7 +45,7 @@ def test_tls_is_held_on_to(office: Office):
 
 def test_t_w9_what_is_too_long_is_refused_before_it_is_looked_at(desk: Desk):
     program = desk.program("dora", "ask")
-    reason = {"words": "toy show lb1", "reason": "x" * guard.MOST_BYTES}
+    reason = {"words": "toy show lb1", "reason": "x" * middleware.MOST_BYTES}
     assert program.post("/runs", json=reason).status_code == 413
 
     def drops():
@@ -84,7 +85,7 @@ def test_what_comes_as_another_type_is_not_taken_for_json(desk: Desk):
 
 
 def test_t_w9_what_comes_too_slowly_is_ended(desk: Desk, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(guard, "MOST_SECONDS", 0)
+    monkeypatch.setattr(middleware, "MOST_SECONDS", 0)
     assert desk.program("dora").get("/me").status_code in {200, 408}
 
 
@@ -101,7 +102,7 @@ def test_one_token_comes_at_a_pace(office: Office):
 
 
 def test_t_a19_one_person_asks_at_a_pace_whatever_they_ask_with(office: Office):
-    parts = replace(office.parts, pace=pacing.Pace.of(2))
+    parts = replace(office.parts, pace=rate_limit.RateLimits.of(2))
     desk = a_desk(replace(office, parts=parts, workflow=Workflow(parts)))
     look = {"words": "toy show lb1"}
     with desk.program("dora", "ask") as dora, desk.program("olga", "ask") as olga:
@@ -126,13 +127,13 @@ def test_a_fault_tells_nothing(desk: Desk):
 def test_without_a_database_the_reason_stays_in_our_log(
     desk: Desk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
-    from bot.store import search
+    from bot.db import search
 
     def gone(*_args: object, **_named: object) -> None:
         raise StoreUnavailable("host db1 refuses password of keyturn")
 
     program = desk.program("olga")
-    monkeypatch.setattr(search, "page", gone)
+    monkeypatch.setattr(search, "search_runs", gone)
     with caplog.at_level(logging.CRITICAL):
         answer = program.get("/runs")
     assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")

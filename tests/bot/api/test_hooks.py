@@ -16,15 +16,15 @@ from click.testing import CliRunner
 from fastapi.testclient import TestClient
 from httpx2 import Response
 
-from bot.api import hooks, shapes
-from bot.api.hooks import Incoming
-from bot.cli.hooks import hooks as command
-from bot.cli.place import Place
-from bot.hooks import signature, written
-from bot.hooks.written import BadHooks
-from bot.store import changelog
-from bot.store.around import seen, told
-from bot.store.database import Database
+from bot.api import schemas, webhooks_in
+from bot.api.webhooks_in import Incoming
+from bot.audit import change_log
+from bot.audit.timeline import build_timeline, describe_event
+from bot.cli.context import Place
+from bot.cli.webhooks import hooks as command
+from bot.db.database import Database
+from bot.webhooks import config, signature
+from bot.webhooks.config import WebhookConfigError
 from tests.bot.office import Office
 
 NOW = 1_800_000_000
@@ -62,9 +62,11 @@ class Counter:
         raw = json.dumps({"title": "api 2.4.1 deployed", **body}).encode()
         return self.post("deploys", raw, _signed(raw, name=name))
 
-    def events(self) -> list[changelog.Entry]:
+    def events(self) -> list[change_log.Entry]:
         with self.office.database.reading() as tx:
-            return [entry for entry in changelog.after(tx, 0) if entry.kind == "event"]
+            return [
+                entry for entry in change_log.list_entries_after(tx, 0) if entry.kind == "event"
+            ]
 
 
 @pytest.fixture
@@ -81,9 +83,9 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def counter(office: Office, file: Path) -> Generator[Counter]:
     incoming = Incoming(
-        written.read(file), office.database, office.policies, clock=lambda: NOW + 0.5
+        config.load_webhook_config(file), office.database, office.policies, clock=lambda: NOW + 0.5
     )
-    with TestClient(hooks.build(incoming, secure=False)) as client:
+    with TestClient(webhooks_in.build(incoming, secure=False)) as client:
         yield Counter(office, client)
 
 
@@ -102,9 +104,12 @@ def test_what_happened_elsewhere_is_found_beside_our_own_changes(counter: Counte
     assert entry.facts["happened"] == 1_772_326_800_000_000
     with counter.office.database.reading() as tx:
         found = {
-            host: seen(tx, tx.now, within=10**9, host=host).happenings for host in ("web*", "nas1")
+            host: build_timeline(tx, tx.now, within=10**9, host=host).happenings
+            for host in ("web*", "nas1")
         }
-    assert [told(one) for one in found["web*"]] == ["deploys: api 2.4.1 deployed on web1, lb2"]
+    assert [describe_event(one) for one in found["web*"]] == [
+        "deploys: api 2.4.1 deployed on web1, lb2"
+    ]
     assert found["nas1"] == []
 
 
@@ -155,7 +160,7 @@ def test_without_looking_at_the_signature_anybody_could_tell_us_anything(
 ) -> None:
     def anybody(*_: object, **__: object) -> None: ...
 
-    monkeypatch.setattr(hooks, "check", anybody)
+    monkeypatch.setattr(webhooks_in, "check_signature", anybody)
     assert counter.post("deploys", RAW, {}).status_code == 202
 
 
@@ -172,7 +177,7 @@ def test_who_is_turned_away_is_not_told_which_sources_there_are(counter: Counter
     known, unknown = (counter.post(name, RAW, {}) for name in ("deploys", "nobody"))
     assert {**known.json(), "instance": ""} == {**unknown.json(), "instance": ""}
     with counter.office.database.reading() as tx:
-        last = changelog.newest(tx, most=1)[0]
+        last = change_log.list_newest_entries(tx, most=1)[0]
     assert (last.kind, last.facts["source"]) == ("hook refused", "deploys")
 
 
@@ -365,8 +370,8 @@ def test_a_file_that_cannot_be_used_says_where_and_what_to_do(
         (tmp_path / name).write_text(secret)
     file = tmp_path / "hooks.yaml"
     file.write_text(text)
-    with pytest.raises(BadHooks) as bad:
-        written.read(file)
+    with pytest.raises(WebhookConfigError) as bad:
+        config.load_webhook_config(file)
     assert said in str(bad.value)
     assert SECRET not in str(bad.value)
 
@@ -403,14 +408,14 @@ def test_an_event_of_no_moment_is_told_at_the_one_when_it_came(counter: Counter,
     assert counter.tell(at=at, hosts=["lb1"]).status_code == 202
     [entry] = counter.events()
     with counter.office.database.reading() as tx:
-        [found] = seen(tx, tx.now, within=3_600_000_000).happenings
+        [found] = build_timeline(tx, tx.now, within=3_600_000_000).happenings
     assert found.at == entry.at
-    assert shapes.at(found.at).year >= 2026
+    assert schemas.at(found.at).year >= 2026
 
 
 def test_twin_such_a_moment_could_not_be_shown_by_any_page() -> None:
     with pytest.raises(ValueError, match="year 0"):
-        shapes.at(-62_135_596_800_000_001)
+        schemas.at(-62_135_596_800_000_001)
 
 
 def test_the_log_that_everybody_reads_does_not_tell_where_a_subscription_posts(
@@ -421,7 +426,9 @@ def test_the_log_that_everybody_reads_does_not_tell_where_a_subscription_posts(
 
     def told(url: str) -> str:
         file.write_text(f"subscriptions: {{wiki: {{url: '{url}', secret_file: secret}}}}")
-        return str(written.shown(written.read(file))["subscriptions"]["wiki"])
+        return str(
+            config.webhook_config_to_log(config.load_webhook_config(file))["subscriptions"]["wiki"]
+        )
 
     here = told("https://hooks.example.com/T00/canary-4717?token=canary-4718")
     assert here.startswith("https://hooks.example.com/…")

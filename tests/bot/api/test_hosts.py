@@ -1,6 +1,6 @@
 """The hosts and locks as programs are told of them."""
 
-from bot.store import locks
+from bot.db import locks
 from tests.bot.api.conftest import Desk
 from tests.bot.meeting import meet
 from tests.bot.web.exhibits import approved, asked, running, waiting
@@ -10,7 +10,7 @@ def test_a_program_sees_how_hosts_were_met_and_what_holds_them(desk: Desk):
     with desk.database.transaction() as tx:
         meet(tx, "lb1", met=tx.now, answered=None, kind="login", trouble="not our key")
         holder = running(tx, approved(tx, waiting(tx, asked(tx, host="lb1"))))
-        locks.take(tx, "lb1", holder.id)
+        locks.take_lock(tx, "lb1", holder.id)
         second = approved(tx, waiting(tx, asked(tx, host="lb1")))
     program = desk.program("dora")
     host = program.get("/hosts/lb1").json()

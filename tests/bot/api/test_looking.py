@@ -2,8 +2,8 @@
 
 import pytest
 
-from bot.store import verification
-from bot.store.database import Transaction
+from bot.audit import verification
+from bot.db.database import Transaction
 from tests.bot.api.conftest import Desk
 from tests.bot.web.exhibits import gallery
 
@@ -62,18 +62,18 @@ def test_the_log_is_filtered_and_leads_on_with_the_same_filters(desk: Desk):
 def test_the_whole_log_is_verified_for_one_program_at_a_time(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ):
-    genuine, second = verification.verify, list[tuple[int, str]]()
+    genuine, second = verification.verify_log, list[tuple[int, str]]()
     with desk.database.transaction() as tx:
         verification.open_log(tx)
 
-    def meanwhile(tx: Transaction) -> verification.Verdict:
+    def meanwhile(tx: Transaction) -> verification.Verification:
         answer = olga.post("/log/verify")
         second.append((answer.status_code, answer.json()["type"]))
         return genuine(tx)
 
     dora, olga = desk.program("dora"), desk.program("olga")
     with monkeypatch.context() as both:
-        both.setattr(verification, "verify", meanwhile)
+        both.setattr(verification, "verify_log", meanwhile)
         assert dora.post("/log/verify").status_code == 200
     assert second == [(409, "urn:keyturn:problem:at-it-already")]
     assert dora.post("/log/verify").status_code == 200

@@ -10,10 +10,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from starlette.applications import Starlette
 from starlette.routing import Route
 
+from bot.api.deps import ApiParts
 from bot.api.metrics import Gauges, endpoint
-from bot.api.parts import ApiParts
-from bot.store.database import StoreUnavailable
-from bot.store.outside import delivery
+from bot.db.database import StoreUnavailable
+from bot.db.inbound_events import delivery
 from tests.bot.api.conftest import Desk
 from tests.bot.web.exhibits import gallery
 from tests.toy import BreakSwitch, SetSwitch
@@ -85,15 +85,15 @@ def test_what_stands_open_is_counted(desk: Desk):
 
 
 def test_what_has_given_no_sign_for_long_has_stalled(desk: Desk, monkeypatch: pytest.MonkeyPatch):
-    from bot.store import figures
+    from bot.db import stats
 
     gallery(desk.database)
-    monkeypatch.setattr(figures, "STALLED_SECONDS", -60)
+    monkeypatch.setattr(stats, "STALLED_SECONDS", -60)
     assert _figures(_prometheus(desk, "metrics"))["keyturn_stalled_runs"] == 2
 
 
 def test_a_broken_policy_and_a_lost_database_show(desk: Desk, monkeypatch: pytest.MonkeyPatch):
-    from bot.store import changelog
+    from bot.audit import change_log
 
     prometheus = _prometheus(desk, "metrics")
     (desk.policy / "policy.cedar").write_text("permit (")
@@ -104,7 +104,7 @@ def test_a_broken_policy_and_a_lost_database_show(desk: Desk, monkeypatch: pytes
     def gone(_tx: object) -> None:
         raise StoreUnavailable("gone")
 
-    monkeypatch.setattr(changelog, "head", gone)
+    monkeypatch.setattr(change_log, "get_head", gone)
     found = _figures(prometheus)
     assert found["keyturn_database_up"] == 0
     assert "keyturn_queue_depth" not in found

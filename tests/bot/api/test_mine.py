@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from bot.offering import Offering
-from bot.run import State, StepState
-from bot.store import glass
+from bot.db import break_glass
+from bot.model.run import State, StepState
+from bot.workflow.form_options import FormOptions
 from tests.bot.api.conftest import HERE, Desk
 from tests.bot.web.exhibits import approved, asked, concluded, ended, gallery, running, waiting
 from tests.toy import ABUSERS, LISTS, SetSwitch
@@ -27,8 +27,10 @@ def test_what_waits_for_a_key_or_for_its_end_is_told_to_whoever_can_help(desk: D
 def test_a_glass_that_nobody_has_looked_at_waits_for_somebody(desk: Desk):
     with desk.database.transaction() as tx:
         run = waiting(tx, asked(tx))
-        glass.want(tx, run=run.id, person="adam", reason="the shop is down, nobody is awake")
-        glass.shatter(tx, run.id, until=tx.now, factor="f")
+        break_glass.request_break_glass(
+            tx, run=run.id, person="adam", reason="the shop is down, nobody is awake"
+        )
+        break_glass.activate_break_glass(tx, run.id, until=tx.now, factor="f")
     (one,) = desk.program("olga").get("/waiting").json()["to_review"]
     assert (one["run"], one["who"]) == (run.id, "adam")
     said = {"words": "the shop was down indeed"}
@@ -95,7 +97,7 @@ def test_what_could_be_erased_is_told_and_asked_for_but_not_erased(desk: Desk):
 def test_a_program_learns_what_a_host_has_for_a_field(desk: Desk):
     office = desk.office
     desk.api.state.parts = replace(
-        desk.api.state.parts, offering=Offering(office.fleet, office.database, office.policies)
+        desk.api.state.parts, offering=FormOptions(office.fleet, office.database, office.policies)
     )
     office.ask(SetSwitch(host="lb1", name="lamp", value="on"))
     program = desk.program("dora")
@@ -110,7 +112,7 @@ def test_a_program_learns_what_a_host_has_for_a_field(desk: Desk):
 
 def test_a_program_learns_which_addresses_the_chosen_table_has_marked(desk: Desk):
     office = desk.office
-    offering = Offering(office.fleet, office.database, office.policies, lists=LISTS)
+    offering = FormOptions(office.fleet, office.database, office.policies, lists=LISTS)
     desk.api.state.parts = replace(desk.api.state.parts, offering=offering)
     program = desk.program("dora")
     for given, table in (([], "http"), (["table=www"], "www")):

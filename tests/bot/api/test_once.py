@@ -7,10 +7,10 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import update
 
-from bot.run import Run
-from bot.store import answers, programs, runs
-from bot.store.database import StoreUnavailable
-from bot.workflow import asking
+from bot.db import idempotency, runs, tables
+from bot.db.database import StoreUnavailable
+from bot.model.run import Run
+from bot.workflow import requests
 from tests.bot.api.conftest import Desk
 
 LAMP = {"words": "toy set lb1 lamp on"}
@@ -84,14 +84,14 @@ def _cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def crash(*_args: object) -> None: ...
 
-    monkeypatch.setattr(answers, "keep", crash)
-    monkeypatch.setattr(answers, "release", crash)
+    monkeypatch.setattr(idempotency, "store_response", crash)
+    monkeypatch.setattr(idempotency, "release_key", crash)
 
 
 def _a_minute_passes(desk: Desk) -> None:
     with desk.database.transaction() as tx:
-        long_ago = programs.answered.c.at - (answers.LEASE_SECONDS + 1) * 1_000_000
-        tx.sql.execute(update(programs.answered).values(at=long_ago))
+        long_ago = tables.answered.c.at - (idempotency.LEASE_SECONDS + 1) * 1_000_000
+        tx.sql.execute(update(tables.answered).values(at=long_ago))
 
 
 def _full(*_args: object, **_named: object) -> None:
@@ -120,7 +120,7 @@ def test_a_request_that_was_cut_off_before_it_did_anything_is_done_anew(
 ):
     program = desk.program("dora", "ask")
     with monkeypatch.context() as away:
-        away.setattr(runs, "add", _full)
+        away.setattr(runs, "add_run", _full)
         _cut_off(away)
         _ask(program, "one")
     assert _ask(program, "one").status_code == 409
@@ -132,7 +132,7 @@ def test_a_request_that_was_cut_off_before_it_did_anything_is_done_anew(
 def test_who_took_so_long_that_it_was_made_again_does_nothing(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ):
-    program, real, slow = desk.program("dora", "ask"), asking.ask, list[int]()
+    program, real, slow = desk.program("dora", "ask"), requests.create_request, list[int]()
 
     def ask(*args: Any, **named: Any) -> Run:
         if not slow:
@@ -141,7 +141,7 @@ def test_who_took_so_long_that_it_was_made_again_does_nothing(
             slow[0] = _ask(program, "one").status_code
         return real(*args, **named)
 
-    monkeypatch.setattr(asking, "ask", ask)
+    monkeypatch.setattr(requests, "create_request", ask)
     assert (_ask(program, "one").status_code, slow) == (503, [202])
     assert _asked(desk) == 1
     # What the second was answered is kept, and not taken away by the first.
@@ -152,16 +152,16 @@ def test_what_the_database_did_not_take_may_be_asked_anew(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ):
     program = desk.program("dora", "ask")
-    real = runs.add
+    real = runs.add_run
 
     def full(*_args: object, **_named: object) -> None:
         raise StoreUnavailable("the disk is full")
 
-    monkeypatch.setattr(runs, "add", full)
+    monkeypatch.setattr(runs, "add_run", full)
     refused = _ask(program, "one")
     assert refused.status_code == 503
     assert "the disk" not in refused.text
-    monkeypatch.setattr(runs, "add", real)
+    monkeypatch.setattr(runs, "add_run", real)
     assert _ask(program, "one").status_code == 202
 
 

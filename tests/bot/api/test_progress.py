@@ -1,7 +1,8 @@
 """Progress by way of the API, with what hosts say; and the entries of a run, verified."""
 
-from bot.store import heard, verification
-from bot.store.heard import Newest
+from bot.audit import verification
+from bot.db import live_output
+from bot.db.live_output import NewestLines
 from tests.bot.api.conftest import Desk
 from tests.bot.office import WEB
 from tests.bot.web.exhibits import approved, asked, gallery, running, waiting
@@ -11,7 +12,7 @@ from tests.toy import SetAll, ShowSwitches
 def test_what_a_host_says_is_told_once_and_from_where_to_go_on(desk: Desk) -> None:
     with desk.database.transaction() as tx:
         number = running(tx, approved(tx, waiting(tx, asked(tx)))).id
-        heard.keep(tx, [Newest(number, 1, 7, "<b>\n\x1b[2J")])
+        live_output.store_lines(tx, [NewestLines(number, 1, 7, "<b>\n\x1b[2J")])
     program = desk.program("olga")
     seen = program.get(f"/runs/{number}/progress").json()
     assert (seen["state"], seen["counted_in"], seen["total"], seen["under_way"]) == (

@@ -2,7 +2,7 @@
 
 from sqlalchemy import update
 
-from bot.store import tables
+from bot.db import tables
 from tests.bot.api.conftest import Desk
 from tests.bot.web.exhibits import asked, succeeded
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from fastapi.routing import APIRoute
 
-from bot.api.door import build
+from bot.api.app import build
 from bot.api.thread import InOneThread
 from bot.workflow.tokens import SCOPES
 from tests.bot.api.conftest import API, Desk

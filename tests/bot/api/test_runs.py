@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from bot.run import State
-from bot.store import changelog, verification
+from bot.audit import change_log, verification
+from bot.model.run import State
 from tests.bot.api.conftest import API, Desk
 from tests.bot.time import nobody_was_there
 from tests.bot.web.exhibits import asked, gallery
@@ -369,7 +369,7 @@ def test_a_name_that_the_log_has_never_had_is_told_from_one_of_whom_it_tells_not
 def test_a_name_that_the_policy_or_the_log_has_is_no_stranger_to_it(desk: Desk):
     """Nor whoever never asked for anything, and has only approved or looked on."""
     with desk.database.transaction() as tx:
-        changelog.append(tx, "approved", person="gone", host="old1")
+        change_log.append_entry(tx, "approved", person="gone", host="old1")
         asked(tx, host="old2", words="abusers forget")
     program = desk.program("olga")
     known = ({"person": "gone"}, {"person": "stan"}, {"host": "old1"}, {"host": "ol*"})

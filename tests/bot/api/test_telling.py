@@ -17,16 +17,17 @@ import httpx2
 import pytest
 from sqlalchemy import update
 
-from bot.api import reach
-from bot.api.door import build
-from bot.api.parts import ApiParts
-from bot.api.reach import NotReached, address
-from bot.api.shapes import RunShape
-from bot.api.telling import Telling, Told, standing
-from bot.hooks.written import Subscription
-from bot.run import Run, Vote
-from bot.store import changelog, deliveries
-from bot.store.outside import delivery
+from bot.api import safe_http
+from bot.api.app import build
+from bot.api.deps import ApiParts
+from bot.api.safe_http import NotReached, address
+from bot.api.schemas import RunShape
+from bot.api.webhooks_out import Told, WebhookSender, describe_deliveries
+from bot.audit import change_log
+from bot.db import webhook_queue
+from bot.db.inbound_events import delivery
+from bot.model.run import Run, Vote
+from bot.webhooks.config import Subscription
 from tests.bot.office import Office
 from tests.toy import SetSwitch
 
@@ -81,17 +82,17 @@ def listener() -> Generator[Listener]:
         thread.join()
 
 
-def a_telling(office: Office, url: str, **more: Any) -> Telling:
+def a_telling(office: Office, url: str, **more: Any) -> WebhookSender:
     """A subscription that has begun: told of whatever happens from now on."""
     to = Subscription("wiki", url, SECRET, ("change",), (), (), private=True)
-    telling = Telling(
+    telling = WebhookSender(
         replace(to, **more), office.database, "http://keyturn.test", clock=lambda: NOW
     )
     telling.once()
     return telling
 
 
-def all_of(telling: Telling) -> None:
+def all_of(telling: WebhookSender) -> None:
     while telling.once():
         pass
 
@@ -103,7 +104,7 @@ def _later(office: Office) -> None:
 
 
 def _seen(office: Office, run: Run) -> list[tuple[int, str]]:
-    return [(run.id, kind) for kind in office.entries(run) if kind not in deliveries.QUIET]
+    return [(run.id, kind) for kind in office.entries(run) if kind not in webhook_queue.QUIET]
 
 
 def test_a_subscription_hears_all_that_happens_to_a_run_in_order(
@@ -181,14 +182,19 @@ def test_what_was_not_told_is_told_later_and_the_run_waits_for_it(
 def test_without_waiting_for_ones_turn_news_would_come_out_of_order(
     office: Office, listener: Listener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = deliveries.due
+    real = webhook_queue.list_due_deliveries
 
-    def all_at_once(tx: Any, name: str, *, most: int = 20) -> Sequence[deliveries.Due]:
+    def all_at_once(
+        tx: Any, name: str, *, most: int = 20
+    ) -> Sequence[webhook_queue.PendingDelivery]:
         rows = tx.sql.execute(delivery.select().where(delivery.c.not_before <= tx.now))
-        found = [deliveries.Due(r.subscription, r.seq, r.run, r.kind, r.at, r.tries) for r in rows]
+        found = [
+            webhook_queue.PendingDelivery(r.subscription, r.seq, r.run, r.kind, r.at, r.tries)
+            for r in rows
+        ]
         return found or real(tx, name, most=most)
 
-    monkeypatch.setattr(deliveries, "due", all_at_once)
+    monkeypatch.setattr(webhook_queue, "list_due_deliveries", all_at_once)
     telling = a_telling(office, listener.url, events=("asked", "planned"))
     listener.statuses = [503, 204]
     office.ask(LAMP_ON)
@@ -219,11 +225,13 @@ def test_two_processes_tell_each_thing_once(office: Office, listener: Listener) 
     telling = a_telling(office, listener.url, events=("asked",))
     office.ask(LAMP_ON)
     with office.database.transaction() as tx:
-        deliveries.take_in(tx, "wiki", deliveries.Wanted(("change",), frozenset(), ("asked",)))
+        webhook_queue.read_new_entries(
+            tx, "wiki", webhook_queue.SubscriptionFilter(("change",), frozenset(), ("asked",))
+        )
     with office.database.transaction() as tx:
-        (item,) = deliveries.due(tx, "wiki")
-        assert deliveries.claim(tx, item, seconds=60)
-        assert not deliveries.claim(tx, item, seconds=60)
+        (item,) = webhook_queue.list_due_deliveries(tx, "wiki")
+        assert webhook_queue.claim_delivery(tx, item, seconds=60)
+        assert not webhook_queue.claim_delivery(tx, item, seconds=60)
     assert telling.once() is False
     assert listener.heard == []
 
@@ -234,17 +242,17 @@ def test_what_is_never_taken_is_given_up_said_so_and_told_again_on_demand(
     telling = a_telling(office, listener.url, events=("asked",))
     listener.statuses = [500]
     office.ask(LAMP_ON)
-    for _ in range(deliveries.MOST_TRIES + 3):
+    for _ in range(webhook_queue.MOST_TRIES + 3):
         all_of(telling)
         _later(office)
-    assert len(listener.paths) == deliveries.MOST_TRIES
-    assert standing(office.database) == "0 wait, 1 given up: keyturn hooks says what"
+    assert len(listener.paths) == webhook_queue.MOST_TRIES
+    assert describe_deliveries(office.database) == "0 wait, 1 given up: keyturn hooks says what"
     listener.statuses = [204]
     with office.database.transaction() as tx:
-        assert deliveries.again(tx, "wiki") == 1
+        assert webhook_queue.retry_failed(tx, "wiki") == 1
     all_of(telling)
     assert len(listener.heard) == 1
-    assert standing(office.database) == "all were told"
+    assert describe_deliveries(office.database) == "all were told"
 
 
 def test_a_fault_of_ours_counts_as_a_try_and_holds_up_nothing_else(
@@ -261,16 +269,16 @@ def test_a_fault_of_ours_counts_as_a_try_and_holds_up_nothing_else(
 
     with monkeypatch.context() as meanwhile:
         meanwhile.setattr(RunShape, "of", faulty)
-        for _ in range(deliveries.MOST_TRIES + 3):
+        for _ in range(webhook_queue.MOST_TRIES + 3):
             all_of(telling)
             _later(office)
     assert listener.events == [(second.id, "asked")]
     with office.database.reading() as tx:
         row = tx.sql.execute(delivery.select()).one()
-    assert (row.tries, row.dead is None) == (deliveries.MOST_TRIES, False)
+    assert (row.tries, row.dead is None) == (webhook_queue.MOST_TRIES, False)
     assert row.trouble == "Keyturn has a fault: ValueError"
     with office.database.transaction() as tx:
-        deliveries.again(tx, "wiki")
+        webhook_queue.retry_failed(tx, "wiki")
     all_of(telling)
     assert listener.events[1:] == [(first.id, "asked")]
 
@@ -299,7 +307,7 @@ def test_whoever_answers_a_letter_at_a_time_does_not_hold_up_the_others() -> Non
         _dribbling(threading.Event()) as url,
         pytest.raises(NotReached, match="did not answer within"),
     ):
-        reach.post(url, b"{}", {}, private=True, seconds=0.3)
+        safe_http.post(url, b"{}", {}, private=True, seconds=0.3)
 
 
 def test_without_a_limit_for_all_of_it_each_letter_would_begin_a_new_wait() -> None:
@@ -391,7 +399,7 @@ def test_t_w5_a_listener_of_our_own_hears_nothing_unless_that_is_allowed(
 def test_t_w5_without_that_guard_it_would_hear_all(
     office: Office, listener: Listener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reach, "is_public", bool)
+    monkeypatch.setattr(safe_http, "is_public", bool)
     telling = a_telling(office, listener.url, private=False, events=("asked",))
     office.ask(LAMP_ON)
     all_of(telling)
@@ -407,7 +415,7 @@ def test_t_w5_a_name_is_looked_up_once_and_that_address_called(listener: Listene
         return ["127.0.0.1"] if len(asked) == 1 else ["127.0.0.2"]
 
     url = listener.url.replace("127.0.0.1", "hooks.example.com")
-    reach.post(url, b"{}", {}, private=True, resolve=resolve)
+    safe_http.post(url, b"{}", {}, private=True, resolve=resolve)
     assert asked == ["hooks.example.com"]
     assert listener.headers[0]["host"].startswith("hooks.example.com:")
 
@@ -421,7 +429,7 @@ def test_a_resolver_that_does_not_answer_does_not_hold_up_the_others() -> None:
 
     url = "http://hooks.example.com:9/"
     with pytest.raises(NotReached, match="nobody told it within"):
-        reach.post(url, b"{}", {}, private=True, resolve=resolve, seconds=0.2)
+        safe_http.post(url, b"{}", {}, private=True, resolve=resolve, seconds=0.2)
     answered.set()
 
 
@@ -441,7 +449,7 @@ def test_a_name_without_an_address_is_said_so() -> None:
 def test_a_server_whose_certificate_is_not_its_names_is_not_told(listener: Listener) -> None:
     url = listener.url.replace("http:", "https:")
     with pytest.raises(NotReached):
-        reach.post(url, b"{}", {}, private=True)
+        safe_http.post(url, b"{}", {}, private=True)
     assert listener.paths == []
 
 
@@ -463,7 +471,9 @@ def test_no_secret_of_a_subscription_is_in_what_is_sent_or_logged(
     all_of(telling)
     assert SECRET not in b"".join(listener.bodies) + repr(listener.headers).encode()
     with office.database.reading() as tx:
-        assert all(SECRET.decode() not in entry.body for entry in changelog.after(tx, 0))
+        assert all(
+            SECRET.decode() not in entry.body for entry in change_log.list_entries_after(tx, 0)
+        )
 
 
 def test_a_run_that_is_not_there_keeps_nobody_from_being_told_of_others(
@@ -476,4 +486,4 @@ def test_a_run_that_is_not_there_keeps_nobody_from_being_told_of_others(
     run = office.ask(LAMP_ON)
     all_of(telling)
     assert listener.events == [(run.id, "asked")]
-    assert standing(office.database).startswith("0 wait, 1 given up")
+    assert describe_deliveries(office.database).startswith("0 wait, 1 given up")

@@ -9,11 +9,14 @@ from typing import Any
 import click
 import pytest
 
-from bot.redaction import Redactor
-from bot.run import State
-from bot.store import changelog, programs, tokens
-from bot.store.database import Database
-from bot.workflow import NotYours, TooLate, Unfit
+from bot.audit import change_log
+from bot.auth import tokens as auth_tokens
+from bot.db import tables
+from bot.db.database import Database
+from bot.model.redaction import Redactor
+from bot.model.run import State
+from bot.workflow.approvals import NotAllowed, TooLate
+from bot.workflow.requests import InvalidRequest
 from bot.workflow.tokens import SCOPES
 from tests.bot.api.conftest import Desk, a_desk
 from tests.bot.office import Office, an_office
@@ -50,9 +53,9 @@ def test_t_x2_tokens_are_compared_in_constant_time(desk: Desk, monkeypatch: pyte
     monkeypatch.setattr(hmac, "compare_digest", watched)
     whole = desk.token("dora")
     with desk.database.reading() as tx:
-        assert tokens.find(tx, whole)
-        assert tokens.find(tx, whole[:-1] + ("A" if whole[-1] != "A" else "B")) is None
-        assert tokens.find(tx, "kt_00000000_x") is None
+        assert auth_tokens.find_token(tx, whole)
+        assert auth_tokens.find_token(tx, whole[:-1] + ("A" if whole[-1] != "A" else "B")) is None
+        assert auth_tokens.find_token(tx, "kt_00000000_x") is None
     assert len(compared) == 3
 
 
@@ -86,10 +89,10 @@ def test_a_token_is_never_taken_from_a_cookie_or_an_address(desk: Desk):
 
 
 def test_a_session_of_the_pages_opens_nothing_here(desk: Desk):
-    from bot.store import signins
+    from bot.auth import sessions
 
     with desk.database.transaction() as tx:
-        session = signins.begin(tx, "olga")
+        session = sessions.begin_session(tx, "olga")
     program = desk.program()
     assert program.get("/me", headers={"Authorization": f"Bearer {session}"}).status_code == 401
 
@@ -99,10 +102,10 @@ def test_what_it_is_and_when_it_was_last_used_is_told(desk: Desk):
     me = program.get("/me").json()
     assert (me["person"], me["scopes"], me["owns"]) == ("dora", ["ask"], [])
     with desk.database.reading() as tx:
-        [found] = tokens.listed(tx, "dora")
+        [found] = auth_tokens.list_tokens(tx, "dora")
         assert found.used
-        assert tokens.used_lately(found, tx.now)
-        made = changelog.last_of_kind(tx, "token made")
+        assert auth_tokens.is_use_recent(found, tx.now)
+        made = change_log.get_last_entry_of_kind(tx, "token made")
     assert made is not None
     assert made.facts["token"] == found.prefix == me["token"]
 
@@ -116,7 +119,7 @@ def test_an_expired_token_opens_nothing(desk: Desk):
 
 def test_a_revoked_token_opens_nothing_and_only_its_person_revokes_it(desk: Desk):
     program, workflow = desk.program("dora"), desk.office.workflow
-    with pytest.raises(NotYours):
+    with pytest.raises(NotAllowed):
         workflow.tokens.revoke(1, person="olga", door="web")
     assert program.get("/me").status_code == 200
     workflow.tokens.revoke(1, person="dora", door="web")
@@ -139,18 +142,18 @@ def test_a_ban_bites_at_once_and_being_let_in_again_does_not_bring_tokens_back(d
 def test_without_the_look_at_bans_one_made_elsewhere_would_bite_only_later(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ):
-    from bot.store import bans
+    from bot.db import stops
 
     program = desk.program("dora")
     assert program.get("/me").status_code == 200
     with desk.database.transaction() as tx:
-        bans.put(tx, "dora", by="", why="")
+        stops.add_ban(tx, "dora", by="", why="")
     assert program.get("/me").status_code == 401
 
     def nobody(_tx: object) -> frozenset[str]:
         return frozenset()
 
-    monkeypatch.setattr(bans, "people", nobody)
+    monkeypatch.setattr(stops, "list_banned_people", nobody)
     assert program.get("/me").status_code == 200
 
 
@@ -168,7 +171,7 @@ def test_t_s7_what_takes_a_second_factor_is_never_approved_by_a_token(tmp_path: 
         assert _approved_by_token(office) == 403
         assert office.run(1).state is State.WAITING
         with office.database.reading() as tx:
-            refused = changelog.last_of_kind(tx, "approval refused")
+            refused = change_log.get_last_entry_of_kind(tx, "approval refused")
         assert refused is not None
         assert "second factor" in refused.facts["why"]
 
@@ -212,7 +215,7 @@ def test_rules_see_the_door(tmp_path: Path):
 )
 def test_a_token_that_makes_no_sense_is_not_made(office: Office, wrong: dict[str, Any], says: str):
     wanted: dict[str, Any] = {"person": "dora", "scopes": ["read"], "days": 1, "door": "cli"}
-    with pytest.raises(Unfit, match=says):
+    with pytest.raises(InvalidRequest, match=says):
         office.workflow.tokens.make(**(wanted | wrong))
     assert office.entries() == []
 
@@ -220,7 +223,7 @@ def test_a_token_that_makes_no_sense_is_not_made(office: Office, wrong: dict[str
 def test_nobody_has_tokens_without_number(office: Office):
     for _ in range(50):
         office.workflow.tokens.make(person="dora", scopes=["read"], days=1, door="cli")
-    with pytest.raises(Unfit, match="revoke those"):
+    with pytest.raises(InvalidRequest, match="revoke those"):
         office.workflow.tokens.make(person="dora", scopes=["read"], days=1, door="cli")
 
 
@@ -235,16 +238,16 @@ def test_a_token_in_a_text_is_taken_for_a_secret(desk: Desk):
 
 
 def test_every_scope_is_told_of(desk: Desk):
-    from bot.cli import token
+    from bot.cli import tokens
 
-    [choice] = [one.type for one in token.new.params if one.name == "scopes"]
+    [choice] = [one.type for one in tokens.new.params if one.name == "scopes"]
     assert isinstance(choice, click.Choice)
     assert set(choice.choices) == set(SCOPES)
 
 
 def _age(database: Database, *, expires: int) -> None:
     with database.transaction() as tx:
-        amend(tx, programs.api_token, lambda _row: {"expires": expires})
+        amend(tx, tables.api_token, lambda _row: {"expires": expires})
 
 
 def test_a_refused_token_is_logged_once_a_minute_and_never_itself(desk: Desk) -> None:
@@ -254,7 +257,7 @@ def test_a_refused_token_is_logged_once_a_minute_and_never_itself(desk: Desk) ->
         answer = program.get("/runs", headers={"Authorization": f"Bearer {invented}"})
         assert answer.status_code == 401
     with desk.database.reading() as tx:
-        told = [e for e in changelog.after(tx, 0) if e.kind == "token refused"]
+        told = [e for e in change_log.list_entries_after(tx, 0) if e.kind == "token refused"]
     assert len(told) == 1
     assert told[0].facts["why"] == "this token is not known here"
     assert "xxxx" not in told[0].body

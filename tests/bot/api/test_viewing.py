@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from fastapi.testclient import TestClient
 
-from bot.store import schedules
+from bot.db import schedules
 from tests.bot.api.conftest import Desk, a_desk
 from tests.bot.api.test_routes import QUERY
 from tests.bot.api.test_routes import ROUTES as ALL
@@ -198,4 +198,4 @@ def test_an_entry_of_ones_own_is_told(narrow: Narrow, narrow_desk: Desk):
 
 def _asked_for(narrow: Narrow, schedule: int) -> int:
     with narrow.office.database.reading() as tx:
-        return schedules.get(tx, schedule).run
+        return schedules.get_schedule(tx, schedule).run

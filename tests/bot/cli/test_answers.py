@@ -11,12 +11,13 @@ import pytest
 from click.testing import CliRunner, Result
 
 from bot.__main__ import main
-from bot.store import grants, schedules, verification
-from bot.store.grants import NewGrant
-from bot.store.seal import kept_in
-from bot.timetable import Timing, timetable
+from bot.audit import verification
+from bot.audit.signing import load_signing_key
+from bot.db import grants, schedules
+from bot.db.grants import NewGrant
+from bot.model.schedule import ScheduleTiming, parse_cron
 from tests.bot.empty import empty
-from tests.bot.inventory.test_ansible import ANSWERS
+from tests.bot.hosts.test_ansible import ANSWERS
 from tests.bot.office import Office, an_office
 from tests.toy import SetAll
 
@@ -29,7 +30,7 @@ def office(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[Office]
     monkeypatch.setenv("KEYTURN_DATA", str(tmp_path))
     monkeypatch.setenv("KEYTURN_POLICY", str(tmp_path / "policy"))
     monkeypatch.setenv("KEYTURN_BASE_URL", ADDRESS)
-    database = empty(tmp_path / "keyturn.db", kept_in(tmp_path / "changelog.key"))
+    database = empty(tmp_path / "keyturn.db", load_signing_key(tmp_path / "changelog.key"))
     with an_office(tmp_path, database=database) as office:
         with database.transaction() as tx:
             verification.open_log(tx)
@@ -65,7 +66,7 @@ def test_what_stops_people_and_runs_says_what_holds_now():
 def test_what_hands_authority_on_says_what_was_made_or_ended(office: Office):
     with office.database.transaction() as tx:
         wanted = NewGrant("dora", "abusers clear", "lb*", 5, tx.now + 3_600_000_000)
-        number = grants.add(tx, wanted, giver="olga", reason="").id
+        number = grants.add_grant(tx, wanted, giver="olga", reason="").id
     assert _told("grants", "end", str(number)) == {"id": number, "holds": False}
     made = _told("delegate", "to", "stan", "--as", "olga", "--until", "3 days")
     assert _told("delegate", "list") == [made]
@@ -86,8 +87,10 @@ def test_what_looks_after_schedules_says_which_and_how_they_stand(office: Office
     assert (said.exit_code, asked["id"], asked["over"]) == (0, 2, False)
     assert (asked["page"], "At 00:00" in said.stderr) == (f"{ADDRESS}/runs/2", True)
     with office.database.transaction() as tx:
-        timing = Timing("look", timetable("@daily", "UTC"))
-        schedules.add(tx, run=1, owner="dora", timing=timing, lapses=tx.now + 3_600_000_000)
+        timing = ScheduleTiming("look", parse_cron("@daily", "UTC"))
+        schedules.add_schedule(
+            tx, run=1, owner="dora", timing=timing, lapses=tx.now + 3_600_000_000
+        )
     held = _told("schedule", "suspend", "1", "--as", "dora", "--why", "the disk is full")
     assert (held["schedule"], held["standing"], held["name"]) == (1, "suspended", "look")
     assert "the disk is full" in held["why"]

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from bot.custody.housekeeping import note
-from bot.store import changelog, verification
-from bot.store.database import Database, sole_user
-from bot.store.seal import kept_in
+from bot.audit import change_log, verification
+from bot.audit.signing import load_signing_key
+from bot.db.database import Database, lock_data_directory
+from bot.maintenance.housekeeping import log_setting_change
 from tests.bot.place import a_place
 from tests.playground.postgres import Postgres
 from tests.typed import keyturn
@@ -19,7 +19,7 @@ KEY = Path("var/changelog.key")
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
     with a_place(tmp_path) as tx:
-        note(tx, "settings", settings={})
+        log_setting_change(tx, "settings", settings={})
     return tmp_path
 
 
@@ -56,7 +56,7 @@ def test_nothing_is_put_back_without_the_keys_or_while_the_service_runs(place: P
     file = str(place / "today.backup")
     keyturn(place, "backup", file)
     (place / "var" / "keyturn.db").unlink()
-    with sole_user(place / "var"):
+    with lock_data_directory(place / "var"):
         busy = keyturn(place, "restore", file)
     assert busy.returncode == 1
     assert "stop that one first" in busy.stderr
@@ -108,10 +108,10 @@ def test_an_installation_moves_up_to_postgresql(place: Path, postgres: Postgres)
 def test_what_was_lost_is_acknowledged_by_its_number(place: Path):
     file, seen = str(place / "today.backup"), place / "witness"
     keyturn(place, "backup", file)
-    database = Database(f"sqlite:///{place / 'var' / 'keyturn.db'}", kept_in(place / KEY))
+    database = Database(f"sqlite:///{place / 'var' / 'keyturn.db'}", load_signing_key(place / KEY))
     with database.transaction() as tx:
-        changelog.append(tx, "noted")
-        seen.write_text(verification.checkpoint(tx).line)
+        change_log.append_entry(tx, "noted")
+        seen.write_text(verification.make_checkpoint(tx).line)
     database.close()
     (place / "var" / "keyturn.db").unlink()
     keyturn(place, "restore", file, "--witness", str(seen))

@@ -7,8 +7,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from bot.__main__ import main
-from bot.store import changelog
-from bot.store.seal import kept_in
+from bot.audit import change_log
+from bot.audit.signing import load_signing_key
 from tests.bot.empty import empty
 from tests.bot.office import Office, an_office
 from tests.toy import SetSwitch
@@ -20,7 +20,7 @@ def office(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("KEYTURN_DATA", str(tmp_path))
     monkeypatch.setenv("KEYTURN_POLICY", str(tmp_path / "policy"))
     monkeypatch.setenv("KEYTURN_BASE_URL", "https://keyturn.example.com")
-    database = empty(tmp_path / "keyturn.db", kept_in(tmp_path / "changelog.key"))
+    database = empty(tmp_path / "keyturn.db", load_signing_key(tmp_path / "changelog.key"))
     with an_office(tmp_path, database=database) as office:
         office.approve(office.ask(SetSwitch(host="lb1", name="lamp", value="on")))
         yield office
@@ -36,7 +36,7 @@ def test_t_l10_the_command_line_asks_and_says_where_it_is_confirmed(office: Offi
     where = "https://keyturn.example.com/runs/1/erase"
     assert json.loads(asked.stdout) == {"run": 1, "page": where}
     with office.database.reading() as tx:
-        last = changelog.newest(tx, most=1)[0]
+        last = change_log.list_newest_entries(tx, most=1)[0]
     assert (last.kind, last.person, last.facts["door"]) == ("erasure asked", "dora", "cli")
     assert last.facts["login"]
 

@@ -7,9 +7,10 @@ from click.testing import CliRunner
 
 from bot import app
 from bot.__main__ import main
+from bot.audit import change_log
+from bot.auth import second_factors
+from bot.model.keyfile import KeyFileError
 from bot.settings import Settings
-from bot.store import changelog, factors
-from bot.store.keyfile import BadKey
 from tests.policies import a_policy
 
 
@@ -23,7 +24,7 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
     keyturn = app.build(found)
     factor = keyturn.workflow.enrolling.begin_app("olga")
     with keyturn.database.transaction() as tx:
-        factors.prove(tx, factor, used=0)
+        second_factors.mark_proven(tx, factor, used=0)
     keyturn.database.close()
     return found
 
@@ -46,14 +47,14 @@ def test_what_there_is_can_be_listed(settings: Settings) -> None:
 def test_where_the_key_is_lost_everybody_enrols_anew(settings: Settings) -> None:
     key = settings.data / "secrets.key"
     key.unlink()
-    with pytest.raises(BadKey, match="another key"):
+    with pytest.raises(KeyFileError, match="another key"):
         app.build(settings)
     said = keyturn("factors", "forget", "--why", "the disk with the key broke", typed="y\n")
     assert "1 second factors are forgotten" in said
     started = app.build(settings)
     with started.database.reading() as tx:
-        assert factors.of(tx, "olga") == []
-        told = changelog.last_of_kind(tx, "factors forgotten")
+        assert second_factors.list_factors(tx, "olga") == []
+        told = change_log.get_last_entry_of_kind(tx, "factors forgotten")
     assert told
     assert told.facts["why"] == "the disk with the key broke"
     started.database.close()

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from bot.cli.follow import Heard, bar
-from bot.run import State
-from bot.store import glances, heard, runs
-from bot.store.database import Transaction
-from bot.store.heard import Newest
+from bot.db import live_output, run_progress, runs
+from bot.db.database import Transaction
+from bot.db.live_output import NewestLines
+from bot.model.run import State
 from tests.bot.cli.test_runs import Shop, shop
 from tests.bot.web.exhibits import approved, asked, ended, running, waiting
 
@@ -54,23 +54,27 @@ def test_no_line_is_told_twice_and_none_is_left_out_unsaid() -> None:
 
 
 def test_a_run_is_followed_to_its_end(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    database, looked, look = shop.service.keyturn.database, threading.Event(), glances.of_run
+    database, looked, look = (
+        shop.service.keyturn.database,
+        threading.Event(),
+        run_progress.get_run_progress,
+    )
 
-    def seen(tx: Transaction, run: int) -> glances.Glance:
+    def seen(tx: Transaction, run: int) -> run_progress.RunProgress:
         found = look(tx, run)
         looked.set()
         return found
 
-    monkeypatch.setattr(glances, "of_run", seen)
+    monkeypatch.setattr(run_progress, "get_run_progress", seen)
     with database.transaction() as tx:
         number = running(tx, approved(tx, waiting(tx, asked(tx)))).id
-        heard.keep(tx, [Newest(number, 1, 1, "half \x1b[31mdone")])
+        live_output.store_lines(tx, [NewestLines(number, 1, 1, "half \x1b[31mdone")])
 
     def finish() -> None:
         looked.wait(30)
         with database.transaction() as tx:
-            heard.forget(tx, number)
-            ended(tx, runs.get(tx, number), State.SUCCEEDED, "Proven by reading again")
+            live_output.delete_lines(tx, number)
+            ended(tx, runs.get_run(tx, number), State.SUCCEEDED, "Proven by reading again")
 
     end = threading.Thread(target=finish)
     end.start()

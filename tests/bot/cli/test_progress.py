@@ -8,11 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from bot.cli import progress
-from bot.store import changelog, runs, stages
+from bot.audit import change_log
+from bot.cli import progress as cli_progress
+from bot.db import runs
+from bot.model import progress
 from tests.bot.cli.test_terminal import KEYTURN, a_terminal
+from tests.bot.maintenance.test_copy_database import a_request
 from tests.bot.place import a_place
-from tests.bot.store.test_copying import a_request
 from tests.typed import keyturn
 
 WORK = [
@@ -25,7 +27,7 @@ WORK = [
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
     with a_place(tmp_path) as tx:
-        changelog.append(tx, "asked", run=runs.add(tx, a_request()).id)
+        change_log.append_entry(tx, "asked", run=runs.add_run(tx, a_request()).id)
     return tmp_path
 
 
@@ -80,7 +82,7 @@ def test_it_is_drawn_a_few_times_a_second_and_to_the_end(monkeypatch: pytest.Mon
     monkeypatch.setattr(sys, "stderr", screen)
     # Each look at the clock is a hundredth of a second after the one before.
     monkeypatch.setattr(time, "monotonic", lambda: next(moments) / 100)
-    with progress.shown()("counting", lambda: 1_000) as told:
+    with cli_progress.show_progress()("counting", lambda: 1_000) as told:
         for _ in range(1_000):
             told(1)
     assert "100%" in screen.getvalue()
@@ -91,11 +93,14 @@ def test_what_breaks_off_is_not_drawn_as_done(monkeypatch: pytest.MonkeyPatch):
     screen = Screen()
     monkeypatch.setattr(sys, "stderr", screen)
 
-    def halfway(told: stages.Told) -> None:
+    def halfway(told: progress.ReportProgress) -> None:
         told(5)
         raise OSError("the disk is full")
 
-    with pytest.raises(OSError, match="full"), progress.shown()("counting", lambda: 10) as told:
+    with (
+        pytest.raises(OSError, match="full"),
+        cli_progress.show_progress()("counting", lambda: 10) as told,
+    ):
         halfway(told)
     assert " 50%" in screen.getvalue()
     assert "100%" not in screen.getvalue()
@@ -104,5 +109,5 @@ def test_what_breaks_off_is_not_drawn_as_done(monkeypatch: pytest.MonkeyPatch):
 
 def test_all_that_is_counted_is_told_of():
     told: list[int] = []
-    assert [*stages.counted(range(12_001), told.append)] == [*range(12_001)]
+    assert [*progress.count_progress(range(12_001), told.append)] == [*range(12_001)]
     assert (sum(told), len(told) > 1) == (12_001, True)

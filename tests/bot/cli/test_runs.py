@@ -12,11 +12,13 @@ import pytest
 from click.testing import CliRunner, Result
 
 from bot.__main__ import main
-from bot.cli import service as at_terminal
-from bot.cli.account import in_full
-from bot.cli.service import outcome, status_of
-from bot.run import ATTENTION, State, standing
-from bot.store import changelog, locks, views
+from bot.audit import change_log
+from bot.cli import client as at_terminal
+from bot.cli.client import outcome, status_of
+from bot.cli.formatting import in_full
+from bot.db import locks, saved_views
+from bot.model.run import ATTENTION, State
+from bot.model.run import status_of as standing
 from runbooks import Report, Table
 from tests.bot.cli.test_terminal import KEYTURN, Terminal, a_terminal
 from tests.bot.meeting import meet
@@ -171,7 +173,7 @@ def test_a_check_that_found_something_wrong_is_listed_so_and_found_by_that(shop:
     every = ({"state": state.value, "unwell": unwell} for state in State for unwell in (0, 1))
     for run in every:
         said = standing(State(run["state"]), unwell=bool(run["unwell"]))
-        assert at_terminal.standing(run) == said
+        assert at_terminal.format_state(run) == said
 
 
 def test_without_a_token_or_a_service_it_says_what_to_do(shop: Shop):
@@ -222,7 +224,7 @@ def test_what_waits_is_shown_approved_denied_and_withdrawn(shop: Shop):
         run = exhibits.waiting(tx, asked, plan)
     shop.type("olga", "approve", str(run.id), run.digest[:10])
     with keyturn.database.reading() as tx:
-        kinds = [entry.kind for entry in changelog.of_run(tx, run.id)]
+        kinds = [entry.kind for entry in change_log.list_entries_of_run(tx, run.id)]
     assert kinds[2:4] == ["token used", "approved"]
     assert ", approved by olga" in shop.type("dora", "runs", "--host", "lb*").stdout
 
@@ -268,7 +270,7 @@ def test_what_is_not_over_is_not_asked_for_again(shop: Shop):
 
 @pytest.mark.parametrize("state", State)
 def test_each_state_has_its_exit_status(state: State):
-    from bot.run import ENDED
+    from bot.model.run import ENDED
 
     run: dict[str, Any] = {"state": state.value, "over": state in ENDED}
     expected = {"succeeded": 0, "unchanged": 0, "refused": 4, "denied": 4}
@@ -336,11 +338,11 @@ def test_what_holds_hosts_is_listed(shop: Shop):
     with shop.service.keyturn.database.transaction() as tx:
         # One that is over, so that the service, which is at work, does nothing with it.
         run = exhibits.succeeded(tx, exhibits.asked(tx, host="web1")).id
-        locks.take(tx, "web1", run)
+        locks.take_lock(tx, "web1", run)
     assert shop.type("dora", "locks").stdout.startswith(f"web1: run {run} of dora since ")
     assert [one["host"] for one in shop.told("dora", "locks")] == ["web1"]
     with shop.service.keyturn.database.transaction() as tx:
-        locks.release(tx, run)
+        locks.release_locks(tx, run)
 
 
 def test_the_waiting_report_is_text_and_json(shop: Shop):
@@ -415,7 +417,9 @@ def test_what_is_to_come_and_what_is_kept_is_listed(shop: Shop):
     assert (nothing.exit_code, nothing.stderr) == (0, "nothing fires, and nothing is frozen\n")
     assert shop.type("dora", "views").stderr == "you keep no view\n"
     with shop.service.keyturn.database.transaction() as tx:
-        kept = views.keep(tx, person="dora", name="edge", query="area=edge&state=failed")
+        kept = saved_views.store_view(
+            tx, person="dora", name="edge", query="area=edge&state=failed"
+        )
     said = shop.type("dora", "views").stdout
     assert f"{kept.id}  edge: area: edge, state: failed" in said
     assert f"{shop.service.address}/views/{kept.id}" in said

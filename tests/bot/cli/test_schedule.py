@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from bot.store import runs, schedules
-from bot.store.database import Database
-from bot.timetable import Timing, timetable
+from bot.db import runs, schedules
+from bot.db.database import Database
+from bot.model.schedule import ScheduleTiming, parse_cron
 from tests.bot.place import a_place
 from tests.bot.time import nobody_was_there
 from tests.typed import keyturn
@@ -35,9 +35,9 @@ def test_what_is_asked_here_waits_in_the_database_for_the_service(place: Path):
     assert "asked for as run 1" in asked.stdout
     database = Database(f"sqlite:///{place / 'var' / 'keyturn.db'}")
     with database.reading() as tx:
-        run = runs.get(tx, 1)
+        run = runs.get_run(tx, 1)
         assert (run.state, run.origin.door, run.asked_by) == ("asked", "cli", "stan")
-        assert schedules.every(tx) == []
+        assert schedules.list_schedules(tx) == []
     database.close()
     assert "there is no schedule yet" in schedule(place, "list").stdout
     assert json.loads(schedule(place, "list", "--json").stdout) == []
@@ -48,8 +48,8 @@ def test_what_was_missed_is_counted(place: Path):
     schedule(place, "add", "monthly look", *about, *SCRUB)
     database = Database(f"sqlite:///{place / 'var' / 'keyturn.db'}")
     with database.transaction() as tx:
-        timing = Timing("monthly look", timetable("0 3 1 * *", "UTC"))
-        schedules.add(tx, run=1, owner="stan", timing=timing, lapses=tx.now)
+        timing = ScheduleTiming("monthly look", parse_cron("0 3 1 * *", "UTC"))
+        schedules.add_schedule(tx, run=1, owner="stan", timing=timing, lapses=tx.now)
     nobody_was_there(database, 1, times=2)
     database.close()
     assert "2 missed in 30 days" in schedule(place, "list").stdout

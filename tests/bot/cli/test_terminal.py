@@ -22,7 +22,7 @@ import pytest
 from click.testing import CliRunner
 
 from bot.__main__ import main
-from bot.cli.front import SECTIONS
+from bot.cli.sections import SECTIONS
 
 BIN = Path(sys.executable).parent
 KEYTURN = str(BIN / "keyturn")

@@ -8,15 +8,15 @@ import pytest
 from click.testing import CliRunner, Result
 
 from bot.__main__ import main
-from bot.store import tokens
-from bot.store.seal import kept_in
+from bot.audit.signing import load_signing_key
+from bot.auth import tokens
 from tests.bot.empty import empty
 from tests.bot.office import Office, an_office
 
 
 @pytest.fixture
 def served(tmp_path: Path) -> Generator[Office]:
-    database = empty(tmp_path / "keyturn.db", kept_in(tmp_path / "changelog.key"))
+    database = empty(tmp_path / "keyturn.db", load_signing_key(tmp_path / "changelog.key"))
     with an_office(tmp_path, database=database) as office:
         yield office
 
@@ -32,7 +32,7 @@ def test_a_token_is_printed_alone_and_once(served: Office):
     assert said.exit_code == 0, said.output
     whole = said.stdout.strip()
     with served.database.reading() as tx:
-        found = tokens.find(tx, whole)
+        found = tokens.find_token(tx, whole)
     assert found is not None
     assert (found.person, found.scopes) == ("dora", ("ask",))
     listed = _keyturn(served, "token", "list", "dora")

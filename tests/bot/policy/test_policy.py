@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from bot.policy import NoPolicy, Policy, Request
-from bot.policy.rules import Rules, Ruling, strictest
+from bot.policy.cedar import Rules, Ruling, strictest_ruling
 from tests.policies import a_policy, starter_rules
 
 # A Wednesday, 12:00 UTC.
@@ -173,7 +173,7 @@ def test_hosts_that_are_asked_about_together_are_judged_as_each_by_itself(
     alone = [policy.may_ask(_request("dora", host)) for host in hosts]
     together = policy.may_ask(replace(_request("dora"), hosts=tuple(hosts)))
     assert together.allowed == all(one.allowed for one in alone)
-    expected = replace(strictest(alone), ceiling=together.ceiling)
+    expected = replace(strictest_ruling(alone), ceiling=together.ceiling)
     if rule == _ONE and "area: web" in more:
         # Of several areas, the one that is refused is named.
         expected = replace(expected, says=("in the web servers: that one",))
@@ -361,11 +361,11 @@ def test_t_s5_only_ids_tell_who_somebody_is(
 
 
 def test_the_starter_is_valid_as_it_is(tmp_path: Path):
-    from bot.policy.directory import load
+    from bot.policy.loader import load_policy
     from bot.policy.starter import write
 
     write(tmp_path)
-    assert load(tmp_path).household.people
+    assert load_policy(tmp_path).household.people
     with pytest.raises(FileExistsError, match="nothing was written"):
         write(tmp_path)
 

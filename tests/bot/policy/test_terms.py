@@ -5,7 +5,7 @@ from itertools import permutations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.terms import Demand, Terms
+from bot.model.approvals import ApprovalRequirements, Demand
 
 GROUPS = ("area:edge", "role:security", "role:network")
 _places = st.lists(
@@ -37,7 +37,7 @@ def test_a_demand_is_met_if_and_only_if_there_is_a_way_to_meet_it(
 def test_and_also_weakens_nothing(
     some: list[tuple[str, ...]], more: list[tuple[str, ...]], people: dict[str, frozenset[str]]
 ):
-    one, other = (Terms((Demand(len(each), tuple(each)),)) for each in (some, more))
+    one, other = (ApprovalRequirements((Demand(len(each), tuple(each)),)) for each in (some, more))
     both = one.and_also(other)
     assert both.missing(people) >= max(one.missing(people), other.missing(people))
     if both.missing(people) == 0:
@@ -45,7 +45,9 @@ def test_and_also_weakens_nothing(
 
 
 def test_escalation_lets_others_fill_a_place_and_asks_for_no_fewer():
-    terms = Terms((Demand(2, (("area:edge",), ("role:security",))),), escalate=("role:network",))
+    terms = ApprovalRequirements(
+        (Demand(2, (("area:edge",), ("role:security",))),), escalate=("role:network",)
+    )
     people = {"a": ["area:edge"], "b": ["role:network"]}
     assert terms.missing(people) == 1
     assert terms.escalated().missing(people) == 0

@@ -7,13 +7,13 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from bot.offering import Offering
-from bot.run import Run
-from bot.slack.door import Door, Installation
-from bot.slack.door import client as speaker
+from bot.model.run import Run
+from bot.slack.app import Door, Installation
+from bot.slack.app import client as speaker
+from bot.slack.client import Voice
 from bot.slack.outbox import Outbox
-from bot.slack.story import Stories
-from bot.slack.voice import Voice
+from bot.slack.run_facts import Stories
+from bot.workflow.form_options import FormOptions
 from tests.bot.office import Office
 from tests.bot.slack import judging, payloads
 from tests.bot.slack.asgi import Answer, post
@@ -76,7 +76,7 @@ async def a_chat(
     async with a_web_api() as slack:
         client = speaker("xoxb-1", slack.url)
         installation = Installation(SECRET, TEAM, PAGES, default_channel)
-        offering = Offering(office.fleet, office.database, office.policies, lists=LISTS)
+        offering = FormOptions(office.fleet, office.database, office.policies, lists=LISTS)
         door = Door(
             office.workflow, office.database, office.policies, client, installation, offering
         )

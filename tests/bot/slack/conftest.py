@@ -3,7 +3,7 @@ from typing import Any, cast
 
 import pytest
 
-from bot.slack import listeners
+from bot.slack import actions
 from runbooks import catalogue
 from tests.bot.office import Office
 from tests.bot.slack.chat import Chat, a_chat
@@ -33,4 +33,4 @@ async def chat(office: Office, anyio_backend: str) -> AsyncIterator[Chat]:
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a busy machine, too, answers come with their acknowledgement."""
     for name in ("_ACKNOWLEDGED_SECONDS", "_FORM_SECONDS"):
-        monkeypatch.setattr(listeners, name, 20.0)
+        monkeypatch.setattr(actions, name, 20.0)

@@ -99,7 +99,7 @@ async def a_hostile_chat(directory: Path, patch: pytest.MonkeyPatch) -> AsyncGen
             patch.setitem(cast("dict[str, Any]", known), words, one)
     patch.setitem(cast("dict[str, Any]", toy.LISTS), "words", _words)
     # On a busy machine our own Slack may take longer than people would wait.
-    for patience in ("asking._TRIGGER_SECONDS", "identity._PATIENCE_SECONDS"):
+    for patience in ("modals._TRIGGER_SECONDS", "identity._PATIENCE_SECONDS"):
         patch.setattr(f"bot.slack.{patience}", 30)
     with an_office(directory) as office:
         _poison(office, patch)

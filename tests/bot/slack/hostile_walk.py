@@ -7,9 +7,9 @@ from typing import Any
 
 from sqlalchemy import update
 
-from bot.slack import form
-from bot.store import runs, schedules, tables
-from bot.store.schedules import Schedule, Standing
+from bot.db import runs, schedules, tables
+from bot.db.schedules import Schedule, ScheduleState
+from bot.slack import modals
 from connectors.trouble import CommandFailed
 from tests.bot.keyring import stepped_up
 from tests.bot.slack import payloads
@@ -102,7 +102,7 @@ class Walk:
         chat, workflow = self.chat, self.chat.office.workflow
         run = self._newest("toy echo lb1")
         with chat.office.database.transaction() as tx:
-            runs.amend(tx, runs.hold(tx, run.id), shown=tx.now - 31 * MINUTE)
+            runs.amend_run(tx, runs.lock_run(tx, run.id), shown=tx.now - 31 * MINUTE)
         workflow.remind_due()
         await chat.settle()
         await self.say(f"run {run.id}")
@@ -151,7 +151,7 @@ class Walk:
         values = {"host": "lb1"}
         await self._in_form("block_actions", opened, values, actions=[_chosen("lb1")])
         for typed in ("", LOUD[:40], HIDDEN[:8]):
-            looked = {"block_id": "what", "action_id": form.VALUE, "value": typed}
+            looked = {"block_id": "what", "action_id": modals.VALUE, "value": typed}
             await self._in_form("block_suggestion", opened, values, **looked)
         await self._in_form("view_submission", opened, values | {"what": SAID, "because": SAID})
         await self._in_form("view_submission", opened, values | {"what": SAID})
@@ -220,13 +220,15 @@ class Walk:
 
     def _newest(self, request: str) -> Any:
         with self.chat.office.database.reading() as tx:
-            found = [runs.get(tx, one.id) for one in runs.unfinished(tx)] + _ended(tx)
+            found = [runs.get_run(tx, one.id) for one in runs.list_unfinished(tx)] + _ended(tx)
         asked = [one for one in found if one.parent is None and one.title.startswith(request)]
         return max(asked, key=lambda one: one.id)
 
     def _active(self) -> list[Schedule]:
         with self.chat.office.database.reading() as tx:
-            return [one for one in schedules.every(tx) if one.standing is Standing.ACTIVE]
+            return [
+                one for one in schedules.list_schedules(tx) if one.standing is ScheduleState.ACTIVE
+            ]
 
     async def _in_form(
         self, kind: str, name: str, values: Mapping[str, str], **other: Any
@@ -256,12 +258,12 @@ def _nothing(_host: str, _words: str = "") -> None:
 
 def _ended(tx: Any) -> list[Any]:
     numbers = tx.sql.exec_driver_sql("SELECT id FROM run").scalars()
-    return [runs.get(tx, number) for number in numbers]
+    return [runs.get_run(tx, number) for number in numbers]
 
 
 def _chosen(host: str) -> dict[str, Any]:
     option = {"text": {"type": "plain_text", "text": host}, "value": host}
-    action = {"action_id": form.HOST, "block_id": "host", "type": "static_select"}
+    action = {"action_id": modals.HOST, "block_id": "host", "type": "static_select"}
     return action | {"selected_option": option, "action_ts": "1.1"}
 
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from starlette.applications import Starlette
 
-from bot.offering import Offering
-from bot.slack.door import Door, Installation, client
+from bot.slack.app import Door, Installation, client
 from bot.slack.link import Patience
 from bot.slack.socket_mode import SocketMode
+from bot.workflow.form_options import FormOptions
 from tests.bot.office import Office
 from tests.bot.slack.payloads import SECRET, signed
 from tests.policies import TEAM
@@ -89,7 +89,7 @@ async def a_line(
         console.url = f"{url}/console"
         speaker = client(console.bot_token, console.api_url)
         slack = Installation(signing_secret, TEAM, app_token=app_token or console.app_token)
-        offering = Offering(office.fleet, office.database, office.policies, lists=LISTS)
+        offering = FormOptions(office.fleet, office.database, office.policies, lists=LISTS)
         door = Door(office.workflow, office.database, office.policies, speaker, slack, offering)
         assert door.sockets is not None
         door.sockets.patience = patience

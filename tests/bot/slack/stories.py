@@ -3,9 +3,9 @@
 from dataclasses import replace
 from typing import Any
 
-from bot.proposal import Proposal, ProposedStep
-from bot.run import Origin, Run, State, StepRecord, StepState, Vote
-from bot.slack.story import Approver, Story
+from bot.model.plan import PlannedStep, ResolvedPlan
+from bot.model.run import Origin, Run, State, StepRecord, StepState, Vote
+from bot.slack.run_facts import Approver, Story
 from connectors.command import Shell
 from runbooks import Report, Table
 
@@ -14,8 +14,8 @@ ASKED = 1_700_000_000_000_000
 PAGE = "https://keyturn.example.com/runs/12"
 
 
-def a_step(**other: Any) -> ProposedStep:
-    step = ProposedStep(
+def a_step(**other: Any) -> PlannedStep:
+    step = PlannedStep(
         title="Forget 203.0.113.9",
         host="lb1",
         fingerprint="SHA256:x",
@@ -27,8 +27,8 @@ def a_step(**other: Any) -> ProposedStep:
     return replace(step, **other)
 
 
-def a_proposal(*steps: ProposedStep, **other: Any) -> Proposal:
-    proposal = Proposal(
+def a_proposal(*steps: PlannedStep, **other: Any) -> ResolvedPlan:
+    proposal = ResolvedPlan(
         runbook="abusers clear",
         runbook_version="0123456789ab",
         fields={"host": "lb1", "address": "203.0.113.9"},
@@ -43,7 +43,7 @@ def a_proposal(*steps: ProposedStep, **other: Any) -> Proposal:
 
 
 def a_run(state: State = State.WAITING, **other: Any) -> Run:
-    proposal: Proposal = other.pop("proposal", a_proposal())
+    proposal: ResolvedPlan = other.pop("proposal", a_proposal())
     digest: str = other.pop("digest", None) or proposal.digest
     run = Run(
         id=12,

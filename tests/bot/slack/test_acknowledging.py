@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from bot.run import State
-from bot.slack import listeners
+from bot.model.run import State
+from bot.slack import actions
+from bot.slack.actions import Decisions
 from bot.slack.commands import Commands
-from bot.slack.decisions import Decisions
 from tests.bot.slack import payloads
 from tests.bot.slack.asgi import Answer
 from tests.bot.slack.chat import Chat
@@ -23,7 +23,7 @@ LAMP_ON = "toy set lb1 lamp on"
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch, patient: None) -> None:
     for name in ("_ACKNOWLEDGED_SECONDS", "_FORM_SECONDS"):
-        monkeypatch.setattr(listeners, name, 0.2)
+        monkeypatch.setattr(actions, name, 0.2)
 
 
 def held_up(monkeypatch: pytest.MonkeyPatch, whose: type, name: str) -> Event:
@@ -106,7 +106,7 @@ async def test_of_a_form_that_takes_long_one_is_told_directly_what_is_wrong(
     chat: Chat, monkeypatch: pytest.MonkeyPatch, reason: str
 ):
     shown = await opened(chat, "toy tune")
-    go = held_up(monkeypatch, listeners.Asking, "submit")
+    go = held_up(monkeypatch, actions.Asking, "submit")
     values = {"host": "lb1", "name": "lamp", "because": reason}
     told = payloads.in_view("view_submission", shown.payload(values), "U0DORA")
     assert (await acknowledged(chat, payloads.interaction(told))).body == b""
@@ -124,7 +124,7 @@ async def test_of_a_form_that_takes_long_one_is_told_directly_what_is_wrong(
 async def test_what_is_behind_acknowledgements_is_bounded(
     chat: Chat, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(listeners, "_MOST_WAITING", 2)
+    monkeypatch.setattr(actions, "_MOST_WAITING", 2)
     go = held_up(monkeypatch, Commands, "answer")
     for _ in range(2):
         await acknowledged(chat, payloads.slash("who lb1"))

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from bot.run import State
+from bot.model.run import State
 from bot.slack.blocks import Message
-from bot.slack.card import card
-from bot.slack.form import Sheet, form
+from bot.slack.modals import Sheet, form
+from bot.slack.run_message import render_card
 from tests.bot.slack.chat import Chat
 from tests.bot.slack.stories import every_story
 from tests.bot.slack.test_form import Open
@@ -130,9 +130,9 @@ async def test_what_was_done_has_no_such_button(chat: Chat):
 def test_what_came_to_nothing_is_asked_for_again_on_its_card(state: State):
     story = every_story()[state.value]
     nothing = {"failed", "refused", "denied", "expired", "withdrawn", "stale", "stopped"}
-    assert _has_it(card(story)) == (state.value in nothing)
-    assert not _has_it(card(story, buttons=False))
-    assert not _has_it(card(replace(story, run=replace(story.run, undo_of=7))))
+    assert _has_it(render_card(story)) == (state.value in nothing)
+    assert not _has_it(render_card(story, buttons=False))
+    assert not _has_it(render_card(replace(story, run=replace(story.run, undo_of=7))))
 
 
 def _has_it(message: Message) -> bool:

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from bot.run import Origin, State
-from bot.slack.audience import Audience, calls_asker, channels, of_card
+from bot.model.run import Origin, State
+from bot.slack.routing import Audience, calls_asker, channels, of_card
 from tests.bot.slack.stories import ASKED, a_run, a_story, every_story
 
 LATER = {"ended": ASKED + 1}

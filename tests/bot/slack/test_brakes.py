@@ -5,9 +5,9 @@ from typing import Any, cast
 
 import pytest
 
-from bot.run import State
-from bot.store import bans, search, stops
-from bot.workflow.banning import Admitted
+from bot.db import search, stops
+from bot.model.run import State
+from bot.workflow.bans import PolicyWithoutBanned
 from tests.bot.office import Office
 from tests.bot.slack.chat import Chat, a_chat
 from tests.bot.slack.walk import texts
@@ -38,7 +38,7 @@ async def test_t_a18_stop_all_and_resume(chat: Chat):
     assert "somebody else takes back" in own.text
     assert "Everything may go on" in (await chat.type("resume because it is out", "U0OLGA")).text
     with chat.office.database.reading() as tx:
-        assert stops.of_everything(tx) is None
+        assert stops.get_stop_of_everything(tx) is None
 
 
 @pytest.mark.parametrize("whom", ["dora", "@dora", "<@U0DORA|whoever>"])
@@ -50,7 +50,7 @@ async def test_t_a20_somebody_is_shut_out_and_let_in_again(chat: Chat, whom: str
     assert "Dora Developer is banned already" in twice.text
     assert "their tokens are revoked for good" in told.text
     with chat.office.database.reading() as tx:
-        assert bans.people(tx) == {"dora"}
+        assert stops.list_banned_people(tx) == {"dora"}
     back = (await chat.type(f"unban {whom} because it is hers", "U0OLGA")).text
     assert "Dora Developer is let in" in back
     assert "stay revoked" in back
@@ -63,7 +63,7 @@ async def test_what_is_not_understood_is_said(chat: Chat, text: str):
 
 async def test_somebody_who_is_banned_is_told_since_when_and_whom_to_ask(office: Office):
     directory = office.policies
-    office.policies = cast("Any", Admitted(directory, office.database))
+    office.policies = cast("Any", PolicyWithoutBanned(directory, office.database))
     office.workflow.ban("dora", by="adam", why="the laptop is stolen")
     async with a_chat(office) as chat:
         told = (await chat.type("toy set lb1 lamp on", "U0DORA")).text
@@ -74,7 +74,7 @@ async def test_somebody_who_is_banned_is_told_since_when_and_whom_to_ask(office:
         )
         assert "Keyturn does not know" in (await chat.type("help", "U0NOBODY")).text
         with office.database.reading() as tx:
-            assert search.newest(tx, search.Filter()) == []
+            assert search.find_newest_runs(tx, search.RunFilter()) == []
         office.workflow.unban("dora", by="olga", why="it was found")
         cast("Any", office.policies).forget()
         await chat.type("toy set lb1 lamp on", "U0DORA")
@@ -83,9 +83,9 @@ async def test_somebody_who_is_banned_is_told_since_when_and_whom_to_ask(office:
 
 async def test_who_was_banned_from_the_command_line_asks_an_administrator(office: Office):
     directory = office.policies
-    office.policies = cast("Any", Admitted(directory, office.database))
+    office.policies = cast("Any", PolicyWithoutBanned(directory, office.database))
     with office.database.transaction() as tx:
-        bans.put(tx, "dora", by="", why="")
+        stops.add_ban(tx, "dora", by="", why="")
     async with a_chat(office) as chat:
         told = (await chat.type("help", "U0DORA")).text
         assert told.endswith(" UTC: nothing was done. Ask an administrator of Keyturn.")

@@ -8,10 +8,10 @@ from aiohttp import web
 from slack_sdk.errors import SlackApiError
 from slack_sdk.http_retry.state import RetryState
 
-from bot.run import State
-from bot.slack import asking, door, listeners
-from bot.slack.checkup import Way, findings
-from bot.slack.voice import error_of, is_away
+from bot.model.run import State
+from bot.slack import actions, app, modals
+from bot.slack.client import error_of, is_away
+from bot.slack.self_check import Way, findings
 from tests.bot.office import Office
 from tests.bot.slack import payloads
 from tests.bot.slack.chat import Chat, a_chat
@@ -47,7 +47,7 @@ def broken(request: pytest.FixtureRequest) -> Callable[[], web.Response]:
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (asking, listeners):
+    for module in (modals, actions):
         monkeypatch.setattr(module, "_AGAIN_SECONDS", 0.0)
 
 
@@ -61,7 +61,7 @@ async def test_what_is_no_answer_of_slacks_is_one_kind_of_error(
     async with a_web_api() as slack:
         breaks(slack, "users.info", broken)
         with pytest.raises(SlackApiError) as caught:
-            await door.client("xoxb-1", slack.url).users_info(user="U0DORA")
+            await app.client("xoxb-1", slack.url).users_info(user="U0DORA")
         assert is_away(caught.value)
         assert error_of(caught.value).startswith("status ")
 
@@ -120,7 +120,7 @@ async def test_a_form_whose_connection_broke_is_drawn_once_more(
     chat: Chat, monkeypatch: pytest.MonkeyPatch, lost: int, *, drawn: bool
 ):
     """Each try is two: what speaks to Slack repeats what broke off."""
-    monkeypatch.setattr(door.Retry, "prepare_for_next_attempt_async", _at_once)
+    monkeypatch.setattr(app.Retry, "prepare_for_next_attempt_async", _at_once)
     chat.slack.unheard, chat.slack.unheard_of = lost, "views.update"
     await chat.type("toy tune")
     assert [call for call, _ in chat.slack.calls].count("views.update") == 4
@@ -138,7 +138,7 @@ async def test_a_form_that_cannot_be_filled_in_says_so(
     def without_a_policy(*_: object, **__: object) -> None:
         raise OSError("the disk is gone")
 
-    monkeypatch.setattr(asking.Asking, "_form", without_a_policy)
+    monkeypatch.setattr(modals.Asking, "_form", without_a_policy)
     await chat.type("toy tune")
     [view] = chat.slack.views.values()
     assert "could not be filled in" in " ".join(texts(view["blocks"]))
@@ -162,7 +162,7 @@ async def test_the_doctor_does_not_blame_the_token(
     async with a_web_api() as slack:
         breaks(slack, "auth.test", broken)
         way = Way(TEAM, "", "secret", "https://keyturn.example.com", {})
-        [found] = [one async for one in findings(door.client("xoxb-1", slack.url), way)]
+        [found] = [one async for one in findings(app.client("xoxb-1", slack.url), way)]
     assert "Slack has a trouble of its own (status " in found.said
 
 

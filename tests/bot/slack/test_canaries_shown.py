@@ -9,10 +9,11 @@ import click
 import pytest
 
 from bot.__main__ import main
-from bot.redaction import Redactor
-from bot.store import schema, verification
-from bot.store.database import Database
-from bot.store.seal import Seal
+from bot.audit import verification
+from bot.audit.signing import SigningKey
+from bot.db import migrations
+from bot.db.database import Database
+from bot.model.redaction import Redactor
 from connectors.trouble import CommandFailed
 from tests.bot.office import Office, an_office
 from tests.bot.slack.chat import Chat, a_chat
@@ -37,8 +38,8 @@ def chatty(tmp_path: Path) -> Iterator[Office]:
 
 
 def _office(directory: Path, redactor: Redactor) -> Iterator[Office]:
-    store = Database(f"sqlite:///{directory / 'keyturn.db'}", Seal.new(), redactor)
-    schema.upgrade(store)
+    store = Database(f"sqlite:///{directory / 'keyturn.db'}", SigningKey.new(), redactor)
+    migrations.upgrade_schema(store)
     with store.transaction() as tx:
         verification.open_log(tx)
     with an_office(directory, database=store) as office:

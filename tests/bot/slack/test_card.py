@@ -11,15 +11,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bot.run import State, StepRecord, StepState
-from bot.slack import plans
+from bot.db.break_glass import BreakGlass
+from bot.model.run import State, StepRecord, StepState
+from bot.slack import run_message
+from bot.slack.approver_dms import nudges
 from bot.slack.blocks import Message, mrkdwn, preformatted
-from bot.slack.card import card, followed, result, settled
 from bot.slack.home import Seen, tab
-from bot.slack.nudge import nudges
-from bot.slack.reports import aligned
-from bot.slack.story import Approver, Granted, Story
-from bot.store.glass import Glass
+from bot.slack.run_facts import Approver, Granted, Story
+from bot.slack.run_message import (
+    align_table,
+    render_card,
+    render_follow_up,
+    render_result,
+    render_settled,
+)
 from connectors.command import Shell
 from runbooks import Report, Table
 from tests.bot.slack.stories import (
@@ -55,7 +60,7 @@ def buttons(message: Message) -> list[str]:
 )
 def test_what_went_on_is_told_with_how_it_ended(well: bool, told: str):
     run = replace(a_run(State.SUCCEEDED), report=Report("scrubbed", healthy=well))
-    message = followed(a_story(run))
+    message = render_follow_up(a_story(run))
     assert told in words(message)
     assert f"{told}scrubbed" in message.text
 
@@ -66,7 +71,7 @@ def test_every_state_is_drawn():
 
 @pytest.mark.parametrize("story", STORIES.values(), ids=STORIES.keys())
 def test_slack_takes_every_card(story: Story):
-    for message in (card(story), result(story), card(story, buttons=False)):
+    for message in (render_card(story), render_result(story), render_card(story, buttons=False)):
         assert faults_of_blocks(list(message.blocks), surface="message") == []
         assert message.text
 
@@ -94,21 +99,21 @@ LABELS = {
 
 @pytest.mark.parametrize("state", State)
 def test_the_first_line_and_the_notification_say_how_it_stands(state: State):
-    message = card(STORIES[state.value])
+    message = render_card(STORIES[state.value])
     assert message.text.startswith(f"{LABELS[state]}: abusers clear lb1 203.0.113.9 (the edge)")
     assert message.blocks[0]["text"]["text"] == "abusers clear lb1 203.0.113.9 · the edge"
 
 
 @pytest.mark.parametrize("state", State)
 def test_only_a_card_that_waits_for_somebody_has_keys(state: State):
-    message = card(STORIES[state.value])
+    message = render_card(STORIES[state.value])
     expected = {State.WAITING: ["approve", "deny"], State.OFFERED: ["accept", "withdraw"]}
     assert [one for one in buttons(message) if one != "again"] == expected.get(state, [])
 
 
 def test_t_a12_the_approval_card_shows_all_that_is_approved():
     run = a_run()
-    shown = words(card(a_story(run)))
+    shown = words(render_card(a_story(run)))
     for expected in (
         "asked by Dora Developer",
         "a customer called",
@@ -126,12 +131,12 @@ def test_t_a12_the_approval_card_shows_all_that_is_approved():
 
 
 def test_those_who_can_approve_are_called():
-    assert mentions(card(a_story()).blocks) == ["U0ADAM", "U0OLGA"]
+    assert mentions(render_card(a_story()).blocks) == ["U0ADAM", "U0OLGA"]
 
 
 def test_those_who_have_approved_are_not_called_again():
     story = a_story(a_run(needed=2), votes=[yes("olga")])
-    message = card(story)
+    message = render_card(story)
     assert mentions(message.blocks) == ["U0ADAM"]
     assert "1 of 2" in words(message)
     assert "Approved by Olga Owner" in words(message)
@@ -139,13 +144,13 @@ def test_those_who_have_approved_are_not_called_again():
 
 def test_many_approvers_are_counted():
     crowd = [Approver(f"Owner {n}", f"U{n}") for n in range(20)]
-    message = card(a_story(approvers=crowd))
+    message = render_card(a_story(approvers=crowd))
     assert len(mentions(message.blocks)) == 5
     assert "and 15 more" in words(message)
 
 
 def test_nobody_to_approve_is_said():
-    assert "nobody can give it" in words(card(a_story(approvers=())))
+    assert "nobody can give it" in words(render_card(a_story(approvers=())))
 
 
 @pytest.mark.parametrize(
@@ -159,7 +164,7 @@ def test_nobody_to_approve_is_said():
     ids=["a long command", "many steps", "long in all", "long notes"],
 )
 def test_t_a12_a_plan_that_chat_cannot_show_whole_cannot_be_approved_there(proposal: Any):
-    message = card(a_story(a_run(proposal=proposal)))
+    message = render_card(a_story(a_run(proposal=proposal)))
     assert buttons(message) == ["deny"]
     assert faults_of_blocks(list(message.blocks), surface="message") == []
     assert [part["url"] for part in parts(message.blocks) if part.get("type") == "link"] == [PAGE]
@@ -169,11 +174,11 @@ def test_t_a12_a_plan_that_chat_cannot_show_whole_cannot_be_approved_there(propo
 def test_t_a12_without_the_guard_it_would_be_approved_at_a_length_that_chat_cuts(
     monkeypatch: pytest.MonkeyPatch,
 ):
-    monkeypatch.setattr(plans, "fits", _always)
+    monkeypatch.setattr(run_message, "fits_in_message", _always)
     proposal = a_proposal(*(a_step(do=Shell(("x" * 800,))) for _ in range(9)))
-    message = card(a_story(a_run(proposal=proposal)))
+    message = render_card(a_story(a_run(proposal=proposal)))
     assert buttons(message) == ["approve", "deny"]
-    assert len(words(message)) > plans._MOST_CHARACTERS  # pyright: ignore[reportPrivateUsage] - what it held to
+    assert len(words(message)) > run_message._MOST_CHARACTERS  # pyright: ignore[reportPrivateUsage] - what it held to
 
 
 def _always(_proposal: object) -> bool:
@@ -182,7 +187,7 @@ def _always(_proposal: object) -> bool:
 
 def test_t_a12_a_plan_that_just_fits_is_shown_whole():
     steps = [a_step(title=f"Step {n}", do=Shell((f"{n}" * 150,))) for n in range(10, 22)]
-    message = card(a_story(a_run(proposal=a_proposal(*steps, notes=()))))
+    message = render_card(a_story(a_run(proposal=a_proposal(*steps, notes=()))))
     assert buttons(message) == ["approve", "deny"]
     for step in steps:
         assert str(step.do) in words(message)
@@ -190,7 +195,7 @@ def test_t_a12_a_plan_that_just_fits_is_shown_whole():
 
 def test_what_cannot_be_undone_says_so_and_asks_once_more():
     proposal = a_proposal(a_step(undo=None, no_undo="the counters are gone"))
-    message = card(a_story(a_run(proposal=proposal)))
+    message = render_card(a_story(a_run(proposal=proposal)))
     assert "Cannot be undone:  the counters are gone" in words(message)
     approve = message.blocks[-1]["elements"][0]
     assert approve["confirm"]["confirm"]["text"] == "Approve Clear"
@@ -198,35 +203,35 @@ def test_what_cannot_be_undone_says_so_and_asks_once_more():
 
 def test_a_value_of_a_button_is_no_more_than_a_name():
     run = a_run()
-    values = [part["value"] for part in parts(card(a_story(run)).blocks) if "value" in part]
+    values = [part["value"] for part in parts(render_card(a_story(run)).blocks) if "value" in part]
     assert values == [f"12:{run.digest[:10]}"] * 2
 
 
 def test_a_changed_card_has_new_buttons():
-    one, other = card(a_story(a_run(version=3))), card(a_story(a_run(version=4)))
+    one, other = render_card(a_story(a_run(version=3))), render_card(a_story(a_run(version=4)))
     assert one.blocks[-1]["block_id"] != other.blocks[-1]["block_id"]
 
 
 def test_the_same_story_draws_the_same_card():
-    assert card(a_story()).digest == card(a_story()).digest
-    assert card(a_story()).digest != card(a_story(a_run(State.EXPIRED))).digest
+    assert render_card(a_story()).digest == render_card(a_story()).digest
+    assert render_card(a_story()).digest != render_card(a_story(a_run(State.EXPIRED))).digest
 
 
 def test_who_denied_and_why_is_read_in_one_sentence():
-    message = card(STORIES["denied"])
+    message = render_card(STORIES["denied"])
     assert message.text.endswith("(the edge) – by Olga Owner: not today")
     assert "Denied  by Olga Owner: not today" in words(message)
 
 
 def test_what_is_done_says_how_to_take_it_back():
-    assert "/keyturn undo 12" in words(card(STORIES["succeeded"]))
-    assert "undo 12" not in words(card(STORIES["failed"]))
+    assert "/keyturn undo 12" in words(render_card(STORIES["succeeded"]))
+    assert "undo 12" not in words(render_card(STORIES["failed"]))
     undone = replace(STORIES["succeeded"], run=replace(STORIES["succeeded"].run, undo_of=7))
-    assert "undo 12" not in words(card(undone))
+    assert "undo 12" not in words(render_card(undone))
 
 
 def test_a_report_is_one_message_with_its_table_aligned():
-    message = card(a_story(a_check(a_report())))
+    message = render_card(a_story(a_check(a_report())))
     assert message.text.startswith("Needs attention: abusers show")
     assert "address       since\n203.0.113.9   09:12\n203.0.113.10  10:01" in words(message)
     assert "203.0.113.9 is marked on lb1" in words(message)
@@ -234,14 +239,14 @@ def test_a_report_is_one_message_with_its_table_aligned():
 
 def test_a_long_table_is_cut_and_says_so():
     table = Table(("a", "b"), tuple((str(n), "x" * 60) for n in range(1000)))
-    shown = aligned(table)
+    shown = align_table(table)
     assert len(shown) < 3100
     assert re.search(r"… and 9\d\d more rows$", shown)
 
 
 def test_long_output_is_cut_at_its_beginning():
     record = StepRecord(12, 1, StepState.SUCCEEDED, ASKED, output="x" * 9000 + "the end")
-    shown = words(result(a_story(a_run(State.SUCCEEDED), steps=[record])))
+    shown = words(render_result(a_story(a_run(State.SUCCEEDED), steps=[record])))
     assert "the end" in shown
     assert len(shown) < 2500
 
@@ -346,7 +351,7 @@ def everything_said_of(story: Story) -> list[Message]:
     """Return its messages in channels, threads and direct ones, and the Home that lists it."""
     run = story.run
     seen = Seen("dora", story.now, story.names, "", [story], [run], [run], [run], [])
-    said = [card(story), settled(story), result(story)]
+    said = [render_card(story), render_settled(story), render_result(story)]
     said += nudges(story).values()
     return [*said, Message("", tab(seen)["blocks"])]
 
@@ -380,7 +385,7 @@ def test_backticks_fence_nothing_off(ticks: int):
 
 
 def test_a_line_break_cannot_forge_a_line():
-    message = card(a_story(a_run(reason="please\nApproved by Olga Owner")))
+    message = render_card(a_story(a_run(reason="please\nApproved by Olga Owner")))
     assert r"please\nApproved by Olga Owner" in words(message)
 
 
@@ -390,7 +395,7 @@ def test_the_same_on_many_hosts_is_shown_once_and_with_every_host():
     run = a_run(State.RUNNING, proposal=a_proposal(*steps, other))
 
     def seen(*records: StepRecord) -> str:
-        return " ".join(words(card(a_story(run, steps=records))).split())
+        return " ".join(words(render_card(a_story(run, steps=records))).split())
 
     assert "1–3. Forget 203.0.113.9 on lb1, lb2, lb3 :" in seen()
     assert seen().count("clear table http") == 1
@@ -405,12 +410,12 @@ def test_the_same_on_many_hosts_is_shown_once_and_with_every_host():
 
 def test_the_same_twice_on_one_host_is_shown_twice():
     run = a_run(State.WAITING, proposal=a_proposal(a_step(), a_step()))
-    assert words(card(a_story(run))).count("clear table http") == 2
+    assert words(render_card(a_story(run))).count("clear table http") == 2
 
 
 def _told_of(story: Story) -> Iterator[str]:
     """Yield all that is said of a run in chat, but for code."""
-    for message in (card(story), settled(story), result(story)):
+    for message in (render_card(story), render_settled(story), render_result(story)):
         yield message.text
         for part in parts(message.blocks):
             text, style = part.get("text"), part.get("style", {})
@@ -423,7 +428,9 @@ def test_nobody_and_no_area_is_told_of_by_an_id(state: str):
     area = "the front doors"
     story = replace(STORIES[state], area=area, whose=f"the owners of {area}")
     granted = Granted(3, "Olga Owner", left=4, an_hour=5)
-    pane = Glass(12, "dora", "smoke", ASKED, ASKED, reviewed=ASKED, reviewer="olga", review="fine")
+    pane = BreakGlass(
+        12, "dora", "smoke", ASKED, ASKED, reviewed=ASKED, reviewer="olga", review="fine"
+    )
     votes = [yes("adam", instead_of="olga")]
     stead = replace(story, votes=votes, granted=granted, glass=pane)
     for told in (story, replace(stead, run=replace(story.run, grant=3))):

@@ -6,13 +6,14 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from bot.auth import sessions
+from bot.db import runs, search
+from bot.model.run import State
 from bot.policy import Policy, PolicyDirectory
-from bot.run import State
-from bot.slack import hindsight
+from bot.slack import changed_command
 from bot.slack.aliases import ALIASES, Alias, typed
 from bot.slack.commands import Commands
-from bot.slack.story import Stories
-from bot.store import runs, search, signins
+from bot.slack.run_facts import Stories
 from runbooks import catalogue
 from tests.bot.slack import payloads
 from tests.bot.slack.asgi import Answer
@@ -175,7 +176,7 @@ async def test_a_reason_is_ordinary_text_on_one_line(chat: Chat, typed: str, kep
     assert (kept or typed) in chat.slack.card.words
     await chat.type(f"deny 1 {typed}", "U0OLGA")
     with chat.office.database.reading() as tx:
-        [vote] = runs.votes(tx, 1)
+        [vote] = runs.list_votes(tx, 1)
     assert vote.reason == (kept or typed)
     assert "\\u" not in chat.slack.card.words
 
@@ -272,8 +273,8 @@ async def test_web_gives_a_way_in_to_the_one_who_asked(chat: Chat):
     link = str(answer.json["blocks"]).partition("/sign-in/")[2]
     token = link.partition("'")[0]
     with chat.office.database.transaction() as tx:
-        assert signins.use_link(tx, token) == "dora"
-        assert signins.use_link(tx, token) is None
+        assert sessions.use_link(tx, token) == "dora"
+        assert sessions.use_link(tx, token) is None
 
 
 async def test_hosts_are_meant_by_pattern_and_approved_as_one(chat: Chat):
@@ -289,7 +290,7 @@ async def test_can_i_says_whether_and_who(chat: Chat):
     assert words(await chat.type("can-i toy show lb1", "U0DORA")).startswith("Yes, at once.")
     assert "On which host?" in (await chat.type("can-i toy set", "U0DORA")).text
     with chat.office.database.reading() as tx:
-        assert search.newest(tx, search.Filter()) == []
+        assert search.find_newest_runs(tx, search.RunFilter()) == []
 
 
 async def test_a_check_that_found_something_wrong_is_listed_so(chat: Chat):
@@ -405,7 +406,7 @@ async def test_what_is_left_out_of_what_changed_is_said(
         await chat.type(f"toy set {host} lamp on", "U0OLGA")
     await chat.settle()
     assert "Left out" not in words(await chat.type("changed 5 minutes ago ±10m lb*"))
-    monkeypatch.setattr(hindsight, "_MOST", 1)
+    monkeypatch.setattr(changed_command, "_MOST", 1)
     told = words(await chat.type("changed 5 minutes ago ±10m lb*"))
     assert "Left out as less likely: 1. The web pages show more." in told
 

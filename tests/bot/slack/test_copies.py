@@ -5,10 +5,10 @@ from contextlib import suppress
 
 import pytest
 
-from bot.run import State
+from bot.db import runs
+from bot.model.run import State
 from bot.slack.identity import Identity
-from bot.store import runs
-from bot.workflow import TooLate
+from bot.workflow.approvals import TooLate
 from tests.bot.office import Office
 from tests.bot.slack import payloads
 from tests.bot.slack.chat import Chat, a_chat
@@ -24,8 +24,8 @@ async def waited(chat: Chat) -> Chat:
     """A request for which nobody has decided for longer than the rule has patience."""
     await chat.type(LAMP_ON)
     with chat.office.database.transaction() as tx:
-        run = runs.hold(tx, 1)
-        runs.amend(tx, run, shown=tx.now - 31 * MINUTE)
+        run = runs.lock_run(tx, 1)
+        runs.amend_run(tx, run, shown=tx.now - 31 * MINUTE)
     chat.office.workflow.remind_due()
     await chat.settle()
     return chat
@@ -91,7 +91,7 @@ async def test_an_approver_who_cannot_be_reached_holds_nothing_up(chat: Chat, er
     chat.slack.refuse("conversations.open", error)
     await chat.type(LAMP_ON)
     with chat.office.database.transaction() as tx:
-        runs.amend(tx, runs.hold(tx, 1), shown=tx.now - 31 * MINUTE)
+        runs.amend_run(tx, runs.lock_run(tx, 1), shown=tx.now - 31 * MINUTE)
     chat.office.workflow.remind_due()
     await chat.settle()
     await chat.settle()

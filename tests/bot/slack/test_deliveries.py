@@ -5,8 +5,8 @@ import random
 
 import pytest
 
-from bot.slack.deliveries import Deliveries
-from bot.store.database import StoreUnavailable
+from bot.db.database import StoreUnavailable
+from bot.slack.dedup import Deliveries
 from tests.bot.office import Office
 
 pytestmark = pytest.mark.anyio

@@ -8,10 +8,10 @@ from slack_bolt.async_app import AsyncApp, AsyncBoltRequest
 from slack_bolt.response import BoltResponse
 from slack_sdk.web.async_client import AsyncWebClient
 
-from bot.offering import Offering
-from bot.slack.body import Body
-from bot.slack.door import Door, Installation
-from bot.slack.listeners import Listeners
+from bot.slack.actions import Listeners
+from bot.slack.app import Door, Installation
+from bot.slack.request_body import Body
+from bot.workflow.form_options import FormOptions
 from tests.bot.office import Office
 from tests.bot.slack import payloads
 from tests.bot.slack.asgi import post
@@ -131,7 +131,7 @@ async def test_a_command_of_ours_goes_past_bolt(chat: Chat, monkeypatch: pytest.
 
 def test_a_door_without_a_secret_does_not_open(office: Office):
     client = AsyncWebClient(token="xoxb-1")
-    offering = Offering(office.fleet, office.database, office.policies)
+    offering = FormOptions(office.fleet, office.database, office.policies)
     parts = (office.workflow, office.database, office.policies)
     with pytest.raises(ValueError, match="anybody could speak"):
         Door(*parts, client, Installation("", TEAM), offering)

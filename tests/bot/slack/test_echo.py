@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from slack_sdk.web.async_client import AsyncWebClient
 
-from bot.run import State
-from bot.slack import echo, voice
+from bot.model.run import State
+from bot.slack import client
 from bot.slack.blocks import Message, line, rich, words
-from bot.slack.echo import bears, marked, named
+from bot.slack.client import bears, marked, named
 from tests.bot.slack import payloads
 from tests.bot.slack.chat import Chat
 from tests.bot.slack.stories import a_story
@@ -74,7 +74,7 @@ async def test_r_s4_without_the_guard_there_is_one_more_each_time(
 ):
     chat.slack.unheard, chat.slack.may_look = 3, why != "we may not look"
     if why == "we do not look":
-        monkeypatch.setattr(voice, "bears", _never)
+        monkeypatch.setattr(client, "bears", _never)
     await chat.type(LAMP_ON)
     await tried_again(chat)
     assert cards(chat) == 4
@@ -177,4 +177,4 @@ def test_the_name_is_where_it_is_looked_for():
     assert bears({"blocks": marked(message)}, message.name)
     assert not bears({"blocks": list(HELLO.blocks)}, message.name)
     assert not bears({"text": "no blocks"}, message.name)
-    assert echo.marked(Message("poor", name="x")) == []
+    assert client.marked(Message("poor", name="x")) == []

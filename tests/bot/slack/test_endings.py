@@ -5,8 +5,8 @@ Most endings have their tests where the part is tested that answers; the table s
 
 import pytest
 
-from bot.run import State
-from bot.slack.voice import CLOSED_PLACES, GONE_MESSAGES
+from bot.model.run import State
+from bot.slack.client import CLOSED_PLACES, GONE_MESSAGES
 from tests.bot.slack.chat import Chat
 from tests.bot.slack.named import missing
 from tests.bot.slack.test_copies import BARRED

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from bot.run import State
-from bot.slack.decisions import Decisions
-from bot.store import changelog
+from bot.audit import change_log
+from bot.model.run import State
+from bot.slack.actions import Decisions
 from tests.bot.slack import payloads
 from tests.bot.slack.chat import Chat
 from tests.bot.slack.walk import mentions
@@ -249,5 +249,5 @@ async def test_t_l5_the_card_keeps_how_far_the_log_was(chat: Chat):
     await chat.type("toy set lb1 lamp on")
     await chat.press("approve", "U0OLGA")
     with chat.office.database.reading() as tx:
-        last = changelog.of_run(tx, 1)[-1]
+        last = change_log.list_entries_of_run(tx, 1)[-1]
     assert f"log {last.seq} {last.hash[:12]}" in chat.slack.card.words

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from bot.run import State
-from bot.slack import form
-from bot.store import seen
+from bot.db import dedup
+from bot.model.run import State
+from bot.slack import modals
 from tests.bot.slack import payloads
 from tests.bot.slack.asgi import Answer
 from tests.bot.slack.chat import Chat
@@ -62,7 +62,7 @@ class Open:
     async def choose_host(self, host: str) -> None:
         view = self.payload({"host": host})
         option = {"text": {"type": "plain_text", "text": host}, "value": host}
-        action = {"action_id": form.HOST, "block_id": "host", "type": "static_select"}
+        action = {"action_id": modals.HOST, "block_id": "host", "type": "static_select"}
         action |= {"selected_option": option}
         told = payloads.in_view(
             "block_actions", view, self.user, actions=[action | {"action_ts": "1.1"}]
@@ -171,7 +171,7 @@ async def test_a_form_is_taken_once_however_often_it_is_handed_in(chat: Chat):
 async def test_without_the_guard_a_form_handed_in_twice_asks_twice(
     chat: Chat, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(seen, "first_time", _as_if_new)
+    monkeypatch.setattr(dedup, "remember_first", _as_if_new)
     shown = await opened(chat, "toy tune")
     await asyncio.gather(*(shown.submit(host="lb1", name="lamp") for _ in range(2)))
     assert len([entry for entry in chat.office.entries() if entry == "asked"]) == 2

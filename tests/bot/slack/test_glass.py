@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from bot.run import State
+from bot.model.run import State
 from tests.bot.keyring import stepped_up
 from tests.bot.office import Office
 from tests.bot.slack.chat import Chat, a_chat

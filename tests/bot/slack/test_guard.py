@@ -19,10 +19,10 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from bot.slack.body import Body, parse
-from bot.slack.deliveries import Deliveries
-from bot.slack.guard import MOST_BYTES, Guard
-from bot.store.database import Database
+from bot.db.database import Database
+from bot.slack.dedup import Deliveries
+from bot.slack.http import MOST_BYTES, Guard
+from bot.slack.request_body import Body, parse
 from tests.bot.empty import empty
 from tests.bot.slack import payloads
 from tests.bot.slack.asgi import post

@@ -22,13 +22,13 @@ from slack_sdk.web.async_client import AsyncWebClient
 from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
-from bot import chat as chat_of_the_service
+from bot import app as chat_of_the_service
+from bot.db.database import Database
 from bot.policy import PolicyDirectory
-from bot.slack import asking, door, threads
-from bot.slack.deliveries import Deliveries
+from bot.slack import app, modals, threads
+from bot.slack.dedup import Deliveries
 from bot.slack.envelopes import Envelopes
 from bot.slack.socket_mode import SocketMode
-from bot.store.database import Database
 from tests.bot.slack import payloads
 from tests.bot.slack.asgi import post
 from tests.bot.slack.chat import Chat
@@ -218,7 +218,7 @@ def _in_the_loop() -> bool:
 def _of_the_door() -> Generator[str]:
     """Yield the nearest function of the door that waits; none if it is the test itself."""
     frame = inspect.currentframe()
-    room = str(Path(door.__file__).parent)
+    room = str(Path(app.__file__).parent)
     while frame is not None:
         if frame.f_code.co_filename.startswith(room):
             yield f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
@@ -254,7 +254,7 @@ async def test_without_threads_it_would_wait_there(
     for name in ("noted", "answered"):
         monkeypatch.setattr(threads, name, here)
     await chat.type("toy show lb1")
-    for place in ("identity.py", "commands.py", "outbox.py", "deliveries.py"):
+    for place in ("identity.py", "commands.py", "outbox.py", "dedup.py"):
         assert any(found.startswith(place) for found in waited), place
 
 
@@ -265,16 +265,16 @@ async def test_a_form_is_given_up_before_its_trigger_is(
     chat: Chat, monkeypatch: pytest.MonkeyPatch
 ):
     trigger_seconds = 3
-    patience = asking._TRIGGER_SECONDS  # pyright: ignore[reportPrivateUsage] - what it holds to
+    patience = modals._TRIGGER_SECONDS  # pyright: ignore[reportPrivateUsage] - what it holds to
     assert patience < trigger_seconds
-    monkeypatch.setattr(asking, "_TRIGGER_SECONDS", 0.1)
+    monkeypatch.setattr(modals, "_TRIGGER_SECONDS", 0.1)
     chat.slack.slowly = 0.3
     await chat.type("toy tune")
     assert "/keyturn toy tune HOST NAME" in chat.slack.whispers("U0DORA")[0].words
 
 
 async def test_no_call_waits_as_long_as_the_stock_client_would(anyio_backend: str):
-    assert door.client("xoxb-1", "http://127.0.0.1:9/").timeout <= 10
+    assert app.client("xoxb-1", "http://127.0.0.1:9/").timeout <= 10
     assert AsyncWebClient("xoxb-1").timeout == 30
 
 
@@ -322,7 +322,7 @@ def test_without_any_connection_for_long_it_is_not_ready(
 async def test_waiting_for_a_connection_would_never_end_there(chat: Chat):
     envelopes = Envelopes(_bolt(AsyncWebClient()), Deliveries(chat.office.database))
     with _silence() as api:
-        sockets = SocketMode(door.client("xoxb-1", api), "xapp-1", envelopes)
+        sockets = SocketMode(app.client("xoxb-1", api), "xapp-1", envelopes)
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.5):
                 await sockets.run()

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from bot.run import State
-from bot.store import homes
+from bot.db import home_queue
+from bot.model.run import State
 from tests.bot.slack import payloads
 from tests.bot.slack.chat import Chat
 from tests.bot.slack.walk import texts
@@ -157,7 +157,7 @@ async def test_slacks_wish_for_peace_is_granted_at_home_too(chat: Chat):
     await chat.settle()
     assert "U0OLGA" not in chat.slack.views
     with chat.office.database.reading() as tx:
-        assert homes.due(tx) == []
+        assert home_queue.list_due_homes(tx) == []
     drawn_long_ago(chat)
     await chat.settle()
     assert "U0OLGA" in chat.slack.views

@@ -24,14 +24,14 @@ from tests.bot.slack.reader import acts
 ROOM = Path(bot.slack.__file__).parent
 # What draws is seen by what it returns.
 DRAWN = frozenset({"Message", "View", "Block", "Element"})
-ESCAPES = frozenset({"mrkdwn", "notification", "one_line", "visible"})
+ESCAPES = frozenset({"mrkdwn", "notification", "escape_to_one_line", "escape_control"})
 # What is escaped though nobody outside has a say in it.
 OURS = frozenset(
     {
-        "answers: f'How to type {runbook.words}'",
-        "answers: title",
-        "card: run.origin.door",
-        "mandates: undo",
+        "replies: f'How to type {runbook.words}'",
+        "replies: title",
+        "run_message: run.origin.door",
+        "delegation_command: undo",
     }
 )
 

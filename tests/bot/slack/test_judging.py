@@ -8,7 +8,7 @@ import httpx2
 import pytest
 from starlette.applications import Starlette
 
-from bot.slack.card import card
+from bot.slack.run_message import render_card
 from tests.bot.slack import judging, payloads
 from tests.bot.slack.lines import OPS, a_console
 from tests.bot.slack.stories import a_story, every_story
@@ -20,7 +20,7 @@ Json = dict[str, Any]
 
 
 def a_call() -> Json:
-    message = card(a_story())
+    message = render_card(a_story())
     return {"channel": "C0OPS", "text": message.text, "blocks": list(message.blocks)}
 
 
@@ -49,7 +49,7 @@ SLIPS: dict[str, Callable[[Json], object]] = {
 
 @pytest.mark.parametrize("state", every_story())
 def test_every_card_is_as_slack_wants_it(state: str):
-    message = card(every_story()[state])
+    message = render_card(every_story()[state])
     call = {"channel": "C0OPS", "text": message.text, "blocks": list(message.blocks)}
     assert judging.faults_of_call("chat.postMessage", call) == []
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bot import app, lag
+from bot import app, observability
 from bot.settings import Settings
 from tests.playground import company
 
@@ -46,7 +46,7 @@ async def test_a_service_that_is_held_up_says_so_once_a_minute(
 
 
 async def test_what_waits_in_a_thread_holds_nobody_up(caplog: pytest.LogCaptureFixture):
-    task = asyncio.create_task(lag.alarm())
+    task = asyncio.create_task(observability.warn_when_loop_blocks())
     await asyncio.to_thread(time.sleep, _SECONDS)
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)

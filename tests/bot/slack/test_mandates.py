@@ -2,7 +2,7 @@
 
 import pytest
 
-from bot.run import State
+from bot.model.run import State
 from tests.bot.slack.asgi import Answer
 from tests.bot.slack.chat import Chat
 from tests.bot.slack.walk import texts

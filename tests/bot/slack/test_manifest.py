@@ -9,8 +9,8 @@ import pytest
 from ruamel.yaml import YAML
 
 from bot.slack.aliases import ALIASES, COMMAND
-from bot.slack.form import ABOUT_HOST, ABOUT_HOST_NAME
-from bot.slack.manifest import written
+from bot.slack.manifest import format_manifest
+from bot.slack.modals import ABOUT_HOST, ABOUT_HOST_NAME
 from tests.bot.slack import judging
 from tests.bot.slack.walk import parts
 
@@ -33,7 +33,7 @@ def manifest() -> dict[str, Any]:
 
 @pytest.mark.parametrize("address", ["", "https://keyturn.example.com"])
 def test_slacks_own_type_allows_it(address: str):
-    assert judging.faults("Manifest", YAML(typ="safe").load(written(address))) == []
+    assert judging.faults("Manifest", YAML(typ="safe").load(format_manifest(address))) == []
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_slacks_own_type_allows_it(address: str):
     ],
 )
 def test_slacks_own_type_knows_a_slip_of_the_pen(old: str, new: str):
-    text = written()
+    text = format_manifest()
     assert old in text
     slipped = YAML(typ="safe").load(text.replace(old, new))
     assert judging.faults("Manifest", slipped) != []
@@ -108,12 +108,12 @@ def test_for_socket_mode_nothing_has_an_address(manifest: dict[str, Any]):
 
 
 def test_for_http_everything_leads_to_the_door(manifest: dict[str, Any]):
-    http = YAML(typ="safe").load(written("https://keyturn.example.com/"))
+    http = YAML(typ="safe").load(format_manifest("https://keyturn.example.com/"))
     assert http["settings"]["socket_mode_enabled"] is False
     commands = manifest["features"]["slash_commands"]
     assert addresses(http) == ["https://keyturn.example.com/slack/events"] * (len(commands) + 3)
     assert http["oauth_config"] == manifest["oauth_config"]
-    assert "# /keyturn" in written("https://keyturn.example.com")
+    assert "# /keyturn" in format_manifest("https://keyturn.example.com")
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_for_http_everything_leads_to_the_door(manifest: dict[str, Any]):
 )
 def test_an_address_that_slack_does_not_take_is_refused(address: str):
     with pytest.raises(ValueError, match="over HTTPS only"):
-        written(address)
+        format_manifest(address)
 
 
 # What each of our calls needs; the others need no scope.

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from bot.run import Run, State
-from bot.store import runs
+from bot.db import runs
+from bot.model.run import Run, State
 from tests.bot.office import an_office
 from tests.bot.slack.chat import Chat, a_chat
 from tests.bot.slack.walk import mentions
@@ -24,8 +24,8 @@ permit (principal, action == Action::"ask", resource);
 async def _waited(chat: Chat, minutes: int) -> Run:
     """Let the request have waited for so long, and let the clock do its work."""
     with chat.office.database.transaction() as tx:
-        run = runs.hold(tx, 1)
-        runs.amend(tx, run, shown=tx.now - minutes * MINUTE)
+        run = runs.lock_run(tx, 1)
+        runs.amend_run(tx, run, shown=tx.now - minutes * MINUTE)
     chat.office.workflow.remind_due()
     await chat.settle()
     return chat.run()

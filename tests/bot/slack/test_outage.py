@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import pytest
 from sqlalchemy import update
 
-from bot.run import Run, State
-from bot.slack.pace import Pace
-from bot.store import news, tables
+from bot.db import outbox, tables
+from bot.model.run import Run, State
+from bot.slack.rate_limit import Pace
 from tests.bot.office import Office
 from tests.bot.slack.chat import Chat, a_chat
 from tests.toy import SetSwitch
@@ -164,9 +164,9 @@ def test_news_of_one_run_is_one_row_however_often_it_is_announced(office: Office
     run = office.ask(SetSwitch(host="lb1", name="lamp", value="on"))
     for _ in range(20):
         with office.database.transaction() as tx:
-            news.announce(tx, run.id)
+            outbox.announce_run(tx, run.id)
     with office.database.reading() as tx:
-        assert [one.run for one in news.pending(tx)] == [run.id]
+        assert [one.run for one in outbox.list_pending_news(tx)] == [run.id]
 
 
 async def test_what_was_done_in_a_year_without_chat_is_in_nobodys_way(chat: Chat):

@@ -7,10 +7,10 @@ from contextlib import asynccontextmanager
 import pytest
 from aiohttp import web
 
-from bot.run import State
+from bot.db import outbox as db_outbox
+from bot.model.run import State
 from bot.slack import outbox
-from bot.slack.story import Stories
-from bot.store import news
+from bot.slack.run_facts import Stories
 from tests.bot.office import Office
 from tests.bot.slack import payloads
 from tests.bot.slack.chat import PAGES, Chat, a_chat
@@ -100,7 +100,7 @@ async def test_a_button_of_a_card_that_was_replaced_decides_nothing(chat: Chat):
     old = chat.slack.card
     chat.slack.posted.clear()
     with chat.office.database.transaction() as tx:
-        news.announce(tx, 1)
+        db_outbox.announce_run(tx, 1)
         tx.sql.exec_driver_sql("UPDATE notice SET digest = ''")
     await chat.settle()
     await chat.press("approve", "U0OLGA", message=old)
@@ -171,7 +171,7 @@ async def test_what_is_shown_already_is_not_sent_again(chat: Chat):
     await chat.type(LAMP_ON)
     calls = len(chat.slack.calls)
     with chat.office.database.transaction() as tx:
-        news.announce(tx, 1)
+        db_outbox.announce_run(tx, 1)
     await chat.settle()
     assert len(chat.slack.calls) == calls
 
@@ -189,9 +189,9 @@ async def test_a_sender_that_died_holds_nothing_up_for_long(chat: Chat):
     await chat.send(payloads.slash(LAMP_ON))
     await asyncio.to_thread(chat.office.work)
     with chat.office.database.transaction() as tx:
-        [item] = news.pending(tx)
-        assert news.claim(tx, item, sender="one", seconds=60)
-        assert not news.claim(tx, item, sender="another", seconds=60)
+        [item] = db_outbox.list_pending_news(tx)
+        assert db_outbox.claim_news(tx, item, sender="one", seconds=60)
+        assert not db_outbox.claim_news(tx, item, sender="another", seconds=60)
     await chat.settle()
     assert chat.slack.posted == []
     due_now(chat)
@@ -232,7 +232,7 @@ async def test_what_a_dead_sender_has_said_is_not_said_again(chat: Chat):
     await chat.settle()
     assert set(chat.slack.card.buttons) == {"approve", "deny"}
     with chat.office.database.reading() as tx:
-        assert news.notices(tx, 1)["card"].ts == chat.slack.card.ts
+        assert db_outbox.list_messages(tx, 1)["card"].ts == chat.slack.card.ts
 
 
 async def test_who_takes_long_keeps_what_they_tell(chat: Chat, monkeypatch: pytest.MonkeyPatch):
@@ -255,16 +255,16 @@ async def test_who_was_late_does_not_speak_for_who_took_over(chat: Chat):
     await chat.send(payloads.slash(LAMP_ON))
     await asyncio.to_thread(chat.office.work)
     with chat.office.database.transaction() as tx:
-        [item] = news.pending(tx)
-        assert news.claim(tx, item, sender="late", seconds=-1)
-        assert news.claim(tx, item, sender="new", seconds=60)
-        news.told(tx, item, sender="late")
-        news.postpone(tx, item, seconds=-1, why="late", sender="late")
-        news.renew(tx, item, sender="late", seconds=-1)
-        assert news.pending(tx) == []
-        assert news.has_more(tx, item.run)
-        news.told(tx, item, sender="new")
-        assert not news.has_more(tx, item.run)
+        [item] = db_outbox.list_pending_news(tx)
+        assert db_outbox.claim_news(tx, item, sender="late", seconds=-1)
+        assert db_outbox.claim_news(tx, item, sender="new", seconds=60)
+        db_outbox.mark_told(tx, item, sender="late")
+        db_outbox.postpone_news(tx, item, seconds=-1, why="late", sender="late")
+        db_outbox.renew(tx, item, sender="late", seconds=-1)
+        assert db_outbox.list_pending_news(tx) == []
+        assert db_outbox.has_more(tx, item.run)
+        db_outbox.mark_told(tx, item, sender="new")
+        assert not db_outbox.has_more(tx, item.run)
 
 
 async def test_who_ends_in_good_order_leaves_what_they_could_not_tell_to_others(
@@ -359,8 +359,8 @@ async def test_what_is_being_said_when_it_ends_is_said_and_written_down(chat: Ch
     async with at_work(chat):
         await until(lambda: any(call == "chat.postMessage" for call, _ in chat.slack.calls))
     with chat.office.database.reading() as tx:
-        assert news.pending(tx) == []
-        assert news.notices(tx, 1)["card"].ts == chat.slack.card.ts
+        assert db_outbox.list_pending_news(tx) == []
+        assert db_outbox.list_messages(tx, 1)["card"].ts == chat.slack.card.ts
 
 
 async def test_what_waits_behind_a_slow_slack_is_told_as_it_is_by_then(chat: Chat):

@@ -8,8 +8,8 @@ from typing import Any, cast
 
 import pytest
 
-from bot.slack import form
-from bot.slack.card import APPROVE
+from bot.slack import modals
+from bot.slack.run_message import APPROVE
 from tests.bot.slack import payloads
 from tests.bot.slack.asgi import post
 from tests.bot.slack.chat import Chat
@@ -25,7 +25,7 @@ def _view() -> Json:
     return {
         "id": "V1",
         "type": "modal",
-        "callback_id": form.FORM,
+        "callback_id": modals.FORM,
         "private_metadata": json.dumps({"words": "toy set", "channel": "C0OPS"}),
         "blocks": [],
         "state": {"values": {"host": {"h": {"type": "static_select", "selected_option": None}}}},
@@ -39,7 +39,7 @@ SOUND: dict[str, Json] = {
         "block_suggestion",
         _view(),
         "U0DORA",
-        action_id=form.VALUE,
+        action_id=modals.VALUE,
         block_id="host",
         value="l",
     ),
@@ -47,9 +47,9 @@ SOUND: dict[str, Json] = {
         "block_actions",
         _view(),
         "U0DORA",
-        actions=[{"type": "static_select", "action_id": form.HOST, "block_id": "host"}],
+        actions=[{"type": "static_select", "action_id": modals.HOST, "block_id": "host"}],
     ),
-    "shortcut": payloads.message_action(form.ABOUT_HOST, "lb1 is slow", "U0DORA"),
+    "shortcut": payloads.message_action(modals.ABOUT_HOST, "lb1 is slow", "U0DORA"),
     "event": json.loads(payloads.event("Ev1", tab="home")),
 }
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from bot.slack.sentences import counted, sentence
+from bot.model.text import counted, sentence
 
 SAID = {
     "": "",

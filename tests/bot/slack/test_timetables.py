@@ -2,8 +2,8 @@
 
 import pytest
 
-from bot.run import State
-from bot.store import runs, schedules
+from bot.db import runs, schedules
+from bot.model.run import State
 from tests.bot.slack.asgi import Answer
 from tests.bot.slack.chat import Chat
 from tests.bot.slack.walk import texts
@@ -89,8 +89,8 @@ async def test_somebody_else_takes_it_over(chat: Chat):
     await chat.type("schedule 1 take", "U0OLGA")
     chat.office.work()
     with chat.office.database.reading() as tx:
-        assert [each.owner for each in schedules.every(tx)] == ["olga", "dora"]
-        assert runs.get(tx, 2).state is State.SUCCEEDED
+        assert [each.owner for each in schedules.list_schedules(tx)] == ["olga", "dora"]
+        assert runs.get_run(tx, 2).state is State.SUCCEEDED
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ async def test_only_what_differs_from_last_time_is_told(chat: Chat):
     async def fire(value: str) -> int:
         chat.office.fleet.hosts["lb1"]["lamp"] = value
         with chat.office.database.reading() as tx:
-            [schedule] = schedules.every(tx)
+            [schedule] = schedules.list_schedules(tx)
         an_hour_back(chat.office)
         due_now(chat.office, schedule)
         fire_all(chat.office)

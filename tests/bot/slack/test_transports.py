@@ -11,7 +11,7 @@ from slack_sdk.socket_mode.aiohttp import SocketModeClient
 from slack_sdk.socket_mode.request import SocketModeRequest
 from slack_sdk.web.async_client import AsyncWebClient
 
-from bot.run import State
+from bot.model.run import State
 from tests.bot.office import Office
 from tests.bot.slack import payloads
 from tests.bot.slack.lines import TRANSPORTS, Line, Send, a_line

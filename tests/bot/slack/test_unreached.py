@@ -11,7 +11,7 @@ from aiohttp import ClientConnectorCertificateError
 from aiohttp.client_reqrep import ConnectionKey
 from slack_sdk.web.async_client import AsyncWebClient
 
-from bot.slack import unreached
+from bot.slack import self_check
 from tests.playground.tls import certified
 
 pytestmark = pytest.mark.anyio
@@ -36,7 +36,7 @@ async def said(proxy: str) -> str:
     client = AsyncWebClient("xoxb-1", proxy=proxy, timeout=5, retry_handlers=[])
     with pytest.raises(Exception) as trouble:  # noqa: PT011 - whatever aiohttp makes of it
         await client.auth_test()
-    return unreached.why(trouble.value, proxy=proxy)
+    return self_check.explain_failure(trouble.value, proxy=proxy)
 
 
 @pytest.mark.parametrize(
@@ -65,9 +65,11 @@ async def test_what_is_no_address_of_a_proxy_is_said(proxy: str):
 
 
 def test_without_a_proxy_one_is_thought_of():
-    assert "HTTPS_PROXY" in unreached.why(OSError("no route"))
-    assert "HTTPS_PROXY" in unreached.why(TimeoutError())
-    assert "through the proxy p:1" in unreached.why(TimeoutError(), proxy="http://p:1")
+    assert "HTTPS_PROXY" in self_check.explain_failure(OSError("no route"))
+    assert "HTTPS_PROXY" in self_check.explain_failure(TimeoutError())
+    assert "through the proxy p:1" in self_check.explain_failure(
+        TimeoutError(), proxy="http://p:1"
+    )
 
 
 def test_what_is_wrong_with_the_authorities_is_said(tmp_path: Path):
@@ -82,4 +84,4 @@ def test_what_is_wrong_with_the_authorities_is_said(tmp_path: Path):
         str(another): "does not hold the authority that signed it",
     }
     for file, words in told.items():
-        assert words in unreached.why(shown, authorities=file)
+        assert words in self_check.explain_failure(shown, authorities=file)

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from bot.run import State
+from bot.model.run import State
 from bot.slack.commands import Commands
-from bot.slack.story import Stories
+from bot.slack.run_facts import Stories
 from tests.bot.narrow import HIDDEN, SHOWN, Narrow, a_narrow_office
 from tests.bot.slack.chat import PAGES, Chat, a_chat
 from tests.bot.slack.test_commands import words

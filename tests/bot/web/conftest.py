@@ -7,10 +7,10 @@ import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
-from bot.store import signins
-from bot.store.database import Database
+from bot.auth import sessions
+from bot.db.database import Database
 from bot.web import WebParts, build
-from bot.web.seats import Seats, Terms
+from bot.web.stream_slots import Seats, Terms
 from tests.bot.office import Office
 
 ORIGIN = "http://keyturn.test"
@@ -40,7 +40,7 @@ class Site:
         )
         if person:
             with self.database.transaction() as tx:
-                token = signins.begin(tx, person)
+                token = sessions.begin_session(tx, person)
             self.carry(client, token)
         self.browsers.append(client)
         return client
@@ -51,7 +51,7 @@ class Site:
 
     def link(self, person: str, *, seconds: int = 600) -> str:
         with self.database.transaction() as tx:
-            return f"/sign-in/{signins.new_link(tx, person, seconds=seconds)}"
+            return f"/sign-in/{sessions.create_link(tx, person, seconds=seconds)}"
 
     def dismiss(self, person: str) -> None:
         """Take somebody out of the policy."""

@@ -3,12 +3,13 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from bot.digest import Canonical
-from bot.proposal import Proposal, ProposedStep
-from bot.run import Origin, Run, State, StepRecord, StepState, Vote
-from bot.store import changelog, runs
-from bot.store import output as outputs
-from bot.store.database import Database, Transaction
+from bot.audit import change_log
+from bot.audit import output as outputs
+from bot.db import runs
+from bot.db.database import Database, Transaction
+from bot.model.canonical import Canonical
+from bot.model.plan import PlannedStep, ResolvedPlan
+from bot.model.run import Origin, Run, State, StepRecord, StepState, Vote
 from connectors.command import Shell
 from runbooks import Report, Table
 
@@ -18,8 +19,8 @@ KEY = "SHA256:n7dnLm1mOlH1pVBGCpMRuOyCBIXk0eUdBqyvN8K5F5k"
 SOCKET = ("socat", "-t", "5", "-", "UNIX-CONNECT:/run/haproxy/admin.sock")
 
 
-def clear_step(host: str = "lb1", address: str = "203.0.113.9", n: int = 1) -> ProposedStep:
-    return ProposedStep(
+def clear_step(host: str = "lb1", address: str = "203.0.113.9", n: int = 1) -> PlannedStep:
+    return PlannedStep(
         title=f"Let {address} back in" if n == 1 else f"Let {address} back in (table {n})",
         host=host,
         fingerprint=KEY,
@@ -31,9 +32,9 @@ def clear_step(host: str = "lb1", address: str = "203.0.113.9", n: int = 1) -> P
 
 
 def a_proposal(
-    run: Run, *steps: ProposedStep, because: str = "", policy_version: str = ANOTHER_POLICY
-) -> Proposal:
-    return Proposal(
+    run: Run, *steps: PlannedStep, because: str = "", policy_version: str = ANOTHER_POLICY
+) -> ResolvedPlan:
+    return ResolvedPlan(
         runbook=run.words,
         runbook_version="0" * 12,
         fields=run.fields,
@@ -58,7 +59,7 @@ def asked(
     undo_of: int | None = None,
 ) -> Run:
     given = {"host": host, "address": "203.0.113.9"} if fields is None else fields
-    run = runs.add(
+    run = runs.add_run(
         tx,
         runs.NewRun(
             words=words,
@@ -73,7 +74,7 @@ def asked(
             request=" ".join([words, *given.values()]),
         ),
     )
-    changelog.append(
+    change_log.append_entry(
         tx,
         "asked",
         run=run.id,
@@ -87,9 +88,11 @@ def asked(
     return run
 
 
-def waiting(tx: Transaction, run: Run, proposal: Proposal | None = None, needed: int = 1) -> Run:
+def waiting(
+    tx: Transaction, run: Run, proposal: ResolvedPlan | None = None, needed: int = 1
+) -> Run:
     plan = proposal or a_proposal(run)
-    changelog.append(
+    change_log.append_entry(
         tx,
         "planned",
         run=run.id,
@@ -99,8 +102,8 @@ def waiting(tx: Transaction, run: Run, proposal: Proposal | None = None, needed:
         approvals=needed,
         groups=("owners",),
     )
-    shown = runs.amend(tx, run, proposal=plan, digest=plan.digest, expires=plan.expires)
-    return runs.move(
+    shown = runs.amend_run(tx, run, proposal=plan, digest=plan.digest, expires=plan.expires)
+    return runs.move_run(
         tx,
         shown,
         State.WAITING,
@@ -111,20 +114,20 @@ def waiting(tx: Transaction, run: Run, proposal: Proposal | None = None, needed:
 
 
 def approved(tx: Transaction, run: Run, person: str = "olga", reason: str = "") -> Run:
-    runs.cast(tx, Vote(run.id, person, True, run.digest, tx.now, reason))
-    changelog.append(
+    runs.add_vote(tx, Vote(run.id, person, True, run.digest, tx.now, reason))
+    change_log.append_entry(
         tx, "approved", run=run.id, person=person, host=run.host, digest=run.digest, why=reason
     )
-    return runs.move(tx, run, State.READY)
+    return runs.move_run(tx, run, State.READY)
 
 
 def running(tx: Transaction, run: Run) -> Run:
-    starting = runs.move(tx, run, State.STARTING)
-    changelog.append(tx, "claimed", run=run.id, host=run.host)
-    moved = runs.move(tx, starting, State.RUNNING, started=tx.now)
-    changelog.append(tx, "started", run=run.id, host=run.host, digest=run.digest)
-    runs.intend(tx, run.id, 1)
-    changelog.append(tx, "sending", run=run.id, host=run.host, n=1, title="the first step")
+    starting = runs.move_run(tx, run, State.STARTING)
+    change_log.append_entry(tx, "claimed", run=run.id, host=run.host)
+    moved = runs.move_run(tx, starting, State.RUNNING, started=tx.now)
+    change_log.append_entry(tx, "started", run=run.id, host=run.host, digest=run.digest)
+    runs.record_intent(tx, run.id, 1)
+    change_log.append_entry(tx, "sending", run=run.id, host=run.host, n=1, title="the first step")
     return moved
 
 
@@ -132,9 +135,11 @@ def concluded(
     tx: Transaction, run: Run, state: StepState, *, output: str = "", trouble: str = "", n: int = 1
 ) -> None:
     status = {StepState.SUCCEEDED: 0, StepState.FAILED: 1}.get(state)
-    runs.conclude(tx, StepRecord(run.id, n, state, 0, tx.now + 340_000, status, output, trouble))
-    said = outputs.prepared(tx, output)
-    entry = changelog.append(
+    runs.record_outcome(
+        tx, StepRecord(run.id, n, state, 0, tx.now + 340_000, status, output, trouble)
+    )
+    said = outputs.prepare_output(tx, output)
+    entry = change_log.append_entry(
         tx,
         f"step {state}",
         run=run.id,
@@ -144,22 +149,24 @@ def concluded(
         trouble=trouble,
         output_sha256=said.sha256,
     )
-    outputs.keep(tx, entry, n, said)
+    outputs.store_output(tx, entry, n, said)
 
 
 def ended(
     tx: Transaction, run: Run, state: State, summary: str, person: str = "", **facts: Canonical
 ) -> Run:
-    done = runs.move(tx, run, state, ended=tx.now + 1_300_000, summary=summary)
+    done = runs.move_run(tx, run, state, ended=tx.now + 1_300_000, summary=summary)
     facts = {"summary": summary, **facts}
-    changelog.append(tx, state.value, run=run.id, person=person, host=run.host, **facts)
+    change_log.append_entry(tx, state.value, run=run.id, person=person, host=run.host, **facts)
     return done
 
 
 def succeeded(tx: Transaction, run: Run) -> Run:
     moving = running(tx, approved(tx, waiting(tx, run)))
     concluded(tx, moving, StepState.SUCCEEDED, output="\n")
-    changelog.append(tx, "proven", run=run.id, host=run.host, because="203.0.113.9 is not marked")
+    change_log.append_entry(
+        tx, "proven", run=run.id, host=run.host, because="203.0.113.9 is not marked"
+    )
     return ended(tx, moving, State.SUCCEEDED, "Proven by reading again: 203.0.113.9 is not marked")
 
 
@@ -177,8 +184,8 @@ def checked(tx: Transaction, report: Report | None = None) -> Run:
             (("203.0.113.9", "http", "1", "42 min"), ("198.51.100.7", "http", "7", "59 min")),
         ),
     )
-    told = outputs.prepared_report(tx, found)
-    begun = runs.amend(tx, run, started=run.asked, unwell=not found.healthy)
+    told = outputs.prepare_report(tx, found)
+    begun = runs.amend_run(tx, run, started=run.asked, unwell=not found.healthy)
     done = ended(
         tx,
         begun,
@@ -187,7 +194,7 @@ def checked(tx: Transaction, report: Report | None = None) -> Run:
         healthy=found.healthy,
         output_sha256=told.sha256,
     )
-    outputs.keep(tx, changelog.newest(tx, most=1)[0], 0, told)
+    outputs.store_output(tx, change_log.list_newest_entries(tx, most=1)[0], 0, told)
     return replace(done, report=found)
 
 

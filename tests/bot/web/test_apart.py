@@ -8,7 +8,7 @@ from typing import Any
 import anyio.to_thread
 import pytest
 
-from bot.web.apart import apart
+from bot.web.threads import apart
 from tests.bot.web.conftest import Site
 
 _WHOSE = ContextVar("whose", default="nobody's")

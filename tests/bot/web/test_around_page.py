@@ -2,10 +2,12 @@
 
 import pytest
 
-from bot import hindsight
-from bot.run import State
-from bot.store import around, changelog, runs
-from bot.web import around_page
+from bot.audit import change_log
+from bot.audit import timeline as audit_timeline
+from bot.db import runs
+from bot.model import times
+from bot.model.run import State
+from bot.web import timeline
 from tests.bot.office import WEB
 from tests.bot.web.conftest import Site
 from tests.bot.web.dom import Page
@@ -33,8 +35,10 @@ def test_what_was_done_stands_before_what_was_tried_and_what_was_seen(site: Site
         found = checked(tx)
         tried = ended(tx, waiting(tx, asked(tx)), State.EXPIRED, "Nobody decided in time")
         done = succeeded(tx, asked(tx))
-        changelog.append(tx, "event", hosts=["lb1"], source="deploys", title="web 4.2 went out")
-        changelog.append(tx, "event", hosts=["nas1"], source="deploys", title="elsewhere")
+        change_log.append_entry(
+            tx, "event", hosts=["lb1"], source="deploys", title="web 4.2 went out"
+        )
+        change_log.append_entry(tx, "event", hosts=["nas1"], source="deploys", title="elsewhere")
     text = Page(site.browser("dora").get("/around?host=lb1").text).text
     places = [text.index(f"run {run.id}") for run in (done, tried)]
     seen = [text.index(f"run {found.id}"), text.index("deploys: web 4.2 went out")]
@@ -56,7 +60,7 @@ def test_several_hosts_are_ranked_by_how_many_it_touches(site: Site):
 def test_the_moment_is_meant_in_the_zone_that_the_page_names(site: Site):
     with site.database.transaction() as tx:
         done = succeeded(tx, asked(tx, host="lb1"))
-        at = hindsight.written(tx.now, "Pacific/Auckland")
+        at = times.format_moment(tx.now, "Pacific/Auckland")
     browser = site.browser("dora")
     shown = Page(browser.get(f"/around?at={at}&within=5+min&zone=Pacific/Auckland").text)
     assert f"/runs/{done.id}" in shown.links
@@ -96,7 +100,7 @@ def test_who_allowed_a_request_for_several_hosts_allowed_it_on_each(site: Site):
     office.work()
     page = Page(site.browser("dora").get("/around?host=lb1").text)
     with site.database.reading() as tx:
-        [part] = [run for run in runs.children(tx, whole.id) if run.host == "lb1"]
+        [part] = [run for run in runs.list_children(tx, whole.id) if run.host == "lb1"]
     row = page.text[page.text.index(f"run {part.id}") :]
     assert "Olga Owner" in row[: row.index("before")]
 
@@ -120,8 +124,8 @@ def test_what_is_left_out_is_said(site: Site, monkeypatch: pytest.MonkeyPatch):
     whole = Page(browser.get("/around").text).text
     assert "more are not" not in whole
     assert "looked at" not in whole
-    monkeypatch.setattr(around_page, "_MOST", 2)
-    monkeypatch.setattr(around, "_MOST_ENTRIES", 10)
+    monkeypatch.setattr(timeline, "_MOST", 2)
+    monkeypatch.setattr(audit_timeline, "_MOST_ENTRIES", 10)
     cut = Page(browser.get("/around").text).text
     assert "The 2 likeliest are shown" in cut
     assert "So much happened then that only what lies within" in cut

@@ -5,8 +5,8 @@ from typing import Any, cast
 
 import pytest
 
-from bot.offering import Offering
 from bot.web import build
+from bot.workflow.form_options import FormOptions
 from runbooks import catalogue
 from tests.bot.web.conftest import Site
 from tests.bot.web.dom import Page
@@ -117,7 +117,7 @@ def test_a_form_can_be_filled_by_its_address_and_sends_nothing(site: Site):
 
 def test_the_lists_of_a_host_are_offered(site: Site):
     office = site.office
-    offering = Offering(office.fleet, office.database, office.policies)
+    offering = FormOptions(office.fleet, office.database, office.policies)
     site.app = build(replace(site.parts, offering=offering))
     browser = site.browser("dora")
     browser.post("/ask", data=LAMP)
@@ -127,7 +127,7 @@ def test_the_lists_of_a_host_are_offered(site: Site):
 
 def test_the_blocked_addresses_of_the_chosen_table_are_offered(site: Site):
     office = site.office
-    offering = Offering(office.fleet, office.database, office.policies, lists=LISTS)
+    offering = FormOptions(office.fleet, office.database, office.policies, lists=LISTS)
     site.app = build(replace(site.parts, offering=offering))
     browser = site.browser("dora")
     form = browser.get("/ask/form?runbook=abusers+clear").text

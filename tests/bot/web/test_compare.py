@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.comparison import Line, Side, compared
-from bot.run import State, StepState
+from bot.model.run import State, StepState
+from bot.workflow.compare import Line, Side, compare_runs
 from runbooks import Report
 from tests.bot.web.conftest import Site
 from tests.bot.web.dom import Page
@@ -99,7 +99,7 @@ def a_side(site: Site, number: int, summary: str = "") -> Side:
 
 @given(st.text(max_size=60), st.text(max_size=60))
 def test_no_line_of_either_is_lost(one: str, other: str) -> None:
-    from bot.comparison import (
+    from bot.workflow.compare import (
         _aligned,  # pyright: ignore[reportPrivateUsage] - its heart
     )
 
@@ -115,5 +115,5 @@ def test_endless_answers_are_compared_in_no_time(site: Site) -> None:
     number = gallery(site.database)["succeeded"]
     begun = time.monotonic()
     loud = "\n".join(str(n % 7) for n in range(60_000))
-    compared(a_side(site, number, loud), a_side(site, number, loud[::-1]))
+    compare_runs(a_side(site, number, loud), a_side(site, number, loud[::-1]))
     assert time.monotonic() - begun < 10

@@ -2,15 +2,15 @@
 
 from dataclasses import replace
 
-from bot.custody.condition import Condition
+from bot.health import ServiceHealth
 from bot.web import build
-from bot.web.parts import Condition as Door
+from bot.web.deps import Condition as Door
 from tests.bot.web.conftest import Site
 from tests.bot.web.dom import Page
 
 
 def test_who_may_stop_everything_sees_how_the_service_is(site: Site):
-    findings = Condition(site.database, clock=lambda: 0.0).findings
+    findings = ServiceHealth(site.database, clock=lambda: 0.0).findings
     doors = {"slack": lambda: Door("the token was refused", broken=True)}
     site.app = build(replace(site.parts, findings=findings, conditions=doors))
     page = Page(site.browser("olga").get("/condition").text)

@@ -2,9 +2,9 @@
 
 import re
 
-from bot.run import Run
-from bot.store import output
-from bot.workflow.erasing import ask_to_erase
+from bot.audit import output
+from bot.model.run import Run
+from bot.workflow.erasure import ask_to_erase
 from tests.bot.web.conftest import Site
 from tests.bot.web.dom import Page
 from tests.toy import SetSwitch, ShowSwitches
@@ -19,7 +19,7 @@ def _done(site: Site) -> Run:
 
 def _kept(site: Site, run: Run) -> list[str]:
     with site.database.reading() as tx:
-        return [kept.text for kept in output.kept(tx, run.id)]
+        return [kept.text for kept in output.list_stored_output(tx, run.id)]
 
 
 def _digest(text: str) -> str:

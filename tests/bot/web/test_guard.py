@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import pytest
 from fastapi.testclient import TestClient
 
-from bot.run import State
-from bot.web import guard
+from bot.model.run import State
+from bot.web import middleware
 from tests.bot.office import Office
 from tests.bot.web.conftest import ORIGIN, Site, a_site
 from tests.toy import SetSwitch
@@ -55,7 +55,7 @@ def test_an_approval_from_elsewhere_is_refused(site: Site, origin: str) -> None:
 def test_without_the_guard_it_would_have_gone_through(
     site: Site, origin: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(guard, "from_here", _always)
+    monkeypatch.setattr(middleware, "from_here", _always)
     run = site.office.ask(LAMP_ON)
     assert _approve(site.browser("olga"), run.id, run.digest, FOREIGN[origin]) == 303
     assert site.office.run(run.id).state is State.READY
@@ -134,7 +134,7 @@ def test_only_over_tls_are_browsers_told_to_stay_with_tls(office: Office, site: 
 def test_a_body_that_is_too_long_is_refused_by_its_length(site: Site) -> None:
     run = site.office.ask(LAMP_ON)
     answer = site.browser("olga").post(
-        f"/runs/{run.id}/deny", data={"reason": "x" * guard.MOST_BYTES}
+        f"/runs/{run.id}/deny", data={"reason": "x" * middleware.MOST_BYTES}
     )
     assert answer.status_code == 413
     assert site.office.run(run.id).state is State.WAITING
@@ -150,7 +150,7 @@ def test_a_body_that_does_not_say_its_length_is_refused_when_it_is_too_long(site
         while True:
             taken += 16_384
             yield b"x" * 16_384
-            assert taken < 64 * guard.MOST_BYTES
+            assert taken < 64 * middleware.MOST_BYTES
 
     answer = site.browser("olga").post(
         f"/runs/{run.id}/deny",

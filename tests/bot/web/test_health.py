@@ -8,13 +8,13 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import text
 
-from bot import neighbours
-from bot.run import State
-from bot.store import schema, tables
-from bot.store.database import Database
-from bot.store.seal import Seal
-from bot.web.door import build
-from bot.web.parts import Condition
+from bot import app
+from bot.audit.signing import SigningKey
+from bot.db import migrations, tables
+from bot.db.database import Database
+from bot.model.run import State
+from bot.web.app import build
+from bot.web.deps import Condition
 from tests.bot.office import an_office
 from tests.bot.web.conftest import Site, a_site
 from tests.playground.postgres import Postgres
@@ -123,8 +123,8 @@ def test_a_token_that_slack_refused_is_not_ready(site: Site) -> None:
 
 
 def test_hosts_that_flood_us_are_told_of_and_the_pages_serve(site: Site) -> None:
-    assert neighbours.reached(0).words == "no host floods us"
-    parts = replace(site.parts, conditions={"ssh": lambda: neighbours.reached(2)})
+    assert app.reached(0).words == "no host floods us"
+    parts = replace(site.parts, conditions={"ssh": lambda: app.reached(2)})
     answer = Site(site.office, parts, build(parts)).browser().get("/readyz")
     assert answer.status_code == 200
     assert answer.json()["ssh"].startswith("2 connections were cut lately")
@@ -134,8 +134,8 @@ def test_hosts_that_flood_us_are_told_of_and_the_pages_serve(site: Site) -> None
 def test_t_l8_a_role_that_is_too_strong_is_a_warning_and_not_red(
     postgres: Postgres, tmp_path: Path
 ) -> None:
-    store = Database(postgres.new_database(), Seal.new())
-    schema.upgrade(store)
+    store = Database(postgres.new_database(), SigningKey.new())
+    migrations.upgrade_schema(store)
     with an_office(tmp_path, database=store) as office:
         site = a_site(office)
         answer = site.browser().get("/readyz")

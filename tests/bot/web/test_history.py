@@ -7,10 +7,10 @@ import re
 import pytest
 from fastapi.testclient import TestClient
 
-from bot import hindsight
-from bot.run import State
-from bot.store import runs, search
-from bot.store.database import Transaction
+from bot.db import runs, search
+from bot.db.database import Transaction
+from bot.model import times
+from bot.model.run import State
 from runbooks import Report
 from tests.bot.web.conftest import Site
 from tests.bot.web.dom import Page
@@ -116,7 +116,7 @@ def test_filters_let_through_what_they_say(
 def _at(site: Site, run: int, zone: str) -> str:
     """Return when a run was asked for, as its asker would type it in a zone."""
     with site.database.reading() as tx:
-        return hindsight.written(runs.get(tx, run).asked, zone)
+        return times.format_moment(runs.get_run(tx, run).asked, zone)
 
 
 def test_times_are_meant_in_the_readers_zone_and_without_one_in_utc(site: Site) -> None:
@@ -173,7 +173,7 @@ def test_a_mangled_place_does_no_harm(site: Site, before: str) -> None:
 def test_what_a_host_answered_and_a_value_are_found_by_their_words(site: Site) -> None:
     with site.database.transaction() as tx:
         plain, found = asked(tx, host="lb1"), asked(tx, host="lb2")
-        runs.move(tx, found, State.REFUSED, summary="lb2 is overheated: cool it first")
+        runs.move_run(tx, found, State.REFUSED, summary="lb2 is overheated: cool it first")
     browser = site.browser("dora")
     assert numbers(browser.get("/runs?text=OVERHEATED").text) == [found.id]
     assert numbers(browser.get("/runs?text=overheated&host=lb1").text) == []
@@ -300,7 +300,7 @@ def test_the_first_page_shows_each_person_what_waits_for_them(site: Site) -> Non
 def test_what_one_has_approved_waits_for_one_no_more(site: Site) -> None:
     with site.database.transaction() as tx:
         run = waiting(tx, asked(tx), needed=2)
-        runs.cast(tx, _vote(run, "olga", tx.now))
+        runs.add_vote(tx, _vote(run, "olga", tx.now))
     assert "Nobody waits for your key" in site.browser("olga").get("/").text
     assert "Nobody waits for your key" not in site.browser("adam").get("/").text
 

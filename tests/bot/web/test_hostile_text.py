@@ -7,13 +7,14 @@ from urllib.parse import quote
 import pytest
 from markupsafe import Markup
 
-from bot.proposal import Proposal, ProposedStep
-from bot.run import Origin, State, StepRecord, StepState, Vote
-from bot.store import changelog, heard, runs
-from bot.store.database import Transaction
-from bot.store.glances import Part
-from bot.store.heard import Newest
-from bot.web import fan, pages, shown
+from bot.audit import change_log
+from bot.db import live_output, runs
+from bot.db.database import Transaction
+from bot.db.live_output import NewestLines
+from bot.db.run_progress import RunProgressPart
+from bot.model.plan import PlannedStep, ResolvedPlan
+from bot.model.run import Origin, State, StepRecord, StepState, Vote
+from bot.web import fanout_chart, shown, templating
 from connectors.command import Shell, SwitchLines
 from runbooks import Report, Table
 from tests.bot.web.conftest import Site
@@ -49,7 +50,7 @@ HOSTILE = {
 def _plant(tx: Transaction, text: str) -> int:
     """Put *text* into every field of a run that was denied, failed and finished all at once."""
     odd = text.replace("\0", "")
-    run = runs.add(
+    run = runs.add_run(
         tx,
         runs.NewRun(
             words=odd[:80],
@@ -63,10 +64,10 @@ def _plant(tx: Transaction, text: str) -> int:
             request=odd,
         ),
     )
-    step = ProposedStep(odd, odd, odd, _shell(odd), SwitchLines(_shell(odd).words), "", odd, odd)
+    step = PlannedStep(odd, odd, odd, _shell(odd), SwitchLines(_shell(odd).words), "", odd, odd)
     last = replace(step, do=Shell(("true",)), undo=None, no_undo=odd)
-    proposal = Proposal(odd, odd, run.fields, odd, tx.now, odd, odd, (step, last), (odd,))
-    shown = runs.amend(
+    proposal = ResolvedPlan(odd, odd, run.fields, odd, tx.now, odd, odd, (step, last), (odd,))
+    shown = runs.amend_run(
         tx,
         run,
         proposal=proposal,
@@ -77,18 +78,18 @@ def _plant(tx: Transaction, text: str) -> int:
         groups=("owners",),
         needed=1,
     )
-    waiting = runs.move(tx, shown, State.WAITING)
-    runs.cast(tx, Vote(run.id, odd[:64], True, odd[:64], tx.now, odd))
-    runs.cast(tx, Vote(run.id, "olga", False, odd[:64], tx.now, odd))
+    waiting = runs.move_run(tx, shown, State.WAITING)
+    runs.add_vote(tx, Vote(run.id, odd[:64], True, odd[:64], tx.now, odd))
+    runs.add_vote(tx, Vote(run.id, "olga", False, odd[:64], tx.now, odd))
     for n, state in ((1, StepState.SUCCEEDED), (2, StepState.FAILED)):
-        runs.intend(tx, run.id, n)
-        runs.conclude(tx, StepRecord(run.id, n, state, 0, tx.now, 1, odd, odd))
+        runs.record_intent(tx, run.id, n)
+        runs.record_outcome(tx, StepRecord(run.id, n, state, 0, tx.now, 1, odd, odd))
     facts = {"why": odd, "summary": odd, "title": odd, "plan": odd * 50, "fields": {odd: odd}}
     for kind in ("asked", "planned", "approved", "sending", "step failed", "proven", odd[:32]):
-        changelog.append(
+        change_log.append_entry(
             tx, kind, run=run.id, person=odd[:64], host=odd[:64], list=[odd, odd], **facts
         )
-    runs.move(tx, waiting, State.DENIED, ended=tx.now, summary=odd)
+    runs.move_run(tx, waiting, State.DENIED, ended=tx.now, summary=odd)
     return run.id
 
 
@@ -107,7 +108,7 @@ def test_hostile_text_stays_text(site: Site, kind: str) -> None:
     text = HOSTILE[kind]
     with site.database.transaction() as tx:
         number = _plant(tx, text)
-        heard.keep(tx, [Newest(number, 1, 1, text)])
+        live_output.store_lines(tx, [NewestLines(number, 1, 1, text)])
     browser = site.browser("olga")
     same = f"/runs/compare?a={number}&b={number}"
     paths = ["/", "/runs", f"/runs/{number}", f"/runs/{number}/live", same, "/log"]
@@ -174,7 +175,7 @@ def test_without_spelling_out_they_would_come_through(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _shown_anew(monkeypatch)
-    monkeypatch.setattr(shown, "visible", str)
+    monkeypatch.setattr(shown, "escape_control", str)
     with site.database.transaction() as tx:
         number = _plant(tx, HOSTILE["a colour"])
     assert "\x1b" in _unseen(site.browser("olga").get(f"/runs/{number}").text)
@@ -211,14 +212,14 @@ def test_other_pages_are_sound(site: Site, path: str, person: str) -> None:
 
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
 def test_an_open_page_is_told_how_a_host_ended_as_a_new_one_draws_it(text: str):
-    part = Part(1, 1, "lb1", State.FAILED, 1, None, f"type `{text}`, {text}")
-    [row] = fan.rows([part], begun=True)
+    part = RunProgressPart(1, 1, "lb1", State.FAILED, 1, None, f"type `{text}`, {text}")
+    [row] = fanout_chart.rows([part], begun=True)
     dossier = {
         "parts": [part],
-        "fan": fan.fan([part], started=1, ended=2, now=3),
+        "fan": fanout_chart.fan([part], started=1, ended=2, now=3),
         "hosts_drawn": "",
     }
-    page = pages.piece("run_hosts.html", run=part, dossier=dossier, streamed=False)
+    page = templating.piece("run_hosts.html", run=part, dossier=dossier, streamed=False)
     assert f">{row['summary']}</td>" in page
     assert Page(str(row["summary"])).strange == []
 

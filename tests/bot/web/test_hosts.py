@@ -2,8 +2,8 @@
 
 import pytest
 
-from bot.run import Run
-from bot.store import runs
+from bot.db import runs
+from bot.model.run import Run
 from tests.bot.office import WEB
 from tests.bot.web.conftest import Site
 from tests.toy import SetSwitch
@@ -19,7 +19,7 @@ def whole(site: Site) -> Run:
 
 def _parts(site: Site, whole: Run) -> list[Run]:
     with site.database.reading() as tx:
-        return runs.children(tx, whole.id)
+        return runs.list_children(tx, whole.id)
 
 
 def test_the_page_shows_every_host_and_what_became_of_it(site: Site, whole: Run):

@@ -4,11 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from bot.inventory import pending
-from bot.inventory.enrolling import enrolling
-from bot.inventory.pending import Pending, Somebody
-from bot.roll import Enrolling
-from bot.store import locks
+from bot.db import locks
+from bot.hosts import pending_hosts
+from bot.hosts.pending_hosts import LocalUser, PendingHost, list_for_pages
+from bot.hosts.status import EnrollingHost
 from bot.web import build
 from tests.bot.meeting import meet
 from tests.bot.web.conftest import Site
@@ -73,7 +72,7 @@ def test_a_changed_key_is_told_with_what_to_do(site: Site):
 def test_a_lock_is_shown_with_its_holder_and_who_waits_in_order(site: Site):
     with site.database.transaction() as tx:
         holder = running(tx, approved(tx, waiting(tx, asked(tx, host="lb1"))))
-        locks.take(tx, "lb1", holder.id)
+        locks.take_lock(tx, "lb1", holder.id)
         line = [approved(tx, waiting(tx, asked(tx, host="lb1"))) for _ in range(2)]
     browser = site.browser("dora")
     for path in ("/hosts", "/hosts/lb1"):
@@ -120,21 +119,21 @@ def test_a_host_that_there_is_not_is_said_to_be_not_there(site: Site):
 
 
 def test_hosts_that_wait_for_a_second_person_are_shown(site: Site):
-    somebody = Somebody(login="ops", uid=1000, machine="bastion")
+    somebody = LocalUser(login="ops", uid=1000, machine="bastion")
     entry = {"address": "10.0.3.9", "host_key": HOST_KEY, "area": "web"}
-    one = Pending(asked_by=somebody, fingerprint="SHA256:abc", entry=entry)
-    pending.keep(site.policy, {"web9": one})
-    assert enrolling(site.policy) == [
-        Enrolling("web9", "10.0.3.9", "SHA256:abc", "ops on bastion")
+    one = PendingHost(asked_by=somebody, fingerprint="SHA256:abc", entry=entry)
+    pending_hosts.store_pending_hosts(site.policy, {"web9": one})
+    assert list_for_pages(site.policy) == [
+        EnrollingHost("web9", "10.0.3.9", "SHA256:abc", "ops on bastion")
     ]
-    site.app = build(replace(site.parts, enrolling=lambda: enrolling(site.policy)))
+    site.app = build(replace(site.parts, enrolling=lambda: list_for_pages(site.policy)))
     text = Page(site.browser("dora").get("/hosts").text).text
     assert "Waiting for a second person 1 web9 at 10.0.3.9" in text
 
 
 def test_a_broken_file_of_such_hosts_breaks_no_page(site: Site):
     (site.policy / "enrolling.yaml").write_text("[")
-    assert enrolling(site.policy) == []
+    assert list_for_pages(site.policy) == []
 
 
 def test_a_list_of_runs_leads_to_the_host(site: Site):

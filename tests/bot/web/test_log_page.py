@@ -6,8 +6,9 @@ import io
 import pytest
 from sqlalchemy import text
 
-from bot.store import changelog, entries, verification
-from bot.store.database import Transaction
+from bot.audit import change_log, verification
+from bot.audit import query as audit_query
+from bot.db.database import Transaction
 from tests.bot.web.conftest import Site
 from tests.bot.web.dom import Page
 from tests.bot.web.exhibits import asked, gallery
@@ -23,7 +24,7 @@ def _begin(site: Site) -> None:
 def test_the_log_shows_every_entry_once(site: Site) -> None:
     with site.database.transaction() as tx:
         for n in range(120):
-            changelog.append(tx, "noted", person="dora", number=n)
+            change_log.append_entry(tx, "noted", person="dora", number=n)
     browser = site.browser("stan")
     seen: list[int] = []
     address = "/log"
@@ -36,7 +37,9 @@ def test_the_log_shows_every_entry_once(site: Site) -> None:
 
 def test_facts_are_told_as_people_read_them(site: Site) -> None:
     with site.database.transaction() as tx:
-        changelog.append(tx, "noted", lapses=1_803_009_881_141_996, size=7_000_000, hosts=[])
+        change_log.append_entry(
+            tx, "noted", lapses=1_803_009_881_141_996, size=7_000_000, hosts=[]
+        )
     told = site.browser("stan").get("/log").text
     assert "<dd>2027-02-19 04:04:41 UTC</dd>" in told
     assert "<dd>7000000</dd>" in told
@@ -46,7 +49,7 @@ def test_facts_are_told_as_people_read_them(site: Site) -> None:
 def test_a_whole_chain_is_said_to_be_whole(site: Site) -> None:
     _begin(site)
     with site.database.reading() as tx:
-        seq, head = changelog.head(tx)
+        seq, head = change_log.get_head(tx)
     words = Page(site.browser("stan").post("/log/verify").text).text
     assert f"Unbroken. All {seq} entries" in words
     assert head in words
@@ -115,7 +118,7 @@ def test_older_entries_keep_the_filters(site: Site) -> None:
 def test_older_entries_of_an_area_are_found_however_many_runs_came_since(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(entries, "NEWEST_RUNS", 60)
+    monkeypatch.setattr(audit_query, "NEWEST_RUNS", 60)
     numbers: list[int] = []
     for _ in range(130):
         with site.database.transaction() as tx:
@@ -156,15 +159,15 @@ def test_what_is_seen_of_the_log_is_handed_out_as_csv_and_json(site: Site) -> No
 def test_the_whole_log_is_verified_by_one_at_a_time(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    genuine, second = verification.verify, list[int]()
+    genuine, second = verification.verify_log, list[int]()
 
-    def meanwhile(tx: Transaction) -> verification.Verdict:
+    def meanwhile(tx: Transaction) -> verification.Verification:
         second.append(olga.post("/log/verify").status_code)
         return genuine(tx)
 
     dora, olga = site.browser("dora"), site.browser("olga")
     with monkeypatch.context() as both:
-        both.setattr(verification, "verify", meanwhile)
+        both.setattr(verification, "verify_log", meanwhile)
         assert dora.post("/log/verify").status_code == 200
     assert second == [409]
     assert dora.post("/log/verify").status_code == 200

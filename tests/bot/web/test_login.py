@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 from fastapi.testclient import TestClient
 
-from bot.store import changelog, signins, tables
-from bot.store.database import StoreUnavailable, Transaction
-from bot.web.onward import LONGEST, onward
+from bot.audit import change_log
+from bot.auth import sessions
+from bot.db import tables
+from bot.db.database import StoreUnavailable, Transaction
+from bot.web.redirects import LONGEST, onward
 from tests.bot.office import Office
 from tests.bot.web.conftest import Site, a_site
 from tests.bot.web.exhibits import gallery
@@ -110,7 +112,7 @@ def test_a_session_that_was_there_before_is_not_carried_over(site: Site) -> None
     browser.post(site.link("olga"))
     assert browser.cookies[site.parts.cookie] != before
     with site.database.reading() as tx:
-        assert signins.find(tx, before) is None
+        assert sessions.find_session(tx, before) is None
     assert "Olga Owner" in browser.get("/").text
 
 
@@ -142,9 +144,9 @@ def _age(site: Site, **back: int) -> None:
 
 def test_a_session_ends_when_nobody_uses_it(site: Site) -> None:
     browser = site.browser("dora")
-    _age(site, last_seen=signins.IDLE_SECONDS - 60)
+    _age(site, last_seen=sessions.IDLE_SECONDS - 60)
     assert browser.get("/").status_code == 200
-    _age(site, last_seen=signins.IDLE_SECONDS + 60)
+    _age(site, last_seen=sessions.IDLE_SECONDS + 60)
     answer = browser.get("/")
     assert answer.status_code == 401
     assert "You were signed out after a while." in answer.text
@@ -152,7 +154,7 @@ def test_a_session_ends_when_nobody_uses_it(site: Site) -> None:
 
 def test_a_session_ends_after_a_working_day_whatever_is_done(site: Site) -> None:
     browser = site.browser("dora")
-    _age(site, began=signins.LONGEST_SECONDS + 1, last_seen=0)
+    _age(site, began=sessions.LONGEST_SECONDS + 1, last_seen=0)
     assert browser.get("/").status_code == 401
 
 
@@ -162,7 +164,7 @@ def test_using_the_pages_keeps_a_session_alive_and_a_page_left_open_does_not(sit
 
     def last_seen() -> int:
         with site.database.reading() as tx:
-            found = signins.find(tx, browser.cookies[site.parts.cookie])
+            found = sessions.find_session(tx, browser.cookies[site.parts.cookie])
         assert found is not None
         return found.last_seen
 
@@ -324,7 +326,7 @@ def test_a_refused_sign_in_is_logged_once_a_minute_and_without_its_token(site: S
         assert site.browser().post(used).status_code == 410
     assert site.browser().post("/sign-in/invented").status_code == 410
     with site.database.reading() as tx:
-        told = [e for e in changelog.after(tx, 0) if e.kind == "sign-in refused"]
+        told = [e for e in change_log.list_entries_after(tx, 0) if e.kind == "sign-in refused"]
     assert [(e.facts["whose"], e.facts["why"]) for e in told] == [
         ("dora", "the link was used before")
     ]
@@ -334,7 +336,7 @@ def test_a_refused_sign_in_is_logged_once_a_minute_and_without_its_token(site: S
 def test_a_link_that_was_too_old_is_logged_as_that(site: Site) -> None:
     site.browser().post(site.link("dora", seconds=-1))
     with site.database.reading() as tx:
-        last = changelog.newest(tx, most=1)[0]
+        last = change_log.list_newest_entries(tx, most=1)[0]
     assert (last.kind, last.facts["why"]) == ("sign-in refused", "the link is too old")
 
 
@@ -347,7 +349,7 @@ def test_t_x1_a_link_that_could_not_be_used_does_not_stand_in_the_log(
 
     link = site.link("dora")
     with caplog.at_level(logging.CRITICAL), monkeypatch.context() as broken:
-        broken.setattr(signins, "use_link", gone)
+        broken.setattr(sessions, "use_link", gone)
         assert site.browser().post(link).status_code == 503
     assert "POST /sign-in: the disk is full" in caplog.text
     assert link.rpartition("/")[2] not in caplog.text

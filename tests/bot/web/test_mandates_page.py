@@ -2,7 +2,7 @@
 
 import pytest
 
-from bot.run import State
+from bot.model.run import State
 from runbooks import catalogue
 from tests.bot.web.conftest import Site
 from tests.bot.web.dom import Page

@@ -5,8 +5,8 @@ from html.parser import HTMLParser
 
 import pytest
 
-from bot.store import runs
-from bot.store.grants import NewGrant
+from bot.db import runs
+from bot.db.grants import NewGrant
 from tests.bot.office import WEB
 from tests.bot.web.conftest import Site
 from tests.bot.web.dom import VOID
@@ -87,7 +87,7 @@ def busy(site: Site) -> Site:
 
 def test_pages_name_people_and_areas(busy: Site):
     with busy.database.reading() as tx:
-        numbers = [run.id for run in runs.listed(tx, range(1, 50))]
+        numbers = [run.id for run in runs.list_runs(tx, range(1, 50))]
     assert len(numbers) > 12
     wrong: dict[str, list[str]] = {}
     browser = busy.browser("olga")

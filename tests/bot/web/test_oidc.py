@@ -14,10 +14,11 @@ import pytest
 from fastapi.testclient import TestClient
 from httpx2 import Response
 
-from bot.store import changelog, signins
+from bot.audit import change_log
+from bot.auth import sessions
 from bot.web import build, oidc
 from bot.web.provider import NoAnswer, Provider, Registration
-from bot.workflow.banning import Admitted
+from bot.workflow.bans import PolicyWithoutBanned
 from tests.bot.office import Office
 from tests.bot.web.conftest import ORIGIN, Site
 from tests.playground.oidc_provider import CLIENT_ID, CLIENT_SECRET, OidcProvider
@@ -126,16 +127,16 @@ def _yes(*_: object) -> bool:
     return True
 
 
-def _last(site: Site) -> changelog.Entry:
+def _last(site: Site) -> change_log.Entry:
     with site.database.reading() as tx:
-        return changelog.newest(tx, most=1)[0]
+        return change_log.list_newest_entries(tx, most=1)[0]
 
 
 def _nobody(answer: Response, site: Site, *, status: int = 403) -> None:
     assert answer.status_code == status
     assert "You are not signed in" in answer.text
     with site.database.reading() as tx:
-        assert [signins.of(tx, person) for person in ("dora", "olga")] == [[], []]
+        assert [sessions.list_sessions(tx, person) for person in ("dora", "olga")] == [[], []]
 
 
 # --- who comes in ---
@@ -214,7 +215,7 @@ def test_somebody_who_is_shut_out_or_gone_does_not_come_in(way: Way) -> None:
 def test_somebody_who_is_banned_is_told_so_and_not_why(
     office: Office, provider: OidcProvider
 ) -> None:
-    admitted = cast("Any", Admitted(office.policies, office.database))
+    admitted = cast("Any", PolicyWithoutBanned(office.policies, office.database))
     whole, office.policies = office.policies, admitted
     site = a_site(office, a_registration(provider.issuer))
     office.policies = whole
@@ -239,12 +240,12 @@ def test_somebody_who_said_no_at_the_provider_is_told_so(way: Way) -> None:
 def test_whatever_session_there_was_before_has_ended(way: Way) -> None:
     before = way.browser
     with way.site.database.transaction() as tx:
-        old = signins.begin(tx, "adam")
+        old = sessions.begin_session(tx, "adam")
     way.site.carry(before, old)
     assert way.arrive("s-olga").status_code == 303
     assert before.cookies[way.site.parts.cookie] != old
     with way.site.database.reading() as tx:
-        assert signins.find(tx, old) is None
+        assert sessions.find_session(tx, old) is None
 
 
 # --- what an attacker tries on the way ---
@@ -300,7 +301,7 @@ def test_a_code_works_once(way: Way) -> None:
 def test_without_remembering_answers_the_provider_still_refuses_a_second_one(
     way: Way, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(oidc.seen, "first_time", _yes)
+    monkeypatch.setattr(oidc.dedup, "remember_first", _yes)
     back = way.go("s-olga")
     kept = way.browser.cookies[f"{way.site.parts.cookie}-oidc"]
     assert way.browser.get(back).status_code == 303

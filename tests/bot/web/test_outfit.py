@@ -3,7 +3,7 @@
 import shutil
 from pathlib import Path
 
-from bot.web.outfit import STATIC, lacking
+from bot.web.assets import STATIC, lacking
 
 
 def test_pages_are_dressed_as_they_are_here():

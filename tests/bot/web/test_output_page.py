@@ -1,6 +1,6 @@
 """What a host answered, handed out as a file and searched: harmless, and for whoever may look."""
 
-from bot.run import Run, StepState
+from bot.model.run import Run, StepState
 from tests.bot.web.conftest import Site
 from tests.bot.web.dom import Page
 from tests.bot.web.exhibits import approved, asked, concluded, running, succeeded, waiting

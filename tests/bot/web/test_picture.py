@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from bot.run import Origin, Run, State
-from bot.store.database import Transaction
-from bot.web.picture import gauge, tree
+from bot.db.database import Transaction
+from bot.model.run import Origin, Run, State
+from bot.web.diagrams import gauge, tree
 from runbooks import Report, Table
 from tests.bot.web.conftest import Site
 from tests.bot.web.dom import Page

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from sqlalchemy import update
 
-from bot.store import tables
-from bot.tally import tally
+from bot.db import tables
+from bot.workflow.wait_report import build_wait_report
 from tests.bot.web.conftest import Site
 from tests.bot.web.dom import Page
 from tests.bot.web.exhibits import asked, succeeded
@@ -45,6 +45,6 @@ def test_that_not_all_was_looked_at_is_said(site: Site, monkeypatch: pytest.Monk
     _some(site)
     said = "only the newest runs are looked at"
     assert said not in Page(site.browser("dora").get("/report").text).text
-    limits: Any = tally.__kwdefaults__
+    limits: Any = build_wait_report.__kwdefaults__
     monkeypatch.setitem(limits, "most", 3)
     assert said in Page(site.browser("dora").get("/report").text).text

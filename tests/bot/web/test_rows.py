@@ -3,8 +3,9 @@
 import pytest
 from sqlalchemy import text
 
-from bot.run import State
-from bot.store import changelog, runs
+from bot.audit import change_log
+from bot.db import runs
+from bot.model.run import State
 from bot.web import rows
 from tests.bot.web.conftest import Site
 from tests.bot.web.exhibits import asked
@@ -27,7 +28,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def _some_runs(site: Site) -> None:
     with site.database.transaction() as tx:
         for _ in range(3):
-            runs.move(tx, asked(tx), State.FAILED, summary="Out of reach")
+            runs.move_run(tx, asked(tx), State.FAILED, summary="Out of reach")
 
 
 @pytest.mark.parametrize("address", ["/runs", "/log"])
@@ -49,7 +50,7 @@ def test_a_run_that_goes_on_is_shown_as_it_is_now(site: Site) -> None:
     browser = site.browser("stan")
     assert "Failed" not in _results(browser.get("/runs").text)
     with site.database.transaction() as tx:
-        runs.move(tx, run, State.FAILED, summary="Out of reach")
+        runs.move_run(tx, run, State.FAILED, summary="Out of reach")
     assert "Failed" in _results(browser.get("/runs").text)
 
 
@@ -66,7 +67,7 @@ def test_who_is_called_otherwise_by_now_is_called_so_in_old_rows(site: Site) -> 
 
 def test_an_entry_that_was_garbled_since_is_shown_garbled(site: Site) -> None:
     with site.database.transaction() as tx:
-        changelog.append(tx, "noted", person="dora", told="the truth")
+        change_log.append_entry(tx, "noted", person="dora", told="the truth")
     browser = site.browser("stan")
     assert "the truth" in browser.get("/log").text
     with site.database.engine.connect() as raw:

@@ -5,8 +5,9 @@ from collections.abc import Mapping
 import pytest
 from sqlalchemy import update
 
-from bot.run import State
-from bot.store import changelog, locks, tables, verification
+from bot.audit import change_log, verification
+from bot.db import locks, tables
+from bot.model.run import State
 from connectors.trouble import CommandFailed, Interrupted
 from runbooks import Report
 from runbooks.abusers_clear import ClearAbuser
@@ -70,7 +71,7 @@ def test_every_entry_is_shown_with_its_hash(site: Site) -> None:
     run = site.office.approve(site.office.ask(LAMP_ON))
     html = site.browser("dora").get(f"/runs/{run.id}").text
     with site.database.reading() as tx:
-        entries = changelog.of_run(tx, run.id)
+        entries = change_log.list_entries_of_run(tx, run.id)
     assert len(entries) == 9
     for entry in entries:
         assert f'title="{entry.hash}"' in html
@@ -139,7 +140,7 @@ def test_the_story_says_how_what_went_on_came_to_its_end(
 def test_a_run_that_waits_for_another_says_for_which(site: Site) -> None:
     with site.database.transaction() as tx:
         holder = running(tx, approved(tx, waiting(tx, asked(tx))))
-        locks.take(tx, "lb1", holder.id)
+        locks.take_lock(tx, "lb1", holder.id)
         other = approved(tx, waiting(tx, asked(tx)))
     words = Page(site.browser("dora").get(f"/runs/{other.id}").text).text
     assert f"Run {holder.id} holds lb1 since" in words

@@ -7,17 +7,17 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from bot.diary import diary
-from bot.run import State
-from bot.store import schedules
-from bot.timetable import Timing, timetable
+from bot.db import schedules
+from bot.model.run import State
+from bot.model.schedule import ScheduleTiming, parse_cron
+from bot.workflow.calendar import build_calendar
 from tests.bot.office import WEB, Office
 from tests.bot.time import due_now, fire_all
 from tests.bot.web.conftest import Site
 from tests.bot.web.dom import Page
 from tests.toy import SetSwitch, ShowSwitches
 
-NIGHTLY = Timing("<b>nightly</b>", timetable("0 3 * * *", "Europe/Amsterdam"))
+NIGHTLY = ScheduleTiming("<b>nightly</b>", parse_cron("0 3 * * *", "Europe/Amsterdam"))
 SCRUB: Mapping[str, str] = {
     "name": "monthly look",
     "request": "zfs scrub status nas1 tank",
@@ -50,7 +50,7 @@ def test_schedules_are_listed_and_shown_as_text(site: Site):
 def test_what_became_of_its_moments_stands_on_its_page(site: Site):
     _begun(site.office)
     with site.database.reading() as tx:
-        [schedule] = schedules.every(tx)
+        [schedule] = schedules.list_schedules(tx)
     due_now(site.office, schedule)
     fire_all(site.office)
     assert 'href="/runs/2"' in site.browser("dora").get("/schedules/1").text
@@ -123,7 +123,7 @@ def _change(office: Office) -> None:
 def test_the_calendar_shows_what_fires_in_the_next_30_days(site: Site):
     _begun(site.office)
     with site.database.reading() as tx:
-        found = diary(tx, site.office.policies.current())
+        found = build_calendar(tx, site.office.policies.current())
     assert len(found.days) == 30
     assert sum(len(day.coming) for day in found.days) in {29, 30}
     page = Page(site.browser("dora").get("/schedules").text)
@@ -142,7 +142,7 @@ def test_a_freeze_is_drawn_in_and_leaves_changes_out(site: Site):
         f'{{name: Black Friday, areas: [edge], from: "{first} 00:00", until: "{last} 12:00"}}',
     )
     with site.database.reading() as tx:
-        days = diary(tx, site.office.policies.current()).days
+        days = build_calendar(tx, site.office.policies.current()).days
     frozen = [day.date for day in days if day.frosts]
     assert frozen == [first + timedelta(days=n) for n in range(4)]
     left_out = [day.date for day in days for one in day.coming if one.left_out]
@@ -156,26 +156,26 @@ def test_a_freeze_leaves_checks_in(site: Site):
     _begun(site.office)
     _freeze(site, '{name: always, from: "2000-01-01 00:00", until: "2200-01-01 00:00"}')
     with site.database.reading() as tx:
-        days = diary(tx, site.office.policies.current()).days
+        days = build_calendar(tx, site.office.policies.current()).days
     assert all(day.frosts and day.frosts[0].whole_day for day in days)
     assert not any(one.left_out for day in days for one in day.coming)
 
 
 def test_what_fires_every_minute_is_not_followed_to_the_end(site: Site):
-    often = Timing("often", timetable("* * * * *", "UTC"))
+    often = ScheduleTiming("often", parse_cron("* * * * *", "UTC"))
     office = site.office
     office.workflow.schedules.ask(
         [ShowSwitches(host="lb1")], spelled="", person="dora", origin=WEB, timing=often
     )
     office.work()
     with site.database.reading() as tx:
-        found = diary(tx, office.policies.current())
+        found = build_calendar(tx, office.policies.current())
     assert list(found.cut) == ["often"]
     assert "fires too often to be shown to the end" in site.browser("dora").get("/schedules").text
 
 
 def test_however_many_fire_often_the_calendar_follows_so_many_moments_and_no_more(site: Site):
-    often = Timing("often", timetable("*/2 * * * *", "UTC"))
+    often = ScheduleTiming("often", parse_cron("*/2 * * * *", "UTC"))
     office = site.office
     schedules = [(f"often {n}", often) for n in range(14)] + [("nightly", NIGHTLY)]
     for name, timing in schedules:
@@ -188,7 +188,7 @@ def test_however_many_fire_often_the_calendar_follows_so_many_moments_and_no_mor
         )
     office.work()
     with site.database.reading() as tx:
-        found = diary(tx, office.policies.current())
+        found = build_calendar(tx, office.policies.current())
     fires: Counter[str] = Counter()
     for day in found.days:
         fires.update({one.name: len(one.moments) for one in day.coming})

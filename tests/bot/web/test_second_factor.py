@@ -6,7 +6,7 @@ import pytest
 from fastapi.testclient import TestClient
 from pyotp.totp import TOTP
 
-from bot.run import State
+from bot.model.run import State
 from tests.bot.keyring import an_app
 from tests.bot.web.conftest import Site
 from tests.bot.web.dom import Page

@@ -2,8 +2,9 @@
 
 import pytest
 
-from bot.store import changelog, signins
-from bot.web.agent import readable
+from bot.audit import change_log
+from bot.auth import sessions
+from bot.web.user_agent import readable
 from tests.bot.web.conftest import Site
 
 FIREFOX = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Firefox/140.0"
@@ -11,7 +12,7 @@ FIREFOX = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Firefox/140.0"
 
 def _named(site: Site, person: str) -> list[str]:
     with site.database.reading() as tx:
-        return [one.name for one in signins.of(tx, person)]
+        return [one.name for one in sessions.list_sessions(tx, person)]
 
 
 def test_each_session_is_listed_with_the_browser_that_it_is_in(site: Site) -> None:
@@ -103,7 +104,7 @@ def test_what_a_browser_calls_itself_is_only_text(site: Site) -> None:
     page = site.browser("dora").get("/sessions")
     assert "<script>alert" not in page.text
     assert "\x1b" not in page.text
-    assert "x" * (signins.LONGEST_AGENT + 1) not in page.text
+    assert "x" * (sessions.LONGEST_AGENT + 1) not in page.text
 
 
 def test_the_name_of_a_session_opens_nothing(site: Site) -> None:
@@ -117,5 +118,5 @@ def test_the_name_of_a_session_opens_nothing(site: Site) -> None:
 def test_ending_a_session_is_in_the_log_with_whose_it_was(site: Site) -> None:
     site.browser("dora").post("/sessions/end-all")
     with site.database.reading() as tx:
-        last = changelog.newest(tx, most=1)[0]
+        last = change_log.list_newest_entries(tx, most=1)[0]
     assert (last.kind, last.person) == ("sessions ended", "dora")

@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from bot.run import State
-from bot.workflow import StepUpFirst
+from bot.model.run import State
+from bot.workflow.approvals import StepUpRequired
 from tests.bot.keyring import stepped_up
 from tests.bot.web.conftest import Site
 from tests.toy import SetSwitch
@@ -85,7 +85,7 @@ def test_where_the_policy_wants_a_second_factor_for_it_it_is_shown_first(site: S
     assert 'href="/step-up?next=/stop"' in adam.get("/stop").text
     answer = adam.post("/stop", data={"reason": "smoke in the cellar"})
     assert answer.headers["location"] == "/step-up?next=/stop"
-    with pytest.raises(StepUpFirst, match="which chat does not have"):
+    with pytest.raises(StepUpRequired, match="which chat does not have"):
         site.office.workflow.stop_all(person="adam", why="smoke in the cellar")
     app = stepped_up(site.office, "adam")
     site.office.workflow.stop_all(person="adam", why="smoke", session=app.session)
@@ -146,7 +146,7 @@ def test_where_letting_in_takes_a_second_factor_it_is_shown_first(site: Site):
     assert 'href="/step-up?next=/bans"' in olga.get("/bans").text
     lift = {"person": "dora", "reason": "it was found"}
     assert olga.post("/bans/lift", data=lift).headers["location"] == "/step-up?next=/bans"
-    with pytest.raises(StepUpFirst, match="“Shut out”"):
+    with pytest.raises(StepUpRequired, match="“Shut out”"):
         site.office.workflow.unban("dora", by="olga", why="it was found")
     app = stepped_up(site.office, "olga")
     site.office.workflow.unban("dora", by="olga", why="it was found", session=app.session)

@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from bot.run import ATTENTION, State
-from bot.store import heard, signins
-from bot.store.heard import Newest
-from bot.web import badge, build
-from bot.web.seats import Full, Seats, Terms
+from bot.auth import sessions
+from bot.db import live_output
+from bot.db.live_output import NewestLines
+from bot.model.run import ATTENTION, State
+from bot.web import badges, build
+from bot.web.stream_slots import Full, Seats, Terms
 from tests.bot.narrow import narrow_rules
 from tests.bot.web.conftest import Site
 from tests.bot.web.exhibits import approved, asked, gallery, running, waiting
@@ -40,7 +41,7 @@ def moving(site: Site) -> int:
     """A run of which one step is under way, and talks."""
     with site.database.transaction() as tx:
         number = running(tx, approved(tx, waiting(tx, asked(tx)))).id
-        heard.keep(tx, [Newest(number, 1, 250, "<b>half</b>\n\x1b[31mdone")])
+        live_output.store_lines(tx, [NewestLines(number, 1, 250, "<b>half</b>\n\x1b[31mdone")])
     return number
 
 
@@ -98,7 +99,7 @@ def test_t_a20_who_signs_out_is_told_no_more(site: Site, moving: int) -> None:
 
     async def then_sign_out(*given: Any) -> Any:
         with database.transaction() as tx:
-            signins.end(tx, token)
+            sessions.end_session(tx, token)
         return await first_look(*given)
 
     looks.at = then_sign_out
@@ -184,7 +185,7 @@ def test_there_is_no_stream_of_what_is_not_there(site: Site) -> None:
 def test_what_was_heard_last_of_an_unknown_step_stays_on_the_page(site: Site) -> None:
     number = gallery(site.database)["unknown"]
     with site.database.transaction() as tx:
-        heard.keep(tx, [Newest(number, 1, 1, "<script>alert(1)</script>")])
+        live_output.store_lines(tx, [NewestLines(number, 1, 1, "<script>alert(1)</script>")])
     page = site.browser("dora").get(f"/runs/{number}").text
     assert "The last that was heard" in page
     assert "&lt;script&gt;alert(1)" in page
@@ -192,7 +193,7 @@ def test_what_was_heard_last_of_an_unknown_step_stays_on_the_page(site: Site) ->
 
 
 def test_a_host_whose_wave_has_not_begun_waits_for_no_approval():
-    assert badge.of_part(State.WAITING, begun=True).word == "To come"
-    assert badge.of_part(State.WAITING, begun=False).word == "Waiting for approval"
-    assert badge.of_part(State.RUNNING, begun=True) == badge.RUN[State.RUNNING]
-    assert badge.of_part(ATTENTION, begun=True).word == "Needs attention"
+    assert badges.of_part(State.WAITING, begun=True).word == "To come"
+    assert badges.of_part(State.WAITING, begun=False).word == "Waiting for approval"
+    assert badges.of_part(State.RUNNING, begun=True) == badges.RUN[State.RUNNING]
+    assert badges.of_part(ATTENTION, begun=True).word == "Needs attention"

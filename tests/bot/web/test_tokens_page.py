@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from bot.store import tokens
-from bot.web import tokens_page
+from bot.auth import tokens as auth_tokens
+from bot.web import tokens
 from tests.bot.keyring import an_app
 from tests.bot.web.conftest import Site
 
@@ -18,7 +18,7 @@ def test_a_token_is_shown_once_and_listed_by_its_beginning(site: Site):
     found = re.findall(r"kt_[0-9a-f]{8}_[A-Za-z0-9_-]{43}", made)
     assert len(set(found)) == 1
     with site.database.reading() as tx:
-        token = tokens.find(tx, found[0])
+        token = auth_tokens.find_token(tx, found[0])
     assert token is not None
     assert (token.person, token.scopes) == ("dora", ("read", "ask"))
     again = browser.get("/tokens").text
@@ -74,7 +74,7 @@ def test_without_that_guard_a_session_that_was_taken_over_would_get_one(
     def never(_parts: object, _visitor: object) -> bool:
         return False
 
-    monkeypatch.setattr(tokens_page, "_lacks_factor", never)
+    monkeypatch.setattr(tokens, "_lacks_factor", never)
     browser = site.browser()
     site.carry(browser, an_app(site.office, "olga").session)
     assert "Your new token" in browser.post("/tokens", data=WANTED).text

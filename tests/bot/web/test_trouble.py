@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from bot.workflow import Workflow
-from bot.workflow.pacing import Pace
+from bot.service import Workflow
+from bot.workflow.rate_limit import RateLimits
 from tests.bot.office import Office
 from tests.bot.web.conftest import Site, a_site
 from tests.bot.web.exhibits import gallery
@@ -37,7 +37,7 @@ def test_a_fault_leaves_the_menu_where_it_is(site: Site) -> None:
 
 
 def test_whoever_asks_for_too_much_is_told_to_wait(office: Office) -> None:
-    parts = replace(office.parts, pace=Pace(person=1, runbook=9, everybody=9))
+    parts = replace(office.parts, pace=RateLimits(person=1, runbook=9, everybody=9))
     site = a_site(replace(office, parts=parts, workflow=Workflow(parts)))
     browser = site.browser("dora")
     assert browser.post("/ask", data=CLEAR).status_code == 303

@@ -2,7 +2,7 @@
 
 import pytest
 
-from bot.store import views
+from bot.db import saved_views
 from tests.bot.web.conftest import Site
 from tests.bot.web.dom import Page
 from tests.bot.web.exhibits import gallery
@@ -46,7 +46,7 @@ def test_a_name_is_used_once_and_takes_the_newest_filters(site: Site):
     _keep(site, query="host=lb1")
     _keep(site, query="person=adam")
     with site.database.reading() as tx:
-        assert [view.query for view in views.of(tx, "dora")] == ["person=adam"]
+        assert [view.query for view in saved_views.list_views(tx, "dora")] == ["person=adam"]
 
 
 def test_a_view_is_forgotten_by_whose_it_is(site: Site):
@@ -62,7 +62,7 @@ def test_only_filters_are_kept(site: Site):
 
 def test_a_view_leads_nowhere_but_to_the_history(site: Site):
     with site.database.transaction() as tx:
-        views.keep(tx, person="dora", name="x", query="host=%0d%0aSet-Cookie:x")
+        saved_views.store_view(tx, person="dora", name="x", query="host=%0d%0aSet-Cookie:x")
     place = site.browser("dora").get("/views/1").headers["location"]
     assert place.startswith("/runs?host=%0d%0a")
 
@@ -75,8 +75,8 @@ def test_a_name_that_does_not_fit_is_refused(site: Site, name: str):
 
 def test_nobody_keeps_more_views_than_they_can_find(site: Site):
     with site.database.transaction() as tx:
-        for n in range(views.MOST):
-            views.keep(tx, person="dora", name=f"view {n}", query="")
+        for n in range(saved_views.MOST):
+            saved_views.store_view(tx, person="dora", name=f"view {n}", query="")
     answer = site.browser("dora").post("/views", data={"name": "one more", "query": ""})
     assert answer.status_code == 422
     assert "forget one first" in answer.text

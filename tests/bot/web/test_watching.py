@@ -7,31 +7,33 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.run import State
-from bot.store.glances import Glance, Part
-from bot.store.heard import MOST_LINES as KEPT
-from bot.store.heard import Heard
-from bot.visible import visible
-from bot.web.fan import fan
-from bot.web.watching import MOST_LINES, Watching
+from bot.db.live_output import MOST_LINES as KEPT
+from bot.db.live_output import LiveOutput
+from bot.db.run_progress import RunProgress, RunProgressPart
+from bot.model.run import State
+from bot.model.text import escape_control
+from bot.web.fanout_chart import fan
+from bot.web.stream import MOST_LINES, Watching
 
 NOW = 100_000_000
 
 
-def a_part(number: int, state: State = State.RUNNING, version: int = 1) -> Part:
-    return Part(number, version, f"web{number}", state, NOW, None, "")
+def a_part(number: int, state: State = State.RUNNING, version: int = 1) -> RunProgressPart:
+    return RunProgressPart(number, version, f"web{number}", state, NOW, None, "")
 
 
-def a_glance(heard: Sequence[Heard] = (), parts: Sequence[Part] = ()) -> Glance:
-    return Glance(a_part(1), parts, head=7, heard=heard, now=NOW)
+def a_glance(
+    heard: Sequence[LiveOutput] = (), parts: Sequence[RunProgressPart] = ()
+) -> RunProgress:
+    return RunProgress(a_part(1), parts, head=7, heard=heard, now=NOW)
 
 
-def spoken(total: int, *, run: int = 1, at: int = NOW) -> Heard:
+def spoken(total: int, *, run: int = 1, at: int = NOW) -> LiveOutput:
     first = max(0, total - KEPT)
-    return Heard(run, "lb1", 1, at, total, [f"line {n}" for n in range(first, total)])
+    return LiveOutput(run, "lb1", 1, at, total, [f"line {n}" for n in range(first, total)])
 
 
-def said(watching: Watching, *heard: Heard) -> list[Any]:
+def said(watching: Watching, *heard: LiveOutput) -> list[Any]:
     return dict(watching.news(a_glance(heard))).get("said", [])
 
 
@@ -93,8 +95,8 @@ def test_only_hosts_that_moved_are_told() -> None:
 
 @given(st.text())
 def test_t_h1_what_acts_on_a_screen_is_spelt_out(line: str) -> None:
-    told = said(Watching(), Heard(1, "lb1", 1, NOW, 1, [line]))
-    assert told[0]["lines"] == [visible(line)]
+    told = said(Watching(), LiveOutput(1, "lb1", 1, NOW, 1, [line]))
+    assert told[0]["lines"] == [escape_control(line)]
 
 
 def test_a_fan_counts_every_host_once() -> None:

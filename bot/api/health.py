@@ -1,0 +1,35 @@
+"""The condition of the service, for programs of those who may stop it."""
+
+from collections.abc import Sequence
+
+from fastapi import APIRouter
+
+from bot.api import schemas
+from bot.api.auth import Reading
+from bot.api.deps import Here
+from bot.api.thread import InOneThread
+from bot.model.check_result import Mark
+from bot.workflow.approvals import NotAllowed
+
+router = APIRouter(tags=["service"], route_class=InOneThread)
+
+
+class FindingShape(schemas.Shape):
+    """mark: ok, note for what works and could be better, mend for what does not work."""
+
+    about: str
+    mark: Mark
+    said: str
+
+
+class ConditionShape(schemas.Shape):
+    well: bool
+    findings: Sequence[FindingShape]
+
+
+@router.get("/condition", operation_id="getCondition", summary="Say how the service is")
+def condition(parts: Here, caller: Reading) -> ConditionShape:
+    if not caller.policy.may_order(caller.id, "stop").allowed:
+        raise NotAllowed("only those who may stop everything see how the service is")
+    found = [FindingShape(**vars(one)) for one in parts.findings()]
+    return ConditionShape(well=all(one.mark != "mend" for one in found), findings=found)

@@ -1,0 +1,114 @@
+"""The report: how long people wait for approvals, and what could be lifted to self-service."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from pydantic import Field
+
+from bot.api import schemas
+from bot.api.auth import Reading
+from bot.api.deps import Here
+from bot.api.schemas_in import Given
+from bot.api.thread import InOneThread
+from bot.workflow.wait_report import QUARTER, SelfServiceSuggestion, WaitRow, build_wait_report
+
+router = APIRouter(prefix="/report", tags=["report"], route_class=InOneThread)
+
+_SECOND = 1_000_000
+
+
+class LineShape(schemas.Shape):
+    """One row. Waits are seconds; null where nothing was decided. approval_rate: 0 to 1."""
+
+    name: str
+    asked: int
+    approved: int
+    denied: int
+    expired: int
+    waiting: int
+    approval_rate: float | None
+    median_wait: float | None
+    ninth_decile_wait: float | None
+    longest_wait: float | None
+
+    @classmethod
+    def of(cls, line: WaitRow) -> "LineShape":
+        return cls(
+            name=line.name,
+            asked=line.asked,
+            approved=line.approved,
+            denied=line.denied,
+            expired=line.expired,
+            waiting=line.waiting,
+            approval_rate=line.rate,
+            median_wait=_seconds(line.middle),
+            ninth_decile_wait=_seconds(line.ninth),
+            longest_wait=_seconds(line.longest),
+        )
+
+
+class LiftShape(schemas.Shape):
+    """What could go without approvals. rule: text for policy.cedar. at_once: of those asked for,
+    how many would not have waited; replayed: the replay with it in a line.
+    """
+
+    runbook: str
+    area: str
+    asked: int
+    waited: float
+    median_wait: float
+    rule: str
+    at_once: int
+    replayed: str
+
+    @classmethod
+    def of(cls, lift: SelfServiceSuggestion) -> "LiftShape":
+        return cls(
+            runbook=lift.runbook,
+            area=lift.area,
+            asked=lift.asked,
+            waited=lift.waited / _SECOND,
+            median_wait=lift.middle / _SECOND,
+            rule=lift.rule,
+            at_once=lift.at_once,
+            replayed=lift.replayed,
+        )
+
+
+class Waiting(schemas.Shape):
+    """since: how far it goes back: less than was asked for where more was going on than is looked
+    at. hours: 24, by the hour of asking in UTC.
+    """
+
+    days: int
+    since: datetime
+    total: LineShape
+    by_runbook: Sequence[LineShape]
+    by_area: Sequence[LineShape]
+    by_hour: Sequence[LineShape]
+    self_service: Sequence[LiftShape]
+
+
+class Back(Given):
+    days: int = Field(QUARTER, ge=1, le=366)
+
+
+@router.get("/waiting", operation_id="reportWaiting", summary="Say how long people wait")
+def waiting(parts: Here, caller: Reading, wanted: Annotated[Back, Query()]) -> Waiting:
+    with parts.database.reading(caller.sight) as tx:
+        found = build_wait_report(tx, caller.policy, days=wanted.days)
+    return Waiting(
+        days=found.days,
+        since=schemas.at(found.since),
+        total=LineShape.of(found.total),
+        by_runbook=[LineShape.of(line) for line in found.runbooks],
+        by_area=[LineShape.of(line) for line in found.areas],
+        by_hour=[LineShape.of(line) for line in found.hours],
+        self_service=[LiftShape.of(lift) for lift in found.lifts],
+    )
+
+
+def _seconds(length: int | None) -> float | None:
+    return None if length is None else length / _SECOND

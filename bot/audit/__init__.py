@@ -1,0 +1,1 @@
+"""The change log: append, sign, verify, search, export."""

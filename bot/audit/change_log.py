@@ -1,0 +1,470 @@
+"""The change log: every event of every run, append-only, each entry bound to the one before."""
+
+import hashlib
+import json
+from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from json.encoder import encode_basestring
+from typing import Any, cast
+
+from sqlalchemy import Row, bindparam, select
+
+from bot.audit import signing
+from bot.db import idempotency, tables, view_conditions
+from bot.db.database import StoreUnavailable, Transaction
+from bot.db.prepared import PreparedStatement
+from bot.db.statement import Statement
+from bot.model.canonical import Canonical, encode_canonical, hash_canonical
+
+GENESIS = "0" * 64
+# The kind of the entries that name the key by which the log is sealed from then on.
+KEY = "key"
+# The places of hash and signature among the members of an entry.
+_HASH, _SIGNATURE = 8, 9
+
+# As the driver takes it, with nothing to be put together for each entry of a wave.
+_LAST = "SELECT seq, hash FROM entry ORDER BY seq DESC LIMIT 1"
+# What to ask for the newest entry, beside other things.
+HEAD = Statement(_LAST, ())
+_COLUMNS = ", ".join(column.name for column in tables.entry.columns)
+# SQLite has one writer; of PostgreSQL, a function of the schema takes a lock, then looks.
+_LOCKED_HEAD = {
+    "sqlite": f"SELECT {_COLUMNS} FROM entry ORDER BY seq DESC LIMIT 1",  # noqa: S608 - ours
+    "postgresql": f"SELECT {_COLUMNS} FROM log_head()",  # noqa: S608 - ours
+}
+_FROM = {
+    dialect: f"SELECT {_COLUMNS} FROM entry WHERE seq >= {mark} ORDER BY seq LIMIT {mark}"  # noqa: S608 - ours
+    for dialect, mark in (("sqlite", "?"), ("postgresql", "%s"))
+}
+_HASH_AT = {
+    dialect: f"SELECT hash FROM entry WHERE seq = {mark}"  # noqa: S608 - ours
+    for dialect, mark in (("sqlite", "?"), ("postgresql", "%s"))
+}
+_ALL = f"SELECT {_COLUMNS} FROM entry ORDER BY seq"  # noqa: S608 - ours
+_INSERT = {
+    dialect: f"INSERT INTO entry ({_COLUMNS}) VALUES ({', '.join([mark] * 10)})"  # noqa: S608 - ours
+    for dialect, mark in (("sqlite", "?"), ("postgresql", "%s"))
+}
+# All entries of a wave in one statement: a list for each column.
+_LISTS = ", ".join(
+    f"%s::{'bigint' if column.name in {'seq', 'at', 'run'} else 'text'}[]"
+    for column in tables.entry.columns
+)
+_INSERT_LISTS = f"INSERT INTO entry ({_COLUMNS}) SELECT * FROM unnest({_LISTS})"  # noqa: S608 - ours
+_OF = tables.entry.c.run == bindparam("of")
+_OF_RUN = PreparedStatement(select(tables.entry).where(_OF).order_by(tables.entry.c.seq))
+_OF_KIND = PreparedStatement(
+    select(tables.entry)
+    .where(tables.entry.c.kind == bindparam("which"))
+    .order_by(tables.entry.c.seq.desc())
+    .limit(1)
+)
+_FIRST = PreparedStatement(select(tables.entry).order_by(tables.entry.c.seq).limit(1))
+_LAST_OF_RUN = PreparedStatement(
+    select(tables.entry).where(_OF).order_by(tables.entry.c.seq.desc()).limit(1)
+)
+
+
+class LogAltered(StoreUnavailable):
+    """The change log is not as Keyturn has written it: nothing is added to it, so nothing runs."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(
+            f"the change log was altered: {why}. Nothing is added to it, and nothing runs. Keep a "
+            "copy of the database, and run `keyturn changelog verify`"
+        )
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One event. at: microseconds. body: canonical JSON. prev, hash: 64 hex digits of SHA-256.
+
+    hash = SHA-256 of the canonical JSON of the members before it.
+    signature = Ed25519 over the 32 bytes of the hash, 128 hex digits.
+    """
+
+    seq: int
+    at: int
+    kind: str
+    run: int | None
+    person: str
+    host: str
+    body: str
+    prev: str
+    hash: str
+    signature: str
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What it says by name; nothing, where somebody else wrote what is none of ours."""
+        try:
+            said: object = json.loads(self.body)
+        except (ValueError, TypeError):
+            return {}
+        return cast("dict[str, Any]", said) if isinstance(said, dict) else {}
+
+
+@dataclass(frozen=True)
+class Draft:
+    """What is to become an entry."""
+
+    kind: str
+    run: int | None = None
+    person: str = ""
+    host: str = ""
+    facts: Mapping[str, Canonical] = field(default_factory=dict[str, Canonical])
+
+
+_HERALD: ContextVar[Draft | None] = ContextVar("herald", default=None)
+
+
+@contextmanager
+def announced_by(herald: Draft) -> Generator[None]:
+    """Put this before what the same person does in the block, once a transaction.
+
+    So it is told with what came of it, and not at all where nothing did.
+    """
+    before = _HERALD.set(herald)
+    try:
+        yield
+    finally:
+        _HERALD.reset(before)
+
+
+def _ahead(tx: Transaction, drafts: Sequence[Draft]) -> list[Draft]:
+    """Return what is to be put before these, if anything is."""
+    herald = _HERALD.get()
+    if herald is None or all(draft.person != herald.person for draft in drafts):
+        return []
+    return [herald] if tx.first(("heralded", herald.kind)) else []
+
+
+def append_entry(
+    tx: Transaction,
+    kind: str,
+    *,
+    run: int | None = None,
+    person: str = "",
+    host: str = "",
+    **facts: Canonical,
+) -> Entry:
+    """Add an entry in the caller's transaction: what it tells of and the telling are one."""
+    draft = Draft(kind, run, person, host, facts)
+    ahead = _ahead(tx, [draft])
+    if ahead:
+        return append_entries(tx, [*ahead, draft])[-1]
+    row = _chained(tx, draft, _body(tx, facts), tx.log_head or _last_and_locked(tx))
+    tx.wire.tell(Statement(_INSERT["sqlite" if tx.embedded else "postgresql"], row))
+    return _appended(tx, [row])[0]
+
+
+def append_entries(tx: Transaction, drafts: Sequence[Draft]) -> list[Entry]:
+    """Add entries in their order, each chained and signed as if it were alone, by one statement.
+
+    That takes a small part of the time that they take one by one: for what many hosts are told
+    or have answered at once.
+    """
+    if not drafts:
+        return []
+    ahead = _ahead(tx, drafts)
+    drafts = [*ahead, *drafts]
+    head = tx.log_head or _last_and_locked(tx)
+    rows: list[tuple[Any, ...]] = []
+    for draft, body in zip(drafts, _bodies(tx, drafts), strict=True):
+        rows.append(_chained(tx, draft, body, head))
+        head = rows[-1][0], rows[-1][-2]
+    if tx.embedded:
+        tx.driver.executemany(_INSERT["sqlite"], rows)
+    else:
+        tx.wire.tell(Statement(_INSERT_LISTS, tuple(map(list, zip(*rows, strict=True)))))
+    return _appended(tx, rows)[len(ahead) :]
+
+
+def _chained(tx: Transaction, draft: Draft, body: str, head: tuple[int, str]) -> tuple[Any, ...]:
+    """Return the row that follows where the log ends."""
+    seq, prev = head
+    unsigned = (seq + 1, tx.now, draft.kind, draft.run, draft.person, draft.host, body, prev)
+    digest = hash_entry((*unsigned, "", ""))
+    return (*unsigned, digest, tx.seal.sign(digest))
+
+
+def _appended(tx: Transaction, rows: Sequence[tuple[Any, ...]]) -> list[Entry]:
+    # Nobody else appends before this transaction ends.
+    tx.log_head = rows[-1][0], rows[-1][-2]
+    tx.logged = True
+    idempotency.bind_entry(tx, rows[0][0])
+    return [Entry(*row) for row in rows]
+
+
+def lock_log(tx: Transaction) -> None:
+    """Keep others from appending until this transaction ends: what it reads of the log holds."""
+    tx.log_head = _last_and_locked(tx)
+
+
+def _last_and_locked(tx: Transaction) -> tuple[int, str]:
+    """Return where the log ends, and keep others from appending until this transaction ends.
+
+    Raises LogAltered if the log does not end as Keyturn left it: signing another entry would
+    vouch for a history that Keyturn did not write.
+    """
+    row = tx.wire.row(_LOCKED_HEAD)
+    check_head(tx, row)
+    return (row[0], row[_HASH]) if row else (0, GENESIS)
+
+
+def locked_head(tx: Transaction) -> Entry | None:
+    """Return the newest entry, checked as for an append; None from an empty log."""
+    row = tx.wire.row(_LOCKED_HEAD)
+    if tx.log_head is None:
+        check_head(tx, row)
+    return Entry(*row) if row else None
+
+
+def check_head(tx: Transaction, row: Sequence[Any] | None) -> None:
+    """Raise LogAltered unless this newest row continues what this process last saw of the log."""
+    seq, digest = (row[0], row[_HASH]) if row else (0, GENESIS)
+    known, known_hash = tx.seen_head.head
+    if row is not None and not is_hash_valid(row):
+        raise LogAltered(f"entry {seq} was altered: its content does not have its hash")
+    if (seq, digest) == (known, known_hash):
+        return
+    if seq < known:
+        raise LogAltered(f"it ends at entry {seq}, and Keyturn has written entry {known}")
+    if row is not None:
+        check_signed(tx, row)
+    if known:
+        before = tx.wire.row(_HASH_AT, (known,))
+        if before is None or before[0] != known_hash:
+            raise LogAltered(f"entry {known} is not the one that Keyturn has written")
+
+
+def check_signed(tx: Transaction, row: Sequence[Any]) -> None:
+    """Raise LogAltered unless our key has signed this entry, whose hash is right."""
+    if not signing.is_signature_valid(tx.seal.public, row[_HASH], row[_SIGNATURE]):
+        raise LogAltered(f"entry {row[0]} is not signed by the key of the log")
+
+
+def _body(tx: Transaction, facts: Mapping[str, Canonical]) -> str:
+    body = encode_canonical(facts)
+    return encode_canonical(tx.redactor.thing(facts)) if tx.redactor.holds(body) else body
+
+
+def _bodies(tx: Transaction, drafts: Sequence[Draft]) -> list[str]:
+    bodies = [encode_canonical(draft.facts) for draft in drafts]
+    # Looking for secrets in all of it at once finds no fewer of them.
+    if not tx.redactor.holds("\n".join(bodies)):
+        return bodies
+    return [_body(tx, draft.facts) for draft in drafts]
+
+
+def get_head(tx: Transaction) -> tuple[int, str]:
+    """Return the newest entry's sequence number and hash; (0, GENESIS) of an empty log."""
+    (answer,) = tx.wire.of_each([HEAD])
+    return read_head(answer.rows)
+
+
+def read_head(rows: Sequence[Any]) -> tuple[int, str]:
+    """Return the same of what was asked for beside other things."""
+    return (rows[0][0], rows[0][1]) if rows else (0, GENESIS)
+
+
+def hash_entry(row: Sequence[Any]) -> str:
+    """Return the hash that an entry must have: as bot.model.canonical says, written at once.
+
+    row: the members of an Entry, in their order.
+
+    The chain is as long as all that was ever done; sorting the names of the same eight members
+    again for each entry would take most of the time.
+    """
+    quoted = encode_basestring
+    seq, at, kind, run, person, host, body, prev, _, _ = row
+    content = (
+        f'{{"at":{at},"body":{quoted(body)},"host":{quoted(host)},"kind":{quoted(kind)},'
+        f'"person":{quoted(person)},"prev":{quoted(prev)},'
+        f'"run":{"null" if run is None else run},"seq":{seq}}}'
+    )
+    return hashlib.sha256(content.encode()).hexdigest()
+
+
+def is_hash_valid(row: Sequence[Any]) -> bool:
+    """Say whether an entry has the hash that it must have. row: as above."""
+    try:
+        return hash_entry(row) == row[_HASH]
+    except TypeError:
+        # SQLite keeps whatever it is given; the rest of it is text, or it is none of ours.
+        return False
+
+
+def succession(seq: int, prev: str, key: str) -> str:
+    """Return the hash that the owner of a new key signs: which entry names it, after which entry,
+    and the key before it.
+
+    It is no hash of an entry, so no signature of an entry is such a proof.
+    """
+    return hash_canonical({"after": prev, "key": key, "seq": seq})
+
+
+def is_succession(entry: Entry, key: str) -> bool:
+    """Say whether the owner of the key that this entry names has signed that it follows *key*."""
+    facts = entry.facts
+    signed = succession(entry.seq, entry.prev, key)
+    return signing.is_signature_valid(
+        str(facts.get("public", "")), signed, str(facts.get("proof", ""))
+    )
+
+
+def keys_named(tx: Transaction) -> list[tuple[int, str]]:
+    """Return which keys the log names: each with the number of its entry, the oldest first.
+
+    The last of them vouches for the one before by its proof, and so on; the one before has signed
+    the entry. Where that is not so, those before it are left out.
+    """
+    query = select(tables.entry).where(tables.entry.c.kind == KEY).order_by(tables.entry.c.seq)
+    named = [_entry(row) for row in tx.sql.execute(query)]
+    keys = [(entry.seq, str(entry.facts.get("public", ""))) for entry in named]
+    for n in range(len(named) - 1, 0, -1):
+        entry, before = named[n], keys[n - 1][1]
+        whole = is_hash_valid([*vars(entry).values()])
+        if not (whole and is_succession(entry, before)) or not signing.is_signature_valid(
+            before, entry.hash, entry.signature
+        ):
+            return keys[n:]
+    return keys
+
+
+def key_of(keys: Sequence[tuple[int, str]], seq: int) -> str:
+    """Return the key that signs the entry with this number, "" if none is known. The entry that
+    names a key is signed by the one before; the first names its own."""
+    if keys and seq == keys[0][0] == 1:
+        return keys[0][1]
+    return next((key for since, key in reversed(keys) if since < seq), "")
+
+
+def is_signed(entry: Entry, keys: Sequence[tuple[int, str]]) -> bool:
+    """Say whether the key of its time signed this entry."""
+    return signing.is_signature_valid(key_of(keys, entry.seq), entry.hash, entry.signature)
+
+
+def list_entries_of_run(tx: Transaction, run: int, kinds: Collection[str] = ()) -> list[Entry]:
+    """Return the entries about a run. kinds: only of these; () for all."""
+    if not view_conditions.list_viewable(tx, [run]):
+        return []
+    found = [_entry(row) for row in _OF_RUN.rows(tx, of=run)]
+    return [entry for entry in found if not kinds or entry.kind in kinds]
+
+
+def get_last_entry_of_run(tx: Transaction, run: int) -> Entry | None:
+    row = _LAST_OF_RUN.row(tx, of=run) if view_conditions.list_viewable(tx, [run]) else None
+    return _entry(row) if row else None
+
+
+def get_last_entry_of_kind(tx: Transaction, kind: str) -> Entry | None:
+    row = _OF_KIND.row(tx, which=kind)
+    return _entry(row) if row else None
+
+
+def get_first_entry(tx: Transaction) -> Entry | None:
+    """Return the entry that the log begins with."""
+    row = _FIRST.row(tx)
+    return _entry(row) if row else None
+
+
+def list_latest_of_kind(tx: Transaction, kind: str, *, person: str, most: int) -> list[Entry]:
+    """Return the newest entries of a kind about one person, the newest first."""
+    query = select(tables.entry).where(tables.entry.c.kind == kind)
+    query = query.where(tables.entry.c.person == person)
+    rows = tx.sql.execute(query.order_by(tables.entry.c.seq.desc()).limit(most))
+    return [_entry(row) for row in rows]
+
+
+def list_entries_naming(tx: Transaction, kind: str, name: str, number: int) -> list[Entry]:
+    """Return the entries of a kind in whose facts this number stands by that name."""
+    query = select(tables.entry).where(
+        tables.entry.c.kind == kind, tables.entry.c.body.contains(f'"{name}":{number}')
+    )
+    return [_entry(row) for row in tx.sql.execute(query.order_by(tables.entry.c.seq))]
+
+
+def list_run_entries_naming(
+    tx: Transaction, kind: str, run: int, name: str, number: int
+) -> list[Entry]:
+    """Return those of them that are about one run."""
+    query = select(tables.entry).where(
+        tables.entry.c.run == run,
+        tables.entry.c.kind == kind,
+        tables.entry.c.body.contains(f'"{name}":{number}'),
+    )
+    found = [_entry(row) for row in tx.sql.execute(query.order_by(tables.entry.c.seq))]
+    return [entry for entry in found if entry.facts.get(name) == number]
+
+
+def list_entries_since(tx: Transaction, kind: str, at: int) -> Generator[Entry]:
+    """Yield the entries of a kind that are newer than *at*, the newest first."""
+    query = select(tables.entry).where(tables.entry.c.kind == kind)
+    query = query.order_by(tables.entry.c.seq.desc()).execution_options(yield_per=100)
+    with tx.sql.execute(query) as rows:
+        for row in rows:
+            if row.at <= at:
+                return
+            yield _entry(row)
+
+
+def list_newest_entries(
+    tx: Transaction, *, before: int | None = None, most: int = 50
+) -> list[Entry]:
+    query = select(tables.entry).order_by(tables.entry.c.seq.desc()).limit(most)
+    if before is not None:
+        query = query.where(tables.entry.c.seq < before)
+    return [_entry(row) for row in tx.sql.execute(query)]
+
+
+def list_entries_after(tx: Transaction, seq: int, *, most: int = 1000) -> list[Entry]:
+    query = (
+        select(tables.entry)
+        .where(tables.entry.c.seq > seq)
+        .order_by(tables.entry.c.seq)
+        .limit(most)
+    )
+    return [_entry(row) for row in tx.sql.execute(query)]
+
+
+def rows_from(tx: Transaction, seq: int, *, most: int) -> Sequence[tuple[Any, ...]]:
+    """Return the rows from this number on, each with the members of an Entry in their order."""
+    return tx.wire.rows(_FROM["sqlite" if tx.embedded else "postgresql"], (seq, most))
+
+
+def read_whole_log(tx: Transaction) -> Generator[Entry]:
+    """Yield the whole log from its beginning, some entries in memory at a time."""
+    with read_rows(tx) as found:
+        for row in found:
+            yield Entry(*row)
+
+
+def read_rows_between(tx: Transaction, first: int, end: int) -> Generator[Row[Any]]:
+    """Yield the rows from one number up to another, which is left out."""
+    query = select(tables.entry).where(tables.entry.c.seq >= first, tables.entry.c.seq < end)
+    query = query.order_by(tables.entry.c.seq).execution_options(yield_per=1000)
+    with tx.sql.execute(query) as found:
+        yield from found
+
+
+def read_rows(tx: Transaction) -> AbstractContextManager[Iterable[tuple[Any, ...]]]:
+    """Read it as it is in the table: each row has the members of an Entry, in their order."""
+    return tx.wire.all_rows(_ALL)
+
+
+def _entry(row: Row[Any]) -> Entry:
+    return Entry(
+        row.seq,
+        row.at,
+        row.kind,
+        row.run,
+        row.person,
+        row.host,
+        row.body,
+        row.prev,
+        row.hash,
+        row.signature,
+    )

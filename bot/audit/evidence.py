@@ -1,0 +1,289 @@
+"""Testimony: what the signed log bears out of a run, whatever its own row and its votes say.
+
+Whoever can write to the database can write a vote, or set a run back to where it was. Without the
+key of the log they cannot write the entry that belongs to it. What opens something has to be
+vouched for by our key; what shuts something does so whoever wrote it.
+"""
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+from sqlalchemy import bindparam, or_, select
+
+from bot.audit import change_log
+from bot.audit.change_log import Entry
+from bot.audit.followed_log import (
+    check_taking,
+    find_missing_of_children,
+    find_missing_of_run,
+    follow_log,
+)
+from bot.audit.key_history import list_vouched_entries
+from bot.auth.sessions import Session
+from bot.db import break_glass, runs, tables
+from bot.db.break_glass import BreakGlass
+from bot.db.database import Transaction
+from bot.db.prepared import PreparedStatement
+from bot.db.schedules import Schedule
+from bot.model.canonical import encode_canonical
+from bot.model.run import ENDED, Run, State, Vote
+
+_ENDS = frozenset(state.value for state in ENDED)
+_BEFORE_START = frozenset({State.ASKED, State.WAITING, State.READY, State.STARTING})
+_STOPPED = "stop asked"
+_TELLING = (
+    *("asked", "proposed", "accepted", "planned", "escalated", "approved", "started", _STOPPED),
+    *sorted(_ENDS),
+)
+_FIRES = frozenset({"scheduled", "schedule resumed"})
+_STANDINGS = (*sorted(_FIRES), "schedule suspended", "schedule lapsed", "schedule ended")
+_SENDING, _DONE = "sending", "step succeeded"
+# What the entry of a request says beside who and where.
+_ASKED = "runbook", "undo_of", "door", "schedule", "hosts"
+_BROKEN, _REVIEWED = "glass broken", "glass reviewed"
+# What shuts somebody out, or holds everything up, and what lets them go on.
+_SHUTS = frozenset({"banned", "everything stopped"})
+_LETS_GO_ON = frozenset({"ban lifted", "everything resumed"})
+_SINCE = PreparedStatement(
+    select(tables.entry)
+    .where(
+        tables.entry.c.host == bindparam("met"),
+        tables.entry.c.seq > bindparam("began"),
+        or_(*(tables.entry.c.kind == kind for kind in sorted({"started", *_ENDS}))),
+    )
+    .order_by(tables.entry.c.seq)
+)
+_STANDING = PreparedStatement(
+    select(tables.entry)
+    .where(or_(*(tables.entry.c.kind == kind for kind in sorted(_SHUTS | _LETS_GO_ON))))
+    .order_by(tables.entry.c.seq)
+)
+EVERYBODY = ""
+STEPPED_UP = "stepped up"
+# Of one person: whoever does so more often within a day is noticed otherwise.
+_PANES = 50
+
+
+def find_doubt(tx: Transaction, run: Run) -> str:
+    """Say what the log does not bear out of a run that is to be let through; "" if all is well."""
+    known = follow_log(tx)
+    read = change_log.list_entries_of_run(tx, run.id)
+    told = [entry for entry in read if entry.kind in _TELLING]
+    entries = list_vouched_entries(tx, told)
+    return (
+        find_missing_of_run(known, run.id, read)
+        or _of_request(run, entries)
+        or _of_plan(run, entries)
+        or _of_votes(runs.list_votes(tx, run.id), entries, told)
+        or _of_state(run, entries, told)
+    )
+
+
+def find_doubt_of_child(tx: Transaction, part: Run, whole: Run) -> str:
+    """Say what the log does not bear out of the part of a request that is about to be sent, or is
+    under way; "" if all is well. Each host has one part, which begins once."""
+    known = follow_log(tx)
+    opened = list_vouched_entries(tx, change_log.list_entries_of_run(tx, whole.id, ["started"]))
+    if not opened:
+        return f"that run {whole.id} was started"
+    lacks = find_missing_of_run(known, part.id, change_log.list_entries_of_run(tx, part.id))
+    if lacks:
+        return lacks
+    told = [Entry(*row) for row in _SINCE.rows(tx, met=part.host, began=opened[0].seq)]
+    others = [one for one in told if one.run != part.id and one.facts.get("whole") == whole.id]
+    if others:
+        return f"that the part for {part.host} is not begun twice"
+    own = [one for one in told if one.run == part.id]
+    return find_missing_of_children(known, whole.id, part.host, told) or _of_state(
+        part, list_vouched_entries(tx, own), own
+    )
+
+
+def find_doubt_of_steps(tx: Transaction, run: Run) -> str:
+    """Say what the log does not bear out of a run that is between two steps; "" if all is well.
+
+    Each step that was sent was done, from the first on, and its row says so.
+    """
+    known = follow_log(tx)
+    read = change_log.list_entries_of_run(tx, run.id)
+    if lacks := find_missing_of_run(known, run.id, read):
+        return lacks
+    told = [entry for entry in read if entry.kind in {_SENDING, _DONE}]
+    done = [one.facts.get("n") for one in list_vouched_entries(tx, told) if one.kind == _DONE]
+    sent = [one.facts.get("n") for one in told if one.kind == _SENDING]
+    numbers = [record.n for record in runs.list_steps(tx, run.id)]
+    as_told = all(n in done for n in numbers) and all(n in numbers for n in sent)
+    in_order = numbers == list(range(1, len(numbers) + 1))
+    return "" if as_told and in_order else "which steps of it were done"
+
+
+def list_banned(tx: Transaction) -> frozenset[str]:
+    """Return who is banned by the log, and EVERYBODY among them if everything is stopped.
+
+    What lets them go on has to be vouched for, unless it is older than the key.
+    """
+    known = follow_log(tx)
+    told = [Entry(*row) for row in _STANDING.rows(tx)]
+    check_taking(known, _SHUTS, told)
+    last = {str(one.facts.get("who", EVERYBODY)): one for one in told}
+    lifted = [one for one in last.values() if one.kind in _LETS_GO_ON]
+    named = change_log.get_last_entry_of_kind(tx, change_log.KEY) if lifted else None
+    ours = {one.seq for one in list_vouched_entries(tx, lifted)}
+    old = {one.seq for one in lifted if named is not None and one.seq < named.seq}
+    return frozenset(who for who, one in last.items() if one.seq not in ours | old)
+
+
+def find_doubt_of_fire(tx: Transaction, schedule: Schedule, run: Run) -> str:
+    """Say what the log does not bear out of a schedule, and of a run that it is to have fired."""
+    known = follow_log(tx)
+    read = change_log.list_entries_of_run(tx, schedule.run)
+    if lacks := find_missing_of_run(known, schedule.run, read):
+        return lacks
+    told = [
+        entry
+        for entry in read
+        if entry.kind in _STANDINGS and entry.facts.get("schedule") == schedule.id
+    ]
+    entries = list_vouched_entries(tx, told)
+    begun = [entry for entry in entries if entry.kind == "scheduled"]
+    if not begun:
+        return f"that schedule {schedule.id} was approved"
+    facts = begun[-1].facts
+    said = begun[-1].person, facts.get("lapses"), encode_canonical(facts.get("timing"))
+    mine = (
+        schedule.owner,
+        schedule.lapses,
+        encode_canonical(tx.redactor.thing(schedule.timing.document)),
+    )
+    if said != mine:
+        return f"that schedule {schedule.id} is as it was approved"
+    if told[-1].kind not in _FIRES or told[-1] not in entries:
+        return f"that schedule {schedule.id} fires"
+    fired = list_vouched_entries(
+        tx, change_log.list_run_entries_naming(tx, "fired", schedule.run, "fired", run.id)
+    )
+    if not any(entry.facts.get("schedule") == schedule.id for entry in fired):
+        return f"that schedule {schedule.id} fired run {run.id}"
+    return ""
+
+
+def find_doubt_of_break_glass(tx: Transaction, run: Run, broken: BreakGlass) -> str:
+    """Say what the log does not bear out of broken glass; "" if all is well."""
+    entries = list_vouched_entries(tx, change_log.list_entries_of_run(tx, run.id, [_BROKEN]))
+    mine = broken.person, broken.factor, run.digest
+    for entry in entries:
+        facts = entry.facts
+        said = entry.person, facts.get("factor"), facts.get("digest")
+        if said == mine and broken.until is not None and broken.until <= facts.get("until", 0):
+            return ""
+    return f"that {broken.person} broke the glass of run {run.id}"
+
+
+def is_stepped_up(tx: Transaction, session: Session) -> bool:
+    """Say whether whose session it is has shown the factor that its row names, then or later."""
+    told = change_log.list_latest_of_kind(tx, STEPPED_UP, person=session.person, most=_PANES)
+    shown = [
+        entry
+        for entry in told
+        if entry.facts.get("factor") == session.factor and entry.at >= (session.stepped_up or 0)
+    ]
+    return bool(list_vouched_entries(tx, shown))
+
+
+def get_unreviewed_run(tx: Transaction, person: str) -> int | None:
+    """Return the oldest run whose glass this person broke, and that by the log nobody else has
+    reviewed within the day; None if there is none."""
+    late = tx.now - break_glass.REVIEW_SECONDS * 1_000_000
+    known = follow_log(tx)
+    broken = change_log.list_latest_of_kind(tx, _BROKEN, person=person, most=_PANES)
+    if len(broken) < _PANES:
+        check_taking(known, {_BROKEN}, broken, about=person)
+    for entry in reversed(broken):
+        if entry.run is None or entry.at >= late:
+            continue
+        reviews = list_vouched_entries(
+            tx, change_log.list_entries_of_run(tx, entry.run, [_REVIEWED])
+        )
+        if not any(review.person != person for review in reviews):
+            return entry.run
+    return None
+
+
+def _of_request(run: Run, entries: Sequence[Entry]) -> str:
+    """A request was asked for, or proposed by somebody else and accepted by its asker."""
+    doubt = f"that {run.asked_by} asked for this"
+    asked = [entry for entry in entries if entry.kind == "asked"]
+    if not asked:
+        return doubt if not _accepted(run, entries) else ""
+    facts = asked[0].facts
+    said = asked[0].person, asked[0].host, *(facts.get(name, doubt) for name in _ASKED)
+    came = run.origin.door, run.origin.schedule or None, list(run.hosts)
+    return "" if said == (run.asked_by, run.host, run.words, run.undo_of, *came) else doubt
+
+
+def _accepted(run: Run, entries: Sequence[Entry]) -> bool:
+    proposed = [entry for entry in entries if entry.kind == "proposed"]
+    return any(
+        entry.facts.get("asked_by") == run.asked_by
+        and entry.host == run.host
+        and entry.facts.get("editors") == list(run.editors)
+        and entry.facts.get("instead_of_run") == run.counters
+        for entry in proposed
+    ) and any(
+        entry.kind == "accepted"
+        and entry.person == run.asked_by
+        and entry.facts.get("digest") == run.digest
+        for entry in entries
+    )
+
+
+def _of_plan(run: Run, entries: Sequence[Entry]) -> str:
+    """A plan names request and values, and its digest stands for all of it."""
+    planned = [entry for entry in entries if entry.kind == "planned"]
+    if not planned or _digest_in(planned[-1]) != run.digest:
+        return "that this plan was shown"
+    plan = run.proposal
+    if plan is None or plan.digest != run.digest:
+        return "that this plan was shown"
+    said = (plan.asked_by, plan.runbook, dict(plan.fields), plan.undo_of, plan.timing)
+    mine = (run.asked_by, run.words, dict(run.fields), run.undo_of, run.timing)
+    return "" if said == mine else "that the plan is one for this request"
+
+
+@lru_cache(32)
+def _digest_in(planned: Entry) -> object:
+    """Return the digest that was shown: beside it stands the whole plan, which may be long."""
+    return planned.facts.get("digest")
+
+
+def _of_votes(votes: Sequence[Vote], entries: Sequence[Entry], told: Sequence[Entry]) -> str:
+    if any(entry.kind == State.DENIED.value for entry in told):
+        return "that nobody has denied it"
+    approved = {
+        (entry.person, entry.facts.get("digest"), *_how(entry))
+        for entry in entries
+        if entry.kind == "approved"
+    }
+    for vote in votes:
+        cast = (vote.person, vote.digest, vote.factor, vote.instead_of)
+        if vote.yes and cast not in approved:
+            return f"that {vote.person} approved it"
+    return ""
+
+
+def _how(entry: Entry) -> tuple[str, str]:
+    return entry.facts.get("factor") or "", entry.facts.get("instead_of") or ""
+
+
+def _of_state(run: Run, entries: Sequence[Entry], told: Sequence[Entry]) -> str:
+    """What has begun, was stopped or ended does not begin again; what goes on was let through."""
+    kinds, ours = {entry.kind for entry in told}, {entry.kind for entry in entries}
+    if run.escalated is not None and "escalated" not in ours:
+        return "that nobody has decided in time"
+    if run.state in _BEFORE_START and "started" in kinds:
+        return "that it has not been started before"
+    if run.state is State.RUNNING and "started" not in ours:
+        return "that it was started"
+    if _STOPPED in kinds:
+        return "that nobody has stopped it"
+    return "" if run.over or not kinds & _ENDS else "that it has not ended before"

@@ -1,0 +1,102 @@
+"""Entries of the change log as text, JSON, CSV and syslog lines."""
+
+import csv
+import io
+import json
+import re
+from collections.abc import Generator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from bot.audit import change_log, output
+from bot.audit.change_log import Entry
+from bot.db.database import Transaction
+from bot.model.text import escape_to_one_line
+from bot.model.times import format_iso
+
+
+def to_utc(microseconds: int) -> datetime:
+    """Return a stored time, in UTC."""
+    return datetime.fromtimestamp(microseconds / 1_000_000, UTC)
+
+
+def format_entry(entry: Entry) -> str:
+    """Return one line: when, number, run, what, who, where, and the beginning of its hash."""
+    when = to_utc(entry.at).strftime("%Y-%m-%d %H:%M:%SZ")
+    who = f" by {entry.person}" if entry.person else ""
+    where = f" on {entry.host}" if entry.host else ""
+    run = f"run {entry.run}" if entry.run else "-"
+    what = entry.facts.get("command") or entry.facts.get("summary") or ""
+    said = f": {escape_to_one_line(str(what))}" if what else ""
+    return f"{when}  #{entry.seq:<5} {run:<8} {entry.kind}{who}{where}{said}  [{entry.hash[:12]}]"
+
+
+def entry_to_json(entry: Entry) -> str:
+    """Return the entry as one JSON object, its facts unfolded."""
+    shown = {name: value for name, value in vars(entry).items() if name != "body"}
+    told = {"at": format_iso(entry.at), "facts": entry.facts}
+    return json.dumps(shown | told, ensure_ascii=False)
+
+
+COLUMNS = ("seq", "at", "kind", "run", "person", "host", "body", "prev", "hash", "signature")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+# Facility 13, log audit; severity 5, notice.
+_PRIORITY = 13 * 8 + 5
+# No number is registered for Keyturn: this one stands for examples (RFC 5612).
+_ID = "keyturn@32473"
+_UNPRINTABLE = re.compile(r"[^!-~]+")
+
+
+def archive_json(entry: Mapping[str, Any]) -> str:
+    return json.dumps(entry, ensure_ascii=False) + "\n"
+
+
+def format_csv_row(cells: Sequence[object]) -> str:
+    """Return one record and its end: quoted where it must be, and never a formula."""
+    line = io.StringIO()
+    csv.writer(line, lineterminator="\r\n").writerow([_harmless(cell) for cell in cells])
+    return line.getvalue()
+
+
+def archive_csv(entry: Mapping[str, Any]) -> str:
+    known = dict(entry) | {"at": _iso(entry["at"])}
+    return format_csv_row([known[name] for name in COLUMNS])
+
+
+def archive_syslog(entry: Mapping[str, Any], machine: str) -> str:
+    """Return one line. machine: which one says it. What is said of the entry is JSON in ASCII."""
+    kind = _UNPRINTABLE.sub("-", entry["kind"])[:32] or "-"
+    named = ("seq", "run", "person", "host", "prev", "hash", "signature")
+    data = " ".join(f'{name}="{_escaped(entry[name])}"' for name in named)
+    said = json.dumps(json.loads(entry["body"]))
+    origin = _UNPRINTABLE.sub("-", machine)[:255] or "-"
+    return f"<{_PRIORITY}>1 {_iso(entry['at'])} {origin} keyturn - {kind} [{_ID} {data}] {said}\n"
+
+
+def _harmless(cell: object) -> object:
+    if isinstance(cell, str) and cell.startswith(_FORMULA):
+        return f"'{cell}"
+    return "" if cell is None else cell
+
+
+def _escaped(value: object) -> str:
+    text = "" if value is None else str(value)
+    return re.sub(r'(["\\\]])', r"\\\1", text).replace("\n", " ")
+
+
+def _iso(at: int) -> str:
+    return (_EPOCH + timedelta(microseconds=at)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def export_log(tx: Transaction) -> Generator[dict[str, Any]]:
+    """Yield every entry's members; of one that binds output, that too, or None once erased."""
+    outputs = output.read_all_output(tx)
+    bound = next(outputs, None)
+    for entry in change_log.read_whole_log(tx):
+        members = dict(vars(entry))
+        if bound is not None and bound[0] == entry.seq:
+            _, salt, text = bound
+            members["output"] = None if text is None else {"salt": salt, "text": text}
+            bound = next(outputs, None)
+        yield members

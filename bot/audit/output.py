@@ -1,0 +1,190 @@
+"""Output: what hosts answered, kept apart from the change log, which binds it by its hash.
+
+So it can be erased for good, and the chain still verifies. The hash is salted, and the salt is
+erased along with the text: what was said cannot be guessed from what is left.
+"""
+
+import json
+import secrets
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pydantic import TypeAdapter
+from sqlalchemy import ColumnElement, ScalarSelect, exists, insert, select, update
+
+from bot.audit.change_log import Entry
+from bot.db import live_output, search_words, tables
+from bot.db.database import Transaction
+from bot.db.prepared import PreparedStatement
+from bot.model.canonical import hash_canonical
+from bot.model.progress import ReportProgress, count_progress, ignore_progress
+from runbooks import Report
+
+LONGEST = 64 * 1024
+LONGEST_REPORT = 256 * 1024
+ERASED = "output erased"
+
+# A quote within a text is written as \" in JSON: only an entry that binds has these letters.
+BINDS = '"output_sha256":"'
+
+_REPORT = TypeAdapter(Report)
+_KEEP = PreparedStatement(insert(tables.output))
+
+
+@dataclass(frozen=True)
+class PreparedOutput:
+    """Text that is fit to be kept: redacted and capped. sha256: what an entry binds it by."""
+
+    text: str
+    salt: str
+
+    @property
+    def sha256(self) -> str:
+        return hash_with_salt(self.salt, self.text)
+
+
+def hash_with_salt(salt: str, text: str) -> str:
+    """Return the SHA-256 of the canonical JSON of both."""
+    return hash_canonical({"salt": salt, "text": text})
+
+
+def prepare_output(tx: Transaction, text: str) -> PreparedOutput:
+    """Take out what is secret, then cap it: a cut must not halve a secret."""
+    # PostgreSQL's text holds no NUL, and hosts may say anything.
+    said = tx.redactor.text(text).replace("\0", "\\x00")
+    left_out = len(said) - LONGEST
+    if left_out > 0:
+        said = f"{said[:LONGEST]}\n[… {left_out} characters are left out here …]"
+    return PreparedOutput(said, secrets.token_hex(16))
+
+
+def prepare_report(tx: Transaction, told: Report) -> PreparedOutput:
+    """Do so with a report: of one that is too long, the end of its table is left out."""
+    clean = _redacted(tx, told)
+    while len(text := _REPORT.dump_json(clean).decode()) > LONGEST_REPORT and clean.table:
+        rows = clean.table.rows[: len(clean.table.rows) // 2]
+        note = f"Only the first {len(rows)} rows are kept"
+        findings = [*[f for f in clean.findings if not f.startswith("Only the first ")], note]
+        table = replace(clean.table, rows=rows) if rows else None
+        clean = replace(clean, table=table, findings=findings)
+    return PreparedOutput(text, secrets.token_hex(16))
+
+
+def prepare_reports(tx: Transaction, told: Sequence[Report]) -> list[PreparedOutput]:
+    """Do so with several: what holds nothing secret as a whole does so in none of its parts."""
+    texts = [_REPORT.dump_json(one).decode() for one in told]
+    if tx.redactor.holds("\n".join(texts)) or any(len(text) > LONGEST_REPORT for text in texts):
+        return [prepare_report(tx, one) for one in told]
+    return [PreparedOutput(text, secrets.token_hex(16)) for text in texts]
+
+
+def store_output(tx: Transaction, entry: Entry, n: int, said: PreparedOutput) -> None:
+    """Keep what *entry* binds. n: the step; 0 for a report."""
+    store_outputs(tx, n, [(entry, said)])
+
+
+def store_outputs(tx: Transaction, n: int, bound: Sequence[tuple[Entry, PreparedOutput]]) -> None:
+    """Keep what each of the entries binds."""
+    _KEEP.tell_all(
+        tx,
+        [
+            {"entry": entry.seq, "run": entry.run, "n": n, "salt": said.salt, "text": said.text}
+            for entry, said in bound
+        ],
+    )
+    about = [(entry.run, said.text) for entry, said in bound if entry.run is not None]
+    search_words.store_words(tx, {run: _words(n, text) for run, text in about})
+
+
+def output_column(run: ColumnElement[int], n: ColumnElement[int] | int) -> ScalarSelect[Any]:
+    """Return a column for a query of runs or of steps: the newest output of each, or NULL."""
+    found = tables.output.c
+    query = select(found.text).where(found.run == run, found.n == n)
+    return query.order_by(found.entry.desc()).limit(1).scalar_subquery()
+
+
+def parse_report(text: str) -> Report:
+    """Read a report as it is kept."""
+    return _REPORT.validate_json(text)
+
+
+@dataclass(frozen=True)
+class StoredOutput:
+    """Output that is still there. entry: the one that binds it. n: the step; 0 for a report."""
+
+    entry: int
+    run: int
+    n: int
+    text: str
+
+
+def list_stored_output(tx: Transaction, run: int) -> list[StoredOutput]:
+    """Return the output of a run that is still there, in the order of the log."""
+    found = tables.output.c
+    query = select(found.entry, found.run, found.n, found.text)
+    query = query.where(found.run == run, found.text.is_not(None)).order_by(found.entry)
+    return [StoredOutput(row.entry, row.run, row.n, row.text) for row in tx.sql.execute(query)]
+
+
+def erase_output(tx: Transaction, run: int) -> list[int]:
+    """Erase what the hosts answered in a run; return the entries that bound it."""
+    there = list_stored_output(tx, run)
+    live_output.delete_lines(tx, run)
+    search_words.delete_words(tx, run, [word for one in there for word in _words(one.n, one.text)])
+    tx.sql.execute(
+        update(tables.output).where(tables.output.c.run == run).values(salt=None, text=None)
+    )
+    return [one.entry for one in there]
+
+
+def read_all_output(tx: Transaction) -> Generator[tuple[int, str | None, str | None]]:
+    """Yield entry, salt and text of all that is bound by an entry, in their order."""
+    found = tables.output.c
+    query = select(found.entry, found.salt, found.text).order_by(found.entry)
+    with tx.sql.execute(query.execution_options(yield_per=1000)) as rows:
+        for row in rows:
+            yield row.entry, row.salt, row.text
+
+
+def find_output_faults(
+    tx: Transaction, bound: int, told: ReportProgress = ignore_progress
+) -> Generator[tuple[int, str]]:
+    """Yield the entries whose output is not what they bind, each with what is wrong.
+
+    bound: how many entries bind output.
+    """
+    of_entry, kept = tables.entry.c, tables.output.c
+    erased = set(tx.sql.execute(select(of_entry.run).where(of_entry.kind == ERASED)).scalars())
+    both = select(kept.entry, kept.salt, kept.text, of_entry.run, of_entry.body).join_from(
+        tables.output, tables.entry
+    )
+    count = 0
+    with tx.sql.execute(both.order_by(kept.entry).execution_options(yield_per=1000)) as rows:
+        for row in count_progress(rows, told):
+            count += 1
+            if row.text is None:
+                if row.run not in erased or BINDS not in row.body:
+                    yield row.entry, f"the output that entry {row.entry} binds was erased unasked"
+            elif hash_with_salt(row.salt or "", row.text) != json.loads(row.body).get(
+                "output_sha256"
+            ):
+                yield row.entry, f"the output that entry {row.entry} binds was altered"
+    if count == bound:
+        return
+    binds = of_entry.body.contains(BINDS, autoescape=True)
+    there = exists().where(kept.entry == of_entry.seq)
+    missing = select(of_entry.seq).where(binds, ~there).order_by(of_entry.seq).limit(1)
+    for seq in tx.sql.execute(missing).scalars():
+        yield seq, f"the output that entry {seq} binds is missing"
+
+
+def _words(n: int, text: str) -> list[str]:
+    return search_words.split_search_words(text) if n else search_words.words_of_json(text)
+
+
+def _redacted(tx: Transaction, told: Report) -> Report:
+    text = _REPORT.dump_json(told).decode()
+    if not tx.redactor.holds(text):
+        return told
+    return _REPORT.validate_json(json.dumps(tx.redactor.thing(json.loads(text))))

@@ -1,0 +1,56 @@
+"""Refusals, logged at most once a minute where they are alike: nobody can flood the log."""
+
+import logging
+
+from bot.audit import change_log
+from bot.db.database import Database, StoreUnavailable, Transaction
+from bot.model.canonical import Canonical
+from bot.model.run import Run
+
+log = logging.getLogger(__name__)
+
+SIGN_IN, STRANGER, TOKEN = "sign-in refused", "stranger refused", "token refused"
+HOOK = "hook refused"
+_APART = 60 * 1_000_000
+# Of what one person was refused, so many of a kind are logged a minute, and of each run one.
+_MOST = 20
+
+
+def log_refusal(tx: Transaction, kind: str, **facts: Canonical) -> None:
+    """Log it in the caller's transaction, unless one of its kind is a minute old or less."""
+    if not _lately(tx, kind):
+        change_log.append_entry(tx, kind, run=None, person="", host="", **facts)
+
+
+def log_person_refusal(
+    tx: Transaction, kind: str, *, person: str, run: Run | None = None, **facts: Canonical
+) -> None:
+    """Log what a known person was refused, unless the same was logged a minute ago or less.
+
+    Of many runs, so many are told apart. What is not refused is never held up by it.
+    """
+    number, host = (run.id, run.host) if run else (None, "")
+    lately = [
+        one
+        for one in change_log.list_entries_since(tx, kind, tx.now - _APART)
+        if one.person == person
+    ]
+    if len(lately) < _MOST and all(one.run != number for one in lately):
+        change_log.append_entry(tx, kind, run=number, person=person, host=host, **facts)
+
+
+def log_refusal_apart(database: Database, kind: str, **facts: Canonical) -> None:
+    """Do so in a transaction of its own; a refusal stands, whether it could be logged or not."""
+    try:
+        with database.reading() as tx:
+            if _lately(tx, kind):
+                return
+        with database.transaction() as tx:
+            log_refusal(tx, kind, **facts)
+    except StoreUnavailable as trouble:
+        log.warning("a refusal could not be logged: %s", trouble)
+
+
+def _lately(tx: Transaction, kind: str) -> bool:
+    last = change_log.get_last_entry_of_kind(tx, kind)
+    return last is not None and tx.now - last.at <= _APART

@@ -1,0 +1,109 @@
+"""Proof: the entries of one run held against their hashes, seals and neighbours in the log.
+
+It looks at the entries of the run and at those right beside them, so it costs as much in a log of
+ten million entries as in one of ten. The whole chain is for `verification`.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import select
+
+from bot.audit import change_log, signing
+from bot.audit.change_log import GENESIS, Entry
+from bot.audit.output import ERASED, hash_with_salt
+from bot.db import tables
+from bot.db.database import Transaction
+
+# A run with more entries is for the verification of the whole log.
+_MOST = 5000
+_AT_ONCE = 500
+
+
+@dataclass(frozen=True)
+class RunProof:
+    """entries: how many were looked at. keys: which sealed them. outputs: how many of their hosts'
+    answers have the hash that an entry binds; erased: how many were erased, as the log says.
+
+    faults: what does not fit, in words, the first one first; none if all is well.
+    """
+
+    entries: int
+    first: int
+    last: int
+    keys: Sequence[str]
+    outputs: int
+    erased: int
+    faults: Sequence[str]
+
+
+def verify_run(tx: Transaction, run: int) -> RunProof:
+    entries = change_log.list_entries_of_run(tx, run)[:_MOST]
+    beside = _beside(tx, entries)
+    keys = change_log.keys_named(tx)
+    if tx.stamping is not None and keys and keys[-1][1] != tx.stamping.public:
+        # Another key than ours cannot vouch for anything here.
+        keys = []
+    faults: list[str] = []
+    for entry in entries:
+        faults += _faults(entry, beside, change_log.key_of(keys, entry.seq))
+    outputs, erased, wrong = _outputs(tx, run, entries)
+    numbers = [entry.seq for entry in entries]
+    return RunProof(
+        len(entries),
+        min(numbers, default=0),
+        max(numbers, default=0),
+        tuple(dict.fromkeys(change_log.key_of(keys, number) for number in numbers)),
+        outputs,
+        erased,
+        [*faults, *wrong],
+    )
+
+
+def _faults(entry: Entry, beside: dict[int, Entry], key: str) -> Iterable[str]:
+    before, after = beside.get(entry.seq - 1), beside.get(entry.seq + 1)
+    if change_log.hash_entry(list(vars(entry).values())) != entry.hash:
+        yield f"entry {entry.seq} was altered: its content does not have its hash"
+    if entry.seq > 1 and before is None:
+        yield f"entry {entry.seq - 1}, which stood before entry {entry.seq}, is missing"
+    elif entry.prev != (before.hash if before else GENESIS):
+        yield f"entry {entry.seq} does not follow the one before it"
+    if after is not None and after.prev != entry.hash:
+        yield f"entry {after.seq} does not follow entry {entry.seq}"
+    if not (key and signing.is_signature_valid(key, entry.hash, entry.signature)):
+        yield f"entry {entry.seq} is not signed by the key that sealed the log then"
+
+
+def _beside(tx: Transaction, entries: Sequence[Entry]) -> dict[int, Entry]:
+    """Return the entries with those right before and after each."""
+    wanted = sorted({seq + step for seq in (e.seq for e in entries) for step in (-1, 0, 1)})
+    found: dict[int, Entry] = {}
+    for first in range(0, len(wanted), _AT_ONCE):
+        some = tables.entry.c.seq.in_(wanted[first : first + _AT_ONCE])
+        rows = tx.sql.execute(select(tables.entry).where(some))
+        found |= {row.seq: Entry(*row) for row in rows}
+    return found
+
+
+def _outputs(tx: Transaction, run: int, entries: Sequence[Entry]) -> tuple[int, int, list[str]]:
+    found = tables.output.c
+    query = select(found.entry, found.salt, found.text).where(found.run == run)
+    kept = {row.entry: row for row in tx.sql.execute(query)}
+    may_be_erased = any(entry.kind == ERASED for entry in entries)
+    good, erased, wrong = 0, 0, list[str]()
+    for entry in entries:
+        bound = entry.facts.get("output_sha256") if '"output_sha256"' in entry.body else None
+        if not bound:
+            continue
+        row = kept.get(entry.seq)
+        if (
+            row is not None
+            and row.text is not None
+            and hash_with_salt(row.salt, row.text) == bound
+        ):
+            good += 1
+        elif row is not None and row.text is None and may_be_erased:
+            erased += 1
+        else:
+            wrong.append(f"the output that entry {entry.seq} binds was altered or taken away")
+    return good, erased, wrong

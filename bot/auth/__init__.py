@@ -1,0 +1,1 @@
+"""Sessions, API tokens and second factors."""

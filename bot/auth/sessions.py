@@ -1,0 +1,219 @@
+"""Sign-ins: one-time links and browser sessions, kept as hashes of their tokens, and stamped."""
+
+import hashlib
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Table, bindparam, delete, insert, select, update
+
+from bot.db import row_mac, tables
+from bot.db.database import Transaction
+from bot.db.prepared import Asked, PreparedStatement
+
+LINK_SECONDS = 10 * 60
+IDLE_SECONDS = 30 * 60
+LONGEST_SECONDS = 12 * 3600
+# How long a second factor counts after it was shown, in the session in which it was.
+STEP_UP_SECONDS = 5 * 60
+CHALLENGE_SECONDS = 5 * 60
+# How exactly it is noted when a session was last used.
+NOTE_SECONDS = 60
+LONGEST_AGENT = 200
+_SECOND = 1_000_000
+_NAME_LETTERS = 16
+_SESSION, _LINK = tables.session, tables.sign_in_link
+_FIND = PreparedStatement(select(_SESSION).where(_SESSION.c.token == bindparam("hashed")))
+
+
+@dataclass(frozen=True)
+class Session:
+    """Somebody signed in. began, last_seen: microseconds.
+
+    stepped_up: when they last showed their second factor here, and factor its digest.
+    by: what they signed in by. agent: what the browser calls itself. name: tells sessions apart
+    and opens none.
+    """
+
+    person: str
+    began: int
+    last_seen: int
+    stepped_up: int | None = None
+    factor: str = ""
+    by: str = ""
+    agent: str = ""
+    name: str = ""
+
+    def fresh(self, now: int) -> bool:
+        """Whether the second factor was shown so lately that it still counts."""
+        return self.stepped_up is not None and now - self.stepped_up < STEP_UP_SECONDS * _SECOND
+
+
+def create_link(tx: Transaction, person: str, *, seconds: int = LINK_SECONDS) -> str:
+    """Return a token that signs *person* in once."""
+    token = secrets.token_urlsafe(32)
+    new = {"token": _hashed(token), "person": person, "expires": tx.now + seconds * _SECOND}
+    tx.sql.execute(insert(_LINK).values(row_mac.add_mac(tx, _LINK, new)))
+    return token
+
+
+def use_link(tx: Transaction, token: str) -> str | None:
+    """Return whom the link signs in, once; None if it is unknown, used or too old."""
+    row = _held(tx, _LINK, token)
+    if row is None or row.used is not None or row.expires <= tx.now:
+        return None
+    _write(tx, _LINK, row, used=tx.now)
+    return row.person
+
+
+def read_link(tx: Transaction, token: str) -> str | None:
+    """Return whom the link would sign in, and leave it as it is; None as `use_link` does."""
+    query = select(_LINK).where(_LINK.c.token == _hashed(token))
+    row = tx.sql.execute(query).one_or_none()
+    if row is None or not row_mac.is_mac_valid(tx, _LINK, row):
+        return None
+    return row.person if row.used is None and row.expires > tx.now else None
+
+
+def why_refused(tx: Transaction, token: str) -> tuple[str, str]:
+    """Return whom a link would have signed in, "" if nobody, and what is wrong with it."""
+    row = _held(tx, _LINK, token)
+    if row is None:
+        return "", "the link is none of ours"
+    if row.expires <= tx.now:
+        return row.person, "the link is too old"
+    return row.person, "the link was used before"
+
+
+def begin_session(tx: Transaction, person: str, *, by: str = "link", agent: str = "") -> str:
+    """Return the token of a new session."""
+    token = secrets.token_urlsafe(32)
+    new: dict[str, Any] = {
+        "token": _hashed(token),
+        "person": person,
+        "began": tx.now,
+        "last_seen": tx.now,
+        "factor": "",
+        "challenge": "",
+        "by": by,
+        "agent": agent,
+    }
+    tx.sql.execute(insert(_SESSION).values(row_mac.add_mac(tx, _SESSION, new)))
+    return token
+
+
+def find_session(tx: Transaction, token: str) -> Session | None:
+    """Return the session, as long as it lasts. Only reads."""
+    return read_session(tx, _FIND.rows(tx, hashed=_hashed(token)))
+
+
+def session_query(token: str) -> Asked:
+    """Return what to ask for a session, beside other things."""
+    return _FIND.asked(hashed=_hashed(token))
+
+
+def read_session(tx: Transaction, rows: Sequence[Any]) -> Session | None:
+    """Return the session that was asked for, as long as it lasts."""
+    held = [row for row in rows if row_mac.is_mac_valid(tx, _SESSION, row)]
+    return _lasting(tx, held[0]) if held else None
+
+
+def list_sessions(tx: Transaction, person: str) -> list[Session]:
+    """Return somebody's sessions that last, the one that was used last first."""
+    mine = select(_SESSION).where(_SESSION.c.person == person)
+    rows = tx.sql.execute(mine.order_by(_SESSION.c.last_seen.desc(), _SESSION.c.token))
+    ours = [row for row in rows if row_mac.is_mac_valid(tx, _SESSION, row)]
+    return [found for row in ours if (found := _lasting(tx, row)) is not None]
+
+
+def _lasting(tx: Transaction, row: Any) -> Session | None:
+    idle = tx.now - row.last_seen > IDLE_SECONDS * _SECOND
+    if idle or tx.now - row.began > LONGEST_SECONDS * _SECOND:
+        return None
+    return Session(
+        row.person,
+        row.began,
+        row.last_seen,
+        row.stepped_up,
+        row.factor,
+        row.by,
+        row.agent,
+        row.token[:_NAME_LETTERS],
+    )
+
+
+def touch_session(tx: Transaction, token: str) -> str | None:
+    """Return whose session this is and keep it alive; None if it has ended."""
+    found = find_session(tx, token)
+    if found is None:
+        end_session(tx, token)
+        return None
+    if tx.now - found.last_seen > NOTE_SECONDS * _SECOND:
+        _note(tx, token, last_seen=tx.now)
+    return found.person
+
+
+def record_step_up(tx: Transaction, token: str, *, factor: str) -> None:
+    """Note that the person of this session has just shown a second factor."""
+    _note(tx, token, stepped_up=tx.now, factor=factor)
+
+
+def create_challenge(tx: Transaction, token: str) -> bytes:
+    """Return what a key is to sign for this session next; what was to be signed before is void."""
+    challenge = secrets.token_bytes(32)
+    _note(tx, token, challenge=challenge.hex(), challenged=tx.now)
+    return challenge
+
+
+def take_challenge(tx: Transaction, token: str) -> bytes | None:
+    """Return what was to be signed, once; None if there is nothing, or it is too old."""
+    row = _held(tx, _SESSION, token)
+    if row is None or not row.challenge:
+        return None
+    _write(tx, _SESSION, row, challenge="", challenged=None)
+    late = tx.now - row.challenged > CHALLENGE_SECONDS * _SECOND
+    return None if late else bytes.fromhex(row.challenge)
+
+
+def _note(tx: Transaction, token: str, **values: object) -> None:
+    row = _held(tx, _SESSION, token)
+    if row is not None:
+        _write(tx, _SESSION, row, **values)
+
+
+def _held(tx: Transaction, table: Table, token: str) -> Any:
+    """Return the row of a token, kept from others until this transaction ends; None if there is
+    none that we wrote."""
+    query = select(table).where(table.c.token == _hashed(token)).with_for_update()
+    row = tx.sql.execute(query).one_or_none()
+    return row if row is not None and row_mac.is_mac_valid(tx, table, row) else None
+
+
+def _write(tx: Transaction, table: Table, row: Any, **values: object) -> None:
+    """Write what is new into a row that is held."""
+    new = row_mac.amend_with_mac(tx, table, row, values)
+    tx.sql.execute(update(table).where(table.c.token == row.token).values(new))
+
+
+def end_session(tx: Transaction, token: str) -> None:
+    tx.sql.execute(delete(_SESSION).where(_SESSION.c.token == _hashed(token)))
+
+
+def end_named_session(tx: Transaction, person: str, name: str) -> bool:
+    """End one of somebody's sessions; False if they have none with this name."""
+    if len(name) != _NAME_LETTERS:
+        return False
+    named = _SESSION.c.token.startswith(name, autoescape=True)
+    ended = tx.sql.execute(delete(_SESSION).where(_SESSION.c.person == person, named))
+    return ended.rowcount > 0
+
+
+def end_all_sessions(tx: Transaction, person: str) -> None:
+    """End every session of somebody, and every link that would begin one."""
+    for table in (_SESSION, _LINK):
+        tx.sql.execute(delete(table).where(table.c.person == person))
+
+
+def _hashed(token: str) -> str:
+    return hashlib.sha256(token.encode()).hexdigest()

@@ -1,0 +1,1 @@
+"""Tables and queries. All SQL except the change log's."""

@@ -1,0 +1,94 @@
+"""Broken glass: for which runs somebody went through a freeze or without approvals, and why."""
+
+from dataclasses import dataclass
+
+from sqlalchemy import bindparam, select, update
+
+from bot.db import tables, view_conditions
+from bot.db.database import Transaction
+from bot.db.prepared import PreparedStatement
+
+REVIEW_SECONDS = 24 * 3600
+_SECOND = 1_000_000
+_OF = PreparedStatement(select(tables.glass).where(tables.glass.c.run == bindparam("of")))
+
+
+@dataclass(frozen=True)
+class BreakGlass:
+    """One pane, for one run. Times are microseconds; None means not yet.
+
+    wanted: when its asker said that they would break it. until: how long it is open.
+    factor: the digest of the second factor that broke it. review: what the reviewer says of it.
+    """
+
+    run: int
+    person: str
+    reason: str
+    wanted: int
+    broken: int | None = None
+    until: int | None = None
+    factor: str = ""
+    reviewed: int | None = None
+    reviewer: str = ""
+    review: str = ""
+
+    @property
+    def review_due(self) -> int | None:
+        """When somebody else must have looked at it; None if nobody need any more, or yet."""
+        if self.broken is None or self.reviewed is not None:
+            return None
+        return self.broken + REVIEW_SECONDS * _SECOND
+
+    def open(self, now: int) -> bool:
+        return self.until is not None and now < self.until
+
+
+def request_break_glass(tx: Transaction, *, run: int, person: str, reason: str) -> None:
+    """Keep that somebody wants to break it, or the newer reason why."""
+    new = BreakGlass(run, person, reason, tx.now)
+    if not tx.insert_once(tables.glass, **vars(new)):
+        _change(tx, run, reason=reason)
+
+
+def activate_break_glass(tx: Transaction, run: int, *, until: int, factor: str) -> None:
+    _change(tx, run, broken=tx.now, until=until, factor=factor)
+
+
+def record_review(tx: Transaction, run: int, *, reviewer: str, words: str) -> None:
+    _change(tx, run, reviewed=tx.now, reviewer=reviewer, review=words)
+
+
+def get_break_glass(tx: Transaction, run: int) -> BreakGlass | None:
+    row = _OF.row(tx, of=run)
+    return BreakGlass(**row._asdict()) if row else None
+
+
+def list_active(tx: Transaction) -> frozenset[int]:
+    """Return the runs whose glass is broken and still open."""
+    column = tables.glass.c
+    return frozenset(tx.sql.execute(select(column.run).where(column.until > tx.now)).scalars())
+
+
+def list_unreviewed(tx: Transaction) -> list[BreakGlass]:
+    """Return what was broken and nobody else has looked at yet, the oldest first."""
+    column = tables.glass.c
+    query = select(tables.glass).where(column.broken.is_not(None), column.reviewed.is_(None))
+    found = [BreakGlass(**row) for row in tx.sql.execute(query.order_by(column.broken)).mappings()]
+    seen = view_conditions.list_viewable(tx, [glass.run for glass in found])
+    return [glass for glass in found if glass.run in seen]
+
+
+def get_overdue_review(tx: Transaction, person: str) -> BreakGlass | None:
+    """Return the oldest of this person's that should have been reviewed by now."""
+    return next(
+        (
+            glass
+            for glass in list_unreviewed(tx)
+            if glass.person == person and (glass.review_due or tx.now) < tx.now
+        ),
+        None,
+    )
+
+
+def _change(tx: Transaction, run: int, **values: object) -> None:
+    tx.sql.execute(update(tables.glass).where(tables.glass.c.run == run).values(values))

@@ -1,0 +1,48 @@
+"""Vigils: runs whose work goes on after them, and when each is looked at next."""
+
+from dataclasses import dataclass
+
+from sqlalchemy import delete, select, update
+
+from bot.db import tables
+from bot.db.database import Transaction
+
+
+@dataclass(frozen=True)
+class FollowUp:
+    """since, next: microseconds since 1970, UTC. looks: how often it was looked at."""
+
+    run: int
+    since: int
+    next: int
+    looks: int
+
+
+def add_follow_up(tx: Transaction, run: int, *, next_look: int) -> None:
+    tx.insert_once(tables.vigil, run=run, since=tx.now, next=next_look, looks=0)
+
+
+def list_due_follow_ups(tx: Transaction, *, most: int = 50) -> list[FollowUp]:
+    """Return those to be looked at now, the longest overdue first."""
+    query = select(tables.vigil).where(tables.vigil.c.next <= tx.now)
+    rows = tx.sql.execute(query.order_by(tables.vigil.c.next).limit(most))
+    return [FollowUp(row.run, row.since, row.next, row.looks) for row in rows]
+
+
+def claim_follow_up(tx: Transaction, vigil: FollowUp, *, next_look: int) -> bool:
+    """Take the next look; False if somebody else takes it."""
+    claimed = tx.sql.execute(
+        update(tables.vigil)
+        .where(tables.vigil.c.run == vigil.run, tables.vigil.c.looks == vigil.looks)
+        .values(next=next_look, looks=vigil.looks + 1)
+    )
+    return claimed.rowcount == 1
+
+
+def has_follow_up(tx: Transaction, run: int) -> bool:
+    query = select(tables.vigil.c.run).where(tables.vigil.c.run == run)
+    return tx.sql.execute(query).scalar_one_or_none() is not None
+
+
+def end_follow_up(tx: Transaction, run: int) -> None:
+    tx.sql.execute(delete(tables.vigil).where(tables.vigil.c.run == run))

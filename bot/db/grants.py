@@ -1,0 +1,197 @@
+"""Standing grants: what may be done without an approval each time, and how often it was."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import Any
+
+from sqlalchemy import Row, func, insert, or_, select, update
+
+from bot.db import tables
+from bot.db.database import Transaction
+from bot.model.canonical import encode_canonical
+from bot.model.run import Run, State
+
+HOUR = 3600 * 1_000_000
+_ROW = tables.standing_grant.c
+_USE = tables.grant_use.c
+
+
+class NoSuchGrant(Exception):
+    """There is no grant with this number."""
+
+
+@dataclass(frozen=True)
+class NewGrant:
+    """A grant that is not recorded yet."""
+
+    person: str
+    words: str
+    hosts: str
+    an_hour: int
+    ends: int
+    values: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+@dataclass(frozen=True)
+class Grant:
+    """Whose approval (giver) stands for whose requests (person), and how many an hour.
+
+    hosts, values: patterns in which * and ? stand for anything; values by field, every field that
+    is not among them may have any value. made, ends, revoked: microseconds.
+    """
+
+    id: int
+    person: str
+    words: str
+    hosts: str
+    an_hour: int
+    giver: str
+    made: int
+    ends: int
+    values: Mapping[str, str] = field(default_factory=dict[str, str])
+    revoked: int | None = None
+    reason: str = ""
+
+    def holds(self, now: int) -> bool:
+        return self.revoked is None and now < self.ends
+
+    def covers(self, run: Run) -> bool:
+        """Say whether the run is what was granted: one change of one host, and not an undo."""
+        return (
+            (run.asked_by, run.words, run.kind) == (self.person, self.words, "change")
+            and not run.hosts
+            and run.parent is None
+            and run.undo_of is None
+            and run.timing is None
+            and not run.origin.schedule
+            and fnmatchcase(run.host, self.hosts)
+            and all(
+                fnmatchcase(run.fields.get(name, ""), pattern)
+                for name, pattern in self.values.items()
+            )
+        )
+
+    @property
+    def what(self) -> str:
+        """What was granted, as it is typed: `abusers clear lb* table=http`."""
+        values = [f"{name}={pattern}" for name, pattern in self.values.items()]
+        return " ".join([self.words, self.hosts, *values])
+
+
+def add_grant(tx: Transaction, new: NewGrant, *, giver: str, reason: str) -> Grant:
+    row = tx.sql.execute(
+        insert(tables.standing_grant)
+        .values(
+            person=new.person,
+            words=new.words,
+            hosts=new.hosts,
+            patterns=encode_canonical(new.values),
+            an_hour=new.an_hour,
+            giver=giver,
+            made=tx.now,
+            ends=new.ends,
+            reason=reason,
+        )
+        .returning(tables.standing_grant)
+    ).one()
+    return _grant(row)
+
+
+def get_grant(tx: Transaction, number: int) -> Grant:
+    return _one(tx, number, held=False)
+
+
+def lock_grant(tx: Transaction, number: int) -> Grant:
+    """Return it and keep others from using or revoking it until this transaction ends."""
+    return _one(tx, number, held=True)
+
+
+def revoke_grant(tx: Transaction, number: int) -> None:
+    tx.sql.execute(update(tables.standing_grant).where(_ROW.id == number).values(revoked=tx.now))
+
+
+def list_active_grants(tx: Transaction, *, person: str, words: str) -> Sequence[Grant]:
+    """Return a person's grants of a runbook that hold at this moment, the oldest first."""
+    query = select(tables.standing_grant).where(
+        _ROW.person == person, _ROW.words == words, _ROW.revoked.is_(None), _ROW.ends > tx.now
+    )
+    return [_grant(row) for row in tx.sql.execute(query.order_by(_ROW.id))]
+
+
+def list_grants_of(tx: Transaction, person: str, *, most: int = 50) -> Sequence[Grant]:
+    """Return those by and to one person, the newest first, ended ones too."""
+    query = select(tables.standing_grant).where(or_(_ROW.person == person, _ROW.giver == person))
+    return _grants(tx, query.order_by(_ROW.id.desc()).limit(most))
+
+
+def list_newest_grants(tx: Transaction, *, most: int = 200) -> Sequence[Grant]:
+    """Return everybody's, the newest first."""
+    return _grants(tx, select(tables.standing_grant).order_by(_ROW.id.desc()).limit(most))
+
+
+def count_taken(tx: Transaction, grant: int, *, but: int | None = None) -> int:
+    """Count what let runs through within the last hour, and the runs that are on their way.
+
+    but: a run that is not counted. Hold the grant first, or somebody else counts the same.
+    """
+    run = tables.run.c
+    on_their_way = select(func.count()).where(
+        run.grant_id == grant,
+        run.state.in_([State.READY.value, State.STARTING.value]),
+        run.id != (but or 0),
+    )
+    return count_used(tx, grant, but=but) + tx.sql.execute(on_their_way).scalar_one()
+
+
+def count_left(tx: Transaction, given: Grant, run: int) -> int:
+    """Return how often it could be used still within the hour, once this run had used it."""
+    at = tx.sql.execute(select(_USE.at).where(_USE.run == run)).scalar_one_or_none()
+    if at is None:
+        return max(given.an_hour - count_taken(tx, given.id), 0)
+    query = select(func.count()).where(
+        _USE.grant_id == given.id, _USE.at > at - HOUR, _USE.at <= at
+    )
+    return max(given.an_hour - tx.sql.execute(query).scalar_one(), 0)
+
+
+def count_used(tx: Transaction, grant: int, *, but: int | None = None) -> int:
+    """Count the runs that it let through within the last hour. but: a run that is not counted."""
+    query = select(func.count()).where(
+        _USE.grant_id == grant, _USE.at > tx.now - HOUR, _USE.run != (but or 0)
+    )
+    return tx.sql.execute(query).scalar_one()
+
+
+def record_use(tx: Transaction, grant: int, run: int) -> None:
+    """Write down that the grant lets this run through now."""
+    tx.sql.execute(insert(tables.grant_use).values(run=run, grant_id=grant, at=tx.now))
+
+
+def _one(tx: Transaction, number: int, *, held: bool) -> Grant:
+    query = select(tables.standing_grant).where(_ROW.id == number)
+    row = tx.sql.execute(query.with_for_update() if held else query).one_or_none()
+    if row is None:
+        raise NoSuchGrant(f"there is no grant {number}")
+    return _grant(row)
+
+
+def _grants(tx: Transaction, query: Any) -> Sequence[Grant]:
+    return [_grant(row) for row in tx.sql.execute(query)]
+
+
+def _grant(row: Row[Any]) -> Grant:
+    return Grant(
+        id=row.id,
+        person=row.person,
+        words=row.words,
+        hosts=row.hosts,
+        values=json.loads(row.patterns),
+        an_hour=row.an_hour,
+        giver=row.giver,
+        made=row.made,
+        ends=row.ends,
+        revoked=row.revoked,
+        reason=row.reason,
+    )

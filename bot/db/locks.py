@@ -1,0 +1,77 @@
+"""Locks: one change at a time per target, held across crashes until the change is over."""
+
+from dataclasses import dataclass
+
+from sqlalchemy import bindparam, delete, select
+
+from bot.db import priority, runs, tables, view_conditions
+from bot.db.database import Transaction
+from bot.db.prepared import PreparedStatement
+from bot.model.run import Run, State
+
+_RELEASE = PreparedStatement(
+    delete(tables.target_lock).where(tables.target_lock.c.run == bindparam("holder"))
+)
+
+
+@dataclass(frozen=True)
+class Lock:
+    """Who holds a target. since: microseconds."""
+
+    target: str
+    run: int
+    since: int
+
+
+def take_lock(tx: Transaction, target: str, run: int) -> Lock | None:
+    """Take the lock for *run* and return None, or return the lock that stands in the way."""
+    while not tx.insert_once(tables.target_lock, target=target, run=run, since=tx.now):
+        holder = get_lock(tx, target)
+        if holder is not None:
+            return None if holder.run == run else holder
+        # It was given up between the two questions: nobody has it until it is taken.
+    return None
+
+
+def get_lock(tx: Transaction, target: str) -> Lock | None:
+    row = tx.sql.execute(
+        select(tables.target_lock).where(tables.target_lock.c.target == target)
+    ).one_or_none()
+    if row is None or not view_conditions.list_viewable(tx, [row.run]):
+        return None
+    return Lock(row.target, row.run, row.since)
+
+
+def list_locks(tx: Transaction) -> list[Lock]:
+    """Return what is held now, the longest held first."""
+    query = select(tables.target_lock).order_by(tables.target_lock.c.since)
+    found = [Lock(row.target, row.run, row.since) for row in tx.sql.execute(query)]
+    seen = view_conditions.list_viewable(tx, [lock.run for lock in found])
+    return [lock for lock in found if lock.run in seen]
+
+
+def list_queues(tx: Transaction) -> dict[str, list[Run]]:
+    """Return the runs that wait for their turn, by host, in their order; without their plans."""
+    run = tables.run.c
+    query = select(run.id).where(run.state == State.READY.value, run.hosts == "[]")
+    numbers = list(tx.sql.execute(query).scalars())
+    known = {waiting.id: waiting for waiting in runs.list_runs(tx, numbers)}
+    found: dict[str, list[Run]] = {}
+    for number in priority.order_runs(tx, numbers):
+        if number not in known:
+            continue
+        found.setdefault(known[number].host, []).append(known[number])
+    return found
+
+
+def release_locks(tx: Transaction, run: int) -> None:
+    _RELEASE.tell(tx, holder=run)
+
+
+def next_run_for(tx: Transaction, target: str) -> Run | None:
+    """Return the run that is to have *target* next, among those ready to start; see `turns`.
+
+    A request for several hosts is not in line: its parts are.
+    """
+    number = priority.next_run_at(tx, target)
+    return runs.get_run(tx, number) if number is not None else None

@@ -1,0 +1,163 @@
+"""News: which runs a door has still to tell of, and where it has told of them.
+
+The row says only that there is news, in the same transaction as the news itself. Whoever delivers
+it draws the run as it is by then, so a late message can never overwrite a newer one.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Row, Select, Update, select, update
+from sqlalchemy.dialects import postgresql, sqlite
+
+from bot.db import tables
+from bot.db.database import Transaction
+from bot.db.prepared import PreparedStatement
+
+_MORE = {"revision": tables.news.c.revision + 1}
+_ANNOUNCE = PreparedStatement(
+    postgresql.insert(tables.news).on_conflict_do_update(index_elements=["run"], set_=_MORE),
+    sqlite.insert(tables.news).on_conflict_do_update(index_elements=["run"], set_=_MORE),
+)
+
+
+@dataclass(frozen=True)
+class PendingNews:
+    """A run with something to tell. revision: what will have been told when it is delivered.
+
+    tries: how often it was tried, by somebody who died over it too: what they said may be there.
+    """
+
+    run: int
+    revision: int
+    tries: int
+
+
+@dataclass(frozen=True)
+class PostedMessage:
+    """One message that a door keeps up to date. digest: of what it shows now."""
+
+    run: int
+    slot: str
+    channel: str
+    ts: str
+    digest: str
+
+
+def announce_run(tx: Transaction, run: int) -> None:
+    """Say that *run* has news. Several before a delivery become one."""
+    tx.after_commit(tx.tell_news)
+    _ANNOUNCE.tell(tx, run=run, revision=1, told=0, tries=0, not_before=0, sender="", trouble="")
+
+
+def list_pending_news(tx: Transaction, *, most: int = 100) -> list[PendingNews]:
+    return [_item(row) for row in tx.sql.execute(_pending(tx, most))]
+
+
+def _item(row: Row[Any]) -> PendingNews:
+    return PendingNews(row.run, row.revision, row.tries + bool(row.sender))
+
+
+def _pending(tx: Transaction, most: int) -> Select[Any]:
+    return (
+        select(tables.news)
+        .where(tables.news.c.revision > tables.news.c.told, tables.news.c.not_before <= tx.now)
+        .order_by(tables.news.c.run)
+        .limit(most)
+    )
+
+
+def lock_pending_news(tx: Transaction) -> list[PendingNews]:
+    """Return what is pending, kept from others until this transaction ends: nobody tells it now,
+    and what is read of it from here on is as nobody has told it yet."""
+    query = _pending(tx, 100).with_for_update(skip_locked=True)
+    return [_item(row) for row in tx.sql.execute(query)]
+
+
+def claim_news(tx: Transaction, item: PendingNews, *, sender: str, seconds: float) -> bool:
+    """Keep others from delivering it for so long; False if somebody else is at it already.
+
+    sender: who delivers it meanwhile, "" if it only waits.
+    """
+    claimed = tx.sql.execute(
+        update(tables.news)
+        .where(
+            tables.news.c.run == item.run,
+            tables.news.c.revision > tables.news.c.told,
+            tables.news.c.not_before <= tx.now,
+        )
+        .values(sender=sender, not_before=tx.now + round(seconds * 1_000_000))
+    )
+    return claimed.rowcount == 1
+
+
+def renew(tx: Transaction, item: PendingNews, *, sender: str, seconds: float) -> None:
+    """Keep others from it for so long from now on, if they have not taken it over."""
+    until = tx.now + round(seconds * 1_000_000)
+    tx.sql.execute(_held_by(item, sender).values(not_before=until))
+
+
+def mark_told(tx: Transaction, item: PendingNews, *, sender: str = "") -> None:
+    """Note that it was told by who claimed it, unless others have taken it over since."""
+    done = _held_by(item, sender)
+    tx.sql.execute(done.values(told=item.revision, tries=0, not_before=0, sender="", trouble=""))
+
+
+def postpone_news(
+    tx: Transaction, item: PendingNews, *, seconds: float, why: str, sender: str = ""
+) -> None:
+    """Try again later; the news keeps."""
+    tx.sql.execute(
+        _held_by(item, sender).values(
+            tries=item.tries + 1,
+            not_before=tx.now + round(seconds * 1_000_000),
+            sender="",
+            trouble=why[:500],
+        )
+    )
+
+
+def release(tx: Transaction, sender: str) -> None:
+    """Let others deliver at once what this sender has claimed and will not tell."""
+    tx.sql.execute(_released().where(tables.news.c.sender == sender))
+
+
+def release_all(tx: Transaction) -> None:
+    """The same for all senders: they are dead, since nobody else works on this database."""
+    tx.sql.execute(_released().where(tables.news.c.sender != ""))
+
+
+def _held_by(item: PendingNews, sender: str) -> Update:
+    row = tables.news.c
+    return update(tables.news).where(row.run == item.run, row.sender == sender)
+
+
+def _released() -> Update:
+    return update(tables.news).values(sender="", not_before=0, tries=tables.news.c.tries + 1)
+
+
+def has_more(tx: Transaction, run: int) -> bool:
+    """Return whether there is news of a run that was not told yet, or is being told."""
+    query = select(tables.news.c.run).where(
+        tables.news.c.run == run, tables.news.c.revision > tables.news.c.told
+    )
+    return tx.sql.execute(query).first() is not None
+
+
+def list_messages(tx: Transaction, run: int) -> dict[str, PostedMessage]:
+    """Return the run's messages by slot."""
+    rows = tx.sql.execute(select(tables.notice).where(tables.notice.c.run == run))
+    return {
+        row.slot: PostedMessage(row.run, row.slot, row.channel, row.ts, row.digest) for row in rows
+    }
+
+
+def store_message(tx: Transaction, notice: PostedMessage) -> None:
+    """Keep where a message stands and what it shows."""
+    values = {"channel": notice.channel, "ts": notice.ts, "digest": notice.digest}
+    if not tx.insert_once(tables.notice, run=notice.run, slot=notice.slot, **values):
+        tx.sql.execute(
+            update(tables.notice)
+            .where(tables.notice.c.run == notice.run, tables.notice.c.slot == notice.slot)
+            .values(**values)
+        )

@@ -1,0 +1,38 @@
+"""How many requests people made just now; what schedules fired is not theirs."""
+
+from dataclasses import dataclass
+
+from sqlalchemy import bindparam, case, func, select
+
+from bot.db import tables
+from bot.db.database import Transaction
+from bot.db.prepared import PreparedStatement
+
+
+@dataclass(frozen=True)
+class RequestCount:
+    """Requests since some moment: by one person, for one runbook, and altogether."""
+
+    by_person: int
+    for_runbook: int
+    in_all: int
+
+
+_RUN, _FIRE = tables.run.c, tables.fire.c
+_ASKED = PreparedStatement(
+    select(
+        func.count(case((_RUN.asked_by == bindparam("who"), 1))).label("person"),
+        func.count(case((_RUN.words == bindparam("what"), 1))).label("runbook"),
+        func.count().label("everybody"),
+    ).where(
+        _RUN.asked > bindparam("since"),
+        _RUN.parent.is_(None),
+        ~select(_FIRE.run).where(_FIRE.run == _RUN.id).exists(),
+    )
+)
+
+
+def count_requests(tx: Transaction, *, person: str, words: str, since: int) -> RequestCount:
+    """Count the requests that were made after *since*; one for several hosts is one."""
+    row = _ASKED.row(tx, who=person, what=words, since=since)
+    return RequestCount(row.person, row.runbook, row.everybody)

@@ -1,0 +1,66 @@
+"""What the roles of PostgreSQL may do with the change log, and what they should not."""
+
+import re
+
+from sqlalchemy import text
+
+from bot.db.database import Database
+
+APPEND_ONLY = "entry"
+_READABLE = ("entry", "output", "run", "vote", "step", "word", "fire")
+_NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}", re.ASCII)
+
+_TOO_STRONG = """
+SELECT
+  rolsuper AS "is a superuser",
+  pg_has_role(current_user, (SELECT relowner FROM pg_class WHERE oid = 'entry'::regclass), 'USAGE')
+    AS "owns the change log",
+  has_schema_privilege(current_user, current_schema(), 'CREATE') AS "may create tables",
+  has_table_privilege(current_user, 'entry', 'UPDATE') AS "may alter entries",
+  has_table_privilege(current_user, 'entry', 'DELETE') AS "may delete entries",
+  has_table_privilege(current_user, 'entry', 'TRUNCATE') AS "may empty the change log",
+  has_table_privilege(current_user, 'entry', 'TRIGGER') AS "may put triggers on it"
+FROM pg_roles WHERE rolname = current_user
+"""
+
+
+def grant_statements(app: str, reader: str = "") -> list[str]:
+    """Return statements for the owner of the tables. Raises ValueError for a strange name."""
+    for role in filter(None, (app, reader)):
+        if not _NAME.fullmatch(role):
+            raise ValueError(f"{role!r} is no name of a role: small letters, digits and _")
+    said = [
+        "REVOKE CREATE ON SCHEMA public FROM PUBLIC",
+        f'REVOKE ALL ON ALL TABLES IN SCHEMA public FROM "{app}"',
+        f'GRANT USAGE ON SCHEMA public TO "{app}"',
+        f'GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO "{app}"',
+        f'GRANT USAGE, SELECT ON ALL SEQUENCES IN SCHEMA public TO "{app}"',
+        f'REVOKE UPDATE, DELETE ON "{APPEND_ONLY}" FROM "{app}"',
+        f'REVOKE INSERT, UPDATE, DELETE ON alembic_version FROM "{app}"',
+    ]
+    if reader:
+        tables = ", ".join(f'"{name}"' for name in _READABLE)
+        said += [
+            f'REVOKE ALL ON ALL TABLES IN SCHEMA public FROM "{reader}"',
+            f'GRANT USAGE ON SCHEMA public TO "{reader}"',
+            f'GRANT SELECT ON {tables} TO "{reader}"',
+        ]
+    return said
+
+
+def grant_roles(database: Database, app: str, reader: str = "") -> None:
+    """Give each role what it needs, in the owner's name. Raises ValueError, StoreUnavailable."""
+    if database.embedded:
+        raise ValueError("SQLite has no roles: there is nothing to grant")
+    with database.transaction() as tx:
+        for statement in grant_statements(app, reader):
+            tx.sql.execute(text(statement))
+
+
+def find_excess_rights(database: Database) -> list[str]:
+    """Say what our role may do and should not; nothing on SQLite, which has no roles."""
+    if database.embedded:
+        return []
+    with database.reading() as tx:
+        row = tx.sql.execute(text(_TOO_STRONG)).mappings().one()
+    return [what for what, granted in row.items() if granted]

@@ -1,0 +1,82 @@
+"""Glances: how far a run is, read often and cheaply while somebody watches it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Row, func, select
+
+from bot.db import live_output, tables, view_conditions
+from bot.db.database import Transaction
+from bot.db.live_output import LiveOutput
+from bot.db.runs import NoSuchRun
+from bot.model.run import ENDED, State, status_of
+
+_RUN = tables.run.c
+_COLUMNS = [
+    *(_RUN.id, _RUN.version, _RUN.host, _RUN.state),
+    *(_RUN.started, _RUN.ended, _RUN.summary, _RUN.unwell),
+]
+
+
+@dataclass(frozen=True)
+class RunProgressPart:
+    """One run as far as watching it takes: the whole, or the part for one host."""
+
+    id: int
+    version: int
+    host: str
+    state: State
+    started: int | None
+    ended: int | None
+    summary: str
+    unwell: bool = False
+
+    @property
+    def standing(self) -> str:
+        return status_of(self.state, unwell=self.unwell)
+
+    @property
+    def over(self) -> bool:
+        return self.state in ENDED
+
+
+@dataclass(frozen=True)
+class RunProgress:
+    """head: the newest entry of the change log about it. now: the database's time."""
+
+    whole: RunProgressPart
+    parts: Sequence[RunProgressPart]
+    head: int
+    heard: Sequence[LiveOutput]
+    now: int
+
+    @property
+    def stamp(self) -> str:
+        """What differs whenever the whole has moved; not when a part did, or a host said much."""
+        return f"{self.whole.version}-{self.head}"
+
+
+def get_run_progress(tx: Transaction, number: int) -> RunProgress:
+    """Raises NoSuchRun."""
+    query = select(*_COLUMNS)
+    row = tx.sql.execute(query.where(_RUN.id == number)).one_or_none()
+    if row is None or not view_conditions.list_viewable(tx, [number]):
+        raise NoSuchRun(f"there is no run {number}")
+    parts = tx.sql.execute(query.where(_RUN.parent == number).order_by(_RUN.id))
+    entry = tables.entry.c
+    head = tx.sql.execute(select(func.max(entry.seq)).where(entry.run == number)).scalar()
+    return RunProgress(
+        whole=_part(row),
+        parts=[_part(each) for each in parts],
+        head=head or 0,
+        heard=live_output.get_live_output(tx, number),
+        now=tx.now,
+    )
+
+
+def _part(row: Row[Any]) -> RunProgressPart:
+    return RunProgressPart(
+        *(row.id, row.version, row.host, State(row.state)),
+        *(row.started, row.ended, row.summary, row.unwell),
+    )

@@ -1,0 +1,662 @@
+"""Runs, their votes and steps: stored, changed by compare-and-set, found again."""
+
+import json
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, lru_cache, partial
+from typing import Any
+
+from pydantic import TypeAdapter
+from sqlalchemy import ColumnElement, Select, bindparam, insert, null, or_, select, update
+
+from bot.audit import output
+from bot.db import search_words, tables, view_conditions
+from bot.db.among import among, as_one
+from bot.db.database import Transaction
+from bot.db.prepared import Asked, PreparedStatement, rows_of_each
+from bot.db.tables import ALONE, PART, WHOLE
+from bot.model.approvals import ApprovalRequirements
+from bot.model.canonical import encode_canonical
+from bot.model.plan import ResolvedPlan
+from bot.model.run import AT_WORK, Origin, Run, State, StepRecord, StepState, Vote, check_move
+from bot.model.schedule import ScheduleTiming
+
+_ORIGIN = TypeAdapter(Origin)
+_TERMS = TypeAdapter(ApprovalRequirements).dump_json(ApprovalRequirements()).decode()
+# The number is given by the database.
+COLUMNS = tuple(column.name for column in tables.run.columns if column.name != "id")
+
+
+@dataclass(frozen=True)
+class NewRun:
+    """A request that is not recorded yet."""
+
+    words: str
+    kind: str
+    fields: Mapping[str, str]
+    host: str
+    area: str
+    asked_by: str
+    origin: Origin
+    reason: str = ""
+    undo_of: int | None = None
+    request: str = ""
+    parent: int | None = None
+    hosts: Sequence[str] = ()
+    editors: Sequence[str] = ()
+    counters: int | None = None
+    timing: ScheduleTiming | None = None
+
+
+@lru_cache(1024)
+def _origin_text(origin: Origin) -> str:
+    return _ORIGIN.dump_json(origin).decode()
+
+
+def new_run_row(tx: Transaction, new: NewRun) -> dict[str, Any]:
+    """Return the columns of a run that was just asked for."""
+    return {
+        **dict.fromkeys(COLUMNS),
+        "version": 1,
+        "state": State.ASKED.value,
+        "words": new.words,
+        "kind": new.kind,
+        "fields": encode_canonical(new.fields),
+        "request": new.request,
+        "host": new.host,
+        "area": new.area,
+        "asked_by": new.asked_by,
+        "origin": _origin_text(new.origin),
+        "reason": tx.redactor.text(new.reason),
+        "asked": tx.now,
+        "digest": "",
+        "needed": 0,
+        "groups": "[]",
+        "says": "[]",
+        "terms": _TERMS,
+        "undo_of": new.undo_of,
+        "parent": new.parent,
+        "hosts": json.dumps([*new.hosts]) if new.hosts else "[]",
+        "editors": json.dumps([*new.editors]) if new.editors else "[]",
+        "counters": new.counters,
+        "timing": new.timing.to_json() if new.timing else None,
+        "summary": "",
+        "unwell": False,
+        "place": PART if new.parent is not None else WHOLE if new.hosts else ALONE,
+    }
+
+
+_ROWS_ORIGIN = TypeAdapter(Origin)
+_ROWS_TERMS = TypeAdapter(ApprovalRequirements)
+
+
+# Many runs have the same of these: it is read once.
+@lru_cache(1024)
+def _origin(text: str) -> Origin:
+    return _ROWS_ORIGIN.validate_json(text)
+
+
+@lru_cache(1024)
+def _terms(text: str) -> ApprovalRequirements:
+    return _ROWS_TERMS.validate_json(text)
+
+
+@lru_cache(1024)
+def write_requirements(terms: ApprovalRequirements) -> str:
+    return _ROWS_TERMS.dump_json(terms).decode()
+
+
+@lru_cache(1024)
+def read_names(text: str) -> tuple[str, ...]:
+    """Read a list of names as it is written into a column."""
+    return tuple(json.loads(text))
+
+
+def read_run(row: Any) -> Run:
+    return Run.of(
+        {
+            "id": row.id,
+            "version": row.version,
+            "state": State(row.state),
+            "words": row.words,
+            "kind": row.kind,
+            "fields": json.loads(row.fields),
+            "request": row.request,
+            "host": row.host,
+            "area": row.area,
+            "asked_by": row.asked_by,
+            "origin": _origin(row.origin),
+            "reason": row.reason,
+            "asked": row.asked,
+            "expires": row.expires,
+            "started": row.started,
+            "ended": row.ended,
+            "proposal": ResolvedPlan.from_json(row.proposal) if row.proposal else None,
+            "digest": row.digest,
+            "needed": row.needed,
+            "groups": read_names(row.groups),
+            "says": read_names(row.says),
+            "terms": _terms(row.terms),
+            "shown": row.shown,
+            "reminded": row.reminded,
+            "escalated": row.escalated,
+            "undo_of": row.undo_of,
+            "parent": row.parent,
+            "hosts": read_names(row.hosts),
+            "editors": read_names(row.editors),
+            "counters": row.counters,
+            "grant": row.grant_id,
+            "timing": ScheduleTiming.from_json(row.timing) if row.timing else None,
+            "summary": row.summary,
+            "unwell": row.unwell,
+            "report": output.parse_report(row.report) if row.report else None,
+        }
+    )
+
+
+LISTED = [
+    null().label("proposal") if column.name == "proposal" else column
+    for column in tables.run.columns
+]
+
+
+# What every step of every run takes is put together once: that takes longer than to carry it out.
+_NEW = insert(tables.run).values({name: bindparam(name) for name in COLUMNS})
+_ADD = PreparedStatement(_NEW.returning(tables.run, null().label("report")))
+_ADD_ALL = PreparedStatement(_NEW.returning(tables.run.c.id))
+
+
+def _as_it_is(value: object) -> object:
+    return value
+
+
+# What changes of a run, by its name there: its column, and how it is written.
+_WRITTEN: Mapping[str, tuple[str, Callable[[Any], object]]] = {
+    **{name: (name, _as_it_is) for name in ("expires", "started", "ended", "digest", "needed")},
+    **{name: (name, _as_it_is) for name in ("shown", "reminded", "escalated", "summary")},
+    "unwell": ("unwell", _as_it_is),
+    "proposal": ("proposal", lambda proposal: proposal.to_json() if proposal else None),
+    "groups": ("groups", lambda groups: json.dumps(list(groups))),
+    "says": ("says", lambda says: json.dumps(list(says), ensure_ascii=False)),
+    "terms": ("terms", write_requirements),
+    "grant": ("grant_id", _as_it_is),
+}
+
+
+@cache
+def _saving(names: frozenset[str]) -> PreparedStatement:
+    """Return the statement that writes these: an index whose column is not named is left alone."""
+    columns = ["version", "state", *(_WRITTEN[name][0] for name in sorted(names))]
+    return PreparedStatement(
+        update(tables.run)
+        .where(
+            tables.run.c.id == bindparam("of"),
+            tables.run.c.version == bindparam("was_version"),
+            tables.run.c.state == bindparam("was_state"),
+        )
+        .values({column: bindparam(column) for column in columns})
+    )
+
+
+_SENT = ("run", "n", "state", "sent", "trouble")
+
+
+def _select() -> Select[Any]:
+    """Select runs, each with its report, which lies apart."""
+    return select(tables.run, output.output_column(tables.run.c.id, 0).label("report"))
+
+
+_GET = PreparedStatement(_select().where(tables.run.c.id == bindparam("number")))
+_HOLD = PreparedStatement(
+    _select().where(tables.run.c.id == bindparam("number")).with_for_update(of=tables.run)
+)
+_CHILDREN = PreparedStatement(
+    _select().where(tables.run.c.parent == bindparam("whole")).order_by(tables.run.c.id)
+)
+_LIST = among(
+    select(*LISTED, null().label("report")).order_by(tables.run.c.id.desc()), tables.run.c.id
+)
+_VOTES_ON = among(select(tables.vote).order_by(tables.vote.c.at), tables.vote.c.run)
+_VOTES = PreparedStatement(
+    select(tables.vote).where(tables.vote.c.run == bindparam("of")).order_by(tables.vote.c.at)
+)
+_INTEND = PreparedStatement(insert(tables.step).values({name: bindparam(name) for name in _SENT}))
+_CONCLUDE = PreparedStatement(
+    update(tables.step)
+    .where(tables.step.c.run == bindparam("of"), tables.step.c.n == bindparam("which"))
+    .values({name: bindparam(name) for name in ("state", "ended", "status", "trouble")})
+)
+_STEPS = PreparedStatement(
+    select(tables.step, output.output_column(tables.step.c.run, tables.step.c.n).label("output"))
+    .where(tables.step.c.run == bindparam("of"))
+    .order_by(tables.step.c.n)
+)
+
+
+_SUCCEEDED = PreparedStatement(
+    select(tables.run.c.id)
+    .where(
+        tables.run.c.asked_by == bindparam("who"),
+        tables.run.c.words == bindparam("what"),
+        tables.run.c.state == State.SUCCEEDED.value,
+        tables.run.c.undo_of.is_(None),
+    )
+    .limit(1)
+)
+
+
+# Of several hosts, an unknown whole follows from its hosts once they are settled.
+_UNFINISHED = tables.run.c.state.in_([state.value for state in sorted(AT_WORK)]) | (
+    (tables.run.c.state == State.UNKNOWN.value) & (tables.run.c.hosts != "[]")
+)
+
+
+class NoSuchRun(Exception):
+    """There is no run with this number."""
+
+
+class Overtaken(Exception):
+    """Somebody else changed the run first; look at it again."""
+
+
+def add_run(tx: Transaction, new: NewRun) -> Run:
+    """Record a request."""
+    return read_run(_added(tx, _ADD, [new])[0])
+
+
+def add_runs(tx: Transaction, new: Sequence[NewRun]) -> list[int]:
+    """Record requests, by one journey; return their numbers in their order."""
+    return [row.id for row in _added(tx, _ADD_ALL, new)]
+
+
+def _added(tx: Transaction, adding: PreparedStatement, new: Sequence[NewRun]) -> Sequence[Any]:
+    rows = [new_run_row(tx, one) for one in new]
+    # SQLite has no journeys, and a statement that is half read cannot be used again.
+    told = (
+        [adding.rows(tx, **row) for row in rows]
+        if tx.embedded
+        else rows_of_each(tx, *(adding.asked(**row) for row in rows))
+    )
+    added = [row for [row] in told]
+    search_words.store_words(
+        tx,
+        {
+            one.id: [
+                *search_words.words_of_fields(each.fields),
+                *search_words.split_search_words(row["reason"]),
+            ]
+            for one, each, row in zip(added, new, rows, strict=True)
+        },
+    )
+    return added
+
+
+def get_run(tx: Transaction, number: int) -> Run:
+    """Return a run. One that may not be viewed is as one that does not exist: NoSuchRun."""
+    row = _GET.row(tx, number=number)
+    if row is None or not view_conditions.list_viewable(tx, [number]):
+        raise NoSuchRun(f"there is no run {number}")
+    return read_run(row)
+
+
+def lock_run(tx: Transaction, number: int) -> Run:
+    """Return the run and keep others from changing it until this transaction ends."""
+    row = _HOLD.row(tx, number=number)
+    if row is None or not view_conditions.list_viewable(tx, [number]):
+        raise NoSuchRun(f"there is no run {number}")
+    return read_run(row)
+
+
+def move_run(tx: Transaction, run: Run, to: State, **changes: Any) -> Run:
+    """Bring the run into another state, or raise IllegalMove or Overtaken and change nothing."""
+    return move_runs(tx, [(run, changed_copy(run, state=to, **changes))])[0]
+
+
+def changed_copy(run: Run, **changes: Any) -> Run:
+    """Return what a run is to become, to be moved or amended to."""
+    return Run.of({**vars(run), "version": run.version + 1, **changes})
+
+
+def move_runs(tx: Transaction, moved: Sequence[tuple[Run, Run]]) -> list[Run]:
+    """Do so with several, by one statement. moved: each as it was, and as it becomes."""
+    for was, run in moved:
+        check_move(was, run.state)
+    return _save(tx, moved)
+
+
+def amend_run(tx: Transaction, run: Run, **changes: Any) -> Run:
+    """Change what is known of a run without moving it."""
+    return _save(tx, [(run, changed_copy(run, **changes))])[0]
+
+
+def _save(tx: Transaction, changed: Sequence[tuple[Run, Run]]) -> list[Run]:
+    both = [(vars(was), vars(run)) for was, run in changed]
+    # Nearly all of it is the very same, and a plan may be long.
+    names = frozenset(
+        [
+            name
+            for was, run in both
+            for name in _WRITTEN
+            if was[name] is not run[name] and was[name] != run[name]
+        ]
+    )
+    rows = [_row(was, run, names) for was, run in changed]
+    if "summary" in names:
+        _tell_summaries(tx, changed, rows)
+    if _saving(names).do_all(tx, rows) != len(rows):
+        numbers = ", ".join(str(was.id) for was, _ in changed)
+        raise Overtaken(f"run {numbers} was changed by somebody else at the same moment")
+    for was, run in changed:
+        if run.state is not was.state:
+            tx.after_commit(partial(tx.moves.tell, run.id, run.state))
+    return [run for _, run in changed]
+
+
+def _tell_summaries(
+    tx: Transaction, changed: Sequence[tuple[Run, Run]], rows: Sequence[dict[str, Any]]
+) -> None:
+    """Put into each row how the run ended, without secrets, and let it be found by that."""
+    said = tx.redactor.texts([run.summary for _, run in changed])
+    found: dict[int, list[str]] = {}
+    for (was, run), row, summary in zip(changed, rows, said, strict=True):
+        row["summary"] = _storable(summary)
+        # What a report says as well is found by the words of that, which begin with it.
+        if run.summary != was.summary and not (run.report and run.report.summary == run.summary):
+            found[run.id] = search_words.split_search_words(summary)
+    search_words.store_words(tx, found)
+
+
+def _row(was: Run, run: Run, names: Collection[str]) -> dict[str, Any]:
+    row: dict[str, Any] = {
+        "of": was.id,
+        "was_version": was.version,
+        "was_state": was.state.value,
+        "version": run.version,
+        "state": run.state.value,
+    }
+    for name in names:
+        column, written = _WRITTEN[name]
+        row[column] = written(getattr(run, name))
+    return row
+
+
+def list_runs(tx: Transaction, numbers: Sequence[int]) -> list[Run]:
+    """Return these runs, the newest first, without plans and reports: a list shows none."""
+    return seen(tx, _LIST.rows(tx, wanted=as_one(tx, numbers)))
+
+
+def seen(tx: Transaction, rows: Iterable[Any]) -> list[Run]:
+    """Return the runs that may be viewed, in their order."""
+    return _seen_runs(tx, [read_run(row) for row in rows])
+
+
+def _seen_runs(tx: Transaction, found: list[Run]) -> list[Run]:
+    if tx.sight is None:
+        return found
+    seen = view_conditions.list_viewable(tx, [run.id for run in found])
+    return [run for run in found if run.id in seen]
+
+
+def get_runs(tx: Transaction, numbers: Sequence[int]) -> list[Run]:
+    """Return these runs, the newest first, without their reports, which lie apart."""
+    query = select(tables.run, null().label("report")).where(tables.run.c.id.in_(numbers))
+    return seen(tx, tx.sql.execute(query.order_by(tables.run.c.id.desc())))
+
+
+def is_first_time(tx: Transaction, *, person: str, words: str) -> bool:
+    """Say whether this person has never had this runbook succeed."""
+    return _SUCCEEDED.row(tx, who=person, what=words) is None
+
+
+def list_children(tx: Transaction, parent: int) -> list[Run]:
+    """Return the runs of a request for several hosts, in the order of its hosts."""
+    return seen(tx, _CHILDREN.rows(tx, whole=parent))
+
+
+def lock_children(tx: Transaction, parent: int) -> list[Run]:
+    """Return the parts of a request and keep others from changing them meanwhile."""
+    query = _select().where(tables.run.c.parent == parent).order_by(tables.run.c.id)
+    return [read_run(row) for row in tx.sql.execute(query.with_for_update(of=tables.run))]
+
+
+def list_unfinished(tx: Transaction) -> list[Run]:
+    """Return every run that somebody has still to work on, parents before their children."""
+    query = _select().where(_UNFINISHED)
+    return [read_run(row) for row in tx.sql.execute(query.order_by(tables.run.c.id))]
+
+
+def list_unfinished_briefly(tx: Transaction) -> list[Run]:
+    """Return what `unfinished` does, without plans and reports: there may be thousands."""
+    query = select(*LISTED, null().label("report")).where(_UNFINISHED)
+    found = tx.sql.execute(query.order_by(tables.run.c.id))
+    return _seen_runs(tx, [read_run(row) for row in found])
+
+
+def list_unknown_outcomes(tx: Transaction) -> list[Run]:
+    """Return every run on one host whose end nobody saw."""
+    query = _select().where(tables.run.c.state == State.UNKNOWN.value, tables.run.c.hosts == "[]")
+    return seen(tx, tx.sql.execute(query.order_by(tables.run.c.id)))
+
+
+def list_pending(tx: Transaction) -> list[Run]:
+    """Return every request that waits for approvals."""
+    query = _select().where(
+        tables.run.c.state == State.WAITING.value, tables.run.c.parent.is_(None)
+    )
+    return seen(tx, tx.sql.execute(query.order_by(tables.run.c.id)))
+
+
+def list_due_to_expire(tx: Transaction) -> list[Run]:
+    """Return what waited too long; of a part of a request, only for its turn on the host."""
+    waiting = [State.OFFERED.value, State.WAITING.value, State.READY.value]
+    query = _select().where(
+        tables.run.c.state.in_(waiting),
+        tables.run.c.expires <= tx.now,
+        tables.run.c.parent.is_(None) | (tables.run.c.state == State.READY.value),
+    )
+    return [read_run(row) for row in tx.sql.execute(query)]
+
+
+def open_proposals(tx: Transaction, number: int) -> list[int]:
+    """Return the counter-proposals for a run that its requester can accept now."""
+    column = tables.run.c
+    query = select(column.id).where(
+        column.state == State.OFFERED.value, column.counters == number, column.expires > tx.now
+    )
+    return list(tx.sql.execute(query.order_by(column.id)).scalars())
+
+
+def overtaken_proposals(tx: Transaction) -> list[int]:
+    """Return the open counter-proposals whose original request is no longer pending."""
+    column, original = tables.run.c, tables.run.alias("original")
+    query = (
+        select(column.id)
+        .join(original, column.counters == original.c.id)
+        .where(column.state == State.OFFERED.value, original.c.state != State.WAITING.value)
+    )
+    return list(tx.sql.execute(query.order_by(column.id)).scalars())
+
+
+def add_vote(tx: Transaction, vote: Vote) -> bool:
+    """Record a person's only vote on a run; False if that person has voted before."""
+    return tx.insert_once(
+        tables.vote,
+        run=vote.run,
+        person=vote.person,
+        yes=vote.yes,
+        digest=vote.digest,
+        at=vote.at,
+        instead_of=vote.instead_of,
+        reason=tx.redactor.text(vote.reason),
+        factor=vote.factor,
+    )
+
+
+def replace_vote(tx: Transaction, vote: Vote) -> None:
+    """Put a person's yes with a second factor in the place of the one without."""
+    column = tables.vote.c
+    tx.sql.execute(
+        update(tables.vote)
+        .where(column.run == vote.run, column.person == vote.person, column.yes)
+        .values(
+            at=vote.at,
+            digest=vote.digest,
+            instead_of=vote.instead_of,
+            reason=tx.redactor.text(vote.reason),
+            factor=vote.factor,
+        )
+    )
+
+
+def list_votes(tx: Transaction, run: int) -> list[Vote]:
+    return [Vote(**row._asdict()) for row in _VOTES.rows(tx, of=run)]
+
+
+def list_votes_on(tx: Transaction, numbers: Sequence[int]) -> dict[int, list[Vote]]:
+    """Return the votes on several runs at once, by run; a run without votes is left out."""
+    return read_votes(_VOTES_ON.rows(tx, wanted=as_one(tx, numbers)))
+
+
+def votes_query(tx: Transaction, numbers: Sequence[int]) -> Asked:
+    """Return what to ask for the votes on several runs, beside other things."""
+    return _VOTES_ON.asked(wanted=as_one(tx, numbers))
+
+
+def read_votes(rows: Sequence[Any]) -> dict[int, list[Vote]]:
+    """Return the votes that were asked for, by run."""
+    found: dict[int, list[Vote]] = {}
+    for row in rows:
+        found.setdefault(row.run, []).append(Vote(*row))
+    return found
+
+
+def record_intent(tx: Transaction, run: int, n: int) -> None:
+    """Write down that step *n* is about to be sent. Committed before it is."""
+    _INTEND.tell(tx, run=run, n=n, state=StepState.INTENT.value, sent=tx.now, trouble="")
+
+
+def record_outcome(tx: Transaction, record: StepRecord) -> None:
+    """Write down what became of a step."""
+    _CONCLUDE.tell(
+        tx,
+        of=record.run,
+        which=record.n,
+        state=record.state.value,
+        ended=record.ended,
+        status=record.status,
+        trouble=_storable(tx.redactor.text(record.trouble)),
+    )
+
+
+def _storable(text: str) -> str:
+    # PostgreSQL's text holds no NUL, and hosts may say anything.
+    return text.replace("\0", "\\x00")
+
+
+def list_steps(tx: Transaction, run: int) -> Sequence[StepRecord]:
+    """Return what became of the steps of a run that were sent."""
+    if not view_conditions.list_viewable(tx, [run]):
+        return []
+    return [
+        StepRecord(
+            *(row.run, row.n, StepState(row.state), row.sent, row.ended, row.status),
+            *(row.output or "", row.trouble),
+        )
+        for row in _STEPS.rows(tx, of=run)
+    ]
+
+
+def list_steps_of_children(tx: Transaction, parent: int) -> Sequence[StepRecord]:
+    """Return the steps of every host, numbered as in the plan of the whole request."""
+    found: list[StepRecord] = []
+    before = 0
+    for child in list_children(tx, parent):
+        found += [replace(step, n=before + step.n) for step in list_steps(tx, child.id)]
+        before += len(child.proposal.steps) if child.proposal else 0
+    return found
+
+
+_RUN = tables.run.c
+# Reports lie apart, and nobody here looks at them.
+_PLAIN = select(tables.run, null().label("report")).order_by(_RUN.id)
+_LISTED = PreparedStatement(
+    select(*LISTED, null().label("report"))
+    .where(_RUN.parent == bindparam("whole"))
+    .order_by(_RUN.id)
+)
+_HELD = among(_PLAIN.with_for_update(of=tables.run), _RUN.id)
+_VERSIONS = among(
+    select(_RUN.id, _RUN.version).order_by(_RUN.id).with_for_update(of=tables.run), _RUN.id
+)
+
+
+@cache
+def _parts_in(states: frozenset[State], *, held: bool) -> PreparedStatement:
+    """Return the statement that finds the parts of a request that are in one of these states."""
+    query = _PLAIN.where(_of_whole(states))
+    return PreparedStatement(query.with_for_update(of=tables.run) if held else query)
+
+
+@cache
+def _one_in(states: frozenset[State]) -> PreparedStatement:
+    """Return the statement that finds one of them."""
+    return PreparedStatement(select(_RUN.id).where(_of_whole(states)).limit(1))
+
+
+def _of_whole(states: frozenset[State]) -> ColumnElement[bool]:
+    fits = or_(*(_RUN.state == state.value for state in sorted(states)))
+    return (_RUN.parent == bindparam("whole")) & fits
+
+
+def list_children_briefly(tx: Transaction, whole: int) -> list[Run]:
+    """Return all parts of a request, without their plans and reports: there may be hundreds."""
+    return seen(tx, _LISTED.rows(tx, whole=whole))
+
+
+def list_children_in(tx: Transaction, whole: int, states: Iterable[State]) -> list[Run]:
+    """Return the parts of a request that are in one of these states, without their reports."""
+    found = _parts_in(frozenset(states), held=False)
+    return seen(tx, found.rows(tx, whole=whole))
+
+
+def lock_children_in(tx: Transaction, whole: int, states: Iterable[State]) -> list[Run]:
+    """Do so, and keep others from changing them until this transaction ends."""
+    found = _parts_in(frozenset(states), held=True)
+    return [read_run(row) for row in found.rows(tx, whole=whole)]
+
+
+def has_child_in(tx: Transaction, whole: int, states: Iterable[State]) -> bool:
+    """Say whether a part of a request is in one of these states."""
+    return _one_in(frozenset(states)).row(tx, whole=whole) is not None
+
+
+def lock_runs(tx: Transaction, known: Sequence[Run]) -> list[Run]:
+    """Return these runs, without their reports, and keep others from changing them meanwhile.
+
+    known: as they were read before; those that are so still are not read again.
+    """
+    wanted = as_one(tx, [run.id for run in known])
+    now = {row.id: row.version for row in _VERSIONS.rows(tx, wanted=wanted)}
+    same = [run for run in known if now.get(run.id) == run.version]
+    others = [*now.keys() - {run.id for run in same}]
+    read = _HELD.rows(tx, wanted=as_one(tx, others)) if others else ()
+    return [*same, *map(read_run, read)]
+
+
+_POLICIES_RUN = tables.run.c
+
+
+def list_planned_under_other_policies(tx: Transaction, version: str, *, before: int) -> list[int]:
+    """Return what waits for approvals or for its turn, and was asked for by then.
+
+    Schedules are left out: what was approved for one outlasts policies. Plans are searched where
+    they are kept: there may be thousands that need not be looked at.
+    """
+    query = select(_POLICIES_RUN.id).where(
+        _POLICIES_RUN.state.in_([State.WAITING.value, State.READY.value]),
+        _POLICIES_RUN.place != tables.PART,
+        _POLICIES_RUN.asked <= before,
+        _POLICIES_RUN.timing.is_(None),
+        ~_POLICIES_RUN.proposal.contains(f'"policy_version":"{version}"'),
+    )
+    return list(tx.sql.execute(query.order_by(_POLICIES_RUN.id)).scalars())

@@ -1,0 +1,78 @@
+"""Views: filters of the history under a name; whoever has the link sees the same."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import bindparam, delete, insert, select, update
+
+from bot.db import tables
+from bot.db.database import Transaction
+from bot.db.prepared import Asked, PreparedStatement
+
+# More than this nobody finds anything in.
+MOST = 50
+LONGEST_NAME = 64
+# What the history is filtered by, in the order in which it stands in an address. zone: the one in
+# which times are meant that name none; without it, UTC.
+FILTERS = ("host", "area", "person", "runbook", "state", "text", "since", "until", "zone")
+_VIEW = tables.view.c
+_OF = PreparedStatement(
+    select(tables.view).where(_VIEW.person == bindparam("whose")).order_by(_VIEW.name)
+)
+
+
+class NoSuchView(Exception):
+    """There is no view with this number."""
+
+
+@dataclass(frozen=True)
+class View:
+    """query: the filters as they stand in an address, in one order. made: microseconds."""
+
+    id: int
+    person: str
+    name: str
+    query: str
+    made: int
+
+
+def list_views(tx: Transaction, person: str) -> list[View]:
+    """Return somebody's views, by name."""
+    return read_views(_OF.rows(tx, whose=person))
+
+
+def views_query(person: str) -> Asked:
+    """Return what to ask for somebody's views, beside other things."""
+    return _OF.asked(whose=person)
+
+
+def read_views(rows: Sequence[Any]) -> list[View]:
+    """Return the views that were asked for."""
+    return [View(*row) for row in rows]
+
+
+def get_view(tx: Transaction, number: int) -> View:
+    row = tx.sql.execute(select(tables.view).where(_VIEW.id == number)).one_or_none()
+    if row is None:
+        raise NoSuchView(f"there is no view {number}")
+    return View(*row)
+
+
+def store_view(tx: Transaction, *, person: str, name: str, query: str) -> View:
+    """Keep it; one of the same name takes these filters."""
+    same = (_VIEW.person == person) & (_VIEW.name == name)
+    known = tx.sql.execute(select(_VIEW.id).where(same)).scalar()
+    if known is not None:
+        tx.sql.execute(update(tables.view).where(_VIEW.id == known).values(query=query))
+        return get_view(tx, known)
+    values = {"person": person, "name": name, "query": query, "made": tx.now}
+    row = tx.sql.execute(insert(tables.view).values(values).returning(tables.view)).one()
+    return View(*row)
+
+
+def delete_view(tx: Transaction, number: int, *, person: str) -> bool:
+    """Forget somebody's view; False if it is not theirs."""
+    mine = (_VIEW.id == number) & (_VIEW.person == person)
+    gone = tx.sql.execute(delete(tables.view).where(mine).returning(_VIEW.id))
+    return gone.one_or_none() is not None

@@ -1,0 +1,236 @@
+"""Counts and waiting times for metrics and reports."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from sqlalchemy import bindparam, func, select
+
+from bot.audit import change_log
+from bot.db import search, tables, view_conditions
+from bot.db.database import Transaction
+from bot.db.prepared import PreparedStatement
+from bot.model.run import ENDED, State
+
+_RUN, _VOTE = tables.run.c, tables.vote.c
+# Of so many requests, the newest, the usual wait is told.
+_ENOUGH_TO_TELL = 50
+_USUAL = (
+    select((_RUN.started - _RUN.asked).label("wait"))
+    .where(
+        _RUN.words == bindparam("what"),
+        _RUN.needed > 0,
+        _RUN.started.is_not(None),
+    )
+    .order_by(_RUN.id.desc())
+    .limit(_ENOUGH_TO_TELL)
+)
+_WAITS = PreparedStatement(_USUAL)
+
+
+@dataclass(frozen=True)
+class Wait:
+    """One request that took approvals. asked: microseconds. length: from when it was shown until
+    its last approval, or its end without one; None while it waits. approved: it got what it took.
+    """
+
+    run: int
+    words: str
+    area: str
+    asked_by: str
+    asked: int
+    state: State
+    length: int | None
+    approved: bool
+
+
+def get_horizon(tx: Transaction, moment: int, *, most: int) -> int:
+    """Return the moment, or a later one since which no more than so many runs were asked for."""
+    query = select(_RUN.asked).where(
+        _RUN.asked >= moment, view_conditions.runs_condition(tx).clause()
+    )
+    query = query.order_by(_RUN.asked.desc())
+    beyond = tx.sql.execute(query.offset(most).limit(1)).scalar()
+    return moment if beyond is None else beyond + 1
+
+
+def list_waits_since(tx: Transaction, moment: int) -> Iterator[Wait]:
+    """Yield every request since then that waited for approvals; one for several hosts is one."""
+    # By number: all runs, and all votes, that ever were need not be walked for it.
+    first = search.first_number_since(tx, moment) or 0
+    keys = (
+        select(_VOTE.run, func.count().label("n"), func.max(_VOTE.at).label("at"))
+        .join(tables.run, _RUN.id == _VOTE.run)
+        .where(_VOTE.run >= first, _RUN.asked >= moment, _VOTE.yes)
+        .group_by(_VOTE.run)
+        .subquery()
+    )
+    query = (
+        select(
+            _RUN.id,
+            _RUN.words,
+            _RUN.area,
+            _RUN.asked_by,
+            _RUN.asked,
+            _RUN.state,
+            _RUN.shown,
+            _RUN.needed,
+            _RUN.ended,
+            keys.c.n,
+            keys.c.at,
+        )
+        .outerjoin(keys, keys.c.run == _RUN.id)
+        .where(
+            _RUN.id >= first,
+            _RUN.asked >= moment,
+            _RUN.place != tables.PART,
+            _RUN.needed > 0,
+            _RUN.shown.is_not(None),
+            _RUN.grant_id.is_(None),
+            view_conditions.runs_condition(tx).clause(),
+        )
+        .order_by(_RUN.id)
+    )
+    for row in tx.sql.execute(query):
+        approved = (row.n or 0) >= row.needed
+        until = row.at if approved else row.ended
+        yield Wait(
+            row.id,
+            row.words,
+            row.area,
+            row.asked_by,
+            row.asked,
+            State(row.state),
+            None if until is None else max(until - row.shown, 0),
+            approved,
+        )
+
+
+def get_usual_wait(tx: Transaction, words: str) -> int | None:
+    """Return the median wait from asking to starting, in microseconds, of the newest runs of a
+    runbook that took an approval; None if there are none yet."""
+    if view_conditions.can_view_everything(tx):
+        lengths = [row.wait for row in _WAITS.rows(tx, what=words)]
+    else:
+        # Of the runs that whoever is told may view.
+        seen = _USUAL.where(view_conditions.runs_condition(tx).clause())
+        lengths = [*tx.sql.execute(seen, {"what": words}).scalars()]
+    return round(median(lengths)) if lengths else None
+
+
+# What is being worked on and has given no sign for so long has stalled.
+STALLED_SECONDS = 15 * 60
+_SECOND = 1_000_000
+_OPEN = [state.value for state in State if state not in ENDED]
+_BUSY = [state.value for state in (State.ASKED, State.STARTING, State.RUNNING)]
+_QUEUED = [State.ASKED.value, State.READY.value]
+_MOST_ENTRIES = 2000
+
+
+@dataclass(frozen=True)
+class OpenWork:
+    """What stands open. open_runs: how many by state and runbook; of several hosts, the whole.
+
+    waiting_seconds: how long the oldest request waits for its approvals. queued: runs that wait
+    for their turn. news: how many runs chat has still to be told of; failed_news: of these, how
+    many were tried. locks: hosts that are held. log_entries: the number of the newest.
+    """
+
+    open_runs: Sequence[tuple[str, str, int]]
+    waiting_seconds: float
+    queued: int
+    stalled: int
+    news: int
+    failed_news: int
+    locks: int
+    log_entries: int
+
+
+@dataclass(frozen=True)
+class CountedEntry:
+    """An entry of the log that is counted. waited, took: seconds, where it ends a run.
+
+    part: of a request for several hosts.
+    """
+
+    kind: str
+    words: str
+    part: bool
+    waited: float | None
+    took: float | None
+
+
+def count_open_work(tx: Transaction) -> OpenWork:
+    run = tables.run.c
+    rows = tx.sql.execute(
+        select(run.state, run.words, func.count())
+        .where(run.state.in_(_OPEN), run.place != tables.PART)
+        .group_by(run.state, run.words)
+    )
+    opened = [(row[0], row[1], row[2]) for row in rows]
+    oldest = tx.sql.execute(
+        select(func.min(run.shown)).where(
+            run.state == State.WAITING.value, run.place != tables.PART
+        )
+    ).scalar()
+    queued = select(func.count()).where(run.state.in_(_QUEUED), run.place != tables.WHOLE)
+    news = tables.news.c
+    late = select(func.count()).where(news.revision > news.told)
+    return OpenWork(
+        open_runs=opened,
+        waiting_seconds=(tx.now - oldest) / _SECOND if oldest is not None else 0.0,
+        queued=tx.sql.execute(queued).scalar_one(),
+        stalled=_stalled(tx),
+        news=tx.sql.execute(late).scalar_one(),
+        failed_news=tx.sql.execute(late.where(news.tries > 0)).scalar_one(),
+        locks=tx.sql.execute(select(func.count()).select_from(tables.target_lock)).scalar_one(),
+        log_entries=change_log.get_head(tx)[0],
+    )
+
+
+def _stalled(tx: Transaction) -> int:
+    """Count what is being worked on and of which the log has not told for a while."""
+    run, entry = tables.run.c, tables.entry.c
+    told = select(func.max(entry.at)).where(entry.run == run.id)
+    last = told.correlate(tables.run).scalar_subquery()
+    horizon = tx.now - STALLED_SECONDS * _SECOND
+    query = select(func.count()).where(
+        run.state.in_(_BUSY), run.place != tables.WHOLE, run.asked < horizon, last < horizon
+    )
+    return tx.sql.execute(query).scalar_one()
+
+
+def list_counted_entries(
+    tx: Transaction, kinds: Sequence[str], *, after: int
+) -> tuple[list[CountedEntry], int]:
+    """Return what the log tells of these kinds behind an entry, and how far that goes."""
+    entry, run = tables.entry.c, tables.run.c
+    until = min(change_log.get_head(tx)[0], after + _MOST_ENTRIES)
+    query = (
+        select(entry.kind, run.words, run.place, run.shown, run.started, run.ended)
+        .select_from(tables.entry.join(tables.run, entry.run == run.id))
+        .where(entry.seq > after, entry.seq <= until, entry.kind.in_(kinds))
+        .order_by(entry.seq)
+    )
+    found = [
+        CountedEntry(
+            row.kind,
+            row.words,
+            row.place == tables.PART,
+            waited=_seconds(row.shown, row.started),
+            took=_seconds(row.started, row.ended),
+        )
+        for row in tx.sql.execute(query)
+    ]
+    return found, until
+
+
+def _seconds(begin: int | None, end: int | None) -> float | None:
+    return None if begin is None or end is None else max(end - begin, 0) / _SECOND
+
+
+def count_unknown_outcomes(tx: Transaction) -> int:
+    """Count the runs that wait for somebody to say how they ended; of several hosts, each."""
+    run = tables.run.c
+    query = select(func.count()).where(run.state == State.UNKNOWN.value, run.place != tables.WHOLE)
+    return tx.sql.execute(query).scalar_one()

@@ -1,0 +1,1 @@
+"""What machines do with a run: plan, gate, execute, recover, schedule."""

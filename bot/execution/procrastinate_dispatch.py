@@ -1,0 +1,69 @@
+"""The distributed dispatcher: hints to workers, enqueued in the caller's transaction."""
+
+from collections.abc import Collection
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from bot.db import priority, procrastinate_queue
+from bot.db.database import StoreUnavailable, Transaction
+from bot.db.priority import Turn
+
+if TYPE_CHECKING:
+    from procrastinate import App
+
+# The library is loaded by the processes that use it: the embedded server starts without it.
+
+
+def change_queue(site: str) -> str:
+    """Return the name of the queue of a site's changes."""
+    return f"site-{site}"
+
+
+def check_queue(site: str) -> str:
+    """Return that of what only reads there: it has workers of its own, so no change waits."""
+    return f"look-{site}"
+
+
+def urgent_queue(site: str) -> str:
+    """Return that of broken glass there, which waits for no other run's thread."""
+    return f"fast-{site}"
+
+
+class ProcrastinateDispatcher:
+    """Has the workers of a run's site advance it. For PostgreSQL only."""
+
+    def enqueue(self, tx: Transaction, run: int, site: str) -> None:
+        turn = priority.get_turn(tx, run)
+        queue = urgent_queue(site) if turn.rank == priority.URGENT else change_queue(site)
+        self._hint(tx, run, queue, turn)
+
+    def look(self, tx: Transaction, run: int, site: str) -> None:
+        self._hint(tx, run, check_queue(site), priority.get_turn(tx, run))
+
+    def busy(self, tx: Transaction) -> Collection[int]:
+        # A hint that a dead worker took is one no more.
+        procrastinate_queue.delete_dead_hints(tx)
+        return procrastinate_queue.list_busy_runs(tx)
+
+    @cached_property
+    def _app(self) -> "App":
+        from procrastinate import App, SyncPsycopgConnector
+
+        # Never opened: every job goes through the connection of the caller's transaction.
+        return App(connector=SyncPsycopgConnector(conninfo="unused"))
+
+    def _hint(self, tx: Transaction, run: int, queue: str, turn: Turn) -> None:
+        from procrastinate.exceptions import ConnectorException
+
+        if procrastinate_queue.is_hint_waiting(tx, run, queue):
+            return
+        job = self._app.configure_task(
+            procrastinate_queue.TASK,
+            queue=queue,
+            priority=procrastinate_queue.get_priority(tx, queue, turn),
+            connection=tx.sql.connection.driver_connection,
+        )
+        try:
+            job.defer(run=run, who=turn.who)
+        except ConnectorException as trouble:
+            raise StoreUnavailable(f"the database says: {trouble.__cause__}") from trouble

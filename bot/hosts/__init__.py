@@ -1,0 +1,1 @@
+"""Hosts: import, enrolment, sudoers, live check, status."""

@@ -1,0 +1,189 @@
+"""How a host of the inventory stands with us: reachable, known by its key, let in, answering."""
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
+from functools import partial
+
+from bot.hosts.sudo_check import SudoCheck, build_sudo_question
+from bot.hosts.sudo_rules import list_grants_on, rules_by_login
+from bot.workflow.requests import get_required_tag
+from connectors.command import DeviceCommand, Query, Shell
+from connectors.fleet import Fleet
+from connectors.inventory import Host, Inventory
+from connectors.trouble import (
+    CommandFailed,
+    HostKeyMismatch,
+    HostTrouble,
+    LoginRefused,
+    NotSetUp,
+    NotUnderstood,
+    Unreachable,
+    WeakAlgorithms,
+)
+from runbooks import catalogue
+
+# Hosts that are asked at once. Most of the time is waiting.
+_AT_ONCE = 32
+
+_ID = Shell(("id", "-u"), deadline=10)
+_WHO = Query(_ID, lambda answer: _whole_number(answer))
+# Lists what the login may do. Status 1 is "nothing, or only with a password"; 126 and 127 mean
+# that there is no sudo that could be run.
+_LIST = Shell(("sudo", "-n", "-l"), deadline=10)
+_MAY = Query(
+    _LIST,
+    lambda answer: "NOPASSWD:" in answer,
+    frozenset({0, 1, 126, 127}),
+)
+_PLATFORMS = ("cisco_ios", "dell_powerconnect", "frr")
+_VERSION = Query(
+    DeviceCommand(("show version",) * len(_PLATFORMS), platforms=_PLATFORMS),
+    lambda answer: bool(answer.strip()),
+)
+# By the kind of trouble: reachable, key, login, answers.
+_HOW_FAR: tuple[tuple[type[HostTrouble], tuple[bool | None, ...]], ...] = (
+    (Unreachable, (False, None, None, None)),
+    (WeakAlgorithms, (True, None, None, None)),
+    (HostKeyMismatch, (True, False, None, None)),
+    (LoginRefused, (True, True, False, None)),
+    # Before the connection, as with our key file, or after the login: no `timeout` there.
+    (NotSetUp, (None, None, None, None)),
+    # The host failed at the command, or nobody saw its end.
+    (HostTrouble, (True, True, True, False)),
+)
+_NO_SUDO = (
+    "{whose} no sudo without a password there, so what needs root will fail: "
+    "`keyturn sudoers {name}` prints the lines"
+)
+
+
+@dataclass(frozen=True)
+class HostCheck:
+    """What was found out about one host; None where it was not got that far.
+
+    key: whether the host showed the key that the inventory knows it by. login: whether it let us
+    in. answers: whether a command got its answer. root: how commands that need root would run:
+    "root" is the login itself, "sudo" has rules, "none" has none, "" for a network device.
+    trouble: what is so and what to do; "" if the host is well. advice: the same for what is well
+    and could be better.
+    """
+
+    host: str
+    address: str
+    reachable: bool | None = None
+    key: bool | None = None
+    login: bool | None = None
+    answers: bool | None = None
+    root: str | None = None
+    trouble: str = ""
+    advice: str = ""
+
+    @property
+    def well(self) -> bool:
+        return not self.trouble
+
+
+def check_hosts(fleet: Fleet, names: Sequence[str]) -> Iterator[HostCheck]:
+    """Ask these hosts, many at once; yield each as it is known, in no order."""
+    with ThreadPoolExecutor(min(_AT_ONCE, len(names) or 1)) as pool:
+        for known in as_completed([pool.submit(check_host, fleet, name) for name in names]):
+            yield known.result()
+
+
+def check_host(fleet: Fleet, name: str) -> HostCheck:
+    """Ask one host. Raises UnknownHost for one that the inventory does not have."""
+    host = fleet.inventory[name]
+    found = partial(HostCheck, name, _place(host))
+    try:
+        root = _root(fleet, host)
+        rights = _rights(fleet, host) if root == "sudo" else SudoCheck()
+    except HostTrouble as trouble:
+        blocked = _blocked_way(fleet, host) if host.jump else ""
+        return _after(trouble, blocked, found)
+    needed = _needed(host)
+    trouble, advice = "; ".join(rights.troubles(name, needed)), rights.advice(needed)
+    if root == "none":
+        users = dict.fromkeys((host.for_reading.user, host.user))
+        whose = " or ".join(users) + " has" if len(users) > 1 else f"the login {host.user} has"
+        trouble = _NO_SUDO.format(whose=whose, name=name)
+    met = partial(found, reachable=True, key=True, login=True, answers=True, root=root)
+    return met(trouble=trouble, advice=advice)
+
+
+def _rights(fleet: Fleet, host: Host) -> SudoCheck:
+    """Try each rule with the login that it is for."""
+    missing = SudoCheck()
+    for user, granted in rules_by_login(host, list_grants_on(host)).items():
+        asked = build_sudo_question(granted, host.settings)
+        if user == host.for_reading.user:
+            missing = missing.together(fleet.ask(host.name, asked))
+        elif isinstance(asked.command, Shell):
+            told = fleet.tell(host.name, asked.command)
+            missing = missing.together(asked.parse(told.out))
+    return missing
+
+
+def _needed(host: Host) -> list[str]:
+    """Return the runbooks that the host's tags say are meant for it."""
+    return [words for words, each in catalogue().items() if get_required_tag(each) in host.tags]
+
+
+def _root(fleet: Fleet, host: Host) -> str:
+    """Return how commands for root would run; of two logins, both are tried."""
+    if host.platform != "linux":
+        fleet.ask(host.name, _VERSION)
+        return ""
+    reads = "root" if fleet.ask(host.name, _WHO) == 0 else _sudo(fleet.ask(host.name, _MAY))
+    if host.reader is None or not host.changes:
+        return reads
+    if _WHO.parse(fleet.tell(host.name, _ID).out) == 0:
+        return "root"
+    try:
+        changes = _sudo(_MAY.parse(fleet.tell(host.name, _LIST).out))
+    except CommandFailed:
+        changes = "none"
+    return "none" if reads == "none" else changes
+
+
+def _sudo(has_rules: bool) -> str:  # noqa: FBT001 - it is what was asked
+    return "sudo" if has_rules else "none"
+
+
+def _blocked_way(fleet: Fleet, host: Host) -> str:
+    """Return the jump host that does not let us through, or "" if each does."""
+    for jump in _jumps(fleet.inventory, host):
+        try:
+            fleet.ask(jump.name, _WHO)
+        except (Unreachable, HostKeyMismatch, LoginRefused, WeakAlgorithms, NotSetUp):
+            return jump.name
+        except HostTrouble:
+            continue  # it takes no commands, and need not: it is asked to pass on
+    return ""
+
+
+def _jumps(inventory: Inventory, host: Host) -> list[Host]:
+    if host.jump is None:
+        return []
+    jump = inventory[host.jump]
+    return [*_jumps(inventory, jump), jump]
+
+
+def _after(trouble: HostTrouble, blocked: str, found: Callable[..., HostCheck]) -> HostCheck:
+    if blocked:
+        return found(reachable=False, trouble=str(trouble))
+    claims = next(claims for kind, claims in _HOW_FAR if isinstance(trouble, kind))
+    reachable, key, login, answers = claims
+    return found(reachable=reachable, key=key, login=login, answers=answers, trouble=str(trouble))
+
+
+def _place(host: Host) -> str:
+    return (
+        f"[{host.address}]:{host.port}" if ":" in host.address else f"{host.address}:{host.port}"
+    )
+
+
+def _whole_number(answer: str) -> int:
+    if not answer.strip().isdecimal():
+        raise NotUnderstood(f"`id -u` answered {answer[:80]!r}: does its login shell add words?")
+    return int(answer)

@@ -1,0 +1,209 @@
+"""A program for root's shell that brings a host its scripts and its sudoers lines. Pure."""
+
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from types import ModuleType
+from typing import Any
+
+from bot.workflow.requests import get_required_tag
+from connectors.command import SUDO_PATH
+from connectors.inventory import Host
+from connectors.script import FOLDER, Script
+from connectors.sudo import SudoRule, TooLong
+from runbooks import AnyRunbook, catalogue
+
+
+@dataclass(frozen=True)
+class SudoGrant:
+    """One rule, the dialect that it is of, and the runbooks that speak this dialect."""
+
+    dialect: str
+    rule: SudoRule
+    runbooks: tuple[str, ...]
+
+
+def list_grants(runbooks: Mapping[str, type[AnyRunbook]]) -> tuple[SudoGrant, ...]:
+    """Return every rule that these runbooks, given by their words, may have need of."""
+    speakers: dict[str, list[str]] = {}
+    for words, runbook in runbooks.items():
+        for dialect in list_dialects(runbook):
+            speakers.setdefault(dialect.__name__, []).append(words)
+    return tuple(
+        SudoGrant(name.rpartition(".")[2], rule, tuple(speakers[name]))
+        for name in sorted(speakers)
+        for rule in list_rules(sys.modules[name])
+    )
+
+
+def list_dialects(runbook: type[AnyRunbook]) -> frozenset[ModuleType]:
+    """Return the modules of the connectors that a runbook uses, and those that these use."""
+    found: set[ModuleType] = set()
+    waiting = [sys.modules[runbook.__module__]]
+    while waiting:
+        for used in _connectors_in(waiting.pop()):
+            if used not in found:
+                found.add(used)
+                waiting.append(used)
+    return frozenset(found)
+
+
+def list_rules(dialect: ModuleType) -> tuple[SudoRule, ...]:
+    declared: tuple[SudoRule, ...] = getattr(dialect, "SUDO", ())
+    return declared
+
+
+def list_grants_on(host: Host) -> tuple[SudoGrant, ...]:
+    """Return every rule that the runbooks meant for a host may have need of there."""
+    if host.platform != "linux":
+        return ()
+    tags = (None, *host.tags)
+    rules = list_grants(
+        {words: each for words, each in catalogue().items() if get_required_tag(each) in tags}
+    )
+    installed = (replace(each, rule=each.rule.installed) for each in rules)
+    return tuple(installed) if host.scripts else rules
+
+
+def rules_by_login(
+    host: Host, granted: Iterable[SudoGrant]
+) -> Mapping[str, tuple[SudoGrant, ...]]:
+    """Return the rules of each login that is not root: queries are for the one that reads."""
+    reader = host.for_reading.user
+    rules = list(granted)
+    whose = {
+        user: tuple(
+            each
+            for each in rules
+            if user == (reader if each.rule.reads else host.user)
+            and (each.rule.reads or host.changes)
+        )
+        for user in (reader, host.user)
+    }
+    return {user: its for user, its in whose.items() if its and user != "root"}
+
+
+def format_sudoers(host: Host, granted: Iterable[SudoGrant]) -> str:
+    """Write a file for /etc/sudoers.d."""
+    lines = [
+        f"# What Keyturn may do as root on {host.name}, by `keyturn sudoers {host.name}`.",
+        "# Install it with `visudo -f /etc/sudoers.d/keyturn`. It takes sudo 1.9.10 or later.",
+    ]
+    for user, its in rules_by_login(host, granted).items():
+        lines += ["", f'Defaults:{user} env_reset, !setenv, secure_path="{SUDO_PATH}"']
+        before = ""
+        for grant in its:
+            if grant.dialect != before:
+                lines += ["", f"# {grant.dialect}: {', '.join(grant.runbooks)}"]
+                before = grant.dialect
+            lines += _written(host, user, grant.rule)
+    return "\n".join(lines) + "\n"
+
+
+def sudoers_to_data(
+    host: Host, whose: Mapping[str, tuple[SudoGrant, ...]]
+) -> list[dict[str, Any]]:
+    """Return what json prints."""
+    return [
+        {
+            "user": user,
+            "dialect": each.dialect,
+            "runbooks": each.runbooks,
+            "reads": each.rule.reads,
+            "programs": each.rule.paths(host.settings),
+            "words": each.rule.pattern(host.settings),
+            "beyond": each.rule.beyond,
+        }
+        for user, its in whose.items()
+        for each in its
+    ]
+
+
+def _written(host: Host, user: str, rule: SudoRule) -> Iterator[str]:
+    try:
+        line = rule.line(user, host.settings)
+    except TooLong:
+        name = rule.script.name if rule.script else rule.program
+        yield f"# {name} is too long for sudo: `keyturn sudoers {host.name} --scripts` brings it."
+        return
+    if rule.beyond:
+        yield f"# With the next line, whoever has the login's key can {rule.beyond}."
+    yield line
+
+
+def _connectors_in(module: ModuleType) -> Iterator[ModuleType]:
+    for value in vars(module).values():
+        name = value.__name__ if isinstance(value, ModuleType) else _home(value)
+        if name.startswith("connectors."):
+            yield sys.modules[name]
+
+
+def _home(value: object) -> str:
+    home: object = getattr(value, "__module__", "")
+    return home if isinstance(home, str) else ""
+
+
+_END = "end-of-keyturn-file"
+# sudo passes over files of its directory with a period in their names, and visudo judges before
+# anything counts. Scripts of another version go last: until then their rules may still be used.
+_PROGRAM = """\
+#!/bin/sh
+# Brings {host} the scripts that Keyturn's sudoers lines name, and these lines.
+# Read it, and give it to root's shell there. To do so again changes nothing.
+set -eu
+umask 022
+[ "$(id -u)" = 0 ] || {{ echo "this is for root: nothing was changed" >&2; exit 1; }}
+mkdir -p {folder}
+chown 0:0 {folder}
+chmod 755 {folder}
+rules=$(mktemp /etc/sudoers.d/.keyturn.XXXXXX)
+trap 'rm -f -- "$rules"' EXIT
+
+put() {{
+    cat >"$1.new"
+    chown 0:0 "$1.new"
+    chmod 755 "$1.new"
+    mv -f -- "$1.new" "$1"
+}}
+
+{files}
+cat >"$rules" <<'{end}'
+{rules}{end}
+visudo -cf "$rules" >&2
+chmod 440 "$rules"
+mv -f -- "$rules" /etc/sudoers.d/keyturn
+
+for file in {folder}/*; do
+    case $file in
+    {kept}) ;;
+    *) rm -f -- "$file" ;;
+    esac
+done
+echo "{host} has its scripts and sudoers lines"
+"""
+
+
+def list_scripts(granted: Iterable[SudoGrant]) -> tuple[Script, ...]:
+    """Return every script that rules name, by their names."""
+    found = {script.name: script for grant in granted for script in grant.rule.scripts}
+    return tuple(found[name] for name in sorted(found))
+
+
+def format_install_program(host: Host) -> str:
+    """Write the program for a host, as if its scripts lay there already."""
+    there = host.model_copy(update={"scripts": True})
+    granted = list_grants_on(there)
+    needed = list_scripts(granted)
+    return _PROGRAM.format(
+        host=host.name,
+        folder=FOLDER,
+        files="\n".join(_files(needed)),
+        rules=format_sudoers(there, granted),
+        kept=" | ".join(script.path for script in needed) or "''",
+        end=_END,
+    )
+
+
+def _files(needed: Iterable[Script]) -> Iterator[str]:
+    for script in needed:
+        yield f"put {script.path} <<'{_END}'\n{script.file}{_END}\n"

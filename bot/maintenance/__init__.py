@@ -1,0 +1,1 @@
+"""Backup, restore, copy, key rotation and housekeeping."""

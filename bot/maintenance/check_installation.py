@@ -1,0 +1,287 @@
+"""Check an installation: settings, policy, keys, database, log, Slack, hosts."""
+
+import asyncio
+import os
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+from bot import health
+from bot.audit import checkpoints, signing, verification
+from bot.db import migrations, roles
+from bot.db.database import Database, StoreUnavailable
+from bot.hosts.live_check import check_hosts
+from bot.maintenance.installation import Installation
+from bot.model.check_result import CheckResult, error, ok, warning
+from bot.model.keyfile import KeyFileError
+from bot.policy import NoPolicy, Policy
+from bot.policy.loader import check_access, load_policy
+from bot.slack import self_check
+from bot.slack.app import client
+from bot.slack.payloads import Account
+from bot.slack.self_check import People
+from connectors.fleet import Fleet
+from connectors.permissions import find_reader
+from connectors.sessions import Sessions
+
+_TAIL = 500
+_KEYS = {
+    "changelog.key": "the key of the change log",
+    "secrets.key": "the key of second factors",
+}
+
+
+def check_records(patient: Installation) -> Iterator[CheckResult]:
+    if finding := _settings_file(patient.settings_file):
+        yield finding
+    for name, about in _KEYS.items():
+        yield _key(patient.keys / name, about)
+    yield from _database(patient)
+
+
+def _settings_file(file: Path) -> CheckResult | None:
+    """Look at who can read the file in which secrets may stand."""
+    trouble = find_reader(file) if file.exists() else ""
+    return error("the settings", trouble) if trouble else None
+
+
+def _key(file: Path, about: str) -> CheckResult:
+    if not file.exists():
+        return warning(about, f"is not there yet: the first start makes {file}")
+    mode = file.stat().st_mode & 0o777
+    if mode & 0o077:
+        return error(about, f"{file} can be read by others (mode {mode:o}): chmod 600 it")
+    if not os.access(file, os.R_OK):
+        return error(
+            about, f"{file} is not ours to read: run this as the user that Keyturn runs as"
+        )
+    return ok(about, f"is for Keyturn alone: keep a copy of {file} apart from the database")
+
+
+def _database(patient: Installation) -> Iterator[CheckResult]:
+    file = patient.embedded_file
+    if file is not None and not file.exists():
+        yield warning("the database", f"is not there yet: the first start makes {file}")
+        yield from _witness(patient.witness, file)
+        return
+    database = Database(patient.database, redactor=patient.redactor)
+    with closing(database):
+        try:
+            yield from _of(database, file)
+            yield _log(database, patient)
+            if patient.distributed:
+                yield _sites(database)
+        except StoreUnavailable as trouble:
+            yield error("the database", f"{trouble}: does it run, and is KEYTURN_DATABASE right?")
+        yield from _witness(patient.witness, file)
+
+
+def _of(database: Database, file: Path | None) -> Iterator[CheckResult]:
+    with database.reading():
+        pass
+    if file is not None and not os.access(file, os.W_OK):
+        yield error("the database", f"{file} is not ours to write: whose is it?")
+    elif file is not None and _open_to_others(file):
+        yield error("the database", f"{file} can be read by others: chmod 700 {file.parent}")
+    elif not migrations.is_schema_current(database):
+        yield error("the database", "is behind this version: keyturn db upgrade, or start Keyturn")
+    else:
+        yield ok("the database", "answers, and has the schema of this version")
+    if strong := roles.find_excess_rights(database):
+        yield warning("our role", f"{', '.join(strong)}: keyturn db grants prints what it needs")
+
+
+def _open_to_others(file: Path) -> bool:
+    """Say whether others can come to it and read it."""
+    return bool(file.stat().st_mode & 0o044 and file.parent.stat().st_mode & 0o011)
+
+
+def _log(database: Database, patient: Installation) -> CheckResult:
+    about = "the change log"
+    with database.reading() as tx:
+        verdict = verification.verify_newest_entries(
+            tx, most=_TAIL, witnesses=_kept(patient.witness)
+        )
+    if verdict.broken is not None:
+        return error(
+            about,
+            f"BROKEN at entry {verdict.broken}: {verdict.why}: change nothing, keep a copy, and "
+            "find out with keyturn changelog verify",
+        )
+    key = patient.keys / "changelog.key"
+    try:
+        ours = signing.load_signing_key(key).public if key.exists() else verdict.key
+    except KeyFileError as trouble:
+        return error(about, str(trouble))
+    if verdict.key and ours != verdict.key:
+        return error(about, f"was sealed by another key than {key}: put the right one back")
+    tail = "is empty" if not verdict.entries else "verifies at its end"
+    return ok(about, f"{tail}: {verdict.entries} entries")
+
+
+def _sites(database: Database) -> CheckResult:
+    with database.reading() as tx:
+        found = health.check_sites(tx)
+    return CheckResult("the sites", found.mark, found.said)
+
+
+def _kept(file: Path | None) -> list[checkpoints.Checkpoint]:
+    """Return the newest checkpoint of the witness, if there is one."""
+    try:
+        return checkpoints.read_checkpoints(file)[-1:] if file else []
+    except (OSError, ValueError):
+        return []
+
+
+def _witness(file: Path | None, database: Path | None) -> Iterator[CheckResult]:
+    about = "the witness"
+    if file is None:
+        yield warning(
+            about,
+            "there is no file for checkpoints (KEYTURN_WITNESS): whoever can rewrite the database "
+            "could cut its end off, and only chat and hosts would know",
+        )
+        return
+    there = file if file.exists() else file.parent
+    if file.is_dir():
+        yield error(
+            about, f"{file} is a directory: name a file in it, such as {file / 'keyturn.log'}"
+        )
+    elif not os.access(there, os.W_OK):
+        yield error(about, f"{there} cannot be written by us: make it so, or set another file")
+    elif database is not None and _disk(there) == _disk(database):
+        yield warning(
+            about, f"{file} is on the disk of the database: what rewrites one reaches both"
+        )
+    else:
+        yield ok(about, f"{file} can be written")
+
+
+def _disk(path: Path) -> int:
+    there = path if path.exists() else path.parent
+    return there.stat().st_dev if there.exists() else -1
+
+
+_MOST_HOSTS_TOLD = 20
+
+
+def check_installation(patient: Installation) -> Iterator[CheckResult]:
+    """Look at one thing after the other; yield each finding as it is known."""
+    policy = _policy(patient)
+    yield (
+        policy
+        if isinstance(policy, CheckResult)
+        else ok(
+            "the policy",
+            f"is valid: {len(policy.household.people)} people, "
+            f"{len(policy.inventory.hosts)} hosts",
+        )
+    )
+    known = None if isinstance(policy, CheckResult) else policy
+    yield from _settings(patient)
+    yield from check_records(patient)
+    yield _address(patient)
+    yield from _slack(patient, known)
+    if known is not None:
+        yield from _hosts(patient, known)
+
+
+def _settings(patient: Installation) -> Iterator[CheckResult]:
+    for name, meant in patient.misspelt.items():
+        yield warning("the settings", f"{name} is none, so it is ignored: is {meant} meant?")
+
+
+def _policy(patient: Installation) -> Policy | CheckResult:
+    try:
+        check_access(patient.policy)
+        return load_policy(patient.policy)
+    except NoPolicy as trouble:
+        return error(
+            "the policy",
+            f"{trouble} (until it is valid, nobody may do anything: keyturn policy check)",
+        )
+
+
+def _address(patient: Installation) -> CheckResult:
+    from bot.web.assets import lacking  # with it come all the pages
+
+    if bare := lacking():
+        return error("the pages", bare)
+    if not patient.base_url:
+        return warning(
+            "the pages",
+            "have no address for others: set KEYTURN_BASE_URL to how people reach them",
+        )
+    if not patient.base_url.startswith("https://"):
+        return warning("the pages", f"are at {patient.base_url}, without TLS: put it in front")
+    return ok("the pages", f"are at {patient.base_url}")
+
+
+def _slack(patient: Installation, policy: Policy | None) -> Iterator[CheckResult]:
+    if not patient.slack_bot_token:
+        yield warning(
+            "Slack", "is not connected: KEYTURN_SLACK_BOT_TOKEN is not set, see the README"
+        )
+        return
+    yield from asyncio.run(_asked(patient, policy))
+    if not patient.slack_channel:
+        yield warning(
+            "the channel",
+            "for what is asked in none, as on the web, is not set: unless its area has one, only "
+            "those who can approve are written to. KEYTURN_SLACK_CHANNEL names one",
+        )
+
+
+async def _asked(patient: Installation, policy: Policy | None) -> list[CheckResult]:
+    way = self_check.Way(
+        team=patient.slack_team,
+        app_token=patient.slack_app_token,
+        signing_secret=patient.slack_signing_secret,
+        base_url=patient.base_url,
+        channels=_channels(patient, policy),
+        people=_people(policy) if policy else None,
+        authorities=patient.authorities,
+    )
+    speaker = client(patient.slack_bot_token, patient.slack_api)
+    return [finding async for finding in self_check.findings(speaker, way)]
+
+
+def _channels(patient: Installation, policy: Policy | None) -> dict[str, str]:
+    """Return every channel that we may have to write in, and what for."""
+    found: dict[str, list[str]] = {}
+    if patient.slack_channel:
+        found[patient.slack_channel] = ["requests made in none"]
+    if patient.slack_alarm_channel:
+        found.setdefault(patient.slack_alarm_channel, []).append("alarms")
+    for name, area in policy.household.areas.items() if policy else ():
+        if area.channel:
+            found.setdefault(area.channel, []).append(f"the area {name}")
+    return {channel: " and ".join(purposes) for channel, purposes in found.items()}
+
+
+def _people(policy: Policy) -> People:
+    """Return everybody's accounts in Slack."""
+    return {
+        person.id: [Account(one.team, one.user, one.enterprise or "") for one in person.slack]
+        for person in policy.household.people.values()
+    }
+
+
+def _hosts(patient: Installation, policy: Policy) -> Iterator[CheckResult]:
+    names = list(policy.inventory.hosts)
+    if not names:
+        yield warning("the hosts", "there are none yet: keyturn inventory enroll adds the first")
+        return
+    with closing(Fleet(policy.inventory, Sessions(patient.policy))) as fleet:
+        found = sorted(check_hosts(fleet, names), key=lambda each: names.index(each.host))
+    sick = [each for each in found if not each.well]
+    for each in sick[:_MOST_HOSTS_TOLD]:
+        yield error(f"host {each.host}", each.trouble)
+    if len(sick) > _MOST_HOSTS_TOLD:
+        more = len(sick) - _MOST_HOSTS_TOLD
+        yield error("the hosts", f"{more} more are not well: keyturn inventory check lists them")
+    if len(sick) < len(names):
+        yield ok("the hosts", f"{len(names) - len(sick)} of {len(names)} answer")
+    for each in found:
+        if each.well and each.advice:
+            yield warning(f"host {each.host}", each.advice)

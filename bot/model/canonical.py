@@ -1,0 +1,29 @@
+"""Canonical JSON, and its SHA-256: the name of a thing that cannot be altered unseen. Pure."""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
+
+# No floats: two machines may write the same number differently.
+Canonical: TypeAlias = "str | int | bool | Sequence[Canonical] | Mapping[str, Canonical] | None"
+
+
+def encode_canonical(thing: Canonical) -> str:
+    """Write *thing* as JSON in the one way: keys sorted, no spaces, text as it is (RFC 8785 for
+    the types that are allowed here)."""
+    return _ENCODER.encode(thing)
+
+
+def hash_canonical(thing: Canonical) -> str:
+    """Return 64 hex digits."""
+    return hashlib.sha256(encode_canonical(thing).encode()).hexdigest()
+
+
+def _refuse(thing: object) -> object:
+    raise TypeError(f"{type(thing).__name__} has no canonical form")
+
+
+_ENCODER = json.JSONEncoder(
+    sort_keys=True, separators=(",", ":"), ensure_ascii=False, default=_refuse
+)

@@ -1,0 +1,65 @@
+"""Text made safe to show, and sentences put together. Pure."""
+
+import re
+import unicodedata
+
+from bot.model.plain_text import find_ordinary_format
+
+# Control, format (bidi, zero-width), surrogates, and line or paragraph separators.
+_ACTING = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+
+
+def escape_control(text: str) -> str:
+    """Return *text* with every acting character but newline and tab as `\\x1b` or `\\u202e`.
+
+    Joiners and tags stay where a script or an emoji needs them.
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    ordinary = find_ordinary_format(text)
+    return "".join(
+        character if place in ordinary else _spelt(character)
+        for place, character in enumerate(text)
+    )
+
+
+def escape_to_one_line(text: str) -> str:
+    """Return *text* on one line, newlines and tabs spelt out as well."""
+    return escape_control(text).replace("\n", "\\n").replace("\t", "\\t")
+
+
+def _spelt(character: str) -> str:
+    if character in "\n\t" or unicodedata.category(character) not in _ACTING:
+        return character
+    code = ord(character)
+    if code < 0x100:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+# With what it says begins that is no name: of those, `lb1` and `dora` stay as they are written.
+_OPENING = re.compile(
+    r"(a|an|around|delegation|give|glass|grant|how|it|no|nobody|not|nothing|on|only|run|say|"
+    r"schedule|settle|somebody|stop|that|the|there|these|this|those|token|type|what|which|whom|"
+    r"write|you|your)\b(?![-=])"
+)
+
+
+def capitalise_sentence(said: str) -> str:
+    """Return it with a capital, unless it begins with a name, such as that of a host."""
+    return said[:1].upper() + said[1:] if _OPENING.match(said) else said
+
+
+# A word or the number of a run, and no placeholder such as HOST, nor a pattern or an address.
+_LAST = re.compile(r"[(“‘'\"]?[a-z][\w’'-]*[)”’'\"]?|\d{1,9}")
+
+
+def sentence(said: str) -> str:
+    """Return what a person is told as a sentence: `there is no host 'lb9' in the inventory`."""
+    last = said.rsplit(None, 1)[-1] if said else ""
+    return capitalise_sentence(said) + "." * bool(_LAST.fullmatch(last))
+
+
+def counted(number: int, one: str, *, many: str = "") -> str:
+    """Return `1 run` or `7 runs`. many: where more than one is no `s` behind it."""
+    return f"{number} {one if number == 1 else many or f'{one}s'}"

@@ -1,0 +1,131 @@
+"""The charter itself: chapters on people, clauses on what they may do, areas and freezes. Pure."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from bot.policy.cedar import CEILING
+from bot.policy.summary import naming
+
+Rule = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Clause:
+    """One sentence about what people may do.
+
+    what, where, whose: in words. approvals: how many keys of others it takes. approvers: by name,
+    for each area by its title. short: the areas in which these are too few. rules: name and words
+    of each that applies. notes: what else holds. when: under which circumstances; "" for ordinary
+    ones.
+    """
+
+    what: str
+    where: str
+    allowed: bool = True
+    approvals: int = 0
+    whose: str = ""
+    approvers: Mapping[str, Sequence[str]] | None = None
+    short: Sequence[str] = ()
+    rules: Sequence[Rule] = ()
+    notes: Sequence[str] = ()
+    when: str = ""
+
+    @property
+    def sentence(self) -> str:
+        """The clause without its rules: `Every change, in the edge: one approval from …`."""
+        said = f"{self.what}, {self.where}" if self.where else self.what
+        said = f"when {self.when}: {said}" if self.when else said
+        if self.approvals:
+            keys = "one approval" if self.approvals == 1 else f"{self.approvals} approvals"
+            said += f": {keys} from {self.whose}"
+        return f"{said[:1].upper()}{said[1:]}."
+
+    @property
+    def who(self) -> str:
+        """Who could approve it, by name; "" where nobody has to."""
+        if not self.approvers:
+            return ""
+        short = [title for title in self.short if self.approvers[title]]
+        few = f" – too few in {naming.join_names(short)}, as the policy is now" if short else ""
+        return naming.name_by_area(self.approvers) + few
+
+    @property
+    def who_can(self) -> bool:
+        """Whether there are enough people in each area to approve it."""
+        return bool(self.approvers) and not self.short
+
+
+@dataclass(frozen=True)
+class Chapter:
+    """What some people may do who may all do the same. people: name by id."""
+
+    people: Mapping[str, str]
+    title: str
+    at_once: Sequence[Clause]
+    asks: Sequence[Clause]
+    refused: Sequence[Clause]
+    approves: Sequence[Clause]
+    emergency: Sequence[Clause]
+    orders: Sequence[Clause]
+    views: Sequence[Clause]
+    """Runs of others that are shown to them."""
+
+
+@dataclass(frozen=True)
+class AreaSummary:
+    """An area: who has the final say there, and over what."""
+
+    name: str
+    title: str
+    owners: Sequence[str]
+    hosts: Sequence[str]
+
+    @property
+    def words(self) -> str:
+        """How many hosts, and which."""
+        if not self.hosts:
+            return "no hosts yet"
+        number = "one host" if len(self.hosts) == 1 else f"{len(self.hosts)} hosts"
+        return f"{number}: {naming.join_names(naming.name_a_few(self.hosts))}"
+
+
+@dataclass(frozen=True)
+class FreezeSummary:
+    """A freeze that holds or comes: from when until when, in UTC, and how it is written down."""
+
+    name: str
+    where: str
+    begins: datetime
+    ends: datetime
+    holds: bool
+    returns: str
+    but: Sequence[str]
+
+    @property
+    def sentence(self) -> str:
+        """Say what it holds up, and when."""
+        again = f" It comes back {self.returns}." if self.returns else ""
+        on = naming.join_names(f"“{pattern}”" for pattern in self.but)
+        goes_on = f" {on} goes on." if self.but else ""
+        verb = "holds" if self.holds else "will hold"
+        span = f"from {self.begins:%Y-%m-%d %H:%M} until {self.ends:%Y-%m-%d %H:%M} UTC"
+        return f"{verb} {self.where} {span}.{again}{goes_on}"
+
+
+@dataclass(frozen=True)
+class PolicySummary:
+    """The whole policy in words. lasting: the changes that have no undo.
+
+    dated: whether rules look at the date, so that another day's charter may be another.
+    """
+
+    version: str
+    chapters: Sequence[Chapter]
+    domains: Sequence[AreaSummary]
+    freezes: Sequence[FreezeSummary]
+    checks: int
+    changes: int
+    lasting: Sequence[str]
+    dated: bool
+    ceiling: int = CEILING

@@ -1,0 +1,138 @@
+"""Naming: many hosts, runbooks or people as few words. Pure."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from bot.policy import Policy
+from bot.policy.summary.probes import RequestKind
+
+_FEW = 3
+
+
+def join_names(names: Iterable[str], last: str = "and") -> str:
+    """Return `a, b and c`."""
+    *front, end = list(names) or [""]
+    return f"{', '.join(front)} {last} {end}" if front else end
+
+
+def name_requests(some: Collection[RequestKind], every: Collection[RequestKind]) -> str:
+    """Name what may be done: `every check and every change that can be undone`."""
+    parts = [
+        _words(some, every, "check"),
+        *_changes([deed for deed in some if deed.kind == "change"], every),
+    ]
+    return join_names(part for part in parts if part)
+
+
+def _changes(some: Collection[RequestKind], every: Collection[RequestKind]) -> list[str]:
+    all_back = {deed.words for deed in every if deed.kind == "change" and deed.reversible}
+    back = {deed.words for deed in some if deed.reversible}
+    lasting = {deed.words for deed in some if not deed.reversible}
+    whole = {words for words in lasting if words in back or words not in all_back}
+    changes = sorted({deed.words for deed in every if deed.kind == "change"})
+    if whole == set(changes):
+        return [_named(whole, changes, "change")]
+    if back == all_back and not lasting:
+        return ["every change that can be undone"]
+    if lasting == set(changes) and not back:
+        return ["every change that cannot be undone"]
+    return [
+        f"{named}{how}"
+        for words, how in (
+            (whole, ""),
+            (back - whole, " where it can be undone"),
+            (lasting - whole, " where it cannot be undone"),
+        )
+        if (named := _named(words, changes, "change"))
+    ]
+
+
+def _words(some: Collection[RequestKind], every: Collection[RequestKind], kind: str) -> str:
+    whole = sorted({deed.words for deed in every if deed.kind == kind})
+    return _named({deed.words for deed in some if deed.kind == kind}, whole, kind)
+
+
+def _named(some: Collection[str], every: Sequence[str], noun: str) -> str:
+    left = [words for words in every if words not in some]
+    if not some:
+        return ""
+    if not left:
+        return f"every {noun}"
+    if len(left) < len(some):
+        return f"every {noun} but {join_names(_families(left, every, noun))}"
+    return join_names(_families(sorted(some), every, noun))
+
+
+def _families(some: Sequence[str], every: Sequence[str], noun: str) -> list[str]:
+    """Shorten runbooks that begin alike to `every “abusers *” change`, if none is missing."""
+    found: list[str] = []
+    for words in some:
+        first = words.split()[0]
+        family = [other for other in every if other.split()[0] == first]
+        whole = len(family) > 1 and all(other in some for other in family)
+        name = f"every “{first} *” {noun}" if whole else f"“{words}”"
+        if name not in found:
+            found.append(name)
+    return found
+
+
+def name_hosts(some: Collection[str], policy: Policy) -> str:
+    """Name the hosts: `everywhere`, `in the edge and storage`, `on lb1`."""
+    inventory = {host.name: host for host in policy.inventory}
+    if len(some) == len(inventory):
+        return "everywhere"
+    areas: dict[str, list[str]] = {}
+    for name, host in inventory.items():
+        areas.setdefault(host.area, []).append(name)
+    whole = [area for area, names in areas.items() if all(name in some for name in names)]
+    rest = [name for name in inventory if name in some and inventory[name].area not in whole]
+    if rest and (tag := _tag(some, policy)):
+        return f"on every host tagged {tag}"
+    titles = [policy.household.areas[area].title for area in whole]
+    parts = [f"in {join_names(titles)}"] if titles else []
+    parts += [f"on {join_names(name_a_few(rest))}"] if rest else []
+    return join_names(parts)
+
+
+def _tag(some: Collection[str], policy: Policy) -> str:
+    """Return the tag that these hosts have and no other; "" if there is none."""
+    tags = sorted({tag for host in policy.inventory for tag in host.tags})
+    return next(
+        (tag for tag in tags if {host.name for host in policy.inventory.tagged(tag)} == set(some)),
+        "",
+    )
+
+
+def name_a_few(names: Sequence[str]) -> Sequence[str]:
+    """Return the first names, and how many more there are."""
+    most = 4 * _FEW
+    return names if len(names) <= most else [*names[:most], f"{len(names) - most} more"]
+
+
+def name_roles(people: Sequence[str], policy: Policy) -> str:
+    """Say what these people have in common: `administrator, owner of the edge`."""
+    known = [policy.household.people[person] for person in people]
+    shared = [role for role in known[0].roles if all(role in one.roles for one in known)]
+    owned = [
+        area.title
+        for area in policy.household.areas.values()
+        if all(person in area.owners for person in people)
+    ]
+    parts = [" and ".join(shared)] if shared else []
+    parts += [f"owner of {join_names(owned)}"] if owned else []
+    return ", ".join(parts) or "no role"
+
+
+def name_by_area(approvers: Mapping[str, Sequence[str]]) -> str:
+    """Name people by area: `the edge: Adam and Olga; storage: Stan`; alike areas as one."""
+    together: dict[tuple[str, ...], list[str]] = {}
+    for title, names in approvers.items():
+        together.setdefault(tuple(names), []).append(title)
+    if len(together) == 1:
+        return _or_nobody(next(iter(together)))
+    return "; ".join(
+        f"{join_names(titles)}: {_or_nobody(names)}" for names, titles in together.items()
+    )
+
+
+def _or_nobody(names: Sequence[str]) -> str:
+    return join_names(name_a_few(names), "or") if names else "nobody, as the policy is now"

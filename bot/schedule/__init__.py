@@ -1,1 +1,0 @@
-"""The door of time: schedules fire here, and are kept from the command line."""

@@ -1,1 +1,0 @@
-"""The store: every run, kept for good. All SQL of the house."""

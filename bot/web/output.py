@@ -1,0 +1,42 @@
+"""What a host answered in a step, as a file to keep, or the lines of it with given words."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, HTTPException, Path, Query, Response
+
+from bot.model.text import escape_control
+from bot.web.auth import Visiting
+from bot.web.deps import Here
+from bot.web.run_facts import gather
+
+router = APIRouter(prefix="/runs/{number}/output")
+
+Number = Annotated[int, Path(ge=1, le=2_147_483_647)]
+
+
+@router.get("/{step}.txt")
+def output(
+    parts: Here,
+    visitor: Visiting,
+    number: Number,
+    step: Number,
+    find: Annotated[str, Query(max_length=200)] = "",
+) -> Response:
+    """Hand out all of it, or show the lines that hold the words, each with its number."""
+    with parts.database.reading(visitor.sight) as tx:
+        record = gather(tx, number, visitor).records.get(step)
+    if record is None or not record.output.strip():
+        raise HTTPException(404, f"No output of step {step} of run {number} is kept.")
+    said = escape_control(record.output)
+    wanted = find.strip().casefold()
+    if wanted:
+        return Response(_found(said, wanted), media_type="text/plain; charset=utf-8")
+    name = f'attachment; filename="run-{number}-step-{step}.txt"'
+    headers = {"Content-Disposition": name}
+    return Response(said, headers=headers, media_type="text/plain; charset=utf-8")
+
+
+def _found(said: str, wanted: str) -> str:
+    lines = said.splitlines()
+    found = [f"{n}: {line}" for n, line in enumerate(lines, 1) if wanted in line.casefold()]
+    return "\n".join([f"{len(found)} of {len(lines)} lines", "", *found, ""])

@@ -1,0 +1,66 @@
+"""Views: the history's filters under a name: kept, opened by their link, and forgotten."""
+
+from typing import Annotated
+from urllib.parse import parse_qsl
+
+from fastapi import APIRouter, HTTPException, Path, Request, Response
+from fastapi.responses import RedirectResponse
+
+from bot.db import saved_views
+from bot.db.saved_views import NoSuchView, View
+from bot.model.plain_text import fold_text
+from bot.web.auth import Visiting
+from bot.web.blanks import Filled
+from bot.web.deps import Here
+from bot.web.errors import refusal
+from bot.web.run_filter import canonical
+from connectors.command import UncleanText
+
+router = APIRouter(prefix="/views")
+
+Number = Annotated[int, Path(ge=1, le=2_147_483_647)]
+
+
+@router.get("/{number}")
+def open_view(parts: Here, visitor: Visiting, number: Number) -> Response:
+    """Go to the history as somebody has kept it: the link for others."""
+    try:
+        with parts.database.reading(visitor.sight) as tx:
+            view = saved_views.get_view(tx, number)
+    except NoSuchView:
+        raise HTTPException(404, "There is no such view: whose it was has forgotten it.") from None
+    return RedirectResponse(_address(view), 303)
+
+
+@router.post("")
+def keep(request: Request, parts: Here, visitor: Visiting, form: Filled) -> Response:
+    """Keep the filters that the page showed under a name."""
+    query = canonical(dict(parse_qsl(form.get("query", ""), max_num_fields=20)))
+    try:
+        name = fold_text(form.get("name", ""))
+    except UncleanText as unclean:
+        return refusal(request, 422, f"The name {unclean}.")
+    if not name or len(name) > saved_views.LONGEST_NAME:
+        return refusal(
+            request, 422, f"Give it a name of {saved_views.LONGEST_NAME} characters at most."
+        )
+    with parts.database.transaction() as tx:
+        mine = saved_views.list_views(tx, visitor.id)
+        if len(mine) >= saved_views.MOST and name not in {view.name for view in mine}:
+            words = f"You keep {saved_views.MOST} views already: forget one first."
+            return refusal(request, 422, words)
+        view = saved_views.store_view(tx, person=visitor.id, name=name, query=query)
+    return RedirectResponse(_address(view), 303)
+
+
+@router.post("/{number}/forget")
+def forget(request: Request, parts: Here, visitor: Visiting, number: Number) -> Response:
+    with parts.database.transaction() as tx:
+        gone = saved_views.delete_view(tx, number, person=visitor.id)
+    if not gone:
+        return refusal(request, 404, "You keep no such view.")
+    return RedirectResponse("/runs", 303)
+
+
+def _address(view: View) -> str:
+    return f"/runs?{view.query}&view={view.id}" if view.query else f"/runs?view={view.id}"

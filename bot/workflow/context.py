@@ -1,0 +1,95 @@
+"""What the workflow works with, handed to it once."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol, TypeVar
+
+from bot.audit.spool import Spool
+from bot.auth.secret_box import SecretBox
+from bot.db.database import Database
+from bot.execution.lease_keeper import LeaseKeeper
+from bot.model.run import Run
+from bot.policy import NoPolicy, Policy, Request
+from bot.workflow.dispatch import Dispatcher
+from bot.workflow.rate_limit import RateLimits
+from connectors.command import Answer, Command, Query
+from connectors.marker import Mark
+from connectors.recall import Recollection
+from runbooks import AnyRunbook, catalogue
+
+T = TypeVar("T")
+
+
+class Policies(Protocol):
+    """Hands out the policy that holds now, or raises NoPolicy."""
+
+    def current(self) -> Policy: ...
+
+
+class Fleet(Protocol):
+    """Reaches the hosts; see connectors.fleet."""
+
+    def ask(self, host: str, query: Query[T], /) -> T: ...
+
+    def tell(self, host: str, command: Command, /, *, fingerprint: str = "") -> Answer: ...
+
+    def recall(self, host: str, mark: Mark, /, *, fingerprint: str = "") -> Recollection: ...
+
+    def resolve(self, host: str, command: Command, /) -> Command: ...
+
+
+@dataclass(frozen=True)
+class WorkflowContext:
+    database: Database
+    policies: Policies
+    fleet: Fleet
+    dispatch: Dispatcher
+    runbooks: Mapping[str, type[AnyRunbook]] = field(default_factory=catalogue)
+    # Takes what is known of a step while the log cannot be written.
+    spool: Spool | None = None
+    # Opens the second factors of people. Left out, it is a new one that opens none of them.
+    safe: SecretBox = field(default_factory=SecretBox.new)
+    # Microseconds that a request may wait for its approvals, and then for its turn.
+    patience: int = 8 * 3600 * 1_000_000
+    unused: int = 8 * 3600 * 1_000_000
+    # Microseconds after which approvers are reminded, where no rule says so.
+    reminder: int = 1800 * 1_000_000
+    # Microseconds for which the approval of a schedule holds.
+    lapse: int = 90 * 86400 * 1_000_000
+    # How many hosts are read at once for one request, and how many threads there are for those
+    # that one thread does not see to.
+    crowd: int = 64
+    # Who has runs in hand here.
+    worker: LeaseKeeper = field(default_factory=LeaseKeeper)
+    # Whose hosts this process cares for; None for all.
+    sites: frozenset[str] | None = None
+    # How much may be asked for within a minute; None for as much as one likes.
+    pace: RateLimits | None = None
+
+
+def get_site(parts: WorkflowContext, host: str) -> str:
+    """Return the site whose workers reach the host; for one that nobody knows, any of them."""
+    try:
+        hosts = parts.policies.current().inventory.hosts
+    except NoPolicy:
+        return "main"
+    known = hosts.get(host)
+    return known.site if known else min((each.site for each in hosts.values()), default="main")
+
+
+def build_policy_request(run: Run, *, now: int) -> Request:
+    """Return what the rules look at. now: microseconds since 1970."""
+    reversible = run.proposal.reversible if run.proposal else True
+    return Request(
+        runbook=run.words,
+        kind=run.kind,
+        host=run.host,
+        # Whoever asks for a schedule asks for what it will do: the rules look at that.
+        door="schedule" if run.timing else run.origin.door,
+        asked_by=run.asked_by,
+        reversible=reversible,
+        hosts=run.hosts,
+        now=now,
+        escalated=run.escalated is not None,
+        editors=run.editors,
+    )

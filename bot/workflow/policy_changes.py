@@ -1,0 +1,68 @@
+"""Noting: a change of the policy, or that there is none now, goes into the change log."""
+
+import logging
+
+from bot.audit import change_log
+from bot.audit.change_log import Entry
+from bot.db.database import Transaction
+from bot.policy import NoPolicy, Policy
+from bot.workflow.context import WorkflowContext
+
+log = logging.getLogger(__name__)
+
+CHANGED, BROKEN = "policy changed", "policy broken"
+
+
+class Noting:
+    """Notes what this process sees of the policy, whenever it sees something new.
+
+    Others may have read a new one a moment earlier, or have yet to: each says what it sees once,
+    and only if the log does not say so already.
+    """
+
+    def __init__(self, parts: WorkflowContext) -> None:
+        self._parts = parts
+        # What the log says, as far as this process has seen to it.
+        self._noted: tuple[str, str] | None = None
+
+    def note_policy(self) -> Entry | None:
+        """Write down once which policy holds now, and raise the alarm once if none does."""
+        try:
+            policy: Policy | None = self._parts.policies.current()
+            seen = policy.version, ""
+        except NoPolicy as trouble:
+            policy, seen = None, ("", str(trouble))
+        if seen == self._noted:
+            return None
+        with self._parts.database.transaction() as tx:
+            # Of several processes that see it at the same moment, one notes it.
+            change_log.lock_log(tx)
+            entry = None if _last(tx) == seen else _note(tx, policy, seen[1])
+        self._noted = seen
+        return entry
+
+
+def _note(tx: Transaction, policy: Policy | None, trouble: str) -> Entry:
+    if policy is None:
+        log.critical("nobody may do anything, since there is no valid policy: %s", trouble)
+        return change_log.append_entry(tx, BROKEN, trouble=trouble)
+    changed = change_log.get_last_entry_of_kind(tx, CHANGED)
+    before = changed.facts if changed else {}
+    old: dict[str, str] = before.get("files", {})
+    return change_log.append_entry(
+        tx,
+        CHANGED,
+        old=before.get("new", ""),
+        new=policy.version,
+        changed=sorted(name for name in policy.files if policy.files[name] != old.get(name)),
+        files=policy.files,
+    )
+
+
+def _last(tx: Transaction) -> tuple[str, str]:
+    """Return the version that was noted last, or "" and what was wrong."""
+    changed = change_log.get_last_entry_of_kind(tx, CHANGED)
+    broken = change_log.get_last_entry_of_kind(tx, BROKEN)
+    if broken is not None and (changed is None or broken.seq > changed.seq):
+        return "", str(broken.facts.get("trouble"))
+    return (str(changed.facts.get("new")), "") if changed else ("", "")

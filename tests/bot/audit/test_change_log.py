@@ -1,0 +1,175 @@
+import threading
+from contextlib import suppress
+from dataclasses import replace
+
+import pytest
+from sqlalchemy import text
+
+from bot.audit import change_log, verification
+from bot.audit.change_log import Draft
+from bot.db.database import Database, StoreUnavailable
+
+
+def _fill(database: Database, entries: int) -> None:
+    with database.transaction() as tx:
+        verification.open_log(tx)
+        for n in range(1, entries):
+            change_log.append_entry(tx, "noted", person="olga", host="lb1", n=n, words="naïve ☃")
+
+
+def _verify(database: Database) -> verification.Verification:
+    with database.reading() as tx:
+        return verification.verify_log(tx)
+
+
+def _disarm(database: Database) -> None:
+    """Do as somebody with the owner's rights would: take the triggers away first."""
+    with database.engine.connect() as connection:
+        if database.embedded:
+            connection.exec_driver_sql("DROP TRIGGER entry_no_update")
+            connection.exec_driver_sql("DROP TRIGGER entry_no_delete")
+        else:
+            connection.exec_driver_sql("ALTER TABLE entry DISABLE TRIGGER ALL")
+        connection.commit()
+
+
+def test_an_empty_log_is_whole(database: Database):
+    assert _verify(database) == verification.Verification(0, change_log.GENESIS)
+
+
+def test_what_was_appended_verifies(database: Database):
+    _fill(database, 40)
+    verdict = _verify(database)
+    assert (verdict.entries, verdict.broken) == (40, None)
+
+
+@pytest.mark.parametrize("statement", ["UPDATE entry SET person = 'adam'", "DELETE FROM entry"])
+def test_even_we_cannot_change_it(database: Database, statement: str):
+    _fill(database, 3)
+    with pytest.raises(StoreUnavailable, match="append-only"), database.transaction() as tx:
+        tx.sql.execute(text(statement))
+    assert _verify(database).entries == 3
+
+
+@pytest.mark.parametrize(
+    ("tampering", "broken"),
+    [
+        ("UPDATE entry SET person = 'adam' WHERE seq = 7", 7),
+        ("UPDATE entry SET at = at + 1 WHERE seq = 1", 1),
+        ("UPDATE entry SET body = '{}' WHERE seq = 5", 5),
+        ("UPDATE entry SET hash = prev WHERE seq = 4", 4),
+        ("UPDATE entry SET run = 1 WHERE seq = 9", 9),
+        ("DELETE FROM entry WHERE seq = 6", 6),
+        ("DELETE FROM entry WHERE seq = 1", 1),
+        ("UPDATE entry SET seq = 11 WHERE seq = 8", 8),
+        ("UPDATE entry SET kind = 'noted ' WHERE seq = 10", 10),
+    ],
+)
+def test_t_l4_whatever_a_dba_alters_is_found(database: Database, tampering: str, broken: int):
+    _fill(database, 10)
+    _disarm(database)
+    with database.transaction() as tx:
+        tx.sql.execute(text(tampering))
+    assert _verify(database).broken == broken
+
+
+def test_t_l9_many_writers_make_one_chain(database: Database):
+    _fill(database, 1)
+
+    def write() -> None:
+        left = list(range(10))
+
+        def done() -> None:
+            left.pop(0)
+
+        while left:
+            # More writers than connections: who waits too long is turned away and comes again.
+            with suppress(StoreUnavailable), database.transaction() as tx:
+                change_log.append_entry(tx, "noted", n=left[0])
+                tx.after_commit(done)
+
+    writers = [threading.Thread(target=write) for _ in range(50)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    assert _verify(database).entries == 501
+
+
+def _some(count: int) -> list[Draft]:
+    return [Draft("noted", n, "olga", f"web{n}", {"n": n, "said": "☃"}) for n in range(count)]
+
+
+def test_many_entries_at_once_are_chained_and_signed_one_by_one(database: Database):
+    _fill(database, 3)
+    with database.transaction() as tx:
+        change_log.append_entry(tx, "noted", n=1)
+        told = change_log.append_entries(tx, _some(50))
+        change_log.append_entry(tx, "noted", n=2)
+    with database.reading() as tx:
+        assert change_log.list_entries_after(tx, 4, most=50) == told
+        verdict = verification.verify_log(tx)
+    assert (verdict.entries, verdict.broken) == (55, None)
+
+
+def test_many_entries_are_what_they_are_one_by_one(database: Database):
+    _fill(database, 1)
+    with database.transaction() as tx:
+        [together] = change_log.append_entries(tx, _some(1))
+        alone = change_log.append_entry(
+            tx, "noted", run=0, person="olga", host="web0", n=0, said="☃"
+        )
+    as_first = replace(alone, seq=together.seq, prev=together.prev)
+    assert change_log.hash_entry(tuple(vars(as_first).values())) == together.hash
+
+
+def test_no_entries_at_once_are_none_and_nobody_is_kept_out(database: Database):
+    with database.transaction() as tx:
+        assert change_log.append_entries(tx, []) == []
+        assert tx.log_head is None
+
+
+def test_a_secret_in_one_of_many_entries_is_taken_out(database: Database):
+    database.redactor.register("correct horse battery")
+    _fill(database, 1)
+    with database.transaction() as tx:
+        drafts = [*_some(2), Draft("noted", facts={"said": "it is correct horse battery"})]
+        *others, last = change_log.append_entries(tx, drafts)
+    assert last.facts == {"said": "it is [secret]"}
+    assert [entry.facts["n"] for entry in others] == [0, 1]
+
+
+def test_the_ends_of_two_entries_are_no_secret(database: Database):
+    _fill(database, 1)
+    database.redactor.register('5678"}{"b":"9012')
+    with database.transaction() as tx:
+        drafts = [Draft("noted", facts={"a": "5678"}), Draft("noted", facts={"b": "9012"})]
+        told = change_log.append_entries(tx, drafts)
+    assert [entry.facts for entry in told] == [{"a": "5678"}, {"b": "9012"}]
+
+
+def test_a_herald_goes_before_what_its_person_does_once_a_transaction(database: Database):
+    """And is not told of at all where nothing was done, or was undone."""
+    herald = change_log.Draft("token used", 7, "olga")
+    drafts = [change_log.Draft("claimed", 7), change_log.Draft("approved", 7, "olga")]
+    with change_log.announced_by(herald):
+        with database.transaction() as tx:
+            change_log.append_entry(tx, "noted", person="dora")
+            approved = change_log.append_entry(tx, "approved", run=7, person="olga")
+            change_log.append_entry(tx, "denied", run=7, person="olga")
+        with database.transaction() as tx:
+            told = change_log.append_entries(tx, drafts)
+        with suppress(KeyError), database.transaction() as tx:
+            change_log.append_entry(tx, "approved", run=7, person="olga")
+            raise KeyError
+    with database.transaction() as tx:
+        change_log.append_entry(tx, "approved", run=7, person="olga")
+    assert approved.kind == "approved"
+    assert [entry.kind for entry in told] == ["claimed", "approved"]
+    with database.reading() as tx:
+        kinds = [entry.kind for entry in change_log.list_entries_after(tx, 0)]
+    assert kinds == [
+        *("noted", "token used", "approved", "denied"),
+        *("token used", "claimed", "approved"),
+        "approved",
+    ]

@@ -1,0 +1,491 @@
+"""Whoever writes to the database behind Keyturn's back opens nothing: the signed log decides."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import delete, insert, text, update
+
+from bot.audit import change_log, evidence
+from bot.audit.change_log import Entry, LogAltered
+from bot.audit.key_history import list_vouched_entries
+from bot.audit.signing import SigningKey
+from bot.db import leases, migrations, runs, schedules, tables
+from bot.db.database import Transaction
+from bot.execution import gate
+from bot.execution.lease_keeper import LeaseKeeper
+from bot.model.run import Run, State, Vote
+from bot.model.schedule import ScheduleTiming, parse_cron
+from bot.service import Workflow
+from tests.bot.db.test_delegations import delegate
+from tests.bot.office import Office, an_office
+from tests.bot.time import Clock
+from tests.policies import starter_rules
+from tests.toy import SetAll, SetSwitch
+
+LAMP_ON = SetSwitch(host="lb1", name="lamp", value="on")
+HOURLY = ScheduleTiming("hourly", parse_cron("0 * * * *", "Europe/Amsterdam"))
+ESCALATING = (
+    starter_rules().replace('@from("owners")', '@from("owners") @escalate("role:administrator")')
+    + """
+@id("administrators stand in")
+permit (principal in Role::"administrator", action == Action::"approve", resource)
+when { context.escalated };
+"""
+)
+
+Forgery = Callable[[Transaction, Run], None]
+
+
+def _vote(tx: Transaction, run: Run) -> None:
+    """Forge a key of an owner and let the run go."""
+    runs.add_vote(tx, Vote(run.id, "olga", True, run.digest, tx.now))
+    _ready(tx, run)
+
+
+def _ready(tx: Transaction, run: Run) -> None:
+    tx.sql.execute(update(tables.run).where(tables.run.c.id == run.id).values(state="ready"))
+
+
+def _vote_with_an_entry_of_its_own(tx: Transaction, run: Run) -> None:
+    """Forge the entry too, with another key than the log's."""
+    _vote(tx, run)
+    _append(tx, SigningKey.new(), run, "olga")
+
+
+def _append(tx: Transaction, seal: SigningKey, run: Run, person: str) -> Entry:
+    mine, tx._seal = tx._seal, seal  # pyright: ignore[reportPrivateUsage] - a forger's key
+    entry = change_log.append_entry(
+        tx, "approved", run=run.id, person=person, digest=run.digest, why="", factor=""
+    )
+    tx._seal = mine  # pyright: ignore[reportPrivateUsage]
+    return entry
+
+
+def _vote_with_somebody_elses_entry(tx: Transaction, run: Run) -> None:
+    """Bend a true entry of another run to this one."""
+    _vote(tx, run)
+    other = runs.get_run(tx, run.id)
+    true = _append(tx, tx.seal, replace(other, id=run.id + 1), "olga")
+    # Not the last one: nothing at all goes on where the log does not end as Keyturn left it.
+    change_log.append_entry(tx, "noted")
+    tx.sql.execute(text("DROP TRIGGER entry_no_update"))
+    tx.sql.execute(update(tables.entry).where(tables.entry.c.seq == true.seq).values(run=run.id))
+
+
+def _another_asker(tx: Transaction, run: Run) -> None:
+    """Make it the request of an owner, who needs no key for it."""
+    assert run.proposal
+    plan = replace(run.proposal, asked_by="olga")
+    tx.sql.execute(
+        update(tables.run)
+        .where(tables.run.c.id == run.id)
+        .values(asked_by="olga", proposal=plan.to_json(), digest=plan.digest, terms="{}")
+    )
+    _ready(tx, run)
+
+
+def _another_plan(tx: Transaction, run: Run) -> None:
+    """Write a plan of one's own with a digest that fits, and an old key for it."""
+    assert run.proposal
+    plan = replace(run.proposal, because="it must be", expires=run.proposal.expires + 1)
+    runs.add_vote(tx, Vote(run.id, "olga", True, plan.digest, tx.now))
+    tx.sql.execute(
+        update(tables.run)
+        .where(tables.run.c.id == run.id)
+        .values(proposal=plan.to_json(), digest=plan.digest, expires=plan.expires, state="ready")
+    )
+
+
+FORGERIES = [
+    _vote,
+    _vote_with_an_entry_of_its_own,
+    _vote_with_somebody_elses_entry,
+    _another_asker,
+    _another_plan,
+]
+
+
+@pytest.mark.parametrize("forge", FORGERIES)
+class TestForged:
+    def test_t_a7_opens_nothing(self, office: Office, forge: Forgery):
+        run = office.ask(LAMP_ON)
+        with office.database.transaction() as tx:
+            forge(tx, run)
+        office.workflow.advance(run.id)
+        ended = office.run(run.id)
+        assert office.fleet.told == []
+        if forge is _vote_with_somebody_elses_entry:
+            # The log is not whole any more: nothing at all goes on.
+            assert (ended.state, "was altered" in office.database.trouble) == (State.READY, True)
+            return
+        assert ended.state is State.REFUSED
+        assert "The change log does not bear out" in ended.summary
+
+    def test_t_a7_without_the_comparison_it_would(
+        self, office: Office, forge: Forgery, monkeypatch: pytest.MonkeyPatch
+    ):
+        monkeypatch.setattr(evidence, "find_doubt", _nothing)
+        monkeypatch.setattr(evidence, "follow_log", lambda _tx: None)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
+        run = office.ask(LAMP_ON)
+        with office.database.transaction() as tx:
+            forge(tx, run)
+        office.workflow.advance(run.id)
+        assert office.fleet.told == [("lb1", "set lamp on")]
+
+
+def _nothing(_tx: Transaction, _run: Run) -> str:
+    return ""
+
+
+def _amend(office: Office, run: Run, **values: object) -> None:
+    with office.database.transaction() as tx:
+        tx.sql.execute(update(tables.run).where(tables.run.c.id == run.id).values(**values))
+
+
+class TestWhatTheRulesLookAt:
+    """No column of a run's row gets it by with fewer keys than its plan takes."""
+
+    def _called_a_check(self, office: Office) -> Run:
+        """Anyone may look, so a change that is called a check would take nobody's approval."""
+        run = office.ask(LAMP_ON)
+        _amend(office, run, kind="check", state="ready", terms="{}")
+        office.workflow.advance(run.id)
+        return office.run(run.id)
+
+    def test_t_a7_a_change_that_is_called_a_check_is_not_let_through(self, office: Office):
+        ended = self._called_a_check(office)
+        assert (ended.state, office.fleet.told) == (State.REFUSED, [])
+        assert "does not bear out that toy set is a check" in ended.summary
+
+    def test_t_a7_without_the_guard_it_would_be(
+        self, office: Office, monkeypatch: pytest.MonkeyPatch
+    ):
+        monkeypatch.setattr(gate, "kind", lambda _runbook: "check")  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
+        assert self._called_a_check(office).state is State.SUCCEEDED
+
+    def _made_a_schedule(self, office: Office) -> list[schedules.Schedule]:
+        """Turn what was approved once into something that is done every hour."""
+        run = office.ask(LAMP_ON)
+        office.workflow.approve(run.id, person="olga", digest=run.digest)
+        _amend(office, run, timing=HOURLY.to_json())
+        office.work()
+        with office.database.reading() as tx:
+            return schedules.list_schedules(tx)
+
+    def test_t_a7_what_was_approved_once_becomes_no_schedule(self, office: Office):
+        assert self._made_a_schedule(office) == []
+
+    def test_t_a7_without_the_comparison_it_would(
+        self, office: Office, monkeypatch: pytest.MonkeyPatch
+    ):
+        monkeypatch.setattr(evidence, "find_doubt", _nothing)
+        assert len(self._made_a_schedule(office)) == 1
+
+    def _called_escalated(self, directory: Path) -> Office:
+        """Let an administrator decide who would be asked only once the owners had not."""
+        with an_office(directory, rules=ESCALATING) as office:
+            run = office.ask(LAMP_ON)
+            _amend(office, run, escalated=1, terms="{}")
+            office.approve(office.run(run.id), "stan")
+            return office
+
+    def test_t_a7_whoever_stands_in_has_no_say_before_their_time(self, tmp_path: Path):
+        assert self._called_escalated(tmp_path).fleet.told == []
+
+    def test_t_a7_without_the_comparison_they_would(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ):
+        monkeypatch.setattr(evidence, "find_doubt", _nothing)
+        assert self._called_escalated(tmp_path).fleet.told == [("lb1", "set lamp on")]
+
+    def _after_its_end(self, directory: Path) -> Run:
+        """Give an approval that was not used in time more of it."""
+        clock = Clock(f"sqlite:///{directory / 'keyturn.db'}", SigningKey.new())
+        migrations.upgrade_schema(clock)
+        with an_office(directory, database=clock) as office:
+            run = office.ask(LAMP_ON)
+            office.workflow.approve(run.id, person="olga", digest=run.digest)
+            _amend(office, run, expires=2**60)
+            clock.ahead = office.parts.patience + office.parts.unused
+            office.work()
+            return office.run(run.id)
+
+    def test_t_a4_an_approval_ends_when_the_plan_says_so(self, tmp_path: Path):
+        assert self._after_its_end(tmp_path).state is State.EXPIRED
+
+    def test_t_a4_without_the_guard_it_would_last(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ):
+        monkeypatch.setattr(gate, "_in_time", lambda _tx, _run: None)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
+        assert self._after_its_end(tmp_path).state is State.SUCCEEDED
+
+
+class TestEditors:
+    """Whoever chose the values does not approve them, whatever the row says of who that was."""
+
+    def _approved(self, office: Office, editors: str) -> Run:
+        """Stan edits in Olga's stead; Olga approves what the row says that she has no part in."""
+        delegate(office, "olga", "stan")
+        run = office.ask(LAMP_ON)
+        new = office.workflow.counter(run.id, person="stan", changes={"value": "dim"})
+        office.work()
+        offered = office.run(new.id)
+        assert offered.editors == ("stan", "olga")
+        office.workflow.accept(offered.id, person="dora", digest=offered.digest)
+        _amend(office, offered, editors=editors)
+        return office.approve(office.run(offered.id), "olga")
+
+    @pytest.mark.parametrize("editors", ["[]", '["stan"]', '["adam"]'])
+    def test_t_a1_nobody_is_taken_from_among_them(self, office: Office, editors: str):
+        ended = self._approved(office, editors)
+        assert (ended.state, office.fleet.told) == (State.REFUSED, [])
+        assert "does not bear out that dora asked for this" in ended.summary
+
+    @pytest.mark.parametrize("editors", ["[]", '["stan"]', '["adam"]'])
+    def test_t_a1_without_the_comparison_they_would_approve_their_own_values(
+        self, office: Office, monkeypatch: pytest.MonkeyPatch, editors: str
+    ):
+        monkeypatch.setattr(evidence, "find_doubt", _nothing)
+        assert self._approved(office, editors).state is State.SUCCEEDED
+
+    def test_a_proposal_that_nobody_altered_is_borne_out(self, office: Office):
+        run = office.ask(LAMP_ON)
+        new = office.workflow.counter(run.id, person="olga", changes={"value": "dim"})
+        office.work()
+        offered = office.run(new.id)
+        office.workflow.accept(offered.id, person="dora", digest=offered.digest)
+        assert office.approve(offered, "adam").state is State.SUCCEEDED
+
+
+class TestAFactThatIsMissing:
+    """An entry that our key has signed, and that lacks what it should say."""
+
+    @pytest.mark.parametrize(
+        "name", ["runbook", "undo_of", "door", "schedule", "hosts", "digest", "factor"]
+    )
+    def test_is_a_doubt_and_no_fault(
+        self, office: Office, name: str, monkeypatch: pytest.MonkeyPatch
+    ):
+        append = change_log.append_entry
+
+        def without(tx: Transaction, kind: str, **said: Any) -> Entry:
+            said.pop(name, None)
+            return append(tx, kind, **said)
+
+        monkeypatch.setattr(change_log, "append_entry", without)
+        ended = office.approve(office.ask(LAMP_ON))
+        # Who approved without a second factor is told of by an entry that names none, too.
+        assert (ended.state is State.SUCCEEDED) == (name == "factor")
+        assert name == "factor" or "The change log does not bear out" in ended.summary
+
+    @pytest.mark.parametrize("body", ["", "[1]", "7", "no JSON"])
+    def test_says_nothing_where_it_is_none_of_ours(self, body: str):
+        assert Entry(1, 1, "asked", 1, "dora", "lb1", body, "", "", "").facts == {}
+
+    @pytest.mark.parametrize("member", ["person", "body", "prev", "hash", "signature"])
+    def test_what_is_no_text_is_vouched_for_by_nobody(self, office: Office, member: str):
+        """SQLite keeps whatever it is given."""
+        run = office.ask(LAMP_ON)
+        with office.database.transaction() as tx:
+            tx.sql.execute(text("DROP TRIGGER entry_no_update"))
+            tx.sql.execute(text(f"UPDATE entry SET {member} = x'00ff' || {member}"))  # noqa: S608 - ours
+            tx.sql.execute(text(f"UPDATE entry SET {member} = CAST({member} AS BLOB)"))  # noqa: S608 - ours
+            assert list_vouched_entries(tx, change_log.list_entries_of_run(tx, run.id)) == []
+        with office.database.transaction() as tx:
+            if member == "signature":
+                assert "asked for this" in evidence.find_doubt(tx, run)
+                return
+            with pytest.raises(LogAltered):
+                evidence.find_doubt(tx, run)
+
+
+class TestUnderWay:
+    """Nothing is sent for a run that only its row calls under way."""
+
+    def _begun(self, office: Office, run: Run, *, steps: int) -> None:
+        with office.database.transaction() as tx:
+            tx.sql.execute(insert(leases.lease).values(run=run.id, fence=1, worker="", until=0))
+            for n in range(1, steps + 1):
+                done = {"state": "succeeded", "sent": tx.now, "ended": tx.now, "trouble": ""}
+                tx.sql.execute(insert(tables.step).values(run=run.id, n=n, **done))
+        _amend(office, run, state="running", started=1)
+        office.workflow.advance(run.id)
+
+    def test_t_a8_not_even_its_first_step(self, office: Office):
+        """Whoever has a run between two steps goes on, and there nobody has approved it."""
+        run = office.ask(LAMP_ON)
+        self._begun(office, run, steps=0)
+        assert (office.fleet.told, office.run(run.id).state) == ([], State.RUNNING)
+
+    def _second(self, office: Office) -> None:
+        run = office.ask(SetAll(host="lb1", value="on"))
+        office.workflow.approve(run.id, person="olga", digest=run.digest)
+        self._begun(office, run, steps=1)
+
+    def test_t_a8_nor_its_second_before_its_first(self, office: Office):
+        self._second(office)
+        assert office.fleet.told == []
+
+    def test_t_a8_without_the_comparison_that_would_be(
+        self, office: Office, monkeypatch: pytest.MonkeyPatch
+    ):
+        monkeypatch.setattr(evidence, "find_doubt", _nothing)
+        monkeypatch.setattr(evidence, "find_doubt_of_steps", _nothing)
+        self._second(office)
+        assert office.fleet.told == [("lb1", "set lamp on")]
+
+    def _stopped(self, office: Office) -> int:
+        """Take back behind the log's back that somebody stops a run; return how far it comes."""
+
+        def stop(_host: str, _words: str) -> None:
+            office.fleet.before_tell = lambda _host, _words: None
+            office.workflow.stop(run.id, person="olga", why="no more")
+            with office.database.transaction() as tx:
+                tx.sql.execute(delete(tables.stop))
+
+        run = office.ask(SetAll(host="lb1", value="on"))
+        office.fleet.before_tell = stop
+        office.approve(run)
+        return len(office.fleet.told)
+
+    def test_t_a20_what_somebody_stopped_stays_so(self, office: Office):
+        assert self._stopped(office) == 1
+
+    def test_t_a20_without_the_comparison_it_would_go_on(
+        self, office: Office, monkeypatch: pytest.MonkeyPatch
+    ):
+        monkeypatch.setattr(evidence, "find_doubt", _nothing)
+        assert self._stopped(office) == 2
+
+
+def _called_done(tx: Transaction, run: Run) -> None:
+    """Write that the second step was done, too."""
+    tx.sql.execute(
+        insert(tables.step).values(
+            run=run.id, n=2, state="succeeded", sent=tx.now, ended=tx.now, trouble=""
+        )
+    )
+
+
+def _called_done_with_an_entry_of_its_own(tx: Transaction, run: Run) -> None:
+    """Forge the entries too, with another key than the log's."""
+    _called_done(tx, run)
+    mine, tx._seal = tx._seal, SigningKey.new()  # pyright: ignore[reportPrivateUsage] - a forger's key
+    for name in ("sending", "step succeeded"):
+        change_log.append_entry(tx, name, run=run.id, host="lb1", n=2)
+    tx._seal = mine  # pyright: ignore[reportPrivateUsage]
+
+
+def _called_undone(tx: Transaction, run: Run) -> None:
+    """Call the step that was done the second, so that it would be done again."""
+    here = tables.step.c.run == run.id
+    tx.sql.execute(update(tables.step).where(here).values(n=2))
+
+
+@pytest.mark.parametrize(
+    "forge", [_called_done, _called_done_with_an_entry_of_its_own, _called_undone]
+)
+class TestBetweenTwoHands:
+    """Which steps were done is forged after one worker gave the run up, before another has it."""
+
+    def _told(self, office: Office, forge: Forgery) -> list[str]:
+        run = office.ask(SetAll(host="lb1", value="on"))
+        office.workflow.approve(run.id, person="olga", digest=run.digest)
+        office.fleet.after_tell = lambda _host, _words: office.workflow.close()
+        office.workflow.advance(run.id)
+        with office.database.transaction() as tx:
+            forge(tx, run)
+        other = Workflow(replace(office.parts, worker=LeaseKeeper()))
+        other.advance(run.id)
+        # What is found once may live and say so a moment later.
+        other.take_over()
+        other.take_over()
+        self.ended = office.run(run.id)
+        return [words for _, words in office.fleet.told]
+
+    def test_t_a8_nobody_goes_on_with_it(self, any_office: Office, forge: Forgery):
+        assert self._told(any_office, forge) == ["set fan on"]
+        assert self.ended.state is State.UNKNOWN
+        assert "The change log does not bear out which steps of it were done" in self.ended.summary
+
+    def test_t_a8_without_the_comparison_a_step_would_be_left_out_or_done_again(
+        self, any_office: Office, forge: Forgery, monkeypatch: pytest.MonkeyPatch
+    ):
+        monkeypatch.setattr(evidence, "find_doubt_of_steps", _nothing)
+        self._told(any_office, forge)
+        assert self.ended.state is not State.UNKNOWN
+
+
+class TestSetBack:
+    """What has ended, or has begun, is not had again by setting its row back."""
+
+    def _again(self, office: Office, run: Run) -> Run:
+        office.fleet.hosts["lb1"]["lamp"] = "off"
+        with office.database.transaction() as tx:
+            tx.sql.execute(delete(tables.step).where(tables.step.c.run == run.id))
+            tx.sql.execute(
+                delete(tables.vote).where(tables.vote.c.run == run.id, ~tables.vote.c.yes)
+            )
+            _ready(tx, run)
+        office.workflow.advance(run.id)
+        return office.run(run.id)
+
+    def test_a_run_that_succeeded(self, office: Office):
+        done = office.approve(office.ask(LAMP_ON))
+        again = self._again(office, done)
+        assert again.state is State.REFUSED
+        assert len(office.fleet.told) == 1
+
+    def test_without_the_comparison_it_would_be_done_again(
+        self, office: Office, monkeypatch: pytest.MonkeyPatch
+    ):
+        monkeypatch.setattr(evidence, "find_doubt", _nothing)
+        done = office.approve(office.ask(LAMP_ON))
+        # The host itself would not begin a step twice, either, for as long as it remembers.
+        office.fleet.markers.clear()
+        self._again(office, done)
+        assert len(office.fleet.told) == 2
+
+    def test_a_run_that_was_denied(self, office: Office):
+        run = office.ask(LAMP_ON)
+        office.workflow.deny(run.id, person="olga", reason="not today")
+        with office.database.transaction() as tx:
+            tx.sql.execute(delete(tables.vote))
+            tx.sql.execute(
+                insert(tables.vote).values(
+                    run=run.id,
+                    person="adam",
+                    yes=True,
+                    digest=run.digest,
+                    at=tx.now,
+                    reason="",
+                    instead_of="",
+                    factor="",
+                )
+            )
+        assert self._again(office, run).state is State.REFUSED
+        assert office.fleet.told == []
+
+    def test_a_run_that_is_under_way(self, office: Office):
+        def set_back(_host: str, _words: str) -> None:
+            office.fleet.before_tell = lambda _host, _words: None
+            with office.database.transaction() as tx:
+                tx.sql.execute(delete(tables.step))
+                tx.sql.execute(delete(tables.target_lock))
+                _ready(tx, run)
+            office.workflow.advance(run.id)
+
+        office.fleet.before_tell = set_back
+        run = office.ask(LAMP_ON)
+        office.approve(run)
+        assert len(office.fleet.told) == 1
+
+
+def test_an_honest_run_is_borne_out(office: Office):
+    run = office.ask(LAMP_ON)
+    office.workflow.approve(run.id, person="olga", digest=run.digest)
+    with office.database.transaction() as tx:
+        assert evidence.find_doubt(tx, runs.get_run(tx, run.id)) == ""

@@ -1,0 +1,61 @@
+"""The change log for archives: spreadsheets run nothing of it, and log servers understand it."""
+
+import csv
+import io
+import json
+import re
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bot.audit import formats
+
+ENTRY: dict[str, Any] = {
+    "seq": 7,
+    "at": 1_772_375_405_000_001,
+    "kind": "step succeeded",
+    "run": None,
+    "person": "dora",
+    "host": 'we"b]1\\',
+    "body": '{"why":"☃\\nsecond line"}',
+    "prev": "0" * 64,
+    "hash": "1" * 64,
+    "signature": "2" * 128,
+}
+
+
+@pytest.mark.parametrize("begin", ["=", "+", "-", "@", "\t", "\r"])
+def test_a_cell_that_a_spreadsheet_would_run_is_defused(begin: str):
+    (row,) = csv.reader(io.StringIO(formats.format_csv_row([f"{begin}1+1", "x=1"]), newline=""))
+    assert row == [f"'{begin}1+1", "x=1"]
+
+
+@given(st.lists(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]))))
+def test_what_is_written_as_csv_is_read_again_and_is_never_a_formula(cells: list[str]):
+    line = formats.format_csv_row(["first", *cells])
+    assert line.endswith("\r\n")
+    (row,) = csv.reader(io.StringIO(line, newline=""))
+    assert [cell.removeprefix("'") for cell in row[1:]] == [c.removeprefix("'") for c in cells]
+    assert not any(cell.startswith(("=", "+", "-", "@", "\t", "\r")) for cell in row)
+
+
+def test_an_entry_as_csv_has_a_cell_for_each_column():
+    (row,) = csv.reader(io.StringIO(formats.archive_csv(ENTRY), newline=""))
+    told = dict(zip(formats.COLUMNS, row, strict=True))
+    assert (told["at"], told["run"]) == ("2026-03-01T14:30:05.000001Z", "")
+    assert json.loads(told["body"]) == {"why": "☃\nsecond line"}
+
+
+def test_an_entry_as_syslog_is_one_line_that_fits_the_standard():
+    line = formats.archive_syslog(ENTRY, "bastion 1")
+    # RFC 5424: header, structured data with " \ ] escaped, and then what is said.
+    form = (
+        r"<109>1 2026-03-01T14:30:05\.000001Z bastion-1 keyturn - step-succeeded "
+        r'\[keyturn@32473( \w+="(?:[^"\\\]]|\\["\\\]])*")+\] (?P<said>[\x20-\x7e]*)\n'
+    )
+    match = re.fullmatch(form, line)
+    assert match
+    assert 'host="we\\"b\\]1\\\\"' in line
+    assert json.loads(match["said"]) == {"why": "☃\nsecond line"}

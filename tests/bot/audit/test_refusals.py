@@ -1,0 +1,107 @@
+"""Refusals are logged, and nobody can flood the log by them."""
+
+from collections.abc import Callable
+
+import pytest
+
+from bot.audit import change_log, refusals
+from bot.db.database import Database
+from bot.model.run import Run
+from bot.service import Workflow
+from bot.workflow.approvals import NotAllowed
+from tests.bot.office import Office
+from tests.toy import BreakSwitch, SetSwitch
+
+LAMP = SetSwitch(host="lb1", name="lamp", value="on")
+
+
+def _count(database: Database, kind: str) -> int:
+    with database.reading() as tx:
+        return sum(entry.kind == kind for entry in change_log.list_entries_after(tx, 0))
+
+
+def test_a_thousand_refusals_within_a_minute_are_one_entry_of_each_kind(database: Database):
+    for _ in range(1000):
+        refusals.log_refusal_apart(database, refusals.TOKEN, why="not known")
+    refusals.log_refusal_apart(database, refusals.STRANGER, why="not known")
+    assert _count(database, refusals.TOKEN) == 1
+    assert _count(database, refusals.STRANGER) == 1
+
+
+def test_without_the_brake_each_is_an_entry(database: Database, monkeypatch: pytest.MonkeyPatch):
+    """The twin, which is also what happens a minute later."""
+    monkeypatch.setattr(refusals, "_APART", -1)
+    for _ in range(5):
+        refusals.log_refusal_apart(database, refusals.TOKEN, why="not known")
+    assert _count(database, refusals.TOKEN) == 5
+
+
+def _try(office: Office, run: Run) -> None:
+    with pytest.raises(NotAllowed):
+        office.workflow.approve(run.id, person="dora", digest=run.digest)
+
+
+def _refused(office: Office) -> list[int | None]:
+    with office.database.reading() as tx:
+        return [
+            one.run
+            for one in change_log.list_entries_after(tx, 0)
+            if one.kind == "approval refused"
+        ]
+
+
+def test_refused_approvals_are_logged_once_a_minute_of_each_run(any_office: Office):
+    office = any_office
+    first, second = (office.ask(LAMP, person="dora") for _ in range(2))
+    for run in (first, second, first, second, first):
+        _try(office, run)
+    with pytest.raises(NotAllowed):
+        office.workflow.approve(first.id, person="stan", digest=first.digest)
+    assert _refused(office) == [first.id, second.id, first.id]
+
+
+def test_without_that_brake_each_is_an_entry(office: Office, monkeypatch: pytest.MonkeyPatch):
+    """The twin, which is also what happens a minute later."""
+    monkeypatch.setattr(refusals, "_APART", -1)
+    run = office.ask(LAMP, person="dora")
+    for _ in range(5):
+        _try(office, run)
+    assert _refused(office) == [run.id] * 5
+
+
+def test_of_more_runs_than_anybody_means_no_more_are_logged(office: Office):
+    asked = [office.ask(LAMP, person="dora") for _ in range(25)]
+    for run in asked:
+        _try(office, run)
+    assert _refused(office) == [run.id for run in asked[:20]]
+
+
+def test_an_approval_is_never_held_up_by_refusals(office: Office):
+    own = office.ask(BreakSwitch(host="lb1", name="lamp"), person="adam")
+    others = office.ask(LAMP, person="dora")
+    for _ in range(30):
+        with pytest.raises(NotAllowed):
+            office.workflow.approve(own.id, person="adam", digest=own.digest)
+    office.workflow.approve(others.id, person="adam", digest=others.digest)
+    assert "approved" in office.entries(others)
+
+
+def _deny(flow: Workflow, run: Run) -> None:
+    flow.deny(run.id, person="stan", reason="I would rather not")
+
+
+def _break_glass(flow: Workflow, run: Run) -> None:
+    flow.breaking.want(run.id, person="stan", reason="the whole site is down since noon")
+
+
+@pytest.mark.parametrize(
+    ("act", "kind"), [(_deny, "denial refused"), (_break_glass, "glass refused")]
+)
+def test_what_else_people_are_refused_is_held_apart_too(
+    office: Office, act: Callable[[Workflow, Run], None], kind: str
+):
+    run = office.ask(LAMP, person="dora")
+    for _ in range(4):
+        with pytest.raises(NotAllowed):
+            act(office.workflow, run)
+    assert office.entries(run).count(kind) == 1

@@ -1,0 +1,89 @@
+"""The entries of one run are verified for themselves, whatever the rest of the log is like."""
+
+import pytest
+from sqlalchemy import text
+
+from bot.audit import change_log, output, run_proof, verification
+from bot.audit.signing import SigningKey
+from bot.db.database import Database
+from bot.model.run import Run
+from tests.bot.office import Office
+from tests.toy import SetSwitch
+
+LAMP_ON = SetSwitch(host="lb1", name="lamp", value="on")
+LAMP_OFF = SetSwitch(host="lb2", name="lamp", value="on")
+
+
+@pytest.fixture
+def done(office: Office) -> Run:
+    with office.database.transaction() as tx:
+        verification.open_log(tx)
+    run = office.approve(office.ask(LAMP_ON))
+    office.ask(LAMP_OFF)
+    return run
+
+
+def of_run(office: Office, run: Run) -> run_proof.RunProof:
+    with office.database.reading() as tx:
+        return run_proof.verify_run(tx, run.id)
+
+
+def tamper(database: Database, statement: str) -> None:
+    """Do what somebody with the database's password could do."""
+    with database.engine.connect() as connection:
+        connection.exec_driver_sql("DROP TRIGGER IF EXISTS entry_no_update")
+        connection.exec_driver_sql("DROP TRIGGER IF EXISTS entry_no_delete")
+        connection.execute(text(statement))
+        connection.commit()
+
+
+def test_all_entries_of_a_good_run_fit(office: Office, done: Run) -> None:
+    found = of_run(office, done)
+    assert found.faults == []
+    assert (found.entries, found.first, found.last, found.outputs) == (9, 2, 10, 1)
+    assert len(found.keys) == 1
+
+
+@pytest.mark.parametrize(
+    ("statement", "says"),
+    [
+        ("UPDATE entry SET person = 'dora' WHERE seq = 4", "entry 4 was altered"),
+        ("UPDATE entry SET prev = substr(prev, 2) || 'f' WHERE seq = 5", "entry 5 was altered"),
+        ("UPDATE entry SET signature = hex(zeroblob(64)) WHERE seq = 6", "entry 6 is not signed"),
+        ("DELETE FROM entry WHERE seq = 1", "entry 1, which stood before entry 2, is missing"),
+        ("UPDATE entry SET hash = hash || '0' WHERE seq = 10", "entry 11 does not follow entry"),
+        ("UPDATE output SET text = 'all is well'", "the output that entry 8 binds"),
+        ("UPDATE output SET text = NULL, salt = NULL", "the output that entry 8 binds"),
+        ("DELETE FROM output", "the output that entry 8 binds"),
+    ],
+)
+def test_t_l4_what_was_done_to_them_is_found(
+    office: Office, done: Run, statement: str, says: str
+) -> None:
+    tamper(office.database, statement)
+    assert any(fault.startswith(says) for fault in of_run(office, done).faults)
+
+
+def test_what_was_erased_as_the_log_says_is_no_fault(office: Office, done: Run) -> None:
+    office.workflow.erasing.ask(done.id, person="dora", why="it names a customer", door="web")
+    with office.database.transaction() as tx:
+        output.erase_output(tx, done.id)
+        change_log.append_entry(tx, output.ERASED, run=done.id)
+    found = of_run(office, done)
+    assert (found.faults, found.outputs, found.erased) == ([], 0, 1)
+
+
+def test_a_change_of_the_key_is_followed(office: Office, done: Run) -> None:
+    new = SigningKey.new()
+    with office.database.transaction() as tx:
+        verification.append_key_change(tx, new)
+    office.database._seal = new  # pyright: ignore[reportPrivateUsage] - as after a start
+    later = office.approve(office.ask(SetSwitch(host="lb1", name="fan", value="on")))
+    assert of_run(office, done).faults == []
+    assert of_run(office, later).faults == []
+    assert of_run(office, done).keys != of_run(office, later).keys
+
+
+def test_the_rest_of_the_log_is_not_looked_at(office: Office, done: Run) -> None:
+    tamper(office.database, "UPDATE entry SET person = 'x' WHERE seq = 12")
+    assert of_run(office, done).faults == []

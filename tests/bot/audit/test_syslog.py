@@ -1,0 +1,80 @@
+"""A log server hears of every new head, in the form that RFC 5424 wants."""
+
+import re
+import socket
+import threading
+from pathlib import Path
+
+import pytest
+
+from bot.audit import checkpoints
+from bot.audit.checkpoints import Checkpoint
+from bot.audit.syslog import LogServer
+
+POINT = Checkpoint(31, "ab" * 32, 1_700_000_000_123_456, "cd" * 32, "ef" * 64)
+_RFC_5424 = re.compile(
+    r"<109>1 2023-11-14T22:13:20\.123456Z \S+ keyturn \d+ checkpoint - keyturn checkpoint seq=31 "
+)
+
+
+def _read_back(message: str, directory: Path) -> list[Checkpoint]:
+    file = directory / "messages"
+    file.write_text(f"Nov 14 22:13:20 other: noise\n{message}\n")
+    return checkpoints.read_checkpoints(file)
+
+
+def test_a_datagram_reaches_a_server(tmp_path: Path):
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
+        server.bind(("127.0.0.1", 0))
+        server.settimeout(10)
+        LogServer.at(f"udp://127.0.0.1:{server.getsockname()[1]}").tell(POINT)
+        message = server.recv(4096).decode()
+    assert _RFC_5424.match(message)
+    assert _read_back(message, tmp_path) == [POINT]
+
+
+def test_a_server_over_tcp_is_told_the_length_of_each_message(tmp_path: Path):
+    heard: list[bytes] = []
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def listen() -> None:
+            line, _ = server.accept()
+            with line:
+                while part := line.recv(4096):
+                    heard.append(part)
+
+        listener = threading.Thread(target=listen)
+        listener.start()
+        LogServer.at(f"tcp://127.0.0.1:{server.getsockname()[1]}").tell(POINT)
+        listener.join(10)
+    length, _, message = b"".join(heard).decode().partition(" ")
+    assert int(length) == len(message)
+    assert _RFC_5424.match(message)
+    assert _read_back(message, tmp_path) == [POINT]
+
+
+def test_a_socket_of_this_machine_is_told(tmp_path: Path):
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as server:
+        server.bind(str(tmp_path / "log"))
+        server.settimeout(10)
+        LogServer.at(f"unix://{tmp_path / 'log'}").tell(POINT)
+        assert _RFC_5424.match(server.recv(4096).decode())
+
+
+def test_a_server_that_takes_nothing_is_trouble(tmp_path: Path):
+    with pytest.raises(OSError, match="refused"):
+        LogServer.at("tcp://127.0.0.1:1").tell(POINT)
+    with pytest.raises(OSError, match="No such file"):
+        LogServer.at(f"unix://{tmp_path / 'gone'}").tell(POINT)
+
+
+@pytest.mark.parametrize("address", ["syslog://host", "udp://", "unix://", "host:514", ""])
+def test_an_address_that_is_none_is_refused(address: str):
+    with pytest.raises(ValueError, match="a log server is"):
+        LogServer.at(address)
+
+
+def test_a_line_of_a_journal_in_json_is_read(tmp_path: Path):
+    file = tmp_path / "journal"
+    file.write_text(f'{{"MESSAGE":"run 7 step 1: {POINT.line}","_PID":"1"}}\n')
+    assert checkpoints.read_checkpoints(file) == [POINT]

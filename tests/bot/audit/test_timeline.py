@@ -1,0 +1,143 @@
+"""What changed around a moment, the likeliest first; and entries found by what they say."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from bot.audit import change_log, query, timeline
+from bot.audit.query import EntryFilter
+from bot.audit.timeline import TimelineEvent
+from bot.db import runs
+from bot.db.database import Database, Transaction
+from bot.db.search import RunFilter
+from bot.model.run import State
+from tests.bot.db.test_search import add, answered
+
+HOUR = 3_600_000_000
+
+
+def changed(tx: Transaction, host: str = "web1", **more: Any) -> int:
+    """Have a change done on a host now."""
+    run = add(tx, host=host, **more)
+    run = runs.move_run(tx, run, State.READY)
+    run = runs.move_run(tx, run, State.STARTING)
+    run = runs.move_run(tx, run, State.RUNNING, started=tx.now)
+    change_log.append_entry(tx, "started", run=run.id, host=host)
+    return runs.move_run(tx, run, State.SUCCEEDED, ended=tx.now, summary="It is on").id
+
+
+def attempted(tx: Transaction, host: str = "web1") -> int:
+    run = runs.move_run(tx, add(tx, host=host), State.WAITING)
+    change_log.append_entry(tx, "denied", run=run.id, host=host, person="olga")
+    return runs.move_run(tx, run, State.DENIED, ended=tx.now, summary="Olga said no").id
+
+
+def found(tx: Transaction, **how: Any) -> Sequence[TimelineEvent]:
+    return timeline.build_timeline(tx, tx.now, within=HOUR, **how).happenings
+
+
+def test_what_was_done_stands_before_what_was_tried_and_what_was_left_out(database: Database):
+    with database.transaction() as tx:
+        schedule = add(tx, host="web1")
+        change_log.append_entry(
+            tx, "fires missed", run=schedule.id, person="dora", schedule=3, n=2
+        )
+        change_log.append_entry(tx, "policy changed", old="a", new="b")
+        denied, done = attempted(tx), changed(tx)
+        checked = add(tx, kind="check", host="web1")
+        change_log.append_entry(tx, "asked", run=checked.id)
+        ranked = found(tx, host="web*")
+    assert [(one.rank, one.run) for one in ranked] == [
+        (0, done),
+        (1, denied),
+        (2, schedule.id),
+        (3, None),
+    ]
+    assert ranked[0].outcome == "It is on"
+
+
+def test_what_shares_more_hosts_with_those_asked_about_stands_first(database: Database):
+    with database.transaction() as tx:
+        one, other = changed(tx), changed(tx, "lb1")
+        several = changed(tx, hosts=["web1", "web2", "lb1"])
+        assert [h.run for h in found(tx, host="web*")] == [several, one]
+        assert [h.run for h in found(tx, host="lb1")] == [several, other]
+        assert {h.run for h in found(tx)} == {several, one, other}
+
+
+def test_only_what_lies_within_is_told_and_what_went_on_all_the_time(database: Database):
+    with database.transaction() as tx:
+        changed(tx)
+        assert timeline.build_timeline(tx, tx.now - 3 * HOUR, within=HOUR).happenings == []
+        long = runs.get_run(tx, changed(tx))
+        runs.amend_run(tx, long, started=tx.now - 5 * HOUR, ended=tx.now)
+        (only,) = timeline.build_timeline(tx, tx.now - 3 * HOUR, within=HOUR).happenings
+    assert (only.run, only.rank) == (long.id, 0)
+
+
+def test_of_a_busy_time_what_is_nearest_is_looked_at_and_how_far_is_said(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+):
+    moments: list[int] = []
+    for _ in range(9):
+        with database.transaction() as tx:
+            change_log.append_entry(tx, "policy changed", old="a", new="b")
+            moments.append(tx.now)
+    monkeypatch.setattr(timeline, "_MOST_ENTRIES", 3)
+    with database.reading() as tx:
+        for at in (moments[0], moments[4], moments[-1]):
+            seen = timeline.build_timeline(tx, at, within=HOUR)
+            nearest = sorted(moments, key=lambda one: abs(one - at))[:3]
+            assert {one.at for one in seen.happenings} == set(nearest)
+            assert seen.within == abs(nearest[-1] - at)
+        monkeypatch.setattr(timeline, "_MOST_ENTRIES", 9)
+        assert timeline.build_timeline(tx, moments[4], within=HOUR).within == HOUR
+
+
+def test_how_many_that_are_less_likely_are_left_out_is_said(database: Database):
+    with database.transaction() as tx:
+        for _ in range(5):
+            change_log.append_entry(tx, "policy changed", old="a", new="b")
+        assert timeline.build_timeline(tx, tx.now, within=HOUR, most=3).left_out == 2
+        assert timeline.build_timeline(tx, tx.now, within=HOUR, most=5).left_out == 0
+
+
+def test_it_is_told_on_a_line_whatever_it_holds(database: Database):
+    with database.transaction() as tx:
+        changed(tx, request="toy set web1 a\x1b[31m")
+        (one,) = found(tx)
+    assert timeline.describe_event(one) == "toy set web1 a\\x1b[31m, by dora: It is on"
+
+
+def test_entries_are_found_by_what_they_say_and_by_their_runs(database: Database):
+    with database.transaction() as tx:
+        first = add(tx, host="web1", area="stores", asked_by="adam", fields={"device": "sdb"})
+        other = add(tx, host="web2")
+        for run in (first, other):
+            change_log.append_entry(tx, "asked", run=run.id, person=run.asked_by, host=run.host)
+            answered(tx, run, "DEGRADED" if run is first else "fine")
+        change_log.append_entry(tx, "banned", person="olga", who="eve")
+
+        def kinds(**wanted: Any) -> list[tuple[str, int | None]]:
+            return [
+                (e.kind, e.run)
+                for e in query.find_newest_entries(tx, EntryFilter(**wanted), most=9)
+            ]
+
+        whole = [("step succeeded", first.id), ("asked", first.id)]
+        assert kinds(host="web1") == whole
+        assert kinds(host="*1") == whole
+        assert kinds(person="olga") == [("banned", None)]
+        assert kinds(kind="asked") == [("asked", other.id), ("asked", first.id)]
+        assert kinds(kind="asked", host="web*", person="adam") == [("asked", first.id)]
+        for sought in (
+            RunFilter(area="stores"),
+            RunFilter(text=["device=sdb"]),
+            RunFilter(text=["degraded"]),
+        ):
+            assert kinds(runs=sought) == whole
+        assert kinds(runs=RunFilter(area="stores"), host="web2") == []
+        assert len(kinds(since=tx.now)) == 5
+        assert kinds(since=tx.now + HOUR) == []
+        assert kinds(until=tx.now - 1) == []

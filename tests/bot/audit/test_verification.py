@@ -1,0 +1,347 @@
+"""What was done to the log is found: by our own verifier and by the one that shares no code."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from sqlalchemy import insert
+
+from bot.audit import change_log, checkpoints, output, signing, verification
+from bot.audit.change_log import GENESIS, Entry
+from bot.audit.checkpoints import Checkpoint
+from bot.audit.signing import KeyFileError, SigningKey
+from bot.audit.verification import Verification
+from bot.db import tables
+from bot.db.database import Database, StoreUnavailable
+from bot.model.canonical import hash_canonical
+from tests.bot.empty import empty
+
+VERIFIER = Path(__file__).parents[3] / "docs" / "verify_changelog.py"
+
+
+@pytest.fixture
+def ours() -> SigningKey:
+    return SigningKey.new()
+
+
+@pytest.fixture
+def log(tmp_path: Path, ours: SigningKey):
+    database = empty(tmp_path / "keyturn.db", ours)
+    _write(database, 12)
+    yield database
+    database.close()
+
+
+def _write(database: Database, most: int) -> None:
+    with database.transaction() as tx:
+        verification.open_log(tx)
+        for n in range(most - 1):
+            change_log.append_entry(
+                tx, "noted", run=n % 3, person="olga", host="lb1", n=n, words="☃"
+            )
+
+
+def entries_of(database: Database) -> list[Entry]:
+    with database.reading() as tx:
+        return list(change_log.read_whole_log(tx))
+
+
+def rewrite(database: Database, entries: list[Entry]) -> None:
+    """Do what somebody with every right on the database can do."""
+    with database.engine.connect() as connection:
+        for verb in ("update", "delete"):
+            connection.exec_driver_sql(f"DROP TRIGGER IF EXISTS entry_no_{verb}")
+        connection.exec_driver_sql("DELETE FROM entry")
+        for entry in entries:
+            connection.execute(insert(tables.entry).values(**vars(entry)))
+
+
+def resealed(entries: list[Entry], key: SigningKey) -> list[Entry]:
+    """Make every hash and every signature fit again, with a key of one's own."""
+    prev, fitting = GENESIS, list[Entry]()
+    for seq, entry in enumerate(entries, start=1):
+        moved = replace(entry, seq=seq, prev=prev)
+        prev = hash_canonical(
+            {n: v for n, v in vars(moved).items() if n not in {"hash", "signature"}}
+        )
+        fitting.append(replace(moved, hash=prev, signature=key.sign(prev)))
+    return fitting
+
+
+def _verify(database: Database, **how: object) -> Verification:
+    with database.reading() as tx:
+        return verification.verify_log(tx, **how)  # pyright: ignore[reportArgumentType]
+
+
+def _verify_alone(
+    database: Database, tmp_path: Path, *options: str
+) -> subprocess.CompletedProcess[str]:
+    export = tmp_path / "export.jsonl"
+    lines = [json.dumps(vars(entry), ensure_ascii=False) for entry in entries_of(database)]
+    export.write_text("".join(f"{line}\n" for line in lines))
+    return subprocess.run(
+        [sys.executable, str(VERIFIER), str(export), *options],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_a_good_log_is_whole_for_both(log: Database, tmp_path: Path, ours: SigningKey):
+    verdict = _verify(log, key=ours.public)
+    assert (verdict.entries, verdict.broken, verdict.key) == (12, None, ours.public)
+    alone = _verify_alone(log, tmp_path, "--key", ours.public)
+    assert alone.returncode == 0, alone.stderr
+    assert alone.stdout.startswith(f"12 entries, unbroken; head {verdict.head}")
+
+
+Tampering = Callable[[list[Entry]], list[Entry]]
+
+
+def _with(n: int, **changes: object) -> Tampering:
+    def tamper(entries: list[Entry]) -> list[Entry]:
+        return [*entries[: n - 1], replace(entries[n - 1], **changes), *entries[n:]]  # pyright: ignore[reportArgumentType]
+
+    return tamper
+
+
+def _without(n: int) -> Tampering:
+    return lambda entries: entries[: n - 1] + entries[n:]
+
+
+@pytest.mark.parametrize(
+    ("tamper", "broken"),
+    [
+        (_with(5, person="adam"), 5),
+        (_with(1, at=1), 1),
+        (_with(12, body="{}"), 12),
+        (_with(7, signature="00" * 64), 7),
+        (_without(4), 4),
+        (_without(1), 1),
+    ],
+)
+def test_t_l4_what_was_altered_is_named_by_both(
+    log: Database, tmp_path: Path, tamper: Tampering, broken: int
+):
+    rewrite(log, tamper(entries_of(log)))
+    assert _verify(log).broken == broken
+    alone = _verify_alone(log, tmp_path)
+    assert alone.stderr.startswith(f"BROKEN at entry {broken}:")
+    assert alone.returncode == 1
+
+
+def test_who_makes_the_hashes_fit_again_cannot_sign_them(log: Database, tmp_path: Path):
+    def keep_old_signatures(entries: list[Entry]) -> list[Entry]:
+        forged = resealed(entries, SigningKey.new())
+        return [
+            replace(new, signature=old.signature)
+            for new, old in zip(forged, entries_of(log), strict=True)
+        ]
+
+    altered = _with(6, person="adam")(entries_of(log))
+    rewrite(log, keep_old_signatures(altered))
+    assert _verify(log).broken == 6
+    assert "BROKEN at entry 6:" in _verify_alone(log, tmp_path).stderr
+
+
+def test_t_l7_who_signs_it_all_anew_has_another_key(
+    log: Database, tmp_path: Path, ours: SigningKey
+):
+    thief = SigningKey.new()
+    entries = _with(6, person="adam")(entries_of(log))
+    entries[0] = replace(entries[0], body=f'{{"public":"{thief.public}"}}')
+    rewrite(log, resealed(entries, thief))
+    # The twin: without knowing the key there is nothing to see.
+    assert _verify(log).broken is None
+    assert _verify(log, key=ours.public).broken == 12
+    assert "sealed by" in _verify_alone(log, tmp_path, "--key", ours.public).stderr
+
+
+@pytest.mark.parametrize("cut", [1, 2, 11])
+def test_t_l5_a_cut_tail_is_found_by_a_witness(
+    log: Database, tmp_path: Path, cut: int, ours: SigningKey
+):
+    with log.transaction() as tx:
+        point = verification.make_checkpoint(tx)
+    file = tmp_path / "witness"
+    checkpoints.write_checkpoint(file, point)
+    rewrite(log, entries_of(log)[:-cut])
+    # The twin: what is left is a good chain, and nothing in it tells of what is gone.
+    assert _verify(log, key=ours.public).broken is None
+    verdict = _verify(log, witnesses=checkpoints.read_checkpoints(file))
+    assert (verdict.broken, verdict.why[:7]) == (12 - cut + 1, "cut off")
+    assert "cut off" in _verify_alone(log, tmp_path, "--witness", str(file)).stderr
+
+
+def test_t_l6_a_fork_is_found_by_a_witness(log: Database, tmp_path: Path, ours: SigningKey):
+    with log.transaction() as tx:
+        point = verification.make_checkpoint(tx)
+    file = tmp_path / "witness"
+    checkpoints.write_checkpoint(file, point)
+    rewrite(log, resealed(_with(12, person="adam")(entries_of(log)), ours))
+    assert _verify(log, key=ours.public).broken is None
+    assert "another history" in _verify(log, witnesses=checkpoints.read_checkpoints(file)).why
+    assert "another history" in _verify_alone(log, tmp_path, "--witness", str(file)).stderr
+
+
+def test_a_forged_checkpoint_is_no_evidence(log: Database):
+    forged = Checkpoint(3, "11" * 32, 0, SigningKey.new().public, "22" * 64)
+    assert "not signed" in _verify(log, witnesses=[forged]).why
+
+
+def test_a_witness_that_agrees_changes_nothing(log: Database):
+    with log.transaction() as tx:
+        point = verification.make_checkpoint(tx)
+    assert _verify(log, witnesses=[point]).broken is None
+
+
+def test_a_witness_writes_only_news(log: Database, tmp_path: Path):
+    file = tmp_path / "witness"
+    for _ in range(3):
+        with log.transaction() as tx:
+            checkpoints.write_checkpoint(file, verification.make_checkpoint(tx))
+    assert len(checkpoints.read_checkpoints(file)) == 1
+    with log.transaction() as tx:
+        change_log.append_entry(tx, "noted")
+        point = verification.make_checkpoint(tx)
+    checkpoints.write_checkpoint(file, point)
+    assert [point.seq for point in checkpoints.read_checkpoints(file)] == [12, 13]
+
+
+def test_a_file_that_witnessed_nothing_is_named(tmp_path: Path):
+    file = tmp_path / "witness"
+    file.write_text("nonsense\n")
+    with pytest.raises(ValueError, match="holds no checkpoint"):
+        checkpoints.read_checkpoints(file)
+
+
+def test_t_x3_another_key_is_refused_before_anything_is_written(log: Database):
+    other = Database(log.url, SigningKey.new())
+    with (
+        other.transaction() as tx,
+        pytest.raises(KeyFileError, match=r"put the right changelog\.key"),
+    ):
+        verification.open_log(tx)
+    other.close()
+    assert len(entries_of(log)) == 12
+
+
+def test_without_a_key_it_can_only_be_read(log: Database):
+    reader = Database(log.url)
+    with pytest.raises(StoreUnavailable, match="can only be read"), reader.transaction() as tx:
+        change_log.append_entry(tx, "noted")
+    reader.close()
+
+
+def test_the_key_is_made_once_for_us_alone(tmp_path: Path):
+    file = tmp_path / "changelog.key"
+    first = signing.load_signing_key(file)
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert signing.load_signing_key(file).public == first.public
+
+
+def test_a_key_that_others_can_read_is_refused(tmp_path: Path):
+    file = tmp_path / "changelog.key"
+    signing.load_signing_key(file)
+    file.chmod(0o644)
+    with pytest.raises(KeyFileError, match="chmod 600"):
+        signing.load_signing_key(file)
+
+
+def test_a_key_that_is_none_is_refused(tmp_path: Path):
+    file = tmp_path / "changelog.key"
+    file.touch(0o600)
+    with pytest.raises(KeyFileError, match="backup"):
+        signing.load_signing_key(file)
+
+
+_FIELDS = st.sampled_from(["at", "kind", "run", "person", "host", "body", "prev", "hash"])
+
+
+@settings(
+    max_examples=60,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(
+    n=st.integers(1, 12), field=_FIELDS, text=st.text(max_size=12), number=st.integers(0, 2**40)
+)
+def test_t_l4_any_alteration_of_any_entry_is_found(
+    log: Database, n: int, field: str, text: str, number: int
+):
+    whole = entries_of(log)
+    value = number if field in {"at", "run"} else text.replace("\x00", "")
+    if getattr(whole[n - 1], field) == value:
+        return
+    try:
+        value.encode() if isinstance(value, str) else value
+    except UnicodeEncodeError:
+        return
+    rewrite(log, _with(n, **{field: value})(whole))
+    try:
+        assert _verify(log).broken == n
+    finally:
+        rewrite(log, whole)
+
+
+def test_after_a_line_that_a_crash_cut_short_a_new_one_begins(log: Database, tmp_path: Path):
+    file = tmp_path / "witness"
+    file.write_text('{"seq":1,"ha')
+    with log.transaction() as tx:
+        point = verification.make_checkpoint(tx)
+    checkpoints.write_checkpoint(file, point)
+    torn, whole = file.read_text().splitlines()
+    assert torn == '{"seq":1,"ha'
+    assert f'"seq":{point.seq}' in whole
+
+
+@given(
+    st.text(),
+    st.text(),
+    st.text(),
+    st.one_of(st.none(), st.integers(-5, 2**40)),
+    st.integers(0, 2**60),
+)
+def test_the_quick_way_to_write_an_entry_is_the_canonical_one(
+    body: str, person: str, host: str, run: int | None, at: int
+):
+    content = {
+        "seq": 7,
+        "at": at,
+        "kind": "noted ☃",
+        "run": run,
+        "person": person,
+        "host": host,
+        "body": body,
+        "prev": GENESIS,
+    }
+    entry = Entry(**content, hash="", signature="")  # pyright: ignore[reportArgumentType] - hypothesis' types are the members'
+    try:
+        expected = hash_canonical(content)
+    except UnicodeEncodeError:
+        with pytest.raises(UnicodeEncodeError):
+            change_log.hash_entry(list(vars(entry).values()))
+    else:
+        assert change_log.hash_entry(list(vars(entry).values())) == expected
+
+
+def test_a_missing_output_is_not_made_up_for_by_one_that_nothing_binds(
+    log: Database, tmp_path: Path
+):
+    """As many outputs as are bound are not yet the ones that are."""
+    with log.transaction() as tx:
+        for number in (1, 2):
+            said = output.prepare_output(tx, "pool is fine")
+            entry = change_log.append_entry(tx, "step succeeded", run=1, output_sha256=said.sha256)
+            if number == 1:
+                output.store_output(tx, entry, number, said)
+        change_log.append_entry(tx, output.ERASED, run=1)
+        idle = change_log.append_entry(tx, "noted", run=1)
+        tx.sql.execute(insert(tables.output).values(entry=idle.seq, run=1, n=9))
+    assert _verify(log).broken is not None

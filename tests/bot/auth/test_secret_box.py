@@ -1,0 +1,156 @@
+"""The safe: what is in it cannot be read, moved or altered in the database."""
+
+import base64
+import stat
+from pathlib import Path
+
+import pytest
+from sqlalchemy import select, update
+
+from bot import app
+from bot.auth import second_factors, secret_box
+from bot.auth.secret_box import DoesNotOpen, SecretBox
+from bot.db import tables
+from bot.db.database import Database
+from bot.model.keyfile import KeyFileError
+from bot.settings import Settings
+from tests.policies import a_policy
+
+SECRET = "JBSWY3DPEHPK3PXPJBSWY3DPEHPK3PXP"
+
+
+def _add(
+    database: Database, vault: SecretBox, person: str, secret: str = SECRET
+) -> second_factors.Factor:
+    with database.transaction() as tx:
+        return second_factors.add_factor(
+            tx, vault, person=person, kind="totp", digest="d" * 32, secret=secret
+        )
+
+
+def test_a_secret_comes_back_and_is_not_to_be_read_meanwhile(database: Database) -> None:
+    vault = SecretBox.new()
+    kept = _add(database, vault, "olga")
+    with database.reading() as tx:
+        rows = repr(tx.sql.execute(select(tables.factor)).all())
+    assert SECRET not in rows
+    assert SECRET.encode() not in base64.b64decode(kept.sealed)
+    assert second_factors.open_secret(vault, kept) == SECRET
+
+
+def test_t_x3_a_secret_that_was_moved_to_another_person_does_not_open(database: Database) -> None:
+    vault = SecretBox.new()
+    doras, olgas = _add(database, vault, "dora"), _add(database, vault, "olga", "other")
+    with database.transaction() as tx:
+        here = tables.factor.c.id == olgas.id
+        tx.sql.execute(update(tables.factor).where(here).values(sealed=doras.sealed))
+        moved = second_factors.get_factor(tx, olgas.id)
+    assert moved
+    with pytest.raises(DoesNotOpen):
+        second_factors.open_secret(vault, moved)
+    # The twin: sealed without saying whose it is, it would open for anybody.
+    bare = vault.seal(SECRET, about="")
+    assert vault.open(bare, about="") == SECRET
+
+
+def test_t_x3_who_confirmed_a_factor_cannot_be_written_in(database: Database) -> None:
+    vault = SecretBox.new()
+    kept = _add(database, vault, "dora")
+    with database.transaction() as tx:
+        tx.sql.execute(update(tables.factor).values(confirmed_by="olga"))
+        forged = second_factors.get_factor(tx, kept.id)
+    assert forged
+    with pytest.raises(DoesNotOpen):
+        second_factors.open_secret(vault, forged)
+    with database.transaction() as tx:
+        tx.sql.execute(update(tables.factor).values(confirmed_by=""))
+        second_factors.confirm_factor(tx, vault, kept, by="olga")
+        confirmed = second_factors.get_factor(tx, kept.id)
+    assert confirmed
+    assert second_factors.open_secret(vault, confirmed) == SECRET
+
+
+def test_t_x3_without_the_guard_it_would_open_for_anybody_and_count(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The twin of both: a secret that is sealed alone, and not with what it is about."""
+    monkeypatch.setattr(second_factors.Factor, "about", "")
+    vault = SecretBox.new()
+    doras, olgas = _add(database, vault, "dora"), _add(database, vault, "olga", "other")
+    with database.transaction() as tx:
+        here = tables.factor.c.id == olgas.id
+        forged = {"sealed": doras.sealed, "confirmed_by": "adam"}
+        tx.sql.execute(update(tables.factor).where(here).values(forged))
+        moved = second_factors.get_factor(tx, olgas.id)
+    assert moved
+    assert second_factors.open_secret(vault, moved) == SECRET
+
+
+def test_what_was_altered_does_not_open() -> None:
+    vault = SecretBox.new()
+    sealed = base64.b64decode(vault.seal(SECRET, about="x"))
+    for n in range(len(sealed)):
+        broken = bytearray(sealed)
+        broken[n] ^= 1
+        with pytest.raises(DoesNotOpen):
+            vault.open(base64.b64encode(broken).decode(), about="x")
+    for garbage in ("", "é", "AAAA", "%%%"):
+        with pytest.raises(DoesNotOpen):
+            vault.open(garbage, about="x")
+
+
+def test_t_x3_with_another_key_keyturn_does_not_start(tmp_path: Path) -> None:
+    a_policy(tmp_path / "policy")
+    settings = Settings(data=tmp_path / "var", policy=tmp_path / "policy")
+    app.build(settings).database.close()
+    app.build(settings).database.close()
+    key = settings.data / "secrets.key"
+    right = key.read_bytes()
+    key.unlink()
+    with pytest.raises(KeyFileError, match=r"put the right secrets\.key back"):
+        app.build(settings)
+    key.write_bytes(right)
+    app.build(settings).database.close()
+
+
+def test_t_x3_a_key_that_is_none_or_that_others_can_read_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "secrets.key"
+    file.write_bytes(b"short")
+    file.chmod(0o600)
+    with pytest.raises(KeyFileError, match="no key of a safe"):
+        secret_box.load_secret_box(file)
+    file.write_bytes(b"0" * 32)
+    file.chmod(0o640)
+    with pytest.raises(KeyFileError, match="chmod 600"):
+        secret_box.load_secret_box(file)
+
+
+def test_t_x4_each_installation_makes_its_own_key_that_nobody_else_can_read(
+    tmp_path: Path,
+) -> None:
+    one, other = tmp_path / "one.key", tmp_path / "other.key"
+    sealed = secret_box.load_secret_box(one).seal(SECRET, about="x")
+    assert stat.S_IMODE(one.stat().st_mode) == 0o600
+    assert secret_box.load_secret_box(one).open(sealed, about="x") == SECRET
+    with pytest.raises(DoesNotOpen):
+        secret_box.load_secret_box(other).open(sealed, about="x")
+
+
+class Careless(SecretBox):
+    """A safe that forgot how to encrypt: it writes what it is given."""
+
+    def seal(self, secret: str, *, about: object) -> str:  # noqa: ARG002 - it does not care
+        return base64.b64encode(secret.encode()).decode()
+
+    def open(self, sealed: str, *, about: object) -> str:  # noqa: ARG002 - it does not care
+        return base64.b64decode(sealed).decode()
+
+
+def test_t_x5_a_safe_that_does_not_encrypt_is_found_at_the_start(database: Database) -> None:
+    with pytest.raises(KeyFileError, match="written as they are"), database.transaction() as tx:
+        secret_box.check_secret_key(tx, Careless(b"0" * 32))
+    # The twin: the same words, by a safe that does.
+    vault = SecretBox.new()
+    for _ in range(2):
+        with database.transaction() as tx:
+            secret_box.check_secret_key(tx, vault)

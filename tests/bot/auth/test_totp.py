@@ -1,0 +1,65 @@
+"""Codes of an app: which are right, how often, and for how long."""
+
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from pyotp.totp import TOTP
+
+from bot.auth import totp
+
+SECRET = "JBSWY3DPEHPK3PXPJBSWY3DPEHPK3PXP"
+NOW = 1_800_000_000_000_000
+STEP = 30_000_000
+
+
+def code(at: int) -> str:
+    return TOTP(SECRET).at(at // 1_000_000)
+
+
+def test_the_vectors_of_the_standard_fit() -> None:
+    # RFC 6238, appendix B, shortened to six digits.
+    secret = "GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ"
+    for seconds, wanted in ((59, "287082"), (1111111109, "081804"), (20000000000, "353130")):
+        step = totp.find_time_step(secret, wanted, now=seconds * 1_000_000, after=-1)
+        assert step == seconds // 30
+
+
+@pytest.mark.parametrize(
+    ("steps", "right"), [(-3, False), (-2, False), (-1, True), (0, True), (1, True), (2, False)]
+)
+def test_a_phone_may_be_half_a_minute_off_and_no_more(steps: int, right: bool) -> None:
+    found = totp.find_time_step(SECRET, code(NOW + steps * STEP), now=NOW, after=0)
+    assert (found is not None) is right
+
+
+def test_a_code_that_was_used_is_worth_nothing_and_neither_is_one_before_it() -> None:
+    used = totp.find_time_step(SECRET, code(NOW), now=NOW, after=0)
+    assert used
+    assert totp.find_time_step(SECRET, code(NOW), now=NOW, after=used) is None
+    assert totp.find_time_step(SECRET, code(NOW - STEP), now=NOW, after=used) is None
+    assert totp.find_time_step(SECRET, code(NOW + STEP), now=NOW, after=used) == used + 1
+    # The twin: without remembering the step, it would work again.
+    assert totp.find_time_step(SECRET, code(NOW), now=NOW, after=0) == used
+
+
+@pytest.mark.parametrize(
+    "typed", ["", "12345", "1234567", "12345x", "１２３４５６", "-12345", " 12345", "123456\n"]
+)
+def test_what_is_no_code_fits_nothing(typed: str) -> None:
+    assert totp.find_time_step(SECRET, typed, now=NOW, after=0) is None
+
+
+def test_each_secret_is_new_and_long_enough_and_its_digest_does_not_tell_it() -> None:
+    one, other = totp.new_secret(), totp.new_secret()
+    assert one != other
+    assert len(one) == 32
+    assert totp.hash_secret(one) != totp.hash_secret(other)
+    assert one.lower() not in totp.hash_secret(one)
+
+
+def test_an_app_learns_the_secret_from_a_picture_that_loads_nothing() -> None:
+    address = totp.provisioning_uri(SECRET, person="olga", host="keyturn.example.com")
+    parts = urlsplit(address)
+    assert parts.scheme == "otpauth"
+    assert parse_qs(parts.query)["secret"] == [SECRET]
+    assert totp.qr_code(address).startswith("data:image/svg+xml")

@@ -1,0 +1,383 @@
+"""Broken glass: what it goes through, what it takes, and what it never passes."""
+
+from collections.abc import Callable, Generator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from sqlalchemy import text as sql
+from sqlalchemy import update
+
+from bot.audit import change_log, evidence
+from bot.auth import sessions
+from bot.db import break_glass as db_break_glass
+from bot.db import tables
+from bot.db.database import StoreUnavailable
+from bot.model.run import Origin, Run, State
+from bot.policy import cedar
+from bot.workflow import break_glass, break_glass_rules
+from bot.workflow.approvals import NotAllowed, StepUpRequired, TooLate
+from bot.workflow.requests import InvalidRequest
+from tests.bot.keyring import App, age_step_ups, an_app, stepped_up
+from tests.bot.office import Office, an_office
+from tests.policies import starter_rules
+from tests.toy import BreakSwitch, SetAll, SetSwitch, ShowSwitches
+
+# Among the web servers, so that Adam needs somebody's approval and may break glass all the same.
+LAMP_ON = SetSwitch(host="web1", name="lamp", value="on")
+WHY = "all customers see an error page"
+HOUR = 3600
+
+
+@pytest.fixture(autouse=True)
+def web_server(office: Office) -> None:
+    office.fleet.hosts["web1"] = {"fan": "off", "lamp": "off"}
+
+
+def wanted(office: Office, person: str = "adam") -> Run:
+    return office.ask(LAMP_ON, person=person, reason="the cellar is dark")
+
+
+def shatter(office: Office, run: Run, app: App, reason: str = WHY) -> Run:
+    office.workflow.breaking.shatter(
+        run.id, person=app.person, session=app.session, digest=run.digest, reason=reason
+    )
+    office.work()
+    return office.run(run.id)
+
+
+def freeze(office: Office) -> None:
+    """Let the web servers be frozen since yesterday, and until tomorrow."""
+    now = datetime.now(UTC)
+    (office.policies.path / "freezes.yaml").write_text(
+        "freezes:\n"
+        "  - name: the sale\n"
+        "    areas: [web]\n"
+        f'    from: "{now - timedelta(days=1):%Y-%m-%d %H:%M}"\n'
+        f'    until: "{now + timedelta(days=1):%Y-%m-%d %H:%M}"\n'
+    )
+
+
+def age_glass(office: Office, seconds: int) -> None:
+    """Let time pass since glass was broken."""
+    column = tables.glass.c
+    past = seconds * 1_000_000
+    with office.database.transaction() as tx:
+        tx.sql.execute(
+            update(tables.glass).values(broken=column.broken - past, until=column.until - past)
+        )
+
+
+# --- what it goes through ---
+
+
+def test_broken_glass_goes_without_the_approval_that_is_missing(office: Office) -> None:
+    app, run = stepped_up(office, "adam"), wanted(office)
+    assert (run.state, run.needed) == (State.WAITING, 1)
+    assert shatter(office, run, app).state is State.SUCCEEDED
+    with office.database.reading() as tx:
+        told = next(
+            e for e in change_log.list_entries_of_run(tx, run.id) if e.kind == "glass broken"
+        )
+    assert (told.person, told.facts["why"]) == ("adam", WHY)
+    assert told.facts["factor"] == app.factor.digest
+
+
+def test_t_a17_only_broken_glass_goes_through_a_freeze(office: Office) -> None:
+    freeze(office)
+    app, run = stepped_up(office, "olga"), wanted(office, "olga")
+    # The twin: the same run, which needs no approval, waits for the freeze to end.
+    assert run.state is State.READY
+    assert "frozen until" in run.summary
+    office.workflow.nudge()
+    office.work()
+    assert office.fleet.told == []
+    assert shatter(office, run, app).state is State.SUCCEEDED
+
+
+def test_an_owners_no_is_final_all_the_same(office: Office) -> None:
+    app, run = stepped_up(office, "adam"), wanted(office)
+    office.workflow.breaking.shatter(
+        run.id, person="adam", session=app.session, digest=run.digest, reason=WHY
+    )
+    office.workflow.deny(run.id, person="olga", reason="it is being mended")
+    office.work()
+    assert office.run(run.id).state is State.DENIED
+    assert office.fleet.told == []
+
+
+def test_a_plan_that_went_stale_is_not_applied_through_broken_glass(office: Office) -> None:
+    app, run = stepped_up(office, "adam"), wanted(office)
+    office.fleet.hosts["web1"]["lamp"] = "dim"
+    assert shatter(office, run, app).state is State.STALE
+    assert office.fleet.told == []
+
+
+def test_glass_is_broken_for_the_plan_that_was_on_the_page(office: Office) -> None:
+    app, run = stepped_up(office, "adam"), wanted(office)
+    for digest in ("", run.digest[:9], "0" * 64):
+        with pytest.raises(TooLate, match="another plan"):
+            office.workflow.breaking.shatter(
+                run.id, person="adam", session=app.session, digest=digest, reason=WHY
+            )
+
+
+# --- what it takes ---
+
+
+@pytest.mark.parametrize("reason", ["", "   ", "it is urgent", "x" * 19, f"{'x' * 10}{' ' * 20}"])
+def test_t_a16_it_takes_a_reason_of_twenty_characters(office: Office, reason: str) -> None:
+    app, run = stepped_up(office, "adam"), wanted(office)
+    with pytest.raises(InvalidRequest, match="20 characters or more"):
+        shatter(office, run, app, reason)
+    with pytest.raises(InvalidRequest, match="20 characters or more"):
+        office.workflow.breaking.want(run.id, person="adam", reason=reason)
+    assert office.run(run.id).state is State.WAITING
+
+
+def test_t_a16_it_takes_a_second_factor_shown_just_before(office: Office) -> None:
+    app, run = an_app(office, "adam"), wanted(office)
+    with pytest.raises(StepUpRequired):
+        shatter(office, run, app)
+    app.step_up()
+    age_step_ups(office, sessions.STEP_UP_SECONDS)
+    with pytest.raises(StepUpRequired):
+        shatter(office, run, app)
+    assert office.fleet.told == []
+    # The twin: the same request, with the factor shown now.
+    app.step_up(later=1)
+    assert shatter(office, run, app).state is State.SUCCEEDED
+
+
+def test_t_a16_the_gate_looks_again_whether_the_factor_counts(office: Office) -> None:
+    app, run = stepped_up(office, "adam"), wanted(office)
+    office.workflow.breaking.shatter(
+        run.id, person="adam", session=app.session, digest=run.digest, reason=WHY
+    )
+    app.lose()
+    office.work()
+    assert office.run(run.id).state is not State.SUCCEEDED
+    assert office.fleet.told == []
+
+
+def test_t_a16_it_is_open_for_an_hour_at_most(office: Office) -> None:
+    app, run = stepped_up(office, "adam"), wanted(office)
+    office.workflow.breaking.shatter(
+        run.id, person="adam", session=app.session, digest=run.digest, reason=WHY
+    )
+    with office.database.reading() as tx:
+        pane = db_break_glass.get_break_glass(tx, run.id)
+    assert pane
+    assert pane.broken
+    assert pane.until
+    assert pane.until - pane.broken == HOUR * 1_000_000
+    age_glass(office, HOUR)
+    office.work()
+    assert office.run(run.id).state is not State.SUCCEEDED
+    assert office.fleet.told == []
+
+
+def test_t_a16_it_closes_between_two_steps(office: Office) -> None:
+    app = stepped_up(office, "adam")
+    run = office.ask(SetAll(host="web1", value="on"), person="adam")
+    office.fleet.after_tell = lambda _host, _words: age_glass(office, HOUR)
+    ended = shatter(office, run, app)
+    assert ended.state is State.FAILED
+    assert len(office.fleet.told) == 1
+
+
+@pytest.mark.parametrize("door", ["api", "cli", "schedule"])
+def test_t_a16_no_token_and_no_schedule_breaks_glass(
+    office: Office, monkeypatch: pytest.MonkeyPatch, door: str
+) -> None:
+    app = stepped_up(office, "adam")
+    asked = office.workflow.ask(LAMP_ON, person="adam", origin=Origin(door))
+    office.work()
+    run = office.run(asked.id)
+    with pytest.raises(NotAllowed, match="never by a token or a schedule"):
+        shatter(office, run, app)
+    with pytest.raises(NotAllowed, match="never by a token or a schedule"):
+        office.workflow.breaking.want(run.id, person="adam", reason=WHY)
+    assert office.fleet.told == []
+    # The twin: with the guard removed, it would have gone through.
+    monkeypatch.setattr(break_glass_rules, "_DOORS", frozenset({door}))
+    assert shatter(office, run, app).state is State.SUCCEEDED
+
+
+def test_t_a16_only_whoever_asked_breaks_the_glass(office: Office) -> None:
+    run = wanted(office)
+    for person in ("olga", "dora", "stan"):
+        with pytest.raises(NotAllowed, match="only Adam Admin"):
+            shatter(office, run, stepped_up(office, person))
+
+
+def test_t_a16_the_rules_say_who_breaks_glass_and_for_what(office: Office) -> None:
+    dora = stepped_up(office, "dora")
+    with pytest.raises(NotAllowed, match="the policy lets you break no glass"):
+        shatter(office, wanted(office, "dora"), dora)
+    adam = stepped_up(office, "adam")
+    lasting = office.ask(BreakSwitch(host="web1", name="lamp"), person="adam")
+    with pytest.raises(NotAllowed, match="the policy lets you break no glass"):
+        shatter(office, lasting, adam)
+    check = office.ask(ShowSwitches(host="web1"), person="adam")
+    with pytest.raises(TooLate):
+        shatter(office, check, adam)
+    assert office.fleet.told == []
+
+
+@pytest.fixture
+def without_the_rule(tmp_path: Path) -> Generator[Office]:
+    text = starter_rules()
+    begin = text.index('@id("administrators break glass")')
+    end = text.index("};", begin) + 2
+    with an_office(tmp_path, rules=text[:begin] + text[end:]) as office:
+        office.fleet.hosts["web1"] = {"lamp": "off"}
+        yield office
+
+
+def test_t_a16_without_a_rule_nobody_breaks_glass(without_the_rule: Office) -> None:
+    assert '"break-glass"' in cedar.SCHEMA
+    run = wanted(without_the_rule)
+    with pytest.raises(NotAllowed, match="the policy lets you break no glass"):
+        shatter(without_the_rule, run, stepped_up(without_the_rule, "adam"))
+
+
+def test_t_a16_who_loses_the_right_loses_it_before_the_start(office: Office) -> None:
+    app, run = stepped_up(office, "adam"), wanted(office)
+    office.workflow.breaking.shatter(
+        run.id, person="adam", session=app.session, digest=run.digest, reason=WHY
+    )
+    people = office.policies.path / "people.yaml"
+    people.write_text(
+        people.read_text().replace(
+            "Adam Admin, roles: [administrator]", "Adam Admin, roles: [developer]"
+        )
+    )
+    office.work()
+    assert office.run(run.id).state is not State.SUCCEEDED
+    assert office.fleet.told == []
+
+
+class TestGuards:
+    """The twins: each guard taken away, and what it keeps off happens."""
+
+    def test_t_a16_without_the_guard_no_reason_would_do(
+        self, office: Office, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(break_glass, "LEAST_REASON", 0)
+        app, run = stepped_up(office, "adam"), wanted(office)
+        assert shatter(office, run, app, "").state is State.SUCCEEDED
+
+    def test_t_a16_without_the_guard_a_sign_in_would_do(
+        self, office: Office, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        app, run = an_app(office, "adam"), wanted(office)
+        digest = app.factor.digest
+        monkeypatch.setattr(break_glass, "get_shown_factor", lambda *_, **__: digest)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
+        assert shatter(office, run, app).state is State.SUCCEEDED
+
+    def test_t_a16_without_the_guard_it_would_be_open_after_an_hour(
+        self, office: Office, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(break_glass, "OPEN_SECONDS", 2 * HOUR)
+        app, run = stepped_up(office, "adam"), wanted(office)
+        office.workflow.breaking.shatter(
+            run.id, person="adam", session=app.session, digest=run.digest, reason=WHY
+        )
+        age_glass(office, HOUR)
+        office.work()
+        assert office.run(run.id).state is State.SUCCEEDED
+
+    def test_t_a16_without_the_guard_nobody_need_ever_review_it(
+        self, office: Office, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(db_break_glass, "get_overdue_review", _none)
+        monkeypatch.setattr(evidence, "get_unreviewed_run", _none)
+        app = stepped_up(office, "adam")
+        shatter(office, wanted(office), app)
+        age_glass(office, 24 * HOUR + 1)
+        other = office.ask(SetSwitch(host="web1", name="fan", value="on"), person="adam")
+        assert shatter(office, other, app).state is State.SUCCEEDED
+
+
+def _none(*_: object) -> None: ...
+
+
+# --- what follows ---
+
+
+def test_t_a16_until_somebody_else_has_reviewed_it_there_is_no_next_time(office: Office) -> None:
+    app, first = stepped_up(office, "adam"), wanted(office)
+    shatter(office, first, app)
+    other = SetSwitch(host="web1", name="fan", value="on")
+    # Within the day the next emergency is one.
+    second = office.ask(other, person="adam")
+    age_glass(office, 24 * HOUR + 1)
+    with pytest.raises(NotAllowed, match=f"review {first.id}"):
+        shatter(office, second, app)
+    assert office.entries(second)[-1] == "glass refused"
+    office.workflow.breaking.review(first.id, person="stan", words="seen, and it was right")
+    # The twin: reviewed, it is allowed again.
+    assert shatter(office, second, app).state is State.SUCCEEDED
+    assert "glass reviewed" in office.entries(first)
+
+
+def test_t_a16_within_the_day_the_next_emergency_is_one(office: Office) -> None:
+    app, first = stepped_up(office, "adam"), wanted(office)
+    shatter(office, first, app)
+    age_glass(office, 24 * HOUR - 60)
+    second = office.ask(SetSwitch(host="web1", name="fan", value="on"), person="adam")
+    assert shatter(office, second, app).state is State.SUCCEEDED
+
+
+def test_t_a16_it_is_reviewed_once_by_another_person_in_words(office: Office) -> None:
+    app, run = stepped_up(office, "adam"), wanted(office)
+    review: Callable[..., object] = office.workflow.breaking.review
+    with pytest.raises(InvalidRequest, match="no glass was broken"):
+        review(run.id, person="stan", words="nothing to see here")
+    shatter(office, run, app)
+    for person in ("adam", "dora", "nobody"):
+        with pytest.raises(NotAllowed):
+            review(run.id, person=person, words="seen, and it was right")
+    with pytest.raises(InvalidRequest, match="10 characters"):
+        review(run.id, person="stan", words="ok")
+    review(run.id, person="olga", words="seen, and it was right")
+    with pytest.raises(TooLate, match="reviewed by Olga Owner"):
+        review(run.id, person="stan", words="seen, and it was right")
+
+
+def test_t_a16_without_the_log_nothing_is_broken_and_nothing_is_sent(office: Office) -> None:
+    app, run = stepped_up(office, "adam"), wanted(office)
+    with office.database.transaction() as tx:
+        tx.sql.execute(
+            sql(
+                "CREATE TRIGGER mute BEFORE INSERT ON entry "
+                "BEGIN SELECT RAISE(ABORT, 'the disk is full'); END"
+            )
+        )
+    with pytest.raises(StoreUnavailable):
+        shatter(office, run, app)
+    with office.database.transaction() as tx:
+        pane = db_break_glass.get_break_glass(tx, run.id)
+        tx.sql.execute(sql("DROP TRIGGER mute"))
+    assert pane is None
+    assert office.fleet.told == []
+    # The twin: the same, with a log that can be written.
+    assert shatter(office, run, app).state is State.SUCCEEDED
+
+
+def test_glass_is_broken_once_for_a_run_and_not_for_one_that_is_over(office: Office) -> None:
+    app, run = stepped_up(office, "adam"), wanted(office)
+    shatter(office, run, app)
+    with pytest.raises(TooLate):
+        shatter(office, run, app)
+    with pytest.raises(NotAllowed, match="broken already"):
+        office.workflow.breaking.want(run.id, person="adam", reason=WHY)
+
+
+def test_a_reason_may_have_lines_on_the_page_and_is_one_in_the_log() -> None:
+    assert break_glass.check_reason("  the shop\r\nis down for everybody ") == (
+        "the shop is down for everybody"
+    )
+    with pytest.raises(InvalidRequest):
+        break_glass.check_reason("the shop is down for \u202eybodyreve")

@@ -1,0 +1,153 @@
+"""What several threads write at once becomes durable by one commit, or for none of them."""
+
+import sqlite3
+import time
+from collections import Counter
+from collections.abc import Callable, Generator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import event
+
+from bot.audit import change_log
+from bot.audit.signing import SigningKey
+from bot.db import migrations
+from bot.db.database import Database, StoreUnavailable, Transaction
+
+CROWD = 12
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Generator[Database]:
+    database = Database(f"sqlite:///{tmp_path / 'log.db'}", SigningKey.new())
+    migrations.upgrade_schema(database)
+    yield database
+    database.close()
+
+
+def _entries(database: Database) -> list[str]:
+    """Return the kinds that are durable, as another connection sees them."""
+    file = database.url.removeprefix("sqlite:///")
+    with sqlite3.connect(file) as other:
+        found = [kind for (kind,) in other.execute("SELECT kind FROM entry ORDER BY seq")]
+    other.close()
+    return found
+
+
+def _all_come(database: Database, count: int) -> bool:
+    end = time.monotonic() + 20
+    while database.commits.coming < count:
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.001)
+    return True
+
+
+def _together(database: Database, *works: Callable[[Transaction], None]) -> list[Future[bool]]:
+    """Have all of these written while one more has its turn; say of each whether it was durable
+    as soon as it was over."""
+
+    def write(work: Callable[[Transaction], None], n: int) -> bool:
+        with database.together() as tx:
+            work(tx)
+            change_log.append_entry(tx, f"of {n}")
+        return f"of {n}" in _entries(database)
+
+    with ThreadPoolExecutor(len(works)) as pool, database.transaction():
+        written = [pool.submit(write, work, n) for n, work in enumerate(works)]
+        assert _all_come(database, len(works))
+    return written
+
+
+def _nothing(_tx: Transaction) -> None:
+    pass
+
+
+def _fault(_tx: Transaction) -> None:
+    raise ZeroDivisionError
+
+
+def test_a_crowd_shares_a_commit_and_each_is_durable_when_it_is_over(database: Database):
+    found: Counter[str] = Counter()
+
+    def note(text: str) -> None:
+        found[text] += 1
+
+    def watch(connection: Any, *_: object) -> None:
+        connection.set_trace_callback(note)
+
+    event.listen(database.engine.pool, "checkout", watch)
+    written = _together(database, *[_nothing] * CROWD)
+    assert all(one.result() for one in written)
+    assert sorted(_entries(database)) == sorted(f"of {n}" for n in range(CROWD))
+    # One is the turn that they waited for. Who comes a moment too late begins another.
+    assert found["COMMIT"] <= 4
+
+
+def test_what_one_of_them_takes_back_is_nobody_elses(database: Database):
+    works = [_nothing] * CROWD
+    works[3] = works[7] = _fault
+    written = _together(database, *works)
+    faults = [n for n, one in enumerate(written) if one.exception()]
+    assert faults == [3, 7]
+    kept = {f"of {n}" for n in range(CROWD) if n not in faults}
+    assert set(_entries(database)) == kept
+
+
+def test_where_one_of_them_cannot_be_taken_back_none_is_kept(database: Database):
+    def spoil(tx: Transaction) -> None:
+        change_log.append_entry(tx, "half of it")
+        # There is nothing left to go back to.
+        tx.sql.exec_driver_sql("RELEASE mine")
+        raise ZeroDivisionError
+
+    written = _together(database, _nothing, spoil)
+    assert isinstance(written[1].exception(), ZeroDivisionError)
+    durable = written[0].exception() is None
+    assert _entries(database) == (["of 0"] if durable else [])
+
+
+def test_where_the_commit_fails_all_of_them_hear_of_it(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+):
+    def full(_connection: object) -> None:
+        raise sqlite3.OperationalError("database or disk is full")
+
+    def write(n: int) -> None:
+        with database.together() as tx:
+            change_log.append_entry(tx, f"of {n}")
+
+    with ThreadPoolExecutor(CROWD) as pool:
+        with database.transaction():
+            written = [pool.submit(write, n) for n in range(CROWD)]
+            assert _all_come(database, CROWD)
+            monkeypatch.setattr(database, "committed", full)
+        troubles = [one.exception() for one in written]
+    assert all(isinstance(trouble, StoreUnavailable) for trouble in troubles)
+    monkeypatch.undo()
+    assert _entries(database) == []
+    assert not _together(database, _nothing)[0].exception()
+    assert _entries(database) == ["of 0"]
+
+
+def test_where_the_database_gives_up_all_of_it_nobody_takes_it_for_durable(database: Database):
+    def given_up(tx: Transaction) -> None:
+        # What SQLite does by itself where a disk is full.
+        tx.driver.execute("ROLLBACK")
+        raise sqlite3.OperationalError("database or disk is full")
+
+    written = _together(database, *[_nothing] * 6, given_up, *[_nothing] * 6)
+    durable = set(_entries(database))
+    assert written[6].exception()
+    for n, one in enumerate(written):
+        assert (f"of {n}" in durable) == (one.exception() is None)
+
+
+def test_a_writer_of_its_own_finds_nothing_of_others_half_done(database: Database):
+    written = _together(database, *[_nothing] * 3)
+    with database.transaction() as tx:
+        change_log.append_entry(tx, "alone")
+    assert all(one.result() for one in written)
+    assert _entries(database)[-1] == "alone"

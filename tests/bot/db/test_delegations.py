@@ -1,0 +1,330 @@
+"""Deciding in somebody's stead: whose key it is, until when, and what it never opens."""
+
+from collections.abc import Collection
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sqlalchemy import update
+
+from bot.audit import change_log, grant_evidence
+from bot.db import delegations, runs, tables
+from bot.db.database import Transaction
+from bot.db.delegations import Delegation
+from bot.model.approvals import ApprovalRequirements
+from bot.model.run import Run, State, Vote
+from bot.policy import Policy
+from bot.workflow import delegation_rules
+from bot.workflow.approval_count import get_ruling
+from bot.workflow.approvals import NotAllowed
+from bot.workflow.requests import InvalidRequest
+from tests.bot.office import Office
+from tests.toy import SetAll, SetSwitch
+
+LAMP_ON = SetSwitch(host="lb1", name="lamp", value="on")
+HOUR = 3600 * 1_000_000
+
+
+def delegate(
+    office: Office, person: str = "olga", to: str = "stan", *, area: str = "", hours: int = 1
+) -> Delegation:
+    with office.database.reading() as tx:
+        ends = tx.now + hours * HOUR
+    return office.workflow.mandates.delegate(
+        person=person, to=to, ends=ends, area=area, reason="on holiday", door="web"
+    )
+
+
+def two_keys(office: Office) -> None:
+    rules = office.policies.path / "policy.cedar"
+    rules.write_text(rules.read_text().replace('@approvals("1")', '@approvals("2")', 1))
+
+
+def forbid(office: Office, rule: str) -> None:
+    rules = office.policies.path / "policy.cedar"
+    rules.write_text(f'{rules.read_text()}\n@id("new")\nforbid {rule};\n')
+
+
+def stands_for(office: Office, run: Run, person: str) -> str:
+    policy = office.policies.current()
+    with office.database.reading() as tx:
+        return delegation_rules.find_delegator(tx, policy, *get_ruling(tx, policy, run), person)
+
+
+def test_a_delegate_turns_the_key_of_the_delegator(any_office: Office):
+    office = any_office
+    run = office.ask(LAMP_ON)
+    with pytest.raises(NotAllowed):
+        office.approve(run, "stan")
+    delegate(office)
+    assert office.approve(run, "stan").state is State.SUCCEEDED
+    with office.database.reading() as tx:
+        vote = runs.list_votes(tx, run.id)[0]
+        approved = [
+            one for one in change_log.list_entries_of_run(tx, run.id) if one.kind == "approved"
+        ]
+    assert (vote.person, vote.instead_of) == ("stan", "olga")
+    assert approved[0].facts["instead_of"] == "olga"
+
+
+def test_giving_and_ending_it_is_in_the_change_log(office: Office):
+    given_ = delegate(office, area="edge")
+    office.workflow.mandates.end_delegation(given_.id, person="stan", door="slack")
+    with office.database.reading() as tx:
+        entries = change_log.list_entries_after(tx, 0)[-2:]
+    assert [(entry.kind, entry.person) for entry in entries] == [
+        ("delegated", "olga"),
+        ("delegation revoked", "stan"),
+    ]
+    assert entries[0].facts["delegate"] == "stan"
+    assert entries[0].facts["area"] == "edge"
+
+
+@pytest.mark.parametrize("first", ["olga", "stan"])
+def test_delegator_and_delegate_never_count_as_two(office: Office, first: str):
+    two_keys(office)
+    delegate(office)
+    run = office.ask(LAMP_ON)
+    office.approve(run, first)
+    second = "stan" if first == "olga" else "olga"
+    assert office.approve(run, second).state is State.WAITING
+    assert office.approve(run, "adam").state is State.SUCCEEDED
+
+
+def test_two_delegates_of_one_owner_have_one_key(office: Office):
+    two_keys(office)
+    people = office.policies.path / "people.yaml"
+    people.write_text(people.read_text() + "  eve: {name: Eve Else, roles: [developer]}\n")
+    delegate(office, to="stan")
+    delegate(office, to="eve")
+    run = office.ask(LAMP_ON)
+    office.approve(run, "stan")
+    assert office.approve(run, "eve").state is State.WAITING
+
+
+def _by_who_cast_it(_policy: Policy, _in_force: object, vote: Vote, *_: object) -> str:
+    return vote.person
+
+
+def _as_it_was(_policy: Policy, _in_force: object, vote: Vote, *_: object) -> str:
+    return vote.instead_of or vote.person
+
+
+def _so_many_less(_policy: Policy, terms: ApprovalRequirements, keys: Collection[str]) -> int:
+    return max(terms.approvals - len(keys), 0)
+
+
+def test_without_the_guard_two_delegates_would_have_had_two_keys(
+    office: Office, monkeypatch: pytest.MonkeyPatch
+):
+    """The twin: were a vote counted by who cast it, one owner's key would have opened it twice."""
+    two_keys(office)
+    people = office.policies.path / "people.yaml"
+    people.write_text(people.read_text() + "  eve: {name: Eve Else, roles: [developer]}\n")
+    delegate(office, to="stan")
+    delegate(office, to="eve")
+    monkeypatch.setattr(delegation_rules, "get_vote_owner", _by_who_cast_it)
+    monkeypatch.setattr(Policy, "missing", _so_many_less)
+    run = office.ask(LAMP_ON)
+    office.approve(run, "stan")
+    assert office.approve(run, "eve").state is State.SUCCEEDED
+
+
+def test_t_a1_nobody_approves_their_own_request_in_anothers_stead(office: Office):
+    delegate(office, to="dora")
+    with pytest.raises(NotAllowed, match="your own request"):
+        office.approve(office.ask(LAMP_ON, person="dora"), "dora")
+    assert office.fleet.told == []
+
+
+def test_t_a1_a_delegate_of_the_asker_has_no_key_for_it(office: Office):
+    delegate(office, to="stan")
+    run = office.ask(SetSwitch(host="nas1", name="lamp", value="on"), person="stan")
+    assert stands_for(office, run, "stan") == ""
+    two_keys(office)
+    mine = office.workflow.ask(LAMP_ON, person="olga", origin=run.origin)
+    assert stands_for(office, mine, "stan") == ""
+
+
+def test_a_delegate_cannot_delegate_on(office: Office):
+    delegate(office, "olga", "stan", area="edge")
+    delegate(office, "stan", "dora")
+    run = office.ask(LAMP_ON, person="adam")
+    assert stands_for(office, run, "stan") == "olga"
+    assert stands_for(office, run, "dora") == ""
+
+
+def test_it_holds_in_its_area_only(office: Office):
+    delegate(office, area="web")
+    with pytest.raises(NotAllowed):
+        office.approve(office.ask(LAMP_ON), "stan")
+
+
+@pytest.mark.parametrize(
+    ("person", "to", "area", "why"),
+    [
+        ("olga", "olga", "", "yourself already"),
+        ("olga", "nobody", "", "not among the people"),
+        ("dora", "stan", "", "you own no area"),
+        ("olga", "stan", "storage", "you own the edge and the web servers, and not storage"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(office: Office, person: str, to: str, area: str, why: str):
+    with pytest.raises((InvalidRequest, NotAllowed), match=why):
+        delegate(office, person, to, area=area)
+
+
+@pytest.mark.parametrize("hours", [0, -1, 91 * 24])
+def test_it_ends_within_its_longest_time(office: Office, hours: int):
+    with pytest.raises(InvalidRequest, match="within 90 days"):
+        delegate(office, hours=hours)
+
+
+def test_it_ends_at_the_very_microsecond_by_the_databases_clock(any_office: Office):
+    office = any_office
+    made = delegate(office)
+    run = office.ask(LAMP_ON)
+    policy = office.policies.current()
+    for left, expected in ((1, "olga"), (0, ""), (-1, "")):
+        with office.database.transaction() as tx:
+            tx._now = made.ends - left  # pyright: ignore[reportPrivateUsage] - no other clock can
+            assert (
+                delegation_rules.find_delegator(tx, policy, *get_ruling(tx, policy, run), "stan")
+                == expected
+            )
+
+
+@given(
+    made=st.integers(0, 10**15),
+    length=st.integers(1, 10**12),
+    at=st.integers(0, 10**15),
+    revoked=st.booleans(),
+)
+def test_it_holds_until_its_end_and_not_at_it(made: int, length: int, at: int, *, revoked: bool):
+    ends = made + length
+    one = Delegation(1, "olga", "stan", "", made, ends, made if revoked else None)
+    assert one.holds(area="edge", now=at) is (at < ends and not revoked)
+    assert not one.holds(area="edge", now=ends)
+    assert one.holds(area="edge", now=ends - 1) is not revoked
+
+
+@pytest.mark.parametrize("how", ["ends", "revoked"])
+def test_t_a5_a_key_turned_in_time_opens_nothing_later(office: Office, how: str):
+    made = delegate(office)
+    run = office.ask(LAMP_ON)
+    office.workflow.approve(run.id, person="stan", digest=run.digest)
+    if how == "revoked":
+        office.workflow.mandates.end_delegation(made.id, person="olga", door="web")
+    else:
+        with office.database.transaction() as tx:
+            tx.sql.execute(update(tables.delegation).values(ends=tx.now))
+    office.work()
+    assert office.run(run.id).state is State.REFUSED
+    assert office.fleet.told == []
+
+
+def test_without_the_guard_a_revoked_key_would_have_opened_it(
+    office: Office, monkeypatch: pytest.MonkeyPatch
+):
+    """The twin: were delegations not looked at again, the run would have started."""
+    made = delegate(office)
+    monkeypatch.setattr(delegation_rules, "get_vote_owner", _as_it_was)
+    run = office.ask(LAMP_ON)
+    office.workflow.approve(run.id, person="stan", digest=run.digest)
+    office.workflow.mandates.end_delegation(made.id, person="olga", door="web")
+    office.work()
+    assert office.run(run.id).state is State.SUCCEEDED
+
+
+def test_an_owner_who_left_has_no_key_that_others_could_turn(office: Office):
+    delegate(office)
+    run = office.ask(LAMP_ON)
+    office.workflow.approve(run.id, person="stan", digest=run.digest)
+    areas = office.policies.path / "areas.yaml"
+    areas.write_text(areas.read_text().replace("owners: [olga, adam]", "owners: [adam]"))
+    office.work()
+    assert office.run(run.id).state is State.REFUSED
+    assert office.fleet.told == []
+
+
+def test_the_policy_may_forbid_deciding_in_anothers_stead(office: Office):
+    delegate(office)
+    forbid(
+        office,
+        '(principal, action == Action::"approve", resource in Area::"edge") '
+        "when { context.instead }",
+    )
+    run = office.ask(LAMP_ON)
+    with pytest.raises(NotAllowed):
+        office.approve(run, "stan")
+    assert office.approve(run, "olga").state is State.SUCCEEDED
+
+
+def test_a_rule_that_forbids_the_delegate_wins(office: Office):
+    delegate(office)
+    forbid(office, '(principal == Person::"stan", action == Action::"approve", resource)')
+    with pytest.raises(NotAllowed):
+        office.approve(office.ask(LAMP_ON), "stan")
+
+
+def test_who_has_a_key_of_their_own_turns_that_one(office: Office):
+    two_keys(office)
+    delegate(office, "olga", "adam", area="edge")
+    run = office.ask(LAMP_ON)
+    office.approve(run, "adam")
+    assert office.approve(run, "olga").state is State.SUCCEEDED
+
+
+def test_a_delegates_no_is_final(office: Office):
+    delegate(office)
+    run = office.ask(SetAll(host="lb1", value="on"))
+    denied = office.workflow.deny(run.id, person="stan", reason="not today")
+    assert (denied.state, denied.summary) == (
+        State.DENIED,
+        "Denied by Stan Storage for Olga Owner: not today",
+    )
+
+
+def test_only_those_whom_it_concerns_end_it_and_only_once(office: Office):
+    made = delegate(office)
+    with pytest.raises(NotAllowed, match="only Olga Owner and Stan Storage can end"):
+        office.workflow.mandates.end_delegation(made.id, person="adam", door="web")
+    office.workflow.mandates.end_delegation(made.id, person="olga", door="web")
+    with pytest.raises(InvalidRequest, match="ended already"):
+        office.workflow.mandates.end_delegation(made.id, person="olga", door="web")
+    with pytest.raises(InvalidRequest, match="no delegation 99"):
+        office.workflow.mandates.end_delegation(99, person="olga", door="web")
+
+
+@pytest.mark.parametrize("how", ["forged", "restored"])
+def test_a_delegation_that_the_log_does_not_bear_out_opens_nothing(office: Office, how: str):
+    """Whoever writes to the tables alone makes nobody a delegate."""
+    if how == "restored":
+        made = delegate(office)
+        office.workflow.mandates.end_delegation(made.id, person="olga", door="web")
+    with office.database.transaction() as tx:
+        if how == "restored":
+            tx.sql.execute(update(tables.delegation).values(revoked=None))
+        else:
+            delegations.add_delegation(
+                tx, delegator="olga", delegate="stan", area="", ends=tx.now + HOUR, reason=""
+            )
+    with pytest.raises(NotAllowed):
+        office.approve(office.ask(LAMP_ON), "stan")
+    assert office.fleet.told == []
+
+
+def test_without_the_guard_a_forged_delegation_would_have_opened_it(
+    office: Office, monkeypatch: pytest.MonkeyPatch
+):
+    """The twin of the above."""
+    monkeypatch.setattr(grant_evidence, "list_logged_grants", _all_of_them)
+    with office.database.transaction() as tx:
+        delegations.add_delegation(
+            tx, delegator="olga", delegate="stan", area="", ends=tx.now + HOUR, reason=""
+        )
+    assert office.approve(office.ask(LAMP_ON), "stan").state is State.SUCCEEDED
+
+
+def _all_of_them(_tx: Transaction, found: list[Delegation]) -> list[Delegation]:
+    return found

@@ -1,0 +1,413 @@
+"""Standing grants: what they let through, how often, and what they never open."""
+
+import threading
+
+import pytest
+from sqlalchemy import delete, update
+
+from bot.audit import change_log
+from bot.db import grants, tables
+from bot.db.database import Database
+from bot.db.grants import Grant, NewGrant
+from bot.db.wire import Wire
+from bot.model.run import Run, State
+from bot.policy.freezes import Freezes
+from bot.workflow import grant_rules
+from bot.workflow.approvals import NotAllowed
+from bot.workflow.requests import InvalidRequest
+from tests.bot.office import WEB, Office
+from tests.toy import BreakSwitch, SetAll, SetSwitch
+
+LAMP_ON = SetSwitch(host="lb1", name="lamp", value="on")
+MINUTE = 60 * 1_000_000
+HOUR = 60 * MINUTE
+
+
+def grant(
+    office: Office,
+    *,
+    an_hour: int = 5,
+    hosts: str = "lb*",
+    words: str = "toy set",
+    person: str = "dora",
+    giver: str = "olga",
+    hours: int = 4,
+    **values: str,
+) -> Grant:
+    with office.database.reading() as tx:
+        wanted = NewGrant(person, words, hosts, an_hour, tx.now + hours * HOUR, values)
+    return office.workflow.mandates.grant(wanted, giver=giver, reason="a busy day", door="slack")
+
+
+def set_lamp(office: Office, value: str, person: str = "dora", host: str = "lb1") -> Run:
+    return office.ask(SetSwitch(host=host, name="lamp", value=value), person=person)
+
+
+def test_a_granted_change_takes_the_whole_path_but_no_approval(any_office: Office):
+    office = any_office
+    given = grant(office)
+    run = set_lamp(office, "on")
+    assert run.state is State.SUCCEEDED
+    assert run.grant == given.id
+    assert office.entries(run) == [
+        "asked",
+        "planned",
+        "claimed",
+        "grant used",
+        "started",
+        "sending",
+        "step succeeded",
+        "proven",
+        "succeeded",
+    ]
+    with office.database.reading() as tx:
+        used = next(
+            one for one in change_log.list_entries_of_run(tx, run.id) if one.kind == "grant used"
+        )
+    assert {name: used.facts[name] for name in ("grant", "giver", "used", "an_hour")} == {
+        "grant": given.id,
+        "giver": "olga",
+        "used": 1,
+        "an_hour": 5,
+    }
+
+
+def test_when_none_is_left_it_takes_an_approval(office: Office):
+    grant(office, an_hour=2)
+    assert [set_lamp(office, value).state for value in "ab"] == [State.SUCCEEDED] * 2
+    third = set_lamp(office, "c")
+    assert third.state is State.WAITING
+    assert "Grant 1 has none of its 2 left this hour." in third.says
+    assert office.approve(third).state is State.SUCCEEDED
+
+
+def test_an_hour_later_there_is_as_much_again(any_office: Office, monkeypatch: pytest.MonkeyPatch):
+    office = any_office
+    grant(office, an_hour=1)
+    set_lamp(office, "a")
+    later(monkeypatch, HOUR - MINUTE)
+    assert set_lamp(office, "b").state is State.WAITING
+    later(monkeypatch, 2 * MINUTE)
+    assert set_lamp(office, "c").state is State.SUCCEEDED
+
+
+def later(monkeypatch: pytest.MonkeyPatch, microseconds: int) -> None:
+    """Put the databases' clock forward."""
+    now = Database._now  # pyright: ignore[reportPrivateUsage] - SQLite has no other clock
+    told = Wire.now
+
+    def ahead(database: Database, wire: Wire) -> int:
+        return now(database, wire) + microseconds
+
+    def told_ahead(wire: Wire) -> int:
+        return told.__get__(wire) + microseconds
+
+    monkeypatch.setattr(Database, "_now", ahead)
+    monkeypatch.setattr(Wire, "now", property(told_ahead))
+
+
+class TestUsesThatWereDeleted:
+    """Whoever deletes what was used gets no budget back: the signed log remembers."""
+
+    @pytest.fixture
+    def robbed(self, office: Office) -> Office:
+        grant(office, an_hour=1)
+        assert set_lamp(office, "a").state is State.SUCCEEDED
+        with office.database.transaction() as tx:
+            tx.sql.execute(delete(tables.grant_use))
+        return office
+
+    def test_let_nothing_through(self, robbed: Office):
+        again = set_lamp(robbed, "b")
+        assert (again.state, len(robbed.fleet.told)) == (State.WAITING, 1)
+        with robbed.database.reading() as tx:
+            wanting = next(
+                one
+                for one in change_log.list_entries_of_run(tx, again.id)
+                if one.kind == "wanting"
+            )
+        assert "was used more often than its rows say" in wanting.facts["why"]
+
+    def test_without_the_guard_would_have_been_used_again(
+        self, robbed: Office, monkeypatch: pytest.MonkeyPatch
+    ):
+        monkeypatch.setattr(grant_rules, "are_uses_logged", _borne_out)
+        assert set_lamp(robbed, "b").state is State.SUCCEEDED
+
+    def test_are_made_up_for_by_the_hour(self, robbed: Office, monkeypatch: pytest.MonkeyPatch):
+        later(monkeypatch, HOUR + MINUTE)
+        assert set_lamp(robbed, "b").state is State.SUCCEEDED
+
+
+def _none_taken(*_: object, **__: object) -> int:
+    return 0
+
+
+def _never_lost(*_: object) -> str:
+    return ""
+
+
+def twenty(office: Office) -> list[State]:
+    """Let twenty requests for one grant of five meet, and return how they stand then."""
+    office.fleet.hosts["lb1"] = {f"s{n}": "off" for n in range(20)}
+    numbers = [
+        office.workflow.ask(
+            SetSwitch(host="lb1", name=f"s{n}", value="on"), person="dora", origin=WEB
+        ).id
+        for n in range(20)
+    ]
+    office.queue.waiting.clear()
+    barrier = threading.Barrier(20)
+
+    def go(number: int) -> None:
+        barrier.wait()
+        office.workflow.advance(number)
+
+    threads = [threading.Thread(target=go, args=(number,)) for number in numbers]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    while office.queue.waiting:
+        office.work()
+    return [office.run(number).state for number in numbers]
+
+
+def test_t_a2_twenty_at_once_never_overshoot(any_office: Office):
+    office = any_office
+    given = grant(office, an_hour=5)
+    states = twenty(office)
+    assert (states.count(State.SUCCEEDED), states.count(State.WAITING)) == (5, 15)
+    assert len(office.fleet.told) == 5
+    with office.database.reading() as tx:
+        assert grants.count_used(tx, given.id) == 5
+
+
+def test_the_gate_alone_lets_no_more_through(any_office: Office, monkeypatch: pytest.MonkeyPatch):
+    """Whatever was promised when the plans were shown: it is counted again with the intent."""
+    office = any_office
+    grant(office, an_hour=5)
+    monkeypatch.setattr(grants, "count_taken", _none_taken)
+    states = twenty(office)
+    assert (states.count(State.SUCCEEDED), states.count(State.WAITING)) == (5, 15)
+    assert len(office.fleet.told) == 5
+
+
+def test_without_the_guard_all_twenty_would_have_gone_through(
+    office: Office, monkeypatch: pytest.MonkeyPatch
+):
+    """The twin: neither counted when shown nor at the gate, all are let through."""
+    grant(office, an_hour=5)
+    monkeypatch.setattr(grants, "count_taken", _none_taken)
+    monkeypatch.setattr(grant_rules, "why_grant_lost", _never_lost)
+    assert twenty(office).count(State.SUCCEEDED) == 20
+
+
+def waits_at_the_gate(office: Office) -> Run:
+    """Return a granted run that was shown and is about to start."""
+    run = office.workflow.ask(LAMP_ON, person="dora", origin=WEB)
+    number = office.queue.waiting.pop(0)
+    inner = office.fleet.before_ask
+    office.fleet.before_ask = lambda host: (inner(host), pause(office))[0]
+    office.workflow.advance(number)
+    office.fleet.before_ask = inner
+    return office.run(run.id)
+
+
+def pause(office: Office) -> None:
+    """Freeze the area just after the plan was read, so that the run stays ready."""
+    policy = office.policies.current()
+    policy.freezes = ALWAYS
+
+
+ALWAYS = Freezes.model_validate(
+    {"freezes": [{"name": "a pause", "from": "2020-01-01 00:00", "until": "2099-01-01 00:00"}]}
+)
+
+
+def lift(office: Office) -> None:
+    office.policies.current().freezes = Freezes()
+    office.workflow.nudge()
+    office.work()
+
+
+def test_t_a17_a_freeze_holds_what_is_granted(office: Office):
+    grant(office)
+    run = waits_at_the_gate(office)
+    assert run.state is State.READY
+    assert "frozen" in run.summary
+    lift(office)
+    assert office.run(run.id).state is State.SUCCEEDED
+
+
+@pytest.mark.parametrize("how", ["revoked", "ended", "giver", "forbidden"])
+def test_t_a5_what_was_granted_is_looked_at_again_at_the_gate(office: Office, how: str):
+    given = grant(office)
+    run = waits_at_the_gate(office)
+    assert (run.state, run.grant) == (State.READY, given.id)
+    if how == "revoked":
+        office.workflow.mandates.end_grant(given.id, person="adam", door="slack")
+    elif how == "ended":
+        with office.database.transaction() as tx:
+            tx.sql.execute(update(tables.standing_grant).values(ends=tx.now))
+    elif how == "giver":
+        areas = office.policies.path / "areas.yaml"
+        areas.write_text(areas.read_text().replace("owners: [olga, adam]", "owners: [adam]"))
+    else:
+        forbid(office, '(principal, action == Action::"ask", resource) when { context.granted }')
+    lift(office)
+    ended = office.run(run.id)
+    assert ended.state in {State.WAITING, State.STALE}
+    assert (ended.grant, office.fleet.told) == (None, []) or ended.state is State.STALE
+    assert office.fleet.told == []
+
+
+def forbid(office: Office, rule: str) -> None:
+    rules = office.policies.path / "policy.cedar"
+    rules.write_text(f'{rules.read_text()}\n@id("new")\nforbid {rule};\n')
+
+
+def test_without_the_guard_a_revoked_grant_would_have_let_it_through(
+    office: Office, monkeypatch: pytest.MonkeyPatch
+):
+    """The twin of the above."""
+    given = grant(office)
+    run = waits_at_the_gate(office)
+    office.workflow.mandates.end_grant(given.id, person="olga", door="slack")
+    monkeypatch.setattr(grant_rules, "why_grant_lost", _never_lost)
+    lift(office)
+    assert office.run(run.id).state is State.SUCCEEDED
+
+
+def test_a_grant_that_is_revoked_midway_stops_before_the_next_step(office: Office):
+    given = grant(office, words="toy set all")
+
+    def revoke(_host: str, words: str) -> None:
+        if "fan" in words:
+            office.workflow.mandates.end_grant(given.id, person="olga", door="slack")
+
+    office.fleet.after_tell = revoke
+    run = office.ask(SetAll(host="lb1", value="on"))
+    assert run.state is State.FAILED
+    assert "Stopped before step 2: Grant 1 was revoked" in run.summary
+    assert office.fleet.told == [("lb1", "set fan on")]
+
+
+@pytest.mark.parametrize(
+    ("host", "name", "value", "person"),
+    [
+        ("lb2", "lamp", "on", "dora"),
+        ("lb1", "fan", "on", "dora"),
+        ("lb1", "lamp", "dim", "dora"),
+        ("lb1", "lamp", "on", "adam"),
+    ],
+)
+def test_it_covers_nothing_but_what_was_granted(
+    office: Office, host: str, name: str, value: str, person: str
+):
+    office.fleet.hosts["lb2"]["fan"] = "off"
+    grant(office, hosts="lb1", name="la*", value="on")
+    run = office.ask(SetSwitch(host=host, name=name, value=value), person=person)
+    assert run.grant is None
+    if person == "dora":
+        assert run.state is State.WAITING
+
+
+def test_neither_an_undo_nor_several_hosts_are_covered(office: Office):
+    grant(office)
+    done = set_lamp(office, "on")
+    undo = office.workflow.undo(done.id, person="dora", origin=WEB)
+    requests = [SetSwitch(host=host, name="lamp", value="x") for host in ("lb1", "lb2")]
+    whole = office.workflow.ask_all(requests, spelled="lb*", person="dora", origin=WEB)
+    office.work()
+    assert {office.run(one.id).state for one in (undo, whole)} == {State.WAITING}
+
+
+def test_a_grant_gives_no_right_to_ask(office: Office):
+    grant(office)
+    forbid(office, '(principal == Person::"dora", action == Action::"ask", resource)')
+    assert set_lamp(office, "on").state is State.REFUSED
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"person": "olga"}, "nobody grants themselves"),
+        ({"person": "nobody"}, "not among the people"),
+        ({"giver": "stan"}, "not from an owner"),
+        ({"giver": "dora", "person": "stan"}, "not from an owner|may not ask"),
+        ({"words": "toy break"}, "cannot be undone"),
+        ({"words": "toy show"}, "is not a change"),
+        ({"hosts": "xy*"}, "no host is meant"),
+        ({"hosts": "*"}, "may not ask|not from an owner"),
+        ({"an_hour": 0}, "from 1 to 100"),
+        ({"an_hour": 101}, "from 1 to 100"),
+        ({"hours": 0}, "within 30 days"),
+        ({"hours": 31 * 24}, "within 30 days"),
+        ({"colour": "red"}, "has no colour: it has name, value"),
+        ({"host": "lb1"}, "has no host"),
+        ({"person": "adam", "hosts": "lb1"}, "Adam Admin needs no approval"),
+    ],
+)
+def test_what_cannot_be_granted_is_refused(office: Office, change: dict[str, str], why: str):
+    with pytest.raises((InvalidRequest, NotAllowed), match=why):
+        grant(office, **change)  # pyright: ignore[reportArgumentType] - any of its values
+    assert "granted" not in office.entries()
+
+
+def test_what_takes_two_persons_or_a_second_factor_cannot_be_granted(office: Office):
+    rules = office.policies.path / "policy.cedar"
+    starter = rules.read_text()
+    rules.write_text(starter.replace('@approvals("1")', '@approvals("2")', 1))
+    with pytest.raises(NotAllowed, match="2 approvals"):
+        grant(office)
+    rules.write_text(starter.replace('@approvals("1")', '@stepup\n@approvals("1")', 1))
+    with pytest.raises(NotAllowed, match="second factor"):
+        grant(office)
+
+
+def test_what_turns_out_not_to_be_undoable_takes_an_approval(office: Office):
+    with office.database.transaction() as tx:
+        grants.add_grant(
+            tx,
+            NewGrant("dora", "toy break", "lb*", 5, tx.now + HOUR),
+            giver="olga",
+            reason="",
+        )
+    assert office.ask(BreakSwitch(host="lb1", name="lamp")).state is State.WAITING
+
+
+def test_who_may_end_it(office: Office):
+    made = [grant(office) for _ in range(3)]
+    for given, person in zip(made, ("olga", "adam", "dora"), strict=True):
+        with pytest.raises(
+            NotAllowed, match="only Olga Owner, other owners and Dora Developer can"
+        ):
+            office.workflow.mandates.end_grant(given.id, person="stan", door="web")
+        office.workflow.mandates.end_grant(given.id, person=person, door="web")
+        with pytest.raises(InvalidRequest, match="ended already"):
+            office.workflow.mandates.end_grant(given.id, person=person, door="web")
+    assert office.entries().count("grant revoked") == 3
+
+
+def test_a_grant_that_the_log_does_not_bear_out_lets_nothing_through(office: Office):
+    """Whoever writes to the tables alone grants nothing, and widens nothing."""
+    grant(office, an_hour=1)
+    with office.database.transaction() as tx:
+        tx.sql.execute(update(tables.standing_grant).values(an_hour=100))
+    assert set_lamp(office, "on").state is State.WAITING
+
+
+def test_without_the_guard_a_widened_grant_would_have_let_it_through(
+    office: Office, monkeypatch: pytest.MonkeyPatch
+):
+    """The twin of the above."""
+    monkeypatch.setattr(grant_rules, "is_grant_logged", _borne_out)
+    grant(office, an_hour=1)
+    with office.database.transaction() as tx:
+        tx.sql.execute(update(tables.standing_grant).values(an_hour=100))
+    assert set_lamp(office, "on").state is State.SUCCEEDED
+
+
+def _borne_out(*_: object, **__: object) -> bool:
+    return True

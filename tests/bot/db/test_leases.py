@@ -1,0 +1,471 @@
+"""Leases and fences: a run is in one worker's hands; who was away for too long sends nothing."""
+
+import multiprocessing
+import os
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from queue import Queue
+
+import pytest
+from sqlalchemy import text
+
+from bot.audit import change_log, signing
+from bot.audit.signing import SigningKey
+from bot.audit.spool import TROUBLE
+from bot.db import leases, locks, migrations, runs
+from bot.db.database import Database, boot_time
+from bot.execution.lease_keeper import HeldRun, LeaseKeeper, TooLateToSend
+from bot.model.run import Run, State
+from bot.policy import PolicyDirectory
+from bot.service import Workflow
+from bot.workflow.context import WorkflowContext
+from connectors import clearance
+from connectors.command import Answer, Command
+from connectors.trouble import Unreachable
+from tests.bot.office import WEB, ByHand, Office, an_office
+from tests.bot.time import MINUTE, Clock
+from tests.playground.postgres import Postgres
+from tests.policies import a_policy
+from tests.toy import RUNBOOKS, SetAll, SetSwitch, ToyFleet
+
+
+def _lapse(database: Database) -> None:
+    with database.transaction() as tx:
+        tx.sql.execute(text("UPDATE lease SET until = 0"))
+
+
+def _another(office: Office) -> Workflow:
+    """Return another process on the same database, as far as that can tell."""
+    return Workflow(replace(office.parts, worker=LeaseKeeper()))
+
+
+def _taken_over_by(other: Workflow) -> None:
+    # What is found once may live and say so a moment later.
+    other.take_over()
+    other.take_over()
+
+
+def _lease(office: Office, run: Run) -> leases.Lease:
+    with office.database.reading() as tx:
+        found = leases.get_lease(tx, run.id)
+    assert found
+    return found
+
+
+def _approved(office: Office, runbook: SetSwitch | SetAll | None = None) -> Run:
+    run = office.ask(runbook or SetSwitch(host="lb1", name="lamp", value="on"))
+    office.workflow.approve(run.id, person="olga", digest=run.digest)
+    return run
+
+
+def test_a_claim_is_in_the_log_with_its_worker_and_its_fence(any_office: Office):
+    office = any_office
+    run = _approved(office)
+    office.work()
+    with office.database.reading() as tx:
+        (claimed,) = [
+            each for each in change_log.list_entries_of_run(tx, run.id) if each.kind == "claimed"
+        ]
+    assert claimed.facts == {"worker": office.parts.worker.name, "fence": 1}
+    assert _lease(office, run).worker == office.parts.worker.name
+    assert office.parts.worker.holding == frozenset()
+
+
+def test_k5_what_was_claimed_and_not_begun_is_begun_by_another_with_a_higher_fence(
+    any_office: Office,
+):
+    office = any_office
+    run, other = _approved(office), _another(office)
+    once = iter([True])
+
+    def vanish(_host: str) -> None:
+        if next(once, False):
+            _lapse(office.database)
+            _taken_over_by(other)
+
+    office.fleet.before_ask = vanish
+    office.workflow.advance(run.id)
+    assert office.run(run.id).state is State.READY
+    assert office.fleet.told == []
+    other.advance(run.id)
+    assert office.run(run.id).state is State.SUCCEEDED
+    assert office.fleet.told == [("lb1", "set lamp on")]
+    # Once by each who claimed it, and once by who took it away in between.
+    assert _lease(office, run).fence == 3
+    assert "taken over" in office.entries(run)
+
+
+def test_r_c5_a_fence_that_is_gone_lets_nothing_through_though_the_host_is_still_locked(
+    any_office: Office,
+):
+    """Its twin: with the fence as it was, the very same run goes through."""
+    office = any_office
+    run = _approved(office)
+
+    def overtake(_host: str) -> None:
+        with office.database.transaction() as tx:
+            tx.sql.execute(text("UPDATE lease SET fence = fence + 1"))
+
+    office.fleet.before_ask = overtake
+    office.workflow.advance(run.id)
+    assert office.run(run.id).state is State.STARTING
+    assert office.fleet.told == []
+
+
+def test_k8_a_step_whose_worker_is_not_heard_of_is_unknown_and_keeps_its_host(any_office: Office):
+    office = any_office
+    run, other = _approved(office), _another(office)
+
+    def vanish(_host: str, _words: str) -> None:
+        _lapse(office.database)
+        _taken_over_by(other)
+
+    office.fleet.before_tell = vanish
+    office.workflow.advance(run.id)
+    assert office.run(run.id).state is State.UNKNOWN
+    with office.database.reading() as tx:
+        lock = locks.get_lock(tx, "lb1")
+        late = [
+            each.facts
+            for each in change_log.list_entries_of_run(tx, run.id)
+            if each.kind == TROUBLE
+        ]
+    assert lock
+    assert lock.run == run.id
+    # What the first one saw is not lost: whoever looks into it finds it.
+    assert [(each["n"], each["outcome"]) for each in late] == [(1, "succeeded")]
+
+
+def test_between_two_steps_only_who_has_it_goes_on(any_office: Office):
+    office = any_office
+    run, other = _approved(office, SetAll(host="lb1", value="on")), _another(office)
+
+    def vanish() -> None:
+        office.database.on_news = lambda: None
+        _lapse(office.database)
+        _taken_over_by(other)
+
+    def after_that(_host: str, _words: str) -> None:
+        # The outcome of the first step is written, and only then is its worker lost.
+        office.database.on_news = vanish
+
+    office.fleet.after_tell = after_that
+    office.workflow.advance(run.id)
+    assert len(office.fleet.told) == 1
+    assert office.run(run.id).state is State.RUNNING
+    # Nor does a hint that comes twice do a step twice.
+    for _ in range(2):
+        other.advance(run.id)
+    assert [words for _, words in office.fleet.told] == ["set fan on", "set lamp on"]
+    assert office.run(run.id).state is State.SUCCEEDED
+    assert "resumed" in office.entries(run)
+
+
+def test_what_was_left_between_two_steps_too_long_ago_ends_with_what_was_done(any_office: Office):
+    office = any_office
+    run, other = _approved(office, SetAll(host="lb1", value="on")), _another(office)
+
+    def vanish() -> None:
+        office.database.on_news = lambda: None
+        with office.database.transaction() as tx:
+            tx.sql.execute(text("UPDATE step SET ended = ended - 700000000"))
+        _lapse(office.database)
+        _taken_over_by(other)
+
+    def after_that(_host: str, _words: str) -> None:
+        office.database.on_news = vanish
+
+    office.fleet.after_tell = after_that
+    office.workflow.advance(run.id)
+    assert office.run(run.id).state is State.STOPPED
+    assert len(office.fleet.told) == 1
+
+
+def test_a_fault_of_who_has_lost_a_run_does_not_end_it_for_who_has_it(any_office: Office):
+    office = any_office
+    run, other = _approved(office), _another(office)
+    once, seen = iter([True]), list[State]()
+
+    def overtake(_host: str) -> None:
+        if not next(once, False):
+            return
+        _lapse(office.database)
+        _taken_over_by(other)
+        office.fleet.before_tell = lambda _host, _words: fail()
+        other.advance(run.id)
+
+    def fail() -> None:
+        # The other one is at its step; the first comes to grief at this very moment.
+        office.workflow._fault(run.id)  # pyright: ignore[reportPrivateUsage] - as advance() does
+        seen.append(office.run(run.id).state)
+
+    office.fleet.before_ask = overtake
+    office.workflow.advance(run.id)
+    assert seen == [State.RUNNING]
+    assert office.run(run.id).state is State.SUCCEEDED
+
+
+def test_who_is_heard_of_is_not_taken_from(any_office: Office):
+    office = any_office
+    run, other = _approved(office), _another(office)
+    office.fleet.before_tell = lambda _host, _words: _taken_over_by(other)
+    office.workflow.advance(run.id)
+    assert office.run(run.id).state is State.SUCCEEDED
+    assert "taken over" not in office.entries(run)
+
+
+def test_who_says_late_that_it_is_there_keeps_what_nobody_took(any_office: Office):
+    """One look alone takes nothing: when the database comes back, those who live say so."""
+    office = any_office
+    run, other = _approved(office), _another(office)
+
+    def pause(_host: str, _words: str) -> None:
+        _lapse(office.database)
+        other.take_over()
+        office.parts.worker.pulse(office.database)
+        other.take_over()
+
+    office.fleet.before_tell = pause
+    office.workflow.advance(run.id)
+    assert office.run(run.id).state is State.SUCCEEDED
+
+
+def test_a_worker_gives_up_what_it_has_when_it_ends(any_office: Office):
+    office = any_office
+    run, other = _approved(office), _another(office)
+
+    def end(_host: str) -> None:
+        office.workflow.close()
+        office.parts.worker.stop(office.database)
+        _taken_over_by(other)
+
+    office.fleet.before_ask = end
+    office.workflow.advance(run.id)
+    assert office.run(run.id).state is State.READY
+
+
+def test_r_w1_what_a_worker_leaves_between_two_steps_is_gone_on_with_at_once(any_office: Office):
+    """Nobody waits until the one that ends has not been heard of for long."""
+    office = any_office
+    run, other = _approved(office, SetAll(host="lb1", value="on")), _another(office)
+    office.queue.waiting.clear()
+    office.fleet.after_tell = lambda _host, _words: office.workflow.close()
+    office.workflow.advance(run.id)
+    assert office.run(run.id).state is State.RUNNING
+    # It was woken, and whoever hears of that needs no other look at the clock.
+    assert office.queue.waiting == [run.id]
+    other.advance(run.id)
+    assert [words for _, words in office.fleet.told] == ["set fan on", "set lamp on"]
+    assert office.run(run.id).state is State.SUCCEEDED
+
+
+@pytest.mark.parametrize(("minutes", "told"), [(5, 2), (3 * 24 * 60, 1)])
+def test_r_w1_what_was_left_too_long_ago_is_not_gone_on_with_unseen(
+    tmp_path: Path, minutes: int, told: int
+):
+    """Nobody was there in between, and whoever comes first hears of it by an old hint."""
+    clock = Clock(f"sqlite:///{tmp_path / 'keyturn.db'}", SigningKey.new())
+    with an_office(tmp_path, database=clock) as office:
+        run, other = _approved(office, SetAll(host="lb1", value="on")), _another(office)
+        office.fleet.after_tell = lambda _host, _words: office.workflow.close()
+        office.work()
+        clock.ahead += minutes * MINUTE
+        other.advance(run.id)
+        assert len(office.fleet.told) == told
+        _taken_over_by(other)
+        ended = State.SUCCEEDED if told == 2 else State.STOPPED
+        assert office.run(run.id).state is ended
+
+
+def test_r_w1_what_a_worker_has_read_for_is_begun_by_another_at_once(any_office: Office):
+    office = any_office
+    run, other = _approved(office), _another(office)
+    office.queue.waiting.clear()
+    office.fleet.before_ask = lambda _host: office.workflow.close()
+    office.workflow.advance(run.id)
+    assert office.run(run.id).state is State.READY
+    assert office.fleet.told == []
+    assert office.queue.waiting == [run.id]
+    other.advance(run.id)
+    assert office.run(run.id).state is State.SUCCEEDED
+
+
+def test_r_w1_a_proof_that_was_cut_off_is_read_by_another_at_once(any_office: Office):
+    office = any_office
+    run, other = _approved(office), _another(office)
+    office.queue.waiting.clear()
+
+    def cut(_host: str) -> None:
+        office.fleet.before_ask = lambda _host: None
+        raise Unreachable("we are shutting down")
+
+    def end(_host: str, _words: str) -> None:
+        office.workflow.close()
+        office.fleet.before_ask = cut
+
+    office.fleet.after_tell = end
+    office.workflow.advance(run.id)
+    assert office.run(run.id).state is State.RUNNING
+    other.advance(run.id)
+    assert office.run(run.id).state is State.SUCCEEDED
+    assert len(office.fleet.told) == 1
+
+
+class Faulty(LeaseKeeper):
+    """Its first pulse meets a fault of our own."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.pulses = Queue[int]()
+
+    def pulse(self, database: Database) -> None:
+        self.pulses.put(1)
+        if self.pulses.qsize() == 1:
+            raise RuntimeError("a fault")
+        super().pulse(database)
+
+
+def test_a_fault_in_one_pulse_does_not_silence_a_worker(
+    office: Office, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("bot.execution.lease_keeper._PULSE_SECONDS", 0.01)
+    monkeypatch.setattr("bot.execution.lease_keeper._AGAIN_SECONDS", 0.01)
+    worker = Faulty()
+    worker.start(office.database)
+    deadline = time.monotonic() + 20
+    while worker.pulses.qsize() < 3:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    worker.stop(office.database)
+
+
+def _lets_anything_through(_worker: LeaseKeeper, _hold: HeldRun) -> None:
+    """Guard nothing."""
+
+
+@pytest.mark.parametrize("guarded", [True, False])
+def test_r_c5_who_was_not_heard_of_in_time_sends_nothing(
+    office: Office, monkeypatch: pytest.MonkeyPatch, guarded: bool
+):
+    """Its twin beside it: without the check, the packet goes out."""
+    office.workflow = Workflow(replace(office.parts, worker=LeaseKeeper(seconds=1.5)))
+    if not guarded:
+        monkeypatch.setattr(LeaseKeeper, "check", _lets_anything_through)
+    run = _approved(office)
+    office.work()
+    done = office.run(run.id)
+    assert bool(office.fleet.told) is not guarded
+    if guarded:
+        assert done.state is State.FAILED
+        assert "Nothing was sent" in done.summary
+
+
+def test_the_clock_that_counts_goes_on_while_we_are_stopped():
+    worker = LeaseKeeper()
+    with pytest.raises(TooLateToSend, match=r"not heard of for 1[45] s"):
+        worker.check(HeldRun(1, 1, boot_time() - 1))
+
+
+# --- a real process, stopped by a real signal ---
+
+
+@dataclass
+class AtTheDoor(ToyFleet):
+    """Stands where the connection would be: waits between the gate and the packet."""
+
+    directory: Path = Path()
+
+    def tell(self, host: str, command: Command, /, *, fingerprint: str = "") -> Answer:
+        (self.directory / "at the door").touch()
+        _until((self.directory / "go").exists)
+        clearance.ask()
+        (self.directory / "sent").touch()
+        return super().tell(host, command, fingerprint=fingerprint)
+
+
+def _until(true: Callable[[], bool], seconds: float = 30) -> None:
+    deadline = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def _workflow(url: str, directory: Path) -> tuple[Workflow, Database, LeaseKeeper]:
+    database = Database(url, signing.load_signing_key(directory / "key"))
+    worker = LeaseKeeper(seconds=4.0)
+    parts = WorkflowContext(
+        database,
+        PolicyDirectory(directory / "policy"),
+        AtTheDoor(directory=directory),
+        ByHand(),
+        runbooks=RUNBOOKS,
+        worker=worker,
+    )
+    return Workflow(parts), database, worker
+
+
+def _be_a_worker(url: str, directory: Path, run: int) -> None:
+    workflow, database, worker = _workflow(url, directory)
+    worker.start(database)
+    workflow.advance(run)
+    (directory / "came back").touch()
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("stopped", [True, False])
+def test_r_c5_a_worker_that_is_stopped_past_its_lease_and_wakes_may_not_send(
+    postgres: Postgres, tmp_path: Path, stopped: bool
+):
+    """Its twin beside it: who is not stopped, however long it waits, is heard of and sends."""
+    url = postgres.new_database()
+    a_policy(tmp_path / "policy")
+    store = Database(url, SigningKey.new())
+    migrations.upgrade_schema(store)
+    store.close()
+    workflow, database, _ = _workflow(url, tmp_path)
+    run = _asked_and_approved(workflow, database)
+    process = multiprocessing.get_context("spawn").Process(
+        target=_be_a_worker, args=(url, tmp_path, run)
+    )
+    process.start()
+    try:
+        _until((tmp_path / "at the door").exists)
+        if stopped:
+            assert process.pid
+            os.kill(process.pid, signal.SIGSTOP)
+        began = time.monotonic()
+
+        def over() -> bool:
+            workflow.take_over()
+            time.sleep(0.3)
+            taken = _state(database, run) is State.UNKNOWN
+            return taken or (not stopped and time.monotonic() - began > 5)
+
+        _until(over)
+        (tmp_path / "go").touch()
+        if stopped:
+            assert process.pid
+            os.kill(process.pid, signal.SIGCONT)
+        _until((tmp_path / "came back").exists)
+    finally:
+        process.kill()
+        process.join()
+        database.close()
+    assert (tmp_path / "sent").exists() is not stopped
+
+
+def _asked_and_approved(workflow: Workflow, database: Database) -> int:
+    asked = workflow.ask(SetSwitch(host="lb1", name="lamp", value="on"), person="dora", origin=WEB)
+    workflow.advance(asked.id)
+    with database.reading() as tx:
+        run = runs.get_run(tx, asked.id)
+    workflow.approve(run.id, person="olga", digest=run.digest)
+    return run.id
+
+
+def _state(database: Database, run: int) -> State:
+    with database.reading() as tx:
+        return runs.get_run(tx, run).state

@@ -1,0 +1,35 @@
+"""The schema: which revision a database has, and which this version works with."""
+
+from importlib.resources import as_file, files
+from pathlib import Path
+
+import pytest
+from alembic.config import Config
+from alembic.script import ScriptDirectory
+
+from bot.db import migrations
+from bot.db.database import Database
+
+
+def test_the_newest_revision_is_the_one_that_the_migrations_lead_to() -> None:
+    config = Config()
+    with as_file(files("migrations")) as directory:
+        config.set_main_option("script_location", str(directory))
+        script = ScriptDirectory.from_config(config)
+        revisions = [Path(one.path).name.split("_")[0] for one in script.walk_revisions()]
+        assert revisions == [one.revision for one in script.walk_revisions()]
+        assert [migrations.newest_revision()] == script.get_heads()
+
+
+@pytest.mark.parametrize("statement", ["UPDATE {} SET version_num = 'x'", "DELETE FROM {}"])
+def test_a_database_of_another_revision_or_of_none_is_not_current(
+    tmp_path: Path, statement: str
+) -> None:
+    database = Database(f"sqlite:///{tmp_path / 'keyturn.db'}")
+    assert not migrations.is_schema_current(database)
+    migrations.upgrade_schema(database)
+    assert migrations.is_schema_current(database)
+    with database.engine.connect() as connection:
+        connection.exec_driver_sql(statement.format("alembic_version"))
+    assert not migrations.is_schema_current(database)
+    database.close()

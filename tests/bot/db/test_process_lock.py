@@ -1,0 +1,204 @@
+"""Who works on a PostgreSQL database holds its lock, also after the database was away."""
+
+import threading
+from collections.abc import Callable, Generator
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+
+import psycopg
+import pytest
+
+from bot.audit import change_log
+from bot.audit.signing import SigningKey
+from bot.bootstrap import lock_database
+from bot.db import migrations
+from bot.db.database import AlreadyRunning, Database, StoreUnavailable
+from bot.db.process_lock import ProcessLock, lock_exclusive, lock_shared
+from bot.model.keyfile import KeyFileError
+from bot.settings import Settings
+from tests.playground.postgres import Postgres
+from tests.playground.relay import Relay
+
+pytestmark = pytest.mark.real
+
+Open = Callable[[], Database]
+
+
+@pytest.fixture
+def opened(postgres: Postgres) -> Generator[Open]:
+    """Opens databases at one address, with their schema."""
+    url, databases = postgres.new_database(), list[Database]()
+
+    def open_one() -> Database:
+        databases.append(Database(url, SigningKey.new()))
+        return databases[-1]
+
+    migrations.upgrade_schema(open_one())
+    yield open_one
+    for database in databases:
+        database.close()
+
+
+def _throw_out(database: Database, *, only_the_lock: bool = False) -> None:
+    """End sessions of a database, as a restart ends them all."""
+    address = database.url.replace("postgresql+psycopg://", "postgresql://")
+    with psycopg.connect(address, autocommit=True) as connection:
+        connection.execute(
+            "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity "
+            "WHERE datname = current_database() AND pid <> pg_backend_pid() "
+            "AND (NOT %s OR pid IN (SELECT pid FROM pg_locks WHERE locktype = 'advisory'))",
+            (only_the_lock,),
+        )
+
+
+@dataclass
+class Process:
+    """A process at work: what it writes with, and whether it was told to end."""
+
+    database: Database
+    tenure: ProcessLock
+    ended: list[None] = field(default_factory=list[None])
+
+    def write(self) -> None:
+        with self.database.transaction() as tx:
+            change_log.append_entry(tx, "written")
+
+
+def _at_work(stack: ExitStack, opened: Open, *, alone: bool = True, heeds: bool = True) -> Process:
+    hold = lock_exclusive if alone else lock_shared
+    tenure = stack.enter_context(hold(opened()))
+    assert tenure is not None
+    process = Process(opened(), tenure)
+    if heeds:
+        process.database.may_write = tenure.check
+    tenure.on_end = lambda: process.ended.append(None)
+    return process
+
+
+@pytest.mark.parametrize("alone", [True, False])
+def test_r_d5_the_lock_is_ours_again_before_anything_is_written(opened: Open, alone: bool):
+    with ExitStack() as stack:
+        process = _at_work(stack, opened, alone=alone)
+        _throw_out(process.database)
+        process.write()
+        other = lock_shared(opened()) if alone else lock_exclusive(opened())
+        with pytest.raises(AlreadyRunning), other:
+            pass
+        assert not process.ended
+
+
+def test_r_d5_without_asking_for_it_the_lock_is_gone_and_another_gets_in(opened: Open):
+    """The twin."""
+    with ExitStack() as stack:
+        process = _at_work(stack, opened, heeds=False)
+        _throw_out(process.database)
+        process.write()
+        with lock_exclusive(opened()):
+            process.write()
+
+
+def test_only_the_lock_s_own_session_was_ended_and_it_is_noticed(opened: Open):
+    with ExitStack() as stack:
+        process = _at_work(stack, opened)
+        process.write()
+        _throw_out(process.database, only_the_lock=True)
+        process.write()
+        with pytest.raises(AlreadyRunning), lock_exclusive(opened()):
+            pass
+
+
+@pytest.mark.parametrize("alone", [True, False])
+def test_who_finds_another_at_work_writes_nothing_any_more_and_ends(opened: Open, alone: bool):
+    with ExitStack() as stack:
+        process = _at_work(stack, opened, alone=alone)
+        _throw_out(process.database)
+        with lock_exclusive(opened()) as other:
+            assert other is not None
+            for _ in range(2):
+                with pytest.raises(StoreUnavailable, match=r"another|embedded"):
+                    process.write()
+            other.check()
+        # The other may have changed what we know by heart: it is too late.
+        with pytest.raises(StoreUnavailable):
+            process.write()
+        assert process.ended == [None]
+
+
+def test_who_was_put_out_does_not_end_as_if_all_were_well(opened: Open):
+    here = opened()
+    settings = Settings(database=here.url)
+    with pytest.raises(StoreUnavailable, match="may write nothing any more"):
+        _work(settings, here, put_out=True)
+    _work(settings, here, put_out=False)
+
+
+def _work(settings: Settings, here: Database, *, put_out: bool) -> None:
+    with lock_database(settings) as tenure:
+        assert tenure is not None
+        # It would end this process.
+        tenure.on_end = lambda: None
+        if put_out:
+            _throw_out(here, only_the_lock=True)
+            with lock_exclusive(here), suppress(StoreUnavailable):
+                tenure.check()
+
+
+def test_who_finds_another_key_in_the_log_ends(opened: Open):
+    with ExitStack() as stack:
+        process = _at_work(stack, opened)
+
+        def changed() -> None:
+            raise KeyFileError("another key seals the log")
+
+        process.tenure.on_return = changed
+        _throw_out(process.database)
+        with pytest.raises(StoreUnavailable, match="another key"):
+            process.write()
+        assert process.ended == [None]
+
+
+def test_a_session_of_ours_that_the_server_still_believes_in_keeps_us_not_out(
+    postgres: Postgres, opened: Open
+):
+    """A network that breaks tells only one side."""
+    direct = opened()
+    port = direct.engine.url.port
+    assert port
+    with Relay("127.0.0.1", port) as relay, ExitStack() as stack:
+        through = direct.engine.url.set(host="127.0.0.1", port=relay.port)
+        behind = Database(through.render_as_string(hide_password=False))
+        tenure = stack.enter_context(lock_exclusive(behind))
+        assert tenure is not None
+        relay.fall_silent()
+        relay.speak()
+        # Looked at after a while, since nothing is heard of the break.
+        tenure._asked -= 60  # pyright: ignore[reportPrivateUsage] - time goes by
+        with pytest.raises(AlreadyRunning), lock_exclusive(direct):
+            pass
+        tenure.check()
+        with pytest.raises(AlreadyRunning), lock_exclusive(direct):
+            pass
+        behind.close()
+
+
+def test_many_threads_that_write_at_once_take_it_again_once(opened: Open):
+    with ExitStack() as stack:
+        process = _at_work(stack, opened)
+        returned: list[None] = []
+        process.tenure.on_return = lambda: returned.append(None)
+        _throw_out(process.database)
+        barrier, wrong = threading.Barrier(8), list[Exception]()
+
+        def write() -> None:
+            barrier.wait()
+            try:
+                process.write()
+            except StoreUnavailable as trouble:
+                wrong.append(trouble)
+
+        threads = [threading.Thread(target=write) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert (wrong, returned) == ([], [None])

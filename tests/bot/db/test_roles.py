@@ -1,0 +1,136 @@
+"""On PostgreSQL the service's own role can add to the log and read it, and nothing else."""
+
+from collections.abc import Generator
+from dataclasses import dataclass
+
+import psycopg
+import pytest
+from sqlalchemy import text
+
+from bot.audit import change_log, verification
+from bot.audit.signing import SigningKey
+from bot.db import migrations
+from bot.db import roles as db_roles
+from bot.db.database import Database, StoreUnavailable
+from tests.playground.postgres import Postgres
+
+pytestmark = pytest.mark.real
+
+ROLES = ("keyturn_app", "keyturn_reader")
+FORBIDDEN = (
+    "UPDATE entry SET person = 'adam'",
+    "DELETE FROM entry",
+    "TRUNCATE entry",
+    "DROP TABLE entry CASCADE",
+    "ALTER TABLE entry DISABLE TRIGGER ALL",
+    "ALTER TABLE entry ADD COLUMN more text",
+    "ALTER TABLE entry OWNER TO CURRENT_USER",
+    "DROP TRIGGER entry_append_only ON entry",
+    "CREATE OR REPLACE FUNCTION entry_is_append_only() RETURNS trigger LANGUAGE plpgsql "
+    "AS $$ BEGIN RETURN NEW; END $$",
+    "CREATE TRIGGER mine BEFORE INSERT ON entry EXECUTE FUNCTION entry_is_append_only()",
+    "CREATE RULE mine AS ON INSERT TO entry DO INSTEAD NOTHING",
+    "CREATE TABLE mine (x int)",
+    "SET session_replication_role = replica",
+    "INSERT INTO entry SELECT * FROM entry ON CONFLICT (seq) DO UPDATE SET person = 'adam'",
+    "ALTER ROLE CURRENT_USER SUPERUSER",
+    "UPDATE alembic_version SET version_num = '0000'",
+)
+
+
+@dataclass(frozen=True)
+class Roles:
+    owner: Database
+    app: Database
+    reader: Database
+
+
+def _as(address: str, role: str) -> str:
+    scheme, _, rest = address.partition("://")
+    return f"{scheme}://{role}:{role}@{rest.partition('@')[2]}"
+
+
+@pytest.fixture
+def roles(postgres: Postgres) -> Generator[Roles]:
+    address = postgres.new_database()
+    seal = SigningKey.new()
+    owner = Database(address, seal)
+    migrations.upgrade_schema(owner)
+    with owner.engine.connect() as connection:
+        for role in ROLES:
+            there = text("SELECT 1 FROM pg_roles WHERE rolname = :role")
+            if not connection.execute(there, {"role": role}).scalar():
+                connection.exec_driver_sql(f"CREATE ROLE {role} LOGIN PASSWORD '{role}'")
+        connection.commit()
+    db_roles.grant_roles(owner, *ROLES)
+    found = Roles(owner, *(Database(_as(address, role), seal) for role in ROLES))
+    with found.app.transaction() as tx:
+        verification.open_log(tx)
+        change_log.append_entry(tx, "noted", person="dora")
+    yield found
+    for database in (found.owner, found.app, found.reader):
+        database.close()
+
+
+@pytest.mark.parametrize("statement", FORBIDDEN)
+def test_t_l8_what_would_change_the_log_is_refused(roles: Roles, statement: str):
+    with (
+        pytest.raises(psycopg.errors.Error, match=r"permission|owner|append-only|attribute"),
+        psycopg.connect(roles.app.url.replace("+psycopg", "")) as connection,
+    ):
+        connection.execute(statement.encode())
+    with roles.reader.reading() as tx:
+        assert verification.verify_log(tx).broken is None
+
+
+def test_t_l8_the_service_works_with_these_rights(roles: Roles):
+    assert db_roles.find_excess_rights(roles.app) == []
+    assert migrations.is_schema_current(roles.app)
+    with roles.app.transaction() as tx:
+        change_log.append_entry(tx, "noted")
+    with roles.reader.reading() as tx:
+        assert len(change_log.list_entries_after(tx, 0)) == 3
+
+
+def test_t_l8_without_the_guard_the_owner_rewrites_the_log(roles: Roles):
+    """The twin: what is refused above is refused for the role, and not by chance."""
+    with roles.owner.engine.connect() as connection:
+        connection.exec_driver_sql("DROP TRIGGER entry_append_only ON entry")
+        connection.exec_driver_sql("UPDATE entry SET person = 'adam' WHERE seq = 2")
+        connection.commit()
+    with roles.reader.reading() as tx:
+        assert verification.verify_log(tx).broken == 2
+    assert "owns the change log" in db_roles.find_excess_rights(roles.owner)
+
+
+@pytest.mark.parametrize("statement", ["INSERT INTO seen VALUES ('x', 1)", "TABLE session"])
+def test_a_reader_writes_nothing_and_sees_no_sessions(roles: Roles, statement: str):
+    with (
+        pytest.raises(StoreUnavailable, match="permission denied"),
+        roles.reader.transaction() as tx,
+    ):
+        tx.sql.execute(text(statement))
+
+
+def test_t_l1_a_role_without_insert_is_told_before_anything_is_sent(roles: Roles):
+    with roles.owner.engine.connect() as connection:
+        connection.exec_driver_sql("REVOKE INSERT ON entry FROM keyturn_app")
+        connection.commit()
+    with pytest.raises(StoreUnavailable, match="permission denied"), roles.app.transaction() as tx:
+        change_log.append_entry(tx, "asked")
+    assert "permission denied" in roles.app.trouble
+
+
+def test_a_schema_that_is_behind_names_what_to_do(postgres: Postgres, roles: Roles):
+    empty = Database(postgres.new_database(), SigningKey.new())
+    app = Database(_as(empty.url, "keyturn_app"), SigningKey.new())
+    with pytest.raises(StoreUnavailable, match="KEYTURN_MIGRATIONS"):
+        migrations.upgrade_schema(app)
+    app.close()
+    empty.close()
+
+
+@pytest.mark.parametrize("name", ["", 'x"; DROP TABLE entry', "Capital", "1st"])
+def test_a_strange_name_of_a_role_is_refused(name: str):
+    with pytest.raises(ValueError, match="no name of a role"):
+        db_roles.grant_statements(name or " ")

@@ -1,0 +1,388 @@
+"""Whoever writes to the database becomes nobody else by it: rows that let somebody in are stamped.
+
+mallory is who can write to the database and has not the key of the log. He has a browser, an API
+client and a chat account of his own.
+"""
+
+import hashlib
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import Table, delete, insert, select, update
+
+from bot.audit import change_log, signing, verification
+from bot.audit.signing import SigningKey
+from bot.audit.spool import Spool
+from bot.auth import sessions, tokens
+from bot.db import row_mac, tables
+from bot.db.database import Database, Transaction
+from bot.maintenance.housekeeping import Housekeeping
+from bot.maintenance.key_rotation import rotate_signing_key
+from tests.bot.empty import empty, on_sqlite
+
+SESSION, LINK, TOKEN = tables.session, tables.sign_in_link, tables.api_token
+HOUR = 3600 * 1_000_000
+YEAR = 366 * 24 * HOUR
+SECRET = "x" * 43
+
+
+def _hashed(token: str) -> str:
+    return hashlib.sha256(token.encode()).hexdigest()
+
+
+def _alter(tx: Transaction, table: Table, **values: object) -> None:
+    tx.sql.execute(update(table).values(values))
+
+
+def _write(tx: Transaction, table: Table, **values: object) -> None:
+    """Write a row of his own, with a stamp by a key of his own."""
+    text = row_mac.row_to_text(table, values)
+    tx.sql.execute(insert(table).values(**values, stamp=SigningKey.new().stamp(text)))
+
+
+def _copy_of(tx: Transaction, table: Table, **values: object) -> None:
+    """Write a row with the stamp of another that is good."""
+    row = dict(tx.sql.execute(select(table)).mappings().one()) | values
+    row.pop("id", None)
+    tx.sql.execute(insert(table).values(row))
+
+
+def _bears(tx: Transaction, whole: str) -> tuple[str, str]:
+    found = tokens.find_token(tx, whole)
+    good = found is not None and found.holds(tx.now)
+    return (found.person, " ".join(found.scopes)) if found and good else ("", "")
+
+
+# Each does something and returns who he is by it: anybody but himself is a break-in.
+
+
+def _a_session_of_his_own_making(tx: Transaction) -> str:
+    said = {"began": tx.now, "last_seen": tx.now, "factor": "", "challenge": "", "by": "link"}
+    _write(tx, SESSION, token=_hashed(SECRET), person="olga", agent="", **said)
+    return sessions.touch_session(tx, SECRET) or ""
+
+
+def _a_copied_session(tx: Transaction) -> str:
+    sessions.begin_session(tx, "olga")
+    _copy_of(tx, SESSION, token=_hashed(SECRET))
+    return sessions.touch_session(tx, SECRET) or ""
+
+
+def _his_session_as_somebody_else(tx: Transaction) -> str:
+    mine = sessions.begin_session(tx, "mallory")
+    _alter(tx, SESSION, person="olga")
+    return sessions.touch_session(tx, mine) or ""
+
+
+def _a_session_that_never_ends(tx: Transaction) -> str:
+    stolen = sessions.begin_session(tx, "olga")
+    _alter(tx, SESSION, began=tx.now + YEAR, last_seen=tx.now + YEAR)
+    return sessions.touch_session(tx, stolen) or ""
+
+
+def _a_link_of_his_own_making(tx: Transaction) -> str:
+    _write(tx, LINK, token=_hashed(SECRET), person="olga", expires=tx.now + HOUR)
+    return sessions.use_link(tx, SECRET) or ""
+
+
+def _his_link_for_somebody_else(tx: Transaction) -> str:
+    mine = sessions.create_link(tx, "mallory")
+    _alter(tx, LINK, person="olga")
+    return sessions.use_link(tx, mine) or ""
+
+
+def _a_link_that_was_too_old(tx: Transaction) -> str:
+    found = sessions.create_link(tx, "olga", seconds=-1)
+    _alter(tx, LINK, expires=tx.now + HOUR)
+    return sessions.use_link(tx, found) or ""
+
+
+def _a_link_that_was_used(tx: Transaction) -> str:
+    found = sessions.create_link(tx, "olga")
+    sessions.use_link(tx, found)
+    _alter(tx, LINK, used=None)
+    return sessions.use_link(tx, found) or ""
+
+
+def _made(tx: Transaction, person: str) -> str:
+    return tokens.add_token(tx, person=person, scopes=["read"], name="", expires=tx.now + HOUR)[1]
+
+
+def _a_token_of_his_own_making(tx: Transaction) -> str:
+    whole = f"kt_0123abcd_{SECRET}"
+    said = {"scopes": "approve", "name": "", "made": tx.now, "expires": tx.now + YEAR}
+    _write(tx, TOKEN, prefix=whole[:11], hash=_hashed(whole), person="olga", **said)
+    return _bears(tx, whole)[0]
+
+
+def _a_copied_token(tx: Transaction) -> str:
+    _made(tx, "olga")
+    whole = f"kt_0123abcd_{SECRET}"
+    _copy_of(tx, TOKEN, prefix=whole[:11], hash=_hashed(whole))
+    return _bears(tx, whole)[0]
+
+
+def _his_token_as_somebody_else(tx: Transaction) -> str:
+    mine = _made(tx, "mallory")
+    _alter(tx, TOKEN, person="olga")
+    return _bears(tx, mine)[0]
+
+
+def _his_token_for_more(tx: Transaction) -> str:
+    mine = _made(tx, "mallory")
+    _alter(tx, TOKEN, scopes="read ask approve")
+    return _bears(tx, mine)[1].removeprefix("read").strip()
+
+
+def _a_token_that_has_expired(tx: Transaction) -> str:
+    stolen = tokens.add_token(tx, person="olga", scopes=["ask"], name="", expires=tx.now - 1)[1]
+    _alter(tx, TOKEN, expires=tx.now + YEAR)
+    return _bears(tx, stolen)[0]
+
+
+def _a_token_that_was_revoked(tx: Transaction) -> str:
+    stolen = _made(tx, "olga")
+    tokens.revoke_all_tokens(tx, "olga")
+    _alter(tx, TOKEN, revoked=None)
+    return _bears(tx, stolen)[0]
+
+
+def _a_second_factor_in_his_session(tx: Transaction) -> str:
+    """Olga has shown hers a moment ago, in her own session: the log tells of it."""
+    mine = sessions.begin_session(tx, "olga")
+    _alter(tx, SESSION, stepped_up=tx.now, factor="d" * 32)
+    found = sessions.find_session(tx, mine)
+    return found.person if found and found.fresh(tx.now) else ""
+
+
+def _a_challenge_that_he_has_had_signed(tx: Transaction) -> str:
+    mine = sessions.begin_session(tx, "olga")
+    _alter(tx, SESSION, challenge="00" * 32, challenged=tx.now)
+    return "olga" if sessions.take_challenge(tx, mine) else ""
+
+
+BREAK_INS: tuple[Callable[[Transaction], str], ...] = (
+    _a_session_of_his_own_making,
+    _a_copied_session,
+    _his_session_as_somebody_else,
+    _a_session_that_never_ends,
+    _a_link_of_his_own_making,
+    _his_link_for_somebody_else,
+    _a_link_that_was_too_old,
+    _a_link_that_was_used,
+    _a_token_of_his_own_making,
+    _a_copied_token,
+    _his_token_as_somebody_else,
+    _his_token_for_more,
+    _a_token_that_has_expired,
+    _a_token_that_was_revoked,
+    _a_second_factor_in_his_session,
+    _a_challenge_that_he_has_had_signed,
+)
+
+
+@pytest.mark.parametrize("break_in", BREAK_INS)
+class TestForged:
+    def test_t_x2_opens_nothing(self, database: Database, break_in: Callable[[Transaction], str]):
+        with database.transaction() as tx:
+            assert break_in(tx) == ""
+
+    def test_t_x2_without_the_stamp_it_would(
+        self,
+        database: Database,
+        break_in: Callable[[Transaction], str],
+        monkeypatch: pytest.MonkeyPatch,
+    ):
+        monkeypatch.setattr(row_mac, "is_mac_valid", _certainly)
+        with database.transaction() as tx:
+            assert break_in(tx) != ""
+
+
+def _certainly(*_: object) -> bool:
+    return True
+
+
+@pytest.mark.parametrize("table", [SESSION, LINK, TOKEN], ids=lambda table: table.name)
+def test_t_x2_no_column_can_be_altered_but_the_number(database: Database, table: Table):
+    """A column that is added later is stamped, too, or this fails."""
+    with database.transaction() as tx:
+        sessions.begin_session(tx, "dora")
+        sessions.create_link(tx, "dora")
+        _made(tx, "dora")
+        good = dict(tx.sql.execute(select(table)).mappings().one())
+        assert row_mac.is_mac_valid(tx, table, tx.sql.execute(select(table)).one())
+        altered: dict[str, bool] = {}
+        for column in table.columns:
+            text = column.type.python_type is str
+            tx.sql.execute(update(table).values({column: "a" * 8 if text else 12345}))
+            altered[column.name] = row_mac.is_mac_valid(
+                tx, table, tx.sql.execute(select(table)).one()
+            )
+            tx.sql.execute(update(table).values(good))
+    assert [name for name, holds in altered.items() if holds] == ["id"] * ("id" in altered)
+
+
+# PostgreSQL keeps in a column only what is of its type.
+@on_sqlite
+def test_t_x2_a_row_that_says_something_strange_is_none(database: Database):
+    with database.transaction() as tx:
+        mine = sessions.begin_session(tx, "dora")
+        for strange in (b"olga", 1.5, float("inf")):
+            tx.sql.exec_driver_sql("UPDATE session SET person = ?", (strange,))
+            assert sessions.find_session(tx, mine) is None
+
+
+def test_a_row_that_did_not_hold_never_does_again(database: Database):
+    """Not by being used, nor by the mark that it was revoked."""
+    with database.transaction() as tx:
+        mine, token = sessions.begin_session(tx, "mallory"), _made(tx, "mallory")
+        _alter(tx, SESSION, person="olga")
+        _alter(tx, TOKEN, person="olga")
+        sessions.record_step_up(tx, mine, factor="d" * 32)
+        found = tx.sql.execute(select(TOKEN.c.id)).scalar_one()
+        tokens.revoke_token(tx, found)
+        assert sessions.find_session(tx, mine) is None
+        assert tokens.find_token(tx, token) is None
+        assert tokens.list_tokens(tx) == []
+        assert sessions.list_sessions(tx, "olga") == []
+        with pytest.raises(tokens.NoSuchToken):
+            tokens.lock_token(tx, found)
+
+
+class TestPutBack:
+    """He keeps a row with its good stamp, and puts it back once the token was revoked."""
+
+    def _put_back(self, tx: Transaction, kind: str, who: str = "olga") -> str:
+        whole = _made(tx, "olga")
+        row = dict(tx.sql.execute(select(TOKEN)).mappings().one())
+        told = {"token": row["prefix"]} if kind == tokens.REVOKED else {"who": who}
+        change_log.append_entry(tx, kind, run=None, person="adam", host="", **told)
+        tokens.revoke_all_tokens(tx, "olga")
+        tx.sql.execute(delete(TOKEN))
+        tx.sql.execute(insert(TOKEN).values(row))
+        return _bears(tx, whole)[0]
+
+    @pytest.mark.parametrize("kind", [tokens.REVOKED, tokens.BANNED])
+    def test_t_x2_the_log_tells_that_it_was(self, database: Database, kind: str):
+        with database.transaction() as tx:
+            assert self._put_back(tx, kind) == ""
+
+    def test_t_x2_what_is_told_of_another_does_not_matter(self, database: Database):
+        """The twin: it is good again where the log tells of somebody else, or of nothing."""
+        with database.transaction() as tx:
+            assert self._put_back(tx, tokens.BANNED, who="o_ga") == "olga"
+
+
+class TestTold:
+    def _house(self, database: Database, tmp_path: Path) -> Housekeeping:
+        house = Housekeeping(database, spool=Spool(tmp_path / "spool"))
+        house.take_up()
+        return house
+
+    def _told(self, database: Database) -> list[dict[str, Any]]:
+        with database.reading() as tx:
+            return [
+                e.facts for e in change_log.list_entries_after(tx, 0) if e.kind == row_mac.REFUSED
+            ]
+
+    def test_each_row_is_told_of_once_and_at_once_in_the_log_of_the_service(
+        self, database: Database, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    ):
+        house = self._house(database, tmp_path)
+        with database.transaction() as tx:
+            mine = sessions.begin_session(tx, "mallory")
+            _alter(tx, SESSION, person="olga")
+        for _ in range(3):
+            with database.reading() as tx, caplog.at_level(logging.CRITICAL):
+                assert sessions.find_session(tx, mine) is None
+            house.keep()
+        name = _hashed(mine)[:16]
+        assert self._told(database) == [{"what": "session", "name": name, "whose": "olga"}]
+        assert [record.levelname for record in caplog.records] == ["CRITICAL"]
+        assert f"the session {name} of olga was not written by Keyturn" in caplog.text
+
+    def test_an_honest_row_is_not_told_of(self, database: Database, tmp_path: Path):
+        house = self._house(database, tmp_path)
+        with database.transaction() as tx:
+            mine, token = sessions.begin_session(tx, "dora"), _made(tx, "dora")
+            sessions.record_step_up(tx, mine, factor="d" * 32)
+            sessions.create_challenge(tx, mine)
+        with database.transaction() as tx:
+            assert sessions.take_challenge(tx, mine)
+            assert sessions.use_link(tx, sessions.create_link(tx, "dora")) == "dora"
+            found = tokens.find_token(tx, token)
+            assert found
+            tokens.record_token_use(tx, found)
+            assert tokens.find_token(tx, token)
+            assert sessions.touch_session(tx, mine) == "dora"
+        house.keep()
+        assert self._told(database) == []
+
+    def test_thousands_of_them_flood_nothing(self, database: Database, tmp_path: Path):
+        house = self._house(database, tmp_path)
+        with database.transaction() as tx:
+            said = {"began": 1, "last_seen": 1, "factor": "", "challenge": "", "by": ""}
+            rows = [{"token": f"{n:05}{59 * '0'}", "person": "olga", **said} for n in range(1100)]
+            tx.sql.execute(insert(SESSION), [{**row, "agent": "", "stamp": ""} for row in rows])
+            assert sessions.list_sessions(tx, "olga") == []
+        house.keep()
+        assert len(self._told(database)) == 20
+
+
+class TestAnotherKey:
+    """The key of the log is changed: tokens go on as far as it tells of them; people sign in."""
+
+    def _turned(self, tmp_path: Path, *, told: bool) -> tuple[str, str, Database, int]:
+        file = tmp_path / "changelog.key"
+        database = empty(tmp_path / "keyturn.db", signing.load_signing_key(file))
+        with database.transaction() as tx:
+            verification.open_log(tx)
+            session = sessions.begin_session(tx, "dora")
+            made, token = tokens.add_token(
+                tx, person="dora", scopes=["read"], name="", expires=tx.now + HOUR
+            )
+            if told:
+                change_log.append_entry(
+                    tx,
+                    tokens.MADE,
+                    person="dora",
+                    whose="dora",
+                    token=made.prefix,
+                    scopes=["read"],
+                )
+        ended = len(rotate_signing_key(database, file).ended)
+        database.close()
+        return session, token, Database(database.url, signing.load_signing_key(file)), ended
+
+    def test_tokens_go_on_and_sessions_end(self, tmp_path: Path):
+        session, token, database, ended = self._turned(tmp_path, told=True)
+        with database.reading() as tx:
+            assert _bears(tx, token) == ("dora", "read")
+            assert sessions.find_session(tx, session) is None
+            assert tx.stamping
+            assert tx.stamping.doubted == {}
+        assert ended == 0
+        database.close()
+
+    def test_t_l7_a_token_that_only_a_stolen_key_tells_of_does_not(self, tmp_path: Path):
+        _, token, database, ended = self._turned(tmp_path, told=False)
+        with database.reading() as tx:
+            assert tokens.find_token(tx, token) is None
+        assert ended == 1
+        database.close()
+
+    def test_without_being_carried_over_no_token_would_go_on(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ):
+        monkeypatch.setattr(tokens, "remac_tokens", _none)
+        _, token, database, _ = self._turned(tmp_path, told=True)
+        with database.reading() as tx:
+            assert tokens.find_token(tx, token) is None
+        database.close()
+
+
+def _none(*_: object) -> list[object]:
+    return []

@@ -1,0 +1,176 @@
+import pytest
+
+from bot.auth import sessions
+from bot.db import dedup, locks, outbox, runs, search
+from bot.db.database import Database, Transaction
+from bot.model.run import IllegalMove, Origin, State, Vote
+
+
+def _new(tx: Transaction, host: str = "lb1", person: str = "dora") -> int:
+    fields = {"host": host, "name": "lamp"}
+    new = runs.NewRun("toy set", "change", fields, host, "edge", person, Origin("web"))
+    return runs.add_run(tx, new).id
+
+
+def test_a_run_is_found_as_it_was_saved(database: Database):
+    with database.transaction() as tx:
+        number = _new(tx)
+    with database.reading() as tx:
+        run = runs.get_run(tx, number)
+    assert (run.state, run.host, run.fields["name"]) == (State.ASKED, "lb1", "lamp")
+    assert run.title == "toy set"
+
+
+def test_a_run_that_is_not_there_is_named(database: Database):
+    with pytest.raises(runs.NoSuchRun, match="no run 77"), database.reading() as tx:
+        runs.get_run(tx, 77)
+
+
+def test_an_illegal_move_is_refused(database: Database):
+    with database.transaction() as tx:
+        run = runs.get_run(tx, _new(tx))
+        with pytest.raises(IllegalMove):
+            runs.move_run(tx, run, State.RUNNING)
+
+
+def test_what_no_run_has_is_not_changed(database: Database):
+    with database.transaction() as tx:
+        run = runs.get_run(tx, _new(tx))
+        with pytest.raises(TypeError, match="not what a run is made of: colour"):
+            runs.move_run(tx, run, State.WAITING, colour="red")
+
+
+def test_the_second_to_move_a_run_is_told(database: Database):
+    with database.transaction() as tx:
+        run = runs.get_run(tx, _new(tx))
+        runs.move_run(tx, run, State.WAITING)
+        with pytest.raises(runs.Overtaken):
+            runs.move_run(tx, run, State.WITHDRAWN)
+
+
+def test_runs_that_are_held_are_as_they_are_now(database: Database):
+    with database.transaction() as tx:
+        known = [runs.get_run(tx, _new(tx, host)) for host in ("lb1", "lb2", "lb3")]
+        runs.move_run(tx, known[1], State.WAITING, needed=2)
+    with database.transaction() as tx:
+        held = {run.id: run for run in runs.lock_runs(tx, known)}
+        assert held == {run.id: runs.get_run(tx, run.id) for run in known}
+    assert held[known[1].id].needed == 2
+    assert held[known[0].id] is known[0]
+
+
+def test_pages_show_every_run_once_newest_first(database: Database):
+    with database.transaction() as tx:
+        numbers = [_new(tx, host=f"lb{n % 3}") for n in range(30)]
+    found: list[int] = []
+    before = None
+    while True:
+        with database.reading() as tx:
+            page = search.find_newest_runs(tx, search.RunFilter(before=before), most=7)
+        if not page:
+            break
+        found += [run.id for run in page]
+        before = page[-1].id
+    assert found == sorted(numbers, reverse=True)
+
+
+def test_filters_narrow_what_is_found(database: Database):
+    with database.transaction() as tx:
+        _new(tx, "lb1", "dora")
+        wanted = _new(tx, "lb2", "dora")
+        _new(tx, "lb2", "olga")
+        now = tx.now
+        both = search.RunFilter(host="lb2", person="dora", words="toy set")
+        assert [run.id for run in search.find_newest_runs(tx, both)] == [wanted]
+        assert (
+            len(search.find_newest_runs(tx, search.RunFilter(states=frozenset({State.ASKED}))))
+            == 3
+        )
+        assert (
+            search.find_newest_runs(tx, search.RunFilter(states=frozenset({State.FAILED}))) == []
+        )
+        assert search.find_newest_runs(tx, search.RunFilter(since=now + 1)) == []
+        assert len(search.find_newest_runs(tx, search.RunFilter(until=now))) == 3
+
+
+def test_a_person_votes_once(database: Database):
+    with database.transaction() as tx:
+        number = _new(tx)
+        vote = Vote(number, "olga", yes=True, digest="d", at=tx.now)
+        assert runs.add_vote(tx, vote)
+        assert not runs.add_vote(tx, vote)
+        assert runs.list_votes(tx, number) == [vote]
+
+
+def test_a_target_is_locked_by_one_run(database: Database):
+    with database.transaction() as tx:
+        first, second = _new(tx), _new(tx)
+        assert locks.take_lock(tx, "lb1", first) is None
+        assert locks.take_lock(tx, "lb1", first) is None
+        holder = locks.take_lock(tx, "lb1", second)
+        assert holder is not None
+        assert holder.run == first
+        locks.release_locks(tx, first)
+        assert locks.take_lock(tx, "lb1", second) is None
+
+
+def test_news_become_one_and_come_again(database: Database):
+    with database.transaction() as tx:
+        number = _new(tx)
+        outbox.announce_run(tx, number)
+        outbox.announce_run(tx, number)
+        (item,) = outbox.list_pending_news(tx)
+        assert item.revision == 2
+        outbox.announce_run(tx, number)  # while it is being told
+        outbox.mark_told(tx, item)
+        (again,) = outbox.list_pending_news(tx)
+        outbox.mark_told(tx, again)
+        assert outbox.list_pending_news(tx) == []
+
+
+def test_postponed_news_wait_and_keep(database: Database):
+    with database.transaction() as tx:
+        number = _new(tx)
+        outbox.announce_run(tx, number)
+        (item,) = outbox.list_pending_news(tx)
+        outbox.postpone_news(tx, item, seconds=60, why="Slack is away")
+        assert outbox.list_pending_news(tx) == []
+        outbox.postpone_news(tx, item, seconds=-1, why="back")
+        assert [item.run for item in outbox.list_pending_news(tx)] == [number]
+
+
+def test_a_notice_is_remembered_and_renewed(database: Database):
+    with database.transaction() as tx:
+        number = _new(tx)
+        outbox.store_message(tx, outbox.PostedMessage(number, "card", "C1", "1.0", "a"))
+        outbox.store_message(tx, outbox.PostedMessage(number, "card", "C1", "2.0", "b"))
+        assert outbox.list_messages(tx, number)["card"].ts == "2.0"
+
+
+def test_what_was_seen_has_no_second_first_time(database: Database):
+    with database.transaction() as tx:
+        assert dedup.remember_first(tx, "signature")
+        assert not dedup.remember_first(tx, "signature")
+        dedup.delete_old_keys(tx)
+        assert not dedup.remember_first(tx, "signature")
+
+
+def test_a_sign_in_link_works_once(database: Database):
+    with database.transaction() as tx:
+        token = sessions.create_link(tx, "dora")
+        assert sessions.use_link(tx, "guess") is None
+        assert sessions.use_link(tx, token) == "dora"
+        assert sessions.use_link(tx, token) is None
+
+
+def test_a_sign_in_link_grows_old(database: Database):
+    with database.transaction() as tx:
+        assert sessions.use_link(tx, sessions.create_link(tx, "dora", seconds=0)) is None
+
+
+def test_a_session_ends_when_it_is_ended(database: Database):
+    with database.transaction() as tx:
+        token = sessions.begin_session(tx, "dora")
+        assert sessions.touch_session(tx, token) == "dora"
+        sessions.end_session(tx, token)
+        assert sessions.touch_session(tx, token) is None

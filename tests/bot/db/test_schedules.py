@@ -1,0 +1,470 @@
+"""Schedules: approved once, fired once at each moment, and only as they were approved."""
+
+import threading
+from dataclasses import replace
+
+import pytest
+from sqlalchemy import update
+
+from bot.db import schedules, tables
+from bot.db.schedules import FireOutcome, Schedule, ScheduleState
+from bot.execution import gate, start_schedule
+from bot.model.run import Origin, Run, State
+from bot.model.schedule import Overlap, ScheduleTiming, parse_cron
+from bot.policy import Policy, Request, Ruling
+from bot.workflow import requests, schedule_approval
+from bot.workflow.approvals import NotAllowed, TooLate
+from bot.workflow.requests import InvalidRequest
+from runbooks import AnyRunbook
+from tests.bot.office import WEB, Office
+from tests.bot.time import MINUTE, an_hour_back, due_now, fire_all
+from tests.toy import BreakSwitch, SetSwitch, ShowSwitches
+
+HOURLY = ScheduleTiming("hourly", parse_cron("0 * * * *", "Europe/Amsterdam"))
+LAMP = SetSwitch(host="lb1", name="lamp", value="on")
+
+
+def _asked(
+    office: Office, timing: ScheduleTiming = HOURLY, what: AnyRunbook = LAMP, person: str = "dora"
+) -> Run:
+    run = office.workflow.schedules.ask(
+        [what], spelled="", person=person, origin=WEB, timing=timing
+    )
+    office.work()
+    return office.run(run.id)
+
+
+def _begun(office: Office, timing: ScheduleTiming = HOURLY, what: AnyRunbook = LAMP) -> Schedule:
+    office.approve(_asked(office, timing, what))
+    return _all(office)[-1]
+
+
+def _all(office: Office) -> list[Schedule]:
+    with office.database.reading() as tx:
+        return sorted(schedules.list_schedules(tx), key=lambda schedule: schedule.id)
+
+
+def _fires(office: Office, schedule: Schedule) -> list[schedules.Fire]:
+    with office.database.reading() as tx:
+        return list(schedules.list_fires(tx, schedule.id))
+
+
+def _fired(office: Office, schedule: Schedule) -> list[Run]:
+    return [office.run(fire.run) for fire in _fires(office, schedule) if fire.run is not None]
+
+
+def test_a_schedule_waits_for_the_approval_that_its_runbook_takes(any_office: Office):
+    run = _asked(any_office)
+    assert run.state is State.WAITING
+    assert run.title == "schedule “hourly”: toy set lb1 lamp on"
+    assert _all(any_office) == []
+    run = any_office.approve(run)
+    assert (run.state, run.summary) == (State.SUCCEEDED, "Schedule 1 fires from now on")
+    assert any_office.fleet.told == []
+
+
+def test_what_it_fires_was_approved_with_it_and_takes_no_other_approval(any_office: Office):
+    schedule = _begun(any_office)
+    due_now(any_office, schedule)
+    fire_all(any_office)
+    [run] = _fired(any_office, schedule)
+    assert (run.state, run.asked_by, run.origin.door) == (State.SUCCEEDED, "dora", "schedule")
+    assert any_office.fleet.told == [("lb1", "set lamp on")]
+    assert "fired" in any_office.entries()
+
+
+def test_r_c3_a_moment_is_fired_once_however_many_clocks_look(any_office: Office):
+    schedule = _begun(any_office)
+    due_now(any_office, schedule)
+    barrier = threading.Barrier(4)
+
+    def look() -> None:
+        barrier.wait()
+        any_office.workflow.schedules.fire_due()
+
+    clocks = [threading.Thread(target=look) for _ in range(4)]
+    for clock in clocks:
+        clock.start()
+    for clock in clocks:
+        clock.join()
+    any_office.work()
+    assert len(_fired(any_office, schedule)) == 1
+    assert any_office.fleet.told == [("lb1", "set lamp on")]
+
+
+def test_what_is_as_asked_already_asks_nobody_and_says_so(office: Office):
+    schedule = _begun(office)
+    office.fleet.hosts["lb1"]["lamp"] = "on"
+    due_now(office, schedule)
+    fire_all(office)
+    [run] = _fired(office, schedule)
+    assert run.state is State.UNCHANGED
+
+
+def test_a_schedule_can_be_asked_for_while_there_is_nothing_to_do(office: Office):
+    office.fleet.hosts["lb1"]["lamp"] = "on"
+    assert _asked(office).state is State.WAITING
+
+
+def test_a_check_needs_no_approval_and_fires(office: Office):
+    run = _asked(office, what=ShowSwitches(host="lb1"))
+    assert run.state is State.SUCCEEDED
+    [schedule] = _all(office)
+    due_now(office, schedule)
+    fire_all(office)
+    [fired] = _fired(office, schedule)
+    assert fired.report is not None
+
+
+@pytest.mark.parametrize(
+    ("catch_up", "fired", "missed"), [(0, 0, 5), (1, 1, 4), (3, 3, 2), (99, 5, 0)]
+)
+def test_r_c4_what_was_missed_is_a_row_and_made_up_for_as_agreed(
+    office: Office, catch_up: int, fired: int, missed: int
+):
+    schedule = _begun(office, replace(HOURLY, catch_up=catch_up))
+    with office.database.transaction() as tx:
+        # Half an hour after the last of five full hours, whatever time it is now.
+        hour = 60 * MINUTE
+        zone = "Europe/Amsterdam"
+        minute = (tx.now // MINUTE + 30) % 60
+        timing = replace(schedule.timing, timetable=parse_cron(f"{minute} * * * *", zone))
+        since = tx.now - 4 * hour - 45 * MINUTE
+        tx.sql.execute(
+            update(tables.schedule).values(decided=since, due=since, timing=timing.to_json())
+        )
+    for _ in range(6):
+        fire_all(office)
+    outcomes = [fire.outcome for fire in _fires(office, schedule)]
+    assert (outcomes.count(FireOutcome.FIRED), outcomes.count(FireOutcome.MISSED)) == (
+        fired,
+        missed,
+    )
+
+
+def test_a_thousand_missed_moments_are_rows_too(office: Office):
+    schedule = _begun(office)
+    with office.database.transaction() as tx:
+        since = tx.now - 1500 * 60 * MINUTE
+        tx.sql.execute(update(tables.schedule).values(decided=since, due=since))
+    for _ in range(3):
+        fire_all(office)
+    with office.database.reading() as tx:
+        rows = schedules.list_fires(tx, schedule.id, most=5000)
+    assert len(rows) in {1499, 1500, 1501}
+
+
+def test_a_fire_is_left_out_while_the_last_run_is_not_over(office: Office):
+    schedule = _begun(office)
+    due_now(office, schedule)
+    office.workflow.schedules.fire_due()
+    office.queue.waiting.clear()
+    an_hour_back(office)
+    due_now(office, schedule)
+    fire_all(office)
+    newest = _fires(office, schedule)[0]
+    assert newest.outcome is FireOutcome.SKIPPED
+    assert newest.why.endswith("was not over")
+
+
+def test_a_fire_waits_for_the_last_run_where_that_was_agreed(office: Office):
+    schedule = _begun(office, replace(HOURLY, overlap=Overlap.QUEUE))
+    due_now(office, schedule)
+    office.workflow.schedules.fire_due()
+    waiting, office.queue.waiting[:] = list(office.queue.waiting), []
+    an_hour_back(office)
+    due_now(office, schedule)
+    fire_all(office)
+    assert _fires(office, schedule)[0].outcome is FireOutcome.LATER
+    office.queue.waiting += waiting
+    office.work()
+    fire_all(office)
+    assert [fire.outcome for fire in _fires(office, schedule)] == [FireOutcome.FIRED] * 2
+
+
+def test_a_fire_ends_the_last_run_where_that_was_agreed(office: Office):
+    schedule = _begun(office, replace(HOURLY, overlap=Overlap.CANCEL))
+    due_now(office, schedule)
+    office.workflow.schedules.fire_due()
+    office.queue.waiting.clear()
+    an_hour_back(office)
+    due_now(office, schedule)
+    fire_all(office)
+    assert [run.state for run in _fired(office, schedule)] == [State.SUCCEEDED, State.WITHDRAWN]
+
+
+def test_hosts_are_spread_each_at_its_own_moment(office: Office):
+    timing = replace(HOURLY, spread=30)
+    lamps = [SetSwitch(host=host, name="lamp", value="on") for host in ("lb1", "lb2")]
+    run = office.workflow.schedules.ask(
+        lamps, spelled="lb*", person="dora", origin=WEB, timing=timing
+    )
+    office.work()
+    office.approve(office.run(run.id))
+    [schedule] = _all(office)
+    due_now(office, schedule)
+    fire_all(office)
+    fires = _fires(office, schedule)
+    assert {fire.host for fire in fires} == {"lb1", "lb2"}
+    assert len({fire.start for fire in fires}) == 2
+    with office.database.transaction() as tx:
+        tx.sql.execute(update(tables.fire).values(start=tx.now))
+    fire_all(office)
+    assert {run.state for run in _fired(office, schedule)} == {State.SUCCEEDED}
+    assert sorted(office.fleet.told) == [("lb1", "set lamp on"), ("lb2", "set lamp on")]
+
+
+def test_several_hosts_fire_as_one_request(office: Office):
+    lamps = [SetSwitch(host=host, name="lamp", value="on") for host in ("lb1", "lb2")]
+    run = office.workflow.schedules.ask(
+        lamps, spelled="lb*", person="dora", origin=WEB, timing=HOURLY
+    )
+    office.work()
+    office.approve(office.run(run.id))
+    [schedule] = _all(office)
+    due_now(office, schedule)
+    fire_all(office)
+    [fired] = _fired(office, schedule)
+    assert fired.state is State.SUCCEEDED
+    assert sorted(office.fleet.told) == [("lb1", "set lamp on"), ("lb2", "set lamp on")]
+
+
+def _fire(office: Office) -> Schedule:
+    """Let the schedule's moment come, and return the schedule as it is then."""
+    [schedule] = _all(office)
+    due_now(office, schedule)
+    fire_all(office)
+    return _all(office)[0]
+
+
+def _nothing(*_: object, **__: object) -> None:
+    """Stand where a guard stood."""
+
+
+def _no_word(*_: object, **__: object) -> str:
+    return ""
+
+
+def _everybody(*_: object) -> Ruling:
+    return Ruling(allowed=True)
+
+
+def _never(*_: object) -> bool:
+    return False
+
+
+class TestAnOwnerWhoLeft:
+    def _leaves(self, office: Office) -> Schedule:
+        people = office.policies.path / "people.yaml"
+        people.write_text(people.read_text().replace("dora", "nora"))
+        return _fire(office)
+
+    def test_t_a13_suspends_it_and_the_area_is_told(self, office: Office):
+        _begun(office)
+        schedule = self._leaves(office)
+        assert schedule.standing is ScheduleState.SUSPENDED
+        [run] = _fired(office, schedule)
+        assert run.state is State.REFUSED
+        assert office.fleet.told == []
+        assert "schedule suspended" in office.entries()
+
+    def test_t_a13_without_the_guard_would_go_on_changing_things(
+        self, office: Office, monkeypatch: pytest.MonkeyPatch
+    ):
+        schedule = _begun(office)
+        monkeypatch.setattr(Policy, "may_ask", _everybody)
+        self._leaves(office)
+        assert schedule.standing is ScheduleState.ACTIVE
+        assert office.fleet.told == [("lb1", "set lamp on")]
+
+
+class TestAnApprovalThatLapsed:
+    def _lapses(self, office: Office) -> Schedule:
+        _begun(office)
+        with office.database.transaction() as tx:
+            tx.sql.execute(update(tables.schedule).values(lapses=tx.now))
+        return _fire(office)
+
+    def test_t_a13_fires_no_more(self, office: Office):
+        assert self._lapses(office).standing is ScheduleState.LAPSED
+        assert office.fleet.told == []
+
+    def test_t_a13_without_the_guard_would_fire_for_ever(
+        self, office: Office, monkeypatch: pytest.MonkeyPatch
+    ):
+        monkeypatch.setattr(schedule_approval, "check_schedule_approval", _nothing)
+        assert self._lapses(office).standing is ScheduleState.ACTIVE
+        assert office.fleet.told == [("lb1", "set lamp on")]
+
+
+OFTEN = replace(HOURLY, timetable=parse_cron("*/5 * * * *", "UTC"))
+
+
+def test_t_a13_a_runbook_that_fires_too_often_is_refused(office: Office):
+    with pytest.raises(InvalidRequest, match="every 10 minutes at most"):
+        _asked(office, OFTEN)
+    _asked(office, OFTEN, what=ShowSwitches(host="lb1"))
+
+
+def test_t_a13_without_the_guard_it_would_be_asked_for(
+    office: Office, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(requests, "_check_timing", _nothing)
+    assert _asked(office, OFTEN).state is State.WAITING
+
+
+class TestValuesThatWereNotApproved:
+    """The request in the table was changed after its approval: its digest does not say so."""
+
+    def _changed(self, office: Office) -> None:
+        schedule = _begun(office)
+        with office.database.transaction() as tx:
+            fields = '{"host": "lb1", "name": "fan", "value": "on"}'
+            tx.sql.execute(
+                update(tables.run).where(tables.run.c.id == schedule.run).values(fields=fields)
+            )
+        _fire(office)
+
+    def test_t_a13_never_fire(self, office: Office):
+        self._changed(office)
+        assert office.fleet.told == []
+
+    def test_t_a13_without_the_guards_would_fire(
+        self, office: Office, monkeypatch: pytest.MonkeyPatch
+    ):
+        monkeypatch.setattr(schedule_approval, "check_schedule_approval", _nothing)
+        monkeypatch.setattr(gate, "_borne_out", _nothing)
+        self._changed(office)
+        assert office.fleet.told == [("lb1", "set fan on")]
+
+
+class TestItsOwner:
+    """Of what cannot be undone, which takes an owner's approval: its owner is one of them."""
+
+    def _asked_by_an_owner(self, office: Office) -> Run:
+        return _asked(office, what=BreakSwitch(host="lb1", name="lamp"), person="olga")
+
+    def test_t_a1_cannot_approve_it(self, office: Office):
+        run = self._asked_by_an_owner(office)
+        with pytest.raises(NotAllowed, match="your own request"):
+            office.approve(run, "olga")
+        assert office.approve(run, "adam").state is State.SUCCEEDED
+
+    def test_t_a1_without_the_guard_could(self, office: Office, monkeypatch: pytest.MonkeyPatch):
+        monkeypatch.setattr(Request, "made_by", _never)
+        assert office.approve(self._asked_by_an_owner(office), "olga").state is State.SUCCEEDED
+
+
+class TestAFreeze:
+    def _frozen(self, office: Office) -> Schedule:
+        _begun(office)
+        (office.policies.path / "freezes.yaml").write_text(
+            'freezes: [{name: sale, from: "1999-01-01 00:00", until: "2999-01-01 00:00"}]\n'
+        )
+        return _fire(office)
+
+    def test_t_a17_leaves_a_fire_out(self, office: Office):
+        schedule = self._frozen(office)
+        assert _fires(office, schedule)[0].outcome is FireOutcome.SKIPPED
+        assert office.fleet.told == []
+
+    def test_t_a17_without_the_guard_would_not(
+        self, office: Office, monkeypatch: pytest.MonkeyPatch
+    ):
+        monkeypatch.setattr(Policy, "frozen", _no_word)
+        self._frozen(office)
+        assert office.fleet.told == [("lb1", "set lamp on")]
+
+
+def test_its_owner_and_the_areas_suspend_and_resume_it(office: Office):
+    schedule = _begun(office)
+    with pytest.raises(NotAllowed):
+        office.workflow.schedules.suspend(schedule.id, person="theo")
+    with pytest.raises(InvalidRequest, match=r"U\+202E"):
+        office.workflow.schedules.suspend(schedule.id, person="olga", why="\u202ehidden")
+    office.workflow.schedules.suspend(schedule.id, person="olga", why="new\ndisks")
+    due_now(office, schedule)
+    fire_all(office)
+    assert _fires(office, schedule) == []
+    with pytest.raises(TooLate):
+        office.workflow.schedules.suspend(schedule.id, person="olga")
+    office.workflow.schedules.resume(schedule.id, person="dora")
+    fire_all(office)
+    assert _fires(office, schedule) == []
+    due_now(office, schedule)
+    fire_all(office)
+    assert len(_fired(office, schedule)) == 1
+    office.workflow.schedules.end(schedule.id, person="dora")
+    with pytest.raises(TooLate):
+        office.workflow.schedules.resume(schedule.id, person="dora")
+
+
+def test_who_takes_a_schedule_over_needs_an_approval_and_then_the_old_one_ends(office: Office):
+    schedule = _begun(office)
+    run = office.workflow.schedules.take(schedule.id, person="stan", origin=Origin("web"))
+    office.work()
+    waiting = office.run(run.id)
+    assert (waiting.state, _all(office)[0].standing) == (State.WAITING, ScheduleState.ACTIVE)
+    run = office.approve(waiting, "adam")
+    old, new = _all(office)
+    assert run.state is State.SUCCEEDED
+    assert (old.standing, new.standing, new.owner) == (
+        ScheduleState.ENDED,
+        ScheduleState.ACTIVE,
+        "stan",
+    )
+    assert old.why == "schedule 2 took its place"
+
+
+class TestTakenOverUnasked:
+    """What only looks takes nobody's approval, so whoever likes could put an end to it."""
+
+    def _taken(self, office: Office, person: str) -> tuple[Run, Schedule]:
+        office.workflow.schedules.ask(
+            [ShowSwitches(host="lb1")], spelled="", person="olga", origin=WEB, timing=HOURLY
+        )
+        office.work()
+        run = office.workflow.schedules.take(1, person=person, origin=WEB)
+        office.work()
+        return office.run(run.id), _all(office)[0]
+
+    def test_somebody_elses_goes_on(self, office: Office):
+        run, old = self._taken(office, "dora")
+        assert (run.state, old.standing) == (State.REFUSED, ScheduleState.ACTIVE)
+        assert (
+            run.summary == "Schedule 1 is kept by its owner and its area's: Adam Admin, Olga Owner"
+        )
+
+    def test_without_the_guard_it_would_have_ended(
+        self, office: Office, monkeypatch: pytest.MonkeyPatch
+    ):
+        monkeypatch.setattr(start_schedule, "_keepers", _no_word)
+        assert self._taken(office, "dora")[1].standing is ScheduleState.ENDED
+
+    def test_an_owner_of_the_area_takes_it(self, office: Office):
+        run, old = self._taken(office, "adam")
+        assert (run.state, old.standing) == (State.SUCCEEDED, ScheduleState.ENDED)
+
+    def test_whoever_likes_takes_that_of_somebody_who_has_left(self, office: Office):
+        self._taken(office, "dora")
+        for name in ("people.yaml", "areas.yaml"):
+            file = office.policies.path / name
+            lines = file.read_text().replace("[olga, adam]", "[adam]").replace("[olga]", "[adam]")
+            file.write_text(
+                "".join(f"{line}\n" for line in lines.split("\n") if "olga:" not in line)
+            )
+        run = office.workflow.schedules.take(1, person="dora", origin=WEB)
+        office.work()
+        assert office.run(run.id).state is State.SUCCEEDED
+        assert _all(office)[0].standing is ScheduleState.ENDED
+
+
+def test_a_run_that_claims_a_schedule_is_not_let_through(office: Office):
+    """What stands in the table is not believed: the schedule must have fired it."""
+    schedule = _begun(office)
+    due_now(office, schedule)
+    origin = Origin("schedule", schedule=schedule.id)
+    run = office.workflow.ask(LAMP, person="dora", origin=origin)
+    office.work()
+    assert office.run(run.id).state is State.REFUSED
+    assert office.fleet.told == []

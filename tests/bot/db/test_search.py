@@ -1,0 +1,413 @@
+"""What was done is found by all that is known of it, and no page costs more for being one of many.
+
+What is counted here is what time would show on ten million runs: which index a page walks, that
+nothing is sorted that an index has in order, and how many questions the database is asked.
+"""
+
+import itertools
+import random
+import re
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from sqlalchemy import event
+from sqlalchemy.pool import ConnectionPoolEntry
+
+from bot.audit import output, query
+from bot.audit.change_log import Draft, append_entries, append_entry
+from bot.audit.query import EntryFilter
+from bot.audit.signing import SigningKey
+from bot.db import runs, search, tables
+from bot.db import search_words as word_index
+from bot.db.database import Database, Transaction
+from bot.db.migrations import is_own_table
+from bot.db.pipeline import Pipeline
+from bot.db.search import RunFilter
+from bot.db.statement import Answer, Statement
+from bot.db.wire import PIPE
+from bot.model.run import ATTENTION, Origin, Run, State
+from tests.bench import filling
+from tests.bot.empty import empty
+
+HOSTS = ["web1", "web2", "web-db", "lb1", "lb2", "we_b"]
+
+
+def add(tx: Transaction, **changes: Any) -> Run:
+    given: dict[str, Any] = {
+        "words": "toy set",
+        "kind": "change",
+        "fields": {"host": changes.get("host", "lb1"), "name": "lamp", "value": "on"},
+        "host": "lb1",
+        "area": "edge",
+        "asked_by": "dora",
+        "origin": Origin("web"),
+    }
+    return runs.add_run(tx, runs.NewRun(**(given | changes)))
+
+
+def answered(tx: Transaction, run: Run, said: str) -> None:
+    entry = append_entry(tx, "step succeeded", run=run.id, host=run.host)
+    output.store_output(tx, entry, 1, output.prepare_output(tx, said))
+
+
+def numbers(tx: Transaction, **wanted: Any) -> list[int]:
+    return [run.id for run in search.find_newest_runs(tx, RunFilter(**wanted))]
+
+
+def test_the_tables_are_as_migrated(database: Database):
+    with database.engine.connect() as connection:
+        context = MigrationContext.configure(connection, opts={"include_name": is_own_table})
+        assert compare_metadata(context, tables.metadata) == []
+
+
+def test_a_run_is_found_by_each_thing_that_is_known_of_it(database: Database):
+    with database.transaction() as tx:
+        other = add(tx)
+        run = add(
+            tx,
+            words="disk set",
+            host="web1",
+            area="stores",
+            asked_by="adam",
+            fields={"host": "web1", "device": "sdb", "address": "203.0.113.9"},
+            reason="the backup is slow",
+        )
+        answered(tx, run, "mq-deadline [none] kyber\ntank/home is DEGRADED: see /dev/sdb")
+        for wanted in (
+            {"host": "web1"},
+            {"host": "we*"},
+            {"host": "?eb1"},
+            {"area": "stores"},
+            {"person": "adam"},
+            {"words": "disk set"},
+            {"text": ["sdb"]},
+            {"text": ["device=sdb"]},
+            {"text": ["203.0.113.9"]},
+            {"text": ["backup", "slow"]},
+            {"text": ["degraded"]},
+            {"text": ["tank/home"]},
+            {"text": ["kyber"], "host": "web*", "area": "stores", "person": "adam"},
+        ):
+            assert numbers(tx, **wanted) == [run.id], wanted
+        for wanted in (
+            {"host": "web2"},
+            {"host": "lb?1"},
+            {"text": ["device=sdc"]},
+            {"text": ["kyber"], "host": "lb1"},
+            {"text": ["kyber", "lamp"]},
+            {"text": ["name=lamp"], "area": "stores"},
+        ):
+            assert numbers(tx, **wanted) == [], wanted
+        assert numbers(tx, text=["name=lamp"]) == [other.id]
+
+
+def test_a_pattern_means_nothing_but_its_stars_and_question_marks(database: Database):
+    with database.transaction() as tx:
+        found = {host: add(tx, host=host).id for host in HOSTS}
+        assert numbers(tx, host="we_*") == [found["we_b"]]
+        assert numbers(tx, host="web[12]") == []
+        assert numbers(tx, host="web?") == [found["web2"], found["web1"]]
+        assert numbers(tx, host="*") == sorted(found.values(), reverse=True)
+        assert numbers(tx, host="%b1") == []
+
+
+def test_how_a_run_ended_is_searched_too(database: Database):
+    with database.transaction() as tx:
+        run = add(tx)
+        runs.move_run(tx, run, State.FAILED, summary="Step 1 failed: No space left")
+        assert numbers(tx, text=["space"]) == [run.id]
+
+
+def test_what_was_erased_is_not_found_and_what_was_asked_still_is(database: Database):
+    with database.transaction() as tx:
+        run = add(tx, reason="lamp of the harbour")
+        answered(tx, run, "the lamp spilled s3cret.example over the harbour")
+        assert numbers(tx, text=["s3cret.example"]) == [run.id]
+        output.erase_output(tx, run.id)
+        assert numbers(tx, text=["s3cret.example"]) == []
+        assert numbers(tx, text=["spilled"]) == []
+        assert numbers(tx, text=["harbour"]) == [run.id]
+
+
+def test_words_that_were_not_forgotten_would_be_found(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+):
+    """The twin: without it, words of what was erased would stay."""
+
+    def forget(_tx: Transaction, _run: int, _words: Sequence[str]) -> None:
+        return
+
+    monkeypatch.setattr(word_index, "delete_words", forget)
+    with database.transaction() as tx:
+        run = add(tx)
+        answered(tx, run, "spilled")
+        output.erase_output(tx, run.id)
+        assert numbers(tx, text=["spilled"]) == [run.id]
+
+
+def test_a_request_for_several_hosts_is_found_as_one_and_each_host_by_itself(database: Database):
+    with database.transaction() as tx:
+        whole = add(tx, hosts=["lb1", "lb2"])
+        parts = [add(tx, host=host, parent=whole.id) for host in ("lb1", "lb2")]
+        answered(tx, parts[1], "overheated")
+        assert numbers(tx) == [whole.id]
+        assert numbers(tx, person="dora") == [whole.id]
+        assert numbers(tx, host="lb1") == [parts[0].id]
+        assert numbers(tx, host="lb*") == [parts[1].id, parts[0].id]
+        assert numbers(tx, text=["overheated"]) == [parts[1].id]
+
+
+@pytest.mark.parametrize("common", [5, 1_000])
+def test_pages_of_any_filter_together_show_what_looking_at_every_run_shows(
+    database: Database, monkeypatch: pytest.MonkeyPatch, common: int
+):
+    """Windows so small that most pages end at one."""
+    monkeypatch.setattr(search, "_WINDOWS", (5, 60))
+    monkeypatch.setattr(search, "_WORD_WINDOWS", (5, 60))
+    monkeypatch.setattr(search, "_COMMON", common)
+    dice = random.Random(2)  # noqa: S311 - a table of cases
+    with database.transaction() as tx:
+        made = _scattered(tx, dice)
+        for _ in range(60):
+            wanted = _any_filter(dice)
+            assert _paged(tx, wanted) == _by_hand(made, wanted), wanted
+
+
+def _scattered(tx: Transaction, dice: random.Random) -> list[Run]:
+    made: list[Run] = []
+    for _ in range(300):
+        run = add(
+            tx,
+            host=dice.choice(HOSTS),
+            area=dice.choice(["edge", "stores"]),
+            asked_by=dice.choice(["dora", "adam", "olga"]),
+            words=dice.choice(["toy set", "toy show"]),
+            fields={"name": dice.choice(["lamp", "horn"])},
+        )
+        if dice.random() < 0.3:
+            run = runs.move_run(tx, run, dice.choice([State.FAILED, State.REFUSED, State.WAITING]))
+        elif dice.random() < 0.3:
+            run = runs.move_run(tx, run, State.SUCCEEDED, unwell=dice.random() < 0.5)
+        made.append(run)
+    return made[::-1]
+
+
+def _any_filter(dice: random.Random) -> RunFilter:
+    known = [State.ASKED, State.FAILED, State.REFUSED, State.SUCCEEDED, ATTENTION]
+    states = dice.sample(known, k=dice.choice([1, 2]))
+    given: dict[str, Any] = {
+        "host": dice.choice([*HOSTS, "web*", "*"]),
+        "area": "edge",
+        "person": dice.choice(["dora", "adam"]),
+        "words": "toy show",
+        "states": frozenset(states),
+        "text": ["name=lamp"],
+    }
+    names = dice.sample(sorted(given), k=dice.choice([1, 2, 3]))
+    return RunFilter(**{name: given[name] for name in names})
+
+
+def _paged(tx: Transaction, wanted: RunFilter) -> list[int]:
+    found: list[int] = []
+    before = None
+    while True:
+        one = search.search_runs(tx, replace(wanted, before=before), most=7)
+        found += [run.id for run in one.runs]
+        if one.older is None:
+            return found
+        before = one.older
+
+
+def _by_hand(made: Sequence[Run], wanted: RunFilter) -> list[int]:
+    pattern = re.escape(wanted.host or "*").replace(r"\*", ".*")
+    return [
+        run.id
+        for run in made
+        if re.fullmatch(pattern, run.host)
+        and wanted.area in {None, run.area}
+        and wanted.person in {None, run.asked_by}
+        and wanted.words in {None, run.words}
+        and (not wanted.states or wanted.states & {run.state, run.standing})
+        and (not wanted.text or run.fields["name"] == "lamp")
+    ]
+
+
+FILTERS: dict[str, dict[str, Any]] = {
+    "newest": {},
+    "a page further back": {"before": 200},
+    "host": {"host": "web1"},
+    "pattern": {"host": "web*"},
+    "area": {"area": "edge"},
+    "person": {"person": "dora"},
+    "runbook": {"words": "toy set"},
+    "state": {"states": frozenset({State.FAILED})},
+    "states": {"states": frozenset({State.FAILED, State.REFUSED})},
+    "attention": {"states": frozenset({ATTENTION})},
+    "attention and a state": {"states": frozenset({ATTENTION, State.FAILED})},
+    "attention of a host": {"states": frozenset({ATTENTION}), "host": "web1"},
+    "text": {"text": ["name=lamp"]},
+    "texts": {"text": ["name=lamp", "lamp"]},
+    "since": {"since": 1},
+    "until": {"until": 2**60},
+    "all": {
+        "host": "web1",
+        "area": "edge",
+        "person": "dora",
+        "words": "toy set",
+        "states": frozenset({State.FAILED, State.REFUSED}),
+        "since": 1,
+        "until": 2**60,
+        "before": 200,
+    },
+    "all and text": {"text": ["name=lamp"], "host": "web*", "area": "edge", "since": 1},
+}
+# Of several values, what a window lets through is sorted: so many at most, however many there are.
+MERGED = {"pattern", "states", "attention and a state"}
+
+
+@contextmanager
+def heard(database: Database) -> Generator[list[tuple[str, Any]]]:
+    """Collect every statement that the database is given meanwhile."""
+    told: list[tuple[str, Any]] = []
+
+    class Heard(Pipeline):
+        def done(self, statements: Sequence[Statement]) -> list[Answer]:
+            told.extend((statement.words, statement.values) for statement in statements)
+            return super().done(statements)
+
+    def said(statement: str) -> None:
+        told.append((statement, ()))
+
+    def listen(driver: Any, record: ConnectionPoolEntry, _fairy: object) -> None:
+        # What is asked of the driver itself is heard by it alone; by SQLite's, with its values.
+        if database.embedded:
+            driver.set_trace_callback(said)
+        else:
+            record.info[PIPE] = Heard(driver)
+
+    pool = database.engine.pool
+    event.listen(pool, "checkout", listen)
+    try:
+        yield told
+    finally:
+        event.remove(pool, "checkout", listen)
+        # Whoever listened is gone with the connections.
+        database.engine.dispose()
+
+
+def plan(tx: Transaction, statement: str, given: Any) -> str:
+    """Return how the database means to go about a statement, were the tables large."""
+    if tx.sql.dialect.name == "sqlite":
+        rows = tx.sql.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", given)
+        return "\n".join(row[3] for row in rows)
+    for method in ("seqscan", "bitmapscan", "sort", "material", "hashjoin", "mergejoin"):
+        tx.sql.exec_driver_sql(f"SET LOCAL enable_{method} = off")
+    return "\n".join(row[0] for row in tx.sql.exec_driver_sql(f"EXPLAIN {statement}", given))
+
+
+def faults(plan: str) -> list[str]:
+    """Return what would take longer the more runs there are."""
+    scans = re.compile(
+        r"^SCAN (?!one\b|known\b|enough\b|some\b|\(|CONSTANT|anon)|Seq Scan", re.MULTILINE
+    )
+    return scans.findall(plan) + re.findall(r"TEMP B-TREE|\bSort\b", plan)
+
+
+@pytest.mark.parametrize("name", FILTERS)
+def test_every_filter_walks_an_index_in_its_order(database: Database, name: str):
+    with database.transaction() as tx:
+        _scattered(tx, random.Random(3))  # noqa: S311 - a table of cases
+    with database.engine.connect() as connection:
+        connection.exec_driver_sql("ANALYZE")
+        connection.commit()
+    with heard(database) as told, database.reading() as tx:
+        search.search_runs(tx, RunFilter(**FILTERS[name]), most=40)
+    asked = [(said, given) for said, given in told if " run" in said or " word" in said]
+    assert asked
+    with database.reading() as tx:
+        plans = [(said, plan(tx, said, given)) for said, given in asked]
+    found = {said: faults(one) for said, one in plans if faults(one)}
+    if name in MERGED:
+        found = {said: what for said, what in found.items() if " IN (" not in said}
+    assert not found, [one for said, one in plans if said in found]
+
+
+@pytest.mark.parametrize("name", ["attention", "attention of a host"])
+def test_what_needs_attention_is_found_without_a_look_into_the_table(
+    database: Database, name: str
+):
+    """Nearly all that succeeded is well: each would cost a look of its own."""
+    with database.transaction() as tx:
+        _scattered(tx, random.Random(3))  # noqa: S311 - a table of cases
+    with database.engine.connect() as connection:
+        connection.exec_driver_sql("ANALYZE" if database.embedded else "VACUUM ANALYZE")
+        connection.commit()
+    with heard(database) as told, database.reading() as tx:
+        search.find_page_numbers(tx, RunFilter(**FILTERS[name]), most=40)
+    walks = [(said, given) for said, given in told if "unwell" in said]
+    assert walks
+    with database.reading() as tx:
+        for said, given in walks:
+            assert re.search("COVERING INDEX|Index Only Scan", plan(tx, said, given))
+
+
+def test_what_the_log_tells_of_an_area_is_found_by_its_runs(database: Database):
+    """Not from the end of the log, where others may have written whatever there is."""
+    with database.transaction() as tx:
+        for n in range(300):
+            run = add(tx, area="edge" if n < 100 else "stores")
+            append_entry(tx, "asked", run=run.id)
+            append_entry(tx, "succeeded", run=run.id)
+        append_entries(tx, [Draft("noted") for _ in range(5_000)])
+    with database.engine.connect() as connection:
+        connection.exec_driver_sql("ANALYZE")
+        connection.commit()
+    with heard(database) as told, database.reading() as tx:
+        wanted = EntryFilter(runs=RunFilter(area="edge"))
+        assert len(query.find_newest_entries(tx, wanted, most=51)) == 51
+    said, given = next((said, given) for said, given in told if "FROM entry" in said)
+    with database.reading() as tx:
+        assert "ix_entry_run_seq" in plan(tx, said, given)
+
+
+def test_without_its_index_a_filter_would_be_found_to_scan(database: Database):
+    """The twin: the plans are read closely enough to see it."""
+    statement = "SELECT id FROM run WHERE reason = 'x' ORDER BY reason, summary"
+    with database.reading() as tx:
+        assert faults(plan(tx, statement, ()))
+
+
+@pytest.mark.parametrize("name", FILTERS)
+def test_a_page_asks_the_database_a_handful_of_questions_however_long_it_is(
+    database: Database, name: str
+):
+    with database.transaction() as tx:
+        _scattered(tx, random.Random(4))  # noqa: S311 - a table of cases
+    counts: list[int] = []
+    for most in (10, 40):
+        with heard(database) as told, database.reading() as tx:
+            search.search_runs(tx, RunFilter(**FILTERS[name]), most=most)
+        counts.append(sum("SELECT" in said for said, _ in told))
+    assert max(counts) <= 9
+
+
+def test_states_that_no_run_has_are_not_looked_for_among_all_runs(tmp_path: Path):
+    """Counted, not timed: how many steps SQLite takes for it."""
+    seal = SigningKey.new()
+    database = empty(tmp_path / "keyturn.db", seal)
+    filling.fill(database, 3_000, seal)
+    rare = search.RunFilter(states=frozenset({State.UNKNOWN, State.WITHDRAWN}))
+    with database.reading() as tx:
+        steps = itertools.count()
+        driver: Any = tx.sql.connection.driver_connection
+        driver.set_progress_handler(lambda: next(steps) < 0, 10)
+        assert search.search_runs(tx, rare).runs == []
+        driver.set_progress_handler(None, 0)
+        assert next(steps) * 10 < 1_000
+    database.close()

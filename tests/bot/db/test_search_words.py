@@ -1,0 +1,42 @@
+"""What runs are found by."""
+
+import re
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bot.db import search_words
+
+_BETWEEN = re.compile(r"[\s\"'`(){}\[\]<>,;|\0]+")
+_EDGE = ".:/-=_!?*#…–—“”‘’"
+# All that means something, and some letters that change their form.
+_LETTERS = "ab1é²ﬁß.:/-=_!?*#…–—“”‘’ \t\n\"'`(){}[]<>,;|\0"
+
+
+def _spelled_out(typed: str) -> list[str]:
+    """Do step by step what is done by one pattern."""
+    plain = unicodedata.normalize("NFKC", typed).lower()
+    whole = [part.strip(_EDGE)[: search_words.LONGEST] for part in _BETWEEN.split(plain)]
+    return list(dict.fromkeys(part for part in whole if len(part) > 1))
+
+
+@given(st.text(alphabet=_LETTERS, max_size=30) | st.text(max_size=80))
+def test_what_is_sought_is_what_stands_between_spaces_without_its_edges(typed: str):
+    assert search_words.parse_search(typed) == _spelled_out(typed)
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("tank/home", ["tank/home", "tank", "home"]),
+        ("Load 18.23, on web-17!", ["load", "18.23", "on", "web-17", "web"]),
+        ("from 203.0.113.9", ["from", "203.0.113.9"]),
+        ("fe80::1 sda1/3ware", ["fe80::1", "fe80", "sda1/3ware", "sda1", "3ware"]),
+        ("device=sdb device=sdb", ["device=sdb", "device", "sdb"]),
+        ("a . - x", []),
+    ],
+)
+def test_a_word_is_found_by_its_parts_too_unless_they_are_digits(text: str, found: list[str]):
+    assert search_words.split_search_words(text) == found

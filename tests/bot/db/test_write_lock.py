@@ -1,0 +1,129 @@
+"""Who writes next: one at a time, and whoever is in a hurry before all who wait."""
+
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+from typing import Any, cast
+
+from bot.db.write_lock import WriteLock, urgent_write
+
+PATIENCE = 20.0
+
+
+def _until(true: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+
+
+class _Scene:
+    """Threads that want the pen, and in which order they had it."""
+
+    def __init__(self) -> None:
+        self.pen, self.had = WriteLock(), list[str]()
+        self._waiting = 0
+        self._pool = ThreadPoolExecutor(20)
+
+    def wants(self, name: str, *, hurried: bool = False, patience: float = PATIENCE) -> None:
+        """Have one more wait, behind all who do."""
+        self._waiting += 1
+        self._pool.submit(self._hurry if hurried else self._want, name, patience)
+        _until(lambda: self._waiters() == self._waiting)
+
+    def _waiters(self) -> int:
+        pen: Any = self.pen  # nothing else tells who waits
+        return len(pen._hurried) + len(pen._others)
+
+    def _hurry(self, name: str, patience: float) -> None:
+        with urgent_write():
+            self._want(name, patience)
+
+    def _want(self, name: str, patience: float) -> None:
+        if self.pen.take(patience):
+            self.had.append(name)
+            self.pen.give()
+        else:
+            self.had.append(f"{name} gave up")
+
+    def over(self) -> list[str]:
+        self._pool.shutdown()
+        return self.had
+
+
+def test_r_w3_who_is_in_a_hurry_has_it_before_all_who_wait():
+    scene = _Scene()
+    assert scene.pen.take(0)
+    for n in range(9):
+        scene.wants(f"other {n}")
+    scene.wants("hurried", hurried=True)
+    assert not scene.pen.take(0)
+    scene.pen.give()
+    assert scene.over()[0] == "hurried"
+    assert len(scene.had) == 10
+
+
+def test_who_gives_up_hurrying_leaves_nobody_waiting():
+    scene = _Scene()
+    assert scene.pen.take(0)
+    scene.wants("other")
+    with urgent_write():
+        assert not scene.pen.take(0.01)
+    scene.pen.give()
+    assert scene.over() == ["other"]
+
+
+def test_they_have_it_in_the_order_in_which_they_came():
+    scene = _Scene()
+    assert scene.pen.take(0)
+    for n in range(12):
+        scene.wants(str(n))
+    scene.pen.give()
+    assert scene.over() == [str(n) for n in range(12)]
+
+
+def test_who_has_just_written_does_not_write_again_before_who_waits():
+    """Nobody is kept waiting for ever by threads that are quicker to come back."""
+    pen, has_it, may_give = WriteLock(), threading.Event(), threading.Event()
+
+    def want() -> None:
+        assert pen.take(PATIENCE)
+        has_it.set()
+        may_give.wait(PATIENCE)
+        pen.give()
+
+    for _ in range(20):
+        has_it.clear()
+        may_give.clear()
+        assert pen.take(0)
+        other = threading.Thread(target=want)
+        other.start()
+        _until(lambda: bool(cast("Any", pen)._others))
+        pen.give()
+        assert not pen.take(0)
+        assert has_it.wait(PATIENCE)
+        may_give.set()
+        other.join()
+
+
+def test_many_have_it_one_at_a_time():
+    pen, inside, most = WriteLock(), list[int](), 0
+
+    def write(n: int) -> None:
+        nonlocal most
+        assert pen.take(PATIENCE)
+        inside.append(n)
+        time.sleep(0)
+        most = max(most, len(inside))
+        inside.remove(n)
+        pen.give()
+
+    def write_or_hurry(n: int) -> None:
+        with urgent_write() if n % 7 == 0 else nullcontext():
+            write(n)
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(write_or_hurry, range(400)))
+    assert most == 1

@@ -1,0 +1,621 @@
+"""One request for several hosts: planned at once, approved as one, started in waves."""
+
+import shlex
+from collections.abc import Generator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bot.db import locks, runs, search, webhook_queue
+from bot.execution import fanout
+from bot.model import request_form
+from bot.model.run import ATTENTION, Run, State
+from bot.model.schedule import ScheduleTiming, parse_cron
+from bot.policy import Policy
+from bot.policy.explain import PreviewQuestion, preview_question
+from bot.policy.freezes import Freezes
+from bot.workflow.approvals import NotAllowed, TooLate
+from bot.workflow.erasure import preview_erasure
+from bot.workflow.requests import LEAVE_IT_OUT, InvalidRequest
+from connectors.trouble import CommandFailed, Interrupted, Unreachable
+from runbooks import AnyRunbook
+from tests.bot.office import WEB, Office, an_office
+from tests.policies import AREAS, INVENTORY
+from tests.toy import BreakSwitch, SetSwitch, ShowSwitches, TuneSwitch
+
+HOURLY = ScheduleTiming("hourly", parse_cron("0 * * * *", "Europe/Amsterdam"))
+HOSTS_APART = ("lb1", "web1")
+NAMES = [f"lb{n}" for n in range(1, 13)]
+
+
+@pytest.fixture
+def crowd(tmp_path: Path) -> Generator[Office]:
+    """An office with twelve balancers, each with a lamp that is off."""
+    with an_office(tmp_path) as office:
+        more = "".join(f"  {name}: {{area: edge, tags: [haproxy]}}\n" for name in NAMES[2:])
+        (office.policies.path / "inventory.yaml").write_text(INVENTORY + more)
+        rules = office.policies.path / "policy.cedar"
+        rules.write_text(
+            rules.read_text().replace('@approvals("1")', '@approvals("1") @hosts("12")')
+        )
+        office.fleet.hosts = {name: {"lamp": "off"} for name in NAMES}
+        yield office
+
+
+def _ask(office: Office, names: list[str], person: str = "dora", value: str = "on") -> Run:
+    requests = [SetSwitch(host=name, name="lamp", value=value) for name in names]
+    run = office.workflow.ask_all(requests, spelled="lb*", person=person, origin=WEB)
+    office.work()
+    return office.run(run.id)
+
+
+def _children(office: Office, run: Run) -> list[Run]:
+    with office.database.reading() as tx:
+        return runs.list_children(tx, run.id)
+
+
+def _told(office: Office) -> list[str]:
+    return [host for host, _ in office.fleet.told]
+
+
+def test_one_plan_and_one_approval_for_all(crowd: Office):
+    run = _ask(crowd, NAMES)
+    assert run.state is State.WAITING
+    assert run.title == "toy set lb* lamp on"
+    assert run.proposal
+    assert [step.host for step in run.proposal.steps] == NAMES
+    assert crowd.fleet.told == []
+
+    done = crowd.approve(run)
+    assert (done.state, done.summary) == (State.SUCCEEDED, "Proven on 12 of 12 hosts")
+    assert sorted(_told(crowd)) == sorted(NAMES)
+    assert {child.state for child in _children(crowd, run)} == {State.SUCCEEDED}
+
+
+def test_t_a18_it_starts_with_one_then_a_tenth_then_the_rest(crowd: Office):
+    run = _ask(crowd, NAMES)
+    crowd.workflow.approve(run.id, person="olga", digest=run.digest)
+    waves: list[list[str]] = []
+    while crowd.queue.waiting:
+        batch, crowd.queue.waiting = crowd.queue.waiting, []
+        before = len(crowd.fleet.told)
+        for number in batch:
+            crowd.workflow.advance(number)
+        if told := _told(crowd)[before:]:
+            waves.append(told)
+    assert waves == [["lb1"], ["lb2", "lb3"], NAMES[3:]]
+
+
+@pytest.mark.parametrize(("bad", "reached"), [("lb1", 1), ("lb3", 3), ("lb9", 12)])
+def test_t_a18_after_the_first_failure_no_further_wave_starts(
+    crowd: Office, bad: str, reached: int
+):
+    def refuse(host: str, _words: str) -> None:
+        if host == bad:
+            raise CommandFailed("it said: the lamp is glued")
+
+    crowd.fleet.before_tell = refuse
+    ended = crowd.approve(_ask(crowd, NAMES))
+    assert ended.state is State.FAILED
+    assert f"{bad}: Step 1 of 1 failed: it said: the lamp is glued" in ended.summary
+    states = [child.state for child in _children(crowd, ended)]
+    assert states.count(State.WITHDRAWN) == 12 - reached
+    assert len(crowd.fleet.told) == reached - 1
+
+
+def test_t_a18_without_waves_every_host_would_be_reached(
+    crowd: Office, monkeypatch: pytest.MonkeyPatch
+):
+    def refuse(host: str, _words: str) -> None:
+        if host == "lb1":
+            raise CommandFailed("it said: the lamp is glued")
+
+    monkeypatch.setattr(fanout, "_wave", len)
+    crowd.fleet.before_tell = refuse
+    crowd.approve(_ask(crowd, NAMES))
+    assert len(crowd.fleet.told) == len(NAMES) - 1
+
+
+def test_a_host_whose_end_nobody_saw_makes_the_whole_unknown_until_it_is_settled(crowd: Office):
+    def cut(host: str, _words: str) -> None:
+        if host == "lb1":
+            raise Interrupted("the connection was lost")
+
+    crowd.fleet.before_tell = cut
+    ended = crowd.approve(_ask(crowd, NAMES[:2]))
+    assert ended.state is State.UNKNOWN
+    first, second = _children(crowd, ended)
+    assert (first.state, second.state) == (State.UNKNOWN, State.WITHDRAWN)
+    with pytest.raises(InvalidRequest, match="settle the runs of its hosts"):
+        crowd.workflow.settle(ended.id, person="olga", succeeded=True, why="looked at them all")
+    crowd.workflow.settle(first.id, person="olga", succeeded=True, why="the lamp is on indeed")
+    crowd.work()
+    assert crowd.run(ended.id).state is State.FAILED
+    with crowd.database.reading() as tx:
+        assert locks.get_lock(tx, "lb1") is None
+
+
+def test_if_one_cannot_be_read_nothing_is_asked_for(crowd: Office):
+    def gone(host: str) -> None:
+        if host == "lb2":
+            raise Unreachable("no route")
+
+    crowd.fleet.before_ask = gone
+    run = _ask(crowd, NAMES[:3])
+    assert (run.state, run.summary) == (
+        State.FAILED,
+        "lb2: no route. Nothing was sent to any host.",
+    )
+    states = [child.state for child in _children(crowd, run)]
+    assert states == [State.WITHDRAWN, State.FAILED, State.WITHDRAWN]
+
+
+def test_hosts_that_are_as_asked_already_are_left_alone(crowd: Office):
+    crowd.fleet.hosts["lb2"]["lamp"] = "on"
+    run = _ask(crowd, NAMES[:3])
+    assert run.proposal
+    assert [step.host for step in run.proposal.steps] == ["lb1", "lb3"]
+    assert crowd.approve(run).summary == "Proven on 3 of 3 hosts"
+    assert _told(crowd) == ["lb1", "lb3"]
+
+
+def test_nothing_to_do_anywhere_asks_nobody(crowd: Office):
+    assert _ask(crowd, NAMES[:3], value="off").state is State.UNCHANGED
+
+
+def test_a_host_that_moved_after_approval_is_stale_and_stops_the_rest(crowd: Office):
+    run = _ask(crowd, NAMES)
+    crowd.fleet.hosts["lb2"]["lamp"] = "dim"
+    ended = crowd.approve(run)
+    assert ended.state is State.FAILED
+    assert _children(crowd, ended)[1].state is State.STALE
+    assert "lb2" not in _told(crowd)
+
+
+def test_a_part_cannot_be_decided_by_itself(crowd: Office):
+    child = _children(crowd, _ask(crowd, NAMES[:2]))[0]
+    with pytest.raises(InvalidRequest, match="decide that"):
+        crowd.workflow.approve(child.id, person="olga", digest=child.digest)
+    with pytest.raises(InvalidRequest, match="deny that"):
+        crowd.workflow.deny(child.id, person="olga")
+    with pytest.raises(InvalidRequest, match="withdraw that"):
+        crowd.workflow.withdraw(child.id, person="dora")
+
+
+def test_a_child_put_to_work_without_the_whole_gets_nothing(crowd: Office):
+    """The gate stands in front of each host: a child that is merely ready is not enough."""
+    child = _children(crowd, _ask(crowd, NAMES[:2]))[0]
+    with crowd.database.transaction() as tx:
+        runs.move_run(tx, runs.get_run(tx, child.id), State.READY)
+    crowd.workflow.advance(child.id)
+    assert crowd.fleet.told == []
+    assert crowd.run(child.id).state is State.WITHDRAWN
+
+
+def test_a_child_whose_plan_is_not_in_the_approved_one_gets_nothing(crowd: Office):
+    run = _ask(crowd, NAMES[:2])
+    child = _children(crowd, run)[0]
+    assert child.proposal
+    step = replace(child.proposal.steps[0], before="bright")
+    other = replace(child.proposal, steps=(step,))
+    crowd.fleet.hosts["lb1"]["lamp"] = "bright"
+    with crowd.database.transaction() as tx:
+        runs.amend_run(tx, runs.get_run(tx, child.id), proposal=other, digest=other.digest)
+    crowd.approve(run)
+    assert "lb1" not in _told(crowd)
+    assert crowd.run(child.id).state is State.STALE
+
+
+def test_deny_and_withdraw_end_every_part(crowd: Office):
+    denied = _ask(crowd, NAMES[:3])
+    crowd.workflow.deny(denied.id, person="olga", reason="no")
+    assert {child.state for child in _children(crowd, denied)} == {State.WITHDRAWN}
+    with pytest.raises(TooLate):
+        crowd.approve(denied)
+    withdrawn = _ask(crowd, NAMES[:3])
+    crowd.workflow.withdraw(withdrawn.id, person="dora")
+    crowd.work()
+    assert {child.state for child in _children(crowd, withdrawn)} == {State.WITHDRAWN}
+    assert crowd.fleet.told == []
+
+
+def test_t_a6_an_asker_who_leaves_midway_reaches_no_further_host(crowd: Office):
+    def dismiss(host: str, _words: str) -> None:
+        people = crowd.policies.path / "people.yaml"
+        people.write_text(people.read_text().replace("dora:", "dolores:"))
+
+    crowd.fleet.after_tell = dismiss
+    ended = crowd.approve(_ask(crowd, NAMES))
+    assert ended.state is State.FAILED
+    assert _told(crowd) == ["lb1"]
+
+
+def test_t_a18_the_rules_set_a_ceiling(crowd: Office):
+    rules = crowd.policies.path / "policy.cedar"
+    rules.write_text(rules.read_text().replace('@hosts("12")', '@hosts("3")'))
+    run = _ask(crowd, NAMES)
+    assert run.state is State.REFUSED
+    assert "at most 3 hosts at once, and these are 12" in run.summary
+    assert _children(crowd, run) == []
+
+
+def test_t_a18_without_the_ceiling_it_would_wait_for_one_approval(
+    crowd: Office, monkeypatch: pytest.MonkeyPatch
+):
+    rules = crowd.policies.path / "policy.cedar"
+    rules.write_text(rules.read_text().replace('@hosts("12")', '@hosts("3")'))
+    alone = Policy._judge_one  # pyright: ignore[reportPrivateUsage] - what there is but for the ceiling
+    monkeypatch.setattr(Policy, "_judge", alone)
+    assert _ask(crowd, NAMES).state is State.WAITING
+
+
+def test_nobody_approves_their_own_for_many_either(crowd: Office):
+    requests = [BreakSwitch(host=name, name="lamp") for name in NAMES[:2]]
+    run = crowd.workflow.ask_all(requests, spelled="lb*", person="olga", origin=WEB)
+    crowd.work()
+    with pytest.raises(NotAllowed, match="your own request"):
+        crowd.approve(crowd.run(run.id), person="olga")
+
+
+def test_of_several_hosts_the_whole_needs_attention_if_one_does(crowd: Office):
+    requests = [ShowSwitches(host=name) for name in NAMES[:3]]
+    well = crowd.workflow.ask_all(requests, spelled="lb*", person="dora", origin=WEB)
+    crowd.work()
+    crowd.fleet.hosts["lb2"]["lamp"] = "broken"
+    ill = crowd.workflow.ask_all(requests, spelled="lb*", person="dora", origin=WEB)
+    crowd.work()
+    with crowd.database.reading() as tx:
+        told = {run.id: run.standing for run in runs.list_runs(tx, [well.id, ill.id])}
+        parts = {run.host: run.standing for run in runs.list_children(tx, ill.id)}
+        wanted = search.RunFilter(states=frozenset({ATTENTION}))
+        found = search.find_run_numbers(tx, wanted, most=9)
+        of_host = search.find_run_numbers(tx, replace(wanted, host="lb2"), most=9)
+    assert told == {well.id: "succeeded", ill.id: ATTENTION}
+    assert parts == {"lb1": "succeeded", "lb2": ATTENTION, "lb3": "succeeded"}
+    assert found == [ill.id]
+    assert len(of_host) == 1
+
+
+def test_hosts_of_several_areas_are_asked_for_one_area_at_a_time(crowd: Office):
+    requests = [SetSwitch(host=name, name="lamp", value="on") for name in HOSTS_APART]
+    with pytest.raises(InvalidRequest, match="in several areas"):
+        crowd.workflow.ask_all(requests, spelled="*", person="dora", origin=WEB)
+
+
+def test_who_asks_for_several_areas_reads_what_to_type_for_each(crowd: Office):
+    """It is understood at every door, in a shell too, and together it is what was asked for."""
+    hosts = crowd.policies.current().inventory.tags
+    spelled, requests = request_form.parse_for_hosts(SetSwitch, ["*b*", "lamp", "on"], hosts)
+    with pytest.raises(InvalidRequest) as no:
+        crowd.workflow.ask_all(requests, spelled=spelled, person="dora", origin=WEB)
+    said = str(no.value).partition("by itself. ")[2]
+    assert said == "edge: toy set 'lb*' lamp on; web: toy set web1 lamp on"
+    typed = [shlex.split(one.partition(": toy set ")[2]) for one in said.split("; ")]
+    each = [request_form.parse_for_hosts(SetSwitch, values, hosts)[1] for values in typed]
+    assert [one.target for part in each for one in part] == [one.target for one in requests]
+
+
+def test_a_secret_that_was_typed_is_not_said_again(crowd: Office):
+    crowd.database.redactor.register("of-a-switch-2")
+    requests = [SetSwitch(host=name, name="lamp", value="of-a-switch-2") for name in HOSTS_APART]
+    with pytest.raises(InvalidRequest) as no:
+        crowd.workflow.ask_all(requests, spelled="*", person="dora", origin=WEB)
+    assert str(no.value) == LEAVE_IT_OUT
+
+
+def test_of_many_areas_the_first_are_spelled_and_the_others_named(tmp_path: Path):
+    with an_office(tmp_path) as office:
+        areas = "".join(f"  a{n:02}: {{title: a{n:02}, owners: [olga]}}\n" for n in range(40))
+        hosts = "".join(f"  h{n:02}: {{area: a{n:02}}}\n" for n in range(40))
+        (tmp_path / "policy" / "areas.yaml").write_text(AREAS + areas)
+        (tmp_path / "policy" / "inventory.yaml").write_text(INVENTORY + hosts)
+        requests = [SetSwitch(host=f"h{n:02}", name="lamp", value="on") for n in range(40)]
+        with pytest.raises(InvalidRequest) as no:
+            office.workflow.ask_all(requests, spelled="h*", person="dora", origin=WEB)
+    assert "a07: toy set h07 lamp on; and so on for a08, a09, " in str(no.value)
+    assert len(str(no.value)) < 1000
+
+
+def _look_everywhere(crowd: Office) -> Run:
+    crowd.fleet.hosts["web1"] = {"lamp": "on"}
+    requests = [ShowSwitches(host=name) for name in ("lb1", "lb2", "web1")]
+    return crowd.workflow.ask_all(requests, spelled="*", person="dora", origin=WEB)
+
+
+def _found_in(crowd: Office, area: str, **also: str) -> list[int]:
+    with crowd.database.reading() as tx:
+        return search.find_run_numbers(tx, search.RunFilter(area=area, **also), most=9)  # pyright: ignore[reportArgumentType] - each is text
+
+
+def test_a_check_on_hosts_of_several_areas_is_one_report_found_by_each_area(crowd: Office):
+    run = _look_everywhere(crowd)
+    crowd.work()
+    told = crowd.run(run.id)
+    assert (told.state, told.summary) == (State.SUCCEEDED, "3 of 3 hosts are well")
+    assert (told.area, told.areas) == ("edge, web", ["edge", "web"])
+    parts = {part.host: part for part in _children(crowd, run)}
+    assert {host: part.area for host, part in parts.items()} == {
+        "lb1": "edge",
+        "lb2": "edge",
+        "web1": "web",
+    }
+    alone = crowd.workflow.ask(ShowSwitches(host="lb1"), person="dora", origin=WEB)
+    crowd.work()
+    assert _found_in(crowd, "edge") == [alone.id, run.id]
+    assert _found_in(crowd, "edge", person="dora") == [alone.id, run.id]
+    assert _found_in(crowd, "web") == _found_in(crowd, "web", words="toy show") == [run.id]
+    assert _found_in(crowd, "storage") == []
+    assert _found_in(crowd, "web", host="web1") == [parts["web1"].id]
+    assert _found_in(crowd, "edge", host="web1") == []
+
+
+def test_a_check_is_refused_where_one_of_its_areas_is_and_that_area_is_named(crowd: Office):
+    rules = crowd.policies.path / "policy.cedar"
+    closed = """
+@id("closed")
+@says("the web servers are nobody's business")
+forbid (principal, action == Action::"ask", resource in Area::"web");
+"""
+    rules.write_text(rules.read_text() + closed)
+    run = _look_everywhere(crowd)
+    crowd.work()
+    told = crowd.run(run.id)
+    why = "The policy refuses: in the web servers: the web servers are nobody's business"
+    assert (told.state, told.summary) == (State.REFUSED, why)
+    assert (crowd.fleet.asked, _children(crowd, run)) == (0, [])
+
+
+def test_what_a_check_of_several_areas_was_told_is_erased_by_an_owner_of_them_all(crowd: Office):
+    run = _look_everywhere(crowd)
+    crowd.work()
+    erasing = crowd.workflow.erasing
+    erasing.ask(run.id, person="dora", why="it names a customer", door="web")
+    with crowd.database.reading() as tx:
+        digest = preview_erasure(tx, crowd.run(run.id)).digest
+    with pytest.raises(NotAllowed, match="an owner of the edge and the web servers can"):
+        erasing.confirm(run.id, person="adam", digest=digest)
+    assert crowd.run(run.id).report
+    erasing.confirm(run.id, person="olga", digest=digest)
+    assert crowd.run(run.id).report is None
+
+
+def test_a_system_that_is_told_of_one_area_is_not_told_of_a_check_of_several(crowd: Office):
+    run = crowd.run(_look_everywhere(crowd).id)
+    told = [
+        webhook_queue.SubscriptionFilter(("check",), frozenset(areas), ()).run(run)
+        for areas in (["edge"], ["edge", "web"], [])
+    ]
+    assert told == [False, True, True]
+
+
+def test_what_would_come_of_a_check_of_several_areas_is_one_answer(crowd: Office):
+    policy = crowd.policies.current()
+    hosts = ("lb1", "lb2", "web1")
+
+    def foreseen_of(runbook: type[AnyRunbook]) -> list[tuple[str, Sequence[str]]]:
+        seen = preview_question(
+            policy, PreviewQuestion(runbook, hosts), person="dora", door="web", now=0
+        )
+        return [(answer.area, answer.hosts) for answer in seen.answers]
+
+    assert foreseen_of(ShowSwitches) == [("the edge and the web servers", hosts)]
+    assert foreseen_of(SetSwitch) == [
+        ("the edge", ("lb1", "lb2")),
+        ("the web servers", ("web1",)),
+    ]
+
+
+def test_a_schedule_of_a_check_is_for_one_area(crowd: Office):
+    requests = [ShowSwitches(host=name) for name in ("lb1", "web1")]
+    with pytest.raises(InvalidRequest, match="ask for each by itself"):
+        crowd.workflow.schedules.ask(
+            requests, spelled="*", person="dora", origin=WEB, timing=HOURLY
+        )
+
+
+def test_a_check_of_many_is_one_report(crowd: Office):
+    requests = [ShowSwitches(host=name) for name in NAMES[:3]]
+    run = crowd.workflow.ask_all(requests, spelled="lb*", person="dora", origin=WEB)
+    crowd.work()
+    told = crowd.run(run.id)
+    assert (told.state, told.summary) == (State.SUCCEEDED, "3 of 3 hosts are well")
+    assert told.report
+    assert told.report.findings == ["lb1: lamp=off", "lb2: lamp=off", "lb3: lamp=off"]
+
+
+def test_all_of_it_is_undone_as_one(crowd: Office):
+    done = crowd.approve(_ask(crowd, NAMES[:3]))
+    crowd.fleet.told.clear()
+    undo = crowd.workflow.undo(done.id, person="dora", origin=WEB)
+    crowd.work()
+    ended = crowd.approve(crowd.run(undo.id))
+    assert ended.state is State.SUCCEEDED
+    assert sorted(crowd.fleet.told) == [(name, "set lamp off") for name in NAMES[:3]]
+
+
+def test_one_host_of_it_is_undone_by_itself(crowd: Office):
+    done = crowd.approve(_ask(crowd, NAMES[:3]))
+    crowd.fleet.told.clear()
+    undo = crowd.workflow.undo(_children(crowd, done)[1].id, person="dora", origin=WEB)
+    crowd.work()
+    assert crowd.approve(crowd.run(undo.id)).state is State.SUCCEEDED
+    assert crowd.fleet.told == [("lb2", "set lamp off")]
+
+
+def test_history_shows_the_request_once_and_by_host_its_part(crowd: Office):
+    run = _ask(crowd, NAMES[:3])
+    with crowd.database.reading() as tx:
+        assert [found.id for found in search.find_newest_runs(tx, search.RunFilter())] == [run.id]
+        by_host = search.find_newest_runs(tx, search.RunFilter(host="lb2"))
+    assert [(found.host, found.parent) for found in by_host] == [("lb2", run.id)]
+
+
+def test_after_a_crash_in_the_middle_it_goes_on(crowd: Office):
+    run = _ask(crowd, NAMES[:3])
+    crowd.workflow.approve(run.id, person="olga", digest=run.digest)
+    for _ in range(3):
+        crowd.workflow.advance(crowd.queue.waiting.pop(0))
+    crowd.queue.waiting.clear()
+    crowd.workflow.recover()
+    crowd.work()
+    assert crowd.run(run.id).state is State.SUCCEEDED
+    assert sorted(_told(crowd)) == NAMES[:3]
+
+
+HOSTS = {
+    "lb1": frozenset({"haproxy"}),
+    "lb2": frozenset({"haproxy", "old"}),
+    "lb9": frozenset({"nginx"}),
+}
+
+
+@pytest.mark.parametrize(
+    ("typed", "spelled", "hosts"),
+    [
+        (["lb1", "203.0.113.9"], "", ["lb1"]),
+        (["lb*", "203.0.113.9"], "lb*", ["lb1", "lb2"]),
+        (["lb?", "203.0.113.9", "table=http"], "lb?", ["lb1", "lb2"]),
+        (["@old", "203.0.113.9"], "@old", ["lb2"]),
+        (["address=203.0.113.9", "host=lb*"], "lb*", ["lb1", "lb2"]),
+        (["--host=@haproxy", "203.0.113.9"], "@haproxy", ["lb1", "lb2"]),
+        (["address=203.0.113.9", "lb*"], "lb*", ["lb1", "lb2"]),
+        (["lb2,lb1", "203.0.113.9"], "lb2,lb1", ["lb2", "lb1"]),
+        (["@old,lb*", "203.0.113.9"], "@old,lb*", ["lb2", "lb1"]),
+        (["host=lb1, @old", "203.0.113.9"], "lb1,@old", ["lb1", "lb2"]),
+    ],
+)
+def test_hosts_are_meant_by_name_or_tag(typed: list[str], spelled: str, hosts: list[str]):
+    from runbooks.abusers_clear import ClearAbuser
+
+    found, requests = request_form.parse_for_hosts(ClearAbuser, typed, HOSTS)
+    assert (found, [request.target for request in requests]) == (spelled, hosts)
+
+
+def test_a_pattern_that_means_nobody_is_said():
+    from runbooks.abusers_clear import ClearAbuser
+
+    with pytest.raises(
+        request_form.NotUnderstood, match="no host tagged haproxy is meant by 'db\\*'"
+    ):
+        request_form.parse_for_hosts(ClearAbuser, ["db*", "203.0.113.9"], HOSTS)
+
+
+def test_what_is_wrong_with_one_of_several_names_is_said(crowd: Office):
+    with pytest.raises(request_form.NotUnderstood, match="a comma stands between two hosts"):
+        request_form.parse_for_hosts(SetSwitch, ["lb1,", "lb2", "lamp", "on"], HOSTS)
+    hosts = crowd.policies.current().inventory.tags
+    for typed, said in (("lb1,lb99", "no host 'lb99'"), ("lb1,nas1", "nas1 is not tagged")):
+        spelled, requests = request_form.parse_for_hosts(TuneSwitch, [typed, "lamp"], hosts)
+        with pytest.raises(InvalidRequest, match=said):
+            crowd.workflow.ask_all(requests, spelled=spelled, person="dora", origin=WEB)
+
+
+def test_t_a17_a_freeze_holds_every_host_and_lets_go_of_every_host(crowd: Office):
+    freezing = crowd.policies.path / "freezes.yaml"
+    freezing.write_text(
+        'freezes: [{name: fair, from: "1999-01-01 00:00", until: "2999-01-01 00:00"}]\n'
+    )
+    run = _ask(crowd, NAMES[:3])
+    crowd.approve(run)
+    assert crowd.fleet.told == []
+    crowd.policies.current().freezes = Freezes()
+    crowd.workflow.nudge()
+    crowd.work()
+    assert crowd.run(run.id).state is State.SUCCEEDED
+
+
+def test_t_a18_a_host_that_is_as_asked_already_is_no_canary(crowd: Office):
+    for name in NAMES[:3]:
+        crowd.fleet.hosts[name]["lamp"] = "on"
+
+    def refuse(_host: str, _words: str) -> None:
+        raise CommandFailed("it said: the lamp is glued")
+
+    crowd.fleet.before_tell = refuse
+    ended = crowd.approve(_ask(crowd, NAMES))
+    states = [child.state for child in _children(crowd, ended)]
+    assert states.count(State.FAILED) == 1
+    assert states.count(State.WITHDRAWN) == 8
+
+
+def test_a_policy_that_breaks_between_waves_starts_no_further_host(crowd: Office):
+    run = _ask(crowd, NAMES[:3])
+    crowd.workflow.approve(run.id, person="olga", digest=run.digest)
+    for _ in range(2):
+        crowd.workflow.advance(crowd.queue.waiting.pop(0))
+    (crowd.policies.path / "policy.cedar").write_text("permit (")
+    crowd.work()
+    ended = crowd.run(run.id)
+    assert ended.state is State.FAILED
+    assert "No further host was started, since there is no valid policy" in ended.summary
+    assert _told(crowd) == ["lb1"]
+
+
+def test_a_policy_that_breaks_before_the_start_refuses_the_whole(crowd: Office):
+    run = _ask(crowd, NAMES[:3])
+    crowd.workflow.approve(run.id, person="olga", digest=run.digest)
+    (crowd.policies.path / "policy.cedar").write_text("permit (")
+    crowd.work()
+    ended = crowd.run(run.id)
+    assert ended.state is State.REFUSED
+    assert "There is no valid policy: policy.cedar" in ended.summary
+
+
+def test_a_whole_that_was_unknown_follows_its_hosts_after_a_crash_too(crowd: Office):
+    def cut(_host: str, _words: str) -> None:
+        raise Interrupted("the connection was lost")
+
+    crowd.fleet.before_tell = cut
+    whole = crowd.approve(_ask(crowd, NAMES[:2]))
+    first = _children(crowd, whole)[0]
+    crowd.workflow.settle(first.id, person="olga", succeeded=True, why="the lamp is on indeed")
+    crowd.queue.waiting.clear()
+    crowd.workflow.recover()
+    crowd.work()
+    assert crowd.run(whole.id).state is State.FAILED
+
+
+def test_a_part_whose_turn_never_comes_expires_and_ends_the_whole(crowd: Office):
+    def cut(_host: str, _words: str) -> None:
+        raise Interrupted("the connection was lost")
+
+    crowd.fleet.before_tell = cut
+    crowd.approve(crowd.ask(SetSwitch(host="lb1", name="lamp", value="on")))
+    run = crowd.approve(_ask(crowd, NAMES[:2]))
+    assert run.state is State.RUNNING
+    assert _children(crowd, run)[0].state is State.READY
+    with crowd.database.transaction() as tx:
+        for one in [runs.get_run(tx, run.id), *runs.list_children(tx, run.id)]:
+            runs.amend_run(tx, one, expires=tx.now)
+    crowd.workflow.expire_due()
+    crowd.work()
+    assert [child.state for child in _children(crowd, run)] == [State.EXPIRED, State.WITHDRAWN]
+    assert crowd.run(run.id).state is State.FAILED
+
+
+def test_a_whole_is_not_in_line_for_its_first_host(crowd: Office):
+    """Or it would be woken in the place of a run that waits there, which then sleeps on."""
+    whole = _ask(crowd, NAMES[:2])
+    single = crowd.ask(SetSwitch(host="lb1", name="lamp", value="dim"))
+    crowd.workflow.approve(whole.id, person="olga", digest=whole.digest)
+    crowd.workflow.approve(single.id, person="olga", digest=single.digest)
+    with crowd.database.reading() as tx:
+        following = locks.next_run_for(tx, "lb1")
+    assert following
+    assert following.id == single.id
+
+
+@pytest.mark.parametrize(
+    ("spelled", "says"), [("lb[1\u202e]*", r"U\+202E"), ("lb[" + "1" * 200 + "]*", "in 100 char")]
+)
+def test_t_i4_hosts_are_spelled_in_few_and_visible_characters(
+    crowd: Office, spelled: str, says: str
+):
+    with pytest.raises(InvalidRequest, match=says):
+        crowd.workflow.ask_all(
+            [SetSwitch(host="lb1", name="lamp", value="on")],
+            spelled=spelled,
+            person="dora",
+            origin=WEB,
+        )

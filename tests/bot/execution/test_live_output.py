@@ -1,0 +1,143 @@
+"""What a host says is kept while its command runs: bounded, without secrets, then forgotten."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from bot.audit import output
+from bot.db import live_output, runs
+from bot.db.database import Database
+from bot.db.live_output import MOST_CHARACTERS, MOST_LINES, LiveOutput, NewestLines
+from bot.execution.live_output import LiveOutputWriter
+from bot.model.redaction import MARK
+from bot.model.run import State, StepState
+from connectors.hearing import Ear
+from connectors.trouble import CommandFailed, Interrupted
+from tests.bot.office import Office
+from tests.toy import SetSwitch
+
+LAMP_ON = SetSwitch(host="lb1", name="lamp", value="on")
+
+
+def speak(text: str) -> None:
+    """Say something as the command's host would, to whoever listens in this thread."""
+    Ear(b"1f2e3d").add(b"1f2e3d begins\n" + text.encode() + b"\n")
+
+
+def eventually(look: Callable[[], list[LiveOutput]], *, seconds: float = 10.0) -> list[LiveOutput]:
+    end = time.monotonic() + seconds
+    while not (found := look()) and time.monotonic() < end:
+        time.sleep(0.01)
+    return found
+
+
+def of_run(office: Office, number: int) -> list[LiveOutput]:
+    with office.database.reading() as tx:
+        return live_output.get_live_output(tx, number)
+
+
+def test_lines_are_there_while_the_command_runs_and_gone_with_its_outcome(
+    any_office: Office,
+) -> None:
+    office = any_office
+    run = office.ask(LAMP_ON)
+    seen: list[LiveOutput] = []
+
+    def look(_host: str, _words: str) -> None:
+        speak("the lamp\nwarms up")
+        seen.extend(eventually(lambda: of_run(office, run.id)))
+
+    office.fleet.before_tell = look
+    assert office.approve(run).state is State.SUCCEEDED
+    assert [(one.host, one.n, one.total, one.newest) for one in seen] == [
+        ("lb1", 1, 2, ["the lamp", "warms up"])
+    ]
+    assert of_run(office, run.id) == []
+
+
+@pytest.mark.parametrize(
+    ("trouble", "state"),
+    [(CommandFailed("it is loose"), StepState.FAILED), (Interrupted("gone"), StepState.UNKNOWN)],
+)
+def test_what_was_heard_is_kept_where_no_answer_came(
+    office: Office, trouble: Exception, state: StepState
+) -> None:
+    def fail(_host: str, _words: str) -> None:
+        speak("\n".join(map(str, range(1000))))
+        raise trouble
+
+    office.fleet.before_tell = fail
+    run = office.approve(office.ask(LAMP_ON))
+    with office.database.reading() as tx:
+        record = runs.list_steps(tx, run.id)[0]
+    assert record.state is state
+    assert record.output.startswith("[… 800 lines are left out here …]\n800\n")
+    assert record.output.endswith("\n999")
+    assert of_run(office, run.id) == []
+
+
+def test_only_the_newest_lines_are_kept_and_all_are_counted(office: Office) -> None:
+    run = office.ask(LAMP_ON)
+    with LiveOutputWriter(office.database).to(run.id, 1):
+        for first in range(0, 100_000, 1000):
+            speak("\n".join(f"line {number}" for number in range(first, first + 1000)))
+        found = eventually(lambda: [one for one in of_run(office, run.id) if one.total == 100_000])
+    assert len(found[0].newest) == MOST_LINES
+    assert found[0].newest[-1] == "line 99999"
+
+
+def test_long_lines_are_bounded_in_all(office: Office) -> None:
+    run = office.ask(LAMP_ON)
+    with LiveOutputWriter(office.database).to(run.id, 1) as tail:
+        speak("\n".join("x" * 4000 for _ in range(500)))
+        found = eventually(lambda: of_run(office, run.id))
+    assert sum(map(len, tail.newest)) <= 2 * MOST_CHARACTERS
+    assert sum(map(len, found[0].newest)) <= MOST_CHARACTERS
+
+
+def test_t_x1_a_secret_is_taken_out_of_what_is_heard(office: Office) -> None:
+    office.database.redactor.register("correct horse battery")
+    run = office.ask(LAMP_ON)
+    key = "\n".join(["-----BEGIN RSA PRIVATE KEY-----", *["MIIEpAIBAAKCAQEA" * 4] * 60])
+    with LiveOutputWriter(office.database).to(run.id, 1):
+        speak(f"password: correct horse battery\n{key}")
+        found = eventually(lambda: of_run(office, run.id))
+    assert list(found[0].newest) == [f"password: {MARK}", MARK]
+
+
+def test_newer_lines_take_the_place_of_those_before(any_office: Office) -> None:
+    office = any_office
+    run = office.ask(LAMP_ON)
+    with office.database.transaction() as tx:
+        live_output.store_lines(
+            tx, [NewestLines(run.id, 1, 1, "one"), NewestLines(run.id, 2, 1, "uno")]
+        )
+    with office.database.transaction() as tx:
+        live_output.store_lines(
+            tx, [NewestLines(run.id, 2, 2, "uno\ndue"), NewestLines(run.id, 3, 1, "eins")]
+        )
+    assert [(one.n, one.total, one.newest) for one in of_run(office, run.id)] == [
+        (1, 1, ["one"]),
+        (2, 2, ["uno", "due"]),
+        (3, 1, ["eins"]),
+    ]
+
+
+def test_what_is_erased_is_erased_here_too(office: Office) -> None:
+    run = office.ask(LAMP_ON)
+    with office.database.transaction() as tx:
+        live_output.store_lines(tx, [NewestLines(run.id, 1, 1, "said before the crash")])
+        output.erase_output(tx, run.id)
+    assert of_run(office, run.id) == []
+
+
+def test_a_database_that_takes_nothing_keeps_no_host_waiting(tmp_path: Path) -> None:
+    database = Database(f"sqlite:///{tmp_path / 'empty.db'}")
+    with LiveOutputWriter(database).to(1, 1) as tail:
+        speak("one")
+        assert eventually(lambda: [] if not database.trouble else [LiveOutput(1, "", 1, 0, 1, ())])
+        speak("two")
+    assert list(tail.newest) == ["one", "two"]
+    database.close()

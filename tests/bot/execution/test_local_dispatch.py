@@ -1,0 +1,66 @@
+"""The line before the threads of one process."""
+
+from bot.db.priority import BULK, ONE, URGENT, Turn
+from bot.execution.local_dispatch import FairQueue
+
+
+def _all(line: FairQueue) -> list[int]:
+    taken: list[int] = []
+    while (run := line.take()) is not None:
+        taken.append(run)
+    return taken
+
+
+def test_the_most_urgent_goes_first_and_then_who_came_first():
+    line = FairQueue()
+    for run, rank in ((1, BULK), (2, ONE), (3, URGENT), (4, ONE)):
+        line.join(run, Turn(rank, "dora"))
+    assert _all(line) == [3, 2, 4, 1]
+
+
+def test_who_is_in_the_line_is_there_once_and_may_come_again_afterwards():
+    line = FairQueue()
+    assert line.join(1, Turn())
+    assert not line.join(1, Turn())
+    assert set(line.waiting) == {1}
+    assert line.take() == 1
+    assert line.join(1, Turn())
+    assert _all(line) == [1]
+    assert line.take() is None
+
+
+def test_r_w3_nobody_waits_for_more_than_one_of_each_other_person():
+    """Ten people, of whom one has asked for a thousand things before the others came."""
+    line = FairQueue()
+    for run in range(1000):
+        line.join(run, Turn(ONE, "dora"))
+    for _ in range(500):
+        line.take()
+    others = {1000 + n: f"person {n}" for n in range(9)}
+    for run, person in others.items():
+        line.join(run, Turn(ONE, person))
+    assert others.keys() <= {line.take() for _ in range(11)}
+    assert sorted(_all(line)) == [*range(502, 1000)]
+
+
+def test_r_w3_parts_of_a_wave_wait_long_and_not_for_good():
+    """Three people who always have something in the line, and a wave."""
+    line = FairQueue()
+    wave = [*range(4)]
+    for run in wave:
+        line.join(run, Turn(BULK, "dora"))
+    for run in range(300):
+        line.join(100 + run, Turn(ONE, f"person {run % 3}"))
+    taken = _all(line)
+    # Each of the three has had its eight by then.
+    assert [taken.index(run) // 25 for run in wave] == wave
+
+
+def test_r_w3_ten_thousand_that_wait_are_taken_in_turn():
+    line = FairQueue()
+    for run in range(10_000):
+        line.join(run, Turn(ONE, f"person {run % 7 if run % 2 else 0}"))
+    taken = _all(line)
+    assert sorted(taken) == [*range(10_000)]
+    firsts = {run % 7 if run % 2 else 0 for run in taken[:7]}
+    assert firsts == {*range(7)}

@@ -1,0 +1,272 @@
+"""What was shown under another policy: nobody's key is wasted on it, and its asker hears of it."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bot.db import outbox, runs
+from bot.db.database import Transaction
+from bot.model.run import Run, State
+from bot.model.schedule import ScheduleTiming, parse_cron
+from bot.policy import PolicyDirectory
+from bot.policy.freezes import Freezes
+from bot.service import Workflow
+from bot.workflow import approvals
+from bot.workflow.approvals import NotAllowed, TooLate
+from tests.bot.keyring import stepped_up
+from tests.bot.office import WEB, Office
+from tests.policies import a_policy
+from tests.toy import BreakSwitch, SetSwitch
+
+LAMP_ON = SetSwitch(host="lb1", name="lamp", value="on")
+ANEW = "After this was shown, the policy was changed. Nothing was sent: ask again to see it anew."
+
+
+def _lamp(host: str) -> SetSwitch:
+    return SetSwitch(host=host, name="lamp", value="on")
+
+
+def _edit(policy: PolicyDirectory, remark: str = "a remark") -> None:
+    """Change the policy in what nobody's rights depend on."""
+    rules = policy.path / "policy.cedar"
+    rules.write_text(f"{rules.read_text()}\n// {remark}\n")
+
+
+def _look(office: Office) -> list[Run]:
+    """Do as the clock does every few seconds."""
+    office.workflow.note_policy()
+    return office.workflow.end_outdated()
+
+
+def _never(*_: object) -> bool:
+    return False
+
+
+class TestTheKey:
+    def test_of_an_owner_is_not_wasted_on_what_cannot_start(self, any_office: Office):
+        office = any_office
+        run = office.ask(LAMP_ON)
+        _edit(office.policies)
+        with pytest.raises(TooLate, match=r"another policy than holds now.*ask again"):
+            office.approve(run)
+        with office.database.reading() as tx:
+            assert runs.list_votes(tx, run.id) == []
+        assert "approved" not in office.entries(run)
+        assert office.run(run.id).state is State.WAITING
+
+    def test_twin_unguarded_it_is_turned_and_the_run_ends_stale_all_the_same(
+        self, office: Office, monkeypatch: pytest.MonkeyPatch
+    ):
+        run = office.ask(LAMP_ON)
+        _edit(office.policies)
+        monkeypatch.setattr(approvals, "is_outdated", _never)
+        ended = office.approve(run)
+        assert (ended.state, ended.summary) == (State.STALE, ANEW)
+        assert "approved" in office.entries(run)
+
+    def test_of_the_second_owner_is_not_wasted_either(self, office: Office):
+        rules = office.policies.path / "policy.cedar"
+        rules.write_text(rules.read_text().replace('@approvals("1")', '@approvals("2")'))
+        run = office.ask(LAMP_ON)
+        assert office.approve(run, "olga").state is State.WAITING
+        _edit(office.policies)
+        with pytest.raises(TooLate, match="ask again"):
+            office.approve(run, "adam")
+
+    def test_of_somebody_who_may_not_turn_it_is_refused_for_that(self, office: Office):
+        run = office.ask(LAMP_ON)
+        _edit(office.policies)
+        with pytest.raises(NotAllowed, match="Those who can"):
+            office.approve(run, "stan")
+        assert office.entries(run)[-1] == "approval refused"
+
+    def test_is_turned_once_the_policy_is_what_it_was(self, office: Office):
+        run = office.ask(LAMP_ON)
+        rules = office.policies.path / "policy.cedar"
+        shown = rules.read_text()
+        _edit(office.policies)
+        rules.write_text(shown)
+        assert office.approve(run).state is State.SUCCEEDED
+
+    def test_a_no_is_a_no_under_any_policy(self, office: Office):
+        run = office.ask(LAMP_ON)
+        _edit(office.policies)
+        assert office.workflow.deny(run.id, person="olga", reason="no").state is State.DENIED
+
+
+class TestTheGlass:
+    WHY = "all customers see an error page"
+
+    def _break(self, office: Office) -> None:
+        office.fleet.hosts["web1"] = {"lamp": "off"}
+        app = stepped_up(office, "adam")
+        run = office.ask(_lamp("web1"), person="adam", reason="the cellar is dark")
+        _edit(office.policies)
+        office.workflow.breaking.shatter(
+            run.id, person="adam", session=app.session, digest=run.digest, reason=self.WHY
+        )
+
+    def test_is_not_broken_for_what_cannot_start(self, office: Office):
+        with pytest.raises(TooLate, match="ask again"):
+            self._break(office)
+        assert "glass broken" not in office.entries()
+
+    def test_twin_unguarded_it_would_be(self, office: Office, monkeypatch: pytest.MonkeyPatch):
+        monkeypatch.setattr(approvals, "is_outdated", _never)
+        self._break(office)
+        assert "glass broken" in office.entries()
+        office.work()
+        assert office.fleet.told == []
+
+
+class TestTheClock:
+    def test_ends_what_waits_and_tells_its_asker(self, any_office: Office):
+        office = any_office
+        office.workflow.note_policy()
+        run = office.ask(LAMP_ON)
+        assert _look(office) == []
+        with office.database.transaction() as tx:
+            for item in outbox.lock_pending_news(tx):
+                outbox.mark_told(tx, item)
+        _edit(office.policies)
+        assert [ended.id for ended in _look(office)] == [run.id]
+        ended = office.run(run.id)
+        assert (ended.state, ended.summary) == (State.STALE, ANEW)
+        assert office.entries(run)[-1] == "stale"
+        with office.database.reading() as tx:
+            assert [item.run for item in outbox.list_pending_news(tx)] == [run.id]
+        assert _look(office) == []
+
+    def test_leaves_what_is_of_this_policy(self, any_office: Office):
+        office = any_office
+        old = office.ask(LAMP_ON)
+        office.workflow.note_policy()
+        _edit(office.policies)
+        new = office.ask(_lamp("lb2"))
+        assert [ended.id for ended in _look(office)] == [old.id]
+        assert office.approve(office.run(new.id)).state is State.SUCCEEDED
+
+    def test_ends_what_was_approved_and_waits_for_a_freeze_in_vain(self, office: Office):
+        (office.policies.path / "freezes.yaml").write_text(
+            'freezes: [{name: fair, from: "1999-01-01 00:00", until: "2999-01-01 00:00"}]\n'
+        )
+        run = office.approve(office.ask(LAMP_ON))
+        assert run.state is State.READY
+        _edit(office.policies)
+        assert [ended.id for ended in _look(office)] == [run.id]
+        assert office.run(run.id).state is State.STALE
+
+    def test_twin_left_alone_it_would_end_so_when_the_freeze_is_over(self, office: Office):
+        (office.policies.path / "freezes.yaml").write_text(
+            'freezes: [{name: fair, from: "1999-01-01 00:00", until: "2999-01-01 00:00"}]\n'
+        )
+        run = office.approve(office.ask(LAMP_ON))
+        _edit(office.policies)
+        office.policies.current().freezes = Freezes()
+        office.workflow.nudge()
+        office.work()
+        assert office.run(run.id).summary == ANEW
+
+    def test_ends_a_request_for_several_hosts_with_all_its_parts(self, any_office: Office):
+        office = any_office
+        both = [_lamp(host) for host in ("lb1", "lb2")]
+        whole = office.workflow.ask_all(both, spelled="lb*", person="dora", origin=WEB)
+        office.work()
+        _edit(office.policies)
+        assert [ended.id for ended in _look(office)] == [whole.id]
+        with office.database.reading() as tx:
+            left = {part.state for part in runs.list_children(tx, whole.id)}
+        assert left == {State.WITHDRAWN}
+
+    def test_leaves_alone_what_is_under_way(self, office: Office):
+        seen: list[Run] = []
+
+        def look(_host: str, _words: str) -> None:
+            _edit(office.policies)
+            seen.extend(_look(office))
+
+        office.fleet.after_tell = look
+        assert office.approve(office.ask(LAMP_ON)).state is State.SUCCEEDED
+        assert seen == []
+
+    def test_leaves_a_schedule_which_outlasts_policies(self, any_office: Office):
+        office = any_office
+        hourly = ScheduleTiming("hourly", parse_cron("0 * * * *", "Europe/Amsterdam"))
+        asked = office.workflow.schedules.ask(
+            [LAMP_ON], spelled="", person="dora", origin=WEB, timing=hourly
+        )
+        office.work()
+        _edit(office.policies)
+        assert _look(office) == []
+        assert office.approve(office.run(asked.id)).state is State.SUCCEEDED
+
+    def test_ends_nothing_where_there_is_no_policy(self, office: Office):
+        run = office.ask(LAMP_ON)
+        rules = office.policies.path / "policy.cedar"
+        rules.write_text("permit (")
+        assert _look(office) == []
+        assert office.run(run.id).state is State.WAITING
+
+
+class TestOfSeveralProcesses:
+    """They read a new policy one after the other, and which one is newer, only the log says."""
+
+    def _two(self, office: Office, tmp_path: Path) -> tuple[Office, Office]:
+        """Return one that has the new policy, and one that still has the old."""
+        policies = a_policy(tmp_path / "later")
+        behind = replace(office.parts, policies=policies)
+        late = replace(office, workflow=Workflow(behind), parts=behind, policies=policies)
+        _look(office)
+        _look(late)
+        _edit(office.policies)
+        return office, late
+
+    def test_who_still_has_the_old_one_ends_nothing_of_the_new(
+        self, any_office: Office, tmp_path: Path
+    ):
+        new, late = self._two(any_office, tmp_path)
+        # Before the log tells of the new policy, and after.
+        runs_of_new = [new.ask(LAMP_ON)]
+        assert _look(late) == []
+        _look(new)
+        runs_of_new.append(new.ask(BreakSwitch(host="lb2", name="lamp")))
+        assert _look(late) == []
+        assert {new.run(run.id).state for run in runs_of_new} == {State.WAITING}
+        # Nor is a key turned there: its gate would turn the plan away.
+        with pytest.raises(TooLate, match="another policy"):
+            late.approve(runs_of_new[0])
+        assert new.approve(runs_of_new[0]).state is State.SUCCEEDED
+
+    def test_twin_were_every_other_policy_older_it_would(
+        self, any_office: Office, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ):
+        new, late = self._two(any_office, tmp_path)
+        run = new.ask(LAMP_ON)
+        search = runs.list_planned_under_other_policies
+
+        def whenever(tx: Transaction, version: str, *, before: int) -> list[int]:
+            return search(tx, version, before=before + 3600 * 1_000_000)
+
+        monkeypatch.setattr(runs, "list_planned_under_other_policies", whenever)
+        assert [ended.id for ended in _look(late)] == [run.id]
+
+    def test_twin_did_the_log_name_the_old_one_last_it_would_too(
+        self, any_office: Office, tmp_path: Path
+    ):
+        new, late = self._two(any_office, tmp_path)
+        run = new.ask(LAMP_ON)
+        _look(new)
+        assert _look(late) == []
+        # Who has just started writes down what it finds.
+        assert [ended.id for ended in _look(replace(late, workflow=Workflow(late.parts)))] == [
+            run.id
+        ]
+
+    def test_who_has_read_it_too_ends_what_the_other_showed_before(
+        self, any_office: Office, tmp_path: Path
+    ):
+        new, late = self._two(any_office, tmp_path)
+        run = late.ask(LAMP_ON)
+        _look(new)
+        assert new.run(run.id).state is State.STALE

@@ -1,0 +1,129 @@
+"""Reading many hosts at once."""
+
+import threading
+from collections.abc import Generator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from bot.db import runs
+from bot.model.run import Run, State
+from bot.service import Workflow
+from connectors.command import Ask, Query, Shell
+from connectors.trouble import Unreachable
+from runbooks import Check, Host, Refused, Report
+from tests.bot.office import WEB, Office, an_office
+from tests.policies import INVENTORY
+from tests.toy import RUNBOOKS, SHOW, SetSwitch, ShowSwitches, Switches, ToyFleet
+
+NAMES = [f"lb{n}" for n in range(1, 7)]
+OTHER = Query(Shell(("show", "other")), lambda text: f"other {text}")
+
+
+class ShowTwice(Check[tuple[Switches, Switches, str]], words="toy twice", example="lb1"):
+    """Ask the same twice, and then something else."""
+
+    host: Host
+
+    def read(self, ask: Ask) -> tuple[Switches, Switches, str]:
+        return ask(self.host, SHOW), ask(self.host, SHOW), ask(self.host, OTHER)
+
+    def report(self, found: tuple[Switches, Switches, str]) -> Report:
+        first, second, other = found
+        return Report(f"{first} {second} {other}")
+
+
+class RefuseAtOnce(Check[Switches], words="toy refuse", example="lb1"):
+    """Refuse before anything is asked."""
+
+    host: Host
+
+    def read(self, ask: Ask) -> Switches:
+        if self.host == "lb2":
+            raise Refused("not this one")
+        return ask(self.host, SHOW)
+
+    def report(self, switches: Switches) -> Report:
+        return Report(f"{len(switches)} switches")
+
+
+class Noted(ToyFleet):
+    """Notes which thread asked which host."""
+
+    def __init__(self) -> None:
+        super().__init__(hosts={name: {"lamp": "off"} for name in NAMES})
+        self.by: list[tuple[str, str, str]] = []
+
+    def ask(self, host: str, query: Query[Any], /) -> Any:
+        self.by.append((threading.current_thread().name, host, str(query.command)))
+        return super().ask(host, query)
+
+
+@pytest.fixture
+def fleet() -> Noted:
+    return Noted()
+
+
+@pytest.fixture
+def office(tmp_path: Path, fleet: Noted, monkeypatch: pytest.MonkeyPatch) -> Generator[Office]:
+    for runbook in (ShowTwice, RefuseAtOnce):
+        monkeypatch.setitem(cast("dict[str, object]", RUNBOOKS), runbook.words, runbook)
+    with an_office(tmp_path) as office:
+        more = "".join(f"  {name}: {{area: edge, tags: [haproxy]}}\n" for name in NAMES[2:])
+        (office.policies.path / "inventory.yaml").write_text(INVENTORY + more)
+        office.parts = replace(office.parts, fleet=fleet)
+        office.workflow = Workflow(office.parts)
+        yield office
+
+
+def _parts_of(office: Office, requests: Sequence[Any]) -> list[Run]:
+    run = office.workflow.ask_all(requests, spelled="lb*", person="dora", origin=WEB)
+    office.work()
+    with office.database.reading() as tx:
+        return runs.list_children(tx, run.id)
+
+
+def test_hosts_that_must_be_waited_for_are_waited_for_at_the_same_time(
+    office: Office, fleet: Noted
+):
+    all_there = threading.Barrier(len(NAMES))
+    fleet.before_ask = lambda _: cast("None", all_there.wait(30))
+    found = _parts_of(office, [ShowSwitches(host=name) for name in NAMES])
+    assert {run.state for run in found} == {State.SUCCEEDED}
+    assert sorted(host for _, host, _ in fleet.by) == NAMES
+
+
+def test_what_asks_more_gets_each_answer_anew_and_asks_nothing_twice(office: Office, fleet: Noted):
+    found = _parts_of(office, [ShowTwice(host=name) for name in NAMES])
+    lamp = {"lamp": "off"}
+    assert {run.summary for run in found} == {f"{lamp} {lamp} other lamp=off"}
+    asked = sorted((host, words) for _, host, words in fleet.by)
+    each = ["show", "show", "show other"]
+    assert asked == [(name, words) for name in NAMES for words in each]
+
+
+def test_the_trouble_of_one_host_is_its_own(office: Office, fleet: Noted):
+    def stumble(host: str) -> None:
+        if host in {"lb2", "lb5"}:
+            raise Unreachable("lb2 is down" if host == "lb2" else "no route")
+
+    fleet.before_ask = stumble
+    found = _parts_of(office, [ShowSwitches(host=name) for name in NAMES])
+    failed = {run.host: run.summary for run in found if run.state is State.FAILED}
+    assert failed == {"lb2": "lb2 is down", "lb5": "lb5: no route"}
+    assert sum(run.state is State.SUCCEEDED for run in found) == 4
+
+
+def test_what_refuses_before_it_asks_is_refused(office: Office, fleet: Noted):
+    found = _parts_of(office, [RefuseAtOnce(host=name) for name in NAMES[:3]])
+    assert [run.state for run in found] == [State.SUCCEEDED, State.REFUSED, State.SUCCEEDED]
+    assert found[1].summary == "not this one"
+
+
+def test_a_change_of_many_hosts_is_planned(office: Office, fleet: Noted):
+    rules = office.policies.path / "policy.cedar"
+    rules.write_text(rules.read_text().replace('@approvals("1")', '@approvals("1") @hosts("6")'))
+    found = _parts_of(office, [SetSwitch(host=name, name="lamp", value="on") for name in NAMES])
+    assert {run.state for run in found} == {State.WAITING}

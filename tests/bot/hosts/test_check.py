@@ -1,0 +1,258 @@
+"""Whether the hosts are well: at the command line on real servers, and each way they are not."""
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ruamel.yaml import YAML
+
+from bot.cli import inventory_format
+from bot.hosts.live_check import HostCheck, check_host
+from bot.hosts.sudo_check import build_sudo_question
+from bot.hosts.sudo_rules import list_grants_on
+from connectors.command import Answer
+from connectors.fleet import Fleet
+from connectors.inventory import Inventory
+from connectors.sessions import Sessions
+from connectors.trouble import (
+    HostTrouble,
+    Interrupted,
+    LoginRefused,
+    NotSetUp,
+    Unreachable,
+    WeakAlgorithms,
+)
+from tests.fakes import ScriptedFleet, inventory_of
+from tests.playground.device import ScriptedDevice
+from tests.playground.fleet import LoopbackFleet
+from tests.playground.keys import make_key
+from tests.typed import keyturn_at
+
+_HOST = inventory_of("h1", user="keyturn")["h1"]
+_GRANTED = list_grants_on(_HOST)
+_RIGHTS = build_sudo_question(_GRANTED, {}).command
+_ALL_THERE = "sudo 1.9.13\nend\n"
+_SYSCTL = next(n for n, each in enumerate(_GRANTED) if each.dialect == "conntrack")
+
+Entries = dict[str, dict[str, Any]]
+
+
+def _edited(fleet: LoopbackFleet, edit: Callable[[Entries], None]) -> None:
+    yaml = YAML(typ="safe", pure=True)
+    data = yaml.load(fleet.inventory_file)
+    edit(data["hosts"])
+    yaml.dump(data, fleet.inventory_file)
+
+
+def _stood(fleet: LoopbackFleet, name: str) -> HostCheck:
+    real = Fleet(fleet.inventory, Sessions(fleet.directory))
+    try:
+        return check_host(real, name)
+    finally:
+        real.close()
+
+
+# --- as a person types it ---
+
+
+@pytest.mark.real
+def test_well_hosts_are_a_table_and_status_0(fleet: LoopbackFleet):
+    found = keyturn_at(fleet.directory, "inventory", "check")
+    assert (found.returncode, found.stderr) == (0, "")
+    heading, *rows = found.stdout.splitlines()
+    assert heading.split() == [
+        *("HOST", "ADDRESS", "REACHABLE", "KEY", "LOGIN", "ANSWERS", "ROOT"),
+    ]
+    assert [row.split()[0] for row in rows[:4]] == ["lb1", "web1", "db1", "nas1"]
+    assert all(row.split()[2:6] == ["yes"] * 4 for row in rows[:4])
+    assert rows[-1] == "all 4 hosts are well"
+    assert "\x1b" not in found.stdout
+
+
+@pytest.mark.real
+def test_one_sick_host_is_status_1_and_told_what_to_do(fleet: LoopbackFleet):
+    fleet.hosts["web1"].stop()
+    found = keyturn_at(fleet.directory, "inventory", "check")
+    assert found.returncode == 1
+    assert re.search(r"^web1 +127\.0\.0\.2:\d+ +NO +\? +\? +\? +\?$", found.stdout, re.MULTILINE)
+    assert "refused the connection: sshd may not be running" in found.stdout
+    assert found.stdout.endswith("1 of 4 is not well\n")
+
+
+@pytest.mark.real
+def test_only_the_named_hosts_are_asked(fleet: LoopbackFleet):
+    fleet.hosts["web1"].stop()
+    found = keyturn_at(fleet.directory, "inventory", "check", "nas1", "lb1", "nas1", "--json")
+    assert found.returncode == 0
+    rows = json.loads(found.stdout)
+    assert [(row["host"], row["well"], row["key"]) for row in rows] == [
+        ("nas1", True, True),
+        ("lb1", True, True),
+    ]
+    assert fleet.hosts["db1"].accepted == 0
+
+
+@pytest.mark.real
+def test_an_unknown_host_is_status_3_and_nobody_is_asked(fleet: LoopbackFleet):
+    found = keyturn_at(fleet.directory, "inventory", "check", "lb1", "lb7")
+    assert (found.returncode, found.stdout) == (3, "")
+    assert found.stderr == "keyturn: there is no host 'lb7' in the inventory: did you mean lb1?\n"
+    assert fleet.hosts["lb1"].connections == 0
+
+
+def test_without_a_policy_it_says_so_in_a_line(tmp_path: Path):
+    found = keyturn_at(tmp_path, "inventory", "check")
+    assert found.returncode == 1
+    assert len(found.stderr.splitlines()) == 1
+    assert "people.yaml: is missing" in found.stderr
+
+
+def test_an_empty_inventory_is_nothing_to_complain_of(tmp_path: Path):
+    assert keyturn_at(tmp_path, "init", str(tmp_path / "policy")).returncode == 0
+    found = keyturn_at(tmp_path / "policy", "inventory", "check")
+    assert found.returncode == 0
+    assert "has no hosts yet" in found.stdout
+
+
+# --- what is found out ---
+
+
+@pytest.mark.real
+def test_another_key_than_the_pinned_one_is_told_before_any_login(fleet: LoopbackFleet):
+    _edited(fleet, lambda hosts: hosts["db1"].update(host_key=make_key().public))
+    found = _stood(fleet, "db1")
+    assert (found.reachable, found.key, found.login) == (True, False, None)
+    assert "Was it installed anew?" in found.trouble
+    assert fleet.hosts["db1"].accepted == 0
+
+
+@pytest.mark.real
+def test_a_login_that_is_not_taken_is_told(fleet: LoopbackFleet):
+    make_key().write(fleet.directory / "keys" / "other")
+    _edited(fleet, lambda hosts: hosts["db1"].update(key="keys/other"))
+    found = _stood(fleet, "db1")
+    assert (found.reachable, found.key, found.login, found.answers) == (True, True, False, None)
+    assert "authorized_keys" in found.trouble
+
+
+@pytest.mark.real
+def test_our_own_missing_key_says_nothing_of_the_host(fleet: LoopbackFleet):
+    _edited(fleet, lambda hosts: hosts["db1"].update(key="keys/none"))
+    found = _stood(fleet, "db1")
+    assert (found.reachable, found.key, found.well) == (None, None, False)
+    assert "put the private key there" in found.trouble
+
+
+@pytest.mark.real
+def test_a_host_behind_a_well_jump_host_is_told_its_own_trouble(fleet: LoopbackFleet):
+    _edited(fleet, lambda hosts: hosts["db1"].update(jump="lb1", host_key=make_key().public))
+    found = _stood(fleet, "db1")
+    assert (found.reachable, found.key) == (True, False)
+
+
+@pytest.mark.real
+def test_the_trouble_of_a_jump_host_is_not_told_of_the_host_behind(fleet: LoopbackFleet):
+    def edit(hosts: Entries) -> None:
+        hosts["db1"]["jump"] = "lb1"
+        hosts["lb1"]["host_key"] = make_key().public
+
+    _edited(fleet, edit)
+    found = _stood(fleet, "db1")
+    assert (found.reachable, found.key) == (False, None)
+    assert "db1 is reached through lb1" in found.trouble
+
+
+@pytest.mark.real
+def test_a_network_device_is_asked_in_its_own_words(tmp_path: Path):
+    (tmp_path / "password").write_text("correct horse\n")
+    (tmp_path / "password").chmod(0o600)
+    with ScriptedDevice({"show version": "Cisco IOS Software"}) as device:
+        entry = {
+            **{"address": device.address, "port": device.port, "platform": "cisco_ios"},
+            **{"password_file": "password", "host_key": device.host_key.public, "area": "net"},
+        }
+        fleet = Fleet(Inventory.model_validate({"hosts": {"sw1": entry}}), Sessions(tmp_path))
+        try:
+            found = check_host(fleet, "sw1")
+        finally:
+            fleet.close()
+    assert found.well, found.trouble
+    assert found.root == ""
+
+
+@pytest.mark.parametrize(
+    ("trouble", "claims"),
+    [
+        (Unreachable("no"), (False, None, None, None)),
+        (WeakAlgorithms("no"), (True, None, None, None)),
+        (LoginRefused("no"), (True, True, False, None)),
+        (NotSetUp("no"), (None, None, None, None)),
+        (Interrupted("no"), (True, True, True, False)),
+    ],
+)
+def test_the_kind_of_trouble_tells_how_far_we_got(
+    trouble: HostTrouble, claims: tuple[bool | None, ...]
+):
+    found = check_host(ScriptedFleet({("h1", "id -u"): trouble}), "h1")
+    assert (found.reachable, found.key, found.login, found.answers) == claims
+    assert found.trouble == "no"
+
+
+def test_a_login_shell_that_adds_words_does_not_answer():
+    found = check_host(ScriptedFleet({("h1", "id -u"): "Welcome!\n0\n"}), "h1")
+    assert (found.login, found.answers) == (True, False)
+    assert "does its login shell add words?" in found.trouble
+
+
+@pytest.mark.parametrize(
+    ("listed", "root"),
+    [
+        ("User keyturn may run the following:\n    (root) NOPASSWD: /usr/sbin/zpool\n", "sudo"),
+        ("User keyturn may run the following:\n    (ALL) ALL\n", "none"),
+        (Answer(1, "", "sudo: a password is required\n"), "none"),
+        (Answer(127, "", "timeout: failed to run command 'sudo': No such file\n"), "none"),
+    ],
+)
+def test_a_login_without_root_is_asked_what_sudo_lets_it(listed: str | Answer, root: str):
+    fleet = ScriptedFleet(
+        {("h1", "id -u"): "998\n", ("h1", "sudo -n -l"): listed, ("h1", _RIGHTS): _ALL_THERE},
+        inventory=inventory_of("h1", user="keyturn"),
+    )
+    found = check_host(fleet, "h1")
+    assert (found.well, found.root) == (root == "sudo", root)
+    assert ("keyturn sudoers h1" in found.trouble) == (root == "none")
+
+
+@pytest.mark.parametrize(
+    ("answer", "words", "advice"),
+    [
+        ("sudo 1.9.5\nrule 0\nend\n", "sudo 1.9.5 is too old", ""),
+        (f"sudo 1.9.13\nrule {_SYSCTL}\nend\n", "sudo rules are missing (sysctl for", ""),
+        ("sudo 1.9.13\nabsent /x/block-set-0\nend\n", "scripts are missing (block-set-0)", ""),
+        ("sudo 1.9.13\naltered /x/a-0\nend\n", "scripts were altered or cannot be run (a-0)", ""),
+        (f"sudo 1.9.13\nprogram {_SYSCTL}\nend\n", "", "not installed, so .* sysctl"),
+        ("sudo 1.9.13\n", "answered", ""),
+        ("sudo 1.9.13\nsomething else\nend\n", "answered", ""),
+    ],
+)
+def test_what_sudo_lacks_is_told_with_its_fix(answer: str, words: str, advice: str):
+    listed = "    (root) NOPASSWD: /usr/sbin/zpool\n"
+    fleet = ScriptedFleet(
+        {("h1", "id -u"): "998\n", ("h1", "sudo -n -l"): listed, ("h1", _RIGHTS): answer},
+        inventory=inventory_of("h1", user="keyturn"),
+    )
+    found = check_host(fleet, "h1")
+    assert found.well == (not words)
+    assert words in found.trouble
+    assert re.search(advice, found.advice)
+
+
+def test_what_a_host_says_cannot_draw_on_the_terminal():
+    drawn = inventory_format.format_checks(
+        [HostCheck("h1", "a:22", trouble="\x1b[2Jgone\nh2 is well")]
+    )
+    assert "\x1b" not in drawn
+    assert "h1: \\x1b[2Jgone\\nh2 is well" in drawn.splitlines()

@@ -1,0 +1,423 @@
+"""Adding a host: its key is read from the network, and confirmed by a second person."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import get_args
+
+import pytest
+from ruamel.yaml import YAML
+
+from bot.cli.inventory import PLATFORMS
+from bot.hosts import pending_hosts
+from bot.hosts.enrolment import Candidate, NoFingerprint, NotAddable, find_fingerprint
+from bot.hosts.pending_hosts import LocalUser, PendingHost
+from bot.policy.loader import load_policy
+from connectors.inventory import Inventory, Platform
+from connectors.transport import shown_key
+from connectors.trouble import Unreachable
+from tests.playground import company
+from tests.playground.device import ScriptedDevice
+from tests.playground.fleet import LoopbackFleet
+from tests.playground.keys import KeyType, make_key
+from tests.playground.sshd import Sshd
+from tests.typed import keyturn_at
+
+
+@pytest.fixture
+def policy(tmp_path: Path) -> Path:
+    company.found(tmp_path / "policy")
+    return tmp_path / "policy"
+
+
+def _on_the_console(tmp_path: Path, public: str) -> str:
+    """Return what the host itself says of its key."""
+    (tmp_path / "key.pub").write_text(f"{public} root@nas2\n")
+    return subprocess.run(
+        ["ssh-keygen", "-lf", str(tmp_path / "key.pub")],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.strip()
+
+
+def _waits(policy: Path, sshd: Sshd) -> None:
+    place = ("nas2", sshd.address, "--port", str(sshd.port))
+    about = ("--area", "storage", "--tags", "nfs", "--json")
+    found = keyturn_at(policy, "inventory", "enroll", *place, *about)
+    assert found.returncode == 0, found.stderr
+    [told] = json.loads(found.stdout)
+    assert (told["name"], told["entry"]["host_key"]) == ("nas2", sshd.host_key)
+    assert (told["whole"], told["notes"]) == (True, [])
+
+
+def _as_if_by_dana(policy: Path) -> None:
+    """Have the host wait as it does when somebody else asked for it, on another machine."""
+    waiting = pending_hosts.list_pending_hosts(policy)
+    dana = LocalUser(login="dana", uid=4711, machine="admin7")
+    asked = {name: each.model_copy(update={"asked_by": dana}) for name, each in waiting.items()}
+    pending_hosts.store_pending_hosts(policy, asked)
+
+
+def _files(policy: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in policy.rglob("*") if path.is_file()}
+
+
+@pytest.mark.real
+def test_the_key_is_shown_with_the_entry_and_the_host_waits(policy: Path, sshd: Sshd):
+    before = _files(policy)
+    place = ("nas2", sshd.address, "--port", str(sshd.port))
+    found = keyturn_at(policy, "inventory", "enroll", *place, "--area", "storage", "--tags", "nfs")
+    assert found.returncode == 0, found.stderr
+    made = Inventory.model_validate(YAML(typ="safe").load(found.stdout))["nas2"]
+    assert (made.host_key, made.port, made.area) == (sshd.host_key, sshd.port, "storage")
+    assert made.tags == {"nfs"}
+    assert made.fingerprint in found.stderr
+    assert "ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub" in found.stderr
+    assert "keyturn inventory confirm nas2 SHA256:…" in found.stderr
+    assert "note:" not in found.stderr
+    after = _files(policy)
+    assert after.pop(policy / "enrolling.yaml")
+    assert after == before
+    assert sshd.accepted == 0
+
+
+@pytest.mark.real
+def test_t_n2_until_a_second_person_confirms_it_a_host_is_in_no_inventory(
+    policy: Path, sshd: Sshd, tmp_path: Path
+):
+    _waits(policy, sshd)
+    version = load_policy(policy).version
+    assert "nas2" not in load_policy(policy).inventory.hosts
+    _as_if_by_dana(policy)
+    read = _on_the_console(tmp_path, sshd.host_key)
+    found = keyturn_at(policy, "inventory", "confirm", "nas2", read, "--json")
+    assert found.returncode == 0, found.stderr
+    fingerprint = find_fingerprint(read)
+    told = json.loads(found.stdout)
+    assert told.pop("entry")["host_key"] == sshd.host_key
+    assert told == {"name": "nas2", "fingerprint": fingerprint, "written": True}
+    now = load_policy(policy)
+    assert now.version != version
+    assert now.inventory["nas2"].host_key == sshd.host_key
+    assert "asked for by dana on admin7, confirmed by " in (policy / "inventory.yaml").read_text()
+    assert not (policy / "enrolling.yaml").exists()
+    again = keyturn_at(policy, "inventory", "confirm", "nas2", read)
+    assert (again.returncode, again.stdout) == (3, "")
+    assert "nas2 does not wait to be added; what waits: none" in again.stderr
+
+
+@pytest.mark.real
+def test_t_n2_whoever_asked_for_a_host_does_not_confirm_it(
+    policy: Path, sshd: Sshd, tmp_path: Path
+):
+    _waits(policy, sshd)
+    before = _files(policy)
+    read = _on_the_console(tmp_path, sshd.host_key)
+    found = keyturn_at(policy, "inventory", "confirm", "nas2", read)
+    assert (found.returncode, found.stdout) == (1, "")
+    assert "somebody else confirms it" in found.stderr
+    assert _files(policy) == before
+
+
+@pytest.mark.real
+def test_t_n2_another_fingerprint_adds_nothing(policy: Path, sshd: Sshd, tmp_path: Path):
+    _waits(policy, sshd)
+    _as_if_by_dana(policy)
+    before = _files(policy)
+    read = _on_the_console(tmp_path, make_key().public)
+    found = keyturn_at(policy, "inventory", "confirm", "nas2", read)
+    assert (found.returncode, found.stdout) == (1, "")
+    assert "something stands between us and the host" in found.stderr
+    assert _files(policy) == before
+
+
+@pytest.mark.real
+def test_what_would_break_the_policy_is_not_added(policy: Path, sshd: Sshd, tmp_path: Path):
+    _waits(policy, sshd)
+    _as_if_by_dana(policy)
+    waiting = pending_hosts.list_pending_hosts(policy)
+    entry = {**waiting["nas2"].entry, "jump": "gone1"}
+    pending_hosts.store_pending_hosts(
+        policy, {"nas2": waiting["nas2"].model_copy(update={"entry": entry})}
+    )
+    before = _files(policy)
+    found = keyturn_at(
+        policy, "inventory", "confirm", "nas2", _on_the_console(tmp_path, sshd.host_key)
+    )
+    assert found.returncode == 1
+    assert "jump gone1 is not in the inventory" in found.stderr
+    assert _files(policy) == before
+
+
+def _without_write_access(policy: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """Type it where the policy directory can be read alone, for root too."""
+    policy.chmod(0o555)
+    root = os.geteuid() == 0
+    caps = "-dac_override,-dac_read_search"
+    drop = ("setpriv", f"--bounding-set={caps}", f"--inh-caps={caps}", "--")
+    try:
+        return subprocess.run(
+            [*(drop if root else ()), sys.executable, "-m", "bot", *words],
+            capture_output=True,
+            text=True,
+            check=False,
+            env=os.environ | {"KEYTURN_POLICY": str(policy)},
+        )
+    finally:
+        policy.chmod(0o755)
+
+
+@pytest.mark.real
+def test_confirm_prints_the_checked_entry_without_write_access(
+    policy: Path, sshd: Sshd, tmp_path: Path
+):
+    _waits(policy, sshd)
+    _as_if_by_dana(policy)
+    before = _files(policy)
+    read = _on_the_console(tmp_path, sshd.host_key)
+    found = _without_write_access(policy, "inventory", "confirm", "nas2", read)
+    assert found.returncode == 5, found.stderr
+    assert "Errno" not in found.stderr
+    inventory = policy / "inventory.yaml"
+    assert f"nas2 was not added: {inventory} cannot be written (Permission denied)" in found.stderr
+    assert f"write access to {policy} put it below `hosts:` in inventory.yaml" in found.stderr
+    assert _files(policy) == before
+    assert "asked for by dana on admin7, confirmed by " in found.stdout
+    made = YAML(typ="safe").load(found.stdout)
+    assert made["hosts"]["nas2"]["host_key"] == sshd.host_key
+    # As somebody with write access adds it, it is valid.
+    data = YAML(typ="safe").load(inventory)
+    data["hosts"] = {**(data["hosts"] or {}), **made["hosts"]}
+    with inventory.open("w") as file:
+        YAML().dump(data, file)
+    assert load_policy(policy).inventory["nas2"].host_key == sshd.host_key
+    # And is not written a second time.
+    again = keyturn_at(policy, "inventory", "confirm", "nas2", read)
+    assert again.returncode == 1
+    assert "nas2 is in inventory.yaml already: delete its entry from enrolling" in again.stderr
+
+
+@pytest.mark.real
+def test_confirm_without_write_access_tells_programs_that_nothing_was_written(
+    policy: Path, sshd: Sshd, tmp_path: Path
+):
+    _waits(policy, sshd)
+    _as_if_by_dana(policy)
+    read = _on_the_console(tmp_path, sshd.host_key)
+    found = _without_write_access(policy, "inventory", "confirm", "nas2", read, "--json")
+    told = json.loads(found.stdout)
+    assert (found.returncode, told["written"]) == (5, False)
+    assert told["entry"] == dict(pending_hosts.list_pending_hosts(policy)["nas2"].entry)
+
+
+@pytest.mark.real
+def test_confirm_without_write_access_still_checks_the_whole_policy(
+    policy: Path, sshd: Sshd, tmp_path: Path
+):
+    _waits(policy, sshd)
+    _as_if_by_dana(policy)
+    one = pending_hosts.list_pending_hosts(policy)["nas2"]
+    entry = {**one.entry, "jump": "gone1"}
+    pending_hosts.store_pending_hosts(policy, {"nas2": one.model_copy(update={"entry": entry})})
+    read = _on_the_console(tmp_path, sshd.host_key)
+    found = _without_write_access(policy, "inventory", "confirm", "nas2", read)
+    assert (found.returncode, found.stdout) == (1, "")
+    assert "jump gone1 is not in the inventory" in found.stderr
+
+
+@pytest.mark.real
+def test_enroll_prints_what_is_to_wait_without_write_access(policy: Path, sshd: Sshd):
+    before = _files(policy)
+    place = ("nas2", sshd.address, "--port", str(sshd.port))
+    found = _without_write_access(policy, "inventory", "enroll", *place, "--area", "storage")
+    assert found.returncode == 5, found.stderr
+    assert "Errno" not in found.stderr
+    assert "nas2 does not wait to be added" in found.stderr
+    assert f"add the lines above to {pending_hosts.FILE}" in found.stderr
+    assert "Somebody else reads the fingerprint" not in found.stderr
+    assert _files(policy) == before
+    lines = found.stderr[found.stderr.index("\nnas2:\n") :].partition("keyturn: ")[0]
+    (policy / pending_hosts.FILE).write_text(lines)
+    assert pending_hosts.list_pending_hosts(policy)["nas2"].entry["host_key"] == sshd.host_key
+
+
+@pytest.mark.real
+def test_a_list_of_waiting_hosts_that_cannot_be_read_is_told(policy: Path):
+    (policy / pending_hosts.FILE).write_text("")
+    (policy / pending_hosts.FILE).chmod(0)
+    found = _without_write_access(policy, "inventory", "confirm", "nas2", WHOLE)
+    assert (found.returncode, found.stdout) == (1, "")
+    assert (
+        f"{policy / pending_hosts.FILE}: Permission denied: use a login that has" in found.stderr
+    )
+    assert "Errno" not in found.stderr
+
+
+ALEX = LocalUser(login="alex", uid=1000, machine="admin1")
+
+
+@pytest.mark.parametrize(
+    ("other", "same"),
+    [
+        (ALEX, True),
+        (LocalUser(login="alex", uid=7, machine="admin2"), True),
+        (LocalUser(login="deploy", uid=1000, machine="admin1"), True),
+        (LocalUser(login="dana", uid=1000, machine="admin2"), False),
+        (LocalUser(login="dana", uid=1001, machine="admin1"), False),
+    ],
+)
+def test_who_cannot_be_told_apart_counts_as_one_person(other: LocalUser, same: bool):
+    assert ALEX.is_same(other) is same
+
+
+def test_hosts_and_comments_of_the_inventory_stay(policy: Path):
+    file = policy / "inventory.yaml"
+    key = make_key().public
+    text = (
+        "# Ours.\n"
+        "defaults:\n  user: 'keyturn'\n"
+        "hosts:\n  # The first.\n  web1:\n    address: 192.0.2.1\n"
+        f"    host_key: {key}\n    area: web\n    tags: [web, nginx]  # both\n"
+    )
+    file.write_text(text)
+    entry = {"address": "192.0.2.2", "host_key": make_key().public, "area": "web"}
+    one = PendingHost(asked_by=ALEX, fingerprint="SHA256:x", entry=entry)
+    dana = LocalUser(login="dana", uid=1, machine="admin2")
+    pending_hosts.write_inventory(policy, pending_hosts.add_to_text(policy, "web2", one, dana))
+    assert file.read_text().startswith(text)
+    assert list(load_policy(policy).inventory.hosts) == ["web1", "web2"]
+
+
+@pytest.mark.real
+@pytest.mark.parametrize(
+    ("kinds", "shown"),
+    [
+        (("rsa", "ecdsa", "ed25519"), "ed25519"),
+        (("rsa", "ecdsa"), "ecdsa"),
+        (("rsa",), "rsa"),
+    ],
+)
+def test_of_several_keys_the_best_is_shown(kinds: Sequence[KeyType], shown: KeyType):
+    with Sshd(host_key_types=kinds) as sshd:
+        key = shown_key(Candidate("nas2", sshd.address, sshd.port))
+        assert key == sshd.host_keys[shown].public
+        assert sshd.accepted == 0
+
+
+@pytest.mark.real
+def test_a_host_that_is_there_already_or_has_another_s_key_is_noted(fleet: LoopbackFleet):
+    lb1, web1 = fleet.hosts["lb1"], fleet.hosts["web1"]
+    found = keyturn_at(
+        *(fleet.directory, "inventory", "enroll", "web1", lb1.address),
+        *("--port", str(lb1.port), "--area", "edg"),
+    )
+    assert found.returncode == 1
+    assert not (fleet.directory / "enrolling.yaml").exists()
+    assert "web1 is in the inventory already, by another key, SHA256:" in found.stderr
+    assert "lb1 has the same key" in found.stderr
+    assert "areas.yaml has no area edg; its areas: edge, web, storage" in found.stderr
+    assert web1.connections == 0
+
+
+@pytest.mark.real
+def test_a_broken_policy_directory_does_not_hide_the_key(tmp_path: Path, sshd: Sshd):
+    place = ("nas2", sshd.address, "--port", str(sshd.port))
+    found = keyturn_at(tmp_path, "inventory", "enroll", *place)
+    assert found.returncode == 1
+    assert "nothing was compared with the policy directory" in found.stderr
+    assert "# area: say which part of production" in found.stdout
+
+
+@pytest.mark.real
+@pytest.mark.parametrize(
+    ("platform", "console"),
+    [
+        ("cisco_ios", "show ip ssh "),
+        ("dell_powerconnect", "show crypto key mypubkey "),
+        ("frr", "ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub"),
+    ],
+)
+def test_a_network_device_is_enrolled_with_its_platform(
+    policy: Path, tmp_path: Path, platform: str, console: str
+):
+    with ScriptedDevice() as device:
+        place = ("sw7", device.address, "--port", str(device.port), "--platform", platform)
+        found = keyturn_at(policy, "inventory", "enroll", *place, "--area", "storage")
+        assert device.logins == 0
+    assert found.returncode == 0, found.stderr
+    made = Inventory.model_validate(YAML(typ="safe").load(found.stdout))["sw7"]
+    assert (made.platform, made.host_key) == (platform, device.host_key.public)
+    assert console in found.stderr
+    _as_if_by_dana(policy)
+    read = _on_the_console(tmp_path, device.host_key.public)
+    confirmed = keyturn_at(policy, "inventory", "confirm", "sw7", read)
+    assert confirmed.returncode == 0, confirmed.stderr
+    assert load_policy(policy).inventory["sw7"].platform == platform
+
+
+def test_enroll_takes_the_platforms_of_the_inventory():
+    assert get_args(Platform) == PLATFORMS
+
+
+def test_what_is_no_ssh_server_is_told_and_bounded():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def greet() -> None:
+            caller, _ = listener.accept()
+            with caller:
+                caller.sendall(b"220 mail ready\r\n")
+
+        thread = threading.Thread(target=greet)
+        thread.start()
+        address, port = listener.getsockname()
+        with pytest.raises(Unreachable, match="is no SSH server: it said '220 mail ready"):
+            shown_key(Candidate("nas2", address, port))
+        thread.join()
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("Nas2", "192.0.2.1"), "name: must be a name of small letters, digits and hyphens"),
+        (("nas2", "-x"), "No such option"),
+        (("nas2", "--", "-x"), "address: must be a name or an IP address, such as"),
+        (("nas2", "192.0.2.1", "--user", "A B"), "user: must be a login on the host, such as"),
+        (("nas2", "192.0.2.1", "--port", "0"), "not in the range"),
+        (("nas2", "192.0.2.1", "--tags", "a b"), "tags"),
+        (("nas2", "192.0.2.1", "--platform", "nxos"), "'nxos' is not one of 'linux', 'cisco_ios'"),
+    ],
+)
+def test_what_cannot_be_added_is_told_before_anything_is_asked(
+    policy: Path, words: tuple[str, ...], says: str
+):
+    found = keyturn_at(policy, "inventory", "enroll", *words)
+    assert found.returncode == 2
+    assert found.stdout == ""
+    assert says in found.stderr
+    assert "Traceback" not in found.stderr
+
+
+HALF = "SHA256:" + "A" * 42
+WHOLE = "SHA256:" + "A" * 43
+
+
+@pytest.mark.parametrize("said", ["", "SHA256:", HALF, WHOLE + "A", f"{WHOLE} {WHOLE}", "A" * 43])
+def test_what_is_no_single_fingerprint_is_never_compared(said: str):
+    with pytest.raises(NoFingerprint):
+        find_fingerprint(said)
+
+
+@pytest.mark.parametrize("said", [WHOLE, f"{WHOLE}=", f"256 {WHOLE} root@nas2 (ED25519)"])
+def test_a_fingerprint_is_found_in_what_ssh_keygen_prints(said: str):
+    assert find_fingerprint(said) == WHOLE
+
+
+def test_a_candidate_that_the_inventory_would_refuse_is_told_why():
+    with pytest.raises(NotAddable, match="user: "):
+        Candidate("nas2", "192.0.2.1", user="Root!").host(make_key().public)

@@ -1,0 +1,91 @@
+"""Entries for inventory.yaml: what was found is taken by the inventory, or said to be lacking."""
+
+import pytest
+from ruamel.yaml import YAML
+
+from bot.hosts import inventory_writer, known_hosts
+from bot.hosts.imported_host import ImportedHost
+from connectors.inventory import Inventory
+from tests.playground.keys import make_key
+
+KEY = make_key().public
+KNOWN = known_hosts.parse_known_hosts(f"* {KEY}\n[*]:2222 {KEY}\n")
+WHOLE = ImportedHost(
+    name="web1",
+    address="192.0.2.1",
+    port=2222,
+    user="ops",
+    key="/etc/keyturn/web",
+    jump="192.0.2.9",
+    groups=frozenset({"Web_Servers", "blue"}),
+)
+JUMP = ImportedHost("gate", "192.0.2.9")
+HOSTILE = (
+    *("", "-", "a b", "../../etc/passwd", "x\ny: {}", "'", '"', "# no", "&a", "*a", "!vault"),
+    *("[a]", "{a: b}", "no", "1e3", "~", "\x1b[2J", "\u202egnp", "a" * 300, "{{ x }}", "$(id)"),
+)
+
+
+def test_what_is_whole_is_taken_as_it_is():
+    made = inventory_writer.build_entries([JUMP, WHOLE], KNOWN, area="web")
+    assert [each.whole for each in made] == [True, True]
+    assert [each.notes for each in made] == [(), ()]
+    inventory = Inventory.model_validate(
+        YAML(typ="safe").load(inventory_writer.entries_to_yaml(made))
+    )
+    host = inventory["web1"]
+    assert (host.address, host.port, host.user, host.jump) == ("192.0.2.1", 2222, "ops", "gate")
+    assert (host.host_key, host.tags) == (KEY, {"web-servers", "blue"})
+    assert str(host.key) == "/etc/keyturn/web"
+
+
+def test_what_is_lacking_stands_above_the_host():
+    (lacking,) = inventory_writer.build_entries(
+        [ImportedHost("web1", "192.0.2.1", jump="gate", key="~/.ssh/id")], ()
+    )
+    assert not lacking.whole
+    assert [note.split(":")[0] for note in lacking.notes] == ["key", "host_key", "jump", "area"]
+    written = inventory_writer.entries_to_yaml([lacking])
+    assert written.startswith("hosts:\n  # key: ~/.ssh/id is what people use")
+    assert YAML(typ="safe").load(written) == {"hosts": {"web1": {"address": "192.0.2.1"}}}
+
+
+def test_the_command_to_enroll_can_be_pasted_whatever_the_file_says():
+    (made,) = inventory_writer.build_entries([ImportedHost("web1", "x; reboot", port=2222)], ())
+    assert "`keyturn inventory enroll web1 'x; reboot' --port 2222`" in made.notes[0]
+
+
+def test_the_command_to_enroll_a_network_device_names_its_platform():
+    (made,) = inventory_writer.build_entries(
+        [ImportedHost("sw1", "192.0.2.1", platform="cisco_ios")], ()
+    )
+    assert "`keyturn inventory enroll sw1 192.0.2.1 --platform cisco_ios`" in made.notes[0]
+
+
+def test_hosts_that_would_be_called_the_same_are_numbered():
+    found = [
+        ImportedHost(name, "192.0.2.1") for name in ("Web_1", "web-1", "web.1", "web-1-2", "!")
+    ]
+    names = [each.name for each in inventory_writer.build_entries(found, KNOWN, area="web")]
+    assert len(set(names)) == 5
+    assert names[0] == "web-1"
+    assert names[4] == "host"
+
+
+@pytest.mark.parametrize("word", HOSTILE)
+def test_hostile_words_make_no_other_entry_than_their_own(word: str):
+    found = [
+        ImportedHost(word, "192.0.2.1"),
+        ImportedHost(
+            "a", word, user=word, key=f"/{word}", groups=frozenset({word}), notes=(word,)
+        ),
+        ImportedHost("b", "192.0.2.2", platform=word, jump=word),
+    ]
+    made = inventory_writer.build_entries(found, KNOWN, area="web")
+    written = inventory_writer.entries_to_yaml(made)
+    assert "\x1b" not in written
+    assert "\u202e" not in written
+    read = YAML(typ="safe").load(written)["hosts"]
+    assert list(read) == [each.name for each in made]
+    whole = {each.name: read[each.name] for each in made if each.whole}
+    assert set(Inventory.model_validate({"hosts": whole}).hosts) == set(whole)

@@ -1,0 +1,150 @@
+"""How hosts were met: kept from what was asked of them, and never asked for its own sake."""
+
+from collections.abc import Callable, Generator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bot.db.database import Database
+from bot.db.prepared import PreparedStatement
+from bot.hosts import reachability
+from bot.hosts.reachability import ContactRecorder, LastContact
+from connectors.command import Query, Shell
+from connectors.trouble import (
+    BadSetting,
+    HostKeyMismatch,
+    HostTrouble,
+    Interrupted,
+    LoginRefused,
+    NotSetUp,
+    Unreachable,
+    WeakAlgorithms,
+)
+from tests.bot.empty import empty
+from tests.bot.meeting import meet
+from tests.fakes import ScriptedFleet
+
+_MINUTE = 60_000_000
+_LOOK = Query(Shell(("uptime",)), str)
+
+
+class Watch:
+    """A clock that goes on when it is told to, in seconds."""
+
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Generator[Database]:
+    database = empty(tmp_path / "keyturn.db")
+    yield database
+    database.close()
+
+
+def _of(database: Database, host: str) -> LastContact:
+    with database.reading() as tx:
+        found = reachability.list_contacts(tx).get(host)
+    assert found is not None
+    return found
+
+
+def test_what_a_fleet_meets_is_kept(database: Database):
+    lost = Unreachable("lb2 does not answer")
+    fleet = ScriptedFleet({("lb1", "uptime"): "up", ("lb2", "uptime"): lost})
+    kept = ContactRecorder(database)
+    fleet.on_contact = kept.note
+    fleet.ask("lb1", _LOOK)
+    with pytest.raises(Unreachable):
+        fleet.ask("lb2", _LOOK)
+    kept.keep()
+    well, away = _of(database, "lb1"), _of(database, "lb2")
+    assert (well.kind, well.answered) == ("", well.met)
+    assert (away.kind, away.answered, away.trouble) == ("unreachable", None, str(lost))
+
+
+@pytest.mark.parametrize(
+    ("trouble", "kind"),
+    [
+        (HostKeyMismatch("another key"), "key"),
+        (LoginRefused("not ours"), "login"),
+        (WeakAlgorithms("weak"), "weak"),
+        (Interrupted("cut off"), "interrupted"),
+    ],
+)
+def test_what_stood_in_the_way_is_told_apart(database: Database, trouble: HostTrouble, kind: str):
+    kept = ContactRecorder(database)
+    kept.note("lb1", trouble)
+    kept.keep()
+    assert _of(database, "lb1").kind == kind
+
+
+def test_what_is_missing_on_our_side_says_nothing_about_the_host(database: Database):
+    kept = ContactRecorder(database)
+    for trouble in (NotSetUp("no key file"), BadSetting("haproxy.socket")):
+        kept.note("lb1", trouble)
+    kept.keep()
+    with database.reading() as tx:
+        assert reachability.list_contacts(tx) == {}
+
+
+def test_the_last_answer_and_the_first_failure_are_remembered(database: Database):
+    watch = Watch()
+    kept = ContactRecorder(database, watch)
+    kept.note("lb1", None)
+    watch.now += 600
+    kept.keep()
+    answered = _of(database, "lb1").answered
+    for ago in (180, 120, 60):
+        # Two of them are written down within a millisecond, which the database cannot tell.
+        kept.note("lb1", Unreachable("gone"))
+        watch.now += ago
+        kept.keep()
+    found = _of(database, "lb1")
+    assert found.answered == answered
+    assert found.met - found.since > _MINUTE
+
+
+def test_what_another_process_saw_later_stays(database: Database):
+    with database.transaction() as tx:
+        now = tx.now
+        meet(tx, "lb1", met=now, answered=None, kind="key", trouble="another key")
+        meet(tx, "lb1", met=now - _MINUTE, answered=now - _MINUTE)
+    found = _of(database, "lb1")
+    assert (found.met, found.kind, found.answered) == (now, "key", now - _MINUTE)
+
+
+def test_a_time_is_the_databases_also_when_it_is_written_down_late(database: Database):
+    watch = Watch()
+    kept = ContactRecorder(database, watch)
+    kept.note("lb1", None)
+    watch.now += 600
+    kept.keep()
+    with database.reading() as tx:
+        assert 9 * _MINUTE < tx.now - _of(database, "lb1").met < 11 * _MINUTE
+
+
+def test_a_hundred_hosts_that_were_met_are_written_down_by_two_statements(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+):
+    asked: list[str] = []
+    plain = {name: getattr(PreparedStatement, name) for name in ("rows", "do_all")}
+
+    def counted(name: str) -> Callable[..., Any]:
+        def noted(rote: PreparedStatement, *given: Any, **more: Any) -> Any:
+            asked.append(name)
+            return plain[name](rote, *given, **more)
+
+        return noted
+
+    for name in plain:
+        monkeypatch.setattr(PreparedStatement, name, counted(name))
+    kept = ContactRecorder(database)
+    for n in range(100):
+        kept.note(f"web{n}", None)
+    kept.keep()
+    assert asked == ["rows", "do_all"]
+    assert _of(database, "web99").kind == ""

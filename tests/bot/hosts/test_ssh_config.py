@@ -1,0 +1,118 @@
+"""SSH configurations, held against what OpenSSH's own client makes of them."""
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from bot.hosts import ssh_config
+from bot.hosts.imported_host import ImportedHost, NotUnderstood
+
+CONFIG = """\
+# Before any Host: for all of them.
+ServerAliveInterval 5
+
+Host *.internal !x.internal
+  User inside
+Host bastion gate
+  HostName 192.0.2.1
+  IdentityFile /etc/keys/b
+  IdentityFile /etc/keys/second
+host web1 db1.internal
+  hostname = "%h.example.com"
+  ProxyJump me@bastion:2200
+  Port=2222
+  Port 9
+Host deep
+  ProxyJump bastion,web1
+Host plain x.internal
+  ProxyJump none
+  HostKeyAlias plain-key
+Host old
+\tProxyCommand ssh -q -W %h:%p me@bastion
+Host *
+  User all
+  ProxyJump gate
+"""
+
+
+def _hosts(text: str) -> dict[str, ImportedHost]:
+    return {host.name: host for host in ssh_config.parse_ssh_config(text).hosts}
+
+
+@pytest.mark.real
+def test_openssh_itself_reads_the_same(tmp_path: Path):
+    (tmp_path / "config").write_text(CONFIG)
+    hosts = _hosts(CONFIG)
+    assert list(hosts) == [
+        *("bastion", "gate", "web1", "db1.internal", "deep", "plain", "x.internal", "old"),
+    ]
+    for name, host in hosts.items():
+        said = subprocess.run(
+            ["ssh", "-G", "-F", str(tmp_path / "config"), name],
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        told = dict(line.split(" ", 1) for line in reversed(said.splitlines()) if " " in line)
+        assert (told["hostname"], told["port"], told["user"]) == (
+            host.address,
+            str(host.port),
+            host.user,
+        )
+        jumps = told.get("proxyjump", "")
+        assert ssh_config.parse_hop(jumps.split(",")[-1]) == (host.jump if name != "old" else "")
+        if host.key:
+            assert told["identityfile"] == host.key
+
+
+def test_a_jump_by_command_is_understood_and_keeps_a_later_proxyjump_out():
+    assert _hosts(CONFIG)["old"].jump == "bastion"
+    (nc,) = ssh_config.parse_ssh_config("Host a\nProxyCommand ssh -i k gate -W %h:%p\n").hosts
+    assert nc.jump == "gate"
+
+
+def test_a_jump_by_another_command_is_told():
+    (host,) = ssh_config.parse_ssh_config("Host a\n  ProxyCommand nc -x 'proxy %h\n").hosts
+    assert host.jump == ""
+    assert "a command of its own, nc -x 'proxy %h: name a jump host" in host.notes[0]
+
+
+def test_of_several_jumps_the_last_one_is_next_to_the_host():
+    deep = _hosts(CONFIG)["deep"]
+    assert deep.jump == "web1"
+    assert deep.notes == ("jump: it is reached through bastion first: give web1 that jump",)
+
+
+def test_what_applies_on_conditions_or_stands_elsewhere_is_left_out_and_told():
+    findings = ssh_config.parse_ssh_config(
+        'Host a\nMatch exec "true"\n  User evil\nInclude conf.d/*\n'
+    )
+    assert findings.hosts == (ImportedHost("a", "a"),)
+    assert [re.sub(r":.*", "", remark) for remark in findings.remarks] == ["line 2", "line 4"]
+
+
+@pytest.mark.parametrize(
+    ("jump", "name"),
+    [
+        ("bastion", "bastion"),
+        ("me@bastion:22", "bastion"),
+        ("ssh://me@bastion:22", "bastion"),
+        ("[2001:db8::1]:22", "2001:db8::1"),
+        ("2001:db8::1", "2001:db8::1"),
+    ],
+)
+def test_a_hop_is_read_in_each_of_its_forms(jump: str, name: str):
+    assert ssh_config.parse_hop(jump) == name
+
+
+@pytest.mark.parametrize("text", ["Host 'a\n", "Host\n", "%%\n"])
+def test_what_is_no_configuration_is_refused_with_its_line(text: str):
+    with pytest.raises(NotUnderstood, match="line 1"):
+        ssh_config.parse_ssh_config(text)
+
+
+def test_a_port_that_is_none_is_told():
+    (host,) = ssh_config.parse_ssh_config("Host a\n  Port 70000\n").hosts
+    assert (host.port, host.notes) == (22, ("port: 70000 is none",))

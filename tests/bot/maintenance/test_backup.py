@@ -1,0 +1,319 @@
+"""A backup holds everything; put back, it does nothing twice and hides nothing."""
+
+import json
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+from bot.audit import change_log, checkpoints, verification
+from bot.audit.checkpoints import WitnessedCheckpoint
+from bot.audit.formats import export_log
+from bot.audit.signing import KeyFileError, SigningKey
+from bot.audit.verification import acknowledge
+from bot.auth import sessions
+from bot.db import locks, migrations, runs, stops
+from bot.db.database import Database, Transaction
+from bot.maintenance import backup, copy_database
+from bot.maintenance.backup import NoBackup
+from bot.maintenance.copy_database import NotCopied
+from bot.maintenance.restore import RestoreResult, restore_backup
+from bot.model.run import State
+from bot.service import Workflow
+from bot.workflow.context import WorkflowContext
+from tests.bot.audit.test_verification import VERIFIER
+from tests.bot.office import ByHand, Office, an_office
+from tests.playground.postgres import Postgres
+from tests.toy import RUNBOOKS, SetAll, SetSwitch
+
+LAMP = SetSwitch(host="lb1", name="lamp", value="on")
+FAN = SetSwitch(host="lb1", name="fan", value="on")
+
+
+@pytest.fixture
+def busy(tmp_path: Path, database: Database) -> Generator[Office]:
+    """One run done, one approved and not begun, one that waits; somebody is signed in."""
+    with an_office(tmp_path, database=database) as office:
+        with database.transaction() as tx:
+            verification.open_log(tx)
+            sessions.begin_session(tx, "dora")
+        office.approve(office.ask(LAMP))
+        approved = office.ask(FAN)
+        office.workflow.approve(approved.id, person="olga", digest=approved.digest)
+        office.queue.waiting.clear()
+        office.ask(SetSwitch(host="lb2", name="lamp", value="on"))
+        yield office
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.real)])
+def empty(request: pytest.FixtureRequest, busy: Office, tmp_path: Path) -> Generator[Database]:
+    """Where there is nothing yet, on each database."""
+    url = f"sqlite:///{tmp_path / 'elsewhere' / 'keyturn.db'}"
+    if request.param == "postgresql":
+        server: Postgres = request.getfixturevalue("postgres")
+        url = server.new_database()
+    (tmp_path / "elsewhere").mkdir()
+    other = busy.database.beside(url)
+    yield other
+    other.close()
+
+
+def put_back(
+    file: Path, target: Database, seen: list[WitnessedCheckpoint] | None = None
+) -> RestoreResult:
+    return restore_backup(file, target, working=file.parent, seen=seen or [])
+
+
+def again(office: Office, database: Database) -> Office:
+    """The service begins on what was put back."""
+    queue = ByHand()
+    parts = WorkflowContext(database, office.policies, office.fleet, queue, runbooks=RUNBOOKS)
+    workflow = Workflow(parts)
+    begun = Office(workflow, parts, office.fleet, queue, office.policies)
+    workflow.recover()
+    begun.work()
+    return begun
+
+
+def test_r_u2_what_was_saved_is_put_back_and_its_log_is_whole(
+    busy: Office, empty: Database, tmp_path: Path
+):
+    label, verdict = backup.make_backup(busy.database, tmp_path / "today.backup")
+    assert (verdict.broken, verdict.entries) == (None, label.point.seq)
+    assert (tmp_path / "today.backup").stat().st_mode & 0o777 == 0o600
+    restored = put_back(tmp_path / "today.backup", empty)
+    assert restored.label == label
+    with empty.reading() as tx:
+        whole = verification.verify_log(tx)
+        done = runs.get_run(tx, 1)
+    assert whole.broken is None
+    assert whole.entries > label.point.seq
+    assert done == busy.run(1)
+    kinds = again(busy, empty).entries()
+    assert kinds[: label.point.seq] == busy.entries()[: label.point.seq]
+    assert kinds[label.point.seq] == "restored"
+
+
+def test_r_u2_nothing_that_was_done_after_the_backup_is_done_again(
+    busy: Office, empty: Database, tmp_path: Path
+):
+    backup.make_backup(busy.database, tmp_path / "today.backup")
+    # The service goes on: what was approved is done.
+    busy.workflow.advance(2)
+    assert busy.run(2).state is State.SUCCEEDED
+    told = list(busy.fleet.told)
+    restored = put_back(tmp_path / "today.backup", empty)
+    assert restored.ended == [2, 3]
+    begun = again(busy, empty)
+    assert busy.fleet.told == told
+    assert begun.run(2).state is State.STOPPED
+    assert "whether this was done since is not known here" in begun.run(2).summary
+    with empty.reading() as tx:
+        held = stops.get_stop_of_everything(tx)
+    assert held is not None
+    assert held.why.startswith("the database was put back from a backup of")
+
+
+def test_without_ending_what_waits_it_would_be_done_again(busy: Office, tmp_path: Path):
+    """The twin: a plain copy of the file is what others call a restore."""
+    backup.make_backup(busy.database, tmp_path / "today.backup")
+    busy.workflow.advance(2)
+    told = list(busy.fleet.told)
+    plain = busy.database.beside(f"sqlite:///{tmp_path / 'today.backup'}")
+    # Some hosts keep no marker of what was done, and somebody may have taken it back meanwhile.
+    busy.fleet.markers.clear()
+    busy.fleet.hosts["lb1"]["fan"] = "off"
+    again(busy, plain)
+    plain.close()
+    assert busy.fleet.told != told
+
+
+@pytest.mark.parametrize("moment", ["before step 2", "in step 1"])
+def test_r_u2_what_was_under_way_may_have_gone_on_and_keeps_its_host(
+    busy: Office, empty: Database, tmp_path: Path, moment: str
+):
+    file = tmp_path / "today.backup"
+
+    def saved(_host: str, _words: str) -> None:
+        if moment == "in step 1":
+            backup.make_backup(busy.database, file)
+        busy.workflow.close()
+
+    busy.fleet.hosts["lb2"] = {"lamp": "off", "fan": "off"}
+    run = busy.ask(SetAll(host="lb2", value="on"))
+    busy.fleet.after_tell = saved
+    busy.approve(run)
+    if moment == "before step 2":
+        backup.make_backup(busy.database, file)
+    put_back(file, empty)
+    begun = again(busy, empty)
+    begun.workflow.nudge()
+    begun.work()
+    left = begun.run(run.id)
+    assert left.state is State.UNKNOWN
+    assert "how far it came since is not known here" in left.summary
+    with empty.reading() as tx:
+        lock = locks.get_lock(tx, "lb2")
+    assert lock is not None
+    assert lock.run == run.id
+
+
+def test_r_u2_witnesses_tell_what_came_after_the_backup(
+    busy: Office, empty: Database, tmp_path: Path
+):
+    seen = tmp_path / "witness"
+    label, _ = backup.make_backup(busy.database, tmp_path / "today.backup")
+    with busy.database.transaction() as tx:
+        change_log.append_entry(tx, "noted")
+        point = verification.make_checkpoint(tx)
+    seen.write_text(f"Nov 21 lb1 keyturn: run 2 step 1: {point.line}\n")
+    restored = put_back(tmp_path / "today.backup", empty, checkpoints.read_witness(seen))
+    assert [(one.point.seq, one.run) for one in restored.later] == [(point.seq, 2)]
+    assert point.seq > label.point.seq
+    # Until a person acknowledges what was lost, the log counts as broken.
+    verdict, alone = _verified(empty, seen)
+    lost = point.seq - label.point.seq
+    assert (verdict.broken, verdict.lost, alone.returncode) == (label.point.seq + 1, 1, 1)
+    assert f"acknowledge {label.point.seq + 1} --lost {lost}" in verdict.why
+    assert "it was lost when a backup was put back" in alone.stderr
+    points = checkpoints.read_checkpoints(seen)
+    with empty.transaction() as tx, pytest.raises(ValueError, match=f"lacks {lost} entries"):
+        acknowledge(tx, points, first=label.point.seq + 1, lost=lost + 1, person="adam")
+    with empty.transaction() as tx:
+        acknowledge(tx, points, first=label.point.seq + 1, lost=lost, person="adam")
+    verdict, alone = _verified(empty, seen)
+    assert (verdict.broken, verdict.lost, alone.returncode) == (None, 1, 0)
+    assert "1 are of entries that were lost, as a person has acknowledged" in alone.stdout
+
+
+def _verified(
+    database: Database, seen: Path
+) -> tuple[verification.Verification, subprocess.CompletedProcess[str]]:
+    with database.reading() as tx:
+        verdict = verification.verify_log(tx, witnesses=checkpoints.read_checkpoints(seen))
+        export = "".join(f"{json.dumps(line)}\n" for line in export_log(tx))
+    file = seen.with_name("export.jsonl")
+    file.write_text(export)
+    words = [sys.executable, str(VERIFIER), str(file), "--witness", str(seen)]
+    return verdict, subprocess.run(words, capture_output=True, text=True, check=False)
+
+
+def test_r_u2_a_log_that_was_merely_cut_is_still_called_cut(busy: Office, tmp_path: Path):
+    """The twin: without the entry that says so, a witness's checkpoint does not fit."""
+    backup.make_backup(busy.database, tmp_path / "today.backup")
+    with busy.database.transaction() as tx:
+        change_log.append_entry(tx, "noted")
+        change_log.append_entry(tx, "noted")
+        point = verification.make_checkpoint(tx)
+    plain = busy.database.beside(f"sqlite:///{tmp_path / 'today.backup'}")
+    with plain.reading() as tx:
+        verdict = verification.verify_log(tx, witnesses=[point])
+    plain.close()
+    assert "cut off" in verdict.why
+
+
+def test_a_number_that_a_run_may_have_had_is_never_given_again(
+    busy: Office, empty: Database, tmp_path: Path
+):
+    backup.make_backup(busy.database, tmp_path / "today.backup")
+    restored = put_back(tmp_path / "today.backup", empty)
+    assert restored.first == 1004
+    begun = again(busy, empty)
+    with empty.transaction() as tx:
+        assert stops.remove_stop(tx, stops.EVERYTHING)
+    assert begun.ask(LAMP).id == 1004
+
+
+def test_everybody_signs_in_anew(busy: Office, empty: Database, tmp_path: Path):
+    with busy.database.transaction() as tx:
+        token = sessions.begin_session(tx, "dora")
+    backup.make_backup(busy.database, tmp_path / "today.backup")
+    put_back(tmp_path / "today.backup", empty)
+    with empty.transaction() as tx:
+        assert sessions.find_session(tx, token) is None
+
+
+def test_a_backup_is_never_written_over_another(busy: Office, tmp_path: Path):
+    file = tmp_path / "today.backup"
+    file.write_text("yesterday's")
+    with pytest.raises(FileExistsError, match="never written over another"):
+        backup.make_backup(busy.database, file)
+    assert file.read_text() == "yesterday's"
+
+
+def test_nothing_is_put_over_a_database_that_is_there(busy: Office, tmp_path: Path):
+    backup.make_backup(busy.database, tmp_path / "today.backup")
+    before = busy.entries()
+    with pytest.raises(NotCopied, match="there is"):
+        put_back(tmp_path / "today.backup", busy.database)
+    assert busy.entries() == before
+    assert not list(tmp_path.glob("*.restoring*"))
+
+
+@pytest.mark.parametrize("damage", ["no database", "another database", "cut", "altered"])
+def test_what_is_no_whole_backup_is_not_put_back(
+    busy: Office, tmp_path: Path, damage: str, empty: Database
+):
+    file = tmp_path / "today.backup"
+    backup.make_backup(busy.database, file)
+    if damage == "no database":
+        file.write_text("this is a letter")
+    elif damage == "another database":
+        file.unlink()
+        migrations.upgrade_schema(other := Database(f"sqlite:///{file}", SigningKey.new()))
+        other.close()
+    elif damage == "cut":
+        file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+    else:
+        with sqlite3.connect(file) as connection:
+            connection.execute("DROP TRIGGER IF EXISTS entry_no_update")
+            for (name,) in connection.execute(
+                "SELECT name FROM sqlite_master WHERE type='trigger'"
+            ):
+                connection.execute(f"DROP TRIGGER {name}")
+            connection.execute("UPDATE entry SET person = 'mallory' WHERE seq = 2")
+    with pytest.raises(NoBackup):
+        put_back(file, empty)
+
+
+def test_with_another_key_nothing_is_put_back(busy: Office, tmp_path: Path):
+    backup.make_backup(busy.database, tmp_path / "today.backup")
+    target = Database(f"sqlite:///{tmp_path / 'new.db'}", SigningKey.new())
+    with pytest.raises(KeyFileError, match=r"put the right changelog\.key back"):
+        put_back(tmp_path / "today.backup", target)
+    target.close()
+    assert not (tmp_path / "new.db").exists()
+
+
+def test_an_installation_moves_with_its_chain_intact(busy: Office, empty: Database):
+    head = changelog_head(busy.database)
+    moved = copy_database.copy_database(busy.database, empty)
+    assert moved.entries == head[0] + 1
+    assert changelog_head(busy.database) == head
+    begun = again(busy, empty)
+    # Nothing is lost on the way: what was approved is done where it has moved to.
+    assert begun.run(2).state is State.SUCCEEDED
+    assert begun.run(3).state is State.WAITING
+    assert begun.ask(LAMP).id == 4
+    with empty.reading() as tx:
+        assert verification.verify_log(tx).broken is None
+
+
+def test_a_broken_log_is_not_moved(busy: Office, empty: Database, monkeypatch: pytest.MonkeyPatch):
+    def broken(_tx: Transaction, **_more: object) -> verification.Verification:
+        return verification.Verification(3, "", broken=4, why="entry 4 is missing")
+
+    monkeypatch.setattr(verification, "verify_log", broken)
+    with pytest.raises(NotCopied, match="broken at entry 4"):
+        copy_database.copy_database(busy.database, empty)
+    with empty.reading() as tx:
+        assert change_log.get_head(tx)[0] == 0
+    assert copy_database.count_rows(empty) == 0
+
+
+def changelog_head(database: Database) -> tuple[int, str]:
+    with database.reading() as tx:
+        return change_log.get_head(tx)

@@ -1,0 +1,139 @@
+"""A database is copied into another of either kind, as a whole or not at all."""
+
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import select, text
+
+from bot.audit import change_log, verification
+from bot.db import migrations, runs
+from bot.db.database import Database, StoreUnavailable
+from bot.maintenance import copy_database
+from bot.model.run import Origin
+from tests.bot.office import an_office
+from tests.playground.postgres import Postgres
+from tests.toy import SetSwitch
+
+
+@pytest.fixture
+def full(tmp_path: Path, database: Database) -> Generator[Database]:
+    """A database in which something was asked for, approved, done and refused."""
+    with an_office(tmp_path, database=database) as office:
+        with database.transaction() as tx:
+            verification.open_log(tx)
+        lamp = office.ask(SetSwitch(host="lb1", name="lamp", value="on"), reason="it is dark")
+        office.approve(lamp)
+        office.ask(SetSwitch(host="lb1", name="fan", value="on"), person="stan")
+        yield database
+
+
+def all_rows(database: Database) -> dict[str, list[tuple[object, ...]]]:
+    with database.reading() as tx:
+        return {
+            table.name: sorted((tuple(row) for row in tx.sql.execute(select(table))), key=repr)
+            for table in copy_database.list_tables()
+        }
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.real)])
+def empty(
+    request: pytest.FixtureRequest, tmp_path: Path, database: Database
+) -> Generator[Database]:
+    """Another database for the same log, of each kind."""
+    if request.param == "sqlite":
+        url = f"sqlite:///{tmp_path / 'another.db'}"
+    else:
+        server: Postgres = request.getfixturevalue("postgres")
+        url = server.new_database()
+    other = database.beside(url)
+    migrations.upgrade_schema(other)
+    yield other
+    other.close()
+
+
+def copied(source: Database, target: Database) -> int:
+    with target.transaction() as tx:
+        return copy_database.copy_rows(source, tx)
+
+
+def test_a_copy_holds_every_row_and_its_log_is_whole(full: Database, empty: Database):
+    told: list[int] = []
+    with empty.transaction() as tx:
+        rows = copy_database.copy_rows(full, tx, told.append)
+    assert all_rows(empty) == all_rows(full)
+    assert rows == copy_database.count_rows(full) == sum(told) > 30
+    with empty.reading() as tx:
+        verdict = verification.verify_log(tx)
+    with full.reading() as tx:
+        assert verdict == verification.verify_log(tx)
+    assert verdict.broken is None
+
+
+def test_what_comes_next_is_numbered_on(full: Database, empty: Database):
+    copied(full, empty)
+    with empty.transaction() as tx:
+        run = runs.add_run(tx, a_request())
+        assert run.id == 3
+        change_log.append_entry(tx, "asked", run=run.id)
+    with empty.transaction() as tx:
+        copy_database.set_next_number(tx, "run", 1003)
+        assert runs.add_run(tx, a_request()).id == 1003
+
+
+def test_what_others_commit_meanwhile_is_not_half_in_the_copy(full: Database, empty: Database):
+    before = all_rows(full)
+
+    def meanwhile(_rows: int) -> None:
+        with full.transaction() as tx:
+            change_log.append_entry(tx, "asked", run=runs.add_run(tx, a_request()).id)
+
+    with empty.transaction() as tx:
+        copy_database.copy_rows(full, tx, meanwhile)
+    assert all_rows(empty) == before != all_rows(full)
+
+
+def test_nothing_is_copied_over_what_is_there(full: Database, empty: Database):
+    with empty.transaction() as tx:
+        change_log.append_entry(tx, "here first")
+    before = all_rows(empty)
+    with pytest.raises(copy_database.NotCopied, match="there is something already, in entry"):
+        copied(full, empty)
+    assert all_rows(empty) == before
+
+
+def test_a_copy_that_fails_leaves_nothing(full: Database, empty: Database):
+    copied_first: list[int] = []
+
+    def cut(rows: int) -> None:
+        if copied_first:
+            raise StoreUnavailable("the disk is full")
+        copied_first.append(rows)
+
+    with pytest.raises(StoreUnavailable), empty.transaction() as tx:
+        copy_database.copy_rows(full, tx, cut)
+    assert sum(copied_first)
+    assert not any(all_rows(empty).values())
+
+
+def test_what_this_version_does_not_know_is_not_left_behind_unsaid(
+    full: Database, empty: Database
+):
+    with full.engine.begin() as connection:
+        connection.execute(text("CREATE TABLE from_the_future (id INTEGER)"))
+    with pytest.raises(
+        copy_database.NotCopied, match="from_the_future, which this version does not"
+    ):
+        copied(full, empty)
+
+
+def a_request() -> runs.NewRun:
+    return runs.NewRun(
+        words="toy switch",
+        kind="change",
+        fields={"host": "lb1"},
+        host="lb1",
+        area="web",
+        asked_by="dora",
+        origin=Origin("web"),
+    )

@@ -1,0 +1,117 @@
+"""The log says under what the service works, and the witnesses hear of every new head."""
+
+from pathlib import Path
+
+import pytest
+from sqlalchemy import text
+
+from bot.audit import change_log
+from bot.audit.change_log import Entry
+from bot.audit.checkpoints import Checkpoint
+from bot.audit.spool import Spool
+from bot.db.database import StoreUnavailable
+from bot.maintenance.housekeeping import Housekeeping
+from tests.bot.office import Office
+from tests.toy import SetSwitch
+
+LAMP_ON = SetSwitch(host="lb1", name="lamp", value="on")
+
+
+@pytest.fixture
+def told() -> list[Checkpoint]:
+    return []
+
+
+@pytest.fixture
+def house(office: Office, tmp_path: Path, told: list[Checkpoint]) -> Housekeeping:
+    spool = Spool(tmp_path / "changelog.spool")
+    return Housekeeping(office.database, spool=spool, witnesses=[told.append])
+
+
+def _entries(office: Office, kind: str) -> list[Entry]:
+    with office.database.reading() as tx:
+        return [entry for entry in change_log.list_entries_after(tx, 0) if entry.kind == kind]
+
+
+def test_settings_are_logged_when_they_change_and_only_then(office: Office, house: Housekeeping):
+    for listen in ("127.0.0.1", "127.0.0.1", "0.0.0.0"):  # noqa: S104 - only written down
+        house.open({"listen": listen, "slack_bot_token": "set"})
+    logged = [entry.facts["settings"]["listen"] for entry in _entries(office, "settings")]
+    assert logged == ["127.0.0.1", "0.0.0.0"]  # noqa: S104
+
+
+def test_own_runbooks_are_logged_when_they_change_and_only_then(
+    office: Office, house: Housekeeping
+):
+    for digests in ({}, {"runbooks.a": "12"}, {"runbooks.a": "12"}, {"runbooks.a": "34"}, {}):
+        house.note_own_runbooks(digests)
+    logged = [entry.facts["files"] for entry in _entries(office, "own runbooks")]
+    assert logged == [{"runbooks.a": "12"}, {"runbooks.a": "34"}, {}]
+
+
+def test_witnesses_hear_of_news_alone(office: Office, house: Housekeeping, told: list[Checkpoint]):
+    house.open({})
+    for _ in range(3):
+        house.keep()
+    assert len(told) == 1
+    office.ask(LAMP_ON)
+    house.keep()
+    assert [point.seq for point in told] == [told[0].seq, told[0].seq + 2]
+
+
+def test_a_witness_that_fails_is_told_later_and_keeps_no_other_from_hearing(
+    office: Office, tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    heard: list[Checkpoint] = []
+    deaf = [True]
+
+    def moody(point: Checkpoint) -> None:
+        if deaf[0]:
+            raise OSError("the log server is away")
+        heard.append(point)
+
+    others: list[Checkpoint] = []
+    spool = Spool(tmp_path / "changelog.spool")
+    house = Housekeeping(
+        office.database,
+        spool=spool,
+        witnesses=[moody, others.append],
+    )
+    house.open({})
+    house.keep()
+    assert (len(heard), len(others)) == (0, 1)
+    assert "the log server is away" in caplog.text
+    deaf[0] = False
+    house.keep()
+    assert [point.hash for point in heard] == [point.hash for point in others]
+
+
+def test_t_l1_trouble_is_said_in_the_log_once_it_can_be_written(
+    office: Office, house: Housekeeping
+):
+    house.open({})
+    database = office.database
+    with database.engine.connect() as connection:
+        connection.exec_driver_sql(
+            "CREATE TRIGGER full BEFORE INSERT ON entry "
+            "BEGIN SELECT RAISE(ABORT, 'database or disk is full'); END"
+        )
+    with pytest.raises(StoreUnavailable):
+        office.ask(LAMP_ON)
+    assert "full" in database.trouble
+    with pytest.raises(StoreUnavailable):
+        house.keep()
+    assert "full" in database.trouble
+    with database.engine.connect() as connection:
+        connection.exec_driver_sql("DROP TRIGGER full")
+    house.keep()
+    assert database.trouble == ""
+    (said,) = _entries(office, "logging trouble")
+    assert "full" in said.facts["why"]
+
+
+def test_a_write_that_says_nothing_in_the_log_does_not_hide_its_trouble(office: Office):
+    office.database.trouble = "the disk is full"
+    with office.database.transaction() as tx:
+        tx.sql.execute(text("DELETE FROM seen"))
+    assert office.database.trouble == "the disk is full"

@@ -1,0 +1,132 @@
+"""The key that seals the log can be changed; the log tells of it, and old keys are still known."""
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bot.audit import change_log, signing, verification
+from bot.audit.change_log import Entry
+from bot.audit.formats import export_log
+from bot.audit.signing import SigningKey
+from bot.audit.verification import Verification
+from bot.db import migrations
+from bot.db.database import Database
+from bot.maintenance.key_rotation import rotate_signing_key
+from tests.bot.audit.test_verification import VERIFIER, entries_of, resealed, rewrite
+
+
+@pytest.fixture
+def key(tmp_path: Path) -> Path:
+    return tmp_path / "changelog.key"
+
+
+def _opened(tmp_path: Path, key: Path) -> Database:
+    database = Database(f"sqlite:///{tmp_path / 'keyturn.db'}", signing.load_signing_key(key))
+    migrations.upgrade_schema(database)
+    with database.transaction() as tx:
+        verification.open_log(tx)
+        for n in range(3):
+            change_log.append_entry(tx, "noted", n=n)
+    return database
+
+
+@pytest.fixture
+def turned(tmp_path: Path, key: Path):
+    """A log whose key was changed in the middle; and the public halves of both."""
+    first = _opened(tmp_path, key)
+    old = signing.load_signing_key(key).public
+    new = rotate_signing_key(first, key).public
+    first.close()
+    second = _opened(tmp_path, key)
+    yield second, old, new
+    second.close()
+
+
+def _verdict(database: Database, key: str = "") -> Verification:
+    with database.reading() as tx:
+        return verification.verify_log(tx, key=key)
+
+
+def _alone(database: Database, tmp_path: Path, *options: str) -> str:
+    file = tmp_path / "export.jsonl"
+    with database.reading() as tx:
+        file.write_text("".join(f"{json.dumps(line)}\n" for line in export_log(tx)))
+    ended = subprocess.run(
+        [sys.executable, str(VERIFIER), str(file), *options],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return ended.stdout + ended.stderr
+
+
+def test_t_l7_a_log_whose_key_was_changed_is_whole_for_who_knows_either(
+    turned: tuple[Database, str, str], tmp_path: Path, key: Path
+):
+    database, old, new = turned
+    assert signing.load_signing_key(key).public == new
+    for known in (old, new):
+        verdict = _verdict(database, known)
+        assert (verdict.broken, verdict.keys) == (None, (old, new))
+        assert _alone(database, tmp_path, "--key", known).startswith("9 entries, unbroken")
+    stranger = SigningKey.new().public
+    assert _verdict(database, stranger).broken == 9
+    assert "not by the key given" in _alone(database, tmp_path, "--key", stranger)
+
+
+def test_t_l7_the_old_key_seals_nothing_any_more(
+    turned: tuple[Database, str, str], tmp_path: Path
+):
+    database, _, _ = turned
+    entries = entries_of(database)
+    thief = SigningKey.new()
+    entries[-1] = replace(entries[-1], signature=thief.sign(entries[-1].hash))
+    rewrite(database, entries)
+    assert _verdict(database).broken == 9
+    assert "BROKEN at entry 9" in _alone(database, tmp_path)
+
+
+def test_t_l7_who_has_no_key_cannot_end_a_forged_log_with_ours(
+    turned: tuple[Database, str, str], tmp_path: Path
+):
+    database, _, ours = turned
+    thief = SigningKey.new()
+    forged = entries_of(database)[:5]
+    forged[0] = replace(forged[0], body=f'{{"public":"{thief.public}"}}')
+    forged[4] = replace(forged[4], body=f'{{"proof":"{"00" * 64}","public":"{ours}"}}')
+    rewrite(database, resealed(forged, thief))
+    assert "owner did not sign" in _verdict(database, ours).why
+    assert "owner did not sign" in _alone(database, tmp_path, "--key", ours)
+
+
+def test_a_change_that_was_interrupted_after_the_log_told_of_it_is_completed(
+    tmp_path: Path, key: Path
+):
+    database = _opened(tmp_path, key)
+    beside = key.with_name("changelog.key.new")
+    new = signing.create_signing_key(beside)
+    with database.transaction() as tx:
+        verification.append_key_change(tx, new)
+    assert (
+        rotate_signing_key(database, key).public
+        == new.public
+        == signing.load_signing_key(key).public
+    )
+    database.close()
+
+
+def test_a_change_that_was_interrupted_before_is_begun_anew(tmp_path: Path, key: Path):
+    database = _opened(tmp_path, key)
+    left = signing.create_signing_key(key.with_name("changelog.key.new"))
+    assert (
+        rotate_signing_key(database, key).public
+        == signing.load_signing_key(key).public
+        != left.public
+    )
+    kinds: list[Entry] = [entry for entry in entries_of(database) if entry.kind == "key"]
+    assert len(kinds) == 2
+    database.close()

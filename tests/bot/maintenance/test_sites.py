@@ -1,0 +1,120 @@
+"""A site without a worker: something waits for it, and nobody takes it."""
+
+import threading
+from collections.abc import Generator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from sqlalchemy import text
+
+from bot.audit.signing import SigningKey
+from bot.db import migrations
+from bot.db.database import Database
+from bot.execution.procrastinate_dispatch import ProcrastinateDispatcher
+from bot.execution.procrastinate_worker import ProcrastinateWorker
+from bot.health import ServiceHealth, check_sites
+from bot.maintenance import check_installation
+from bot.maintenance.installation import Installation
+from bot.model.check_result import CheckResult
+from bot.model.redaction import Redactor
+from tests.bot.office import Office, an_office
+from tests.bot.web.conftest import a_site
+from tests.playground.postgres import Postgres
+
+pytestmark = pytest.mark.real
+
+
+@pytest.fixture
+def database(postgres: Postgres) -> Generator[Database]:
+    with closing(Database(postgres.new_database(), SigningKey.new())) as database:
+        migrations.upgrade_schema(database)
+        yield database
+
+
+def _waits_at(database: Database, site: str, *runs: int, seconds: int = 20) -> None:
+    """Have runs wait at a site, for so long already."""
+    with database.transaction() as tx:
+        for run in runs:
+            ProcrastinateDispatcher().enqueue(tx, run, site)
+    with database.transaction() as tx:
+        tx.sql.execute(
+            text("UPDATE procrastinate_events SET at = at - make_interval(secs => :seconds)"),
+            {"seconds": seconds},
+        )
+
+
+def _sites(database: Database) -> CheckResult:
+    with database.reading() as tx:
+        return check_sites(tx)
+
+
+def test_a_site_that_nobody_works_for_is_told_with_what_to_do(database: Database):
+    assert _sites(database).mark == "ok"
+    _waits_at(database, "ams", 1, 2)
+    found = _sites(database)
+    assert found.mark == "mend"
+    assert found.said.startswith("no worker is heard of at ams (2 wait, the first for 2")
+    assert found.said.endswith(": keyturn worker --site ams")
+    assert found in ServiceHealth(database).findings()
+
+
+def test_what_has_just_been_asked_is_no_trouble(database: Database):
+    _waits_at(database, "ams", 1, seconds=5)
+    assert _sites(database).mark == "ok"
+
+
+def test_a_site_whose_workers_are_busy_has_some(database: Database):
+    """Its twin is above: without the worker the very same wait is told of."""
+    begun, go = threading.Event(), threading.Event()
+
+    def advance(_: int) -> None:
+        begun.set()
+        assert go.wait(20)
+
+    crew = ProcrastinateWorker(database.url, sites=["ams"], threads=1, look_threads=1)
+    crew.start(advance)
+    try:
+        _waits_at(database, "ams", 1)
+        assert begun.wait(10)
+        _waits_at(database, "ams", 2)
+        _waits_at(database, "fra", 3)
+        found = _sites(database)
+        assert "fra" in found.said
+        assert "ams" not in found.said
+    finally:
+        go.set()
+        assert crew.stop(20)
+
+
+def test_one_process_alone_has_no_sites_to_tell_of(office: Office):
+    assert "Sites" not in {one.about for one in ServiceHealth(office.database).findings()}
+
+
+def test_the_doctor_tells_where_workers_do_the_work(database: Database, tmp_path: Path):
+    _waits_at(database, "ams", 1)
+
+    def looked(*, distributed: bool) -> dict[str, str]:
+        patient = Installation(
+            data=tmp_path,
+            policy=tmp_path,
+            keys=tmp_path,
+            database=database.url,
+            redactor=Redactor(),
+            distributed=distributed,
+        )
+        return {one.about: one.mark for one in check_installation.check_records(patient)}
+
+    assert looked(distributed=True)["the sites"] == "mend"
+    assert "the sites" not in looked(distributed=False)
+
+
+def test_strangers_are_told_that_there_is_one_and_not_which(database: Database, tmp_path: Path):
+    _waits_at(database, "ams", 1)
+    with an_office(tmp_path, database=database) as office:
+        site = a_site(office)
+        answer = site.browser().get("/readyz")
+        site.browsers[0].close()
+    assert answer.status_code == 200
+    assert "keyturn doctor says which" in answer.json()["sites"]
+    assert "ams" not in answer.text

@@ -1,0 +1,111 @@
+"""What people may write in a reason or a name, and what is refused in it."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bot.model.plain_text import check_text, fold_text
+from bot.model.text import escape_control
+from connectors.command import UncleanText, clean, quote_text
+
+FAMILY = "\U0001f468\u200d\U0001f469\u200d\U0001f467"
+SCOTLAND = "\U0001f3f4\U000e0067\U000e0062\U000e0073\U000e0063\U000e0074\U000e007f"
+
+ORDINARY = [
+    "naïve ☃ 漢字",
+    FAMILY,
+    "\u2764\ufe0f\u200d\U0001f525",  # a heart on fire: a variation selector before the joiner
+    "\U0001f469\U0001f3fd\u200d\U0001f4bb",  # a skin tone before it
+    SCOTLAND,
+    "می\u200cخواهم",
+    "PDF\u200cها",
+    "ක්\u200dරි",
+    "ক্\u200c ",
+    "\U0001faea",  # of a later Unicode than some Pythons know
+    "no\u00a0break",
+]
+
+
+@pytest.mark.parametrize("text", ORDINARY)
+def test_ordinary_writing_is_taken_and_shown(text: str):
+    assert check_text(text) == text
+    assert escape_control(text) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "folded"),
+    [
+        ("one\ntwo", "one two"),
+        (" one\r\n\r\n two\t3 ", "one two 3"),
+        ("no\u00a0break", "no break"),
+        ("one\u2028two\x0bthree\x85four", "one two three four"),
+    ],
+)
+def test_a_reason_is_kept_on_one_line(text: str, folded: str):
+    assert fold_text(text) == folded
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "pass\u200cword",
+        "pass\u200dword",
+        "\u200d",
+        "a \u200c b",
+        "\U0001f468\u200d\u200d\U0001f469",
+        "zero\u200bwidth",
+        "\u202eright to left",
+        "\u2066isolate",
+        "\u200fmark",
+        "soft\u00adhyphen",
+        "\ufeffmark",
+        "\x1b[31m",
+        "nul\x00",
+        "\U000e0041tag",
+        "\U0001f3f4\U000e0067",
+        "\ue000",
+        "\ufff0",
+        "\ud800",
+    ],
+)
+def test_what_nobody_can_see_is_refused_by_its_name(text: str):
+    with pytest.raises(UncleanText, match=r"invisible character U\+[0-9A-F]{4}"):
+        fold_text(text)
+    with pytest.raises(UncleanText):
+        check_text(text)
+
+
+@pytest.mark.parametrize("text", ["one\ntwo", "one\ttwo"])
+def test_a_name_is_one_line(text: str):
+    with pytest.raises(UncleanText):
+        check_text(text)
+
+
+@given(st.text(alphabet=st.characters()))
+def test_what_is_taken_is_one_line_that_acts_on_nothing(text: str):
+    try:
+        kept = fold_text(text)
+    except UncleanText:
+        return
+    assert len(kept.splitlines()) <= 1
+    assert fold_text(kept) == kept
+
+
+@pytest.mark.parametrize("text", [FAMILY, "می\u200cخواهم"])
+def test_what_is_sent_to_hosts_holds_no_joiner(text: str):
+    with pytest.raises(UncleanText):
+        clean(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("lb9", "'lb9'"),
+        ("lb\u00a09", "'lb\u00a09'"),
+        ("it's", "'it's'"),
+        ("a\nb\x1b", "'a\\nb\\x1b'"),
+        ("\u202e", "'\\u202e'"),
+    ],
+)
+def test_what_was_typed_is_quoted_without_escapes_of_what_can_be_seen(text: str, shown: str):
+    assert quote_text(text) == shown

@@ -1,0 +1,128 @@
+"""The digest holds whatever may not change between approval and start, and nothing else."""
+
+from dataclasses import fields, is_dataclass, replace
+from typing import Any
+
+import pytest
+
+from bot.model.plan import PlannedStep, ResolvedPlan
+from bot.model.schedule import Overlap, ScheduleTiming, parse_cron
+from connectors.command import Hint, Shell, SwitchLines
+
+STEP = PlannedStep(
+    title="Forget 203.0.113.9",
+    host="lb1",
+    fingerprint="SHA256:abc",
+    do=Shell(
+        ("socat", "stdio", "/run/s"), stdin="clear table http key 203.0.113.9\n", trouble="x"
+    ),
+    undo=Shell(("socat",), stdin="set table http key 203.0.113.9 data.gpc0 57\n"),
+    before="marked",
+    after="free",
+)
+PROPOSAL = ResolvedPlan(
+    runbook="abusers clear",
+    runbook_version="v1",
+    fields={"host": "lb1", "address": "203.0.113.9"},
+    asked_by="dora",
+    expires=1_800_000_000_000_000,
+    policy_version="p1",
+    because="203.0.113.9 is marked",
+    steps=(STEP,),
+    notes=("its rate is high",),
+)
+TIMING = ScheduleTiming("nightly", parse_cron("0 3 * * *", "UTC"))
+# What people read and what may move by itself: shown, but not what they approve.
+MAY_MOVE = {"because", "notes", "title", "undo_title"}
+TOLD = {"telling", "channel"}
+SHELL_MAY_MOVE = {"hints", "root", "note", "mark"}
+
+
+def _another(value: Any) -> Any:
+    match value:
+        case str():
+            return value + "2"
+        case bool():
+            return not value
+        case int():
+            return value + 1
+        case None:
+            return 7
+        case tuple() if value and isinstance(value[0], str):
+            return (*value, "more")
+        case tuple():
+            return ()
+        case dict():
+            return {"host": "lb1", "address": "203.0.113.10"}
+        case _:
+            raise AssertionError(value)
+
+
+def _mutations() -> list[tuple[str, ResolvedPlan]]:
+    found = [
+        (field.name, replace(PROPOSAL, **{field.name: _another(getattr(PROPOSAL, field.name))}))
+        for field in fields(PROPOSAL)
+        if field.name not in MAY_MOVE | {"timing"}
+    ]
+    for field in fields(STEP):
+        value = getattr(STEP, field.name)
+        if field.name in MAY_MOVE or is_dataclass(value) or field.name == "no_undo":
+            continue
+        step = replace(STEP, **{field.name: _another(value)})
+        found.append((f"step {field.name}", replace(PROPOSAL, steps=(step,))))
+    assert isinstance(STEP.do, Shell)
+    for field in fields(STEP.do):
+        if field.name not in SHELL_MAY_MOVE:
+            command = replace(STEP.do, **{field.name: _another(getattr(STEP.do, field.name))})
+            step = replace(STEP, do=command)
+            found.append((f"command {field.name}", replace(PROPOSAL, steps=(step,))))
+    found += [(f"{n} steps", replace(PROPOSAL, steps=(STEP,) * n)) for n in (0, 2)]
+    irreversible = replace(STEP, undo=None, no_undo="gone for good")
+    found.append(("no undo", replace(PROPOSAL, steps=(irreversible,))))
+    lines = replace(STEP, do=SwitchLines(("interface Gi1/0/1", "shutdown")))
+    found.append(("lines of a switch", replace(PROPOSAL, steps=(lines,))))
+    found.append(("another host too", replace(PROPOSAL, steps=(STEP, replace(STEP, host="lb2")))))
+    found.append(("timing", replace(PROPOSAL, timing=TIMING)))
+    return found
+
+
+def _timings() -> list[tuple[str, ScheduleTiming]]:
+    found = [
+        (field.name, replace(TIMING, **{field.name: _another(getattr(TIMING, field.name))}))
+        for field in fields(TIMING)
+        if field.name not in {"timetable", "overlap"} | TOLD
+    ]
+    found.append(("overlap", replace(TIMING, overlap=Overlap.QUEUE)))
+    found.append(("cron", replace(TIMING, timetable=parse_cron("0 4 * * *", "UTC"))))
+    found.append(("zone", replace(TIMING, timetable=parse_cron("0 3 * * *", "Asia/Tokyo"))))
+    return found
+
+
+@pytest.mark.parametrize("changed", [pytest.param(one, id=name) for name, one in _mutations()])
+def test_t_a7_every_change_of_the_plan_changes_the_digest(changed: ResolvedPlan):
+    assert changed.digest != PROPOSAL.digest
+
+
+@pytest.mark.parametrize("changed", [pytest.param(one, id=name) for name, one in _timings()])
+def test_t_a7_every_change_of_when_it_is_done_changes_the_digest(changed: ScheduleTiming):
+    assert replace(PROPOSAL, timing=changed).digest != replace(PROPOSAL, timing=TIMING).digest
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        replace(PROPOSAL, because="57 connections"),
+        replace(PROPOSAL, notes=()),
+        replace(PROPOSAL, steps=(replace(STEP, title="Let 203.0.113.9 in"),)),
+        replace(PROPOSAL, steps=(replace(STEP, undo=Shell(("socat",), stdin="set … 58\n")),)),
+        replace(PROPOSAL, steps=(replace(STEP, do=replace(STEP.do, hints=(Hint("a", "b"),))),)),
+    ],
+)
+def test_what_moves_by_itself_does_not_change_the_digest(changed: ResolvedPlan):
+    assert changed.digest == PROPOSAL.digest
+
+
+def test_a_proposal_survives_being_stored():
+    again = ResolvedPlan.from_json(PROPOSAL.to_json())
+    assert again.digest == PROPOSAL.digest
+    assert list(again.steps) == [STEP]

@@ -1,0 +1,189 @@
+"""When a schedule fires: civil time, told in words, and never twice for one moment."""
+
+from datetime import UTC, date, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bot.model.schedule import (
+    NotifyWhen,
+    Overlap,
+    ScheduleError,
+    ScheduleTiming,
+    parse_cron,
+    parse_timing,
+)
+
+SECOND = 1_000_000
+ZONES = [
+    "Europe/Amsterdam",
+    "Europe/London",
+    "America/New_York",
+    "America/St_Johns",
+    "America/Santiago",
+    "Africa/Casablanca",
+    "Asia/Tehran",
+    "Asia/Kathmandu",
+    "Australia/Adelaide",
+    "Australia/Lord_Howe",
+    "Pacific/Chatham",
+    "UTC",
+]
+
+
+def micros(at: datetime) -> int:
+    return round(at.timestamp()) * SECOND
+
+
+def first_at(day: date, hour: int, minute: int, zone: ZoneInfo) -> datetime:
+    """Say by the calendar alone when a job of that day is due: the oracle.
+
+    Of a time that comes twice, the first; for one that does not come, the end of the gap.
+    """
+    wanted = datetime(day.year, day.month, day.day, hour, minute, tzinfo=zone)
+    there_and_back = wanted.astimezone(UTC).astimezone(zone)
+    if there_and_back.replace(tzinfo=None) == wanted.replace(tzinfo=None):
+        return wanted
+    before = wanted.replace(fold=1).utcoffset()
+    after = wanted.replace(fold=0).utcoffset()
+    assert before is not None
+    assert after is not None
+    moment = (wanted - timedelta(hours=3)).astimezone(UTC)
+    while moment.astimezone(zone).replace(tzinfo=None) < wanted.replace(tzinfo=None):
+        moment += timedelta(minutes=1)
+    return moment.astimezone(zone)
+
+
+@pytest.mark.parametrize("zone", ZONES)
+@pytest.mark.parametrize("clock", [(2, 30), (0, 15), (3, 0), (2, 45)])
+def test_r_c2_a_daily_job_fires_once_a_day_in_every_zone(zone: str, clock: tuple[int, int]):
+    hour, minute = clock
+    place = ZoneInfo(zone)
+    start = datetime(2026, 1, 1, tzinfo=place)
+    days = [start.date() + timedelta(days=n) for n in range(4 * 366)]
+    expected = [micros(first_at(day, hour, minute, place)) for day in days]
+    found = parse_cron(f"{minute} {hour} * * *", zone).next(
+        micros(start) - SECOND, count=len(days)
+    )
+    assert found == expected
+
+
+def test_r_c2_a_time_that_comes_twice_fires_once_and_one_that_does_not_right_after():
+    nightly = parse_cron("30 2 * * *", "Europe/Berlin")
+    autumn = micros(datetime(2027, 10, 31, 0, 0, tzinfo=ZoneInfo("Europe/Berlin")))
+    assert nightly.spoken(autumn, count=2) == [
+        "Sun 31 Oct 2027 02:30 CEST",
+        "Mon 1 Nov 2027 02:30 CET",
+    ]
+    spring = micros(datetime(2027, 3, 28, 0, 0, tzinfo=ZoneInfo("Europe/Berlin")))
+    assert nightly.spoken(spring, count=2) == [
+        "Sun 28 Mar 2027 03:00 CEST",
+        "Mon 29 Mar 2027 02:30 CEST",
+    ]
+
+
+@given(
+    st.sampled_from(ZONES),
+    st.sampled_from(["*/10 * * * *", "0 * * * *", "15 3 * * *", "0 0 1 * *", "30 2 * * SUN"]),
+    st.integers(min_value=1_700_000_000, max_value=2_000_000_000),
+    st.integers(min_value=0, max_value=200_000),
+)
+def test_moments_are_the_same_wherever_one_begins_to_look(
+    zone: str, cron: str, instant: int, later: int
+):
+    """Replicas look at different times: none may see a moment that another does not."""
+    table = parse_cron(cron, zone)
+    early, late = instant * SECOND, (instant + later) * SECOND
+    horizon = table.next(late, count=3)[-1]
+    seen: list[int] = []
+    for due in table.after(early):
+        if due > horizon:
+            break
+        seen.append(due)
+    assert [due for due in seen if due > late] == table.next(late, count=3)
+    assert seen == sorted(set(seen))
+
+
+@pytest.mark.parametrize(
+    ("cron", "words"),
+    [
+        ("0 3 1 * *", "At 03:00 on the first day of every month (Europe/Amsterdam)"),
+        ("@daily", "At 00:00 every day (Europe/Amsterdam)"),
+        ("30 2 * * mon-fri", "At 02:30 on Monday through Friday (Europe/Amsterdam)"),
+        ("0 9 * * MON#1", "At 09:00 on the first Monday of the month (Europe/Amsterdam)"),
+    ],
+)
+def test_it_is_said_in_words(cron: str, words: str):
+    assert parse_cron(cron, "Europe/Amsterdam").words == words
+
+
+@pytest.mark.parametrize(
+    ("cron", "zone", "why"),
+    [
+        ("* * * * * *", "UTC", "6 fields instead of five"),
+        ("", "UTC", "0 fields instead of five"),
+        ("61 * * * *", "UTC", "the minute cannot be understood"),
+        ("0 0 30 2 *", "UTC", "day-of-month"),
+        ("0 3 * * 8", "UTC", "day-of-week"),
+        ("0 3 * * *", "Mars/Base", "no time zone 'Mars/Base'"),
+        ("0 3 * * *", "../../etc/passwd", "no time zone"),
+        ("@reboot", "UTC", "1 fields instead of five"),
+    ],
+)
+def test_what_says_no_time_is_refused_with_what_to_write(cron: str, zone: str, why: str):
+    with pytest.raises(ScheduleError, match=why):
+        parse_cron(cron, zone)
+
+
+def test_what_is_typed_becomes_a_timing():
+    typed = {
+        "cron": "0 3 1 * *",
+        "zone": "Europe/Amsterdam",
+        "overlap": "queue",
+        "catch-up": "once",
+        "spread": "30",
+        "tell": "always",
+    }
+    found = parse_timing(" monthly scrub ", typed, zone="UTC")
+    assert found == ScheduleTiming(
+        "monthly scrub",
+        parse_cron("0 3 1 * *", "Europe/Amsterdam"),
+        Overlap.QUEUE,
+        1,
+        30,
+        NotifyWhen.ALWAYS,
+    )
+    assert ScheduleTiming.from_json(found.to_json()) == found
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [
+        {},
+        {"cron": "@daily", "overlap": "perhaps"},
+        {"cron": "@daily", "catch-up": "-1"},
+        {"cron": "@daily", "catch-up": "99999"},
+        {"cron": "@daily", "catch-up": "٣"},
+        {"cron": "@daily", "spread": "1441"},
+        {"cron": "@daily", "tell": "never"},
+        {"cron": "@daily", "colour": "red"},
+    ],
+)
+def test_what_does_not_fit_is_refused(typed: dict[str, str]):
+    with pytest.raises(ScheduleError):
+        parse_timing("nightly", typed, zone="UTC")
+
+
+@pytest.mark.parametrize("name", ["", "  ", "x" * 61, "a\nb", "a\u202eb"])
+def test_a_name_is_short_and_can_be_seen(name: str):
+    with pytest.raises(ScheduleError, match="name"):
+        parse_timing(name, {"cron": "@daily"}, zone="UTC")
+
+
+def test_the_shortest_gap_counts_the_change_of_the_clocks():
+    assert parse_cron("0 * * * *", "UTC").shortest_gap(0) == timedelta(hours=1)
+    assert parse_cron("*/7 * * * *", "UTC").shortest_gap(0) == timedelta(minutes=4)
+    day = parse_cron("0 4 * * *", "Europe/Berlin")
+    assert day.shortest_gap(micros(datetime(2026, 1, 1, tzinfo=UTC))) == timedelta(hours=23)

@@ -1,0 +1,91 @@
+"""A day and an hour as people type them, in their zone or another; also where clocks change."""
+
+from datetime import UTC, date, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bot.model.times import NotATime, is_time_zone, parse_civil, to_datetime, to_micros
+
+# 2026-10-25 12:00 UTC: clocks in Europe went back that night.
+NOW = to_micros(datetime(2026, 10, 25, 12, tzinfo=UTC))
+HERE = "Europe/Amsterdam"
+
+
+def at(text: str, zone: str = HERE) -> str:
+    """Return the first and the last second of what was typed, in UTC."""
+    found = parse_civil(text, now=NOW, zone=zone)
+    assert found is not None
+    bounds = found.on(found.day or found.today)
+    return " to ".join(f"{to_datetime(one):%Y-%m-%d %H:%M:%S}" for one in bounds)
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("14:30", "2026-10-25 13:30:00 to 2026-10-25 13:30:59"),
+        ("14:30:05", "2026-10-25 13:30:05 to 2026-10-25 13:30:05"),
+        ("2026-07-01 14:30", "2026-07-01 12:30:00 to 2026-07-01 12:30:59"),
+        ("2026-07-01T14:30:05.123456Z", "2026-07-01 14:30:05 to 2026-07-01 14:30:05"),
+        ("2026-07-01 14:30 Asia/Tokyo", "2026-07-01 05:30:00 to 2026-07-01 05:30:59"),
+        ("2026-07-01 14:30+05:30", "2026-07-01 09:00:00 to 2026-07-01 09:00:59"),
+        ("2026-07-01 14:30 -0800", "2026-07-01 22:30:00 to 2026-07-01 22:30:59"),
+        ("2026-07-01 14:30 -08", "2026-07-01 22:30:00 to 2026-07-01 22:30:59"),
+        ("14:30Z", "2026-10-25 14:30:00 to 2026-10-25 14:30:59"),
+        ("14:30 utc", "2026-10-25 14:30:00 to 2026-10-25 14:30:59"),
+        # A day of 25 hours, and the one before, which ends when it begins.
+        ("today", "2026-10-24 22:00:00 to 2026-10-25 22:59:59"),
+        ("Yesterday", "2026-10-23 22:00:00 to 2026-10-24 21:59:59"),
+        ("2026-03-29", "2026-03-28 23:00:00 to 2026-03-29 21:59:59"),
+        ("tomorrow 9:00", "2026-10-26 08:00:00 to 2026-10-26 08:00:59"),
+    ],
+)
+def test_what_is_typed_is_meant_in_the_zone_of_whoever_types(typed: str, meant: str):
+    assert at(typed) == meant
+
+
+def test_in_another_zone_it_is_another_day_already():
+    assert at("today", "Pacific/Auckland").startswith("2026-10-25 11:00:00 to")
+
+
+def test_a_time_that_is_twice_is_asked_back_and_both_answers_can_be_typed():
+    with pytest.raises(NotATime, match="02:30 on 2026-10-25 in Europe/Amsterdam is twice") as no:
+        at("02:30")
+    first, second = str(no.value).partition("type ")[2].split(" or ")
+    assert at(first).startswith("2026-10-25 00:30:00")
+    assert at(second).startswith("2026-10-25 01:30:00")
+
+
+def test_a_time_that_the_clocks_skip_is_refused():
+    with pytest.raises(NotATime, match="no 02:30 on 2026-03-29 in Europe/Amsterdam"):
+        at("2026-03-29 02:30")
+    assert at("2026-03-29 03:00").startswith("2026-03-29 01:00:00")
+    assert at("2026-03-29 01:59").startswith("2026-03-29 00:59:00")
+
+
+def test_a_day_whose_midnight_the_clocks_skip_begins_all_the_same():
+    assert at("2026-03-29", "Asia/Beirut") == "2026-03-28 22:00:00 to 2026-03-29 20:59:59"
+
+
+@pytest.mark.parametrize("typed", ["", "soon", "25:00", "2026-02-30", "14:60", "14:30 +25:00x"])
+def test_what_is_no_time_is_none(typed: str):
+    assert parse_civil(typed, now=NOW) is None
+
+
+@pytest.mark.parametrize("typed", ["14:30 Europe/Atlantis", "14:30 x../../etc/passwd", "1:00+99"])
+def test_a_zone_that_there_is_not_is_said(typed: str):
+    with pytest.raises(NotATime, match="there is no time zone"):
+        parse_civil(typed, now=NOW)
+
+
+def test_a_zone_is_known_or_not():
+    assert [is_time_zone(name) for name in (HERE, "Z", "+01:00")] == [True] * 3
+    assert [is_time_zone(name) for name in ("", "Mars", "../UTC", "a\x00b")] == [False] * 4
+
+
+@given(st.dates(date(1980, 1, 1), date(2030, 12, 31)), st.sampled_from((HERE, "America/St_Johns")))
+def test_days_follow_one_another_without_a_gap(day: date, zone: str):
+    first = parse_civil(day.isoformat(), now=NOW, zone=zone)
+    assert first is not None
+    assert first.on(day)[1] + 1 == first.on(date.fromordinal(day.toordinal() + 1))[0]

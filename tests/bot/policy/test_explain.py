@@ -1,0 +1,120 @@
+"""What would come of a request, said before anybody makes it."""
+
+from pathlib import Path
+
+import pytest
+
+from bot.db import stats
+from bot.policy import Request
+from bot.policy.explain import Evaluation, PreviewQuestion, evaluate_request, format_wait
+from bot.workflow.preview import preview_evident, preview_request
+from tests.bot.narrow import narrow_rules
+from tests.bot.office import Office
+from tests.policies import a_policy
+from tests.toy import SetSwitch, ShowSwitches
+
+
+def _said(tmp_path: Path, person: str, kind: str, *, reversible: bool = True) -> str:
+    request = Request("abusers clear", kind, "lb1", "cli", person, reversible, now=0)
+    return " ".join(evaluate_request(a_policy(tmp_path).current(), request).sentences())
+
+
+@pytest.mark.parametrize(
+    ("person", "kind", "reversible", "begins"),
+    [
+        ("dora", "check", True, "Yes, at once."),
+        ("dora", "change", True, "You may ask; it takes one approval from the owners of the edge"),
+        ("olga", "change", True, "Yes, at once."),
+        ("olga", "change", False, "You may ask; it takes one approval"),
+        ("nobody", "check", True, "No: nobody is not among the people"),
+    ],
+)
+def test_it_is_said_in_sentences(
+    tmp_path: Path, person: str, kind: str, reversible: bool, begins: str
+):
+    assert _said(tmp_path, person, kind, reversible=reversible).startswith(begins)
+
+
+def test_those_who_can_approve_are_named(tmp_path: Path):
+    assert "Adam Admin, Olga Owner." in _said(tmp_path, "dora", "change")
+    assert "Olga" not in _said(tmp_path, "olga", "change", reversible=False).partition(":")[2]
+
+
+def test_how_long_it_usually_takes_is_told_from_the_past(office: Office):
+    with office.database.reading() as tx:
+        assert stats.get_usual_wait(tx, "toy set") is None
+    for value in ("on", "off", "on"):
+        office.approve(office.ask(SetSwitch(host="lb1", name="lamp", value=value)))
+    office.ask(SetSwitch(host="lb1", name="fan", value="on"), person="olga")
+    with office.database.reading() as tx:
+        wait = stats.get_usual_wait(tx, "toy set")
+    assert wait is not None
+    assert 0 < wait < 60_000_000
+
+
+@pytest.mark.parametrize(
+    ("wait", "told"), [(999_999, []), (90_000_000, ["That usually takes 2 min."])]
+)
+def test_less_than_a_second_is_not_worth_a_sentence(wait: int, told: list[str]):
+    _, *rest = Evaluation(allowed=True, approvals=1).sentences(wait=wait)
+    assert rest == told
+
+
+def test_of_a_check_that_takes_no_approval_nothing_is_to_be_looked_up(office: Office):
+    policy = office.policies.current()
+    asked = {"person": "dora", "door": "api"}
+    with office.database.reading() as tx:
+        seen = preview_evident(policy, PreviewQuestion(ShowSwitches, ["lb1"]), now=tx.now, **asked)
+        assert seen == preview_request(tx, policy, PreviewQuestion(ShowSwitches, ["lb1"]), **asked)
+        assert seen is not None
+        assert (
+            preview_evident(policy, PreviewQuestion(SetSwitch, ["lb1"]), now=tx.now, **asked)
+            is None
+        )
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        'permit (principal, action == Action::"ask", resource) when { context.novel };',
+        '@approvals("1") @from("owners")\n'
+        'permit (principal, action == Action::"ask", resource) when { context.kind == "check" };',
+    ],
+)
+def test_what_depends_on_the_past_is_looked_up(office: Office, rule: str):
+    rules = office.policies.path / "policy.cedar"
+    text = rules.read_text().replace('@id("checks are free")', '@id("checks were free")')
+    free = text.index('@id("checks were free")')
+    end = text.index(";", free) + 1
+    rules.write_text(text[:free] + f'@id("looked up")\n{rule}' + text[end:])
+    policy = office.policies.current()
+    meant = PreviewQuestion(ShowSwitches, ["lb1"])
+    assert preview_evident(policy, meant, person="dora", door="api", now=0) is None
+
+
+@pytest.mark.parametrize(
+    ("microseconds", "words"),
+    [
+        (400_000, "0 s"),
+        (40_000_000, "40 s"),
+        (7 * 60_000_000, "7 min"),
+        (125 * 60_000_000, "2 h 5 min"),
+        (120 * 60_000_000, "2 h"),
+    ],
+)
+def test_a_span_is_told_as_people_say_it(microseconds: int, words: str):
+    assert format_wait(microseconds) == words
+
+
+def test_who_is_shown_no_runs_of_others_is_told_so(tmp_path: Path):
+    policy = a_policy(tmp_path, rules=narrow_rules()).current()
+    unseen = "Runs of others like this are not shown to"
+
+    def said(host: str, person: str, who: str = "You") -> str:
+        request = Request("toy set", "change", host, "cli", person, now=0)
+        return " ".join(evaluate_request(policy, request).sentences(who=who))
+
+    assert said("lb1", "dora").endswith(f"{unseen} you.")
+    assert said("lb1", "dora", "Dora Developer").endswith(f"{unseen} Dora Developer.")
+    assert unseen not in said("web1", "dora")
+    assert unseen not in said("lb1", "olga")

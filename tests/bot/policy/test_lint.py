@@ -1,0 +1,93 @@
+"""What a valid policy says that is probably mistyped is told, and keeps nobody from using it."""
+
+from pathlib import Path
+
+import pytest
+
+from bot.policy.lint import list_warnings
+from bot.policy.loader import load_policy
+from tests.bot.narrow import narrow_rules
+from tests.policies import a_policy, starter_rules
+
+RUNBOOKS = ("abusers clear", "abusers show", "zfs scrub")
+FREEZE = """freezes:
+  - {name: fair, from: "2026-12-20 18:00", until: "2027-01-04 08:00", but: ["%s"]}
+"""
+
+
+def _told(directory: Path, file: str, was: str, instead: str) -> list[str]:
+    path = a_policy(directory / "policy").path / file
+    text = path.read_text() if path.exists() else ""
+    assert was in text
+    path.write_text(text.replace(was, instead, 1) if was else instead)
+    return [*map(str, list_warnings(load_policy(path.parent), RUNBOOKS))]
+
+
+@pytest.mark.parametrize(
+    ("file", "was", "instead", "says"),
+    [
+        ("policy.cedar", 'context.kind == "check"', 'context.runbook == "abuser clear"',
+         'rule "checks are free": there is no runbook "abuser clear": is "abusers clear" meant?'),
+        ("policy.cedar", 'context.kind == "check"', '["zfs scrap"].contains(context.runbook)',
+         'there is no runbook "zfs scrap": is "zfs scrub" meant?'),
+        ("freezes.yaml", "", FREEZE % "abuser *", 'freezes.yaml: fair: no runbook is like'),
+        ("people.yaml", "roles: [developer]", "roles: [developer, develper]",
+         'the role develper, of which no rule speaks: is "developer" meant?'),
+    ],
+)  # fmt: skip
+def test_a_slip_is_told_and_what_may_be_meant(
+    tmp_path: Path, file: str, was: str, instead: str, says: str
+):
+    told = _told(tmp_path, file, was, instead)
+    assert len(told) == 1
+    assert says in told[0]
+
+
+def test_a_rule_is_named_by_its_line(tmp_path: Path):
+    line = next(
+        n for n, text in enumerate(starter_rules().splitlines(), 1) if 'kind == "check"' in text
+    )
+    [told] = _told(
+        tmp_path, "policy.cedar", 'context.kind == "check"', 'context.runbook == "abuser clear"'
+    )
+    assert told.startswith(f"policy.cedar, line {line}: ")
+
+
+@pytest.mark.parametrize(
+    ("file", "was", "instead"),
+    [
+        ("policy.cedar", 'context.kind == "check"', 'context.runbook == "abusers clear"'),
+        ("policy.cedar", 'context.kind == "check"', 'context.runbook like "zfs *"'),
+        ("freezes.yaml", "", FREEZE % "abusers *"),
+        ("people.yaml", "roles: [developer]", "roles: [developer, administrator]"),
+    ],
+)
+def test_what_is_known_is_no_slip(tmp_path: Path, file: str, was: str, instead: str):
+    assert _told(tmp_path, file, was, instead) == []
+
+
+def _look_again(directory: Path, view: str) -> list[str]:
+    path = a_policy(directory / "policy", rules=narrow_rules(view)).path
+    return [str(slip) for slip in list_warnings(load_policy(path), RUNBOOKS)]
+
+
+def test_a_policy_that_lets_nobody_view_is_told(tmp_path: Path):
+    [told] = _look_again(tmp_path, "")
+    assert told.startswith('policy.cedar: no rule permits the action "view"')
+    assert "Add a permit to view" in told
+
+
+def test_an_owner_who_may_not_view_their_area_is_told(tmp_path: Path):
+    told = _look_again(
+        tmp_path,
+        'permit (principal, action == Action::"view", resource) unless '
+        '{ principal == Person::"stan" && context.runbook == "zfs scrub" };',
+    )
+    assert told == [
+        "policy.cedar: stan owns storage and may not view every run there, so cannot approve "
+        "those runs: permit it, or name another owner"
+    ]
+
+
+def test_the_starter_lets_everybody_view(tmp_path: Path):
+    assert list_warnings(a_policy(tmp_path).current(), RUNBOOKS) == []

@@ -1,0 +1,262 @@
+"""A policy directory: read as of one moment, and what is wrong is told by file and line."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from bot.policy import NoPolicy, PolicyDirectory, starter
+from bot.policy.cedar import split_statements
+from connectors.permissions import list_trusted_owners
+from tests.policies import a_policy, starter_rules
+
+ASK = 'permit (principal, action == Action::"ask", resource)'
+
+
+@pytest.mark.parametrize(
+    ("file", "was", "instead", "says"),
+    [
+        ("people.yaml", "roles: [administrator], slack: [{team: T0KEYTURN, user: U0ADAM}]",
+         "roles: administrator", "people.yaml, line 4: people.adam.roles: must be a list"),
+        ("people.yaml", "Stan Storage", "", "people.yaml, line 5: people.stan.name"),
+        ("people.yaml", "U0STAN", "U0ADAM",
+         "people.yaml, line 5: Slack account U0ADAM may belong to both adam and stan"),
+        ("areas.yaml", "[stan]", "[stna]",
+         "areas.yaml, line 4: area storage: owner stna is not among the people"),
+        ("areas.yaml", "title: storage,", "tilte: storage,",
+         "areas.yaml, line 4: areas.storage.title: is missing"),
+        ("inventory.yaml", "area: web", "area: wbe",
+         "inventory.yaml, line 8: host web1: area wbe is not in areas.yaml, which has edge"),
+        ("inventory.yaml", "area: storage", "area: storage, jump: lb7",
+         "inventory.yaml, line 9: nas1: jump lb7 is not in the inventory"),
+        ("inventory.yaml", "user: keyturn", "user: Keyturn!", "inventory.yaml, line 3: hosts.lb1"),
+        ("inventory.yaml", "area: web", "area: web, zone: Mars/Olympus",
+         "there is no time zone 'Mars/Olympus': give one such as Europe/Paris"),
+        ("policy.cedar", '(principal in Role::"developer"', '(principal in Role::"devloper"',
+         'there is no role "devloper" in people.yaml, but administrator, developer: correct it'),
+        ("policy.cedar", '\n@from("owners")', '\n@from("role:secrity")', 'no role "secrity"'),
+        ("policy.cedar", "// Annotations", f'\n@id("x") {ASK} when {{ context.frozn }};\n//',
+         'rule "x": attribute `frozn`'),
+        ("people.yaml", "user: U0STAN", "user: stan",
+         "people.yaml, line 5: people.stan.slack.0.user: must be a user's id, such as U0123ABCD"),
+        ("areas.yaml", "[stan]", "[]",
+         "areas.yaml, line 4: areas.storage.owners: must name at least one"),
+        ("people.yaml", "  stan:", "\tstan:", "line 5: there is a tab: indent by spaces"),
+        ("people.yaml", "  stan:", "  adam:", 'line 5: "adam" stands here a second time'),
+        ("policy.cedar", 'context.kind == "check"', 'context.kind == "chek"',
+         'context.kind is never "chek", but one of check, change: correct it'),
+        ("policy.cedar", 'context.kind == "check"', '["sat", "san"].contains(context.weekday)',
+         'context.weekday is never "san", but one of mon, tue'),
+    ],
+)  # fmt: skip
+def test_t_a14_what_is_wrong_is_told_by_file_and_line(
+    tmp_path: Path, file: str, was: str, instead: str, says: str
+):
+    directory = a_policy(tmp_path)
+    assert directory.current()
+    path = tmp_path / file
+    before = path.read_text()
+    assert was in before
+    path.write_text(before.replace(was, instead, 1))
+    with pytest.raises(NoPolicy) as broken:
+        directory.current()
+    assert says in str(broken.value)
+    assert f"{file}, line " in str(broken.value)
+
+
+@pytest.mark.parametrize(
+    ("notes", "says"),
+    [
+        ('@from("owners")', 'how many approvals? add @approvals("1")'),
+        ('@approvals("1") @from("owners & role:administrator")',
+         '@approvals("1") must be 2 or more'),
+        ('@approvals("1") @from("owners") @reason("please")', 'must be @reason("required")'),
+        ('@approvals("1") @from("owners") @patience("soon")', "must be a time such as 30m"),
+        ('@approvals("1") @from("owners") @escalate("boss")', '@escalate("boss") must be'),
+        ('@patience("30m")', "@patience needs @approvals"),
+        ('@hosts("0")', '@hosts("0") must be a number from 1'),
+        ('@stepup("no")', '@stepup("no") means no less than @stepup: write that, or take it away'),
+        ('@overrides("false")', '@overrides("false") means no less than @overrides'),
+        ("@says", '@says says nothing: write @says("…"), or take it away'),
+    ],
+)  # fmt: skip
+def test_an_annotation_that_makes_no_sense_is_refused_with_its_line(
+    tmp_path: Path, notes: str, says: str
+):
+    rules = f'// one\n// two\n@id("x")\n{notes}\n{ASK};\n'
+    with pytest.raises(NoPolicy) as broken:
+        a_policy(tmp_path, rules=rules).current()
+    assert str(broken.value).startswith("policy.cedar, line ")
+    assert 'rule "x": ' in str(broken.value)
+    assert says in str(broken.value)
+
+
+@pytest.mark.parametrize(
+    ("rule", "says"),
+    [
+        (f'@approvals("1") @from("owners") {ASK.replace("permit", "forbid")};', "on a forbid"),
+        (f"@stepup {ASK.replace('ask', 'approve')};", "belongs on a permit to ask"),
+    ],
+)
+def test_an_annotation_in_the_wrong_place_is_refused(tmp_path: Path, rule: str, says: str):
+    with pytest.raises(NoPolicy, match=says):
+        a_policy(tmp_path, rules=rule).current()
+
+
+@pytest.mark.parametrize("note", ["@id", '@id("")', '@id(" ")'])
+def test_a_name_that_is_none_is_refused(tmp_path: Path, note: str):
+    with pytest.raises(NoPolicy, match=r"line 2.*@id says nothing"):
+        a_policy(tmp_path, rules=f"// one\n{note}\n{ASK};\n").current()
+
+
+def test_two_rules_have_two_names(tmp_path: Path):
+    rules = f'@id("x")\n{ASK};\n\n// Again.\n@id("x")\n{ASK.replace("permit", "forbid")};\n'
+    with pytest.raises(NoPolicy, match='line 5: rule "x": the rule on line 1 has this @id'):
+        a_policy(tmp_path, rules=rules).current()
+    assert a_policy(tmp_path, rules=rules.replace("x", "y", 1)).current()
+
+
+def test_rules_without_a_name_are_told_apart_by_their_place(tmp_path: Path):
+    assert a_policy(tmp_path, rules=f"{ASK};\n{ASK};\n").current()
+
+
+def test_a_role_that_nobody_has_may_be_declared(tmp_path: Path):
+    rules = starter_rules().replace('@from("owners")', '@from("role:security")')
+    directory = a_policy(tmp_path, rules=rules)
+    with pytest.raises(NoPolicy, match="security"):
+        directory.current()
+    people = tmp_path / "people.yaml"
+    people.write_text(people.read_text() + "roles: [security]\n")
+    assert directory.current()
+
+
+def test_statements_begin_where_their_first_word_stands():
+    text = (
+        '// a; b\n\n@id("x; y") // more;\npermit (principal, action, resource);\n\n  forbid (p\n'
+    )
+    assert [(one.line, one.text.split("(")[0]) for one in split_statements(text)] == [
+        (3, "@id"),
+        (6, "forbid "),
+    ]
+
+
+class _Editor:
+    """Somebody who edits the second of two files while the first is waited for."""
+
+    def __init__(self, edit: Callable[[], None]) -> None:
+        self._edits = [edit]
+
+    def __call__(self, _seconds: float) -> None:
+        while self._edits:
+            self._edits.pop()()
+
+
+def test_an_edit_of_two_files_is_not_seen_half_done(tmp_path: Path):
+    a_policy(tmp_path)
+    people, areas = tmp_path / "people.yaml", tmp_path / "areas.yaml"
+    old_people, old_areas = people.read_text(), areas.read_text()
+
+    def second() -> None:
+        areas.write_text(old_areas.replace("[stan]", "[sara]"))
+
+    directory = PolicyDirectory(tmp_path, pause=_Editor(second))
+    assert directory.current()
+    people.write_text(old_people.replace("stan:", "sara:"))
+    assert directory.current().household.areas["storage"].owners == ["sara"]
+
+
+def test_twin_read_one_after_the_other_it_would_be_seen(tmp_path: Path):
+    a_policy(tmp_path)
+    people = tmp_path / "people.yaml"
+    directory = PolicyDirectory(tmp_path, pause=lambda _seconds: None)
+    assert directory.current()
+    people.write_text(people.read_text().replace("stan:", "sara:"))
+    with pytest.raises(NoPolicy, match="owner stan is not among the people"):
+        directory.current()
+
+
+def test_files_that_never_rest_are_no_policy(tmp_path: Path):
+    a_policy(tmp_path)
+    people = tmp_path / "people.yaml"
+
+    def again(_seconds: float) -> None:
+        people.write_text(people.read_text() + "# more\n")
+
+    directory = PolicyDirectory(tmp_path, pause=again)
+    assert directory.current()
+    again(0)
+    with pytest.raises(NoPolicy, match="keep changing"):
+        directory.current()
+
+
+def test_an_edit_that_leaves_size_and_time_as_they_were_is_seen(tmp_path: Path):
+    import os
+
+    directory = a_policy(tmp_path)
+    assert directory.current().household.areas["edge"].owners == ["olga", "adam"]
+    areas = tmp_path / "areas.yaml"
+    stat = areas.stat()
+    areas.write_text(areas.read_text().replace("[olga, adam]", "[adam, olga]"))
+    os.utime(areas, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+    assert directory.current().household.areas["edge"].owners == ["adam", "olga"]
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "clash"),
+    [
+        ("{team: T0A, user: U0X}", "{team: T0A, user: U0X}", True),
+        ("{team: T0A, user: U0X}", "{team: T0B, user: U0X}", False),
+        ("{team: T0A, user: U0X}", "{team: T0A, user: U0Y}", False),
+        ("{team: T0A, enterprise: E0E, user: W0X}", "{team: T0B, enterprise: E0E, user: W0X}",
+         True),
+        ("{team: T0A, enterprise: E0E, user: W0X}", "{team: T0B, enterprise: E0F, user: W0X}",
+         False),
+        ("{team: T0A, enterprise: E0E, user: W0X}", "{team: T0B, user: W0X}", True),
+    ],
+)  # fmt: skip
+def test_t_s5_one_account_is_one_persons_also_on_enterprise_grid(
+    tmp_path: Path, one: str, other: str, clash: bool
+):
+    directory = a_policy(tmp_path)
+    people = tmp_path / "people.yaml"
+    people.write_text(
+        people.read_text()
+        + f"  mona: {{name: Mona, slack: [{one}]}}\n  mike: {{name: Mike, slack: [{other}]}}\n"
+    )
+    if not clash:
+        assert directory.current()
+        return
+    with pytest.raises(NoPolicy, match="may belong to both mona and mike"):
+        directory.current()
+
+
+@pytest.mark.parametrize("name", ["policy.cedar", "people.yaml", "inventory.yaml", "."])
+def test_a_policy_that_others_may_write_is_not_used(tmp_path: Path, name: str):
+    directory = a_policy(tmp_path)
+    place = tmp_path / name
+    mode = place.stat().st_mode & 0o777
+    place.chmod(mode | 0o020)
+    with pytest.raises(NoPolicy, match="can be written by others: chmod go-w it"):
+        directory.current()
+    place.chmod(mode)
+    assert directory.current()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+def test_a_policy_of_another_user_is_used_only_where_owners_are_not_named(tmp_path: Path):
+    a_policy(tmp_path)
+    os.chown(tmp_path / "people.yaml", 65534, 65534)
+    with pytest.raises(NoPolicy, match="chown it"):
+        PolicyDirectory(tmp_path, owners=list_trusted_owners()).current()
+    assert PolicyDirectory(tmp_path).current()
+
+
+@pytest.mark.parametrize("mask", [0o002, 0o022, 0o077])
+def test_the_starter_is_written_for_nobody_else_to_write(tmp_path: Path, mask: int):
+    before = os.umask(mask)
+    try:
+        starter.write(tmp_path / "policy")
+    finally:
+        os.umask(before)
+    assert PolicyDirectory(tmp_path / "policy").current()

@@ -1,0 +1,332 @@
+"""The policy in plain words: what the rules answer, told in few sentences that hold."""
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from bot.model.runbook_info import RunbookInfo, list_runbook_info
+from bot.policy import Policy, PolicyDirectory
+from bot.policy.summary import render
+from bot.policy.summary.build import summarise_policy
+from bot.policy.summary.model import Chapter, PolicySummary
+from bot.policy.summary.probes import PolicyProbe, RequestKind
+from tests.bot.narrow import narrow_rules
+from tests.policies import a_policy, starter_rules
+
+NOW = datetime(2026, 3, 4, 10, 0, tzinfo=UTC)
+ALL = list_runbook_info()
+
+
+def told(tmp_path: Path, more: str = "", *, instead: str = "", person: str = "") -> PolicySummary:
+    return summarise_policy(_policy(tmp_path, more, instead), ALL, now=NOW, person=person)
+
+
+def _policy(tmp_path: Path, more: str = "", instead: str = "") -> Policy:
+    return a_policy(tmp_path, rules=instead or starter_rules() + more).current()
+
+
+def of(found: PolicySummary, person: str) -> Chapter:
+    return next(chapter for chapter in found.chapters if person in chapter.people)
+
+
+def sentences(found: PolicySummary, person: str, section: str) -> list[str]:
+    return [clause.sentence for clause in getattr(of(found, person), section)]
+
+
+def test_a_developer_looks_at_once_and_asks_for_the_rest(tmp_path: Path):
+    found = told(tmp_path)
+    assert sentences(found, "dora", "at_once") == ["Every check, everywhere."]
+    assert sentences(found, "dora", "asks") == [
+        "Every change, everywhere: one approval from the owners of the area."
+    ]
+    clause = of(found, "dora").asks[0]
+    assert clause.who == (
+        "the edge: Adam Admin or Olga Owner; the web servers: Olga Owner; storage: Stan Storage"
+    )
+    assert clause.rules == (
+        (
+            "developers ask, owners approve",
+            "Developers may ask for any change; an owner of the area approves it.",
+        ),
+    )
+    assert of(found, "dora").approves == []
+
+
+def test_an_owner_does_what_can_be_undone_in_their_area(tmp_path: Path):
+    found = told(tmp_path)
+    assert "Every change that can be undone, in the edge and the web servers." in sentences(
+        found, "olga", "at_once"
+    )
+    assert "Every change, in storage: one approval from the owners of storage." in sentences(
+        found, "olga", "asks"
+    )
+    assert sentences(found, "olga", "approves") == [
+        "Every change, in the edge and the web servers."
+    ]
+
+
+def test_where_nobody_could_approve_it_is_said(tmp_path: Path):
+    lonely = [clause for clause in of(told(tmp_path), "stan").asks if not clause.who_can]
+    assert [(clause.sentence, clause.who) for clause in lonely] == [
+        (
+            "Every change that cannot be undone, in storage: "
+            "one approval from the owners of storage.",
+            "nobody, as the policy is now",
+        )
+    ]
+
+
+def test_where_those_who_could_approve_are_too_few_it_is_said(tmp_path: Path):
+    rules = (
+        '@id("x") @approvals("2") @from("owners") permit (principal, action == Action::"ask",'
+        ' resource) when { context.kind == "change" };'
+        '@id("y") permit (principal, action == Action::"approve", resource);'
+        '@id("z") permit (principal, action == Action::"view", resource);'
+    )
+    found = told(tmp_path, instead=rules)
+    (clause,) = of(found, "dora").asks
+    assert clause.short == ("the web servers", "storage")
+    assert clause.who.endswith("– too few in the web servers and storage, as the policy is now")
+    assert "the edge" in of(found, "olga").asks[0].short
+
+
+def test_the_rules_that_apply_are_told_in_their_order_in_the_file(tmp_path: Path):
+    more = "".join(
+        f'@id("{name}") permit (principal in Role::"developer", action == Action::"ask", resource)'
+        ' when { context.kind == "check" };'
+        for name in ("zoe", "anna", "mia", "bob", "kim", "lea")
+    )
+    policy = _policy(tmp_path, more)
+    inquiry = PolicyProbe(policy, ALL, NOW)
+    request = inquiry.request("dora", ("lb1", RequestKind("abusers show", "check")))
+    names = {tuple(policy.may_ask(request).rules) for _ in range(20)}
+    assert names == {("checks are free", "zoe", "anna", "mia", "bob", "kim", "lea")}
+
+
+def test_people_who_may_do_the_same_are_told_of_together(tmp_path: Path):
+    directory = a_policy(tmp_path)
+    people = tmp_path / "people.yaml"
+    people.write_text(
+        people.read_text()
+        + "  dave: {name: Dave Developer, roles: [developer]}\n"
+        + "  erin: {name: Erin, roles: [developer, oncall]}\n"
+        + "  gus: {name: Gus Guest}\n"
+    )
+    found = summarise_policy(directory.current(), ALL, now=NOW)
+    together = of(found, "dora")
+    assert list(together.people) == ["dave", "dora", "erin"]
+    assert together.title == "developer"
+    assert of(found, "gus").title == "no role"
+    assert sentences(found, "gus", "refused") == ["Every change, everywhere."]
+
+
+def test_whom_a_rule_names_is_told_of_alone(tmp_path: Path):
+    directory = a_policy(
+        tmp_path,
+        rules=starter_rules()
+        + '@id("not dave") forbid (principal == Person::"dave",'
+        + ' action == Action::"ask", resource);',
+    )
+    people = tmp_path / "people.yaml"
+    people.write_text(people.read_text() + "  dave: {name: Dave, roles: [developer]}\n")
+    found = summarise_policy(directory.current(), ALL, now=NOW)
+    assert list(of(found, "dora").people) == ["dora"]
+    assert sentences(found, "dave", "refused") == ["Every check and every change, everywhere."]
+    assert of(found, "dave").refused[0].rules == (("not dave", "not dave"),)
+
+
+@pytest.mark.parametrize(
+    ("when", "sentence"),
+    [
+        (
+            'context.runbook like "abusers *" && context.kind == "change"',
+            "Every “abusers *” change, everywhere.",
+        ),
+        (
+            'context.runbook == "service restart"',
+            "“service restart”, everywhere.",
+        ),
+        (
+            'context.kind == "change" && context.runbook != "service restart"',
+            "Every change but “service restart”, everywhere.",
+        ),
+        (
+            'resource.tags.contains("zfs") && context.kind == "change" && !context.reversible',
+            "Every change that cannot be undone, in storage.",
+        ),
+        (
+            'context.runbook == "zfs set" && !context.reversible && resource == Host::"nas1"',
+            "“zfs set” where it cannot be undone, in storage.",
+        ),
+        ('resource == Host::"lb2"', "Every check and every change, on lb2."),
+    ],
+)
+def test_runbooks_and_hosts_are_named_in_few_words(tmp_path: Path, when: str, sentence: str):
+    more = (
+        '@id("x") forbid (principal in Role::"developer", action == Action::"ask", resource)'
+        f" when {{ {when} }};"
+    )
+    assert sentences(told(tmp_path, more), "dora", "refused") == [sentence]
+
+
+@pytest.mark.parametrize(
+    ("when", "words"),
+    [
+        ('context.door == "schedule"', "When it is asked for by a schedule: "),
+        (
+            'context.door == "slack" || context.door == "api"',
+            "When it is asked for in chat or through the API: ",
+        ),
+        ("context.hour < 6 || context.hour >= 22", "When it is from 22:00 to 06:00: "),
+        (
+            'context.weekday == "sat" || context.weekday == "sun"',
+            "When it is Saturday or Sunday: ",
+        ),
+        ("context.hosts > 3", "When it is for 4 hosts or more: "),
+        ("context.novel", "When the asker has never had it succeed: "),
+        ("context.frozen", "When a freeze holds: "),
+    ],
+)
+def test_what_depends_on_circumstances_is_told_with_them(tmp_path: Path, when: str, words: str):
+    more = (
+        '@id("x") forbid (principal in Role::"developer", action == Action::"ask", resource)'
+        f' when {{ context.kind == "change" && ({when}) }};'
+    )
+    assert sentences(told(tmp_path, more), "dora", "refused") == [
+        f"{words}every change, everywhere."
+    ]
+
+
+def test_what_more_a_rule_wants_is_told(tmp_path: Path):
+    rules = """
+        @id("two") @approvals("2") @from("owners & role:administrator") @stepup @hosts("3")
+        @reason("required") @patience("15m") @escalate("role:administrator") @says("Two keys.")
+        permit (principal in Role::"developer", action == Action::"ask", resource);
+        @id("all") permit (principal, action == Action::"approve", resource);
+    """
+    found = told(tmp_path, instead=rules)
+    clause = of(found, "dora").asks[0]
+    assert clause.approvals == 2
+    assert clause.sentence == (
+        "Every check and every change, everywhere: 2 approvals from the owners of the area and "
+        "people with the administrator role, one of each."
+    )
+    assert clause.notes == (
+        "asking and approving take a reason",
+        "whoever approves shows a second factor, on the web pages",
+        "approvers are reminded after 15 min",
+        "if nobody decides, people with the administrator role may approve too after 30 min",
+        "at most 3 hosts in one request",
+    )
+
+
+def test_a_policy_without_hosts_can_be_read_too(tmp_path: Path):
+    directory = a_policy(tmp_path)
+    (tmp_path / "inventory.yaml").write_text("hosts: {}\n")
+    found = summarise_policy(directory.current(), ALL, now=NOW)
+    assert sentences(found, "dora", "asks") == [
+        "Every change, everywhere: one approval from the owners of the area."
+    ]
+    assert [domain.words for domain in found.domains] == ["no hosts yet"] * 3
+
+
+def test_one_persons_charter_says_what_everybodys_says_of_them(tmp_path: Path):
+    for person in ("dora", "olga", "stan"):
+        alone = told(tmp_path, person=person)
+        assert [list(chapter.people) for chapter in alone.chapters] == [[person]]
+        assert of(alone, person) == of(told(tmp_path), person)
+
+
+def test_every_sentence_holds_for_every_host_and_runbook(tmp_path: Path):
+    """What was asked once for many is what each of them is answered by itself."""
+    policy = _policy(
+        tmp_path,
+        'forbid (principal, action == Action::"ask", resource == Host::"lb2")'
+        ' when { context.runbook like "abusers *" && principal in Role::"developer" };',
+    )
+    inquiry = PolicyProbe(policy, ALL, NOW)
+    for like, people in inquiry.people.items():
+        for (host, deed), ruling in inquiry.rulings(like).items():
+            for person in people:
+                for other in inquiry.hosts[host]:
+                    for done in inquiry.deeds[deed]:
+                        asked = inquiry.request(person, (other, done))
+                        assert policy.may_ask(asked).allowed == ruling.allowed
+    assert len(inquiry.hosts) == 4
+    assert sum(map(len, inquiry.deeds.values())) == len(_deeds(ALL))
+
+
+def _deeds(found: list[RunbookInfo]) -> list[RequestKind]:
+    both = [one for one in found if one.undo]
+    return [RequestKind(one.words, one.kind) for one in [*found, *both]]
+
+
+@pytest.mark.parametrize(
+    ("freeze", "holds", "begins"),
+    [
+        ('from: "2026-03-01 00:00", until: "2026-03-09 00:00"', True, "2026-03-01 00:00"),
+        ('from: "2026-04-01 00:00", until: "2026-04-09 00:00"', False, "2026-04-01 00:00"),
+        ('days: [fri], from: "18:00", until: "08:00"', False, "2026-03-06 18:00"),
+        ('days: [wed], from: "09:00", until: "11:00"', True, "2026-03-04 09:00"),
+        ('days: [wed], from: "08:00", until: "09:00"', False, "2026-03-11 08:00"),
+        ('days: [tue], from: "12:00", until: "11:00"', True, "2026-03-03 12:00"),
+    ],
+)
+def test_freezes_are_told_from_now_on(tmp_path: Path, freeze: str, holds: bool, begins: str):
+    directory = a_policy(tmp_path)
+    (tmp_path / "freezes.yaml").write_text(f"freezes:\n  - {{name: x, {freeze}}}\n")
+    (frost,) = summarise_policy(directory.current(), ALL, now=NOW).freezes
+    assert (frost.holds, f"{frost.begins:%Y-%m-%d %H:%M}") == (holds, begins)
+
+
+def test_a_freeze_that_is_over_is_not_told(tmp_path: Path):
+    directory = a_policy(tmp_path)
+    (tmp_path / "freezes.yaml").write_text(
+        'freezes:\n  - {name: x, from: "2026-03-01 00:00", until: "2026-03-02 00:00"}\n'
+    )
+    assert summarise_policy(directory.current(), ALL, now=NOW).freezes == []
+
+
+def test_it_is_drawn_for_a_terminal_a_browser_and_programs(tmp_path: Path):
+    people = (tmp_path / "people.yaml").resolve()
+    directory: PolicyDirectory = a_policy(tmp_path)
+    people.write_text(people.read_text() + "  eve: {name: <script>alert(1)</script>}\n")
+    found = summarise_policy(directory.current(), ALL, now=NOW)
+    text = render.summary_to_text(found)
+    assert "Every change, everywhere: one approval from the owners of the area." in text
+    assert max(map(len, text.splitlines())) <= 100
+    page = render.summary_to_html(found)
+    assert "&lt;script&gt;alert(1)" in page
+    assert "<script" not in page
+    data = json.loads(json.dumps(render.summary_to_data(found)))
+    assert data["chapters"][0]["at_once"][0]["sentence"] == "Every check, everywhere."
+
+
+def test_who_views_which_runs_is_told(tmp_path: Path):
+    found = told(tmp_path)
+    assert sentences(found, "dora", "views") == ["Every check and every change, everywhere."]
+    assert "Views\n    - Every check and every change, everywhere." in render.summary_to_text(
+        found
+    )
+
+
+def test_who_views_less_is_told_where(tmp_path: Path):
+    found = told(tmp_path, instead=narrow_rules())
+    assert sentences(found, "dora", "views") == [
+        "Every check and every change, in the web servers."
+    ]
+    clause = of(found, "dora").views[0]
+    assert clause.rules[0][0] == "developers view the web servers"
+    assert sentences(found, "olga", "views") == ["Every check and every change, everywhere."]
+
+
+def test_who_views_nothing_of_others_is_told_so(tmp_path: Path):
+    found = told(tmp_path, instead=narrow_rules(""))
+    assert sentences(found, "dora", "views") == []
+    said = "iews only runs that they requested or decided themselves."
+    assert said in render.summary_to_text(found)
+    assert "nly runs that they requested or decided themselves." in render.summary_to_html(found)
+    data = render.summary_to_data(found)
+    assert [chapter["views"] for chapter in data["chapters"]] == [[]] * len(data["chapters"])

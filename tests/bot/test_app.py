@@ -1,0 +1,121 @@
+"""The service as it is served, with hooks set: told of an event, and telling of a run."""
+
+import json
+import threading
+import time
+from collections.abc import Generator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from click.testing import CliRunner
+
+from bot.__main__ import main
+from bot.audit import change_log
+from bot.db.inbound_events import delivery
+from bot.model.run import Origin
+from bot.slack.changed_command import changed
+from bot.webhooks.signature import sign_headers
+from runbooks.uptime_check import UptimeCheck
+from tests.playground import company
+from tests.playground.service import Service
+from tests.policies import INVENTORY
+
+pytestmark = pytest.mark.real
+
+SECRET = "a-secret-of-32-letters-or-even-more"
+
+
+@pytest.fixture
+def heard() -> list[dict[str, Any]]:
+    return []
+
+
+@pytest.fixture
+def url(heard: list[dict[str, Any]]) -> Generator[str]:
+    class Door(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            heard.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            self.send_response(204)
+            self.end_headers()
+
+        def log_message(self, format: str, *args: object) -> None: ...  # noqa: A002 - its name
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Door) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_address[1]}/keyturn"
+        server.shutdown()
+        thread.join()
+
+
+@pytest.fixture
+def service(tmp_path: Path, url: str) -> Generator[Service]:
+    company.found(tmp_path / "policy")
+    (tmp_path / "policy" / "inventory.yaml").write_text(INVENTORY)
+    (tmp_path / "secret").write_text(SECRET)
+    (tmp_path / "hooks.yaml").write_text(
+        "sources: {deploys: {secret_file: secret}}\n"
+        f"subscriptions: {{wiki: {{url: '{url}', private: true, secret_file: secret, "
+        "kinds: [check], events: [asked]}}\n"
+    )
+    with Service(tmp_path, slack="", hooks=tmp_path / "hooks.yaml") as service:
+        yield service
+
+
+def test_an_event_that_is_told_is_found_in_chat(service: Service) -> None:
+    body = b'{"title": "api 2.4.1 deployed", "hosts": ["web1"]}'
+    signed = sign_headers(SECRET.encode(), "msg_1", body, at=int(time.time()))
+    address = f"{service.address}/hooks/deploys"
+    assert httpx2.post(address, content=body, headers=signed).status_code == 202
+    assert httpx2.post(address, content=body).status_code == 401
+    policy = service.keyturn.policies.current()
+    answer = changed(service.keyturn.database, policy.sight("adam"), "1m web*", names=policy.names)
+    assert "deploys: api 2.4.1 deployed on web1" in json.dumps(answer.blocks)
+
+
+def test_a_subscription_is_told_of_what_is_asked(
+    service: Service, heard: list[dict[str, Any]]
+) -> None:
+    database = service.keyturn.database
+    deadline = time.monotonic() + 20
+    # A new subscription is told of what happens after it was seen for the first time.
+    while not heard and time.monotonic() < deadline:
+        service.keyturn.workflow.ask(
+            UptimeCheck(host="lb1"), person="dora", origin=Origin("web"), reason=""
+        )
+        time.sleep(0.5)
+    assert heard
+    assert heard[0]["event"] == "asked"
+    assert heard[0]["run"]["page"].startswith(service.address)
+    ready = httpx2.get(f"{service.address}/readyz").json()
+    assert "subscriptions" in ready
+    with database.reading() as tx:
+        noted = change_log.get_last_entry_of_kind(tx, "hooks")
+    assert noted is not None
+    assert SECRET not in noted.body
+
+
+def test_what_was_given_up_is_told_again_by_a_command(
+    service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = service.keyturn.database
+    with database.transaction() as tx:
+        row = {"subscription": "wiki", "seq": 1, "run": 1, "kind": "asked", "at": 0}
+        values = {**row, "tries": 9, "not_before": 0, "trouble": "x", "dead": tx.now}
+        tx.sql.execute(delivery.insert().values(values))
+    monkeypatch.setenv("KEYTURN_HOOKS", str(tmp_path / "hooks.yaml"))
+    monkeypatch.setenv("KEYTURN_DATA", str(tmp_path / "var"))
+    monkeypatch.setenv("KEYTURN_POLICY", str(tmp_path / "policy"))
+    told = httpx2.get(f"{service.address}/readyz").json()["subscriptions"]
+    assert told == "0 wait, 1 given up: keyturn hooks says what"
+    shown = CliRunner().invoke(main, ["hooks"]).output
+    assert "1 given up: keyturn hooks --again wiki" in shown
+    said = CliRunner().invoke(main, ["hooks", "--again", "wiki"])
+    assert said.output == "wiki is told 1 again\n"
+    with database.reading() as tx:
+        last = change_log.get_last_entry_of_kind(tx, "told again")
+    assert last is not None
+    assert last.facts["entries"] == 1

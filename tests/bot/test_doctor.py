@@ -1,0 +1,340 @@
+"""keyturn doctor: what is so, and what to do; the Slack is the emulator."""
+
+import asyncio
+import json
+import time
+from collections.abc import Generator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from bot.__main__ import main
+from bot.audit import checkpoints, signing, verification
+from bot.model.check_result import CheckResult
+from bot.slack import self_check
+from bot.slack.app import client
+from tests.playground import company
+from tests.playground.fleet import LoopbackFleet
+from tests.playground.service import Service
+from tests.slack_emulator import Emulator
+
+CHANNEL = "C0PRODUCTION"
+
+
+@dataclass
+class Clinic:
+    """An installation that runs, and whose Slack is the emulator."""
+
+    place: Path
+    service: Service
+    environment: pytest.MonkeyPatch
+
+    @property
+    def slack(self) -> Emulator:
+        return self.service.emulator
+
+    def set(self, **settings: str) -> None:
+        for name, value in settings.items():
+            self.environment.setenv(f"KEYTURN_{name}", value)
+
+    def run(self, *words: str) -> Result:
+        return CliRunner().invoke(main, ["doctor", *words], catch_exceptions=False)
+
+    def about(self, about: str) -> CheckResult:
+        said = json.loads(self.run("--json").output)
+        [found] = [each for each in said["findings"] if each["about"] == about]
+        return CheckResult(**found)
+
+
+def _clinic(place: Path, environment: pytest.MonkeyPatch, service: Service) -> Clinic:
+    clinic = Clinic(place, service, environment)
+    environment.chdir(place)
+    clinic.set(
+        DATA=str(place / "var"),
+        POLICY=str(place / "policy"),
+        WITNESS=str(place / "witness"),
+        BASE_URL="https://keyturn.example.com",
+        SLACK_API=clinic.slack.api_url,
+        SLACK_BOT_TOKEN=clinic.slack.bot_token,
+        SLACK_APP_TOKEN=clinic.slack.app_token,
+        SLACK_TEAM=clinic.slack.workspace.app.team_id,
+        SLACK_CHANNEL=CHANNEL,
+    )
+    return clinic
+
+
+@pytest.fixture
+def clinic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[Clinic]:
+    company.found(tmp_path / "policy")
+    (tmp_path / "policy" / "inventory.yaml").write_text("hosts: {}\n")
+    with Service(tmp_path) as service:
+        yield _clinic(tmp_path, monkeypatch, service)
+
+
+@pytest.mark.real
+def test_a_well_installation_is_said_to_be_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    company.found(tmp_path / "policy")
+    with LoopbackFleet(tmp_path / "policy") as fleet, Service(tmp_path) as service:
+        clinic = _clinic(tmp_path, monkeypatch, service)
+        answer = clinic.run()
+        assert answer.exit_code == 0, answer.output
+        assert "MEND" not in answer.output
+        assert answer.output.endswith("all is well\n")
+        fleet.hosts["lb1"].stop()
+        assert clinic.run().exit_code == 1
+        assert "lb1" in clinic.about("host lb1").said
+
+
+def test_everything_is_looked_at(clinic: Clinic):
+    said = json.loads(clinic.run("--json").output)
+    assert said["well"] is True
+    assert [each["about"] for each in said["findings"]] == [
+        "the policy",
+        "the key of the change log",
+        "the key of second factors",
+        "the database",
+        "the change log",
+        "the witness",
+        "the pages",
+        "the bot's token",
+        "the workspace",
+        "scopes",
+        "the clock",
+        "the app's token",
+        f"channel {CHANNEL}",
+        "the people",
+        "the hosts",
+    ]
+
+
+def test_no_secret_is_printed(clinic: Clinic):
+    clinic.set(SLACK_SIGNING_SECRET="8f742231b10e8888abcd99yyyzzz85a5")
+    for words in ([], ["--json"]):
+        said = clinic.run(*words).output
+        for secret in (clinic.slack.bot_token, clinic.slack.app_token, "8f742231"):
+            assert secret not in said
+
+
+def test_a_wrong_token_is_said(clinic: Clinic):
+    clinic.set(SLACK_BOT_TOKEN="xoxb-wrong")
+    found = clinic.about("the bot's token")
+    assert (found.mark, clinic.run().exit_code) == ("mend", 1)
+    assert "invalid_auth" in found.said
+    assert "OAuth & Permissions" in found.said
+
+
+def test_a_slack_that_is_not_reached_is_said(clinic: Clinic):
+    clinic.set(SLACK_API="http://127.0.0.1:9/api/")
+    assert "HTTPS_PROXY" in clinic.about("the way to Slack").said
+
+
+def test_a_slack_that_is_asked_too_often_is_left_alone(clinic: Clinic):
+    clinic.slack.workspace.faults.calls_to_limit = 10
+    assert "asked too often" in clinic.about("the bot's token").said
+
+
+def test_a_setting_that_is_none_is_said(clinic: Clinic):
+    clinic.set(SLACK_CHANEL="C0OPS")
+    assert "is KEYTURN_SLACK_CHANNEL meant?" in clinic.about("the settings").said
+
+
+def test_a_channel_is_wanted_and_by_its_id(clinic: Clinic):
+    clinic.set(SLACK_CHANNEL="#production")
+    assert "that is no id" in clinic.about("channel #production").said
+    clinic.set(SLACK_CHANNEL="")
+    assert "KEYTURN_SLACK_CHANNEL names one" in clinic.about("the channel").said
+
+
+def test_people_whom_slack_does_not_know_are_said(clinic: Clinic):
+    people = clinic.place / "policy" / "people.yaml"
+    people.write_text(people.read_text().replace("user: U0ADAM", "user: U0ADMA"))
+    clinic.slack.workspace.set_active("U0STAN", active=False)
+    found = clinic.about("the people: adam")
+    assert (found.mark, "U0ADMA is nobody there" in found.said) == ("mend", True)
+    assert "is deactivated" in clinic.about("the people: stan").said
+    people.write_text(people.read_text().replace("team: T0KEYTURN", "team: T0OTHER", 1))
+    assert clinic.about("the people").said.endswith("so not known in Slack: dora")
+
+
+def test_a_workspace_in_which_nobody_is_known_is_said(clinic: Clinic):
+    people = clinic.place / "policy" / "people.yaml"
+    people.write_text(people.read_text().replace("team: T0KEYTURN", "team: T0OTHER"))
+    found = clinic.about("the people")
+    assert (found.mark, "Copy member ID" in found.said) == ("mend", True)
+
+
+def test_a_wrong_app_token_is_said(clinic: Clinic):
+    clinic.set(SLACK_APP_TOKEN="xapp-wrong")
+    found = clinic.about("the app's token")
+    assert found.mark == "mend"
+    assert "connections:write" in found.said
+
+
+def test_without_an_app_token_slack_must_reach_us(clinic: Clinic):
+    clinic.set(SLACK_APP_TOKEN="", SLACK_SIGNING_SECRET="s")
+    assert "https://keyturn.example.com/slack/events" in clinic.about("the way in").said
+    clinic.set(BASE_URL="http://10.0.0.1:8080")
+    assert "Socket Mode" in clinic.about("the way in").said
+
+
+def test_another_workspace_is_said(clinic: Clinic):
+    clinic.set(SLACK_TEAM="T0OTHER")
+    assert "KEYTURN_SLACK_TEAM says T0OTHER" in clinic.about("the workspace").said
+
+
+@pytest.mark.parametrize(
+    ("less", "more", "mark", "told"),
+    [
+        ({"im:write"}, set[str](), "mend", "im:write missing"),
+        (set[str](), {"admin"}, "note", "admin"),
+        ({"im:history"}, set[str](), "ok", "without the optional im:history"),
+    ],
+)
+def test_scopes_are_those_of_the_manifest(
+    clinic: Clinic, less: set[str], more: set[str], mark: str, told: str
+):
+    workspace = clinic.slack.workspace
+    scopes = tuple((set(workspace.app.scopes) - less) | more)
+    workspace.app = replace(workspace.app, scopes=scopes)
+    found = clinic.about("scopes")
+    assert found.mark == mark
+    assert told in found.said
+
+
+def test_a_channel_without_the_bot_is_said(clinic: Clinic):
+    workspace = clinic.slack.workspace
+    workspace.set_bot_inside(CHANNEL, inside=False)
+    assert "/invite @Keyturn" in clinic.about(f"channel {CHANNEL}").said
+    workspace.set_bot_inside(CHANNEL, inside=True)
+    workspace.set_archived(CHANNEL, archived=True)
+    assert "archived" in clinic.about(f"channel {CHANNEL}").said
+    clinic.set(SLACK_CHANNEL="C0NOWHERE")
+    assert "not there, or is private" in clinic.about("channel C0NOWHERE").said
+
+
+@pytest.mark.parametrize(
+    ("ahead", "mark"), [(0, "ok"), (60, "note"), (-60, "note"), (400, "mend"), (-400, "mend")]
+)
+def test_a_clock_that_is_wrong_is_said(clinic: Clinic, ahead: float, mark: str):
+    speaker = client(clinic.slack.bot_token, clinic.slack.api_url)
+    way = self_check.Way("T", "", "s", "https://k", {})
+
+    async def look() -> list[CheckResult]:
+        return [
+            each
+            async for each in self_check.findings(speaker, way, clock=lambda: time.time() + ahead)
+        ]
+
+    [found] = [each for each in asyncio.run(look()) if each.about == "the clock"]
+    assert found.mark == mark
+
+
+def test_keys_that_others_can_read_are_said(clinic: Clinic):
+    (clinic.place / "var" / "changelog.key").chmod(0o644)
+    assert "chmod 600" in clinic.about("the key of the change log").said
+
+
+def test_pages_without_their_stylesheet_are_said(clinic: Clinic):
+    assert clinic.about("the pages").mark == "ok"
+    clinic.environment.setattr("bot.web.assets._FETCHED", ("vendor/none.css",))
+    found = clinic.about("the pages")
+    assert (found.mark, "make assets" in found.said) == ("mend", True)
+
+
+def test_a_database_that_others_can_read_is_said(clinic: Clinic):
+    var = clinic.place / "var"
+    (var / "keyturn.db").chmod(0o644)
+    assert clinic.about("the database").mark == "ok"  # nobody else comes to it
+    var.chmod(0o755)
+    assert f"chmod 700 {var}" in clinic.about("the database").said
+
+
+def test_keys_are_looked_at_where_they_are(clinic: Clinic):
+    elsewhere = clinic.place / "keys"
+    (clinic.place / "var" / "changelog.key").chmod(0o644)
+    elsewhere.mkdir()
+    clinic.set(KEYS=str(elsewhere))
+    found = clinic.about("the key of the change log")
+    assert (found.mark, str(elsewhere) in found.said) == ("note", True)
+    signing.create_signing_key(elsewhere / "changelog.key")
+    assert clinic.about("the key of the change log").mark == "ok"
+    assert f"than {elsewhere}/changelog.key" in clinic.about("the change log").said
+
+
+def test_another_key_than_the_logs_is_said(clinic: Clinic):
+    (clinic.place / "var" / "changelog.key").unlink()
+    assert clinic.about("the key of the change log").mark == "note"
+    signing.create_signing_key(clinic.place / "var" / "changelog.key")
+    assert "another key" in clinic.about("the change log").said
+
+
+def test_settings_that_others_can_read_are_said(clinic: Clinic):
+    file = clinic.place / ".env"
+    file.write_text("")
+    file.chmod(0o644)
+    assert "chmod 600" in clinic.about("the settings").said
+    file.chmod(0o600)
+    assert "the settings" not in clinic.run().output
+
+
+def test_t_l4_an_entry_altered_at_the_end_of_the_log_is_said(clinic: Clinic):
+    with clinic.service.keyturn.database.engine.connect() as connection:
+        for trigger in connection.exec_driver_sql(
+            "SELECT name FROM sqlite_master WHERE type = 'trigger' AND tbl_name = 'entry'"
+        ).fetchall():
+            connection.exec_driver_sql(f"DROP TRIGGER {trigger[0]}")
+        connection.exec_driver_sql("UPDATE entry SET kind = 'nothing' WHERE seq = 1")
+        connection.commit()
+    found = clinic.about("the change log")
+    assert found.mark == "mend"
+    assert "BROKEN at entry 1" in found.said
+
+
+def test_a_log_that_was_cut_is_seen_by_its_witness(clinic: Clinic):
+    with clinic.service.keyturn.database.transaction() as tx:
+        point = verification.make_checkpoint(tx)
+    checkpoints.write_checkpoint(clinic.place / "witness", replace(point, seq=point.seq + 5))
+    assert clinic.about("the change log").mark == "mend"
+
+
+def test_a_database_that_is_behind_is_said(clinic: Clinic):
+    with clinic.service.keyturn.database.engine.connect() as connection:
+        connection.exec_driver_sql("UPDATE alembic_version SET version_num = 'before'")
+        connection.commit()
+    assert "keyturn db upgrade" in clinic.about("the database").said
+
+
+def test_a_database_that_does_not_answer_is_said(clinic: Clinic):
+    clinic.set(DATABASE="postgresql+psycopg://keyturn:hunter2@127.0.0.1:9/keyturn")
+    answer = clinic.run()
+    assert answer.exit_code == 1
+    assert "hunter2" not in answer.output
+
+
+def test_a_witness_that_cannot_be_written_is_said(clinic: Clinic):
+    clinic.set(WITNESS=str(clinic.place / "nowhere" / "witness"))
+    assert clinic.about("the witness").mark == "mend"
+
+
+def test_a_witness_that_is_a_directory_is_said(clinic: Clinic):
+    clinic.set(WITNESS=str(clinic.place))
+    found = clinic.about("the witness")
+    assert (found.mark, "name a file in it" in found.said) == ("mend", True)
+
+
+def test_a_policy_that_is_not_valid_is_said_and_the_rest_is_looked_at(clinic: Clinic):
+    (clinic.place / "policy" / "policy.cedar").write_text("permit (everything);")
+    assert "keyturn policy check" in clinic.about("the policy").said
+    assert clinic.about("the bot's token").mark == "ok"
+
+
+def test_before_the_first_start_nothing_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    company.found(tmp_path / "policy")
+    (tmp_path / "policy" / "inventory.yaml").write_text("hosts: {}\n")
+    monkeypatch.chdir(tmp_path)
+    answer = CliRunner().invoke(main, ["doctor"], catch_exceptions=False)
+    assert answer.exit_code == 0, answer.output
+    assert "not there yet" in answer.output
+    assert not (tmp_path / "var").exists()

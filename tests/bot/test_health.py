@@ -1,0 +1,67 @@
+"""The condition of the service: each part in a finding, and what to do where it is not well."""
+
+import os
+from pathlib import Path
+
+from bot.health import ServiceHealth
+from tests.bot.meeting import meet
+from tests.bot.office import Office
+from tests.bot.web.exhibits import gallery
+
+
+def _marks(condition: ServiceHealth) -> dict[str, str]:
+    return {one.about: one.mark for one in condition.findings()}
+
+
+def _said(condition: ServiceHealth, about: str) -> str:
+    return next(one.said for one in condition.findings() if one.about == about)
+
+
+def test_a_fresh_service_is_well_and_could_have_a_witness(office: Office):
+    marks = _marks(ServiceHealth(office.database))
+    assert marks.pop("Witnesses") == "note"
+    assert set(marks.values()) == {"ok"}
+
+
+def test_a_clock_that_is_off_is_to_be_mended(office: Office):
+    condition = ServiceHealth(office.database, clock=lambda: 1_000_000_000.0)
+    assert _marks(condition)["Clock"] == "mend"
+    assert "behind the database's" in _said(condition, "Clock")
+
+
+def test_witnesses_that_lag_and_what_could_not_be_logged_are_told(office: Office, tmp_path: Path):
+    spool = tmp_path / "changelog.spool"
+    spool.write_text("{}\n")
+    condition = ServiceHealth(office.database, lambda: {"1": 3}, spool)
+    assert _said(condition, "Witness 1") == "was not told of 3 entries yet"
+    one = ServiceHealth(office.database, lambda: {"1": 1}, spool)
+    assert _said(one, "Witness 1") == "was not told of 1 entry yet"
+    assert _marks(condition)["Spool"] == "mend"
+
+
+def test_keys_tell_their_age_and_a_lost_one_is_missed(office: Office, tmp_path: Path):
+    old = tmp_path / "changelog.key"
+    old.write_text("x")
+    os.utime(old, (1, 1))
+    lost = tmp_path / "secrets.key"
+    marks = _marks(ServiceHealth(office.database, keys={"Key of the log": old, "Other": lost}))
+    assert (marks["Key of the log"], marks["Other"]) == ("note", "mend")
+
+
+def test_what_waits_for_people_is_told(office: Office):
+    gallery(office.database)
+    with office.database.transaction() as tx:
+        meet(tx, "lb1", met=tx.now, answered=None, kind="key", trouble="another key")
+        meet(tx, "lb2", met=tx.now, answered=None, kind="unreachable", trouble="gone")
+    condition = ServiceHealth(office.database)
+    assert "others were shown by lb1" in _said(condition, "Host keys")
+    assert _said(condition, "Hosts") == "not reached last time: lb2"
+    assert _said(condition, "Unknown runs").startswith("1 wait")
+
+
+def test_a_database_that_does_not_answer_is_the_finding(office: Office):
+    office.database.engine.dispose()
+    office.database.close()
+    Path(office.database.url.removeprefix("sqlite:///")).write_bytes(b"no database" * 100)
+    marks = _marks(ServiceHealth(office.database))
+    assert marks["Database"] == "mend"

@@ -1,0 +1,115 @@
+"""The service's own log: on lines of text or of JSON, and without what is secret."""
+
+import json
+import logging
+import sys
+
+from bot import observability
+from bot.model.redaction import Redactor
+from bot.observability import JsonFormatter, NoFlood, RedactingFormatter
+
+SECRET = 'a"secret\\of-2026'
+
+
+def _record(message: str, *args: object) -> logging.LogRecord:
+    return logging.LogRecord("bot.web", logging.WARNING, "x.py", 1, message, args, None)
+
+
+def test_a_line_of_json_says_what_it_is_about() -> None:
+    with observability.trace_span("step", run=12, host="lb1"):
+        observability.add_context(person="dora")
+        line = JsonFormatter(Redactor([])).format(_record("%d steps were left", 3))
+    told = json.loads(line)
+    assert told.pop("time").endswith("Z")
+    assert told == {
+        "level": "warning",
+        "logger": "bot.web",
+        "message": "3 steps were left",
+        "run": 12,
+        "host": "lb1",
+        "person": "dora",
+    }
+
+
+def test_a_line_outside_of_everything_is_about_nothing() -> None:
+    told = json.loads(JsonFormatter(Redactor([])).format(_record("ready")))
+    assert told.keys() == {"time", "level", "logger", "message"}
+
+
+def test_whatever_is_logged_stays_on_its_line_and_is_only_text() -> None:
+    hostile = 'x\n{"level": "critical"}\x1b[2J\u2028\u202e'
+    line = JsonFormatter(Redactor([])).format(_record(hostile))
+    assert line.isascii()
+    assert line.isprintable()
+    assert json.loads(line)["message"] == hostile
+
+
+def test_t_x1_no_secret_is_on_a_line_of_either_kind() -> None:
+    redactor = Redactor([SECRET])
+    record = _record("the token is %s", SECRET)
+    try:
+        raise ValueError(f"it was {SECRET}")
+    except ValueError:
+        record.exc_info = sys.exc_info()
+    with observability.trace_span("step", person=SECRET):
+        lines = [form(redactor).format(record) for form in (JsonFormatter, RedactingFormatter)]
+    assert "ValueError" in json.loads(lines[0])["trouble"]
+    for line in lines:
+        assert "of-2026" not in line
+
+
+def test_t_x1_without_the_redactor_it_would_be_there() -> None:
+    assert "of-2026" in JsonFormatter(Redactor([])).format(_record("the token is %s", SECRET))
+
+
+def test_a_line_break_does_not_forge_a_line_of_text() -> None:
+    hostile = "late\n2026-01-01 00:00:00 INFO bot.web: all is well\x1b[2J"
+    line = RedactingFormatter(Redactor([])).format(_record("%s", hostile))
+    assert line.isprintable()
+
+
+def test_a_secret_that_is_broken_over_lines_is_not_in_the_text() -> None:
+    broken = f"{SECRET[:6]}\n{SECRET[6:]}"
+    assert "of-2026" not in RedactingFormatter(Redactor([SECRET])).format(_record("%s", broken))
+
+
+def _passed(logger: str, *messages: str) -> list[str]:
+    guard = NoFlood()
+    records = [
+        logging.LogRecord(logger, logging.WARNING, "x.py", 1, said, (), None) for said in messages
+    ]
+    return [record.getMessage() for record in records if guard.filter(record)]
+
+
+def test_what_strangers_cause_is_logged_ten_times_a_minute() -> None:
+    told = _passed("uvicorn.error", *["Invalid HTTP request received."] * 50, "another")
+    assert told[:9] == ["Invalid HTTP request received."] * 9
+    assert told[9:] == [
+        "Invalid HTTP request received. (further ones are left out for a minute)",
+        "another",
+    ]
+    accepts = [f"socket.accept() out of system resource\nsocket: {n}" for n in range(50)]
+    assert len(_passed("asyncio", *accepts)) == 10
+
+
+def test_what_the_service_logs_itself_is_never_left_out() -> None:
+    assert len(_passed("bot.workflow", *["a run failed"] * 50)) == 50
+
+
+def test_what_strangers_cause_is_logged_again_a_minute_later() -> None:
+    guard = NoFlood()
+    said = (
+        "uvicorn.error",
+        logging.WARNING,
+        "x.py",
+        1,
+        "Invalid HTTP request received.",
+        (),
+        None,
+    )
+    first = logging.LogRecord(*said)
+    for _ in range(20):
+        guard.filter(first)
+    later = logging.LogRecord(*said)
+    later.created = first.created + 61
+    assert guard.filter(later)

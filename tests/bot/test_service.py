@@ -1,0 +1,849 @@
+"""One request seen through: what is sent, what is not, and what is written down of it."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import ClassVar
+
+import pytest
+from sqlalchemy import insert
+
+from bot.audit import change_log
+from bot.db import locks, runs, tables
+from bot.db.database import StoreUnavailable, Transaction
+from bot.model.canonical import hash_canonical
+from bot.model.run import State, StepRecord, StepState
+from bot.policy.freezes import Freezes
+from bot.service import Workflow
+from bot.workflow.approvals import NotAllowed, TooLate
+from bot.workflow.requests import InvalidRequest
+from connectors.command import Ask, Shell
+from connectors.trouble import CommandFailed, Interrupted, Unreachable
+from runbooks import Change, Host, Plan, Step
+from tests.bot.office import WEB, Office
+from tests.policies import HOST_KEY
+from tests.toy import SHOW, BreakSwitch, SetAll, SetSwitch, ShowSwitches, WarmUp
+
+STEP_DONE = "step succeeded"
+LAMP_ON = SetSwitch(host="lb1", name="lamp", value="on")
+
+
+def test_the_main_job(office: Office):
+    asked = office.ask(LAMP_ON, person="dora", reason="the cellar is dark")
+    assert (asked.state, asked.needed, asked.groups) == (State.WAITING, 1, ("area:edge",))
+    assert office.fleet.told == []
+
+    done = office.approve(asked, person="olga")
+
+    assert office.fleet.told == [("lb1", "set lamp on")]
+    assert (done.state, done.summary) == (State.SUCCEEDED, "Proven by reading again: lamp is on")
+    assert office.entries(done) == [
+        "asked",
+        "planned",
+        "approved",
+        "claimed",
+        "started",
+        "sending",
+        "step succeeded",
+        "proven",
+        "succeeded",
+    ]
+
+
+def test_a_check_is_answered_at_once(office: Office):
+    run = office.ask(ShowSwitches(host="lb1"))
+    assert run.state is State.SUCCEEDED
+    assert run.report
+    assert run.report.summary == "2 switches"
+    assert office.fleet.told == []
+
+
+def test_the_plan_is_made_three_times(office: Office):
+    run = office.ask(LAMP_ON)
+    assert office.fleet.asked == 1
+    office.approve(run)
+    assert office.fleet.asked == 3
+
+
+def test_nothing_to_do_asks_nobody(office: Office):
+    run = office.ask(SetSwitch(host="lb1", name="lamp", value="off"))
+    assert (run.state, run.summary) == (State.UNCHANGED, "Nothing to do: lamp is off")
+
+
+def test_a_refusal_of_the_runbook_tells_what_to_do(office: Office):
+    office.fleet.hosts["lb1"]["lamp"] = "stuck"
+    run = office.ask(LAMP_ON)
+    assert run.state is State.REFUSED
+    assert run.summary == "lamp is stuck: loosen it before setting it"
+
+
+def test_a_plan_that_went_stale_is_not_applied(office: Office):
+    run = office.ask(LAMP_ON)
+    office.fleet.hosts["lb1"]["lamp"] = "dim"
+    ended = office.approve(run)
+    assert ended.state is State.STALE
+    assert "lb1 is not as it was" in ended.summary
+    assert office.fleet.told == []
+
+
+def test_what_somebody_else_did_meanwhile_is_not_done_again(office: Office):
+    run = office.ask(LAMP_ON)
+    office.fleet.hosts["lb1"]["lamp"] = "on"
+    assert office.approve(run).state is State.UNCHANGED
+    assert office.fleet.told == []
+
+
+def test_a_change_that_did_not_hold_is_not_called_a_success(office: Office):
+    def fall_back(host: str, words: str) -> None:
+        office.fleet.hosts[host]["lamp"] = "off"
+
+    office.fleet.after_tell = fall_back
+    ended = office.approve(office.ask(LAMP_ON))
+    assert ended.state is State.FAILED
+    assert "it did not hold" in ended.summary
+
+
+def test_a_step_that_failed_stops_the_rest(office: Office):
+    def refuse(host: str, words: str) -> None:
+        if "lamp" in words:
+            raise CommandFailed("it said: the lamp is glued")
+
+    office.fleet.before_tell = refuse
+    ended = office.approve(office.ask(SetAll(host="lb1", value="on")))
+    assert ended.state is State.FAILED
+    assert ended.summary.startswith("Step 2 of 2 failed: it said: the lamp is glued")
+    assert office.fleet.told == [("lb1", "set fan on")]
+
+
+def test_a_host_that_is_gone_before_the_command_is_a_failure_and_not_a_mystery(office: Office):
+    def gone(host: str, words: str) -> None:
+        raise Unreachable("no route")
+
+    office.fleet.before_tell = gone
+    assert office.approve(office.ask(LAMP_ON)).state is State.FAILED
+
+
+def test_an_end_that_nobody_saw_is_unknown_and_keeps_the_host_locked(office: Office):
+    def cut(host: str, words: str) -> None:
+        raise Interrupted("the connection was lost")
+
+    office.fleet.before_tell = cut
+    unknown = office.approve(office.ask(LAMP_ON))
+    assert unknown.state is State.UNKNOWN
+
+    office.fleet.before_tell = lambda _host, _words: None
+    blocked = office.approve(office.ask(SetSwitch(host="lb1", name="fan", value="on")))
+    assert blocked.state is State.READY
+    assert blocked.summary == f"waits for run {unknown.id}, which holds lb1"
+    assert office.fleet.told == []
+
+    office.workflow.settle(
+        unknown.id, person="olga", succeeded=False, why="looked: the lamp is off"
+    )
+    office.work()
+    assert office.run(blocked.id).state is State.SUCCEEDED
+
+
+def test_only_an_owner_settles_an_unknown_and_says_why(office: Office):
+    def cut(host: str, words: str) -> None:
+        raise Interrupted("the connection was lost")
+
+    office.fleet.before_tell = cut
+    run = office.approve(office.ask(LAMP_ON))
+    with pytest.raises(NotAllowed, match="owner of the edge"):
+        office.workflow.settle(run.id, person="dora", succeeded=True, why="I am quite sure of it")
+    with pytest.raises(InvalidRequest, match="how you know"):
+        office.workflow.settle(run.id, person="olga", succeeded=True, why="")
+    assert office.run(run.id).state is State.UNKNOWN
+
+
+def test_a_fault_of_our_own_before_anything_was_sent_is_said_so(office: Office):
+    def trip(host: str) -> None:
+        raise ZeroDivisionError
+
+    office.fleet.before_ask = trip
+    run = office.ask(LAMP_ON)
+    assert run.state is State.FAILED
+    assert "A fault in Keyturn itself, before anything was sent" in run.summary
+
+
+def test_a_fault_of_our_own_while_sending_is_unknown(office: Office):
+    def trip(host: str, words: str) -> None:
+        raise ZeroDivisionError
+
+    office.fleet.before_tell = trip
+    assert office.approve(office.ask(LAMP_ON)).state is State.UNKNOWN
+
+
+class TestUndo:
+    def test_takes_the_steps_back_in_reverse_order(self, office: Office):
+        done = office.approve(office.ask(SetAll(host="lb1", value="on")))
+        office.fleet.told.clear()
+        undo = office.workflow.undo(done.id, person="dora", origin=WEB)
+        office.work()
+        ended = office.approve(office.run(undo.id))
+        assert ended.state is State.SUCCEEDED
+        assert office.fleet.told == [("lb1", "set lamp off"), ("lb1", "set fan off")]
+
+    def test_a_step_is_titled_by_what_its_undo_does(
+        self, office: Office, monkeypatch: pytest.MonkeyPatch
+    ):
+        planned = SetSwitch.plan
+
+        def titled(runbook: SetSwitch, switches: dict[str, str]) -> Plan:
+            plan = planned(runbook, switches)
+            steps = [replace(step, undo_title="Darken the cellar") for step in plan.steps]
+            return replace(plan, steps=steps)
+
+        monkeypatch.setattr(SetSwitch, "plan", titled)
+        done = office.approve(office.ask(LAMP_ON))
+        undo = office.workflow.undo(done.id, person="dora", origin=WEB)
+        office.work()
+        proposal = office.run(undo.id).proposal
+        assert proposal is not None
+        assert [step.title for step in proposal.steps] == ["Darken the cellar"]
+
+    def test_is_approved_like_any_other(self, office: Office):
+        done = office.approve(office.ask(LAMP_ON))
+        undo = office.workflow.undo(done.id, person="dora", origin=WEB)
+        office.work()
+        assert office.run(undo.id).state is State.WAITING
+
+    def test_of_what_is_no_longer_in_effect_does_nothing(self, office: Office):
+        done = office.approve(office.ask(LAMP_ON))
+        office.fleet.hosts["lb1"]["lamp"] = "dim"
+        undo = office.workflow.undo(done.id, person="dora", origin=WEB)
+        office.work()
+        ended = office.run(undo.id)
+        assert ended.state is State.UNCHANGED
+        assert "not in effect any more" in ended.summary
+
+    def test_of_half_a_run_takes_back_that_half(self, office: Office):
+        def refuse(host: str, words: str) -> None:
+            if words == "set lamp on":
+                raise CommandFailed("glued")
+
+        office.fleet.before_tell = refuse
+        failed = office.approve(office.ask(SetAll(host="lb1", value="on")))
+        office.fleet.told.clear()
+        undo = office.workflow.undo(failed.id, person="dora", origin=WEB)
+        office.work()
+        assert office.approve(office.run(undo.id)).state is State.SUCCEEDED
+        assert office.fleet.told == [("lb1", "set fan off")]
+
+    def test_of_what_cannot_be_undone_is_refused_with_the_reason(self, office: Office):
+        done = office.approve(office.ask(BreakSwitch(host="lb1", name="lamp")))
+        assert done.state is State.SUCCEEDED
+        undo = office.workflow.undo(done.id, person="dora", origin=WEB)
+        office.work()
+        assert office.run(undo.id).state is State.REFUSED
+        assert "cannot be undone: gone" in office.run(undo.id).summary
+
+    def test_of_a_check_makes_no_sense(self, office: Office):
+        look = office.ask(ShowSwitches(host="lb1"))
+        with pytest.raises(InvalidRequest, match="changed nothing"):
+            office.workflow.undo(look.id, person="dora", origin=WEB)
+
+
+class TestAsking:
+    def test_an_unknown_host_is_not_a_request(self, office: Office):
+        with pytest.raises(InvalidRequest, match="did you mean lb1, lb2"):
+            office.ask(SetSwitch(host="lb7", name="lamp", value="on"))
+        assert office.entries() == []
+
+    def test_somebody_without_a_role_may_look_and_nothing_else(self, office: Office):
+        people = office.policies.path / "people.yaml"
+        people.write_text(people.read_text() + "  gus: {name: Gus Guest}\n")
+        assert office.ask(ShowSwitches(host="lb1"), person="gus").state is State.SUCCEEDED
+        refused = office.ask(LAMP_ON, person="gus")
+        assert refused.state is State.REFUSED
+        assert office.entries(refused) == ["asked", "refused"]
+
+    def test_an_owner_makes_reversible_changes_without_waiting(self, office: Office):
+        assert office.ask(LAMP_ON, person="olga").state is State.SUCCEEDED
+
+    def test_an_owner_waits_for_another_when_it_cannot_be_undone(self, office: Office):
+        run = office.ask(BreakSwitch(host="lb1", name="lamp"), person="olga")
+        assert run.state is State.WAITING
+        with pytest.raises(NotAllowed, match=r"your own request.*Adam Admin"):
+            office.approve(run, person="olga")
+        assert office.approve(run, person="adam").state is State.SUCCEEDED
+
+    def test_a_reason_with_invisible_characters_is_refused(self, office: Office):
+        with pytest.raises(InvalidRequest, match=r"U\+202E"):
+            office.ask(LAMP_ON, reason="nothing \u202e to see")
+
+    def test_a_reason_of_several_lines_is_kept_on_one(self, office: Office):
+        assert office.ask(LAMP_ON, reason=" it is\r\n\tdark ").reason == "it is dark"
+
+
+class TestDeciding:
+    def test_nobody_approves_what_they_asked_for(self, office: Office):
+        run = office.ask(LAMP_ON, person="dora")
+        with pytest.raises(NotAllowed, match="your own request"):
+            office.approve(run, person="dora")
+        assert office.entries(run)[-1] == "approval refused"
+
+    def test_only_owners_of_the_area_approve(self, office: Office):
+        run = office.ask(LAMP_ON)
+        with pytest.raises(NotAllowed, match="Those who can: Adam Admin, Olga Owner"):
+            office.approve(run, person="stan")
+        assert office.fleet.told == []
+
+    def test_the_second_approver_is_told_who_was_first(self, office: Office):
+        run = office.ask(LAMP_ON)
+        office.approve(run, person="olga")
+        with pytest.raises(TooLate, match="approved by Olga Owner"):
+            office.approve(run, person="adam")
+        assert office.fleet.told == [("lb1", "set lamp on")]
+
+    def test_an_approval_of_another_digest_counts_for_nothing(self, office: Office):
+        run = office.ask(LAMP_ON)
+        with pytest.raises(TooLate, match="another plan"):
+            office.workflow.approve(run.id, person="olga", digest="0" * 64)
+        assert office.run(run.id).state is State.WAITING
+
+    @pytest.mark.parametrize("digest", ["", "a", "123456789"])
+    def test_too_little_of_a_digest_is_no_digest(self, office: Office, digest: str):
+        run = office.ask(LAMP_ON)
+        with pytest.raises(TooLate):
+            office.workflow.approve(run.id, person="olga", digest=run.digest[: len(digest)])
+
+    def test_one_no_ends_it(self, office: Office):
+        run = office.ask(LAMP_ON)
+        denied = office.workflow.deny(run.id, person="adam", reason="not today")
+        assert (denied.state, denied.summary) == (State.DENIED, "Denied by Adam Admin: not today")
+        with pytest.raises(TooLate, match="denied by Adam Admin"):
+            office.approve(run, person="olga")
+
+    def test_a_no_after_the_yes_wins_until_the_intent_is_written(self, office: Office):
+        run = office.ask(LAMP_ON)
+        office.workflow.approve(run.id, person="olga", digest=run.digest)
+        office.workflow.deny(run.id, person="adam", reason="wait")
+        office.work()
+        assert office.run(run.id).state is State.DENIED
+        assert office.fleet.told == []
+
+    def test_a_no_during_the_last_look_wins(self, office: Office):
+        run = office.ask(LAMP_ON)
+
+        def deny_meanwhile(host: str) -> None:
+            office.fleet.before_ask = lambda _host: None
+            office.workflow.deny(run.id, person="adam", reason="wait")
+
+        office.workflow.approve(run.id, person="olga", digest=run.digest)
+        office.fleet.before_ask = deny_meanwhile
+        office.work()
+        assert office.run(run.id).state is State.DENIED
+        assert office.fleet.told == []
+        with office.database.reading() as tx:
+            assert locks.get_lock(tx, "lb1") is None
+
+    def test_the_asker_may_withdraw_and_nobody_else(self, office: Office):
+        run = office.ask(LAMP_ON)
+        with pytest.raises(NotAllowed, match="only Dora Developer"):
+            office.workflow.withdraw(run.id, person="olga")
+        assert office.workflow.withdraw(run.id, person="dora").state is State.WITHDRAWN
+
+
+class TestTheGate:
+    def test_an_approver_who_lost_the_role_meanwhile_does_not_count(self, office: Office):
+        run = office.ask(LAMP_ON)
+        office.workflow.approve(run.id, person="olga", digest=run.digest)
+        areas = office.policies.path / "areas.yaml"
+        areas.write_text(areas.read_text().replace("[olga, adam]", "[adam]"))
+        office.work()
+        ended = office.run(run.id)
+        assert ended.state is State.REFUSED
+        assert "0 of those given still count" in ended.summary
+        assert office.fleet.told == []
+
+    def test_an_asker_who_left_meanwhile_gets_nothing_done(self, office: Office):
+        run = office.ask(LAMP_ON)
+        office.workflow.approve(run.id, person="olga", digest=run.digest)
+        people = office.policies.path / "people.yaml"
+        people.write_text(people.read_text().replace("dora:", "dolores:"))
+        office.work()
+        assert office.run(run.id).state is State.REFUSED
+        assert office.fleet.told == []
+
+    def test_a_changed_policy_makes_the_plan_stale(self, office: Office):
+        run = office.ask(LAMP_ON)
+        office.workflow.approve(run.id, person="olga", digest=run.digest)
+        rules = office.policies.path / "policy.cedar"
+        rules.write_text(rules.read_text() + "\n// a remark\n")
+        office.work()
+        assert "the policy was changed" in office.run(run.id).summary
+
+    def test_a_new_host_key_makes_the_plan_stale(self, office: Office):
+        run = office.ask(LAMP_ON)
+        policy = office.policies.current()
+        other = policy.inventory["lb1"].model_copy(
+            update={"host_key": policy.inventory["lb1"].host_key[:-4] + "AAAA"}  # pyright: ignore
+        )
+        policy.inventory.hosts["lb1"] = other  # pyright: ignore
+        ended = office.approve(run)
+        assert ended.state is State.STALE
+        assert "the host key of lb1 in the inventory changed" in ended.summary
+
+    def test_a_new_host_key_in_the_inventory_is_named_and_not_the_policy(self, office: Office):
+        run = office.ask(LAMP_ON)
+        office.workflow.approve(run.id, person="olga", digest=run.digest)
+        _another_key(office)
+        office.work()
+        ended = office.run(run.id)
+        assert ended.state is State.STALE
+        assert "the host key of lb1 in the inventory changed" in ended.summary
+
+    def test_a_plan_with_fewer_steps_left_is_stale_without_an_alarm_about_keys(
+        self, office: Office
+    ):
+        run = office.ask(SetAll(host="lb1", value="on"))
+        office.fleet.hosts["lb1"]["fan"] = "on"
+        ended = office.approve(run)
+        assert ended.state is State.STALE
+        assert "lb1 is not as it was: fan=on lamp=off" in ended.summary
+        assert "key" not in ended.summary
+        assert office.fleet.told == []
+        assert office.fleet.told == []
+
+    def test_a_broken_policy_refuses_everything(self, office: Office):
+        run = office.ask(LAMP_ON)
+        office.workflow.approve(run.id, person="olga", digest=run.digest)
+        (office.policies.path / "policy.cedar").write_text("permit (")
+        office.work()
+        assert office.run(run.id).state is State.REFUSED
+        assert office.fleet.told == []
+
+    def test_authority_is_looked_up_again_before_each_step(self, office: Office):
+        def fire(host: str, words: str) -> None:
+            people = office.policies.path / "people.yaml"
+            people.write_text(people.read_text().replace("dora:", "dolores:"))
+
+        office.fleet.after_tell = fire
+        ended = office.approve(office.ask(SetAll(host="lb1", value="on")))
+        assert ended.state is State.FAILED
+        assert "Stopped before step 2" in ended.summary
+        assert office.fleet.told == [("lb1", "set fan on")]
+
+    def test_an_approval_that_nobody_used_in_time_expires(self, office: Office):
+        run = office.ask(LAMP_ON)
+        office.workflow.approve(run.id, person="olga", digest=run.digest)
+        with office.database.transaction() as tx:
+            held = runs.get_run(tx, run.id)
+            runs.amend_run(tx, held, expires=tx.now)
+        office.work()
+        assert office.run(run.id).state is State.EXPIRED
+        assert office.fleet.told == []
+
+    def test_the_intent_is_durable_before_the_command_is_sent(self, office: Office):
+        seen: list[str] = []
+
+        def look(host: str, words: str) -> None:
+            with office.database.reading() as tx:
+                seen.extend(step.state for step in runs.list_steps(tx, 1))
+                seen.append(change_log.list_newest_entries(tx, most=1)[0].kind)
+
+        office.fleet.before_tell = look
+        office.approve(office.ask(LAMP_ON))
+        assert seen == [StepState.INTENT, "sending"]
+
+
+class TestRecovery:
+    def test_a_run_under_way_when_the_process_died_is_unknown(self, office: Office):
+        class PowerCut(BaseException):
+            pass
+
+        def die(host: str, words: str) -> None:
+            raise PowerCut
+
+        office.fleet.before_tell = die
+        run = office.ask(LAMP_ON)
+        with pytest.raises(PowerCut):
+            office.approve(run)
+        assert office.run(run.id).state is State.RUNNING
+        office.workflow.recover()
+        assert office.run(run.id).state is State.UNKNOWN
+        # It was a crash, and nobody is told that somebody may have altered the database.
+        assert "nobody saw its end" in office.run(run.id).summary
+
+    def test_what_waited_goes_on(self, office: Office):
+        run = office.ask(LAMP_ON)
+        office.workflow.approve(run.id, person="olga", digest=run.digest)
+        office.queue.waiting.clear()
+        office.workflow.recover()
+        office.work()
+        assert office.run(run.id).state is State.SUCCEEDED
+
+    def test_a_claim_without_an_intent_starts_over(self, office: Office):
+        class PowerCut(BaseException):
+            pass
+
+        def die(host: str) -> None:
+            raise PowerCut
+
+        run = office.ask(LAMP_ON)
+        office.workflow.approve(run.id, person="olga", digest=run.digest)
+        office.fleet.before_ask = die
+        with pytest.raises(PowerCut):
+            office.work()
+        assert office.run(run.id).state is State.STARTING
+        office.fleet.before_ask = lambda _host: None
+        office.workflow.recover()
+        office.work()
+        assert office.run(run.id).state is State.SUCCEEDED
+        assert office.fleet.told == [("lb1", "set lamp on")]
+
+
+def test_the_request_is_told_as_it_would_be_typed(office: Office):
+    assert office.ask(LAMP_ON).title == "toy set lb1 lamp on"
+
+
+def test_the_log_alone_proves_what_was_approved(office: Office):
+    run = office.approve(office.ask(LAMP_ON))
+    with office.database.reading() as tx:
+        facts = {entry.kind: entry.facts for entry in change_log.list_entries_of_run(tx, run.id)}
+    assert hash_canonical(facts["planned"]["plan"]["document"]) == run.digest
+    assert facts["approved"]["digest"] == facts["started"]["digest"] == run.digest
+
+
+def test_what_nobody_decides_in_time_expires(office: Office):
+    waiting, other = office.ask(LAMP_ON), office.ask(LAMP_ON)
+    with office.database.transaction() as tx:
+        runs.amend_run(tx, runs.get_run(tx, waiting.id), expires=tx.now)
+    assert [run.id for run in office.workflow.expire_due()] == [waiting.id]
+    assert office.run(waiting.id).state is State.EXPIRED
+    assert office.run(other.id).state is State.WAITING
+    assert office.workflow.expire_due() == []
+
+
+class TestFreezes:
+    """T-A17: a freeze is checked where a change would start, whatever let it come so far."""
+
+    FROZEN = 'freezes: [{name: fair, from: "1999-01-01 00:00", until: "2999-01-01 00:00"}]\n'
+
+    def _freeze(self, office: Office, text: str) -> None:
+        (office.policies.path / "freezes.yaml").write_text(text)
+
+    def test_a_change_waits_and_starts_when_it_is_over(self, office: Office):
+        self._freeze(office, self.FROZEN)
+        waiting = office.approve(office.ask(LAMP_ON))
+        assert waiting.state is State.READY
+        assert waiting.summary == "waits: the edge is frozen until 2999-01-01 00:00 UTC (fair)"
+        assert office.fleet.told == []
+
+        # A frozen crowd is not looked at again and again.
+        office.workflow.nudge()
+        assert office.queue.waiting == []
+        assert office.entries(waiting).count("waiting") == 1
+
+        # The freeze ends as such, and not by an edit: that would make the plan stale.
+        policy = office.policies.current()
+        policy.freezes = Freezes()
+        office.workflow.nudge()
+        office.work()
+        assert office.run(waiting.id).state is State.SUCCEEDED
+
+    def test_what_a_freeze_leaves_out_goes_on(self, office: Office):
+        self._freeze(office, self.FROZEN.replace("{name", "{but: ['toy *'], name"))
+        assert office.approve(office.ask(LAMP_ON)).state is State.SUCCEEDED
+
+    def test_checks_go_on(self, office: Office):
+        self._freeze(office, self.FROZEN)
+        assert office.ask(ShowSwitches(host="lb1")).state is State.SUCCEEDED
+
+    def test_a_freeze_that_begins_during_the_last_look_holds_too(self, office: Office):
+        run = office.ask(LAMP_ON)
+        office.workflow.approve(run.id, person="olga", digest=run.digest)
+        freeze = {"name": "fair", "from": "1999-01-01 00:00", "until": "2999-01-01 00:00"}
+        policy = office.policies.current()
+
+        def begin(host: str) -> None:
+            policy.freezes = Freezes.model_validate({"freezes": [freeze]})
+
+        office.fleet.before_ask = begin
+        office.work()
+        assert office.run(run.id).state is State.READY
+        assert office.fleet.told == []
+        with office.database.reading() as tx:
+            assert locks.get_lock(tx, "lb1") is None
+
+    def test_without_the_freeze_it_would_have_been_sent(self, office: Office):
+        assert office.approve(office.ask(LAMP_ON)).state is State.SUCCEEDED
+
+
+def test_t_a7_a_plan_that_was_altered_in_the_database_is_not_applied(office: Office):
+    run = office.ask(LAMP_ON)
+    office.workflow.approve(run.id, person="olga", digest=run.digest)
+    assert run.proposal
+    other = replace(run.proposal.steps[0], do=Shell(("set", "lamp", "smashed")))
+    with office.database.transaction() as tx:
+        altered = replace(run.proposal, steps=(other,))
+        runs.amend_run(tx, runs.get_run(tx, run.id), proposal=altered)
+    office.work()
+    assert office.run(run.id).state is State.REFUSED
+    assert office.fleet.told == []
+
+
+def _another_key(office: Office) -> None:
+    inventory = office.policies.path / "inventory.yaml"
+    inventory.write_text(inventory.read_text().replace(HOST_KEY, HOST_KEY[:-4] + "AAAA"))
+
+
+def test_t_a7_a_host_that_is_another_machine_from_the_second_step_on_is_told_no_more(
+    office: Office,
+):
+    office.fleet.after_tell = lambda _host, _words: _another_key(office)
+    ended = office.approve(office.ask(SetAll(host="lb1", value="on")))
+    assert ended.state is State.FAILED
+    assert "Stopped before step 2: lb1 has another key in the inventory now" in ended.summary
+    assert office.fleet.told == [("lb1", "set fan on")]
+
+
+def test_an_undo_names_the_key_that_its_host_has_now(office: Office):
+    done = office.approve(office.ask(LAMP_ON))
+    _another_key(office)
+    undo = office.workflow.undo(done.id, person="dora", origin=WEB)
+    office.work()
+    proposal = office.run(undo.id).proposal
+    assert proposal
+    now = office.policies.current().inventory["lb1"].fingerprint
+    assert [step.fingerprint for step in proposal.steps] == [now]
+
+
+def test_without_a_policy_what_was_done_is_unproven_and_not_unknown(office: Office):
+    def spoil(_host: str, _words: str) -> None:
+        (office.policies.path / "policy.cedar").write_text("permit (")
+
+    office.fleet.after_tell = spoil
+    ended = office.approve(office.ask(LAMP_ON))
+    assert ended.state is State.FAILED
+    assert "Every step was done, but the proof could not be read" in ended.summary
+
+
+def test_a_request_that_is_not_planned_yet_can_be_denied(office: Office):
+    run = office.workflow.ask(LAMP_ON, person="dora", origin=WEB)
+    assert office.workflow.deny(run.id, person="olga").state is State.DENIED
+
+
+class TestALostDatabase:
+    """Nobody wakes a run that the database left in the middle, so the clock looks after it."""
+
+    def test_during_planning(self, office: Office):
+        office.fleet.before_ask = _lose_it_once(office)
+        run = office.ask(LAMP_ON)
+        assert run.state is State.ASKED
+        office.workflow.nudge()
+        office.work()
+        assert office.run(run.id).state is State.WAITING
+
+    def test_during_the_last_look(self, office: Office):
+        run = office.ask(LAMP_ON)
+        office.fleet.before_ask = _lose_it_once(office)
+        assert office.approve(run).state is State.STARTING
+        office.workflow.nudge()
+        office.work()
+        assert office.run(run.id).state is State.SUCCEEDED
+        assert office.fleet.told == [("lb1", "set lamp on")]
+
+    def test_between_the_command_and_the_proof(self, office: Office):
+        def lose(_host: str, _words: str) -> None:
+            office.fleet.before_ask = _lose_it_once(office)
+
+        office.fleet.after_tell = lose
+        run = office.approve(office.ask(LAMP_ON))
+        assert run.state is State.RUNNING
+        office.workflow.nudge()
+        office.work()
+        assert office.run(run.id).state is State.SUCCEEDED
+        assert office.fleet.told == [("lb1", "set lamp on")]
+
+    def test_what_is_under_way_is_left_alone(self, office: Office):
+        def look(_host: str, _words: str) -> None:
+            office.workflow.nudge()
+            assert office.queue.waiting == []
+
+        office.fleet.before_tell = look
+        assert office.approve(office.ask(LAMP_ON)).state is State.SUCCEEDED
+
+    def test_of_a_second_look_does_not_end_the_first(self, office: Office):
+        run = office.ask(SetAll(host="lb1", value="on"))
+
+        class Gone:
+            def __enter__(self) -> None:
+                raise StoreUnavailable("the database says: too many clients")
+
+            def __exit__(self, *_: object) -> None: ...
+
+        def look_twice(_host: str, _words: str) -> None:
+            reading = office.database.reading
+            office.database.reading = Gone  # pyright: ignore[reportAttributeAccessIssue] - it fails
+            office.workflow.advance(run.id)
+            office.database.reading = reading
+            office.workflow.nudge()
+
+        office.fleet.before_tell = look_twice
+        assert office.approve(run).state is State.SUCCEEDED
+        assert len(office.fleet.told) == 2
+
+    def test_who_waits_for_a_host_is_woken_by_its_holder_and_not_by_the_clock(
+        self, office: Office
+    ):
+        def cut(_host: str, _words: str) -> None:
+            raise Interrupted("the connection was lost")
+
+        office.fleet.before_tell = cut
+        holder = office.approve(office.ask(LAMP_ON))
+        office.approve(office.ask(SetSwitch(host="lb1", name="fan", value="on")))
+        office.workflow.nudge()
+        assert office.queue.waiting == [holder.id]
+
+
+def _lose_it_once(office: Office) -> Callable[[str], None]:
+    def lose(_host: str) -> None:
+        office.fleet.before_ask = lambda _host: None
+        raise StoreUnavailable("the database says: server closed the connection")
+
+    return lose
+
+
+def test_each_command_is_told_to_the_key_that_was_approved(office: Office):
+    office.approve(office.ask(SetAll(host="lb1", value="on")))
+    assert (
+        office.fleet.fingerprints == [office.policies.current().inventory["lb1"].fingerprint] * 2
+    )
+
+
+def test_what_the_database_refuses_for_good_is_not_tried_for_ever(
+    office: Office, monkeypatch: pytest.MonkeyPatch
+):
+    """A row that cannot be written is no outage: the run rests, and its host is asked."""
+    tried: list[int] = []
+
+    def refuse(tx: Transaction, record: StepRecord) -> None:
+        tried.append(record.n)
+        tx.sql.execute(insert(tables.vote).values(run=999, person="x"))
+
+    run = office.ask(LAMP_ON)
+    with monkeypatch.context() as patched:
+        patched.setattr(runs, "record_outcome", refuse)
+        office.approve(run)
+    assert tried == [1, 1, 1, 1]
+    assert office.run(run.id).state is State.RUNNING
+    office.workflow.nudge()
+    office.work()
+    assert office.entries(run)[-6:-2] == ["unknown", "asked the host", "host answered", STEP_DONE]
+    assert office.run(run.id).state is State.SUCCEEDED
+    assert len(office.fleet.told) == 1
+
+
+class TestTheEndOfTheService:
+    """The step under way is finished, nothing begins, and the next start takes up the rest."""
+
+    def _again(self, office: Office) -> None:
+        office.queue.waiting.clear()
+        office.workflow = Workflow(office.parts)
+        office.workflow.recover()
+        office.work()
+
+    def test_a_step_under_way_is_finished_and_the_next_one_is_never_sent(self, office: Office):
+        office.fleet.before_tell = lambda _host, _words: office.workflow.close()
+        run = office.approve(office.ask(SetAll(host="lb1", value="on")))
+        assert run.state is State.RUNNING
+        self._again(office)
+        ended = office.run(run.id)
+        assert ended.state is State.STOPPED
+        assert ended.summary == (
+            "Stopped, since Keyturn itself was, before step 2 of 2. Done: “Set fan”. "
+            "Ask for the undo of run 1 to take it back."
+        )
+        assert office.fleet.told == [("lb1", "set fan on")]
+        with office.database.reading() as tx:
+            assert locks.get_lock(tx, "lb1") is None
+
+    def test_nothing_is_claimed_any_more_and_the_next_start_does_it(self, office: Office):
+        run = office.ask(LAMP_ON)
+        office.workflow.close()
+        assert office.approve(run).state is State.READY
+        self._again(office)
+        assert office.run(run.id).state is State.SUCCEEDED
+
+    def test_a_last_look_that_was_cut_off_is_had_again(self, office: Office):
+        def cut(_host: str) -> None:
+            office.workflow.close()
+            raise Unreachable("we are shutting down")
+
+        run = office.ask(LAMP_ON)
+        office.fleet.before_ask = cut
+        assert office.approve(run).state is State.READY
+        with office.database.reading() as tx:
+            assert locks.get_lock(tx, "lb1") is None
+        office.fleet.before_ask = lambda _host: None
+        self._again(office)
+        assert office.run(run.id).state is State.SUCCEEDED
+
+
+class Follow(Change[dict[str, str]], words="toy follow", example="lb1", undo="puts it back"):
+    """Set the lamp as a feed says, which may say something else by tomorrow."""
+
+    host: Host
+    feed: ClassVar[str] = "on"
+
+    def read(self, ask: Ask) -> dict[str, str]:
+        return ask(self.host, SHOW)
+
+    def plan(self, switches: dict[str, str]) -> Plan:
+        was = switches["lamp"]
+        if was == self.feed:
+            return Plan(f"the lamp is {was}")
+        do, undo = (Shell(("set", "lamp", value)) for value in (self.feed, was))
+        return Plan(f"the lamp is {was}", [Step("Follow the feed", self.host, do, undo, was)])
+
+
+def test_an_undo_whose_feed_has_moved_meanwhile_is_proven_all_the_same(
+    office: Office, monkeypatch: pytest.MonkeyPatch
+):
+    office.workflow = Workflow(
+        replace(office.parts, runbooks={**office.parts.runbooks, "toy follow": Follow})
+    )
+    done = office.approve(office.ask(Follow(host="lb1")))
+    monkeypatch.setattr(Follow, "feed", "bright")
+    undo = office.workflow.undo(done.id, person="dora", origin=WEB)
+    office.work()
+    ended = office.approve(office.run(undo.id))
+    assert ended.state is State.SUCCEEDED
+    assert office.fleet.told[-1] == ("lb1", "set lamp off")
+
+
+def test_an_undo_that_cannot_apply_any_more_is_refused_before_anybody_approves_it(office: Office):
+    done = office.approve(office.ask(WarmUp(host="lb1", name="lamp", value="on")))
+    assert done.state is State.SUCCEEDED
+    office.fleet.hosts["lb1"]["warming"] = "burnt"
+    undo = office.workflow.undo(done.id, person="dora", origin=WEB)
+    office.work()
+    after = office.run(undo.id)
+    assert (after.state, after.summary) == (State.REFUSED, "it is burnt out, and stays so")
+    office.fleet.hosts["lb1"].pop("warming")
+    undo = office.workflow.undo(done.id, person="dora", origin=WEB)
+    office.work()
+    assert office.run(undo.id).state is State.WAITING
+
+
+def test_an_undo_that_cannot_apply_any_more_by_the_time_it_starts_sends_nothing(office: Office):
+    done = office.approve(office.ask(WarmUp(host="lb1", name="lamp", value="on")))
+    undo = office.workflow.undo(done.id, person="dora", origin=WEB)
+    office.work()
+    office.fleet.hosts["lb1"]["warming"] = "burnt"
+    told = list(office.fleet.told)
+    after = office.approve(office.run(undo.id))
+    assert after.over
+    assert "burnt out" in after.summary
+    assert office.fleet.told == told
+
+
+def test_an_undo_is_proven_where_the_change_had_better_not_be_made_now(office: Office):
+    done = office.approve(office.ask(WarmUp(host="lb1", name="lamp", value="on")))
+    undo = office.workflow.undo(done.id, person="dora", origin=WEB)
+    office.work()
+    office.fleet.hosts["lb1"]["weather"] = "hot"
+    after = office.approve(office.run(undo.id))
+    assert (after.state, office.fleet.hosts["lb1"]["lamp"]) == (State.SUCCEEDED, "off")

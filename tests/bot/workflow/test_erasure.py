@@ -1,0 +1,237 @@
+"""What hosts answered can be erased, by two persons, and the chain still verifies."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from sqlalchemy import text
+
+from bot.audit import change_log, output, verification
+from bot.audit.formats import export_log
+from bot.db import outbox, runs, search, search_words
+from bot.model.redaction import MARK
+from bot.model.run import Run
+from bot.workflow.approvals import NotAllowed, TooLate
+from bot.workflow.erasure import preview_erasure
+from bot.workflow.requests import InvalidRequest
+from tests.bot.audit.test_verification import VERIFIER
+from tests.bot.office import Office
+from tests.toy import SetSwitch, ShowSwitches
+
+WHY = "it names a customer"
+
+
+def _broken(office: Office) -> int | None:
+    with office.database.reading() as tx:
+        return verification.verify_log(tx).broken
+
+
+def _alone(office: Office, directory: Path) -> str:
+    file = directory / "export.jsonl"
+    with office.database.reading() as tx:
+        file.write_text("".join(f"{json.dumps(line)}\n" for line in export_log(tx)))
+    ended = subprocess.run(
+        [sys.executable, str(VERIFIER), str(file)], capture_output=True, text=True, check=False
+    )
+    return ended.stdout + ended.stderr
+
+
+def _ask(office: Office, number: int, person: str, why: str = WHY) -> None:
+    office.workflow.erasing.ask(number, person=person, why=why, door="web")
+
+
+def _digest(office: Office, number: int) -> str:
+    with office.database.reading() as tx:
+        return preview_erasure(tx, runs.get_run(tx, number)).digest
+
+
+def _confirm(office: Office, number: int, person: str) -> int:
+    digest = _digest(office, number)
+    return office.workflow.erasing.confirm(number, person=person, digest=digest)
+
+
+@pytest.fixture
+def done(office: Office) -> Run:
+    with office.database.transaction() as tx:
+        verification.open_log(tx)
+    return office.approve(office.ask(SetSwitch(host="lb1", name="lamp", value="on")))
+
+
+def _said(office: Office, run: Run) -> str:
+    with office.database.reading() as tx:
+        return runs.list_steps(tx, run.id)[0].output
+
+
+def test_t_l10_two_persons_erase_and_the_chain_still_verifies(
+    office: Office, done: Run, tmp_path: Path
+):
+    assert _said(office, done) == "lamp is on now"
+    _ask(office, done.id, "dora", WHY)
+    assert _said(office, done) == "lamp is on now"
+    assert _confirm(office, done.id, "olga") == 1
+    assert _said(office, done) == ""
+    with office.database.engine.connect() as connection:
+        connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
+    assert b"lamp is on now" not in (tmp_path / "keyturn.db").read_bytes()
+    assert _broken(office) is None
+    assert "unbroken" in _alone(office, tmp_path)
+    assert office.entries(done)[-2:] == ["erasure asked", "output erased"]
+
+
+def test_t_l10_a_report_is_erased_too(office: Office):
+    run = office.ask(ShowSwitches(host="lb1"))
+    assert run.report
+    _ask(office, run.id, "dora", WHY)
+    _confirm(office, run.id, "olga")
+    assert office.run(run.id).report is None
+
+
+@pytest.mark.parametrize("person", ["dora", "stan"])
+def test_t_l10_who_asked_and_who_owns_nothing_cannot_confirm(
+    office: Office, done: Run, person: str
+):
+    _ask(office, done.id, "dora", WHY)
+    with pytest.raises(NotAllowed):
+        _confirm(office, done.id, person)
+    assert _said(office, done) == "lamp is on now"
+    assert office.entries(done)[-1] == "erasure refused"
+
+
+def test_t_l10_nothing_is_erased_that_nobody_asked_for(office: Office, done: Run):
+    with pytest.raises(TooLate, match="nobody has asked"):
+        _confirm(office, done.id, "olga")
+    _ask(office, done.id, "dora", WHY)
+    _confirm(office, done.id, "olga")
+    with pytest.raises(TooLate):
+        _confirm(office, done.id, "olga")
+    with pytest.raises(TooLate, match="nothing is kept"):
+        _ask(office, done.id, "dora", WHY)
+
+
+def test_t_l10_only_what_was_seen_is_erased(office: Office, done: Run):
+    _ask(office, done.id, "dora")
+    seen = _digest(office, done.id)
+    _ask(office, done.id, "stan", "it names another customer")
+    with pytest.raises(TooLate, match="not what you saw"):
+        office.workflow.erasing.confirm(done.id, person="olga", digest=seen)
+    assert _said(office, done) == "lamp is on now"
+    # The twin: what they see now is erased.
+    assert _confirm(office, done.id, "olga") == 1
+
+
+class TestDeclined:
+    WHY = "the audit of this year needs it"
+
+    def _decline(self, office: Office, number: int, person: str) -> None:
+        office.workflow.erasing.decline(number, person=person, why=self.WHY)
+
+    def test_it_stays_and_cannot_be_confirmed_any_more(self, office: Office, done: Run):
+        _ask(office, done.id, "dora")
+        seen = _digest(office, done.id)
+        self._decline(office, done.id, "olga")
+        with pytest.raises(TooLate, match="nobody has asked"):
+            office.workflow.erasing.confirm(done.id, person="adam", digest=seen)
+        assert _said(office, done) == "lamp is on now"
+        with office.database.reading() as tx:
+            told = change_log.get_last_entry_of_run(tx, done.id)
+            news_of = [item.run for item in outbox.list_pending_news(tx)]
+        assert told
+        assert (told.kind, told.person) == ("erasure declined", "olga")
+        assert (told.facts["why"], told.facts["asked_by"]) == (self.WHY, "dora")
+        assert done.id in news_of
+
+    def test_it_can_be_asked_for_again(self, office: Office, done: Run):
+        _ask(office, done.id, "dora")
+        self._decline(office, done.id, "olga")
+        _ask(office, done.id, "dora", "the customer insists on it")
+        assert _confirm(office, done.id, "olga") == 1
+
+    @pytest.mark.parametrize("person", ["dora", "stan"])
+    def test_who_asked_and_who_owns_nothing_decides_nothing(
+        self, office: Office, done: Run, person: str
+    ):
+        _ask(office, done.id, "dora")
+        with pytest.raises(NotAllowed):
+            self._decline(office, done.id, person)
+        assert office.entries(done)[-1] == "erasure refused"
+        # The twin: it waits still, and an owner's no counts.
+        self._decline(office, done.id, "adam")
+
+    def test_nothing_is_declined_that_nobody_asked_for_or_without_words(
+        self, office: Office, done: Run
+    ):
+        with pytest.raises(TooLate):
+            self._decline(office, done.id, "olga")
+        _ask(office, done.id, "dora")
+        with pytest.raises(InvalidRequest, match="why"):
+            office.workflow.erasing.decline(done.id, person="olga", why="no")
+
+
+def test_who_has_asked_does_not_ask_twice(office: Office, done: Run):
+    _ask(office, done.id, "dora")
+    with pytest.raises(TooLate, match="you have asked for it already"):
+        _ask(office, done.id, "dora")
+
+
+def test_t_l10_nobody_owns_what_is_in_an_area_that_is_gone(office: Office, done: Run):
+    _ask(office, done.id, "dora")
+    path = office.policies.path
+    for name in ("areas.yaml", "inventory.yaml"):
+        file = path / name
+        file.write_text(file.read_text().replace("edge", "rim"))
+    with pytest.raises(NotAllowed, match="no area edge any more"):
+        _confirm(office, done.id, "olga")
+
+
+def test_a_request_needs_a_reason_and_a_run_that_is_over(office: Office, done: Run):
+    with pytest.raises(InvalidRequest, match="why"):
+        _ask(office, done.id, "dora", "so")
+    with pytest.raises(NotAllowed):
+        _ask(office, done.id, "nobody", WHY)
+    waiting = office.ask(SetSwitch(host="lb1", name="fan", value="on"))
+    with pytest.raises(InvalidRequest, match="is waiting"):
+        _ask(office, waiting.id, "dora", WHY)
+
+
+@pytest.mark.parametrize(
+    ("tampering", "found"),
+    [
+        ("UPDATE output SET text = 'lamp is off now'", "was altered"),
+        ("UPDATE output SET text = NULL, salt = NULL", "was erased unasked"),
+        ("DELETE FROM output", "is missing"),
+    ],
+)
+def test_t_l10_what_is_altered_or_erased_past_us_is_found(
+    office: Office, done: Run, tampering: str, found: str, tmp_path: Path
+):
+    with office.database.transaction() as tx:
+        tx.sql.execute(text(tampering))
+    with office.database.reading() as tx:
+        verdict = verification.verify_log(tx)
+    assert found in verdict.why
+    assert f"BROKEN at entry {verdict.broken}:" in _alone(office, tmp_path)
+
+
+def test_t_x1_long_output_is_cut_after_its_secrets_were_taken_out(office: Office):
+    office.database.redactor.register("a-secret-of-ours")
+    with office.database.transaction() as tx:
+        edge = "x" * (output.LONGEST - 5) + "a-secret-of-ours" + "y" * 100
+        said = output.prepare_output(tx, edge)
+    assert MARK[:5] in said.text
+    assert "a-sec" not in said.text
+    assert "characters are left out here" in said.text
+
+
+def test_a_check_is_found_by_how_it_ended_before_and_after_what_its_host_said_is_erased(
+    office: Office,
+):
+    run = office.ask(ShowSwitches(host="lb1"))
+    wanted = search.RunFilter(text=search_words.parse_search(run.summary))
+    with office.database.reading() as tx:
+        assert [one.id for one in search.find_newest_runs(tx, wanted, most=9)] == [run.id]
+    _ask(office, run.id, "dora")
+    _confirm(office, run.id, "olga")
+    with office.database.reading() as tx:
+        assert [one.id for one in search.find_newest_runs(tx, wanted, most=9)] == [run.id]

@@ -1,0 +1,191 @@
+"""The past run through another policy: what would have become of each request."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bot.db import history
+from bot.db.history import PastRequest
+from bot.model.run import Run, State
+from bot.policy import Policy
+from bot.policy.loader import load_policy
+from bot.workflow.approvals import NotAllowed
+from bot.workflow.policy_replay import Replay, ReplayOutcome, replay_requests, summarise_replay
+from tests.bot.office import Office
+from tests.policies import a_policy, starter_rules
+from tests.toy import BreakSwitch, SetSwitch, ShowSwitches
+
+DEVELOPERS = 'principal in Role::"developer", action == Action::"ask", resource'
+
+
+def _through(office: Office, tmp_path: Path, *, more: str = "", instead: str = "") -> Replay:
+    return replay_requests(_proposed(tmp_path, more, instead), _pasts(office))
+
+
+def _proposed(tmp_path: Path, more: str = "", instead: str = "") -> Policy:
+    return a_policy(tmp_path / "new", rules=instead or starter_rules() + more).current()
+
+
+def _pasts(office: Office) -> list[PastRequest]:
+    with office.database.reading() as tx:
+        return list(history.list_past_requests(tx, 0))
+
+
+def _lamp(office: Office, value: str = "on", person: str = "dora", host: str = "lb1") -> Run:
+    return office.ask(SetSwitch(host=host, name="lamp", value=value), person)
+
+
+def _fates(found: Replay) -> list[str]:
+    return [one.fate.value for one in found.verdicts]
+
+
+def test_the_same_policy_would_have_changed_nothing(office: Office, tmp_path: Path):
+    office.approve(_lamp(office))
+    _lamp(office, "off", "olga")
+    office.ask(ShowSwitches(host="lb1"), "dora")
+    office.ask(BreakSwitch(host="lb1", name="lamp"), "olga")
+    found = _through(office, tmp_path)
+    assert set(_fates(found)) == {"as it was"}
+    assert len(found.verdicts) == 4
+    assert summarise_replay(found) == "nothing would be different"
+
+
+def test_more_approvals_refusals_and_what_would_not_wait_are_counted(
+    office: Office, tmp_path: Path
+):
+    office.approve(_lamp(office))
+    _lamp(office, "off", "olga")
+    office.ask(BreakSwitch(host="lb1", name="fan"), "olga")
+    rules = f"""
+        @id("1") permit ({DEVELOPERS});
+        @id("2") @approvals("2") @from("owners") permit (principal in Role::"administrator",
+            action == Action::"ask", resource) when {{ context.reversible }};
+        @id("3") permit (principal, action == Action::"approve", resource);
+        @id("4") @says("Nothing is broken.")
+        forbid (principal, action == Action::"ask", resource) when {{ !context.reversible }};
+    """
+    found = _through(office, tmp_path, instead=rules)
+    assert _fates(found) == ["without waiting", "more approvals", "refused"]
+    assert [one.words for one in found.verdicts] == [
+        "0 approvals instead of 1",
+        "2 instead of 0, from the owners of the edge",
+        "Nothing is broken.",
+    ]
+    assert summarise_replay(found) == "2 more approvals, 1 refused, 1 without waiting"
+    assert found.by(lambda one: one.asked_by)["olga"] == {
+        ReplayOutcome.MORE: 1,
+        ReplayOutcome.REFUSED: 1,
+    }
+
+
+def test_an_approval_by_somebody_who_could_not_give_it_now_would_not_count(
+    office: Office, tmp_path: Path
+):
+    office.approve(_lamp(office), "adam")
+    new = _proposed(tmp_path)
+    areas = tmp_path / "new" / "areas.yaml"
+    areas.write_text(areas.read_text().replace("[olga, adam]", "[olga]"))
+    changed = replay_requests(load_policy(tmp_path / "new"), _pasts(office))
+    assert replay_requests(new, _pasts(office)).of(ReplayOutcome.LOST) == []
+    (lost,) = changed.of(ReplayOutcome.LOST)
+    assert lost.words == "approved by adam, and it is up to the owners of the edge"
+
+
+def test_people_and_hosts_that_are_gone_are_named(office: Office, tmp_path: Path):
+    office.approve(_lamp(office), "adam")
+    office.approve(_lamp(office, host="lb2"))
+    _proposed(tmp_path)
+    new = tmp_path / "new"
+    people = (new / "people.yaml").read_text().splitlines(keepends=True)
+    (new / "people.yaml").write_text("".join(line for line in people if " adam:" not in line))
+    (new / "areas.yaml").write_text(
+        (new / "areas.yaml").read_text().replace("[olga, adam]", "[olga]")
+    )
+    hosts = (new / "inventory.yaml").read_text().splitlines(keepends=True)
+    (new / "inventory.yaml").write_text("".join(line for line in hosts if " lb2:" not in line))
+    found = replay_requests(load_policy(tmp_path / "new"), _pasts(office))
+    assert _fates(found) == ["approvals that would not count", "gone"]
+    assert found.verdicts[1].words == "lb2: not in the inventory any more"
+    assert found.gone_approvers == {"adam": 1}
+    assert found.gone_askers == {}
+
+
+def test_what_a_rule_refused_and_what_a_runbook_refused_are_told_apart(
+    office: Office, tmp_path: Path
+):
+    rules = office.policies.path / "policy.cedar"
+    office.fleet.hosts["lb1"]["fan"] = "stuck"
+    office.ask(SetSwitch(host="lb1", name="fan", value="on"))
+    rules.write_text(starter_rules() + f"forbid ({DEVELOPERS});")
+    _lamp(office)
+    states = [one.state for one in _pasts(office)]
+    assert states == [State.REFUSED, State.REFUSED]
+    assert _fates(_through(office, tmp_path)) == ["as it was", "no longer refused"]
+
+
+def test_a_rule_about_hours_looks_at_the_hour_when_it_was_asked(office: Office, tmp_path: Path):
+    office.approve(_lamp(office))
+    (one,) = _pasts(office)
+    more = f'@id("n") @says("Not at night.") forbid ({DEVELOPERS}) when {{ context.hour < 6 }};'
+    new = _proposed(tmp_path, more)
+    day = one.asked // 86_400_000_000 * 86_400_000_000
+    at = [replace(one, asked=day + hour * 3_600_000_000) for hour in (0, 5, 6, 23)]
+    assert _fates(replay_requests(new, at)) == ["refused", "refused", "as it was", "as it was"]
+
+
+def test_the_first_time_is_known_from_before(office: Office, tmp_path: Path):
+    office.approve(_lamp(office))
+    office.approve(_lamp(office, "off"))
+    assert [one.novel for one in _pasts(office)] == [True, False]
+    more = f'@id("n") forbid ({DEVELOPERS}) when {{ context.kind == "change" && context.novel }};'
+    assert _fates(_through(office, tmp_path, more=more)) == ["refused", "as it was"]
+
+
+def test_a_second_factor_and_a_freeze_are_told_beside(office: Office, tmp_path: Path):
+    office.approve(_lamp(office))
+    _proposed(
+        tmp_path, instead=starter_rules().replace('@approvals("1")', '@approvals("1") @stepup')
+    )
+    (tmp_path / "new" / "freezes.yaml").write_text(
+        'freezes: [{name: x, from: "2000-01-01 00:00", until: "2999-01-01 00:00"}]\n'
+    )
+    (one,) = replay_requests(load_policy(tmp_path / "new"), _pasts(office)).verdicts
+    assert (one.fate, one.step_up, one.frozen) == (ReplayOutcome.SAME, True, True)
+
+
+def test_only_requests_since_then_are_looked_at(office: Office):
+    _lamp(office)
+    with office.database.reading() as tx:
+        assert len(list(history.list_past_requests(tx, tx.now - 3_600_000_000))) == 1
+        assert list(history.list_past_requests(tx, tx.now + 1)) == []
+
+
+def test_replaying_writes_nothing(office: Office, tmp_path: Path):
+    office.approve(_lamp(office))
+    before = office.entries()
+    _through(office, tmp_path)
+    assert office.entries() == before
+
+
+@pytest.mark.parametrize(
+    "more", ["", 'forbid (principal, action == Action::"ask", resource) when { context.frozen };']
+)
+def test_ten_thousand_requests_take_seconds(office: Office, tmp_path: Path, more: str):
+    office.approve(_lamp(office))
+    office.ask(BreakSwitch(host="lb1", name="fan"), "olga")
+    few: Sequence[PastRequest] = _pasts(office)
+    many = [replace(few[n % 2], id=n, asked=few[0].asked - n * 600_000_000) for n in range(10_000)]
+    new = _proposed(tmp_path, more)
+    began = time.monotonic()
+    assert len(replay_requests(new, many).verdicts) == 10_000
+    assert time.monotonic() - began < 20
+
+
+def test_who_may_not_approve_is_not_counted_as_having(office: Office):
+    run = _lamp(office)
+    with pytest.raises(NotAllowed):
+        office.workflow.approve(run.id, person="stan", digest=run.digest)
+    assert [one.keys for one in _pasts(office)] == [()]

@@ -1,0 +1,404 @@
+"""Approvals that take a second factor: what counts as one, for how long, and for whom."""
+
+from collections.abc import Generator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from sqlalchemy import update
+
+from bot.audit import change_log, evidence
+from bot.audit.signing import SigningKey
+from bot.auth import second_factors, sessions
+from bot.auth.webauthn import KeyScope
+from bot.db import migrations, runs, tables
+from bot.model.run import Run, State, Vote
+from bot.workflow import step_up
+from bot.workflow.approvals import NotAllowed, StepUpRequired, TooLate
+from bot.workflow.requests import InvalidRequest
+from bot.workflow.second_factor import is_factor_valid
+from tests.authenticator import Authenticator
+from tests.bot.keyring import age_step_ups, an_app, stepped_up
+from tests.bot.office import Office, an_office
+from tests.bot.time import MINUTE, Clock
+from tests.policies import starter_rules
+from tests.stamps import amend
+from tests.toy import SetSwitch
+
+LAMP_ON = SetSwitch(host="lb1", name="lamp", value="on")
+HOME = KeyScope("keyturn.test", "https://keyturn.test")
+STRICT = starter_rules().replace('@approvals("1")', '@approvals("1")\n@stepup', 1)
+
+
+@pytest.fixture
+def strict(tmp_path: Path) -> Generator[Office]:
+    """An office in which what developers ask for takes an approval with a second factor."""
+    with an_office(tmp_path, rules=STRICT) as office:
+        yield office
+
+
+def approve(office: Office, number: int, digest: str, person: str, session: str = "") -> None:
+    office.workflow.approve(number, person=person, digest=digest, session=session)
+    office.work()
+
+
+# --- approvals ---
+
+
+def test_t_s7_a_chat_account_alone_does_not_approve_what_takes_a_second_factor(
+    strict: Office,
+) -> None:
+    run = strict.ask(LAMP_ON)
+    with pytest.raises(StepUpRequired, match="web page"):
+        approve(strict, run.id, run.digest, "olga")
+    assert strict.run(run.id).state is State.WAITING
+    assert "approval refused" in strict.entries(run)
+    assert strict.fleet.told == []
+
+
+def test_the_twin_without_the_rule_the_same_approval_counts(office: Office) -> None:
+    run = office.ask(LAMP_ON)
+    approve(office, run.id, run.digest, "olga")
+    assert office.run(run.id).state is State.SUCCEEDED
+
+
+def test_an_approval_with_a_second_factor_counts_and_says_so(strict: Office) -> None:
+    app = stepped_up(strict, "olga")
+    run = strict.ask(LAMP_ON)
+    approve(strict, run.id, run.digest, "olga", app.session)
+    assert strict.run(run.id).state is State.SUCCEEDED
+    with strict.database.reading() as tx:
+        told = [
+            entry
+            for entry in change_log.list_entries_of_run(tx, run.id)
+            if entry.kind == "approved"
+        ]
+    assert told[0].facts["factor"] == app.factor.digest
+    assert "stepped up" in strict.entries()
+
+
+class TestForged:
+    """A session's row says that a second factor was shown in it, with a stamp that is right."""
+
+    def _approved(self, office: Office) -> State:
+        app, run = an_app(office, "olga"), office.ask(LAMP_ON)
+        with office.database.transaction() as tx:
+            shown = {"stepped_up": tx.now, "factor": app.factor.digest}
+            amend(tx, tables.session, lambda _row: shown)
+        approve(office, run.id, run.digest, "olga", app.session)
+        return office.run(run.id).state
+
+    def test_t_s7_what_the_log_does_not_tell_of_is_no_second_factor(self, strict: Office) -> None:
+        with pytest.raises(StepUpRequired):
+            self._approved(strict)
+        assert strict.fleet.told == []
+
+    def test_t_s7_without_the_log_the_row_would_be_believed(
+        self, strict: Office, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(evidence, "is_stepped_up", _certainly)
+        assert self._approved(strict) is State.SUCCEEDED
+
+
+class TestPutBack:
+    """Somebody has seen the code, and writes into the factor's row that it was never used."""
+
+    def _again(self, office: Office) -> None:
+        app = an_app(office, "olga")
+        code = app.code()
+        office.workflow.stepping_up.by_code("olga", app.session, code)
+        with office.database.transaction() as tx:
+            tx.sql.execute(update(tables.factor).values(used=0))
+        office.workflow.stepping_up.by_code("olga", app.session, code)
+
+    def test_t_s7_no_code_is_good_again(self, strict: Office) -> None:
+        with pytest.raises(InvalidRequest, match="was used before"):
+            self._again(strict)
+
+    def test_t_s7_without_the_log_it_would_be(
+        self, strict: Office, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(step_up, "get_used_up", _by_its_row)
+        self._again(strict)
+
+
+def _by_its_row(_tx: object, factor: second_factors.Factor) -> int:
+    return factor.used
+
+
+def _certainly(*_: object) -> bool:
+    return True
+
+
+class TestAgain:
+    """By night the rules want a second factor with what was approved by day without one."""
+
+    RULES = """
+    @id("approve") permit (principal, action in [Action::"approve", Action::"view"], resource);
+    @id("ask") @approvals("1") @from("owners")
+    permit (principal, action == Action::"ask", resource);
+    @id("night") @approvals("1") @from("owners") @stepup
+    permit (principal, action == Action::"ask", resource)
+    when { context.now >= datetime("2100-01-01T00:00:00Z") };
+    """
+
+    @pytest.fixture
+    def nightly(self, tmp_path: Path) -> Generator[tuple[Office, Run]]:
+        """An office by night, and a run that Olga approved by day."""
+        clock = Clock(f"sqlite:///{tmp_path / 'keyturn.db'}", SigningKey.new())
+        migrations.upgrade_schema(clock)
+        with an_office(tmp_path, rules=self.RULES, database=clock) as office:
+            with clock.reading() as tx:
+                clock.ahead = 4_102_444_800_000_000 - 120 * MINUTE - tx.now
+            run = office.ask(LAMP_ON)
+            office.workflow.approve(run.id, person="olga", digest=run.digest)
+            clock.ahead += 120 * MINUTE
+            office.work()
+            yield office, office.run(run.id)
+
+    def test_who_approved_without_one_approves_again_with_it(
+        self, nightly: tuple[Office, Run]
+    ) -> None:
+        office, run = nightly
+        assert (run.state, office.fleet.told) == (State.WAITING, [])
+        with pytest.raises(StepUpRequired):
+            approve(office, run.id, run.digest, "olga")
+        app = stepped_up(office, "olga")
+        office.workflow.approve(run.id, person="olga", digest=run.digest, session=app.session)
+        with office.database.reading() as tx:
+            [vote] = runs.list_votes(tx, run.id)
+        assert vote.factor == app.factor.digest
+        office.work()
+        assert office.run(run.id).state is State.SUCCEEDED
+        assert office.entries(run).count("approved") == 2
+
+    def test_what_is_complete_is_not_said_again(self, strict: Office) -> None:
+        app, run = stepped_up(strict, "olga"), strict.ask(LAMP_ON)
+        with strict.database.transaction() as tx:
+            factor = app.factor.digest
+            runs.add_vote(tx, Vote(run.id, "olga", True, run.digest, tx.now, factor=factor))
+        with pytest.raises(TooLate, match="You have approved run 1 before"):
+            approve(strict, run.id, run.digest, "olga", app.session)
+
+
+def test_what_was_shown_counts_for_five_minutes(strict: Office) -> None:
+    app = stepped_up(strict, "olga")
+    run = strict.ask(LAMP_ON)
+    age_step_ups(strict, sessions.STEP_UP_SECONDS)
+    with pytest.raises(StepUpRequired):
+        approve(strict, run.id, run.digest, "olga", app.session)
+
+
+def test_what_was_shown_counts_in_its_own_session_and_for_its_own_person(strict: Office) -> None:
+    app = stepped_up(strict, "olga")
+    with strict.database.transaction() as tx:
+        elsewhere, adams = sessions.begin_session(tx, "olga"), sessions.begin_session(tx, "adam")
+    run = strict.ask(LAMP_ON)
+    for person, session in (("olga", elsewhere), ("adam", app.session), ("adam", adams)):
+        with pytest.raises(StepUpRequired):
+            approve(strict, run.id, run.digest, person, session)
+    approve(strict, run.id, run.digest, "olga", app.session)
+
+
+def test_the_gate_looks_again_whether_the_factor_counts(strict: Office) -> None:
+    app = stepped_up(strict, "olga")
+    run = strict.ask(LAMP_ON)
+    strict.workflow.approve(run.id, person="olga", digest=run.digest, session=app.session)
+    app.lose()
+    strict.work()
+    assert strict.run(run.id).state is not State.SUCCEEDED
+    assert strict.fleet.told == []
+
+
+def test_a_vote_that_was_cast_without_a_factor_does_not_open_the_gate(strict: Office) -> None:
+    app = stepped_up(strict, "olga")
+    run = strict.ask(LAMP_ON)
+    strict.workflow.approve(run.id, person="olga", digest=run.digest, session=app.session)
+    with strict.database.transaction() as tx:
+        tx.sql.execute(update(tables.vote).values(factor=""))
+    strict.work()
+    assert strict.fleet.told == []
+
+
+def test_a_no_takes_no_second_factor(strict: Office) -> None:
+    run = strict.ask(LAMP_ON)
+    assert strict.workflow.deny(run.id, person="olga", reason="not now").state is State.DENIED
+
+
+# --- codes ---
+
+
+def test_a_code_works_once(strict: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+    app = an_app(strict, "olga")
+    code = app.code()
+    strict.workflow.stepping_up.by_code("olga", app.session, code)
+    with pytest.raises(InvalidRequest, match="used before"):
+        strict.workflow.stepping_up.by_code("olga", app.session, code)
+    # The twin: had nobody remembered the code, it would work again.
+    monkeypatch.setattr(step_up, "get_used_up", _never)
+    strict.workflow.stepping_up.by_code("olga", app.session, code)
+
+
+def _never(*_: object) -> int:
+    return 0
+
+
+def test_guessing_is_stopped_after_a_few_wrong_codes(strict: Office) -> None:
+    app = an_app(strict, "olga")
+    wrong = f"{(int(app.code()) + 500_000) % 1_000_000:06}"
+    for _ in range(5):
+        with pytest.raises(InvalidRequest, match="not right"):
+            strict.workflow.stepping_up.by_code("olga", app.session, wrong)
+    with pytest.raises(InvalidRequest, match="quarter of an hour"):
+        strict.workflow.stepping_up.by_code("olga", app.session, app.code())
+    assert strict.entries().count("step-up refused") == 5
+    # Whoever guesses for one person locks nobody else out.
+    stepped_up(strict, "adam")
+
+
+def test_the_code_of_somebody_else_is_worth_nothing(strict: Office) -> None:
+    olgas, adams = an_app(strict, "olga"), an_app(strict, "adam")
+    with pytest.raises(InvalidRequest):
+        strict.workflow.stepping_up.by_code("adam", adams.session, olgas.code())
+
+
+def test_a_secret_that_was_exchanged_in_the_database_is_not_used(strict: Office) -> None:
+    olgas, doras = an_app(strict, "olga"), an_app(strict, "dora")
+    with strict.database.transaction() as tx:
+        here = tables.factor.c.id == olgas.factor.id
+        tx.sql.execute(update(tables.factor).where(here).values(sealed=doras.factor.sealed))
+    with pytest.raises(NotAllowed, match="altered in the database"):
+        strict.workflow.stepping_up.by_code("olga", olgas.session, doras.code())
+
+
+# --- enrolling ---
+
+
+def enrolled_app(office: Office, person: str) -> second_factors.Factor:
+    begun = office.workflow.enrolling.begin_app(person)
+    app = replace(
+        an_app(office, "stan"), secret=office.workflow.enrolling.secret(person, begun.id)
+    )
+    return office.workflow.enrolling.finish_app(person, begun.id, app.code())
+
+
+def test_a_stolen_chat_account_enrols_what_does_not_count(strict: Office) -> None:
+    begun = strict.workflow.enrolling.begin_app("olga")
+    secret = strict.workflow.enrolling.secret("olga", begun.id)
+    app = replace(an_app(strict, "olga", confirmed_by=""), secret=secret)
+    strict.workflow.enrolling.finish_app("olga", begun.id, app.code())
+    with pytest.raises(NotAllowed, match="counts yet"):
+        app.step_up(later=1)
+    # The twin: confirmed by somebody else, the same code is taken.
+    adam = stepped_up(strict, "adam")
+    strict.workflow.enrolling.confirm("adam", adam.session, begun.id, begun.digest[:10])
+    app.step_up(later=1)
+
+
+def test_the_policy_directory_may_name_what_counts(strict: Office) -> None:
+    factor = enrolled_app(strict, "dora")
+    people = strict.policies.path / "people.yaml"
+    before = strict.policies.current()
+    people.write_text(
+        people.read_text().replace(
+            "name: Dora Developer,", f"name: Dora Developer, factors: [{factor.digest}],"
+        )
+    )
+    with strict.database.reading() as tx:
+        kept = second_factors.list_factors(tx, "dora")[0]
+    assert not is_factor_valid(before, kept)
+    assert is_factor_valid(strict.policies.current(), kept)
+
+
+def test_nobody_confirms_their_own_factor(strict: Office) -> None:
+    olga = stepped_up(strict, "olga")
+    factor = enrolled_app(strict, "olga")
+    with pytest.raises(NotAllowed, match="their own"):
+        strict.workflow.enrolling.confirm("olga", olga.session, factor.id, factor.digest)
+
+
+def test_only_an_owner_who_shows_a_second_factor_confirms(strict: Office) -> None:
+    factor = enrolled_app(strict, "dora")
+    olga = an_app(strict, "olga")
+    with pytest.raises(StepUpRequired):
+        strict.workflow.enrolling.confirm("olga", olga.session, factor.id, factor.digest)
+    doras = stepped_up(strict, "dora")
+    other = enrolled_app(strict, "adam")
+    with pytest.raises(NotAllowed, match="owner"):
+        strict.workflow.enrolling.confirm("dora", doras.session, other.id, other.digest)
+
+
+def test_who_confirms_must_have_been_told_the_digest(strict: Office) -> None:
+    olga = stepped_up(strict, "olga")
+    factor = enrolled_app(strict, "dora")
+    for said in ("", "0", factor.digest[:9], "0123456789", factor.digest[1:12]):
+        with pytest.raises(InvalidRequest, match="read them"):
+            strict.workflow.enrolling.confirm("olga", olga.session, factor.id, said)
+    spaced = f"{factor.digest[:4]} {factor.digest[4:8].upper()} {factor.digest[8:12]}"
+    strict.workflow.enrolling.confirm("olga", olga.session, factor.id, spaced)
+    assert "factor confirmed" in strict.entries()
+
+
+def test_the_secret_is_shown_to_its_person_until_a_code_was_shown(strict: Office) -> None:
+    begun = strict.workflow.enrolling.begin_app("dora")
+    with pytest.raises(InvalidRequest):
+        strict.workflow.enrolling.secret("olga", begun.id)
+    enrolled_app(strict, "dora")
+    with pytest.raises(InvalidRequest):
+        strict.workflow.enrolling.secret("dora", begun.id)
+
+
+def test_a_factor_is_removed_by_its_person_or_an_owner(strict: Office) -> None:
+    adams = an_app(strict, "adam")
+    with pytest.raises(NotAllowed):
+        strict.workflow.enrolling.remove("dora", adams.factor.id)
+    strict.workflow.enrolling.remove("olga", adams.factor.id)
+    with pytest.raises(NotAllowed):
+        adams.step_up()
+    assert "factor removed" in strict.entries()
+
+
+def test_nobody_keeps_more_factors_than_anybody_needs(strict: Office) -> None:
+    for _ in range(5):
+        an_app(strict, "dora")
+    with pytest.raises(InvalidRequest, match="remove one"):
+        strict.workflow.enrolling.begin_app("dora")
+
+
+# --- keys ---
+
+
+def test_a_security_key_is_enrolled_confirmed_and_used(strict: Office) -> None:
+    flow = strict.workflow
+    device, olga = Authenticator(HOME.origin), stepped_up(strict, "olga")
+    with strict.database.transaction() as tx:
+        session = sessions.begin_session(tx, "adam")
+    answer = device.enrol(flow.enrolling.begin_key("adam", session, HOME))
+    factor = flow.enrolling.finish_key("adam", session, HOME, answer)
+    flow.enrolling.confirm("olga", olga.session, factor.id, factor.digest)
+
+    signed = device.sign(flow.stepping_up.question("adam", session, HOME))
+    flow.stepping_up.by_key("adam", session, HOME, signed)
+    run = strict.ask(LAMP_ON)
+    approve(strict, run.id, run.digest, "adam", session)
+    assert strict.run(run.id).state is State.SUCCEEDED
+
+    # What was signed once proves nothing again.
+    with pytest.raises(InvalidRequest):
+        flow.stepping_up.by_key("adam", session, HOME, signed)
+    # And a question of another session is not this one's.
+    with strict.database.transaction() as tx:
+        other = sessions.begin_session(tx, "adam")
+    signed = device.sign(flow.stepping_up.question("adam", other, HOME))
+    with pytest.raises(InvalidRequest):
+        flow.stepping_up.by_key("adam", session, HOME, signed)
+
+
+def test_a_key_that_was_not_confirmed_does_not_count(strict: Office) -> None:
+    flow, device = strict.workflow, Authenticator(HOME.origin)
+    with strict.database.transaction() as tx:
+        session = sessions.begin_session(tx, "adam")
+    answer = device.enrol(flow.enrolling.begin_key("adam", session, HOME))
+    flow.enrolling.finish_key("adam", session, HOME, answer)
+    with pytest.raises(NotAllowed, match="counts yet"):
+        flow.stepping_up.question("adam", session, HOME)

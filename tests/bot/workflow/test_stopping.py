@@ -1,0 +1,389 @@
+"""What a person stops is sent nothing more, and says what was done and how to take it back."""
+
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+from bot.audit import change_log, evidence
+from bot.db import locks, runs, stops
+from bot.db.database import Database, Transaction
+from bot.model.run import Run, State, StepState
+from bot.service import Workflow
+from bot.workflow import stop_reasons
+from bot.workflow.approvals import NotAllowed, StepUpRequired, TooLate
+from bot.workflow.bans import PolicyWithoutBanned
+from bot.workflow.context import WorkflowContext
+from bot.workflow.requests import InvalidRequest
+from connectors.trouble import Interrupted
+from tests.bot.office import WEB, ByHand, Office
+from tests.toy import BreakSwitch, SetAll, SetSwitch, ShowSwitches
+
+LAMP_ON = SetSwitch(host="lb1", name="lamp", value="on")
+ALL_ON = SetAll(host="lb1", value="on")
+
+
+@pytest.fixture
+def other(office: Office) -> Generator[Workflow]:
+    """The workflow of another process on the same database."""
+    database = Database(office.database.url, office.database._seal)  # pyright: ignore[reportPrivateUsage] - the same key
+    yield Workflow(WorkflowContext(database, office.policies, office.fleet, ByHand()))
+    database.close()
+
+
+def _entries(office: Office, kind: str) -> list[change_log.Entry]:
+    with office.database.reading() as tx:
+        return [entry for entry in change_log.list_entries_after(tx, 0) if entry.kind == kind]
+
+
+class TestOneRun:
+    @pytest.mark.parametrize("person", ["dora", "olga", "adam", "stan"])
+    def test_before_anything_was_sent_it_ends_at_once(self, office: Office, person: str):
+        run = office.ask(LAMP_ON, person="dora")
+        ended = office.workflow.stop(run.id, person=person, why="the wrong lamp")
+        assert ended.state is State.STOPPED
+        assert ended.summary.endswith("(the wrong lamp). Nothing was sent.")
+        with pytest.raises(TooLate):
+            office.approve(run)
+        assert office.fleet.told == []
+
+    def test_after_the_approval_too(self, office: Office):
+        run = office.ask(LAMP_ON)
+        office.workflow.approve(run.id, person="olga", digest=run.digest)
+        office.workflow.stop(run.id, person="dora")
+        office.work()
+        assert office.run(run.id).state is State.STOPPED
+        assert office.fleet.told == []
+
+    def test_between_two_steps_the_first_is_finished_and_the_second_is_never_sent(
+        self, office: Office, other: Workflow
+    ):
+        def stop(_host: str, _words: str) -> None:
+            other.stop(1, person="dora", why="smoke")
+
+        office.fleet.before_tell = stop
+        run = office.ask(ALL_ON)
+        ended = office.approve(run)
+        assert ended.state is State.STOPPED
+        assert ended.summary == (
+            "Stopped by Dora Developer (smoke), before step 2 of 2. Done: “Set fan”. "
+            "Ask for the undo of run 1 to take it back."
+        )
+        assert office.fleet.told == [("lb1", "set fan on")]
+        with office.database.reading() as tx:
+            assert [step.state for step in runs.list_steps(tx, run.id)] == [StepState.SUCCEEDED]
+            assert locks.get_lock(tx, "lb1") is None
+        kinds = office.entries(ended)
+        assert kinds[-3:] == ["stop asked", "step succeeded", "stopped"]
+
+    def test_what_was_done_of_it_can_be_undone(self, office: Office):
+        office.fleet.after_tell = lambda _host, _words: _quietly_stop(office)
+        office.approve(office.ask(ALL_ON))
+        office.fleet.after_tell = lambda _host, _words: None
+        undo = office.workflow.undo(1, person="dora", origin=WEB)
+        office.work()
+        assert office.approve(office.run(undo.id)).state is State.SUCCEEDED
+        assert office.fleet.told[-1] == ("lb1", "set fan off")
+
+    def test_in_its_last_step_it_is_done_and_says_so(self, office: Office):
+        office.fleet.before_tell = lambda _host, _words: _quietly_stop(office)
+        assert office.approve(office.ask(LAMP_ON)).state is State.SUCCEEDED
+
+    def test_an_unknown_end_stays_unknown(self, office: Office):
+        def cut(_host: str, _words: str) -> None:
+            _quietly_stop(office)
+            raise Interrupted("the connection was lost")
+
+        office.fleet.before_tell = cut
+        assert office.approve(office.ask(LAMP_ON)).state is State.UNKNOWN
+
+    def test_somebody_who_has_nothing_to_do_with_it_cannot(self, office: Office):
+        people = office.policies.path / "people.yaml"
+        people.write_text(people.read_text() + "  gus: {name: Gus Guest, roles: [developer]}\n")
+        run = office.ask(LAMP_ON)
+        with pytest.raises(NotAllowed, match="Its asker can, and the owners of the edge"):
+            office.workflow.stop(run.id, person="gus")
+        assert office.entries(run)[-1] == "stop refused"
+        assert office.run(run.id).state is State.WAITING
+
+    def test_what_is_over_is_not_stopped(self, office: Office):
+        done = office.approve(office.ask(LAMP_ON))
+        with pytest.raises(TooLate, match="is succeeded already"):
+            office.workflow.stop(done.id, person="dora")
+
+    def test_without_the_guard_the_second_step_would_have_been_sent(
+        self, office: Office, monkeypatch: pytest.MonkeyPatch
+    ):
+        monkeypatch.setattr(stops, "get_stop_of_run", _nothing)
+        office.fleet.before_tell = lambda _host, _words: _quietly_stop(office)
+        office.approve(office.ask(ALL_ON))
+        assert len(office.fleet.told) == 2
+
+
+def _nothing(_tx: Transaction, _run: Run) -> None: ...
+
+
+def _nobody(_tx: Transaction) -> frozenset[str]:
+    return frozenset()
+
+
+def _quietly_stop(office: Office) -> None:
+    with office.database.transaction() as tx:
+        stops.add_stop(tx, "1", person="dora", why="")
+
+
+class TestManyHosts:
+    def _ask(self, office: Office) -> int:
+        office.fleet.hosts = {name: {"lamp": "off"} for name in ("lb1", "lb2")}
+        requests = [SetSwitch(host=name, name="lamp", value="on") for name in ("lb1", "lb2")]
+        whole = office.workflow.ask_all(requests, spelled="lb*", person="dora", origin=WEB)
+        office.work()
+        return whole.id
+
+    def test_no_further_host_is_reached(self, office: Office, other: Workflow):
+        whole = self._ask(office)
+
+        def stop(_host: str, _words: str) -> None:
+            other.stop(whole, person="olga", why="smoke")
+
+        office.fleet.after_tell = stop
+        ended = office.approve(office.run(whole))
+        assert ended.state is State.STOPPED
+        assert ended.summary == (
+            "Done on 1 of 2 hosts. lb2: Stopped by Olga Owner (smoke). Nothing was sent"
+        )
+        assert office.fleet.told == [("lb1", "set lamp on")]
+
+    def test_a_part_is_stopped_with_the_whole(self, office: Office):
+        whole = self._ask(office)
+        with pytest.raises(InvalidRequest, match=f"part of run {whole}: stop that"):
+            office.workflow.stop(whole + 1, person="dora")
+
+    def test_before_it_begins(self, office: Office):
+        whole = self._ask(office)
+        office.workflow.stop(whole, person="dora")
+        office.work()
+        assert office.run(whole).state is State.STOPPED
+        assert office.fleet.told == []
+
+
+class TestEverything:
+    def test_t_a18_stop_all_from_another_process_takes_effect_before_the_next_step(
+        self, office: Office, other: Workflow
+    ):
+        def stop(_host: str, _words: str) -> None:
+            other.stop_all(person="", why="something is wrong")
+
+        office.fleet.before_tell = stop
+        ended = office.approve(office.ask(ALL_ON))
+        assert ended.state is State.STOPPED
+        assert ended.summary.startswith(
+            "Stopped with everything else by whoever runs Keyturn (something is wrong), before"
+        )
+        assert office.fleet.told == [("lb1", "set fan on")]
+
+    def test_t_a18_what_was_ready_is_not_sent_and_does_not_begin_when_it_is_resumed(
+        self, office: Office
+    ):
+        run = office.ask(LAMP_ON)
+        office.workflow.approve(run.id, person="olga", digest=run.digest)
+        assert office.workflow.stop_all(person="adam", why="fire in the cellar") == 1
+        office.workflow.resume(person="olga", why="it was a drill")
+        office.work()
+        assert office.run(run.id).state is State.STOPPED
+        assert office.fleet.told == []
+        assert _entries(office, "everything stopped")[0].person == "adam"
+        assert _entries(office, "everything resumed")[0].facts["stopped_by"] == "adam"
+
+    def test_nothing_is_read_either(self, office: Office):
+        office.workflow.stop_all(person="adam", why="fire in the cellar")
+        run = office.ask(ShowSwitches(host="lb1"))
+        assert run.state is State.STOPPED
+        assert office.entries(run) == ["asked", "stopped"]
+        assert office.fleet.asked == 0
+
+    def test_what_was_asked_before_is_not_read_after(self, office: Office, other: Workflow):
+        run = office.workflow.ask(LAMP_ON, person="dora", origin=WEB)
+        other.stop_all(person="", why="something is wrong")
+        office.work()
+        assert office.run(run.id).state is State.STOPPED
+        assert office.fleet.asked == 0
+
+    def test_what_waits_for_a_key_goes_on_waiting(self, office: Office):
+        run = office.ask(LAMP_ON)
+        office.workflow.stop_all(person="adam", why="fire in the cellar")
+        office.workflow.resume(person="olga", why="it was a drill")
+        assert office.approve(office.run(run.id)).state is State.SUCCEEDED
+
+    def test_an_approval_meanwhile_sends_nothing(self, office: Office):
+        run = office.ask(LAMP_ON)
+        office.workflow.stop_all(person="adam", why="fire in the cellar")
+        assert office.approve(run).state is State.STOPPED
+        assert office.fleet.told == []
+
+    def test_who_stopped_it_does_not_resume_it_alone(self, office: Office):
+        office.workflow.stop_all(person="adam", why="fire in the cellar")
+        with pytest.raises(
+            NotAllowed, match=r"somebody else takes back.*Olga Owner, Stan Storage"
+        ):
+            office.workflow.resume(person="adam", why="it was a drill")
+        assert office.ask(LAMP_ON).state is State.STOPPED
+
+    def test_a_developer_can_neither_stop_nor_resume_everything(self, office: Office):
+        with pytest.raises(NotAllowed, match="Those who can: Adam Admin"):
+            office.workflow.stop_all(person="dora", why="I feel like it")
+        office.workflow.stop_all(person="adam", why="fire in the cellar")
+        with pytest.raises(NotAllowed):
+            office.workflow.resume(person="dora", why="I feel like it")
+        assert [entry.person for entry in _entries(office, "stop refused")] == ["dora"]
+
+    def test_twice_says_who_was_first(self, office: Office):
+        office.workflow.stop_all(person="adam", why="fire in the cellar")
+        with pytest.raises(TooLate, match="stopped by Adam Admin: fire in the cellar"):
+            office.workflow.stop_all(person="olga", why="smoke")
+
+    def test_resuming_what_is_not_stopped_is_too_late(self, office: Office):
+        with pytest.raises(TooLate, match="everything may go on"):
+            office.workflow.resume(person="olga", why="to be sure")
+
+    @pytest.mark.parametrize("why", ["", " no "])
+    def test_it_wants_a_reason_and_says_how_long_that_must_be(self, office: Office, why: str):
+        with pytest.raises(InvalidRequest, match="say why, in 3 characters or more"):
+            office.workflow.stop_all(person="adam", why=why)
+
+    def test_without_a_policy_the_command_line_stops_all_the_same(self, office: Office):
+        run = office.ask(LAMP_ON)
+        (office.policies.path / "policy.cedar").write_text("permit (")
+        office.workflow.stop_all(person="", why="something is wrong")
+        assert office.run(run.id).state is State.WAITING
+        with office.database.reading() as tx:
+            assert stops.get_stop_of_everything(tx)
+
+    def test_without_the_guards_it_would_have_been_sent(
+        self, office: Office, monkeypatch: pytest.MonkeyPatch
+    ):
+        monkeypatch.setattr(stops, "get_stop_of_run", _nothing)
+        # What is stopped is so by the log, too.
+        monkeypatch.setattr(evidence, "list_banned", _nobody)
+        run = office.ask(LAMP_ON)
+        office.workflow.stop_all(person="adam", why="fire in the cellar")
+        assert office.approve(run).state is State.SUCCEEDED
+
+
+def _admitting(office: Office) -> Workflow:
+    """Return the workflow as the service builds it: those who are banned are left out."""
+    admitted = PolicyWithoutBanned(office.policies, office.database)
+    return Workflow(
+        WorkflowContext(
+            office.database, admitted, office.fleet, office.queue, office.parts.runbooks
+        )
+    )
+
+
+class TestBans:
+    def test_t_a20_a_ban_in_the_middle_stops_before_the_next_step(
+        self, office: Office, other: Workflow
+    ):
+        def shut_out(_host: str, _words: str) -> None:
+            other.ban("dora", by="adam", why="the laptop is stolen")
+
+        office.fleet.before_tell = shut_out
+        ended = office.approve(office.ask(ALL_ON))
+        assert ended.state is State.FAILED
+        assert "Stopped before step 2" in ended.summary
+        assert office.fleet.told == [("lb1", "set fan on")]
+
+    def test_t_a20_without_the_guard_the_next_step_would_have_been_sent(
+        self, office: Office, monkeypatch: pytest.MonkeyPatch
+    ):
+        monkeypatch.setattr(stops, "list_banned_people", _nobody)
+        office.fleet.before_tell = lambda _host, _words: _quietly_ban(office)
+        assert office.approve(office.ask(ALL_ON)).state is State.SUCCEEDED
+
+    def test_t_a20_an_approval_of_somebody_banned_counts_no_more(self, office: Office):
+        run = office.ask(LAMP_ON)
+        office.workflow.approve(run.id, person="olga", digest=run.digest)
+        office.workflow.ban("olga", by="adam", why="the account is taken over")
+        office.work()
+        assert office.run(run.id).state is State.REFUSED
+        assert office.fleet.told == []
+
+    def test_t_a20_whoever_is_banned_is_nobody(self, office: Office):
+        workflow = _admitting(office)
+        waiting = workflow.ask(LAMP_ON, person="dora", origin=WEB)
+        office.work()
+        workflow.ban("olga", by="adam", why="the account is taken over")
+        assert workflow.ask(LAMP_ON, person="olga", origin=WEB).state is State.REFUSED
+        with pytest.raises(NotAllowed):
+            workflow.approve(waiting.id, person="olga", digest=office.run(waiting.id).digest)
+        with pytest.raises(NotAllowed):
+            workflow.stop(waiting.id, person="olga")
+        workflow.unban("olga", by="stan", why="the account is hers again")
+        assert workflow.approve(waiting.id, person="olga", digest=office.run(waiting.id).digest)
+
+    def test_t_a20_another_process_hears_of_it_within_seconds(
+        self, office: Office, other: Workflow
+    ):
+        now = [0.0]
+        admitted = PolicyWithoutBanned(office.policies, office.database, clock=lambda: now[0])
+        assert admitted.current().person("dora")
+        other.ban("dora", by="adam", why="the laptop is stolen")
+        now[0] = 5.0
+        assert admitted.current().person("dora") is None
+        assert admitted.current().area_of("lb1").owners == ("olga", "adam")
+
+    def test_who_bans_does_not_lift_it_alone(self, office: Office):
+        office.workflow.ban("dora", by="adam", why="the laptop is stolen")
+        with pytest.raises(NotAllowed, match="somebody else takes back"):
+            office.workflow.unban("dora", by="adam", why="it was found")
+        office.workflow.unban("dora", by="olga", why="it was found")
+        assert _entries(office, "ban lifted")[0].facts["banned_by"] == "adam"
+
+    @pytest.mark.parametrize(
+        ("person", "by", "trouble"),
+        [
+            ("adam", "adam", InvalidRequest),
+            ("olga", "dora", NotAllowed),
+            ("nobody", "adam", InvalidRequest),
+        ],
+    )
+    def test_it_takes_the_right_and_a_person(
+        self, office: Office, person: str, by: str, trouble: type[Exception]
+    ):
+        with pytest.raises(trouble):
+            office.workflow.ban(person, by=by, why="for the fun of it")
+        with office.database.reading() as tx:
+            assert stops.list_bans(tx) == []
+
+    def test_where_none_can_be_shown_it_takes_no_second_factor(self, office: Office):
+        rules = office.policies.path / "policy.cedar"
+        said = '@id("administrators stop everything")'
+        rules.write_text(rules.read_text().replace(said, f"{said} @stepup"))
+        with pytest.raises(StepUpRequired):
+            office.workflow.ban("dora", by="adam", why="the laptop is stolen")
+        with pytest.raises(NotAllowed):
+            office.workflow.ban("olga", by="dora", why="for the fun of it", factor=False)
+        office.workflow.ban("dora", by="adam", why="the laptop is stolen", factor=False)
+        assert _entries(office, "banned")[0].person == "adam"
+
+    def test_without_a_database_the_last_knowledge_holds(self, office: Office, tmp_path: Path):
+        now = [0.0]
+        admitted = PolicyWithoutBanned(office.policies, office.database, clock=lambda: now[0])
+        office.workflow.ban("dora", by="adam", why="the laptop is stolen")
+        assert admitted.current().person("dora") is None
+        admitted._database = Database(f"sqlite:///{tmp_path / 'gone' / 'x.db'}")  # pyright: ignore[reportPrivateUsage] - it is lost
+        now[0] = 60.0
+        assert admitted.current().person("dora") is None
+
+
+def _quietly_ban(office: Office) -> None:
+    with office.database.transaction() as tx:
+        stops.add_ban(tx, "dora", by="adam", why="")
+
+
+def test_a_lasting_step_says_that_it_cannot_be_undone(office: Office):
+    run = office.ask(BreakSwitch(host="lb1", name="lamp"))
+    office.approve(run)
+    with office.database.reading() as tx:
+        said = stop_reasons.describe_stopped_run(tx, office.run(run.id), "Stopped by Olga Owner")
+    assert said == ("Stopped by Olga Owner. Done: “Break it”. “Break it” cannot be undone: gone.")

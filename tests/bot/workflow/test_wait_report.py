@@ -1,0 +1,150 @@
+"""The tally: how long people wait, and what could be lifted to self-service."""
+
+from pathlib import Path
+
+from sqlalchemy import select, update
+
+from bot.db import history, tables
+from bot.db.database import Transaction
+from bot.model.run import Run, State
+from bot.workflow.policy_replay import ReplayOutcome, replay_requests
+from bot.workflow.wait_report import WaitReport, build_wait_report
+from tests.bot.office import Office
+from tests.bot.web.exhibits import approved, asked, ended, running, succeeded, waiting
+
+_MINUTE = 60_000_000
+
+
+def _waited(tx: Transaction, run: Run, minutes: int) -> None:
+    """Have a request been shown so long before it was decided."""
+    decided = update(tables.run).where(tables.run.c.id == run.id)
+    tx.sql.execute(decided.values(shown=tx.now - minutes * _MINUTE, ended=tx.now))
+    tx.sql.execute(update(tables.vote).where(tables.vote.c.run == run.id).values(at=tx.now))
+
+
+def _of(office: Office, days: int = 91) -> WaitReport:
+    with office.database.reading() as tx:
+        return build_wait_report(tx, office.policies.current(), days=days)
+
+
+def _five_good_ones(office: Office, host: str = "lb1", person: str = "dora") -> None:
+    with office.database.transaction() as tx:
+        for minutes in (1, 2, 3, 4, 50):
+            run = succeeded(tx, asked(tx, host=host, person=person))
+            tx.sql.execute(update(tables.run).where(tables.run.c.id == run.id).values(needed=1))
+            _waited(tx, run, minutes)
+
+
+def test_waits_are_told_by_runbook_area_and_hour(office: Office):
+    _five_good_ones(office)
+    found = _of(office)
+    [line] = found.runbooks
+    assert (line.name, line.asked, line.approved, line.rate) == ("abusers clear", 5, 5, 1.0)
+    assert (line.middle, line.ninth, line.longest) == (3 * _MINUTE, 50 * _MINUTE, 50 * _MINUTE)
+    assert [area.name for area in found.areas] == ["the edge"]
+    assert len(found.hours) == 24
+    assert sum(hour.asked for hour in found.hours) == 5
+
+
+def test_what_was_denied_or_left_to_expire_counts_against_it(office: Office):
+    _five_good_ones(office)
+    with office.database.transaction() as tx:
+        _waited(tx, ended(tx, waiting(tx, asked(tx)), State.DENIED, "no"), 1)
+        _waited(tx, ended(tx, waiting(tx, asked(tx)), State.EXPIRED, "nobody"), 480)
+        waiting(tx, asked(tx))
+        for run in (6, 7, 8):
+            shown = update(tables.run).where(tables.run.c.id == run)
+            tx.sql.execute(shown.values(needed=1, shown=tx.now - _MINUTE))
+    total = _of(office).total
+    assert (total.asked, total.approved, total.denied, total.expired) == (8, 5, 1, 1)
+    assert total.waiting == 1
+    assert total.rate == 5 / 7
+    assert _of(office).lifts == []
+
+
+def test_what_always_was_approved_and_went_well_could_be_self_service(office: Office):
+    _five_good_ones(office)
+    [lift] = _of(office).lifts
+    assert (lift.runbook, lift.area, lift.asked, lift.at_once) == ("abusers clear", "edge", 5, 5)
+    assert lift.replayed == "5 without waiting"
+    # The text is a rule, and it does what is said of it and nothing more.
+    policy = office.policies.current().with_rule(lift.rule)
+    with office.database.reading() as tx:
+        here = replay_requests(policy, history.list_past_requests(tx, 0))
+    assert here.counts == {ReplayOutcome.AT_ONCE: 5}
+
+
+def test_the_rule_lets_nothing_else_go_without_approval(office: Office):
+    _five_good_ones(office)
+    [lift] = _of(office).lifts
+    with office.database.transaction() as tx:
+        succeeded(tx, asked(tx, words="abusers empty"))
+        succeeded(tx, asked(tx, host="nas1"))
+        tx.sql.execute(update(tables.run).values(needed=1))
+        tx.sql.execute(
+            update(tables.run).where(tables.run.c.host == "nas1").values(area="storage")
+        )
+    policy = office.policies.current().with_rule(lift.rule)
+    with office.database.reading() as tx:
+        found = replay_requests(policy, history.list_past_requests(tx, 0))
+    assert [one.past.id for one in found.of(ReplayOutcome.AT_ONCE)] == [1, 2, 3, 4, 5]
+
+
+def test_what_went_wrong_once_is_not_lifted(office: Office):
+    _five_good_ones(office)
+    with office.database.transaction() as tx:
+        run = running(tx, approved(tx, waiting(tx, asked(tx))))
+        _waited(tx, ended(tx, run, State.FAILED, "step 1 failed"), 1)
+        tx.sql.execute(update(tables.run).values(needed=1))
+    assert _of(office).lifts == []
+
+
+def test_what_was_asked_too_seldom_is_not_lifted(office: Office):
+    _five_good_ones(office)
+    with office.database.transaction() as tx:
+        tx.sql.execute(update(tables.run).where(tables.run.c.id == 1).values(needed=0))
+    assert _of(office).lifts == []
+
+
+def test_what_is_longer_ago_is_left_out(office: Office):
+    _five_good_ones(office)
+    with office.database.transaction() as tx:
+        tx.sql.execute(update(tables.run).values(asked=tx.now - 8 * 1440 * _MINUTE))
+    assert _of(office, days=7).total.asked == 0
+    assert _of(office, days=9).total.asked == 5
+
+
+def test_however_many_runs_there_are_only_the_newest_are_looked_at(office: Office):
+    _five_good_ones(office)
+    with office.database.transaction() as tx:
+        for run in range(1, 6):
+            one = update(tables.run).where(tables.run.c.id == run)
+            tx.sql.execute(one.values(asked=tx.now - (10 - run) * _MINUTE))
+    with office.database.reading() as tx:
+        few = build_wait_report(tx, office.policies.current(), most=3)
+        every = build_wait_report(tx, office.policies.current(), most=5)
+        third = tx.sql.execute(select(tables.run.c.asked).where(tables.run.c.id == 2)).scalar_one()
+    assert (few.total.asked, few.cut, few.since) == (3, True, third + 1)
+    assert (every.total.asked, every.cut) == (5, False)
+    assert (few.lifts, len(every.lifts)) == ([], 1)
+
+
+def test_what_was_new_to_somebody_is_the_same_for_one_runbook_as_for_all(office: Office):
+    _five_good_ones(office)
+    with office.database.reading() as tx:
+        every = [(one.id, one.novel) for one in history.list_past_requests(tx, 0)]
+        one_runbook = [
+            (one.id, one.novel) for one in history.list_past_requests(tx, 0, words="abusers clear")
+        ]
+    assert one_runbook == every
+    assert one_runbook[0] == (1, True)
+
+
+def test_the_rule_for_an_area_with_umlauts_is_one_that_cedar_understands(
+    office: Office, tmp_path: Path
+):
+    areas = tmp_path / "policy" / "areas.yaml"
+    areas.write_text(areas.read_text().replace("title: the edge", "title: die Läden „Süd“"))
+    _five_good_ones(office)
+    [lift] = _of(office).lifts
+    assert "die Läden „Süd“ needs no approval" in lift.rule
