@@ -1,7 +1,7 @@
 """A Slack in a process of its own: slack.com over TLS, to be reached by a proxy alone.
 
 Who is given `environment` speaks to it as to the real one: at its own address, by HTTPS_PROXY, and
-trusting the authority of SSL_CERT_FILE. Behind it is the chat console. It answers two calls that
+trusting the authority of SSL_CERT_FILE. Behind it is the Slack emulator. It answers two calls that
 Slack does not have at `KEYTURN_SLACK_STAGE`: `deliver` sends what is posted by Socket Mode, as if
 somebody had typed or pressed it, and `limit` has Slack answer 429 so many times.
 """
