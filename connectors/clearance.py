@@ -22,11 +22,6 @@ def cleared_by(check: Callable[[], None]) -> Generator[None]:
         _CHECK.reset(token)
 
 
-def is_asked_for() -> bool:
-    """Say whether somebody is to be asked before each command of this thread."""
-    return _CHECK.get() is not None
-
-
 def ask() -> None:
     """Raise HostTrouble if nothing may be sent any more."""
     check = _CHECK.get()
