@@ -1,12 +1,16 @@
+# Base images by digest, so that each build uses the same bytes; docs/operate.md tells how to renew.
+ARG NODE_IMAGE=node:22-bookworm-slim@sha256:43ac6c60b8f89723f746e8a92ce91abd5017e627ce1ddfe4238355d3a30b772c
+ARG PYTHON_IMAGE=python:3.11-slim-bookworm@sha256:a36c24f9cbdf4fd0f52d67f0823eeac19c2028c637cecc392d97f980d4fec56b
+
 # The web pages' stylesheet and scripts, as package-lock.json pins them.
-FROM node:22-bookworm-slim AS assets
+FROM ${NODE_IMAGE} AS assets
 WORKDIR /build
 COPY package.json package-lock.json ./
 COPY .ci/npm .ci/assets .ci/
 RUN bash .ci/assets --omit=dev
 
 # The service in a virtual environment of its own. All that came from outside is checked by its hash.
-FROM python:3.11-slim-bookworm AS service
+FROM ${PYTHON_IMAGE} AS service
 WORKDIR /build
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PIP_ROOT_USER_ACTION=ignore
 COPY requirements/ requirements/
@@ -22,7 +26,7 @@ COPY --from=assets /build/bot/web/static/vendor/ bot/web/static/vendor/
 RUN pip wheel --no-deps --no-build-isolation --wheel-dir dist . \
     && pip --python /opt/keyturn/bin/python install --no-deps dist/*.whl
 
-FROM python:3.11-slim-bookworm
+FROM ${PYTHON_IMAGE}
 LABEL org.opencontainers.image.title="Keyturn" \
       org.opencontainers.image.licenses="Apache-2.0"
 RUN groupadd --system --gid 10001 keyturn \

@@ -118,3 +118,12 @@ def test_the_image_is_the_one_that_is_built_here():
         for each in (*pod["containers"], *pod["initContainers"])
     }
     assert images == {"keyturn:0.1.0"}
+
+
+def test_every_base_image_is_named_by_digest():
+    arguments = dict(re.findall(r"(?m)^ARG (\w+)=(\S+)$", DOCKERFILE))
+    bases = re.findall(r"(?m)^FROM \$\{(\w+)\}", DOCKERFILE)
+    assert len(bases) == len(re.findall(r"(?m)^FROM ", DOCKERFILE)) == 3
+    default = COMPOSE["services"]["postgres"]["image"].removeprefix("${POSTGRES_IMAGE:-")
+    for image in (*(arguments[name] for name in bases), default.removesuffix("}")):
+        assert re.fullmatch(r"[a-z]+:[\w.-]+@sha256:[0-9a-f]{64}", image), image
