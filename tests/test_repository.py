@@ -261,7 +261,7 @@ def test_developers_run_the_very_versions_that_are_installed(name: str) -> None:
 
 
 @pytest.mark.parametrize("file", sorted((ROOT / "requirements").iterdir()), ids=lambda f: f.name)
-def test_t_x6_every_file_of_requirements_is_locked_with_hashes(file: Path) -> None:
+def test_every_file_of_requirements_is_locked_with_hashes(file: Path) -> None:
     assert file.suffix == ".txt"
     assert _pins(file.name)
 
@@ -275,7 +275,7 @@ def test_t_x6_every_file_of_requirements_is_locked_with_hashes(file: Path) -> No
         ("left-pad==1.0 --hash=md5:00", "has no hash"),
     ],
 )
-def test_t_x6_a_requirement_without_a_hash_is_found(line: str, missing: str) -> None:
+def test_a_requirement_without_a_hash_is_found(line: str, missing: str) -> None:
     with pytest.raises(AssertionError, match=missing):
         _pins_of("some.txt", line)
 
@@ -289,13 +289,13 @@ def _lenient(lines: Sequence[str]) -> list[str]:
     return [line for line in lines if AUDITOR.search(line) and not STRICT.search(line)]
 
 
-def test_t_x6_a_package_that_an_audit_skips_is_a_failure() -> None:
+def test_a_package_that_an_audit_skips_is_a_failure() -> None:
     names = ("Makefile", ".ci/", "Dockerfile", "pyproject.toml")
     where = [text for name, text in _committed() if name.startswith(names)]
     assert _lenient([line for text in where for line in text.splitlines()]) == []
 
 
-def test_t_x6_an_audit_that_skips_what_it_does_not_know_is_found() -> None:
+def test_an_audit_that_skips_what_it_does_not_know_is_found() -> None:
     auditor = "pip" + "-audit"
     lines = [f"{auditor} -r run.txt", f"{auditor} --strict -r run.txt", "pip audits"]
     assert _lenient(lines) == lines[:1]

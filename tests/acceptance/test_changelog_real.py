@@ -80,7 +80,7 @@ def _fleet(host: Sshd) -> Fleet:
     return Fleet(inventory, Sessions(host.directory))
 
 
-def test_t_l5_the_hosts_own_log_shows_every_cut_that_took_what_was_done_there(
+def test_the_hosts_own_log_shows_every_cut_that_took_what_was_done_there(
     host: Sshd, tmp_path: Path
 ):
 
@@ -157,7 +157,7 @@ def _fill(disk: Path) -> Path:
             return filler
 
 
-def test_t_l1_on_a_full_disk_nothing_is_sent_and_it_goes_on_by_itself_later(
+def test_on_a_full_disk_nothing_is_sent_and_it_goes_on_by_itself_later(
     small_disk: Path, host: Sshd, tmp_path: Path
 ):
 
@@ -212,7 +212,7 @@ def _approved(flow: Workflow, queue: ByHand, database: Database) -> int:
     return run.id
 
 
-def test_t_l1_on_a_disk_that_can_only_be_read_nothing_is_sent(small_disk: Path, tmp_path: Path):
+def test_on_a_disk_that_can_only_be_read_nothing_is_sent(small_disk: Path, tmp_path: Path):
     database = Database(f"sqlite:///{small_disk / 'keyturn.db'}", SigningKey.new())
     with an_office(tmp_path, database=database) as office:
         flow, queue, fleet = office.workflow, office.queue, office.fleet

@@ -161,7 +161,7 @@ def test_a_plan_that_went_stale_is_not_applied(stage: Stage):
         "fe80::1%eth0",
     ],
 )
-def test_t_i7_hostile_values_are_refused_and_nothing_changes(stage: Stage, value: str):
+def test_hostile_values_are_refused_and_nothing_changes(stage: Stage, value: str):
     before = stage.servers()
     stage.chat.say(DORA, f"/keyturn abusers clear lb1 {value}")
     time_to_settle = [run for run in stage.runs() if not run.over]
@@ -203,7 +203,7 @@ def test_a_host_that_goes_down_after_approval_gets_nothing(stage: Stage):
         assert locks.get_lock(tx, "lb1") is None
 
 
-def test_t_n1_a_wrong_host_key_ends_it_before_we_log_in(stage: Stage):
+def test_a_wrong_host_key_ends_it_before_we_log_in(stage: Stage):
     stage.change_inventory("lb1", host_key=make_key().public)
     stage.chat.say(DORA, CLEAR)
     run = stage.ended()
@@ -212,7 +212,7 @@ def test_t_n1_a_wrong_host_key_ends_it_before_we_log_in(stage: Stage):
     assert stage.fleet.hosts["lb1"].accepted == 0
 
 
-def test_t_n3_a_key_changed_after_approval_makes_it_stale(stage: Stage):
+def test_a_key_changed_after_approval_makes_it_stale(stage: Stage):
     stage.chat.say(DORA, CLEAR)
     where = stage.approval()
     stage.change_inventory("lb1", host_key=make_key().public)
@@ -261,7 +261,7 @@ def test_nobody_approves_their_own(stage: Stage):
     assert stage.fleet.haproxy.marked(ABUSER)
 
 
-def test_t_l1_if_the_log_cannot_be_written_nothing_is_sent(stage: Stage):
+def test_if_the_log_cannot_be_written_nothing_is_sent(stage: Stage):
     """The disk is full for the change log: no request is taken, and no host is even asked."""
     with stage.service.keyturn.database.engine.connect() as connection:
         connection.exec_driver_sql(
@@ -276,7 +276,7 @@ def test_t_l1_if_the_log_cannot_be_written_nothing_is_sent(stage: Stage):
     assert stage.fleet.haproxy.marked(ABUSER)
 
 
-def test_t_l1_if_the_log_fails_after_the_approval_nothing_is_sent(stage: Stage):
+def test_if_the_log_fails_after_the_approval_nothing_is_sent(stage: Stage):
     stage.chat.say(DORA, CLEAR)
     where = stage.approval()
     with stage.service.keyturn.database.engine.connect() as connection:

@@ -130,7 +130,7 @@ def test_a_page_that_lost_its_stream_takes_it_up_again(browser: Browser, server:
     page.context.close()
 
 
-def test_t_a20_a_page_whose_session_ended_asks_to_sign_in(visit: Visit) -> None:
+def test_a_page_whose_session_ended_asks_to_sign_in(visit: Visit) -> None:
     run = under_way(visit.server)
     visit.open(f"/runs/{run.id}")
     expect(visit.page.locator("#standing")).to_have_text("Live")

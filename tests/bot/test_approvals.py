@@ -77,7 +77,7 @@ def _may(office: Office, run: Run, person: str) -> bool:
 class TestWho:
     @pytest.mark.parametrize("editor", ["", *OWNERS])
     @pytest.mark.parametrize("asker", ["dora", *OWNERS])
-    def test_t_a1_nobody_turns_both_keys_whoever_they_are(
+    def test_approval_is_refused_when_requester_approves(
         self, tmp_path: Path, asker: str, editor: str
     ):
         with _office(tmp_path) as (office, _):
@@ -89,7 +89,7 @@ class TestWho:
                 if run.state is State.WAITING:
                     office.workflow.withdraw(run.id, person=asker)
 
-    def test_t_a1_twin_without_the_comparison_the_asker_would_approve(
+    def test_the_requester_would_approve_without_the_comparison(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ):
         with _office(tmp_path) as (office, _):
@@ -97,7 +97,7 @@ class TestWho:
             monkeypatch.setattr(Request, "made_by", _never)
             assert _yes(office, run, "olga").state is State.READY
 
-    def test_t_a1_a_second_account_is_the_same_person(self, tmp_path: Path):
+    def test_a_second_account_is_the_same_person(self, tmp_path: Path):
         with _office(tmp_path) as (office, _):
             people = office.policies.path / "people.yaml"
             known = "[{team: T0KEYTURN, user: U0OLGA}]"
@@ -109,7 +109,7 @@ class TestWho:
             run = office.ask(BreakSwitch(host="lb1", name="lamp"), person="olga")
             assert not _may(office, run, found.id)
 
-    def test_t_a2_one_person_is_one_key_however_often_they_click(self, tmp_path: Path):
+    def test_one_person_counts_once_when_they_approve_often(self, tmp_path: Path):
         with _office(tmp_path, _rules('@approvals("2") @from("owners")')) as (office, _):
             run = office.ask(LAMP_ON)
             assert _yes(office, run, "olga").state is State.WAITING
@@ -153,7 +153,7 @@ class TestHowMany:
             assert ended.state is State.REFUSED
             assert office.fleet.told == []
 
-    def test_t_a5_an_approver_who_lost_the_role_does_not_count(self, tmp_path: Path):
+    def test_an_approver_who_lost_the_role_does_not_count(self, tmp_path: Path):
         with _office(tmp_path) as (office, _):
             run = office.ask(LAMP_ON)
             _yes(office, run, "olga")
@@ -171,7 +171,7 @@ class TestHowMany:
             ("[developer]", State.STALE, "the policy was changed"),
         ],
     )
-    def test_t_a6_an_asker_who_lost_the_role_is_refused_for_that(
+    def test_a_run_is_refused_when_its_requester_lost_the_role(
         self, tmp_path: Path, roles: str, state: State, why: str
     ):
         with _office(tmp_path) as (office, _):
@@ -309,7 +309,9 @@ class TestThenAndNow:
 
 
 class TestForHowLong:
-    def test_t_a4_an_approval_after_the_end_is_none_by_the_databases_clock(self, tmp_path: Path):
+    def test_an_approval_does_not_count_when_it_is_late_by_the_clock_of_the_database(
+        self, tmp_path: Path
+    ):
         with _office(tmp_path) as (office, clock):
             run = office.ask(LAMP_ON)
             clock.ahead = office.parts.patience + MINUTE
@@ -329,7 +331,7 @@ class TestForHowLong:
             office.work()
             assert office.run(run.id).state is State.SUCCEEDED
 
-    def test_t_a4_an_approval_that_was_not_used_in_time_is_none(self, tmp_path: Path):
+    def test_an_approval_does_not_count_when_it_was_not_used_in_time(self, tmp_path: Path):
         with _office(tmp_path) as (office, clock):
             run = office.ask(LAMP_ON)
             _yes(office, run, "olga")
@@ -397,7 +399,7 @@ class TestPolicyInTheLog:
         assert entry.facts["changed"] == ["areas.yaml"]
         assert entry.facts["old"] != entry.facts["new"] == office.policies.current().version
 
-    def test_t_a14_a_broken_policy_is_an_alarm_once_and_so_is_its_mending(
+    def test_a_broken_policy_is_announced_once_and_so_is_its_fix(
         self, office: Office, caplog: pytest.LogCaptureFixture
     ):
         office.workflow.note_policy()

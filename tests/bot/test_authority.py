@@ -82,22 +82,24 @@ def approve_late(office: Office, clock: Clock) -> State:
 
 
 class TestInTime:
-    def test_t_a4_an_approval_after_its_end_is_none(self, timed: Office, clock: Clock):
+    def test_an_approval_does_not_count_when_the_request_expired(
+        self, timed: Office, clock: Clock
+    ):
         with pytest.raises(TooLate):
             approve_late(timed, clock)
 
-    def test_t_a4_without_the_guard_it_would_have_counted(
+    def test_without_the_guard_it_would_have_counted(
         self, timed: Office, clock: Clock, monkeypatch: pytest.MonkeyPatch
     ):
         monkeypatch.setattr(approvals, "_must_wait", nothing)
         assert approve_late(timed, clock) is State.READY
 
-    def test_t_a4_an_approval_that_grew_old_opens_nothing(self, timed: Office, clock: Clock):
+    def test_an_approval_does_not_count_when_it_grew_old(self, timed: Office, clock: Clock):
         run = approved(timed)
         clock.ahead = timed.parts.unused + MINUTE
         assert (goes_on(timed, run), timed.fleet.told) == (State.EXPIRED, [])
 
-    def test_t_a4_without_the_guard_it_would_have_opened_it(
+    def test_without_the_guard_it_would_have_opened_it(
         self, timed: Office, clock: Clock, monkeypatch: pytest.MonkeyPatch
     ):
         monkeypatch.setattr(gate, "_in_time", nothing)
@@ -106,7 +108,7 @@ class TestInTime:
         assert (goes_on(timed, run), timed.fleet.told) == (State.SUCCEEDED, SENT)
 
     @pytest.mark.parametrize("wrong", [-HOUR, HOUR])
-    def test_t_a4_the_clock_of_the_process_decides_nothing(
+    def test_the_clock_of_the_process_decides_nothing(
         self, any_office: Office, monkeypatch: pytest.MonkeyPatch, wrong: int
     ):
         """An hour in which an approval would have run out, or be good for an hour more."""
@@ -119,7 +121,7 @@ class TestInTime:
             with pytest.raises(TooLate):
                 any_office.approve(run)
 
-    def test_t_a4_if_it_did_a_slow_clock_would_make_approvals_good_again(
+    def test_if_it_did_a_slow_clock_would_make_approvals_good_again(
         self, office: Office, monkeypatch: pytest.MonkeyPatch
     ):
         monkeypatch.setattr(Database, "_now", _by_the_process)
@@ -158,12 +160,12 @@ def _all_there(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class TestAuthority:
-    def test_t_a5_an_approver_who_owns_it_no_more_has_no_key(self, office: Office):
+    def test_an_approval_does_not_count_when_the_approver_lost_the_role(self, office: Office):
         run = approved(office)
         rewrite(office, "areas.yaml", "[olga, adam]", "[adam]")
         assert (goes_on(office, run), office.fleet.told) == (State.REFUSED, [])
 
-    def test_t_a5_without_the_guard_the_key_would_have_opened_it(
+    def test_a_former_owners_approval_would_count_without_the_guard(
         self, office: Office, monkeypatch: pytest.MonkeyPatch
     ):
         _all_there(monkeypatch)
@@ -171,13 +173,13 @@ class TestAuthority:
         rewrite(office, "areas.yaml", "[olga, adam]", "[adam]")
         assert (goes_on(office, run), office.fleet.told) == (State.SUCCEEDED, SENT)
 
-    def test_t_a6_an_asker_without_the_role_gets_nothing_done(self, office: Office):
+    def test_nothing_is_done_when_the_requester_lost_the_role(self, office: Office):
         run = approved(office)
         lose_the_role(office)
         assert (goes_on(office, run), office.fleet.told) == (State.REFUSED, [])
         assert "may no longer have this done" in office.run(run.id).summary
 
-    def test_t_a6_without_the_guard_it_would_have_been_done(
+    def test_without_the_guard_it_would_have_been_done(
         self, office: Office, monkeypatch: pytest.MonkeyPatch
     ):
         _all_there(monkeypatch)
@@ -211,7 +213,9 @@ class TestMidway:
         line = "  {host}: {{area: edge, tags: [haproxy]}}\n"
         return "".join(line.format(host=host) for host in self.HOSTS[1:]).removeprefix("  ")
 
-    def test_t_a6_no_further_host_is_reached(self, office: Office, go: Callable[[Office], None]):
+    def test_no_further_host_is_reached_when_the_requester_loses_the_role(
+        self, office: Office, go: Callable[[Office], None]
+    ):
         assert self._goes(office, go) == ["lb1", "lb2", "lb3"]
         with office.database.reading() as tx:
             parts = runs.list_children(tx, 1)
@@ -221,7 +225,7 @@ class TestMidway:
             told = "may no longer have this done" in part.summary
             assert (part.state, told) == (State.REFUSED, True), part.summary
 
-    def test_t_a6_without_the_guard_all_of_them_would_have_been(
+    def test_every_host_would_be_reached_without_the_guard(
         self, office: Office, go: Callable[[Office], None], monkeypatch: pytest.MonkeyPatch
     ):
         _all_there(monkeypatch)
@@ -239,18 +243,18 @@ class TestANo:
         office.workflow.advance(run.id)
         return office.run(run.id)
 
-    def test_t_a3_wins_over_the_yes_until_something_is_sent(self, office: Office):
+    def test_a_denial_wins_over_an_approval_until_something_is_sent(self, office: Office):
         assert self._set_back(office).state in {State.DENIED, State.REFUSED}
         assert office.fleet.told == []
 
-    def test_t_a3_without_the_log_the_vote_alone_wins(
+    def test_without_the_log_the_vote_alone_wins(
         self, office: Office, monkeypatch: pytest.MonkeyPatch
     ):
         monkeypatch.setattr(gate, "_borne_out", nothing)
         assert self._set_back(office).state is State.DENIED
         assert office.fleet.told == []
 
-    def test_t_a3_without_either_it_would_have_been_sent(
+    def test_without_either_it_would_have_been_sent(
         self, office: Office, monkeypatch: pytest.MonkeyPatch
     ):
         monkeypatch.setattr(gate, "authorise_run", nothing)
@@ -259,7 +263,7 @@ class TestANo:
 
 
 class TestWhatWasShown:
-    def test_t_a8_what_is_sent_is_the_plan_that_is_kept(
+    def test_what_is_sent_is_the_plan_that_is_kept(
         self, office: Office, monkeypatch: pytest.MonkeyPatch
     ):
         """Whatever the runbook would say by then: the second step is as it was approved."""
@@ -276,7 +280,7 @@ class TestWhatWasShown:
         assert office.fleet.told == [("lb1", "set fan dim"), ("lb1", "set lamp dim")]
         assert run.proposal
 
-    def test_t_a8_a_runbook_that_was_changed_after_the_approval_does_nothing(
+    def test_a_runbook_that_was_changed_after_the_approval_does_nothing(
         self, office: Office, monkeypatch: pytest.MonkeyPatch
     ):
         run = approved(office)
@@ -284,7 +288,7 @@ class TestWhatWasShown:
         assert (goes_on(office, run), office.fleet.told) == (State.STALE, [])
         assert "the runbook was changed" in office.run(run.id).summary
 
-    def test_t_a8_without_the_guard_it_would_have(
+    def test_without_the_guard_it_would_have(
         self, office: Office, monkeypatch: pytest.MonkeyPatch
     ):
         monkeypatch.setattr(gate, "_same_as_approved", nothing)
@@ -295,12 +299,12 @@ class TestWhatWasShown:
     def _changed(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(planner, "version", another_version)
 
-    def test_t_a9_a_host_that_moved_since_is_sent_nothing(self, office: Office):
+    def test_a_host_that_moved_since_is_sent_nothing(self, office: Office):
         run = approved(office)
         office.fleet.hosts["lb1"]["lamp"] = "dim"
         assert (goes_on(office, run), office.fleet.told) == (State.STALE, [])
 
-    def test_t_a9_without_the_guard_it_would_have_been(
+    def test_without_the_guard_it_would_have_been(
         self, office: Office, monkeypatch: pytest.MonkeyPatch
     ):
         monkeypatch.setattr(gate, "_same_as_approved", nothing)
@@ -323,11 +327,11 @@ class TestALateResult:
         run = office.ask(LAMP_ON)
         return office.approve(run)
 
-    def test_t_a10_changes_nothing_that_is_newer(self, office: Office):
+    def test_a_late_result_changes_nothing_newer(self, office: Office):
         ended = self._settled_meanwhile(office)
         assert (ended.state, ended.summary[:7]) == (State.FAILED, "Settled")
 
-    def test_t_a10_without_the_guard_it_would_have(
+    def test_a_late_result_would_overwrite_without_the_guard(
         self, office: Office, monkeypatch: pytest.MonkeyPatch
     ):
         def whoevers(_self: Executor, tx: Transaction, run: Run, _hold: HeldRun) -> Run:
@@ -349,12 +353,12 @@ class LastGood(PolicyDirectory):
 
 
 class TestABrokenPolicy:
-    def test_t_a14_opens_nothing_that_was_approved_before(self, office: Office):
+    def test_nothing_approved_before_runs_when_the_policy_is_broken(self, office: Office):
         run = approved(office)
         rewrite(office, "policy.cedar", "permit (", "permit ((")
         assert (goes_on(office, run), office.fleet.told) == (State.REFUSED, [])
 
-    def test_t_a14_if_the_last_good_one_were_used_it_would(self, office: Office):
+    def test_it_would_run_if_the_last_good_policy_were_used(self, office: Office):
         policies = LastGood(office.policies.path)
         parts = replace(office.parts, policies=policies)
         used = replace(office, parts=parts, workflow=Workflow(parts))
@@ -413,13 +417,13 @@ class TestPace:
         for _ in range(times):
             office.ask(SetSwitch(host="lb1", name="lamp", value="on"), person=person)
 
-    def test_t_a19_one_person_asks_for_so_much_a_minute(self, paced: Office):
+    def test_requests_are_limited_for_each_person(self, paced: Office):
         self._asks(paced, "dora")
         with pytest.raises(TooManyRequests, match="you have asked for 3 things within a minute"):
             self._asks(paced, "dora", times=1)
         self._asks(paced, "stan", times=1)
 
-    def test_t_a19_so_much_is_asked_of_one_runbook_and_of_everybody(self, paced: Office):
+    def test_requests_are_limited_for_each_runbook_and_in_all(self, paced: Office):
         self._asks(paced, "dora")
         self._asks(paced, "stan", times=2)
         with pytest.raises(TooManyRequests, match="toy set was asked for 5 times"):
@@ -429,7 +433,7 @@ class TestPace:
         with pytest.raises(TooManyRequests, match="7 things were asked for"):
             paced.ask(ShowSwitches(host="lb1"), person="olga")
 
-    def test_t_a19_it_is_noted_once_a_minute(self, paced: Office):
+    def test_the_limit_is_logged_once_a_minute(self, paced: Office):
         self._asks(paced, "dora")
         for _ in range(3):
             with pytest.raises(TooManyRequests):
@@ -437,7 +441,7 @@ class TestPace:
         assert paced.entries().count("asked too fast") == 1
         assert paced.entries().count("asked") == 3
 
-    def test_t_a19_approvals_and_denials_are_never_held_up(self, paced: Office):
+    def test_approvals_and_denials_are_never_held_up(self, paced: Office):
         first, second = paced.ask(LAMP_ON), paced.ask(LAMP_ON)
         paced.ask(ShowSwitches(host="lb1"))
         with pytest.raises(TooManyRequests):
@@ -445,13 +449,13 @@ class TestPace:
         assert paced.approve(first).state is State.SUCCEEDED
         assert paced.workflow.deny(second.id, person="olga").state is State.DENIED
 
-    def test_t_a19_a_minute_later_there_is_room_again(self, timed: Office, clock: Clock):
+    def test_a_minute_later_there_is_room_again(self, timed: Office, clock: Clock):
         parts = replace(timed.parts, pace=RateLimits.of(1))
         paced = replace(timed, parts=parts, workflow=Workflow(parts))
         self._asks(paced, "dora", times=1)
         clock.ahead = 61_000_000
         self._asks(paced, "dora", times=1)
 
-    def test_t_a19_without_the_guard_there_is_no_end(self, office: Office):
+    def test_requests_would_be_unlimited_without_the_guard(self, office: Office):
         self._asks(office, "dora", times=12)
         assert office.entries().count("asked") == 12

@@ -177,7 +177,7 @@ def test_a_run_that_waits_for_its_turn_waits_once(hire: Hire):
 
 
 @pytest.mark.parametrize("lane", ["look", "enqueue"])
-def test_t_a19_checks_that_hang_keep_no_change_waiting(hire: Hire, lane: str):
+def test_checks_that_hang_keep_no_change_waiting(hire: Hire, lane: str):
     """Its twin beside it: if checks had the same threads, the change would wait for them."""
     staff = hire(threads=2, looks=2)
     with slow(99) as work:
@@ -225,7 +225,7 @@ def test_what_fails_keeps_nothing_else_from_being_advanced(hire: Hire):
     assert done.wait(10)
 
 
-def test_r_w3_the_single_goes_before_the_bulk(hire: Hire):
+def test_the_single_goes_before_the_bulk(hire: Hire):
     """Asked last, taken first: parts of a wave and fires of a schedule wait."""
     staff = hire(threads=1)
     with staff.database.transaction() as tx:
@@ -237,7 +237,7 @@ def test_r_w3_the_single_goes_before_the_bulk(hire: Hire):
     assert _taken(staff, [*parts, fired, alone]) == [alone, *parts, fired]
 
 
-def test_r_w3_people_take_turns_however_much_each_has_asked_for(hire: Hire):
+def test_people_take_turns_however_much_each_has_asked_for(hire: Hire):
     staff = hire(threads=1)
     with staff.database.transaction() as tx:
         doras = [_asked(tx) for _ in range(6)]
@@ -247,7 +247,7 @@ def test_r_w3_people_take_turns_however_much_each_has_asked_for(hire: Hire):
     assert taken == [doras[0], olgas[0], ninas[0], doras[1], olgas[1], *doras[2:]]
 
 
-def test_r_w3_who_comes_later_waits_for_one_of_each_and_not_for_all(hire: Hire):
+def test_who_comes_later_waits_for_one_of_each_and_not_for_all(hire: Hire):
     """Half of the line was served by then: that is not held against whoever comes."""
     staff = hire(threads=1)
     with staff.database.transaction() as tx:
@@ -264,7 +264,7 @@ def test_r_w3_who_comes_later_waits_for_one_of_each_and_not_for_all(hire: Hire):
     assert work.advanced.index(olgas) - work.advanced.index(doras[4]) <= 2
 
 
-def test_r_w3_broken_glass_waits_for_no_thread(hire: Hire):
+def test_broken_glass_waits_for_no_thread(hire: Hire):
     """Its twin is beside it: what is merely single waits until a thread is free."""
     staff = hire(threads=1)
     with staff.database.transaction() as tx:
@@ -440,7 +440,7 @@ def test_a_worker_whose_connections_could_not_be_opened_begins_anew(
 
 @pytest.mark.real
 @pytest.mark.parametrize("looks_after", [True, False])
-def test_r_d1_a_hint_whose_end_could_not_be_written_down_is_forgotten(
+def test_a_hint_whose_end_could_not_be_written_down_is_forgotten(
     apart: Database, monkeypatch: pytest.MonkeyPatch, looks_after: bool
 ):
     """Its twin beside it: else its run would count as taken care of for as long as we live."""

@@ -279,7 +279,7 @@ def test_settings_that_others_can_read_are_said(clinic: Clinic):
     assert "the settings" not in clinic.run().output
 
 
-def test_t_l4_an_entry_altered_at_the_end_of_the_log_is_said(clinic: Clinic):
+def test_an_entry_altered_at_the_end_of_the_log_is_said(clinic: Clinic):
     with clinic.service.keyturn.database.engine.connect() as connection:
         for trigger in connection.exec_driver_sql(
             "SELECT name FROM sqlite_master WHERE type = 'trigger' AND tbl_name = 'entry'"

@@ -125,7 +125,7 @@ def test_who_has_no_file_to_spare_hangs_up_on_a_silent_database_all_the_same(
     assert not thread.is_alive()
 
 
-def test_t_l2_a_frozen_database_refuses_the_run_before_any_packet(frozen_office: Office):
+def test_a_frozen_database_refuses_the_run_before_any_packet(frozen_office: Office):
     office = frozen_office
     other = office.ask(SetSwitch(host="lb2", name="lamp", value="on"))
     run = office.ask(LAMP_ON)
@@ -148,7 +148,7 @@ def test_t_l2_a_frozen_database_refuses_the_run_before_any_packet(frozen_office:
     assert office.run(run.id).state is State.SUCCEEDED
 
 
-def test_t_l2_nobody_waits_for_it_longer_than_two_seconds(frozen_office: Office):
+def test_no_caller_waits_longer_than_two_seconds_for_a_frozen_database(frozen_office: Office):
     """Neither over a connection that is there, nor over one that is made for it."""
     office = frozen_office
     run = office.ask(LAMP_ON)
@@ -162,7 +162,7 @@ def test_t_l2_nobody_waits_for_it_longer_than_two_seconds(frozen_office: Office)
     _works_again(office)
 
 
-def test_t_l2_without_the_watch_everybody_waits_for_good(
+def test_callers_would_wait_for_good_without_the_watch(
     frozen_office: Office, monkeypatch: pytest.MonkeyPatch
 ):
     """The twin: nothing but the watch hangs up."""
@@ -178,7 +178,7 @@ def test_t_l2_without_the_watch_everybody_waits_for_good(
     assert not stuck.is_alive()
 
 
-def test_t_l2_a_connection_that_is_lost_just_then_leaves_the_others_their_watch(
+def test_other_connections_stay_watched_when_one_is_lost(
     own_postgres: Postgres, monkeypatch: pytest.MonkeyPatch
 ):
     """Of such a one there is no socket left to end."""

@@ -143,7 +143,7 @@ class TestHistoryRewritten:
         rewrite(office.database, _with_their_hashes(entries))
         return entries[n].seq
 
-    def test_t_l11_the_service_signs_nothing_on_top_of_it(
+    def test_the_service_signs_nothing_on_top_of_it(
         self, sealed: Office, house: Housekeeping, told: list[Checkpoint]
     ):
         self._rewritten(sealed)
@@ -157,14 +157,14 @@ class TestHistoryRewritten:
         # A hash that stands in the database is not signed for a witness, either.
         assert told == []
 
-    def test_t_l11_nor_does_a_process_that_has_seen_nothing_yet(self, sealed: Office, key: Path):
+    def test_a_new_process_signs_nothing_on_top_of_it(self, sealed: Office, key: Path):
         self._rewritten(sealed)
         fresh = Database(sealed.database.url, signing.load_signing_key(key))
         with fresh.transaction() as tx, pytest.raises(LogAltered, match="is not signed"):
             verification.open_log(tx)
         fresh.close()
 
-    def test_t_l11_without_the_look_at_the_head_it_would_sign(
+    def test_without_the_look_at_the_head_it_would_sign(
         self, sealed: Office, house: Housekeeping, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     ):
         """And the last signature alone would bear it out; each entry's own does not."""
@@ -180,7 +180,7 @@ class TestHistoryRewritten:
             alone = verify_alone(sealed.database, tmp_path, *options)
             assert alone.stderr.startswith(f"BROKEN at entry {n}: it is not signed")
 
-    def test_t_l11_verify_finds_it_and_adds_nothing(self, tmp_path: Path):
+    def test_verify_finds_it_and_adds_nothing(self, tmp_path: Path):
         with a_place(tmp_path) as tx:
             change_log.append_entry(tx, "noted", n=1)
             change_log.append_entry(tx, "noted", n=2)
@@ -208,7 +208,7 @@ def _append_and_take_back(opened: Callable[[], AbstractContextManager[Transactio
 class TestTheEnd:
     """Take the newest entries away while the service is at work."""
 
-    def test_t_l11_a_log_that_is_shorter_than_we_know_takes_nothing(
+    def test_a_log_that_is_shorter_than_we_know_takes_nothing(
         self, sealed: Office, house: Housekeeping
     ):
         sealed.ask(LAMP_ON)
@@ -216,9 +216,7 @@ class TestTheEnd:
         with pytest.raises(LogAltered, match="Keyturn has written entry"):
             house.keep()
 
-    def test_t_l11_nor_does_one_that_another_process_has_gone_on_with(
-        self, sealed: Office, house: Housekeeping, key: Path
-    ):
+    def test_a_forked_log_takes_nothing(self, sealed: Office, house: Housekeeping, key: Path):
         sealed.ask(LAMP_ON)
         rewrite(sealed.database, entries_of(sealed.database)[:-1])
         other = Database(sealed.database.url, signing.load_signing_key(key))
@@ -229,7 +227,7 @@ class TestTheEnd:
         with pytest.raises(LogAltered, match="is not the one that Keyturn has written"):
             house.keep()
 
-    def test_t_l11_what_was_not_committed_is_not_missed(self, sealed: Office):
+    def test_what_was_not_committed_is_not_missed(self, sealed: Office):
         for opened in (sealed.database.transaction, sealed.database.together):
             with pytest.raises(_TakenBackError):
                 _append_and_take_back(opened)
@@ -259,13 +257,13 @@ class TestRotation:
         turned.workflow.advance(run.id)
         database.close()
 
-    def test_t_l12_the_service_adds_nothing_after_it(self, sealed: Office, house: Housekeeping):
+    def test_the_service_adds_nothing_after_it(self, sealed: Office, house: Housekeeping):
         run = sealed.ask(LAMP_ON)
         _forged_approval(sealed, run)
         with pytest.raises(LogAltered, match="is not signed"):
             house.keep()
 
-    def test_t_l12_the_key_is_not_changed(
+    def test_the_key_is_not_changed(
         self, sealed: Office, key: Path, monkeypatch: pytest.MonkeyPatch
     ):
         self._with_an_entry_on_top(sealed, monkeypatch)
@@ -274,7 +272,7 @@ class TestRotation:
             rotate_signing_key(sealed.database, key)
         assert signing.load_signing_key(key).public == public
 
-    def test_t_l12_had_it_been_changed_the_approval_would_open_nothing(
+    def test_had_it_been_changed_the_approval_would_open_nothing(
         self, sealed: Office, key: Path, monkeypatch: pytest.MonkeyPatch
     ):
         run = self._with_an_entry_on_top(sealed, monkeypatch)
@@ -282,7 +280,7 @@ class TestRotation:
         self._rotated(sealed, key, run)
         assert sealed.fleet.told == []
 
-    def test_t_l12_without_both_guards_it_would(
+    def test_a_forged_approval_would_open_without_both_guards(
         self, sealed: Office, key: Path, monkeypatch: pytest.MonkeyPatch
     ):
         run = self._with_an_entry_on_top(sealed, monkeypatch)
@@ -353,14 +351,14 @@ class TestTakenOut:
         _vote_and_let_go(office, run)
         return run
 
-    def test_t_l13_a_denied_change_does_not_run(
+    def test_a_denied_change_does_not_run(
         self, sealed: Office, key: Path, follow: Callable[[Office, Path], None]
     ):
         run = self._denied(sealed, key, follow)
         sealed.workflow.advance(run.id)
         assert sealed.fleet.told == []
 
-    def test_t_l13_nor_after_a_restart(
+    def test_a_denied_change_does_not_run_after_a_restart(
         self, sealed: Office, key: Path, follow: Callable[[Office, Path], None]
     ):
         run = self._denied(sealed, key, follow)
@@ -371,7 +369,7 @@ class TestTakenOut:
         database.close()
         assert sealed.fleet.told == []
 
-    def test_t_l13_without_what_is_known_of_the_log_it_would(
+    def test_a_denied_change_would_run_without_the_known_head(
         self,
         sealed: Office,
         key: Path,
@@ -396,14 +394,14 @@ class TestTakenOut:
         _vote_and_let_go(office, run)
         return run
 
-    def test_t_l13_the_change_of_a_banned_person_does_not_run(
+    def test_the_change_of_a_banned_person_does_not_run(
         self, sealed: Office, key: Path, follow: Callable[[Office, Path], None]
     ):
         run = self._banned(sealed, key, follow)
         sealed.workflow.advance(run.id)
         assert sealed.fleet.told == []
 
-    def test_t_l13_without_what_is_known_of_bans_it_would(
+    def test_a_banned_persons_change_would_run_without_the_known_bans(
         self,
         sealed: Office,
         key: Path,
@@ -415,7 +413,7 @@ class TestTakenOut:
         sealed.workflow.advance(run.id)
         assert sealed.fleet.told == [("lb1", "set lamp on")]
 
-    def test_t_l13_a_change_that_was_done_is_not_done_again(
+    def test_a_change_that_was_done_is_not_done_again(
         self, sealed: Office, key: Path, follow: Callable[[Office, Path], None]
     ):
         run = sealed.approve(sealed.ask(LAMP_ON))
@@ -433,7 +431,7 @@ class TestTakenOut:
         assert sealed.fleet.told == [("lb1", "set lamp on")]
 
 
-def test_t_l13_a_revoked_grant_stays_revoked(sealed: Office, key: Path):
+def test_a_revoked_grant_stays_revoked(sealed: Office, key: Path):
     given = grant(sealed)
     sealed.workflow.mandates.end_grant(given.id, person="olga", door="slack")
     _note(sealed)
@@ -466,7 +464,7 @@ class TestLosses:
             change_log.append_entry(tx, verification.RESTORED, entries=first - 1, seen=first - 1)
         return [point], first
 
-    def test_t_l14_is_broken_until_a_person_acknowledges_it(self, sealed: Office):
+    def test_a_log_with_a_loss_is_broken_until_a_person_acknowledges_it(self, sealed: Office):
         points, first = self._cut(sealed)
         lost = points[0].seq - first + 1
         verdict = _verdict(sealed.database, witnesses=points)
@@ -475,7 +473,7 @@ class TestLosses:
             verification.acknowledge(tx, points, first=first, lost=lost, person="adam")
         assert _verdict(sealed.database, witnesses=points).broken is None
 
-    def test_t_l14_without_the_number_it_would_be_excused(self, sealed: Office):
+    def test_without_the_number_it_would_be_excused(self, sealed: Office):
         """The twin: the entry alone does not tell how many were lost, so it excuses any."""
         points, first = self._cut(sealed)
         with sealed.database.reading() as tx:
@@ -499,7 +497,7 @@ class TestLosses:
 
 
 class TestWitnessAtTheStart:
-    def test_t_l13_a_process_does_not_begin_with_less_than_its_witness_saw(self, sealed: Office):
+    def test_a_process_does_not_begin_with_less_than_its_witness_saw(self, sealed: Office):
         sealed.ask(LAMP_ON)
         with sealed.database.transaction() as tx:
             point = verification.make_checkpoint(tx)

@@ -38,14 +38,14 @@ class TestALogThatTakesNothing:
             )
         return run
 
-    def test_t_l1_nothing_is_sent_and_nothing_else_begins(self, office: Office):
+    def test_nothing_is_sent_when_the_log_cannot_be_written(self, office: Office):
         self._approved_then_broken(office)
         office.work()
         assert office.fleet.told == []
         with pytest.raises((StoreUnavailable, StoreRefused)):
             office.ask(LAMP_ON)
 
-    def test_t_l1_without_the_guard_it_would_be_done_and_nobody_would_know(
+    def test_a_change_would_go_unrecorded_without_the_guard(
         self, office: Office, monkeypatch: pytest.MonkeyPatch
     ):
         run = self._approved_then_broken(office)
@@ -61,7 +61,7 @@ def _forget(tx: Transaction, kind: str, **_facts: object) -> Entry:
     return Entry(1, tx.now, kind, None, "", "", "{}", change_log.GENESIS, change_log.GENESIS, "")
 
 
-def test_t_l9_a_writer_with_an_old_head_makes_no_fork(
+def test_a_writer_with_an_old_head_makes_no_fork(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ):
     """Were writers not in line, the key of the table would still let one entry through."""
@@ -77,7 +77,7 @@ def test_t_l9_a_writer_with_an_old_head_makes_no_fork(
         change_log.append_entry(tx, "noted", n=2)
 
 
-def test_t_l9_without_the_line_and_the_key_there_would_be_a_fork(
+def test_without_the_line_and_the_key_there_would_be_a_fork(
     office: Office, monkeypatch: pytest.MonkeyPatch
 ):
     """The twin: two entries follow the same one, and whoever verifies sees it."""
@@ -120,12 +120,12 @@ class TestErasure:
         with office.database.reading() as tx:
             return runs.list_steps(tx, run.id)[0].output
 
-    def test_t_l10_takes_two_persons(self, office: Office, done: Run):
+    def test_erasure_takes_two_persons(self, office: Office, done: Run):
         assert done.state is State.SUCCEEDED
         with pytest.raises(NotAllowed, match="another person"):
             self._alone(office, done)
 
-    def test_t_l10_without_the_guard_one_would_do(
+    def test_one_person_would_erase_without_the_guard(
         self, office: Office, done: Run, monkeypatch: pytest.MonkeyPatch
     ):
         monkeypatch.setattr(erasure, "why_not_confirm", _no_word)
@@ -139,19 +139,19 @@ def _no_word(*_: object) -> str:
 class TestKeys:
     """What a neighbour on the machine could have put there beforehand, or could read."""
 
-    def test_t_x4_a_key_is_made_and_never_replaced(self, tmp_path: Path):
+    def test_a_key_is_made_and_never_replaced(self, tmp_path: Path):
         file = tmp_path / "a.key"
         made = keyfile.load_or_create_key(file, lambda: b"one")
         assert (made, keyfile.load_or_create_key(file, lambda: b"two")) == (b"one", b"one")
 
-    def test_t_x4_whoever_can_read_the_key_keeps_us_from_starting(self, tmp_path: Path):
+    def test_start_is_refused_when_others_can_read_the_key(self, tmp_path: Path):
         file = tmp_path / "a.key"
         keyfile.load_or_create_key(file, lambda: os.urandom(32))
         file.chmod(0o644)
         with pytest.raises(keyfile.KeyFileError, match="chmod 600"):
             secret_box.load_secret_box(file)
 
-    def test_t_x4_without_the_guard_others_could_read_it(
+    def test_without_the_guard_others_could_read_it(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ):
         def carelessly(file: Path, content: bytes) -> None:

@@ -85,7 +85,7 @@ def _told_of(office: Office, run: Run) -> list[change_log.Entry]:
         return [e for e in change_log.list_entries_of_run(tx, run.id) if e.kind == TROUBLE]
 
 
-def test_t_l3_a_log_that_breaks_within_a_run_stops_it_and_what_is_known_is_merged(
+def test_a_log_that_breaks_within_a_run_stops_it_and_what_is_known_is_merged(
     office: Office, spool: Spool
 ):
     parts = replace(office.parts, spool=spool)
@@ -108,7 +108,7 @@ def test_t_l3_a_log_that_breaks_within_a_run_stops_it_and_what_is_known_is_merge
     assert len(office.fleet.told) == 1
 
 
-def test_t_l3_without_the_spool_nobody_knows_how_the_step_ended(office: Office, spool: Spool):
+def test_the_end_of_a_step_would_be_lost_without_the_spool(office: Office, spool: Spool):
     """The twin: what the process knew is gone with it."""
     run = _broken_under_way(office, office.parts)
     _next_process(office, office.parts, spool)

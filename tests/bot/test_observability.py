@@ -44,7 +44,7 @@ def test_whatever_is_logged_stays_on_its_line_and_is_only_text() -> None:
     assert json.loads(line)["message"] == hostile
 
 
-def test_t_x1_no_secret_is_on_a_line_of_either_kind() -> None:
+def test_no_secret_is_on_a_line_of_either_kind() -> None:
     redactor = Redactor([SECRET])
     record = _record("the token is %s", SECRET)
     try:
@@ -58,7 +58,7 @@ def test_t_x1_no_secret_is_on_a_line_of_either_kind() -> None:
         assert "of-2026" not in line
 
 
-def test_t_x1_without_the_redactor_it_would_be_there() -> None:
+def test_without_the_redactor_it_would_be_there() -> None:
     assert "of-2026" in JsonFormatter(Redactor([])).format(_record("the token is %s", SECRET))
 
 

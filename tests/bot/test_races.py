@@ -41,7 +41,7 @@ def _together(*actions: Callable[[], object]) -> list[BaseException | None]:
 
 
 @pytest.mark.parametrize("attempt", range(5))
-def test_t_a2_two_approvers_at_once_start_one_run(any_office: Office, attempt: int):
+def test_two_approvers_at_once_start_one_run(any_office: Office, attempt: int):
     office = any_office
     run = office.ask(SetSwitch(host="lb1", name="lamp", value=f"v{attempt}"))
 
@@ -55,7 +55,7 @@ def test_t_a2_two_approvers_at_once_start_one_run(any_office: Office, attempt: i
 
 
 @pytest.mark.parametrize("attempt", range(5))
-def test_t_a3_approve_and_deny_at_once_leave_one_truth(any_office: Office, attempt: int):
+def test_approve_and_deny_at_once_leave_one_truth(any_office: Office, attempt: int):
     office = any_office
     run = office.ask(SetSwitch(host="lb1", name="lamp", value="on"))
     _together(
@@ -176,7 +176,7 @@ def test_a_lock_that_is_given_up_while_it_is_asked_for_is_taken(any_office: Offi
     assert lock.run == second.id
 
 
-def test_t_l2_a_database_that_does_not_answer_is_given_up(any_office: Office):
+def test_a_database_that_does_not_answer_is_given_up(any_office: Office):
     office = any_office
     run = office.ask(SetSwitch(host="lb1", name="lamp", value="on"))
     refused: list[StoreUnavailable] = []
@@ -197,7 +197,7 @@ def test_t_l2_a_database_that_does_not_answer_is_given_up(any_office: Office):
     assert office.run(run.id).state is State.WAITING
 
 
-def test_t_h5_a_nul_that_a_host_says_ends_the_run_like_any_word(any_office: Office):
+def test_a_run_ends_normally_when_a_host_prints_nul(any_office: Office):
     office = any_office
 
     def refuse(_host: str, _words: str) -> None:

@@ -253,7 +253,7 @@ def _proved(what: str, races: int) -> str:
 
 @pytest.mark.timeout(0 if CHAOS else 120)
 @pytest.mark.parametrize("needed", [1, 2])
-def test_t_a2_whoever_clicks_where_each_request_is_one_run(
+def test_each_request_is_one_run_when_processes_race(
     place: Place, needed: int, record_property: Record
 ):
     numbers = _race(place, _asked(place, needed, RACES))
@@ -266,7 +266,7 @@ def test_t_a2_whoever_clicks_where_each_request_is_one_run(
 
 
 @pytest.mark.timeout(0 if CHAOS else 120)
-def test_r_c3_whoever_is_told_of_a_run_one_begins_it(place: Place, record_property: Record):
+def test_one_process_begins_a_run_when_many_are_notified(place: Place, record_property: Record):
     times = CHAOS or RACES
     numbers = _race(place, _asked(place, 1, times), begin)
     done = place.ledger.counted
@@ -276,9 +276,7 @@ def test_r_c3_whoever_is_told_of_a_run_one_begins_it(place: Place, record_proper
 
 
 @pytest.mark.timeout(0 if CHAOS else 120)
-def test_r_c3_k15_each_tick_fires_once_while_clocks_are_killed(
-    place: Place, record_property: Record
-):
+def test_each_tick_fires_once_while_clocks_are_killed(place: Place, record_property: Record):
     times, chance = CHAOS or 2 * TICKS, random.Random(SEED)  # noqa: S311 - no secret
     a_policy(place.directory / "policy", rules=RULES.format(1))
     workflow, fleet, _, database = place.workflow()
@@ -388,7 +386,7 @@ def _kind(place: Place) -> str:
     return "SQLite" if place.url.startswith("sqlite") else "PostgreSQL"
 
 
-def test_t_a2_without_the_guard_a_run_is_put_to_work_twice(place: Place):
+def test_without_the_guard_a_run_is_put_to_work_twice(place: Place):
     """The twin."""
     numbers = _race(place, _asked(place, 1, 3), click_unguarded)
     done = place.ledger.counted

@@ -517,7 +517,7 @@ def test_what_nobody_decides_in_time_expires(office: Office):
 
 
 class TestFreezes:
-    """T-A17: a freeze is checked where a change would start, whatever let it come so far."""
+    """A freeze is checked where a change would start, whatever let it come so far."""
 
     FROZEN = 'freezes: [{name: fair, from: "1999-01-01 00:00", until: "2999-01-01 00:00"}]\n'
 
@@ -571,7 +571,7 @@ class TestFreezes:
         assert office.approve(office.ask(LAMP_ON)).state is State.SUCCEEDED
 
 
-def test_t_a7_a_plan_that_was_altered_in_the_database_is_not_applied(office: Office):
+def test_a_plan_that_was_altered_in_the_database_is_not_applied(office: Office):
     run = office.ask(LAMP_ON)
     office.workflow.approve(run.id, person="olga", digest=run.digest)
     assert run.proposal
@@ -589,7 +589,7 @@ def _another_key(office: Office) -> None:
     inventory.write_text(inventory.read_text().replace(HOST_KEY, HOST_KEY[:-4] + "AAAA"))
 
 
-def test_t_a7_a_host_that_is_another_machine_from_the_second_step_on_is_told_no_more(
+def test_a_host_gets_no_further_step_when_it_became_another_machine(
     office: Office,
 ):
     office.fleet.after_tell = lambda _host, _words: _another_key(office)

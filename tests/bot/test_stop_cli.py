@@ -30,7 +30,7 @@ def _keyturn(office: Office, *words: str) -> Result:
     return CliRunner(env=env).invoke(main, words)
 
 
-def test_t_a18_stop_all_ends_what_runs_in_the_service_before_its_next_step(served: Office):
+def test_stop_all_ends_what_runs_in_the_service_before_its_next_step(served: Office):
     said: list[Result] = []
 
     def stop(_host: str, _words: str) -> None:
@@ -57,7 +57,7 @@ def test_one_run_is_stopped_and_says_how_it_ended(served: Office):
     assert served.run(run.id).state is State.STOPPED
 
 
-def test_t_a20_a_ban_holds_until_another_lifts_it(served: Office):
+def test_a_ban_holds_until_another_lifts_it(served: Office):
     told = _keyturn(served, "ban", "dora", "--as", "olga", "--why", "the laptop is stolen")
     assert (told.exit_code, "their tokens are revoked for good" in told.output) == (0, True)
     with served.database.reading() as tx:

@@ -73,9 +73,7 @@ class TestSchedules:
         office.workflow.schedules.end(schedule.id, person="dora")
         return schedule
 
-    def test_t_a13_what_the_log_does_not_bear_out_fires_nothing(
-        self, office: Office, forge: Forgery
-    ):
+    def test_a_schedule_does_not_fire_when_the_log_lacks_it(self, office: Office, forge: Forgery):
         self._ended(office)
         with office.database.transaction() as tx:
             forge(tx)
@@ -86,7 +84,7 @@ class TestSchedules:
         assert "The change log does not bear out" in office.run(fired).summary
         assert office.fleet.told == []
 
-    def test_t_a13_without_the_comparison_it_would(
+    def test_a_forged_schedule_would_fire_without_the_comparison(
         self, office: Office, forge: Forgery, monkeypatch: pytest.MonkeyPatch
     ):
         monkeypatch.setattr(evidence, "find_doubt_of_fire", nothing)
@@ -128,13 +126,11 @@ class TestGlass:
         office.workflow.advance(run.id)
         return office.run(run.id)
 
-    def test_t_a16_forged_glass_opens_nothing(self, timed: Office):
+    def test_forged_break_glass_opens_nothing(self, timed: Office):
         assert self._forged(timed).state in {State.WAITING, State.REFUSED}
         assert timed.fleet.told == []
 
-    def test_t_a16_without_the_comparison_it_would(
-        self, timed: Office, monkeypatch: pytest.MonkeyPatch
-    ):
+    def test_without_the_comparison_it_would(self, timed: Office, monkeypatch: pytest.MonkeyPatch):
         monkeypatch.setattr(evidence, "find_doubt_of_break_glass", nothing)
         assert self._forged(timed).state is State.SUCCEEDED
 
@@ -155,11 +151,11 @@ class TestGlass:
             with office.database.transaction() as tx:
                 amend(tx, tables.glass, reviewed=tx.now, reviewer="olga", review="all is well")
 
-    def test_t_a16_a_forged_review_is_none(self, timed: Office, clock: Clock):
+    def test_a_forged_review_is_none(self, timed: Office, clock: Clock):
         with pytest.raises(NotAllowed, match="nobody has reviewed run 1"):
             self._again_after_a_day(timed, clock)
 
-    def test_t_a16_without_the_log_the_table_would_be_believed(
+    def test_without_the_log_the_table_would_be_believed(
         self, timed: Office, clock: Clock, monkeypatch: pytest.MonkeyPatch
     ):
         monkeypatch.setattr(evidence, "get_unreviewed_run", nothing_overdue)
@@ -213,7 +209,7 @@ class TestAnOlderKey:
         office.database.close()
 
     @pytest.mark.parametrize("stolen", [False, True])
-    def test_t_l7_an_approval_written_in_before_the_change_opens_nothing(
+    def test_an_approval_written_in_before_the_change_opens_nothing(
         self, tmp_path: Path, stolen: bool
     ):
         """Even by who has stolen the old key: it does not lead up to what the new one signed."""
@@ -226,9 +222,7 @@ class TestAnOlderKey:
         assert "was altered" in office.database.trouble
         office.database.close()
 
-    def test_t_l7_without_the_links_it_would(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ):
+    def test_without_the_links_it_would(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         monkeypatch.setattr(key_history, "_linked", _all_of_them)
         monkeypatch.setattr(evidence, "follow_log", lambda _tx: None)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
         office, run = self._turned(tmp_path, _sign_out_and_in)
@@ -237,7 +231,7 @@ class TestAnOlderKey:
         assert office.fleet.told == [("lb1", "set lamp on")]
         office.database.close()
 
-    def test_t_l7_what_our_key_signed_elsewhere_makes_no_other_key_ours(self, tmp_path: Path):
+    def test_what_our_key_signed_elsewhere_makes_no_other_key_ours(self, tmp_path: Path):
         """A change of keys that never was, with a signature of ours that is of another entry."""
         office, run = self._turned(tmp_path, _sign_out_and_in)
         thief = SigningKey.new()

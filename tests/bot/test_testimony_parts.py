@@ -72,10 +72,10 @@ class TestParts:
         office.approve(office.run(whole.id))
         return [told for told, _ in office.fleet.told].count("lb1")
 
-    def test_t_a8_each_host_is_told_once(self, crowd: Office, forge: Forgery):
+    def test_each_host_gets_its_step_once(self, crowd: Office, forge: Forgery):
         assert self._forged(crowd, forge) == 1
 
-    def test_t_a8_without_the_comparison_it_would_be_told_twice(
+    def test_a_host_would_get_its_step_twice_without_the_comparison(
         self, crowd: Office, forge: Forgery, monkeypatch: pytest.MonkeyPatch
     ):
         monkeypatch.setattr(evidence, "find_doubt_of_child", _nothing)
@@ -129,11 +129,13 @@ class TestOrders:
         office.work()
         return office.run(run.id).state
 
-    def test_t_a20_it_holds_all_the_same(self, office: Office, forge: Callable[[Office], None]):
+    def test_a_ban_holds_when_its_row_is_deleted(
+        self, office: Office, forge: Callable[[Office], None]
+    ):
         assert self._goes_on(office, forge) is State.REFUSED
         assert office.fleet.told == []
 
-    def test_t_a20_without_the_log_the_tables_would_be_believed(
+    def test_without_the_log_the_tables_would_be_believed(
         self,
         office: Office,
         forge: Callable[[Office], None],

@@ -98,7 +98,7 @@ def _with_another_plan(tx: Transaction, part: int) -> None:
     tx.sql.execute(update(tables.run).where(tables.run.c.id == part).values(values))
 
 
-def test_t_a1_one_that_is_not_as_approved_does_not_slip_in_with_the_others(
+def test_a_host_with_another_plan_is_not_approved_with_the_others(
     crowd: Office, monkeypatch: pytest.MonkeyPatch
 ):
     parts = _ready(crowd, monkeypatch)
@@ -109,7 +109,9 @@ def test_t_a1_one_that_is_not_as_approved_does_not_slip_in_with_the_others(
     assert crowd.run(parts[4]).state is State.STALE
 
 
-def test_t_a1_without_the_look_at_each_it_would(crowd: Office, monkeypatch: pytest.MonkeyPatch):
+def test_a_host_with_another_plan_would_run_without_the_check_of_each(
+    crowd: Office, monkeypatch: pytest.MonkeyPatch
+):
     parts = _ready(crowd, monkeypatch)
     with crowd.database.transaction() as tx:
         _with_another_plan(tx, parts[4])
@@ -138,11 +140,11 @@ def _told_after_a_forgery(office: Office) -> list[str]:
     return [host for host, _ in office.fleet.told]
 
 
-def test_t_a6_what_was_answered_for_one_wave_is_asked_anew_for_the_next(crowd: Office):
+def test_what_was_answered_for_one_wave_is_asked_anew_for_the_next(crowd: Office):
     assert _told_after_a_forgery(crowd) == ["lb1"]
 
 
-def test_t_a6_without_that_an_old_answer_would_let_all_of_them_through(
+def test_without_that_an_old_answer_would_let_all_of_them_through(
     crowd: Office, monkeypatch: pytest.MonkeyPatch
 ):
     kept: dict[Hashable, object] = {}

@@ -44,7 +44,7 @@ def _found(database: Database, issued: Sequence[str]) -> list[str]:
     return [token for token in issued if any(spelt in dump for spelt in _spellings(token))]
 
 
-def test_t_x2_a_dump_of_every_table_holds_no_token(database: Database, tmp_path: Path):
+def test_a_dump_of_every_table_holds_no_token(database: Database, tmp_path: Path):
     with database.transaction() as tx:
         issued = _issue(tx)
     assert _found(database, issued) == []
@@ -59,7 +59,7 @@ def test_t_x2_a_dump_of_every_table_holds_no_token(database: Database, tmp_path:
 
 
 @pytest.mark.parametrize("spelling", range(3))
-def test_t_x2_a_token_that_is_kept_plain_is_found(database: Database, spelling: int):
+def test_a_token_that_is_kept_plain_is_found(database: Database, spelling: int):
     """The twin: who looks like this finds what is there."""
     with database.transaction() as tx:
         issued = _issue(tx)
@@ -68,7 +68,7 @@ def test_t_x2_a_token_that_is_kept_plain_is_found(database: Database, spelling: 
     assert _found(database, issued) == issued[:1]
 
 
-def test_t_x2_tokens_are_long_and_never_the_same(database: Database):
+def test_tokens_are_long_and_never_the_same(database: Database):
     with database.transaction() as tx:
         several = [token for _ in range(50) for token in _issue(tx)]
     assert len(set(several)) == len(several)

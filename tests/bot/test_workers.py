@@ -86,7 +86,7 @@ def shop(tmp_path: Path, postgres: Postgres) -> Generator[Shop]:
         here.database.close()
 
 
-def test_r_w1_a_worker_that_is_asked_to_end_loses_nothing(shop: Shop):
+def test_a_worker_that_is_asked_to_end_loses_nothing(shop: Shop):
     first, second = shop.replicas.workers(2)
     planned = [shop.planned(abuser) for abuser in ABUSERS]
     for run in planned:
@@ -100,7 +100,7 @@ def test_r_w1_a_worker_that_is_asked_to_end_loses_nothing(shop: Shop):
     assert end(second) == 0
 
 
-def test_r_w2_what_a_killed_worker_had_is_taken_over_and_done_once(shop: Shop):
+def test_what_a_killed_worker_had_is_taken_over_and_done_once(shop: Shop):
     workers = shop.replicas.workers(2)
     run = shop.planned(ABUSERS[0])
     # The host answers nobody for a while, so that a worker is killed while it reads.

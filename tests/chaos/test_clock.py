@@ -61,7 +61,7 @@ def _fired(directory: Path, begin: str, days: int) -> dict[str, list[tuple[int, 
 @pytest.mark.real
 @pytest.mark.timeout(0 if CHAOS else 120)
 @pytest.mark.parametrize(("begin", "days"), SPANS or [("2026-03-29", 1)])
-def test_r_c1_r_c2_a_clock_that_jumps_fires_what_the_calendar_says_and_nothing_twice(
+def test_schedules_fire_by_the_calendar_and_once_when_the_clock_jumps(
     tmp_path: Path, begin: str, days: int, record_property: Record
 ):
     found = _fired(tmp_path, begin, days)

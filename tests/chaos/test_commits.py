@@ -103,7 +103,7 @@ def place(tmp_path: Path) -> Generator[tuple[Home, LoopbackFleet, int]]:
 @pytest.mark.flaky(reruns=0)
 @pytest.mark.real
 @pytest.mark.timeout(0 if CHAOS else 300)
-def test_k12_r_d6_a_commit_whose_answer_is_lost_is_done_once_and_known(
+def test_a_commit_is_done_once_when_its_answer_is_lost(
     place: tuple[Home, LoopbackFleet, int], record_property: Record
 ):
     home, fleet, port = place

@@ -120,7 +120,7 @@ def _held(
 # One that goes wrong once in three times is wrong: it is not tried again.
 @pytest.mark.flaky(reruns=0)
 @pytest.mark.skipif(bool(CHAOS), reason="the long ones are below")
-def test_r_w2_r_d5_nothing_is_lost_or_done_twice_whoever_is_killed(
+def test_nothing_is_lost_or_done_twice_when_processes_are_killed(
     tmp_path: Path, record_property: Record
 ):
     """One of each: processes, restarts of PostgreSQL, and a failover."""
@@ -137,7 +137,7 @@ def test_r_w2_r_d5_nothing_is_lost_or_done_twice_whoever_is_killed(
 @pytest.mark.flaky(reruns=0)
 @pytest.mark.skipif(not CHAOS, reason="make chaos kills many times")
 @pytest.mark.parametrize("share", range(SHARES))
-def test_r_w2_kills_of_those_that_serve_work_and_keep_time(
+def test_nothing_is_lost_when_servers_workers_and_schedulers_are_killed(
     tmp_path: Path, record_property: Record, share: int
 ):
     faults = [Campaign.kill] * max(1, CHAOS // 10 // SHARES)
@@ -153,14 +153,16 @@ def test_r_w2_kills_of_those_that_serve_work_and_keep_time(
 
 @pytest.mark.flaky(reruns=0)
 @pytest.mark.skipif(not CHAOS, reason="make chaos restarts PostgreSQL many times")
-def test_r_d1_restarts_of_postgresql_under_load(tmp_path: Path, record_property: Record):
+def test_nothing_is_lost_when_postgresql_restarts_under_load(
+    tmp_path: Path, record_property: Record
+):
     faults = [Campaign.restart, Campaign.crash] * max(1, CHAOS // 200)
     _held("PostgreSQL restarts, half as after a crash", faults, 2, tmp_path, record_property)
 
 
 @pytest.mark.flaky(reruns=0)
 @pytest.mark.skipif(not CHAOS, reason="make chaos replaces PostgreSQL many times")
-def test_r_d5_failovers_to_a_synchronous_standby_under_load(
+def test_nothing_is_lost_when_postgresql_fails_over_under_load(
     tmp_path: Path, record_property: Record
 ):
     faults = [Campaign.fail_over] * max(1, CHAOS // 500)

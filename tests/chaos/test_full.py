@@ -79,7 +79,7 @@ def _told(home: tuple[Home, LoopbackFleet], times: int, what: str, record: Recor
 
 @pytest.mark.real
 @pytest.mark.timeout(300)
-def test_r_d3_r_d4_a_disk_that_fails_loses_nothing_and_needs_no_repair(
+def test_nothing_is_lost_and_no_repair_is_needed_when_the_disk_fails(
     home: tuple[Home, LoopbackFleet], record_property: Record
 ):
     failed = [life(home[0], *each, seed=n) for n, each in enumerate(SAMPLE, start=1)]
@@ -93,7 +93,7 @@ def test_r_d3_r_d4_a_disk_that_fails_loses_nothing_and_needs_no_repair(
 @pytest.mark.timeout(0)
 @pytest.mark.parametrize("error", ERRORS)
 @pytest.mark.parametrize("call", CALLS)
-def test_r_d3_r_d4_no_write_is_a_bad_moment_for_a_full_or_broken_disk(
+def test_nothing_is_lost_when_the_disk_is_full_or_broken_at_any_write(
     home: tuple[Home, LoopbackFleet], call: str, error: str, record_property: Record
 ):
     # The first sweep ends once a database is made: what a run writes into one that is there is

@@ -98,7 +98,7 @@ def _lines(fleet: LoopbackFleet) -> list[str]:
 @pytest.mark.real
 @pytest.mark.timeout(0 if CHAOS else 300)
 @pytest.mark.parametrize("share", range(SHARES))
-def test_r_w2_a_kill_at_any_moment_loses_nothing_and_does_nothing_twice(
+def test_nothing_is_lost_or_done_twice_when_a_process_is_killed_at_any_moment(
     home: tuple[Home, LoopbackFleet], share: int, record_property: Record
 ):
     toll = campaign(*home, kills=KILLS, seed=SEED + share)
@@ -112,7 +112,7 @@ def test_r_w2_a_kill_at_any_moment_loses_nothing_and_does_nothing_twice(
 @pytest.mark.skipif(not CHAOS, reason="make chaos kills on PostgreSQL too")
 @pytest.mark.timeout(0)
 @pytest.mark.parametrize("share", range(SHARES))
-def test_r_w2_a_kill_at_any_moment_is_as_harmless_on_postgresql(
+def test_nothing_is_lost_or_done_twice_when_a_process_is_killed_on_postgresql(
     tmp_path: Path, share: int, record_property: Record
 ):
     with ExitStack() as stack:

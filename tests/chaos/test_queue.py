@@ -190,7 +190,7 @@ def _p99(waits: Sequence[float]) -> float:
 
 @pytest.mark.flaky(reruns=0)
 @pytest.mark.timeout(0 if CHAOS else 300)
-def test_r_w3_a_long_queue_keeps_nothing_urgent_waiting_and_is_fair(
+def test_urgent_runs_go_first_and_people_take_turns_when_the_queue_is_long(
     queue: Queue, record_property: Record
 ):
     queue.fill()

@@ -77,7 +77,7 @@ class Restarts:
 @pytest.mark.flaky(reruns=0)
 @pytest.mark.real
 @pytest.mark.timeout(0 if CHAOS else 300)
-def test_r_w1_rolling_restarts_under_load_lose_nothing(tmp_path: Path, record_property: Record):
+def test_rolling_restarts_under_load_lose_nothing(tmp_path: Path, record_property: Record):
     with ExitStack() as stack:
         server = stack.enter_context(Postgres())
         crowd = Crowd(tmp_path, server.new_database(), serving=EACH, workers=EACH)

@@ -54,7 +54,7 @@ def swept(home: Home, call: str, *, most: int, seed: int = 0, settled: bool = Fa
 @pytest.mark.skipif(not CHAOS, reason="make chaos sweeps")
 @pytest.mark.timeout(0)
 @pytest.mark.parametrize("call", CALLS)
-def test_k1_to_k13_no_system_call_is_a_bad_moment(
+def test_nothing_is_lost_when_a_process_is_killed_at_any_system_call(
     home: tuple[Home, LoopbackFleet], call: str, record_property: Record
 ):
     # First a database is made, and each life finds what all before it have left: its calls are

@@ -18,7 +18,7 @@ class TooLate(Unreachable):
     """What whoever is asked says."""
 
 
-def test_r_c5_what_is_not_cleared_any_more_is_not_sent_over_a_connection_that_stands(
+def test_what_is_not_cleared_any_more_is_not_sent_over_a_connection_that_stands(
     sshd: Sshd, tmp_path: Path
 ):
     """Its twin first: cleared, the very same command is sent."""

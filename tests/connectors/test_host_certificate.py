@@ -86,7 +86,7 @@ REFUSED = pytest.mark.parametrize(
 
 @pytest.mark.real
 @REFUSED
-def test_t_n1_a_host_without_a_good_certificate_is_refused_before_we_log_in(
+def test_a_host_without_a_good_certificate_is_refused_before_we_log_in(
     sshd: CertifiedSshd, authority: Authority, how: dict[str, str], says: str
 ):
     _show(sshd, authority, **how)
@@ -97,7 +97,7 @@ def test_t_n1_a_host_without_a_good_certificate_is_refused_before_we_log_in(
 
 
 @pytest.mark.real
-def test_t_n1_the_certificate_of_another_authority_is_refused(
+def test_the_certificate_of_another_authority_is_refused(
     sshd: CertifiedSshd, authority: Authority, tmp_path: Path
 ):
     (tmp_path / "other").mkdir()
@@ -108,7 +108,7 @@ def test_t_n1_the_certificate_of_another_authority_is_refused(
 
 
 @pytest.mark.real
-def test_t_n1_a_plain_key_is_refused_where_a_certificate_is_due(
+def test_a_plain_key_is_refused_where_a_certificate_is_due(
     sshd: CertifiedSshd, authority: Authority
 ):
     sshd.start()
@@ -167,7 +167,7 @@ def _listen(listener: socket.socket, key: _Shown, asked: list[str]) -> None:
     ("options", "says"),
     [((), "meant for people, and not for hosts"), (("-h",), "whose signature is not good")],
 )
-def test_t_n1_what_is_forged_or_a_person_s_is_refused_before_we_log_in(
+def test_a_forged_or_personal_certificate_is_refused_before_we_log_in(
     authority: Authority, tmp_path: Path, options: tuple[str, ...], says: str
 ):
     pair = make_key()

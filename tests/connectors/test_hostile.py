@@ -1,4 +1,4 @@
-"""T-H7: a host that does harm over SSH is cut and counted, and slows nobody for long.
+"""A host that does harm over SSH is cut and counted, and slows nobody for long.
 
 `make chaos` tries every attack at every moment, and garbage of many seeds.
 """
@@ -77,7 +77,7 @@ def _moments() -> list[tuple[str, When]]:
 
 
 @pytest.mark.parametrize(("attack", "when"), _moments())
-def test_t_h7_whatever_a_host_does_costs_so_much_and_no_more(attack: str, when: When, key: str):
+def test_a_hostile_host_costs_a_bounded_amount(attack: str, when: When, key: str):
     with Hostile(attack, when) as hostile, pool() as sessions:
         before = time.process_time()
         trouble = attacked(sessions, hostile.host(key))
@@ -89,7 +89,7 @@ def test_t_h7_whatever_a_host_does_costs_so_much_and_no_more(attack: str, when: 
 
 
 @pytest.mark.parametrize("attack", [name for name in RAW if CHAOS or name != "banner"])
-def test_t_h7_what_is_no_ssh_is_left_at_once(attack: str, key: str):
+def test_the_connection_ends_when_the_host_does_not_speak_ssh(attack: str, key: str):
     with Hostile(attack) as hostile, pool() as sessions:
         before = time.process_time()
         trouble = attacked(sessions, hostile.host(key, public=make_key().public))
@@ -100,7 +100,7 @@ def test_t_h7_what_is_no_ssh_is_left_at_once(attack: str, key: str):
 
 
 @pytest.mark.parametrize("attack", ["extensions", "requests", "rekey"])
-def test_t_h7_a_stranger_who_attacks_before_its_key_is_compared_is_left(attack: str, key: str):
+def test_a_stranger_who_attacks_before_its_key_is_compared_is_left(attack: str, key: str):
     with Hostile(attack, "keys") as hostile, pool() as sessions:
         host = hostile.host(key, public=make_key().public)
         trouble = attacked(sessions, host)
@@ -113,7 +113,7 @@ def test_t_h7_a_stranger_who_attacks_before_its_key_is_compared_is_left(attack: 
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_t_h7_garbage_ends_the_connection_and_nothing_else(seed: int, key: str):
+def test_garbage_ends_the_connection_and_nothing_else(seed: int, key: str):
     moments: tuple[When, ...] = ("exec", "login", "keys")
     with Hostile("garbage", moments[seed % 3], seed) as hostile, pool() as sessions:
         assert isinstance(attacked(sessions, hostile.host(key), seconds=5), HostTrouble)
@@ -128,7 +128,7 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("_impatient")
-def test_t_h7_a_host_that_floods_an_idle_connection_is_cut_and_counted(key: str):
+def test_a_host_that_floods_an_idle_connection_is_cut_and_counted(key: str):
     with Hostile("requests") as hostile:
         cuts: list[tuple[str, str]] = []
         limits = Limits(on_cut=lambda host, why: cuts.append((host, why)))
@@ -138,7 +138,7 @@ def test_t_h7_a_host_that_floods_an_idle_connection_is_cut_and_counted(key: str)
         assert cuts == [("evil1", "it flooded us")]
 
 
-def test_t_h7_without_that_bound_it_would_go_on(key: str, monkeypatch: pytest.MonkeyPatch):
+def test_without_that_bound_it_would_go_on(key: str, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("connectors.stream.SPARE_SECONDS", 1e9)
     with Hostile("requests") as hostile:
         session = ssh.connect(hostile.host(key), Path("/"))
@@ -148,7 +148,7 @@ def test_t_h7_without_that_bound_it_would_go_on(key: str, monkeypatch: pytest.Mo
         session.close()
 
 
-def test_t_h7_the_pool_tells_of_whom_it_hung_up_on(key: str):
+def test_the_pool_reports_the_host_that_it_hung_up_on(key: str):
     with Hostile("extensions", "exec") as hostile, pool() as sessions:
         trouble = attacked(sessions, hostile.host(key))
         assert isinstance(trouble, Interrupted)
@@ -159,7 +159,7 @@ def test_t_h7_the_pool_tells_of_whom_it_hung_up_on(key: str):
         ]
 
 
-def test_t_h7_another_host_key_at_a_change_of_keys_is_not_taken(key: str):
+def test_another_host_key_at_a_change_of_keys_is_not_taken(key: str):
     with Hostile("another-key", "exec") as hostile, pool() as sessions:
         trouble = attacked(sessions, hostile.host(key))
         assert isinstance(trouble, Interrupted)
@@ -169,7 +169,7 @@ def test_t_h7_another_host_key_at_a_change_of_keys_is_not_taken(key: str):
 
 @pytest.mark.usefixtures("_impatient")
 @pytest.mark.parametrize("attack", FLOODS if CHAOS else ("requests", "rekey"))
-def test_t_h7_a_flood_slows_a_command_on_another_host_for_seconds_and_not_by_much(
+def test_a_flood_slows_a_command_on_another_host_for_seconds_and_not_by_much(
     attack: str, key: str, sshd: Sshd
 ):
     """Measured while the flood lasts, beside what the same takes in quiet."""

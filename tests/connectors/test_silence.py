@@ -1,4 +1,4 @@
-"""R-H1, R-H2: hosts that fall silent at any moment, or hang up, are noticed in time.
+"""Hosts that fall silent at any moment, or hang up, are noticed in time.
 
 `make chaos` cuts off at every single byte, `make test` at some.
 """
@@ -100,7 +100,7 @@ def _bytes_of_an_answer(away: Away) -> int:
     return relay.passed
 
 
-def test_r_h1_a_host_that_is_silent_before_its_banner_is_noticed(away: Away):
+def test_a_host_that_is_silent_before_its_banner_is_noticed(away: Away):
     with away.behind(away.relay(after=0)) as fleet:
         trouble = _noticed(lambda: _asked(fleet))
     assert isinstance(trouble, Unreachable)
@@ -108,7 +108,7 @@ def test_r_h1_a_host_that_is_silent_before_its_banner_is_noticed(away: Away):
 
 
 @pytest.mark.timeout(0 if CHAOS else 120)
-def test_r_h1_a_host_that_falls_silent_at_any_byte_before_its_answer_is_noticed(
+def test_a_host_that_falls_silent_at_any_byte_before_its_answer_is_noticed(
     away: Away, record_property: Record
 ):
     """Within the banner and the keys, the login, the channel, and the reply to the command."""
@@ -128,7 +128,7 @@ def _cut_off(away: Away, after: int) -> str:
 
 
 @pytest.mark.timeout(0 if CHAOS else 120)
-def test_r_h2_a_host_that_hangs_up_at_any_byte_before_its_answer_is_understood(
+def test_a_host_that_hangs_up_at_any_byte_before_its_answer_is_understood(
     away: Away, record_property: Record
 ):
     """What was not sent is not taken for sent, nor what has no answer for done."""
@@ -148,7 +148,7 @@ def _hung_up(away: Away, after: int) -> bool | None:
     return trouble.started
 
 
-def test_r_h2_a_host_that_hangs_up_between_its_keys_and_the_login_is_out_of_reach(
+def test_a_host_that_hangs_up_between_its_keys_and_the_login_is_out_of_reach(
     away: Away, monkeypatch: pytest.MonkeyPatch
 ):
     """Found by cutting at every byte: paramiko says so by an error of its own."""
@@ -167,7 +167,7 @@ def test_r_h2_a_host_that_hangs_up_between_its_keys_and_the_login_is_out_of_reac
     assert "hung up before the login" in str(trouble)
 
 
-def test_r_h1_a_host_that_falls_silent_between_two_commands_is_noticed_before_one_is_sent(
+def test_a_host_that_falls_silent_between_two_commands_is_noticed_before_one_is_sent(
     away: Away,
 ):
     relay = away.relay()
@@ -181,7 +181,7 @@ def test_r_h1_a_host_that_falls_silent_between_two_commands_is_noticed_before_on
         assert _asked(fleet) == "here"
 
 
-def test_r_h1_a_host_that_falls_silent_while_a_command_runs_is_noticed(away: Away, tmp_path: Path):
+def test_a_host_that_falls_silent_while_a_command_runs_is_noticed(away: Away, tmp_path: Path):
     gate = tmp_path / "gate"
     wait = f'echo on; while [ ! -e "{gate}" ]; do sleep 0.05; done; echo done'
     step = Shell(("sh", "-c", wait), deadline=LONG, mark=STEP)
@@ -207,7 +207,7 @@ def _until_ended(fleet: Fleet) -> Recollection:
     return found
 
 
-def test_r_h1_a_host_that_falls_silent_amid_its_output_is_noticed(away: Away):
+def test_a_host_that_falls_silent_amid_its_output_is_noticed(away: Away):
     relay = away.relay(after=_bytes_of_an_answer(away) + 300_000)
     with away.behind(relay) as fleet:
         much = Shell(("seq", "1", "9000000"), deadline=LONG)
@@ -217,13 +217,13 @@ def test_r_h1_a_host_that_falls_silent_amid_its_output_is_noticed(away: Away):
     assert "gave no sign for 2 s" in str(trouble)
 
 
-def test_r_h1_a_command_that_says_nothing_for_long_is_not_taken_for_a_silent_host(away: Away):
+def test_a_quiet_command_is_not_taken_for_a_silent_host(away: Away):
     with away.behind(away.relay()) as fleet:
         quiet = Shell(("sh", "-c", "sleep 3; echo at last"), deadline=LONG)
         assert fleet.tell("web1", quiet).out == "at last\n"
 
 
-def test_r_h1_a_host_behind_a_jump_host_that_falls_silent_is_noticed(away: Away):
+def test_a_host_behind_a_jump_host_that_falls_silent_is_noticed(away: Away):
     """Of such a host no kernel here tells anything: the connection ends at the jump host."""
     relay = away.relay()
     jump = away.sshd.inventory_entry(area="infra")
@@ -241,7 +241,7 @@ def test_r_h1_a_host_behind_a_jump_host_that_falls_silent_is_noticed(away: Away)
     assert "gave no sign for 2 s" in str(trouble)
 
 
-def test_r_h1_the_limits_as_shipped_notice_each_of_these_within_25_s():
+def test_the_limits_as_shipped_notice_each_of_these_within_25_s():
     shipped = Limits()
     # A connection that is found dead before a command is followed by a new one, once.
     assert shipped.channel + shipped.connect + shipped.handshake <= NOTICED_SECONDS

@@ -14,7 +14,7 @@ from tests.bot.api.conftest import Desk, a_desk
 from tests.bot.office import Office
 
 
-def test_t_w3_no_other_site_is_let_in_to_read(desk: Desk):
+def test_no_other_site_is_let_in_to_read(desk: Desk):
     program = desk.program("olga")
     for origin in ("https://evil.example", "null", "http://keyturn.test"):
         for method in ("GET", "OPTIONS"):
@@ -29,7 +29,7 @@ def test_t_w3_no_other_site_is_let_in_to_read(desk: Desk):
 
 @pytest.mark.parametrize("path", ["/runs", "/nope", "/openapi.json"])
 @pytest.mark.parametrize("person", ["", "olga"])
-def test_t_w8_every_answer_is_dressed(desk: Desk, path: str, person: str):
+def test_every_response_carries_the_security_headers(desk: Desk, path: str, person: str):
     headers = desk.program(person).get(path).headers
     assert headers["content-security-policy"].startswith("default-src 'none'")
     assert headers["x-content-type-options"] == "nosniff"
@@ -43,7 +43,7 @@ def test_tls_is_held_on_to(office: Office):
         assert "max-age" in program.get("/me").headers["strict-transport-security"]
 
 
-def test_t_w9_what_is_too_long_is_refused_before_it_is_looked_at(desk: Desk):
+def test_a_body_is_refused_before_it_is_read_when_it_is_too_long(desk: Desk):
     program = desk.program("dora", "ask")
     reason = {"words": "toy show lb1", "reason": "x" * middleware.MOST_BYTES}
     assert program.post("/runs", json=reason).status_code == 413
@@ -69,7 +69,7 @@ def test_t_w9_what_is_too_long_is_refused_before_it_is_looked_at(desk: Desk):
         (b"\xff\xfe", 400),
     ],
 )
-def test_t_w9_what_is_no_json_is_refused(desk: Desk, body: bytes, status: int):
+def test_a_body_is_refused_when_it_is_not_json(desk: Desk, body: bytes, status: int):
     program = desk.program("dora", "ask")
     answer = program.post("/runs", content=body, headers={"Content-Type": "application/json"})
     assert answer.status_code == status
@@ -84,7 +84,9 @@ def test_what_comes_as_another_type_is_not_taken_for_json(desk: Desk):
     assert "asked" not in desk.office.entries()
 
 
-def test_t_w9_what_comes_too_slowly_is_ended(desk: Desk, monkeypatch: pytest.MonkeyPatch):
+def test_a_request_is_ended_when_it_arrives_too_slowly(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr(middleware, "MOST_SECONDS", 0)
     assert desk.program("dora").get("/me").status_code in {200, 408}
 
@@ -101,7 +103,7 @@ def test_one_token_comes_at_a_pace(office: Office):
         assert dora.get("/me").status_code == 200
 
 
-def test_t_a19_one_person_asks_at_a_pace_whatever_they_ask_with(office: Office):
+def test_one_person_asks_at_a_pace_whatever_they_ask_with(office: Office):
     parts = replace(office.parts, pace=rate_limit.RateLimits.of(2))
     desk = a_desk(replace(office, parts=parts, workflow=Workflow(parts)))
     look = {"words": "toy show lb1"}

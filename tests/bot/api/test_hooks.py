@@ -219,7 +219,7 @@ def test_a_source_that_tells_too_much_is_told_to_wait(counter: Counter) -> None:
     assert len(counter.events()) == 20
 
 
-def test_t_h1_everything_hostile_stays_text(counter: Counter) -> None:
+def test_everything_hostile_stays_text(counter: Counter) -> None:
     hostile = "\x1b]0;owned\x07 <!channel> <script>alert(1)</script> \u202e *x*\r\n"
     answer = counter.tell(
         title=hostile,
@@ -248,7 +248,7 @@ def test_t_h1_everything_hostile_stays_text(counter: Counter) -> None:
         "ftp://ci.example.com/7",
     ],
 )
-def test_t_h1_a_link_that_does_not_lead_where_it_seems_to_is_left_out(
+def test_a_link_that_does_not_lead_where_it_seems_to_is_left_out(
     counter: Counter, url: str
 ) -> None:
     assert counter.tell("msg_1", url=url).status_code == 202

@@ -122,7 +122,7 @@ def _status(desk: Desk, method: str, path: str, *scopes: str) -> int:
 
 
 @pytest.mark.parametrize(("method", "path"), ROUTES)
-def test_t_w6_a_route_opens_to_its_scopes_and_to_no_others(desk: Desk, method: str, path: str):
+def test_a_route_opens_to_its_scopes_and_to_no_others(desk: Desk, method: str, path: str):
     opens, status, _ = ROUTES[method, path]
     expected = {scope: status if scope in opens else 403 for scope in SCOPES}
     assert {scope: _status(desk, method, path, scope) for scope in SCOPES} == expected

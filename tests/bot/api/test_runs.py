@@ -159,7 +159,7 @@ def test_a_no_ends_it_in_the_same_words_as_anywhere(desk: Desk):
     assert "was denied by Olga Owner" in late.json()["detail"]
 
 
-def test_t_a1_nobody_approves_their_own_by_a_token(desk: Desk):
+def test_nobody_approves_their_own_by_a_token(desk: Desk):
     program = desk.program("adam", "ask", "approve")
     run = _asked(desk, program, {"words": "toy break lb1 lamp"})
     answer = program.post(f"/runs/{run['id']}/approve", json={"digest": run["digest"]})

@@ -86,7 +86,7 @@ def _note(event: events.ScenarioFinished, found: Findings) -> None:
 
 
 @pytest.mark.timeout(240)
-def test_t_w10_every_answer_is_one_that_the_description_tells_of(desk: Desk):
+def test_every_response_matches_the_api_description(desk: Desk):
     found = _look(desk, examples=3)
     assert found.failures == []
     assert found.phases >= PHASES

@@ -354,7 +354,7 @@ def test_it_waits_twice_as_long_each_time(office: Office, listener: Listener) ->
 
 
 @pytest.mark.parametrize("status", [301, 302, 307, 308])
-def test_t_w5_a_redirect_is_not_followed(office: Office, listener: Listener, status: int) -> None:
+def test_a_redirect_is_not_followed(office: Office, listener: Listener, status: int) -> None:
     telling = a_telling(office, listener.url, events=("asked",))
     listener.statuses = [status]
     office.ask(LAMP_ON)
@@ -374,7 +374,7 @@ OURS = [
 
 
 @pytest.mark.parametrize("found", OURS)
-def test_t_w5_an_address_of_our_own_is_not_called(found: str) -> None:
+def test_an_address_of_our_own_is_not_called(found: str) -> None:
     for before in ([], ["93.184.215.14"]):
         answer = partial(_answering, [*before, found])
         with pytest.raises(NotReached, match="not public"):
@@ -385,7 +385,7 @@ def _answering(found: Sequence[str], _name: str, _port: int) -> Sequence[str]:
     return found
 
 
-def test_t_w5_a_listener_of_our_own_hears_nothing_unless_that_is_allowed(
+def test_a_local_listener_gets_nothing_unless_that_is_allowed(
     office: Office, listener: Listener
 ) -> None:
     telling = a_telling(office, listener.url, private=False, events=("asked",))
@@ -396,7 +396,7 @@ def test_t_w5_a_listener_of_our_own_hears_nothing_unless_that_is_allowed(
         assert "not public" in tx.sql.execute(delivery.select()).one().trouble
 
 
-def test_t_w5_without_that_guard_it_would_hear_all(
+def test_a_local_listener_would_get_everything_without_the_guard(
     office: Office, listener: Listener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(safe_http, "is_public", bool)
@@ -406,7 +406,7 @@ def test_t_w5_without_that_guard_it_would_hear_all(
     assert listener.paths == ["/keyturn?to=us"]
 
 
-def test_t_w5_a_name_is_looked_up_once_and_that_address_called(listener: Listener) -> None:
+def test_a_name_is_looked_up_once_and_that_address_called(listener: Listener) -> None:
     """DNS rebinding: the second answer would be another one."""
     asked: list[str] = []
 

@@ -65,7 +65,7 @@ def test_even_we_cannot_change_it(database: Database, statement: str):
         ("UPDATE entry SET kind = 'noted ' WHERE seq = 10", 10),
     ],
 )
-def test_t_l4_whatever_a_dba_alters_is_found(database: Database, tampering: str, broken: int):
+def test_whatever_a_dba_alters_is_found(database: Database, tampering: str, broken: int):
     _fill(database, 10)
     _disarm(database)
     with database.transaction() as tx:
@@ -73,7 +73,7 @@ def test_t_l4_whatever_a_dba_alters_is_found(database: Database, tampering: str,
     assert _verify(database).broken == broken
 
 
-def test_t_l9_many_writers_make_one_chain(database: Database):
+def test_many_writers_make_one_chain(database: Database):
     _fill(database, 1)
 
     def write() -> None:

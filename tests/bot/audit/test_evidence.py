@@ -110,7 +110,7 @@ FORGERIES = [
 
 @pytest.mark.parametrize("forge", FORGERIES)
 class TestForged:
-    def test_t_a7_opens_nothing(self, office: Office, forge: Forgery):
+    def test_forged_rows_approve_nothing(self, office: Office, forge: Forgery):
         run = office.ask(LAMP_ON)
         with office.database.transaction() as tx:
             forge(tx, run)
@@ -124,7 +124,7 @@ class TestForged:
         assert ended.state is State.REFUSED
         assert "The change log does not bear out" in ended.summary
 
-    def test_t_a7_without_the_comparison_it_would(
+    def test_without_the_comparison_it_would(
         self, office: Office, forge: Forgery, monkeypatch: pytest.MonkeyPatch
     ):
         monkeypatch.setattr(evidence, "find_doubt", _nothing)
@@ -155,14 +155,12 @@ class TestWhatTheRulesLookAt:
         office.workflow.advance(run.id)
         return office.run(run.id)
 
-    def test_t_a7_a_change_that_is_called_a_check_is_not_let_through(self, office: Office):
+    def test_a_change_that_is_called_a_check_is_not_let_through(self, office: Office):
         ended = self._called_a_check(office)
         assert (ended.state, office.fleet.told) == (State.REFUSED, [])
         assert "does not bear out that toy set is a check" in ended.summary
 
-    def test_t_a7_without_the_guard_it_would_be(
-        self, office: Office, monkeypatch: pytest.MonkeyPatch
-    ):
+    def test_without_the_guard_it_would_be(self, office: Office, monkeypatch: pytest.MonkeyPatch):
         monkeypatch.setattr(gate, "kind", lambda _runbook: "check")  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
         assert self._called_a_check(office).state is State.SUCCEEDED
 
@@ -175,10 +173,10 @@ class TestWhatTheRulesLookAt:
         with office.database.reading() as tx:
             return schedules.list_schedules(tx)
 
-    def test_t_a7_what_was_approved_once_becomes_no_schedule(self, office: Office):
+    def test_an_approved_run_cannot_become_a_schedule(self, office: Office):
         assert self._made_a_schedule(office) == []
 
-    def test_t_a7_without_the_comparison_it_would(
+    def test_without_the_comparison_it_would(
         self, office: Office, monkeypatch: pytest.MonkeyPatch
     ):
         monkeypatch.setattr(evidence, "find_doubt", _nothing)
@@ -192,10 +190,10 @@ class TestWhatTheRulesLookAt:
             office.approve(office.run(run.id), "stan")
             return office
 
-    def test_t_a7_whoever_stands_in_has_no_say_before_their_time(self, tmp_path: Path):
+    def test_a_delegate_cannot_approve_before_the_delegation_begins(self, tmp_path: Path):
         assert self._called_escalated(tmp_path).fleet.told == []
 
-    def test_t_a7_without_the_comparison_they_would(
+    def test_without_the_comparison_they_would(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ):
         monkeypatch.setattr(evidence, "find_doubt", _nothing)
@@ -213,10 +211,10 @@ class TestWhatTheRulesLookAt:
             office.work()
             return office.run(run.id)
 
-    def test_t_a4_an_approval_ends_when_the_plan_says_so(self, tmp_path: Path):
+    def test_an_approval_ends_when_the_plan_says_so(self, tmp_path: Path):
         assert self._after_its_end(tmp_path).state is State.EXPIRED
 
-    def test_t_a4_without_the_guard_it_would_last(
+    def test_without_the_guard_it_would_last(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ):
         monkeypatch.setattr(gate, "_in_time", lambda _tx, _run: None)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
@@ -239,13 +237,13 @@ class TestEditors:
         return office.approve(office.run(offered.id), "olga")
 
     @pytest.mark.parametrize("editors", ["[]", '["stan"]', '["adam"]'])
-    def test_t_a1_nobody_is_taken_from_among_them(self, office: Office, editors: str):
+    def test_an_editor_cannot_be_removed_from_the_editors(self, office: Office, editors: str):
         ended = self._approved(office, editors)
         assert (ended.state, office.fleet.told) == (State.REFUSED, [])
         assert "does not bear out that dora asked for this" in ended.summary
 
     @pytest.mark.parametrize("editors", ["[]", '["stan"]', '["adam"]'])
-    def test_t_a1_without_the_comparison_they_would_approve_their_own_values(
+    def test_without_the_comparison_they_would_approve_their_own_values(
         self, office: Office, monkeypatch: pytest.MonkeyPatch, editors: str
     ):
         monkeypatch.setattr(evidence, "find_doubt", _nothing)
@@ -314,7 +312,7 @@ class TestUnderWay:
         _amend(office, run, state="running", started=1)
         office.workflow.advance(run.id)
 
-    def test_t_a8_not_even_its_first_step(self, office: Office):
+    def test_a_run_under_way_cannot_be_restarted_at_its_first_step(self, office: Office):
         """Whoever has a run between two steps goes on, and there nobody has approved it."""
         run = office.ask(LAMP_ON)
         self._begun(office, run, steps=0)
@@ -325,11 +323,11 @@ class TestUnderWay:
         office.workflow.approve(run.id, person="olga", digest=run.digest)
         self._begun(office, run, steps=1)
 
-    def test_t_a8_nor_its_second_before_its_first(self, office: Office):
+    def test_a_second_step_cannot_be_sent_before_the_first(self, office: Office):
         self._second(office)
         assert office.fleet.told == []
 
-    def test_t_a8_without_the_comparison_that_would_be(
+    def test_a_step_would_be_sent_out_of_order_without_the_comparison(
         self, office: Office, monkeypatch: pytest.MonkeyPatch
     ):
         monkeypatch.setattr(evidence, "find_doubt", _nothing)
@@ -351,10 +349,10 @@ class TestUnderWay:
         office.approve(run)
         return len(office.fleet.told)
 
-    def test_t_a20_what_somebody_stopped_stays_so(self, office: Office):
+    def test_a_stopped_run_stays_stopped(self, office: Office):
         assert self._stopped(office) == 1
 
-    def test_t_a20_without_the_comparison_it_would_go_on(
+    def test_a_stopped_run_would_continue_without_the_comparison(
         self, office: Office, monkeypatch: pytest.MonkeyPatch
     ):
         monkeypatch.setattr(evidence, "find_doubt", _nothing)
@@ -406,12 +404,14 @@ class TestBetweenTwoHands:
         self.ended = office.run(run.id)
         return [words for _, words in office.fleet.told]
 
-    def test_t_a8_nobody_goes_on_with_it(self, any_office: Office, forge: Forgery):
+    def test_an_altered_run_is_not_resumed_by_another_worker(
+        self, any_office: Office, forge: Forgery
+    ):
         assert self._told(any_office, forge) == ["set fan on"]
         assert self.ended.state is State.UNKNOWN
         assert "The change log does not bear out which steps of it were done" in self.ended.summary
 
-    def test_t_a8_without_the_comparison_a_step_would_be_left_out_or_done_again(
+    def test_without_the_comparison_a_step_would_be_left_out_or_done_again(
         self, any_office: Office, forge: Forgery, monkeypatch: pytest.MonkeyPatch
     ):
         monkeypatch.setattr(evidence, "find_doubt_of_steps", _nothing)

@@ -57,7 +57,7 @@ def test_all_entries_of_a_good_run_fit(office: Office, done: Run) -> None:
         ("DELETE FROM output", "the output that entry 8 binds"),
     ],
 )
-def test_t_l4_what_was_done_to_them_is_found(
+def test_alterations_of_a_runs_entries_are_found(
     office: Office, done: Run, statement: str, says: str
 ) -> None:
     tamper(office.database, statement)

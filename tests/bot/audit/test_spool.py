@@ -23,7 +23,7 @@ def _merged(database: Database, spool: Spool) -> list[tuple[int | None, str]]:
     return [(entry.run, entry.facts["outcome"]) for entry in entries]
 
 
-def test_t_l3_what_was_noted_is_merged_once(database: Database, spool: Spool):
+def test_what_was_noted_is_merged_once(database: Database, spool: Spool):
     spool.note(7, {"n": 1, "outcome": "succeeded"})
     spool.note(8, {"n": 2, "outcome": "failed"})
     assert not spool.empty
@@ -32,7 +32,7 @@ def test_t_l3_what_was_noted_is_merged_once(database: Database, spool: Spool):
     assert len(_merged(database, spool)) == 2
 
 
-def test_t_l3_a_merge_that_is_not_durable_loses_nothing(database: Database, spool: Spool):
+def test_a_merge_that_is_not_durable_loses_nothing(database: Database, spool: Spool):
     spool.note(7, {"n": 1, "outcome": "succeeded"})
 
     def merge() -> None:
@@ -47,7 +47,7 @@ def test_t_l3_a_merge_that_is_not_durable_loses_nothing(database: Database, spoo
     assert _merged(database, spool) == [(7, "succeeded"), (8, "failed")]
 
 
-def test_t_l3_a_merge_whose_process_ended_before_it_forgot_is_not_told_twice(
+def test_a_merge_whose_process_ended_before_it_forgot_is_not_told_twice(
     database: Database, spool: Spool, tmp_path: Path
 ):
     spool.note(7, {"n": 1, "outcome": "succeeded"})

@@ -126,7 +126,7 @@ def _without(n: int) -> Tampering:
         (_without(1), 1),
     ],
 )
-def test_t_l4_what_was_altered_is_named_by_both(
+def test_what_was_altered_is_named_by_both(
     log: Database, tmp_path: Path, tamper: Tampering, broken: int
 ):
     rewrite(log, tamper(entries_of(log)))
@@ -150,7 +150,7 @@ def test_who_makes_the_hashes_fit_again_cannot_sign_them(log: Database, tmp_path
     assert "BROKEN at entry 6:" in _verify_alone(log, tmp_path).stderr
 
 
-def test_t_l7_who_signs_it_all_anew_has_another_key(
+def test_a_log_signed_anew_is_found_by_its_other_key(
     log: Database, tmp_path: Path, ours: SigningKey
 ):
     thief = SigningKey.new()
@@ -164,7 +164,7 @@ def test_t_l7_who_signs_it_all_anew_has_another_key(
 
 
 @pytest.mark.parametrize("cut", [1, 2, 11])
-def test_t_l5_a_cut_tail_is_found_by_a_witness(
+def test_a_cut_tail_is_found_by_a_witness(
     log: Database, tmp_path: Path, cut: int, ours: SigningKey
 ):
     with log.transaction() as tx:
@@ -179,7 +179,7 @@ def test_t_l5_a_cut_tail_is_found_by_a_witness(
     assert "cut off" in _verify_alone(log, tmp_path, "--witness", str(file)).stderr
 
 
-def test_t_l6_a_fork_is_found_by_a_witness(log: Database, tmp_path: Path, ours: SigningKey):
+def test_a_fork_is_found_by_a_witness(log: Database, tmp_path: Path, ours: SigningKey):
     with log.transaction() as tx:
         point = verification.make_checkpoint(tx)
     file = tmp_path / "witness"
@@ -221,7 +221,7 @@ def test_a_file_that_witnessed_nothing_is_named(tmp_path: Path):
         checkpoints.read_checkpoints(file)
 
 
-def test_t_x3_another_key_is_refused_before_anything_is_written(log: Database):
+def test_another_key_is_refused_before_anything_is_written(log: Database):
     other = Database(log.url, SigningKey.new())
     with (
         other.transaction() as tx,
@@ -272,7 +272,7 @@ _FIELDS = st.sampled_from(["at", "kind", "run", "person", "host", "body", "prev"
 @given(
     n=st.integers(1, 12), field=_FIELDS, text=st.text(max_size=12), number=st.integers(0, 2**40)
 )
-def test_t_l4_any_alteration_of_any_entry_is_found(
+def test_any_alteration_of_any_entry_is_found(
     log: Database, n: int, field: str, text: str, number: int
 ):
     whole = entries_of(log)

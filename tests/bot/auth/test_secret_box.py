@@ -38,7 +38,7 @@ def test_a_secret_comes_back_and_is_not_to_be_read_meanwhile(database: Database)
     assert second_factors.open_secret(vault, kept) == SECRET
 
 
-def test_t_x3_a_secret_that_was_moved_to_another_person_does_not_open(database: Database) -> None:
+def test_a_secret_that_was_moved_to_another_person_does_not_open(database: Database) -> None:
     vault = SecretBox.new()
     doras, olgas = _add(database, vault, "dora"), _add(database, vault, "olga", "other")
     with database.transaction() as tx:
@@ -53,7 +53,7 @@ def test_t_x3_a_secret_that_was_moved_to_another_person_does_not_open(database: 
     assert vault.open(bare, about="") == SECRET
 
 
-def test_t_x3_who_confirmed_a_factor_cannot_be_written_in(database: Database) -> None:
+def test_the_person_who_confirmed_a_factor_cannot_be_forged(database: Database) -> None:
     vault = SecretBox.new()
     kept = _add(database, vault, "dora")
     with database.transaction() as tx:
@@ -70,7 +70,7 @@ def test_t_x3_who_confirmed_a_factor_cannot_be_written_in(database: Database) ->
     assert second_factors.open_secret(vault, confirmed) == SECRET
 
 
-def test_t_x3_without_the_guard_it_would_open_for_anybody_and_count(
+def test_a_moved_secret_would_open_without_the_guard(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The twin of both: a secret that is sealed alone, and not with what it is about."""
@@ -99,7 +99,7 @@ def test_what_was_altered_does_not_open() -> None:
             vault.open(garbage, about="x")
 
 
-def test_t_x3_with_another_key_keyturn_does_not_start(tmp_path: Path) -> None:
+def test_with_another_key_keyturn_does_not_start(tmp_path: Path) -> None:
     a_policy(tmp_path / "policy")
     settings = Settings(data=tmp_path / "var", policy=tmp_path / "policy")
     app.build(settings).database.close()
@@ -113,7 +113,7 @@ def test_t_x3_with_another_key_keyturn_does_not_start(tmp_path: Path) -> None:
     app.build(settings).database.close()
 
 
-def test_t_x3_a_key_that_is_none_or_that_others_can_read_is_refused(tmp_path: Path) -> None:
+def test_a_key_that_is_none_or_that_others_can_read_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "secrets.key"
     file.write_bytes(b"short")
     file.chmod(0o600)
@@ -125,7 +125,7 @@ def test_t_x3_a_key_that_is_none_or_that_others_can_read_is_refused(tmp_path: Pa
         secret_box.load_secret_box(file)
 
 
-def test_t_x4_each_installation_makes_its_own_key_that_nobody_else_can_read(
+def test_each_installation_makes_its_own_private_key(
     tmp_path: Path,
 ) -> None:
     one, other = tmp_path / "one.key", tmp_path / "other.key"
@@ -146,7 +146,7 @@ class Careless(SecretBox):
         return base64.b64decode(sealed).decode()
 
 
-def test_t_x5_a_safe_that_does_not_encrypt_is_found_at_the_start(database: Database) -> None:
+def test_start_is_refused_when_the_secret_box_does_not_encrypt(database: Database) -> None:
     with pytest.raises(KeyFileError, match="written as they are"), database.transaction() as tx:
         secret_box.check_secret_key(tx, Careless(b"0" * 32))
     # The twin: the same words, by a safe that does.

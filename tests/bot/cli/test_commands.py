@@ -127,11 +127,11 @@ def test_every_command_answers_programs_or_says_why_not():
     assert _without_json(click.Group(commands=[click.Command("tell")])) == {"tell"}
 
 
-def test_t_a15_every_command_is_in_the_table():
+def test_every_command_is_in_the_table():
     assert set(every(main)) == set(COMMANDS)
 
 
-def test_t_a15_a_command_that_nobody_entered_is_found():
+def test_a_command_that_is_missing_in_the_table_is_found():
     @click.group()
     def other() -> None:
         """Hold what is there, and one more."""
@@ -142,7 +142,7 @@ def test_t_a15_a_command_that_nobody_entered_is_found():
     assert set(every(other)) - set(COMMANDS) == {"open-sesame"}
 
 
-def test_t_a15_what_changes_something_has_its_entry():
+def test_what_changes_something_has_its_entry():
     sources = "".join(_read(Path(str(files("bot")))))
     kinds = {kind for kind in COMMANDS.values() if kind not in {LOOKS, SERVICE, FILES}}
     assert [kind for kind in kinds if f'"{kind}"' not in sources] == []

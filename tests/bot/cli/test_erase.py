@@ -30,7 +30,7 @@ def _erase(*words: str) -> Result:
     return CliRunner().invoke(main, ["changelog", "erase", *words], catch_exceptions=False)
 
 
-def test_t_l10_the_command_line_asks_and_says_where_it_is_confirmed(office: Office) -> None:
+def test_the_command_line_asks_and_says_where_it_is_confirmed(office: Office) -> None:
     asked = _erase("1", "--as", "dora", "--why", "it names a customer", "--json")
     assert asked.exit_code == 0, asked.output
     where = "https://keyturn.example.com/runs/1/erase"
@@ -41,7 +41,7 @@ def test_t_l10_the_command_line_asks_and_says_where_it_is_confirmed(office: Offi
     assert last.facts["login"]
 
 
-def test_t_l10_the_command_line_cannot_confirm_as_somebody_else(office: Office) -> None:
+def test_the_command_line_cannot_confirm_as_another_person(office: Office) -> None:
     """Whoever is at it can say that they are anybody."""
     _erase("1", "--as", "dora", "--why", "it names a customer")
     refused = _erase("1", "--as", "olga", "--why", "it names a customer", "--confirm")

@@ -83,7 +83,7 @@ def test_broken_glass_goes_without_the_approval_that_is_missing(office: Office) 
     assert told.facts["factor"] == app.factor.digest
 
 
-def test_t_a17_only_broken_glass_goes_through_a_freeze(office: Office) -> None:
+def test_only_broken_glass_goes_through_a_freeze(office: Office) -> None:
     freeze(office)
     app, run = stepped_up(office, "olga"), wanted(office, "olga")
     # The twin: the same run, which needs no approval, waits for the freeze to end.
@@ -126,7 +126,7 @@ def test_glass_is_broken_for_the_plan_that_was_on_the_page(office: Office) -> No
 
 
 @pytest.mark.parametrize("reason", ["", "   ", "it is urgent", "x" * 19, f"{'x' * 10}{' ' * 20}"])
-def test_t_a16_it_takes_a_reason_of_twenty_characters(office: Office, reason: str) -> None:
+def test_it_takes_a_reason_of_twenty_characters(office: Office, reason: str) -> None:
     app, run = stepped_up(office, "adam"), wanted(office)
     with pytest.raises(InvalidRequest, match="20 characters or more"):
         shatter(office, run, app, reason)
@@ -135,7 +135,7 @@ def test_t_a16_it_takes_a_reason_of_twenty_characters(office: Office, reason: st
     assert office.run(run.id).state is State.WAITING
 
 
-def test_t_a16_it_takes_a_second_factor_shown_just_before(office: Office) -> None:
+def test_it_takes_a_second_factor_shown_just_before(office: Office) -> None:
     app, run = an_app(office, "adam"), wanted(office)
     with pytest.raises(StepUpRequired):
         shatter(office, run, app)
@@ -149,7 +149,7 @@ def test_t_a16_it_takes_a_second_factor_shown_just_before(office: Office) -> Non
     assert shatter(office, run, app).state is State.SUCCEEDED
 
 
-def test_t_a16_the_gate_looks_again_whether_the_factor_counts(office: Office) -> None:
+def test_the_gate_looks_again_whether_the_factor_counts(office: Office) -> None:
     app, run = stepped_up(office, "adam"), wanted(office)
     office.workflow.breaking.shatter(
         run.id, person="adam", session=app.session, digest=run.digest, reason=WHY
@@ -160,7 +160,7 @@ def test_t_a16_the_gate_looks_again_whether_the_factor_counts(office: Office) ->
     assert office.fleet.told == []
 
 
-def test_t_a16_it_is_open_for_an_hour_at_most(office: Office) -> None:
+def test_it_is_open_for_an_hour_at_most(office: Office) -> None:
     app, run = stepped_up(office, "adam"), wanted(office)
     office.workflow.breaking.shatter(
         run.id, person="adam", session=app.session, digest=run.digest, reason=WHY
@@ -177,7 +177,7 @@ def test_t_a16_it_is_open_for_an_hour_at_most(office: Office) -> None:
     assert office.fleet.told == []
 
 
-def test_t_a16_it_closes_between_two_steps(office: Office) -> None:
+def test_it_closes_between_two_steps(office: Office) -> None:
     app = stepped_up(office, "adam")
     run = office.ask(SetAll(host="web1", value="on"), person="adam")
     office.fleet.after_tell = lambda _host, _words: age_glass(office, HOUR)
@@ -187,7 +187,7 @@ def test_t_a16_it_closes_between_two_steps(office: Office) -> None:
 
 
 @pytest.mark.parametrize("door", ["api", "cli", "schedule"])
-def test_t_a16_no_token_and_no_schedule_breaks_glass(
+def test_no_token_and_no_schedule_breaks_glass(
     office: Office, monkeypatch: pytest.MonkeyPatch, door: str
 ) -> None:
     app = stepped_up(office, "adam")
@@ -204,14 +204,14 @@ def test_t_a16_no_token_and_no_schedule_breaks_glass(
     assert shatter(office, run, app).state is State.SUCCEEDED
 
 
-def test_t_a16_only_whoever_asked_breaks_the_glass(office: Office) -> None:
+def test_only_the_requester_breaks_the_glass(office: Office) -> None:
     run = wanted(office)
     for person in ("olga", "dora", "stan"):
         with pytest.raises(NotAllowed, match="only Adam Admin"):
             shatter(office, run, stepped_up(office, person))
 
 
-def test_t_a16_the_rules_say_who_breaks_glass_and_for_what(office: Office) -> None:
+def test_the_rules_say_who_breaks_glass_and_for_what(office: Office) -> None:
     dora = stepped_up(office, "dora")
     with pytest.raises(NotAllowed, match="the policy lets you break no glass"):
         shatter(office, wanted(office, "dora"), dora)
@@ -235,14 +235,14 @@ def without_the_rule(tmp_path: Path) -> Generator[Office]:
         yield office
 
 
-def test_t_a16_without_a_rule_nobody_breaks_glass(without_the_rule: Office) -> None:
+def test_break_glass_is_refused_without_a_rule(without_the_rule: Office) -> None:
     assert '"break-glass"' in cedar.SCHEMA
     run = wanted(without_the_rule)
     with pytest.raises(NotAllowed, match="the policy lets you break no glass"):
         shatter(without_the_rule, run, stepped_up(without_the_rule, "adam"))
 
 
-def test_t_a16_who_loses_the_right_loses_it_before_the_start(office: Office) -> None:
+def test_who_loses_the_right_loses_it_before_the_start(office: Office) -> None:
     app, run = stepped_up(office, "adam"), wanted(office)
     office.workflow.breaking.shatter(
         run.id, person="adam", session=app.session, digest=run.digest, reason=WHY
@@ -261,14 +261,14 @@ def test_t_a16_who_loses_the_right_loses_it_before_the_start(office: Office) -> 
 class TestGuards:
     """The twins: each guard taken away, and what it keeps off happens."""
 
-    def test_t_a16_without_the_guard_no_reason_would_do(
+    def test_without_the_guard_no_reason_would_do(
         self, office: Office, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(break_glass, "LEAST_REASON", 0)
         app, run = stepped_up(office, "adam"), wanted(office)
         assert shatter(office, run, app, "").state is State.SUCCEEDED
 
-    def test_t_a16_without_the_guard_a_sign_in_would_do(
+    def test_without_the_guard_a_sign_in_would_do(
         self, office: Office, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         app, run = an_app(office, "adam"), wanted(office)
@@ -276,7 +276,7 @@ class TestGuards:
         monkeypatch.setattr(break_glass, "get_shown_factor", lambda *_, **__: digest)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
         assert shatter(office, run, app).state is State.SUCCEEDED
 
-    def test_t_a16_without_the_guard_it_would_be_open_after_an_hour(
+    def test_without_the_guard_it_would_be_open_after_an_hour(
         self, office: Office, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(break_glass, "OPEN_SECONDS", 2 * HOUR)
@@ -288,7 +288,7 @@ class TestGuards:
         office.work()
         assert office.run(run.id).state is State.SUCCEEDED
 
-    def test_t_a16_without_the_guard_nobody_need_ever_review_it(
+    def test_break_glass_would_go_unreviewed_without_the_guard(
         self, office: Office, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(db_break_glass, "get_overdue_review", _none)
@@ -306,7 +306,7 @@ def _none(*_: object) -> None: ...
 # --- what follows ---
 
 
-def test_t_a16_until_somebody_else_has_reviewed_it_there_is_no_next_time(office: Office) -> None:
+def test_break_glass_is_refused_until_another_person_reviewed_the_last(office: Office) -> None:
     app, first = stepped_up(office, "adam"), wanted(office)
     shatter(office, first, app)
     other = SetSwitch(host="web1", name="fan", value="on")
@@ -322,7 +322,7 @@ def test_t_a16_until_somebody_else_has_reviewed_it_there_is_no_next_time(office:
     assert "glass reviewed" in office.entries(first)
 
 
-def test_t_a16_within_the_day_the_next_emergency_is_one(office: Office) -> None:
+def test_within_the_day_the_next_emergency_is_one(office: Office) -> None:
     app, first = stepped_up(office, "adam"), wanted(office)
     shatter(office, first, app)
     age_glass(office, 24 * HOUR - 60)
@@ -330,7 +330,7 @@ def test_t_a16_within_the_day_the_next_emergency_is_one(office: Office) -> None:
     assert shatter(office, second, app).state is State.SUCCEEDED
 
 
-def test_t_a16_it_is_reviewed_once_by_another_person_in_words(office: Office) -> None:
+def test_it_is_reviewed_once_by_another_person_in_words(office: Office) -> None:
     app, run = stepped_up(office, "adam"), wanted(office)
     review: Callable[..., object] = office.workflow.breaking.review
     with pytest.raises(InvalidRequest, match="no glass was broken"):
@@ -346,7 +346,7 @@ def test_t_a16_it_is_reviewed_once_by_another_person_in_words(office: Office) ->
         review(run.id, person="stan", words="seen, and it was right")
 
 
-def test_t_a16_without_the_log_nothing_is_broken_and_nothing_is_sent(office: Office) -> None:
+def test_break_glass_is_refused_when_the_log_cannot_be_written(office: Office) -> None:
     app, run = stepped_up(office, "adam"), wanted(office)
     with office.database.transaction() as tx:
         tx.sql.execute(

@@ -130,14 +130,14 @@ def test_without_the_guard_two_delegates_would_have_had_two_keys(
     assert office.approve(run, "eve").state is State.SUCCEEDED
 
 
-def test_t_a1_nobody_approves_their_own_request_in_anothers_stead(office: Office):
+def test_approval_is_refused_when_requester_approves_as_a_delegate(office: Office):
     delegate(office, to="dora")
     with pytest.raises(NotAllowed, match="your own request"):
         office.approve(office.ask(LAMP_ON, person="dora"), "dora")
     assert office.fleet.told == []
 
 
-def test_t_a1_a_delegate_of_the_asker_has_no_key_for_it(office: Office):
+def test_approval_is_refused_when_a_delegate_of_the_requester_approves(office: Office):
     delegate(office, to="stan")
     run = office.ask(SetSwitch(host="nas1", name="lamp", value="on"), person="stan")
     assert stands_for(office, run, "stan") == ""
@@ -209,7 +209,7 @@ def test_it_holds_until_its_end_and_not_at_it(made: int, length: int, at: int, *
 
 
 @pytest.mark.parametrize("how", ["ends", "revoked"])
-def test_t_a5_a_key_turned_in_time_opens_nothing_later(office: Office, how: str):
+def test_a_delegates_approval_does_not_count_when_the_delegation_ended(office: Office, how: str):
     made = delegate(office)
     run = office.ask(LAMP_ON)
     office.workflow.approve(run.id, person="stan", digest=run.digest)

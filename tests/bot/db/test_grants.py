@@ -173,7 +173,7 @@ def twenty(office: Office) -> list[State]:
     return [office.run(number).state for number in numbers]
 
 
-def test_t_a2_twenty_at_once_never_overshoot(any_office: Office):
+def test_twenty_at_once_never_overshoot(any_office: Office):
     office = any_office
     given = grant(office, an_hour=5)
     states = twenty(office)
@@ -231,7 +231,7 @@ def lift(office: Office) -> None:
     office.work()
 
 
-def test_t_a17_a_freeze_holds_what_is_granted(office: Office):
+def test_a_freeze_holds_what_is_granted(office: Office):
     grant(office)
     run = waits_at_the_gate(office)
     assert run.state is State.READY
@@ -241,7 +241,7 @@ def test_t_a17_a_freeze_holds_what_is_granted(office: Office):
 
 
 @pytest.mark.parametrize("how", ["revoked", "ended", "giver", "forbidden"])
-def test_t_a5_what_was_granted_is_looked_at_again_at_the_gate(office: Office, how: str):
+def test_what_was_granted_is_looked_at_again_at_the_gate(office: Office, how: str):
     given = grant(office)
     run = waits_at_the_gate(office)
     assert (run.state, run.grant) == (State.READY, given.id)

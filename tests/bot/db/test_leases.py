@@ -74,7 +74,7 @@ def test_a_claim_is_in_the_log_with_its_worker_and_its_fence(any_office: Office)
     assert office.parts.worker.holding == frozenset()
 
 
-def test_k5_what_was_claimed_and_not_begun_is_begun_by_another_with_a_higher_fence(
+def test_what_was_claimed_and_not_begun_is_begun_by_another_with_a_higher_fence(
     any_office: Office,
 ):
     office = any_office
@@ -98,7 +98,7 @@ def test_k5_what_was_claimed_and_not_begun_is_begun_by_another_with_a_higher_fen
     assert "taken over" in office.entries(run)
 
 
-def test_r_c5_a_fence_that_is_gone_lets_nothing_through_though_the_host_is_still_locked(
+def test_a_fence_that_is_gone_lets_nothing_through_though_the_host_is_still_locked(
     any_office: Office,
 ):
     """Its twin: with the fence as it was, the very same run goes through."""
@@ -115,7 +115,7 @@ def test_r_c5_a_fence_that_is_gone_lets_nothing_through_though_the_host_is_still
     assert office.fleet.told == []
 
 
-def test_k8_a_step_whose_worker_is_not_heard_of_is_unknown_and_keeps_its_host(any_office: Office):
+def test_a_step_is_unknown_and_keeps_its_host_when_its_worker_is_silent(any_office: Office):
     office = any_office
     run, other = _approved(office), _another(office)
 
@@ -247,7 +247,7 @@ def test_a_worker_gives_up_what_it_has_when_it_ends(any_office: Office):
     assert office.run(run.id).state is State.READY
 
 
-def test_r_w1_what_a_worker_leaves_between_two_steps_is_gone_on_with_at_once(any_office: Office):
+def test_what_a_worker_leaves_between_two_steps_is_gone_on_with_at_once(any_office: Office):
     """Nobody waits until the one that ends has not been heard of for long."""
     office = any_office
     run, other = _approved(office, SetAll(host="lb1", value="on")), _another(office)
@@ -263,7 +263,7 @@ def test_r_w1_what_a_worker_leaves_between_two_steps_is_gone_on_with_at_once(any
 
 
 @pytest.mark.parametrize(("minutes", "told"), [(5, 2), (3 * 24 * 60, 1)])
-def test_r_w1_what_was_left_too_long_ago_is_not_gone_on_with_unseen(
+def test_what_was_left_too_long_ago_is_not_gone_on_with_unseen(
     tmp_path: Path, minutes: int, told: int
 ):
     """Nobody was there in between, and whoever comes first hears of it by an old hint."""
@@ -280,7 +280,7 @@ def test_r_w1_what_was_left_too_long_ago_is_not_gone_on_with_unseen(
         assert office.run(run.id).state is ended
 
 
-def test_r_w1_what_a_worker_has_read_for_is_begun_by_another_at_once(any_office: Office):
+def test_what_a_worker_has_read_for_is_begun_by_another_at_once(any_office: Office):
     office = any_office
     run, other = _approved(office), _another(office)
     office.queue.waiting.clear()
@@ -293,7 +293,7 @@ def test_r_w1_what_a_worker_has_read_for_is_begun_by_another_at_once(any_office:
     assert office.run(run.id).state is State.SUCCEEDED
 
 
-def test_r_w1_a_proof_that_was_cut_off_is_read_by_another_at_once(any_office: Office):
+def test_a_proof_that_was_cut_off_is_read_by_another_at_once(any_office: Office):
     office = any_office
     run, other = _approved(office), _another(office)
     office.queue.waiting.clear()
@@ -347,7 +347,7 @@ def _lets_anything_through(_worker: LeaseKeeper, _hold: HeldRun) -> None:
 
 
 @pytest.mark.parametrize("guarded", [True, False])
-def test_r_c5_who_was_not_heard_of_in_time_sends_nothing(
+def test_a_worker_sends_nothing_when_its_heartbeat_is_late(
     office: Office, monkeypatch: pytest.MonkeyPatch, guarded: bool
 ):
     """Its twin beside it: without the check, the packet goes out."""
@@ -416,7 +416,7 @@ def _be_a_worker(url: str, directory: Path, run: int) -> None:
 
 @pytest.mark.real
 @pytest.mark.parametrize("stopped", [True, False])
-def test_r_c5_a_worker_that_is_stopped_past_its_lease_and_wakes_may_not_send(
+def test_a_worker_that_is_stopped_past_its_lease_and_wakes_may_not_send(
     postgres: Postgres, tmp_path: Path, stopped: bool
 ):
     """Its twin beside it: who is not stopped, however long it waits, is heard of and sends."""

@@ -52,7 +52,7 @@ class _Held:
             return priority.next_run_at(tx, "lb1") or 0
 
 
-def test_r_w3_at_a_host_people_take_turns(any_office: Office):
+def test_at_a_host_people_take_turns(any_office: Office):
     """Without that, stan would wait for all that dora has asked for before him."""
     doras = [_set(any_office, f"d{n}") for n in range(4)]
     stans = [_set(any_office, f"s{n}", person="stan") for n in range(2)]
@@ -62,7 +62,7 @@ def test_r_w3_at_a_host_people_take_turns(any_office: Office):
     assert _taken(any_office) == ["d0", "s0", "d1", "s1", "d2", "d3"]
 
 
-def test_r_w3_broken_glass_is_next_at_its_host(any_office: Office):
+def test_broken_glass_is_next_at_its_host(any_office: Office):
     doras = [_set(any_office, f"d{n}") for n in range(3)]
     urgent = _set(any_office, "burning", person="stan")
     with _Held(any_office):
@@ -75,7 +75,7 @@ def test_r_w3_broken_glass_is_next_at_its_host(any_office: Office):
     assert _taken(any_office)[0] == "burning"
 
 
-def test_r_w3_a_host_that_was_just_freed_is_not_taken_from_under_broken_glass(any_office: Office):
+def test_a_host_that_was_just_freed_is_not_taken_from_under_broken_glass(any_office: Office):
     """Whoever comes by meanwhile waits for it, and says so."""
     first, urgent = _set(any_office, "first"), _set(any_office, "burning", person="stan")
     _approved(any_office, first, urgent)
@@ -105,7 +105,7 @@ def test_the_parts_of_a_wave_wait_for_what_one_person_waits_for(any_office: Offi
         assert priority.next_run_at(tx, "lb1") == alone.id
 
 
-def test_r_w3_at_a_host_too_a_wave_does_not_wait_for_good(office: Office):
+def test_at_a_host_too_a_wave_does_not_wait_for_good(office: Office):
     for n in range(7):
         office.approve(_set(office, f"before{n}"))
     alone, part = _set(office, "alone"), _set(office, "part")

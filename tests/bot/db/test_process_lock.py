@@ -76,7 +76,7 @@ def _at_work(stack: ExitStack, opened: Open, *, alone: bool = True, heeds: bool 
 
 
 @pytest.mark.parametrize("alone", [True, False])
-def test_r_d5_the_lock_is_ours_again_before_anything_is_written(opened: Open, alone: bool):
+def test_the_lock_is_ours_again_before_anything_is_written(opened: Open, alone: bool):
     with ExitStack() as stack:
         process = _at_work(stack, opened, alone=alone)
         _throw_out(process.database)
@@ -87,7 +87,7 @@ def test_r_d5_the_lock_is_ours_again_before_anything_is_written(opened: Open, al
         assert not process.ended
 
 
-def test_r_d5_without_asking_for_it_the_lock_is_gone_and_another_gets_in(opened: Open):
+def test_without_asking_for_it_the_lock_is_gone_and_another_gets_in(opened: Open):
     """The twin."""
     with ExitStack() as stack:
         process = _at_work(stack, opened, heeds=False)

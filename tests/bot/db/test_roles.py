@@ -73,7 +73,7 @@ def roles(postgres: Postgres) -> Generator[Roles]:
 
 
 @pytest.mark.parametrize("statement", FORBIDDEN)
-def test_t_l8_what_would_change_the_log_is_refused(roles: Roles, statement: str):
+def test_what_would_change_the_log_is_refused(roles: Roles, statement: str):
     with (
         pytest.raises(psycopg.errors.Error, match=r"permission|owner|append-only|attribute"),
         psycopg.connect(roles.app.url.replace("+psycopg", "")) as connection,
@@ -83,7 +83,7 @@ def test_t_l8_what_would_change_the_log_is_refused(roles: Roles, statement: str)
         assert verification.verify_log(tx).broken is None
 
 
-def test_t_l8_the_service_works_with_these_rights(roles: Roles):
+def test_the_service_works_with_these_rights(roles: Roles):
     assert db_roles.find_excess_rights(roles.app) == []
     assert migrations.is_schema_current(roles.app)
     with roles.app.transaction() as tx:
@@ -92,7 +92,7 @@ def test_t_l8_the_service_works_with_these_rights(roles: Roles):
         assert len(change_log.list_entries_after(tx, 0)) == 3
 
 
-def test_t_l8_without_the_guard_the_owner_rewrites_the_log(roles: Roles):
+def test_without_the_guard_the_owner_rewrites_the_log(roles: Roles):
     """The twin: what is refused above is refused for the role, and not by chance."""
     with roles.owner.engine.connect() as connection:
         connection.exec_driver_sql("DROP TRIGGER entry_append_only ON entry")
@@ -112,7 +112,7 @@ def test_a_reader_writes_nothing_and_sees_no_sessions(roles: Roles, statement: s
         tx.sql.execute(text(statement))
 
 
-def test_t_l1_a_role_without_insert_is_told_before_anything_is_sent(roles: Roles):
+def test_a_role_without_insert_is_reported_before_anything_is_sent(roles: Roles):
     with roles.owner.engine.connect() as connection:
         connection.exec_driver_sql("REVOKE INSERT ON entry FROM keyturn_app")
         connection.commit()

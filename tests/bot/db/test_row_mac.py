@@ -186,11 +186,13 @@ BREAK_INS: tuple[Callable[[Transaction], str], ...] = (
 
 @pytest.mark.parametrize("break_in", BREAK_INS)
 class TestForged:
-    def test_t_x2_opens_nothing(self, database: Database, break_in: Callable[[Transaction], str]):
+    def test_a_forged_token_opens_nothing(
+        self, database: Database, break_in: Callable[[Transaction], str]
+    ):
         with database.transaction() as tx:
             assert break_in(tx) == ""
 
-    def test_t_x2_without_the_stamp_it_would(
+    def test_a_forged_token_would_open_without_the_row_mac(
         self,
         database: Database,
         break_in: Callable[[Transaction], str],
@@ -206,7 +208,7 @@ def _certainly(*_: object) -> bool:
 
 
 @pytest.mark.parametrize("table", [SESSION, LINK, TOKEN], ids=lambda table: table.name)
-def test_t_x2_no_column_can_be_altered_but_the_number(database: Database, table: Table):
+def test_no_column_can_be_altered_but_the_number(database: Database, table: Table):
     """A column that is added later is stamped, too, or this fails."""
     with database.transaction() as tx:
         sessions.begin_session(tx, "dora")
@@ -227,7 +229,7 @@ def test_t_x2_no_column_can_be_altered_but_the_number(database: Database, table:
 
 # PostgreSQL keeps in a column only what is of its type.
 @on_sqlite
-def test_t_x2_a_row_that_says_something_strange_is_none(database: Database):
+def test_a_row_that_says_something_strange_is_none(database: Database):
     with database.transaction() as tx:
         mine = sessions.begin_session(tx, "dora")
         for strange in (b"olga", 1.5, float("inf")):
@@ -266,11 +268,11 @@ class TestPutBack:
         return _bears(tx, whole)[0]
 
     @pytest.mark.parametrize("kind", [tokens.REVOKED, tokens.BANNED])
-    def test_t_x2_the_log_tells_that_it_was(self, database: Database, kind: str):
+    def test_a_row_put_back_is_found_by_the_log(self, database: Database, kind: str):
         with database.transaction() as tx:
             assert self._put_back(tx, kind) == ""
 
-    def test_t_x2_what_is_told_of_another_does_not_matter(self, database: Database):
+    def test_log_entries_of_another_token_do_not_matter(self, database: Database):
         """The twin: it is good again where the log tells of somebody else, or of nothing."""
         with database.transaction() as tx:
             assert self._put_back(tx, tokens.BANNED, who="o_ga") == "olga"
@@ -367,7 +369,7 @@ class TestAnotherKey:
         assert ended == 0
         database.close()
 
-    def test_t_l7_a_token_that_only_a_stolen_key_tells_of_does_not(self, tmp_path: Path):
+    def test_a_token_signed_by_a_stolen_key_opens_nothing(self, tmp_path: Path):
         _, token, database, ended = self._turned(tmp_path, told=False)
         with database.reading() as tx:
             assert tokens.find_token(tx, token) is None

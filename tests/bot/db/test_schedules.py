@@ -73,7 +73,7 @@ def test_what_it_fires_was_approved_with_it_and_takes_no_other_approval(any_offi
     assert "fired" in any_office.entries()
 
 
-def test_r_c3_a_moment_is_fired_once_however_many_clocks_look(any_office: Office):
+def test_a_moment_is_fired_once_however_many_clocks_look(any_office: Office):
     schedule = _begun(any_office)
     due_now(any_office, schedule)
     barrier = threading.Barrier(4)
@@ -119,7 +119,7 @@ def test_a_check_needs_no_approval_and_fires(office: Office):
 @pytest.mark.parametrize(
     ("catch_up", "fired", "missed"), [(0, 0, 5), (1, 1, 4), (3, 3, 2), (99, 5, 0)]
 )
-def test_r_c4_what_was_missed_is_a_row_and_made_up_for_as_agreed(
+def test_what_was_missed_is_a_row_and_made_up_for_as_agreed(
     office: Office, catch_up: int, fired: int, missed: int
 ):
     schedule = _begun(office, replace(HOURLY, catch_up=catch_up))
@@ -259,7 +259,7 @@ class TestAnOwnerWhoLeft:
         people.write_text(people.read_text().replace("dora", "nora"))
         return _fire(office)
 
-    def test_t_a13_suspends_it_and_the_area_is_told(self, office: Office):
+    def test_a_schedule_is_suspended_and_announced_when_its_owner_leaves(self, office: Office):
         _begun(office)
         schedule = self._leaves(office)
         assert schedule.standing is ScheduleState.SUSPENDED
@@ -268,7 +268,7 @@ class TestAnOwnerWhoLeft:
         assert office.fleet.told == []
         assert "schedule suspended" in office.entries()
 
-    def test_t_a13_without_the_guard_would_go_on_changing_things(
+    def test_a_schedule_without_owner_would_fire_without_the_guard(
         self, office: Office, monkeypatch: pytest.MonkeyPatch
     ):
         schedule = _begun(office)
@@ -285,11 +285,11 @@ class TestAnApprovalThatLapsed:
             tx.sql.execute(update(tables.schedule).values(lapses=tx.now))
         return _fire(office)
 
-    def test_t_a13_fires_no_more(self, office: Office):
+    def test_a_schedule_does_not_fire_when_its_approval_lapsed(self, office: Office):
         assert self._lapses(office).standing is ScheduleState.LAPSED
         assert office.fleet.told == []
 
-    def test_t_a13_without_the_guard_would_fire_for_ever(
+    def test_a_lapsed_schedule_would_fire_without_the_guard(
         self, office: Office, monkeypatch: pytest.MonkeyPatch
     ):
         monkeypatch.setattr(schedule_approval, "check_schedule_approval", _nothing)
@@ -300,15 +300,13 @@ class TestAnApprovalThatLapsed:
 OFTEN = replace(HOURLY, timetable=parse_cron("*/5 * * * *", "UTC"))
 
 
-def test_t_a13_a_runbook_that_fires_too_often_is_refused(office: Office):
+def test_a_runbook_that_fires_too_often_is_refused(office: Office):
     with pytest.raises(InvalidRequest, match="every 10 minutes at most"):
         _asked(office, OFTEN)
     _asked(office, OFTEN, what=ShowSwitches(host="lb1"))
 
 
-def test_t_a13_without_the_guard_it_would_be_asked_for(
-    office: Office, monkeypatch: pytest.MonkeyPatch
-):
+def test_without_the_guard_it_would_be_asked_for(office: Office, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(requests, "_check_timing", _nothing)
     assert _asked(office, OFTEN).state is State.WAITING
 
@@ -325,11 +323,11 @@ class TestValuesThatWereNotApproved:
             )
         _fire(office)
 
-    def test_t_a13_never_fire(self, office: Office):
+    def test_values_that_were_not_approved_never_fire(self, office: Office):
         self._changed(office)
         assert office.fleet.told == []
 
-    def test_t_a13_without_the_guards_would_fire(
+    def test_values_that_were_not_approved_would_fire_without_the_guards(
         self, office: Office, monkeypatch: pytest.MonkeyPatch
     ):
         monkeypatch.setattr(schedule_approval, "check_schedule_approval", _nothing)
@@ -344,13 +342,15 @@ class TestItsOwner:
     def _asked_by_an_owner(self, office: Office) -> Run:
         return _asked(office, what=BreakSwitch(host="lb1", name="lamp"), person="olga")
 
-    def test_t_a1_cannot_approve_it(self, office: Office):
+    def test_the_owner_of_a_schedule_cannot_approve_it(self, office: Office):
         run = self._asked_by_an_owner(office)
         with pytest.raises(NotAllowed, match="your own request"):
             office.approve(run, "olga")
         assert office.approve(run, "adam").state is State.SUCCEEDED
 
-    def test_t_a1_without_the_guard_could(self, office: Office, monkeypatch: pytest.MonkeyPatch):
+    def test_the_owner_of_a_schedule_would_approve_it_without_the_guard(
+        self, office: Office, monkeypatch: pytest.MonkeyPatch
+    ):
         monkeypatch.setattr(Request, "made_by", _never)
         assert office.approve(self._asked_by_an_owner(office), "olga").state is State.SUCCEEDED
 
@@ -363,12 +363,12 @@ class TestAFreeze:
         )
         return _fire(office)
 
-    def test_t_a17_leaves_a_fire_out(self, office: Office):
+    def test_a_due_time_is_skipped_when_a_freeze_holds(self, office: Office):
         schedule = self._frozen(office)
         assert _fires(office, schedule)[0].outcome is FireOutcome.SKIPPED
         assert office.fleet.told == []
 
-    def test_t_a17_without_the_guard_would_not(
+    def test_a_due_time_would_fire_in_a_freeze_without_the_guard(
         self, office: Office, monkeypatch: pytest.MonkeyPatch
     ):
         monkeypatch.setattr(Policy, "frozen", _no_word)

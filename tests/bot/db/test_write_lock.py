@@ -53,7 +53,7 @@ class _Scene:
         return self.had
 
 
-def test_r_w3_who_is_in_a_hurry_has_it_before_all_who_wait():
+def test_an_urgent_run_goes_before_all_that_wait():
     scene = _Scene()
     assert scene.pen.take(0)
     for n in range(9):

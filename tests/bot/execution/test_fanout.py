@@ -73,7 +73,7 @@ def test_one_plan_and_one_approval_for_all(crowd: Office):
     assert {child.state for child in _children(crowd, run)} == {State.SUCCEEDED}
 
 
-def test_t_a18_it_starts_with_one_then_a_tenth_then_the_rest(crowd: Office):
+def test_waves_start_with_one_host_then_a_tenth_then_the_rest(crowd: Office):
     run = _ask(crowd, NAMES)
     crowd.workflow.approve(run.id, person="olga", digest=run.digest)
     waves: list[list[str]] = []
@@ -88,9 +88,7 @@ def test_t_a18_it_starts_with_one_then_a_tenth_then_the_rest(crowd: Office):
 
 
 @pytest.mark.parametrize(("bad", "reached"), [("lb1", 1), ("lb3", 3), ("lb9", 12)])
-def test_t_a18_after_the_first_failure_no_further_wave_starts(
-    crowd: Office, bad: str, reached: int
-):
+def test_after_the_first_failure_no_further_wave_starts(crowd: Office, bad: str, reached: int):
     def refuse(host: str, _words: str) -> None:
         if host == bad:
             raise CommandFailed("it said: the lamp is glued")
@@ -104,9 +102,7 @@ def test_t_a18_after_the_first_failure_no_further_wave_starts(
     assert len(crowd.fleet.told) == reached - 1
 
 
-def test_t_a18_without_waves_every_host_would_be_reached(
-    crowd: Office, monkeypatch: pytest.MonkeyPatch
-):
+def test_without_waves_every_host_would_be_reached(crowd: Office, monkeypatch: pytest.MonkeyPatch):
     def refuse(host: str, _words: str) -> None:
         if host == "lb1":
             raise CommandFailed("it said: the lamp is glued")
@@ -220,7 +216,7 @@ def test_deny_and_withdraw_end_every_part(crowd: Office):
     assert crowd.fleet.told == []
 
 
-def test_t_a6_an_asker_who_leaves_midway_reaches_no_further_host(crowd: Office):
+def test_an_asker_who_leaves_midway_reaches_no_further_host(crowd: Office):
     def dismiss(host: str, _words: str) -> None:
         people = crowd.policies.path / "people.yaml"
         people.write_text(people.read_text().replace("dora:", "dolores:"))
@@ -231,7 +227,7 @@ def test_t_a6_an_asker_who_leaves_midway_reaches_no_further_host(crowd: Office):
     assert _told(crowd) == ["lb1"]
 
 
-def test_t_a18_the_rules_set_a_ceiling(crowd: Office):
+def test_the_rules_set_a_ceiling(crowd: Office):
     rules = crowd.policies.path / "policy.cedar"
     rules.write_text(rules.read_text().replace('@hosts("12")', '@hosts("3")'))
     run = _ask(crowd, NAMES)
@@ -240,7 +236,7 @@ def test_t_a18_the_rules_set_a_ceiling(crowd: Office):
     assert _children(crowd, run) == []
 
 
-def test_t_a18_without_the_ceiling_it_would_wait_for_one_approval(
+def test_without_the_ceiling_it_would_wait_for_one_approval(
     crowd: Office, monkeypatch: pytest.MonkeyPatch
 ):
     rules = crowd.policies.path / "policy.cedar"
@@ -511,7 +507,7 @@ def test_what_is_wrong_with_one_of_several_names_is_said(crowd: Office):
             crowd.workflow.ask_all(requests, spelled=spelled, person="dora", origin=WEB)
 
 
-def test_t_a17_a_freeze_holds_every_host_and_lets_go_of_every_host(crowd: Office):
+def test_a_freeze_holds_every_host_and_lets_go_of_every_host(crowd: Office):
     freezing = crowd.policies.path / "freezes.yaml"
     freezing.write_text(
         'freezes: [{name: fair, from: "1999-01-01 00:00", until: "2999-01-01 00:00"}]\n'
@@ -525,7 +521,7 @@ def test_t_a17_a_freeze_holds_every_host_and_lets_go_of_every_host(crowd: Office
     assert crowd.run(run.id).state is State.SUCCEEDED
 
 
-def test_t_a18_a_host_that_is_as_asked_already_is_no_canary(crowd: Office):
+def test_a_host_without_changes_is_no_canary(crowd: Office):
     for name in NAMES[:3]:
         crowd.fleet.hosts[name]["lamp"] = "on"
 
@@ -609,9 +605,7 @@ def test_a_whole_is_not_in_line_for_its_first_host(crowd: Office):
 @pytest.mark.parametrize(
     ("spelled", "says"), [("lb[1\u202e]*", r"U\+202E"), ("lb[" + "1" * 200 + "]*", "in 100 char")]
 )
-def test_t_i4_hosts_are_spelled_in_few_and_visible_characters(
-    crowd: Office, spelled: str, says: str
-):
+def test_hosts_are_spelled_in_few_and_visible_characters(crowd: Office, spelled: str, says: str):
     with pytest.raises(InvalidRequest, match=says):
         crowd.workflow.ask_all(
             [SetSwitch(host="lb1", name="lamp", value="on")],

@@ -97,7 +97,7 @@ def test_long_lines_are_bounded_in_all(office: Office) -> None:
     assert sum(map(len, found[0].newest)) <= MOST_CHARACTERS
 
 
-def test_t_x1_a_secret_is_taken_out_of_what_is_heard(office: Office) -> None:
+def test_secrets_are_redacted_from_live_output(office: Office) -> None:
     office.database.redactor.register("correct horse battery")
     run = office.ask(LAMP_ON)
     key = "\n".join(["-----BEGIN RSA PRIVATE KEY-----", *["MIIEpAIBAAKCAQEA" * 4] * 60])

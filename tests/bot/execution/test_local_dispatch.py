@@ -29,7 +29,7 @@ def test_who_is_in_the_line_is_there_once_and_may_come_again_afterwards():
     assert line.take() is None
 
 
-def test_r_w3_nobody_waits_for_more_than_one_of_each_other_person():
+def test_a_person_waits_for_one_run_of_each_other_person_at_most():
     """Ten people, of whom one has asked for a thousand things before the others came."""
     line = FairQueue()
     for run in range(1000):
@@ -43,7 +43,7 @@ def test_r_w3_nobody_waits_for_more_than_one_of_each_other_person():
     assert sorted(_all(line)) == [*range(502, 1000)]
 
 
-def test_r_w3_parts_of_a_wave_wait_long_and_not_for_good():
+def test_parts_of_a_wave_wait_long_and_not_for_good():
     """Three people who always have something in the line, and a wave."""
     line = FairQueue()
     wave = [*range(4)]
@@ -56,7 +56,7 @@ def test_r_w3_parts_of_a_wave_wait_long_and_not_for_good():
     assert [taken.index(run) // 25 for run in wave] == wave
 
 
-def test_r_w3_ten_thousand_that_wait_are_taken_in_turn():
+def test_ten_thousand_that_wait_are_taken_in_turn():
     line = FairQueue()
     for run in range(10_000):
         line.join(run, Turn(ONE, f"person {run % 7 if run % 2 else 0}"))

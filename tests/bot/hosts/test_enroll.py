@@ -88,7 +88,7 @@ def test_the_key_is_shown_with_the_entry_and_the_host_waits(policy: Path, sshd: 
 
 
 @pytest.mark.real
-def test_t_n2_until_a_second_person_confirms_it_a_host_is_in_no_inventory(
+def test_until_a_second_person_confirms_it_a_host_is_in_no_inventory(
     policy: Path, sshd: Sshd, tmp_path: Path
 ):
     _waits(policy, sshd)
@@ -113,7 +113,7 @@ def test_t_n2_until_a_second_person_confirms_it_a_host_is_in_no_inventory(
 
 
 @pytest.mark.real
-def test_t_n2_whoever_asked_for_a_host_does_not_confirm_it(
+def test_enrolment_is_refused_when_its_requester_confirms(
     policy: Path, sshd: Sshd, tmp_path: Path
 ):
     _waits(policy, sshd)
@@ -126,7 +126,7 @@ def test_t_n2_whoever_asked_for_a_host_does_not_confirm_it(
 
 
 @pytest.mark.real
-def test_t_n2_another_fingerprint_adds_nothing(policy: Path, sshd: Sshd, tmp_path: Path):
+def test_another_fingerprint_adds_nothing(policy: Path, sshd: Sshd, tmp_path: Path):
     _waits(policy, sshd)
     _as_if_by_dana(policy)
     before = _files(policy)

@@ -78,7 +78,7 @@ def again(office: Office, database: Database) -> Office:
     return begun
 
 
-def test_r_u2_what_was_saved_is_put_back_and_its_log_is_whole(
+def test_what_was_saved_is_put_back_and_its_log_is_whole(
     busy: Office, empty: Database, tmp_path: Path
 ):
     label, verdict = backup.make_backup(busy.database, tmp_path / "today.backup")
@@ -97,7 +97,7 @@ def test_r_u2_what_was_saved_is_put_back_and_its_log_is_whole(
     assert kinds[label.point.seq] == "restored"
 
 
-def test_r_u2_nothing_that_was_done_after_the_backup_is_done_again(
+def test_nothing_that_was_done_after_the_backup_is_done_again(
     busy: Office, empty: Database, tmp_path: Path
 ):
     backup.make_backup(busy.database, tmp_path / "today.backup")
@@ -132,7 +132,7 @@ def test_without_ending_what_waits_it_would_be_done_again(busy: Office, tmp_path
 
 
 @pytest.mark.parametrize("moment", ["before step 2", "in step 1"])
-def test_r_u2_what_was_under_way_may_have_gone_on_and_keeps_its_host(
+def test_what_was_under_way_may_have_gone_on_and_keeps_its_host(
     busy: Office, empty: Database, tmp_path: Path, moment: str
 ):
     file = tmp_path / "today.backup"
@@ -161,9 +161,7 @@ def test_r_u2_what_was_under_way_may_have_gone_on_and_keeps_its_host(
     assert lock.run == run.id
 
 
-def test_r_u2_witnesses_tell_what_came_after_the_backup(
-    busy: Office, empty: Database, tmp_path: Path
-):
+def test_witnesses_tell_what_came_after_the_backup(busy: Office, empty: Database, tmp_path: Path):
     seen = tmp_path / "witness"
     label, _ = backup.make_backup(busy.database, tmp_path / "today.backup")
     with busy.database.transaction() as tx:
@@ -201,7 +199,7 @@ def _verified(
     return verdict, subprocess.run(words, capture_output=True, text=True, check=False)
 
 
-def test_r_u2_a_log_that_was_merely_cut_is_still_called_cut(busy: Office, tmp_path: Path):
+def test_a_log_that_was_merely_cut_is_still_called_cut(busy: Office, tmp_path: Path):
     """The twin: without the entry that says so, a witness's checkpoint does not fit."""
     backup.make_backup(busy.database, tmp_path / "today.backup")
     with busy.database.transaction() as tx:

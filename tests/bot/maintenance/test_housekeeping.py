@@ -86,9 +86,7 @@ def test_a_witness_that_fails_is_told_later_and_keeps_no_other_from_hearing(
     assert [point.hash for point in heard] == [point.hash for point in others]
 
 
-def test_t_l1_trouble_is_said_in_the_log_once_it_can_be_written(
-    office: Office, house: Housekeeping
-):
+def test_trouble_is_said_in_the_log_once_it_can_be_written(office: Office, house: Housekeeping):
     house.open({})
     database = office.database
     with database.engine.connect() as connection:

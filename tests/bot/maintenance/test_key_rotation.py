@@ -64,7 +64,7 @@ def _alone(database: Database, tmp_path: Path, *options: str) -> str:
     return ended.stdout + ended.stderr
 
 
-def test_t_l7_a_log_whose_key_was_changed_is_whole_for_who_knows_either(
+def test_a_log_with_a_rotated_key_verifies_with_either_key(
     turned: tuple[Database, str, str], tmp_path: Path, key: Path
 ):
     database, old, new = turned
@@ -78,9 +78,7 @@ def test_t_l7_a_log_whose_key_was_changed_is_whole_for_who_knows_either(
     assert "not by the key given" in _alone(database, tmp_path, "--key", stranger)
 
 
-def test_t_l7_the_old_key_seals_nothing_any_more(
-    turned: tuple[Database, str, str], tmp_path: Path
-):
+def test_the_old_key_seals_nothing_any_more(turned: tuple[Database, str, str], tmp_path: Path):
     database, _, _ = turned
     entries = entries_of(database)
     thief = SigningKey.new()
@@ -90,7 +88,7 @@ def test_t_l7_the_old_key_seals_nothing_any_more(
     assert "BROKEN at entry 9" in _alone(database, tmp_path)
 
 
-def test_t_l7_who_has_no_key_cannot_end_a_forged_log_with_ours(
+def test_who_has_no_key_cannot_end_a_forged_log_with_ours(
     turned: tuple[Database, str, str], tmp_path: Path
 ):
     database, _, ours = turned

@@ -14,7 +14,7 @@ def _full(_descriptor: int) -> None:
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-def test_r_d3_a_key_that_could_not_be_written_is_made_at_the_next_start(
+def test_a_key_that_could_not_be_written_is_made_at_the_next_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     """Half a key would be one that somebody has to take away before anything begins."""

@@ -99,12 +99,12 @@ def _timings() -> list[tuple[str, ScheduleTiming]]:
 
 
 @pytest.mark.parametrize("changed", [pytest.param(one, id=name) for name, one in _mutations()])
-def test_t_a7_every_change_of_the_plan_changes_the_digest(changed: ResolvedPlan):
+def test_every_change_of_the_plan_changes_the_digest(changed: ResolvedPlan):
     assert changed.digest != PROPOSAL.digest
 
 
 @pytest.mark.parametrize("changed", [pytest.param(one, id=name) for name, one in _timings()])
-def test_t_a7_every_change_of_when_it_is_done_changes_the_digest(changed: ScheduleTiming):
+def test_every_change_of_when_it_is_done_changes_the_digest(changed: ScheduleTiming):
     assert replace(PROPOSAL, timing=changed).digest != replace(PROPOSAL, timing=TIMING).digest
 
 

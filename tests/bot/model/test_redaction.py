@@ -63,7 +63,7 @@ _SPELLINGS = {
 
 
 @pytest.mark.parametrize("spelt", _SPELLINGS.values(), ids=_SPELLINGS.keys())
-def test_t_x1_a_known_secret_is_taken_out(spelt: str):
+def test_a_known_secret_is_redacted(spelt: str):
     said = f"before {spelt} after"
     told = Redactor([SECRET]).text(said)
     assert MARK in told
@@ -90,7 +90,7 @@ def test_t_x1_a_known_secret_is_taken_out(spelt: str):
         "$1$saltsalt$qjXMvbEw8oaL.CzflDtaK/",
     ],
 )
-def test_t_x1_what_looks_like_a_secret_is_taken_out(said: str):
+def test_what_looks_like_a_secret_is_redacted(said: str):
     assert Redactor().text(f"a {said}") == f"a {MARK}"
 
 
@@ -127,7 +127,7 @@ def test_a_word_too_short_to_tell_is_let_through(short: str):
 
 
 @given(st.text(), st.text(), st.binary(min_size=8, max_size=40))
-def test_t_x1_none_is_left_wherever_it_stands(before: str, after: str, random: bytes):
+def test_a_secret_is_redacted_at_any_position(before: str, after: str, random: bytes):
     secret = "S" + random.hex()
     told = Redactor([secret]).text(before + secret + after)
     assert secret not in "".join(told.split())

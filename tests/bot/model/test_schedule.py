@@ -58,7 +58,7 @@ def first_at(day: date, hour: int, minute: int, zone: ZoneInfo) -> datetime:
 
 @pytest.mark.parametrize("zone", ZONES)
 @pytest.mark.parametrize("clock", [(2, 30), (0, 15), (3, 0), (2, 45)])
-def test_r_c2_a_daily_job_fires_once_a_day_in_every_zone(zone: str, clock: tuple[int, int]):
+def test_a_daily_job_fires_once_a_day_in_every_zone(zone: str, clock: tuple[int, int]):
     hour, minute = clock
     place = ZoneInfo(zone)
     start = datetime(2026, 1, 1, tzinfo=place)
@@ -70,7 +70,7 @@ def test_r_c2_a_daily_job_fires_once_a_day_in_every_zone(zone: str, clock: tuple
     assert found == expected
 
 
-def test_r_c2_a_time_that_comes_twice_fires_once_and_one_that_does_not_right_after():
+def test_a_time_that_comes_twice_fires_once_and_one_that_does_not_right_after():
     nightly = parse_cron("30 2 * * *", "Europe/Berlin")
     autumn = micros(datetime(2027, 10, 31, 0, 0, tzinfo=ZoneInfo("Europe/Berlin")))
     assert nightly.spoken(autumn, count=2) == [

@@ -1,4 +1,4 @@
-"""T-H1: what a terminal or a browser would act on is spelt out."""
+"""What a terminal or a browser would act on is spelt out."""
 
 import unicodedata
 

@@ -1,4 +1,4 @@
-"""T-A17: when changes wait, across midnight, zones and the days on which clocks are set."""
+"""When changes wait, across midnight, zones and the days on which clocks are set."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
@@ -54,13 +54,13 @@ NIGHTS: dict[str, object] = {
         (NIGHTS, "2026-11-21 04:00", "UTC", True),
     ],
 )
-def test_t_a17_it_holds_from_its_beginning_to_its_end(
+def test_it_holds_from_its_beginning_to_its_end(
     freeze: Mapping[str, object], when: str, zone: str, holds: bool
 ):
     assert _holds(freeze, _at(when, zone)) is holds
 
 
-def test_t_a17_where_a_time_exists_twice_a_freeze_is_the_longer_one():
+def test_where_a_time_exists_twice_a_freeze_is_the_longer_one():
     """On 31 October 2027 02:30 comes twice in Berlin: once at 00:30 and once at 01:30 UTC."""
     zone = "Europe/Berlin"
     until = {"from": "2027-10-30 00:00", "until": "2027-10-31 02:30", "zone": zone}
@@ -71,7 +71,7 @@ def test_t_a17_where_a_time_exists_twice_a_freeze_is_the_longer_one():
     assert not _holds(since, _at("2027-10-31 00:29"))
 
 
-def test_t_a17_where_a_time_does_not_exist_a_freeze_still_has_its_two_ends():
+def test_where_a_time_does_not_exist_a_freeze_still_has_its_two_ends():
     """On 28 March 2027 there is no 02:30 in Berlin."""
     nightly = {"days": ["sun"], "from": "02:30", "until": "05:00", "zone": "Europe/Berlin"}
     held = [
@@ -91,9 +91,7 @@ def test_t_a17_where_a_time_does_not_exist_a_freeze_still_has_its_two_ends():
         ({"but": ["zfs *"]}, True),
     ],
 )
-def test_t_a17_it_is_for_some_areas_and_not_for_all_runbooks(
-    changes: Mapping[str, object], holds: bool
-):
+def test_it_is_for_some_areas_and_not_for_all_runbooks(changes: Mapping[str, object], holds: bool):
     assert _holds(YEAR_END | dict(changes), _at("2026-12-25 12:00")) is holds
 
 
@@ -114,7 +112,7 @@ def test_what_makes_no_sense_is_said(freeze: Mapping[str, object], says: str):
     assert says in str(broken.value)
 
 
-def test_t_a17_a_policy_directory_has_freezes_or_none(tmp_path: Path):
+def test_a_policy_directory_has_freezes_or_none(tmp_path: Path):
     policy = a_policy(tmp_path)
     assert policy.current().frozen(host="lb1", runbook="x", now=0) == ""
     (tmp_path / "freezes.yaml").write_text(

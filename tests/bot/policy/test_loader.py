@@ -50,7 +50,7 @@ ASK = 'permit (principal, action == Action::"ask", resource)'
          'context.weekday is never "san", but one of mon, tue'),
     ],
 )  # fmt: skip
-def test_t_a14_what_is_wrong_is_told_by_file_and_line(
+def test_policy_errors_name_file_and_line(
     tmp_path: Path, file: str, was: str, instead: str, says: str
 ):
     directory = a_policy(tmp_path)
@@ -215,7 +215,7 @@ def test_an_edit_that_leaves_size_and_time_as_they_were_is_seen(tmp_path: Path):
         ("{team: T0A, enterprise: E0E, user: W0X}", "{team: T0B, user: W0X}", True),
     ],
 )  # fmt: skip
-def test_t_s5_one_account_is_one_persons_also_on_enterprise_grid(
+def test_one_account_is_one_persons_also_on_enterprise_grid(
     tmp_path: Path, one: str, other: str, clash: bool
 ):
     directory = a_policy(tmp_path)

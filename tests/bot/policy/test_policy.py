@@ -300,7 +300,7 @@ def test_the_version_names_the_content(tmp_path: Path):
         ("people.yaml", "people: " + "[" * 3000, "people.yaml: is nested too deeply"),
     ],
 )  # fmt: skip
-def test_t_a14_a_broken_policy_says_where_and_what_and_allows_nothing(
+def test_a_broken_policy_says_where_and_what_and_allows_nothing(
     tmp_path: Path, file: str, content: str, says: str
 ):
     directory = a_policy(tmp_path)
@@ -347,7 +347,7 @@ def test_two_people_cannot_share_an_account(tmp_path: Path):
         ("T0OTHER", None, "W0ERIN", None),
     ],
 )
-def test_t_s5_only_ids_tell_who_somebody_is(
+def test_people_are_identified_by_their_ids_only(
     tmp_path: Path, team: str, enterprise: str | None, user: str, person: str | None
 ):
     directory = a_policy(tmp_path)

@@ -24,7 +24,7 @@ async def test_a_run_is_stopped_by_its_number(chat: Chat):
     assert chat.office.run(run.id).state is State.STOPPED
 
 
-async def test_t_a18_stop_all_and_resume(chat: Chat):
+async def test_stop_all_and_resume(chat: Chat):
     refused = await chat.type("stop all because I feel like it", "U0DORA")
     assert "You cannot do that. Those who can: Adam Admin" in refused.text
     assert "Say why" in (await chat.type("stop all", "U0ADAM")).text
@@ -42,7 +42,7 @@ async def test_t_a18_stop_all_and_resume(chat: Chat):
 
 
 @pytest.mark.parametrize("whom", ["dora", "@dora", "<@U0DORA|whoever>"])
-async def test_t_a20_somebody_is_shut_out_and_let_in_again(chat: Chat, whom: str):
+async def test_a_person_is_banned_and_unbanned(chat: Chat, whom: str):
     told = await chat.type(f"ban {whom} because the laptop is stolen", "U0ADAM")
     assert "Dora Developer is shut out" in told.text
     assert "unban dora because" in told.text

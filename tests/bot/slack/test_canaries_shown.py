@@ -60,11 +60,11 @@ def _pages(office: Office) -> str:
     return "\n".join(browser.get(path).text for path in (*paths, "/runs.json", "/hosts"))
 
 
-def test_t_x1_no_page_holds_a_canary(secretive: Office):
+def test_no_page_holds_a_canary(secretive: Office):
     assert traces(_pages(secretive)) == []
 
 
-def test_t_x1_without_the_guard_pages_would(chatty: Office):
+def test_without_the_guard_pages_would(chatty: Office):
     assert traces(_pages(chatty))
 
 
@@ -86,15 +86,15 @@ async def _bodies(office: Office) -> str:
         return json.dumps(chat.slack.calls, ensure_ascii=False) + answer.body.decode()
 
 
-async def test_t_x1_no_body_to_chat_holds_a_canary(secretive: Office):
+async def test_no_body_to_chat_holds_a_canary(secretive: Office):
     assert traces(await _bodies(secretive)) == []
 
 
-async def test_t_x1_without_the_guard_bodies_would(chatty: Office):
+async def test_without_the_guard_bodies_would(chatty: Office):
     assert traces(await _bodies(chatty))
 
 
-def test_t_x1_no_secret_is_ever_an_argument_of_a_program():
+def test_no_secret_is_ever_an_argument_of_a_program():
     """Everybody on a machine can read those: so no command takes one, and we start no program."""
     named = [
         f"{path} {option}"
@@ -113,7 +113,7 @@ def test_t_x1_no_secret_is_ever_an_argument_of_a_program():
     assert started == []
 
 
-def test_t_x1_a_program_that_is_started_would_be_found(tmp_path: Path):
+def test_a_program_that_is_started_would_be_found(tmp_path: Path):
     """The twin."""
     file = tmp_path / "starter.py"
     file.write_text("import subprocess\n")

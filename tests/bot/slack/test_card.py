@@ -111,7 +111,7 @@ def test_only_a_card_that_waits_for_somebody_has_keys(state: State):
     assert [one for one in buttons(message) if one != "again"] == expected.get(state, [])
 
 
-def test_t_a12_the_approval_card_shows_all_that_is_approved():
+def test_the_approval_card_shows_all_that_is_approved():
     run = a_run()
     shown = words(render_card(a_story(run)))
     for expected in (
@@ -163,7 +163,7 @@ def test_nobody_to_approve_is_said():
     ],
     ids=["a long command", "many steps", "long in all", "long notes"],
 )
-def test_t_a12_a_plan_that_chat_cannot_show_whole_cannot_be_approved_there(proposal: Any):
+def test_a_plan_that_chat_cannot_show_whole_cannot_be_approved_there(proposal: Any):
     message = render_card(a_story(a_run(proposal=proposal)))
     assert buttons(message) == ["deny"]
     assert faults_of_blocks(list(message.blocks), surface="message") == []
@@ -171,7 +171,7 @@ def test_t_a12_a_plan_that_chat_cannot_show_whole_cannot_be_approved_there(propo
     assert f"plan {proposal.digest[:10]}" in words(message)
 
 
-def test_t_a12_without_the_guard_it_would_be_approved_at_a_length_that_chat_cuts(
+def test_without_the_guard_it_would_be_approved_at_a_length_that_chat_cuts(
     monkeypatch: pytest.MonkeyPatch,
 ):
     monkeypatch.setattr(run_message, "fits_in_message", _always)
@@ -185,7 +185,7 @@ def _always(_proposal: object) -> bool:
     return True
 
 
-def test_t_a12_a_plan_that_just_fits_is_shown_whole():
+def test_a_plan_that_just_fits_is_shown_whole():
     steps = [a_step(title=f"Step {n}", do=Shell((f"{n}" * 150,))) for n in range(10, 22)]
     message = render_card(a_story(a_run(proposal=a_proposal(*steps, notes=()))))
     assert buttons(message) == ["approve", "deny"]
@@ -251,7 +251,7 @@ def test_long_output_is_cut_at_its_beginning():
     assert len(shown) < 2500
 
 
-# --- what hosts and people say acts on nobody (T-H1, T-H2) ---
+# --- what hosts and people say acts on nobody ---
 
 _SPECIAL = re.compile(r"<([^<>]*)>")
 _OURS = re.compile(rf"!date\^\d+\^[^<>]*|{re.escape(PAGE)}\|details")

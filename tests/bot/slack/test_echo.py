@@ -30,7 +30,7 @@ def cards(chat: Chat) -> int:
     return len([one for one in chat.slack.posted if not one.thread and not one.seen_by])
 
 
-async def test_r_s4_a_card_whose_answer_was_lost_is_found_again(chat: Chat):
+async def test_a_card_whose_answer_was_lost_is_found_again(chat: Chat):
     chat.slack.unheard = 1
     await chat.type(LAMP_ON)
     await tried_again(chat)
@@ -40,7 +40,7 @@ async def test_r_s4_a_card_whose_answer_was_lost_is_found_again(chat: Chat):
     assert chat.slack.card.text.startswith("Done")
 
 
-async def test_r_s4_it_is_found_among_many(chat: Chat):
+async def test_it_is_found_among_many(chat: Chat):
     chat.slack.unheard = 1
     await chat.type(LAMP_ON)
     ours = chat.slack.card
@@ -53,7 +53,7 @@ async def test_r_s4_it_is_found_among_many(chat: Chat):
     assert ours.text.startswith("Done")
 
 
-async def test_r_s4_what_follows_is_found_in_the_thread(chat: Chat):
+async def test_what_follows_is_found_in_the_thread(chat: Chat):
     await chat.type(LAMP_ON)
     chat.slack.unheard = 1
     await chat.press("approve", "U0OLGA")
@@ -61,7 +61,7 @@ async def test_r_s4_what_follows_is_found_in_the_thread(chat: Chat):
     assert [one.text.split(":")[0] for one in chat.slack.posted if one.thread] == ["Done"]
 
 
-async def test_r_s4_whoever_is_told_alone_hears_it_once_more_at_most(chat: Chat):
+async def test_a_direct_message_is_repeated_once_at_most(chat: Chat):
     chat.slack.unheard = 2
     await chat.type("toy set lb1 lamp off")
     await tried_again(chat)
@@ -69,7 +69,7 @@ async def test_r_s4_whoever_is_told_alone_hears_it_once_more_at_most(chat: Chat)
 
 
 @pytest.mark.parametrize("why", ["we may not look", "we do not look"])
-async def test_r_s4_without_the_guard_there_is_one_more_each_time(
+async def test_without_the_guard_there_is_one_more_each_time(
     chat: Chat, monkeypatch: pytest.MonkeyPatch, why: str
 ):
     chat.slack.unheard, chat.slack.may_look = 3, why != "we may not look"

@@ -31,8 +31,8 @@ ENDINGS = {
         "test_copies.test_a_button_works_after_a_restart",
         "test_endings.test_a_button_from_before_a_restart_does_not_decide_again",
         "test_outbox.test_a_button_of_a_card_that_was_replaced_decides_nothing",
-        "test_flows.test_t_a11_a_forged_button_decides_nothing",
-        "test_flows.test_t_a11_without_the_guard_it_would_approve",
+        "test_flows.test_a_forged_button_decides_nothing",
+        "test_flows.test_without_the_guard_it_would_approve",
     ),
     "deleted message": (
         "test_outbox.test_a_card_that_was_deleted_is_posted_anew_and_works",

@@ -149,7 +149,7 @@ async def test_a_double_click_is_one_vote(chat: Chat):
     ["", "1", "1:", "1:0123456789", "2:{digest}", "1:{digest}0", "1:{digest}\n", "١:{digest}"],
 )
 @pytest.mark.parametrize("action", ["approve", "deny"])
-async def test_t_a11_a_forged_button_decides_nothing(chat: Chat, value: str, action: str):
+async def test_a_forged_button_decides_nothing(chat: Chat, value: str, action: str):
     await chat.type(LAMP_ON)
     forged = value.format(digest=chat.run().short_digest)
     await chat.press(action, "U0OLGA", value=forged)
@@ -158,14 +158,12 @@ async def test_t_a11_a_forged_button_decides_nothing(chat: Chat, value: str, act
 
 
 @pytest.mark.parametrize("moved", ["channel", "ts"])
-async def test_t_a11_a_button_on_another_message_decides_nothing(chat: Chat, moved: str):
+async def test_a_button_on_another_message_decides_nothing(chat: Chat, moved: str):
     await click_elsewhere(chat, moved)
     assert chat.run().state is State.WAITING
 
 
-async def test_t_a11_without_the_guard_it_would_approve(
-    chat: Chat, monkeypatch: pytest.MonkeyPatch
-):
+async def test_without_the_guard_it_would_approve(chat: Chat, monkeypatch: pytest.MonkeyPatch):
     def believe(*_: object) -> None:
         """Look at no message."""
 
@@ -245,7 +243,7 @@ async def test_without_a_valid_policy_nothing_is_done(chat: Chat):
     assert chat.slack.posted == []
 
 
-async def test_t_l5_the_card_keeps_how_far_the_log_was(chat: Chat):
+async def test_the_card_keeps_how_far_the_log_was(chat: Chat):
     await chat.type("toy set lb1 lamp on")
     await chat.press("approve", "U0OLGA")
     with chat.office.database.reading() as tx:

@@ -27,7 +27,7 @@ async def loud(office: Office, anyio_backend: str) -> AsyncIterator[Chat]:
         yield chat
 
 
-async def test_t_s7_chat_has_no_button_for_what_takes_a_second_factor(chat: Chat) -> None:
+async def test_chat_has_no_button_for_what_takes_a_second_factor(chat: Chat) -> None:
     rules = chat.office.policies.path / "policy.cedar"
     rules.write_text(starter_rules().replace('@approvals("1")', '@approvals("1")\n@stepup', 1))
     await chat.type("toy set lb1 lamp on")
@@ -44,7 +44,7 @@ async def test_t_s7_chat_has_no_button_for_what_takes_a_second_factor(chat: Chat
     assert chat.run().state is State.DENIED
 
 
-async def test_t_a16_broken_glass_is_told_loudly_and_once(loud: Chat) -> None:
+async def test_break_glass_is_announced_once(loud: Chat) -> None:
     app = stepped_up(loud.office, "adam")
     answer = await loud.type(BREAK, "U0ADAM")
     assert "Break the glass of run 1 on its page" in answer.text

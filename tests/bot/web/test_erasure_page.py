@@ -27,7 +27,7 @@ def _digest(text: str) -> str:
     return found[1] if found else ""
 
 
-def test_t_l10_one_asks_and_an_owner_confirms_what_the_page_shows(site: Site):
+def test_one_person_requests_erasure_and_an_owner_confirms_what_the_page_shows(site: Site):
     run = _done(site)
     address = f"/runs/{run.id}/erase"
     dora, olga = site.browser("dora"), site.browser("olga")
@@ -50,7 +50,7 @@ def test_t_l10_one_asks_and_an_owner_confirms_what_the_page_shows(site: Site):
     assert "was erased by Olga Owner" in Page(olga.get(f"/runs/{run.id}").text).text
 
 
-def test_t_l10_who_asked_or_owns_nothing_there_has_no_button_and_is_refused(site: Site):
+def test_erasure_is_refused_when_its_requester_or_a_stranger_confirms(site: Site):
     run = _done(site)
     address = f"/runs/{run.id}/erase"
     site.browser("adam").post(address, data={"reason": WHY})
@@ -86,7 +86,7 @@ def test_an_owner_says_why_it_stays_and_who_asked_reads_it(site: Site):
     assert _kept(site, run)
 
 
-def test_t_l10_what_was_asked_on_the_command_line_names_the_login(site: Site):
+def test_an_erasure_requested_on_the_command_line_names_the_login(site: Site):
     run = _done(site)
     parts = site.office.parts
     ask_to_erase(parts, run.id, person="dora", why=WHY, door="cli", login="root")

@@ -58,7 +58,7 @@ def test_without_a_database_it_is_alive_but_not_ready(site: Site) -> None:
     }
 
 
-def test_t_l1_a_log_that_cannot_be_written_is_not_ready(site: Site) -> None:
+def test_a_log_that_cannot_be_written_is_not_ready(site: Site) -> None:
     site.database.trouble = "the disk is full"
     answer = site.browser().get("/readyz")
     assert answer.status_code == 503
@@ -131,7 +131,7 @@ def test_hosts_that_flood_us_are_told_of_and_the_pages_serve(site: Site) -> None
 
 
 @pytest.mark.real
-def test_t_l8_a_role_that_is_too_strong_is_a_warning_and_not_red(
+def test_a_role_that_is_too_strong_is_a_warning_and_not_red(
     postgres: Postgres, tmp_path: Path
 ) -> None:
     store = Database(postgres.new_database(), SigningKey.new())

@@ -340,7 +340,7 @@ def test_a_link_that_was_too_old_is_logged_as_that(site: Site) -> None:
     assert (last.kind, last.facts["why"]) == ("sign-in refused", "the link is too old")
 
 
-def test_t_x1_a_link_that_could_not_be_used_does_not_stand_in_the_log(
+def test_a_link_is_not_logged_when_it_could_not_be_used(
     site: Site, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def gone(tx: Transaction, token: str) -> str:

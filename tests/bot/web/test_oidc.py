@@ -159,9 +159,7 @@ def test_somebody_signs_in_by_the_ids_of_their_slack_account(slack_way: Way) -> 
 
 
 @pytest.mark.parametrize("account", ["slack-elsewhere", "slack-none", "s-olga"])
-def test_t_s5_nothing_but_the_ids_tells_who_has_a_slack_account(
-    slack_way: Way, account: str
-) -> None:
+def test_a_slack_account_is_identified_by_its_ids_only(slack_way: Way, account: str) -> None:
     _nobody(slack_way.arrive(account), slack_way.site)
 
 
@@ -180,7 +178,7 @@ def test_an_address_counts_for_nothing_where_the_policy_does_not_say_so(
 
 
 @pytest.mark.parametrize("account", ["s-unverified", "s-as-if", "s-olgas-address"])
-def test_t_s6_an_address_that_proves_nothing_signs_nobody_in(way: Way, account: str) -> None:
+def test_sign_in_is_refused_when_the_address_is_not_verified(way: Way, account: str) -> None:
     """Unverified, verified in the wrong words, and of somebody who is known by a subject."""
     _nobody(way.arrive(account), way.site)
 
@@ -324,7 +322,7 @@ def test_an_answer_that_another_provider_gave_is_refused(way: Way) -> None:
 @pytest.mark.parametrize(
     "to", ["//evil.example", "https://evil.example", "/\\evil", "/runs/1\r\nX: y", "/oidc/begin"]
 )
-def test_t_w4_one_comes_out_nowhere_but_on_a_page_of_ours(way: Way, to: str) -> None:
+def test_a_redirect_after_sign_in_stays_on_our_pages(way: Way, to: str) -> None:
     assert way.arrive("s-olga", to).headers["location"] == "/"
 
 

@@ -83,7 +83,7 @@ def a_bond(tx: Transaction, name: str = "eth1") -> int:
     return run.id
 
 
-def test_t_h3_a_picture_holds_only_text(site: Site) -> None:
+def test_a_picture_holds_only_text(site: Site) -> None:
     with site.database.transaction() as tx:
         asked(tx)
         number = a_bond(tx, "</text><script>")

@@ -82,7 +82,7 @@ def test_an_app_is_enrolled_confirmed_and_opens_what_takes_it(site: Site) -> Non
     )
 
 
-def test_t_a16_glass_is_broken_and_reviewed_on_the_page(site: Site) -> None:
+def test_glass_is_broken_and_reviewed_on_the_page(site: Site) -> None:
     site.office.fleet.hosts["web1"] = {"lamp": "off"}
     run = site.office.ask(SetSwitch(host="web1", name="lamp", value="on"), person="adam")
     app, adam = an_app(site.office, "adam"), site.browser("adam")

@@ -53,7 +53,7 @@ def test_every_page_says_that_everything_is_stopped(site: Site):
     assert "Everything is stopped" not in browser.get("/").text
 
 
-def test_t_a18_everything_is_stopped_on_a_page_and_somebody_else_lets_it_go_on(site: Site):
+def test_everything_is_stopped_on_a_page_and_another_person_resumes_it(site: Site):
     run = site.office.ask(LAMP_ON)
     site.office.workflow.approve(run.id, person="olga", digest=run.digest)
     adam, olga = site.browser("adam"), site.browser("olga")
@@ -70,7 +70,7 @@ def test_t_a18_everything_is_stopped_on_a_page_and_somebody_else_lets_it_go_on(s
     assert site.office.entries()[-1] == "everything resumed"
 
 
-def test_t_a18_who_may_not_stop_everything_reads_who_can(site: Site):
+def test_who_may_not_stop_everything_reads_who_can(site: Site):
     dora = site.browser("dora")
     assert "Those who can: Olga Owner, Adam Admin, Stan Storage." in dora.get("/stop").text
     assert dora.post("/stop", data={"reason": "I like to"}).status_code == 403
@@ -92,14 +92,14 @@ def test_where_the_policy_wants_a_second_factor_for_it_it_is_shown_first(site: S
     assert "Everything is stopped" in adam.get("/").text
 
 
-def test_t_a20_a_ban_ends_sessions_and_the_next_page_is_signed_out(site: Site):
+def test_a_ban_ends_sessions_and_the_next_page_is_signed_out(site: Site):
     browser = site.browser("dora")
     assert browser.get("/").status_code == 200
     site.office.workflow.ban("dora", by="adam", why="the laptop is stolen")
     assert browser.get("/").status_code == 401
 
 
-def test_t_a20_somebody_is_shut_out_on_a_page_and_somebody_else_lets_them_in(site: Site):
+def test_a_person_is_banned_on_a_page_and_another_person_unbans_them(site: Site):
     adam, olga = site.browser("adam"), site.browser("olga")
     dora = site.browser("dora")
     assert 'href="/bans"' in adam.get("/stop").text

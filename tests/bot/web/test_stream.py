@@ -89,7 +89,7 @@ def with_terms(site: Site, terms: Terms) -> Site:
     return site
 
 
-def test_t_a20_who_signs_out_is_told_no_more(site: Site, moving: int) -> None:
+def test_events_end_when_the_person_signs_out(site: Site, moving: int) -> None:
     """Each look comes after one at the session, so the second finds it gone."""
     site = with_terms(site, Terms(look=0.01, check=0, longest=60, in_all=1))
     browser = site.browser("dora")
@@ -123,7 +123,7 @@ def test_who_may_no_longer_view_the_run_is_told_no_more(site: Site, moving: int)
     assert browser.get(f"/runs/{moving}/stream").status_code == 404
 
 
-def test_t_a20_who_leaves_the_policy_is_told_no_more(site: Site, moving: int) -> None:
+def test_events_end_when_the_person_leaves_the_policy(site: Site, moving: int) -> None:
     site = with_terms(site, Terms(look=0.01, check=0, longest=60))
     browser = site.browser("adam")
     looks = site.app.state.looks

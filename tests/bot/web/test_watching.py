@@ -94,7 +94,7 @@ def test_only_hosts_that_moved_are_told() -> None:
 
 
 @given(st.text())
-def test_t_h1_what_acts_on_a_screen_is_spelt_out(line: str) -> None:
+def test_what_acts_on_a_screen_is_spelt_out(line: str) -> None:
     told = said(Watching(), LiveOutput(1, "lb1", 1, NOW, 1, [line]))
     assert told[0]["lines"] == [escape_control(line)]
 

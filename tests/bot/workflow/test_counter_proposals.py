@@ -84,7 +84,7 @@ def test_both_digests_and_who_edited_what_are_logged(office: Office):
     assert new["accepted"].facts["digest"] == offered.digest
 
 
-def test_t_a1_who_edited_it_does_not_approve_it(office: Office):
+def test_who_edited_it_does_not_approve_it(office: Office):
     accepted = accept(office, counter(office, office.ask(LAMP_ON), value="dim"))
     for person in ("olga", "dora"):
         with pytest.raises(NotAllowed):
@@ -361,7 +361,7 @@ def test_an_undo_and_what_is_over_cannot_be_edited(office: Office):
         counter(office, done, value="dim")
 
 
-def test_t_x1_a_secret_among_the_values_is_not_recorded(tmp_path: Path):
+def test_a_secret_among_the_values_is_not_recorded(tmp_path: Path):
     secret = "Canary-of-ours-0123456789"
     store = Database(f"sqlite:///{tmp_path / 'keyturn.db'}", SigningKey.new(), Redactor([secret]))
     with an_office(tmp_path, database=store) as office:

@@ -64,9 +64,7 @@ def _said(office: Office, run: Run) -> str:
         return runs.list_steps(tx, run.id)[0].output
 
 
-def test_t_l10_two_persons_erase_and_the_chain_still_verifies(
-    office: Office, done: Run, tmp_path: Path
-):
+def test_two_persons_erase_and_the_chain_still_verifies(office: Office, done: Run, tmp_path: Path):
     assert _said(office, done) == "lamp is on now"
     _ask(office, done.id, "dora", WHY)
     assert _said(office, done) == "lamp is on now"
@@ -80,7 +78,7 @@ def test_t_l10_two_persons_erase_and_the_chain_still_verifies(
     assert office.entries(done)[-2:] == ["erasure asked", "output erased"]
 
 
-def test_t_l10_a_report_is_erased_too(office: Office):
+def test_a_report_is_erased_too(office: Office):
     run = office.ask(ShowSwitches(host="lb1"))
     assert run.report
     _ask(office, run.id, "dora", WHY)
@@ -89,7 +87,7 @@ def test_t_l10_a_report_is_erased_too(office: Office):
 
 
 @pytest.mark.parametrize("person", ["dora", "stan"])
-def test_t_l10_who_asked_and_who_owns_nothing_cannot_confirm(
+def test_erasure_is_refused_when_requester_or_another_area_confirms(
     office: Office, done: Run, person: str
 ):
     _ask(office, done.id, "dora", WHY)
@@ -99,7 +97,7 @@ def test_t_l10_who_asked_and_who_owns_nothing_cannot_confirm(
     assert office.entries(done)[-1] == "erasure refused"
 
 
-def test_t_l10_nothing_is_erased_that_nobody_asked_for(office: Office, done: Run):
+def test_nothing_is_erased_without_a_request(office: Office, done: Run):
     with pytest.raises(TooLate, match="nobody has asked"):
         _confirm(office, done.id, "olga")
     _ask(office, done.id, "dora", WHY)
@@ -110,7 +108,7 @@ def test_t_l10_nothing_is_erased_that_nobody_asked_for(office: Office, done: Run
         _ask(office, done.id, "dora", WHY)
 
 
-def test_t_l10_only_what_was_seen_is_erased(office: Office, done: Run):
+def test_only_what_was_seen_is_erased(office: Office, done: Run):
     _ask(office, done.id, "dora")
     seen = _digest(office, done.id)
     _ask(office, done.id, "stan", "it names another customer")
@@ -175,7 +173,7 @@ def test_who_has_asked_does_not_ask_twice(office: Office, done: Run):
         _ask(office, done.id, "dora")
 
 
-def test_t_l10_nobody_owns_what_is_in_an_area_that_is_gone(office: Office, done: Run):
+def test_output_of_a_removed_area_has_no_owner(office: Office, done: Run):
     _ask(office, done.id, "dora")
     path = office.policies.path
     for name in ("areas.yaml", "inventory.yaml"):
@@ -203,7 +201,7 @@ def test_a_request_needs_a_reason_and_a_run_that_is_over(office: Office, done: R
         ("DELETE FROM output", "is missing"),
     ],
 )
-def test_t_l10_what_is_altered_or_erased_past_us_is_found(
+def test_what_is_altered_or_erased_past_us_is_found(
     office: Office, done: Run, tampering: str, found: str, tmp_path: Path
 ):
     with office.database.transaction() as tx:
@@ -214,7 +212,7 @@ def test_t_l10_what_is_altered_or_erased_past_us_is_found(
     assert f"BROKEN at entry {verdict.broken}:" in _alone(office, tmp_path)
 
 
-def test_t_x1_long_output_is_cut_after_its_secrets_were_taken_out(office: Office):
+def test_long_output_is_cut_after_its_secrets_were_taken_out(office: Office):
     office.database.redactor.register("a-secret-of-ours")
     with office.database.transaction() as tx:
         edge = "x" * (output.LONGEST - 5) + "a-secret-of-ours" + "y" * 100

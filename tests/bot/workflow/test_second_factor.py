@@ -45,7 +45,7 @@ def approve(office: Office, number: int, digest: str, person: str, session: str 
 # --- approvals ---
 
 
-def test_t_s7_a_chat_account_alone_does_not_approve_what_takes_a_second_factor(
+def test_a_chat_account_alone_does_not_approve_what_takes_a_second_factor(
     strict: Office,
 ) -> None:
     run = strict.ask(LAMP_ON)
@@ -88,12 +88,12 @@ class TestForged:
         approve(office, run.id, run.digest, "olga", app.session)
         return office.run(run.id).state
 
-    def test_t_s7_what_the_log_does_not_tell_of_is_no_second_factor(self, strict: Office) -> None:
+    def test_a_second_factor_does_not_count_when_the_log_lacks_it(self, strict: Office) -> None:
         with pytest.raises(StepUpRequired):
             self._approved(strict)
         assert strict.fleet.told == []
 
-    def test_t_s7_without_the_log_the_row_would_be_believed(
+    def test_without_the_log_the_row_would_be_believed(
         self, strict: Office, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(evidence, "is_stepped_up", _certainly)
@@ -111,11 +111,11 @@ class TestPutBack:
             tx.sql.execute(update(tables.factor).values(used=0))
         office.workflow.stepping_up.by_code("olga", app.session, code)
 
-    def test_t_s7_no_code_is_good_again(self, strict: Office) -> None:
+    def test_no_code_is_good_again(self, strict: Office) -> None:
         with pytest.raises(InvalidRequest, match="was used before"):
             self._again(strict)
 
-    def test_t_s7_without_the_log_it_would_be(
+    def test_without_the_log_it_would_be(
         self, strict: Office, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(step_up, "get_used_up", _by_its_row)

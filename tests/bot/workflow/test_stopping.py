@@ -168,7 +168,7 @@ class TestManyHosts:
 
 
 class TestEverything:
-    def test_t_a18_stop_all_from_another_process_takes_effect_before_the_next_step(
+    def test_stop_all_from_another_process_takes_effect_before_the_next_step(
         self, office: Office, other: Workflow
     ):
         def stop(_host: str, _words: str) -> None:
@@ -182,7 +182,7 @@ class TestEverything:
         )
         assert office.fleet.told == [("lb1", "set fan on")]
 
-    def test_t_a18_what_was_ready_is_not_sent_and_does_not_begin_when_it_is_resumed(
+    def test_what_was_ready_is_not_sent_and_does_not_begin_when_it_is_resumed(
         self, office: Office
     ):
         run = office.ask(LAMP_ON)
@@ -281,9 +281,7 @@ def _admitting(office: Office) -> Workflow:
 
 
 class TestBans:
-    def test_t_a20_a_ban_in_the_middle_stops_before_the_next_step(
-        self, office: Office, other: Workflow
-    ):
+    def test_a_ban_in_the_middle_stops_before_the_next_step(self, office: Office, other: Workflow):
         def shut_out(_host: str, _words: str) -> None:
             other.ban("dora", by="adam", why="the laptop is stolen")
 
@@ -293,14 +291,14 @@ class TestBans:
         assert "Stopped before step 2" in ended.summary
         assert office.fleet.told == [("lb1", "set fan on")]
 
-    def test_t_a20_without_the_guard_the_next_step_would_have_been_sent(
+    def test_without_the_guard_the_next_step_would_have_been_sent(
         self, office: Office, monkeypatch: pytest.MonkeyPatch
     ):
         monkeypatch.setattr(stops, "list_banned_people", _nobody)
         office.fleet.before_tell = lambda _host, _words: _quietly_ban(office)
         assert office.approve(office.ask(ALL_ON)).state is State.SUCCEEDED
 
-    def test_t_a20_an_approval_of_somebody_banned_counts_no_more(self, office: Office):
+    def test_an_approval_of_a_banned_person_does_not_count(self, office: Office):
         run = office.ask(LAMP_ON)
         office.workflow.approve(run.id, person="olga", digest=run.digest)
         office.workflow.ban("olga", by="adam", why="the account is taken over")
@@ -308,7 +306,7 @@ class TestBans:
         assert office.run(run.id).state is State.REFUSED
         assert office.fleet.told == []
 
-    def test_t_a20_whoever_is_banned_is_nobody(self, office: Office):
+    def test_a_banned_person_has_no_rights(self, office: Office):
         workflow = _admitting(office)
         waiting = workflow.ask(LAMP_ON, person="dora", origin=WEB)
         office.work()
@@ -321,9 +319,7 @@ class TestBans:
         workflow.unban("olga", by="stan", why="the account is hers again")
         assert workflow.approve(waiting.id, person="olga", digest=office.run(waiting.id).digest)
 
-    def test_t_a20_another_process_hears_of_it_within_seconds(
-        self, office: Office, other: Workflow
-    ):
+    def test_another_process_applies_a_ban_within_seconds(self, office: Office, other: Workflow):
         now = [0.0]
         admitted = PolicyWithoutBanned(office.policies, office.database, clock=lambda: now[0])
         assert admitted.current().person("dora")
