@@ -62,16 +62,9 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Try a test of real daemons again, twice at most: on a busy machine they have bad moments.
-
-    What is wrong is wrong three times; what was tried again is counted in the last line. And let
-    the longest begin first.
-    """
+    """Start the longest files first: the others fill the time until the last one ends."""
     turns = {name: turn for turn, name in enumerate(LONGEST)}
     items.sort(key=lambda item: turns.get(item.path.stem, len(turns)))
-    for item in items:
-        if item.get_closest_marker("real"):
-            item.add_marker(pytest.mark.flaky(reruns=2, reruns_delay=1))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -41,7 +41,7 @@ def played(environment: Mapping[str, str], *words: str) -> str:
 
     Plugins that it does not need would take longer to load than its stories take.
     """
-    plugins = ("-p", "pytest_rerunfailures", "-p", "pytest_timeout", "-p", "no:cacheprovider")
+    plugins = ("-p", "pytest_timeout", "-p", "no:cacheprovider")
     ran = subprocess.run(
         [sys.executable, "-m", "pytest", *plugins, SCENARIO, *words],
         cwd=ROOT,

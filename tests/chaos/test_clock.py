@@ -57,7 +57,6 @@ def _fired(directory: Path, begin: str, days: int) -> dict[str, list[tuple[int, 
     return found
 
 
-@pytest.mark.flaky(reruns=0)
 @pytest.mark.real
 @pytest.mark.timeout(0 if CHAOS else 120)
 @pytest.mark.parametrize(("begin", "days"), SPANS or [("2026-03-29", 1)])

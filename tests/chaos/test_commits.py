@@ -100,7 +100,6 @@ def place(tmp_path: Path) -> Generator[tuple[Home, LoopbackFleet, int]]:
         yield home, fleet, port
 
 
-@pytest.mark.flaky(reruns=0)
 @pytest.mark.real
 @pytest.mark.timeout(0 if CHAOS else 300)
 def test_a_commit_is_done_once_when_its_answer_is_lost(

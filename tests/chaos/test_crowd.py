@@ -118,7 +118,6 @@ def _held(
 
 
 # One that goes wrong once in three times is wrong: it is not tried again.
-@pytest.mark.flaky(reruns=0)
 @pytest.mark.skipif(bool(CHAOS), reason="the long ones are below")
 def test_nothing_is_lost_or_done_twice_when_processes_are_killed(
     tmp_path: Path, record_property: Record
@@ -134,7 +133,6 @@ def test_nothing_is_lost_or_done_twice_when_processes_are_killed(
     _held("one fault of each kind", faults, 2, tmp_path, record_property)
 
 
-@pytest.mark.flaky(reruns=0)
 @pytest.mark.skipif(not CHAOS, reason="make chaos kills many times")
 @pytest.mark.parametrize("share", range(SHARES))
 def test_nothing_is_lost_when_servers_workers_and_schedulers_are_killed(
@@ -151,7 +149,6 @@ def test_nothing_is_lost_when_servers_workers_and_schedulers_are_killed(
     )
 
 
-@pytest.mark.flaky(reruns=0)
 @pytest.mark.skipif(not CHAOS, reason="make chaos restarts PostgreSQL many times")
 def test_nothing_is_lost_when_postgresql_restarts_under_load(
     tmp_path: Path, record_property: Record
@@ -160,7 +157,6 @@ def test_nothing_is_lost_when_postgresql_restarts_under_load(
     _held("PostgreSQL restarts, half as after a crash", faults, 2, tmp_path, record_property)
 
 
-@pytest.mark.flaky(reruns=0)
 @pytest.mark.skipif(not CHAOS, reason="make chaos replaces PostgreSQL many times")
 def test_nothing_is_lost_when_postgresql_fails_over_under_load(
     tmp_path: Path, record_property: Record

@@ -87,7 +87,6 @@ def test_nothing_is_lost_and_no_repair_is_needed_when_the_disk_fails(
     _told(home, sum(failed), "a sample", record_property)
 
 
-@pytest.mark.flaky(reruns=0)
 @pytest.mark.real
 @pytest.mark.skipif(not CHAOS, reason="make chaos sweeps")
 @pytest.mark.timeout(0)

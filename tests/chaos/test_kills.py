@@ -94,7 +94,6 @@ def _lines(fleet: LoopbackFleet) -> list[str]:
 
 
 # One that goes wrong once in three times is wrong: it is not tried again.
-@pytest.mark.flaky(reruns=0)
 @pytest.mark.real
 @pytest.mark.timeout(0 if CHAOS else 300)
 @pytest.mark.parametrize("share", range(SHARES))
@@ -107,7 +106,6 @@ def test_nothing_is_lost_or_done_twice_when_a_process_is_killed_at_any_moment(
     assert toll.lines
 
 
-@pytest.mark.flaky(reruns=0)
 @pytest.mark.real
 @pytest.mark.skipif(not CHAOS, reason="make chaos kills on PostgreSQL too")
 @pytest.mark.timeout(0)

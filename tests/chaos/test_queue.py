@@ -188,7 +188,6 @@ def _p99(waits: Sequence[float]) -> float:
     return sorted(waits)[int(0.99 * (len(waits) - 1))]
 
 
-@pytest.mark.flaky(reruns=0)
 @pytest.mark.timeout(0 if CHAOS else 300)
 def test_urgent_runs_go_first_and_people_take_turns_when_the_queue_is_long(
     queue: Queue, record_property: Record

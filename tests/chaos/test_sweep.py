@@ -49,7 +49,6 @@ def swept(home: Home, call: str, *, most: int, seed: int = 0, settled: bool = Fa
     return most
 
 
-@pytest.mark.flaky(reruns=0)
 @pytest.mark.real
 @pytest.mark.skipif(not CHAOS, reason="make chaos sweeps")
 @pytest.mark.timeout(0)

@@ -68,10 +68,10 @@ class Workspace(Daemon):
         return self._told.exists()
 
 
-def _console(without: tuple[str, ...]) -> Emulator:
+def _emulator(without: tuple[str, ...]) -> Emulator:
     people = [EmulatedPerson(f"U1{name.upper()}", name, name.title()) for name in PEOPLE]
     scopes = tuple(scope for scope in asked()["bot"] if scope not in without)
-    console = Emulator(
+    emulator = Emulator(
         people=people,
         channels=[EmulatedChannel(CHANNEL, "ops"), EmulatedChannel(ELSEWHERE, "quiet")],
         signing_secret=SECRET,
@@ -79,23 +79,23 @@ def _console(without: tuple[str, ...]) -> Emulator:
         installation=replace(Installation(), team_id=TEAM, team_name="Acme", scopes=scopes),
         url="https://slack.com",
     )
-    console.workspace.set_active("U1GONE", active=False)
-    console.workspace.set_bot_inside(ELSEWHERE, inside=False)
-    return console
+    emulator.workspace.set_active("U1GONE", active=False)
+    emulator.workspace.set_bot_inside(ELSEWHERE, inside=False)
+    return emulator
 
 
-def _stage(console: Emulator) -> Starlette:
+def _stage(emulator: Emulator) -> Starlette:
     async def deliver(request: Request) -> Response:
         kind = {"content-type": request.headers["content-type"]}
         try:
             async with asyncio.timeout(10):
-                said = await console.sockets.deliver(await request.body(), kind)
+                said = await emulator.sockets.deliver(await request.body(), kind)
         except NoConnection:
             return Response("the app has no connection open", 503)
         return Response(said.content, said.status_code)
 
     async def limit(request: Request) -> Response:
-        console.workspace.faults.calls_to_limit = int(await request.body())
+        emulator.workspace.faults.calls_to_limit = int(await request.body())
         return Response()
 
     methods = ["POST"]
@@ -103,13 +103,13 @@ def _stage(console: Emulator) -> Starlette:
     return Starlette(routes=routes)
 
 
-def _by_its_own_name(console: ASGIApp) -> ASGIApp:
-    """Let the console, which is for this machine's browsers alone, answer to Slack's names."""
+def _by_its_own_name(emulator: ASGIApp) -> ASGIApp:
+    """Let the emulator, which is for this machine's browsers alone, answer to Slack's names."""
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         others = [(name, value) for name, value in scope["headers"] if name != b"host"]
         named = {**scope, "headers": [*others, (b"host", b"localhost")]}
-        await console(named, receive, send)
+        await emulator(named, receive, send)
 
     return app
 
@@ -130,9 +130,9 @@ _tasks: set[asyncio.Task[None]] = set()
 
 
 async def _main(directory: Path, without: tuple[str, ...]) -> None:
-    console = _console(without)
+    emulator = _emulator(without)
     issued = certified(directory, names=_NAMES)
-    slack = await _served(_by_its_own_name(console.app), chain=issued.chain)
+    slack = await _served(_by_its_own_name(emulator.app), chain=issued.chain)
     visited = directory / "visited"
     visited.touch()
 
@@ -141,12 +141,12 @@ async def _main(directory: Path, without: tuple[str, ...]) -> None:
             file.write(f"{request}\n")
 
     proxy = await serve_proxy({f"{name}:443": slack for name in _NAMES}, note)
-    stage = await _served(_stage(console))
+    stage = await _served(_stage(emulator))
     environment: Mapping[str, str] = {
         "HTTPS_PROXY": f"http://127.0.0.1:{get_port(proxy)}",
         "SSL_CERT_FILE": str(issued.authority),
-        "KEYTURN_SLACK_BOT_TOKEN": console.bot_token,
-        "KEYTURN_SLACK_APP_TOKEN": console.app_token,
+        "KEYTURN_SLACK_BOT_TOKEN": emulator.bot_token,
+        "KEYTURN_SLACK_APP_TOKEN": emulator.app_token,
         "KEYTURN_SLACK_SIGNING_SECRET": SECRET,
         "KEYTURN_SLACK_TEAM": TEAM,
         "KEYTURN_SLACK_CHANNEL": CHANNEL,
