@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bot import heap
 from bot.cli.audit_log import export, show
 from bot.cli.backup import backup, copy, restore
 from bot.cli.client import as_json, print_result
@@ -56,15 +55,12 @@ def main() -> None:
 
     Settings are read from the environment (KEYTURN_…) and from the file .env.
     """
-    heap.prepare()
 
 
 @main.command()
 def serve() -> None:
     """Serve chat and web pages, and carry runs out, until interrupted."""
-    heap.hold()
     settings = _settings_to_serve()
-    heap.defer()
     _check_own_runbooks(settings)
     from bot import app
 
@@ -85,7 +81,6 @@ def worker(*, sites: tuple[str, ...], concurrency: int) -> None:
 
     For example: keyturn worker --site ams --site rot
     """
-    heap.hold()
     from bot import worker as bot_worker
 
     settings = _settings_to_serve()

@@ -1,27 +1,6 @@
 """Builds every part once and hands each what it needs. Nothing else constructs anything."""
 
 import asyncio
-from typing import TYPE_CHECKING
-
-from starlette.types import ASGIApp
-
-from bot import observability
-from bot.api.webhooks_out import describe_deliveries
-from bot.bootstrap import Foundation
-from bot.db.database import Database
-from bot.later import Later
-from bot.maintenance.housekeeping import log_setting_change
-from bot.model.redaction import Redactor
-from bot.settings import Settings
-from bot.web.deps import Condition
-from bot.web.id_token import SLACK_ISSUER
-from bot.web.provider import Provider, Registration
-from bot.webhooks import config
-from bot.webhooks.config import WebhookConfig
-from bot.workflow.form_options import FormOptions
-
-if TYPE_CHECKING:
-    from bot.slack.app import Door
 import errno
 import socket
 from collections.abc import AsyncGenerator, Callable, Sequence
@@ -38,15 +17,22 @@ from starlette.middleware import Middleware
 from starlette.routing import Route
 
 from bot import health as state_of
-from bot import heap
+from bot import observability
+from bot.api import app as api
 from bot.api import webhooks_in as incoming
 from bot.api.deps import ApiParts
 from bot.api.metrics import Gauges, endpoint
 from bot.api.webhooks_in import Incoming
-from bot.api.webhooks_out import CLAIM_SECONDS, WebhookSender
-from bot.bootstrap import Elsewhere, build_foundation, lock_database, lock_shared_directory
+from bot.api.webhooks_out import CLAIM_SECONDS, WebhookSender, describe_deliveries
+from bot.bootstrap import (
+    Elsewhere,
+    Foundation,
+    build_foundation,
+    lock_database,
+    lock_shared_directory,
+)
 from bot.db import home_queue, outbox, webhook_queue
-from bot.db.database import lock_data_directory
+from bot.db.database import Database, lock_data_directory
 from bot.db.process_lock import ProcessLock
 from bot.execution.lease_keeper import LeaseKeeper
 from bot.execution.local_dispatch import LocalDispatcher
@@ -54,18 +40,22 @@ from bot.execution.procrastinate_dispatch import ProcrastinateDispatcher
 from bot.execution.scheduler import Scheduler
 from bot.hosts.pending_hosts import list_for_pages
 from bot.hosts.reachability import ContactRecorder
-from bot.maintenance.housekeeping import Housekeeping
+from bot.maintenance.housekeeping import Housekeeping, log_setting_change
+from bot.model.redaction import Redactor
 from bot.observability import TraceMiddleware, set_up_logging
 from bot.policy import PolicyDirectory
 from bot.service import Workflow
+from bot.settings import Settings
 from bot.web import app as web
 from bot.web.connections import Connection, Connections, Limits, Timed, raise_descriptor_limit
-from bot.web.deps import WebParts
+from bot.web.deps import Condition, WebParts
+from bot.web.id_token import SLACK_ISSUER
+from bot.web.provider import Provider, Registration
+from bot.webhooks import config
+from bot.webhooks.config import WebhookConfig
+from bot.workflow.form_options import FormOptions
 from connectors.fleet import Fleet
 from runbooks import own_digests
-
-if TYPE_CHECKING:
-    pass
 
 
 def build_oidc_provider(settings: Settings) -> Provider | None:
@@ -132,43 +122,12 @@ _DEAF_SECONDS = 30.0
 
 
 class Chat:
-    """events: takes what Slack posts. door: None until it is made."""
+    """Slack as a source of requests: its door, and how the service keeps it going."""
 
     def __init__(self, settings: Settings, ground: Foundation, offering: FormOptions) -> None:
-        self._settings, self._ground, self._offering = settings, ground, offering
-        self.door: Door | None = None
-        self.events = Later(self._make)
-
-    async def run(self) -> None:
-        """Send what there is to tell, and take what comes by Socket Mode, until cancelled."""
-        await self.events.prepare()
-        door = self.door
-        if door is None:
-            return
-        self._ground.database.on_news = door.outbox.wake
-        sockets = () if door.sockets is None else (door.sockets.run(),)
-        await asyncio.gather(door.outbox.run(), *sockets)
-
-    async def close(self) -> None:
-        if self.door is not None:
-            await self.door.close()
-
-    def condition(self) -> Condition:
-        """Say how Slack reaches us, without anything that is not for strangers."""
-        if self.door is None:
-            return Condition("is about to be listened to")
-        if self.door.sockets is None:
-            return Condition("is listened to over HTTP")
-        seen = self.door.sockets.standing
-        words = f"{seen.up} of {seen.wanted} connections stand"
-        broken = seen.refused or seen.deaf > _DEAF_SECONDS
-        return Condition(f"{words}: {seen.trouble}" if seen.trouble else words, broken)
-
-    def _make(self) -> ASGIApp:
-        # Its libraries take longer to load than all of ours.
+        # Imported only where Slack is configured: its libraries take 0.3 s and 16 MiB.
         from bot.slack import app
 
-        settings, ground = self._settings, self._ground
         speaker = app.client(settings.slack_bot_token.get_secret_value(), settings.slack_api)
         there = app.Installation(
             settings.slack_signing_secret.get_secret_value(),
@@ -179,9 +138,27 @@ class Chat:
             settings.slack_app_token.get_secret_value(),
         )
         self.door = app.Door(
-            ground.workflow, ground.database, ground.admitted, speaker, there, self._offering
+            ground.workflow, ground.database, ground.admitted, speaker, there, offering
         )
-        return self.door.app
+        ground.database.on_news = self.door.outbox.wake
+
+    async def run(self) -> None:
+        """Send the outbox, and receive by Socket Mode where it is used, until cancelled."""
+        sockets = () if self.door.sockets is None else (self.door.sockets.run(),)
+        await asyncio.gather(self.door.outbox.run(), *sockets)
+
+    async def close(self) -> None:
+        """Close the connections to Slack."""
+        await self.door.close()
+
+    def condition(self) -> Condition:
+        """Return whether Slack reaches us, in words that strangers may read."""
+        if self.door.sockets is None:
+            return Condition("is listened to over HTTP")
+        seen = self.door.sockets.standing
+        words = f"{seen.up} of {seen.wanted} connections stand"
+        broken = seen.refused or seen.deaf > _DEAF_SECONDS
+        return Condition(f"{words}: {seen.trouble}" if seen.trouble else words, broken)
 
 
 # A step that is under way when the service ends may take so long, and what is cut off then.
@@ -203,10 +180,9 @@ class Keyturn:
     workflow: Workflow
     worker: LeaseKeeper
     house: Housekeeping
-    chat: "Chat | None"
+    chat: Chat | None
     asgi: Starlette
     contacts: ContactRecorder
-    api: Later
     connections: Connections
     tellings: Sequence[WebhookSender] = ()
 
@@ -237,7 +213,8 @@ def build(
     database, workflow, admitted = ground.database, ground.workflow, ground.admitted
     secure = urlsplit(settings.address).scheme == "https"
     offering = FormOptions(ground.fleet, database, admitted)
-    chat = _chat(settings, ground, offering)
+    slack = settings.slack_bot_token.get_secret_value()
+    chat = Chat(settings, ground, offering) if slack else None
     conditions: dict[str, Callable[[], Condition]] = {}
     if chat is not None:
         conditions["slack"] = chat.condition
@@ -263,7 +240,7 @@ def build(
         middleware=[Middleware(TraceMiddleware)], lifespan=lambda _: _at_work(keyturn)
     )
     if chat is not None:
-        asgi.router.routes.append(Route("/slack/events", chat.events))
+        asgi.router.routes.append(Route("/slack/events", chat.door.app))
     asgi.mount("/hooks", incoming.build(Incoming(hooks, database, admitted), secure=secure))
     programs = ApiParts(
         workflow,
@@ -282,8 +259,7 @@ def build(
         lambda: ground.reach.cuts,
     )
     asgi.router.routes.append(Route("/metrics", endpoint(programs, gauges)))
-    api = Later(partial(_api, programs))
-    asgi.mount("/api/v1", api)
+    asgi.mount("/api/v1", api.build(programs))
     asgi.mount("/", pages)
     keyturn = Keyturn(
         settings,
@@ -297,27 +273,10 @@ def build(
         chat,
         asgi,
         ground.contacts,
-        api,
         connections,
         [WebhookSender(one, database, settings.address) for one in hooks.subscriptions.values()],
     )
     return keyturn
-
-
-def _chat(settings: Settings, ground: Foundation, offering: FormOptions) -> "Chat | None":
-    if not settings.slack_bot_token.get_secret_value():
-        return None
-    # Chat is loaded where there is chat: its libraries take a quarter of a second, and 16 MiB.
-    pass
-
-    return Chat(settings, ground, offering)
-
-
-def _api(programs: ApiParts) -> ASGIApp:
-    # Its hundred shapes and routes take a sixth of the time in which all is loaded.
-    from bot.api.app import build
-
-    return build(programs)
 
 
 def _state(settings: Settings, ground: Foundation, beside: str) -> state_of.ServiceHealth:
@@ -332,10 +291,7 @@ def _state(settings: Settings, ground: Foundation, beside: str) -> state_of.Serv
 
 
 def serve(settings: Settings) -> None:
-    """Serve until interrupted. Raises AlreadyRunning, NoPolicy, StoreUnavailable and OSError.
-
-    Incomplete, where a part could not be made, is an OSError.
-    """
+    """Serve until interrupted. Raises AlreadyRunning, NoPolicy, StoreUnavailable and OSError."""
     redactor = Redactor(settings.secrets)
     set_up_logging(redactor, settings.log)
     raise_descriptor_limit()
@@ -356,19 +312,10 @@ def serve(settings: Settings) -> None:
 
 
 def run(keyturn: Keyturn, listener: socket.socket) -> None:
-    """Serve what was built on a socket that listens, until interrupted. Raises Incomplete."""
-    heap.hold()
+    """Serve what was built on a socket that listens, until interrupted."""
     server = _Server(server_config(keyturn), keyturn.workflow)
-    for part in (keyturn.api, *((keyturn.chat.events,) if keyturn.chat else ())):
-        part.then, part.instead = heap.settle, server.give_up
     with suppress(KeyboardInterrupt):
         server.run(sockets=[listener])
-    if server.trouble is not None:
-        trouble = f"{type(server.trouble).__name__}: {server.trouble}"
-        raise Incomplete(
-            f"a part of the service cannot be made, so all of it has ended: {trouble}. What it is "
-            "made of may be damaged: install this version anew"
-        ) from server.trouble
 
 
 def server_config(keyturn: Keyturn) -> uvicorn.Config:
@@ -389,26 +336,12 @@ def server_config(keyturn: Keyturn) -> uvicorn.Config:
     )
 
 
-class Incomplete(OSError):
-    """A part of the service could not be made, once the port answered."""
-
-
 class _Server(uvicorn.Server):
-    """Lets nothing begin from the moment of the signal on, and not only once people have left.
-
-    trouble: why it gave up by itself.
-    """
+    """Stops the start of new runs and steps at the signal itself, before connections close."""
 
     def __init__(self, config: uvicorn.Config, workflow: Workflow) -> None:
         super().__init__(config)
         self._workflow = workflow
-        self.trouble: Exception | None = None
-
-    def give_up(self, trouble: Exception) -> None:
-        """End in good order, as if asked to, and keep why."""
-        self._workflow.close()
-        self.trouble = trouble
-        self.should_exit = True
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         self._workflow.close()
@@ -428,7 +361,6 @@ async def _at_work(keyturn: Keyturn) -> AsyncGenerator[None]:
     tasks = [asyncio.create_task(observability.warn_when_loop_blocks())]
     if keyturn.chat is not None:
         tasks.append(asyncio.create_task(keyturn.chat.run()))
-    tasks.append(asyncio.create_task(keyturn.api.prepare()))
     tasks += [asyncio.create_task(telling.run()) for telling in keyturn.tellings]
     try:
         yield

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import click
 
-from bot import app, heap
+from bot import app
 from bot.bootstrap import Foundation, build_foundation, lock_database, lock_shared_directory
 from bot.execution.procrastinate_dispatch import ProcrastinateDispatcher
 from bot.execution.procrastinate_worker import ProcrastinateWorker
@@ -53,7 +53,6 @@ def run_worker(settings: Settings, *, sites: Sequence[str], concurrency: int) ->
         crew = ProcrastinateWorker(
             url, sites=sorted(served), threads=concurrency, look_threads=looks
         )
-        heap.settle()
         click.echo(f"Working for {', '.join(sorted(served))} as {ground.worker.name}")
         ended = asyncio.run(_until_told(ground, crew))
         ground.house.end()

@@ -29,7 +29,6 @@ from bot.api import (
 )
 from bot.api.deps import ApiParts
 from bot.api.long_poll import Waiters
-from bot.api.thread import threads
 from bot.api.webhooks_out import Told
 
 _ROOMS = (
@@ -69,7 +68,6 @@ def build(parts: ApiParts) -> FastAPI:
         redirect_slashes=False,
     )
     app.state.parts = parts
-    app.state.threads = threads()
     app.state.waiters = Waiters(parts)
     errors.install(app)
     # Routers within the router would be put together anew, and looked through for each request.

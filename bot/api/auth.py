@@ -2,9 +2,9 @@
 
 import math
 import re
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import Depends, Request, Security
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
@@ -155,9 +155,8 @@ _described = HTTPBearer(
 )
 
 
-def _for(scope: str) -> Callable[..., Coroutine[Any, Any, Caller]]:
-    # A coroutine for FastAPI alone: the thread of the request is here already.
-    async def caller(
+def _for(scope: str) -> Callable[..., Caller]:
+    def caller(
         request: Request,
         _said: Annotated[HTTPAuthorizationCredentials | None, Depends(_described)],
     ) -> Caller:

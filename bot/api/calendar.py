@@ -11,10 +11,9 @@ from bot.api import schemas
 from bot.api.auth import Reading
 from bot.api.deps import Here
 from bot.api.schemas_in import Given
-from bot.api.thread import InOneThread
 from bot.workflow.calendar import DAYS, CalendarFreeze, Day, UpcomingFires, build_calendar
 
-router = APIRouter(tags=["schedules"], route_class=InOneThread)
+router = APIRouter(tags=["schedules"])
 
 
 class ComingShape(schemas.Shape):

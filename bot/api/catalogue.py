@@ -12,7 +12,6 @@ from bot.api import schemas
 from bot.api.auth import Reading
 from bot.api.deps import Here
 from bot.api.schemas_in import Given, Moment, Standing, Word, micros
-from bot.api.thread import InOneThread
 from bot.audit import change_log, query, verification
 from bot.audit.change_log import Entry
 from bot.db import search, search_words, view_conditions
@@ -23,7 +22,7 @@ from bot.model.runbook_info import RunbookInfo
 from bot.workflow.unknown_filters import describe_unknown_log_names
 from runbooks import catalogue
 
-router = APIRouter(route_class=InOneThread)
+router = APIRouter()
 
 
 class FieldShape(schemas.Shape):

@@ -10,10 +10,9 @@ from bot.api import schemas
 from bot.api.auth import Reading
 from bot.api.deps import Here
 from bot.api.schemas_in import Given
-from bot.api.thread import InOneThread
 from bot.workflow.compare import Line, Section, Side, compare_runs, find_pair
 
-router = APIRouter(tags=["runs"], route_class=InOneThread)
+router = APIRouter(tags=["runs"])
 
 Number = Annotated[int, Field(ge=1, le=2_147_483_647)]
 

@@ -12,12 +12,11 @@ from bot.api import schemas
 from bot.api.auth import Reading
 from bot.api.deps import Here
 from bot.api.schemas_in import Given, Word
-from bot.api.thread import InOneThread
 from bot.model import request_form
 from bot.model.schedule import parse_cron
 from runbooks import catalogue
 
-router = APIRouter(route_class=InOneThread)
+router = APIRouter()
 
 _NEXT = 5
 

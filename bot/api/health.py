@@ -7,11 +7,10 @@ from fastapi import APIRouter
 from bot.api import schemas
 from bot.api.auth import Reading
 from bot.api.deps import Here
-from bot.api.thread import InOneThread
 from bot.model.check_result import Mark
 from bot.workflow.approvals import NotAllowed
 
-router = APIRouter(tags=["service"], route_class=InOneThread)
+router = APIRouter(tags=["service"])
 
 
 class FindingShape(schemas.Shape):

@@ -12,13 +12,12 @@ from bot.api import schemas
 from bot.api.auth import Reading
 from bot.api.deps import Here
 from bot.api.schemas_in import Given, Word
-from bot.api.thread import InOneThread
 from bot.hosts.status import HostKeyKind, HostStatus, Reachability, list_host_status
 from bot.model.run import Run
 from connectors.inventory import Host
 from connectors.trouble import UnknownHost
 
-router = APIRouter(tags=["hosts"], route_class=InOneThread)
+router = APIRouter(tags=["hosts"])
 
 
 class LoginShape(schemas.Shape):

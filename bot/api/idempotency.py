@@ -9,16 +9,15 @@ import hashlib
 import logging
 import re
 from collections.abc import Callable, Coroutine
-from functools import partial
 from typing import Annotated, Any
 
 from fastapi import Depends, Header, Request, Response
+from fastapi.concurrency import run_in_threadpool
+from fastapi.routing import APIRoute
 
 from bot.api.auth import recognised
 from bot.api.deps import ApiParts
 from bot.api.errors import StillAtIt, UsedForSomethingElse, answer
-from bot.api.thread import InOneThread
-from bot.aside import done_in
 from bot.audit import change_log
 from bot.db import idempotency
 from bot.db.database import Database, StoreUnavailable
@@ -46,7 +45,7 @@ async def _key(
 DESCRIBED = Depends(_key)
 
 
-class Once(InOneThread):
+class Once(APIRoute):
     """A route that heeds the key of a POST."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
@@ -66,12 +65,12 @@ async def _once(
 ) -> Response:
     parts: ApiParts = request.app.state.parts
     mine = _digest(request.method, str(request.url.path), request.url.query, await request.body())
-    claim = await done_in(request.app.state.threads, partial(_claimed, request, parts, key, mine))
+    claim = await run_in_threadpool(_claimed, request, parts, key, mine)
     if isinstance(claim, Response):
         return claim
     with idempotency.bound_to_claim(claim):
         given = await _given(request, handle)
-    await done_in(request.app.state.threads, partial(_keep, parts.database, claim, given))
+    await run_in_threadpool(_keep, parts.database, claim, given)
     return given
 
 

@@ -7,18 +7,16 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable, Coroutine, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from typing import Annotated, Any
 
+from anyio import CapacityLimiter, to_thread
 from fastapi import Query, Request, Response
 
 from bot.api.deps import ApiParts
 from bot.api.idempotency import Once
 from bot.api.schemas import Shape
-from bot.aside import done_in
 from bot.db import runs
 from bot.db.database import StoreUnavailable
 from bot.model.run import ENDED, State
@@ -59,7 +57,7 @@ class Waiters:
     def __init__(self, parts: ApiParts, *, most: int = _MOST) -> None:
         self._parts, self._most = parts, most
         self._waiting = 0
-        self._lookers = ThreadPoolExecutor(_LOOKERS, thread_name_prefix="looker")
+        self._lookers = CapacityLimiter(_LOOKERS)
 
     async def answer(self, wish: Wish) -> Shape | None:
         """Return what to answer by now; None to leave it at what was answered before."""
@@ -68,7 +66,7 @@ class Waiters:
         self._waiting += 1
         try:
             told = await self._rested(wish, min(wish.seconds, self._parts.longest_wait))
-            return told or await done_in(self._lookers, wish.told)
+            return told or await to_thread.run_sync(wish.told, limiter=self._lookers)
         except StoreUnavailable as trouble:
             # What was recorded is so, whoever cannot be told how it went on.
             log.warning("run %d is not waited for: %s", wish.run, trouble)
@@ -101,7 +99,8 @@ class Waiters:
                     async with asyncio.timeout(min(left, next(pauses))):
                         await resting.wait()
                         break
-                if rests(await done_in(self._lookers, partial(self._state, wish.run))):
+                state = await to_thread.run_sync(self._state, wish.run, limiter=self._lookers)
+                if rests(state):
                     break
         return found[-1] if found else None
 
@@ -141,7 +140,7 @@ def leave(request: Request, wish: Wish) -> None:
 
 
 def write_response(told: Shape, status: int, headers: Mapping[str, str]) -> Response:
-    """Write an answer down at once: FastAPI would do so in a further thread."""
+    """Return the answer as JSON with its status and headers."""
     return Response(told.model_dump_json(), status, headers, "application/json")
 
 

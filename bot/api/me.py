@@ -8,14 +8,13 @@ from fastapi import APIRouter
 from bot.api import schemas
 from bot.api.auth import Reading
 from bot.api.deps import Here
-from bot.api.thread import InOneThread
 from bot.db import break_glass, delegations, grants, runs
 from bot.db.break_glass import BreakGlass
 from bot.db.delegations import Delegation
 from bot.db.grants import Grant
 from bot.workflow import grant_rules, pending
 
-router = APIRouter(tags=["mine"], route_class=InOneThread)
+router = APIRouter(tags=["mine"])
 
 
 class Unreviewed(schemas.Shape):

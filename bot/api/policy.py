@@ -10,12 +10,11 @@ from bot.api import schemas
 from bot.api.auth import Reading
 from bot.api.deps import Here
 from bot.api.schemas_in import Given, Word
-from bot.api.thread import InOneThread
 from bot.policy.summary.current import summarise_now
 from bot.policy.summary.model import AreaSummary, Chapter, Clause, FreezeSummary
 from bot.workflow.requests import InvalidRequest
 
-router = APIRouter(tags=["policy"], route_class=InOneThread)
+router = APIRouter(tags=["policy"])
 
 
 class ClauseShape(schemas.Shape):

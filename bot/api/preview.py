@@ -10,7 +10,6 @@ from bot.api import schemas
 from bot.api.auth import Caller, Reading
 from bot.api.deps import ApiParts, Here
 from bot.api.schemas_in import Given, Text, Word
-from bot.api.thread import InOneThread
 from bot.model import request_form
 from bot.policy.explain import AreaAnswer, Preview, PreviewQuestion, parse_question
 from bot.workflow.preview import preview_evident, preview_request
@@ -18,7 +17,7 @@ from bot.workflow.requests import InvalidRequest
 from connectors.trouble import UnknownHost
 from runbooks import AnyRunbook
 
-router = APIRouter(prefix="/policy", tags=["policy"], route_class=InOneThread)
+router = APIRouter(prefix="/policy", tags=["policy"])
 
 
 class AnswerShape(schemas.Shape):

@@ -10,7 +10,6 @@ from bot.api.auth import Reading
 from bot.api.deps import Here
 from bot.api.schemas import Shape, at
 from bot.api.schemas_in import Number
-from bot.api.thread import InOneThread
 from bot.audit import run_proof
 from bot.db import run_progress, runs
 from bot.db.database import Transaction
@@ -18,7 +17,7 @@ from bot.db.live_output import LiveOutput
 from bot.db.run_progress import RunProgress
 from bot.model.run import ATTENTION, State, StepState
 
-router = APIRouter(prefix="/runs/{number}", tags=["runs"], route_class=InOneThread)
+router = APIRouter(prefix="/runs/{number}", tags=["runs"])
 
 _GOOD = frozenset({State.SUCCEEDED, State.UNCHANGED})
 _TO_COME = frozenset({State.OFFERED, State.WAITING})

@@ -11,10 +11,9 @@ from bot.api import schemas
 from bot.api.auth import Reading
 from bot.api.deps import Here
 from bot.api.schemas_in import Given
-from bot.api.thread import InOneThread
 from bot.workflow.wait_report import QUARTER, SelfServiceSuggestion, WaitRow, build_wait_report
 
-router = APIRouter(prefix="/report", tags=["report"], route_class=InOneThread)
+router = APIRouter(prefix="/report", tags=["report"])
 
 _SECOND = 1_000_000
 

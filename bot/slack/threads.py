@@ -4,18 +4,18 @@ A thread of its own notes what has arrived, since Slack waits for that.
 """
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import ParamSpec, TypeVar
 
-from bot.aside import done_in
+from anyio import CapacityLimiter, to_thread
+
 from bot.db.write_lock import urgent_write
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
-_NOTING = ThreadPoolExecutor(1, thread_name_prefix="slack-noting")
-_ANSWERING = ThreadPoolExecutor(4, thread_name_prefix="slack-answering")
+_NOTING = CapacityLimiter(1)
+_ANSWERING = CapacityLimiter(4)
 
 
 async def noted(work: Callable[P, T], *given: P.args, **named: P.kwargs) -> T:
@@ -25,9 +25,9 @@ async def noted(work: Callable[P, T], *given: P.args, **named: P.kwargs) -> T:
         with urgent_write():
             return work(*given, **named)
 
-    return await done_in(_NOTING, hurried)
+    return await to_thread.run_sync(hurried, limiter=_NOTING)
 
 
 async def answered(work: Callable[P, T], *given: P.args, **named: P.kwargs) -> T:
     """Do what somebody waits for."""
-    return await done_in(_ANSWERING, partial(work, *given, **named))
+    return await to_thread.run_sync(partial(work, *given, **named), limiter=_ANSWERING)

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from typing import Annotated
 from urllib.parse import urlencode
 
-from fastapi import APIRouter, HTTPException, Query, Request, Response
+from fastapi import APIRouter, Query, Request, Response
 from markupsafe import Markup
-from pydantic import TypeAdapter, ValidationError
 
 from bot.audit import formats, query, verification
 from bot.audit.change_log import Entry
@@ -23,7 +22,6 @@ from bot.web.errors import refusal
 from bot.web.run_filter import NAMES, Wanted, wanted
 from bot.web.run_timeline import facts
 from bot.web.templating import kept, page
-from bot.web.threads import straight
 from bot.workflow.unknown_filters import describe_unknown_log_names
 from connectors.command import UncleanText, clean
 
@@ -35,7 +33,6 @@ _COLUMNS = ("seq", "at", "kind", "run", "person", "host", "hash", "facts")
 _OF_RUNS = ("area", "runbook", "state", "text")
 
 Before = Annotated[int | None, Query(ge=1, le=9_007_199_254_740_991)]
-_BEFORE: TypeAdapter[int | None] = TypeAdapter(Before)
 
 
 @dataclass(frozen=True)
@@ -58,9 +55,9 @@ class _Seen:
         return f"/log{form}?{urlencode(values)}" if values else f"/log{form}"
 
 
-@straight(router, "/log")
-def log(request: Request) -> Response:
-    return _page(request, before=_before(request))
+@router.get("/log")
+def log(request: Request, before: Before = None) -> Response:
+    return _page(request, before=before)
 
 
 @router.get("/log.csv")
@@ -125,14 +122,6 @@ def _page(
         paged=before is not None,
         newest_runs=query.NEWEST_RUNS if any(name in seen.typed for name in _OF_RUNS) else 0,
     )
-
-
-def _before(request: Request) -> int | None:
-    """Return what the address says of it, as FastAPI understands it for the files."""
-    try:
-        return _BEFORE.validate_python(request.query_params.get("before"))
-    except ValidationError:
-        raise HTTPException(422) from None
 
 
 def _form(visitor: Visitor, seen: _Seen) -> Markup:

@@ -15,7 +15,6 @@ from bot.db.prepared import rows_of_each
 from bot.model.view_rights import Sight
 from bot.policy import Person, Policy
 from bot.web.deps import Here, WebParts
-from bot.web.threads import apart
 
 
 class SignedOut(Exception):
@@ -47,13 +46,11 @@ class Visitor:
         return self.policy.name_person(identifier)
 
 
-@apart
 def _visitor(request: Request, parts: Here) -> Visitor:
     """Return who is there and keep the session alive."""
     return _known(request, parts, keep=True)
 
 
-@apart
 def _onlooker(request: Request, parts: Here) -> Visitor:
     """Return who is there for a page that refreshes by itself: that is no sign of life."""
     return _known(request, parts, keep=False)

@@ -13,7 +13,6 @@ from bot.policy.summary.model import FreezeSummary
 from bot.web.auth import Visiting
 from bot.web.deps import Here
 from bot.web.templating import page
-from bot.web.threads import apart
 from bot.workflow import pending
 
 router = APIRouter()
@@ -25,7 +24,6 @@ _MOST = 100
 
 
 @router.get("/")
-@apart
 def home(request: Request, parts: Here, visitor: Visiting) -> Response:
     with parts.database.reading(visitor.sight) as tx:
         waiting = _in_states(tx, frozenset({State.WAITING}))

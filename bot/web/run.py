@@ -17,7 +17,6 @@ from bot.web.refusals import NOES, status_of
 from bot.web.run_facts import Dossier, gather
 from bot.web.run_timeline import story
 from bot.web.templating import page
-from bot.web.threads import apart
 from bot.workflow import resubmit
 from bot.workflow.approvals import StepUpRequired
 from bot.workflow.pending import why_frozen_after_approval
@@ -44,7 +43,6 @@ _DONE: Mapping[str, str] = {
 
 
 @router.get("")
-@apart
 def show(
     request: Request, parts: Here, visitor: Visiting, number: Number, done: str = ""
 ) -> Response:
@@ -53,7 +51,6 @@ def show(
 
 
 @router.get("/live")
-@apart
 def live(
     request: Request,
     parts: Here,

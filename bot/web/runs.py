@@ -19,7 +19,6 @@ from bot.web.choices import choices
 from bot.web.deps import WebParts
 from bot.web.run_filter import NAMES, Wanted, canonical, wanted
 from bot.web.templating import kept, page
-from bot.web.threads import straight
 from bot.workflow.unknown_filters import describe_unknown_names
 
 router = APIRouter()
@@ -54,7 +53,7 @@ class _Seen:
     now: int
 
 
-@straight(router, "/runs")
+@router.get("/runs")
 def history(request: Request) -> Response:
     """Show one page of runs. The address says everything, so it can be sent to somebody."""
     with visit(request) as (visitor, tx):

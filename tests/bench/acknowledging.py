@@ -22,7 +22,6 @@ from slack_bolt.authorization import AuthorizeResult
 from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from bot import heap
 from bot.slack.app import Door, Installation, client
 from bot.workflow.form_options import FormOptions
 from runbooks import catalogue
@@ -189,7 +188,6 @@ async def _door(place: Path) -> None:
             await speaker.users_info(user="U0DORA")
             # The service has all runbooks once it is built.
             catalogue()
-            heap.settle()
             await _serve(door.app)
 
 

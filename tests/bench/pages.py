@@ -12,7 +12,6 @@ from typing import Any
 from jinja2 import Environment
 from starlette.types import Message
 
-from bot import heap
 from bot.auth import sessions
 from bot.db import search
 from bot.db.database import Database
@@ -117,8 +116,6 @@ class Pages:
         with database.transaction() as tx:
             self._session = sessions.begin_session(tx, "olga")
         self._loop = asyncio.new_event_loop()
-        # As the service does once it is built.
-        heap.settle()
         self._stack.callback(self._loop.close)
 
     def close(self) -> None:

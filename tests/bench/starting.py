@@ -36,8 +36,8 @@ def measured(rounds: int) -> Part:
             with_chat, holds_with_chat = _served({**kept, **chat}, rounds)
     targets = [
         at_most(0.3, "`keyturn --help`", help_, "s", bare),
-        at_most(1.5, "`keyturn serve`, until it answers", ready, "s", bare),
-        at_most(1.5, "the same with chat", with_chat, "s", bare),
+        at_most(2.0, "`keyturn serve`, until it answers", ready, "s", bare),
+        at_most(2.0, "the same with chat", with_chat, "s", bare),
         at_most(150, "memory of the embedded service", holds, "MB"),
         at_most(150, "the same with chat", holds_with_chat, "MB"),
     ]

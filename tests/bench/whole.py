@@ -11,7 +11,6 @@ from typing import Any, cast
 
 import httpx2
 
-from bot import heap
 from bot.db import runs
 from bot.model.run import ENDED, Origin, Run, State
 from connectors.command import Ask, Query, Shell
@@ -61,8 +60,6 @@ class Whole:
 
     def __enter__(self) -> "Whole":
         self.service.start()
-        # As `keyturn serve` does: the benchmark's own heap would be looked through, too.
-        heap.settle()
         _, token = self.service.keyturn.workflow.tokens.make(
             person="dora", scopes=("read", "ask"), days=1, door="cli"
         )

@@ -3,20 +3,16 @@
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from anyio import to_thread
-from sqlalchemy import Connection
 
-from bot.api import long_poll, thread
+from bot.api import long_poll
 from bot.api.deps import ApiParts
 from bot.api.long_poll import Waiters, Wish
 from bot.api.schemas import Shape
-from bot.aside import done_in
 from bot.db import events as moves_store
 from bot.db.database import StoreUnavailable
 from bot.db.events import RunEvents
@@ -162,7 +158,7 @@ def test_no_thread_is_held_however_many_wait(office: Office):
 
     def threads() -> _Told:
         named = [one.name for one in threading.enumerate()]
-        return _Told(threads=sum(name.startswith(("api", "looker")) for name in named))
+        return _Told(threads=sum(name.startswith("AnyIO") for name in named))
 
     async def all_of_them() -> list[Shape | None]:
         wish = Wish(number, 30, threads)
@@ -205,10 +201,10 @@ def _told_by(waiting: int, office: Office) -> list[str]:
 
 def test_who_moves_a_run_looks_for_a_few_who_wait_and_no_more(office: Office):
     [name] = _told_by(1, office)
-    assert not name.startswith("looker")
+    assert not name.startswith("AnyIO")
     names = _told_by(50, office)
     assert len(names) == 50
-    assert sum(not name.startswith("looker") for name in names) == 4
+    assert sum(not name.startswith("AnyIO") for name in names) == 4
 
 
 def test_what_cannot_be_told_by_who_moves_a_run_is_looked_for_again(office: Office):
@@ -240,54 +236,6 @@ def test_a_database_that_goes_away_meanwhile_takes_nothing_back(office: Office):
         office.workflow, office.database, office.policies, "http://x", longest_wait=0.01
     )
     assert asyncio.run(Waiters(parts).answer(Wish(number, 30, gone))) is None
-
-
-def test_an_answer_that_is_waited_for_takes_one_turn_of_a_thread(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
-):
-    """Whoever moves the run tells what came of it; every statement is known by heart."""
-    program = desk.program("dora", "ask")
-    _asked_and_worked_on(desk, LOOK, program)
-    turns, put_together = list[object](), list[object]()
-    hand_over, execute = done_in, Connection.execute
-
-    async def turned(pool: ThreadPoolExecutor, work: Callable[[], Any]) -> Any:
-        turns.append(work)
-        return await hand_over(pool, work)
-
-    def asked(self: Connection, statement: Any, *more: Any, **named: Any) -> Any:
-        put_together.append(statement)
-        return execute(self, statement, *more, **named)
-
-    async def elsewhere(*_: Any, **__: Any) -> Any:
-        raise AssertionError("FastAPI has handed something to a thread")
-
-    monkeypatch.setattr(long_poll, "_LOOK_SECONDS", 60)
-    for module in (thread, long_poll):
-        monkeypatch.setattr(module, "done_in", turned)
-    monkeypatch.setattr(to_thread, "run_sync", elsewhere)
-    monkeypatch.setattr(Connection, "execute", asked)
-    listened = _listened(monkeypatch)
-    with ThreadPoolExecutor(1) as pool:
-        coming: Future[Any] = pool.submit(program.post, "/runs", json=LOOK, params=PATIENT)
-        assert listened.wait(20)
-        desk.office.work()
-        assert coming.result(30).json()["run"]["over"]
-    assert (len(turns), put_together) == (1, [])
-
-
-def _listened(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
-    """Return what is set once somebody waits for a run."""
-    listened, plain = threading.Event(), RunEvents.heard
-
-    @contextmanager
-    def heard(self: RunEvents, run: int, hear: moves_store.Hear) -> Generator[None]:
-        with plain(self, run, hear):
-            listened.set()
-            yield
-
-    monkeypatch.setattr(RunEvents, "heard", heard)
-    return listened
 
 
 def test_what_moved_before_somebody_listened_is_heard_of_a_short_while():

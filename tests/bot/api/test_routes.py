@@ -1,12 +1,12 @@
 """Every address of the API, for each scope of a token and for none. Enter new routes here."""
 
+from inspect import iscoroutinefunction
 from typing import Any
 
 import pytest
 from fastapi.routing import APIRoute
 
 from bot.api.app import build
-from bot.api.thread import InOneThread
 from bot.workflow.tokens import SCOPES
 from tests.bot.api.conftest import API, Desk
 from tests.bot.web.exhibits import gallery
@@ -100,7 +100,7 @@ def test_a_route_that_nobody_entered_is_found(desk: Desk):
 
 def test_no_route_waits_for_the_database_in_the_event_loop(desk: Desk):
     found = [route for route in everything(desk.api.routes) if isinstance(route, APIRoute)]
-    assert [route.path for route in found if not isinstance(route, InOneThread)] == []
+    assert [route.path for route in found if iscoroutinefunction(route.endpoint)] == []
 
 
 def test_the_routes_are_made_once_and_not_for_every_api(desk: Desk):
