@@ -93,10 +93,12 @@ _AREA = click.option("--area", default="", help="The area that all of them belon
 @_AREA
 @_JSON
 def from_ansible(*, file: IO[str], known: tuple[IO[str], ...], area: str, as_json: bool) -> None:
-    """Read an Ansible inventory, INI or YAML; - is standard input.
+    """Read what `ansible-inventory --list` prints of an inventory; - is standard input.
 
-    Groups become tags. FILE alone is read: where group_vars, host_vars or a plugin say more, give
-    me what `ansible-inventory -i FILE --list --yaml` prints.
+    Groups become tags. Ansible itself reads the inventory, its variables and plugins, where it is
+    installed:
+
+    ansible-inventory -i hosts.ini --list | keyturn inventory import ansible -
     """
     from bot.hosts import ansible
 

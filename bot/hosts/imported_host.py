@@ -1,7 +1,6 @@
 """A host as another program's file describes it, before it is one of ours."""
 
 from dataclasses import dataclass
-from ipaddress import AddressValueError, IPv6Address
 
 
 @dataclass(frozen=True)
@@ -41,11 +40,3 @@ def parse_port(text: str) -> int | None:
     """Return a TCP port, or None if this is none."""
     number = int(text) if text.isascii() and text.isdecimal() and len(text) < 6 else 0
     return number if 0 < number < 65536 else None
-
-
-def is_ipv6(text: str) -> bool:
-    try:
-        IPv6Address(text)
-    except AddressValueError:
-        return False
-    return True
