@@ -1,19 +1,17 @@
 """What OpenSSH's known_hosts files say of a host's key. Pure.
 
-Format: sshd(8), SSH_KNOWN_HOSTS FILE FORMAT. Hashed names are found by trying those we look for.
+Format: sshd(8), SSH_KNOWN_HOSTS FILE FORMAT. paramiko reads keys and hashed names. Its `HostKeys`
+as a whole knows neither patterns nor markers: it refuses a file with `@revoked` in it, and keeps
+one of two keys that contradict each other.
 """
 
-import base64
-import binascii
-import hmac
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from pydantic import TypeAdapter, ValidationError
-
-from connectors.inventory import PublicKey
+from paramiko import HostKeys, SSHException
+from paramiko.hostkeys import HostKeyEntry, InvalidHostKey
 
 # The first that is known is taken.
 _KINDS = (
@@ -23,16 +21,21 @@ _KINDS = (
     "ecdsa-sha2-nistp521",
     "ssh-rsa",
 )
-_PUBLIC_KEY: TypeAdapter[str] = TypeAdapter(PublicKey)
+_MARKERS = ("", "@cert-authority", "@revoked")
+# Salt and digest of SHA-1, each 20 bytes in base64.
+_HASHED = re.compile(r"\|1\|[A-Za-z0-9+/]{27}=\|[A-Za-z0-9+/]{27}=")
 
 
 @dataclass(frozen=True)
 class KnownHostLine:
-    """One line of known_hosts. marker: "", "@cert-authority" or "@revoked"."""
+    """One line of known_hosts."""
 
     marker: str
-    names: str
+    """"", `@cert-authority` or `@revoked`."""
+    names: Sequence[str]
+    """Names and patterns, or one hashed name."""
     key: str
+    """As an inventory has it, such as `ssh-ed25519 AAAA…`."""
 
 
 @dataclass(frozen=True)
@@ -44,17 +47,17 @@ class KnownKey:
 
 
 def parse_known_hosts(text: str) -> tuple[KnownHostLine, ...]:
-    """Understand a file; lines that hold no key that we speak are passed over."""
-    lines = (_line(line.split()) for line in text.splitlines())
+    """Return the lines of a file that hold a key of a kind that Keyturn accepts."""
+    lines = (_parse_line(line.split()) for line in text.splitlines())
     return tuple(line for line in lines if line is not None)
 
 
 def find_host_key(lines: Sequence[KnownHostLine], names: Sequence[str], port: int) -> KnownKey:
-    """Find the key of a host that goes by any of these names.
+    """Return the key of a host that goes by any of these names.
 
     A host without any line and one whose lines contradict each other are both not known.
     """
-    wanted = {_written(name, port) for name in names}
+    wanted = {_format_name(name, port) for name in names}
     found = [line for line in lines if any(_is_for(line, name) for name in wanted)]
     revoked = {line.key for line in found if line.marker == "@revoked"}
     keys = {line.key for line in found if not line.marker} - revoked
@@ -73,39 +76,37 @@ def find_host_key(lines: Sequence[KnownHostLine], names: Sequence[str], port: in
     return KnownKey(None)
 
 
-def _line(words: list[str]) -> KnownHostLine | None:
+def _parse_line(words: list[str]) -> KnownHostLine | None:
     marker = words.pop(0) if words and words[0].startswith("@") else ""
     if len(words) < 3 or words[0].startswith("#") or words[1] not in _KINDS:
         return None
-    try:
-        return KnownHostLine(marker, words[0], _PUBLIC_KEY.validate_python(" ".join(words[1:3])))
-    except ValidationError:
+    if marker not in _MARKERS:
         return None
+    try:
+        entry = HostKeyEntry.from_line(" ".join(words[:3]))
+    except (SSHException, InvalidHostKey, ValueError):
+        return None
+    if entry is None:
+        return None
+    return KnownHostLine(
+        marker, words[0].split(","), f"{entry.key.get_name()} {entry.key.get_base64()}"
+    )
 
 
-def _written(name: str, port: int) -> str:
+def _format_name(name: str, port: int) -> str:
     lower = name.lower()
     return lower if port == 22 else f"[{lower}]:{port}"
 
 
 def _is_for(line: KnownHostLine, name: str) -> bool:
-    if line.names.startswith("|1|"):
-        return _is_hash_of(line.names, name)
-    patterns = line.names.lower().split(",")
-    if any(_fits(name, each[1:]) for each in patterns if each.startswith("!")):
+    refused = [pattern[1:] for pattern in line.names if pattern.startswith("!")]
+    if any(_is_match(name, pattern) for pattern in refused):
         return False
-    return any(_fits(name, each) for each in patterns if not each.startswith("!"))
+    return any(_is_match(name, pattern) for pattern in line.names if not pattern.startswith("!"))
 
 
-def _fits(name: str, pattern: str) -> bool:
+def _is_match(name: str, pattern: str) -> bool:
+    if _HASHED.fullmatch(pattern):
+        return HostKeys.hash_host(name, pattern) == pattern
     # Brackets stand around a name with a port, and are no pattern.
-    return fnmatchcase(name, re.sub(r"\[", "[[]", pattern))
-
-
-def _is_hash_of(hashed: str, name: str) -> bool:
-    try:
-        _, _, salt, digest = hashed.split("|")
-        made = hmac.digest(base64.b64decode(salt), name.encode(), "sha1")
-        return hmac.compare_digest(made, base64.b64decode(digest))
-    except (ValueError, binascii.Error):
-        return False
+    return fnmatchcase(name, re.sub(r"\[", "[[]", pattern.lower()))

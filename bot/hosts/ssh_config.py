@@ -1,57 +1,59 @@
-"""The hosts of an OpenSSH client's configuration. Pure.
+"""The hosts of an OpenSSH client's configuration, as paramiko reads it.
 
-Format: ssh_config(5). The first value of a keyword counts. Files that it includes are not read,
-and what only applies when a condition holds (Match) is left out.
+Format: ssh_config(5). Files that it includes are not read, and what only applies when a condition
+holds (Match) is left out.
 """
 
 import re
-import shlex
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
+from collections.abc import Mapping
+from pathlib import Path
+
+from paramiko import SSHConfig
+from paramiko.ssh_exception import ConfigParseError
 
 from bot.hosts.imported_host import ImportedHost, ImportedHosts, NotUnderstood, parse_port
 
-_KEYWORD = re.compile(r"\s*([A-Za-z0-9]+)(?:\s*=\s*|\s+)(.*?)\s*")
+# The rest is left out: `Match exec` would have paramiko run a command, and CanonicalizeHostname
+# look up names, as whoever wrote the file decided.
+_READ = frozenset(
+    (
+        "host",
+        "hostname",
+        "hostkeyalias",
+        "identityfile",
+        "port",
+        "proxycommand",
+        "proxyjump",
+        "user",
+    )
+)
+_KEYWORD = re.compile(r"\w+")
+_COMMENT = re.compile(r"\s#.*")
 _THROUGH = re.compile(
-    r"\bssh\b.* -W ?\[?%h\]?:%p (?:.* )?(\S+)|\bssh\b (?:.* )?(\S+) -W ?\[?%h\]?:%p"
+    r"\bssh\b.* -W ?\[?\S+?\]?:\d+ (?:.* )?(\S+)|\bssh\b (?:.* )?(\S+) -W ?\[?\S+?\]?:\d+"
 )
 
 
-@dataclass
-class _Block:
-    """Settings of the hosts that fit the patterns; those of a Match fit nobody."""
-
-    patterns: tuple[str, ...]
-    settings: dict[str, str] = field(default_factory=dict)
-
-    def is_for(self, name: str) -> bool:
-        if any(fnmatchcase(name, each[1:]) for each in self.patterns if each.startswith("!")):
-            return False
-        return any(fnmatchcase(name, each) for each in self.patterns)
+# By keyword in lower case; a keyword that may be repeated has a list.
+_Settings = Mapping[str, str | list[str] | None]
 
 
 def parse_ssh_config(text: str) -> ImportedHosts:
-    """Return every host that the file calls by a name of its own."""
-    blocks = [_Block(("*",))]
-    remarks: list[str] = []
-    for number, line in enumerate(text.splitlines(), 1):
-        if not line.strip() or line.lstrip().startswith("#"):
-            continue
-        keyword, words = _said(line, number)
-        match keyword:
-            case "host":
-                blocks.append(_Block(tuple(words)))
-            case "match":
-                blocks.append(_Block(()))
-                remarks.append(f"line {number}: what follows Match is left out")
-            case "include":
-                remarks.append(f"line {number}: {' '.join(words)} is not read: import it too")
-            case _:
-                blocks[-1].settings.setdefault(keyword, " ".join(words))
-    names = [name for block in blocks for name in block.patterns if not re.search(r"[*?!]", name)]
-    hosts = tuple(_found(name, _settings(blocks, name)) for name in dict.fromkeys(names))
-    return ImportedHosts(hosts, tuple(remarks))
+    """Return every host that the file calls by a name of its own, by name.
+
+    Raises NotUnderstood where a line is not one of such a file.
+    """
+    plain, remarks = _leave_out_conditions(text)
+    try:
+        config = SSHConfig.from_text(plain)
+    except ConfigParseError as error:
+        raise NotUnderstood(
+            f"this is not an SSH configuration: {str(error).lower()}. Correct that line, or leave "
+            "it out"
+        ) from None
+    names = sorted(name for name in config.get_hostnames() if not re.search(r"[*?!]", name))
+    hosts = tuple(_build_host(name, config.lookup(name)) for name in names)
+    return ImportedHosts(hosts, remarks)
 
 
 def parse_hop(jump: str) -> str:
@@ -64,7 +66,7 @@ def parse_hop(jump: str) -> str:
 
 
 def parse_last_hop(jumps: str) -> tuple[str, tuple[str, ...]]:
-    """Return the last host of a ProxyJump, and what is to be said of those before it."""
+    """Return the last host of a ProxyJump, and notes about those before it."""
     *before, last = jumps.split(",")
     if not before:
         return parse_hop(last), ()
@@ -74,53 +76,65 @@ def parse_last_hop(jumps: str) -> tuple[str, tuple[str, ...]]:
     )
 
 
-def _said(line: str, number: int) -> tuple[str, Sequence[str]]:
-    match = _KEYWORD.fullmatch(line)
-    if match is None:
-        raise NotUnderstood(f"line {number} is no line of an SSH configuration: {line[:80]!r}")
-    keyword = match[1].lower()
-    if keyword == "proxycommand":  # the rest of the line, whatever is quoted in it
-        return keyword, [match[2]]
-    try:
-        words = shlex.split(match[2], comments=True)
-    except ValueError as error:
-        raise NotUnderstood(f"line {number}: {str(error).lower()}: {line[:80]!r}") from None
-    return keyword, words
+def _leave_out_conditions(text: str) -> tuple[str, tuple[str, ...]]:
+    """Return the lines that say how to reach hosts, whatever else is so, and remarks."""
+    lines: list[str] = []
+    remarks: list[str] = []
+    is_conditional = False
+    for number, line in enumerate(text.splitlines(), 1):
+        words = line.strip()
+        found = _KEYWORD.match(words)
+        keyword = found[0].lower() if found else ""
+        if keyword in {"host", "match"}:
+            is_conditional = keyword == "match"
+        if keyword == "match":
+            remarks.append(f"line {number}: what follows Match is left out")
+        elif keyword == "include":
+            remarks.append(f"line {number}: {words} is not read: import that file too")
+        elif not is_conditional and (not keyword or keyword in _READ):
+            # A command may have the sign in it, and paramiko takes a comment for a value.
+            lines.append(words if keyword == "proxycommand" else _COMMENT.sub("", words))
+    return "\n".join(lines), tuple(remarks)
 
 
-def _settings(blocks: Sequence[_Block], name: str) -> Mapping[str, str]:
-    settings: dict[str, str] = {}
-    for block in blocks:
-        if block.is_for(name):
-            for keyword, value in block.settings.items():
-                settings.setdefault(keyword, value)
-    return settings
-
-
-def _found(name: str, settings: Mapping[str, str]) -> ImportedHost:
+def _build_host(name: str, settings: _Settings) -> ImportedHost:
     notes: list[str] = []
-    port = parse_port(settings.get("port", "22"))
+    port = parse_port(_get(settings, "port") or "22")
     if port is None:
-        notes.append(f"port: {settings['port']} is none")
-    jump, said = _jump(settings)
-    alias = settings.get("hostkeyalias", "")
+        notes.append(f"port: {_get(settings, 'port')} is none")
+    jump, of_jump = _read_jump(settings)
+    alias = _get(settings, "hostkeyalias")
     return ImportedHost(
         name=name,
-        address=settings.get("hostname", name).replace("%h", name).replace("%%", "%"),
+        address=_get(settings, "hostname"),
         port=port or 22,
-        user=settings.get("user", ""),
-        key=settings.get("identityfile", ""),
+        user=_get(settings, "user"),
+        key=_read_key(settings),
         jump=jump,
         aliases=(alias,) if alias else (),
-        notes=(*notes, *said),
+        notes=(*notes, *of_jump),
     )
 
 
-def _jump(settings: Mapping[str, str]) -> tuple[str, tuple[str, ...]]:
+def _get(settings: _Settings, keyword: str) -> str:
+    """Return the first value of a keyword; "" where there is none."""
+    value = settings.get(keyword) or ""
+    return value if isinstance(value, str) else value[0]
+
+
+def _read_key(settings: _Settings) -> str:
+    """Return the first key file, with ~ for the home directory, which paramiko has put there."""
+    key, home = _get(settings, "identityfile"), str(Path.home())
+    return f"~{key.removeprefix(home)}" if key.startswith(f"{home}/") else key
+
+
+def _read_jump(
+    settings: _Settings,
+) -> tuple[str, tuple[str, ...]]:
     # Of the two, the one that stands first counts.
     keyword = next((each for each in settings if each in ("proxyjump", "proxycommand")), "")
-    way = settings.get(keyword, "none")
-    if way.lower() == "none":
+    way = _get(settings, keyword)
+    if not way or way.lower() == "none":
         return "", ()
     if keyword == "proxyjump":
         return parse_last_hop(way)

@@ -46,7 +46,7 @@ def test_openssh_itself_reads_the_same(tmp_path: Path):
     (tmp_path / "config").write_text(CONFIG)
     hosts = _hosts(CONFIG)
     assert list(hosts) == [
-        *("bastion", "gate", "web1", "db1.internal", "deep", "plain", "x.internal", "old"),
+        *("bastion", "db1.internal", "deep", "gate", "old", "plain", "web1", "x.internal"),
     ]
     for name, host in hosts.items():
         said = subprocess.run(
@@ -76,7 +76,7 @@ def test_a_jump_by_command_is_understood_and_keeps_a_later_proxyjump_out():
 def test_a_jump_by_another_command_is_told():
     (host,) = ssh_config.parse_ssh_config("Host a\n  ProxyCommand nc -x 'proxy %h\n").hosts
     assert host.jump == ""
-    assert "a command of its own, nc -x 'proxy %h: name a jump host" in host.notes[0]
+    assert "a command of its own, nc -x 'proxy a: name a jump host" in host.notes[0]
 
 
 def test_of_several_jumps_the_last_one_is_next_to_the_host():
@@ -107,10 +107,35 @@ def test_a_hop_is_read_in_each_of_its_forms(jump: str, name: str):
     assert ssh_config.parse_hop(jump) == name
 
 
-@pytest.mark.parametrize("text", ["Host 'a\n", "Host\n", "%%\n"])
-def test_what_is_no_configuration_is_refused_with_its_line(text: str):
-    with pytest.raises(NotUnderstood, match="line 1"):
+@pytest.mark.parametrize(
+    ("text", "line"), [("Host 'a\n", "host 'a"), ("Host\n", "line host"), ("%%\n", "line %%")]
+)
+def test_what_is_no_configuration_is_refused_with_its_line(text: str, line: str):
+    with pytest.raises(NotUnderstood, match=f"unparsable {line}. Correct that line"):
         ssh_config.parse_ssh_config(text)
+
+
+def test_nothing_is_run_or_looked_up_when_the_file_asks_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    looked_up: list[str] = []
+    monkeypatch.setattr("socket.gethostbyname", looked_up.append)
+    mark = tmp_path / "mark"
+    text = (
+        "CanonicalizeHostname always\nCanonicalDomains example.com\nHost a\n  Port 9\n"
+        f'Match exec "touch {mark}"\n  Port 8\nMatch=host a\n  Port 7\nHost b\n'
+    )
+    assert ssh_config.parse_ssh_config(text).hosts == (
+        ImportedHost("a", "a", port=9),
+        ImportedHost("b", "b"),
+    )
+    assert not mark.exists()
+    assert looked_up == []
+
+
+def test_key_of_a_person_is_named_by_their_home_directory():
+    (host,) = ssh_config.parse_ssh_config("Host a\n  IdentityFile ~/.ssh/id  # mine\n").hosts
+    assert host.key == "~/.ssh/id"
 
 
 def test_a_port_that_is_none_is_told():
