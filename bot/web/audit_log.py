@@ -7,7 +7,6 @@ from typing import Annotated
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, Query, Request, Response
-from markupsafe import Markup
 
 from bot.audit import formats, query, verification
 from bot.audit.change_log import Entry
@@ -16,12 +15,12 @@ from bot.db import search, view_conditions
 from bot.db.database import Transaction
 from bot.model import times
 from bot.web.auth import Visiting, Visitor, visit
-from bot.web.choices import choices, render_options
+from bot.web.choices import list_choices
 from bot.web.deps import Here, WebParts
 from bot.web.errors import refusal
 from bot.web.run_filter import NAMES, Wanted, wanted
 from bot.web.run_timeline import facts
-from bot.web.templating import kept, page
+from bot.web.templating import page
 from bot.workflow.unknown_filters import describe_unknown_log_names
 from connectors.command import UncleanText, clean
 
@@ -112,7 +111,10 @@ def _page(
         "log.html",
         seen=seen,
         unheard_of=_unheard_of(request, visitor, seen),
-        form=_form(visitor, seen),
+        choices=list_choices(visitor.policy),
+        kinds={kind: kind for kind in seen.kinds},
+        typed={name: seen.typed.get(name, "") for name in (*NAMES, "kind")},
+        wrong=seen.problems,
         entries=seen.entries,
         head=seen.head,
         verdict=verdict,
@@ -121,16 +123,6 @@ def _page(
         files={form: seen.address(before=before, form=f".{form}") for form in ("csv", "json")},
         paged=before is not None,
         newest_runs=query.NEWEST_RUNS if any(name in seen.typed for name in _OF_RUNS) else 0,
-    )
-
-
-def _form(visitor: Visitor, seen: _Seen) -> Markup:
-    return kept(
-        "log_form.html",
-        choices=choices(visitor.policy),
-        kinds=render_options(tuple(seen.kinds), seen.typed.get("kind", "")),
-        typed=tuple((name, seen.typed.get(name, "")) for name in (*NAMES, "kind")),
-        wrong=tuple(seen.problems),
     )
 
 

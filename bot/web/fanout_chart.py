@@ -7,8 +7,7 @@ from typing import Protocol
 
 from bot.db.run_progress import RunProgress
 from bot.model.run import State
-from bot.web.shown import coded
-from bot.web.templating import piece
+from bot.web.templating import piece, render_code
 
 # Squares of a picture, side by side and below each other, in units of its own.
 _IN_A_ROW, _STEP = 25, 12
@@ -135,7 +134,7 @@ def rows(parts: Iterable[_Part], *, begun: bool) -> list[Mapping[str, object]]:
         {
             "id": part.id,
             "badge": piece("run_state.html", standing=part.standing, begun=begun),
-            "summary": coded(part.summary or "–"),
+            "summary": render_code(part.summary or "–"),
         }
         for part in parts
     ]

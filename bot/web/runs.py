@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fastapi import APIRouter, Request, Response
-from markupsafe import Markup
 
 from bot.audit import formats
 from bot.db import saved_views, search
@@ -15,10 +14,10 @@ from bot.db.search import ListedRun, RunListing
 from bot.model import times as model_times
 from bot.model.run import Vote
 from bot.web.auth import Visitor, visit
-from bot.web.choices import choices
+from bot.web.choices import list_choices
 from bot.web.deps import WebParts
 from bot.web.run_filter import NAMES, Wanted, canonical, wanted
-from bot.web.templating import kept, page
+from bot.web.templating import page
 from bot.workflow.unknown_filters import describe_unknown_names
 
 router = APIRouter()
@@ -67,7 +66,9 @@ def history(request: Request) -> Response:
         "history.html",
         wanted=seen.wanted,
         unheard_of=unheard_of,
-        form=_form(visitor, seen.wanted),
+        choices=list_choices(visitor.policy),
+        typed={name: seen.wanted[name] for name in NAMES},
+        wrong=seen.wanted.problems,
         runs=seen.found.runs,
         votes=seen.found.votes,
         now=seen.now,
@@ -113,12 +114,6 @@ def _file(text: str, kind: str, name: str, seen: "_Seen") -> Response:
     status = 422 if seen.wanted.problems else 200
     headers = {"Content-Disposition": f'attachment; filename="{name}"'}
     return Response(text, status, headers, f"{kind}; charset=utf-8")
-
-
-def _form(visitor: Visitor, sought: Wanted) -> Markup:
-    typed = tuple((name, sought[name]) for name in NAMES)
-    wrong = tuple(sought.problems)
-    return kept("history_form.html", choices=choices(visitor.policy), typed=typed, wrong=wrong)
 
 
 def _seen(request: Request, tx: Transaction, visitor: Visitor) -> "_Seen":

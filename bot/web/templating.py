@@ -1,135 +1,109 @@
-"""Pages: templates filled in. Whatever stands in {{ }} is made visible first, then escaped."""
+"""Render page templates with Jinja: every value is made visible, then escaped."""
 
 import hashlib
-from collections.abc import Hashable, Iterable, Mapping, Sequence
-from functools import cache, lru_cache
+import re
+from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 from fastapi import Request
 from fastapi.responses import HTMLResponse
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
+from starlette.templating import Jinja2Templates
 
-from bot.audit.change_log import Entry
-from bot.db.search import ListedRun
 from bot.model import times
-from bot.model.run import Run, Vote
-from bot.web import badges, diagrams, rows
+from bot.model.text import escape_control
+from bot.web import badges, diagrams
 from bot.web.assets import STATIC
-from bot.web.auth import Visitor
-from bot.web.badges import Badge
-from bot.web.run_timeline import plainly
-from bot.web.shown import Templates, coded, to_shown_text
+from bot.web.run_timeline import facts, plainly
+
+# What can be typed, as sentences quote it.
+_QUOTED = re.compile(r"`([^`\s](?:[^`\n]*[^`\s])?)`")
 
 
 def page(request: Request, template: str, *, status: int = 200, **things: object) -> HTMLResponse:
-    """Draw a whole page. things: what the template speaks of."""
-    context = {
-        "visitor": getattr(request.state, "visitor", None),
-        "halt": getattr(request.state, "halt", None),
-        "path": request.scope["path"],
-        **things,
-    }
-    return HTMLResponse(_environment().get_template(template).render(context), status)
+    """Render a whole page.
+
+    Args:
+        request: The request that the page answers.
+        template: File name of the template.
+        status: HTTP status of the response.
+        things: Variables of the template.
+    """
+    return load_templates().TemplateResponse(request, template, things, status)
 
 
 def piece(template: str, **things: object) -> str:
-    """Draw a part of a page that is there already."""
-    return _environment().get_template(template).render(things)
+    """Render a part of a page. `things` are the template's variables."""
+    return load_templates().get_template(template).render(things)
+
+
+def make_visible(value: object) -> Markup | str:
+    """Return a value as text with control and bidi characters spelt out; markup stays as it is.
+
+    Jinja calls it for every value before it escapes it.
+    """
+    if isinstance(value, Markup):
+        return value
+    return escape_control(str(value).replace("\r\n", "\n"))
+
+
+def render_code(text: str) -> Markup:
+    """Return a sentence as HTML, with the words between backticks in `<code>`."""
+    parts = _QUOTED.split(text)
+    # The words between backticks stand at the odd places.
+    parts[1::2] = [Markup("<code>%s</code>") % make_visible(part) for part in parts[1::2]]
+    return Markup("").join(map(make_visible, parts))
 
 
 @cache
-def _environment() -> Environment:
-    environment = Templates(
+def load_templates() -> Jinja2Templates:
+    """Return the environment of all page templates; every value in it is escaped."""
+    environment = Environment(
         loader=ChoiceLoader([PackageLoader("bot.web"), PackageLoader("bot.policy.summary")]),
         autoescape=True,
         undefined=StrictUndefined,
-        finalize=to_shown_text,
-        # What is installed does not change while it runs.
+        finalize=make_visible,
+        # Installed templates do not change while the service runs.
         auto_reload=False,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    words: Mapping[str, Any] = {
-        "asset": _asset,
-        "kept": kept,
-        "took": rows.took,
-        "run_rows": _run_rows,
-        "entry_rows": _entry_rows,
-        "icon": _icon,
-        "run_state": _run_state,
-        "part_state": _part_state,
-        "run_badge": badges.RUN,
+    variables: Mapping[str, Any] = {
+        "asset": _asset_address,
+        "facts": facts,
         "gauge": diagrams.gauge,
         "tree": diagrams.tree,
+        "part_badge": badges.of_part,
+        "run_badge": badges.RUN,
         "step_badge": badges.STEP,
         "standing_badge": badges.STANDING,
         "fire_badge": badges.FIRE,
         "reach_badge": badges.REACH,
         "pin_badge": badges.PIN,
     }
-    environment.globals.update(words)
+    environment.globals.update(variables)
     environment.filters.update(
-        time=rows.time, utc=times.format_utc, span=times.format_span, plainly=plainly, coded=coded
+        utc=times.format_utc, span=times.format_span, plainly=plainly, coded=render_code
     )
-    return environment
+    icons: Any = environment.get_template("icons.html").module
+    environment.globals["icon"] = icons.icon
+    return Jinja2Templates(env=environment, context_processors=[_list_common_variables])
 
 
-def kept(template: str, **things: Hashable) -> Markup:
-    """Draw what is the same on page after page: once for the things that it is drawn of."""
-    return _drawn_once(template, tuple(things.items()))
-
-
-# Some megabytes at the most, where there are a thousand hosts to choose from.
-@lru_cache(128)
-def _drawn_once(template: str, things: tuple[tuple[str, Hashable], ...]) -> Markup:
-    return Markup(piece(template, **dict(things)))  # noqa: S704 - a template's
-
-
-def _run_rows(
-    runs: Iterable[Run | ListedRun],
-    votes: Mapping[int, Sequence[Vote]],
-    now: int,
-    visitor: Visitor,
-    with_host: bool,  # noqa: FBT001 - a template's call
-) -> Markup:
-    return rows.of_runs(runs, votes, visitor.name, _run_state, now=now, with_host=with_host)
-
-
-def _entry_rows(
-    entries: Iterable[Entry],
-    visitor: Visitor,
-    with_run: bool,  # noqa: FBT001 - a template's call
-) -> Markup:
-    return rows.of_entries(entries, visitor.name, with_run=with_run)
+def _list_common_variables(request: Request) -> dict[str, Any]:
+    """Return the variables that every page needs for its frame."""
+    return {
+        "visitor": getattr(request.state, "visitor", None),
+        "halt": getattr(request.state, "halt", None),
+        "path": request.scope["path"],
+    }
 
 
 @cache
-def _run_state(standing: str) -> Markup:
-    """Draw a state's badge: once, since a page has as many as it has runs."""
-    return _badge(badges.RUN[standing])
-
-
-@cache
-def _part_state(standing: str, begun: bool) -> Markup:  # noqa: FBT001 - a template's call
-    return _badge(badges.of_part(standing, begun=begun))
-
-
-@cache
-def _icon(name: str) -> Markup:
-    """Draw one of icons.html: once, since a page has many of few."""
-    macros: Any = _environment().get_template("icons.html").module
-    return macros.icon(name)
-
-
-def _badge(one: Badge) -> Markup:
-    macros: Any = _environment().get_template("bits.html").module
-    return macros.badge(one)
-
-
-@cache
-def _asset(name: str) -> str:
-    """Return where a file of ours is found, so named that it can be kept for good."""
+def _asset_address(name: str) -> str:
+    """Return the address of a static file, with a hash of its content so that browsers keep it."""
     path = STATIC / name
     version = hashlib.sha256(path.read_bytes()).hexdigest()[:12] if path.is_file() else "missing"
     return f"/static/{name}?v={version}"

@@ -2,6 +2,7 @@
 
 import unicodedata
 from dataclasses import replace
+from functools import cache
 from urllib.parse import quote
 
 import pytest
@@ -14,7 +15,7 @@ from bot.db.live_output import NewestLines
 from bot.db.run_progress import RunProgressPart
 from bot.model.plan import PlannedStep, ResolvedPlan
 from bot.model.run import Origin, State, StepRecord, StepState, Vote
-from bot.web import fanout_chart, shown, templating
+from bot.web import fanout_chart, templating
 from connectors.command import Shell, SwitchLines
 from runbooks import Report, Table
 from tests.bot.web.conftest import Site
@@ -166,16 +167,10 @@ def test_colours_are_spelt_out_for_people_to_see(site: Site) -> None:
     assert "\\x1b[31mred\\u202e" in words
 
 
-def _shown_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have nothing remembered of how texts were shown before, nor of how they are shown now."""
-    monkeypatch.setattr(shown, "_short", lambda text: shown._escaped(text))  # pyright: ignore[reportPrivateUsage,reportUnknownLambdaType,reportUnknownArgumentType] - the twin
-
-
 def test_without_spelling_out_they_would_come_through(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _shown_anew(monkeypatch)
-    monkeypatch.setattr(shown, "escape_control", str)
+    monkeypatch.setattr(templating, "escape_control", str)
     with site.database.transaction() as tx:
         number = _plant(tx, HOSTILE["a colour"])
     assert "\x1b" in _unseen(site.browser("olga").get(f"/runs/{number}").text)
@@ -184,8 +179,8 @@ def test_without_spelling_out_they_would_come_through(
 def test_without_escaping_a_script_would_come_through(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _shown_anew(monkeypatch)
-    monkeypatch.setattr(shown, "escape", Markup)
+    monkeypatch.setattr(templating, "make_visible", Markup)
+    monkeypatch.setattr(templating, "load_templates", cache(templating.load_templates.__wrapped__))
     with site.database.transaction() as tx:
         number = _plant(tx, HOSTILE["a picture"])
     assert Page(site.browser("olga").get(f"/runs/{number}").text).strange != []
@@ -226,7 +221,7 @@ def test_an_open_page_is_told_how_a_host_ended_as_a_new_one_draws_it(text: str):
 
 def test_what_stands_in_backticks_is_code_and_still_text():
     said = "ask `zfs scrub <b>`, or `\u202e`; a lone ` stays, as do `two\nlines`"
-    assert shown.coded(said) == (
+    assert templating.render_code(said) == (
         "ask <code>zfs scrub &lt;b&gt;</code>, or <code>\\u202e</code>; a lone ` stays, as do "
         "`two\nlines`"
     )

@@ -1,47 +1,18 @@
-"""A row of the long tables is drawn once of all that stands in it; of anything else, anew."""
+"""The rows of the long tables show what the database, the policy and the log hold now."""
 
-import pytest
 from sqlalchemy import text
 
 from bot.audit import change_log
 from bot.db import runs
 from bot.model.run import State
-from bot.web import rows
 from tests.bot.web.conftest import Site
 from tests.bot.web.exhibits import asked
-
-
-@pytest.fixture
-def drawn(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Return the moments that rows were drawn of: each has its own."""
-    found: list[int] = []
-    plain = rows.time
-
-    def noted(at: int) -> str:
-        found.append(at)
-        return plain(at)
-
-    monkeypatch.setattr(rows, "time", noted)
-    return found
 
 
 def _some_runs(site: Site) -> None:
     with site.database.transaction() as tx:
         for _ in range(3):
             runs.move_run(tx, asked(tx), State.FAILED, summary="Out of reach")
-
-
-@pytest.mark.parametrize("address", ["/runs", "/log"])
-def test_a_page_that_is_looked_at_again_draws_no_row_again(
-    site: Site, drawn: list[int], address: str
-) -> None:
-    _some_runs(site)
-    browser = site.browser("stan")
-    first = browser.get(address).text
-    assert len(drawn) >= 3
-    drawn.clear()
-    assert browser.get(address).text == first
-    assert not drawn
 
 
 def test_a_run_that_goes_on_is_shown_as_it_is_now(site: Site) -> None:
