@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -15,12 +16,12 @@ Typed = subprocess.CompletedProcess[str]
 
 def keyturn(place: Path, *words: str, **more: str) -> Typed:
     """Type it. place: holds the folders `var` and `policy`. more: of the environment."""
-    return _typed(words, **_places(place), **more)
+    return typed(words, env=os.environ | _places(place) | more)
 
 
 def keyturn_at(policy: Path, *words: str) -> Typed:
     """Type what needs a policy and nothing else."""
-    return _typed(words, KEYTURN_POLICY=str(policy))
+    return typed(words, env=os.environ | {"KEYTURN_POLICY": str(policy)})
 
 
 def started(place: Path, *words: str) -> Typed:
@@ -39,8 +40,9 @@ def _places(place: Path) -> dict[str, str]:
     return {"KEYTURN_DATA": str(place / "var"), "KEYTURN_POLICY": str(place / "policy")}
 
 
-def _typed(words: tuple[str, ...], **more: str) -> Typed:
-    asked = {"words": words, "env": os.environ | more, "where": str(Path.cwd())}
+def typed(words: Sequence[str], *, env: Mapping[str, str], where: Path | None = None) -> Typed:
+    """Run a command. where: its current directory, ours if None."""
+    asked = {"words": words, "env": dict(env), "where": str(where or Path.cwd())}
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
         typist = _typist()
         socket.send_fds(typist, [json.dumps(asked).encode()], [out.fileno(), err.fileno()])

@@ -5,15 +5,17 @@ else is done as `python -m bot` does it: a command loads what it alone needs, an
 """
 
 import gc
+import importlib
 import json
 import os
+import pkgutil
 import socket
 import sys
 import time
 from collections.abc import Mapping, Sequence
 from typing import NoReturn
 
-import bot.workflow  # noqa: F401 # pyright: ignore[reportUnusedImport] - once for all, as it is slow
+import bot
 from bot.__main__ import main
 from runbooks import catalogue
 
@@ -22,6 +24,8 @@ _LONGEST = 1 << 17
 
 def serve(asking: socket.socket) -> None:
     """Do what is asked, one after the other, and answer each with its exit status."""
+    for module in pkgutil.walk_packages(bot.__path__, "bot."):
+        importlib.import_module(module.name)
     catalogue()
     # A process that ends looks through all that it may leave, and copies it by that.
     gc.collect()
@@ -50,6 +54,8 @@ def _type(
     for stream, name in zip(streams, (1, 2), strict=True):
         os.dup2(stream, name)
         os.close(stream)
+    # The environment may name runbooks of an installation's own.
+    catalogue.cache_clear()
     sys.argv = ["keyturn", *words]
     main(prog_name="python -m bot")
     sys.exit()

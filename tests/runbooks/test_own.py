@@ -4,10 +4,12 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
+
+from tests.typed import typed
 
 _DIALECT = """
 from connectors.command import Query, Shell
@@ -47,22 +49,17 @@ def own(tmp_path: Path) -> Path:
 @pytest.fixture
 def keyturn(own: Path, tmp_path: Path) -> Keyturn:
     def run(*words: str, **settings: str | None) -> subprocess.CompletedProcess[str]:
-        usual = {name: value for name, value in os.environ.items() if "KEYTURN" not in name}
-        given = {"KEYTURN_RUNBOOKS": str(own), "PYTHONPATH": str(Path(__file__).parents[2])}
-        return subprocess.run(
-            [Path(sys.executable).with_name("keyturn"), *words],
-            env={
-                name: value
-                for name, value in (usual | given | settings).items()
-                if value is not None
-            },
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        return typed(words, env=_environment(own, settings), where=tmp_path)
 
     return run
+
+
+def _environment(own: Path, settings: Mapping[str, str | None]) -> dict[str, str]:
+    """Return ours without Keyturn's settings, and with others; None takes one away."""
+    usual = {name: value for name, value in os.environ.items() if "KEYTURN" not in name}
+    given = {"KEYTURN_RUNBOOKS": str(own)}
+    every = usual | given | dict(settings)
+    return {name: value for name, value in every.items() if value is not None}
 
 
 def _write(file: Path, text: str) -> None:
@@ -188,10 +185,18 @@ def test_a_directory_that_is_not_there_or_holds_nothing_is_no_setting(
     assert "holds no module in runbooks/ nor in connectors/" in empty.stderr
 
 
-def test_they_are_completed_in_a_shell(keyturn: Keyturn, own: Path, tmp_path: Path):
+def test_they_are_completed_in_a_shell(own: Path, tmp_path: Path):
     (tmp_path / ".env").write_text(f"KEYTURN_RUNBOOKS={own}\n")
-    typed = {"COMP_WORDS": "keyturn ask gree", "COMP_CWORD": "2"}
-    told = keyturn(_KEYTURN_COMPLETE="bash_complete", KEYTURN_RUNBOOKS=None, **typed)
+    typing = {"COMP_WORDS": "keyturn ask gree", "COMP_CWORD": "2"}
+    settings = {"_KEYTURN_COMPLETE": "bash_complete", "KEYTURN_RUNBOOKS": None, **typing}
+    told = subprocess.run(
+        [Path(sys.executable).with_name("keyturn")],
+        env=_environment(own, settings),
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert told.stdout == "plain,greeting\n"
 
 
