@@ -8,8 +8,9 @@ sudoers(5), dpkg(1)'s log, rpm(8)'s query format.
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from typing import Literal
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from connectors.command import Hint, Query, Shell
 from connectors.sudo import Fits, SudoRule
@@ -65,10 +66,13 @@ _NO_LOG = Hint(
     "this host keeps no journal, and other logs of sudo are not looked into",
 )
 
-# The offset first: dpkg writes the host's own time. Rotated files may be absent; so is all of it
-# on a host without dpkg, which has rpm instead. rpm knows no more than when what is there came.
+# The clock, its offset and the time zone first: dpkg writes the host's own time without an offset.
+# Rotated files may be absent; so is all of it on a host without dpkg, which has rpm instead. rpm
+# knows no more than when what is there came.
 _PACKAGES = (
-    "date +%z; if command -v rpm >/dev/null && [ ! -e /var/lib/dpkg/status ]; then "
+    "zone=$(readlink -f /etc/localtime | sed -n 's|.*/zoneinfo/||p'); "
+    'echo "$(date "+%s %z") ${zone:-$(cat /etc/timezone)}"; '
+    "if command -v rpm >/dev/null && [ ! -e /var/lib/dpkg/status ]; then "
     "rpm -qa --queryformat '%{INSTALLTIME} %{NAME} %{VERSION}-%{RELEASE}.%{ARCH}\\n'; else "
     "zcat -f $(ls -tr /var/log/dpkg.log*) | "
     "grep -E '^[-0-9]+ [:0-9]+ (install|upgrade|remove|purge) '; fi; true"
@@ -185,21 +189,38 @@ def _sudo(line: str) -> Event | None:
 
 
 def parse_packages(answer: str) -> Events:
-    offset, _, body = answer.partition("\n")
-    found = re.fullmatch(r"([+-])(\d\d)(\d\d)", offset)
+    """Return packages that came and went.
+
+    answer: begins with a line of seconds since 1970, the offset from UTC now, and the name of the
+    host's time zone, if it has one.
+    """
+    first, _, body = answer.partition("\n")
+    found = re.fullmatch(r"(\d{1,11}) ([+-])(\d\d)(\d\d) ?(.*)", first, re.ASCII)
     if found is None:
         raise NotUnderstood(f"the host answered {answer[:200]!r} instead of its packages")
-    span = timedelta(hours=int(found[2]), minutes=int(found[3]))
-    zone = timezone(-span if found[1] == "-" else span)
-    return tuple(_each(body, lambda line: _package(line, zone)))
+    span = timedelta(hours=int(found[3]), minutes=int(found[4]))
+    offset = timezone(-span if found[2] == "-" else span)
+    zone = _find_zone(found[5].strip(), datetime.fromtimestamp(int(found[1]), offset))
+    return tuple(_each(body, lambda line: _package(line, zone, offset)))
 
 
-def _package(line: str, zone: timezone) -> Event:
+def _find_zone(name: str, now: datetime) -> tzinfo | None:
+    """Return the host's time zone; None if its name is unknown, or its clock runs by another."""
+    try:
+        zone = ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        return None
+    return zone if zone.utcoffset(now.astimezone(zone)) == now.utcoffset() else None
+
+
+def _package(line: str, zone: tzinfo | None, offset: timezone) -> Event:
     if dpkg := _DPKG.fullmatch(line):
         at, verb, name, old, new = dpkg.groups()
-        moment = datetime.strptime(at, "%Y-%m-%d %H:%M:%S").replace(tzinfo=zone).astimezone(UTC)
+        local = datetime.strptime(at, "%Y-%m-%d %H:%M:%S").replace(tzinfo=zone or offset)
         versions = {"install": new, "upgrade": f"{old} → {new}"}.get(verb, old)
-        return Event(moment, "package", "", f"{verb} {name.partition(':')[0]} {versions}")
+        assumed = "" if zone else f" (time zone unknown: {offset} assumed)"
+        what = f"{verb} {name.partition(':')[0]} {versions}{assumed}"
+        return Event(local.astimezone(UTC), "package", "", what)
     if rpm := _RPM.fullmatch(line):
         moment = datetime.fromtimestamp(int(rpm[1]), UTC)
         return Event(moment, "package", "", f"install {rpm[2]} {rpm[3]}")

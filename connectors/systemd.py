@@ -137,6 +137,12 @@ class Configuration:
     untested: str = ""
 
 
+def services() -> Query[tuple[str, ...]]:
+    """Ask for the names of the services that run or failed, as people type them."""
+    words = ("systemctl", "list-units", "--type=service", "--plain", "--no-legend", "--no-pager")
+    return Query(Shell(words, hints=_HINTS), parse_services)
+
+
 def service(name: str) -> Query[Service]:
     """Ask about one service; one that does not exist is an answer too (load is not-found)."""
     # The time zone is for our eyes: without it the host's own would be printed by its short name.
@@ -173,6 +179,14 @@ def parse_clock(answer: str) -> datetime:
         raise NotUnderstood(f"date answered {answer[:80]!r} instead of seconds")
     moment = datetime.fromtimestamp(int(told[1]), UTC)
     return moment.replace(microsecond=int(told[2] or 0))
+
+
+def parse_services(answer: str) -> tuple[str, ...]:
+    """Return names without `.service`. A failed service may have a mark before its name."""
+    lines = [line.lstrip("●*○× \t").split() for line in answer.splitlines() if line.strip()]
+    if any(len(words) < 4 or not words[0].endswith(".service") for words in lines):
+        raise NotUnderstood(f"systemctl answered {answer[:200]!r} instead of services")
+    return tuple(words[0].removesuffix(".service") for words in lines)
 
 
 def parse_configuration(answer: str) -> Configuration:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 
-from connectors import block_tree, bond, haproxy, haproxy_limits, shaping, zfs
+from connectors import block_tree, bond, haproxy, haproxy_limits, shaping, systemd, zfs
 from connectors.command import Ask
 from runbooks._plan import Refused
 
@@ -33,5 +33,6 @@ LISTS: Mapping[str, Lister] = {
     "disks": _disks,
     "interfaces": lambda ask, host, _: ask(host, shaping.cards()),
     "pools": lambda ask, host, _: (space.pool for space in ask(host, zfs.spaces())),
+    "services": lambda ask, host, _: ask(host, systemd.services()),
     "tables": lambda ask, host, _: (head.name for head in ask(host, haproxy.tables())),
 }

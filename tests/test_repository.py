@@ -13,7 +13,9 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from bot.model.request_form import list_form_fields
 from runbooks import Change, catalogue
+from runbooks._lists import LISTS
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("bot", "runbooks", "connectors")
@@ -184,6 +186,11 @@ def test_nobody_of_the_wire_knows_a_dialect() -> None:
 
 def test_every_runbook_says_what_it_is_for() -> None:
     assert [words for words, runbook in catalogue().items() if not runbook.__doc__] == []
+
+
+def test_every_list_that_a_field_names_has_a_lister() -> None:
+    fields = [field for runbook in catalogue().values() for field in list_form_fields(runbook)]
+    assert {field.lists for field in fields} - {""} == set(LISTS)
 
 
 def test_every_runbook_shows_an_example() -> None:

@@ -12,6 +12,7 @@ from connectors.inventory import Inventory
 from connectors.systemd import restart as restart_command
 from connectors.trouble import CommandFailed
 from runbooks import Refused
+from runbooks._lists import LISTS
 from runbooks.service_restart import RestartService
 from runbooks.service_status import ServiceStatus
 from tests.acceptance.by_hand import carry_out
@@ -45,6 +46,12 @@ def systemd() -> Iterator[Systemd]:
 @pytest.fixture
 def fleet(systemd: Systemd) -> Fleet:
     return Fleet(inventory_of("web1"), systemd)
+
+
+def test_services_of_a_host_are_listed_for_forms(fleet: Fleet):
+    listed = set(LISTS["services"](fleet.ask, "web1", {}))
+    assert {"web", "worker", "ssh", "broken"} <= listed
+    assert not {"stopped", "off"} & listed
 
 
 def restart(service: str, since: datetime | None = None) -> RestartService:

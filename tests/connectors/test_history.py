@@ -79,11 +79,33 @@ def test_packages_of_dpkg_are_understood():
     assert events[1].what == "install perl-modules-5.36 5.36.0-7+deb12u2"
 
 
-def test_dpkg_writes_the_hosts_own_time():
-    east = recorded("packages-dpkg").replace("+0000", "+0530", 1)
-    assert parse_packages(east)[0].at == datetime(2025, 6, 24, 9, 6, 25, tzinfo=UTC)
-    west = recorded("packages-dpkg").replace("+0000", "-0330", 1)
-    assert parse_packages(west)[0].at == datetime(2025, 6, 24, 18, 6, 25, tzinfo=UTC)
+# 21 November 2026 and 7 July 2026.
+WINTER, SUMMER = 1795262203, 1783382400
+
+
+@pytest.mark.parametrize(
+    ("first", "logged", "at"),
+    [
+        (f"{WINTER} +0100 Europe/Berlin", "2026-11-01 12:00:00", (11, 1, 11, 0)),
+        (f"{WINTER} +0100 Europe/Berlin", "2026-07-01 12:00:00", (7, 1, 10, 0)),
+        (f"{SUMMER} +0200 Europe/Berlin", "2026-01-05 12:00:00", (1, 5, 11, 0)),
+        (f"{WINTER} -0330 America/St_Johns", "2026-07-01 12:00:00", (7, 1, 14, 30)),
+    ],
+)
+def test_dpkg_times_are_read_in_the_hosts_zone_of_that_date(
+    first: str, logged: str, at: tuple[int, int, int, int]
+):
+    (event,) = parse_packages(f"{first}\n{logged} remove perl:amd64 5.36 <none>\n")
+    assert event.at == datetime(2026, *at, tzinfo=UTC)
+    assert event.what == "remove perl 5.36"
+
+
+@pytest.mark.parametrize("zone", ["", " Local/Nowhere", " ../../etc/passwd", " Europe/Berlin"])
+def test_todays_offset_is_assumed_and_said_when_the_zone_is_unknown(zone: str):
+    answer = f"{WINTER} +0530{zone}\n2026-07-01 12:00:00 remove perl:amd64 5.36 <none>\n"
+    (event,) = parse_packages(answer)
+    assert event.at == datetime(2026, 7, 1, 6, 30, tzinfo=UTC)
+    assert event.what == "remove perl 5.36 (time zone unknown: UTC+05:30 assumed)"
 
 
 def test_packages_of_rpm_are_understood():
@@ -107,7 +129,8 @@ def test_only_what_is_in_the_window_counts():
         (parse_sudo, "Nov 21 11:59:14 vm sudo[27]: root : COMMAND=/bin/true\n"),
         (parse_packages, ""),
         (parse_packages, "UTC\n"),
-        (parse_packages, "+0000\n2026-11-21 10:34:19 upgrade perl\n"),
+        (parse_packages, "+0000\n"),
+        (parse_packages, f"{WINTER} +0000 UTC\n2026-11-21 10:34:19 upgrade perl\n"),
     ],
 )
 def test_what_is_not_understood_is_never_nothing(parse: object, answer: str):

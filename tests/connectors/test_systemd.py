@@ -13,6 +13,7 @@ from connectors.systemd import (
     parse_clock,
     parse_configuration,
     parse_service,
+    parse_services,
 )
 from connectors.trouble import NotUnderstood
 
@@ -55,6 +56,22 @@ def test_every_state_is_told_apart(name: str, service: str, load: str, active: s
     found = recorded(name)
     assert (found.name, found.load, found.active, found.sub) == (service, load, active, sub)
     assert not found.running
+
+
+def test_services_are_listed_by_the_names_that_people_type():
+    answer = (
+        "cron.service     loaded active running Regular background program processing daemon\n"
+        "● broken.service loaded failed failed  Broken\n"
+        "getty@tty1.service loaded active running Getty on tty1\n"
+    )
+    assert parse_services(answer) == ("cron", "broken", "getty@tty1")
+    assert parse_services("") == ()
+
+
+@pytest.mark.parametrize("answer", ["cron.service\n", "garbage of four words\n"])
+def test_services_that_are_not_understood_are_never_none(answer: str):
+    with pytest.raises(NotUnderstood):
+        parse_services(answer)
 
 
 def test_an_alias_is_known_by_the_services_own_name():
