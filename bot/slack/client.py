@@ -255,7 +255,7 @@ def bears(said: Mapping[str, Any], name: str) -> bool:
 class Retry(AsyncConnectionErrorRetryHandler):
     """Tries once more when a connection breaks, as the stock one, but posts nothing twice."""
 
-    async def _can_retry_async(
+    async def can_retry_async(
         self,
         *,
         state: RetryState,
@@ -265,6 +265,6 @@ class Retry(AsyncConnectionErrorRetryHandler):
     ) -> bool:
         if request.url.endswith(_POSTS):
             return False
-        return await super()._can_retry_async(
+        return await super().can_retry_async(
             state=state, request=request, response=response, error=error
         )

@@ -6,21 +6,18 @@ Source: https://docs.slack.dev/apis/events-api/using-socket-mode
 
 import json
 import logging
-from typing import Any, cast
 
 from slack_bolt.adapter.socket_mode.async_internals import run_async_bolt_app
 from slack_bolt.async_app import AsyncApp
 from slack_bolt.response import BoltResponse
 from slack_sdk.socket_mode.request import SocketModeRequest
+from slack_sdk.socket_mode.response import SocketModeResponse
 
 from bot.db.database import StoreUnavailable
 from bot.slack.dedup import NOT_TAKEN, Deliveries
-from bot.slack.request_body import Body, Malformed, check_shape
+from bot.slack.request_body import Body, Malformed, check_shape, parse
 
 log = logging.getLogger(__name__)
-
-# Outgoing JSON, never read by us.
-Ack = dict[str, Any]
 
 
 class Envelopes:
@@ -29,35 +26,24 @@ class Envelopes:
     def __init__(self, bolt: AsyncApp, deliveries: Deliveries) -> None:
         self._bolt, self._deliveries = bolt, deliveries
 
-    async def acknowledgement(self, envelope: Body) -> Ack | None:
+    async def acknowledge(self, request: SocketModeRequest) -> SocketModeResponse | None:
         """Return what Slack is told of an envelope; None if it shall come again."""
-        name, payload = envelope.get("envelope_id"), envelope.get("payload")
-        if not isinstance(name, str):
-            log.info("something came that is no envelope")
-            return None
-        if not isinstance(payload, dict):
-            log.info("an envelope came without anything to read in it")
-            return {"envelope_id": name}
-        body = cast("Body", payload)
+        name = request.envelope_id
         try:
-            check_shape(body)
-        except Malformed as wrong:
+            body = check_shape(parse(json.dumps(request.payload), "application/json"))
+        except (Malformed, RecursionError) as wrong:
             log.info("an envelope is not as Slack writes them: %s", wrong)
-            return {"envelope_id": name}
+            return SocketModeResponse(name)
         try:
             first = await self._deliveries.first_time(body, key=f"envelope {name}")
         except StoreUnavailable as trouble:
             log.critical("the Slack door takes nothing: %s", trouble)
-            return _not_taken(envelope, name)
-        said = await self._said(envelope) if first else None
-        return {"envelope_id": name} | ({"payload": said} if said else {})
+            return _not_taken(request)
+        return SocketModeResponse(name, await self._said(request) if first else None)
 
-    async def _said(self, envelope: Body) -> Body | None:
+    async def _said(self, request: SocketModeRequest) -> Body | None:
         """Let Bolt answer; whatever becomes of it, the envelope was taken."""
         try:
-            request = SocketModeRequest.from_dict(envelope)
-            if request is None:
-                return None
             response = await run_async_bolt_app(self._bolt, request)
         except Exception:
             # Bolt reads the shape of a payload before its own error handling begins.
@@ -76,10 +62,8 @@ def _words_of(response: BoltResponse) -> Body | None:
     return json.loads(response.body) if "json" in kind else {"text": response.body}
 
 
-def _not_taken(envelope: Body, name: str) -> Ack | None:
-    if envelope.get("type") != "slash_commands":
+def _not_taken(request: SocketModeRequest) -> SocketModeResponse | None:
+    if request.type != "slash_commands":
         return None
-    return {
-        "envelope_id": name,
-        "payload": {"response_type": "ephemeral", "text": NOT_TAKEN},
-    }
+    words = {"response_type": "ephemeral", "text": NOT_TAKEN}
+    return SocketModeResponse(request.envelope_id, words)

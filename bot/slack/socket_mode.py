@@ -1,41 +1,39 @@
-"""Socket Mode: Keyturn calls Slack and listens, so that nothing has to be open to the inside.
+"""Socket Mode: Keyturn connects to Slack, so that nothing has to be open to the inside.
 
-Two connections, so that one can be renewed while the other takes what comes. A new one stands
-before the old one is closed, and each envelope is acknowledged where it came from; the client of
-slack_sdk 3.47 does neither, and asks with a token that Slack has refused for ever.
-Source: https://docs.slack.dev/apis/events-api/using-socket-mode
+The client is slack_sdk's. Two connections stand: one is renewed while the other receives.
+Source: https://docs.slack.dev/tools/python-slack-sdk/socket-mode/
 """
 
 import asyncio
 import logging
-import random
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
-from urllib.parse import urlsplit
+from typing import Any
 
-from aiohttp import (
-    ClientError,
-    ClientHttpProxyError,
-    ClientResponseError,
-    ClientSession,
-    ClientWSTimeout,
-)
-from slack_sdk.errors import SlackApiError, SlackClientError
+from aiohttp import ClientHttpProxyError, ClientResponseError
+from slack_sdk.errors import SlackApiError
+from slack_sdk.socket_mode.aiohttp import SocketModeClient
+from slack_sdk.socket_mode.async_client import AsyncBaseSocketModeClient
+from slack_sdk.socket_mode.request import SocketModeRequest
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.slack import self_check
-from bot.slack.client import error_of, retry_after
+from bot.slack.client import error_of
 from bot.slack.envelopes import Envelopes
-from bot.slack.link import Link, Patience
 
 log = logging.getLogger(__name__)
 
-_LINES = 2
-_MOST_BYTES = 1024 * 1024
-_CONNECTING_SECONDS = 20
-_CLOSING = ClientWSTimeout(ws_close=2.0)  # pyright: ignore[reportCallIssue] - attrs class
-# What a person must mend. Asking again would not.
+_CONNECTIONS = 2
+# Between two pings of the SDK, and between two attempts to connect after the first.
+_PING_SECONDS = 5.0
+_CONNECTING_SECONDS = 20.0
+# How long Slack may take to close what it wants renewed, and we to answer what came by it.
+_DRAIN_SECONDS, _FINISH_SECONDS = 15.0, 3.0
+# A connection that stood for so long is a success: the next attempt comes at once.
+_SETTLED_SECONDS = 5.0
+# What a person must correct. Asking again would not help.
 # Source: https://docs.slack.dev/reference/methods/apps.connections.open
 _REFUSALS = frozenset(
     {
@@ -52,7 +50,7 @@ _REFUSALS = frozenset(
         "token_revoked",
     }
 )
-_HOW_TO_MEND = (
+_REMEDY = (
     "make one with the scope connections:write (Basic Information, App-Level Tokens, of the Slack "
     "app), set KEYTURN_SLACK_APP_TOKEN to it, and start Keyturn again"
 )
@@ -62,20 +60,16 @@ _REASONS = {
 }
 
 
-class TokenRefused(Exception):
-    """Slack does not take the app token. The message says why, and what to do."""
-
-
-class _NoConnection(Exception):
-    """There is none now. The message says why."""
-
-
 @dataclass(frozen=True)
 class Standing:
-    """How many connections there are, and what is wrong; "" if nothing is.
+    """The state of the connections to Slack.
 
-    refused: Slack took the app token for none, and is not asked again. deaf: for how many seconds
-    there has been no connection.
+    Attributes:
+        up: how many connections Slack has greeted and can send by.
+        wanted: how many there should be.
+        trouble: what is wrong, in words; "" if nothing is.
+        refused: Slack refused the app token, and is not asked again.
+        deaf: for how many seconds there has been no connection.
     """
 
     up: int
@@ -85,29 +79,112 @@ class Standing:
     deaf: float = 0.0
 
 
-@dataclass
-class Pause:
-    """How long to wait before the next attempt to connect: longer each time.
+class Connection(SocketModeClient):
+    """One connection: it ends where the SDK's client would reconnect by itself.
 
-    It begins anew once a connection has settled, and once Slack answers after it was not reached:
-    what it says then, such as that it has a trouble of its own, is over soon.
+    The SDK closes the old connection before it opens the next, reconnects without a pause, and
+    sends an acknowledgement by another connection than the envelope came by.
+
+    Attributes:
+        leaving: set once another connection is needed.
+        ended: set once Slack sends nothing more by this one.
+        is_greeted: whether Slack said hello.
+        reason: Slack's word for why it wants another one; "" if the connection broke.
     """
 
-    patience: Patience
-    tries: int = 0
-    reached: bool = True
+    def __init__(
+        self,
+        client: AsyncWebClient,
+        app_token: str,
+        envelopes: Envelopes,
+        *,
+        ping_seconds: float,
+        number: int,
+    ) -> None:
+        logger = log.getChild(str(number))
+        # Below, the SDK logs all that arrives, with addresses that whoever has them can post to.
+        logger.setLevel(logging.INFO)
+        super().__init__(app_token, logger, client, ping_interval=ping_seconds)
+        # Without a proxy the SDK takes HTTPS_PROXY, for plain HTTP and despite NO_PROXY too.
+        self.proxy = client.proxy
+        self.socket_mode_request_listeners.append(self._acknowledge)
+        self._envelopes = envelopes
+        self._answering: set[asyncio.Task[Any]] = set()
+        self._limit = asyncio.timeout(None)
+        self._failure: BaseException | None = None
+        self.leaving, self.ended = asyncio.Event(), asyncio.Event()
+        self.is_greeted, self.reason = False, ""
 
-    def after(self, *, stood: float, reached: bool) -> float:
-        """Return the seconds to wait. stood: how long the last connection did, 0 for none."""
-        anew = stood > self.patience.settled or (reached and not self.reached)
-        self.tries = 1 if anew else self.tries + 1
-        self.reached = reached
-        longer: float = 2.0 ** min(self.tries - 1, 10) - 1
-        return min(longer * self.patience.first, self.patience.longest)
+    @property
+    def is_up(self) -> bool:
+        session = self.current_session
+        standing = session is not None and not session.closed
+        return standing and self.is_greeted and not self.leaving.is_set()
+
+    async def open(self) -> None:
+        """Connect, or raise what prevents it.
+
+        The SDK would try again for ever, with an address that works once, and log the address:
+        whoever has it receives in our place.
+        """
+        self.wss_uri = await self.issue_new_wss_url()
+        self.logger.addFilter(self._take_failure)
+        try:
+            self._limit = asyncio.timeout(_CONNECTING_SECONDS)
+            async with self._limit:
+                await self.connect()
+        except TimeoutError as late:
+            raise self._failure or late from None
+        finally:
+            self.logger.removeFilter(self._take_failure)
+
+    async def finish(self) -> None:
+        """Answer what is under way, and close."""
+        if self._answering:
+            await asyncio.wait(self._answering, timeout=_FINISH_SECONDS)
+        await self.close()
+
+    async def connect_to_new_endpoint(self, force: bool = False) -> None:  # noqa: FBT001, FBT002 - the SDK's
+        """Leave the next connection to SocketMode. force: Slack wants it; else this one ended."""
+        self.leaving.set()
+        if not force:
+            self.ended.set()
+
+    async def run_message_listeners(self, message: dict[str, Any], raw_message: str) -> None:
+        """Note what Slack says of the connection itself, and go on as the SDK does."""
+        if message.get("type") == "hello":
+            self.is_greeted = True
+        if message.get("type") == "disconnect" and not self.leaving.is_set():
+            self.reason = str(message.get("reason", ""))
+        await super().run_message_listeners(message, raw_message)
+
+    def _take_failure(self, record: logging.LogRecord) -> bool:
+        """End the attempt to connect at the failure that the SDK would log."""
+        if record.exc_info is None:
+            return True
+        self._failure = record.exc_info[1]
+        self._limit.reschedule(asyncio.get_running_loop().time())
+        return False
+
+    async def _acknowledge(self, _: AsyncBaseSocketModeClient, request: SocketModeRequest) -> None:
+        task = asyncio.create_task(self._answer(request))
+        self._answering.add(task)
+        task.add_done_callback(self._answering.discard)
+        await task
+
+    async def _answer(self, request: SocketModeRequest) -> None:
+        response = await self._envelopes.acknowledge(request)
+        if response is None:
+            return
+        try:
+            await self.send_socket_mode_response(response)
+        except ConnectionError:
+            # Slack delivers it again, and it is known by then.
+            log.warning("a connection ended before what came by it was acknowledged")
 
 
 class SocketMode:
-    """Call run() in the event loop. patience: with its connections, set before that."""
+    """Keeps the connections. Call run() in the event loop. ping_seconds: set it before that."""
 
     def __init__(
         self,
@@ -119,122 +196,96 @@ class SocketMode:
     ) -> None:
         self._client, self._token, self._envelopes = client, app_token, envelopes
         self._clock = clock
-        self.patience = Patience()
-        self._links: set[Link] = set()
-        self._holding: set[asyncio.Task[None]] = set()
+        self.ping_seconds = _PING_SECONDS
+        self._connections: set[Connection] = set()
+        self._draining: set[asyncio.Task[None]] = set()
         self._trouble, self._refused = "", False
         # When there was a connection last, or when we began to want one.
         self._heard = clock()
 
     @property
     def standing(self) -> Standing:
-        up = sum(link.up for link in self._links)
-        trouble = "" if up == _LINES else self._trouble
+        up = sum(connection.is_up for connection in tuple(self._connections))
+        trouble = "" if up == _CONNECTIONS else self._trouble
         deaf = 0.0 if up else self._clock() - self._heard
-        return Standing(up, _LINES, trouble, self._refused, deaf)
+        return Standing(up, _CONNECTIONS, trouble, self._refused, deaf)
 
     async def run(self) -> None:
-        """Listen until cancelled, or until Slack refuses the app token."""
+        """Receive until cancelled, or until Slack refuses the app token."""
         self._heard = self._clock()
-        async with ClientSession() as session:
-            try:
-                await asyncio.gather(*(self._line(session) for _ in range(_LINES)))
-                await asyncio.gather(*self._holding)
-            finally:
-                for task in self._holding:
-                    task.cancel()
-                await asyncio.gather(*self._holding, return_exceptions=True)
-
-    async def _line(self, session: ClientSession) -> None:
-        """Keep one connection, renewed as often as need be."""
-        pause = Pause(self.patience)
-        while not self._refused:
-            stood, reached, wait = 0.0, True, None
-            try:
-                stood = await self._connected(session)
-            except TokenRefused as trouble:
-                self._trouble, self._refused = str(trouble), True
-                log.critical("nothing arrives from Slack: %s", trouble)
-                return
-            except (_NoConnection, ClientError, SlackClientError, OSError) as trouble:
-                wait = retry_after(trouble) if isinstance(trouble, SlackApiError) else None
-                reached = _was_reached(trouble)
-                self._trouble = _plainly(trouble, self._client.proxy or "")
-                log.warning("a connection to Slack failed: %s", self._trouble)
-            except Exception:
-                self._trouble = (
-                    "it failed in a way that nobody foresaw: the service's log says how"
-                )
-                log.exception("a connection to Slack failed")
-            seconds = pause.after(stood=stood, reached=reached)
-            # Lines that fell together shall not come back together.
-            seconds *= 1 + random.random() / 4  # noqa: S311 - no secret
-            await asyncio.sleep(seconds if wait is None else wait)
-
-    async def _connected(self, session: ClientSession) -> float:
-        """Return when another connection is needed, and for how many seconds this one stood.
-
-        It goes on until Slack closes it.
-        """
-        async with asyncio.timeout(_CONNECTING_SECONDS):
-            socket = await session.ws_connect(
-                await self._address(),
-                autoping=False,
-                max_msg_size=_MOST_BYTES,
-                proxy=self._client.proxy,
-                timeout=_CLOSING,
-            )
-        link = Link(socket, self._envelopes, self.patience, self._clock)
-        self._links.add(link)
-        began = self._clock()
-        holding = asyncio.create_task(link.hold())
-        self._holding.add(holding)
-        holding.add_done_callback(lambda _: self._links.discard(link))
-        holding.add_done_callback(self._holding.discard)
-        await link.leaving.wait()
-        if link.greeted.is_set():
-            self._heard = self._clock()
-        if link.why in _REASONS:
-            raise _NoConnection(_REASONS[link.why])
-        if not link.why:
-            self._trouble = "the connection broke"
-        log.info("a connection to Slack is renewed: %s", link.why or "it broke")
-        return self._clock() - began if link.greeted.is_set() else 0.0
-
-    async def _address(self) -> str:
-        """Ask Slack where to connect. Whoever has the address can listen: it is never shown."""
         try:
-            opened = await self._client.apps_connections_open(app_token=self._token)
-        except SlackApiError as refused:
-            if error_of(refused) in _REFUSALS:
-                raise TokenRefused(
-                    f"Slack refused the app token ({error_of(refused)}): {_HOW_TO_MEND}"
-                ) from None
-            raise
-        address = str(opened.get("url", ""))
-        secure = urlsplit(self._client.base_url).scheme == "https"
-        if urlsplit(address).scheme not in ({"wss"} if secure else {"ws", "wss"}):
-            raise _NoConnection("Slack gave an address that is no WebSocket over TLS")
-        return address
+            await asyncio.gather(*map(self._keep_connection, range(_CONNECTIONS)))
+        finally:
+            for task in self._draining:
+                task.cancel()
+            open_ones = tuple(self._connections)
+            await asyncio.gather(*(one.finish() for one in open_ones), return_exceptions=True)
+
+    async def _keep_connection(self, number: int) -> None:
+        """Keep one connection up, renewed as often as it takes."""
+        failures = 0
+        while not self._refused:
+            began = self._clock()
+            connection = Connection(
+                self._client,
+                self._token,
+                self._envelopes,
+                ping_seconds=self.ping_seconds,
+                number=number,
+            )
+            self._connections.add(connection)
+            try:
+                await connection.open()
+                await connection.leaving.wait()
+            except Exception as trouble:  # noqa: BLE001 - as the SDK: the next attempt may succeed
+                self._note_failure(trouble)
+            else:
+                self._note_end(connection)
+            self._drain(connection)
+            settled = connection.is_greeted and self._clock() - began > _SETTLED_SECONDS
+            failures = 0 if settled else failures + 1
+            if failures > 1:
+                await asyncio.sleep(self.ping_seconds)
+
+    def _note_failure(self, trouble: Exception) -> None:
+        if isinstance(trouble, SlackApiError) and error_of(trouble) in _REFUSALS:
+            self._trouble = f"Slack refused the app token ({error_of(trouble)}): {_REMEDY}"
+            self._refused = True
+            log.critical("nothing arrives from Slack: %s", self._trouble)
+            return
+        self._trouble = _describe(trouble, self._client.proxy or "")
+        log.warning("a connection to Slack failed: %s", self._trouble)
+
+    def _note_end(self, connection: Connection) -> None:
+        if connection.is_greeted:
+            self._heard = self._clock()
+        reason = connection.reason
+        if reason in _REASONS or not reason:
+            self._trouble = _REASONS.get(reason, "the connection broke")
+            log.warning("a connection to Slack failed: %s", self._trouble)
+        else:
+            log.info("a connection to Slack is renewed: %s", reason)
+
+    def _drain(self, connection: Connection) -> None:
+        """Close a connection once Slack has ended it, or did not for long."""
+
+        async def drain() -> None:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await connection.ended.wait()
+            await connection.finish()
+            self._connections.discard(connection)
+
+        seconds = _DRAIN_SECONDS if connection.leaving.is_set() else 0
+        task = asyncio.create_task(drain())
+        self._draining.add(task)
+        task.add_done_callback(self._draining.discard)
 
 
-def _was_reached(trouble: Exception) -> bool:
-    """Return whether it was Slack that answered, whatever it said."""
-    if isinstance(trouble, ClientHttpProxyError):
-        return False
-    return isinstance(trouble, (_NoConnection, SlackApiError, ClientResponseError))
-
-
-def _plainly(trouble: Exception, proxy: str) -> str:
-    """Say what is so, without the address: it lets whoever has it listen."""
-    match trouble:
-        case _NoConnection():
-            return str(trouble)
-        case SlackApiError():
-            return f"Slack said {error_of(trouble)}"
-        case ClientHttpProxyError():
-            return self_check.explain_failure(trouble, proxy=proxy)
-        case ClientResponseError():
-            return f"Slack answered with status {trouble.status}"
-        case _:
-            return self_check.explain_failure(trouble, proxy=proxy)
+def _describe(trouble: Exception, proxy: str) -> str:
+    """Say what is so, without the address: whoever has it can receive in our place."""
+    if isinstance(trouble, SlackApiError):
+        return f"Slack said {error_of(trouble)}"
+    if isinstance(trouble, ClientResponseError) and not isinstance(trouble, ClientHttpProxyError):
+        return f"Slack answered with status {trouble.status}"
+    return self_check.explain_failure(trouble, proxy=proxy)

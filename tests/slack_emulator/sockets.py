@@ -38,13 +38,13 @@ class Acknowledged:
 
 
 class Sockets:
-    """The open connections. `answers` are waited for by envelope, wherever they come from."""
+    """The open connections. An envelope is acknowledged by the connection that it was sent by."""
 
     def __init__(self, app_id: str, now: Clock) -> None:
         self._app_id, self._now = app_id, now
         self._tickets: dict[str, float] = {}
         self._open: list[WebSocket] = []
-        self._waiting: dict[str, asyncio.Future[Json]] = {}
+        self._waiting: dict[tuple[WebSocket, str], asyncio.Future[Json]] = {}
         # Every envelope as it was sent.
         self.sent: list[Json] = []
 
@@ -74,7 +74,7 @@ class Sockets:
         await socket.send_text(compact(self._hello()))
         try:
             while True:
-                self._answered(await socket.receive_text())
+                self._answered(socket, await socket.receive_text())
         except WebSocketDisconnect:
             return
         finally:
@@ -86,17 +86,18 @@ class Sockets:
             raise NoConnection
         envelope = _envelope(body, headers)
         answer: asyncio.Future[Json] = asyncio.get_running_loop().create_future()
-        self._waiting[envelope["envelope_id"]] = answer
         # Each connection in its turn, since any may get any envelope.
         socket = self._open.pop(0)
         self._open.append(socket)
+        key = socket, envelope["envelope_id"]
+        self._waiting[key] = answer
         self.sent.append(envelope)
         del self.sent[:-1000]
         try:
             await socket.send_text(compact(envelope))
             said = await answer
         finally:
-            self._waiting.pop(envelope["envelope_id"], None)
+            self._waiting.pop(key, None)
         return Acknowledged(
             compact(said).encode() if envelope["accepts_response_payload"] else b"{}"
         )
@@ -131,12 +132,12 @@ class Sockets:
             "connection_info": {"app_id": self._app_id},
         }
 
-    def _answered(self, said: str) -> None:
+    def _answered(self, socket: WebSocket, said: str) -> None:
         try:
             answer = record(json.loads(said))
         except ValueError:
             return
-        waiting = self._waiting.get(text(answer.get("envelope_id")))
+        waiting = self._waiting.get((socket, text(answer.get("envelope_id"))))
         if waiting is not None and not waiting.done():
             waiting.set_result(record(answer.get("payload")))
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from starlette.applications import Starlette
 
 from bot.slack.app import Door, Installation, client
-from bot.slack.link import Patience
 from bot.slack.socket_mode import SocketMode
 from bot.workflow.form_options import FormOptions
 from tests.bot.office import Office
@@ -21,7 +20,6 @@ from tests.slack_emulator.serving import served, until
 from tests.toy import LISTS
 
 OPS = "C0OPS"
-QUICK = Patience(ping=0.05, silence=20, drain=5, finish=3, longest=0.2)
 
 # Hands over a body, and returns what the bot answered.
 Send = Callable[[bytes, Mapping[str, str]], Awaitable[Answer]]
@@ -78,7 +76,7 @@ def a_console() -> Emulator:
 async def a_line(
     office: Office,
     *,
-    patience: Patience = QUICK,
+    ping_seconds: float = 1,
     app_token: str = "",
     signing_secret: str = SECRET,
 ) -> AsyncGenerator[Line]:
@@ -92,7 +90,7 @@ async def a_line(
         offering = FormOptions(office.fleet, office.database, office.policies, lists=LISTS)
         door = Door(office.workflow, office.database, office.policies, speaker, slack, offering)
         assert door.sockets is not None
-        door.sockets.patience = patience
+        door.sockets.ping_seconds = ping_seconds
         line = Line(office, console, door, asyncio.create_task(door.sockets.run()))
         yield line
         await line.end()

@@ -10,8 +10,6 @@ from typing import Any
 import aiohttp
 import pytest
 
-from bot.slack.link import Patience
-from bot.slack.socket_mode import Pause
 from tests.bot.office import Office
 from tests.bot.slack import payloads
 from tests.bot.slack.asgi import post
@@ -116,37 +114,30 @@ async def test_when_slack_limits_us_we_wait_as_long_as_it_says(office: Office):
         assert line.console.workspace.faults.calls_to_limit == 0
 
 
-async def test_after_an_outage_a_few_failures_of_slack_keep_nobody_deaf(office: Office):
-    """By then it waits long between two attempts; the answer tells that the network is back."""
-    patience = Patience(ping=0.05, silence=20, drain=5, finish=3, first=0.02, longest=1.5)
-    async with a_line(office, patience=patience) as line:
+async def test_keyturn_reconnects_within_a_ping_after_an_outage(office: Office):
+    async with a_line(office, ping_seconds=0.2) as line:
         await line.connected()
         straight = line.console.url
         line.console.url = "http://127.0.0.1:9/nobody"
         await line.console.sockets.cut()
-        await until(lambda: line.calls.count(OPEN) >= 2 + 2 * 9, within=30)
+        await until(lambda: line.calls.count(OPEN) >= 2 + 2 * 5, within=30)
         assert line.sockets.standing.up == 0
-        assert line.sockets.standing.deaf > 1
+        assert line.sockets.standing.deaf > 0.5
         line.console.url = straight
-        faults = line.console.workspace.faults
-        faults.calls_to_fail = 8
-        await until(lambda: faults.calls_to_fail < 8)
-        began = asyncio.get_running_loop().time()
-        await until(lambda: line.sockets.standing.up)
-        # Four failures of each line, each 1.5 s after the other, would have taken six seconds.
-        assert asyncio.get_running_loop().time() - began < 3
+        line.console.workspace.faults.calls_to_fail = 2
+        await line.connected()
         assert line.sockets.standing.deaf == 0
 
 
-def test_attempts_to_connect_come_later_and_later_until_something_is_well():
-    pause = Pause(Patience())
-    unreached = [pause.after(stood=0, reached=False) for _ in range(7)]
-    assert unreached == [0, 1, 3, 7, 15, 15, 15]
-    # Slack answers, with a trouble of its own.
-    assert [pause.after(stood=0, reached=True) for _ in range(4)] == [0, 1, 3, 7]
-    # A connection that ends at once is no success, or it would be opened without an end.
-    assert pause.after(stood=1, reached=True) == 15
-    assert pause.after(stood=10, reached=True) == 0
+async def test_connections_that_slack_ends_at_once_are_opened_again_after_a_pause(line: Line):
+    """The first time at once; the SDK would open the next ones without a pause too."""
+    sockets, loop = line.console.sockets, asyncio.get_running_loop()
+    began = loop.time()
+    for _ in range(2):
+        await sockets.renew()
+        await line.connected()
+        await until(lambda: sockets.connections == 2)
+    assert loop.time() - began > line.sockets.ping_seconds
 
 
 @asynccontextmanager
@@ -181,15 +172,9 @@ async def frozen_when_asked(target: int) -> AsyncGenerator[tuple[int, asyncio.Ev
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-@pytest.mark.parametrize(
-    ("silence", "renewed"), [(1.0, True), (3600.0, False)], ids=["the guard", "without the guard"]
-)
-async def test_a_connection_where_nobody_is_any_more_is_renewed(
-    office: Office, silence: float, renewed: bool
-):
-    """It stays open for the kernel: no error comes. Without the watchdog it counts as well."""
-    patience = Patience(ping=0.05, silence=silence, drain=1, finish=1, longest=0.2)
-    async with a_line(office, patience=patience) as line:
+async def test_a_connection_where_nobody_is_any_more_is_renewed(office: Office):
+    """It stays open for the kernel: no error comes."""
+    async with a_line(office, ping_seconds=0.5) as line:
         port = int(line.console.url.split(":")[2].split("/")[0])
         async with frozen_when_asked(port) as (front, frozen):
             straight = line.console.url
@@ -198,20 +183,15 @@ async def test_a_connection_where_nobody_is_any_more_is_renewed(
             line.console.url = straight
             opened = line.calls.count(OPEN)
             frozen.set()
-            loop = asyncio.get_running_loop()
-            deadline = loop.time() + (20 if renewed else 3)
-            while line.calls.count(OPEN) < opened + 2 and loop.time() < deadline:
-                await asyncio.sleep(0.02)
-            assert (line.calls.count(OPEN) > opened) is renewed
-            if renewed:
-                await line.connected()
+            await until(lambda: line.calls.count(OPEN) >= opened + 2, within=20)
+            await line.connected()
             await line.end()
 
 
 async def test_a_clean_end_answers_what_is_under_way_and_says_goodbye(line: Line):
     line.console.workspace.faults.latency = 0.3
     asked = asyncio.create_task(line.console.sockets.deliver(payloads.slash("help"), FORM))
-    await until(lambda: line.console.sockets.sent)
+    await until(lambda: "users.info" in line.calls)
     await line.end()
     assert b"What Keyturn does" in (await asked).content
     await until(lambda: line.console.sockets.connections == 0)
@@ -259,6 +239,15 @@ async def test_the_address_of_a_connection_is_never_shown(
     await until(lambda: "status 40" in line.sockets.standing.trouble)
     assert "ticket" not in caplog.text
     assert "ticket" not in line.sockets.standing.trouble
+
+
+async def test_a_connection_takes_the_proxy_of_the_web_client_and_no_other(
+    office: Office, monkeypatch: pytest.MonkeyPatch
+):
+    """The emulator speaks plain HTTP, for which HTTPS_PROXY does not count."""
+    monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")
+    async with a_line(office) as line:
+        await line.connected()
 
 
 async def test_the_console_lets_nobody_listen_without_a_ticket(line: Line):
