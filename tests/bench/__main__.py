@@ -7,7 +7,6 @@ import argparse
 import tempfile
 import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -15,24 +14,16 @@ from tests.bench import (
     acknowledging,
     bursting,
     fanning,
-    flooding,
     history,
     idling,
     log,
     page,
-    queueing,
-    slope,
     starting,
-    switching,
-    watching,
 )
 from tests.bench.measuring import Part
 
-_PLOT = Path(__file__).parents[2] / "docs" / "pictures" / "fan-out.svg"
-_HOSTS = (1, 10, 100, 200, 400)
-_WAITS = "idle"
+_HOSTS = (100, 200, 400)
 _QUICK, _FULL = 50_000, 10_000_000
-_SIZES = (1_000, 100_000, 1_000_000, 10_000_000)
 
 
 def main() -> None:
@@ -48,21 +39,14 @@ def main() -> None:
 
 
 def _measure(asked: argparse.Namespace) -> None:
-    # In a quick run what mostly waits, in a process of its own, does so while others are measured;
-    # not while peers are installed, whose programs a process that begins would keep open.
-    order = sorted(asked.only, key=lambda name: asked.quick and name == _WAITS)
-    with ThreadPoolExecutor(1) as beside:
-        begun: dict[str, Future[Part]] = {}
-        for name in order:
-            if asked.quick and order[-1] == _WAITS and name != "hosts" and not begun:
-                begun[_WAITS] = beside.submit(_PARTS[_WAITS], asked)
-            began = time.perf_counter()
-            part = begun[name].result() if name in begun else _PARTS[name](asked)
-            print(f"\n## {_TITLES[name]}\n\n{part.text}", flush=True)
-            print(f"\n{name} took {time.perf_counter() - began:,.0f} s", flush=True)
-            if not asked.quick:
-                page.keep(name, part)
-                page.write(_TITLES)
+    for name in asked.only:
+        began = time.perf_counter()
+        part = _PARTS[name](asked)
+        print(f"\n## {_TITLES[name]}\n\n{part.text}", flush=True)
+        print(f"\n{name} took {time.perf_counter() - began:,.0f} s", flush=True)
+        if not asked.quick:
+            page.keep(name, part)
+            page.write(list(_PARTS))
 
 
 def _asked() -> argparse.Namespace:
@@ -80,9 +64,8 @@ def _asked() -> argparse.Namespace:
 
 
 def _history(asked: argparse.Namespace) -> Part:
-    sizes = {asked.count // 10, *(size for size in _SIZES if size < asked.count), asked.count}
     rounds = 40 if asked.quick else 200
-    return _on_each(asked, lambda name: history.measured(name, sorted(sizes), rounds, asked.keep))
+    return _on_each(asked, lambda name: history.measured(name, asked.count, rounds, asked.keep))
 
 
 def _log(asked: argparse.Namespace) -> Part:
@@ -98,19 +81,12 @@ def _on_each(asked: argparse.Namespace, measured: Callable[[str], Part]) -> Part
 def _slack(asked: argparse.Namespace) -> Part:
     alone = acknowledging.measured(1 if asked.quick else 30)
     whole = bursting.measured(1 if asked.quick else 5)
-    said = "The whole service, with ten hosts behind sshd, while 300 requests come at once:"
-    return Part(f"{alone.text}\n\n{said}\n\n{whole.text}", [*alone.targets, *whole.targets])
+    return Part(f"{alone.text}\n\n{whole.text}", [*alone.targets, *whole.targets])
 
 
 def _hosts(asked: argparse.Namespace) -> Part:
     found = fanning.measured(*(((20,), 2) if asked.quick else (_HOSTS, 5)), quick=asked.quick)
-    part = fanning.part(found, fanning.single(20 if asked.quick else 200, quick=asked.quick))
-    if asked.quick:
-        return part
-    drawn = slope.drawn(fanning.slopes(found), across="hosts", upward="seconds, warm")
-    _PLOT.write_text(drawn, encoding="utf-8")
-    picture = f"![Seconds over hosts, warm, by client](pictures/{_PLOT.name})"
-    return Part(f"{picture}\n\n{part.text}", part.targets)
+    return fanning.part(found, fanning.single(20 if asked.quick else 200, quick=asked.quick))
 
 
 def _waves(asked: argparse.Namespace) -> Part:
@@ -121,22 +97,6 @@ def _idle(asked: argparse.Namespace) -> Part:
     return idling.measured(60 if asked.quick else 500)
 
 
-def _output(asked: argparse.Namespace) -> Part:
-    return flooding.measured(128 if asked.quick else 1024)
-
-
-def _watch(asked: argparse.Namespace) -> Part:
-    return watching.measured(5 if asked.quick else 30)
-
-
-def _switch(asked: argparse.Namespace) -> Part:
-    return switching.measured(20 if asked.quick else 200)
-
-
-def _queue(asked: argparse.Namespace) -> Part:
-    return queueing.measured(quick=asked.quick)
-
-
 def _start(asked: argparse.Namespace) -> Part:
     return starting.measured(1 if asked.quick else 7)
 
@@ -145,26 +105,18 @@ _PARTS: Mapping[str, Callable[[argparse.Namespace], Part]] = {
     "hosts": _hosts,
     "waves": _waves,
     "idle": _idle,
-    "output": _output,
-    "watch": _watch,
-    "switch": _switch,
     "log": _log,
     "history": _history,
     "slack": _slack,
-    "queue": _queue,
     "start": _start,
 }
 _TITLES = {
-    "hosts": "Many hosts at once, and one, beside other clients",
+    "hosts": "Many hosts and one host, beside other clients",
     "waves": "A change of many hosts",
-    "idle": "Hosts that nothing is asked of",
-    "output": "A host that says very much",
-    "watch": "A page that shows what two hundred hosts say",
-    "switch": "A network device",
+    "idle": "Idle hosts",
     "log": "The change log",
-    "history": "The history of all runs",
-    "slack": "The Slack door, on SQLite, beside a bare Bolt app",
-    "queue": "The queue of four workers, on PostgreSQL",
+    "history": "History and log pages",
+    "slack": "Slack, beside a bare Bolt app",
     "start": "Starting",
 }
 

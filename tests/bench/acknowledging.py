@@ -13,7 +13,6 @@ import time
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from statistics import median
 
 import uvicorn
 from slack_bolt.adapter.starlette.async_handler import AsyncSlackRequestHandler
@@ -25,7 +24,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from bot.slack.app import Door, Installation, client
 from bot.workflow.form_options import FormOptions
 from runbooks import catalogue
-from tests.bench.measuring import Figure, Part, at_most, table
+from tests.bench.measuring import Part, at_most, table
 from tests.bot.office import an_office
 from tests.bot.slack import payloads
 from tests.bot.slack.payloads import SECRET, signed
@@ -41,25 +40,11 @@ def measured(seconds: float) -> Part:
     """Measure for so many seconds each: at a pace, then as fast as it goes, by turns."""
     with _served("door") as door, _served("bare") as bare:
         for port in (door, bare):
-            asyncio.run(_as_fast_as_it_goes(port, 0.5))
-        worst, raw = (_p99(port, _LOOK, _RATE, seconds) for port in (door, bare))
-        rates: dict[int, list[float]] = {door: [], bare: []}
-        for _ in range(5):
-            for port, found in rates.items():
-                found.append(asyncio.run(_as_fast_as_it_goes(port, seconds / 5)))
-        asked, raw_asked = (_p99(port, _ASK, _REQUESTS, seconds) for port in (door, bare))
-    ours, theirs = median(rates[door]), median(rates[bare])
-    what, met = "slash commands acknowledged", ours >= 0.4 * theirs
-    figures = [
-        _milliseconds(f"{what} at {_RATE} /s, p99", worst, raw),
-        Figure(what, ours, "/s", theirs, "≥ 0.4 × bare", met),
-        _milliseconds(f"requests recorded by command at {_REQUESTS} /s, p99", asked, raw_asked),
-    ]
+            asyncio.run(at_a_pace(port, lambda _: _LOOK, _RATE, 0.5))
+        ours, theirs = (_p99(port, _LOOK, _RATE, seconds) for port in (door, bare))
+    what = f"slash commands acknowledged at {_RATE} /s, p99"
+    figures = [at_most(50, what, ours * 1000, "ms", theirs * 1000)]
     return Part(table(figures, beside="bare Bolt"), figures)
-
-
-def _milliseconds(what: str, seconds: float, raw: float) -> Figure:
-    return at_most(50, what, seconds * 1000, "ms", raw * 1000)
 
 
 def _p99(port: int, words: str, rate: int, seconds: float) -> float:
@@ -97,21 +82,6 @@ async def at_a_pace(
             asked.append(asyncio.create_task(ask(number, due)))
         await asyncio.gather(*asked)
     return took
-
-
-async def _as_fast_as_it_goes(port: int, seconds: float) -> float:
-    """Return how many answers came in a second."""
-    async with lines(port, _AT_ONCE) as kept:
-        end = time.perf_counter() + seconds
-
-        async def ask(line: "Line") -> int:
-            count = 0
-            while time.perf_counter() < end:
-                await line.ask(_LOOK)
-                count += 1
-            return count
-
-        return sum(await asyncio.gather(*map(ask, kept))) / seconds
 
 
 class Line:

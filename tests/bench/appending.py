@@ -9,7 +9,6 @@ from bot.audit.change_log import Draft
 from bot.db.database import Database
 
 _EACH, _BATCHES, _BATCH = 200, 10, 32
-_WAVES, _WAVE = 10, 200
 _NUMBERS = count(1)
 
 
@@ -24,10 +23,6 @@ def append_each(database: Database) -> int:
 
 def append_batches(database: Database) -> int:
     return _append(database, _BATCHES, _BATCH)
-
-
-def append_waves(database: Database) -> int:
-    return _append(database, _WAVES, _WAVE)
 
 
 def _append(database: Database, commits: int, each: int) -> int:
@@ -45,31 +40,21 @@ def raw_each(database: Database) -> int:
     return _raw(database, _EACH, 1)
 
 
-def raw_alone(database: Database) -> int:
-    """PostgreSQL commits a statement that no transaction was begun for: one journey, not three."""
-    return _raw(database, _EACH, 1, commits_itself=True)
-
-
 def raw_batches(database: Database) -> int:
     return _raw(database, _BATCHES, _BATCH)
 
 
-def raw_waves(database: Database) -> int:
-    return _raw(database, _WAVES, _WAVE)
-
-
-def _raw(database: Database, commits: int, each: int, *, commits_itself: bool = False) -> int:
+def _raw(database: Database, commits: int, each: int) -> int:
     """Insert rows of the same size into a table with the same indexes, durably, with no chain.
 
-    Each commit is a transaction that the driver begins and ends, as it does where nobody has it
-    do otherwise.
+    Each commit is a transaction that the driver begins and ends.
     """
     raw = database.engine.raw_connection()
     driver: Any = raw.driver_connection
     ours = None if database.embedded else driver.autocommit
     try:
         if not database.embedded:
-            driver.autocommit = commits_itself
+            driver.autocommit = False
         _copy_of_the_table(driver, embedded=database.embedded)
         marks = ", ".join(["?" if database.embedded else "%s"] * 10)
         statement = f"INSERT INTO raw_entry VALUES ({marks})"  # noqa: S608 - only marks

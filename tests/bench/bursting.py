@@ -13,7 +13,6 @@ from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager, contextmanager
 from itertools import count
 from pathlib import Path
-from statistics import median
 from typing import Any, cast
 
 from aiohttp import web
@@ -38,22 +37,16 @@ _marks = count(1)
 def measured(rounds: int) -> Part:
     """Burst so often, each time at a service that is as it was left by the one before."""
     with tempfile.TemporaryDirectory() as place, Farm(Path(place), _HOSTS) as farm:
-        bursts, after = asyncio.run(_bursts(farm, Path(place), rounds))
+        bursts = asyncio.run(_bursts(farm, Path(place), rounds))
     worst = max(took[int(0.99 * (len(took) - 1))] for took in bursts)
-    slowest = max(took[-1] for took in bursts)
     what = f"acknowledged in a burst of {_REQUESTS} requests at {_RATE} /s"
-    figures = [
-        at_most(1000, f"{what}, p99", worst * 1000, "ms"),
-        at_most(3000, f"{what}, the slowest", slowest * 1000, "ms"),
-        at_most(1000, "`help` in the ten seconds after it, p50", after * 1000, "ms"),
-    ]
+    figures = [at_most(1000, f"{what}, p99", worst * 1000, "ms")]
     return Part(table(figures), figures)
 
 
-async def _bursts(farm: Farm, place: Path, rounds: int) -> tuple[list[list[float]], float]:
-    """Return what the acknowledgements of each burst took, and `help` after the worst."""
+async def _bursts(farm: Farm, place: Path, rounds: int) -> list[list[float]]:
+    """Return how long the acknowledgements of each burst took, in order."""
     bursts: list[list[float]] = []
-    after: list[float] = []
     async with _a_slack() as api:
         with _served(farm, place, api) as port:
             # What is made at the first request, is.
@@ -61,9 +54,8 @@ async def _bursts(farm: Farm, place: Path, rounds: int) -> tuple[list[list[float
             for _ in range(rounds):
                 took = await at_a_pace(port, _request, _RATE, _REQUESTS / _RATE)
                 bursts.append(sorted(took))
-                after.append(median(await at_a_pace(port, lambda _: "help", 2, 10)))
                 await _recorded(place, _REQUESTS * len(bursts))
-    return bursts, max(after)
+    return bursts
 
 
 async def _recorded(place: Path, count: int) -> None:

@@ -45,11 +45,6 @@ class Part:
     targets: list[Figure]
 
 
-def told(what: str, value: float, unit: str, raw: float | None = None) -> Figure:
-    """Return a figure that nothing is asked of."""
-    return Figure(what, value, unit, raw, "is told", None)
-
-
 def at_most(limit: float, what: str, value: float, unit: str, raw: float | None = None) -> Figure:
     return Figure(what, value, unit, raw, f"≤ {_number(limit)} {unit}", value <= limit)
 

@@ -13,7 +13,7 @@ from statistics import median
 import httpx2
 
 from bot.policy import PolicyDirectory
-from tests.bench.measuring import Figure, Part, at_most, resident, table, timed, told
+from tests.bench.measuring import Part, at_most, resident, table, timed
 from tests.policies import a_policy
 from tests.slack_emulator.server import EmulatorServer
 
@@ -27,24 +27,19 @@ def measured(rounds: int) -> Part:
     with tempfile.TemporaryDirectory() as place:
         kept = _environment(Path(place))
         bare = median(timed(lambda: _run(kept, sys.executable, "-c", "pass"), rounds))
-        help_ = median(timed(lambda: _run(kept, *_KEYTURN, "--help"), rounds))
-        with _serving(kept) as (first, _):
-            pass
+        with _serving(kept):
+            pass  # The first start creates the tables.
         ready, holds = _served(kept, rounds)
         with EmulatorServer(PolicyDirectory(Path(place) / "policy").current(), events="") as slack:
             chat = {f"KEYTURN_{name.upper()}": value for name, value in slack.settings.items()}
             with_chat, holds_with_chat = _served({**kept, **chat}, rounds)
     targets = [
-        at_most(0.3, "`keyturn --help`", help_, "s", bare),
         at_most(2.0, "`keyturn serve`, until it answers", ready, "s", bare),
         at_most(2.0, "the same with chat", with_chat, "s", bare),
         at_most(150, "memory of the embedded service", holds, "MB"),
         at_most(150, "the same with chat", holds_with_chat, "MB"),
     ]
-    figures: list[Figure] = [*targets, told("the first start, which makes the tables", first, "s")]
-    said = "The peer is Python itself, which starts and ends. What the service holds is asked for "
-    said += "once it has drawn some pages; *chat* is Socket Mode with the Slack emulator.\n"
-    return Part(f"{said}\n{table(figures)}", targets)
+    return Part(table(targets, beside="Python alone"), targets)
 
 
 def _environment(place: Path) -> dict[str, str]:
