@@ -92,15 +92,17 @@ def worker(*, sites: tuple[str, ...], concurrency: int) -> None:
 @main.command()
 @as_json
 def doctor(*, as_json: bool) -> None:
-    """Look at everything that must be so, and say what to do where it is not. Changes nothing.
+    """Check the whole installation, and say what to do about each problem. Changes nothing.
 
-    Policy, keys, database, change log, witness, the way to Slack, and each host. Exit status 1 if
-    there is something to mend.
+    Policy, keys, database, change log, witness, pages, Slack, and each host. Exit status 1 if
+    there is an error.
     """
     patient = _patient()
     from bot.cli.doctor import run_doctor
+    from bot.slack.health import check_slack
+    from bot.web.health import check_pages
 
-    sys.exit(run_doctor(patient, as_json=as_json))
+    sys.exit(run_doctor(patient, [check_pages, check_slack], as_json=as_json))
 
 
 @main.command()

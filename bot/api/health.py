@@ -14,7 +14,7 @@ router = APIRouter(tags=["service"])
 
 
 class FindingShape(schemas.Shape):
-    """mark: ok, note for what works and could be better, mend for what does not work."""
+    """mark: ok, warning for what works and could be better, error for what does not work."""
 
     about: str
     mark: Mark
@@ -31,4 +31,4 @@ def condition(parts: Here, caller: Reading) -> ConditionShape:
     if not caller.policy.may_order(caller.id, "stop").allowed:
         raise NotAllowed("only those who may stop everything see how the service is")
     found = [FindingShape(**vars(one)) for one in parts.findings()]
-    return ConditionShape(well=all(one.mark != "mend" for one in found), findings=found)
+    return ConditionShape(well=all(one.mark != "error" for one in found), findings=found)

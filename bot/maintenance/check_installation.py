@@ -1,8 +1,7 @@
-"""Check an installation: settings, policy, keys, database, log, Slack, hosts."""
+"""Check an installation: settings, policy, keys, database, log, doors, hosts."""
 
-import asyncio
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -16,10 +15,6 @@ from bot.model.check_result import CheckResult, error, ok, warning
 from bot.model.keyfile import KeyFileError
 from bot.policy import NoPolicy, Policy
 from bot.policy.loader import check_access, load_policy
-from bot.slack import self_check
-from bot.slack.app import client
-from bot.slack.payloads import Account
-from bot.slack.self_check import People
 from connectors.fleet import Fleet
 from connectors.permissions import find_reader
 from connectors.sessions import Sessions
@@ -165,8 +160,17 @@ def _disk(path: Path) -> int:
 _MOST_HOSTS_TOLD = 20
 
 
-def check_installation(patient: Installation) -> Iterator[CheckResult]:
-    """Look at one thing after the other; yield each finding as it is known."""
+# Checks one door of an installation; the policy is None if it is not valid.
+DoorCheck = Callable[[Installation, Policy | None], Iterator[CheckResult]]
+
+
+def check_installation(patient: Installation, doors: Sequence[DoorCheck]) -> Iterator[CheckResult]:
+    """Check one thing after the other, and yield each result as it is known.
+
+    Args:
+        patient: The installation.
+        doors: The checks of the pages and of chat, in the order of their results.
+    """
     policy = _policy(patient)
     yield (
         policy
@@ -180,8 +184,8 @@ def check_installation(patient: Installation) -> Iterator[CheckResult]:
     known = None if isinstance(policy, CheckResult) else policy
     yield from _settings(patient)
     yield from check_records(patient)
-    yield _address(patient)
-    yield from _slack(patient, known)
+    for check_door in doors:
+        yield from check_door(patient, known)
     if known is not None:
         yield from _hosts(patient, known)
 
@@ -200,71 +204,6 @@ def _policy(patient: Installation) -> Policy | CheckResult:
             "the policy",
             f"{trouble} (until it is valid, nobody may do anything: keyturn policy check)",
         )
-
-
-def _address(patient: Installation) -> CheckResult:
-    from bot.web.assets import lacking  # with it come all the pages
-
-    if bare := lacking():
-        return error("the pages", bare)
-    if not patient.base_url:
-        return warning(
-            "the pages",
-            "have no address for others: set KEYTURN_BASE_URL to how people reach them",
-        )
-    if not patient.base_url.startswith("https://"):
-        return warning("the pages", f"are at {patient.base_url}, without TLS: put it in front")
-    return ok("the pages", f"are at {patient.base_url}")
-
-
-def _slack(patient: Installation, policy: Policy | None) -> Iterator[CheckResult]:
-    if not patient.slack_bot_token:
-        yield warning(
-            "Slack", "is not connected: KEYTURN_SLACK_BOT_TOKEN is not set, see the README"
-        )
-        return
-    yield from asyncio.run(_asked(patient, policy))
-    if not patient.slack_channel:
-        yield warning(
-            "the channel",
-            "for what is asked in none, as on the web, is not set: unless its area has one, only "
-            "those who can approve are written to. KEYTURN_SLACK_CHANNEL names one",
-        )
-
-
-async def _asked(patient: Installation, policy: Policy | None) -> list[CheckResult]:
-    way = self_check.Way(
-        team=patient.slack_team,
-        app_token=patient.slack_app_token,
-        signing_secret=patient.slack_signing_secret,
-        base_url=patient.base_url,
-        channels=_channels(patient, policy),
-        people=_people(policy) if policy else None,
-        authorities=patient.authorities,
-    )
-    speaker = client(patient.slack_bot_token, patient.slack_api)
-    return [finding async for finding in self_check.findings(speaker, way)]
-
-
-def _channels(patient: Installation, policy: Policy | None) -> dict[str, str]:
-    """Return every channel that we may have to write in, and what for."""
-    found: dict[str, list[str]] = {}
-    if patient.slack_channel:
-        found[patient.slack_channel] = ["requests made in none"]
-    if patient.slack_alarm_channel:
-        found.setdefault(patient.slack_alarm_channel, []).append("alarms")
-    for name, area in policy.household.areas.items() if policy else ():
-        if area.channel:
-            found.setdefault(area.channel, []).append(f"the area {name}")
-    return {channel: " and ".join(purposes) for channel, purposes in found.items()}
-
-
-def _people(policy: Policy) -> People:
-    """Return everybody's accounts in Slack."""
-    return {
-        person.id: [Account(one.team, one.user, one.enterprise or "") for one in person.slack]
-        for person in policy.household.people.values()
-    }
 
 
 def _hosts(patient: Installation, policy: Policy) -> Iterator[CheckResult]:

@@ -1,4 +1,4 @@
-"""A finding: what was looked at, and what is so or what to do. Pure."""
+"""Results of health checks, for the doctor, readiness and the page. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,12 +6,17 @@ from typing import Any, Literal
 
 from bot.model.text import escape_to_one_line
 
-Mark = Literal["ok", "note", "mend"]
+Mark = Literal["ok", "warning", "error"]
 
 
 @dataclass(frozen=True)
 class CheckResult:
-    """mark: `ok`, `note` for what works and could be better, `mend` for what does not work."""
+    """What one check found.
+
+    about: what was checked, such as `the database`.
+    mark: `ok`; `warning` for what works and could be better; `error` for what does not work.
+    said: what is so, and for a warning or an error what to do.
+    """
 
     about: str
     mark: Mark
@@ -19,31 +24,40 @@ class CheckResult:
 
 
 def ok(about: str, said: str) -> CheckResult:
+    """Return the result of a check that found nothing wrong."""
     return CheckResult(about, "ok", said)
 
 
 def warning(about: str, said: str) -> CheckResult:
-    return CheckResult(about, "note", said)
+    """Return the result of a check that found what works and could be better."""
+    return CheckResult(about, "warning", said)
 
 
 def error(about: str, said: str) -> CheckResult:
-    return CheckResult(about, "mend", said)
+    """Return the result of a check that found what does not work."""
+    return CheckResult(about, "error", said)
 
 
-def format_results(findings: Sequence[CheckResult]) -> str:
-    """Return one line for each, and what they come to."""
-    width = max((len(each.about) for each in findings), default=0)
+def describe_total(results: Sequence[CheckResult]) -> str:
+    """Return how many problems there are, such as `2 problems`; `Healthy` without one."""
+    errors = sum(each.mark == "error" for each in results)
+    if not errors:
+        return "Healthy"
+    return "1 problem" if errors == 1 else f"{errors} problems"
+
+
+def format_results(results: Sequence[CheckResult]) -> str:
+    """Return one line for each, and the total below."""
+    width = max((len(each.about) for each in results), default=0)
     lines = [
-        f"{each.mark.upper() if each.mark == 'mend' else each.mark:<4}  "
+        f"{each.mark.upper() if each.mark == 'error' else each.mark:<7}  "
         f"{each.about:<{width}}  {escape_to_one_line(each.said)}"
-        for each in findings
+        for each in results
     ]
-    broken = sum(each.mark == "mend" for each in findings)
-    sum_up = f"{broken} to mend" if broken else "all is well"
-    return "\n".join([*lines, "", sum_up])
+    return "\n".join([*lines, "", describe_total(results)])
 
 
-def results_to_data(findings: Sequence[CheckResult]) -> dict[str, Any]:
-    """Return what json prints."""
-    well = all(each.mark != "mend" for each in findings)
-    return {"well": well, "findings": [vars(each) for each in findings]}
+def results_to_data(results: Sequence[CheckResult]) -> dict[str, Any]:
+    """Return what `--json` prints."""
+    well = all(each.mark != "error" for each in results)
+    return {"well": well, "findings": [vars(each) for each in results]}

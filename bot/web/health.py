@@ -1,6 +1,7 @@
-"""Health, for machines: whether the process lives, and whether it can do its work."""
+"""Health of the web door: liveness and readiness for machines, and the check of the pages."""
 
 import logging
+from collections.abc import Iterator
 
 from fastapi import APIRouter
 from fastapi.responses import JSONResponse, PlainTextResponse
@@ -9,7 +10,10 @@ from bot import health
 from bot.audit import change_log
 from bot.db import roles
 from bot.db.database import StoreUnavailable
-from bot.policy import NoPolicy
+from bot.maintenance.installation import Installation
+from bot.model.check_result import CheckResult, error, ok, warning
+from bot.policy import NoPolicy, Policy
+from bot.web.assets import lacking
 from bot.web.deps import Here, WebParts
 
 log = logging.getLogger(__name__)
@@ -44,6 +48,22 @@ def ready(parts: Here) -> JSONResponse:
         | _sites(parts),
         503 if broken else 200,
     )
+
+
+def check_pages(patient: Installation, _policy: Policy | None) -> Iterator[CheckResult]:
+    """Check that the pages are complete and that people reach them over TLS."""
+    address = patient.base_url
+    if bare := lacking():
+        yield error("the pages", bare)
+    elif not address:
+        yield warning(
+            "the pages",
+            "have no address for others: set KEYTURN_BASE_URL to how people reach them",
+        )
+    elif not address.startswith("https://"):
+        yield warning("the pages", f"are at {address}, without TLS: put it in front")
+    else:
+        yield ok("the pages", f"are at {address}")
 
 
 def _database(parts: WebParts) -> str:

@@ -1,8 +1,8 @@
-"""The condition of the service, for those who may stop it: what is well, and what to mend."""
+"""The page of health checks, for those who may stop the service."""
 
 from fastapi import APIRouter, HTTPException, Request, Response
 
-from bot.model.check_result import CheckResult, error, ok
+from bot.model.check_result import CheckResult, describe_total, error, ok
 from bot.web.auth import Visiting, Visitor
 from bot.web.deps import Here, WebParts
 from bot.web.templating import page
@@ -12,13 +12,12 @@ router = APIRouter(prefix="/condition")
 
 @router.get("")
 def show(request: Request, parts: Here, visitor: Visiting) -> Response:
-    """Show every finding, what is to be mended first."""
+    """Show the result of every check, errors first."""
     if not may_look(visitor):
         raise HTTPException(403, "Only those who may stop everything see how the service is.")
-    order = ("mend", "note", "ok")
+    order = ("error", "warning", "ok")
     found = sorted(_found(parts), key=lambda one: order.index(one.mark))
-    broken = sum(one.mark == "mend" for one in found)
-    return page(request, "condition.html", found=found, broken=broken)
+    return page(request, "condition.html", found=found, total=describe_total(found))
 
 
 def may_look(visitor: Visitor) -> bool:

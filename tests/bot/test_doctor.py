@@ -80,8 +80,8 @@ def test_a_well_installation_is_said_to_be_well(tmp_path: Path, monkeypatch: pyt
         clinic = _clinic(tmp_path, monkeypatch, service)
         answer = clinic.run()
         assert answer.exit_code == 0, answer.output
-        assert "MEND" not in answer.output
-        assert answer.output.endswith("all is well\n")
+        assert "ERROR" not in answer.output
+        assert answer.output.endswith("Healthy\n")
         fleet.hosts["lb1"].stop()
         assert clinic.run().exit_code == 1
         assert "lb1" in clinic.about("host lb1").said
@@ -120,7 +120,7 @@ def test_no_secret_is_printed(clinic: Clinic):
 def test_a_wrong_token_is_said(clinic: Clinic):
     clinic.set(SLACK_BOT_TOKEN="xoxb-wrong")
     found = clinic.about("the bot's token")
-    assert (found.mark, clinic.run().exit_code) == ("mend", 1)
+    assert (found.mark, clinic.run().exit_code) == ("error", 1)
     assert "invalid_auth" in found.said
     assert "OAuth & Permissions" in found.said
 
@@ -152,7 +152,7 @@ def test_people_whom_slack_does_not_know_are_said(clinic: Clinic):
     people.write_text(people.read_text().replace("user: U0ADAM", "user: U0ADMA"))
     clinic.slack.workspace.set_active("U0STAN", active=False)
     found = clinic.about("the people: adam")
-    assert (found.mark, "U0ADMA is nobody there" in found.said) == ("mend", True)
+    assert (found.mark, "U0ADMA is nobody there" in found.said) == ("error", True)
     assert "is deactivated" in clinic.about("the people: stan").said
     people.write_text(people.read_text().replace("team: T0KEYTURN", "team: T0OTHER", 1))
     assert clinic.about("the people").said.endswith("so not known in Slack: dora")
@@ -162,13 +162,13 @@ def test_a_workspace_in_which_nobody_is_known_is_said(clinic: Clinic):
     people = clinic.place / "policy" / "people.yaml"
     people.write_text(people.read_text().replace("team: T0KEYTURN", "team: T0OTHER"))
     found = clinic.about("the people")
-    assert (found.mark, "Copy member ID" in found.said) == ("mend", True)
+    assert (found.mark, "Copy member ID" in found.said) == ("error", True)
 
 
 def test_a_wrong_app_token_is_said(clinic: Clinic):
     clinic.set(SLACK_APP_TOKEN="xapp-wrong")
     found = clinic.about("the app's token")
-    assert found.mark == "mend"
+    assert found.mark == "error"
     assert "connections:write" in found.said
 
 
@@ -187,8 +187,8 @@ def test_another_workspace_is_said(clinic: Clinic):
 @pytest.mark.parametrize(
     ("less", "more", "mark", "told"),
     [
-        ({"im:write"}, set[str](), "mend", "im:write missing"),
-        (set[str](), {"admin"}, "note", "admin"),
+        ({"im:write"}, set[str](), "error", "im:write missing"),
+        (set[str](), {"admin"}, "warning", "admin"),
         ({"im:history"}, set[str](), "ok", "without the optional im:history"),
     ],
 )
@@ -215,7 +215,8 @@ def test_a_channel_without_the_bot_is_said(clinic: Clinic):
 
 
 @pytest.mark.parametrize(
-    ("ahead", "mark"), [(0, "ok"), (60, "note"), (-60, "note"), (400, "mend"), (-400, "mend")]
+    ("ahead", "mark"),
+    [(0, "ok"), (60, "warning"), (-60, "warning"), (400, "error"), (-400, "error")],
 )
 def test_a_clock_that_is_wrong_is_said(clinic: Clinic, ahead: float, mark: str):
     speaker = client(clinic.slack.bot_token, clinic.slack.api_url)
@@ -240,7 +241,7 @@ def test_pages_without_their_stylesheet_are_said(clinic: Clinic):
     assert clinic.about("the pages").mark == "ok"
     clinic.environment.setattr("bot.web.assets._FETCHED", ("vendor/none.css",))
     found = clinic.about("the pages")
-    assert (found.mark, "make assets" in found.said) == ("mend", True)
+    assert (found.mark, "make assets" in found.said) == ("error", True)
 
 
 def test_a_database_that_others_can_read_is_said(clinic: Clinic):
@@ -257,7 +258,7 @@ def test_keys_are_looked_at_where_they_are(clinic: Clinic):
     elsewhere.mkdir()
     clinic.set(KEYS=str(elsewhere))
     found = clinic.about("the key of the change log")
-    assert (found.mark, str(elsewhere) in found.said) == ("note", True)
+    assert (found.mark, str(elsewhere) in found.said) == ("warning", True)
     signing.create_signing_key(elsewhere / "changelog.key")
     assert clinic.about("the key of the change log").mark == "ok"
     assert f"than {elsewhere}/changelog.key" in clinic.about("the change log").said
@@ -265,7 +266,7 @@ def test_keys_are_looked_at_where_they_are(clinic: Clinic):
 
 def test_another_key_than_the_logs_is_said(clinic: Clinic):
     (clinic.place / "var" / "changelog.key").unlink()
-    assert clinic.about("the key of the change log").mark == "note"
+    assert clinic.about("the key of the change log").mark == "warning"
     signing.create_signing_key(clinic.place / "var" / "changelog.key")
     assert "another key" in clinic.about("the change log").said
 
@@ -288,7 +289,7 @@ def test_an_entry_altered_at_the_end_of_the_log_is_said(clinic: Clinic):
         connection.exec_driver_sql("UPDATE entry SET kind = 'nothing' WHERE seq = 1")
         connection.commit()
     found = clinic.about("the change log")
-    assert found.mark == "mend"
+    assert found.mark == "error"
     assert "BROKEN at entry 1" in found.said
 
 
@@ -296,7 +297,7 @@ def test_a_log_that_was_cut_is_seen_by_its_witness(clinic: Clinic):
     with clinic.service.keyturn.database.transaction() as tx:
         point = verification.make_checkpoint(tx)
     checkpoints.write_checkpoint(clinic.place / "witness", replace(point, seq=point.seq + 5))
-    assert clinic.about("the change log").mark == "mend"
+    assert clinic.about("the change log").mark == "error"
 
 
 def test_a_database_that_is_behind_is_said(clinic: Clinic):
@@ -315,13 +316,13 @@ def test_a_database_that_does_not_answer_is_said(clinic: Clinic):
 
 def test_a_witness_that_cannot_be_written_is_said(clinic: Clinic):
     clinic.set(WITNESS=str(clinic.place / "nowhere" / "witness"))
-    assert clinic.about("the witness").mark == "mend"
+    assert clinic.about("the witness").mark == "error"
 
 
 def test_a_witness_that_is_a_directory_is_said(clinic: Clinic):
     clinic.set(WITNESS=str(clinic.place))
     found = clinic.about("the witness")
-    assert (found.mark, "name a file in it" in found.said) == ("mend", True)
+    assert (found.mark, "name a file in it" in found.said) == ("error", True)
 
 
 def test_a_policy_that_is_not_valid_is_said_and_the_rest_is_looked_at(clinic: Clinic):

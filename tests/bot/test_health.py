@@ -19,13 +19,13 @@ def _said(condition: ServiceHealth, about: str) -> str:
 
 def test_a_fresh_service_is_well_and_could_have_a_witness(office: Office):
     marks = _marks(ServiceHealth(office.database))
-    assert marks.pop("Witnesses") == "note"
+    assert marks.pop("Witnesses") == "warning"
     assert set(marks.values()) == {"ok"}
 
 
 def test_a_clock_that_is_off_is_to_be_mended(office: Office):
     condition = ServiceHealth(office.database, clock=lambda: 1_000_000_000.0)
-    assert _marks(condition)["Clock"] == "mend"
+    assert _marks(condition)["Clock"] == "error"
     assert "behind the database's" in _said(condition, "Clock")
 
 
@@ -36,7 +36,7 @@ def test_witnesses_that_lag_and_what_could_not_be_logged_are_told(office: Office
     assert _said(condition, "Witness 1") == "was not told of 3 entries yet"
     one = ServiceHealth(office.database, lambda: {"1": 1}, spool)
     assert _said(one, "Witness 1") == "was not told of 1 entry yet"
-    assert _marks(condition)["Spool"] == "mend"
+    assert _marks(condition)["Spool"] == "error"
 
 
 def test_keys_tell_their_age_and_a_lost_one_is_missed(office: Office, tmp_path: Path):
@@ -45,7 +45,7 @@ def test_keys_tell_their_age_and_a_lost_one_is_missed(office: Office, tmp_path: 
     os.utime(old, (1, 1))
     lost = tmp_path / "secrets.key"
     marks = _marks(ServiceHealth(office.database, keys={"Key of the log": old, "Other": lost}))
-    assert (marks["Key of the log"], marks["Other"]) == ("note", "mend")
+    assert (marks["Key of the log"], marks["Other"]) == ("warning", "error")
 
 
 def test_what_waits_for_people_is_told(office: Office):
@@ -64,4 +64,4 @@ def test_a_database_that_does_not_answer_is_the_finding(office: Office):
     office.database.close()
     Path(office.database.url.removeprefix("sqlite:///")).write_bytes(b"no database" * 100)
     marks = _marks(ServiceHealth(office.database))
-    assert marks["Database"] == "mend"
+    assert marks["Database"] == "error"

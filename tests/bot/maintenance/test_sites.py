@@ -53,7 +53,7 @@ def test_a_site_that_nobody_works_for_is_told_with_what_to_do(database: Database
     assert _sites(database).mark == "ok"
     _waits_at(database, "ams", 1, 2)
     found = _sites(database)
-    assert found.mark == "mend"
+    assert found.mark == "error"
     assert found.said.startswith("no worker is heard of at ams (2 wait, the first for 2")
     assert found.said.endswith(": keyturn worker --site ams")
     assert found in ServiceHealth(database).findings()
@@ -105,7 +105,7 @@ def test_the_doctor_tells_where_workers_do_the_work(database: Database, tmp_path
         )
         return {one.about: one.mark for one in check_installation.check_records(patient)}
 
-    assert looked(distributed=True)["the sites"] == "mend"
+    assert looked(distributed=True)["the sites"] == "error"
     assert "the sites" not in looked(distributed=False)
 
 

@@ -15,8 +15,8 @@ def test_who_may_stop_everything_sees_how_the_service_is(site: Site):
     site.app = build(replace(site.parts, findings=findings, conditions=doors))
     page = Page(site.browser("olga").get("/condition").text)
     assert page.strange == []
-    assert "2 to mend" in page.text
-    for words in ("Clock To mend", "Slack To mend the token was refused", "Database Well SQLite"):
+    assert "2 problems" in page.text
+    for words in ("Clock Error", "Slack Error the token was refused", "Database OK SQLite"):
         assert words in page.text
     assert "/condition" in Page(site.browser("olga").get("/policy").text).links
 
