@@ -1,17 +1,23 @@
 """The rules of the house that no linter knows."""
 
+import ast
+import importlib
+import inspect
 import json
 import re
 import subprocess
 import sys
+import textwrap
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import paramiko
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+from slack_sdk.http_retry.builtin_async_handlers import AsyncConnectionErrorRetryHandler
 
 from bot.model.request_form import list_form_fields
 from runbooks import Change, catalogue
@@ -124,6 +130,157 @@ def test_no_module_has_a_shapeless_name() -> None:
     parts = {part.strip("_") for path in _modules() for part in path.relative_to(ROOT).parts}
     stems = {part.removesuffix(".py").strip("_") for part in parts}
     assert stems & SHAPELESS == set()
+
+
+# --- libraries are used by what they publish ---
+
+LIBRARIES = {
+    *("aiohttp", "apscheduler", "authlib", "fastapi", "httpx2", "jinja2", "joserfc", "netmiko"),
+    *("paramiko", "procrastinate", "slack_bolt", "slack_sdk", "sqlalchemy", "starlette"),
+    "uvicorn",
+}
+# Documented: os._exit, and for named tuples and SQLAlchemy's rows what no column is called.
+_DOCUMENTED = {"_asdict", "_exit", "_fields", "_make", "_mapping", "_replace"}
+# To be removed, with the cache of prepared statements that needs it.
+_STILL_THERE = {"bot/db/prepared.py: made._result_columns"}
+_MANGLED = re.compile(r"_[A-Z]\w*__\w+")
+
+
+def _is_private(name: str) -> bool:
+    special = name.startswith("__") and name.endswith("__")
+    return name.startswith("_") and not special and name not in _DOCUMENTED
+
+
+def _is_own(value: ast.expr) -> bool:
+    return isinstance(value, ast.Name) and value.id in {"self", "cls"}
+
+
+def _private_access(source: str) -> list[str]:
+    """Return each use of a private name of something else than the class that uses it."""
+    return [found for node in ast.walk(ast.parse(source)) for found in _private_names_in(node)]
+
+
+def _private_names_in(node: ast.AST) -> Iterator[str]:
+    match node:
+        case ast.Attribute(value=value, attr=name) if _is_private(name):
+            if not _is_own(value) or _MANGLED.fullmatch(name):
+                yield ast.unparse(node)
+        case ast.Import(names=names):
+            yield from (one.name for one in names if _leads_inside(one.name))
+        case ast.ImportFrom(module=str(module), names=names):
+            yield from (name for one in names if _leads_inside(name := f"{module}.{one.name}"))
+        case ast.Call(func=ast.Name(id="getattr" | "setattr" | "hasattr" | "delattr"), args=args):
+            match args:
+                case [_, ast.Constant(value=str(name)), *_] if _is_private(name):
+                    yield ast.unparse(node)
+                case _:
+                    return
+        case _:
+            return
+
+
+def _leads_inside(module: str) -> bool:
+    library, *rest = module.split(".")
+    return library in LIBRARIES and any(map(_is_private, rest))
+
+
+def _own_classes() -> Iterator[type[Any]]:
+    for path in _modules():
+        name = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+        if not name.endswith("__main__"):
+            members = vars(importlib.import_module(name)).values()
+            yield from (one for one in members if isinstance(one, type) and one.__module__ == name)
+
+
+def _private_names_shared_with_libraries(own: type[Any]) -> Iterator[str]:
+    """Yield the private names that a class uses and that it inherits from a library's class."""
+    bases = [base for base in own.__mro__ if base.__module__.partition(".")[0] in LIBRARIES]
+    if not bases:
+        return
+    inherited = {name for base in bases for name in _private_names_of(base)}
+    for name in sorted(_private_names_of(own) & inherited):
+        yield f"{own.__module__}.{own.__qualname__}.{name}"
+
+
+def _private_names_of(one: type[Any]) -> set[str]:
+    """Return the private names that a class defines, or uses of itself."""
+    tree = ast.parse(textwrap.dedent(inspect.getsource(one)))
+    used = {n.attr for n in ast.walk(tree) if isinstance(n, ast.Attribute) and _is_own(n.value)}
+    (body,) = tree.body
+    return {name for name in used | _names_of_body(body) if _is_private(name)}
+
+
+def _names_of_body(body: ast.stmt) -> set[str]:
+    names = set[str]()
+    for node in body.body if isinstance(body, ast.ClassDef) else ():
+        match node:
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                names.add(name)
+            case ast.AnnAssign(target=ast.Name(id=name)):
+                names.add(name)
+            case ast.Assign(targets=targets):
+                names.update(one.id for one in targets if isinstance(one, ast.Name))
+            case _:
+                continue
+    return names
+
+
+def test_nothing_reads_a_private_name_of_a_library() -> None:
+    found = {
+        f"{path.relative_to(ROOT)}: {use}"
+        for path in _modules()
+        for use in _private_access(path.read_text())
+    }
+    assert found - _STILL_THERE == set()
+
+
+def test_nothing_overrides_a_private_name_of_a_library() -> None:
+    classes = list(_own_classes())
+    assert [use for own in classes for use in _private_names_shared_with_libraries(own)] == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "transport._auth",
+        "self.transport._Transport__clear = 1",
+        "self._Packetizer__dump_packets",
+        "super()._can_retry_async()",
+        "getattr(transport, '_auth', None)",
+        "setattr(engine, '_pool', pool)",
+        "import sqlalchemy.engine._py_row",
+        "from starlette._utils import AwaitableOrContextManager",
+        "from slack_sdk.web import _x",
+    ],
+)
+def test_access_to_a_private_name_is_found(source: str) -> None:
+    assert _private_access(source)
+
+
+@pytest.mark.parametrize(
+    "source", ["self._own", "cls._own", "x.__class__", "row._asdict()", "from bot import _x"]
+)
+def test_a_private_name_of_ones_own_may_be_used(source: str) -> None:
+    assert _private_access(source) == []
+
+
+class _OverridesAMethod(AsyncConnectionErrorRetryHandler):
+    async def _can_retry_async(self, **_: object) -> bool:
+        return False
+
+
+class _OverridesAnAttribute(paramiko.Transport):
+    def stop(self) -> None:
+        self._agreed = self._expected_packet = ()
+
+
+@pytest.mark.parametrize(
+    ("own", "name"),
+    [(_OverridesAMethod, "_can_retry_async"), (_OverridesAnAttribute, "_expected_packet")],
+)
+def test_an_overridden_private_name_is_found(own: type[Any], name: str) -> None:
+    found = list(_private_names_shared_with_libraries(own))
+    assert found == [f"{own.__module__}.{own.__qualname__}.{name}"]
 
 
 # --- dialects ---
