@@ -14,7 +14,7 @@ from bot.db import live_output, runs
 from bot.db.live_output import NewestLines
 from bot.model.run import Run, State, StepState
 from tests.acceptance.loud import HOSTS, a_fan, speaking
-from tests.acceptance.visiting import CONTRAST, Server, Visit, a_visit
+from tests.acceptance.visiting import CONTRAST, SCREENS, Server, Visit, a_visit
 from tests.bot.office import an_office
 from tests.bot.web.exhibits import approved, asked, concluded, ended, running, succeeded, waiting
 from tests.bot.web.test_picture import a_bond
@@ -173,8 +173,7 @@ def test_two_hundred_loud_hosts_freeze_neither_page_nor_service(visit: Visit) ->
     assert visit.complaints == []
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1280, 360])
+@pytest.mark.parametrize(("scheme", "width"), SCREENS)
 def test_a_fan_is_drawn_and_told(
     browser: Browser, server: Server, scheme: Any, width: int
 ) -> None:
@@ -228,8 +227,7 @@ def test_a_run_that_is_over_keeps_no_stream(visit: Visit) -> None:
     assert not [url for url in asked_for if "/stream" in url or "/live" in url]
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1280, 360])
+@pytest.mark.parametrize(("scheme", "width"), SCREENS)
 def test_two_runs_are_compared(browser: Browser, server: Server, scheme: Any, width: int) -> None:
     with server.office.database.transaction() as tx:
         for said in ("table http1: 3 keys\nno such key\n", "table http1: 2 keys\nremoved\ndone\n"):
@@ -251,7 +249,7 @@ def test_two_runs_are_compared(browser: Browser, server: Server, scheme: Any, wi
     page.context.close()
 
 
-@pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 360)])
+@pytest.mark.parametrize(("scheme", "width"), SCREENS)
 def test_what_a_check_found_is_drawn(
     browser: Browser, server: Server, scheme: Any, width: int
 ) -> None:

@@ -9,7 +9,7 @@ from playwright.sync_api import Browser, CDPSession, Page, expect
 from bot.auth import second_factors
 from bot.model.run import State
 from bot.workflow.second_factor import is_factor_valid
-from tests.acceptance.visiting import CONTRAST, Server, Visit, a_visit
+from tests.acceptance.visiting import CONTRAST, SCREENS, Server, Visit, a_visit
 from tests.bot.keyring import an_app, stepped_up
 from tests.bot.office import Office, an_office
 from tests.policies import starter_rules
@@ -122,8 +122,7 @@ def test_glass_is_broken_with_a_key(browser: Browser, server: Server) -> None:
     page.context.close()
 
 
-@pytest.mark.parametrize("width", [360, 1280])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(("scheme", "width"), SCREENS)
 def test_the_pages_fit_and_can_be_read(
     browser: Browser, server: Server, width: int, scheme: str
 ) -> None:

@@ -11,7 +11,7 @@ from playwright.sync_api import Browser, expect
 
 from bot.model.run import Run, State
 from bot.workflow.approvals import NotAllowed
-from tests.acceptance.visiting import CONTRAST, Server, Visit, a_visit
+from tests.acceptance.visiting import CONTRAST, SCREENS, Server, Visit, a_visit
 from tests.bot.office import an_office
 from tests.bot.web.exhibits import gallery
 from tests.toy import SetAll
@@ -201,8 +201,7 @@ def test_everything_works_without_scripts(browser: Browser, server: Server) -> N
     page.context.close()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1280, 360])
+@pytest.mark.parametrize(("scheme", "width"), SCREENS)
 def test_pages_fit_the_screen_and_complain_of_nothing(
     browser: Browser, server: Server, scheme: Any, width: int
 ) -> None:

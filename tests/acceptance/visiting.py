@@ -1,5 +1,6 @@
 """Pages of an office, and people with a real browser who visit them."""
 
+import os
 import socket
 import threading
 from collections.abc import Generator
@@ -18,6 +19,10 @@ from tests.bot.office import Office
 
 ARTEFACTS = Path(__file__).parent.parent / "artefacts"
 CONTRAST = Path(__file__).with_name("contrast.js").read_text()
+# Colour scheme and width of the window. `make chaos` tries each scheme at each width.
+SCREENS = [("light", 1280), ("dark", 360)]
+if os.environ.get("KEYTURN_CHAOS"):
+    SCREENS += [("dark", 1280), ("light", 360)]
 _CHROMIUM = "/usr/bin/chromium"
 _FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
 

@@ -117,7 +117,6 @@ def _held(
     assert toll.ends[State.SUCCEEDED]
 
 
-# One that goes wrong once in three times is wrong: it is not tried again.
 @pytest.mark.skipif(bool(CHAOS), reason="the long ones are below")
 def test_nothing_is_lost_or_done_twice_when_processes_are_killed(
     tmp_path: Path, record_property: Record

@@ -73,7 +73,6 @@ class Restarts:
         return found
 
 
-# One that goes wrong once in three times is wrong: it is not tried again.
 @pytest.mark.real
 @pytest.mark.timeout(0 if CHAOS else 300)
 def test_rolling_restarts_under_load_lose_nothing(tmp_path: Path, record_property: Record):

@@ -76,6 +76,7 @@ def _moments() -> list[tuple[str, When]]:
     ]
 
 
+@pytest.mark.usefixtures("_impatient")
 @pytest.mark.parametrize(("attack", "when"), _moments())
 def test_a_hostile_host_costs_a_bounded_amount(attack: str, when: When, key: str):
     with Hostile(attack, when) as hostile, pool() as sessions:
@@ -125,6 +126,7 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bear less, where only what comes then is looked at."""
     if not CHAOS:
         monkeypatch.setattr("connectors.stream.SPARE_SECONDS", 0.5)
+        monkeypatch.setattr("connectors.stream.COMMAND_SECONDS", 1.0)
 
 
 @pytest.mark.usefixtures("_impatient")
@@ -139,11 +141,12 @@ def test_a_host_that_floods_an_idle_connection_is_cut_and_counted(key: str):
 
 
 def test_without_that_bound_it_would_go_on(key: str, monkeypatch: pytest.MonkeyPatch):
+    spare = SPARE_SECONDS if CHAOS else 0.5
     monkeypatch.setattr("connectors.stream.SPARE_SECONDS", 1e9)
     with Hostile("requests") as hostile:
         session = ssh.connect(hostile.host(key), Path("/"))
         before = time.process_time()
-        assert eventually(lambda: time.process_time() - before > SPARE_SECONDS + 2, seconds=120)
+        assert eventually(lambda: time.process_time() - before > spare + 1, seconds=120)
         assert session.alive
         session.close()
 

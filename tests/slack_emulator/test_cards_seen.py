@@ -174,7 +174,7 @@ async def looked_at(page: Page, name: str, wrong: dict[str, Any]) -> None:
         wrong[f"{name}: too pale"] = pale
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(PHONE, "light"), (PHONE, "dark"), (DESK, "light")])
+@pytest.mark.parametrize(("width", "scheme"), [(PHONE, "dark"), (DESK, "light")])
 def test_every_card_is_whole_and_legible(width: int, scheme: str) -> None:
     async def scene() -> Mapping[str, Any]:
         wrong: dict[str, Any] = {}

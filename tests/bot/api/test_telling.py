@@ -74,7 +74,7 @@ def listener() -> Generator[Listener]:
         def log_message(self, format: str, *args: object) -> None: ...  # noqa: A002 - its name
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Door) as server:
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
         thread.start()
         told.url = f"http://127.0.0.1:{server.server_address[1]}/keyturn?to=us"
         yield told

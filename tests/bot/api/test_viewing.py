@@ -1,7 +1,6 @@
 """The right to view, at every route of the API. Enter new routes here, with a decision."""
 
 from collections.abc import Generator
-from pathlib import Path
 
 import pytest
 from fastapi.testclient import TestClient
@@ -70,14 +69,31 @@ WORDLESS = {"/report/waiting", "/locks", "/hosts", "/hosts/{name}"}
 ABSENT = 987_654
 
 
-@pytest.fixture
-def narrow(tmp_path: Path) -> Generator[Narrow]:
-    with a_narrow_office(tmp_path) as narrow:
+@pytest.fixture(scope="module")
+def narrow(tmp_path_factory: pytest.TempPathFactory) -> Generator[Narrow]:
+    """One office for all tests that only read: to fill it takes longer than any of them."""
+    with a_narrow_office(tmp_path_factory.mktemp("office")) as narrow:
         yield narrow
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def narrow_desk(narrow: Narrow) -> Generator[Desk]:
+    yield from _a_desk(narrow)
+
+
+@pytest.fixture(scope="module")
+def used(tmp_path_factory: pytest.TempPathFactory) -> Generator[Narrow]:
+    """Another office, for tests that also send forms or orders."""
+    with a_narrow_office(tmp_path_factory.mktemp("used")) as narrow:
+        yield narrow
+
+
+@pytest.fixture(scope="module")
+def used_desk(used: Narrow) -> Generator[Desk]:
+    yield from _a_desk(used)
+
+
+def _a_desk(narrow: Narrow) -> Generator[Desk]:
     desk = a_desk(narrow.office)
     yield desk
     for program in desk.programs:
@@ -108,25 +124,25 @@ def test_every_route_has_a_decision():
 
 @pytest.mark.parametrize(("method", "path"), _of("run"))
 def test_a_run_that_may_not_be_viewed_answers_as_one_that_does_not_exist(
-    narrow: Narrow, narrow_desk: Desk, method: str, path: str
+    used: Narrow, used_desk: Desk, method: str, path: str
 ):
-    program = narrow_desk.program("dora", "read", "ask", "approve")
+    program = used_desk.program("dora", "read", "ask", "approve")
     absent = _ask(program, method, path, ABSENT)
     assert absent[0] == 404
-    for run in narrow.hidden.values():
+    for run in used.hidden.values():
         assert _ask(program, method, path, run.id) == absent
-    assert _ask(program, method, path, narrow.shown.id)[0] != 404
+    assert _ask(program, method, path, used.shown.id)[0] != 404
 
 
 @pytest.mark.parametrize(("method", "path"), _of("schedule"))
 def test_a_schedule_that_may_not_be_viewed_answers_as_one_that_does_not_exist(
-    narrow: Narrow, narrow_desk: Desk, method: str, path: str
+    used: Narrow, used_desk: Desk, method: str, path: str
 ):
-    program = narrow_desk.program("dora", "read", "ask", "approve")
+    program = used_desk.program("dora", "read", "ask", "approve")
     absent = _ask(program, method, path, ABSENT)
     assert absent[0] == 404
-    assert _ask(program, method, path, narrow.schedule) == absent
-    assert _ask(program, method, path, narrow.shown_schedule)[0] != 404
+    assert _ask(program, method, path, used.schedule) == absent
+    assert _ask(program, method, path, used.shown_schedule)[0] != 404
 
 
 @pytest.mark.parametrize(("method", "path"), _of("leaves out"))
@@ -147,21 +163,19 @@ def test_what_may_be_viewed_is_told(narrow: Narrow, narrow_desk: Desk, path: str
 
 
 @pytest.mark.parametrize(("method", "path"), _of("tells of none"))
-def test_what_tells_of_no_run_tells_of_none(
-    narrow: Narrow, narrow_desk: Desk, method: str, path: str
-):
-    program = narrow_desk.program("dora", "read", "ask", "approve")
-    assert HIDDEN not in _ask(program, method, path, narrow.schedule)[1]
+def test_what_tells_of_no_run_tells_of_none(used: Narrow, used_desk: Desk, method: str, path: str):
+    program = used_desk.program("dora", "read", "ask", "approve")
+    assert HIDDEN not in _ask(program, method, path, used.schedule)[1]
 
 
 @pytest.mark.parametrize(("method", "path"), _of("refuses"))
 def test_the_whole_log_is_for_those_who_may_view_everything(
-    narrow: Narrow, narrow_desk: Desk, method: str, path: str
+    used: Narrow, used_desk: Desk, method: str, path: str
 ):
-    status, told = _ask(narrow_desk.program("dora", "read"), method, path, narrow.shown.id)
+    status, told = _ask(used_desk.program("dora", "read"), method, path, used.shown.id)
     assert status == 403
     assert "takes the right to view every run" in told
-    assert _ask(narrow_desk.program("adam", "read"), method, path, narrow.shown.id)[0] == 200
+    assert _ask(used_desk.program("adam", "read"), method, path, used.shown.id)[0] == 200
 
 
 def test_counts_leave_out_what_may_not_be_viewed(narrow_desk: Desk):

@@ -386,7 +386,7 @@ def test_a_provider_that_is_gone_is_left_alone_for_a_moment() -> None:
         def log_message(self, format: str, *args: object) -> None: ...  # noqa: A002 - its name
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Door) as server:
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
         thread.start()
         there = a_registration(f"http://127.0.0.1:{server.server_address[1]}")
         provider = Provider(there, clock=lambda: now[0])

@@ -1,7 +1,6 @@
 """The right to view, on every page. Enter new routes here, with a decision."""
 
 from collections.abc import Generator
-from pathlib import Path
 
 import pytest
 from fastapi.testclient import TestClient
@@ -105,14 +104,31 @@ WORDLESS = {"/report", "/hosts"}
 ABSENT = 987_654
 
 
-@pytest.fixture
-def narrow(tmp_path: Path) -> Generator[Narrow]:
-    with a_narrow_office(tmp_path) as narrow:
+@pytest.fixture(scope="module")
+def narrow(tmp_path_factory: pytest.TempPathFactory) -> Generator[Narrow]:
+    """One office for all tests that only read: to fill it takes longer than any of them."""
+    with a_narrow_office(tmp_path_factory.mktemp("office")) as narrow:
         yield narrow
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def narrow_site(narrow: Narrow) -> Generator[Site]:
+    yield from _a_site(narrow)
+
+
+@pytest.fixture(scope="module")
+def used(tmp_path_factory: pytest.TempPathFactory) -> Generator[Narrow]:
+    """Another office, for tests that also send forms or orders."""
+    with a_narrow_office(tmp_path_factory.mktemp("used")) as narrow:
+        yield narrow
+
+
+@pytest.fixture(scope="module")
+def used_site(used: Narrow) -> Generator[Site]:
+    yield from _a_site(used)
+
+
+def _a_site(narrow: Narrow) -> Generator[Site]:
     site = a_site(narrow.office)
     yield site
     for browser in site.browsers:
@@ -143,26 +159,26 @@ def test_every_page_has_a_decision():
 
 @pytest.mark.parametrize(("method", "path"), _of("run"))
 def test_a_run_that_may_not_be_viewed_answers_as_one_that_does_not_exist(
-    narrow: Narrow, narrow_site: Site, method: str, path: str
+    used: Narrow, used_site: Site, method: str, path: str
 ):
-    browser = narrow_site.browser("dora")
+    browser = used_site.browser("dora")
     absent = _open(browser, method, path, ABSENT)
     assert absent[0] == 404
-    for run in narrow.hidden.values():
+    for run in used.hidden.values():
         assert _open(browser, method, path, run.id) == absent
     if "output" not in path:
-        assert _open(browser, method, path, narrow.shown.id)[0] != 404
+        assert _open(browser, method, path, used.shown.id)[0] != 404
 
 
 @pytest.mark.parametrize(("method", "path"), _of("schedule"))
 def test_a_schedule_that_may_not_be_viewed_answers_as_one_that_does_not_exist(
-    narrow: Narrow, narrow_site: Site, method: str, path: str
+    used: Narrow, used_site: Site, method: str, path: str
 ):
-    browser = narrow_site.browser("dora")
+    browser = used_site.browser("dora")
     absent = _open(browser, method, path, ABSENT)
     assert absent[0] == 404
-    assert _open(browser, method, path, narrow.schedule) == absent
-    assert _open(browser, method, path, narrow.shown_schedule)[0] != 404
+    assert _open(browser, method, path, used.schedule) == absent
+    assert _open(browser, method, path, used.shown_schedule)[0] != 404
 
 
 @pytest.mark.parametrize(("method", "path"), _of("leaves out"))
@@ -185,20 +201,18 @@ def test_what_may_be_viewed_is_shown(narrow: Narrow, narrow_site: Site, path: st
 
 
 @pytest.mark.parametrize(("method", "path"), _of("tells of none"))
-def test_what_tells_of_no_run_tells_of_none(
-    narrow: Narrow, narrow_site: Site, method: str, path: str
-):
-    assert HIDDEN not in _open(narrow_site.browser("dora"), method, path, narrow.schedule)[1]
+def test_what_tells_of_no_run_tells_of_none(used: Narrow, used_site: Site, method: str, path: str):
+    assert HIDDEN not in _open(used_site.browser("dora"), method, path, used.schedule)[1]
 
 
 @pytest.mark.parametrize(("method", "path"), _of("refuses"))
 def test_the_whole_log_is_for_those_who_may_view_everything(
-    narrow: Narrow, narrow_site: Site, method: str, path: str
+    used: Narrow, used_site: Site, method: str, path: str
 ):
-    status, shown = _open(narrow_site.browser("dora"), method, path, narrow.shown.id)
+    status, shown = _open(used_site.browser("dora"), method, path, used.shown.id)
     assert status == 403
     assert "takes the right to view every run" in shown
-    assert _open(narrow_site.browser("adam"), method, path, narrow.shown.id)[0] == 200
+    assert _open(used_site.browser("adam"), method, path, used.shown.id)[0] == 200
 
 
 def test_values_of_runs_that_may_not_be_viewed_are_not_offered_in_a_form(
