@@ -30,9 +30,16 @@ DECIDING = _ENDS | {
     *("stop asked", "sending", "step succeeded", "glass broken"),
     *("scheduled", "schedule resumed", "schedule suspended", *_ENDS_OF_SCHEDULES),
 }
-# What takes something from somebody for good, or until it is lifted.
-_NAMED = {"grant revoked": "grant", "delegation revoked": "delegation"}
-TAKING = frozenset({"banned", "everything stopped", "glass broken", *_NAMED})
+# What takes something from somebody for good, or until it is lifted; and by which of its facts it
+# names what that is.
+_NAMED = {
+    "banned": "who",
+    "delegation revoked": "delegation",
+    "factor removed": "factor",
+    "grant revoked": "grant",
+    "token revoked": "token",
+}
+TAKING = frozenset({"everything stopped", "glass broken", *_NAMED})
 # The place of the hash among the members of an entry.
 _HASH = 8
 # Only the latest of these count.
@@ -40,7 +47,8 @@ _USED, _USED_FOR = "grant used", 2 * 3_600_000_000
 _AT_ONCE = 2000
 
 
-_Taking = tuple[str, str, str]
+# Kind, hash, what it is about, and when.
+_Taking = tuple[str, str, str, int]
 
 
 @dataclass
@@ -56,8 +64,8 @@ class FollowedLog:
     scheduled: frozenset[int] = frozenset()
     """Runs whose schedule has not ended."""
     taking: dict[int, "_Taking"] = field(default_factory=dict[int, "_Taking"])
-    """Kind and hash of what takes something from somebody, and which grant, delegation or person
-    it is about."""
+    """Kind and hash of what takes something from somebody, which grant, delegation, token, second
+    factor or person it is about, and when."""
     used: dict[int, tuple[str, int]] = field(default_factory=dict[int, tuple[str, int]])
     """Hash and time of each use of a grant that may still count."""
     highest: int = 0
@@ -91,6 +99,10 @@ class _Memory:
         self._ahead[connection] = found
         tx.after_commit(lambda: self._keep(found))
         return found
+
+    @property
+    def known(self) -> FollowedLog:
+        return self._known
 
     def _keep(self, found: FollowedLog) -> None:
         with self._lock:
@@ -150,14 +162,26 @@ def check_taking(
 ) -> None:
     """Raise LogAltered unless every entry of these kinds is among those that were read.
 
-    about: only those about this grant, this delegation or this person.
+    about: only those about this grant, delegation, token, second factor or person.
     """
     if known is None:
         return
     read = {entry.seq: entry.hash for entry in entries}
-    for seq, (kind, digest, whom) in known.taking.items():
+    for seq, (kind, digest, whom, _) in known.taking.items():
         if kind in kinds and about in {"", whom} and read.get(seq) != digest:
             raise LogAltered(f"entry {seq} ({kind}) was taken out or altered")
+
+
+def find_known_end(tx: Transaction, kind: str, about: str, *, since: int) -> int | None:
+    """Return when an entry of this kind about it was written that this process has followed,
+    whether it still stands in the log or not; None if there is none since then.
+
+    It reads nothing, so it also serves where the log has no key.
+    """
+    memory = _MEMORIES.get(tx.seen_head)
+    taking = memory.known.taking.values() if memory is not None else ()
+    ends = [at for each, _, whom, at in taking if (each, whom) == (kind, about) and at >= since]
+    return min(ends, default=None)
 
 
 def check_used(known: FollowedLog | None, since: int, entries: Iterable[Entry]) -> None:
@@ -215,7 +239,7 @@ def _take(known: FollowedLog, row: Sequence[Any], seen: tuple[int, str]) -> None
     known.seq, known.hash = seq, digest
     if kind in TAKING:
         about = Entry(*row).facts.get(_NAMED[kind]) if kind in _NAMED else person
-        known.taking[seq] = kind, digest, str(about)
+        known.taking[seq] = kind, digest, str(about), at
     if kind == _USED:
         known.used = {n: use for n, use in known.used.items() if use[1] > at - _USED_FOR}
         known.used[seq] = digest, at

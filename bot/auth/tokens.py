@@ -14,7 +14,7 @@ from typing import Any
 
 from sqlalchemy import Row, bindparam, insert, or_, select, update
 
-from bot.audit import change_log, key_history
+from bot.audit import change_log, followed_log, key_history
 from bot.audit.signing import SigningKey
 from bot.db import row_mac, tables
 from bot.db.database import Transaction
@@ -106,14 +106,21 @@ def find_token(tx: Transaction, whole: str) -> Token | None:
 
 
 def _told_revoked(tx: Transaction, token: Token) -> int | None:
-    """Return when it ended by the log, whoever wrote that there: what shuts something does so."""
+    """Return when it ended by the log, whoever wrote that there: what shuts something does so.
+
+    What this process has followed counts where the entry was taken out since.
+    """
     told = _ENDED.row(
         tx,
         since=token.made,
         token=_speaking_of("token", token.prefix),
         person=_speaking_of("who", token.person),
     )
-    return told.at if told else None
+    if told:
+        return told.at
+    revoked = followed_log.find_known_end(tx, REVOKED, token.prefix, since=token.made)
+    banned = followed_log.find_known_end(tx, BANNED, token.person, since=token.made)
+    return banned if revoked is None else revoked
 
 
 def _speaking_of(name: str, value: str) -> str:

@@ -15,7 +15,7 @@ from bot.policy import Policy
 from bot.workflow.approvals import NotAllowed, StepUpRequired
 from bot.workflow.context import WorkflowContext
 from bot.workflow.requests import InvalidRequest
-from bot.workflow.second_factor import get_shown_factor, is_owner
+from bot.workflow.second_factor import REMOVED, get_shown_factor, is_owner
 from bot.workflow.step_up import REFUSED, why_wait
 
 _MOST = 5
@@ -139,7 +139,7 @@ class FactorEnrolment:
             if factor.person != person and not is_owner(policy, person):
                 raise NotAllowed("only its owner, or an owner of an area, can remove it")
             second_factors.remove_factor(tx, factor)
-            _log(tx, "factor removed", factor, person)
+            _log(tx, REMOVED, factor, person)
         return factor
 
     def _room(self, tx: Transaction, person: str) -> None:

@@ -2,13 +2,15 @@
 
 import logging
 
-from bot.audit import evidence
+from bot.audit import change_log, evidence, followed_log
 from bot.auth import second_factors, sessions
 from bot.auth.second_factors import Factor
 from bot.db.database import Transaction
 from bot.model.run import Vote
 from bot.policy import Policy
 
+# The kind of the entries that tell of it.
+REMOVED = "factor removed"
 log = logging.getLogger(__name__)
 
 
@@ -40,7 +42,19 @@ def is_factor_still_valid(tx: Transaction, policy: Policy, *, person: str, diges
     return any(
         factor.digest == digest and is_factor_valid(policy, factor)
         for factor in second_factors.list_factors(tx, person)
-    )
+    ) and not is_factor_removed(tx, digest)
+
+
+def is_factor_removed(tx: Transaction, digest: str) -> bool:
+    """Say whether the log tells that a factor was removed: its row, put back, counts no more.
+
+    Raises LogAltered where the entry that tells so was taken out.
+    """
+    known = followed_log.follow_log(tx)
+    removed = change_log.list_entries_since(tx, REMOVED, 0)
+    told = [entry for entry in removed if entry.facts.get("factor") == digest]
+    followed_log.check_taking(known, {REMOVED}, told, about=digest)
+    return bool(told)
 
 
 def is_vote_proven(tx: Transaction, policy: Policy, vote: Vote) -> bool:

@@ -17,7 +17,7 @@ from bot.policy import Policy
 from bot.workflow.approvals import NotAllowed
 from bot.workflow.context import WorkflowContext
 from bot.workflow.requests import InvalidRequest
-from bot.workflow.second_factor import is_factor_valid
+from bot.workflow.second_factor import is_factor_removed, is_factor_valid
 
 log = logging.getLogger(__name__)
 
@@ -113,7 +113,9 @@ class StepUp:
         mine = [
             f
             for f in second_factors.lock_factors(tx, person)
-            if f.kind == kind and is_factor_valid(policy, f)
+            if f.kind == kind
+            and is_factor_valid(policy, f)
+            and not is_factor_removed(tx, f.digest)
         ]
         if not mine:
             raise NotAllowed("You have no second factor of this kind that counts yet.")

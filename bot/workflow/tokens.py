@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from bot.audit import change_log
+from bot.audit import change_log, followed_log
 from bot.auth import tokens
 from bot.auth.tokens import NoSuchToken, Token
 from bot.db.database import Transaction
@@ -66,6 +66,8 @@ class Tokens:
                 raise TooLate(f"token {number} opens nothing already")
             tokens.revoke_token(tx, number)
             _log(tx, tokens.REVOKED, found, person, door)
+            # Known from now on, so that it holds where the entry is taken out.
+            followed_log.follow_log(tx)
         return found
 
 

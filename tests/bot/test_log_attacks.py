@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import delete, insert, update
+from sqlalchemy import Table, delete, insert, select, update
 
 from bot.audit import change_log, evidence, followed_log, key_history, signing, verification
 from bot.audit.change_log import Entry, LogAltered
@@ -23,6 +23,7 @@ from bot.audit.formats import export_log
 from bot.audit.signing import KeyFileError
 from bot.audit.spool import Spool
 from bot.audit.verification import Verification
+from bot.auth import tokens
 from bot.db import runs, tables
 from bot.db.database import Database, StoreUnavailable, Transaction
 from bot.maintenance.housekeeping import Housekeeping
@@ -30,9 +31,11 @@ from bot.maintenance.key_rotation import rotate_signing_key
 from bot.model.canonical import hash_canonical
 from bot.model.run import Run, State, Vote
 from bot.service import Workflow
+from bot.workflow.approvals import NotAllowed
 from tests.bot.audit.test_verification import VERIFIER, entries_of, rewrite
 from tests.bot.db.test_grants import grant
 from tests.bot.empty import empty
+from tests.bot.keyring import App, an_app
 from tests.bot.office import Office, an_office
 from tests.bot.place import a_place
 from tests.toy import SetSwitch
@@ -332,6 +335,92 @@ def _keep_house(office: Office, key: Path) -> None:
 
 
 FOLLOWED = pytest.mark.parametrize("follow", [_do_nothing, _keep_house])
+
+
+def _put_back(database: Database, table: Table) -> Callable[[], None]:
+    """Keep the only row of a table, and return what puts it back as it was."""
+    with database.reading() as tx:
+        row = dict(tx.sql.execute(select(table)).mappings().one())
+
+    def put_back() -> None:
+        with database.transaction() as tx:
+            tx.sql.execute(delete(table))
+            tx.sql.execute(insert(table).values(row))
+
+    return put_back
+
+
+class TestTakenOutOfWhatOpens:
+    """Take out that a token or a second factor ended, and put its row back."""
+
+    def _revoked_token(self, office: Office, kind: str) -> str:
+        made, whole = office.workflow.tokens.make(
+            person="dora", scopes=["read"], days=1, door="cli"
+        )
+        put_back = _put_back(office.database, tables.api_token)
+        if kind == "banned":
+            office.workflow.ban("dora", by="adam", why="she left")
+            with office.database.transaction() as tx:
+                followed_log.follow_log(tx)
+        else:
+            office.workflow.tokens.revoke(made.id, person="", door="cli")
+        _note(office)
+        with office.database.reading() as tx:
+            found = tokens.find_token(tx, whole)
+            assert found is not None
+            assert found.revoked
+        _take_out(office.database, kind)
+        put_back()
+        return whole
+
+    @pytest.mark.parametrize("kind", ["token revoked", "banned"])
+    def test_token_opens_nothing_when_the_entry_that_ended_it_is_taken_out(
+        self, sealed: Office, kind: str
+    ):
+        whole = self._revoked_token(sealed, kind)
+        with sealed.database.reading() as tx:
+            found = tokens.find_token(tx, whole)
+        assert found is not None
+        assert found.revoked
+
+    def test_token_opens_again_without_what_is_known_of_the_log(
+        self, sealed: Office, monkeypatch: pytest.MonkeyPatch
+    ):
+        whole = self._revoked_token(sealed, "token revoked")
+        monkeypatch.setattr(followed_log, "_MEMORIES", {})
+        with sealed.database.reading() as tx:
+            found = tokens.find_token(tx, whole)
+        assert found is not None
+        assert found.revoked is None
+
+    def _removed_app(self, office: Office) -> App:
+        app = an_app(office, "olga")
+        put_back = _put_back(office.database, tables.factor)
+        app.lose()
+        _note(office)
+        put_back()
+        return app
+
+    def test_removed_factor_does_not_count_when_its_row_is_put_back(self, sealed: Office):
+        app = self._removed_app(sealed)
+        with pytest.raises(NotAllowed):
+            app.step_up()
+
+    def test_nor_when_the_entry_that_removed_it_is_taken_out(self, sealed: Office):
+        app = self._removed_app(sealed)
+        with sealed.database.transaction() as tx:
+            followed_log.follow_log(tx)
+        _take_out(sealed.database, "factor removed")
+        with pytest.raises(LogAltered, match="factor removed"):
+            app.step_up()
+
+    def test_removed_factor_counts_again_without_what_is_known_of_the_log(
+        self, sealed: Office, monkeypatch: pytest.MonkeyPatch
+    ):
+        app = self._removed_app(sealed)
+        _take_out(sealed.database, "factor removed")
+        monkeypatch.setattr(followed_log, "follow_log", _know_nothing)
+        app.step_up()
 
 
 @FOLLOWED
