@@ -155,9 +155,9 @@ class Chat:
         """Return whether Slack reaches us, in words that strangers may read."""
         if self.door.sockets is None:
             return Condition("is listened to over HTTP")
-        seen = self.door.sockets.standing
+        seen = self.door.sockets.status
         words = f"{seen.up} of {seen.wanted} connections stand"
-        broken = seen.refused or seen.deaf > _DEAF_SECONDS
+        broken = seen.refused or seen.seconds_down > _DEAF_SECONDS
         return Condition(f"{words}: {seen.trouble}" if seen.trouble else words, broken)
 
 

@@ -1,8 +1,7 @@
-"""Echoes: a message that Slack took while its answer was lost is found again, not posted again.
+"""Send messages by slack_sdk's Web API client, and post none of them twice.
 
 Slack has no key for what may be posted once only. So each message bears a name, as the id of its
-first block, and before a second attempt the channel is looked through for it. Pure, but for the
-way in which the client tries again.
+first block, and before a second attempt the channel is searched for it.
 """
 
 import logging
@@ -63,7 +62,7 @@ class Place:
 
 
 class Voice:
-    """Raises SlackApiError, and what aiohttp raises."""
+    """Posts, updates and finds messages. Raises SlackApiError, and what aiohttp raises."""
 
     def __init__(self, client: AsyncWebClient) -> None:
         self._client = client

@@ -61,7 +61,7 @@ _REASONS = {
 
 
 @dataclass(frozen=True)
-class Standing:
+class SocketModeStatus:
     """The state of the connections to Slack.
 
     Attributes:
@@ -69,14 +69,14 @@ class Standing:
         wanted: how many there should be.
         trouble: what is wrong, in words; "" if nothing is.
         refused: Slack refused the app token, and is not asked again.
-        deaf: for how many seconds there has been no connection.
+        seconds_down: for how long there has been no connection; 0 while there is one.
     """
 
     up: int
     wanted: int
     trouble: str = ""
     refused: bool = False
-    deaf: float = 0.0
+    seconds_down: float = 0.0
 
 
 class Connection(SocketModeClient):
@@ -118,8 +118,8 @@ class Connection(SocketModeClient):
     @property
     def is_up(self) -> bool:
         session = self.current_session
-        standing = session is not None and not session.closed
-        return standing and self.is_greeted and not self.leaving.is_set()
+        is_open = session is not None and not session.closed
+        return is_open and self.is_greeted and not self.leaving.is_set()
 
     async def open(self) -> None:
         """Connect, or raise what prevents it.
@@ -201,18 +201,18 @@ class SocketMode:
         self._draining: set[asyncio.Task[None]] = set()
         self._trouble, self._refused = "", False
         # When there was a connection last, or when we began to want one.
-        self._heard = clock()
+        self._last_up = clock()
 
     @property
-    def standing(self) -> Standing:
+    def status(self) -> SocketModeStatus:
         up = sum(connection.is_up for connection in tuple(self._connections))
         trouble = "" if up == _CONNECTIONS else self._trouble
-        deaf = 0.0 if up else self._clock() - self._heard
-        return Standing(up, _CONNECTIONS, trouble, self._refused, deaf)
+        seconds_down = 0.0 if up else self._clock() - self._last_up
+        return SocketModeStatus(up, _CONNECTIONS, trouble, self._refused, seconds_down)
 
     async def run(self) -> None:
         """Receive until cancelled, or until Slack refuses the app token."""
-        self._heard = self._clock()
+        self._last_up = self._clock()
         try:
             await asyncio.gather(*map(self._keep_connection, range(_CONNECTIONS)))
         finally:
@@ -258,7 +258,7 @@ class SocketMode:
 
     def _note_end(self, connection: Connection) -> None:
         if connection.is_greeted:
-            self._heard = self._clock()
+            self._last_up = self._clock()
         reason = connection.reason
         if reason in _REASONS or not reason:
             self._trouble = _REASONS.get(reason, "the connection broke")

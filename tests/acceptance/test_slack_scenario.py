@@ -325,7 +325,7 @@ def stage(request: pytest.FixtureRequest, tmp_path: Path) -> Generator[Stage]:
         sockets = chat.door and chat.door.sockets
         assert (sockets is not None) is OVER_SOCKETS[request.param]
         if sockets is not None:
-            until(lambda: sockets.standing.up == 2, "two connections")
+            until(lambda: sockets.status.up == 2, "two connections")
         yield Stage(fleet, service, slack)
         slack.close()
 

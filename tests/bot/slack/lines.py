@@ -53,7 +53,7 @@ class Line:
         return "\n".join(message.text for message in shown)
 
     async def connected(self) -> None:
-        await until(lambda: self.sockets.standing.up == self.sockets.standing.wanted)
+        await until(lambda: self.sockets.status.up == self.sockets.status.wanted)
 
     async def end(self) -> None:
         """Stop as the service stops."""
