@@ -130,13 +130,13 @@ test: setup system assets schemas .venv/.compiled ## Run every test on every cor
 	$(BIN)/python -m pytest $(TOGETHER) $(ARGS)
 
 # So many orders of events that the state machine of a run is put through, and so many races of
-# three processes to approve, to begin and to fire; `make test` tries 200 and 68. A tenth as often a
+# three processes to approve, to begin and to fire; `make test` tries 80 and 34. A tenth as often a
 # process is killed, on either storage, at any moment and at every system call in turn; `make test`
-# does so 60 times. And every write in turn fails, as on a disk that is full or broken. A hundredth
+# does so 24 times. And every write in turn fails, as on a disk that is full or broken. A hundredth
 # as often PostgreSQL restarts under several processes, a five-hundredth as often a standby takes its
 # place, and the answer to each commit of a run in turn is lost; a fiftieth as often a process is
 # asked to end. As many runs wait in one queue, the clock jumps for ten years, and hosts fall silent or
-# hang up at every byte of a handshake. It takes some hours on four cores; what it came to is told at the
+# hang up at every byte of a handshake, and pages are seen light and dark at every width. It takes some hours on four cores; what it came to is told at the
 # end.
 CHAOS ?= 10000
 
@@ -144,7 +144,8 @@ CHAOS ?= 10000
 chaos: setup system assets schemas ## Try 10,000 orders of what may happen to a run, as many races, and kill -9; CHAOS=…
 	KEYTURN_CHAOS=$(CHAOS) $(BIN)/python -m pytest -n auto \
 		tests/bot/test_state_machine.py tests/bot/test_replicas.py tests/chaos \
-		tests/connectors/test_silence.py tests/connectors/test_hostile.py $(ARGS)
+		tests/connectors/test_silence.py tests/connectors/test_hostile.py \
+		tests/acceptance/test_*_in_browser.py $(ARGS)
 
 # What is filled in takes long: in KEEP it stays for the next run, 22 GB of it.
 KEEP ?=

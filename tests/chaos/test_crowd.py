@@ -121,11 +121,10 @@ def _held(
 def test_nothing_is_lost_or_done_twice_when_processes_are_killed(
     tmp_path: Path, record_property: Record
 ):
-    """One of each: processes, restarts of PostgreSQL, and a failover."""
+    """One of each: processes, a crash of PostgreSQL, and a failover."""
     faults = [
         Campaign.kill_one_that_works,
         Campaign.kill_one_that_serves,
-        Campaign.restart,
         Campaign.crash,
         Campaign.fail_over_for_good,
     ]

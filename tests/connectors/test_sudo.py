@@ -526,14 +526,14 @@ def test_sudo_itself_judges_as_we_do(private_sudoers: Path, part: int):
     bad = [
         variant
         for command in COMMANDS
-        for variant in list(_variants(command))[::97]
+        for variant in list(_variants(command))[::291]
         if "\x00" not in "".join(variant) and variant[0] in {words[0] for words in good}
     ]
     bad += [
         (*words[:place], worse, *words[place + 1 :])
         for words in GOOD[: len(COMMANDS)]
         for place in range(1, len(words))
-        for worse in ("", "a b", "../../etc/shadow", f"{words[place]} x", f"x{words[place]}")
+        for worse in ("", "../../etc/shadow", f"{words[place]} x")
     ]
     bad += [(words[0][:-1], *words[1:]) for words in good if words[0].startswith("/")]
     assert len(bad) > 100 * _PARTS

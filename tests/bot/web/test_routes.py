@@ -1,11 +1,12 @@
 """Every address, for people who are signed in and for strangers. New routes are entered here."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Mapping
 
 import pytest
 from starlette.routing import Route
 
-from tests.bot.web.conftest import Site
+from tests.bot.office import an_office
+from tests.bot.web.conftest import Site, a_site
 from tests.bot.web.exhibits import gallery
 
 # method, path → status for a stranger, status for somebody signed in.
@@ -101,6 +102,18 @@ ROUTES = {
 NAMES = {"token": "x" * 43, "person": "dora", "name": "lb1", "session": "0" * 16, "step": "1"}
 
 
+@pytest.fixture(scope="module")
+def gallery_site(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Generator[tuple[Site, Mapping[str, int]]]:
+    """The pages of one office for all tests of addresses, and its runs by what they show."""
+    with an_office(tmp_path_factory.mktemp("office")) as office:
+        site = a_site(office)
+        yield site, gallery(site.database)
+        for browser in site.browsers:
+            browser.close()
+
+
 def everything(routes: Iterable[object]) -> Iterator[object]:
     """Yield every route, those of included routers too."""
     for route in routes:
@@ -136,19 +149,18 @@ def test_a_route_that_is_missing_in_the_table_is_found(site: Site) -> None:
 
 
 @pytest.mark.parametrize(("method", "path"), ROUTES)
-@pytest.mark.parametrize("signed_in", [False, True])
 def test_a_route_answers_as_the_table_says(
-    site: Site, method: str, path: str, *, signed_in: bool
+    gallery_site: tuple[Site, Mapping[str, int]], method: str, path: str
 ) -> None:
-    denied = gallery(site.database)["denied"]
-    address = path.format(number=denied, **NAMES)
-    answer = site.browser("olga" if signed_in else "").request(method, address)
-    assert answer.status_code == ROUTES[method, path][signed_in]
+    site, numbers = gallery_site
+    address = path.format(number=numbers["denied"], **NAMES)
+    answers = [site.browser(person).request(method, address) for person in ("", "olga")]
+    assert tuple(answer.status_code for answer in answers) == ROUTES[method, path]
 
 
 @pytest.mark.parametrize("path", sorted({path for method, path in ROUTES if method == "GET"}))
-def test_looking_changes_nothing(site: Site, path: str) -> None:
-    numbers = gallery(site.database)
+def test_looking_changes_nothing(gallery_site: tuple[Site, Mapping[str, int]], path: str) -> None:
+    site, numbers = gallery_site
     before = site.office.entries()
     browser = site.browser("olga")
     for method in ("GET", "HEAD"):
@@ -158,11 +170,13 @@ def test_looking_changes_nothing(site: Site, path: str) -> None:
 
 
 @pytest.mark.parametrize("path", sorted({path for method, path in ROUTES if method == "POST"}))
-def test_what_changes_something_cannot_be_got(site: Site, path: str) -> None:
+def test_what_changes_something_cannot_be_got(
+    gallery_site: tuple[Site, Mapping[str, int]], path: str
+) -> None:
     if ("GET", path) in ROUTES:
         return
-    number = gallery(site.database)["waiting"]
-    answer = site.browser("olga").get(path.format(number=number, **NAMES))
+    site, numbers = gallery_site
+    answer = site.browser("olga").get(path.format(number=numbers["waiting"], **NAMES))
     assert answer.status_code == 405
     assert "That cannot be done here" in answer.text
 
