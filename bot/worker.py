@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import click
 
 from bot import app
-from bot.bootstrap import Foundation, build_foundation, lock_database, lock_shared_directory
+from bot.app import Foundation, build_foundation, lock_database, lock_shared_directory
 from bot.execution.procrastinate_dispatch import ProcrastinateDispatcher
 from bot.execution.procrastinate_worker import ProcrastinateWorker
 from bot.execution.scheduler import Scheduler

@@ -10,8 +10,8 @@ import pytest
 from click.testing import CliRunner
 
 from bot.__main__ import main
+from bot.app import build_foundation, lock_shared_directory
 from bot.audit import signing
-from bot.bootstrap import build_foundation, lock_shared_directory
 from bot.db import outbox, runs
 from bot.db.database import AlreadyRunning, Database
 from bot.db.process_lock import lock_exclusive, lock_shared

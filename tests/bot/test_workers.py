@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from bot.app import Foundation
 from bot.audit import change_log
-from bot.bootstrap import Foundation
 from bot.db import leases, runs
 from bot.model.run import Origin, Run, State
 from runbooks import catalogue

@@ -7,9 +7,9 @@ import sys
 from pathlib import Path
 from typing import Self
 
+from bot.app import Elsewhere, Foundation, build_foundation
 from bot.audit import signing
 from bot.auth import secret_box
-from bot.bootstrap import Elsewhere, Foundation, build_foundation
 from bot.db import migrations
 from bot.db.database import Database
 from bot.execution.procrastinate_dispatch import ProcrastinateDispatcher

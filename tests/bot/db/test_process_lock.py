@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 import psycopg
 import pytest
 
+from bot.app import lock_database
 from bot.audit import change_log
 from bot.audit.signing import SigningKey
-from bot.bootstrap import lock_database
 from bot.db import migrations
 from bot.db.database import AlreadyRunning, Database, StoreUnavailable
 from bot.db.process_lock import ProcessLock, lock_exclusive, lock_shared
