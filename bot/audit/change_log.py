@@ -77,6 +77,18 @@ class LogAltered(StoreUnavailable):
         )
 
 
+class LogShortened(LogAltered):
+    """The log lacks entries at its end: a failover or a restore lost them, or someone cut it."""
+
+    def __init__(self, ends: int, written: int) -> None:
+        lost = written - ends
+        super().__init__(
+            f"it ends at entry {ends}, and Keyturn has written entry {written}. If a failover "
+            "lost them, stop Keyturn, run `keyturn changelog acknowledge "
+            f"{ends + 1} --lost {lost} --as PERSON --reason TEXT`, and start it again"
+        )
+
+
 @dataclass(frozen=True)
 class Entry:
     """One event. at: microseconds. body: canonical JSON. prev, hash: 64 hex digits of SHA-256.
@@ -231,7 +243,7 @@ def check_head(tx: Transaction, row: Sequence[Any] | None) -> None:
     if (seq, digest) == (known, known_hash):
         return
     if seq < known:
-        raise LogAltered(f"it ends at entry {seq}, and Keyturn has written entry {known}")
+        raise LogShortened(seq, known)
     if row is not None:
         check_signed(tx, row)
     if known:

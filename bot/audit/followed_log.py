@@ -210,7 +210,7 @@ def _following(tx: Transaction, before: FollowedLog) -> FollowedLog:
         for row in new:
             _take(known, row, seen)
     if known.seq < seen[0]:
-        raise LogAltered(f"it ends at entry {known.seq}, and Keyturn has written entry {seen[0]}")
+        raise change_log.LogShortened(known.seq, seen[0])
     if row is not None and known.seq > seen[0]:
         change_log.check_signed(tx, row)
     return known

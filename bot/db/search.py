@@ -116,8 +116,7 @@ def find_page_numbers(
     bounds = _bounds(tx, wanted)
     if bounds is None:
         return [], None
-    exact = wanted.host is None or not is_pattern(wanted.host)
-    if exact and view_conditions.hide(tx, host=wanted.host, words=wanted.words):
+    if _hides(tx, wanted):
         # No index is walked: how far that goes would show how much there is.
         found = _own(tx, wanted, bounds, most + 1)
         return found[:most], found[most - 1] if len(found) > most else None
@@ -126,6 +125,14 @@ def find_page_numbers(
         return near[:most], near[most - 1]
     walk = _walk(tx, wanted)
     return ([], None) if walk is None else _walked(tx, wanted, bounds, walk, most)
+
+
+def _hides(tx: Transaction, wanted: RunFilter) -> bool:
+    """Say whether the rules show no run of this runbook on any host that is meant."""
+    if tx.sight is None or wanted.host is None or not is_pattern(wanted.host):
+        return view_conditions.hide(tx, host=wanted.host, words=wanted.words)
+    meant = list_known_hosts(tx, "run", wanted.host)
+    return all(view_conditions.hide(tx, host=host, words=wanted.words) for host in meant)
 
 
 def _walked(
@@ -155,12 +162,15 @@ def _walked(
 
 def _own(tx: Transaction, wanted: RunFilter, bounds: tuple[int, int], limit: int) -> list[int]:
     """Return numbers of what the person asked for, edited or decided, and that fits."""
-    rest, given = _rest(tx, wanted, None)
-    known = {"host": wanted.host, "asked_by": wanted.person, "words": wanted.words}
+    pattern = wanted.host if wanted.host is not None and is_pattern(wanted.host) else None
+    rest, given = _rest(tx, wanted, pattern)
+    host = None if pattern else wanted.host
+    known = {"host": host, "asked_by": wanted.person, "words": wanted.words}
     exact = {column: value for column, value in known.items() if value is not None}
     areas = {f"area{n}": area for n, area in enumerate(_areas(tx, wanted))}
     words = {f"word{n}": word for n, word in enumerate(wanted.text)}
-    own = view_conditions.OWN.format(fits=_all([f"run.{column} = :{column}" for column in exact]))
+    fits = [f"run.{column} = :{column}" for column in exact] or ["1 = 1"]
+    own = view_conditions.OWN.format(fits=_all(fits))
     # Written so that SQLite walks none of their indexes, but looks at the numbers.
     same = [f"CASE WHEN run.{column} = :{column} THEN 1 ELSE 0 END = 1" for column in exact]
     rest += [f"run.id IN ({own})", *same]

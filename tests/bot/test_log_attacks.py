@@ -596,6 +596,25 @@ class TestWitnessAtTheStart:
             verification.check_witness(tx, point)
 
 
+@pytest.mark.parametrize("act", [change_log.lock_log, followed_log.follow_log])
+def test_what_to_do_is_said_when_a_failover_lost_the_last_entries(
+    sealed: Office, act: Callable[[Transaction], object]
+):
+    for _ in range(3):
+        _note(sealed)
+    entries = entries_of(sealed.database)
+    written = len(entries)
+    rewrite(sealed.database, entries[:-2])
+    with sealed.database.transaction() as tx, pytest.raises(LogAltered) as stopped:
+        act(tx)
+    assert f"it ends at entry {written - 2}, and Keyturn has written entry {written}" in str(
+        stopped.value
+    )
+    assert f"`keyturn changelog acknowledge {written - 1} --lost 2 --as PERSON" in str(
+        stopped.value
+    )
+
+
 def test_witnesses_see_the_last_entries_before_a_clean_stop(
     sealed: Office, house: Housekeeping, told: list[Checkpoint]
 ):
