@@ -1,0 +1,148 @@
+"""Open what a command works on: the settings, the installation and its database."""
+
+import os
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bot.cli.context import FAILED, NOT_FOUND, Place, plainly, stop
+
+if TYPE_CHECKING:
+    from bot.db.database import Database
+    from bot.maintenance.installation import Installation
+    from bot.settings import Settings
+
+# Heavy modules are loaded by the command that needs them: `keyturn --help` answers at once.
+
+
+def read_settings() -> "Settings":
+    """Return the settings; end with a message that names the setting that is wrong."""
+    from pydantic import ValidationError
+
+    from bot.model import request_form
+    from bot.settings import Settings, lend
+
+    try:
+        # Before any client library is loaded: they read proxy and authorities at import.
+        lend()
+        return Settings()
+    except ValidationError as error:
+        found = error.errors()[0]
+        name = "".join(f"KEYTURN_{part}: ".upper() for part in found["loc"])
+        stop(name + request_form.describe_invalid_value(found), FAILED)
+
+
+def read_server_settings() -> "Settings":
+    """Return the settings; end with a message if others can read or write their file."""
+    from bot.settings import SETTINGS_FILE
+    from connectors.permissions import find_reader
+
+    settings = read_settings()
+    with plainly():
+        if SETTINGS_FILE.exists() and (trouble := find_reader(SETTINGS_FILE)):
+            stop(trouble, FAILED)
+    return settings
+
+
+def check_own_runbooks(settings: "Settings") -> None:
+    """Load the installation's own runbooks; end with a message that says what is wrong there."""
+    if settings.runbooks is not None:
+        from runbooks import catalogue
+
+        catalogue()
+
+
+def read_installation() -> "Installation":
+    """Return the installation that the settings describe, for the doctor."""
+    given = read_settings()
+    check_own_runbooks(given)
+    from bot.maintenance.installation import Installation
+    from bot.model.redaction import Redactor
+    from bot.settings import misspelt
+
+    return Installation(
+        data=given.data,
+        policy=given.policy,
+        keys=given.key_directory,
+        database=given.database_url,
+        distributed=given.engine == "distributed",
+        redactor=Redactor(given.secrets),
+        base_url=given.base_url.rstrip("/"),
+        witness=given.witness,
+        slack_api=given.slack_api,
+        slack_bot_token=given.slack_bot_token.get_secret_value(),
+        slack_app_token=given.slack_app_token.get_secret_value(),
+        slack_signing_secret=given.slack_signing_secret.get_secret_value(),
+        slack_team=given.slack_team,
+        slack_channel=given.slack_channel,
+        slack_alarm_channel=given.slack_alarm_channel,
+        misspelt=misspelt(),
+        authorities=os.environ.get("SSL_CERT_FILE", ""),
+    )
+
+
+@contextmanager
+def open_database(instead: str = "", *, missing: bool = False) -> "Generator[Database]":
+    """Open the database, and close it at the end.
+
+    Args:
+        instead: Address of another database, or of the same for another role.
+        missing: Whether the file of the database may be absent.
+    """
+    from bot.audit import signing
+    from bot.db.database import Database
+    from bot.model.redaction import Redactor
+
+    settings = read_settings()
+    with plainly():
+        key = settings.key_directory / "changelog.key"
+        sealed = signing.load_signing_key(key) if key.exists() else None
+        database = Database(instead or settings.database_url, sealed, Redactor(settings.secrets))
+        file = Path(database.engine.url.database or "")
+        if database.embedded and not (missing or file.exists()):
+            stop(
+                f"there is no database in {file.parent.absolute()} yet: keyturn serve makes it, "
+                "and KEYTURN_DATA says where it is",
+                NOT_FOUND,
+            )
+        try:
+            if sealed is not None and not (instead or missing):
+                _open_log(database)
+            yield database
+        finally:
+            database.close()
+
+
+def _open_log(database: "Database") -> None:
+    """Record the signing key in an empty change log: what a command writes comes after it."""
+    from bot.audit import change_log as log
+    from bot.audit import verification
+    from bot.db import migrations
+
+    if not migrations.is_schema_current(database):
+        return
+    with database.reading() as tx:
+        begun = log.get_head(tx) != (0, log.GENESIS)
+    if not begun:
+        with database.transaction() as tx:
+            verification.open_log(tx)
+
+
+def _has_database() -> bool:
+    settings = read_settings()
+    return bool(settings.database) or (settings.data / "keyturn.db").exists()
+
+
+PLACE = Place(
+    policy=lambda: read_settings().policy,
+    database=open_database,
+    has_database=_has_database,
+    data=lambda: read_settings().data,
+    keys=lambda: read_settings().key_directory,
+    address=lambda: read_settings().base_url.rstrip("/"),
+    service=lambda: read_settings().here,
+    witness=lambda: read_settings().witness,
+    migrations=lambda: read_settings().migrations.get_secret_value(),
+    hooks=lambda: read_settings().hooks,
+)
