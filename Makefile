@@ -135,9 +135,9 @@ test: setup system assets schemas .venv/.compiled ## Run every test on every cor
 # does so 24 times. And every write in turn fails, as on a disk that is full or broken. A hundredth
 # as often PostgreSQL restarts under several processes, a five-hundredth as often a standby takes its
 # place, and the answer to each commit of a run in turn is lost; a fiftieth as often a process is
-# asked to end. As many runs wait in one queue, the clock jumps for ten years, and hosts fall silent or
-# hang up at every byte of a handshake, and pages are seen light and dark at every width. It takes some hours on four cores; what it came to is told at the
-# end.
+# asked to end. As many runs wait in one queue, the clock jumps for ten years, hosts fall silent or
+# hang up at every byte of a handshake, and pages are seen light and dark at every width. It takes
+# some hours on four cores; what it came to is told at the end.
 CHAOS ?= 10000
 
 .PHONY: chaos

@@ -208,7 +208,7 @@ def showcase(url: str = "http://127.0.0.1:1") -> Showcase:
         url=f"{url}/emulator",
     )
     client = AsyncWebClient(token=emulator.bot_token, base_url=emulator.api_url)
-    bolt = AsyncApp(signing_secret=SECRET, client=client)
+    bolt = AsyncApp(name="showcase", signing_secret=SECRET, client=client)
     handler = AsyncSlackRequestHandler(bolt)
 
     async def events(request: Request) -> Response:

@@ -84,6 +84,7 @@ def stock() -> Stock:
         await ack("done")
 
     bolt = AsyncApp(
+        name="tests",
         signing_secret=SECRET,
         client=AsyncWebClient(base_url="http://127.0.0.1:9/"),
         authorize=authorize,

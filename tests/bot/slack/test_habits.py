@@ -119,7 +119,7 @@ def _bolt(client: AsyncWebClient) -> AsyncApp:
     async def authorize(enterprise_id: str | None, team_id: str | None) -> AuthorizeResult:
         return AuthorizeResult(enterprise_id=enterprise_id, team_id=team_id, bot_token="xoxb-1")
 
-    return AsyncApp(signing_secret=SECRET, client=client, authorize=authorize)
+    return AsyncApp(name="habits", signing_secret=SECRET, client=client, authorize=authorize)
 
 
 def _served(bolt: AsyncApp) -> Callable[[Scope, Receive, Send], Any]:

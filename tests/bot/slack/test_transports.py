@@ -170,6 +170,7 @@ async def test_stock_bolt_acknowledges_nothing_that_fails_or_that_nobody_listens
         raise RuntimeError("on purpose")
 
     bolt = AsyncApp(
+        name="tests",
         signing_secret="x",
         client=AsyncWebClient(),
         authorize=authorize,
