@@ -1,6 +1,6 @@
 """The judge: holds what travels between Slack and Keyturn against Slack's own types.
 
-`make schemas` makes JSON Schemas of these. Where a test runs, every call that reaches the console
+`make schemas` makes JSON Schemas of these. Where a test runs, every call that reaches the emulator
 and every payload that leaves it passes here, in both directions.
 """
 
@@ -156,11 +156,11 @@ def _object(raw: bytes) -> Json:
         return {"": "no JSON"}
 
 
-# --- at the console ---
+# --- at the emulator ---
 
 
 def watch(patch: pytest.MonkeyPatch) -> None:
-    """Have everything that reaches or leaves any console judged from now on."""
+    """Have everything that reaches or leaves any emulator judged from now on."""
     patch.setattr(WebApi, "api", _judged_call(WebApi.api))
     patch.setattr(WebApi, "hook", _judged_hook(WebApi.hook))
     patch.setattr(Courier, "command", _judged_delivery(Courier.command))

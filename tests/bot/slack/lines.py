@@ -14,7 +14,7 @@ from tests.bot.office import Office
 from tests.bot.slack.payloads import SECRET, signed
 from tests.policies import TEAM
 from tests.slack_emulator import EmulatedChannel, EmulatedPerson, Emulator
-from tests.slack_emulator import Installation as ConsoleInstallation
+from tests.slack_emulator import Installation as EmulatorInstallation
 from tests.slack_emulator.deliveries import Answer, to_url
 from tests.slack_emulator.serving import served, until
 from tests.toy import LISTS
@@ -27,10 +27,10 @@ Send = Callable[[bytes, Mapping[str, str]], Awaitable[Answer]]
 
 @dataclass
 class Line:
-    """console: the Slack. door: ours, with its requests under way in `listening`."""
+    """emulator: the Slack. door: ours, with its requests under way in `listening`."""
 
     office: Office
-    console: Emulator
+    emulator: Emulator
     door: Door
     listening: asyncio.Task[None]
 
@@ -42,14 +42,14 @@ class Line:
     @property
     def calls(self) -> list[str]:
         """The methods of the Web API that we called."""
-        return [name for name, _ in self.console.web_api.calls]
+        return [name for name, _ in self.emulator.web_api.calls]
 
     async def type(self, text: str, user: str = "U0DORA") -> None:
-        await self.console.speech.say(user, OPS, f"/keyturn {text}")
+        await self.emulator.speech.say(user, OPS, f"/keyturn {text}")
 
     def seen_by(self, user: str = "U0DORA") -> str:
         """Return all that somebody sees in the channel."""
-        shown = self.console.workspace.log(OPS, user)
+        shown = self.emulator.workspace.log(OPS, user)
         return "\n".join(message.text for message in shown)
 
     async def connected(self) -> None:
@@ -61,14 +61,14 @@ class Line:
         await asyncio.gather(self.listening, return_exceptions=True)
 
 
-def a_console() -> Emulator:
+def an_emulator() -> Emulator:
     names = {"U0DORA": "dora", "U0OLGA": "olga", "U0ADAM": "adam"}
     return Emulator(
         people=[EmulatedPerson(user, name, name.title()) for user, name in names.items()],
         channels=[EmulatedChannel(OPS, "ops")],
         signing_secret=SECRET,
         deliver=None,
-        installation=ConsoleInstallation(team_id=TEAM),
+        installation=EmulatorInstallation(team_id=TEAM),
     )
 
 
@@ -81,21 +81,21 @@ async def a_line(
     signing_secret: str = SECRET,
 ) -> AsyncGenerator[Line]:
     """Yield a door that calls Slack. app_token: another one than Slack expects."""
-    console, app = a_console(), Starlette()
-    app.mount("/console", console.app)
+    emulator, app = an_emulator(), Starlette()
+    app.mount("/emulator", emulator.app)
     async with served(app) as url:
-        console.url = f"{url}/console"
-        speaker = client(console.bot_token, console.api_url)
-        slack = Installation(signing_secret, TEAM, app_token=app_token or console.app_token)
+        emulator.url = f"{url}/emulator"
+        speaker = client(emulator.bot_token, emulator.api_url)
+        slack = Installation(signing_secret, TEAM, app_token=app_token or emulator.app_token)
         offering = FormOptions(office.fleet, office.database, office.policies, lists=LISTS)
         door = Door(office.workflow, office.database, office.policies, speaker, slack, offering)
         assert door.sockets is not None
         door.sockets.ping_seconds = ping_seconds
-        line = Line(office, console, door, asyncio.create_task(door.sockets.run()))
+        line = Line(office, emulator, door, asyncio.create_task(door.sockets.run()))
         yield line
         await line.end()
         await door.close()
-        await console.courier.settled()
+        await emulator.courier.settled()
 
 
 @asynccontextmanager
@@ -119,7 +119,7 @@ async def over_socket_mode(line: Line) -> AsyncGenerator[Send]:
 
     async def send(raw: bytes, headers: Mapping[str, str]) -> Answer:
         async with asyncio.timeout(5):
-            return await line.console.sockets.deliver(raw, headers)
+            return await line.emulator.sockets.deliver(raw, headers)
 
     yield send
 

@@ -1,6 +1,6 @@
 """A reader: what Slack would act on in anything that is sent to it, beside what is ours.
 
-It takes mrkdwn apart by the console's own reader, which makes tags of mentions, links and formats.
+It parses mrkdwn with the reader of the emulator, which makes tags of mentions, links and formats.
 """
 
 import re

@@ -331,7 +331,7 @@ def hostile_story(said: str) -> list[Story]:
 @settings(max_examples=300, deadline=None)
 @given(said=hostile, before=st.sampled_from(["", "run 1 · ", "“"]))
 def test_nothing_that_was_said_is_formatted(said: str, before: str):
-    """The console's reader makes tags of formats, and pictures of emoji."""
+    """The emulator's reader makes tags of formats, and pictures of emoji."""
     shown = to_html(f"{before}{mrkdwn(said)}", Names())
     assert "<" not in shown
     assert with_emoji(shown) == shown

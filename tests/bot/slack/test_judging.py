@@ -1,4 +1,4 @@
-"""The judge knows what Slack would not take, and sees all that reaches a console."""
+"""The judge knows what Slack would not take, and sees all that reaches an emulator."""
 
 import copy
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from starlette.applications import Starlette
 
 from bot.slack.run_message import render_card
 from tests.bot.slack import judging, payloads
-from tests.bot.slack.lines import OPS, a_console
+from tests.bot.slack.lines import OPS, an_emulator
 from tests.bot.slack.stories import a_story, every_story
 from tests.slack_emulator.emulator import Emulator
 from tests.slack_emulator.serving import served
@@ -73,30 +73,30 @@ def test_what_slack_sends_is_judged_too():
     assert judging.faults_of_delivery(click) != []
 
 
-def test_every_method_of_the_console_is_described():
+def test_every_method_of_the_emulator_is_described():
     for method in sorted(judging.KNOWN):
         assert judging.faults_of_answer(method, {"ok": True}) == []
         assert judging.faults_of_answer(method, {"ok": "yes"}) != []
 
 
-async def _say(console: Emulator, **given: object) -> list[str]:
+async def _say(emulator: Emulator, **given: object) -> list[str]:
     app = Starlette()
-    app.mount("/console", console.app)
+    app.mount("/emulator", emulator.app)
     async with served(app) as url:
-        console.url = f"{url}/console"
-        headers = {"authorization": f"Bearer {console.bot_token}"}
-        async with httpx2.AsyncClient(base_url=console.api_url, headers=headers) as client:
+        emulator.url = f"{url}/emulator"
+        headers = {"authorization": f"Bearer {emulator.bot_token}"}
+        async with httpx2.AsyncClient(base_url=emulator.api_url, headers=headers) as client:
             await client.post("chat.postMessage", json={"channel": OPS, **given})
     return [*judging.found]
 
 
 def test_a_call_that_is_as_it_should_be_passes():
-    assert run(_say(a_console(), text="all is well")) == []
+    assert run(_say(an_emulator(), text="all is well")) == []
 
 
 @pytest.mark.malformed
-def test_a_call_that_the_console_takes_and_slack_would_not_fails_whichever_test_makes_it():
-    console = a_console()
-    found = run(_say(console, text="all is well", link_names="perhaps"))
-    assert [message.text for message in console.workspace.log(OPS, "")] == ["all is well"]
+def test_a_call_that_the_emulator_takes_and_slack_would_not_fails_whichever_test_makes_it():
+    emulator = an_emulator()
+    found = run(_say(emulator, text="all is well", link_names="perhaps"))
+    assert [message.text for message in emulator.workspace.log(OPS, "")] == ["all is well"]
     assert ["link_names" in one for one in found] == [True]

@@ -33,7 +33,7 @@ async def line(office: Office, anyio_backend: str) -> AsyncIterator[Line]:
 async def test_two_connections_stand_and_both_are_used(line: Line):
     for _ in range(4):
         await line.type("help")
-    assert line.console.sockets.connections == 2
+    assert line.emulator.sockets.connections == 2
     assert line.seen_by().count("What Keyturn does for you") == 4
 
 
@@ -61,9 +61,9 @@ async def test_a_bad_app_token_is_said_and_not_tried_for_ever(
 async def test_the_bots_token_in_place_of_the_apps_is_said(office: Office):
     async with a_line(office) as line:
         await line.connected()
-        wrong = line.console.bot_token
+        wrong = line.emulator.bot_token
     async with a_line(office, app_token=wrong) as other:
-        other.console.bot_token = wrong
+        other.emulator.bot_token = wrong
         await other.listening
         assert other.sockets.status.refused
 
@@ -71,8 +71,8 @@ async def test_the_bots_token_in_place_of_the_apps_is_said(office: Office):
 async def test_connections_are_renewed_when_slack_wants_it(line: Line):
     """A warning and the request itself come for each connection, and ask for one new one."""
     before = line.calls.count(OPEN)
-    await line.console.sockets.renew()
-    await until(lambda: line.console.sockets.connections == 2)
+    await line.emulator.sockets.renew()
+    await until(lambda: line.emulator.sockets.connections == 2)
     await line.connected()
     await line.type("help")
     assert "What Keyturn does for you" in line.seen_by()
@@ -81,17 +81,17 @@ async def test_connections_are_renewed_when_slack_wants_it(line: Line):
 
 async def test_what_is_under_way_is_answered_on_the_connection_it_came_by(line: Line):
     """The answer is ready only after the connection was asked to go."""
-    line.console.workspace.faults.latency = 0.3
-    asked = asyncio.create_task(line.console.sockets.deliver(payloads.slash("help"), FORM))
-    await until(lambda: line.console.sockets.sent)
-    await line.console.sockets.renew()
+    line.emulator.workspace.faults.latency = 0.3
+    asked = asyncio.create_task(line.emulator.sockets.deliver(payloads.slash("help"), FORM))
+    await until(lambda: line.emulator.sockets.sent)
+    await line.emulator.sockets.renew()
     async with asyncio.timeout(20):
         assert b"What Keyturn does" in (await asked).content
 
 
 async def test_connections_that_break_are_opened_again(line: Line):
-    await line.console.sockets.cut()
-    await until(lambda: line.console.sockets.connections == 2)
+    await line.emulator.sockets.cut()
+    await until(lambda: line.emulator.sockets.connections == 2)
     await line.connected()
 
 
@@ -102,36 +102,36 @@ async def test_connections_that_break_are_opened_again(line: Line):
 async def test_what_slack_holds_against_us_is_told(
     line: Line, caplog: pytest.LogCaptureFixture, reason: str, words: str
 ):
-    await line.console.sockets.renew(reason)
+    await line.emulator.sockets.renew(reason)
     await until(lambda: words in caplog.text)
     await line.connected()
 
 
 async def test_when_slack_limits_us_we_wait_as_long_as_it_says(office: Office):
     async with a_line(office) as line:
-        line.console.workspace.faults.calls_to_limit = 2
+        line.emulator.workspace.faults.calls_to_limit = 2
         await line.connected()
-        assert line.console.workspace.faults.calls_to_limit == 0
+        assert line.emulator.workspace.faults.calls_to_limit == 0
 
 
 async def test_keyturn_reconnects_within_a_ping_after_an_outage(office: Office):
     async with a_line(office, ping_seconds=0.2) as line:
         await line.connected()
-        straight = line.console.url
-        line.console.url = "http://127.0.0.1:9/nobody"
-        await line.console.sockets.cut()
+        straight = line.emulator.url
+        line.emulator.url = "http://127.0.0.1:9/nobody"
+        await line.emulator.sockets.cut()
         await until(lambda: line.calls.count(OPEN) >= 2 + 2 * 5, within=30)
         assert line.sockets.status.up == 0
         assert line.sockets.status.seconds_down > 0.5
-        line.console.url = straight
-        line.console.workspace.faults.calls_to_fail = 2
+        line.emulator.url = straight
+        line.emulator.workspace.faults.calls_to_fail = 2
         await line.connected()
         assert line.sockets.status.seconds_down == 0
 
 
 async def test_connections_that_slack_ends_at_once_are_opened_again_after_a_pause(line: Line):
     """The first time at once; the SDK would open the next ones without a pause too."""
-    sockets, loop = line.console.sockets, asyncio.get_running_loop()
+    sockets, loop = line.emulator.sockets, asyncio.get_running_loop()
     began = loop.time()
     for _ in range(2):
         await sockets.renew()
@@ -175,12 +175,12 @@ async def frozen_when_asked(target: int) -> AsyncGenerator[tuple[int, asyncio.Ev
 async def test_a_connection_where_nobody_is_any_more_is_renewed(office: Office):
     """It stays open for the kernel: no error comes."""
     async with a_line(office, ping_seconds=0.5) as line:
-        port = int(line.console.url.split(":")[2].split("/")[0])
+        port = int(line.emulator.url.split(":")[2].split("/")[0])
         async with frozen_when_asked(port) as (front, frozen):
-            straight = line.console.url
-            line.console.url = straight.replace(str(port), str(front))
+            straight = line.emulator.url
+            line.emulator.url = straight.replace(str(port), str(front))
             await line.connected()
-            line.console.url = straight
+            line.emulator.url = straight
             opened = line.calls.count(OPEN)
             frozen.set()
             await until(lambda: line.calls.count(OPEN) >= opened + 2, within=20)
@@ -189,12 +189,12 @@ async def test_a_connection_where_nobody_is_any_more_is_renewed(office: Office):
 
 
 async def test_a_clean_end_answers_what_is_under_way_and_says_goodbye(line: Line):
-    line.console.workspace.faults.latency = 0.3
-    asked = asyncio.create_task(line.console.sockets.deliver(payloads.slash("help"), FORM))
+    line.emulator.workspace.faults.latency = 0.3
+    asked = asyncio.create_task(line.emulator.sockets.deliver(payloads.slash("help"), FORM))
     await until(lambda: "users.info" in line.calls)
     await line.end()
     assert b"What Keyturn does" in (await asked).content
-    await until(lambda: line.console.sockets.connections == 0)
+    await until(lambda: line.emulator.sockets.connections == 0)
 
 
 async def test_nothing_is_taken_over_http_without_a_signing_secret(office: Office):
@@ -212,7 +212,7 @@ async def test_an_event_that_was_not_taken_comes_again(line: Line):
         sending = asyncio.ensure_future(
             send(payloads.event("Ev1"), {"content-type": "application/json"})
         )
-        await until(lambda: line.console.sockets.sent)
+        await until(lambda: line.emulator.sockets.sent)
         # What is sent after it is answered first, by the same two connections.
         for _ in range(2):
             await send(payloads.slash("help"), FORM)
@@ -222,8 +222,8 @@ async def test_an_event_that_was_not_taken_comes_again(line: Line):
 
 async def test_what_is_no_envelope_does_no_harm(line: Line):
     for rubbish in ("", "x", "[]", '{"type":"slash_commands"}', '{"envelope_id":1}', '{"a":NaN}'):
-        await line.console.sockets.say(rubbish)
-    await line.console.sockets.say(json.dumps({"envelope_id": "e", "payload": "text"}))
+        await line.emulator.sockets.say(rubbish)
+    await line.emulator.sockets.say(json.dumps({"envelope_id": "e", "payload": "text"}))
     await line.type("help")
     assert "What Keyturn does for you" in line.seen_by()
     assert line.sockets.status.up == 2
@@ -234,8 +234,8 @@ async def test_the_address_of_a_connection_is_never_shown(
 ):
     """Whoever has it listens in our place."""
     caplog.set_level(logging.INFO)
-    line.console.url = line.console.url.replace("/console", "/nowhere")
-    await line.console.sockets.cut()
+    line.emulator.url = line.emulator.url.replace("/emulator", "/nowhere")
+    await line.emulator.sockets.cut()
     await until(lambda: "status 40" in line.sockets.status.trouble)
     assert "ticket" not in caplog.text
     assert "ticket" not in line.sockets.status.trouble
@@ -250,8 +250,8 @@ async def test_a_connection_takes_the_proxy_of_the_web_client_and_no_other(
         await line.connected()
 
 
-async def test_the_console_lets_nobody_listen_without_a_ticket(line: Line):
-    address = line.console.url.replace("http", "ws") + "/link?ticket=guessed"
+async def test_the_emulator_lets_nobody_listen_without_a_ticket(line: Line):
+    address = line.emulator.url.replace("http", "ws") + "/link?ticket=guessed"
     async with aiohttp.ClientSession() as session:
         with pytest.raises(aiohttp.WSServerHandshakeError):
             await session.ws_connect(address)

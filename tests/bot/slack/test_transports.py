@@ -100,7 +100,7 @@ async def test_a_click_that_comes_again_has_no_second_effect(send: Send, line: L
     await send(payloads.slash("toy set lb1 lamp on"), FORM)
     line.office.work()
     await line.door.outbox.flush()
-    [card] = line.console.workspace.log("C0OPS", "U0OLGA")
+    [card] = line.emulator.workspace.log("C0OPS", "U0OLGA")
     value = line.office.run(1).digest[:10]
     click = payloads.click("approve", f"1:{value}", "U0OLGA", channel="C0OPS", ts=card.ts)
     for _ in range(3):
