@@ -418,6 +418,7 @@ class ListedRun(NamedTuple):
     ended: int | None
     summary: str
     words: str
+    kind: str
     request: str
     undo_of: int | None
     all_hosts: str

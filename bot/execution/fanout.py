@@ -67,7 +67,7 @@ def _gathered(parts: WorkflowContext, tx: Transaction, whole: Run, children: Seq
         return _reported(parts, tx, whole, children, bad)
     waiting = [child for child in children if child.state is State.WAITING]
     if not waiting:
-        summary = f"Nothing to do on any of {len(children)} hosts"
+        summary = f"No changes on any of {len(children)} hosts"
         return end_run(parts, tx, whole, State.UNCHANGED, summary)
     return _shown(parts, tx, whole, waiting)
 

@@ -16,6 +16,7 @@ from bot.execution.planner import Remaining, resolve_plan
 from bot.execution.recovery import can_go_on
 from bot.model.plan import ResolvedPlan
 from bot.model.run import Run, State
+from bot.model.run_states import ON_HOLD
 from bot.policy import NoPolicy, Policy
 from bot.workflow import break_glass_rules, grant_rules, schedule_approval, stop_reasons
 from bot.workflow.approval_count import ApprovalCount, count_approvals
@@ -66,7 +67,7 @@ def claim_run(parts: WorkflowContext, number: int) -> Claimed | None:
             return None
         frozen = _frozen(tx, run, policy)
         if frozen:
-            log_waiting(tx, run, f"waits: {frozen}")
+            log_waiting(tx, run, f"{ON_HOLD.label}: {frozen}")
             return None
         first = priority.urgent_run_at(tx, run.host)
         if first not in {None, run.id} and priority.get_turn(tx, run.id).rank < priority.URGENT:
@@ -117,7 +118,7 @@ def open_gate(parts: WorkflowContext, claimed: Claimed, left: Remaining) -> Inte
         frozen = _frozen(tx, run, policy)
         if frozen:
             release_host_lock(parts, tx, run)
-            log_waiting(tx, runs.move_run(tx, run, State.READY), f"waits: {frozen}")
+            log_waiting(tx, runs.move_run(tx, run, State.READY), f"{ON_HOLD.label}: {frozen}")
             return None
         if run.grant is not None:
             grant_rules.use_grant(tx, run)

@@ -177,7 +177,7 @@ class HostReader:
     def _planned(self, tx: Transaction, held: Run, *, left: Remaining) -> None:
         policy = self._parts.policies.current()
         if not left.steps and held.timing is None:
-            end_run(self._parts, tx, held, State.UNCHANGED, f"Nothing to do: {left.because}")
+            end_run(self._parts, tx, held, State.UNCHANGED, f"No changes: {left.because}")
             return
         expires = tx.now + self._parts.patience + self._parts.unused
         proposal = resolve_plan(self._parts, held, policy, left, expires=expires)

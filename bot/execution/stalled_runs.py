@@ -7,10 +7,11 @@ from bot.db import break_glass, locks, priority, procrastinate_queue, runs
 from bot.db.database import Transaction
 from bot.execution import gate
 from bot.model.run import Run, State
+from bot.model.run_states import ON_HOLD
 from bot.policy import NoPolicy, Policy
 from bot.workflow.context import WorkflowContext
 
-_FROZEN = "waits: "
+_FROZEN = f"{ON_HOLD.label}: "
 
 
 def list_stalled_runs(

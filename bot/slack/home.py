@@ -14,6 +14,7 @@ from bot.db.home_queue import Home
 from bot.db.schedules import ScheduleState
 from bot.model.canonical import hash_canonical
 from bot.model.run import Run, State
+from bot.model.run_states import describe_run
 from bot.slack.blocks import (
     Block,
     Element,
@@ -34,7 +35,6 @@ from bot.slack.blocks import (
     words,
 )
 from bot.slack.client import Voice, error_of, retry_after
-from bot.slack.labels import label_of
 from bot.slack.replies import ASK, COMMAND
 from bot.slack.run_facts import Stories, Story
 from bot.slack.run_message import render_card
@@ -115,11 +115,11 @@ def _section(title: str, found: Sequence[Run], seen: Seen, nothing: str) -> list
 
 
 def _listed(run: Run, seen: Seen) -> list[Element]:
-    icon, label = label_of(run)
+    status = describe_run(run)
     title = shortened(run.title, 150)
     page = f"{seen.base_url}/runs/{run.id}"
     named = link(page, title) if seen.base_url else bold(title)
-    said: list[Element] = [emoji(icon), words(f" {label}: "), named]
+    said: list[Element] = [emoji(status.emoji), words(f" {status.label}: "), named]
     if run.asked_by != seen.person:
         said.append(words(f" – {seen.names.get(run.asked_by, run.asked_by)}"))
     if run.state is State.WAITING:

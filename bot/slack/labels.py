@@ -1,9 +1,9 @@
 """How a run stands, in words that nobody can misread. Pure."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
-from bot.model.run import ATTENTION, Run, State
+from bot.model.run import State
+from bot.model.run_states import describe_run
 from bot.slack.run_facts import Story
 
 
@@ -26,40 +26,12 @@ class Verdict:
 
 
 _MOST_HOSTS = 3
-_LABELS: Mapping[State, tuple[str, str]] = {
-    State.ASKED: ("mag", "Looking"),
-    State.WAITING: ("key", "Approval needed"),
-    State.READY: ("hourglass_flowing_sand", "Allowed"),
-    State.STARTING: ("mag", "Looking once more"),
-    State.RUNNING: ("gear", "Running"),
-    State.SUCCEEDED: ("white_check_mark", "Done"),
-    State.FAILED: ("x", "Failed"),
-    State.UNKNOWN: ("warning", "Unknown"),
-    State.UNCHANGED: ("white_check_mark", "Nothing to do"),
-    State.REFUSED: ("no_entry", "Refused"),
-    State.DENIED: ("no_entry_sign", "Denied"),
-    State.EXPIRED: ("stopwatch", "Expired"),
-    State.WITHDRAWN: ("leftwards_arrow_with_hook", "Withdrawn"),
-    State.OFFERED: ("speech_balloon", "Other values proposed"),
-    State.REPLACED: ("arrows_counterclockwise", "Replaced"),
-    State.STALE: ("arrows_counterclockwise", "Out of date"),
-    State.STOPPED: ("octagonal_sign", "Stopped"),
-}
-
-
-def label_of(run: Run) -> tuple[str, str]:
-    """Return an emoji's name and the words for how a run stands."""
-    if run.standing == ATTENTION:
-        return "warning", "Needs attention"
-    # A schedule of a check is asked for like a change, and has no report.
-    if run.kind == "check" and run.state is State.SUCCEEDED and run.timing is None:
-        return "large_green_circle", "Healthy"
-    return _LABELS[run.state]
 
 
 def verdict(story: Story) -> Verdict:
     run = story.run
-    icon, label = label_of(run)
+    display = describe_run(run)
+    icon, label = display.emoji, display.label
     text = _under_way(story) or run.summary
     # Some summaries begin with what the label says: "Denied by Olga: not today".
     if text.startswith(label):

@@ -8,7 +8,8 @@ from dataclasses import replace
 from itertools import groupby
 
 from bot.model.plan import PlannedStep, ResolvedPlan
-from bot.model.run import Run, State, StepRecord, StepState, Vote, describe_proposals
+from bot.model.run import Run, State, StepRecord, Vote, describe_proposals
+from bot.model.run_states import STEPS
 from bot.model.text import counted, escape_control, escape_to_one_line
 from bot.slack.blocks import (
     MOST_HEADER,
@@ -47,13 +48,6 @@ _MOST_STEPS = 12
 _MOST_CHARACTERS = 6000
 _MOST_COMMAND = 2500
 _MOST_LISTED = 20
-
-_BECAME: Mapping[StepState, str] = {
-    StepState.INTENT: "sent, its end is not seen yet",
-    StepState.SUCCEEDED: "done",
-    StepState.FAILED: "failed",
-    StepState.UNKNOWN: "nobody saw its end",
-}
 
 
 def fits_in_message(proposal: ResolvedPlan) -> bool:
@@ -120,7 +114,7 @@ def _title(which: str, step: PlannedStep, hosts: str, record: StepRecord | None)
             words(" → "),
             code(step.after or "nothing"),
         ]
-    return parts + ([words(f" – {_BECAME[record.state]}")] if record else [])
+    return parts + ([words(f" – {STEPS[record.state].label.lower()}")] if record else [])
 
 
 def _undo(step: PlannedStep) -> list[Element]:
@@ -137,7 +131,7 @@ def _listed(proposal: ResolvedPlan, became: Mapping[int, StepRecord]) -> list[El
     titles = [
         [
             words(shortened(f"{n}. {step.title} on {step.host}", 150)),
-            *([words(f" – {_BECAME[became[n].state]}")] if n in became else []),
+            *([words(f" – {STEPS[became[n].state].label.lower()}")] if n in became else []),
         ]
         for n, step in steps[:_MOST_LISTED]
     ]

@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from bot.model.run_states import STATUSES
 from bot.policy import Policy
-from bot.web.badges import RUN
 from bot.web.run_filter import GROUPS
 from runbooks import catalogue
 
@@ -13,7 +13,7 @@ Options = Mapping[str, Mapping[str, str]]
 
 _STATES: Options = {
     "Several": {name: title for name, (title, _) in GROUPS.items()},
-    "One": {str(standing): shown.word for standing, shown in RUN.items()},
+    "One": {str(standing): shown.label for standing, shown in STATUSES.items()},
 }
 
 

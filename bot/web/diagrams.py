@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from bot.model import times
 from bot.model.run import Run, State
-from bot.web import badges
+from bot.model.run_states import STATUSES, Tone, describe_run
 from runbooks import Report
 
 # A mark is some pixels wide, however short what it stands for was: none sticks out at the end.
@@ -68,13 +68,13 @@ def _mark(run: Run, since: int, until: int) -> Mark:
     begin = run.started or run.asked
     end = run.ended if run.ended is not None else until if run.started else begin
     x = min(place(begin, since, until), _LAST)
-    shown = badges.RUN[run.standing]
+    shown = describe_run(run)
     return Mark(
         x=x,
         width=max(place(end, since, until) - x, 0),
         lane=_lane(run.state),
         tone=shown.tone,
-        title=f"{shown.word}: {run.title}, {times.format_utc(begin)}",
+        title=f"{shown.label}: {run.title}, {times.format_utc(begin)}",
     )
 
 
@@ -83,7 +83,7 @@ def _lane(state: State) -> int:
         return 0
     if state in _WRONG:
         return 1
-    return 2 if badges.RUN[state].tone in {"grey", "red"} else 3
+    return 2 if STATUSES[state].tone in {Tone.NEUTRAL, Tone.DANGER} else 3
 
 
 def place(at: int, since: int, until: int) -> float:

@@ -7,8 +7,8 @@ from typing import Any, cast
 
 from bot.audit.change_log import Entry
 from bot.model.run import State, status_of
+from bot.model.run_states import STATUSES, Tone
 from bot.model.times import format_utc
-from bot.web import badges
 
 Name = Callable[[str], str]
 # The host that an entry is about, among what it says.
@@ -83,10 +83,10 @@ def _ending(kind: str, facts: Mapping[str, Any]) -> tuple[str, str, str, str]:
     """Tell of a state that a run came to; or of an event that only a newer version knows."""
     detail = str(facts.get("summary", ""))
     try:
-        shown = badges.RUN[status_of(State(kind), unwell=facts.get("healthy") is False)]
+        shown = STATUSES[status_of(State(kind), unwell=facts.get("healthy") is False)]
     except ValueError:
-        return kind.capitalize(), detail, "grey", "dot"
-    return shown.word, detail, shown.tone, shown.icon
+        return kind.capitalize(), detail, Tone.NEUTRAL, "dot"
+    return shown.label, detail, shown.tone, shown.icon
 
 
 def _text(facts: Mapping[str, Any], key: str) -> str:
@@ -97,7 +97,7 @@ def _text(facts: Mapping[str, Any], key: str) -> str:
 def _asked(facts: Mapping[str, Any], who: str) -> tuple[str, str, str, str]:
     where = _DOORS.get(_text(facts, "door"), "")
     reason = _text(facts, "reason")
-    return f"Asked by {who} {where}".strip(), f"“{reason}”" if reason else "", "blue", "person"
+    return f"Asked by {who} {where}".strip(), f"“{reason}”" if reason else "", Tone.INFO, "person"
 
 
 def _planned(facts: Mapping[str, Any], _who: str) -> tuple[str, str, str, str]:
@@ -105,7 +105,7 @@ def _planned(facts: Mapping[str, Any], _who: str) -> tuple[str, str, str, str]:
     keys = "no approval needed" if not wanted else f"{wanted} approval{'s'[: wanted != 1]} needed"
     if wanted and facts.get("whose"):
         keys += f" from {_text(facts, 'whose')}"
-    return "Planned", f"{keys}; digest {_text(facts, 'digest')[:10]}", "blue", "list"
+    return "Planned", f"{keys}; digest {_text(facts, 'digest')[:10]}", Tone.INFO, "list"
 
 
 def _with_reason(title: str, tone: str, icon: str):
@@ -116,7 +116,7 @@ def _with_reason(title: str, tone: str, icon: str):
 
 
 def _sending(facts: Mapping[str, Any], _who: str) -> tuple[str, str, str, str]:
-    return f"Step {_text(facts, 'n')} sent", _text(facts, "title"), "blue", "play"
+    return f"Step {_text(facts, 'n')} sent", _text(facts, "title"), Tone.INFO, "play"
 
 
 def _step(word: str, tone: str, icon: str):
@@ -138,128 +138,132 @@ _Teller = Callable[[Mapping[str, Any], str], tuple[str, str, str, str]]
 _TELLERS: Mapping[str, _Teller] = {
     "asked": _asked,
     "planned": _planned,
-    "approved": _with_reason("Approved by {who}", "green", "key"),
-    "approval refused": _with_reason("{who} could not approve", "orange", "ban"),
-    "denial refused": _with_reason("{who} could not deny", "orange", "ban"),
+    "approved": _with_reason("Approved by {who}", Tone.SUCCESS, "key"),
+    "approval refused": _with_reason("{who} could not approve", Tone.WARNING, "ban"),
+    "denial refused": _with_reason("{who} could not deny", Tone.WARNING, "ban"),
     "denied": lambda facts, who: (
         f"Denied by {who}",
         _text(facts, "summary").partition(": ")[2],
-        "red",
+        Tone.DANGER,
         "ban",
     ),
-    "glass wanted": _with_reason("{who} means to break the glass", "orange", "alert"),
-    "glass refused": _with_reason("{who} could not break the glass", "orange", "ban"),
-    "glass broken": _with_reason("{who} broke the glass", "red", "alert"),
-    "glass reviewed": _with_reason("Reviewed by {who}", "green", "eye"),
-    "wanting": _with_reason("One more approval is wanted", "orange", "key"),
+    "glass wanted": _with_reason("{who} means to break the glass", Tone.WARNING, "alert"),
+    "glass refused": _with_reason("{who} could not break the glass", Tone.WARNING, "ban"),
+    "glass broken": _with_reason("{who} broke the glass", Tone.DANGER, "alert"),
+    "glass reviewed": _with_reason("Reviewed by {who}", Tone.SUCCESS, "eye"),
+    "wanting": _with_reason("One more approval is wanted", Tone.WARNING, "key"),
     "reminded": lambda facts, _who: (
         "Approvers reminded",
         f"It waits for {_text(facts, 'whose')}",
-        "blue",
+        Tone.INFO,
         "clock",
     ),
     "escalated": lambda facts, _who: (
         "Escalated",
         f"By now it may be approved by {_text(facts, 'whose')}",
-        "orange",
+        Tone.WARNING,
         "clock",
     ),
     "counter-proposed": lambda facts, who: (
         f"{who} proposed other values",
         plainly(facts.get("values") or ""),
-        "orange",
+        Tone.WARNING,
         "swap",
     ),
     "proposed": lambda facts, who: (
         f"Proposed by {who}",
         f"In place of run {_text(facts, 'instead_of_run')}",
-        "blue",
+        Tone.INFO,
         "swap",
     ),
-    "accepted": _with_reason("Accepted by {who}", "green", "check"),
+    "accepted": _with_reason("Accepted by {who}", Tone.SUCCESS, "check"),
     "grant used": lambda facts, _who: (
         f"Let through by grant {_text(facts, 'grant')}",
         f"{_text(facts, 'used')} of {_text(facts, 'an_hour')} this hour",
-        "green",
+        Tone.SUCCESS,
         "key",
     ),
     "token used": lambda facts, who: (
         f"{who} came by the API",
         f"To {_text(facts, 'to')}, with the token {_text(facts, 'token')}…",
-        "blue",
+        Tone.INFO,
         "key",
     ),
-    "stop asked": _with_reason("{who} stops it", "red", "ban"),
-    "stop refused": _with_reason("{who} could not stop it", "orange", "ban"),
-    "withdrawn": lambda _facts, who: (f"Withdrawn by {who}", "", "grey", "back"),
+    "stop asked": _with_reason("{who} stops it", Tone.DANGER, "ban"),
+    "stop refused": _with_reason("{who} could not stop it", Tone.WARNING, "ban"),
+    "withdrawn": lambda _facts, who: (f"Withdrawn by {who}", "", Tone.NEUTRAL, "back"),
     "followed up": lambda facts, _who: (
         "It is over" if facts.get("healthy") else "It is over, and needs attention",
         _text(facts, "summary"),
-        "green" if facts.get("healthy") else "orange",
+        Tone.SUCCESS if facts.get("healthy") else Tone.WARNING,
         "eye",
     ),
-    "scheduled": _moment("Schedule {n} began", "green", "clock"),
-    "fired": _moment("Schedule {n} fired run {run}", "blue", "clock"),
+    "scheduled": _moment("Schedule {n} began", Tone.SUCCESS, "clock"),
+    "fired": _moment("Schedule {n} fired run {run}", Tone.INFO, "clock"),
     "fires missed": lambda facts, _who: (
         f"Schedule {_text(facts, 'schedule')} missed {_text(facts, 'n')}",
         "Keyturn was not running then",
-        "orange",
+        Tone.WARNING,
         "clock",
     ),
-    "fire skipped": _moment("Schedule {n} left a moment out", "grey", "clock"),
-    "schedule suspended": _moment("Schedule {n} was suspended", "orange", "ban"),
-    "schedule resumed": _moment("Schedule {n} was resumed by {who}", "blue", "play"),
-    "schedule lapsed": _moment("Schedule {n} lapsed", "orange", "clock"),
-    "schedule ended": _moment("Schedule {n} ended", "grey", "back"),
+    "fire skipped": _moment("Schedule {n} left a moment out", Tone.NEUTRAL, "clock"),
+    "schedule suspended": _moment("Schedule {n} was suspended", Tone.WARNING, "ban"),
+    "schedule resumed": _moment("Schedule {n} was resumed by {who}", Tone.INFO, "play"),
+    "schedule lapsed": _moment("Schedule {n} lapsed", Tone.WARNING, "clock"),
+    "schedule ended": _moment("Schedule {n} ended", Tone.NEUTRAL, "back"),
     "resumed": lambda facts, _who: (
         "Another worker goes on",
         f"{_text(facts, 'worker')} does the steps that are left",
-        "blue",
+        Tone.INFO,
         "lock",
     ),
     "taken over": lambda facts, _who: (
         "Taken over",
         f"{_text(facts, 'worker')} was not heard of any more",
-        "orange",
+        Tone.WARNING,
         "lock",
     ),
     "claimed": lambda facts, _who: (
         f"Its turn on {_text(facts, _HOST)}",
         "Read once more",
-        "blue",
+        Tone.INFO,
         "lock",
     ),
-    "started": lambda _facts, _who: ("Started", "Nothing had moved since", "blue", "play"),
+    "started": lambda _facts, _who: ("Started", "Nothing had moved since", Tone.INFO, "play"),
     "sending": _sending,
-    "step succeeded": _step("done", "green", "check"),
-    "step failed": _step("failed", "red", "cross"),
-    "step unknown": _step("has an unknown end", "orange", "question"),
+    "step succeeded": _step("done", Tone.SUCCESS, "check"),
+    "step failed": _step("failed", Tone.DANGER, "cross"),
+    "step unknown": _step("has an unknown end", Tone.WARNING, "question"),
     "asked the host": lambda facts, _who: (
         f"{_text(facts, _HOST)} was asked what became of step {_text(facts, 'n')}",
         f"It {said}" if (said := _text(facts, "says")) else "",
-        "orange" if said else "blue",
+        Tone.WARNING if said else Tone.INFO,
         "question",
     ),
     "host answered": lambda facts, _who: (
         f"{_text(facts, _HOST)} answered",
         f"It {_text(facts, 'says')}",
-        "green" if _text(facts, "status") == "0" else "orange",
+        Tone.SUCCESS if _text(facts, "status") == "0" else Tone.WARNING,
         "eye",
     ),
     "logging trouble": lambda facts, _who: (
         "The log could not be written",
         "; ".join(f"{name} {value}" for name, value in facts.items() if name not in _UNTOLD),
-        "orange",
+        Tone.WARNING,
         "question",
     ),
-    "output erased": _with_reason("What the host answered was erased by {who}", "grey", "ban"),
-    "erasure asked": _with_reason("{who} asks to erase what the host answered", "grey", "person"),
-    "erasure refused": _with_reason("{who} could not decide what is erased", "orange", "ban"),
-    "erasure declined": _with_reason("{who} declined to have it erased", "grey", "back"),
+    "output erased": _with_reason(
+        "What the host answered was erased by {who}", Tone.NEUTRAL, "ban"
+    ),
+    "erasure asked": _with_reason(
+        "{who} asks to erase what the host answered", Tone.NEUTRAL, "person"
+    ),
+    "erasure refused": _with_reason("{who} could not decide what is erased", Tone.WARNING, "ban"),
+    "erasure declined": _with_reason("{who} declined to have it erased", Tone.NEUTRAL, "back"),
     "proven": lambda facts, _who: (
         "Proven by reading again",
         _text(facts, "because"),
-        "green",
+        Tone.SUCCESS,
         "eye",
     ),
 }

@@ -12,7 +12,7 @@ from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from starlette.templating import Jinja2Templates
 
-from bot.model import times
+from bot.model import run_states, times
 from bot.model.text import escape_control
 from bot.web import badges, diagrams
 from bot.web.assets import STATIC
@@ -75,9 +75,10 @@ def load_templates() -> Jinja2Templates:
         "facts": facts,
         "gauge": diagrams.gauge,
         "tree": diagrams.tree,
-        "part_badge": badges.of_part,
-        "run_badge": badges.RUN,
-        "step_badge": badges.STEP,
+        "describe_child_run": run_states.describe_child_run,
+        "describe_run": run_states.describe_run,
+        "statuses": run_states.STATUSES,
+        "step_badge": run_states.STEPS,
         "standing_badge": badges.STANDING,
         "fire_badge": badges.FIRE,
         "reach_badge": badges.REACH,

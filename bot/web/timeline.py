@@ -11,10 +11,9 @@ from bot.audit.timeline import TimelineEvent
 from bot.db.database import Transaction
 from bot.model import times
 from bot.model.run import Vote
+from bot.model.run_states import STATUSES, StatusDisplay, Tone
 from bot.model.times import NotATime
-from bot.web import badges
 from bot.web.auth import Visiting
-from bot.web.badges import Badge
 from bot.web.deps import Here
 from bot.web.templating import page
 from connectors.command import UncleanText, clean
@@ -22,14 +21,20 @@ from connectors.command import UncleanText, clean
 router = APIRouter()
 
 _MOST = 100
-_RANKS: Mapping[int, Badge] = {
-    0: Badge("Changed", "blue", "play", "It was done, or begun."),
-    1: Badge("Attempted", "orange", "ban", "It was asked for, and ended before it was begun."),
-    2: Badge("Seen", "yellow", "eye", "Something that was found, told from outside or left out."),
-    3: Badge("Everywhere", "grey", "server", "It names no host and may concern each."),
+_RANKS: Mapping[int, StatusDisplay] = {
+    0: StatusDisplay("Changed", Tone.INFO, "play", "It was done, or begun."),
+    1: StatusDisplay(
+        "Attempted", Tone.WARNING, "ban", "It was asked for, and ended before it was begun."
+    ),
+    2: StatusDisplay(
+        "Seen", Tone.PENDING, "eye", "Something that was found, told from outside or left out."
+    ),
+    3: StatusDisplay(
+        "Everywhere", Tone.NEUTRAL, "server", "It names no host and may concern each."
+    ),
 }
 _NOT_YET = "not yet: "
-_ASKED = Badge("Asked for", "yellow", "clock", "It may still be done.")
+_ASKED = StatusDisplay("Asked for", Tone.PENDING, "clock", "It may still be done.")
 
 Typed = Annotated[str, Query(max_length=100)]
 Hosts = Annotated[str, Query(max_length=300)]
@@ -40,8 +45,8 @@ class Shown:
     """One happening. apart: how long before or after. votes: who allowed it, if somebody did."""
 
     one: TimelineEvent
-    rank: Badge
-    state: Badge | None
+    rank: StatusDisplay
+    state: StatusDisplay | None
     apart: str
     votes: Sequence[Vote]
 
@@ -108,7 +113,7 @@ def _shown(tx: Transaction, found: Sequence[TimelineEvent], at: int) -> list[Sho
         Shown(
             one,
             _ASKED if one.state.startswith(_NOT_YET) else _RANKS[one.rank],
-            badges.RUN.get(one.state.removeprefix(_NOT_YET)),
+            STATUSES.get(one.state.removeprefix(_NOT_YET)),
             _apart(one.at - at),
             allowed.get(one.run or 0, ()),
         )

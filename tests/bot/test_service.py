@@ -66,7 +66,7 @@ def test_the_plan_is_made_three_times(office: Office):
 
 def test_nothing_to_do_asks_nobody(office: Office):
     run = office.ask(SetSwitch(host="lb1", name="lamp", value="off"))
-    assert (run.state, run.summary) == (State.UNCHANGED, "Nothing to do: lamp is off")
+    assert (run.state, run.summary) == (State.UNCHANGED, "No changes: lamp is off")
 
 
 def test_a_refusal_of_the_runbook_tells_what_to_do(office: Office):
@@ -528,7 +528,7 @@ class TestFreezes:
         self._freeze(office, self.FROZEN)
         waiting = office.approve(office.ask(LAMP_ON))
         assert waiting.state is State.READY
-        assert waiting.summary == "waits: the edge is frozen until 2999-01-01 00:00 UTC (fair)"
+        assert waiting.summary == "On hold: the edge is frozen until 2999-01-01 00:00 UTC (fair)"
         assert office.fleet.told == []
 
         # A frozen crowd is not looked at again and again.

@@ -247,7 +247,7 @@ def _command(made: Showcase) -> None:
         elif words.startswith("restart"):
             await ack()
             await client.chat_postMessage(
-                channel=body["channel_id"], text="Approval needed: restart api", blocks=CARD
+                channel=body["channel_id"], text="Needs approval: restart api", blocks=CARD
             )
         elif words == "shout":
             await ack(text="Heard by all", response_type="in_channel")

@@ -128,7 +128,7 @@ def every_story() -> dict[str, Story]:
             {"votes": [yes()], "steps": [lost]},
         ),
         S.UNCHANGED: (
-            replace(a_run(S.UNCHANGED, summary="Nothing to do: it is gone", **ended), **empty),
+            replace(a_run(S.UNCHANGED, summary="No changes: it is gone", **ended), **empty),
             {},
         ),
         S.REFUSED: (a_run(S.REFUSED, summary="the table is not there", **ended), {}),

@@ -75,7 +75,7 @@ async def test_news_is_told_once_slack_answers(chat: Chat, broken: Callable[[], 
         tx.sql.exec_driver_sql("UPDATE news SET not_before = 0")
     assert why.startswith("status ")
     await chat.settle()
-    assert chat.slack.card.text.startswith("Approval needed")
+    assert chat.slack.card.text.startswith("Needs approval")
 
 
 async def test_a_refusal_is_said_once_more(chat: Chat, broken: Callable[[], web.Response]):
@@ -180,7 +180,7 @@ async def test_a_card_whose_blocks_are_refused_keeps_no_buttons(chat: Chat, erro
     assert chat.run().state is State.SUCCEEDED
     updates = [told for call, told in chat.slack.calls if call == "chat.update"]
     assert updates[-1]["blocks"] == []
-    assert updates[-1]["text"].startswith("Done")
+    assert updates[-1]["text"].startswith("Succeeded")
     [result] = [one for one in chat.slack.posted if one.thread]
     assert "lb1" in result.text
 
@@ -196,13 +196,13 @@ async def test_what_slack_never_takes_keeps_no_end_from_the_thread(chat: Chat):
         chat.slack.refuse("chat.update", "no_such_reason")
     await chat.press("approve", "U0OLGA")
     [result] = [one for one in chat.slack.posted if one.thread]
-    assert result.text.startswith("Done")
+    assert result.text.startswith("Succeeded")
     chat.slack.refusals.clear()
     with chat.office.database.transaction() as tx:
         tx.sql.exec_driver_sql("UPDATE news SET not_before = 0")
     await chat.settle()
     [card] = [one for one in chat.slack.posted if not one.thread]
-    assert card.text.startswith("Done")
+    assert card.text.startswith("Succeeded")
     assert len([one for one in chat.slack.posted if one.thread]) == 1
 
 

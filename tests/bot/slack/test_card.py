@@ -77,22 +77,22 @@ def test_slack_takes_every_card(story: Story):
 
 
 LABELS = {
-    State.ASKED: "Looking",
-    State.WAITING: "Approval needed",
-    State.READY: "Allowed",
-    State.STARTING: "Looking once more",
+    State.ASKED: "Planning",
+    State.WAITING: "Needs approval",
+    State.READY: "Queued",
+    State.STARTING: "Starting",
     State.RUNNING: "Running",
-    State.SUCCEEDED: "Done",
+    State.SUCCEEDED: "Succeeded",
     State.FAILED: "Failed",
-    State.UNKNOWN: "Unknown",
-    State.UNCHANGED: "Nothing to do",
+    State.UNKNOWN: "Unknown outcome",
+    State.UNCHANGED: "No changes",
     State.REFUSED: "Refused",
     State.DENIED: "Denied",
     State.EXPIRED: "Expired",
     State.WITHDRAWN: "Withdrawn",
-    State.OFFERED: "Other values proposed",
-    State.REPLACED: "Replaced",
-    State.STALE: "Out of date",
+    State.OFFERED: "Counter-proposal",
+    State.REPLACED: "Superseded",
+    State.STALE: "Stale",
     State.STOPPED: "Stopped",
 }
 
@@ -403,7 +403,7 @@ def test_the_same_on_many_hosts_is_shown_once_and_with_every_host():
     done = StepRecord(12, 1, StepState.SUCCEEDED, ASKED)
     sent = StepRecord(12, 2, StepState.INTENT, ASKED)
     going = seen(done, sent)
-    assert "on lb1 : marked → not marked – done" in going
+    assert "on lb1 : marked → not marked – succeeded" in going
     assert "on lb2 : marked → not marked – sent" in going
     assert "3. Forget 203.0.113.9 on lb3 :" in going
 

@@ -54,7 +54,7 @@ async def test_a_decision_on_a_copy_takes_the_buttons_off_every_card(waited: Cha
     for card in cards:
         assert card.buttons == {}
         assert "Approved by Olga Owner · <!date^" in card.words
-    assert "Done" in other.text
+    assert "Succeeded" in other.text
 
 
 async def test_a_denial_is_told_on_every_card_and_to_the_asker(waited: Chat):
@@ -205,4 +205,4 @@ async def test_an_archived_channel_keeps_nobody_from_hearing(chat: Chat):
     await chat.settle()
     assert chat.run().state is State.SUCCEEDED
     told = chat.slack.seen_in("D0DORA")
-    assert any(one.text.startswith("Done") for one in told)
+    assert any(one.text.startswith("Succeeded") for one in told)

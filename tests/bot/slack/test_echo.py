@@ -37,7 +37,7 @@ async def test_a_card_whose_answer_was_lost_is_found_again(chat: Chat):
     assert chat.slack.card.buttons.keys() == {"approve", "deny"}
     await chat.press("approve", "U0OLGA")
     assert chat.run().state is State.SUCCEEDED
-    assert chat.slack.card.text.startswith("Done")
+    assert chat.slack.card.text.startswith("Succeeded")
 
 
 async def test_it_is_found_among_many(chat: Chat):
@@ -50,7 +50,7 @@ async def test_it_is_found_among_many(chat: Chat):
     await tried_again(chat)
     assert cards(chat) == 6
     await chat.press("approve", "U0OLGA", message=ours)
-    assert ours.text.startswith("Done")
+    assert ours.text.startswith("Succeeded")
 
 
 async def test_what_follows_is_found_in_the_thread(chat: Chat):
@@ -58,7 +58,7 @@ async def test_what_follows_is_found_in_the_thread(chat: Chat):
     chat.slack.unheard = 1
     await chat.press("approve", "U0OLGA")
     await tried_again(chat)
-    assert [one.text.split(":")[0] for one in chat.slack.posted if one.thread] == ["Done"]
+    assert [one.text.split(":")[0] for one in chat.slack.posted if one.thread] == ["Succeeded"]
 
 
 async def test_a_direct_message_is_repeated_once_at_most(chat: Chat):

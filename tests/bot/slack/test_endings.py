@@ -92,7 +92,7 @@ async def test_a_card_that_cannot_be_changed_any_more_is_posted_anew(chat: Chat,
     chat.slack.refuse("chat.update", error)
     await chat.press("approve", "U0OLGA", message=first)
     cards = [one for one in chat.slack.posted if not one.thread and one is not first]
-    assert [card.text.partition(":")[0] for card in cards] == ["Done"]
+    assert [card.text.partition(":")[0] for card in cards] == ["Succeeded"]
 
 
 @pytest.mark.parametrize("error", sorted(CLOSED_PLACES))

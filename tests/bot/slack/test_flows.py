@@ -19,9 +19,7 @@ async def test_a_developer_asks_and_an_owner_approves_by_button(chat: Chat):
     answer = await chat.type(LAMP_ON, "U0DORA")
     assert (answer.status, answer.body) == (200, b"")
     card = chat.slack.card
-    assert card.text == (
-        "Approval needed: toy set lb1 lamp on (the edge), asked by Dora Developer"
-    )
+    assert card.text == ("Needs approval: toy set lb1 lamp on (the edge), asked by Dora Developer")
     assert "the cellar is dark" in card.words
     assert "set lamp on" in card.words
     assert "set lamp off" in card.words
@@ -32,7 +30,7 @@ async def test_a_developer_asks_and_an_owner_approves_by_button(chat: Chat):
 
     assert chat.office.fleet.told == [("lb1", "set lamp on")]
     assert chat.run().state is State.SUCCEEDED
-    assert card.text.startswith("Done: toy set lb1 lamp on (the edge) – ")
+    assert card.text.startswith("Succeeded: toy set lb1 lamp on (the edge) – ")
     assert "Approved by Olga Owner" in card.words
     assert card.buttons == {}
 
@@ -50,7 +48,7 @@ async def test_a_check_is_one_message(chat: Chat):
     answer = await chat.type("toy show lb1", "U0STAN")
     assert answer.body == b""
     [message] = chat.slack.posted
-    assert message.text == "Healthy: toy show lb1 (the edge) – 2 switches"
+    assert message.text == "Succeeded: toy show lb1 (the edge) – 2 switches"
     assert "lamp=off" in message.words
 
 
@@ -124,7 +122,7 @@ async def test_approving_by_words_takes_the_plan_that_was_seen(chat: Chat):
     await chat.type(LAMP_ON)
     assert "plan now" in (await chat.type("approve 1 0123456789", "U0OLGA")).text
     shown = await chat.type("approve 1", "U0OLGA")
-    assert "Approval needed" in shown.text
+    assert "Needs approval" in shown.text
     assert chat.run().state is State.WAITING
 
 
@@ -218,7 +216,7 @@ async def test_nothing_to_do_is_said_to_its_asker_alone(chat: Chat):
     await chat.type("toy set lb1 lamp off")
     [whisper] = chat.slack.posted
     assert (whisper.seen_by, whisper.channel) == ("U0DORA", "C0OPS")
-    assert whisper.text == "Nothing to do: toy set lb1 lamp off (the edge) – lamp is off"
+    assert whisper.text == "No changes: toy set lb1 lamp off (the edge) – lamp is off"
 
 
 async def test_the_verb_is_on_the_button(chat: Chat):

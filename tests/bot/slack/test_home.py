@@ -74,7 +74,7 @@ async def test_what_does_not_wait_for_somebody_has_no_buttons_there(chat: Chat):
     for user in ("U0DORA", "U0STAN"):
         assert set(buttons(await look(chat, user))) == {"ask-0"}
     view = chat.slack.views["U0DORA"]
-    assert "Approval needed: " in words(view)
+    assert "Needs approval: " in words(view)
     assert "/keyturn withdraw 1" in words(view)
 
 
@@ -85,7 +85,7 @@ async def test_checks_stand_there_as_on_their_cards(chat: Chat):
     await chat.type("toy show lb1")
     shown = words(await look(chat, "U0DORA"))
     assert "Needs attention: toy show lb1" in " ".join(shown.split())
-    assert "Healthy: toy show lb2" in " ".join(shown.split())
+    assert "Succeeded: toy show lb2" in " ".join(shown.split())
 
 
 async def test_a_click_at_home_is_judged_as_any_other(chat: Chat):

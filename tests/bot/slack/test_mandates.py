@@ -78,7 +78,7 @@ async def test_other_values_are_proposed_accepted_and_approved(chat: Chat):
     told = words(await chat.type("counter 1 value=dim because it is too bright", "U0OLGA"))
     assert "You propose “toy set lb1 lamp dim” as run 2." in told
     offered = newest(chat)
-    assert "Other values proposed" in card(chat)
+    assert "Counter-proposal" in card(chat)
     assert "Olga Owner proposes this in place of run 1" in card(chat)
     await chat.press("accept", "U0ADAM", message=offered)
     assert chat.run(2).state is State.OFFERED

@@ -90,7 +90,7 @@ async def test_six_hours_without_slack_delay_no_run_and_lose_no_end(
     shown = [one for one in chat.slack.seen_in(OPS) if not one.thread]
     for run in (before, *during):
         [card] = [one for one in shown if f"run {run.id} " in one.words]
-        ends = {State.SUCCEEDED: "Done", State.STALE: "Stale", State.WAITING: "Approval"}
+        ends = {State.SUCCEEDED: "Succeeded", State.STALE: "Stale", State.WAITING: "Needs"}
         assert card.text.startswith(ends[chat.run(run.id).state]), card.text
 
 
@@ -180,5 +180,5 @@ async def test_what_was_done_in_a_year_without_chat_is_in_nobodys_way(chat: Chat
     await in_thread(chat, "on")
     await chat.settle()
     posted = [told for call, told in chat.slack.calls if call.startswith("chat.post")]
-    assert [told["text"].partition(":")[0] for told in posted] == ["Approval needed"]
+    assert [told["text"].partition(":")[0] for told in posted] == ["Needs approval"]
     assert untold(chat) == 0

@@ -76,7 +76,7 @@ async def test_what_is_for_the_asker_reaches_them_where_the_bot_is_not(chat: Cha
     await chat.type("toy set lb1 lamp off", channel="C0SECRET")
     [message] = chat.slack.posted
     assert message.channel == "D0DORA"
-    assert message.text.startswith("Nothing to do")
+    assert message.text.startswith("No changes")
 
 
 async def test_a_request_from_the_web_is_shown_in_the_default_channel(office: Office):
@@ -92,7 +92,7 @@ async def test_a_card_that_was_deleted_is_posted_anew_and_works(chat: Chat):
     chat.slack.posted.clear()
     await chat.type("approve 1 " + chat.run().short_digest, "U0OLGA")
     cards = [one for one in chat.slack.posted if not one.thread]
-    assert [card.text.split(":")[0] for card in cards] == ["Done"]
+    assert [card.text.split(":")[0] for card in cards] == ["Succeeded"]
 
 
 async def test_a_button_of_a_card_that_was_replaced_decides_nothing(chat: Chat):
@@ -133,7 +133,7 @@ async def test_a_failure_of_slack_never_fails_a_run(chat: Chat, error: str):
     assert chat.run().state is State.SUCCEEDED
     due_now(chat)
     await chat.settle()
-    assert chat.slack.posted[0].text.startswith("Done")
+    assert chat.slack.posted[0].text.startswith("Succeeded")
 
 
 async def test_it_waits_longer_each_time(chat: Chat):
@@ -154,7 +154,7 @@ async def test_blocks_that_slack_does_not_take_leave_the_words(chat: Chat):
     chat.slack.refuse("chat.postMessage", "invalid_blocks")
     await chat.type(LAMP_ON)
     assert chat.slack.card.blocks == []
-    assert chat.slack.card.text.startswith("Approval needed")
+    assert chat.slack.card.text.startswith("Needs approval")
 
 
 async def test_a_server_error_that_is_no_json_is_survived(chat: Chat):
@@ -164,7 +164,7 @@ async def test_a_server_error_that_is_no_json_is_survived(chat: Chat):
     assert chat.slack.posted == []
     due_now(chat)
     await chat.settle()
-    assert chat.slack.card.text.startswith("Approval needed")
+    assert chat.slack.card.text.startswith("Needs approval")
 
 
 async def test_what_is_shown_already_is_not_sent_again(chat: Chat):
@@ -196,7 +196,7 @@ async def test_a_sender_that_died_holds_nothing_up_for_long(chat: Chat):
     assert chat.slack.posted == []
     due_now(chat)
     await chat.settle()
-    assert chat.slack.card.text.startswith("Approval needed")
+    assert chat.slack.card.text.startswith("Needs approval")
 
 
 async def test_what_a_dead_sender_had_is_told_by_another_within_fifteen_seconds(chat: Chat):
@@ -214,7 +214,7 @@ async def test_what_a_dead_sender_had_is_told_by_another_within_fifteen_seconds(
     with chat.office.database.transaction() as tx:
         tx.sql.exec_driver_sql("UPDATE news SET not_before = not_before - 15000000")
     await chat.settle()
-    assert chat.slack.card.text.startswith("Approval needed")
+    assert chat.slack.card.text.startswith("Needs approval")
 
 
 async def test_what_a_dead_sender_has_said_is_not_said_again(chat: Chat):
@@ -248,7 +248,7 @@ async def test_who_takes_long_keeps_what_they_tell(chat: Chat, monkeypatch: pyte
             await asyncio.wait([telling], timeout=0.05)
         await telling
         assert other.slack.posted == []
-    assert chat.slack.card.text.startswith("Approval needed")
+    assert chat.slack.card.text.startswith("Needs approval")
 
 
 async def test_who_was_late_does_not_speak_for_who_took_over(chat: Chat):
@@ -279,7 +279,7 @@ async def test_who_ends_in_good_order_leaves_what_they_could_not_tell_to_others(
         await until(lambda: any(call == "chat.postMessage" for call, _ in chat.slack.calls))
     async with a_chat(chat.office) as other:
         await other.door.outbox.flush()
-        assert other.slack.card.text.startswith("Approval needed")
+        assert other.slack.card.text.startswith("Needs approval")
 
 
 async def test_a_look_that_takes_long_is_shown_and_becomes_the_card(chat: Chat):
@@ -287,7 +287,7 @@ async def test_a_look_that_takes_long_is_shown_and_becomes_the_card(chat: Chat):
         answer = await chat.send(payloads.slash(LAMP_ON))
         assert answer.body == b""
         await until(lambda: chat.slack.posted)
-        assert chat.slack.card.text.startswith("Looking: toy set lb1 lamp on")
+        assert chat.slack.card.text.startswith("Planning: toy set lb1 lamp on")
         await asyncio.to_thread(chat.office.work)
         chat.door.outbox.wake()
         await until(lambda: chat.slack.card.buttons)
@@ -321,7 +321,7 @@ async def test_progress_is_told_once_a_second_at_most_and_decisions_at_once(offi
         await chat.type("toy set all lb1 on")
         await chat.press("approve", "U0OLGA")
         assert updates == [0, 1, 1, 2]
-        assert chat.slack.card.text.startswith("Done")
+        assert chat.slack.card.text.startswith("Succeeded")
 
 
 async def test_every_automatism_of_slack_is_off(chat: Chat):
@@ -374,7 +374,7 @@ async def test_what_waits_behind_a_slow_slack_is_told_as_it_is_by_then(chat: Cha
         await asyncio.to_thread(chat.office.workflow.deny, 9, person="olga", reason="not now")
         await until(lambda: len(_texts_posted(chat)) >= 9)
     assert [text.partition(":")[0] for text in _texts_posted(chat)] == [
-        *["Approval needed"] * 8,
+        *["Needs approval"] * 8,
         "Denied",
     ]
 

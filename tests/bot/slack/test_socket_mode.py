@@ -41,7 +41,7 @@ async def test_a_request_goes_all_the_way(line: Line):
     await line.type("toy set lb1 lamp on")
     line.office.work()
     await line.door.outbox.flush()
-    assert "Approval needed" in line.seen_by("U0OLGA")
+    assert "Needs approval" in line.seen_by("U0OLGA")
 
 
 async def test_a_bad_app_token_is_said_and_not_tried_for_ever(

@@ -212,7 +212,7 @@ def gallery(database: Database) -> dict[str, int]:
             "olga",
         ).id
         shown["unchanged"] = ended(
-            tx, asked(tx, host="lb2"), State.UNCHANGED, "Nothing to do: it is not marked"
+            tx, asked(tx, host="lb2"), State.UNCHANGED, "No changes: it is not marked"
         ).id
         run = asked(tx, host="lb2", reason="")
         shown["stale"] = ended(

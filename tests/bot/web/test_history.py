@@ -262,7 +262,7 @@ def test_a_check_that_found_something_wrong_is_told_so_in_every_list(site: Site)
         words = Page(browser.get(address).text).text
         assert f"run {ill} Needs attention" in words
         assert f"run {well} Succeeded" in words
-    badge = re.compile(r'<span class="kt-badge kt-orange"[^>]*>.*?Needs attention</span>')
+    badge = re.compile(r'<span class="kt-badge kt-warning"[^>]*>.*?Needs attention</span>')
     listed, own = browser.get("/runs").text, browser.get(f"/runs/{ill}").text
     assert [*dict.fromkeys(badge.findall(own))] == badge.findall(listed)
     assert "Needs attention: abusers show" in own

@@ -33,7 +33,7 @@ def test_the_page_shows_exactly_what_will_run(site: Site) -> None:
     run = site.office.ask(LAMP_ON, reason="the cellar is dark")
     words = Page(site.browser("olga").get(f"/runs/{run.id}").text).text
     for part in (
-        "Waiting for approval",
+        "Needs approval",
         "set lamp on",
         "set lamp off",
         "Before: − off After: + on",

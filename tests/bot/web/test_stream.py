@@ -13,7 +13,8 @@ from bot.auth import sessions
 from bot.db import live_output
 from bot.db.live_output import NewestLines
 from bot.model.run import ATTENTION, State
-from bot.web import badges, build
+from bot.model.run_states import STATUSES, describe_child_run
+from bot.web import build
 from bot.web.stream_slots import Full, Seats, Terms
 from tests.bot.narrow import narrow_rules
 from tests.bot.web.conftest import Site
@@ -193,7 +194,7 @@ def test_what_was_heard_last_of_an_unknown_step_stays_on_the_page(site: Site) ->
 
 
 def test_a_host_whose_wave_has_not_begun_waits_for_no_approval():
-    assert badges.of_part(State.WAITING, begun=True).word == "To come"
-    assert badges.of_part(State.WAITING, begun=False).word == "Waiting for approval"
-    assert badges.of_part(State.RUNNING, begun=True) == badges.RUN[State.RUNNING]
-    assert badges.of_part(ATTENTION, begun=True).word == "Needs attention"
+    assert describe_child_run(State.WAITING, has_parent_started=True).label == "Upcoming"
+    assert describe_child_run(State.WAITING, has_parent_started=False) == STATUSES[State.WAITING]
+    assert describe_child_run(State.RUNNING, has_parent_started=True) == STATUSES[State.RUNNING]
+    assert describe_child_run(ATTENTION, has_parent_started=True).label == "Needs attention"

@@ -1,0 +1,164 @@
+"""The one table of how runs and steps stand: label, tone, icons and a sentence for each. Pure.
+
+Chat, pages and terminal draw from it. Statuses: a run's state, or that it needs attention.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+from bot.model.run import ATTENTION, State, StepState
+
+
+class Tone(StrEnum):
+    NEUTRAL = "neutral"
+    INFO = "info"  # under way
+    PENDING = "pending"  # a person has to act
+    SUCCESS = "success"
+    WARNING = "warning"
+    DANGER = "danger"
+
+
+@dataclass(frozen=True)
+class StatusDisplay:
+    """How a status is shown. A colour or an icon is never shown without the label."""
+
+    label: str
+    """One or two words."""
+    tone: Tone
+    icon: str
+    """A sign of the pages' `icons.html`."""
+    sentence: str
+    """What the status means."""
+    emoji: str = ""
+    """The name of an emoji, for chat; empty where chat does not show it."""
+
+
+_D = StatusDisplay
+
+STATUSES: Mapping[str, StatusDisplay] = {
+    State.ASKED: _D("Planning", Tone.INFO, "dots", "Keyturn reads the host for a plan.", "mag"),
+    State.WAITING: _D("Needs approval", Tone.PENDING, "clock", "The plan needs approval.", "key"),
+    State.READY: _D(
+        "Queued",
+        Tone.INFO,
+        "key",
+        "The run starts when its host is free.",
+        "hourglass_flowing_sand",
+    ),
+    State.STARTING: _D("Starting", Tone.INFO, "play", "Keyturn reads the host again.", "mag"),
+    State.RUNNING: _D("Running", Tone.INFO, "play", "Keyturn runs the commands.", "gear"),
+    State.SUCCEEDED: _D(
+        "Succeeded", Tone.SUCCESS, "check", "The run did what was requested.", "white_check_mark"
+    ),
+    ATTENTION: _D(
+        "Needs attention", Tone.WARNING, "alert", "The report has a problem.", "warning"
+    ),
+    State.FAILED: _D("Failed", Tone.DANGER, "cross", "The run ended with an error.", "x"),
+    State.UNKNOWN: _D(
+        "Unknown outcome",
+        Tone.WARNING,
+        "question",
+        "A step was sent, and its result is unknown.",
+        "warning",
+    ),
+    State.UNCHANGED: _D(
+        "No changes",
+        Tone.NEUTRAL,
+        "equal",
+        "The host was already as requested.",
+        "white_check_mark",
+    ),
+    State.REFUSED: _D(
+        "Refused",
+        Tone.NEUTRAL,
+        "ban",
+        "The policy or the runbook refused the request.",
+        "no_entry",
+    ),
+    State.DENIED: _D(
+        "Denied", Tone.DANGER, "ban", "An approver denied the plan.", "no_entry_sign"
+    ),
+    State.EXPIRED: _D(
+        "Expired", Tone.NEUTRAL, "clock", "The run was not started in time.", "stopwatch"
+    ),
+    State.WITHDRAWN: _D(
+        "Withdrawn",
+        Tone.NEUTRAL,
+        "back",
+        "The requester withdrew the request.",
+        "leftwards_arrow_with_hook",
+    ),
+    State.OFFERED: _D(
+        "Counter-proposal",
+        Tone.PENDING,
+        "swap",
+        "An approver proposes other values; the requester accepts or declines them.",
+        "speech_balloon",
+    ),
+    State.REPLACED: _D(
+        "Superseded",
+        Tone.NEUTRAL,
+        "swap",
+        "A run with other values replaced this one.",
+        "arrows_counterclockwise",
+    ),
+    State.STALE: _D(
+        "Stale",
+        Tone.WARNING,
+        "swap",
+        "The host, the policy or the runbook changed after the plan was shown.",
+        "arrows_counterclockwise",
+    ),
+    State.STOPPED: _D(
+        "Stopped", Tone.DANGER, "ban", "A person stopped the run.", "octagonal_sign"
+    ),
+}
+
+STEPS: Mapping[StepState, StatusDisplay] = {
+    StepState.INTENT: _D("Sent", Tone.INFO, "play", "The result is not known yet.", "gear"),
+    StepState.SUCCEEDED: _D(
+        "Succeeded", Tone.SUCCESS, "check", "The command succeeded.", "white_check_mark"
+    ),
+    StepState.FAILED: _D("Failed", Tone.DANGER, "cross", "The command failed.", "x"),
+    StepState.UNKNOWN: _D(
+        "Unknown outcome", Tone.WARNING, "question", "The result is unknown.", "warning"
+    ),
+}
+
+# A check has no plan to be approved: reading the host is all that it does.
+_CHECK_UNDER_WAY = _D("Running", Tone.INFO, "dots", "Keyturn reads the host.", "mag")
+# The summary of a queued run that a freeze holds starts with this label.
+ON_HOLD = _D("On hold", Tone.PENDING, "clock", "A freeze holds the run.", "hourglass")
+# A host of a request that has started for others waits for its wave, not for an approval.
+_UPCOMING = _D("Upcoming", Tone.NEUTRAL, "clock", "The wave has not started.", "hourglass")
+
+
+class _ShownRun(Protocol):
+    """A run, whole or as in a list."""
+
+    @property
+    def state(self) -> State: ...
+    @property
+    def standing(self) -> str: ...
+    @property
+    def kind(self) -> str: ...
+    @property
+    def summary(self) -> str: ...
+
+
+def describe_run(run: _ShownRun) -> StatusDisplay:
+    """Return how a run is shown as it stands now."""
+    if run.state is State.ASKED and run.kind == "check":
+        return _CHECK_UNDER_WAY
+    if run.state is State.READY and run.summary.startswith(f"{ON_HOLD.label}: "):
+        return ON_HOLD
+    return STATUSES[run.standing]
+
+
+def describe_child_run(status: str, *, has_parent_started: bool) -> StatusDisplay:
+    """Return how the run of one host among several is shown."""
+    if has_parent_started and status == State.WAITING:
+        return _UPCOMING
+    return STATUSES[status]
