@@ -2,12 +2,12 @@
 
 from alembic import context
 
-from bot.db import all_tables
+from bot.db import tables
 from bot.db.migrations import is_own_table
 
 context.configure(
     connection=context.config.attributes["connection"],
-    target_metadata=all_tables.metadata,
+    target_metadata=tables.metadata,
     render_as_batch=True,
     include_name=is_own_table,
 )

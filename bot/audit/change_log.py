@@ -9,13 +9,11 @@ from dataclasses import dataclass, field
 from json.encoder import encode_basestring
 from typing import Any, cast
 
-from sqlalchemy import Row, bindparam, select
+from sqlalchemy import Row, bindparam, insert, select, text
 
 from bot.audit import signing
 from bot.db import idempotency, tables, view_conditions
 from bot.db.database import StoreUnavailable, Transaction
-from bot.db.prepared import PreparedStatement
-from bot.db.statement import Statement
 from bot.model.canonical import Canonical, encode_canonical, hash_canonical
 
 GENESIS = "0" * 64
@@ -24,47 +22,28 @@ KEY = "key"
 # The places of hash and signature among the members of an entry.
 _HASH, _SIGNATURE = 8, 9
 
-# As the driver takes it, with nothing to be put together for each entry of a wave.
-_LAST = "SELECT seq, hash FROM entry ORDER BY seq DESC LIMIT 1"
-# What to ask for the newest entry, beside other things.
-HEAD = Statement(_LAST, ())
-_COLUMNS = ", ".join(column.name for column in tables.entry.columns)
+_NAMES = [column.name for column in tables.entry.columns]
+_INSERT = insert(tables.entry)
+_NEWEST = select(tables.entry).order_by(tables.entry.c.seq.desc()).limit(1)
 # SQLite has one writer; of PostgreSQL, a function of the schema takes a lock, then looks.
-_LOCKED_HEAD = {
-    "sqlite": f"SELECT {_COLUMNS} FROM entry ORDER BY seq DESC LIMIT 1",  # noqa: S608 - ours
-    "postgresql": f"SELECT {_COLUMNS} FROM log_head()",  # noqa: S608 - ours
-}
-_FROM = {
-    dialect: f"SELECT {_COLUMNS} FROM entry WHERE seq >= {mark} ORDER BY seq LIMIT {mark}"  # noqa: S608 - ours
-    for dialect, mark in (("sqlite", "?"), ("postgresql", "%s"))
-}
-_HASH_AT = {
-    dialect: f"SELECT hash FROM entry WHERE seq = {mark}"  # noqa: S608 - ours
-    for dialect, mark in (("sqlite", "?"), ("postgresql", "%s"))
-}
-_ALL = f"SELECT {_COLUMNS} FROM entry ORDER BY seq"  # noqa: S608 - ours
-_INSERT = {
-    dialect: f"INSERT INTO entry ({_COLUMNS}) VALUES ({', '.join([mark] * 10)})"  # noqa: S608 - ours
-    for dialect, mark in (("sqlite", "?"), ("postgresql", "%s"))
-}
-# All entries of a wave in one statement: a list for each column.
-_LISTS = ", ".join(
-    f"%s::{'bigint' if column.name in {'seq', 'at', 'run'} else 'text'}[]"
-    for column in tables.entry.columns
+_LOCKED_NEWEST = text("SELECT * FROM log_head()").columns(*tables.entry.columns)
+_HASH_AT = select(tables.entry.c.hash).where(tables.entry.c.seq == bindparam("number"))
+_FROM = (
+    select(tables.entry)
+    .where(tables.entry.c.seq >= bindparam("first"))
+    .order_by(tables.entry.c.seq)
+    .limit(bindparam("most"))
 )
-_INSERT_LISTS = f"INSERT INTO entry ({_COLUMNS}) SELECT * FROM unnest({_LISTS})"  # noqa: S608 - ours
 _OF = tables.entry.c.run == bindparam("of")
-_OF_RUN = PreparedStatement(select(tables.entry).where(_OF).order_by(tables.entry.c.seq))
-_OF_KIND = PreparedStatement(
+_OF_RUN = select(tables.entry).where(_OF).order_by(tables.entry.c.seq)
+_OF_KIND = (
     select(tables.entry)
     .where(tables.entry.c.kind == bindparam("which"))
     .order_by(tables.entry.c.seq.desc())
     .limit(1)
 )
-_FIRST = PreparedStatement(select(tables.entry).order_by(tables.entry.c.seq).limit(1))
-_LAST_OF_RUN = PreparedStatement(
-    select(tables.entry).where(_OF).order_by(tables.entry.c.seq.desc()).limit(1)
-)
+_FIRST = select(tables.entry).order_by(tables.entry.c.seq).limit(1)
+_LAST_OF_RUN = select(tables.entry).where(_OF).order_by(tables.entry.c.seq.desc()).limit(1)
 
 
 class LogAltered(StoreUnavailable):
@@ -168,16 +147,11 @@ def append_entry(
     if ahead:
         return append_entries(tx, [*ahead, draft])[-1]
     row = _chained(tx, draft, _body(tx, facts), tx.log_head or _last_and_locked(tx))
-    tx.wire.tell(Statement(_INSERT["sqlite" if tx.embedded else "postgresql"], row))
-    return _appended(tx, [row])[0]
+    return _store(tx, [row])[0]
 
 
 def append_entries(tx: Transaction, drafts: Sequence[Draft]) -> list[Entry]:
-    """Add entries in their order, each chained and signed as if it were alone, by one statement.
-
-    That takes a small part of the time that they take one by one: for what many hosts are told
-    or have answered at once.
-    """
+    """Add entries in their order by one statement, each chained and signed as if alone."""
     if not drafts:
         return []
     ahead = _ahead(tx, drafts)
@@ -187,11 +161,7 @@ def append_entries(tx: Transaction, drafts: Sequence[Draft]) -> list[Entry]:
     for draft, body in zip(drafts, _bodies(tx, drafts), strict=True):
         rows.append(_chained(tx, draft, body, head))
         head = rows[-1][0], rows[-1][-2]
-    if tx.embedded:
-        tx.driver.executemany(_INSERT["sqlite"], rows)
-    else:
-        tx.wire.tell(Statement(_INSERT_LISTS, tuple(map(list, zip(*rows, strict=True)))))
-    return _appended(tx, rows)[len(ahead) :]
+    return _store(tx, rows)[len(ahead) :]
 
 
 def _chained(tx: Transaction, draft: Draft, body: str, head: tuple[int, str]) -> tuple[Any, ...]:
@@ -202,7 +172,8 @@ def _chained(tx: Transaction, draft: Draft, body: str, head: tuple[int, str]) ->
     return (*unsigned, digest, tx.seal.sign(digest))
 
 
-def _appended(tx: Transaction, rows: Sequence[tuple[Any, ...]]) -> list[Entry]:
+def _store(tx: Transaction, rows: Sequence[tuple[Any, ...]]) -> list[Entry]:
+    tx.sql.execute(_INSERT, [dict(zip(_NAMES, row, strict=True)) for row in rows])
     # Nobody else appends before this transaction ends.
     tx.log_head = rows[-1][0], rows[-1][-2]
     tx.logged = True
@@ -221,14 +192,18 @@ def _last_and_locked(tx: Transaction) -> tuple[int, str]:
     Raises LogAltered if the log does not end as Keyturn left it: signing another entry would
     vouch for a history that Keyturn did not write.
     """
-    row = tx.wire.row(_LOCKED_HEAD)
+    row = _read_locked_head(tx)
     check_head(tx, row)
     return (row[0], row[_HASH]) if row else (0, GENESIS)
 
 
+def _read_locked_head(tx: Transaction) -> Sequence[Any] | None:
+    return tx.sql.execute(_NEWEST if tx.embedded else _LOCKED_NEWEST).first()
+
+
 def locked_head(tx: Transaction) -> Entry | None:
     """Return the newest entry, checked as for an append; None from an empty log."""
-    row = tx.wire.row(_LOCKED_HEAD)
+    row = _read_locked_head(tx)
     if tx.log_head is None:
         check_head(tx, row)
     return Entry(*row) if row else None
@@ -247,8 +222,8 @@ def check_head(tx: Transaction, row: Sequence[Any] | None) -> None:
     if row is not None:
         check_signed(tx, row)
     if known:
-        before = tx.wire.row(_HASH_AT, (known,))
-        if before is None or before[0] != known_hash:
+        before = tx.sql.execute(_HASH_AT, {"number": known}).scalar()
+        if before != known_hash:
             raise LogAltered(f"entry {known} is not the one that Keyturn has written")
 
 
@@ -273,13 +248,8 @@ def _bodies(tx: Transaction, drafts: Sequence[Draft]) -> list[str]:
 
 def get_head(tx: Transaction) -> tuple[int, str]:
     """Return the newest entry's sequence number and hash; (0, GENESIS) of an empty log."""
-    (answer,) = tx.wire.of_each([HEAD])
-    return read_head(answer.rows)
-
-
-def read_head(rows: Sequence[Any]) -> tuple[int, str]:
-    """Return the same of what was asked for beside other things."""
-    return (rows[0][0], rows[0][1]) if rows else (0, GENESIS)
+    row = tx.sql.execute(_NEWEST).first()
+    return (row.seq, row.hash) if row else (0, GENESIS)
 
 
 def hash_entry(row: Sequence[Any]) -> str:
@@ -363,23 +333,27 @@ def list_entries_of_run(tx: Transaction, run: int, kinds: Collection[str] = ()) 
     """Return the entries about a run. kinds: only of these; () for all."""
     if not view_conditions.list_viewable(tx, [run]):
         return []
-    found = [_entry(row) for row in _OF_RUN.rows(tx, of=run)]
+    found = [_entry(row) for row in tx.sql.execute(_OF_RUN, {"of": run}).all()]
     return [entry for entry in found if not kinds or entry.kind in kinds]
 
 
 def get_last_entry_of_run(tx: Transaction, run: int) -> Entry | None:
-    row = _LAST_OF_RUN.row(tx, of=run) if view_conditions.list_viewable(tx, [run]) else None
+    row = (
+        tx.sql.execute(_LAST_OF_RUN, {"of": run}).first()
+        if view_conditions.list_viewable(tx, [run])
+        else None
+    )
     return _entry(row) if row else None
 
 
 def get_last_entry_of_kind(tx: Transaction, kind: str) -> Entry | None:
-    row = _OF_KIND.row(tx, which=kind)
+    row = tx.sql.execute(_OF_KIND, {"which": kind}).first()
     return _entry(row) if row else None
 
 
 def get_first_entry(tx: Transaction) -> Entry | None:
     """Return the entry that the log begins with."""
-    row = _FIRST.row(tx)
+    row = tx.sql.execute(_FIRST).first()
     return _entry(row) if row else None
 
 
@@ -442,9 +416,9 @@ def list_entries_after(tx: Transaction, seq: int, *, most: int = 1000) -> list[E
     return [_entry(row) for row in tx.sql.execute(query)]
 
 
-def rows_from(tx: Transaction, seq: int, *, most: int) -> Sequence[tuple[Any, ...]]:
+def rows_from(tx: Transaction, seq: int, *, most: int) -> Sequence[Sequence[Any]]:
     """Return the rows from this number on, each with the members of an Entry in their order."""
-    return tx.wire.rows(_FROM["sqlite" if tx.embedded else "postgresql"], (seq, most))
+    return tx.sql.execute(_FROM, {"first": seq, "most": most}).all()
 
 
 def read_whole_log(tx: Transaction) -> Generator[Entry]:
@@ -462,9 +436,10 @@ def read_rows_between(tx: Transaction, first: int, end: int) -> Generator[Row[An
         yield from found
 
 
-def read_rows(tx: Transaction) -> AbstractContextManager[Iterable[tuple[Any, ...]]]:
+def read_rows(tx: Transaction) -> AbstractContextManager[Iterable[Sequence[Any]]]:
     """Read it as it is in the table: each row has the members of an Entry, in their order."""
-    return tx.wire.all_rows(_ALL)
+    query = select(tables.entry).order_by(tables.entry.c.seq)
+    return tx.sql.execute(query.execution_options(yield_per=2000))
 
 
 def _entry(row: Row[Any]) -> Entry:

@@ -23,7 +23,6 @@ from bot.auth.sessions import Session
 from bot.db import break_glass, runs, tables
 from bot.db.break_glass import BreakGlass
 from bot.db.database import Transaction
-from bot.db.prepared import PreparedStatement
 from bot.db.schedules import Schedule
 from bot.model.canonical import encode_canonical
 from bot.model.run import ENDED, Run, State, Vote
@@ -44,7 +43,7 @@ _BROKEN, _REVIEWED = "glass broken", "glass reviewed"
 # What shuts somebody out, or holds everything up, and what lets them go on.
 _SHUTS = frozenset({"banned", "everything stopped"})
 _LETS_GO_ON = frozenset({"ban lifted", "everything resumed"})
-_SINCE = PreparedStatement(
+_SINCE = (
     select(tables.entry)
     .where(
         tables.entry.c.host == bindparam("met"),
@@ -53,7 +52,7 @@ _SINCE = PreparedStatement(
     )
     .order_by(tables.entry.c.seq)
 )
-_STANDING = PreparedStatement(
+_STANDING = (
     select(tables.entry)
     .where(or_(*(tables.entry.c.kind == kind for kind in sorted(_SHUTS | _LETS_GO_ON))))
     .order_by(tables.entry.c.seq)
@@ -89,7 +88,10 @@ def find_doubt_of_child(tx: Transaction, part: Run, whole: Run) -> str:
     lacks = find_missing_of_run(known, part.id, change_log.list_entries_of_run(tx, part.id))
     if lacks:
         return lacks
-    told = [Entry(*row) for row in _SINCE.rows(tx, met=part.host, began=opened[0].seq)]
+    told = [
+        Entry(*row)
+        for row in tx.sql.execute(_SINCE, {"met": part.host, "began": opened[0].seq}).all()
+    ]
     others = [one for one in told if one.run != part.id and one.facts.get("whole") == whole.id]
     if others:
         return f"that the part for {part.host} is not begun twice"
@@ -123,7 +125,7 @@ def list_banned(tx: Transaction) -> frozenset[str]:
     What lets them go on has to be vouched for, unless it is older than the key.
     """
     known = follow_log(tx)
-    told = [Entry(*row) for row in _STANDING.rows(tx)]
+    told = [Entry(*row) for row in tx.sql.execute(_STANDING).all()]
     check_taking(known, _SHUTS, told)
     last = {str(one.facts.get("who", EVERYBODY)): one for one in told}
     lifted = [one for one in last.values() if one.kind in _LETS_GO_ON]

@@ -87,7 +87,7 @@ class _Memory:
         self._ahead: WeakKeyDictionary[Connection, FollowedLog] = WeakKeyDictionary()
 
     def follow(self, tx: Transaction) -> FollowedLog:
-        connection = tx.wire.connection
+        connection = tx.sql
         ahead = self._ahead.get(connection)
         try:
             found = _following(tx, ahead or self._known)

@@ -16,7 +16,6 @@ from sqlalchemy import ColumnElement, ScalarSelect, exists, insert, select, upda
 from bot.audit.change_log import Entry
 from bot.db import live_output, search_words, tables
 from bot.db.database import Transaction
-from bot.db.prepared import PreparedStatement
 from bot.model.canonical import hash_canonical
 from bot.model.progress import ReportProgress, count_progress, ignore_progress
 from runbooks import Report
@@ -29,7 +28,6 @@ ERASED = "output erased"
 BINDS = '"output_sha256":"'
 
 _REPORT = TypeAdapter(Report)
-_KEEP = PreparedStatement(insert(tables.output))
 
 
 @dataclass(frozen=True)
@@ -86,8 +84,10 @@ def store_output(tx: Transaction, entry: Entry, n: int, said: PreparedOutput) ->
 
 def store_outputs(tx: Transaction, n: int, bound: Sequence[tuple[Entry, PreparedOutput]]) -> None:
     """Keep what each of the entries binds."""
-    _KEEP.tell_all(
-        tx,
+    if not bound:
+        return
+    tx.sql.execute(
+        insert(tables.output),
         [
             {"entry": entry.seq, "run": entry.run, "n": n, "salt": said.salt, "text": said.text}
             for entry, said in bound

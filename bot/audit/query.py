@@ -1,6 +1,5 @@
 """Entries of the change log, found by what they say and by the runs that they tell of."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
@@ -9,7 +8,6 @@ from bot.audit.change_log import Entry
 from bot.db import search, sql_text, tables, view_conditions
 from bot.db.database import Transaction
 from bot.db.search import RunFilter
-from bot.db.statement import Statement
 from bot.model import host_patterns
 
 _COLUMNS = ", ".join(column.name for column in tables.entry.columns)
@@ -18,7 +16,7 @@ _WINDOW = 2_000
 # Of how many runs, those that fit and are the newest, entries are found by what the run is.
 NEWEST_RUNS = 200
 # One step of the index for each.
-_KINDS = Statement(sql_text.each_value_sql("entry", "kind"), ())
+_KINDS = sql_text.each_value_sql("entry", "kind")
 
 
 @dataclass(frozen=True)
@@ -62,7 +60,7 @@ class LogPage:
 
 
 def get_log_page(tx: Transaction, wanted: EntryFilter | None, *, most: int) -> LogPage:
-    """Return a page of the log. Nothing is asked of this transaction after it.
+    """Return a page of the log.
 
     wanted: None for a page without entries.
     """
@@ -70,11 +68,11 @@ def get_log_page(tx: Transaction, wanted: EntryFilter | None, *, most: int) -> L
     several = wanted is not None and _of_several(wanted)
     found = find_newest_entries(tx, wanted, most=most) if wanted and several else []
     sought = None if wanted is None or several else _narrowed(tx, wanted, most)
-    asked = [change_log.HEAD, _KINDS, *([_asked(tx, sought, most)] if sought else [])]
-    head, known, *rows = (answer.rows for answer in tx.wire.of_each(asked, last=True))
-    found += [Entry(*row) for answer in rows for row in answer]
-    kinds = [kind for (kind,) in known] if whole else sorted({entry.kind for entry in found})
-    return LogPage(found, change_log.read_head(head), kinds)
+    if sought:
+        found += _read(tx, sought, most)
+    known = [kind for (kind,) in sql_text.fetch_rows(tx, _KINDS, {})] if whole else []
+    kinds = known if whole else sorted({entry.kind for entry in found})
+    return LogPage(found, change_log.get_head(tx), kinds)
 
 
 def find_newest_entries(tx: Transaction, wanted: EntryFilter, *, most: int) -> list[Entry]:
@@ -143,11 +141,7 @@ def _of_runs(tx: Transaction, wanted: EntryFilter, sought: _Sought, most: int) -
     numbers = search.find_run_numbers(tx, asked, most=max(most, NEWEST_RUNS))
     if not numbers:
         return None
-    if tx.embedded:
-        listed = "run IN (SELECT value FROM json_each(:runs))"
-        sought = sought.also(listed, runs=json.dumps(numbers))
-    else:
-        sought = sought.also("run = ANY(:runs)", runs=numbers)
+    sought = sought.also("run IN :runs", runs=numbers)
     # By the index of runs, whatever else was written since: walked from its end, the log may tell
     # of others for long. Of those that are left over, nothing but the number is looked at.
     which = f"SELECT seq FROM entry WHERE {_all(sought)} ORDER BY seq + 0 DESC LIMIT :most"  # noqa: S608 - ours
@@ -164,14 +158,10 @@ def _asked_until(tx: Transaction, wanted: EntryFilter) -> int | None:
 
 
 def _read(tx: Transaction, sought: _Sought, most: int) -> list[Entry]:
-    (answer,) = tx.wire.of_each([_asked(tx, sought, most)])
-    return [Entry(*row) for row in answer.rows]
-
-
-def _asked(tx: Transaction, sought: _Sought, most: int) -> Statement:
     where = f"WHERE {_all(sought)}" if sought.conditions else ""
     query = f"SELECT {_COLUMNS} FROM entry {where} ORDER BY seq DESC LIMIT :most"  # noqa: S608 - ours
-    return sql_text.build_query(tx, query, {**sought.given, "most": most})
+    rows = sql_text.fetch_rows(tx, query, {**sought.given, "most": most})
+    return [Entry(*row) for row in rows]
 
 
 def _all(sought: _Sought) -> str:

@@ -246,11 +246,11 @@ def _first_unsigned(batch: Sequence[tuple[str, int, str, str]]) -> int:
 
 
 def _walk(
-    rows: Iterable[tuple[Any, ...]], *, quick: bool, wanted: set[int]
+    rows: Iterable[Sequence[Any]], *, quick: bool, wanted: set[int]
 ) -> tuple[Verification, dict[int, str], int]:
     """Return the verdict, the hashes of the wanted entries, and how many entries bind output."""
     seq, prev, bound, bad = 0, GENESIS, 0, 0
-    row: tuple[Any, ...] | None = None
+    row: Sequence[Any] | None = None
     keys: list[str] = []
     seen: dict[int, str] = {}
     with ThreadPoolExecutor(min(_MOST_THREADS, os.cpu_count() or 1)) as pool:

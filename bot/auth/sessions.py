@@ -2,7 +2,6 @@
 
 import hashlib
 import secrets
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +9,6 @@ from sqlalchemy import Table, bindparam, delete, insert, select, update
 
 from bot.db import row_mac, tables
 from bot.db.database import Transaction
-from bot.db.prepared import Asked, PreparedStatement
 
 LINK_SECONDS = 10 * 60
 IDLE_SECONDS = 30 * 60
@@ -24,7 +22,7 @@ LONGEST_AGENT = 200
 _SECOND = 1_000_000
 _NAME_LETTERS = 16
 _SESSION, _LINK = tables.session, tables.sign_in_link
-_FIND = PreparedStatement(select(_SESSION).where(_SESSION.c.token == bindparam("hashed")))
+_FIND = select(_SESSION).where(_SESSION.c.token == bindparam("hashed"))
 
 
 @dataclass(frozen=True)
@@ -105,18 +103,10 @@ def begin_session(tx: Transaction, person: str, *, by: str = "link", agent: str 
 
 def find_session(tx: Transaction, token: str) -> Session | None:
     """Return the session, as long as it lasts. Only reads."""
-    return read_session(tx, _FIND.rows(tx, hashed=_hashed(token)))
-
-
-def session_query(token: str) -> Asked:
-    """Return what to ask for a session, beside other things."""
-    return _FIND.asked(hashed=_hashed(token))
-
-
-def read_session(tx: Transaction, rows: Sequence[Any]) -> Session | None:
-    """Return the session that was asked for, as long as it lasts."""
-    held = [row for row in rows if row_mac.is_mac_valid(tx, _SESSION, row)]
-    return _lasting(tx, held[0]) if held else None
+    row = tx.sql.execute(_FIND, {"hashed": _hashed(token)}).one_or_none()
+    if row is None or not row_mac.is_mac_valid(tx, _SESSION, row):
+        return None
+    return _lasting(tx, row)
 
 
 def list_sessions(tx: Transaction, person: str) -> list[Session]:

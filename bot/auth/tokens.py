@@ -18,7 +18,6 @@ from bot.audit import change_log, followed_log, key_history
 from bot.audit.signing import SigningKey
 from bot.db import row_mac, tables
 from bot.db.database import Transaction
-from bot.db.prepared import PreparedStatement
 from bot.model.canonical import encode_canonical
 
 # What tokens begin with, so that people and scanners for secrets know one when they see it.
@@ -33,7 +32,7 @@ _TOKEN, _ENTRY = tables.api_token, tables.entry.c
 _LIKE_TOKEN, _LIKE_PERSON = (
     _ENTRY.body.like(bindparam(name), escape="/") for name in ("token", "person")
 )
-_ENDED = PreparedStatement(
+_ENDED = (
     select(_ENTRY.at)
     .where(
         or_((_ENTRY.kind == REVOKED) & _LIKE_TOKEN, (_ENTRY.kind == BANNED) & _LIKE_PERSON),
@@ -41,8 +40,8 @@ _ENDED = PreparedStatement(
     )
     .limit(1)
 )
-_MADE = PreparedStatement(select(tables.entry).where(_ENTRY.kind == MADE, _LIKE_TOKEN))
-_FIND = PreparedStatement(select(_TOKEN).where(_TOKEN.c.prefix == bindparam("begins")))
+_MADE = select(tables.entry).where(_ENTRY.kind == MADE, _LIKE_TOKEN)
+_FIND = select(_TOKEN).where(_TOKEN.c.prefix == bindparam("begins"))
 
 
 class NoSuchToken(Exception):
@@ -96,7 +95,7 @@ def find_token(tx: Transaction, whole: str) -> Token | None:
     prefix = whole[: len(BEGINS) + 2 * _PREFIX_BYTES]
     if len(whole) > LONGEST or not whole.isascii() or not prefix.startswith(BEGINS):
         return None
-    row = _FIND.row(tx, begins=prefix)
+    row = tx.sql.execute(_FIND, {"begins": prefix}).first()
     # Compared even if there is none, so that nobody learns from the time which prefixes there are.
     same = hmac.compare_digest(row.hash if row else "", _hashed(whole))
     if row is None or not same or not row_mac.is_mac_valid(tx, _TOKEN, row):
@@ -110,12 +109,14 @@ def _told_revoked(tx: Transaction, token: Token) -> int | None:
 
     What this process has followed counts where the entry was taken out since.
     """
-    told = _ENDED.row(
-        tx,
-        since=token.made,
-        token=_speaking_of("token", token.prefix),
-        person=_speaking_of("who", token.person),
-    )
+    told = tx.sql.execute(
+        _ENDED,
+        {
+            "since": token.made,
+            "token": _speaking_of("token", token.prefix),
+            "person": _speaking_of("who", token.person),
+        },
+    ).first()
     if told:
         return told.at
     revoked = followed_log.find_known_end(tx, REVOKED, token.prefix, since=token.made)
@@ -180,7 +181,7 @@ def remac_tokens(tx: Transaction, new: SigningKey) -> list[Token]:
 
 
 def _told_made(tx: Transaction, token: Token) -> bool:
-    found = _MADE.rows(tx, token=_speaking_of("token", token.prefix))
+    found = tx.sql.execute(_MADE, {"token": _speaking_of("token", token.prefix)}).all()
     told = key_history.list_vouched_entries(tx, [change_log.Entry(*row) for row in found])
     said = [(one.facts.get("whose"), one.facts.get("scopes")) for one in told]
     return (token.person, list(token.scopes)) in said

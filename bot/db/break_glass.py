@@ -6,11 +6,10 @@ from sqlalchemy import bindparam, select, update
 
 from bot.db import tables, view_conditions
 from bot.db.database import Transaction
-from bot.db.prepared import PreparedStatement
 
 REVIEW_SECONDS = 24 * 3600
 _SECOND = 1_000_000
-_OF = PreparedStatement(select(tables.glass).where(tables.glass.c.run == bindparam("of")))
+_OF = select(tables.glass).where(tables.glass.c.run == bindparam("of"))
 
 
 @dataclass(frozen=True)
@@ -59,8 +58,8 @@ def record_review(tx: Transaction, run: int, *, reviewer: str, words: str) -> No
 
 
 def get_break_glass(tx: Transaction, run: int) -> BreakGlass | None:
-    row = _OF.row(tx, of=run)
-    return BreakGlass(**row._asdict()) if row else None
+    row = tx.sql.execute(_OF, {"of": run}).mappings().first()
+    return BreakGlass(**row) if row else None
 
 
 def list_active(tx: Transaction) -> frozenset[int]:

@@ -6,15 +6,13 @@ all. So nobody goes on before what it wrote is durable, and a wave takes a few w
 instead of one for each host.
 """
 
-import sqlite3
 import threading
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property
-from typing import Any, Protocol
 
 from sqlalchemy import Connection
+from sqlalchemy.exc import SQLAlchemyError
 
 from bot.db.write_lock import WriteLock, is_urgent
 
@@ -28,46 +26,31 @@ class Busy(Exception):
     """The turn did not come in time."""
 
 
-class Means(Protocol):
-    """How a connection is opened with a transaction in it, committed, and given back."""
-
-    def opened(self) -> Connection: ...
-
-    def committed(self, connection: Connection) -> None: ...
-
-    def given_back(self, connection: Connection) -> None: ...
-
-
 @dataclass(eq=False)
 class _Group:
-    """Those who share one transaction. trouble: why it did not become durable."""
+    """Those who share one transaction."""
 
+    opened: ExitStack
+    """Closes the connection, and takes back what was not committed."""
     connection: Connection
     members: int = 0
     done: threading.Event = field(default_factory=threading.Event)
     trouble: Exception | None = None
-
-    @cached_property
-    def driver(self) -> sqlite3.Connection:
-        driver: Any = self.connection.connection.driver_connection
-        return driver
-
-    def take_back(self) -> None:
-        """Undo what was written since the savepoint, and nothing else."""
-        try:
-            self.driver.execute("ROLLBACK TO mine")
-            self.driver.execute("RELEASE mine")
-        except sqlite3.Error as trouble:
-            # Where the disk is full SQLite gives up all of it, what the others wrote too; and
-            # nothing that is half there is committed with the rest.
-            self.trouble = self.trouble or trouble
+    """Why it did not become durable."""
 
 
 class Commits:
     """Lets one write at a time. patience: seconds to wait for one's turn."""
 
-    def __init__(self, means: Means, guarded: Callable[[], Any], *, patience: float) -> None:
-        self._means, self._guarded, self._patience = means, guarded, patience
+    def __init__(
+        self,
+        open_to_write: Callable[[], AbstractContextManager[Connection]],
+        commit: Callable[[Connection], None],
+        *,
+        patience: float,
+    ) -> None:
+        """open_to_write: yields a connection in a transaction. commit: makes it durable."""
+        self._open_to_write, self._commit, self._patience = open_to_write, commit, patience
         self._pen = WriteLock()
         self._counting = threading.Lock()
         self._coming = 0
@@ -102,13 +85,9 @@ class Commits:
                 self._coming -= 1
         try:
             group = self._joined()
-            try:
+            with self._savepoint(group):
                 yield group.connection
-                group.driver.execute("RELEASE mine")
-                group.members += 1
-            except BaseException:
-                group.take_back()
-                raise
+            group.members += 1
         finally:
             if not self._somebody_follows():
                 self._settle()
@@ -121,9 +100,29 @@ class Commits:
 
     def _joined(self) -> _Group:
         if self._group is None:
-            self._group = _Group(self._means.opened())
-        self._group.driver.execute("SAVEPOINT mine")
+            opened = ExitStack()
+            self._group = _Group(opened, opened.enter_context(self._open_to_write()))
         return self._group
+
+    @contextmanager
+    def _savepoint(self, group: _Group) -> Generator[None]:
+        """Undo what was written in the block if it fails, and nothing else."""
+        savepoint = group.connection.begin_nested()
+        try:
+            yield
+        except BaseException:
+            try:
+                savepoint.rollback()
+            except SQLAlchemyError as trouble:
+                # Where the disk is full SQLite gives up all of it, what the others wrote too; and
+                # nothing that is half there is committed with the rest.
+                group.trouble = group.trouble or trouble
+            raise
+        try:
+            savepoint.commit()
+        except SQLAlchemyError as trouble:
+            group.trouble = group.trouble or trouble
+            raise
 
     def _somebody_follows(self) -> bool:
         group = self._group
@@ -136,17 +135,15 @@ class Commits:
         group, self._group = self._group, None
         if group is None:
             return
-        before, group.trouble = group.trouble, sqlite3.OperationalError("nobody committed it")
+        before, group.trouble = group.trouble, SQLAlchemyError("the commit was interrupted")
         try:
-            with self._guarded():
-                if before is not None:
-                    raise before
-                self._means.committed(group.connection)
-            group.trouble = None
+            with group.opened:
+                if before is None:
+                    self._commit(group.connection)
+            group.trouble = before
         except Exception as trouble:  # noqa: BLE001 - whoever waits raises it
             group.trouble = trouble
         finally:
-            self._means.given_back(group.connection)
             group.done.set()
 
     def _wait_for(self, group: _Group) -> None:
@@ -158,4 +155,5 @@ class Commits:
                 finally:
                     self._pen.give()
         if group.trouble is not None:
-            raise type(group.trouble)(str(group.trouble)) from group.trouble
+            why = getattr(group.trouble, "orig", None) or group.trouble
+            raise SQLAlchemyError(str(why)) from group.trouble

@@ -3,10 +3,24 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
-from sqlalchemy import TextClause, text
+from sqlalchemy import BindParameter, TextClause, bindparam, text
 
-_NAMED = re.compile(r":(\w+)")
+_NAMED = re.compile(r"(?<!:):(\w+)")
+
+
+def bind_text(sql: str, given: Mapping[str, object]) -> TextClause:
+    """Return SQL with its values bound, each where it stands as `:name`.
+
+    given: values by their names; those that the SQL does not name are left out. A list of numbers,
+    of one at least, is for `IN :name`.
+    """
+    named = {name: given[name] for name in _NAMED.findall(sql)}
+    binds: list[BindParameter[Any]] = [
+        bindparam(name, value, expanding=isinstance(value, list)) for name, value in named.items()
+    ]
+    return text(sql).bindparams(*binds)
 
 
 @dataclass(frozen=True)
@@ -20,7 +34,4 @@ class Condition:
 
     def clause(self) -> TextClause:
         """Return it for a statement of SQLAlchemy."""
-        if not self.sql:
-            return text("1 = 1")
-        named = {name: self.given[name] for name in _NAMED.findall(self.sql)}
-        return text(self.sql).bindparams(**named)
+        return bind_text(self.sql or "1 = 1", self.given)

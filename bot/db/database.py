@@ -2,16 +2,25 @@
 
 import fcntl
 import logging
-import sqlite3
 import threading
 import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Engine, Table, create_engine, event
+from psycopg.pq import TransactionStatus
+from sqlalchemy import (
+    Connection,
+    Engine,
+    Table,
+    create_engine,
+    event,
+    extract,
+    func,
+    select,
+)
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, SQLAlchemyError
 
 from bot.audit.signing import SigningKey
@@ -20,7 +29,6 @@ from bot.db.commits import Busy, Commits
 from bot.db.condition import Condition
 from bot.db.events import RunEvents
 from bot.db.statement_timeout import StatementTimeout
-from bot.db.wire import Wire
 from bot.model.redaction import Redactor
 from bot.model.view_rights import Sight
 
@@ -57,6 +65,12 @@ def open_sqlite(url: str, *, patience: int, busy: int) -> Engine:
         ):
             connection.execute(f"PRAGMA {pragma}")
 
+    @event.listens_for(engine, "begin")
+    def _begin(connection: Connection) -> None:
+        how = connection.get_execution_options().get(_BEGIN)
+        if how:
+            connection.exec_driver_sql(how)
+
     return engine
 
 
@@ -64,7 +78,6 @@ def open_postgresql(url: str, *, patience: int, busy: int) -> Engine:
     """patience, busy: as above."""
     return create_engine(
         url,
-        # A transaction is begun by the message that asks for the time.
         isolation_level="AUTOCOMMIT",
         pool_size=_KEPT,
         max_overflow=_MORE,
@@ -72,7 +85,7 @@ def open_postgresql(url: str, *, patience: int, busy: int) -> Engine:
         # Whether a connection is still good is asked by the watch, and not by `pool_pre_ping`: a
         # log that does not answer is a log that cannot be written, and nobody waits for it.
         connect_args={
-            # Told to forget what it has prepared, a server would forget what the pipe has, too.
+            # A plan for any value would walk the wrong index for many of them.
             "prepare_threshold": None,
             "connect_timeout": patience,
             "tcp_user_timeout": 2 * busy * 1000,
@@ -89,10 +102,19 @@ _BUSY_SECONDS = 5
 _BLOCKED_SECONDS = 2
 # Reading may take longer: an export, or a search through years.
 _READING_SECONDS = 60
-# As the driver takes it, by the name of its dialect. Who reads is shown one state all the while.
-_WRITING = {"sqlite": "BEGIN IMMEDIATE", "postgresql": "BEGIN"}
-_READING = {"sqlite": "BEGIN", "postgresql": "BEGIN ISOLATION LEVEL REPEATABLE READ"}
-_NOW = "SELECT (julianday('now') - 2440587.5) * 86400.0"
+# The option of a connection that says how SQLite begins a transaction: its driver does not.
+_BEGIN = "sqlite_begin"
+# Options of connections, by the name of the dialect. A reader sees one state all the while.
+_WRITING = {
+    "sqlite": {_BEGIN: "BEGIN IMMEDIATE"},
+    "postgresql": {"isolation_level": "READ COMMITTED"},
+}
+_READING = {
+    "sqlite": {_BEGIN: "BEGIN"},
+    "postgresql": {"isolation_level": "REPEATABLE READ"},
+}
+_SECONDS_ON_SQLITE = select((func.julianday("now") - 2440587.5) * 86400.0)
+_SECONDS_ON_POSTGRESQL = select(extract("epoch", func.clock_timestamp()))
 
 
 class StoreUnavailable(Exception):
@@ -131,13 +153,14 @@ class SeenHead:
 class Transaction:
     """One unit of work: committed as a whole, with the database's own time.
 
-    now: microseconds since 1970; None where the wire tells that once it is asked.
+    sql: the connection that executes SQLAlchemy's statements. now: microseconds since 1970, when
+    it began.
     """
 
     def __init__(
         self,
-        wire: Wire,
-        now: int | None,
+        sql: Connection,
+        now: int,
         tell_news: Callable[[], None] = lambda: None,
         seal: SigningKey | None = None,
         redactor: Redactor | None = None,
@@ -148,8 +171,8 @@ class Transaction:
         self.sight: Sight | None = None
         # What runs and entries must fit by that, once it was asked for.
         self.conditions: dict[Sight, tuple[Condition, Condition]] = {}
-        self.wire, self.embedded = wire, wire.embedded
-        self._now = now
+        self.sql, self.now = sql, now
+        self.embedded = sql.dialect.name == "sqlite"
         self.tell_news = tell_news
         self._seal, self.stamping = seal, stamping or seal
         self._done_once: set[object] = set()
@@ -164,25 +187,14 @@ class Transaction:
         self.moves = moves or RunEvents()
         self.seen_head = SeenHead()
 
+    def insert_into(self, table: Table) -> sqlite.Insert | postgresql.Insert:
+        """Return an insert that can say what to do on a conflict."""
+        return sqlite.insert(table) if self.embedded else postgresql.insert(table)
+
     def insert_once(self, table: Table, **values: object) -> bool:
         """Insert a row; False if one with its key was there before. Settles races by the key."""
-        text = _insert_once(table.name, tuple(values), "?" if self.embedded else "%s")
-        return self.wire.do(text, tuple(values.values())) == 1
-
-    @property
-    def now(self) -> int:
-        """The time when it began, in microseconds since 1970."""
-        return self.wire.now if self._now is None else self._now
-
-    @property
-    def sql(self) -> Connection:
-        """What does SQLAlchemy's statements."""
-        return self.wire.sqlalchemy
-
-    @cached_property
-    def driver(self) -> sqlite3.Connection:
-        """The driver's own connection, where the database is SQLite."""
-        return self.wire.driver
+        insert = self.insert_into(table).on_conflict_do_nothing()
+        return self.sql.execute(insert.returning(*table.primary_key), values).first() is not None
 
     @property
     def seal(self) -> SigningKey:
@@ -249,7 +261,7 @@ class Database:
         self._closed = False
         self._watch = StatementTimeout(self.engine, patience, needed=not self.embedded)
         # SQLite has one writer: waiting for it in turn is fairer and faster than its own polling.
-        self.commits = Commits(self, self.guarded, patience=_BUSY_SECONDS)
+        self.commits = Commits(self.open_to_write, commit, patience=_BUSY_SECONDS)
 
     def transaction(self, *, seconds: float | None = None) -> AbstractContextManager[Transaction]:
         """Write. Raises StoreUnavailable if anything could not be made durable.
@@ -281,49 +293,33 @@ class Database:
 
     @contextmanager
     def _alone(self, seconds: float | None) -> Generator[Transaction]:
-        with (
-            self._turn(),
-            self.guarded(),
-            self._connection() as connection,
-        ):
-            wire, began = Wire(connection, self._watch), boot_time()
-            now = self._begun(wire, _WRITING)
-            with self._watch.over(connection, seconds):
-                yield self._writing(wire, began, now)
-                wire.commit()
+        with self._turn(), self.guarded(), self.open_to_write() as connection:
+            began = boot_time()
+            now = self.read_clock(connection)
+            with self._watched_transaction(connection, seconds):
+                yield self._writing(connection, began, now)
+                commit(connection)
 
     @contextmanager
     def _shared(self) -> Generator[Transaction]:
         with self.guarded(), self._in_turn(), self.commits.together() as connection:
             began = boot_time()
-            wire = Wire(connection, self._watch)
-            yield self._writing(wire, began, self._now(wire))
+            yield self._writing(connection, began, self.read_clock(connection))
 
-    def _writing(self, wire: Wire, began: float, now: int | None) -> Transaction:
-        made = Transaction(wire, now, self._tell_news, self._seal, self.redactor, moves=self.moves)
+    def _writing(self, connection: Connection, began: float, now: int) -> Transaction:
+        made = Transaction(
+            connection, now, self._tell_news, self._seal, self.redactor, moves=self.moves
+        )
         made.seen_head = self.seen_head
         made.began = began
         return made
 
-    def opened(self) -> Connection:
-        """Return a connection with a transaction that writes."""
-        connection = self.engine.connect()
-        try:
-            _driver(connection).execute(_WRITING["sqlite"])
-        except BaseException:
-            self.given_back(connection)
-            raise
-        return connection
-
-    def committed(self, connection: Connection) -> None:
-        """Make durable what was written there."""
-        Wire(connection, self._watch).commit()
-
-    def given_back(self, connection: Connection) -> None:
-        # A thread may outlast close(): this would go back to a pool that is gone.
-        if self._closed:
-            connection.invalidate()
-        connection.close()
+    @contextmanager
+    def open_to_write(self) -> Generator[Connection]:
+        """Yield a connection in a transaction that writes; what is not committed is taken back."""
+        with self._connection() as connection:
+            self._begin(connection, _WRITING)
+            yield connection
 
     @contextmanager
     def reading(self, sight: Sight | None = None) -> Generator[Transaction]:
@@ -331,20 +327,16 @@ class Database:
 
         sight: of the person for whom it reads; None for the service itself, which sees all.
         """
-        with (
-            self.guarded(),
-            self._connection() as connection,
-        ):
-            wire = Wire(connection, self._watch)
-            now = self._begun(wire, _READING)
-            with self._watch.over(connection, _READING_SECONDS):
+        with self.guarded(), self._connection() as connection:
+            self._begin(connection, _READING)
+            now = self.read_clock(connection)
+            with self._watched_transaction(connection, _READING_SECONDS):
                 made = Transaction(
-                    wire, now, redactor=self.redactor, stamping=self._seal, moves=self.moves
+                    connection, now, redactor=self.redactor, stamping=self._seal, moves=self.moves
                 )
                 made.seen_head = self.seen_head
                 made.sight = sight
                 yield made
-                wire.roll_back()
 
     @contextmanager
     def watched(self, connection: Connection) -> Generator[None]:
@@ -352,13 +344,29 @@ class Database:
         with self.guarded(), self._watch.over(connection):
             yield
 
-    def _begun(self, wire: Wire, how: Mapping[str, str]) -> int | None:
-        """Begin, and return the database's time, None where its first answer tells that."""
-        if not self.embedded:
-            wire.begin(how["postgresql"])
-            return None
-        wire.driver.execute(how["sqlite"])
-        return self._now(wire)
+    def _begin(self, connection: Connection, options: Mapping[str, Mapping[str, str]]) -> None:
+        connection.execution_options(**options[connection.dialect.name])
+        connection.begin()
+
+    @contextmanager
+    def _watched_transaction(
+        self, connection: Connection, seconds: float | None
+    ) -> Generator[None]:
+        with self._watch.over(connection, seconds):
+            try:
+                yield
+            finally:
+                # Does nothing after a commit.
+                connection.rollback()
+
+    def read_clock(self, connection: Connection) -> int:
+        """Return the database's time, in microseconds since 1970.
+
+        A server that does not answer this is given up sooner than one that searches for long.
+        """
+        query = _SECONDS_ON_SQLITE if self.embedded else _SECONDS_ON_POSTGRESQL
+        with self._watch.over(connection):
+            return round(connection.execute(query).scalar_one() * 1_000_000)
 
     def beside(self, url: str) -> "Database":
         """Return another database for the same log: with its key, and the secrets to leave out."""
@@ -378,7 +386,10 @@ class Database:
         try:
             yield connection
         finally:
-            self.given_back(connection)
+            # A thread may outlast close(): this would go back to a pool that is gone.
+            if self._closed:
+                connection.invalidate()
+            connection.close()
 
     @contextmanager
     def _turn(self) -> Generator[None]:
@@ -405,16 +416,8 @@ class Database:
             raise StoreRefused(f"the database refuses: {_said(error.orig)}") from error
         except DBAPIError as error:
             raise StoreUnavailable(f"the database says: {_said(error.orig)}") from error
-        except (sqlite3.IntegrityError, sqlite3.DataError) as error:
-            raise StoreRefused(f"the database refuses: {_said(error)}") from error
-        except sqlite3.Error as error:
-            raise StoreUnavailable(f"the database says: {_said(error)}") from error
         except SQLAlchemyError as error:
             raise StoreUnavailable(f"the database cannot be used: {error}") from error
-
-    def _now(self, wire: Wire) -> int:
-        """Return SQLite's time."""
-        return round(wire.driver.execute(_NOW).fetchone()[0] * 1_000_000)
 
 
 def _said(error: object) -> str:
@@ -422,16 +425,25 @@ def _said(error: object) -> str:
     return " ".join(str(error).split())
 
 
-@cache
-def _insert_once(table: str, names: tuple[str, ...], mark: str) -> str:
-    """Return what puts in a row, unless one with its key is there."""
-    columns, marks = ", ".join(f'"{name}"' for name in names), ", ".join([mark] * len(names))
-    return f'INSERT INTO "{table}" ({columns}) VALUES ({marks}) ON CONFLICT DO NOTHING'  # noqa: S608 - ours
+def commit(connection: Connection) -> None:
+    """Make durable what was written. Raises SQLAlchemyError if its transaction has ended already.
 
-
-def _driver(connection: Connection) -> sqlite3.Connection:
+    A database gives up a transaction in which something failed: PostgreSQL answers a commit of it
+    by taking it back, and SQLite has nothing to commit. The drivers report neither.
+    """
     driver: Any = connection.connection.driver_connection
-    return driver
+    if connection.dialect.name == "sqlite":
+        alive = driver.in_transaction
+    else:
+        alive = driver.info.transaction_status == TransactionStatus.INTRANS
+    if not alive:
+        raise SQLAlchemyError("the transaction failed before its commit")
+    try:
+        connection.commit()
+    except SQLAlchemyError:
+        # SQLAlchemy takes it for ended, but SQLite may leave it open.
+        connection.invalidate()
+        raise
 
 
 @contextmanager

@@ -1,6 +1,5 @@
 """What was seen already: requests that must have one effect however often they arrive."""
 
-import json
 from collections.abc import Sequence
 
 from sqlalchemy import delete
@@ -11,15 +10,6 @@ from bot.db.database import Transaction
 # Bolt takes timestamps up to five minutes old or early: ten minutes in all, and some to spare.
 KEEP_SECONDS = 15 * 60
 
-_REMEMBER = (
-    "INSERT INTO seen (key, at) SELECT key, %s FROM unnest(%s::text[]) AS key "
-    "ON CONFLICT DO NOTHING RETURNING key"
-)
-_REMEMBER_ON_SQLITE = (
-    "INSERT INTO seen (key, at) SELECT value, ?1 FROM json_each(?2) WHERE true "
-    "ON CONFLICT DO NOTHING RETURNING key"
-)
-
 
 def remember_first(tx: Transaction, key: str) -> bool:
     """Return whether *key* is new, and remember it."""
@@ -28,11 +18,11 @@ def remember_first(tx: Transaction, key: str) -> bool:
 
 def remember_first_of(tx: Transaction, keys: Sequence[str]) -> set[str]:
     """Return which of the keys are new, and remember all of them: by one statement."""
-    if tx.embedded:
-        new = tx.wire.rows(_REMEMBER_ON_SQLITE, (tx.now, json.dumps(keys)))
-    else:
-        new = tx.wire.rows(_REMEMBER, (tx.now, list(keys)))
-    return {key for (key,) in new}
+    if not keys:
+        return set()
+    remember = tx.insert_into(tables.seen).on_conflict_do_nothing().returning(tables.seen.c.key)
+    rows = [{"key": key, "at": tx.now} for key in keys]
+    return set(tx.sql.execute(remember, rows).scalars())
 
 
 def forget_key(tx: Transaction, key: str) -> None:

@@ -8,10 +8,9 @@ from sqlalchemy import Row, bindparam, insert, or_, select, update
 
 from bot.db import tables
 from bot.db.database import Transaction
-from bot.db.prepared import PreparedStatement
 
 _ROW = tables.delegation.c
-_IN_FORCE = PreparedStatement(
+_IN_FORCE = (
     select(tables.delegation)
     .where(_ROW.revoked.is_(None), _ROW.ends > bindparam("at"))
     .order_by(_ROW.id)
@@ -79,7 +78,7 @@ def revoke_delegation(tx: Transaction, number: int) -> None:
 def list_active_delegations(tx: Transaction, *, now: int | None = None) -> Sequence[Delegation]:
     """Return all that hold, the oldest first. now: another moment than this, in microseconds."""
     at = tx.now if now is None else now
-    return [_delegation(row) for row in _IN_FORCE.rows(tx, at=at)]
+    return [_delegation(row) for row in tx.sql.execute(_IN_FORCE, {"at": at}).all()]
 
 
 def list_delegations_of(tx: Transaction, person: str, *, most: int = 50) -> Sequence[Delegation]:

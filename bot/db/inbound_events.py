@@ -3,50 +3,15 @@
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import BigInteger, Column, Index, Integer, String, Table, Text, delete
+from sqlalchemy import delete
 
 from bot.audit import change_log
 from bot.audit.change_log import Entry
 from bot.db.database import Transaction
-from bot.db.tables import metadata
+from bot.db.tables import outside_event
 
 EVENT = "event"
 _KEEP = 30 * 86_400_000_000
-
-# Events that were told already, by their source and their own key.
-outside_event = Table(
-    "outside_event",
-    metadata,
-    Column("source", String(64), primary_key=True),
-    Column("key", String(64), primary_key=True),
-    Column("at", BigInteger, nullable=False),
-    Index(None, "at"),
-)
-
-# How far each subscription has read the change log, and what it is still to be told of. dead: when
-# it was given up.
-subscription = Table(
-    "subscription",
-    metadata,
-    Column("name", String(64), primary_key=True),
-    Column("seq", BigInteger, nullable=False),
-)
-
-delivery = Table(
-    "delivery",
-    metadata,
-    Column("subscription", String(64), primary_key=True),
-    Column("seq", BigInteger, primary_key=True, autoincrement=False),
-    Column("run", Integer, nullable=False),
-    Column("kind", String(32), nullable=False),
-    Column("at", BigInteger, nullable=False),
-    Column("tries", Integer, nullable=False),
-    Column("not_before", BigInteger, nullable=False),
-    Column("dead", BigInteger),
-    Column("trouble", Text, nullable=False),
-    Index(None, "subscription", "run", "seq"),
-    Index(None, "dead"),
-)
 
 
 def record_event(

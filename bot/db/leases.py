@@ -7,38 +7,15 @@ hands: who holds an older one has lost the run, whatever it believes.
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from sqlalchemy import (
-    BigInteger,
-    Column,
-    ForeignKey,
-    Index,
-    Integer,
-    String,
-    Table,
-    bindparam,
-    select,
-    update,
-)
+from sqlalchemy import bindparam, select, update
 
 from bot.db import tables
 from bot.db.database import Transaction
-from bot.db.prepared import PreparedStatement
-from bot.db.tables import metadata
+from bot.db.tables import lease
 from bot.model.run import State
 
-# worker: who has it, "" if nobody; until: when others may take it from them.
-lease = Table(
-    "lease",
-    metadata,
-    Column("run", Integer, ForeignKey("run.id"), primary_key=True),
-    Column("fence", Integer, nullable=False),
-    Column("worker", String(96), nullable=False),
-    Column("until", BigInteger, nullable=False),
-    Index(None, "until"),
-)
-
-_OF = PreparedStatement(select(lease).where(lease.c.run == bindparam("of")))
-_RENEW = PreparedStatement(
+_OF = select(lease).where(lease.c.run == bindparam("of"))
+_RENEW = (
     update(lease)
     .where(
         lease.c.worker == bindparam("mine"),
@@ -61,7 +38,7 @@ class Lease:
 
 def get_lease(tx: Transaction, run: int) -> Lease | None:
     """Return who has it, or had it last; None if nobody ever had."""
-    row = _OF.row(tx, of=run)
+    row = tx.sql.execute(_OF, {"of": run}).first()
     return Lease(row.run, row.fence, row.worker, row.until) if row else None
 
 
@@ -103,7 +80,10 @@ def renew_leases(
 def renew_lease(tx: Transaction, worker: str, run: int, fence: int, *, seconds: float) -> bool:
     """Prolong one; False if the worker does not have it any more."""
     until = tx.now + round(seconds * 1_000_000)
-    return _RENEW.do(tx, mine=worker, of=run, held=fence, until=until) == 1
+    return (
+        tx.sql.execute(_RENEW, {"mine": worker, "of": run, "held": fence, "until": until}).rowcount
+        == 1
+    )
 
 
 def end_leases(tx: Transaction, worker: str, fences: Collection[tuple[int, int]]) -> None:

@@ -8,50 +8,15 @@ heard of it.
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
-from sqlalchemy import (
-    BigInteger,
-    Column,
-    ForeignKey,
-    Index,
-    Integer,
-    Table,
-    Text,
-    bindparam,
-    delete,
-    or_,
-    select,
-)
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy import bindparam, delete, or_, select
 
 from bot.db import tables
 from bot.db.database import Transaction
-from bot.db.prepared import PreparedStatement
-from bot.db.tables import metadata
 from bot.model.redaction import Redactor
 
-# at: when a line was heard last. lines: how many there were in all; text holds the newest.
-_TABLE = Table(
-    "heard",
-    metadata,
-    Column("run", Integer, ForeignKey("run.id"), primary_key=True),
-    Column("n", Integer, primary_key=True),
-    Column("at", BigInteger, nullable=False),
-    Column("lines", BigInteger, nullable=False),
-    Column("text", Text, nullable=False),
-    Index(None, "run", "at"),
-)
-_HEARD = _TABLE.c
-_FORGET = PreparedStatement(
-    delete(_TABLE).where(_HEARD.run == bindparam("of"), _HEARD.n == bindparam("which"))
-)
+_HEARD = tables.heard.c
+_FORGET = delete(tables.heard).where(_HEARD.run == bindparam("of"), _HEARD.n == bindparam("which"))
 
-
-def _in_place(insert: postgresql.Insert | sqlite.Insert) -> postgresql.Insert | sqlite.Insert:
-    told = {name: insert.excluded[name] for name in ("at", "lines", "text")}
-    return insert.on_conflict_do_update(index_elements=["run", "n"], set_=told)
-
-
-_KEEP = PreparedStatement(_in_place(postgresql.insert(_TABLE)), _in_place(sqlite.insert(_TABLE)))
 
 # How many lines, and how many characters of them, are kept of one step.
 MOST_LINES = 100
@@ -96,7 +61,14 @@ def newest_lines(
 
 def store_lines(tx: Transaction, said: Sequence[NewestLines]) -> None:
     """Keep the newest lines of these steps in the place of those kept before."""
-    _KEEP.do_all(tx, [asdict(one) | {"at": tx.now} for one in said])
+    if not said:
+        return
+    store = tx.insert_into(tables.heard)
+    told = {name: store.excluded[name] for name in ("at", "lines", "text")}
+    tx.sql.execute(
+        store.on_conflict_do_update(index_elements=["run", "n"], set_=told),
+        [asdict(one) | {"at": tx.now} for one in said],
+    )
 
 
 def get_live_output(tx: Transaction, number: int, *, since: int = 0) -> list[LiveOutput]:
@@ -105,7 +77,7 @@ def get_live_output(tx: Transaction, number: int, *, since: int = 0) -> list[Liv
     since: microseconds; what is a little older may come again.
     """
     runs = tables.run.c
-    query = select(_TABLE, runs.host).join(tables.run, runs.id == _HEARD.run)
+    query = select(tables.heard, runs.host).join(tables.run, runs.id == _HEARD.run)
     query = query.where(or_(runs.id == number, runs.parent == number), _HEARD.at > since - _SLACK)
     return [
         LiveOutput(row.run, row.host, row.n, row.at, row.lines, row.text.split("\n"))
@@ -116,6 +88,6 @@ def get_live_output(tx: Transaction, number: int, *, since: int = 0) -> list[Liv
 def delete_lines(tx: Transaction, run: int, n: int | None = None) -> None:
     """Forget a step of a run, or all of it."""
     if n is None:
-        tx.sql.execute(delete(_TABLE).where(_HEARD.run == run))
+        tx.sql.execute(delete(tables.heard).where(_HEARD.run == run))
     else:
-        _FORGET.tell(tx, of=run, which=n)
+        tx.sql.execute(_FORGET, {"of": run, "which": n})

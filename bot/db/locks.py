@@ -6,12 +6,9 @@ from sqlalchemy import bindparam, delete, select
 
 from bot.db import priority, runs, tables, view_conditions
 from bot.db.database import Transaction
-from bot.db.prepared import PreparedStatement
 from bot.model.run import Run, State
 
-_RELEASE = PreparedStatement(
-    delete(tables.target_lock).where(tables.target_lock.c.run == bindparam("holder"))
-)
+_RELEASE = delete(tables.target_lock).where(tables.target_lock.c.run == bindparam("holder"))
 
 
 @dataclass(frozen=True)
@@ -65,7 +62,7 @@ def list_queues(tx: Transaction) -> dict[str, list[Run]]:
 
 
 def release_locks(tx: Transaction, run: int) -> None:
-    _RELEASE.tell(tx, holder=run)
+    tx.sql.execute(_RELEASE, {"holder": run})
 
 
 def next_run_for(tx: Transaction, target: str) -> Run | None:

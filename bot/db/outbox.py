@@ -8,17 +8,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Row, Select, Update, select, update
-from sqlalchemy.dialects import postgresql, sqlite
 
 from bot.db import tables
 from bot.db.database import Transaction
-from bot.db.prepared import PreparedStatement
 
 _MORE = {"revision": tables.news.c.revision + 1}
-_ANNOUNCE = PreparedStatement(
-    postgresql.insert(tables.news).on_conflict_do_update(index_elements=["run"], set_=_MORE),
-    sqlite.insert(tables.news).on_conflict_do_update(index_elements=["run"], set_=_MORE),
-)
+_NOTHING_TOLD = {
+    "revision": 1,
+    "told": 0,
+    "tries": 0,
+    "not_before": 0,
+    "sender": "",
+    "trouble": "",
+}
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,10 @@ class PostedMessage:
 def announce_run(tx: Transaction, run: int) -> None:
     """Say that *run* has news. Several before a delivery become one."""
     tx.after_commit(tx.tell_news)
-    _ANNOUNCE.tell(tx, run=run, revision=1, told=0, tries=0, not_before=0, sender="", trouble="")
+    announce = tx.insert_into(tables.news).on_conflict_do_update(
+        index_elements=["run"], set_=_MORE
+    )
+    tx.sql.execute(announce, {"run": run, **_NOTHING_TOLD})
 
 
 def list_pending_news(tx: Transaction, *, most: int = 100) -> list[PendingNews]:

@@ -12,7 +12,6 @@ from sqlalchemy import bindparam, case, exists, func, select
 
 from bot.db import tables
 from bot.db.database import Transaction
-from bot.db.prepared import PreparedStatement
 from bot.model.run import State
 
 URGENT, ONE, BULK = 2, 1, 0
@@ -28,9 +27,9 @@ _RANK = case(
     (_RUN.parent.is_not(None) | exists().where(_FIRE.run == _RUN.id), BULK),
     else_=ONE,
 ).label("rank")
-_OF = PreparedStatement(select(_RUN.asked_by, _RANK).where(_RUN.id == bindparam("number")))
+_OF = select(_RUN.asked_by, _RANK).where(_RUN.id == bindparam("number"))
 _WAITING = (_RUN.state == State.READY.value) & (_RUN.hosts == "[]")
-_LINE = PreparedStatement(
+_LINE = (
     select(_RUN.asked_by, _RANK, func.min(_RUN.id).label("first"))
     .where(_WAITING, _RUN.host == bindparam("target"))
     .group_by(_RUN.asked_by, _RANK)
@@ -56,7 +55,7 @@ _RANKS = (
     .order_by(_RUN.started.desc())
     .limit(_BULK_STEP - 1)
 )
-_URGENT = PreparedStatement(
+_URGENT = (
     select(_RUN.id)
     .join(tables.glass, _GLASS.run == _RUN.id)
     .where(_WAITING, _RUN.host == bindparam("target"), _GLASS.broken.is_not(None))
@@ -88,7 +87,7 @@ class Turn:
 
 
 def get_turn(tx: Transaction, run: int) -> Turn:
-    row = _OF.row(tx, number=run)
+    row = tx.sql.execute(_OF, {"number": run}).first()
     return Turn(row.rank, row.asked_by) if row else Turn()
 
 
@@ -97,7 +96,7 @@ def next_run_at(tx: Transaction, target: str) -> int | None:
 
     Of what is equally urgent, that of the person who has not had the host for the longest time.
     """
-    line = _LINE.rows(tx, target=target)
+    line = tx.sql.execute(_LINE, {"target": target}).all()
     highest = max((row.rank for row in line), default=ONE)
     if highest == ONE and any(row.rank == BULK for row in line):
         known = {"target": target, "least": min(row.first for row in line) - _OF_LATE}
@@ -114,7 +113,7 @@ def next_run_at(tx: Transaction, target: str) -> int | None:
 
 def urgent_run_at(tx: Transaction, target: str) -> int | None:
     """Return the run with broken glass that waits for a host, if any does."""
-    row = _URGENT.row(tx, target=target)
+    row = tx.sql.execute(_URGENT, {"target": target}).first()
     return row.id if row else None
 
 

@@ -6,7 +6,6 @@ from sqlalchemy import bindparam, case, func, select
 
 from bot.db import tables
 from bot.db.database import Transaction
-from bot.db.prepared import PreparedStatement
 
 
 @dataclass(frozen=True)
@@ -19,20 +18,18 @@ class RequestCount:
 
 
 _RUN, _FIRE = tables.run.c, tables.fire.c
-_ASKED = PreparedStatement(
-    select(
-        func.count(case((_RUN.asked_by == bindparam("who"), 1))).label("person"),
-        func.count(case((_RUN.words == bindparam("what"), 1))).label("runbook"),
-        func.count().label("everybody"),
-    ).where(
-        _RUN.asked > bindparam("since"),
-        _RUN.parent.is_(None),
-        ~select(_FIRE.run).where(_FIRE.run == _RUN.id).exists(),
-    )
+_ASKED = select(
+    func.count(case((_RUN.asked_by == bindparam("who"), 1))).label("person"),
+    func.count(case((_RUN.words == bindparam("what"), 1))).label("runbook"),
+    func.count().label("everybody"),
+).where(
+    _RUN.asked > bindparam("since"),
+    _RUN.parent.is_(None),
+    ~select(_FIRE.run).where(_FIRE.run == _RUN.id).exists(),
 )
 
 
 def count_requests(tx: Transaction, *, person: str, words: str, since: int) -> RequestCount:
     """Count the requests that were made after *since*; one for several hosts is one."""
-    row = _ASKED.row(tx, who=person, what=words, since=since)
+    row = tx.sql.execute(_ASKED, {"who": person, "what": words, "since": since}).one()
     return RequestCount(row.person, row.runbook, row.everybody)

@@ -7,13 +7,22 @@ from functools import cache, lru_cache, partial
 from typing import Any
 
 from pydantic import TypeAdapter
-from sqlalchemy import ColumnElement, Select, bindparam, insert, null, or_, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Executable,
+    Select,
+    Update,
+    bindparam,
+    insert,
+    null,
+    or_,
+    select,
+    update,
+)
 
 from bot.audit import output
 from bot.db import search_words, tables, view_conditions
-from bot.db.among import among, as_one
 from bot.db.database import Transaction
-from bot.db.prepared import Asked, PreparedStatement, rows_of_each
 from bot.db.tables import ALONE, PART, WHOLE
 from bot.model.approvals import ApprovalRequirements
 from bot.model.canonical import encode_canonical
@@ -160,10 +169,10 @@ LISTED = [
 ]
 
 
-# What every step of every run takes is put together once: that takes longer than to carry it out.
-_NEW = insert(tables.run).values({name: bindparam(name) for name in COLUMNS})
-_ADD = PreparedStatement(_NEW.returning(tables.run, null().label("report")))
-_ADD_ALL = PreparedStatement(_NEW.returning(tables.run.c.id))
+_ADD = insert(tables.run).returning(
+    tables.run, null().label("report"), sort_by_parameter_order=True
+)
+_ADD_ALL = insert(tables.run).returning(tables.run.c.id, sort_by_parameter_order=True)
 
 
 def _as_it_is(value: object) -> object:
@@ -184,10 +193,10 @@ _WRITTEN: Mapping[str, tuple[str, Callable[[Any], object]]] = {
 
 
 @cache
-def _saving(names: frozenset[str]) -> PreparedStatement:
+def _saving(names: frozenset[str]) -> Update:
     """Return the statement that writes these: an index whose column is not named is left alone."""
     columns = ["version", "state", *(_WRITTEN[name][0] for name in sorted(names))]
-    return PreparedStatement(
+    return (
         update(tables.run)
         .where(
             tables.run.c.id == bindparam("of"),
@@ -198,42 +207,38 @@ def _saving(names: frozenset[str]) -> PreparedStatement:
     )
 
 
-_SENT = ("run", "n", "state", "sent", "trouble")
-
-
 def _select() -> Select[Any]:
     """Select runs, each with its report, which lies apart."""
     return select(tables.run, output.output_column(tables.run.c.id, 0).label("report"))
 
 
-_GET = PreparedStatement(_select().where(tables.run.c.id == bindparam("number")))
-_HOLD = PreparedStatement(
-    _select().where(tables.run.c.id == bindparam("number")).with_for_update(of=tables.run)
+_GET = _select().where(tables.run.c.id == bindparam("number"))
+_HOLD = _select().where(tables.run.c.id == bindparam("number")).with_for_update(of=tables.run)
+_CHILDREN = _select().where(tables.run.c.parent == bindparam("whole")).order_by(tables.run.c.id)
+_LIST: Select[Any] = (
+    select(*LISTED, null().label("report"))
+    .order_by(tables.run.c.id.desc())
+    .where(tables.run.c.id.in_(bindparam("wanted", expanding=True)))
 )
-_CHILDREN = PreparedStatement(
-    _select().where(tables.run.c.parent == bindparam("whole")).order_by(tables.run.c.id)
+_VOTES_ON = (
+    select(tables.vote)
+    .order_by(tables.vote.c.at)
+    .where(tables.vote.c.run.in_(bindparam("wanted", expanding=True)))
 )
-_LIST = among(
-    select(*LISTED, null().label("report")).order_by(tables.run.c.id.desc()), tables.run.c.id
-)
-_VOTES_ON = among(select(tables.vote).order_by(tables.vote.c.at), tables.vote.c.run)
-_VOTES = PreparedStatement(
-    select(tables.vote).where(tables.vote.c.run == bindparam("of")).order_by(tables.vote.c.at)
-)
-_INTEND = PreparedStatement(insert(tables.step).values({name: bindparam(name) for name in _SENT}))
-_CONCLUDE = PreparedStatement(
+_VOTES = select(tables.vote).where(tables.vote.c.run == bindparam("of")).order_by(tables.vote.c.at)
+_CONCLUDE = (
     update(tables.step)
     .where(tables.step.c.run == bindparam("of"), tables.step.c.n == bindparam("which"))
     .values({name: bindparam(name) for name in ("state", "ended", "status", "trouble")})
 )
-_STEPS = PreparedStatement(
+_STEPS = (
     select(tables.step, output.output_column(tables.step.c.run, tables.step.c.n).label("output"))
     .where(tables.step.c.run == bindparam("of"))
     .order_by(tables.step.c.n)
 )
 
 
-_SUCCEEDED = PreparedStatement(
+_SUCCEEDED = (
     select(tables.run.c.id)
     .where(
         tables.run.c.asked_by == bindparam("who"),
@@ -265,19 +270,15 @@ def add_run(tx: Transaction, new: NewRun) -> Run:
 
 
 def add_runs(tx: Transaction, new: Sequence[NewRun]) -> list[int]:
-    """Record requests, by one journey; return their numbers in their order."""
+    """Record requests; return their numbers in their order."""
     return [row.id for row in _added(tx, _ADD_ALL, new)]
 
 
-def _added(tx: Transaction, adding: PreparedStatement, new: Sequence[NewRun]) -> Sequence[Any]:
+def _added(tx: Transaction, adding: Executable, new: Sequence[NewRun]) -> Sequence[Any]:
     rows = [new_run_row(tx, one) for one in new]
-    # SQLite has no journeys, and a statement that is half read cannot be used again.
-    told = (
-        [adding.rows(tx, **row) for row in rows]
-        if tx.embedded
-        else rows_of_each(tx, *(adding.asked(**row) for row in rows))
-    )
-    added = [row for [row] in told]
+    if not rows:
+        return ()
+    added: Sequence[Any] = tx.sql.execute(adding, rows).all()
     search_words.store_words(
         tx,
         {
@@ -293,7 +294,7 @@ def _added(tx: Transaction, adding: PreparedStatement, new: Sequence[NewRun]) ->
 
 def get_run(tx: Transaction, number: int) -> Run:
     """Return a run. One that may not be viewed is as one that does not exist: NoSuchRun."""
-    row = _GET.row(tx, number=number)
+    row = tx.sql.execute(_GET, {"number": number}).first()
     if row is None or not view_conditions.list_viewable(tx, [number]):
         raise NoSuchRun(f"there is no run {number}")
     return read_run(row)
@@ -301,7 +302,7 @@ def get_run(tx: Transaction, number: int) -> Run:
 
 def lock_run(tx: Transaction, number: int) -> Run:
     """Return the run and keep others from changing it until this transaction ends."""
-    row = _HOLD.row(tx, number=number)
+    row = tx.sql.execute(_HOLD, {"number": number}).first()
     if row is None or not view_conditions.list_viewable(tx, [number]):
         raise NoSuchRun(f"there is no run {number}")
     return read_run(row)
@@ -330,6 +331,8 @@ def amend_run(tx: Transaction, run: Run, **changes: Any) -> Run:
 
 
 def _save(tx: Transaction, changed: Sequence[tuple[Run, Run]]) -> list[Run]:
+    if not changed:
+        return []
     both = [(vars(was), vars(run)) for was, run in changed]
     # Nearly all of it is the very same, and a plan may be long.
     names = frozenset(
@@ -343,7 +346,7 @@ def _save(tx: Transaction, changed: Sequence[tuple[Run, Run]]) -> list[Run]:
     rows = [_row(was, run, names) for was, run in changed]
     if "summary" in names:
         _tell_summaries(tx, changed, rows)
-    if _saving(names).do_all(tx, rows) != len(rows):
+    if tx.sql.execute(_saving(names), rows).rowcount != len(rows):
         numbers = ", ".join(str(was.id) for was, _ in changed)
         raise Overtaken(f"run {numbers} was changed by somebody else at the same moment")
     for was, run in changed:
@@ -382,7 +385,7 @@ def _row(was: Run, run: Run, names: Collection[str]) -> dict[str, Any]:
 
 def list_runs(tx: Transaction, numbers: Sequence[int]) -> list[Run]:
     """Return these runs, the newest first, without plans and reports: a list shows none."""
-    return seen(tx, _LIST.rows(tx, wanted=as_one(tx, numbers)))
+    return seen(tx, tx.sql.execute(_LIST, {"wanted": numbers}))
 
 
 def seen(tx: Transaction, rows: Iterable[Any]) -> list[Run]:
@@ -405,12 +408,12 @@ def get_runs(tx: Transaction, numbers: Sequence[int]) -> list[Run]:
 
 def is_first_time(tx: Transaction, *, person: str, words: str) -> bool:
     """Say whether this person has never had this runbook succeed."""
-    return _SUCCEEDED.row(tx, who=person, what=words) is None
+    return tx.sql.execute(_SUCCEEDED, {"who": person, "what": words}).first() is None
 
 
 def list_children(tx: Transaction, parent: int) -> list[Run]:
     """Return the runs of a request for several hosts, in the order of its hosts."""
-    return seen(tx, _CHILDREN.rows(tx, whole=parent))
+    return seen(tx, tx.sql.execute(_CHILDREN, {"whole": parent}).all())
 
 
 def lock_children(tx: Transaction, parent: int) -> list[Run]:
@@ -509,42 +512,37 @@ def replace_vote(tx: Transaction, vote: Vote) -> None:
 
 
 def list_votes(tx: Transaction, run: int) -> list[Vote]:
-    return [Vote(**row._asdict()) for row in _VOTES.rows(tx, of=run)]
+    return [Vote(**row) for row in tx.sql.execute(_VOTES, {"of": run}).mappings()]
 
 
 def list_votes_on(tx: Transaction, numbers: Sequence[int]) -> dict[int, list[Vote]]:
     """Return the votes on several runs at once, by run; a run without votes is left out."""
-    return read_votes(_VOTES_ON.rows(tx, wanted=as_one(tx, numbers)))
-
-
-def votes_query(tx: Transaction, numbers: Sequence[int]) -> Asked:
-    """Return what to ask for the votes on several runs, beside other things."""
-    return _VOTES_ON.asked(wanted=as_one(tx, numbers))
-
-
-def read_votes(rows: Sequence[Any]) -> dict[int, list[Vote]]:
-    """Return the votes that were asked for, by run."""
     found: dict[int, list[Vote]] = {}
-    for row in rows:
+    for row in tx.sql.execute(_VOTES_ON, {"wanted": numbers}):
         found.setdefault(row.run, []).append(Vote(*row))
     return found
 
 
 def record_intent(tx: Transaction, run: int, n: int) -> None:
     """Write down that step *n* is about to be sent. Committed before it is."""
-    _INTEND.tell(tx, run=run, n=n, state=StepState.INTENT.value, sent=tx.now, trouble="")
+    tx.sql.execute(
+        insert(tables.step),
+        {"run": run, "n": n, "state": StepState.INTENT.value, "sent": tx.now, "trouble": ""},
+    )
 
 
 def record_outcome(tx: Transaction, record: StepRecord) -> None:
     """Write down what became of a step."""
-    _CONCLUDE.tell(
-        tx,
-        of=record.run,
-        which=record.n,
-        state=record.state.value,
-        ended=record.ended,
-        status=record.status,
-        trouble=_storable(tx.redactor.text(record.trouble)),
+    tx.sql.execute(
+        _CONCLUDE,
+        {
+            "of": record.run,
+            "which": record.n,
+            "state": record.state.value,
+            "ended": record.ended,
+            "status": record.status,
+            "trouble": _storable(tx.redactor.text(record.trouble)),
+        },
     )
 
 
@@ -562,7 +560,7 @@ def list_steps(tx: Transaction, run: int) -> Sequence[StepRecord]:
             *(row.run, row.n, StepState(row.state), row.sent, row.ended, row.status),
             *(row.output or "", row.trouble),
         )
-        for row in _STEPS.rows(tx, of=run)
+        for row in tx.sql.execute(_STEPS, {"of": run}).all()
     ]
 
 
@@ -579,28 +577,33 @@ def list_steps_of_children(tx: Transaction, parent: int) -> Sequence[StepRecord]
 _RUN = tables.run.c
 # Reports lie apart, and nobody here looks at them.
 _PLAIN = select(tables.run, null().label("report")).order_by(_RUN.id)
-_LISTED = PreparedStatement(
+_LISTED = (
     select(*LISTED, null().label("report"))
     .where(_RUN.parent == bindparam("whole"))
     .order_by(_RUN.id)
 )
-_HELD = among(_PLAIN.with_for_update(of=tables.run), _RUN.id)
-_VERSIONS = among(
-    select(_RUN.id, _RUN.version).order_by(_RUN.id).with_for_update(of=tables.run), _RUN.id
+_HELD = _PLAIN.with_for_update(of=tables.run).where(
+    _RUN.id.in_(bindparam("wanted", expanding=True))
+)
+_VERSIONS = (
+    select(_RUN.id, _RUN.version)
+    .order_by(_RUN.id)
+    .with_for_update(of=tables.run)
+    .where(_RUN.id.in_(bindparam("wanted", expanding=True)))
 )
 
 
 @cache
-def _parts_in(states: frozenset[State], *, held: bool) -> PreparedStatement:
+def _parts_in(states: frozenset[State], *, held: bool) -> Select[Any]:
     """Return the statement that finds the parts of a request that are in one of these states."""
     query = _PLAIN.where(_of_whole(states))
-    return PreparedStatement(query.with_for_update(of=tables.run) if held else query)
+    return query.with_for_update(of=tables.run) if held else query
 
 
 @cache
-def _one_in(states: frozenset[State]) -> PreparedStatement:
+def _one_in(states: frozenset[State]) -> Select[Any]:
     """Return the statement that finds one of them."""
-    return PreparedStatement(select(_RUN.id).where(_of_whole(states)).limit(1))
+    return select(_RUN.id).where(_of_whole(states)).limit(1)
 
 
 def _of_whole(states: frozenset[State]) -> ColumnElement[bool]:
@@ -610,24 +613,24 @@ def _of_whole(states: frozenset[State]) -> ColumnElement[bool]:
 
 def list_children_briefly(tx: Transaction, whole: int) -> list[Run]:
     """Return all parts of a request, without their plans and reports: there may be hundreds."""
-    return seen(tx, _LISTED.rows(tx, whole=whole))
+    return seen(tx, tx.sql.execute(_LISTED, {"whole": whole}).all())
 
 
 def list_children_in(tx: Transaction, whole: int, states: Iterable[State]) -> list[Run]:
     """Return the parts of a request that are in one of these states, without their reports."""
     found = _parts_in(frozenset(states), held=False)
-    return seen(tx, found.rows(tx, whole=whole))
+    return seen(tx, tx.sql.execute(found, {"whole": whole}))
 
 
 def lock_children_in(tx: Transaction, whole: int, states: Iterable[State]) -> list[Run]:
     """Do so, and keep others from changing them until this transaction ends."""
     found = _parts_in(frozenset(states), held=True)
-    return [read_run(row) for row in found.rows(tx, whole=whole)]
+    return [read_run(row) for row in tx.sql.execute(found, {"whole": whole})]
 
 
 def has_child_in(tx: Transaction, whole: int, states: Iterable[State]) -> bool:
     """Say whether a part of a request is in one of these states."""
-    return _one_in(frozenset(states)).row(tx, whole=whole) is not None
+    return tx.sql.execute(_one_in(frozenset(states)), {"whole": whole}).first() is not None
 
 
 def lock_runs(tx: Transaction, known: Sequence[Run]) -> list[Run]:
@@ -635,11 +638,11 @@ def lock_runs(tx: Transaction, known: Sequence[Run]) -> list[Run]:
 
     known: as they were read before; those that are so still are not read again.
     """
-    wanted = as_one(tx, [run.id for run in known])
-    now = {row.id: row.version for row in _VERSIONS.rows(tx, wanted=wanted)}
+    wanted = [run.id for run in known]
+    now = {row.id: row.version for row in tx.sql.execute(_VERSIONS, {"wanted": wanted}).all()}
     same = [run for run in known if now.get(run.id) == run.version]
     others = [*now.keys() - {run.id for run in same}]
-    read = _HELD.rows(tx, wanted=as_one(tx, others)) if others else ()
+    read = tx.sql.execute(_HELD, {"wanted": others}).all() if others else ()
     return [*same, *map(read_run, read)]
 
 

@@ -1,14 +1,11 @@
 """Views: filters of the history under a name; whoever has the link sees the same."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from sqlalchemy import bindparam, delete, insert, select, update
+from sqlalchemy import delete, insert, select, update
 
 from bot.db import tables
 from bot.db.database import Transaction
-from bot.db.prepared import Asked, PreparedStatement
 
 # More than this nobody finds anything in.
 MOST = 50
@@ -17,9 +14,6 @@ LONGEST_NAME = 64
 # which times are meant that name none; without it, UTC.
 FILTERS = ("host", "area", "person", "runbook", "state", "text", "since", "until", "zone")
 _VIEW = tables.view.c
-_OF = PreparedStatement(
-    select(tables.view).where(_VIEW.person == bindparam("whose")).order_by(_VIEW.name)
-)
 
 
 class NoSuchView(Exception):
@@ -39,17 +33,8 @@ class View:
 
 def list_views(tx: Transaction, person: str) -> list[View]:
     """Return somebody's views, by name."""
-    return read_views(_OF.rows(tx, whose=person))
-
-
-def views_query(person: str) -> Asked:
-    """Return what to ask for somebody's views, beside other things."""
-    return _OF.asked(whose=person)
-
-
-def read_views(rows: Sequence[Any]) -> list[View]:
-    """Return the views that were asked for."""
-    return [View(*row) for row in rows]
+    query = select(tables.view).where(_VIEW.person == person).order_by(_VIEW.name)
+    return [View(*row) for row in tx.sql.execute(query)]
 
 
 def get_view(tx: Transaction, number: int) -> View:

@@ -5,12 +5,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from sqlalchemy import select
+from sqlalchemy import bindparam, select
 
 from bot.db import runs, saved_views, tables, view_conditions
-from bot.db.among import among, as_one
 from bot.db.database import Transaction
-from bot.db.prepared import rows_of_each
 from bot.db.runs import read_names
 from bot.db.saved_views import View
 from bot.db.sql_text import each_value_sql, fetch_rows, fetch_scalar
@@ -446,7 +444,11 @@ class ListedRun(NamedTuple):
 
 _OTHERWISE = {"stands": "state", "all_hosts": "hosts"}
 _COLUMNS = [_RUN[_OTHERWISE.get(name, name)] for name in ListedRun._fields]
-_LIST = among(select(*_COLUMNS).order_by(_RUN.id.desc()), _RUN.id)
+_LIST = (
+    select(*_COLUMNS)
+    .order_by(_RUN.id.desc())
+    .where(_RUN.id.in_(bindparam("wanted", expanding=True)))
+)
 
 
 @dataclass(frozen=True)
@@ -463,17 +465,15 @@ class RunListing:
 def list_run_page(
     tx: Transaction, wanted: RunFilter | None, *, most: int, whose: str
 ) -> RunListing:
-    """Return a page of runs, the newest first. Nothing is asked of this transaction after it.
+    """Return a page of runs, the newest first.
 
     wanted: None for a page without any. whose: who looks at it.
     """
     found, older = ([], None) if wanted is None else find_page_numbers(tx, wanted, most)
-    listed = _LIST.asked(wanted=as_one(tx, found))
-    beside = runs.votes_query(tx, found), saved_views.views_query(whose)
-    rows, votes, kept = rows_of_each(tx, listed, *beside, last=True)
+    rows = tx.sql.execute(_LIST, {"wanted": found})
     return RunListing(
         [*map(ListedRun._make, rows)],
         older,
-        runs.read_votes(votes),
-        saved_views.read_views(kept),
+        runs.list_votes_on(tx, found),
+        saved_views.list_views(tx, whose),
     )

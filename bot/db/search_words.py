@@ -7,12 +7,9 @@ from collections.abc import Iterable, Mapping
 from typing import cast
 
 from sqlalchemy import delete, select
-from sqlalchemy.dialects import sqlite
 
 from bot.db import tables
 from bot.db.database import Transaction
-from bot.db.prepared import PreparedStatement
-from bot.db.statement import Statement
 
 LONGEST = 64
 # Of one text. What hosts answer may be long; its beginning says what it is about.
@@ -23,13 +20,6 @@ _EDGE = r".:/\-=_!?*#…–—“”‘’"
 _WHOLE = re.compile(f"[^{_BETWEEN}{_EDGE}][^{_BETWEEN}]*[^{_BETWEEN}{_EDGE}]")
 # The digits between the dots of a number or an address say nothing by themselves.
 _PART = re.compile(r"(?=\d*[^\W\d])\w\w+")
-
-_KEEP = PreparedStatement(sqlite.insert(tables.word).on_conflict_do_nothing())
-# PostgreSQL takes all of them by one statement.
-_KEEP_LISTS = (
-    "INSERT INTO word (word, run) SELECT * FROM unnest(%s::text[], %s::integer[]) "
-    "ON CONFLICT DO NOTHING"
-)
 
 
 def split_search_words(text: str) -> list[str]:
@@ -67,11 +57,11 @@ def words_of_json(text: str) -> list[str]:
 
 def store_words(tx: Transaction, words: Mapping[int, Iterable[str]]) -> None:
     """Let each run be found by its own, beside those that it is found by already."""
-    rows = [(word, run) for run, mine in words.items() for word in dict.fromkeys(mine)]
-    if tx.embedded:
-        _KEEP.do_rows(tx, rows)
-    elif rows:
-        tx.wire.tell(Statement(_KEEP_LISTS, tuple(map(list, zip(*rows, strict=True)))))
+    rows = [
+        {"word": word, "run": run} for run, mine in words.items() for word in dict.fromkeys(mine)
+    ]
+    if rows:
+        tx.sql.execute(tx.insert_into(tables.word).on_conflict_do_nothing(), rows)
 
 
 def delete_words(tx: Transaction, run: int, words: Iterable[str]) -> None:

@@ -1,38 +1,20 @@
-"""Statements that are put together for one question, in SQL that is the same on both databases."""
+"""Statements whose SQL is written out: searches that choose the index to walk."""
 
-import re
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from typing import Any
 
+from bot.db.condition import bind_text
 from bot.db.database import Transaction
-from bot.db.statement import Statement
-
-_NAMED = re.compile(r":(\w+)")
 
 
 def fetch_rows(tx: Transaction, sql: str, given: Mapping[str, object]) -> Sequence[Any]:
-    """Return what the driver itself finds: putting a statement together anew for each page would
-    take longer than finding it. sql: its values as `:name`."""
-    (answer,) = tx.wire.of_each([build_query(tx, sql, given)])
-    return answer.rows
-
-
-def build_query(tx: Transaction, sql: str, given: Mapping[str, object]) -> Statement:
-    """Return it as what to ask beside other things."""
-    # Planned for what is asked: a plan for any value would walk the wrong index for many.
-    return Statement(sql if tx.embedded else _as_postgresql(sql), given, by_heart=False)
-
-
-@lru_cache(1024)
-def _as_postgresql(sql: str) -> str:
-    return _NAMED.sub(r"%(\1)s", sql)
+    """Return the rows that a statement finds. sql, given: as bind_text takes them."""
+    return tx.sql.execute(bind_text(sql, given)).all()
 
 
 def fetch_scalar(tx: Transaction, sql: str, given: Mapping[str, object]) -> Any:
     """Return the first value of the first row, None without one."""
-    found = fetch_rows(tx, sql, given)
-    return found[0][0] if found else None
+    return tx.sql.execute(bind_text(sql, given)).scalar()
 
 
 def each_value_sql(table: str, column: str, begin: str = "", end: str = "") -> str:
@@ -49,7 +31,10 @@ def each_value_sql(table: str, column: str, begin: str = "", end: str = "") -> s
 
 
 def list_parameter_sql(tx: Transaction, name: str) -> str:
-    """Return SQL for the members of a JSON list of texts that is given by this name."""
+    """Return SQL for the members of a JSON list of texts that is given by this name.
+
+    It is one value however many they are: drivers take only so many, and areas hold many hosts.
+    """
     if tx.embedded:
         return f"SELECT value FROM json_each(:{name})"  # noqa: S608 - ours
     return f"SELECT json_array_elements_text(CAST(:{name} AS json))"

@@ -9,7 +9,6 @@ from sqlalchemy import bindparam, func, select
 from bot.audit import change_log
 from bot.db import search, tables, view_conditions
 from bot.db.database import Transaction
-from bot.db.prepared import PreparedStatement
 from bot.model.run import ENDED, State
 
 _RUN, _VOTE = tables.run.c, tables.vote.c
@@ -25,7 +24,7 @@ _USUAL = (
     .order_by(_RUN.id.desc())
     .limit(_ENOUGH_TO_TELL)
 )
-_WAITS = PreparedStatement(_USUAL)
+_WAITS = _USUAL
 
 
 @dataclass(frozen=True)
@@ -110,7 +109,7 @@ def get_usual_wait(tx: Transaction, words: str) -> int | None:
     """Return the median wait from asking to starting, in microseconds, of the newest runs of a
     runbook that took an approval; None if there are none yet."""
     if view_conditions.can_view_everything(tx):
-        lengths = [row.wait for row in _WAITS.rows(tx, what=words)]
+        lengths = [row.wait for row in tx.sql.execute(_WAITS, {"what": words}).all()]
     else:
         # Of the runs that whoever is told may view.
         seen = _USUAL.where(view_conditions.runs_condition(tx).clause())

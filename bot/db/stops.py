@@ -2,27 +2,24 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from sqlalchemy import bindparam, delete, or_, select
+from sqlalchemy import bindparam, delete, select
 
 from bot.db import tables
-from bot.db.among import among, as_one
 from bot.db.database import Transaction
-from bot.db.prepared import Asked, PreparedStatement
 from bot.model.run import Run
 
 EVERYTHING = "all"
 
-_FIRST = PreparedStatement(
+_FIRST = (
     select(tables.stop)
-    .where(
-        or_(*(tables.stop.c.what == bindparam(name) for name in ("first", "second", "third"))),
-    )
+    .where(tables.stop.c.what.in_(bindparam("whats", expanding=True)))
     .order_by(tables.stop.c.at)
     .limit(1)
 )
-_AMONG = among(select(tables.stop.c.what), tables.stop.c.what)
+_AMONG = select(tables.stop.c.what).where(
+    tables.stop.c.what.in_(bindparam("wanted", expanding=True))
+)
 
 
 @dataclass(frozen=True)
@@ -54,16 +51,6 @@ def get_stop_of_everything(tx: Transaction) -> Stop | None:
     return _first(tx, EVERYTHING)
 
 
-def stop_of_everything_query() -> Asked:
-    """Return what to ask for that stop, beside other things."""
-    return _FIRST.asked(first=EVERYTHING, second=EVERYTHING, third=EVERYTHING)
-
-
-def read_stop(rows: Sequence[Any]) -> Stop | None:
-    """Return the stop that was asked for."""
-    return Stop(rows[0].what, rows[0].person, rows[0].at, rows[0].why) if rows else None
-
-
 def get_stop_of_run(tx: Transaction, run: Run) -> Stop | None:
     """Return the stop that holds this run up: its own, that of the whole, or of everything."""
     numbers = [run.id] if run.parent is None else [run.id, run.parent]
@@ -75,19 +62,18 @@ def list_stopped_runs(tx: Transaction, runs: Sequence[Run]) -> set[int]:
     if len(runs) == 1:
         return {run.id for run in runs if get_stop_of_run(tx, run)}
     asked = {EVERYTHING, *(str(run.id) for run in runs), *(str(run.parent) for run in runs)}
-    whats = {row.what for row in _AMONG.rows(tx, wanted=as_one(tx, [*asked]))}
+    whats = {row.what for row in tx.sql.execute(_AMONG, {"wanted": list(asked)}).all()}
     return {
         run.id for run in runs if whats.intersection((EVERYTHING, str(run.id), str(run.parent)))
     }
 
 
 def _first(tx: Transaction, *whats: str) -> Stop | None:
-    # Three at the most: itself, the whole and everything.
-    first, second, third = (*whats, whats[0], whats[0])[:3]
-    return read_stop(_FIRST.rows(tx, first=first, second=second, third=third))
+    row = tx.sql.execute(_FIRST, {"whats": whats}).first()
+    return Stop(row.what, row.person, row.at, row.why) if row else None
 
 
-_PEOPLE = PreparedStatement(select(tables.ban.c.person))
+_PEOPLE = select(tables.ban.c.person)
 
 
 @dataclass(frozen=True)
@@ -119,4 +105,4 @@ def list_bans(tx: Transaction) -> list[Ban]:
 
 def list_banned_people(tx: Transaction) -> frozenset[str]:
     """Return the ids of all who are shut out."""
-    return frozenset(row.person for row in _PEOPLE.rows(tx))
+    return frozenset(row.person for row in tx.sql.execute(_PEOPLE).all())

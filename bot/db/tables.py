@@ -1,4 +1,4 @@
-"""The tables of programs that come by the API: their tokens, and what they were answered."""
+"""All tables of the database."""
 
 from sqlalchemy import (
     BigInteger,
@@ -458,4 +458,62 @@ answered = Table(
     Column("answer", Text),
     Column("entry", BigInteger),
     Index(None, "at"),
+)
+
+# worker: who has it, "" if nobody; until: when others may take it from them.
+lease = Table(
+    "lease",
+    metadata,
+    Column("run", Integer, ForeignKey("run.id"), primary_key=True),
+    Column("fence", Integer, nullable=False),
+    Column("worker", String(96), nullable=False),
+    Column("until", BigInteger, nullable=False),
+    Index(None, "until"),
+)
+
+# at: when a line was heard last. lines: how many there were in all; text holds the newest.
+heard = Table(
+    "heard",
+    metadata,
+    Column("run", Integer, ForeignKey("run.id"), primary_key=True),
+    Column("n", Integer, primary_key=True),
+    Column("at", BigInteger, nullable=False),
+    Column("lines", BigInteger, nullable=False),
+    Column("text", Text, nullable=False),
+    Index(None, "run", "at"),
+)
+
+# Events that were told already, by their source and their own key.
+outside_event = Table(
+    "outside_event",
+    metadata,
+    Column("source", String(64), primary_key=True),
+    Column("key", String(64), primary_key=True),
+    Column("at", BigInteger, nullable=False),
+    Index(None, "at"),
+)
+
+# How far each subscription has read the change log, and what it is still to be told of. dead: when
+# it was given up.
+subscription = Table(
+    "subscription",
+    metadata,
+    Column("name", String(64), primary_key=True),
+    Column("seq", BigInteger, nullable=False),
+)
+
+delivery = Table(
+    "delivery",
+    metadata,
+    Column("subscription", String(64), primary_key=True),
+    Column("seq", BigInteger, primary_key=True, autoincrement=False),
+    Column("run", Integer, nullable=False),
+    Column("kind", String(32), nullable=False),
+    Column("at", BigInteger, nullable=False),
+    Column("tries", Integer, nullable=False),
+    Column("not_before", BigInteger, nullable=False),
+    Column("dead", BigInteger),
+    Column("trouble", Text, nullable=False),
+    Index(None, "subscription", "run", "seq"),
+    Index(None, "dead"),
 )

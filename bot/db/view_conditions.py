@@ -7,7 +7,9 @@ of the service itself has no sight and sees everything.
 import json
 from collections.abc import Iterable, Sequence
 
-from bot.db import sql_text
+from sqlalchemy import select
+
+from bot.db import sql_text, tables
 from bot.db.condition import Condition
 from bot.db.database import Transaction
 from bot.db.tables import WHOLE
@@ -49,10 +51,8 @@ def list_viewable(tx: Transaction, numbers: Iterable[int]) -> frozenset[int]:
     wanted, condition = frozenset(numbers), runs_condition(tx)
     if not condition.sql or not wanted:
         return wanted
-    some = "SELECT value FROM json_each(:some)" if tx.embedded else _AS_NUMBERS
-    query = f"SELECT id FROM run WHERE id IN ({some}) AND {condition.sql}"  # noqa: S608 - ours
-    given = {**condition.given, "some": json.dumps(sorted(wanted))}
-    return frozenset(number for (number,) in sql_text.fetch_rows(tx, query, given))
+    query = select(tables.run.c.id).where(tables.run.c.id.in_(wanted), condition.clause())
+    return frozenset(tx.sql.execute(query).scalars())
 
 
 def hide(tx: Transaction, *, host: str | None, words: str | None) -> bool:
@@ -82,8 +82,6 @@ OWN = (
     "UNION ALL SELECT run.id FROM vote JOIN run ON run.parent = vote.run "
     "WHERE vote.person = :sight_me"
 )
-
-_AS_NUMBERS = "SELECT CAST(json_array_elements_text(CAST(:some AS json)) AS integer)"
 
 
 def _conditions(tx: Transaction) -> tuple[Condition, Condition]:

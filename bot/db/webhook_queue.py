@@ -12,7 +12,7 @@ from bot.audit import change_log
 from bot.audit.change_log import Entry
 from bot.db import runs, tables
 from bot.db.database import Transaction
-from bot.db.inbound_events import delivery, subscription
+from bot.db.tables import delivery, subscription
 from bot.model.run import Run
 
 _SECOND = 1_000_000

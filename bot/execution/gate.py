@@ -8,7 +8,7 @@ import logging
 from dataclasses import dataclass
 
 from bot.audit import change_log, evidence
-from bot.db import leases, locks, priority, runs, schedules, shared_answers, stops
+from bot.db import leases, locks, priority, runs, schedules, stops
 from bot.db.database import Transaction
 from bot.execution.intent import Intent, record_step_intent
 from bot.execution.lease_keeper import HeldRun
@@ -177,22 +177,16 @@ def authorise_run(parts: WorkflowContext, tx: Transaction, run: Run, policy: Pol
     stop = stop_reasons.describe_stop(tx, run, policy)
     if stop:
         raise GateShut(State.STOPPED, stop_reasons.describe_stopped_run(tx, run, stop))
-    # Nobody is shut out, and nothing is voted on, by those who start hosts together.
-    admitted = shared_answers.share_answer(
-        tx, ("admitted", policy), lambda: _admitted(tx, run, policy)
-    )
+    admitted = _admitted(tx, run, policy)
     whole = run
     if run.parent is not None:
-        number = run.parent
-        whole = shared_answers.share_answer(tx, ("run", number), lambda: runs.get_run(tx, number))
+        whole = runs.get_run(tx, run.parent)
         _is_part_of(run, whole)
         # Until it is about to be sent, it only takes the host.
         doubt = "" if run.state is State.READY else evidence.find_doubt_of_child(tx, run, whole)
         if doubt:
             raise _doubted(run, doubt)
-    counted = shared_answers.share_answer(
-        tx, ("counted", whole.id, admitted), lambda: _counted(parts, tx, whole, admitted)
-    )
+    counted = _counted(parts, tx, whole, admitted)
     if not counted.met and not break_glass_rules.is_break_glass_active(tx, admitted, whole):
         _by_grant(tx, admitted, whole, counted)
 

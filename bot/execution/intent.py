@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from bot.audit import change_log, verification
 from bot.audit.checkpoints import Checkpoint
-from bot.db import leases, runs, shared_answers
+from bot.db import leases, runs
 from bot.db.database import Transaction
 from bot.execution.lease_keeper import HeldRun
 from bot.model.plan import PlannedStep
@@ -22,7 +22,7 @@ def name_step_marker(tx: Transaction, run: Run, n: int, *, fence: int = 0) -> Ma
     What an older backup brings back may give a run's number out a second time, so the moment that
     it was asked for is a part of its name.
     """
-    first = shared_answers.share_answer(tx, "first entry", lambda: change_log.get_first_entry(tx))
+    first = change_log.get_first_entry(tx)
     installation = first.hash[:12] if first else "new"
     lease = None if fence else leases.get_lease(tx, run.id)
     fence = fence or (lease.fence if lease else 1)

@@ -6,11 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from sqlalchemy import select
-from sqlalchemy.dialects import postgresql, sqlite
 
 from bot.db import tables
 from bot.db.database import Database, Transaction
-from bot.db.prepared import PreparedStatement
 from connectors.trouble import (
     HostKeyMismatch,
     HostTrouble,
@@ -21,18 +19,6 @@ from connectors.trouble import (
 )
 
 _LONGEST = 500
-
-
-def _upsert(insert: postgresql.Insert | sqlite.Insert) -> postgresql.Insert | sqlite.Insert:
-    names = [column.name for column in tables.contact.columns if column.name != "host"]
-    told = {name: insert.excluded[name] for name in names}
-    return insert.on_conflict_do_update(index_elements=["host"], set_=told)
-
-
-_EVERY = PreparedStatement(select(tables.contact))
-_KEEP = PreparedStatement(
-    _upsert(postgresql.insert(tables.contact)), _upsert(sqlite.insert(tables.contact))
-)
 
 
 @dataclass(frozen=True)
@@ -55,8 +41,16 @@ def store_contacts(tx: Transaction, found: Sequence[LastContact]) -> None:
 
     since: of each, when it was met. answered: None for not now.
     """
+    if not found:
+        return
     known = list_contacts(tx)
-    _KEEP.do_all(tx, [vars(_later(tx, known.get(one.host), one)) for one in found])
+    store = tx.insert_into(tables.contact)
+    names = [column.name for column in tables.contact.columns if column.name != "host"]
+    told = {name: store.excluded[name] for name in names}
+    tx.sql.execute(
+        store.on_conflict_do_update(index_elements=["host"], set_=told),
+        [vars(_later(tx, known.get(one.host), one)) for one in found],
+    )
 
 
 def _later(tx: Transaction, known: LastContact | None, new: LastContact) -> LastContact:
@@ -74,7 +68,7 @@ def _later(tx: Transaction, known: LastContact | None, new: LastContact) -> Last
 
 def list_contacts(tx: Transaction) -> Mapping[str, LastContact]:
     """Return all of them, by host."""
-    return {row.host: _contact(row) for row in _EVERY.rows(tx)}
+    return {row.host: _contact(row) for row in tx.sql.execute(select(tables.contact))}
 
 
 def _contact(row: Sequence[object]) -> LastContact:

@@ -9,7 +9,7 @@ from itertools import islice
 from sqlalchemy import Table, func, insert, inspect, select, text
 
 from bot.audit import change_log, verification
-from bot.db import all_tables, migrations
+from bot.db import migrations, tables
 from bot.db.database import Database, Transaction
 from bot.model.progress import ReportProgress, Stages, ignore_progress, report_nothing
 
@@ -32,7 +32,7 @@ class NotCopied(Exception):
 
 def list_tables() -> list[Table]:
     """Return our tables, each behind those that it refers to."""
-    return all_tables.metadata.sorted_tables
+    return tables.metadata.sorted_tables
 
 
 def count_rows(source: Database) -> int:
@@ -66,7 +66,7 @@ def set_next_number(tx: Transaction, table: str, number: int) -> None:
     """Let the next row of a table that numbers its own have this number."""
     if tx.sql.dialect.name == "postgresql":
         tx.sql.execute(_ON_POSTGRESQL, {"next": number, "table": table})
-    elif all_tables.metadata.tables[table].dialect_options["sqlite"]["autoincrement"]:
+    elif tables.metadata.tables[table].dialect_options["sqlite"]["autoincrement"]:
         for statement in _ON_SQLITE:
             tx.sql.execute(statement, {"last": number - 1, "table": table})
 

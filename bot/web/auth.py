@@ -11,7 +11,6 @@ from bot import observability
 from bot.auth import sessions as auth_sessions
 from bot.db import stops
 from bot.db.database import StoreUnavailable, Transaction
-from bot.db.prepared import rows_of_each
 from bot.model.view_rights import Sight
 from bot.policy import Person, Policy
 from bot.web.deps import Here, WebParts
@@ -79,16 +78,13 @@ def _met(
     if not token:
         raise SignedOut("")
     with parts.database.reading() as tx:
-        sessions, stopped = rows_of_each(
-            tx, auth_sessions.session_query(token), stops.stop_of_everything_query()
-        )
-        session = auth_sessions.read_session(tx, sessions)
+        session = auth_sessions.find_session(tx, token)
         if session is None:
             raise SignedOut("You were signed out after a while.")
         now, policy = tx.now, parts.policies.current()
         person = policy.person(session.person)
         if person is not None:
-            request.state.halt = stops.read_stop(stopped)
+            request.state.halt = stops.get_stop_of_everything(tx)
             observability.add_context(person=person.id)
             request.state.visitor = visitor = Visitor(person, policy, token)
             # Whatever is read after this is read for them.

@@ -15,7 +15,7 @@ from sqlalchemy import inspect
 from sqlalchemy.schema import CreateTable
 
 from bot.audit import signing
-from bot.db import all_tables, migrations
+from bot.db import migrations, tables
 from bot.db.database import Database
 from bot.model.canonical import hash_canonical
 from tests.bench import filling
@@ -118,7 +118,7 @@ def _digest(database: Database) -> str:
 def _mend_tables(database: Database) -> None:
     """Make those anew that nothing is filled into, where they have other columns by now."""
     with database.engine.connect() as connection:
-        for table in all_tables.metadata.sorted_tables:
+        for table in tables.metadata.sorted_tables:
             there = {str(column["name"]) for column in inspect(connection).get_columns(table.name)}
             if table not in filling.TABLES and there != set(table.columns.keys()):
                 table.drop(connection)

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from bot.__main__ import main
 from bot.audit import change_log
-from bot.db.inbound_events import delivery
+from bot.db.tables import delivery
 from bot.model.run import Origin
 from bot.slack.changed_command import changed
 from bot.webhooks.signature import sign_headers

@@ -4,7 +4,7 @@ import time
 from pathlib import Path
 
 from bot.db import home_queue, outbox
-from bot.db.inbound_events import delivery
+from bot.db.tables import delivery
 from bot.model.run import Origin
 from runbooks.uptime_check import UptimeCheck
 from tests.playground import company

@@ -33,7 +33,6 @@ from bot.audit.signing import SigningKey
 from bot.db import migrations, runs, search, stops, tables
 from bot.db.database import Database, SeenHead, Transaction
 from bot.db.runs import Overtaken
-from bot.db.wire import Wire
 from bot.execution import gate
 from bot.model.run import ENDED, IllegalMove, Run, State
 from bot.policy import Policy
@@ -133,7 +132,7 @@ class Steady(Database):
     began = 1_790_000_000_000_000
     elapsed = 0
 
-    def _now(self, wire: Wire) -> int:  # noqa: ARG002
+    def read_clock(self, connection: Connection) -> int:  # noqa: ARG002
         self.elapsed += 1_000
         return self.began + self.elapsed
 

@@ -1,18 +1,16 @@
-"""Hosts that pass the gate together: what is asked of the whole request is asked once, what is
-asked of each host is asked of each, and nothing that was answered outlasts their commit."""
+"""Hosts that pass the gate together: each shows all that it takes, though they share a commit."""
 
 import time
-from collections.abc import Callable, Generator, Hashable
+from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from sqlalchemy import delete, update
 
-from bot.audit import change_log, evidence, key_history
-from bot.db import locks, runs, shared_answers, tables
+from bot.audit import change_log, key_history
+from bot.db import locks, runs, tables
 from bot.db.database import Transaction
 from bot.execution import fanout, gate
 from bot.model.run import Run, State
@@ -65,32 +63,6 @@ def _nothing(*_: object) -> None:
     """Stand where a guard stood."""
 
 
-def _counting(monkeypatch: pytest.MonkeyPatch, place: object, name: str) -> list[object]:
-    """Note each time that it is called, and have it do what it does."""
-    calls: list[object] = []
-    plain = getattr(place, name)
-
-    def noted(*given: Any) -> Any:
-        calls.append(given)
-        return plain(*given)
-
-    monkeypatch.setattr(place, name, noted)
-    return calls
-
-
-def test_the_whole_request_is_borne_out_once_for_all_that_start_together(
-    crowd: Office, monkeypatch: pytest.MonkeyPatch
-):
-    parts = _ready(crowd, monkeypatch)
-    borne_out = _counting(monkeypatch, evidence, "find_doubt")
-    shut_out = _counting(monkeypatch, evidence, "list_banned")
-    own = _counting(monkeypatch, gate, "_is_part_of")
-    assert all(_claim_together(crowd, parts))
-    # Who comes a moment too late begins another commit.
-    assert max(len(borne_out), len(shut_out)) <= 3
-    assert len(own) == len(parts)
-
-
 def _with_another_plan(tx: Transaction, part: int) -> None:
     forged = runs.get_run(tx, part - 1).proposal
     assert forged
@@ -140,36 +112,8 @@ def _told_after_a_forgery(office: Office) -> list[str]:
     return [host for host, _ in office.fleet.told]
 
 
-def test_what_was_answered_for_one_wave_is_asked_anew_for_the_next(crowd: Office):
+def test_an_approval_that_vanishes_stops_the_next_wave(crowd: Office):
     assert _told_after_a_forgery(crowd) == ["lb1"]
-
-
-def test_without_that_an_old_answer_would_let_all_of_them_through(
-    crowd: Office, monkeypatch: pytest.MonkeyPatch
-):
-    kept: dict[Hashable, object] = {}
-
-    def answer(_tx: Transaction, question: Hashable, find: Callable[[], object]) -> object:
-        if question not in kept:
-            kept[question] = find()
-        return kept[question]
-
-    monkeypatch.setattr(shared_answers, "share_answer", answer)
-    assert sorted(_told_after_a_forgery(crowd)) == sorted(NAMES)
-
-
-def test_what_is_raised_is_found_anew(crowd: Office):
-    with crowd.database.transaction() as tx:
-        with pytest.raises(ZeroDivisionError):
-            shared_answers.share_answer(tx, "one", lambda: 1 // 0)
-        assert shared_answers.share_answer(tx, "one", lambda: 1) == 1
-        assert shared_answers.share_answer(tx, "one", lambda: 2) == 1
-
-
-def test_nobody_keeps_an_answer_for_another_transaction(crowd: Office):
-    for n in range(3):
-        with crowd.database.together() as tx:
-            assert shared_answers.share_answer(tx, "one", lambda n=n: n) == n
 
 
 def test_an_entry_that_was_found_whole_is_not_believed_once_it_is_altered(crowd: Office):

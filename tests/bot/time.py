@@ -3,13 +3,12 @@
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from sqlalchemy import update
+from sqlalchemy import Connection, update
 
 from bot.audit import change_log
 from bot.db import schedules, tables
 from bot.db.database import Database
 from bot.db.schedules import Fire, FireOutcome, Schedule
-from bot.db.wire import Wire
 from bot.model.schedule import parse_cron
 from tests.bot.office import Office
 
@@ -21,8 +20,8 @@ class Clock(Database):
 
     ahead = 0
 
-    def _now(self, wire: Wire) -> int:
-        return super()._now(wire) + self.ahead
+    def read_clock(self, connection: Connection) -> int:
+        return super().read_clock(connection) + self.ahead
 
 
 def due_now(office: Office, schedule: Schedule) -> None:

@@ -13,7 +13,7 @@ from starlette.routing import Route
 from bot.api.deps import ApiParts
 from bot.api.metrics import Gauges, endpoint
 from bot.db.database import StoreUnavailable
-from bot.db.inbound_events import delivery
+from bot.db.tables import delivery
 from tests.bot.api.conftest import Desk
 from tests.bot.web.exhibits import gallery
 from tests.toy import BreakSwitch, SetSwitch

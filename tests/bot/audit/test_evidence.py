@@ -12,7 +12,7 @@ from bot.audit import change_log, evidence
 from bot.audit.change_log import Entry, LogAltered
 from bot.audit.key_history import list_vouched_entries
 from bot.audit.signing import SigningKey
-from bot.db import leases, migrations, runs, schedules, tables
+from bot.db import migrations, runs, schedules, tables
 from bot.db.database import Transaction
 from bot.execution import gate
 from bot.execution.lease_keeper import LeaseKeeper
@@ -305,7 +305,7 @@ class TestUnderWay:
 
     def _begun(self, office: Office, run: Run, *, steps: int) -> None:
         with office.database.transaction() as tx:
-            tx.sql.execute(insert(leases.lease).values(run=run.id, fence=1, worker="", until=0))
+            tx.sql.execute(insert(tables.lease).values(run=run.id, fence=1, worker="", until=0))
             for n in range(1, steps + 1):
                 done = {"state": "succeeded", "sent": tx.now, "ended": tx.now, "trouble": ""}
                 tx.sql.execute(insert(tables.step).values(run=run.id, n=n, **done))

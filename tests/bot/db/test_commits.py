@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import event
+from sqlalchemy.exc import OperationalError
 
 from bot.audit import change_log
 from bot.audit.signing import SigningKey
@@ -100,7 +101,7 @@ def test_where_one_of_them_cannot_be_taken_back_none_is_kept(database: Database)
     def spoil(tx: Transaction) -> None:
         change_log.append_entry(tx, "half of it")
         # There is nothing left to go back to.
-        tx.sql.exec_driver_sql("RELEASE mine")
+        tx.sql.exec_driver_sql("RELEASE sa_savepoint_2")
         raise ZeroDivisionError
 
     written = _together(database, _nothing, spoil)
@@ -109,24 +110,27 @@ def test_where_one_of_them_cannot_be_taken_back_none_is_kept(database: Database)
     assert _entries(database) == (["of 0"] if durable else [])
 
 
-def test_where_the_commit_fails_all_of_them_hear_of_it(
-    database: Database, monkeypatch: pytest.MonkeyPatch
-):
+def test_where_the_commit_fails_all_of_them_hear_of_it(database: Database):
     def full(_connection: object) -> None:
-        raise sqlite3.OperationalError("database or disk is full")
+        raise OperationalError("COMMIT", {}, sqlite3.OperationalError("disk is full"))
 
     def write(n: int) -> None:
         with database.together() as tx:
             change_log.append_entry(tx, f"of {n}")
 
-    with ThreadPoolExecutor(CROWD) as pool:
+    def fill(pool: ThreadPoolExecutor) -> None:
         with database.transaction():
-            written = [pool.submit(write, n) for n in range(CROWD)]
+            written.extend(pool.submit(write, n) for n in range(CROWD))
             assert _all_come(database, CROWD)
-            monkeypatch.setattr(database, "committed", full)
+            event.listen(database.engine, "commit", full)
+
+    written = list[Future[None]]()
+    with ThreadPoolExecutor(CROWD) as pool:
+        with pytest.raises(StoreUnavailable):
+            fill(pool)
         troubles = [one.exception() for one in written]
     assert all(isinstance(trouble, StoreUnavailable) for trouble in troubles)
-    monkeypatch.undo()
+    event.remove(database.engine, "commit", full)
     assert _entries(database) == []
     assert not _together(database, _nothing)[0].exception()
     assert _entries(database) == ["of 0"]
@@ -135,8 +139,8 @@ def test_where_the_commit_fails_all_of_them_hear_of_it(
 def test_where_the_database_gives_up_all_of_it_nobody_takes_it_for_durable(database: Database):
     def given_up(tx: Transaction) -> None:
         # What SQLite does by itself where a disk is full.
-        tx.driver.execute("ROLLBACK")
-        raise sqlite3.OperationalError("database or disk is full")
+        tx.sql.exec_driver_sql("ROLLBACK")
+        raise ZeroDivisionError
 
     written = _together(database, *[_nothing] * 6, given_up, *[_nothing] * 6)
     durable = set(_entries(database))

@@ -187,7 +187,7 @@ def test_it_ends_at_the_very_microsecond_by_the_databases_clock(any_office: Offi
     policy = office.policies.current()
     for left, expected in ((1, "olga"), (0, ""), (-1, "")):
         with office.database.transaction() as tx:
-            tx._now = made.ends - left  # pyright: ignore[reportPrivateUsage] - no other clock can
+            tx.now = made.ends - left
             assert (
                 delegation_rules.find_delegator(tx, policy, *get_ruling(tx, policy, run), "stan")
                 == expected

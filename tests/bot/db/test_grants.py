@@ -3,13 +3,12 @@
 import threading
 
 import pytest
-from sqlalchemy import delete, update
+from sqlalchemy import Connection, delete, update
 
 from bot.audit import change_log
 from bot.db import grants, tables
 from bot.db.database import Database
 from bot.db.grants import Grant, NewGrant
-from bot.db.wire import Wire
 from bot.model.run import Run, State
 from bot.policy.freezes import Freezes
 from bot.workflow import grant_rules
@@ -93,17 +92,12 @@ def test_an_hour_later_there_is_as_much_again(any_office: Office, monkeypatch: p
 
 def later(monkeypatch: pytest.MonkeyPatch, microseconds: int) -> None:
     """Put the databases' clock forward."""
-    now = Database._now  # pyright: ignore[reportPrivateUsage] - SQLite has no other clock
-    told = Wire.now
+    read = Database.read_clock
 
-    def ahead(database: Database, wire: Wire) -> int:
-        return now(database, wire) + microseconds
+    def ahead(database: Database, connection: Connection) -> int:
+        return read(database, connection) + microseconds
 
-    def told_ahead(wire: Wire) -> int:
-        return told.__get__(wire) + microseconds
-
-    monkeypatch.setattr(Database, "_now", ahead)
-    monkeypatch.setattr(Wire, "now", property(told_ahead))
+    monkeypatch.setattr(Database, "read_clock", ahead)
 
 
 class TestUsesThatWereDeleted:

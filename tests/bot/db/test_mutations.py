@@ -18,8 +18,6 @@ from bot.audit import change_log, verification
 from bot.audit.checkpoints import Checkpoint
 from bot.audit.verification import Verification
 from bot.db.database import Database, Transaction
-from bot.db.statement_timeout import StatementTimeout
-from bot.db.wire import Wire
 from tests.bot.empty import empty
 
 MUTATIONS = int(os.environ.get("KEYTURN_TEST_MUTATIONS", "200"))
@@ -98,8 +96,7 @@ def _mutate(connection: Connection, mutation: tuple[Any, ...]) -> None:
 
 
 def _verdict(connection: Connection, point: Checkpoint) -> Verification:
-    tx = Transaction(Wire(connection, StatementTimeout(connection.engine, 1, needed=False)), 0)
-    return verification.verify_log(tx, witnesses=[point])
+    return verification.verify_log(Transaction(connection, 0), witnesses=[point])
 
 
 @settings(

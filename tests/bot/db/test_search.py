@@ -17,7 +17,6 @@ import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import event
-from sqlalchemy.pool import ConnectionPoolEntry
 
 from bot.audit import output, query
 from bot.audit.change_log import Draft, append_entries, append_entry
@@ -27,10 +26,7 @@ from bot.db import runs, search, tables
 from bot.db import search_words as word_index
 from bot.db.database import Database, Transaction
 from bot.db.migrations import is_own_table
-from bot.db.pipeline import Pipeline
 from bot.db.search import RunFilter
-from bot.db.statement import Answer, Statement
-from bot.db.wire import PIPE
 from bot.model.run import ATTENTION, Origin, Run, State
 from tests.bench import filling
 from tests.bot.empty import empty
@@ -276,29 +272,21 @@ def heard(database: Database) -> Generator[list[tuple[str, Any]]]:
     """Collect every statement that the database is given meanwhile."""
     told: list[tuple[str, Any]] = []
 
-    class Heard(Pipeline):
-        def done(self, statements: Sequence[Statement]) -> list[Answer]:
-            told.extend((statement.words, statement.values) for statement in statements)
-            return super().done(statements)
+    def listen(
+        _connection: object,
+        _cursor: object,
+        statement: str,
+        given: Any,
+        _context: object,
+        _many: object,
+    ) -> None:
+        told.append((statement, given))
 
-    def said(statement: str) -> None:
-        told.append((statement, ()))
-
-    def listen(driver: Any, record: ConnectionPoolEntry, _fairy: object) -> None:
-        # What is asked of the driver itself is heard by it alone; by SQLite's, with its values.
-        if database.embedded:
-            driver.set_trace_callback(said)
-        else:
-            record.info[PIPE] = Heard(driver)
-
-    pool = database.engine.pool
-    event.listen(pool, "checkout", listen)
+    event.listen(database.engine, "before_cursor_execute", listen)
     try:
         yield told
     finally:
-        event.remove(pool, "checkout", listen)
-        # Whoever listened is gone with the connections.
-        database.engine.dispose()
+        event.remove(database.engine, "before_cursor_execute", listen)
 
 
 def plan(tx: Transaction, statement: str, given: Any) -> str:
