@@ -33,7 +33,7 @@ from bot.audit import checkpoints, followed_log, signing, verification
 from bot.audit.spool import Spool
 from bot.audit.syslog import LogServer
 from bot.auth import secret_box
-from bot.db import data_directory, home_queue, migrations, outbox, roles, webhook_queue
+from bot.db import data_directory, home_queue, migrations, outbox, roles
 from bot.db.database import AlreadyRunning, Database, StoreUnavailable, lock_data_directory
 from bot.db.process_lock import ProcessLock, lock_exclusive, lock_shared
 from bot.execution.lease_keeper import LeaseKeeper
@@ -54,7 +54,7 @@ from bot.web.connections import Connection, Connections, Limits, Timed, raise_de
 from bot.web.deps import Condition, WebParts
 from bot.web.id_token import SLACK_ISSUER
 from bot.web.provider import Provider, Registration
-from bot.webhooks import config
+from bot.webhooks import config, webhook_queue
 from bot.webhooks.config import WebhookConfig
 from bot.workflow.bans import PolicyWithoutBanned
 from bot.workflow.context import WorkflowContext

@@ -5,7 +5,7 @@ from typing import Any
 
 from sqlalchemy import Table, select, update
 
-from bot.db import row_mac
+from bot.auth import row_mac
 from bot.db.database import Transaction
 
 

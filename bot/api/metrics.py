@@ -15,10 +15,11 @@ from bot.api import errors
 from bot.api.auth import NotForThat, NoToken, TooFast, recognised
 from bot.api.deps import ApiParts
 from bot.audit import change_log
-from bot.db import stats, webhook_queue
+from bot.db import stats
 from bot.db.database import StoreUnavailable
 from bot.model.run import ENDED, State
 from bot.policy import NoPolicy
+from bot.webhooks import webhook_queue
 
 _VOTES = {"approved": "yes", "denied": "no", "approval refused": "refused"}
 _ENDINGS = {state.value for state in ENDED}

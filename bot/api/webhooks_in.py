@@ -12,8 +12,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from bot.api import errors, middleware
-from bot.audit import refusals
-from bot.db import inbound_events
+from bot.audit import inbound_events, refusals
 from bot.db.database import Database, StoreUnavailable
 from bot.policy import NoPolicy
 from bot.webhooks import formats

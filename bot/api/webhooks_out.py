@@ -11,12 +11,12 @@ from pydantic import Field
 
 from bot.api import schemas
 from bot.api.safe_http import NotReached, Resolve, post, resolved
-from bot.db import runs, webhook_queue
+from bot.db import runs
 from bot.db.database import Database, StoreUnavailable
 from bot.db.runs import NoSuchRun
-from bot.db.webhook_queue import PendingDelivery, SubscriptionFilter
-from bot.webhooks import signature
+from bot.webhooks import signature, webhook_queue
 from bot.webhooks.config import Subscription
+from bot.webhooks.webhook_queue import PendingDelivery, SubscriptionFilter
 
 log = logging.getLogger(__name__)
 

@@ -8,14 +8,13 @@ import json
 import secrets
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
-from pydantic import TypeAdapter
-from sqlalchemy import ColumnElement, ScalarSelect, exists, insert, select, update
+from sqlalchemy import exists, insert, select, update
 
 from bot.audit.change_log import Entry
 from bot.db import live_output, search_words, tables
 from bot.db.database import Transaction
+from bot.db.runs import REPORT
 from bot.model.canonical import hash_canonical
 from bot.model.progress import ReportProgress, count_progress, ignore_progress
 from runbooks import Report
@@ -26,8 +25,6 @@ ERASED = "output erased"
 
 # A quote within a text is written as \" in JSON: only an entry that binds has these letters.
 BINDS = '"output_sha256":"'
-
-_REPORT = TypeAdapter(Report)
 
 
 @dataclass(frozen=True)
@@ -60,7 +57,7 @@ def prepare_output(tx: Transaction, text: str) -> PreparedOutput:
 def prepare_report(tx: Transaction, told: Report) -> PreparedOutput:
     """Do so with a report: of one that is too long, the end of its table is left out."""
     clean = _redacted(tx, told)
-    while len(text := _REPORT.dump_json(clean).decode()) > LONGEST_REPORT and clean.table:
+    while len(text := REPORT.dump_json(clean).decode()) > LONGEST_REPORT and clean.table:
         rows = clean.table.rows[: len(clean.table.rows) // 2]
         note = f"Only the first {len(rows)} rows are kept"
         findings = [*[f for f in clean.findings if not f.startswith("Only the first ")], note]
@@ -71,7 +68,7 @@ def prepare_report(tx: Transaction, told: Report) -> PreparedOutput:
 
 def prepare_reports(tx: Transaction, told: Sequence[Report]) -> list[PreparedOutput]:
     """Do so with several: what holds nothing secret as a whole does so in none of its parts."""
-    texts = [_REPORT.dump_json(one).decode() for one in told]
+    texts = [REPORT.dump_json(one).decode() for one in told]
     if tx.redactor.holds("\n".join(texts)) or any(len(text) > LONGEST_REPORT for text in texts):
         return [prepare_report(tx, one) for one in told]
     return [PreparedOutput(text, secrets.token_hex(16)) for text in texts]
@@ -97,16 +94,9 @@ def store_outputs(tx: Transaction, n: int, bound: Sequence[tuple[Entry, Prepared
     search_words.store_words(tx, {run: _words(n, text) for run, text in about})
 
 
-def output_column(run: ColumnElement[int], n: ColumnElement[int] | int) -> ScalarSelect[Any]:
-    """Return a column for a query of runs or of steps: the newest output of each, or NULL."""
-    found = tables.output.c
-    query = select(found.text).where(found.run == run, found.n == n)
-    return query.order_by(found.entry.desc()).limit(1).scalar_subquery()
-
-
 def parse_report(text: str) -> Report:
     """Read a report as it is kept."""
-    return _REPORT.validate_json(text)
+    return REPORT.validate_json(text)
 
 
 @dataclass(frozen=True)
@@ -184,7 +174,7 @@ def _words(n: int, text: str) -> list[str]:
 
 
 def _redacted(tx: Transaction, told: Report) -> Report:
-    text = _REPORT.dump_json(told).decode()
+    text = REPORT.dump_json(told).decode()
     if not tx.redactor.holds(text):
         return told
-    return _REPORT.validate_json(json.dumps(tx.redactor.thing(json.loads(text))))
+    return REPORT.validate_json(json.dumps(tx.redactor.thing(json.loads(text))))

@@ -2,7 +2,7 @@
 
 Whoever can rewrite the database can make the chain of hashes fit again; without the key they
 cannot make the signatures fit. The key is a file of its own, made at the first start, for Keyturn
-alone. Another is derived from it, for stamps of rows that let somebody in: see bot.db.row_mac.
+alone. Another is derived from it, for stamps of rows that let somebody in: see bot.auth.row_mac.
 """
 
 import hashlib

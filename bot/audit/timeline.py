@@ -7,9 +7,9 @@ from typing import cast
 from sqlalchemy import select
 
 from bot.audit.change_log import Entry
+from bot.audit.inbound_events import EVENT
 from bot.db import runs, tables, view_conditions
 from bot.db.database import Transaction
-from bot.db.inbound_events import EVENT
 from bot.model import host_patterns
 from bot.model.run import ATTENTION, ENDED, Run, State, Vote, format_approvers
 from bot.model.text import escape_to_one_line

@@ -7,7 +7,8 @@ from typing import Any
 
 from sqlalchemy import Table, bindparam, delete, insert, select, update
 
-from bot.db import row_mac, tables
+from bot.auth import row_mac
+from bot.db import tables
 from bot.db.database import Transaction
 
 LINK_SECONDS = 10 * 60

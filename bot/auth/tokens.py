@@ -16,7 +16,8 @@ from sqlalchemy import Row, bindparam, insert, or_, select, update
 
 from bot.audit import change_log, followed_log, key_history
 from bot.audit.signing import SigningKey
-from bot.db import row_mac, tables
+from bot.auth import row_mac
+from bot.db import tables
 from bot.db.database import Transaction
 from bot.model.canonical import encode_canonical
 

@@ -68,7 +68,7 @@ def hooks(place: Place, *, as_json: bool, again: str) -> None:
 
 
 def _standing(place: Place) -> Mapping[str, tuple[int, int]]:
-    from bot.db import webhook_queue
+    from bot.webhooks import webhook_queue
 
     if not place.has_database():
         return {}
@@ -80,7 +80,7 @@ def _again(place: Place, name: str, *, as_json: bool) -> None:
     from getpass import getuser
 
     from bot.audit import change_log
-    from bot.db import webhook_queue
+    from bot.webhooks import webhook_queue
 
     with place.database() as database, database.transaction() as tx:
         taken = webhook_queue.retry_failed(tx, name)

@@ -10,6 +10,7 @@ from pydantic import TypeAdapter
 from sqlalchemy import (
     ColumnElement,
     Executable,
+    ScalarSelect,
     Select,
     Update,
     bindparam,
@@ -20,7 +21,6 @@ from sqlalchemy import (
     update,
 )
 
-from bot.audit import output
 from bot.db import search_words, tables, view_conditions
 from bot.db.database import Transaction
 from bot.db.tables import ALONE, PART, WHOLE
@@ -29,7 +29,9 @@ from bot.model.canonical import encode_canonical
 from bot.model.plan import ResolvedPlan
 from bot.model.run import AT_WORK, Origin, Run, State, StepRecord, StepState, Vote, check_move
 from bot.model.schedule import ScheduleTiming
+from runbooks import Report
 
+REPORT = TypeAdapter(Report)
 _ORIGIN = TypeAdapter(Origin)
 _TERMS = TypeAdapter(ApprovalRequirements).dump_json(ApprovalRequirements()).decode()
 # The number is given by the database.
@@ -158,7 +160,7 @@ def read_run(row: Any) -> Run:
             "timing": ScheduleTiming.from_json(row.timing) if row.timing else None,
             "summary": row.summary,
             "unwell": row.unwell,
-            "report": output.parse_report(row.report) if row.report else None,
+            "report": REPORT.validate_json(row.report) if row.report else None,
         }
     )
 
@@ -207,9 +209,16 @@ def _saving(names: frozenset[str]) -> Update:
     )
 
 
+def _output_column(run: ColumnElement[int], n: ColumnElement[int] | int) -> ScalarSelect[Any]:
+    """Return a column for a query of runs or of steps: the newest output of each, or NULL."""
+    found = tables.output.c
+    query = select(found.text).where(found.run == run, found.n == n)
+    return query.order_by(found.entry.desc()).limit(1).scalar_subquery()
+
+
 def _select() -> Select[Any]:
     """Select runs, each with its report, which lies apart."""
-    return select(tables.run, output.output_column(tables.run.c.id, 0).label("report"))
+    return select(tables.run, _output_column(tables.run.c.id, 0).label("report"))
 
 
 _GET = _select().where(tables.run.c.id == bindparam("number"))
@@ -232,7 +241,7 @@ _CONCLUDE = (
     .values({name: bindparam(name) for name in ("state", "ended", "status", "trouble")})
 )
 _STEPS = (
-    select(tables.step, output.output_column(tables.step.c.run, tables.step.c.n).label("output"))
+    select(tables.step, _output_column(tables.step.c.run, tables.step.c.n).label("output"))
     .where(tables.step.c.run == bindparam("of"))
     .order_by(tables.step.c.n)
 )

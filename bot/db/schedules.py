@@ -10,7 +10,6 @@ from enum import StrEnum
 
 from sqlalchemy import Row, Select, func, insert, select, update
 
-from bot.audit import change_log
 from bot.db import runs, tables, view_conditions
 from bot.db.database import Transaction
 from bot.model.run import Run, State
@@ -129,8 +128,11 @@ def _seen(tx: Transaction, found: Sequence[Schedule]) -> list[Schedule]:
 def list_recent_schedules(tx: Transaction) -> tuple[list[Schedule], int]:
     """Return those that have not ended, or have lately; and how many had ended before."""
     found = list_schedules(tx)
-    ended = change_log.list_entries_since(tx, "schedule ended", tx.now - ENDED_DAYS * _DAY)
-    lately = {entry.run for entry in ended}
+    entry = tables.entry.c
+    query = select(entry.run).where(
+        entry.kind == "schedule ended", entry.at > tx.now - ENDED_DAYS * _DAY
+    )
+    lately = set(tx.sql.execute(query).scalars())
     shown = [one for one in found if one.standing is not ScheduleState.ENDED or one.run in lately]
     return shown, len(found) - len(shown)
 

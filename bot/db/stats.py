@@ -6,7 +6,6 @@ from statistics import median
 
 from sqlalchemy import bindparam, func, select
 
-from bot.audit import change_log
 from bot.db import search, tables, view_conditions
 from bot.db.database import Transaction
 from bot.model.run import ENDED, State
@@ -183,7 +182,7 @@ def count_open_work(tx: Transaction) -> OpenWork:
         news=tx.sql.execute(late).scalar_one(),
         failed_news=tx.sql.execute(late.where(news.tries > 0)).scalar_one(),
         locks=tx.sql.execute(select(func.count()).select_from(tables.target_lock)).scalar_one(),
-        log_entries=change_log.get_head(tx)[0],
+        log_entries=_last_entry(tx),
     )
 
 
@@ -199,12 +198,16 @@ def _stalled(tx: Transaction) -> int:
     return tx.sql.execute(query).scalar_one()
 
 
+def _last_entry(tx: Transaction) -> int:
+    return tx.sql.execute(select(func.max(tables.entry.c.seq))).scalar() or 0
+
+
 def list_counted_entries(
     tx: Transaction, kinds: Sequence[str], *, after: int
 ) -> tuple[list[CountedEntry], int]:
     """Return what the log tells of these kinds behind an entry, and how far that goes."""
     entry, run = tables.entry.c, tables.run.c
-    until = min(change_log.get_head(tx)[0], after + _MOST_ENTRIES)
+    until = min(_last_entry(tx), after + _MOST_ENTRIES)
     query = (
         select(entry.kind, run.words, run.place, run.shown, run.started, run.ended)
         .select_from(tables.entry.join(tables.run, entry.run == run.id))

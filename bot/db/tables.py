@@ -332,7 +332,7 @@ ban = Table(
     Column("why", Text, nullable=False),
 )
 
-# Tokens are kept as their SHA-256 only. stamp: over all that a row says; see bot.db.row_mac.
+# Tokens are kept as their SHA-256 only. stamp: over all that a row says; see bot.auth.row_mac.
 sign_in_link = Table(
     "sign_in_link",
     metadata,
@@ -427,7 +427,7 @@ view = Table(
 
 
 # What programs come with. prefix: what it is found by; hash: the SHA-256 of all of it. stamp: over
-# all that a row says; see bot.db.row_mac.
+# all that a row says; see bot.auth.row_mac.
 api_token = Table(
     "api_token",
     metadata,

@@ -3,12 +3,14 @@
 import logging
 from collections.abc import Callable, Mapping, Sequence
 
-from bot.audit import change_log, followed_log, verification
+from bot.audit import change_log, followed_log, inbound_events, verification
 from bot.audit.checkpoints import Checkpoint
 from bot.audit.spool import TROUBLE, Spool
-from bot.db import dedup, inbound_events, row_mac, webhook_queue
+from bot.auth import row_mac
+from bot.db import dedup
 from bot.db.database import Database, StoreUnavailable, Transaction
 from bot.model.canonical import Canonical, hash_canonical
+from bot.webhooks import webhook_queue
 
 log = logging.getLogger(__name__)
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bot.audit import change_log
+from bot.audit.inbound_events import EVENT
 from bot.db import break_glass, locks, schedules
 from bot.db.database import Database
-from bot.db.inbound_events import EVENT
 from bot.model.run import Run
 from bot.model.schedule import ScheduleTiming, parse_cron
 from tests.bot.office import WEB, Office, an_office

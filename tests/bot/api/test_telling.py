@@ -24,9 +24,9 @@ from bot.api.safe_http import NotReached, address
 from bot.api.schemas import RunShape
 from bot.api.webhooks_out import Told, WebhookSender, describe_deliveries
 from bot.audit import change_log
-from bot.db import webhook_queue
 from bot.db.tables import delivery
 from bot.model.run import Run, Vote
+from bot.webhooks import webhook_queue
 from bot.webhooks.config import Subscription
 from tests.bot.office import Office
 from tests.toy import SetSwitch

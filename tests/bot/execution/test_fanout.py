@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.db import locks, runs, search, webhook_queue
+from bot.db import locks, runs, search
 from bot.execution import fanout
 from bot.model import request_form
 from bot.model.run import ATTENTION, Run, State
@@ -15,6 +15,7 @@ from bot.model.schedule import ScheduleTiming, parse_cron
 from bot.policy import Policy
 from bot.policy.explain import PreviewQuestion, preview_question
 from bot.policy.freezes import Freezes
+from bot.webhooks import webhook_queue
 from bot.workflow.approvals import NotAllowed, TooLate
 from bot.workflow.erasure import preview_erasure
 from bot.workflow.requests import LEAVE_IT_OUT, InvalidRequest

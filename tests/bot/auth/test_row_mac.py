@@ -16,8 +16,8 @@ from sqlalchemy import Table, delete, insert, select, update
 from bot.audit import change_log, signing, verification
 from bot.audit.signing import SigningKey
 from bot.audit.spool import Spool
-from bot.auth import sessions, tokens
-from bot.db import row_mac, tables
+from bot.auth import row_mac, sessions, tokens
+from bot.db import tables
 from bot.db.database import Database, Transaction
 from bot.maintenance.housekeeping import Housekeeping
 from bot.maintenance.key_rotation import rotate_signing_key
