@@ -124,7 +124,7 @@ class TestInTime:
     def test_if_it_did_a_slow_clock_would_make_approvals_good_again(
         self, office: Office, monkeypatch: pytest.MonkeyPatch
     ):
-        monkeypatch.setattr(Database, "_now", _by_the_process)
+        monkeypatch.setattr(Database, "read_clock", _by_the_process)
         run = office.ask(LAMP_ON)
         patience(office, run, -MINUTE)
         skew(monkeypatch, -HOUR)
