@@ -1,6 +1,6 @@
 """Shapes: runs, plans, votes and entries as the API tells of them. Times are RFC 3339, UTC."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, Literal
 
@@ -10,6 +10,8 @@ from bot.audit.change_log import Entry
 from bot.db.locks import Lock
 from bot.model.plan import PlannedStep
 from bot.model.run import Run, State, StepRecord, StepState, Vote
+from bot.workflow.run_timeline import get_entry_facts
+from bot.workflow.run_view import RunView
 from bot.workflow.schedule_facts import ScheduleFacts
 from runbooks import Report
 
@@ -108,6 +110,21 @@ class PlanShape(Shape):
     policy_version: str
     steps: Sequence[StepShape]
 
+    @classmethod
+    def from_view(cls, view: RunView) -> "PlanShape | None":
+        proposal = view.run.proposal
+        if proposal is None:
+            return None
+        return cls(
+            digest=view.run.digest,
+            because=proposal.because,
+            notes=proposal.notes,
+            reversible=proposal.reversible,
+            runbook_version=proposal.runbook_version,
+            policy_version=proposal.policy_version,
+            steps=[StepShape.of(n, step, record) for n, step, record in view.steps],
+        )
+
 
 class TableShape(Shape):
     columns: Sequence[str]
@@ -152,15 +169,7 @@ class EntryShape(Shape):
     @classmethod
     def of(cls, entry: Entry) -> "EntryShape":
         told = {name: value for name, value in vars(entry).items() if name not in {"body", "at"}}
-        return cls(at=at(entry.at), facts=_facts(entry), **told)
-
-
-def _facts(entry: Entry) -> dict[str, Any]:
-    try:
-        return entry.facts
-    except ValueError:
-        # Somebody has garbled it in the database: what stands there is told as it is.
-        return {"body": entry.body}
+        return cls(at=at(entry.at), facts=dict(get_entry_facts(entry)), **told)
 
 
 class LockShape(Shape):
@@ -283,19 +292,24 @@ class RunInFull(RunShape):
     frozen: str = Field(description="Why it waits once it is approved; empty if nothing holds it.")
     entries: Sequence[EntryShape]
 
-
-def plan_of(run: Run, records: Mapping[int, StepRecord]) -> PlanShape | None:
-    proposal = run.proposal
-    if proposal is None:
-        return None
-    return PlanShape(
-        digest=run.digest,
-        because=proposal.because,
-        notes=proposal.notes,
-        reversible=proposal.reversible,
-        runbook_version=proposal.runbook_version,
-        policy_version=proposal.policy_version,
-        steps=[
-            StepShape.of(n, step, records.get(n)) for n, step in enumerate(proposal.steps, start=1)
-        ],
-    )
+    @classmethod
+    def from_view(cls, view: RunView, base_url: str) -> "RunInFull":
+        run = view.run
+        return cls(
+            **brief(run, view.votes, base_url),
+            version=run.version,
+            says=run.says,
+            missing=view.missing,
+            whose=view.whose,
+            approvers=[person.id for person in view.approvers],
+            wants_second_factor=view.takes_second_factor,
+            locked_by=LockShape.of(view.lock),
+            plan=PlanShape.from_view(view),
+            report=ReportShape.of(run.report) if run.report else None,
+            votes=[VoteShape.of(vote) for vote in view.votes],
+            parts=[RunShape.of(child, (), base_url) for child in view.children],
+            schedule=ScheduleFactsShape.of(view.schedule),
+            proposals=view.proposals,
+            frozen=view.frozen,
+            entries=[EntryShape.of(entry) for entry in view.entries],
+        )

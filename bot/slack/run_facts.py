@@ -4,20 +4,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from bot.audit import change_log
-from bot.db import break_glass, grants, runs, schedules
+from bot.db import schedules
 from bot.db.break_glass import BreakGlass
 from bot.db.database import Transaction
 from bot.model.run import Run, State, StepRecord, Vote
 from bot.model.view_rights import Sight, view_own_only
 from bot.policy import NoPolicy, Person, Policy
 from bot.policy.people import Area
-from bot.workflow import delegation_rules, erasure
-from bot.workflow.approval_count import count_approvals
+from bot.workflow import erasure
 from bot.workflow.context import Policies
-from bot.workflow.pending import why_frozen_after_approval
-from bot.workflow.schedule_facts import ScheduleFacts, get_schedule_facts
-
-_AT_WORK = frozenset({State.STARTING, State.RUNNING, State.UNKNOWN})
+from bot.workflow.run_view import RunView, build_run_view
+from bot.workflow.schedule_facts import ScheduleFacts
 
 
 @dataclass(frozen=True)
@@ -121,62 +118,52 @@ class Stories:
         self.base_url = base_url.rstrip("/")
 
     def of(self, tx: Transaction, number: int) -> Story:
-        """Raises NoSuchRun. Without a valid policy the story is told with what the run knows."""
-        run = runs.get_run(tx, number)
-        parts = runs.list_children(tx, number) if run.hosts else []
+        """Raises NoSuchRun. Without a valid policy the story has what the run itself knows."""
+        try:
+            policy = self._policies.current()
+        except NoPolicy:
+            policy = None
+        view = build_run_view(tx, number, policy, with_log=False)
+        run = view.run
         told = Story(
             run,
-            hosts_done=sum(part.over for part in parts),
-            under_way=[part.host for part in parts if part.state in _AT_WORK],
-            votes=runs.list_votes(tx, number),
-            steps=runs.list_steps_of_children(tx, number)
-            if run.hosts
-            else runs.list_steps(tx, number),
+            hosts_done=view.children_done,
+            under_way=view.hosts_under_way,
+            votes=view.votes,
+            steps=[*view.records.values()],
             area=run.area,
             asker=run.origin.user if run.origin.door == "slack" else "",
             page=f"{self.base_url}/runs/{number}" if self.base_url else "",
             sealed=_sealed(tx, number),
-            glass=break_glass.get_break_glass(tx, number),
+            glass=view.glass,
             quiet=bool(run.origin.schedule) and not schedules.has_different_outcome(tx, run),
-            schedule=get_schedule_facts(tx, run),
-            proposals=runs.open_proposals(tx, number) if run.state is State.WAITING else (),
-            now=tx.now,
+            schedule=view.schedule,
+            proposals=view.proposals,
+            whose=view.whose,
+            frozen=view.frozen,
+            now=view.now,
         )
-        try:
-            return self._with_policy(tx, told, self._policies.current())
-        except NoPolicy:
-            return told
+        return told if policy is None else self._with_policy(tx, told, view, policy)
 
-    def _with_policy(self, tx: Transaction, told: Story, policy: Policy) -> Story:
-        run = told.run
+    def _with_policy(self, tx: Transaction, told: Story, view: RunView, policy: Policy) -> Story:
+        run, names = told.run, policy.names
         area = policy.household.areas.get(run.area)
         asker = policy.person(run.asked_by)
-        named = replace(
+        counts = run.state is State.WAITING and run.host in policy.inventory.hosts
+        return replace(
             told,
-            names=policy.names,
+            names=names,
             area=policy.titles(run.areas),
             channel=(area.channel or "") if area else "",
             asker=told.asker or (self._user(asker) if asker else ""),
             owners=self._owners(policy, area),
             declined=self._declined(tx, policy, run),
-        )
-        if not run.needed or run.host not in policy.inventory.hosts:
-            return named
-        counted = count_approvals(tx, policy, run)
-        request, ruling = counted.request, counted.ruling
-        able = policy.approvers(request, ruling)
-        return replace(
-            named,
-            missing=counted.missing if run.state is State.WAITING else None,
-            frozen=why_frozen_after_approval(policy, run, now=tx.now),
-            whose=policy.whose(ruling.terms),
+            missing=view.missing if counts else None,
             approvers=[
-                *(Approver(person.name, self._user(person)) for person in able),
-                *self._delegates(
-                    policy, delegation_rules.list_current_delegates(tx, policy, request, ruling)
-                ),
+                *(Approver(person.name, self._user(person)) for person in view.approvers),
+                *self._delegates(policy, view.delegates),
             ],
-            granted=_granted(tx, run, named.names),
+            granted=_granted(view, names),
         )
 
     def sight(self, person: str) -> Sight:
@@ -220,12 +207,11 @@ class Stories:
         return next((account.user for account in person.slack if account.team == self.team), "")
 
 
-def _granted(tx: Transaction, run: Run, names: Mapping[str, str]) -> Granted | None:
-    if run.grant is None:
+def _granted(view: RunView, names: Mapping[str, str]) -> Granted | None:
+    if view.grant is None:
         return None
-    given = grants.get_grant(tx, run.grant)
-    left = grants.count_left(tx, given, run.id)
-    return Granted(given.id, names.get(given.giver, given.giver), left, given.an_hour)
+    grant, left = view.grant
+    return Granted(grant.id, names.get(grant.giver, grant.giver), left, grant.an_hour)
 
 
 def _sealed(tx: Transaction, number: int) -> str:

@@ -19,8 +19,8 @@ from bot.web.choices import list_choices
 from bot.web.deps import Here, WebParts
 from bot.web.errors import refusal
 from bot.web.run_filter import NAMES, Wanted, wanted
-from bot.web.run_timeline import facts
 from bot.web.templating import page
+from bot.workflow.run_timeline import get_entry_facts
 from bot.workflow.unknown_filters import describe_unknown_log_names
 from connectors.command import UncleanText, clean
 
@@ -175,7 +175,7 @@ def _asked(sought: Wanted, kind: str, before: int | None) -> query.EntryFilter:
 
 
 def _row(entry: Entry) -> dict[str, object]:
-    told = facts(entry)
+    told = get_entry_facts(entry)
     cells = (
         entry.seq,
         times.format_iso(entry.at),

@@ -7,7 +7,7 @@ from fastapi import APIRouter, HTTPException, Path, Query, Response
 from bot.model.text import escape_control
 from bot.web.auth import Visiting
 from bot.web.deps import Here
-from bot.web.run_facts import gather
+from bot.workflow.run_view import build_run_view
 
 router = APIRouter(prefix="/runs/{number}/output")
 
@@ -24,7 +24,7 @@ def output(
 ) -> Response:
     """Hand out all of it, or show the lines that hold the words, each with its number."""
     with parts.database.reading(visitor.sight) as tx:
-        record = gather(tx, number, visitor).records.get(step)
+        record = build_run_view(tx, number, None, with_log=False).records.get(step)
     if record is None or not record.output.strip():
         raise HTTPException(404, f"No output of step {step} of run {number} is kept.")
     said = escape_control(record.output)

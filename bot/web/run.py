@@ -1,5 +1,6 @@
 """One run: what was asked, planned, decided, sent and proven, and the buttons to move it on."""
 
+import hashlib
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 from urllib.parse import urlencode
@@ -8,19 +9,20 @@ from fastapi import APIRouter, Path, Request, Response
 from fastapi.responses import RedirectResponse
 
 from bot.audit.run_proof import RunProof
+from bot.db.database import Transaction
 from bot.model import request_form
 from bot.model.run import Origin, Run, describe_proposals
 from bot.web.auth import Onlooking, Visiting, Visitor
 from bot.web.blanks import Filled
 from bot.web.deps import Here, WebParts
+from bot.web.fanout_chart import fan
 from bot.web.refusals import NOES, status_of
-from bot.web.run_facts import Dossier, gather
-from bot.web.run_timeline import story
 from bot.web.templating import page
 from bot.workflow import resubmit
 from bot.workflow.approvals import StepUpRequired
-from bot.workflow.pending import why_frozen_after_approval
 from bot.workflow.requests import InvalidRequest
+from bot.workflow.run_timeline import list_timeline
+from bot.workflow.run_view import RunView, Viewer, build_run_view
 from runbooks import catalogue
 
 router = APIRouter(prefix="/runs/{number}")
@@ -64,11 +66,11 @@ def live(
     streamed: how hosts are drawn on a page that its stream tells of each; they stay as they are.
     """
     with parts.database.reading(visitor.sight) as tx:
-        dossier = gather(tx, number, visitor)
-    stay = streamed == dossier.hosts_drawn and not dossier.run.over
-    if seen in {dossier.stamp, dossier.rest if stay else dossier.stamp}:
+        view = _build_view(tx, number, visitor)
+    stay = streamed == _how_hosts_are_drawn(view) and not view.run.over
+    if seen in {_stamp(view), _stamp_of_rest(view) if stay else _stamp(view)}:
         return Response(status_code=204)
-    return page(request, "run_moved.html", **_things(dossier, visitor) | {"streamed": stay})
+    return page(request, "run_moved.html", **_list_variables(view, visitor) | {"streamed": stay})
 
 
 @router.post("/approve")
@@ -252,24 +254,56 @@ def whole_page(  # noqa: PLR0913 - what stands on top of it, by name
 ) -> Response:
     """Draw it all as it is now. proof: what was just verified."""
     with parts.database.reading(visitor.sight) as tx:
-        dossier = gather(tx, number, visitor)
-    things = _things(dossier, visitor) | {"alert": alert, "notice": notice, "proof": proof}
-    return page(request, "run.html", status=status, **things)
+        view = _build_view(tx, number, visitor)
+    shown = _list_variables(view, visitor) | {"alert": alert, "notice": notice, "proof": proof}
+    return page(request, "run.html", status=status, **shown)
 
 
-def _things(dossier: Dossier, visitor: Visitor) -> dict[str, Any]:
+def _build_view(tx: Transaction, number: int, visitor: Visitor) -> RunView:
+    return build_run_view(tx, number, visitor.policy, Viewer(visitor.id, visitor.session))
+
+
+def _list_variables(view: RunView, visitor: Visitor) -> dict[str, Any]:
+    """Return what the templates of the page draw."""
+    run = view.run
+    parts = view.children
     return {
-        "dossier": dossier,
-        "run": dossier.run,
-        "story": story(dossier.entries, visitor.name),
-        "entries": dossier.entries[::-1],
-        "now": dossier.now,
-        "blanks": _blanks(dossier.run),
-        "again": _again(dossier.run),
+        "view": view,
+        "run": run,
+        "timeline": list_timeline(view.entries, visitor.name),
+        "entries": view.entries[::-1],
+        "now": view.now,
+        "fan": fan(parts, started=run.started, ended=run.ended, now=view.now) if parts else None,
+        "stamp": _stamp(view),
+        "stamp_of_rest": _stamp_of_rest(view),
+        "hosts_drawn": _how_hosts_are_drawn(view),
+        "blanks": _blanks(run),
+        "again": _again(run),
         "streamed": False,
-        "proposals": describe_proposals(dossier.proposals),
-        "frozen": why_frozen_after_approval(visitor.policy, dossier.run, now=dossier.now),
+        "proposals": describe_proposals(view.proposals),
     }
+
+
+def _stamp(view: RunView) -> str:
+    """Return short digits that differ whenever the page would show something else."""
+    parts = [(part.id, part.version) for part in view.children]
+    return f"{_stamp_of_rest(view)}-{_digits(parts)}"
+
+
+def _stamp_of_rest(view: RunView) -> str:
+    """Return short digits that differ whenever all but its hosts would show something else."""
+    head = view.entries[-1].hash if view.entries else ""
+    seen = (view.run.version, head, len(view.votes), view.lock, view.powers, view.proposals)
+    return _digits((*seen, view.stepped_up))
+
+
+def _digits(seen: object) -> str:
+    return hashlib.sha256(repr(seen).encode()).hexdigest()[:16]
+
+
+def _how_hosts_are_drawn(view: RunView) -> str:
+    """Return "before" until the run has started: until then its hosts wait for people."""
+    return "begun" if view.run.started else "before"
 
 
 def _blanks(run: Run) -> list[tuple[request_form.FormField, str]]:

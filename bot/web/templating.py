@@ -16,7 +16,7 @@ from bot.model import run_states, times
 from bot.model.text import escape_control
 from bot.web import badges, diagrams
 from bot.web.assets import STATIC
-from bot.web.run_timeline import facts, plainly
+from bot.workflow.run_timeline import format_fact, get_entry_facts
 
 # What can be typed, as sentences quote it.
 _QUOTED = re.compile(r"`([^`\s](?:[^`\n]*[^`\s])?)`")
@@ -72,7 +72,7 @@ def load_templates() -> Jinja2Templates:
     )
     variables: Mapping[str, Any] = {
         "asset": _asset_address,
-        "facts": facts,
+        "facts": get_entry_facts,
         "gauge": diagrams.gauge,
         "tree": diagrams.tree,
         "describe_child_run": run_states.describe_child_run,
@@ -86,7 +86,7 @@ def load_templates() -> Jinja2Templates:
     }
     environment.globals.update(variables)
     environment.filters.update(
-        utc=times.format_utc, span=times.format_span, plainly=plainly, coded=render_code
+        utc=times.format_utc, span=times.format_span, plainly=format_fact, coded=render_code
     )
     icons: Any = environment.get_template("icons.html").module
     environment.globals["icon"] = icons.icon

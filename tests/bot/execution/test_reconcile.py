@@ -16,7 +16,7 @@ from bot.execution.reconcile import Reconciler, judge_marker
 from bot.model.plan import PlannedStep
 from bot.model.run import Run, State, StepRecord, StepState
 from bot.service import Workflow
-from bot.web.run_timeline import story
+from bot.workflow.run_timeline import list_timeline
 from connectors.command import Shell
 from connectors.recall import NOT_ASKED, Fate, Recollection
 from connectors.trouble import Interrupted, Unreachable
@@ -413,7 +413,7 @@ def test_people_read_what_the_host_was_asked_and_what_it_said(office: Office):
     run = _lost_after(office)
     _later(office)
     with office.database.reading() as tx:
-        told = story(change_log.list_entries_of_run(tx, run.id), str)
+        told = list_timeline(change_log.list_entries_of_run(tx, run.id), str)
     said = {event.title: event.detail for event in told}
     assert said["lb1 was asked what became of step 1"] == ""
     assert said["lb1 answered"] == "It says that it was done"

@@ -1,4 +1,4 @@
-"""A run's story: what happened to it, in words for people, from the entries of the log. Pure."""
+"""The timeline of a run: its log entries in words for people. Pure."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -17,8 +17,8 @@ _UNTOLD = frozenset({"mark", _HOST})
 
 
 @dataclass(frozen=True)
-class Event:
-    """One line of the story. tone, icon: as in badges. detail: may be empty. seq: the entry's."""
+class RunEvent:
+    """One line of the timeline. tone, icon: as in run_states. seq: the entry's number."""
 
     at: int
     title: str
@@ -37,12 +37,12 @@ _DOORS = {
 }
 
 
-def story(entries: Sequence[Entry], name: Name) -> list[Event]:
-    """Tell the entries of one run, oldest first. name: what a person is called."""
+def list_timeline(entries: Sequence[Entry], name: Name) -> list[RunEvent]:
+    """Describe the entries of one run, oldest first. name: returns a person's name."""
     return [_event(entry, name) for entry in entries]
 
 
-def facts(entry: Entry) -> Mapping[str, Any]:
+def get_entry_facts(entry: Entry) -> Mapping[str, Any]:
     """Return what the entry says; the text as it is where somebody has garbled it."""
     try:
         told: Any = entry.facts
@@ -51,7 +51,7 @@ def facts(entry: Entry) -> Mapping[str, Any]:
     return cast("Mapping[str, Any]", told) if isinstance(told, dict) else {"body": entry.body}
 
 
-def plainly(fact: object) -> str:
+def format_fact(fact: object) -> str:
     """Write one fact for people: short ones on a line, others as JSON to unfold."""
     if isinstance(fact, str):
         return fact
@@ -69,14 +69,14 @@ def plainly(fact: object) -> str:
     return json.dumps(fact, indent=2, ensure_ascii=False)
 
 
-def _event(entry: Entry, name: Name) -> Event:
-    told = {_HOST: entry.host or "the host", **facts(entry)}
+def _event(entry: Entry, name: Name) -> RunEvent:
+    told = {_HOST: entry.host or "the host", **get_entry_facts(entry)}
     teller = _TELLERS.get(entry.kind)
     if teller is not None:
         title, detail, tone, icon = teller(told, name(entry.person))
     else:
         title, detail, tone, icon = _ending(entry.kind, told)
-    return Event(entry.at, title, detail, tone, icon, entry.seq)
+    return RunEvent(entry.at, title, detail, tone, icon, entry.seq)
 
 
 def _ending(kind: str, facts: Mapping[str, Any]) -> tuple[str, str, str, str]:
@@ -166,7 +166,7 @@ _TELLERS: Mapping[str, _Teller] = {
     ),
     "counter-proposed": lambda facts, who: (
         f"{who} proposed other values",
-        plainly(facts.get("values") or ""),
+        format_fact(facts.get("values") or ""),
         Tone.WARNING,
         "swap",
     ),
