@@ -7,6 +7,7 @@ from copy import copy
 from functools import lru_cache
 
 import pytest
+from hypothesis import settings
 
 from bot.policy import Policy, loader
 from tests.bot.slack import judging
@@ -17,6 +18,11 @@ from tests.playground.sshd import Sshd
 
 # What others may write is refused, so no file of a test is written so.
 os.umask(0o022)
+
+# Where a property test does not say how many examples it tries; `make chaos` tries many.
+settings.register_profile("short", max_examples=30)
+settings.register_profile("long", max_examples=1000)
+settings.load_profile("long" if os.environ.get("KEYTURN_CHAOS") else "short")
 
 # Files that take longest, the longest first: whoever began one of them last would be waited for.
 LONGEST = (

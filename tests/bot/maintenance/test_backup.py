@@ -48,11 +48,17 @@ def busy(tmp_path: Path, database: Database) -> Generator[Office]:
         yield office
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.real)])
+# On a database of the same kind, and of the other.
+on_either = pytest.mark.parametrize("empty", ["same", "other"], indirect=True)
+
+
+@pytest.fixture
 def empty(request: pytest.FixtureRequest, busy: Office, tmp_path: Path) -> Generator[Database]:
-    """Where there is nothing yet, on each database."""
+    """Where there is nothing yet, on a database of the same kind if a test does not say."""
+    here = busy.database.engine.dialect.name == "postgresql"
+    on_postgresql = here == (getattr(request, "param", "same") == "same")
     url = f"sqlite:///{tmp_path / 'elsewhere' / 'keyturn.db'}"
-    if request.param == "postgresql":
+    if on_postgresql:
         server: Postgres = request.getfixturevalue("postgres")
         url = server.new_database()
     (tmp_path / "elsewhere").mkdir()
@@ -78,6 +84,7 @@ def again(office: Office, database: Database) -> Office:
     return begun
 
 
+@on_either
 def test_what_was_saved_is_put_back_and_its_log_is_whole(
     busy: Office, empty: Database, tmp_path: Path
 ):
@@ -286,6 +293,7 @@ def test_with_another_key_nothing_is_put_back(busy: Office, tmp_path: Path):
     assert not (tmp_path / "new.db").exists()
 
 
+@on_either
 def test_an_installation_moves_with_its_chain_intact(busy: Office, empty: Database):
     head = changelog_head(busy.database)
     moved = copy_database.copy_database(busy.database, empty)

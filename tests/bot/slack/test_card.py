@@ -328,7 +328,7 @@ def hostile_story(said: str) -> list[Story]:
     ]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(said=hostile, before=st.sampled_from(["", "run 1 · ", "“"]))
 def test_nothing_that_was_said_is_formatted(said: str, before: str):
     """The emulator's reader makes tags of formats, and pictures of emoji."""
@@ -356,7 +356,7 @@ def everything_said_of(story: Story) -> list[Message]:
     return [*said, Message("", tab(seen)["blocks"])]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(said=hostile)
 def test_nothing_that_was_said_acts_on_a_reader(said: str):
     for story in hostile_story(said):

@@ -154,7 +154,7 @@ async def test_stock_bolt_takes_rubbish_for_a_fault_of_the_server(stock: Stock, 
 
 
 @settings(
-    max_examples=300,
+    max_examples=100,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
