@@ -20,9 +20,8 @@ from tests.bot.office import Office
 ARTEFACTS = Path(__file__).parent.parent / "artefacts"
 CONTRAST = Path(__file__).with_name("contrast.js").read_text()
 # Colour scheme and width of the window. `make chaos` tries each scheme at each width.
-SCREENS = [("light", 1280), ("dark", 360)]
-if os.environ.get("KEYTURN_CHAOS"):
-    SCREENS += [("dark", 1280), ("light", 360)]
+_MORE = [("dark", 1280), ("light", 360)] if os.environ.get("KEYTURN_CHAOS") else []
+SCREENS = [("light", 1280), ("dark", 360), *_MORE]
 _CHROMIUM = "/usr/bin/chromium"
 _FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
 
